@@ -1,0 +1,17 @@
+# Warnings, launcher and sanitizers for every target of the project.
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+include_directories(${PROJECT_SOURCE_DIR})
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+if(HILBERT_RING_SANITIZER)
+  add_compile_options(-fsanitize=${HILBERT_RING_SANITIZER} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HILBERT_RING_SANITIZER})
+endif()

@@ -1,0 +1,20 @@
+// Conversions between float32 and the 16-bit data types, rounding to nearest even; NaN stays NaN,
+// float16 overflows to infinity.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/spec/job_spec.h"
+
+namespace hilbert_ring {
+
+float BFloat16ToFloat(uint16_t bits);
+uint16_t FloatToBFloat16(float value);
+float Float16ToFloat(uint16_t bits);
+uint16_t FloatToFloat16(float value);
+
+// Element `index` of an array of `dtype`.
+float LoadElement(DataType dtype, const void* data, int64_t index);
+void StoreElement(DataType dtype, void* data, int64_t index, float value);
+
+}  // namespace hilbert_ring

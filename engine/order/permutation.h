@@ -1,0 +1,48 @@
+// The order of a job's tokens: slot s holds token TokenOf(s), token t is held by slot SlotOf(t).
+//
+//   auto order = Permutation::Make(spec, coords);   // throws nothing; Status on bad coordinates
+//   order->Tokens(first_slot, tokens);              // tokens of a range of slots
+//   order->Slots(first_token, slots);               // slots of a range of tokens
+//
+// Slots and tokens are numbered over the whole job; each sequence is ordered on its own. Without an
+// ordering the permutation is the identity and takes no memory. Implicit squares, windows and grids
+// of sequences above `max_stored_tokens` are not stored: both directions are evaluated by descent
+// through the curve's quadrants, counting the cells that exist. Coordinates are always stored.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "engine/spec/job_spec.h"
+
+namespace hilbert_ring {
+
+// Immutable, so any number of threads may read one.
+class Permutation {
+ public:
+  static constexpr int64_t kDefaultMaxStoredTokens = int64_t{1} << 24;
+
+  // coords: [tokens, axes] row-major when the ordering has coordinates, else empty.
+  // INVALID_ARGUMENT: coords of the wrong length. OUT_OF_RANGE: a coordinate that is negative or not
+  // below 2^32 (2-D) or 2^21 (3-D), naming its row and axis.
+  static absl::StatusOr<std::shared_ptr<const Permutation>> Make(
+      const JobSpec& spec, std::span<const int64_t> coords,
+      int64_t max_stored_tokens = kDefaultMaxStoredTokens);
+
+  virtual ~Permutation() = default;
+
+  virtual bool is_identity() const = 0;
+
+  // Bytes that the stored order takes.
+  virtual int64_t resident_bytes() const = 0;
+
+  // tokens[i] = token in slot first_slot + i.
+  virtual void Tokens(int64_t first_slot, std::span<int64_t> tokens) const = 0;
+
+  // slots[i] = slot of token first_token + i.
+  virtual void Slots(int64_t first_token, std::span<int64_t> slots) const = 0;
+};
+
+}  // namespace hilbert_ring

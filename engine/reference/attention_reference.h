@@ -1,0 +1,47 @@
+// The definition of the result in float64: a port of tests/golden/attention_oracle.py for tests and for
+// `hilbert-ring verify`. Clarity before speed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/spec/job_spec.h"
+
+namespace hilbert_ring {
+
+struct ReferenceResult {
+  std::vector<double> out;  // [tokens, heads, value_dim]
+  std::vector<double> lse;  // [tokens, heads]
+};
+
+// q [tokens, heads, head_dim], k [tokens, kv_heads, head_dim], v [tokens, kv_heads, value_dim];
+// coords [tokens, axes] or empty. The spec must be valid.
+absl::StatusOr<ReferenceResult> ReferenceAttention(const JobSpec& spec, std::span<const double> q,
+                                                   std::span<const double> k,
+                                                   std::span<const double> v,
+                                                   std::span<const int64_t> coords);
+
+// Rows of data in any type and anywhere (a mapped file, say), read one at a time.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  // Appends nothing; fills values [heads * dim] with row `token`.
+  virtual void Read(int64_t token, std::span<double> values) const = 0;
+};
+
+struct ReferenceRow {
+  std::vector<double> out;        // [heads, value_dim]
+  std::vector<double> lse;        // [heads]
+  double max_abs_score = 0;       // over all scores of the row
+  double max_abs_value = 0;       // over all values that the row sees
+};
+
+// The result of one token, from the rows that it sees alone. `slots` and `tokens` of the order come
+// from engine/order (the order is stored or evaluated there, and tested against the oracle on its own).
+class Permutation;
+ReferenceRow ReferenceAttentionRow(const JobSpec& spec, const Permutation& order, int64_t token,
+                                   const RowSource& q, const RowSource& k, const RowSource& v);
+
+}  // namespace hilbert_ring

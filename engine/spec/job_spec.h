@@ -1,0 +1,108 @@
+// What a job is, as values. A JobSpec says everything about an attention job except its data.
+//
+// The terms (branch, mixing, offset, tail, ordering, slot) are defined in docs/design.md; the result
+// is defined by tests/golden/attention_oracle.py and its C++ port in engine/reference.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace hilbert_ring {
+
+enum class DataType { kFloat32, kBFloat16, kFloat16 };
+
+// Bytes of one element: 4, 2 or 2.
+int64_t ElementBytes(DataType dtype);
+
+// How the branches of the pattern share the heads.
+enum class Mixing {
+  kHeadGroups,  // heads are split among the branches
+  kLse,         // every head runs every branch; branches are mixed by log-sum-exp
+};
+
+// What a segment that runs short sees.
+enum class Tail {
+  kMask,  // only tokens that exist
+  kZero,  // zero keys make up ceil(min(w, n) / r) rows (ignored when causal, as in the definition)
+};
+
+enum class Curve { kHilbert, kMorton };
+
+enum class OrderScope {
+  kQkv,  // queries, keys and values are ordered alike
+  kKv,   // keys and values only: a query's slot is its token
+};
+
+// A space-filling-curve order of each sequence. At most one of window, grid and coordinates is set;
+// with none of them the curve runs over the implicit square of the sequence.
+struct Ordering {
+  Curve curve = Curve::kHilbert;
+  OrderScope scope = OrderScope::kQkv;
+  int64_t window = 0;          // > 0: each run of `window` tokens is ordered on its own
+  std::vector<int64_t> grid;   // [rows, cols] or [planes, rows, cols]; empty when not a grid
+  int coordinate_axes = 0;     // 2 or 3: the job sends coordinates [tokens, axes]; 0: it does not
+  bool operator==(const Ordering&) const = default;
+};
+
+// One (segment length, dilation rate) pair of the pattern, in slots.
+struct Branch {
+  int64_t segment = 0;   // w >= 1; a longer one than the sequence means the whole sequence
+  int64_t dilation = 1;  // r >= 1
+  bool operator==(const Branch&) const = default;
+};
+
+struct JobSpec {
+  int64_t tokens = 0;  // of all sequences together
+  int64_t heads = 0;
+  int64_t kv_heads = 0;    // divides heads; query head h reads kv head h * kv_heads / heads
+  int64_t head_dim = 0;    // of queries and keys: 8 to 256 in steps of 8
+  int64_t value_dim = 0;   // of values and outputs: likewise
+  DataType dtype = DataType::kFloat32;
+  std::vector<Branch> branches;
+  Mixing mixing = Mixing::kHeadGroups;
+  bool causal = false;
+  std::optional<double> scale;  // of the scores; 1 / sqrt(head_dim) when absent
+  Tail tail = Tail::kMask;
+  bool average_groups = true;  // kHeadGroups: outputs are divided by the number of branches
+  std::optional<Ordering> ordering;
+  std::vector<int64_t> sequence_lengths;  // empty: one sequence of `tokens`
+  bool operator==(const JobSpec&) const = default;
+
+  double Scale() const;
+};
+
+// Upper limits of a spec. A service may set lower ones.
+struct SpecLimits {
+  int64_t max_tokens = int64_t{1} << 40;
+  int64_t max_heads = 4096;
+  int64_t max_branches = 64;
+  int64_t max_sequences = int64_t{1} << 20;
+};
+
+// OK, or INVALID_ARGUMENT (a value that can never be right) or OUT_OF_RANGE (over a limit). The
+// message names field, value and limit.
+absl::Status Validate(const JobSpec& spec, const SpecLimits& limits = {});
+
+// One sequence: slots and tokens [begin, begin + length) of the job.
+struct Sequence {
+  int64_t begin = 0;
+  int64_t length = 0;
+};
+
+// The sequences of a valid spec, in token order.
+std::vector<Sequence> Sequences(const JobSpec& spec);
+
+// Whether the mask compares positions that are no longer in slot order, so that it is no triangle.
+inline bool MaskNeedsPositions(const JobSpec& spec) { return spec.causal && spec.ordering.has_value(); }
+
+// Whether branches leave several partial results for one row and head.
+inline bool MixesBranches(const JobSpec& spec) {
+  return spec.mixing == Mixing::kLse && spec.branches.size() > 1;
+}
+
+inline bool AddsZeroKeys(const JobSpec& spec) { return spec.tail == Tail::kZero && !spec.causal; }
+
+}  // namespace hilbert_ring
