@@ -1,0 +1,56 @@
+// What a plan costs: flops, bytes moved, bytes resident.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/plan/exchange.h"
+#include "engine/plan/shards.h"
+#include "engine/spec/job_spec.h"
+
+namespace hilbert_ring {
+
+struct WorkerCost {
+  int64_t tokens = 0;
+  double flops = 0;            // 2 (head_dim + value_dim) for each unmasked (query, key, head)
+  int64_t bytes_sent = 0;
+  int64_t bytes_received = 0;
+  int64_t shard_bytes = 0;         // Q, K, V, out, lse
+  int64_t accumulator_bytes = 0;   // float32 out of rows that are merged (16-bit jobs)
+  int64_t exchange_buffer_bytes = 0;
+  int64_t order_bytes = 0;
+  int64_t resident_bytes() const {
+    return shard_bytes + accumulator_bytes + exchange_buffer_bytes + order_bytes;
+  }
+};
+
+struct BranchCost {
+  int64_t segments_local = 0;
+  int64_t segments_exchanged = 0;
+  int64_t bytes_exchanged = 0;
+};
+
+struct Costs {
+  std::vector<WorkerCost> workers;
+  std::vector<BranchCost> branches;
+  int64_t steps = 0;                  // exchange steps of the job
+  double flops = 0;
+  double busiest_over_mean = 1;       // of the workers' flops
+  int64_t bytes_exchanged = 0;        // received by all workers
+  int64_t bytes_exchanged_union = 0;  // were rows that several branches need sent once
+  int64_t bytes_exchanged_naive = 0;  // every rank receives all others' keys and values
+};
+
+// With an ordering and causal, flops count all pairs of a segment: which are masked depends on the
+// order, and the run reports what it computed.
+Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
+             const Segments& segments);
+
+// Bytes that the exchange would take were rows that several branches need sent once.
+int64_t UnionBytes(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
+                   const Segments& segments);
+
+// Float32 accumulators of a rank: the whole shard, or the pieces of spanning segments alone.
+bool AccumulatesWholeShard(const JobSpec& spec);
+
+}  // namespace hilbert_ring

@@ -1,0 +1,51 @@
+// The pattern as integers: which slots a branch selects for which heads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/spec/job_spec.h"
+
+namespace hilbert_ring {
+
+// All units of one branch that select the same rows: (branch, offset) and its query heads. Each kv head
+// in [kv_begin, kv_end) with its query heads in [head_begin, head_end) is a unit.
+struct Phase {
+  int branch = 0;
+  int64_t offset = 0;
+  int64_t head_begin = 0, head_end = 0;
+  int64_t kv_begin = 0, kv_end = 0;
+  int64_t heads() const { return head_end - head_begin; }
+  int64_t kv_heads() const { return kv_end - kv_begin; }
+};
+
+// The phases of a valid spec, branch by branch, offsets ascending.
+std::vector<Phase> Phases(const JobSpec& spec);
+
+// Query heads of a phase that read kv head g: [begin, end).
+struct HeadRange {
+  int64_t begin = 0, end = 0;
+};
+HeadRange QueryHeads(const JobSpec& spec, const Phase& phase, int64_t kv_head);
+
+// Evenly spaced slots: first, first + step, ... (count of them).
+struct Progression {
+  int64_t first = 0, step = 1, count = 0;
+  int64_t last() const { return first + (count - 1) * step; }
+};
+
+// Slots of [begin, end) that `offset` selects in a segment that starts at `origin` <= begin.
+Progression Selected(int64_t origin, int64_t offset, int64_t dilation, int64_t begin, int64_t end);
+
+// Length of the segments of a branch in a sequence: min(w, length); every segment but the last has it.
+inline int64_t SegmentLength(const Branch& branch, const Sequence& sequence) {
+  return branch.segment < sequence.length ? branch.segment : sequence.length;
+}
+
+// Zero keys that the tail adds to a segment of `rows` selected rows.
+int64_t ZeroKeys(const JobSpec& spec, const Branch& branch, int64_t segment_length, int64_t rows);
+
+// Unmasked (query, key) pairs of two progressions of one phase: all, or those with key slot <= query slot.
+int64_t Pairs(const Progression& queries, const Progression& keys, bool triangle);
+
+}  // namespace hilbert_ring

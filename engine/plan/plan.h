@@ -1,0 +1,43 @@
+// The plan of a job: a pure function of the spec and the number of workers.
+//
+//   auto plan = MakePlan(spec, 4).value();             // coordinator: admission, routing of rows
+//   plan.shards.Find(slot).rank;                       // who owns a slot
+//   plan.costs.workers[2].resident_bytes();            // what it takes
+//   auto same = MakePlan(spec, plan.shards).value();   // worker: the same plan from its shards
+//
+// The same code admits a job, runs it, explains it and predicts it for any number of workers. Its size
+// is O(workers x branches x offsets + sequences), never O(segments).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/plan/cost.h"
+#include "engine/plan/exchange.h"
+#include "engine/plan/pattern.h"
+#include "engine/plan/shards.h"
+#include "engine/spec/job_spec.h"
+
+namespace hilbert_ring {
+
+struct Plan {
+  JobSpec spec;
+  Shards shards;
+  bool mirrored = false;
+  std::vector<Phase> phases;
+  Segments segments;
+  Costs costs;
+};
+
+inline constexpr int kMaxWorkers = 65536;
+
+// INVALID_ARGUMENT / OUT_OF_RANGE: the spec (see Validate) or workers outside [1, kMaxWorkers].
+// Tries the cuts that could pay (plain, and mirrored for causal jobs without an ordering) and takes the
+// one whose busiest worker is estimated to finish first.
+absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers);
+
+// The plan for given shards.
+absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards);
+
+}  // namespace hilbert_ring
