@@ -1,0 +1,30 @@
+// Engine values to and from the messages of hilbert_ring.v1.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "engine/plan/plan.h"
+#include "engine/spec/job_spec.h"
+#include "hilbert_ring/v1/attention.pb.h"
+
+namespace hilbert_ring::wire {
+
+// Largest payload of a chunk, in either direction: 4 MiB less 64 KiB, so that no message exceeds 4 MiB.
+inline constexpr int64_t kMaxPayloadBytes = (4 << 20) - (64 << 10);
+inline constexpr int kMaxMessageBytes = 4 << 20;
+
+// INVALID_ARGUMENT, naming the field, when an enum is unspecified or unknown, or segments and dilations
+// differ in number. Values are not validated: call Validate.
+absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message);
+
+v1::JobSpec EncodeJobSpec(const JobSpec& spec);
+
+// Costs and shards of a plan; `json` as `hilbert-ring plan --json` prints it.
+v1::PlanResponse EncodePlan(const Plan& plan);
+
+// Bytes of one row of a tensor of a job: COORDS, Q, K, V, OUT or LSE; 0 for any other value.
+int64_t TensorRowBytes(const JobSpec& spec, v1::Tensor tensor);
+
+// "Q", "COORDS", ... for messages.
+std::string TensorName(v1::Tensor tensor);
+
+}  // namespace hilbert_ring::wire
