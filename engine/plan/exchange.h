@@ -71,6 +71,9 @@ class PhaseRing {
   std::vector<int> Route(const Block& block) const;
 
  private:
+  int IndexOf(int rank) const;  // in ranks_; -1 when it holds no rows
+  bool NeedsAt(int index, const Block& block) const;
+
   bool triangle_ = false;
   std::vector<Block> blocks_;
   std::vector<int> ranks_;

@@ -30,7 +30,7 @@ struct Plan {
   Costs costs;
 };
 
-inline constexpr int kMaxWorkers = 65536;
+inline constexpr int kMaxWorkers = 4096;
 
 // INVALID_ARGUMENT / OUT_OF_RANGE: the spec (see Validate) or workers outside [1, kMaxWorkers].
 // Tries the cuts that could pay (plain, and mirrored for causal jobs without an ordering) and takes the

@@ -40,10 +40,12 @@ class ShardStore {
   std::span<const int64_t> tokens() const;
 
  private:
+  static constexpr int kTensors = 5;  // of TensorKind
+
   ShardStore() = default;
   int64_t rows_ = 0;
-  int64_t row_bytes_[5] = {};
-  std::unique_ptr<Buffer> tensors_[5];
+  int64_t row_bytes_[kTensors] = {};
+  std::unique_ptr<Buffer> tensors_[kTensors];
   std::unique_ptr<Buffer> tokens_;
 };
 

@@ -1,0 +1,125 @@
+#include "engine/plan/cost.h"
+
+#include <algorithm>
+
+#include "engine/plan/step_bytes.h"
+
+namespace hilbert_ring {
+namespace {
+
+double FlopsPerPair(const JobSpec& spec) {
+  return 2.0 * static_cast<double>(spec.head_dim + spec.value_dim);
+}
+
+void AddLocal(const JobSpec& spec, const std::vector<Phase>& phases, const Segments& segments,
+              Costs& costs) {
+  const bool triangle = spec.causal && !spec.ordering;
+  for (const LocalSegments& run : segments.local) {
+    costs.branches[run.branch].segments_local += run.count;
+    for (const Phase& phase : phases) {
+      if (phase.branch != run.branch) continue;
+      const Progression rows = Selected(run.begin, phase.offset, spec.branches[run.branch].dilation,
+                                        run.begin, run.begin + run.length);
+      costs.workers[run.rank].flops += FlopsPerPair(spec) * static_cast<double>(phase.heads()) *
+                                       static_cast<double>(run.count) *
+                                       static_cast<double>(Pairs(rows, rows, triangle));
+    }
+  }
+}
+
+void AddRing(const JobSpec& spec, const SpanningSegment& segment, const Phase& phase,
+             StepBytes& step_bytes, Costs& costs) {
+  const PhaseRing ring(spec, segment, phase);
+  const bool triangle = spec.causal && !spec.ordering;
+  const Progression all = Selected(segment.begin, phase.offset, spec.branches[phase.branch].dilation,
+                                   segment.begin, segment.end);
+  const int64_t row_bytes = BlockRowBytes(spec, phase);
+  for (const Block& block : ring.blocks()) {
+    WorkerCost& owner = costs.workers[block.rank];
+    owner.flops += FlopsPerPair(spec) * static_cast<double>(phase.heads()) *
+                   static_cast<double>(Pairs(block.rows, all, triangle));
+    if (!AccumulatesWholeShard(spec) && spec.dtype != DataType::kFloat32) {
+      owner.accumulator_bytes += block.rows.count * phase.heads() * spec.value_dim *
+                                 static_cast<int64_t>(sizeof(float));
+    }
+    const std::vector<int> route = ring.Route(block);
+    if (route.empty()) continue;
+    const int64_t bytes = block.rows.count * row_bytes;
+    owner.bytes_sent += bytes;
+    step_bytes.Add(block.rank, 0, bytes);
+    for (size_t hop = 0; hop < route.size(); ++hop) {
+      WorkerCost& receiver = costs.workers[route[hop]];
+      receiver.bytes_received += bytes;
+      if (hop + 1 < route.size()) receiver.bytes_sent += bytes;
+      step_bytes.Add(route[hop], static_cast<int64_t>(hop) + 1, bytes);
+    }
+    costs.steps = std::max(costs.steps, static_cast<int64_t>(route.size()));
+    costs.branches[phase.branch].bytes_exchanged += bytes * static_cast<int64_t>(route.size());
+  }
+}
+
+}  // namespace
+
+bool AccumulatesWholeShard(const JobSpec& spec) {
+  return MixesBranches(spec) || AddsZeroKeys(spec);
+}
+
+void StepBytes::Add(int rank, int64_t step, int64_t bytes) {
+  std::vector<int64_t>& steps = bytes_[rank];
+  if (static_cast<int64_t>(steps.size()) <= step) steps.resize(step + 1, 0);
+  steps[step] += BlockStride(bytes);
+}
+
+int64_t StepBytes::ArenaBytes(int rank) const {
+  const std::vector<int64_t>& steps = bytes_[rank];
+  int64_t most = steps.size() == 1 ? steps[0] : 0;
+  for (size_t i = 1; i < steps.size(); ++i) most = std::max(most, steps[i - 1] + steps[i]);
+  return most;
+}
+
+Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
+             const Segments& segments) {
+  Costs costs;
+  costs.workers.resize(shards.workers());
+  costs.branches.resize(spec.branches.size());
+  const int64_t element = ElementBytes(spec.dtype);
+  const int64_t kv_row = spec.kv_heads * (spec.head_dim + spec.value_dim) * element;
+  const int64_t q_row = spec.heads * (spec.head_dim + spec.value_dim) * element;  // and out
+  const int64_t lse_row = spec.heads * static_cast<int64_t>(sizeof(float));
+  for (int rank = 0; rank < shards.workers(); ++rank) {
+    WorkerCost& worker = costs.workers[rank];
+    worker.tokens = shards.Rows(rank);
+    worker.shard_bytes = worker.tokens * (q_row + kv_row + lse_row);
+    if (AccumulatesWholeShard(spec) && spec.dtype != DataType::kFloat32) {
+      worker.accumulator_bytes =
+          worker.tokens * spec.heads * spec.value_dim * static_cast<int64_t>(sizeof(float));
+    }
+    if (spec.ordering) worker.order_bytes = worker.tokens * static_cast<int64_t>(sizeof(int64_t));
+    if (MaskNeedsPositions(spec) && spec.ordering->scope == OrderScope::kKv) {
+      worker.order_bytes += worker.tokens * static_cast<int64_t>(sizeof(int64_t));
+    }
+  }
+  AddLocal(spec, phases, segments, costs);
+  StepBytes step_bytes(shards.workers());
+  for (const SpanningSegment& segment : segments.spanning) {
+    const int64_t before = costs.branches[segment.branch].bytes_exchanged;
+    for (const Phase& phase : phases) {
+      if (phase.branch == segment.branch) AddRing(spec, segment, phase, step_bytes, costs);
+    }
+    BranchCost& branch = costs.branches[segment.branch];
+    ++(branch.bytes_exchanged > before ? branch.segments_exchanged : branch.segments_local);
+  }
+  double busiest = 0;
+  for (int rank = 0; rank < shards.workers(); ++rank) {
+    WorkerCost& worker = costs.workers[rank];
+    worker.exchange_buffer_bytes = step_bytes.ArenaBytes(rank);
+    costs.flops += worker.flops;
+    busiest = std::max(busiest, worker.flops);
+    costs.bytes_exchanged += worker.bytes_received;
+  }
+  if (costs.flops > 0) costs.busiest_over_mean = busiest * shards.workers() / costs.flops;
+  costs.bytes_exchanged_naive = (shards.workers() - 1) * spec.tokens * kv_row;
+  return costs;
+}
+
+}  // namespace hilbert_ring

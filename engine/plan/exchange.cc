@@ -1,0 +1,145 @@
+#include "engine/plan/exchange.h"
+
+#include <algorithm>
+
+namespace hilbert_ring {
+namespace {
+
+// Finds the segments of one branch in one sequence.
+class SegmentFinder {
+ public:
+  SegmentFinder(int branch, const Branch& pattern, const Sequence& sequence,
+                const std::vector<ShardRange>& ranges)
+      : branch_(branch),
+        length_(SegmentLength(pattern, sequence)),
+        begin_(sequence.begin),
+        end_(sequence.begin + sequence.length) {
+    auto after = std::upper_bound(ranges.begin(), ranges.end(), begin_,
+                                  [](int64_t slot, const ShardRange& r) { return slot < r.begin; });
+    first_ = after - 1;
+    last_ = std::lower_bound(after, ranges.end(), end_,
+                             [](const ShardRange& r, int64_t slot) { return r.begin < slot; });
+  }
+
+  void AddTo(Segments& segments) const {
+    int64_t spanned = -1;  // segments before this index are spoken for
+    for (auto range = first_; range != last_; ++range) {
+      const int64_t from = std::max(range->begin, begin_) - begin_;
+      const int64_t to = std::min(range->end, end_) - begin_;
+      AddLocal(range->rank, from, to, segments);
+      const int64_t cut = to / length_;
+      if (begin_ + to < end_ && to % length_ != 0 && cut > spanned) {
+        AddSpanning(cut, segments);
+        spanned = cut;
+      }
+    }
+  }
+
+ private:
+  // Segments that lie wholly in [from, to) of the sequence.
+  void AddLocal(int rank, int64_t from, int64_t to, Segments& segments) const {
+    const int64_t first = (from + length_ - 1) / length_;
+    const int64_t full = to / length_;
+    if (first < full) {
+      segments.local.push_back({.branch = branch_,
+                                .rank = rank,
+                                .begin = begin_ + first * length_,
+                                .length = length_,
+                                .count = full - first,
+                                .full_length = length_});
+    }
+    const int64_t rest = to - full * length_;
+    if (begin_ + to == end_ && rest > 0 && full * length_ >= from) {
+      segments.local.push_back({.branch = branch_,
+                                .rank = rank,
+                                .begin = begin_ + full * length_,
+                                .length = rest,
+                                .count = 1,
+                                .full_length = length_});
+    }
+  }
+
+  void AddSpanning(int64_t index, Segments& segments) const {
+    SpanningSegment segment{.branch = branch_,
+                            .begin = begin_ + index * length_,
+                            .end = std::min(begin_ + (index + 1) * length_, end_),
+                            .full_length = length_};
+    auto range = std::upper_bound(first_, last_, segment.begin,
+                                  [](int64_t slot, const ShardRange& r) { return slot < r.begin; });
+    for (--range; range != last_ && range->begin < segment.end; ++range) {
+      segment.pieces.push_back({.rank = range->rank,
+                                .begin = std::max(range->begin, segment.begin),
+                                .end = std::min(range->end, segment.end)});
+    }
+    segments.spanning.push_back(std::move(segment));
+  }
+
+  const int branch_;
+  const int64_t length_;
+  const int64_t begin_, end_;
+  std::vector<ShardRange>::const_iterator first_, last_;
+};
+
+}  // namespace
+
+Segments FindSegments(const JobSpec& spec, const Shards& shards) {
+  Segments segments;
+  const std::vector<Sequence> sequences = Sequences(spec);
+  for (size_t branch = 0; branch < spec.branches.size(); ++branch) {
+    for (const Sequence& sequence : sequences) {
+      SegmentFinder(static_cast<int>(branch), spec.branches[branch], sequence, shards.ranges())
+          .AddTo(segments);
+    }
+  }
+  return segments;
+}
+
+PhaseRing::PhaseRing(const JobSpec& spec, const SpanningSegment& segment, const Phase& phase)
+    : triangle_(spec.causal && !spec.ordering) {
+  const int64_t dilation = spec.branches[phase.branch].dilation;
+  for (size_t i = 0; i < segment.pieces.size(); ++i) {
+    const Piece& piece = segment.pieces[i];
+    const Progression rows =
+        Selected(segment.begin, phase.offset, dilation, piece.begin, piece.end);
+    if (rows.count == 0) continue;
+    blocks_.push_back({.piece = static_cast<int>(i), .rank = piece.rank, .rows = rows});
+    ranks_.push_back(piece.rank);
+  }
+  std::sort(ranks_.begin(), ranks_.end());
+  ranks_.erase(std::unique(ranks_.begin(), ranks_.end()), ranks_.end());
+  last_slot_.assign(ranks_.size(), -1);
+  for (const Block& block : blocks_) last_slot_[IndexOf(block.rank)] = block.rows.last();
+}
+
+int PhaseRing::IndexOf(int rank) const {
+  const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
+  return found != ranks_.end() && *found == rank ? static_cast<int>(found - ranks_.begin()) : -1;
+}
+
+bool PhaseRing::NeedsAt(int index, const Block& block) const {
+  return !triangle_ || last_slot_[index] >= block.rows.first;
+}
+
+bool PhaseRing::Needs(int rank, const Block& block) const {
+  const int index = IndexOf(rank);
+  return index >= 0 && NeedsAt(index, block);
+}
+
+std::vector<int> PhaseRing::Route(const Block& block) const {
+  std::vector<int> route;
+  const int size = static_cast<int>(ranks_.size());
+  const int owner = IndexOf(block.rank);
+  const bool down = !NeedsAt((owner + 1) % size, block) && NeedsAt((owner + size - 1) % size, block);
+  for (int hop = 1; hop < size; ++hop) {
+    const int index = (down ? owner - hop + size : owner + hop) % size;
+    if (NeedsAt(index, block)) route.push_back(ranks_[index]);
+  }
+  return route;
+}
+
+int64_t BlockRowBytes(const JobSpec& spec, const Phase& phase) {
+  const int64_t positions = MaskNeedsPositions(spec) ? sizeof(int64_t) : 0;
+  return phase.kv_heads() * (spec.head_dim + spec.value_dim) * ElementBytes(spec.dtype) + positions;
+}
+
+}  // namespace hilbert_ring

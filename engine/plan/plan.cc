@@ -1,0 +1,91 @@
+#include "engine/plan/plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring {
+namespace {
+
+// Flops that take as long as a byte of exchange, for choosing between cuts: about 100 GFLOP/s beside
+// 1 GB/s on CPU workers, 500 TFLOP/s beside 5 to 400 GB/s on GPU workers.
+constexpr double kFlopsPerByte = 100;
+
+// Mirroring must promise this much before two ranges a worker are worth it.
+constexpr double kMirrorGain = 0.98;
+
+// At most so many mirror lengths are tried.
+constexpr size_t kMaxMirrorLengths = 4;
+
+double BusiestFinish(const Costs& costs) {
+  double latest = 0;
+  for (const WorkerCost& worker : costs.workers) {
+    latest = std::max(latest, worker.flops + kFlopsPerByte * static_cast<double>(std::max(
+                                                                 worker.bytes_received,
+                                                                 worker.bytes_sent)));
+  }
+  return latest;
+}
+
+Plan PlanOf(const JobSpec& spec, Shards shards, bool mirrored) {
+  Plan plan{.spec = spec, .shards = std::move(shards), .mirrored = mirrored};
+  plan.phases = Phases(spec);
+  plan.segments = FindSegments(spec, plan.shards);
+  plan.costs = CostOf(spec, plan.shards, plan.phases, plan.segments);
+  return plan;
+}
+
+// Lengths of segments that lie over several workers, longest first.
+std::vector<int64_t> MirrorLengths(const JobSpec& spec, int workers) {
+  std::vector<int64_t> lengths;
+  if (!spec.causal || spec.ordering || workers == 1) return lengths;
+  int64_t longest = 0;
+  for (const Sequence& sequence : Sequences(spec)) longest = std::max(longest, sequence.length);
+  for (const Branch& branch : spec.branches) {
+    const int64_t length = std::min(branch.segment, longest);
+    if (length > spec.tokens / workers / 2) lengths.push_back(length);
+  }
+  std::sort(lengths.rbegin(), lengths.rend());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  if (lengths.size() > kMaxMirrorLengths) lengths.resize(kMaxMirrorLengths);
+  return lengths;
+}
+
+bool HasSeveralRanges(const Shards& shards) {
+  for (int rank = 0; rank < shards.workers(); ++rank) {
+    if (shards.OfRank(rank).size() > 1) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers) {
+  if (absl::Status status = Validate(spec); !status.ok()) return status;
+  if (workers < 1 || workers > kMaxWorkers) {
+    return absl::OutOfRangeError(
+        absl::StrCat("workers is ", workers, ", must be 1 to ", kMaxWorkers));
+  }
+  Plan best = PlanOf(spec, CutShards(spec, workers, 0), false);
+  for (const int64_t length : MirrorLengths(spec, workers)) {
+    Plan plan = PlanOf(spec, CutShards(spec, workers, length), true);
+    if (BusiestFinish(plan.costs) < kMirrorGain * BusiestFinish(best.costs)) best = std::move(plan);
+  }
+  best.costs.bytes_exchanged_union = UnionBytes(spec, best.shards, best.phases, best.segments);
+  return best;
+}
+
+absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards) {
+  if (absl::Status status = Validate(spec); !status.ok()) return status;
+  if (shards.tokens() != spec.tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shards hold ", shards.tokens(), " slots, tokens is ", spec.tokens));
+  }
+  const bool mirrored = HasSeveralRanges(shards);
+  Plan plan = PlanOf(spec, std::move(shards), mirrored);
+  plan.costs.bytes_exchanged_union =
+      UnionBytes(spec, plan.shards, plan.phases, plan.segments);
+  return plan;
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,88 @@
+#include "engine/plan/rank_schedule.h"
+
+#include <algorithm>
+
+#include "engine/plan/step_bytes.h"
+
+namespace hilbert_ring {
+namespace {
+
+// A block's way through this rank: where it comes from and goes to next.
+struct Passage {
+  int ring = 0, block = 0;
+  int64_t bytes = 0;
+  int64_t step = 0;  // in which it is here: 0 for an own block
+  int from = -1, to = -1;
+};
+
+std::vector<Passage> PassagesOf(const Plan& plan, int rank, std::vector<RankRing>& rings) {
+  std::vector<Passage> passages;
+  for (size_t s = 0; s < plan.segments.spanning.size(); ++s) {
+    const SpanningSegment& segment = plan.segments.spanning[s];
+    for (size_t p = 0; p < plan.phases.size(); ++p) {
+      const Phase& phase = plan.phases[p];
+      if (phase.branch != segment.branch) continue;
+      PhaseRing ring(plan.spec, segment, phase);
+      if (!std::binary_search(ring.ranks().begin(), ring.ranks().end(), rank)) continue;
+      const int64_t row_bytes = BlockRowBytes(plan.spec, phase);
+      for (size_t b = 0; b < ring.blocks().size(); ++b) {
+        const Block& block = ring.blocks()[b];
+        std::vector<int> way = ring.Route(block);
+        way.insert(way.begin(), block.rank);
+        const auto here = std::find(way.begin(), way.end(), rank);
+        if (way.size() == 1 || here == way.end()) continue;
+        passages.push_back({.ring = static_cast<int>(rings.size()),
+                            .block = static_cast<int>(b),
+                            .bytes = block.rows.count * row_bytes,
+                            .step = here - way.begin(),
+                            .from = here == way.begin() ? -1 : *(here - 1),
+                            .to = here + 1 == way.end() ? -1 : *(here + 1)});
+      }
+      rings.push_back({.segment = static_cast<int>(s),
+                       .phase = static_cast<int>(p),
+                       .ring = std::move(ring)});
+    }
+  }
+  return passages;
+}
+
+}  // namespace
+
+RankSchedule MakeRankSchedule(const Plan& plan, int rank) {
+  RankSchedule schedule;
+  const std::vector<Passage> passages = PassagesOf(plan, rank, schedule.rings);
+  StepBytes step_bytes(1);
+  std::vector<int64_t> held(plan.costs.steps + 2, 0);  // bytes by step
+  for (const Passage& passage : passages) {
+    step_bytes.Add(0, passage.step, passage.bytes);
+    held[passage.step] += BlockStride(passage.bytes);
+  }
+  schedule.arena_bytes = step_bytes.ArenaBytes(0);
+  schedule.steps.resize(plan.costs.steps);
+  std::vector<int64_t> next(held.size(), 0);  // free place by step
+  for (size_t step = 1; step < next.size(); step += 2) {
+    next[step] = schedule.arena_bytes - held[step];
+  }
+  for (const Passage& passage : passages) {
+    const int64_t offset = next[passage.step];
+    next[passage.step] += BlockStride(passage.bytes);
+    const ArenaBlock block{.ring = passage.ring,
+                           .block = passage.block,
+                           .offset = offset,
+                           .bytes = passage.bytes};
+    if (passage.step == 0) {
+      schedule.packed.push_back(block);
+    } else {
+      ScheduleStep& step = schedule.steps[passage.step - 1];
+      step.receives.push_back({.peer = passage.from, .offset = offset, .bytes = passage.bytes});
+      step.arrived.push_back(block);
+    }
+    if (passage.to >= 0) {
+      schedule.steps[passage.step].sends.push_back(
+          {.peer = passage.to, .offset = offset, .bytes = passage.bytes});
+    }
+  }
+  return schedule;
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,50 @@
+// What one rank sends and receives in each step, derived from the plan alike by all ranks.
+//
+// All ranks walk rings, phases and blocks in the same order, so the transfers between two ranks in a
+// step stand in the same order in both lists.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/plan/plan.h"
+
+namespace hilbert_ring {
+
+// One phase of one spanning segment in which the rank holds rows.
+struct RankRing {
+  int segment = 0;  // index into plan.segments.spanning
+  int phase = 0;    // index into plan.phases
+  PhaseRing ring;
+};
+
+// A block in the rank's exchange arena.
+struct ArenaBlock {
+  int ring = 0;   // index into RankSchedule::rings
+  int block = 0;  // index into its blocks()
+  int64_t offset = 0;  // bytes
+  int64_t bytes = 0;
+};
+
+struct BlockTransfer {
+  int peer = 0;
+  int64_t offset = 0;  // in the arena
+  int64_t bytes = 0;
+};
+
+struct ScheduleStep {
+  std::vector<BlockTransfer> sends;     // of blocks that were packed, or that arrived in the step before
+  std::vector<BlockTransfer> receives;
+  std::vector<ArenaBlock> arrived;      // the received blocks, in the order of `receives`
+};
+
+struct RankSchedule {
+  std::vector<RankRing> rings;
+  std::vector<ArenaBlock> packed;       // own blocks that somebody needs, packed before step 1
+  std::vector<ScheduleStep> steps;      // steps[t - 1] is step t, t from 1
+  int64_t arena_bytes = 0;              // equals WorkerCost::exchange_buffer_bytes
+};
+
+RankSchedule MakeRankSchedule(const Plan& plan, int rank);
+
+}  // namespace hilbert_ring

@@ -1,0 +1,24 @@
+// Exchange buffers: what a rank holds of each step, and the arena that two consecutive steps need.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace hilbert_ring {
+
+// Blocks start at multiples of 64 bytes in a rank's buffers.
+inline int64_t BlockStride(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Step 0 holds a rank's own packed blocks, step t > 0 the blocks that arrive in it. Even steps lie at
+// the front of the arena and odd ones at its end, so any two neighbours fit without overlap.
+class StepBytes {
+ public:
+  explicit StepBytes(int workers) : bytes_(workers) {}
+  void Add(int rank, int64_t step, int64_t bytes);
+  int64_t ArenaBytes(int rank) const;
+
+ private:
+  std::vector<std::vector<int64_t>> bytes_;  // [rank][step]
+};
+
+}  // namespace hilbert_ring

@@ -1,0 +1,247 @@
+#include "engine/run/executor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+
+#include "engine/plan/rank_schedule.h"
+#include "engine/run/rank_views.h"
+#include "engine/run/tasks.h"
+
+namespace hilbert_ring {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The buffers of a run beside the shard.
+struct Workspace {
+  std::unique_ptr<Buffer> arena;          // packed and arrived blocks
+  std::unique_ptr<Buffer> accumulators;   // float32 out of 16-bit jobs
+  std::unique_ptr<Buffer> query_slots;    // int64 [rows], where queries' positions are slots
+  float* whole_accumulator = nullptr;
+  std::vector<std::vector<float*>> piece_accumulators;  // [ring][block]
+
+  int64_t bytes() const { return arena->bytes() + accumulators->bytes() + query_slots->bytes(); }
+};
+
+class Executor {
+ public:
+  Executor(const Plan& plan, int rank, ShardStore& store, Device& device,
+           Communicator* communicator, int64_t first_step, const ExecuteControl& control)
+      : plan_(plan),
+        rank_(rank),
+        store_(store),
+        device_(device),
+        communicator_(communicator),
+        first_step_(first_step),
+        control_(control),
+        schedule_(MakeRankSchedule(plan, rank)) {}
+
+  absl::StatusOr<Figures> Run() {
+    if (absl::Status status = Prepare(); !status.ok()) return status;
+    const RankViews views(plan_, store_, workspace_.whole_accumulator,
+                          workspace_.query_slots->bytes() > 0 ? QuerySlots() : nullptr);
+    const TaskBuilder builder(plan_, rank_, schedule_, views, workspace_.piece_accumulators);
+    if (absl::Status status = PackOwnBlocks(views); !status.ok()) return status;
+    if (absl::Status status = Post(1); !status.ok()) return status;
+    if (absl::Status status = Compute(builder.Local()); !status.ok()) return status;
+    if (absl::Status status = Compute(builder.Own()); !status.ok()) return status;
+    for (int64_t step = 1; step <= plan_.costs.steps; ++step) {
+      if (absl::Status status = Wait(step); !status.ok()) return status;
+      if (absl::Status status = Post(step + 1); !status.ok()) return status;
+      const ScheduleStep& now = schedule_.steps[step - 1];
+      if (absl::Status status = Compute(builder.Arrived(now.arrived, workspace_.arena->data()));
+          !status.ok()) {
+        return status;
+      }
+    }
+    const Clock::time_point start = Clock::now();
+    if (absl::Status s = device_.AddZeroKeys(builder.ZeroKeyTasks()); !s.ok()) return s;
+    if (absl::Status s = device_.Finalize(builder.FinalizeTasks()); !s.ok()) return s;
+    figures_.compute_seconds += SecondsSince(start);
+    figures_.flops = static_cast<double>(scores_.load()) * FlopsPerScore();
+    if (control_.progress) control_.progress(1.0);
+    return figures_;
+  }
+
+ private:
+  double FlopsPerScore() const {
+    return 2.0 * static_cast<double>(plan_.spec.head_dim + plan_.spec.value_dim);
+  }
+
+  int64_t* QuerySlots() { return reinterpret_cast<int64_t*>(workspace_.query_slots->data()); }
+
+  absl::Status AllocateTo(std::unique_ptr<Buffer>& buffer, int64_t bytes) {
+    auto allocated = device_.Allocate(bytes);
+    if (!allocated.ok()) return allocated.status();
+    buffer = *std::move(allocated);
+    return absl::OkStatus();
+  }
+
+  absl::Status Prepare() {
+    const JobSpec& spec = plan_.spec;
+    if (plan_.costs.steps > 0 && communicator_ == nullptr) {
+      return absl::FailedPreconditionError("the plan exchanges blocks, but there is no communicator");
+    }
+    const bool slots = MaskNeedsPositions(spec) && spec.ordering->scope == OrderScope::kKv;
+    const int64_t slot_bytes = slots ? store_.rows() * static_cast<int64_t>(sizeof(int64_t)) : 0;
+    if (absl::Status s = AllocateTo(workspace_.query_slots, slot_bytes); !s.ok()) return s;
+    if (absl::Status s = AllocateTo(workspace_.arena, schedule_.arena_bytes); !s.ok()) return s;
+    if (absl::Status s = AllocateTo(workspace_.accumulators,
+                                    plan_.costs.workers[rank_].accumulator_bytes);
+        !s.ok()) {
+      return s;
+    }
+    figures_.memory_peak_bytes = store_.bytes() + workspace_.bytes();
+    if (slots) {
+      for (const ShardRange& range : plan_.shards.OfRank(rank_)) {
+        for (int64_t i = 0; i < range.size(); ++i) {
+          QuerySlots()[range.local_begin + i] = range.begin + i;
+        }
+      }
+    }
+    auto* lse = reinterpret_cast<float*>(store_.Row(TensorKind::kLse, 0));
+    std::fill_n(lse, store_.rows() * spec.heads, -std::numeric_limits<float>::infinity());
+    if (workspace_.accumulators->bytes() > 0) PlaceAccumulators();
+    return absl::OkStatus();
+  }
+
+  void PlaceAccumulators() {
+    auto* next = reinterpret_cast<float*>(workspace_.accumulators->data());
+    if (AccumulatesWholeShard(plan_.spec)) {
+      workspace_.whole_accumulator = next;
+      return;
+    }
+    for (const RankRing& ring : schedule_.rings) {
+      std::vector<float*>& blocks = workspace_.piece_accumulators.emplace_back();
+      for (const Block& block : ring.ring.blocks()) {
+        const bool own = block.rank == rank_;
+        blocks.push_back(own ? next : nullptr);
+        if (own) next += block.rows.count * plan_.phases[ring.phase].heads() * plan_.spec.value_dim;
+      }
+    }
+  }
+
+  absl::Status PackOwnBlocks(const RankViews& views) {
+    const Clock::time_point start = Clock::now();
+    const JobSpec& spec = plan_.spec;
+    const int64_t element = ElementBytes(spec.dtype);
+    std::vector<PackTask> tasks;
+    for (const ArenaBlock& packed : schedule_.packed) {
+      const RankRing& ring = schedule_.rings[packed.ring];
+      const Phase& phase = plan_.phases[ring.phase];
+      const LocalRows rows{.rows = ring.ring.blocks()[packed.block].rows};
+      std::byte* to = workspace_.arena->data() + packed.offset;
+      for (const TensorKind tensor : {TensorKind::kK, TensorKind::kV}) {
+        const ConstView view = views.Rows(tensor, rows, phase.kv_begin);
+        tasks.push_back({.from = view.data,
+                         .rows = rows.rows.count,
+                         .row_stride = view.row_stride * element,
+                         .heads = phase.kv_heads(),
+                         .head_stride = view.head_stride * element,
+                         .head_bytes = view.head_stride * element,
+                         .to = to});
+        to += rows.rows.count * phase.kv_heads() * view.head_stride * element;
+      }
+      if (MaskNeedsPositions(spec)) {
+        const PositionsView view = views.KeyPositions(rows);
+        tasks.push_back({.from = view.data,
+                         .rows = rows.rows.count,
+                         .row_stride = view.row_stride * static_cast<int64_t>(sizeof(int64_t)),
+                         .head_bytes = sizeof(int64_t),
+                         .to = to});
+      }
+    }
+    absl::Status status = device_.Pack(tasks);
+    figures_.compute_seconds += SecondsSince(start);
+    return status;
+  }
+
+  absl::Status Post(int64_t step) {
+    if (step > plan_.costs.steps) return absl::OkStatus();
+    const ScheduleStep& transfers = schedule_.steps[step - 1];
+    if (transfers.sends.empty() && transfers.receives.empty()) return absl::OkStatus();
+    CommStep comm{.number = first_step_ + step - 1};
+    for (const BlockTransfer& send : transfers.sends) {
+      comm.sends.push_back({.peer = send.peer,
+                            .data = workspace_.arena->data() + send.offset,
+                            .bytes = send.bytes});
+      figures_.bytes_sent += send.bytes;
+    }
+    for (const BlockTransfer& receive : transfers.receives) {
+      comm.receives.push_back({.peer = receive.peer,
+                               .data = workspace_.arena->data() + receive.offset,
+                               .bytes = receive.bytes});
+      figures_.bytes_received += receive.bytes;
+    }
+    posted_ = Clock::now();
+    return communicator_->Post(comm);
+  }
+
+  absl::Status Wait(int64_t step) {
+    const ScheduleStep& transfers = schedule_.steps[step - 1];
+    if (transfers.sends.empty() && transfers.receives.empty()) return absl::OkStatus();
+    if (control_.cancelled && control_.cancelled()) return absl::CancelledError("job cancelled");
+    const Clock::time_point start = Clock::now();
+    absl::Status status = communicator_->Wait(control_.deadline);
+    figures_.exposed_exchange_seconds += SecondsSince(start);
+    figures_.exchange_seconds += SecondsSince(posted_);
+    return status;
+  }
+
+  absl::Status Compute(const Rounds& rounds) {
+    const Clock::time_point start = Clock::now();
+    const AttendControl attend{.cancelled = [this] { return Stopped(); },
+                               .progress = [this](int64_t scores) { Progress(scores); }};
+    for (const std::vector<AttentionTask>& round : rounds) {
+      if (round.empty()) continue;
+      auto attended = device_.Attend(round, attend);
+      if (!attended.ok()) {
+        return absl::IsCancelled(attended.status()) && Clock::now() >= control_.deadline
+                   ? absl::DeadlineExceededError("the job's deadline passed while computing")
+                   : attended.status();
+      }
+    }
+    figures_.compute_seconds += SecondsSince(start);
+    return absl::OkStatus();
+  }
+
+  bool Stopped() const {
+    return (control_.cancelled && control_.cancelled()) || Clock::now() >= control_.deadline;
+  }
+
+  void Progress(int64_t scores) {
+    const int64_t done = scores_.fetch_add(scores) + scores;
+    const double planned = plan_.costs.workers[rank_].flops;
+    if (control_.progress && planned > 0) {
+      control_.progress(std::min(1.0, static_cast<double>(done) * FlopsPerScore() / planned));
+    }
+  }
+
+  const Plan& plan_;
+  const int rank_;
+  ShardStore& store_;
+  Device& device_;
+  Communicator* const communicator_;
+  const int64_t first_step_;
+  const ExecuteControl& control_;
+  const RankSchedule schedule_;
+  Workspace workspace_;
+  Figures figures_;
+  std::atomic<int64_t> scores_ = 0;
+  Clock::time_point posted_;
+};
+
+}  // namespace
+
+absl::StatusOr<Figures> Execute(const Plan& plan, int rank, ShardStore& store, Device& device,
+                                Communicator* communicator, int64_t first_step,
+                                const ExecuteControl& control) {
+  return Executor(plan, rank, store, device, communicator, first_step, control).Run();
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,80 @@
+#include "engine/run/rank_views.h"
+
+namespace hilbert_ring {
+namespace {
+
+// Slots between two rows; 0 for a single row, whose step (the dilation) may be past any buffer.
+int64_t RowStep(const LocalRows& rows) { return rows.rows.count > 1 ? rows.rows.step : 0; }
+
+}  // namespace
+
+RankViews::RankViews(const Plan& plan, ShardStore& store, float* whole_accumulator,
+                     const int64_t* query_slots)
+    : plan_(plan),
+      store_(store),
+      whole_accumulator_(whole_accumulator),
+      query_slots_(query_slots) {}
+
+ConstView RankViews::Rows(TensorKind tensor, const LocalRows& rows, int64_t head) const {
+  const JobSpec& spec = plan_.spec;
+  const int64_t dim = tensor == TensorKind::kV || tensor == TensorKind::kOut ? spec.value_dim
+                                                                             : spec.head_dim;
+  const int64_t row = RowBytes(spec, tensor) / ElementBytes(spec.dtype);
+  return {.data = store_.Row(tensor, LocalRow(rows.rows.first)) +
+                  head * dim * ElementBytes(spec.dtype),
+          .batch_stride = rows.batch_slots * row,
+          .row_stride = RowStep(rows) * row,
+          .head_stride = dim};
+}
+
+MutableView RankViews::Out(const LocalRows& rows, int64_t head) const {
+  const ConstView view = Rows(TensorKind::kOut, rows, head);
+  return {.data = const_cast<void*>(view.data),
+          .batch_stride = view.batch_stride,
+          .row_stride = view.row_stride,
+          .head_stride = view.head_stride};
+}
+
+LseView RankViews::Lse(const LocalRows& rows, int64_t head) const {
+  const int64_t heads = plan_.spec.heads;
+  auto* data = reinterpret_cast<float*>(store_.Row(TensorKind::kLse, LocalRow(rows.rows.first)));
+  return {.data = data + head,
+          .batch_stride = rows.batch_slots * heads,
+          .row_stride = RowStep(rows) * heads,
+          .head_stride = 1};
+}
+
+Accumulator RankViews::WholeAccumulator(const LocalRows& rows, int64_t head) const {
+  Accumulator accumulator{.out = Out(rows, head), .lse = Lse(rows, head)};
+  if (plan_.spec.dtype != DataType::kFloat32) {
+    const int64_t row = plan_.spec.heads * plan_.spec.value_dim;
+    accumulator.out.data = whole_accumulator_ + LocalRow(rows.rows.first) * row +
+                           head * plan_.spec.value_dim;
+  }
+  return accumulator;
+}
+
+Accumulator RankViews::PieceAccumulator(const LocalRows& rows, float* block, const Phase& phase,
+                                        int64_t head) const {
+  const int64_t dim = plan_.spec.value_dim;
+  return {.out = {.data = block + (head - phase.head_begin) * dim,
+                  .row_stride = phase.heads() * dim,
+                  .head_stride = dim},
+          .lse = Lse(rows, head)};
+}
+
+PositionsView RankViews::Positions(const int64_t* data, const LocalRows& rows) const {
+  return {.data = data + LocalRow(rows.rows.first),
+          .batch_stride = rows.batch_slots,
+          .row_stride = RowStep(rows)};
+}
+
+PositionsView RankViews::QueryPositions(const LocalRows& rows) const {
+  return Positions(query_slots_ != nullptr ? query_slots_ : store_.tokens().data(), rows);
+}
+
+PositionsView RankViews::KeyPositions(const LocalRows& rows) const {
+  return Positions(store_.tokens().data(), rows);
+}
+
+}  // namespace hilbert_ring

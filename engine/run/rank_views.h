@@ -1,0 +1,62 @@
+// The views of one rank's rows, accumulators and arena that attention tasks are made of.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/device/attention.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/rank_schedule.h"
+#include "engine/run/shard_store.h"
+
+namespace hilbert_ring {
+
+// Evenly spaced rows of this rank, `batch` times `batch_slots` apart.
+struct LocalRows {
+  int64_t batch = 1;
+  int64_t batch_slots = 0;
+  Progression rows;  // slots of the first batch, all within one range of the rank
+};
+
+// Float32 (out, lse) that partial results are merged into.
+struct Accumulator {
+  MutableView out;
+  LseView lse;
+};
+
+class RankViews {
+ public:
+  // Buffers must outlive the views. whole_accumulator: float32 [rows, heads, value_dim] of 16-bit jobs
+  // that accumulate the whole shard, else null. query_slots: [rows], where queries' positions are slots.
+  RankViews(const Plan& plan, ShardStore& store, float* whole_accumulator,
+            const int64_t* query_slots);
+
+  // Heads begin at `head` in every view.
+  ConstView Rows(TensorKind tensor, const LocalRows& rows, int64_t head) const;
+  MutableView Out(const LocalRows& rows, int64_t head) const;
+  LseView Lse(const LocalRows& rows, int64_t head) const;
+
+  // Where the rows' partial results are merged: out itself for float32 jobs, the whole accumulator for
+  // 16-bit jobs that have one. Otherwise use PieceAccumulator.
+  Accumulator WholeAccumulator(const LocalRows& rows, int64_t head) const;
+
+  // A dense float32 block [rows, heads of the phase, value_dim] of a piece.
+  Accumulator PieceAccumulator(const LocalRows& rows, float* block, const Phase& phase,
+                               int64_t head) const;
+
+  PositionsView QueryPositions(const LocalRows& rows) const;
+  PositionsView KeyPositions(const LocalRows& rows) const;
+
+  // Of a slot that this rank owns.
+  int64_t LocalRow(int64_t slot) const { return plan_.shards.Find(slot).LocalRow(slot); }
+
+ private:
+  PositionsView Positions(const int64_t* data, const LocalRows& rows) const;
+
+  const Plan& plan_;
+  ShardStore& store_;
+  float* whole_accumulator_;
+  const int64_t* query_slots_;
+};
+
+}  // namespace hilbert_ring

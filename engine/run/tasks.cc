@@ -1,0 +1,276 @@
+#include "engine/run/tasks.h"
+
+#include <algorithm>
+
+namespace hilbert_ring {
+namespace {
+
+LocalRows RunRows(const Plan& plan, const LocalSegments& run, const Phase& phase) {
+  return {.batch = run.count,
+          .batch_slots = run.length,
+          .rows = Selected(run.begin, phase.offset, plan.spec.branches[run.branch].dilation,
+                           run.begin, run.begin + run.length)};
+}
+
+LocalRows BlockRows(const Block& block) { return {.rows = block.rows}; }
+
+void AddToRound(Rounds& rounds, size_t round, AttentionTask task) {
+  if (rounds.size() <= round) rounds.resize(round + 1);
+  rounds[round].push_back(task);
+}
+
+}  // namespace
+
+TaskBuilder::TaskBuilder(const Plan& plan, int rank, const RankSchedule& schedule,
+                         const RankViews& views,
+                         const std::vector<std::vector<float*>>& piece_accumulators)
+    : plan_(plan),
+      rank_(rank),
+      schedule_(schedule),
+      views_(views),
+      piece_accumulators_(piece_accumulators) {}
+
+float TaskBuilder::OutScale() const {
+  const JobSpec& spec = plan_.spec;
+  if (spec.mixing != Mixing::kHeadGroups || !spec.average_groups) return 1.0f;
+  return static_cast<float>(1.0 / static_cast<double>(spec.branches.size()));
+}
+
+Accumulator TaskBuilder::AccumulatorOf(const LocalRows& rows, int ring, int block,
+                                       int64_t head) const {
+  if (piece_accumulators_.empty()) return views_.WholeAccumulator(rows, head);
+  return views_.PieceAccumulator(rows, piece_accumulators_[ring][block],
+                                 plan_.phases[schedule_.rings[ring].phase], head);
+}
+
+AttentionTask TaskBuilder::TaskShape(const LocalRows& queries, const KeyBlock& keys,
+                                     const Phase& phase, int64_t kv_head) const {
+  const JobSpec& spec = plan_.spec;
+  const HeadRange heads = QueryHeads(spec, phase, kv_head);
+  AttentionTask task;
+  task.dtype = spec.dtype;
+  task.batch = queries.batch;
+  task.heads = heads.end - heads.begin;
+  task.query_rows = queries.rows.count;
+  task.key_rows = keys.rows.count;
+  task.head_dim = spec.head_dim;
+  task.value_dim = spec.value_dim;
+  task.q = views_.Rows(TensorKind::kQ, queries, heads.begin);
+  task.k = keys.k;
+  task.v = keys.v;
+  const int64_t element = ElementBytes(spec.dtype);
+  const int64_t ahead = kv_head - phase.kv_begin;
+  task.k.data = static_cast<const std::byte*>(keys.k.data) + ahead * keys.k.head_stride * element;
+  task.v.data = static_cast<const std::byte*>(keys.v.data) + ahead * keys.v.head_stride * element;
+  task.scale = static_cast<float>(spec.Scale());
+  if (MaskNeedsPositions(spec)) {
+    task.mask = Mask::kPositions;
+    task.query_positions = views_.QueryPositions(queries);
+    task.key_positions = keys.positions;
+  } else if (spec.causal) {
+    task.mask = Mask::kDiagonal;
+    // Both progressions have one phase, so the distance is a multiple of the step.
+    task.diagonal_shift = (queries.rows.first - keys.rows.first) / queries.rows.step;
+  }
+  return task;
+}
+
+Rounds TaskBuilder::Local() const {
+  const bool accumulates = AccumulatesWholeShard(plan_.spec);
+  Rounds rounds;
+  for (const LocalSegments& run : plan_.segments.local) {
+    if (run.rank != rank_) continue;
+    for (const Phase& phase : plan_.phases) {
+      if (phase.branch != run.branch) continue;
+      const LocalRows rows = RunRows(plan_, run, phase);
+      if (rows.rows.count == 0) continue;
+      const KeyBlock keys{
+          .rows = rows.rows,
+          .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
+          .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
+          .positions = MaskNeedsPositions(plan_.spec) ? views_.KeyPositions(rows)
+                                                      : PositionsView{}};
+      for (int64_t kv_head = phase.kv_begin; kv_head < phase.kv_end; ++kv_head) {
+        AttentionTask task = TaskShape(rows, keys, phase, kv_head);
+        const int64_t head = QueryHeads(plan_.spec, phase, kv_head).begin;
+        if (accumulates) {
+          const Accumulator accumulator = views_.WholeAccumulator(rows, head);
+          task.result = Result::kMerge;
+          task.out = accumulator.out;
+          task.lse = accumulator.lse;
+        } else {
+          task.result = Result::kWrite;
+          task.out_dtype = plan_.spec.dtype;
+          task.out = views_.Out(rows, head);
+          task.lse = views_.Lse(rows, head);
+          task.out_scale = OutScale();
+        }
+        // Branches that are mixed write the same rows; head groups write their own heads.
+        AddToRound(rounds, accumulates ? run.branch : 0, task);
+      }
+    }
+  }
+  return rounds;
+}
+
+KeyBlock TaskBuilder::OwnKeys(const RankRing& ring, const Block& block) const {
+  const Phase& phase = plan_.phases[ring.phase];
+  const LocalRows rows = BlockRows(block);
+  return {.rows = block.rows,
+          .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
+          .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
+          .positions = MaskNeedsPositions(plan_.spec) ? views_.KeyPositions(rows)
+                                                      : PositionsView{}};
+}
+
+KeyBlock TaskBuilder::ArenaKeys(const ArenaBlock& arrived, const std::byte* arena) const {
+  const JobSpec& spec = plan_.spec;
+  const RankRing& ring = schedule_.rings[arrived.ring];
+  const Phase& phase = plan_.phases[ring.phase];
+  const Block& block = ring.ring.blocks()[arrived.block];
+  const std::byte* k = arena + arrived.offset;
+  const std::byte* v =
+      k + block.rows.count * phase.kv_heads() * spec.head_dim * ElementBytes(spec.dtype);
+  const std::byte* positions =
+      v + block.rows.count * phase.kv_heads() * spec.value_dim * ElementBytes(spec.dtype);
+  KeyBlock keys{.rows = block.rows,
+                .k = {.data = k,
+                      .row_stride = phase.kv_heads() * spec.head_dim,
+                      .head_stride = spec.head_dim},
+                .v = {.data = v,
+                      .row_stride = phase.kv_heads() * spec.value_dim,
+                      .head_stride = spec.value_dim}};
+  if (MaskNeedsPositions(spec)) {
+    keys.positions = {.data = reinterpret_cast<const int64_t*>(positions), .row_stride = 1};
+  }
+  return keys;
+}
+
+void TaskBuilder::AddKeys(int ring_index, const KeyBlock& keys, Rounds& rounds,
+                          std::vector<std::vector<size_t>>& used) const {
+  const RankRing& ring = schedule_.rings[ring_index];
+  const Phase& phase = plan_.phases[ring.phase];
+  const bool triangle = plan_.spec.causal && !plan_.spec.ordering;
+  const std::vector<Block>& blocks = ring.ring.blocks();
+  used.resize(schedule_.rings.size());
+  used[ring_index].resize(blocks.size(), 0);
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    if (blocks[b].rank != rank_) continue;
+    if (triangle && blocks[b].rows.last() < keys.rows.first) continue;
+    const LocalRows queries = BlockRows(blocks[b]);
+    // The n-th task on the same rows goes to the n-th round; mixed branches share their rows, so each
+    // branch has rounds of its own.
+    const size_t turn = used[ring_index][b]++;
+    const size_t branches = MixesBranches(plan_.spec) ? plan_.spec.branches.size() : 1;
+    const size_t round = turn * branches + (branches > 1 ? phase.branch : 0);
+    for (int64_t kv_head = phase.kv_begin; kv_head < phase.kv_end; ++kv_head) {
+      AttentionTask task = TaskShape(queries, keys, phase, kv_head);
+      const int64_t head = QueryHeads(plan_.spec, phase, kv_head).begin;
+      const Accumulator accumulator =
+          AccumulatorOf(queries, ring_index, static_cast<int>(b), head);
+      task.result = Result::kMerge;
+      task.out = accumulator.out;
+      task.lse = accumulator.lse;
+      AddToRound(rounds, round, task);
+    }
+  }
+}
+
+Rounds TaskBuilder::Own() const {
+  Rounds rounds;
+  std::vector<std::vector<size_t>> used;
+  for (size_t r = 0; r < schedule_.rings.size(); ++r) {
+    for (const Block& block : schedule_.rings[r].ring.blocks()) {
+      if (block.rank != rank_) continue;
+      AddKeys(static_cast<int>(r), OwnKeys(schedule_.rings[r], block), rounds, used);
+    }
+  }
+  return rounds;
+}
+
+Rounds TaskBuilder::Arrived(const std::vector<ArenaBlock>& blocks, const std::byte* arena) const {
+  Rounds rounds;
+  std::vector<std::vector<size_t>> used;
+  for (const ArenaBlock& block : blocks) {
+    AddKeys(block.ring, ArenaKeys(block, arena), rounds, used);
+  }
+  return rounds;
+}
+
+std::vector<ZeroKeysTask> TaskBuilder::ZeroKeyTasks() const {
+  const JobSpec& spec = plan_.spec;
+  std::vector<ZeroKeysTask> tasks;
+  if (!AddsZeroKeys(spec)) return tasks;
+  const auto add = [&](const LocalRows& rows, const Phase& phase, int64_t zeros) {
+    if (zeros <= 0 || rows.rows.count == 0) return;
+    const Accumulator accumulator = views_.WholeAccumulator(rows, phase.head_begin);
+    tasks.push_back({.batch = rows.batch,
+                     .rows = rows.rows.count,
+                     .heads = phase.heads(),
+                     .value_dim = spec.value_dim,
+                     .out = accumulator.out,
+                     .lse = accumulator.lse,
+                     .count = zeros});
+  };
+  for (const LocalSegments& run : plan_.segments.local) {
+    if (run.rank != rank_) continue;
+    for (const Phase& phase : plan_.phases) {
+      if (phase.branch != run.branch) continue;
+      const LocalRows rows = RunRows(plan_, run, phase);
+      add(rows, phase,
+          ZeroKeys(spec, spec.branches[run.branch], run.full_length, rows.rows.count));
+    }
+  }
+  for (const RankRing& ring : schedule_.rings) {
+    const SpanningSegment& segment = plan_.segments.spanning[ring.segment];
+    const Phase& phase = plan_.phases[ring.phase];
+    int64_t rows = 0;
+    for (const Block& block : ring.ring.blocks()) rows += block.rows.count;
+    const int64_t zeros = ZeroKeys(spec, spec.branches[phase.branch], segment.full_length, rows);
+    for (const Block& block : ring.ring.blocks()) {
+      if (block.rank == rank_) add(BlockRows(block), phase, zeros);
+    }
+  }
+  return tasks;
+}
+
+std::vector<FinalizeTask> TaskBuilder::FinalizeTasks() const {
+  const JobSpec& spec = plan_.spec;
+  std::vector<FinalizeTask> tasks;
+  const float scale = OutScale();
+  if (spec.dtype == DataType::kFloat32 && scale == 1.0f) return tasks;
+  const auto add = [&](const LocalRows& rows, const Accumulator& from, int64_t head,
+                       int64_t heads) {
+    tasks.push_back({.batch = 1,
+                     .rows = rows.rows.count,
+                     .heads = heads,
+                     .value_dim = spec.value_dim,
+                     .from = {.data = from.out.data,
+                              .row_stride = from.out.row_stride,
+                              .head_stride = from.out.head_stride},
+                     .to_dtype = spec.dtype,
+                     .to = views_.Out(rows, head),
+                     .scale = scale});
+  };
+  if (AccumulatesWholeShard(spec)) {
+    for (const ShardRange& range : plan_.shards.OfRank(rank_)) {
+      const LocalRows rows{.rows = {.first = range.begin, .step = 1, .count = range.size()}};
+      add(rows, views_.WholeAccumulator(rows, 0), 0, spec.heads);
+    }
+    return tasks;
+  }
+  for (size_t r = 0; r < schedule_.rings.size(); ++r) {
+    const Phase& phase = plan_.phases[schedule_.rings[r].phase];
+    const std::vector<Block>& blocks = schedule_.rings[r].ring.blocks();
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      if (blocks[b].rank != rank_) continue;
+      const LocalRows rows = BlockRows(blocks[b]);
+      add(rows,
+          AccumulatorOf(rows, static_cast<int>(r), static_cast<int>(b), phase.head_begin),
+          phase.head_begin, phase.heads());
+    }
+  }
+  return tasks;
+}
+
+}  // namespace hilbert_ring

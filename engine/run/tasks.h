@@ -1,0 +1,63 @@
+// Attention tasks of one rank, in rounds: tasks of one round write different elements and go to the
+// device in one call; rounds follow each other in a fixed order, so merges do too.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/device/attention.h"
+#include "engine/plan/rank_schedule.h"
+#include "engine/run/rank_views.h"
+
+namespace hilbert_ring {
+
+using Rounds = std::vector<std::vector<AttentionTask>>;
+
+// Keys and values of one block, wherever they lie.
+struct KeyBlock {
+  Progression rows;
+  ConstView k, v;  // heads from the phase's first kv head on
+  PositionsView positions;
+};
+
+class TaskBuilder {
+ public:
+  // piece_accumulators: by ring and block index, float32 blocks of 16-bit jobs that accumulate pieces
+  // alone; empty otherwise. All must outlive the builder.
+  TaskBuilder(const Plan& plan, int rank, const RankSchedule& schedule, const RankViews& views,
+              const std::vector<std::vector<float*>>& piece_accumulators);
+
+  // Segments that lie wholly within the rank.
+  Rounds Local() const;
+
+  // Own queries of spanning segments against own keys.
+  Rounds Own() const;
+
+  // Own queries against blocks that arrived; `arena` is where their offsets count from.
+  Rounds Arrived(const std::vector<ArenaBlock>& blocks, const std::byte* arena) const;
+
+  // Zero keys of the tail, to be added once after all rounds, in any order.
+  std::vector<ZeroKeysTask> ZeroKeyTasks() const;
+
+  // What turns accumulators into output rows.
+  std::vector<FinalizeTask> FinalizeTasks() const;
+
+ private:
+  float OutScale() const;
+  Accumulator AccumulatorOf(const LocalRows& rows, int ring, int block, int64_t head) const;
+  KeyBlock OwnKeys(const RankRing& ring, const Block& block) const;
+  KeyBlock ArenaKeys(const ArenaBlock& block, const std::byte* arena) const;
+  AttentionTask TaskShape(const LocalRows& queries, const KeyBlock& keys, const Phase& phase,
+                          int64_t kv_head) const;
+  // Adds the tasks of `keys` for every own block of a ring that sees one of them.
+  void AddKeys(int ring, const KeyBlock& keys, Rounds& rounds,
+               std::vector<std::vector<size_t>>& used) const;
+
+  const Plan& plan_;
+  const int rank_;
+  const RankSchedule& schedule_;
+  const RankViews& views_;
+  const std::vector<std::vector<float*>>& piece_accumulators_;
+};
+
+}  // namespace hilbert_ring

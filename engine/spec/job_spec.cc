@@ -1,0 +1,202 @@
+#include "engine/spec/job_spec.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+
+namespace hilbert_ring {
+namespace {
+
+constexpr int64_t kMinDim = 8;
+constexpr int64_t kMaxDim = 256;
+constexpr int64_t kDimStep = 8;
+
+// Far above every sequence, far enough below 2^63 that a slot plus a segment or a dilation fits.
+constexpr int64_t kMaxSegmentOrDilation = int64_t{1} << 62;
+
+// A curve's key has 64 bits: 32 an axis in two dimensions, 21 in three.
+constexpr int64_t kMaxGridSide2d = int64_t{1} << 32;
+constexpr int64_t kMaxGridSide3d = int64_t{1} << 21;
+
+absl::Status AtLeast(absl::string_view field, int64_t value, int64_t least) {
+  if (value >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", value, ", but must be at least ", least));
+}
+
+absl::Status AtMost(absl::string_view field, int64_t value, int64_t limit) {
+  if (value <= limit) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat(field, " is ", value, ", which is over the limit of ", limit));
+}
+
+absl::Status InRange(absl::string_view field, int64_t value, int64_t least, int64_t limit) {
+  if (absl::Status status = AtLeast(field, value, least); !status.ok()) return status;
+  return AtMost(field, value, limit);
+}
+
+absl::Status ValidateDim(absl::string_view field, int64_t value) {
+  if (value >= kMinDim && value <= kMaxDim && value % kDimStep == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", but must be ", kMinDim,
+                                                 " to ", kMaxDim, " in steps of ", kDimStep));
+}
+
+absl::Status ValidateHeads(const JobSpec& spec, const SpecLimits& limits) {
+  if (absl::Status s = InRange("heads", spec.heads, 1, limits.max_heads); !s.ok()) return s;
+  if (absl::Status s = AtLeast("kv_heads", spec.kv_heads, 1); !s.ok()) return s;
+  if (spec.heads % spec.kv_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("kv_heads is ", spec.kv_heads,
+                                                   ", but must divide heads, which is ",
+                                                   spec.heads));
+  }
+  if (absl::Status s = ValidateDim("head_dim", spec.head_dim); !s.ok()) return s;
+  return ValidateDim("value_dim", spec.value_dim);
+}
+
+absl::Status ValidateBranches(const JobSpec& spec, const SpecLimits& limits) {
+  const auto count = static_cast<int64_t>(spec.branches.size());
+  if (absl::Status s = InRange("the number of branches (segments, dilations)", count, 1,
+                               limits.max_branches);
+      !s.ok()) {
+    return s;
+  }
+  for (int64_t b = 0; b < count; ++b) {
+    const Branch& branch = spec.branches[b];
+    if (absl::Status s = InRange(absl::StrCat("segments[", b, "]"), branch.segment, 1,
+                                 kMaxSegmentOrDilation);
+        !s.ok()) {
+      return s;
+    }
+    if (absl::Status s = InRange(absl::StrCat("dilations[", b, "]"), branch.dilation, 1,
+                                 kMaxSegmentOrDilation);
+        !s.ok()) {
+      return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateSequences(const JobSpec& spec, const SpecLimits& limits) {
+  const auto count = static_cast<int64_t>(spec.sequence_lengths.size());
+  if (count == 0) return absl::OkStatus();
+  if (absl::Status s = AtMost("the number of sequence_lengths", count, limits.max_sequences);
+      !s.ok()) {
+    return s;
+  }
+  int64_t rest = spec.tokens;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t length = spec.sequence_lengths[i];
+    const std::string field = absl::StrCat("sequence_lengths[", i, "]");
+    if (absl::Status s = AtLeast(field, length, 1); !s.ok()) return s;
+    if (length > rest) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          field, " is ", length, ", but only ", rest, " of ", spec.tokens,
+          " tokens are left: sequence_lengths must add up to tokens"));
+    }
+    rest -= length;
+  }
+  if (rest != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("sequence_lengths add up to ",
+                                                   spec.tokens - rest, ", but tokens is ",
+                                                   spec.tokens));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid) {
+  if (grid.size() != 2 && grid.size() != 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ordering.grid has ", grid.size(), " entries, but must have 2 or 3"));
+  }
+  const int64_t limit = grid.size() == 2 ? kMaxGridSide2d : kMaxGridSide3d;
+  int64_t cells = 1;
+  bool overflows = false;
+  for (size_t i = 0; i < grid.size(); ++i) {
+    if (absl::Status s = InRange(absl::StrCat("ordering.grid[", i, "]"), grid[i], 1, limit);
+        !s.ok()) {
+      return s;
+    }
+    overflows = __builtin_mul_overflow(cells, grid[i], &cells) || overflows;
+  }
+  const std::string sides = absl::StrJoin(grid, ", ");
+  if (overflows) {
+    return absl::InvalidArgumentError(absl::StrCat("ordering.grid [", sides,
+                                                   "] has more cells than the ", spec.tokens,
+                                                   " tokens of the job"));
+  }
+  if (spec.sequence_lengths.empty()) {
+    if (cells == spec.tokens) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("ordering.grid [", sides, "] has ", cells, " cells, but tokens is ",
+                     spec.tokens, ": a grid must hold exactly one token per cell"));
+  }
+  for (size_t i = 0; i < spec.sequence_lengths.size(); ++i) {
+    if (spec.sequence_lengths[i] == cells) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ordering.grid [", sides, "] has ", cells, " cells, but sequence_lengths[", i, "] is ",
+        spec.sequence_lengths[i], ": a grid must hold exactly one token of each sequence per cell"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateOrdering(const JobSpec& spec) {
+  if (!spec.ordering.has_value()) return absl::OkStatus();
+  const Ordering& ordering = *spec.ordering;
+  if (absl::Status s = AtLeast("ordering.window", ordering.window, 0); !s.ok()) return s;
+  const int axes = ordering.coordinate_axes;
+  if (axes != 0 && axes != 2 && axes != 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ordering.coords_axes is ", axes, ", but must be 2 or 3"));
+  }
+  if (ordering.window > 0 && !ordering.grid.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("ordering.window is ", ordering.window,
+                                                   ", but must be 0 with ordering.grid"));
+  }
+  if (ordering.window > 0 && axes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("ordering.window is ", ordering.window,
+                                                   ", but must be 0 with ordering.coords"));
+  }
+  if (!ordering.grid.empty() && axes != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ordering.grid [", absl::StrJoin(ordering.grid, ", "),
+                     "] must not be given together with ordering.coords"));
+  }
+  return ordering.grid.empty() ? absl::OkStatus() : ValidateGrid(spec, ordering.grid);
+}
+
+}  // namespace
+
+int64_t ElementBytes(DataType dtype) { return dtype == DataType::kFloat32 ? 4 : 2; }
+
+double JobSpec::Scale() const {
+  return scale.has_value() ? *scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
+}
+
+absl::Status Validate(const JobSpec& spec, const SpecLimits& limits) {
+  if (absl::Status s = InRange("tokens", spec.tokens, 1, limits.max_tokens); !s.ok()) return s;
+  if (absl::Status s = ValidateHeads(spec, limits); !s.ok()) return s;
+  if (absl::Status s = ValidateBranches(spec, limits); !s.ok()) return s;
+  if (spec.scale.has_value() && !std::isfinite(*spec.scale)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scale is ", *spec.scale, ", but must be a finite number"));
+  }
+  if (absl::Status s = ValidateSequences(spec, limits); !s.ok()) return s;
+  return ValidateOrdering(spec);
+}
+
+std::vector<Sequence> Sequences(const JobSpec& spec) {
+  if (spec.sequence_lengths.empty()) return {{0, spec.tokens}};
+  std::vector<Sequence> sequences;
+  sequences.reserve(spec.sequence_lengths.size());
+  int64_t begin = 0;
+  for (const int64_t length : spec.sequence_lengths) {
+    sequences.push_back({begin, length});
+    begin += length;
+  }
+  return sequences;
+}
+
+}  // namespace hilbert_ring
