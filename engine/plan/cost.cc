@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "engine/plan/saturating.h"
 #include "engine/plan/step_bytes.h"
 
 namespace hilbert_ring {
 namespace {
+
+constexpr int64_t kFloatBytes = sizeof(float);
 
 double FlopsPerPair(const JobSpec& spec) {
   return 2.0 * static_cast<double>(spec.head_dim + spec.value_dim);
@@ -21,8 +24,7 @@ void AddLocal(const JobSpec& spec, const std::vector<Phase>& phases, const Segme
       const Progression rows = Selected(run.begin, phase.offset, spec.branches[run.branch].dilation,
                                         run.begin, run.begin + run.length);
       costs.workers[run.rank].flops += FlopsPerPair(spec) * static_cast<double>(phase.heads()) *
-                                       static_cast<double>(run.count) *
-                                       static_cast<double>(Pairs(rows, rows, triangle));
+                                       static_cast<double>(run.count) * Pairs(rows, rows, triangle);
     }
   }
 }
@@ -37,24 +39,28 @@ void AddRing(const JobSpec& spec, const SpanningSegment& segment, const Phase& p
   for (const Block& block : ring.blocks()) {
     WorkerCost& owner = costs.workers[block.rank];
     owner.flops += FlopsPerPair(spec) * static_cast<double>(phase.heads()) *
-                   static_cast<double>(Pairs(block.rows, all, triangle));
+                   Pairs(block.rows, all, triangle);
     if (!AccumulatesWholeShard(spec) && spec.dtype != DataType::kFloat32) {
-      owner.accumulator_bytes += block.rows.count * phase.heads() * spec.value_dim *
-                                 static_cast<int64_t>(sizeof(float));
+      owner.accumulator_bytes = SaturatingAdd(
+          owner.accumulator_bytes,
+          SaturatingMultiply(block.rows.count, phase.heads() * spec.value_dim * kFloatBytes));
     }
     const std::vector<int> route = ring.Route(block);
     if (route.empty()) continue;
-    const int64_t bytes = block.rows.count * row_bytes;
-    owner.bytes_sent += bytes;
+    const int64_t bytes = SaturatingMultiply(block.rows.count, row_bytes);
+    owner.bytes_sent = SaturatingAdd(owner.bytes_sent, bytes);
     step_bytes.Add(block.rank, 0, bytes);
     for (size_t hop = 0; hop < route.size(); ++hop) {
       WorkerCost& receiver = costs.workers[route[hop]];
-      receiver.bytes_received += bytes;
-      if (hop + 1 < route.size()) receiver.bytes_sent += bytes;
+      receiver.bytes_received = SaturatingAdd(receiver.bytes_received, bytes);
+      if (hop + 1 < route.size()) receiver.bytes_sent = SaturatingAdd(receiver.bytes_sent, bytes);
       step_bytes.Add(route[hop], static_cast<int64_t>(hop) + 1, bytes);
     }
     costs.steps = std::max(costs.steps, static_cast<int64_t>(route.size()));
-    costs.branches[phase.branch].bytes_exchanged += bytes * static_cast<int64_t>(route.size());
+    BranchCost& branch = costs.branches[phase.branch];
+    branch.bytes_exchanged =
+        SaturatingAdd(branch.bytes_exchanged,
+                      SaturatingMultiply(bytes, static_cast<int64_t>(route.size())));
   }
 }
 
@@ -67,13 +73,13 @@ bool AccumulatesWholeShard(const JobSpec& spec) {
 void StepBytes::Add(int rank, int64_t step, int64_t bytes) {
   std::vector<int64_t>& steps = bytes_[rank];
   if (static_cast<int64_t>(steps.size()) <= step) steps.resize(step + 1, 0);
-  steps[step] += BlockStride(bytes);
+  steps[step] = SaturatingAdd(steps[step], BlockStride(bytes));
 }
 
 int64_t StepBytes::ArenaBytes(int rank) const {
   const std::vector<int64_t>& steps = bytes_[rank];
   int64_t most = steps.size() == 1 ? steps[0] : 0;
-  for (size_t i = 1; i < steps.size(); ++i) most = std::max(most, steps[i - 1] + steps[i]);
+  for (size_t i = 1; i < steps.size(); ++i) most = std::max(most, SaturatingAdd(steps[i - 1], steps[i]));
   return most;
 }
 
@@ -85,14 +91,14 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
   const int64_t element = ElementBytes(spec.dtype);
   const int64_t kv_row = spec.kv_heads * (spec.head_dim + spec.value_dim) * element;
   const int64_t q_row = spec.heads * (spec.head_dim + spec.value_dim) * element;  // and out
-  const int64_t lse_row = spec.heads * static_cast<int64_t>(sizeof(float));
+  const int64_t lse_row = spec.heads * kFloatBytes;
   for (int rank = 0; rank < shards.workers(); ++rank) {
     WorkerCost& worker = costs.workers[rank];
     worker.tokens = shards.Rows(rank);
-    worker.shard_bytes = worker.tokens * (q_row + kv_row + lse_row);
+    worker.shard_bytes = SaturatingMultiply(worker.tokens, q_row + kv_row + lse_row);
     if (AccumulatesWholeShard(spec) && spec.dtype != DataType::kFloat32) {
       worker.accumulator_bytes =
-          worker.tokens * spec.heads * spec.value_dim * static_cast<int64_t>(sizeof(float));
+          SaturatingMultiply(worker.tokens, spec.heads * spec.value_dim * kFloatBytes);
     }
     if (spec.ordering) worker.order_bytes = worker.tokens * static_cast<int64_t>(sizeof(int64_t));
     if (MaskNeedsPositions(spec) && spec.ordering->scope == OrderScope::kKv) {
@@ -115,10 +121,11 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
     worker.exchange_buffer_bytes = step_bytes.ArenaBytes(rank);
     costs.flops += worker.flops;
     busiest = std::max(busiest, worker.flops);
-    costs.bytes_exchanged += worker.bytes_received;
+    costs.bytes_exchanged = SaturatingAdd(costs.bytes_exchanged, worker.bytes_received);
   }
   if (costs.flops > 0) costs.busiest_over_mean = busiest * shards.workers() / costs.flops;
-  costs.bytes_exchanged_naive = (shards.workers() - 1) * spec.tokens * kv_row;
+  costs.bytes_exchanged_naive =
+      SaturatingMultiply(shards.workers() - 1, SaturatingMultiply(spec.tokens, kv_row));
   return costs;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/plan/exchange.h"
+#include "engine/plan/saturating.h"
 #include "engine/plan/shards.h"
 #include "engine/spec/job_spec.h"
 
@@ -20,7 +21,8 @@ struct WorkerCost {
   int64_t exchange_buffer_bytes = 0;
   int64_t order_bytes = 0;
   int64_t resident_bytes() const {
-    return shard_bytes + accumulator_bytes + exchange_buffer_bytes + order_bytes;
+    return SaturatingAdd(SaturatingAdd(shard_bytes, accumulator_bytes),
+                         SaturatingAdd(exchange_buffer_bytes, order_bytes));
   }
 };
 

@@ -61,8 +61,9 @@ int64_t ZeroKeys(const JobSpec& spec, const Branch& branch, int64_t segment_leng
   return (segment_length - 1) / branch.dilation + 1 - rows;
 }
 
-int64_t Pairs(const Progression& queries, const Progression& keys, bool triangle) {
-  if (!triangle) return queries.count * keys.count;
+double Pairs(const Progression& queries, const Progression& keys, bool triangle) {
+  const auto key_count = static_cast<double>(keys.count);
+  if (!triangle) return static_cast<double>(queries.count) * key_count;
   if (queries.count == 0 || keys.count == 0) return 0;
   // Query i sees the first clamp(i + seen, 0, keys.count) keys.
   const int64_t distance = queries.first - keys.first;
@@ -71,9 +72,10 @@ int64_t Pairs(const Progression& queries, const Progression& keys, bool triangle
   const int64_t seen = shift + 1;
   const int64_t rising_begin = std::clamp<int64_t>(-seen, 0, queries.count);
   const int64_t rising_end = std::clamp<int64_t>(keys.count - seen, rising_begin, queries.count);
-  const int64_t rising = rising_end - rising_begin;
-  const int64_t first = rising_begin + seen;
-  return rising * first + rising * (rising - 1) / 2 + (queries.count - rising_end) * keys.count;
+  const auto rising = static_cast<double>(rising_end - rising_begin);
+  const auto first = static_cast<double>(rising_begin + seen);
+  return rising * first + rising * (rising - 1) / 2 +
+         static_cast<double>(queries.count - rising_end) * key_count;
 }
 
 }  // namespace hilbert_ring

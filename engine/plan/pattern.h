@@ -46,6 +46,7 @@ inline int64_t SegmentLength(const Branch& branch, const Sequence& sequence) {
 int64_t ZeroKeys(const JobSpec& spec, const Branch& branch, int64_t segment_length, int64_t rows);
 
 // Unmasked (query, key) pairs of two progressions of one phase: all, or those with key slot <= query slot.
-int64_t Pairs(const Progression& queries, const Progression& keys, bool triangle);
+// A floating-point count, since two progressions of 2^40 slots have 2^80 pairs; exact below 2^53.
+double Pairs(const Progression& queries, const Progression& keys, bool triangle);
 
 }  // namespace hilbert_ring

@@ -156,7 +156,7 @@ int64_t UnionRowHeads(const std::vector<Need>& needs) {
     for (const Need& need : needs) {
       if (need.kv_begin <= edges[e] && need.kv_end >= edges[e + 1]) of_heads.push_back(need);
     }
-    total += UnionRows(of_heads) * (edges[e + 1] - edges[e]);
+    total = SaturatingAdd(total, SaturatingMultiply(UnionRows(of_heads), edges[e + 1] - edges[e]));
   }
   return total;
 }
@@ -178,9 +178,10 @@ int64_t UnionBytes(const JobSpec& spec, const Shards& shards, const std::vector<
   for (int rank = 0; rank < shards.workers(); ++rank) {
     const std::vector<Need> needs = NeedsOf(rank, rings);
     if (needs.empty()) continue;
-    bytes += UnionRowHeads(needs) * head_bytes;
+    bytes = SaturatingAdd(bytes, SaturatingMultiply(UnionRowHeads(needs), head_bytes));
     if (MaskNeedsPositions(spec)) {
-      bytes += UnionRows(needs) * static_cast<int64_t>(sizeof(int64_t));
+      bytes = SaturatingAdd(
+          bytes, SaturatingMultiply(UnionRows(needs), static_cast<int64_t>(sizeof(int64_t))));
     }
   }
   return bytes;

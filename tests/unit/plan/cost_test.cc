@@ -1,0 +1,99 @@
+#include "engine/plan/cost.h"
+
+#include <chrono>
+
+#include "engine/plan/plan.h"
+#include "gtest/gtest.h"
+
+namespace hilbert_ring {
+namespace {
+
+JobSpec Reports(int64_t tokens, DataType dtype) {
+  JobSpec spec;
+  spec.tokens = tokens;
+  spec.heads = spec.kv_heads = 8;
+  spec.head_dim = spec.value_dim = 64;
+  spec.dtype = dtype;
+  spec.branches = {{2048, 1}, {4096, 2}, {8192, 4}};
+  return spec;
+}
+
+TEST(Costs, ResidentBytesFallWithWorkers) {
+  for (const bool wide : {false, true}) {
+    JobSpec spec = Reports(262144, DataType::kFloat32);
+    if (wide) spec.branches = {{2048, 1}, {262144, 64}};
+    const int64_t one = MakePlan(spec, 1)->costs.workers[0].resident_bytes();
+    EXPECT_EQ(one, int64_t{262144} * (4 * 8 * 64 * 4 + 8 * 4));
+    for (const int workers : {2, 4, 8}) {
+      const auto plan = MakePlan(spec, workers);
+      for (const WorkerCost& worker : plan->costs.workers) {
+        EXPECT_LT(static_cast<double>(worker.resident_bytes()), 1.15 * one / workers);
+      }
+    }
+  }
+}
+
+TEST(Costs, AlignedShardsOfTheReportsExchangeNothing) {
+  const auto plan = MakePlan(Reports(1 << 20, DataType::kBFloat16), 2);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->costs.bytes_exchanged, 0);
+  EXPECT_EQ(plan->costs.steps, 0);
+  EXPECT_EQ(plan->costs.bytes_exchanged_naive, (int64_t{1} << 20) * 8 * 128 * 2);
+}
+
+TEST(Costs, DilatedSegmentOverEverythingMovesOnlyItsPhase) {
+  JobSpec spec = Reports(262144, DataType::kFloat32);
+  spec.branches = {{2048, 1}, {262144, 64}};
+  const auto plan = MakePlan(spec, 4);
+  ASSERT_TRUE(plan.ok());
+  // Each rank receives three quarters of the phase's 4,096 rows, for the branch's four heads.
+  EXPECT_EQ(plan->costs.bytes_exchanged, 4 * 3 * 1024 * (4 * 128 * 4));
+  EXPECT_EQ(plan->costs.branches[1].segments_exchanged, 1);
+  EXPECT_EQ(plan->costs.bytes_exchanged_naive, 3 * int64_t{262144} * 8 * 128 * 4);
+}
+
+TEST(Costs, CausalTriangleMovesLessThanEverything) {
+  JobSpec spec = Reports(65536, DataType::kFloat32);
+  spec.branches = {{65536, 1}};
+  const auto full = MakePlan(spec, 8);
+  spec.causal = true;
+  const auto causal = MakePlan(spec, 8);
+  ASSERT_TRUE(full.ok() && causal.ok());
+  EXPECT_EQ(full->costs.bytes_exchanged, full->costs.bytes_exchanged_naive);
+  EXPECT_LT(causal->costs.bytes_exchanged, full->costs.bytes_exchanged);
+}
+
+TEST(Costs, SixteenBitJobsAccumulateOnlyMergedRows) {
+  const auto local = MakePlan(Reports(1 << 20, DataType::kBFloat16), 2);
+  EXPECT_EQ(local->costs.workers[0].accumulator_bytes, 0);
+  JobSpec spec = Reports(1 << 20, DataType::kBFloat16);
+  spec.mixing = Mixing::kLse;
+  const auto mixed = MakePlan(spec, 2);
+  EXPECT_EQ(mixed->costs.workers[0].accumulator_bytes, (1 << 19) * 8 * 64 * 4);
+}
+
+TEST(Costs, ABillionTokensOnAThousandWorkersIsPlannedWithoutThem) {
+  JobSpec spec = Reports(1'000'000'000, DataType::kBFloat16);
+  spec.branches = {{2048, 1}, {1 << 20, 64}, {1'000'000'000, 65536}};
+  const auto plan = MakePlan(spec, 1024);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_LT(plan->segments.local.size() + plan->segments.spanning.size(), 8192u);
+  EXPECT_LE(plan->costs.busiest_over_mean, 1.2);
+  EXPECT_LT(plan->costs.bytes_exchanged, plan->costs.bytes_exchanged_naive / 1000);
+}
+
+TEST(Costs, PlansAtTheLimitsDoNotOverflow) {
+  JobSpec spec = Reports(int64_t{1} << 40, DataType::kFloat32);
+  spec.branches = {{int64_t{1} << 60, 1}, {3, int64_t{1} << 61}, {int64_t{1} << 40, 7}};
+  for (const Mixing mixing : {Mixing::kHeadGroups, Mixing::kLse}) {
+    spec.mixing = mixing;
+    const auto plan = MakePlan(spec, 64);
+    ASSERT_TRUE(plan.ok());
+    EXPECT_GT(plan->costs.bytes_exchanged, 0);
+    EXPECT_GT(plan->costs.flops, 0);
+    for (const WorkerCost& worker : plan->costs.workers) EXPECT_GT(worker.resident_bytes(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring
