@@ -1,0 +1,86 @@
+// Fresh random jobs through the engine against the float64 reference, on any number of ranks.
+#include <random>
+
+#include "engine/reference/attention_reference.h"
+#include "engine/spec/job_spec_json.h"
+#include "gtest/gtest.h"
+#include "tests/engine/run_engine.h"
+#include "tests/random/random_spec.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+double MaxAbs(const std::vector<float>& values) {
+  double most = 0;
+  for (const float value : values) most = std::max(most, std::abs(static_cast<double>(value)));
+  return most;
+}
+
+void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers, RingKind ring) {
+  const EngineInputs inputs = RandomInputs(spec, seed);
+  const auto result = RunEngine(spec, inputs, workers, ring);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const std::vector<double> q(inputs.q.begin(), inputs.q.end());
+  const std::vector<double> k(inputs.k.begin(), inputs.k.end());
+  const std::vector<double> v(inputs.v.begin(), inputs.v.end());
+  const auto reference = ReferenceAttention(spec, q, k, v, inputs.coords);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  const double max_value = MaxAbs(inputs.v);
+  // A bound of the scores is enough here; golden cases know theirs.
+  const double max_score = MaxAbs(inputs.q) * MaxAbs(inputs.k) * std::abs(spec.Scale()) *
+                           std::sqrt(static_cast<double>(spec.head_dim));
+  EXPECT_EQ(Mismatch(*result, reference->out, reference->lse,
+                     ToleranceOf(spec.dtype, max_score, max_value)),
+            "")
+      << "seed " << seed << ", " << workers << " workers, " << FormatJobSpec(spec);
+  for (int rank = 0; rank < workers; ++rank) {
+    const WorkerCost& planned = result->plan.costs.workers[rank];
+    EXPECT_EQ(result->figures[rank].bytes_received, planned.bytes_received);
+    EXPECT_EQ(result->figures[rank].bytes_sent, planned.bytes_sent);
+    EXPECT_EQ(result->figures[rank].memory_peak_bytes, planned.resident_bytes());
+  }
+}
+
+class RandomJobs : public ::testing::TestWithParam<DataType> {};
+
+TEST_P(RandomJobs, AgreeWithTheReference) {
+  std::mt19937_64 random(1000 + static_cast<int>(GetParam()));
+  for (int trial = 0; trial < 250; ++trial) {
+    JobSpec spec = RandomSpec(random);
+    spec.dtype = GetParam();
+    CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 7),
+                          RingKind::kInProcess);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(RandomJobs, AgreeWithTheReferenceOverGloo) {
+  std::mt19937_64 random(2000 + static_cast<int>(GetParam()));
+  for (int trial = 0; trial < 25; ++trial) {
+    JobSpec spec = RandomSpec(random);
+    spec.dtype = GetParam();
+    CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 5), RingKind::kGloo);
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, RandomJobs,
+                         ::testing::Values(DataType::kFloat32, DataType::kBFloat16,
+                                           DataType::kFloat16),
+                         [](const auto& info) { return std::string(DataTypeName(info.param)); });
+
+TEST(Executor, SameShardsGiveTheSameBits) {
+  std::mt19937_64 random(3);
+  for (int trial = 0; trial < 20; ++trial) {
+    const JobSpec spec = RandomSpec(random);
+    const EngineInputs inputs = RandomInputs(spec, random());
+    const auto first = RunEngine(spec, inputs, 3, RingKind::kInProcess);
+    const auto second = RunEngine(spec, inputs, 3, RingKind::kInProcess);
+    ASSERT_TRUE(first.ok() && second.ok());
+    EXPECT_EQ(first->out, second->out);
+    EXPECT_EQ(first->lse, second->lse);
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

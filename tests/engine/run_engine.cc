@@ -1,0 +1,215 @@
+#include "tests/engine/run_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "engine/device/numbers.h"
+#include "engine/order/permutation.h"
+#include "tests/random/random_spec.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+constexpr auto kLimit = std::chrono::seconds(60);
+
+// A rendezvous of threads.
+class Meeting {
+ public:
+  explicit Meeting(int size) : blobs_(size) {}
+
+  absl::StatusOr<std::vector<std::string>> Gather(int rank, std::string own, Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    blobs_[rank] = std::move(own);
+    ++arrived_;
+    changed_.notify_all();
+    if (!changed_.wait_until(lock, deadline,
+                             [&] { return arrived_ == static_cast<int>(blobs_.size()); })) {
+      return absl::DeadlineExceededError("rendezvous");
+    }
+    return blobs_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> blobs_;
+  int arrived_ = 0;
+};
+
+absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> MakeGlooRing(int size) {
+  Meeting meeting(size);
+  std::vector<std::unique_ptr<Communicator>> ring(size);
+  std::vector<absl::Status> statuses(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto made = MakeGlooCommunicator({.rank = rank,
+                                        .size = size,
+                                        .host = "127.0.0.1",
+                                        .ring = "test",
+                                        .deadline = std::chrono::steady_clock::now() + kLimit},
+                                       [&, rank](std::string own, Deadline deadline) {
+                                         return meeting.Gather(rank, std::move(own), deadline);
+                                       });
+      statuses[rank] = made.status();
+      if (made.ok()) ring[rank] = *std::move(made);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) {
+    if (!status.ok()) return status;
+  }
+  return ring;
+}
+
+class Runner {
+ public:
+  Runner(const JobSpec& spec, const EngineInputs& inputs, Plan plan,
+         std::shared_ptr<const Permutation> order)
+      : spec_(spec), inputs_(inputs), order_(std::move(order)) {
+    result_.plan = std::move(plan);
+    result_.out.assign(spec.tokens * spec.heads * spec.value_dim, NAN);
+    result_.lse.assign(spec.tokens * spec.heads, NAN);
+    result_.figures.resize(result_.plan.shards.workers());
+  }
+
+  absl::Status RunRank(int rank, Communicator* communicator) {
+    auto device = MakeDevice({.kind = DeviceKind::kCpu, .threads = 1});
+    if (!device.ok()) return device.status();
+    auto store = ShardStore::Make(**device, result_.plan, rank);
+    if (!store.ok()) return store.status();
+    ForEachRow(rank, false, [&](int64_t local, int64_t token) {
+      Place(**store, TensorKind::kK, local, inputs_.k, token);
+      Place(**store, TensorKind::kV, local, inputs_.v, token);
+      if (spec_.ordering) (*store)->tokens()[local] = token;
+    });
+    ForEachRow(rank, true, [&](int64_t local, int64_t token) {
+      Place(**store, TensorKind::kQ, local, inputs_.q, token);
+    });
+    auto figures = Execute(result_.plan, rank, **store, **device, communicator, 0,
+                           {.deadline = std::chrono::steady_clock::now() + kLimit});
+    if (!figures.ok()) return figures.status();
+    result_.figures[rank] = *figures;
+    ForEachRow(rank, true, [&](int64_t local, int64_t token) {
+      const int64_t width = spec_.heads * spec_.value_dim;
+      const std::byte* out = (*store)->Row(TensorKind::kOut, local);
+      for (int64_t i = 0; i < width; ++i) {
+        result_.out[token * width + i] = LoadElement(spec_.dtype, out, i);
+      }
+      const auto* lse =
+          reinterpret_cast<const float*>((*store)->Row(TensorKind::kLse, local));
+      std::copy_n(lse, spec_.heads, result_.lse.begin() + token * spec_.heads);
+    });
+    return absl::OkStatus();
+  }
+
+  EngineResult Take() { return std::move(result_); }
+
+ private:
+  template <typename F>
+  void ForEachRow(int rank, bool queries, const F& visit) const {
+    const bool in_place = !spec_.ordering || (queries && spec_.ordering->scope == OrderScope::kKv);
+    for (const ShardRange& range : result_.plan.shards.OfRank(rank)) {
+      std::vector<int64_t> tokens(range.size());
+      order_->Tokens(range.begin, tokens);
+      for (int64_t i = 0; i < range.size(); ++i) {
+        visit(range.local_begin + i, in_place ? range.begin + i : tokens[i]);
+      }
+    }
+  }
+
+  void Place(ShardStore& store, TensorKind tensor, int64_t local, const std::vector<float>& values,
+             int64_t token) const {
+    const int64_t width = RowBytes(spec_, tensor) / ElementBytes(spec_.dtype);
+    for (int64_t i = 0; i < width; ++i) {
+      StoreElement(spec_.dtype, store.Row(tensor, local), i, values[token * width + i]);
+    }
+  }
+
+  const JobSpec& spec_;
+  const EngineInputs& inputs_;
+  std::shared_ptr<const Permutation> order_;
+  EngineResult result_;
+};
+
+}  // namespace
+
+EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  EngineInputs inputs;
+  inputs.q = RandomValues(spec.tokens * spec.heads * spec.head_dim, random);
+  inputs.k = RandomValues(spec.tokens * spec.kv_heads * spec.head_dim, random);
+  inputs.v = RandomValues(spec.tokens * spec.kv_heads * spec.value_dim, random);
+  inputs.coords = RandomCoords(spec, random);
+  return inputs;
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> MakeRing(RingKind kind, int size) {
+  if (kind == RingKind::kInProcess) return MakeInProcessRing(size);
+  return MakeGlooRing(size);
+}
+
+absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
+                                       RingKind kind) {
+  auto plan = MakePlan(spec, workers);
+  if (!plan.ok()) return plan.status();
+  auto order = Permutation::Make(spec, inputs.coords);
+  if (!order.ok()) return order.status();
+  auto ring = MakeRing(kind, workers);
+  if (!ring.ok()) return ring.status();
+  Runner runner(spec, inputs, *std::move(plan), *std::move(order));
+  std::vector<absl::Status> statuses(workers);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < workers; ++rank) {
+    threads.emplace_back(
+        [&, rank] { statuses[rank] = runner.RunRank(rank, (*ring)[rank].get()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) {
+    if (!status.ok()) return status;
+  }
+  return runner.Take();
+}
+
+Tolerance ToleranceOf(DataType dtype, double max_score, double max_value) {
+  switch (dtype) {
+    case DataType::kFloat32:
+      return {1e-5, std::max(2e-6, std::ldexp(max_score * max_value, -22))};
+    case DataType::kBFloat16:
+      return {std::ldexp(1.0, -7), std::ldexp(max_value, -9)};
+    case DataType::kFloat16:
+      return {std::ldexp(1.0, -10), std::ldexp(max_value, -12)};
+  }
+  return {};
+}
+
+std::string Mismatch(const EngineResult& result, const std::vector<double>& out,
+                     const std::vector<double>& lse, const Tolerance& tolerance) {
+  if (result.out.size() != out.size() || result.lse.size() != lse.size()) return "sizes differ";
+  for (size_t i = 0; i < lse.size(); ++i) {
+    if (std::isinf(lse[i]) && result.lse[i] == lse[i]) continue;
+    const double error = std::abs(result.lse[i] - lse[i]);
+    if (!(error <= 1e-5 * (1 + std::abs(lse[i])))) {
+      return absl::StrCat("lse[", i, "] is ", result.lse[i], ", should be ", lse[i]);
+    }
+  }
+  double worst = 0;
+  std::string message;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double limit = tolerance.relative * std::abs(out[i]) + tolerance.absolute;
+    const double ratio = std::abs(result.out[i] - out[i]) / limit;
+    if (!(ratio <= std::max(1.0, worst))) {
+      worst = ratio;
+      message = absl::StrCat("out[", i, "] is ", result.out[i], ", should be ", out[i],
+                             " within ", limit);
+    }
+  }
+  return message;
+}
+
+}  // namespace hilbert_ring::testing

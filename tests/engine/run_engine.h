@@ -1,0 +1,50 @@
+// Runs a job through the engine alone: plan, stores, ranks as threads, one communicator each.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/plan/plan.h"
+#include "engine/run/executor.h"
+#include "engine/spec/job_spec.h"
+
+namespace hilbert_ring::testing {
+
+enum class RingKind { kInProcess, kGloo };
+
+struct EngineInputs {
+  std::vector<float> q;  // [tokens, heads, head_dim]
+  std::vector<float> k;  // [tokens, kv_heads, head_dim]
+  std::vector<float> v;  // [tokens, kv_heads, value_dim]
+  std::vector<int64_t> coords;  // [tokens, axes] or empty
+};
+
+EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed);
+
+struct EngineResult {
+  Plan plan;
+  std::vector<float> out;  // [tokens, heads, value_dim]
+  std::vector<float> lse;  // [tokens, heads]
+  std::vector<Figures> figures;  // by rank
+};
+
+// Inputs are rounded to spec.dtype on their way into the shards.
+absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
+                                       RingKind ring);
+
+// Communicators of one ring of either kind, by rank.
+absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> MakeRing(RingKind kind, int size);
+
+// What a result may be off: out within relative * |out| + absolute, lse within 1e-5 (1 + |lse|).
+struct Tolerance {
+  double relative = 0;
+  double absolute = 0;
+};
+Tolerance ToleranceOf(DataType dtype, double max_score, double max_value);
+
+// Empty when all is within the tolerance, else what is furthest off.
+std::string Mismatch(const EngineResult& result, const std::vector<double>& out,
+                     const std::vector<double>& lse, const Tolerance& tolerance);
+
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,60 @@
+// One Attend call by hand, message by message, so that tests can say anything, the wrong thing included.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/spec/job_spec.h"
+#include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "tests/engine/run_engine.h"
+
+namespace hilbert_ring::testing {
+
+// Rows [first, first + rows) of a tensor as a chunk with its checksum. `row_bytes` of `data` each.
+v1::Chunk MakeChunk(v1::Tensor tensor, const std::string& data, int64_t row_bytes, int64_t first,
+                    int64_t rows);
+
+class RawCall {
+ public:
+  RawCall(v1::AttentionService::Stub& stub, std::chrono::milliseconds limit);
+  ~RawCall();  // cancels a call that has not ended
+
+  bool Open(const JobSpec& spec, bool want_lse = true);
+  bool Write(const v1::AttendRequest& request);
+  bool Send(const v1::Chunk& chunk);
+
+  // Reads on to Admitted; false when the call ends before.
+  bool AwaitAdmitted();
+
+  bool Read(v1::AttendResponse* response);
+  void WritesDone();
+  void Cancel();
+
+  // Reads on to the end, drops what comes.
+  absl::Status Finish();
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>> stream_;
+  bool finished_ = false;
+};
+
+// The tensors of a job as bytes in its type.
+std::map<v1::Tensor, std::string> EncodeTensors(const JobSpec& spec, const EngineInputs& inputs);
+
+struct ServiceResult {
+  EngineResult result;  // out and lse; neither plan nor figures
+  v1::Report report;
+};
+
+// A whole job in chunks of `chunk_rows` rows, shuffled by `seed` (coordinates first).
+absl::StatusOr<ServiceResult> AttendRaw(v1::AttentionService::Stub& stub, const JobSpec& spec,
+                                        const EngineInputs& inputs, int64_t chunk_rows,
+                                        uint64_t seed);
+
+}  // namespace hilbert_ring::testing
