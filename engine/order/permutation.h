@@ -6,8 +6,10 @@
 //
 // Slots and tokens are numbered over the whole job; each sequence is ordered on its own. Without an
 // ordering the permutation is the identity and takes no memory. Implicit squares, windows and grids
-// of sequences above `max_stored_tokens` are not stored: both directions are evaluated by descent
-// through the curve's quadrants, counting the cells that exist. Coordinates are always stored.
+// are stored once for every length of sequence or window, while those lengths add up to at most
+// `max_stored_tokens`. Beyond that they are not stored: both directions are evaluated by descent
+// through the curve's quadrants, counting the cells that exist. Coordinates are always stored, and
+// while they are sorted take another 32 bytes for every token of the longest sequence.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +24,12 @@ namespace hilbert_ring {
 // Immutable, so any number of threads may read one.
 class Permutation {
  public:
+  // 128 MiB of stored orders: 8 bytes a token.
   static constexpr int64_t kDefaultMaxStoredTokens = int64_t{1} << 24;
 
   // coords: [tokens, axes] row-major when the ordering has coordinates, else empty.
-  // INVALID_ARGUMENT: coords of the wrong length. OUT_OF_RANGE: a coordinate that is negative or not
-  // below 2^32 (2-D) or 2^21 (3-D), naming its row and axis.
+  // The spec is valid. INVALID_ARGUMENT: coords of the wrong length. OUT_OF_RANGE: a coordinate
+  // that is negative or not below 2^32 (2-D) or 2^21 (3-D), naming its row and axis.
   static absl::StatusOr<std::shared_ptr<const Permutation>> Make(
       const JobSpec& spec, std::span<const int64_t> coords,
       int64_t max_stored_tokens = kDefaultMaxStoredTokens);

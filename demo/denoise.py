@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Denoises a photograph by exact attention over its 262,144 pixels, on two local CPU workers.
+
+The same job runs twice: with the pixels in row-major order, and along the Hilbert curve of the grid. A
+segment of 1024 pixels is two rows of the picture in the first and a 32 x 32 square in the second, so the
+curve brings more pixels that look alike together. `./dev demo` builds the programs and calls this.
+"""
+import argparse
+import json
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import exactness
+import nonlocal_means
+import pictures
+from local_service import LocalService, ServiceError
+
+WORKERS = 2
+SEGMENT = 1024
+SIGMA = 25
+SEED = 25
+SAMPLED_SEGMENTS = 16  # of 256, recomputed in float64
+
+
+@dataclass
+class Run:
+    name: str
+    title: str
+    ordering: dict  # of the job spec; None: row-major
+    picture: np.ndarray = None
+    report: dict = None
+    deviation: exactness.Deviation = None
+    verified: str = ""
+
+
+def job_spec(picture, ordering):
+    return {
+        "tokens": picture.size, "heads": 1, "kv_heads": 1,
+        "head_dim": nonlocal_means.WIDTH, "value_dim": nonlocal_means.WIDTH, "dtype": "float32",
+        "segments": [SEGMENT], "dilations": [1], "mixing": "lse", "causal": False,
+        "scale": nonlocal_means.SCALE, "tail": "mask", "average_groups": True,
+        "ordering": ordering, "sequence_lengths": None,
+    }
+
+
+def denoise(service, run, noisy, folder):
+    """Runs the job through the command line and fills in the rest of `run`."""
+    spec = job_spec(noisy, run.ordering)
+    files = {x: folder / f"{run.name}.{x}.npy" for x in ("out", "lse")}
+    files.update({x: folder / f"{x}.npy" for x in ("q", "k", "v")})
+    files["spec"] = folder / f"{run.name}.json"
+    files["spec"].write_text(json.dumps(spec, indent=1))
+    report = folder / f"{run.name}.report.json"
+    arguments = [part for name in ("spec", "q", "k", "v", "out", "lse")
+                 for part in (f"--{name}", files[name])]
+
+    print(f"{run.title}: the job ...", flush=True)
+    service.call("attend", *arguments, "--report", report)
+    run.report = json.loads(report.read_text())
+    q, k, v, out, lse = (np.load(files[x], mmap_mode="r") for x in ("q", "k", "v", "out", "lse"))
+    run.picture = nonlocal_means.denoised_picture(out, noisy)
+
+    print(f"{run.title}: a sample again in float64 ...", flush=True)
+    run.deviation = exactness.deviation(spec, q, k, v, out, lse, SAMPLED_SEGMENTS, SEED)
+    run.verified = service.call("verify", *arguments)
+
+
+def figure(report, name):
+    """A figure of the report: protobuf writes 64-bit integers as strings and may leave out zeros."""
+    camel = "".join(part.capitalize() if i else part for i, part in enumerate(name.split("_")))
+    return float(report.get(name, report.get(camel, 0)))
+
+
+def mebibytes(count):
+    return f"{count / 2**20:.1f} MiB"
+
+
+def table(runs, noisy, truth):
+    """Lines of the table of results: a label, then a column for each run."""
+    rows = [("", [run.title for run in runs]),
+            ("PSNR, noisy", [f"{nonlocal_means.psnr(noisy, truth):.2f} dB"] * len(runs)),
+            ("PSNR, denoised", [f"{nonlocal_means.psnr(run.picture, truth):.2f} dB" for run in runs]),
+            ("tokens/s", [f"{figure(run.report, 'tokens_per_second'):,.0f}" for run in runs])]
+    for phase in ("receive", "compute", "send", "total"):
+        rows.append((f"seconds, {phase}",
+                     [f"{figure(run.report, phase + '_seconds'):.2f}" for run in runs]))
+    for label, name in (("bytes exchanged", "bytes_exchanged"),
+                        ("  as planned", "bytes_exchanged_planned"),
+                        ("  by a naive ring", "bytes_exchanged_naive")):
+        rows.append((label, [f"{figure(run.report, name):,.0f}" for run in runs]))
+    for place in range(WORKERS):
+        for label, name in ((f"memory of worker {place + 1}", "memory_peak_bytes"),
+                            ("  as planned", "memory_predicted_bytes")):
+            rows.append((label, [mebibytes(figure(run.report["workers"][place], name))
+                                 for run in runs]))
+    rows.append(("rows recomputed", [f"{run.deviation.rows:,}" for run in runs]))
+    rows.append(("  out, largest error", [f"{run.deviation.out:.1e}" for run in runs]))
+    rows.append(("  lse, largest error", [f"{run.deviation.lse:.1e}" for run in runs]))
+    label_width = max(len(label) for label, _ in rows)
+    return [f"  {label:<{label_width}}" + "".join(f"{cell:>18}" for cell in cells)
+            for label, cells in rows]
+
+
+def complaints(runs):
+    """What is wrong with the results, in sentences; empty when all is well."""
+    for run in runs:
+        if not run.deviation.exact():
+            yield (f"{run.title}: out is off by {run.deviation.out:.1e} "
+                   f"({run.deviation.out_of_allowed:.2f} times what is allowed), lse by "
+                   f"{run.deviation.lse:.1e} ({run.deviation.lse_of_allowed:.2f} times)")
+        done, planned = (figure(run.report, name)
+                         for name in ("bytes_exchanged", "bytes_exchanged_planned"))
+        if done != planned:
+            yield f"{run.title}: {done:,.0f} bytes were exchanged, {planned:,.0f} were planned"
+
+
+def demonstrate(arguments):
+    truth = pictures.load(arguments.photograph)
+    noisy = nonlocal_means.add_noise(truth, SIGMA, SEED)
+    rows, cols = truth.shape
+    runs = [Run("rowmajor", "row-major", None),
+            Run("hilbert", "Hilbert", {"curve": "hilbert", "scope": "qkv", "window": 0,
+                                       "grid": [rows, cols]})]
+
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="job-", dir=arguments.out) as folder:
+        folder = Path(folder)
+        for name, tensor in zip("qkv", nonlocal_means.attention_inputs(noisy)):
+            np.save(folder / f"{name}.npy", tensor)
+        print(f"{truth.size:,} tokens ({rows} x {cols} pixels, noise of sigma {SIGMA}), "
+              f"one head of {nonlocal_means.WIDTH}, segments of {SEGMENT}, float32", flush=True)
+        with LocalService(arguments.coordinator, arguments.client, WORKERS, folder) as service:
+            for run in runs:
+                denoise(service, run, noisy, folder)
+
+    print()
+    print("\n".join(table(runs, noisy, truth)))
+    print()
+    shard = truth.size // WORKERS
+    print(f"Each worker holds {shard:,} tokens, a whole number of segments of {SEGMENT}: every segment is\n"
+          "local, so the plan exchanges nothing. A naive ring would send all keys and values to everyone.")
+    for run in runs:
+        closing = run.verified.strip().splitlines()[-1:] or ["ok"]
+        print(f"hilbert-ring verify, {run.title}: {closing[0].strip()}")
+
+    pictures.save(arguments.out / "noisy.png", noisy)
+    for run in runs:
+        pictures.save(arguments.out / f"denoised_{run.name}.png", run.picture)
+    pictures.save_beside(
+        arguments.out / "before_after.png",
+        [(f"noisy, {nonlocal_means.psnr(noisy, truth):.1f} dB", noisy)] +
+        [(f"{run.title} order, {nonlocal_means.psnr(run.picture, truth):.1f} dB", run.picture)
+         for run in runs])
+    wrong = list(complaints(runs))
+    if wrong:
+        raise ServiceError("the results are off:\n" + "\n".join(f"    {text}" for text in wrong))
+    print("The service agrees with float64 within float32's rounding.")
+    print(f"Pictures: {arguments.out}/before_after.png, noisy.png, "
+          + ", ".join(f"denoised_{run.name}.png" for run in runs))
+
+
+def stop_on_signal(*_):
+    raise KeyboardInterrupt
+
+
+def main():
+    here = Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--photograph", type=Path, required=True, help="a grey picture")
+    parser.add_argument("--coordinator", type=Path, required=True, help="hilbert-ring-coordinator")
+    parser.add_argument("--client", type=Path, required=True, help="hilbert-ring")
+    parser.add_argument("--out", type=Path, default=here / "out", help="folder for the pictures")
+    signal.signal(signal.SIGTERM, stop_on_signal)
+    try:
+        demonstrate(parser.parse_args())
+    except (ServiceError, OSError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("demo: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+#include "engine/order/order_cache.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace hilbert_ring {
+namespace {
+
+// Orders that are evaluated take next to no bytes; this bounds the list, which is searched in turn.
+constexpr size_t kMaxEntries = 1024;
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Permutation>> OrderCache::Get(
+    const JobSpec& spec, std::span<const int64_t> coords) {
+  // An identity takes nothing to make, and wrong coordinates must fail as they do without a cache.
+  if (!spec.ordering.has_value() || spec.ordering->coordinate_axes > 0 || !coords.empty()) {
+    return Permutation::Make(spec, coords);
+  }
+  Entry wanted = {*spec.ordering, spec.sequence_lengths, nullptr};
+  wanted.ordering.scope = OrderScope::kQkv;  // says who is ordered, not how
+  if (wanted.lengths.empty()) wanted.lengths = {spec.tokens};
+  const auto find = [&] {  // under mutex_
+    const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
+      return e.ordering == wanted.ordering && e.lengths == wanted.lengths;
+    });
+    if (entry != entries_.end()) entries_.splice(entries_.begin(), entries_, entry);
+    return entry;
+  };
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto entry = find(); entry != entries_.end()) {
+      ++hits_;
+      return entry->order;
+    }
+  }
+
+  // Made outside the lock, so that jobs of other shapes do not wait. Jobs of one shape that come at
+  // the same moment may each make it; all but the first then take the first's.
+  auto order = Permutation::Make(spec, coords);
+  if (!order.ok()) return order.status();
+  wanted.order = *std::move(order);
+  const auto entry_bytes = [](const Entry& e) {
+    return static_cast<int64_t>(sizeof(Entry) + e.ordering.grid.size() * sizeof(int64_t) +
+                                e.lengths.size() * sizeof(int64_t)) +
+           e.order->resident_bytes();
+  };
+  std::lock_guard lock(mutex_);
+  if (const auto entry = find(); entry != entries_.end()) return entry->order;
+  const int64_t bytes = entry_bytes(wanted);
+  if (bytes > max_bytes_) return wanted.order;
+  while (bytes_ + bytes > max_bytes_ || entries_.size() >= kMaxEntries) {
+    bytes_ -= entry_bytes(entries_.back());
+    entries_.pop_back();
+  }
+  bytes_ += bytes;
+  entries_.push_front(std::move(wanted));
+  return entries_.front().order;
+}
+
+int64_t OrderCache::resident_bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+int64_t OrderCache::hits() const {
+  std::lock_guard lock(mutex_);
+  return hits_;
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,116 @@
+#include "engine/order/curve.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "tests/unit/order/naive_order.h"
+
+namespace hilbert_ring {
+namespace {
+
+class CurveTest : public testing::TestWithParam<Curve> {};
+
+INSTANTIATE_TEST_SUITE_P(Curves, CurveTest, testing::Values(Curve::kHilbert, Curve::kMorton),
+                         [](const auto& info) {
+                           return info.param == Curve::kHilbert ? "Hilbert" : "Morton";
+                         });
+
+// Key and cell of one place, both ways.
+void Expect2d(Curve curve, uint64_t x, uint64_t y, int bits) {
+  const uint64_t key = NaiveKey(curve, {x, y}, bits);
+  ASSERT_EQ(CurveKey2d(curve, x, y, bits), key) << x << ", " << y << " of " << bits << " bits";
+  ASSERT_EQ(CurveCell2d(curve, key, bits), (Cell{x, y})) << key << " of " << bits << " bits";
+}
+
+void Expect3d(Curve curve, uint64_t x, uint64_t y, uint64_t z, int bits) {
+  const uint64_t key = NaiveKey(curve, {x, y, z}, bits);
+  ASSERT_EQ(CurveKey3d(curve, x, y, z, bits), key)
+      << x << ", " << y << ", " << z << " of " << bits << " bits";
+  ASSERT_EQ(CurveCell3d(curve, key, bits), (Cell{x, y, z})) << key << " of " << bits << " bits";
+}
+
+TEST_P(CurveTest, EveryCellOfSmallSquares) {
+  for (int bits = 1; bits <= 7; ++bits) {
+    const uint64_t side = uint64_t{1} << bits;
+    for (uint64_t y = 0; y < side; ++y) {
+      for (uint64_t x = 0; x < side; ++x) ASSERT_NO_FATAL_FAILURE(Expect2d(GetParam(), x, y, bits));
+    }
+  }
+}
+
+TEST_P(CurveTest, EveryCellOfSmallCubes) {
+  for (int bits = 1; bits <= 5; ++bits) {
+    const uint64_t side = uint64_t{1} << bits;
+    for (uint64_t z = 0; z < side; ++z) {
+      for (uint64_t y = 0; y < side; ++y) {
+        for (uint64_t x = 0; x < side; ++x) {
+          ASSERT_NO_FATAL_FAILURE(Expect3d(GetParam(), x, y, z, bits));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CurveTest, RandomCellsOfLargeSquares) {
+  std::mt19937_64 random(1);
+  for (int bits = 8; bits <= 32; ++bits) {
+    const uint64_t last = (uint64_t{1} << bits) - 1;
+    for (const uint64_t x : {uint64_t{0}, last}) {
+      for (const uint64_t y : {uint64_t{0}, last}) {
+        ASSERT_NO_FATAL_FAILURE(Expect2d(GetParam(), x, y, bits));
+      }
+    }
+    for (int i = 0; i < 1000; ++i) {
+      const uint64_t x = random() & last, y = random() & last;
+      ASSERT_NO_FATAL_FAILURE(Expect2d(GetParam(), x, y, bits));
+    }
+  }
+}
+
+TEST_P(CurveTest, RandomCellsOfLargeCubes) {
+  std::mt19937_64 random(2);
+  for (int bits = 6; bits <= 21; ++bits) {
+    const uint64_t last = (uint64_t{1} << bits) - 1;
+    ASSERT_NO_FATAL_FAILURE(Expect3d(GetParam(), last, last, last, bits));
+    for (int i = 0; i < 1000; ++i) {
+      const uint64_t x = random() & last, y = random() & last, z = random() & last;
+      ASSERT_NO_FATAL_FAILURE(Expect3d(GetParam(), x, y, z, bits));
+    }
+  }
+}
+
+TEST_P(CurveTest, KeysOfManyCellsAreKeysOfEach) {
+  std::mt19937_64 random(3);
+  for (const int axes : {2, 3}) {
+    const int bits = axes == 2 ? 30 : 19;
+    std::vector<int64_t> coords(1000 * axes);
+    for (int64_t& c : coords) c = static_cast<int64_t>(random() & ((uint64_t{1} << bits) - 1));
+    std::vector<uint64_t> keys(1000);
+    CurveKeys(GetParam(), axes, bits, coords, keys);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const std::vector<uint64_t> cell(coords.begin() + i * axes, coords.begin() + (i + 1) * axes);
+      ASSERT_EQ(keys[i], NaiveKey(GetParam(), cell, bits)) << i;
+    }
+    CurveKeys(GetParam(), axes, bits, {}, {});
+  }
+}
+
+TEST(HilbertCurveTest, NeighboursOnTheCurveAreNeighbours) {
+  const auto distance = [](const Cell& a, const Cell& b) {
+    const auto apart = [](uint64_t p, uint64_t q) { return p < q ? q - p : p - q; };
+    return apart(a.x, b.x) + apart(a.y, b.y) + apart(a.z, b.z);
+  };
+  for (uint64_t key = 0; key + 1 < uint64_t{1} << 12; ++key) {
+    ASSERT_EQ(
+        distance(CurveCell2d(Curve::kHilbert, key, 6), CurveCell2d(Curve::kHilbert, key + 1, 6)),
+        1u);
+    ASSERT_EQ(
+        distance(CurveCell3d(Curve::kHilbert, key, 4), CurveCell3d(Curve::kHilbert, key + 1, 4)),
+        1u);
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring

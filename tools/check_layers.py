@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Checks the layers' rules: who may include whom, and names that say nothing.
+
+    tools/check_layers.py [FOLDER]
+
+prints FILE:LINE: MESSAGE for each breach and exits with 1 when there is one, with 0 otherwise.
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PROTO = "hilbert_ring/v1"
+ENGINE = {f"engine/{layer}"
+          for layer in ("spec", "order", "plan", "device", "comm", "reference", "run")}
+
+# Layer -> the layers that it may include besides itself.
+MAY_INCLUDE = {
+    "engine/spec": set(),
+    "engine/order": {"engine/spec"},
+    "engine/plan": {"engine/spec", "engine/order"},
+    "engine/device": {"engine/spec"},
+    "engine/comm": set(),
+    "engine/reference": {"engine/spec", "engine/order"},
+    "engine/run": {"engine/spec", "engine/plan", "engine/device", "engine/comm"},
+    "wire": {PROTO, "engine/spec", "engine/plan"},
+    "server/process": {PROTO, "wire"},
+    "server/coordinator": {PROTO, "wire", "server/process",
+                           "engine/spec", "engine/order", "engine/plan"},
+    "server/worker": {PROTO, "wire", "server/process"} | ENGINE - {"engine/reference"},
+    "client": {PROTO, "wire", "engine/spec", "engine/order", "engine/plan", "engine/reference"},
+    "tests": {PROTO, "wire", "client", "server/process", "server/coordinator",
+              "server/worker"} | ENGINE,
+}
+
+# Library, by the start of the include -> the only layers that may see it.
+LIBRARIES = {
+    "grpc": {"wire", "server", "client", "tests"},
+    "google/": {"wire", "server", "client", "tests"},
+    "prometheus/": {"server", "tests"},
+    "spdlog/": {"server", "tests"},
+    "CLI/": {"server", "client", "tests"},
+    "gloo/": {"engine/comm", "tests"},
+    "nccl": {"engine/comm", "tests"},
+    "hwy/": {"engine/device", "tests"},
+    "cuda": {"engine/device", "engine/comm", "tests"},
+    "cudnn": {"engine/device", "tests"},
+}
+
+OWN = ("engine/", "wire/", "server/", "client/", "tests/", PROTO + "/")
+SOURCES = (".h", ".cc", ".cu", ".cuh")
+EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "manager"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def repository_files(root):
+    """Files that git tracks or would track, relative to the root."""
+    command = ["git", "-c", f"safe.directory={root}", "ls-files", "-z", "--cached", "--others",
+               "--exclude-standard"]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    return sorted({name for name in listed.split("\0") if name and (root / name).is_file()})
+
+
+def layer_of(path):
+    """The layer that a file or an included header belongs to; None outside the layers."""
+    for layer in [*MAY_INCLUDE, PROTO]:
+        if path.startswith(layer + "/"):
+            return layer
+    return None
+
+
+def within(layer, layers):
+    return any(layer == allowed or layer.startswith(allowed + "/") for allowed in layers)
+
+
+def include_breach(layer, quote, included):
+    """What is wrong with one include in a file of a layer; None when it is allowed."""
+    for start, layers in LIBRARIES.items():
+        if included.startswith(start) and not within(layer, layers):
+            return f"{layer} does not include {included}: it belongs to {', '.join(sorted(layers))}"
+    if included.startswith(OWN):
+        if quote == "<":
+            return f"our own headers are included with quotes: {included}"
+        other = layer_of(included)
+        if other is None:
+            return f"{included} is in no layer that tools/check_layers.py knows"
+        if other != layer and other not in MAY_INCLUDE[layer]:
+            return f"{layer} may not include {other}: {included}"
+    elif quote == '"' and ("/" not in included or included.startswith(".")):
+        return f"includes name the full path from the root: {included}"
+    return None
+
+
+def file_breaches(root, name):
+    words = re.split(r"[^a-z]+", name.lower())
+    for word in EMPTY_NAMES.intersection(words):
+        yield 1, f"the name '{word}' does not say what is inside"
+    if not name.endswith(SOURCES):
+        return
+    layer = layer_of(name)
+    if layer is None:
+        yield 1, "this file is in no layer that tools/check_layers.py knows"
+        return
+    text = (root / name).read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text.splitlines(), 1):
+        include = INCLUDE.match(line)
+        breach = include and include_breach(layer, include[1], include[2])
+        if breach:
+            yield number, breach
+
+
+def main():
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
+    files = repository_files(root)
+    breaches = [(name, line, text) for name in files for line, text in file_breaches(root, name)]
+    for name, line, text in breaches:
+        print(f"{name}:{line}: {text}", file=sys.stderr)
+    checked = sum(name.endswith(SOURCES) for name in files)
+    print(f"{checked} source files, {len(breaches)} breaches of the layers' rules")
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

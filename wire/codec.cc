@@ -1,0 +1,244 @@
+#include "wire/codec.h"
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "wire/status.h"
+
+namespace hilbert_ring::wire {
+namespace {
+
+absl::Status BadField(std::string_view field, std::string_view what) {
+  return WithReason(
+      absl::InvalidArgumentError(absl::StrCat(std::string(field), " ", std::string(what))),
+      "INVALID_SPEC");
+}
+
+absl::StatusOr<Ordering> DecodeOrdering(const v1::Ordering& message) {
+  Ordering ordering;
+  switch (message.curve()) {
+    case v1::CURVE_HILBERT:
+      ordering.curve = Curve::kHilbert;
+      break;
+    case v1::CURVE_MORTON:
+      ordering.curve = Curve::kMorton;
+      break;
+    default:
+      return BadField("ordering.curve", "is unspecified or unknown");
+  }
+  switch (message.scope()) {
+    case v1::ORDER_SCOPE_QKV:
+      ordering.scope = OrderScope::kQkv;
+      break;
+    case v1::ORDER_SCOPE_KV:
+      ordering.scope = OrderScope::kKv;
+      break;
+    default:
+      return BadField("ordering.scope", "is unspecified or unknown");
+  }
+  ordering.window = message.window();
+  ordering.grid.assign(message.grid().begin(), message.grid().end());
+  ordering.coordinate_axes = message.coordinate_axes();
+  return ordering;
+}
+
+nlohmann::ordered_json PlanJson(const Plan& plan) {
+  nlohmann::ordered_json json;
+  const Costs& costs = plan.costs;
+  json["tokens"] = plan.spec.tokens;
+  json["mirrored"] = plan.mirrored;
+  json["ring_steps"] = costs.steps;
+  json["flops"] = costs.flops;
+  json["busiest_over_mean"] = costs.busiest_over_mean;
+  json["bytes_exchanged"] = costs.bytes_exchanged;
+  json["bytes_exchanged_union"] = costs.bytes_exchanged_union;
+  json["bytes_exchanged_naive"] = costs.bytes_exchanged_naive;
+  for (size_t i = 0; i < costs.branches.size(); ++i) {
+    json["branches"].push_back({{"segment", plan.spec.branches[i].segment},
+                                {"dilation", plan.spec.branches[i].dilation},
+                                {"segments_local", costs.branches[i].segments_local},
+                                {"segments_exchanged", costs.branches[i].segments_exchanged},
+                                {"bytes_exchanged", costs.branches[i].bytes_exchanged}});
+  }
+  for (size_t rank = 0; rank < costs.workers.size(); ++rank) {
+    const WorkerCost& worker = costs.workers[rank];
+    nlohmann::ordered_json shard = nlohmann::ordered_json::array();
+    for (const hilbert_ring::ShardRange& range : plan.shards.OfRank(static_cast<int>(rank))) {
+      shard.push_back({range.begin, range.end});
+    }
+    json["workers"].push_back({{"shard", shard},
+                               {"tokens", worker.tokens},
+                               {"flops", worker.flops},
+                               {"bytes_sent", worker.bytes_sent},
+                               {"bytes_received", worker.bytes_received},
+                               {"resident_bytes", worker.resident_bytes()},
+                               {"shard_bytes", worker.shard_bytes},
+                               {"accumulator_bytes", worker.accumulator_bytes},
+                               {"exchange_buffer_bytes", worker.exchange_buffer_bytes},
+                               {"order_bytes", worker.order_bytes}});
+  }
+  return json;
+}
+
+}  // namespace
+
+absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message) {
+  JobSpec spec;
+  spec.tokens = message.tokens();
+  spec.heads = message.heads();
+  spec.kv_heads = message.kv_heads();
+  spec.head_dim = message.head_dim();
+  spec.value_dim = message.value_dim();
+  switch (message.dtype()) {
+    case v1::DATA_TYPE_FLOAT32:
+      spec.dtype = DataType::kFloat32;
+      break;
+    case v1::DATA_TYPE_BFLOAT16:
+      spec.dtype = DataType::kBFloat16;
+      break;
+    case v1::DATA_TYPE_FLOAT16:
+      spec.dtype = DataType::kFloat16;
+      break;
+    default:
+      return BadField("dtype", "is unspecified or unknown");
+  }
+  if (message.segments_size() != message.dilations_size()) {
+    return BadField("dilations", absl::StrCat("has ", message.dilations_size(),
+                                              " values, must have as many as segments: ",
+                                              message.segments_size()));
+  }
+  for (int i = 0; i < message.segments_size(); ++i) {
+    spec.branches.push_back({message.segments(i), message.dilations(i)});
+  }
+  switch (message.mixing()) {
+    case v1::MIXING_HEAD_GROUPS:
+      spec.mixing = Mixing::kHeadGroups;
+      break;
+    case v1::MIXING_LSE:
+      spec.mixing = Mixing::kLse;
+      break;
+    default:
+      return BadField("mixing", "is unspecified or unknown");
+  }
+  switch (message.tail()) {
+    case v1::TAIL_MASK:
+      spec.tail = Tail::kMask;
+      break;
+    case v1::TAIL_ZERO:
+      spec.tail = Tail::kZero;
+      break;
+    default:
+      return BadField("tail", "is unspecified or unknown");
+  }
+  spec.causal = message.causal();
+  if (message.has_scale()) spec.scale = message.scale();
+  spec.average_groups = message.average_groups();
+  if (message.has_ordering()) {
+    auto ordering = DecodeOrdering(message.ordering());
+    if (!ordering.ok()) return ordering.status();
+    spec.ordering = *std::move(ordering);
+  }
+  spec.sequence_lengths.assign(message.sequence_lengths().begin(),
+                               message.sequence_lengths().end());
+  return spec;
+}
+
+v1::JobSpec EncodeJobSpec(const JobSpec& spec) {
+  v1::JobSpec message;
+  message.set_tokens(spec.tokens);
+  message.set_heads(spec.heads);
+  message.set_kv_heads(spec.kv_heads);
+  message.set_head_dim(spec.head_dim);
+  message.set_value_dim(spec.value_dim);
+  message.set_dtype(spec.dtype == DataType::kFloat32    ? v1::DATA_TYPE_FLOAT32
+                    : spec.dtype == DataType::kBFloat16 ? v1::DATA_TYPE_BFLOAT16
+                                                        : v1::DATA_TYPE_FLOAT16);
+  for (const Branch& branch : spec.branches) {
+    message.add_segments(branch.segment);
+    message.add_dilations(branch.dilation);
+  }
+  message.set_mixing(spec.mixing == Mixing::kLse ? v1::MIXING_LSE : v1::MIXING_HEAD_GROUPS);
+  message.set_causal(spec.causal);
+  if (spec.scale) message.set_scale(*spec.scale);
+  message.set_tail(spec.tail == Tail::kZero ? v1::TAIL_ZERO : v1::TAIL_MASK);
+  message.set_average_groups(spec.average_groups);
+  if (spec.ordering) {
+    const Ordering& from = *spec.ordering;
+    v1::Ordering* to = message.mutable_ordering();
+    to->set_curve(from.curve == Curve::kMorton ? v1::CURVE_MORTON : v1::CURVE_HILBERT);
+    to->set_scope(from.scope == OrderScope::kKv ? v1::ORDER_SCOPE_KV : v1::ORDER_SCOPE_QKV);
+    to->set_window(from.window);
+    for (const int64_t side : from.grid) to->add_grid(side);
+    to->set_coordinate_axes(from.coordinate_axes);
+  }
+  for (const int64_t length : spec.sequence_lengths) message.add_sequence_lengths(length);
+  return message;
+}
+
+v1::PlanResponse EncodePlan(const Plan& plan) {
+  v1::PlanResponse response;
+  const Costs& costs = plan.costs;
+  for (size_t rank = 0; rank < costs.workers.size(); ++rank) {
+    const WorkerCost& from = costs.workers[rank];
+    v1::WorkerPlan* to = response.add_workers();
+    for (const hilbert_ring::ShardRange& range : plan.shards.OfRank(static_cast<int>(rank))) {
+      v1::SlotRange* slots = to->add_shard();
+      slots->set_begin(range.begin);
+      slots->set_end(range.end);
+    }
+    to->set_tokens(from.tokens);
+    to->set_flops(from.flops);
+    to->set_bytes_sent(from.bytes_sent);
+    to->set_bytes_received(from.bytes_received);
+    to->set_resident_bytes(from.resident_bytes());
+    to->set_shard_bytes(from.shard_bytes);
+    to->set_accumulator_bytes(from.accumulator_bytes);
+    to->set_exchange_buffer_bytes(from.exchange_buffer_bytes);
+    to->set_order_bytes(from.order_bytes);
+  }
+  for (size_t i = 0; i < costs.branches.size(); ++i) {
+    v1::BranchPlan* branch = response.add_branches();
+    branch->set_segment(plan.spec.branches[i].segment);
+    branch->set_dilation(plan.spec.branches[i].dilation);
+    branch->set_segments_local(costs.branches[i].segments_local);
+    branch->set_segments_exchanged(costs.branches[i].segments_exchanged);
+    branch->set_bytes_exchanged(costs.branches[i].bytes_exchanged);
+  }
+  response.set_ring_steps(costs.steps);
+  response.set_flops(costs.flops);
+  response.set_busiest_over_mean(costs.busiest_over_mean);
+  response.set_bytes_exchanged(costs.bytes_exchanged);
+  response.set_bytes_exchanged_union(costs.bytes_exchanged_union);
+  response.set_bytes_exchanged_naive(costs.bytes_exchanged_naive);
+  response.set_mirrored(plan.mirrored);
+  response.set_json(PlanJson(plan).dump());
+  return response;
+}
+
+int64_t TensorRowBytes(const JobSpec& spec, v1::Tensor tensor) {
+  const int64_t element = ElementBytes(spec.dtype);
+  switch (tensor) {
+    case v1::TENSOR_COORDS:
+      return spec.ordering ? spec.ordering->coordinate_axes * int64_t{sizeof(uint32_t)} : 0;
+    case v1::TENSOR_Q:
+      return spec.heads * spec.head_dim * element;
+    case v1::TENSOR_K:
+      return spec.kv_heads * spec.head_dim * element;
+    case v1::TENSOR_V:
+      return spec.kv_heads * spec.value_dim * element;
+    case v1::TENSOR_OUT:
+      return spec.heads * spec.value_dim * element;
+    case v1::TENSOR_LSE:
+      return spec.heads * int64_t{sizeof(float)};
+    default:
+      return 0;
+  }
+}
+
+std::string TensorName(v1::Tensor tensor) {
+  const std::string name = v1::Tensor_Name(tensor);
+  constexpr std::string_view kPrefix = "TENSOR_";
+  if (name.size() > kPrefix.size()) return name.substr(kPrefix.size());
+  return absl::StrCat("tensor ", static_cast<int>(tensor));
+}
+
+}  // namespace hilbert_ring::wire
