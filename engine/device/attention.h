@@ -23,7 +23,8 @@ enum class Result {
 // Attention of one unit over one or more alike segments: query heads that share one kv head.
 //   out[b, i, h] = softmax_j(scale * q[b, i, h] . k[b, j]) v[b, j],   lse = log of the denominator
 // A query row that sees no key gives out = 0 and lse = -inf when written and changes nothing when
-// merged. Accumulation is in float32. Tasks of one call never write the same element.
+// merged. Accumulation is in float32, and inputs are finite: a NaN or infinity spreads to other rows of
+// its tile. Tasks of one call never write the same element.
 struct AttentionTask {
   DataType dtype = DataType::kFloat32;  // of q, k and v
   int64_t batch = 1;
@@ -38,7 +39,7 @@ struct AttentionTask {
   Result result = Result::kWrite;
   DataType out_dtype = DataType::kFloat32;
   MutableView out;  // [batch, query_rows, heads, value_dim]
-  LseView lse;      // [batch, query_rows, heads]
+  LseView lse;      // [batch, query_rows, heads]; kWrite: no data, then it is not written
   float scale = 1.0f;
   float out_scale = 1.0f;  // kWrite only
   Mask mask = Mask::kNone;
@@ -55,7 +56,8 @@ struct ZeroKeysTask {
   int64_t count = 0;
 };
 
-// to = from * scale, rounded to nearest even; from is float32 and may be the same memory as to.
+// to = from * scale, rounded to nearest even; from is float32. In place where every row and head of `to`
+// begins at the address at which it begins in `from`.
 struct FinalizeTask {
   int64_t batch = 1, rows = 0, heads = 0, value_dim = 0;
   ConstView from;

@@ -56,7 +56,8 @@ class Device {
   // RESOURCE_EXHAUSTED when the memory is not there.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) = 0;
 
-  // CANCELLED when control.cancelled said so: outputs are then undefined.
+  // CANCELLED when control.cancelled said so: outputs are then undefined. INVALID_ARGUMENT, naming the
+  // field, for a task that no kernel takes; nothing is computed then.
   virtual absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
                                                const AttendControl& control) = 0;
 

@@ -179,7 +179,7 @@ absl::Status ReadCoords(const Json& rows, JobSpecDocument& document, int& axes) 
     return WrongType(kField, "a list of rows, one for each token", rows);
   }
   for (size_t row = 0; row < rows.size(); ++row) {
-    const auto field = [row] { return absl::StrCat(kField, "[", row, "]"); };
+    const auto field = [&] { return absl::StrCat(kField, "[", row, "]"); };
     if (!rows[row].is_array()) return WrongType(field(), "a list of 2 or 3 integers", rows[row]);
     const size_t entries = rows[row].size();
     if (row == 0 && (entries == 2 || entries == 3)) axes = static_cast<int>(entries);

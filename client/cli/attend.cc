@@ -1,0 +1,179 @@
+// hilbert-ring attend: one job from .npy files to .npy files.
+
+#include "client/cpp/attend.h"
+
+#include <csignal>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/cli/failure.h"
+#include "client/cli/json_message.h"
+#include "client/cli/progress_bar.h"
+#include "client/cli/table.h"
+#include "client/cpp/job_files.h"
+#include "client/cpp/npy.h"
+#include "client/cpp/pending_file.h"
+#include "client/cpp/service.h"
+
+namespace hilbert_ring::cli {
+namespace {
+
+using client::Job;
+using client::NpyFile;
+using client::NpyWriter;
+using client::PendingFile;
+
+// Set by the first SIGINT or SIGTERM, so that the job is cancelled and partial files are removed;
+// the second ends the process.
+volatile std::sig_atomic_t interrupted = 0;
+
+void CatchInterrupts() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+struct InputFiles {
+  Job job;
+  NpyFile q, k, v;
+};
+
+struct OutputFiles {
+  NpyWriter out;
+  std::optional<NpyWriter> lse;
+  std::optional<PendingFile> report;
+};
+
+absl::StatusOr<InputFiles> OpenInputs(const AttendCommand& command) {
+  absl::StatusOr<Job> job = client::ReadJob(command.spec, command.coords);
+  if (!job.ok()) return job.status();
+  absl::StatusOr<NpyFile> q = client::OpenTensor(command.q, job->spec, v1::TENSOR_Q);
+  if (!q.ok()) return q.status();
+  absl::StatusOr<NpyFile> k = client::OpenTensor(command.k, job->spec, v1::TENSOR_K);
+  if (!k.ok()) return k.status();
+  absl::StatusOr<NpyFile> v = client::OpenTensor(command.v, job->spec, v1::TENSOR_V);
+  if (!v.ok()) return v.status();
+  return InputFiles{*std::move(job), *std::move(q), *std::move(k), *std::move(v)};
+}
+
+absl::StatusOr<OutputFiles> CreateOutputs(const AttendCommand& command, const InputFiles& inputs) {
+  const JobSpec& spec = inputs.job.spec;
+  absl::StatusOr<NpyWriter> out =
+      NpyWriter::Create(command.out, client::OutputType(spec, inputs.q.type()),
+                        client::TensorShape(spec, v1::TENSOR_OUT));
+  if (!out.ok()) return out.status();
+  OutputFiles outputs{*std::move(out)};
+  if (!command.lse.empty()) {
+    absl::StatusOr<NpyWriter> lse = NpyWriter::Create(command.lse, client::NpyType::kFloat32,
+                                                      client::TensorShape(spec, v1::TENSOR_LSE));
+    if (!lse.ok()) return lse.status();
+    outputs.lse = *std::move(lse);
+  }
+  if (!command.report.empty()) {
+    absl::StatusOr<PendingFile> report = PendingFile::Create(command.report);
+    if (!report.ok()) return report.status();
+    outputs.report = *std::move(report);
+  }
+  return outputs;
+}
+
+absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand& command,
+                                const InputFiles& files, const OutputFiles& outputs) {
+  ProgressBar bar;
+  client::AttendInputs inputs{
+      .spec = files.job.spec, .q = files.q.span(), .k = files.k.span(), .v = files.v.span()};
+  if (files.job.coordinates) {
+    inputs.coordinates = [&files](int64_t first_row, std::span<uint32_t> values) {
+      files.job.coordinates->Read(first_row, values);
+    };
+  }
+  inputs.sent = [&files](v1::Tensor tensor, int64_t begin, int64_t end) {
+    (tensor == v1::TENSOR_Q   ? files.q
+     : tensor == v1::TENSOR_K ? files.k
+                              : files.v)
+        .Release(begin, end);
+  };
+  client::AttendOptions options{
+      .job_id = command.job_id,
+      .progress = [&bar](const client::AttendProgress& progress) { bar.Show(progress); },
+      .cancelled = [] { return interrupted != 0; },
+  };
+  if (command.deadline_seconds) options.deadline = absl::Seconds(*command.deadline_seconds);
+  return client::Attend(client::Connect(global.server), inputs,
+                        {.out = outputs.out.data(),
+                         .lse = outputs.lse ? outputs.lse->data() : std::span<std::byte>()},
+                        options);
+}
+
+absl::Status Commit(OutputFiles& outputs, const std::string& report_json) {
+  if (outputs.report) {
+    absl::Status status = outputs.report->Append(absl::StrCat(report_json, "\n"));
+    if (!status.ok()) return status;
+  }
+  if (absl::Status status = outputs.out.Commit(); !status.ok()) return status;
+  if (outputs.lse) {
+    if (absl::Status status = outputs.lse->Commit(); !status.ok()) return status;
+  }
+  return outputs.report ? outputs.report->Commit() : absl::OkStatus();
+}
+
+void PrintSummary(const v1::Report& report) {
+  std::printf("job %s: %s tokens in %s, %s tokens/s\n", report.job_id().c_str(),
+              FormatCount(report.tokens()).c_str(), FormatSeconds(report.total_seconds()).c_str(),
+              FormatCount(static_cast<int64_t>(report.tokens_per_second())).c_str());
+  std::printf("  queue %s, receive %s, compute %s, send %s\n",
+              FormatSeconds(report.queue_seconds()).c_str(),
+              FormatSeconds(report.receive_seconds()).c_str(),
+              FormatSeconds(report.compute_seconds()).c_str(),
+              FormatSeconds(report.send_seconds()).c_str());
+  std::printf("  exchanged %s, planned %s; a naive ring: %s\n",
+              FormatBytes(static_cast<double>(report.bytes_exchanged())).c_str(),
+              FormatBytes(static_cast<double>(report.bytes_exchanged_planned())).c_str(),
+              FormatBytes(static_cast<double>(report.bytes_exchanged_naive())).c_str());
+  std::vector<std::vector<std::string>> rows = {{"worker", "tokens", "memory", "predicted",
+                                                 "received", "compute", "exchange", "exposed",
+                                                 "kernel"}};
+  for (const v1::WorkerReport& worker : report.workers()) {
+    rows.push_back({worker.worker(), FormatCount(worker.tokens()),
+                    FormatBytes(static_cast<double>(worker.memory_peak_bytes())),
+                    FormatBytes(static_cast<double>(worker.memory_predicted_bytes())),
+                    FormatBytes(static_cast<double>(worker.bytes_received())),
+                    FormatSeconds(worker.compute_seconds()),
+                    FormatSeconds(worker.exchange_seconds()),
+                    FormatSeconds(worker.exposed_exchange_seconds()), worker.kernel()});
+  }
+  std::fputs(FormatTable(rows).c_str(), stdout);
+}
+
+}  // namespace
+
+int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
+  if (command.deadline_seconds && !(*command.deadline_seconds > 0)) {  // NaN too
+    return BadInput(absl::InvalidArgumentError(absl::StrCat(
+        "--deadline: ", *command.deadline_seconds, " seconds, expected a number above 0")));
+  }
+  const absl::StatusOr<InputFiles> inputs = OpenInputs(command);
+  if (!inputs.ok()) return BadInput(inputs.status());
+  CatchInterrupts();
+  absl::StatusOr<OutputFiles> outputs = CreateOutputs(command, *inputs);
+  if (!outputs.ok()) return BadInput(outputs.status());
+  const absl::StatusOr<v1::Report> report = Call(global, command, *inputs, *outputs);
+  if (!report.ok()) return ServiceFailed(global, report.status());
+  const std::string json = MessageAsJson(*report);
+  if (absl::Status status = Commit(*outputs, json); !status.ok()) {
+    return ServiceFailed(global, status);
+  }
+  if (global.format == OutputFormat::kJson) {
+    std::printf("%s\n", json.c_str());
+  } else {
+    PrintSummary(*report);
+  }
+  return kExitOk;
+}
+
+}  // namespace hilbert_ring::cli

@@ -1,0 +1,53 @@
+// The subcommands of `hilbert-ring`. main.cc fills a command from the command line and runs it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace hilbert_ring::cli {
+
+// The process's exit codes.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;  // the service or a job failed, or `verify` found a deviation
+inline constexpr int kExitBadInput = 2;  // command line, spec or files; nothing was sent
+
+// How results are printed on stdout.
+enum class OutputFormat { kText, kJson };
+
+struct GlobalOptions {
+  std::string server = "localhost:8001";
+  OutputFormat format = OutputFormat::kText;
+};
+
+struct AttendCommand {
+  std::string spec, q, k, v, out;   // paths
+  std::string lse, coords, report;  // paths; empty: none
+  std::string job_id;
+  std::optional<double> deadline_seconds;  // of the whole job; above 0
+};
+
+struct PlanCommand {
+  std::string spec;    // path
+  std::string coords;  // path; empty: none
+  int workers = 0;     // 0: as many as the service has; with local: 1
+  bool local = false;
+};
+
+struct VerifyCommand {
+  std::string spec, q, k, v, out;  // paths
+  std::string lse, coords;         // paths; empty: none
+  int64_t rows = 64;
+  uint64_t seed = 0;
+};
+
+// Each prints its result on stdout, errors on stderr, and returns an exit code.
+int RunAttend(const GlobalOptions& global, const AttendCommand& command);
+int RunPlan(const GlobalOptions& global, const PlanCommand& command);
+int RunStatus(const GlobalOptions& global);
+int RunVerify(const GlobalOptions& global, const VerifyCommand& command);
+int RunVersion(const GlobalOptions& global);
+
+}  // namespace hilbert_ring::cli

@@ -1,0 +1,20 @@
+// Text for people: aligned tables, and numbers with units.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hilbert_ring::cli {
+
+// Columns are as wide as their widest cell, two spaces apart; the first is aligned left, the others
+// right. rows[0] is the heading. Rows may differ in length.
+std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
+
+std::string FormatBytes(double bytes);                 // "1.50 GiB"
+std::string FormatFlops(double flops);                 // "2.15 Tflop"
+std::string FormatCount(int64_t count);                // "1,048,576"
+std::string FormatSeconds(double seconds);             // "12.3 ms", "4.56 s", "2 min 5 s"
+std::string FormatPercent(double part, double whole);  // "12.5 %"; "-" for a whole of 0
+
+}  // namespace hilbert_ring::cli

@@ -1,0 +1,117 @@
+// hilbert-ring verify: recomputes a sample of an output's rows in float64.
+
+#include "client/cpp/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
+#include "client/cli/failure.h"
+#include "client/cpp/job_files.h"
+#include "nlohmann/json.hpp"
+
+namespace hilbert_ring::cli {
+namespace {
+
+using client::Deviation;
+using client::NpyFile;
+using client::VerifyFigures;
+using client::VerifyResult;
+
+void PrintFigures(const char* name, bool has_dim, const VerifyFigures& figures) {
+  const Deviation& worst = figures.worst;
+  std::printf("%s: largest error %.3g; worst at token %lld, head %lld", name, figures.max_error,
+              static_cast<long long>(worst.token), static_cast<long long>(worst.head));
+  if (has_dim) std::printf(", dim %lld", static_cast<long long>(worst.dim));
+  std::printf(": %.9g, expected %.9g, off by %.3g of %.3g allowed\n", worst.actual, worst.expected,
+              worst.error, worst.tolerance);
+  if (figures.not_finite > 0) {
+    std::printf("%s: %lld numbers in the file are not finite, the first for token %lld\n", name,
+                static_cast<long long>(figures.not_finite),
+                static_cast<long long>(figures.first_not_finite_token));
+  }
+}
+
+// JSON has no infinities.
+nlohmann::ordered_json Number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+}
+
+nlohmann::ordered_json FiguresAsJson(bool has_dim, const VerifyFigures& figures) {
+  const Deviation& worst = figures.worst;
+  nlohmann::ordered_json json_worst = {{"token", worst.token}, {"head", worst.head}};
+  if (has_dim) json_worst["dim"] = worst.dim;
+  json_worst["actual"] = Number(worst.actual);
+  json_worst["expected"] = Number(worst.expected);
+  json_worst["error"] = Number(worst.error);
+  json_worst["tolerance"] = Number(worst.tolerance);
+  return {{"ok", figures.ok()},
+          {"max_error", Number(figures.max_error)},
+          {"worst", json_worst},
+          {"not_finite", figures.not_finite},
+          {"first_not_finite_token", figures.first_not_finite_token}};
+}
+
+void Print(const GlobalOptions& global, const VerifyCommand& command, const JobSpec& spec,
+           const VerifyResult& result) {
+  if (global.format == OutputFormat::kJson) {
+    nlohmann::ordered_json json = {{"ok", result.ok()},
+                                   {"rows", result.rows},
+                                   {"tokens", spec.tokens},
+                                   {"seed", command.seed},
+                                   {"out", FiguresAsJson(true, result.out)}};
+    if (result.lse) json["lse"] = FiguresAsJson(false, *result.lse);
+    std::printf("%s\n", json.dump(2).c_str());
+    return;
+  }
+  std::printf("%lld of %lld rows computed again in float64 (seed %llu)\n",
+              static_cast<long long>(result.rows), static_cast<long long>(spec.tokens),
+              static_cast<unsigned long long>(command.seed));
+  PrintFigures("out", true, result.out);
+  if (result.lse) PrintFigures("lse", false, *result.lse);
+  std::printf("%s\n", result.ok() ? "ok" : "off");
+}
+
+}  // namespace
+
+int RunVerify(const GlobalOptions& global, const VerifyCommand& command) {
+  const absl::StatusOr<client::Job> job = client::ReadJob(command.spec, command.coords);
+  if (!job.ok()) return BadInput(job.status());
+  const JobSpec& spec = job->spec;
+  const absl::StatusOr<NpyFile> q = client::OpenTensor(command.q, spec, v1::TENSOR_Q);
+  if (!q.ok()) return BadInput(q.status());
+  const absl::StatusOr<NpyFile> k = client::OpenTensor(command.k, spec, v1::TENSOR_K);
+  if (!k.ok()) return BadInput(k.status());
+  const absl::StatusOr<NpyFile> v = client::OpenTensor(command.v, spec, v1::TENSOR_V);
+  if (!v.ok()) return BadInput(v.status());
+  const absl::StatusOr<NpyFile> out = client::OpenTensor(command.out, spec, v1::TENSOR_OUT);
+  if (!out.ok()) return BadInput(out.status());
+  std::optional<NpyFile> lse;
+  if (!command.lse.empty()) {
+    absl::StatusOr<NpyFile> file = client::OpenTensor(command.lse, spec, v1::TENSOR_LSE);
+    if (!file.ok()) return BadInput(file.status());
+    lse = *std::move(file);
+  }
+  const absl::StatusOr<VerifyResult> result = client::Verify(
+      {.spec = spec,
+       .coordinates = job->coordinates ? &*job->coordinates : nullptr,
+       .q = *q,
+       .k = *k,
+       .v = *v,
+       .out = *out,
+       .lse = lse ? &*lse : nullptr},
+      {.rows = command.rows,
+       .seed = command.seed,
+       .threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))});
+  if (!result.ok()) return BadInput(result.status());
+  Print(global, command, spec, *result);
+  return result->ok() ? kExitOk : kExitFailed;
+}
+
+}  // namespace hilbert_ring::cli

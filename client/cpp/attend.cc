@@ -1,0 +1,262 @@
+#include "client/cpp/attend.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cpp/output_rows.h"
+#include "grpcpp/client_context.h"
+#include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+absl::Status CheckSize(const JobSpec& spec, v1::Tensor tensor, std::span<std::byte> data) {
+  const int64_t expected = spec.tokens * wire::TensorRowBytes(spec, tensor);
+  if (static_cast<int64_t>(data.size()) == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(wire::TensorName(tensor), ": has ", data.size(),
+                                                 " bytes, the spec says ", expected));
+}
+
+absl::Status CheckCall(const AttendInputs& inputs, const AttendOutputs& outputs,
+                       const AttendOptions& options) {
+  if (absl::Status status = CheckInputs(inputs); !status.ok()) return status;
+  if (absl::Status status = CheckSize(inputs.spec, v1::TENSOR_OUT, outputs.out); !status.ok()) {
+    return status;
+  }
+  if (!outputs.lse.empty()) {
+    absl::Status status = CheckSize(inputs.spec, v1::TENSOR_LSE, outputs.lse);
+    if (!status.ok()) return status;
+  }
+  if (options.chunk_bytes < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunk_bytes: ", options.chunk_bytes, ", expected at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProtocolError(const std::string& what) {
+  return absl::InternalError(absl::StrCat("the service broke the protocol: ", what));
+}
+
+// Cancels a call when asked to, until destroyed.
+class CancelWatch {
+ public:
+  CancelWatch(const std::function<bool()>& cancelled, grpc::ClientContext& context) {
+    if (!cancelled) return;
+    thread_ = std::jthread([this, &cancelled, &context](std::stop_token stop) {
+      std::unique_lock lock(mutex_);
+      while (!wake_.wait_for(lock, stop, std::chrono::milliseconds(100),
+                             [&stop] { return stop.stop_requested(); })) {
+        if (stop.stop_requested()) return;
+        if (cancelled()) {
+          context.TryCancel();
+          return;
+        }
+      }
+    });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // last: it uses the two above
+};
+
+// Progress, told by the sending and the receiving thread.
+class ProgressTeller {
+ public:
+  ProgressTeller(const std::function<void(const AttendProgress&)>& tell, const JobSpec& spec)
+      : tell_(tell) {
+    progress_.bytes_to_send = InputBytes(spec);
+    progress_.tokens = spec.tokens;
+  }
+
+  template <typename Change>
+  void Update(Change change) {
+    if (!tell_) return;
+    const std::lock_guard lock(mutex_);
+    change(progress_);
+    tell_(progress_);
+  }
+
+ private:
+  const std::function<void(const AttendProgress&)>& tell_;
+  std::mutex mutex_;
+  AttendProgress progress_;  // guarded by mutex_
+};
+
+class Call {
+ public:
+  Call(const AttendInputs& inputs, const AttendOutputs& outputs, const AttendOptions& options)
+      : inputs_(inputs),
+        options_(options),
+        progress_(options.progress, inputs.spec),
+        out_(v1::TENSOR_OUT, inputs.spec.tokens, wire::TensorRowBytes(inputs.spec, v1::TENSOR_OUT),
+             outputs.out) {
+    if (!outputs.lse.empty()) {
+      lse_.emplace(v1::TENSOR_LSE, inputs.spec.tokens,
+                   wire::TensorRowBytes(inputs.spec, v1::TENSOR_LSE), outputs.lse);
+    }
+  }
+
+  absl::StatusOr<v1::Report> Run(v1::AttentionService::Stub& stub) {
+    if (options_.deadline < absl::InfiniteDuration()) {
+      context_.set_deadline(absl::ToChronoTime(absl::Now() + options_.deadline));
+    }
+    const CancelWatch watch(options_.cancelled, context_);
+    stream_ = stub.Attend(&context_);
+    stream_->Write(OpenRequest());  // a failure shows in Finish
+    absl::Status local;             // what we found wrong; the service knows the rest
+    v1::AttendResponse response;
+    while (local.ok() && stream_->Read(&response)) local = Handle(response);
+    if (!local.ok()) context_.TryCancel();
+    if (sender_.joinable()) sender_.join();  // its Write fails once the stream has ended
+    const absl::Status remote = wire::FromGrpc(stream_->Finish());
+    if (!local.ok()) return local;
+    if (!remote.ok()) return Explain(remote);
+    return Complete();
+  }
+
+ private:
+  v1::AttendRequest OpenRequest() const {
+    v1::AttendRequest request;
+    v1::Open& open = *request.mutable_open();
+    *open.mutable_spec() = wire::EncodeJobSpec(inputs_.spec);
+    open.set_want_lse(lse_.has_value());
+    open.set_job_id(options_.job_id);
+    open.set_attempt(options_.attempt);
+    return request;
+  }
+
+  absl::Status Handle(const v1::AttendResponse& response) {
+    if (report_) return ProtocolError("a message after the report");
+    switch (response.message_case()) {
+      case v1::AttendResponse::kQueued:
+        if (admitted_) return ProtocolError("the job is queued after it was admitted");
+        progress_.Update(
+            [&](AttendProgress& progress) { progress.jobs_before = response.queued().position(); });
+        return absl::OkStatus();
+      case v1::AttendResponse::kAdmitted:
+        return Admit(response.admitted());
+      case v1::AttendResponse::kProgress:
+        progress_.Update([&](AttendProgress& progress) {
+          if (response.progress().phase() == v1::Progress::PHASE_COMPUTE) {
+            progress.compute_fraction = response.progress().fraction();
+          }
+        });
+        return absl::OkStatus();
+      case v1::AttendResponse::kOutput:
+        return Place(response.output());
+      case v1::AttendResponse::kReport:
+        if (!admitted_) return ProtocolError("a report before the job was admitted");
+        report_ = response.report();
+        return absl::OkStatus();
+      case v1::AttendResponse::kResend:
+        return ProtocolError("asked to send rows again, which this client did not offer");
+      case v1::AttendResponse::MESSAGE_NOT_SET:
+        break;  // a kind of message that is newer than this client
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Admit(const v1::Admitted& admitted) {
+    if (admitted_) return ProtocolError("the job was admitted twice");
+    admitted_ = true;
+    int64_t payload = std::min(options_.chunk_bytes, wire::kMaxPayloadBytes);
+    int64_t limit = wire::kMaxPayloadBytes;
+    if (admitted.max_payload_bytes() > 0) limit = std::min(limit, admitted.max_payload_bytes());
+    // A row is never cut, so one that is longer than a chunk should be is sent as it is.
+    payload = std::min(std::max(payload, LongestInputRowBytes(inputs_.spec)), limit);
+    progress_.Update([&](AttendProgress& progress) {
+      progress.admitted = true;
+      progress.workers = admitted.workers();
+    });
+    chunks_.emplace(inputs_, payload);
+    if (absl::Status status = chunks_->Check(); !status.ok()) return status;
+    sender_ = std::jthread([this] { Send(); });
+    return absl::OkStatus();
+  }
+
+  // In the sending thread.
+  void Send() {
+    v1::AttendRequest request;
+    while (chunks_->Next(*request.mutable_chunk())) {
+      if (!stream_->Write(request)) return;  // the stream has ended; Finish says why
+      const v1::Chunk& chunk = request.chunk();
+      const int64_t bytes = static_cast<int64_t>(chunk.payload().size());
+      if (inputs_.sent && chunk.tensor() != v1::TENSOR_COORDS) {
+        const int64_t begin = chunk.first_row() * (bytes / chunk.rows());
+        inputs_.sent(chunk.tensor(), begin, begin + bytes);
+      }
+      progress_.Update([bytes](AttendProgress& progress) { progress.bytes_sent += bytes; });
+    }
+    stream_->WritesDone();
+  }
+
+  absl::Status Place(const v1::OutputChunk& chunk) {
+    if (!admitted_) return ProtocolError("output before the job was admitted");
+    if (chunk.tensor() == v1::TENSOR_LSE && lse_) return lse_->Place(chunk);
+    if (chunk.tensor() != v1::TENSOR_OUT) {
+      return ProtocolError(absl::StrCat("output of ", wire::TensorName(chunk.tensor()),
+                                        ", which was not asked for"));
+    }
+    absl::Status status = out_.Place(chunk);
+    if (status.ok()) {
+      progress_.Update(
+          [this](AttendProgress& progress) { progress.rows_placed = out_.rows_placed(); });
+    }
+    return status;
+  }
+
+  // gRPC's own words for what this client asked for are short.
+  absl::Status Explain(const absl::Status& status) const {
+    if (absl::IsDeadlineExceeded(status) && options_.deadline < absl::InfiniteDuration()) {
+      return absl::DeadlineExceededError(absl::StrCat("the job's deadline of ",
+                                                      absl::FormatDuration(options_.deadline),
+                                                      " passed: ", status.message()));
+    }
+    return status;
+  }
+
+  absl::StatusOr<v1::Report> Complete() const {
+    if (!report_) return ProtocolError("the stream ended well without a report");
+    if (absl::Status status = out_.CheckComplete(); !status.ok()) return status;
+    if (lse_) {
+      if (absl::Status status = lse_->CheckComplete(); !status.ok()) return status;
+    }
+    return *report_;
+  }
+
+  const AttendInputs& inputs_;
+  const AttendOptions& options_;
+  ProgressTeller progress_;
+  OutputRows out_;
+  std::optional<OutputRows> lse_;
+  bool admitted_ = false;
+  std::optional<v1::Report> report_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>> stream_;
+  std::optional<InputChunks> chunks_;  // used by the sending thread alone, once it runs
+  std::jthread sender_;
+};
+
+}  // namespace
+
+absl::StatusOr<v1::Report> Attend(const std::shared_ptr<grpc::Channel>& channel,
+                                  const AttendInputs& inputs, const AttendOutputs& outputs,
+                                  const AttendOptions& options) {
+  if (absl::Status status = CheckCall(inputs, outputs, options); !status.ok()) return status;
+  Call call(inputs, outputs, options);
+  return call.Run(*v1::AttentionService::NewStub(channel));
+}
+
+}  // namespace hilbert_ring::client

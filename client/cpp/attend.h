@@ -1,0 +1,72 @@
+// One attention job, as a client sees it.
+//
+//   auto channel = Connect("localhost:8001");
+//   AttendInputs inputs{.spec = spec, .q = q, .k = k, .v = v};      // bytes in memory or mapped
+//   files AttendOutputs outputs{.out = out, .lse = lse};                  // written as rows arrive
+//   absl::StatusOr<v1::Report> report = Attend(channel, inputs, outputs, {.job_id = "night-17"});
+//
+// The call sends Open and waits until the service admits the job. Then a thread of its own sends
+// the chunks, coordinates first, while the calling thread puts output rows in place, so that
+// neither waits for the other: a service that is slow to take input slows the sender alone. When
+// the call returns, both are done and nothing refers to inputs or outputs any more.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cpp/input_chunks.h"
+#include "grpcpp/channel.h"
+#include "hilbert_ring/v1/attention.pb.h"
+
+namespace hilbert_ring::client {
+
+struct AttendOutputs {
+  std::span<std::byte> out;  // [tokens, heads, value_dim] of the spec's dtype
+  std::span<std::byte> lse;  // float32 [tokens, heads]; empty: not wanted
+};
+
+// How far a job is.
+struct AttendProgress {
+  bool admitted = false;
+  int jobs_before = 0;     // in the queue, until admitted
+  int workers = 0;         // that share the job, once admitted
+  int64_t bytes_sent = 0;  // of bytes_to_send: payloads of coordinates, Q, K and V
+  int64_t bytes_to_send = 0;
+  double compute_fraction = 0;  // 0 to 1, as the service last said
+  int64_t rows_placed = 0;      // of OUT, of `tokens`
+  int64_t tokens = 0;
+};
+
+struct AttendOptions {
+  std::string job_id;  // empty: the service draws one
+  int attempt = 0;     // a newer attempt of a job fences an older one
+  absl::Duration deadline = absl::InfiniteDuration();  // of the whole call
+
+  // Payload bytes of a chunk, at most; the service may ask for less.
+  // 1 MiB and 4 MiB reach the same rate over loopback (AMD EPYC Zen 4, 2 cores, gRPC 1.51).
+  int64_t chunk_bytes = 1 << 20;
+
+  // Called after each chunk sent and each message received, by one thread at a time. Must return
+  // soon.
+  std::function<void(const AttendProgress&)> progress;
+
+  // Asked some ten times a second, by a thread of its own; true ends the call with CANCELLED.
+  std::function<bool()> cancelled;
+};
+
+// The report of a job whose outputs are complete: every row came once, with the right checksum. On
+// any error the contents of outputs are undefined. INVALID_ARGUMENT, OUT_OF_RANGE: inputs, outputs
+// or options that contradict the spec; nothing was sent. DATA_LOSS: corrupt, repeated or missing
+// output. INTERNAL: the service broke the protocol. DEADLINE_EXCEEDED, CANCELLED: as asked. Other
+// errors are the service's own, with their reason (wire::ReasonOf).
+absl::StatusOr<v1::Report> Attend(const std::shared_ptr<grpc::Channel>& channel,
+                                  const AttendInputs& inputs, const AttendOutputs& outputs,
+                                  const AttendOptions& options = {});
+
+}  // namespace hilbert_ring::client

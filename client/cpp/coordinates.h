@@ -1,0 +1,49 @@
+// The coordinates of a job's tokens, from a .npy file or from the spec itself.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cpp/npy.h"
+
+namespace hilbert_ring::client {
+
+// Immutable; any number of threads may read one.
+class Coordinates {
+ public:
+  // file: integers [tokens, 2 or 3]. INVALID_ARGUMENT: another type or shape. OUT_OF_RANGE: a
+  // coordinate that is negative or not below 2^32 (two axes) or 2^21 (three). The message names the
+  // file, and row, axis, value and limit.
+  static absl::StatusOr<Coordinates> FromFile(NpyFile file, int64_t tokens);
+
+  // rows: [tokens, axes], row-major, named "ordering.coords" in messages; errors as above.
+  static absl::StatusOr<Coordinates> FromRows(std::vector<int64_t> rows, int64_t tokens, int axes);
+
+  int64_t tokens() const { return tokens_; }
+  int axes() const { return axes_; }
+
+  // Fills values [rows, axes] from first_row on.
+  void Read(int64_t first_row, std::span<uint32_t> values) const;
+
+  // All of them, [tokens, axes].
+  std::vector<int64_t> All() const;
+
+ private:
+  Coordinates(std::variant<NpyFile, std::vector<int64_t>> source, int64_t tokens, int axes)
+      : source_(std::move(source)), tokens_(tokens), axes_(axes) {}
+
+  template <typename Function>
+  auto Visit(Function function) const;
+
+  absl::Status CheckRange(const std::string& name) const;
+
+  std::variant<NpyFile, std::vector<int64_t>> source_;
+  int64_t tokens_;
+  int axes_;
+};
+
+}  // namespace hilbert_ring::client

@@ -1,0 +1,64 @@
+// A job's input, cut into the chunks in which it is sent: all COORDS first, then Q, K and V by
+// bands of tokens, so that the rows of a token travel together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "absl/status/status.h"
+#include "engine/spec/job_spec.h"
+#include "hilbert_ring/v1/attention.pb.h"
+
+namespace hilbert_ring::client {
+
+struct AttendInputs {
+  JobSpec spec;
+  // Row-major, little-endian, of the spec's dtype. Not copied: they must outlive the call.
+  std::span<const std::byte> q;  // [tokens, heads, head_dim]
+  std::span<const std::byte> k;  // [tokens, kv_heads, head_dim]
+  std::span<const std::byte> v;  // [tokens, kv_heads, value_dim]
+
+  // Fills coordinates [rows, axes] from first_row on. Needed when the ordering has coordinates;
+  // called by one thread, in order of rows.
+  std::function<void(int64_t first_row, std::span<uint32_t> values)> coordinates;
+
+  // Told, if set, that bytes [begin, end) of Q, K or V were sent and will not be read again. Called
+  // by the sending thread.
+  std::function<void(v1::Tensor tensor, int64_t begin, int64_t end)> sent;
+};
+
+// OK when the spec is valid and the tensors have its sizes. INVALID_ARGUMENT or OUT_OF_RANGE,
+// naming the field, otherwise.
+absl::Status CheckInputs(const AttendInputs& inputs);
+
+// Bytes of all payloads.
+int64_t InputBytes(const JobSpec& spec);
+
+// Bytes of the longest row of Q, K and V: no chunk can be shorter.
+int64_t LongestInputRowBytes(const JobSpec& spec);
+
+class InputChunks {
+ public:
+  // Payloads of at most max_payload_bytes. `inputs` must outlive the object.
+  InputChunks(const AttendInputs& inputs, int64_t max_payload_bytes);
+
+  // OUT_OF_RANGE: a row that is longer than a payload may be.
+  absl::Status Check() const;
+
+  // Fills the next chunk, its CRC32C included, and reuses its memory; false after the last.
+  bool Next(v1::Chunk& chunk);
+
+ private:
+  bool NextCoordinates(v1::Chunk& chunk);
+
+  const AttendInputs& inputs_;
+  const int64_t max_payload_bytes_;
+  int64_t band_rows_ = 0;
+  int64_t next_coordinate_row_ = 0;
+  int64_t band_ = 0;  // first row of the band that is being sent
+  int tensor_ = 0;    // of it: Q, K, V
+};
+
+}  // namespace hilbert_ring::client

@@ -1,0 +1,129 @@
+#include "client/cpp/npy.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "client/cpp/at_path.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+absl::StatusOr<FileMapping> Map(int fd, int64_t bytes, int protection) {
+  void* begin = mmap(nullptr, static_cast<size_t>(bytes), protection, MAP_SHARED, fd, 0);
+  if (begin == MAP_FAILED) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", bytes, " bytes"));
+  }
+  return FileMapping(static_cast<std::byte*>(begin), bytes);
+}
+
+absl::Status TakeSpace(int fd, int64_t bytes) {
+  int error;
+  do {
+    error = posix_fallocate(fd, 0, bytes);
+  } while (error == EINTR);
+  if (error == 0) return absl::OkStatus();
+  std::string message =
+      absl::StrCat("cannot create the file at its full size of ", bytes, " bytes");
+  struct statvfs disk;
+  if (error == ENOSPC && fstatvfs(fd, &disk) == 0) {
+    absl::StrAppend(&message, " (", static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize,
+                    " are free)");
+  }
+  return absl::ErrnoToStatus(error, message);
+}
+
+}  // namespace
+
+FileMapping::FileMapping(FileMapping&& other) noexcept
+    : begin_(std::exchange(other.begin_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+FileMapping& FileMapping::operator=(FileMapping&& other) noexcept {
+  std::swap(begin_, other.begin_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+FileMapping::~FileMapping() {
+  if (begin_ != nullptr) munmap(begin_, static_cast<size_t>(bytes_));
+}
+
+absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
+  // O_NONBLOCK: a pipe is refused below, not waited for.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
+  const absl::Cleanup close_file = [fd] { close(fd); };
+  struct stat info;
+  if (fstat(fd, &info) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot read its size"));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a file"));
+  }
+  const int64_t size = info.st_size;
+  if (size == 0) return AtPath(path, ParseNpyHeader("").status());
+  absl::StatusOr<FileMapping> mapping = Map(fd, size, PROT_READ);
+  if (!mapping.ok()) return AtPath(path, mapping.status());
+  absl::StatusOr<NpyHeader> header =
+      ParseNpyHeader({reinterpret_cast<const char*>(mapping->begin()), static_cast<size_t>(size)});
+  if (!header.ok()) return AtPath(path, header.status());
+  const int64_t expected = header->data_offset + header->data_bytes;
+  if (size != expected) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, size < expected ? ": truncated" : ": too long", ": shape ",
+                     FormatShape(header->shape), " of ", NpyTypeName(header->type), " takes ",
+                     expected, " bytes with the header, the file has ", size));
+  }
+  madvise(mapping->begin(), static_cast<size_t>(size), MADV_SEQUENTIAL);
+  return NpyFile(path, *std::move(header), *std::move(mapping));
+}
+
+void NpyFile::Release(int64_t begin, int64_t end) const {
+  // Whole pages up to the one that holds `end`; the first may hold bytes before `begin` too.
+  static const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t first = (header_.data_offset + begin) / page * page;
+  const int64_t last = (header_.data_offset + end) / page * page;
+  if (last > first) {
+    madvise(mapping_.begin() + first, static_cast<size_t>(last - first), MADV_DONTNEED);
+  }
+}
+
+absl::StatusOr<NpyWriter> NpyWriter::Create(const std::string& path, NpyType type,
+                                            std::span<const int64_t> shape) {
+  const std::string header = FormatNpyHeader(type, shape);
+  int64_t bytes = NpyItemBytes(type);
+  bool overflow = false;
+  for (int64_t axis : shape) overflow |= __builtin_mul_overflow(bytes, axis, &bytes);
+  overflow |= __builtin_add_overflow(bytes, static_cast<int64_t>(header.size()), &bytes);
+  if (overflow) {
+    return absl::OutOfRangeError(
+        absl::StrCat(path, ": shape ", FormatShape(shape), " takes more than 2^63 bytes"));
+  }
+  absl::StatusOr<PendingFile> file = PendingFile::Create(path);
+  if (!file.ok()) return file.status();
+  if (absl::Status space = TakeSpace(file->fd(), bytes); !space.ok()) return AtPath(path, space);
+  absl::StatusOr<FileMapping> mapping = Map(file->fd(), bytes, PROT_READ | PROT_WRITE);
+  if (!mapping.ok()) return AtPath(path, mapping.status());
+  std::memcpy(mapping->begin(), header.data(), header.size());
+  return NpyWriter(*std::move(file), *std::move(mapping), static_cast<int64_t>(header.size()));
+}
+
+std::span<std::byte> NpyWriter::data() const {
+  return {mapping_.begin() + data_offset_, static_cast<size_t>(mapping_.bytes() - data_offset_)};
+}
+
+absl::Status NpyWriter::Commit() {
+  mapping_ = FileMapping();
+  return file_.Commit();
+}
+
+}  // namespace hilbert_ring::client

@@ -1,0 +1,84 @@
+#include "client/cpp/output_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "wire/checksum.h"
+#include "wire/codec.h"
+
+namespace hilbert_ring::client {
+
+OutputRows::OutputRows(v1::Tensor tensor, int64_t tokens, int64_t row_bytes,
+                       std::span<std::byte> data)
+    : tensor_(tensor),
+      tokens_(tokens),
+      row_bytes_(row_bytes),
+      data_(data),
+      placed_(static_cast<size_t>(tokens)) {}
+
+absl::Status OutputRows::Place(const v1::OutputChunk& chunk) {
+  const std::string name = wire::TensorName(tensor_);
+  const int64_t rows = chunk.rows();
+  if (rows < 1 || rows > tokens_) {
+    return absl::InternalError(absl::StrCat(name, " chunk from the service: has ", rows,
+                                            " rows, expected 1 to ", tokens_));
+  }
+  if (static_cast<int64_t>(chunk.payload().size()) != rows * row_bytes_) {
+    return absl::InternalError(absl::StrCat(name, " chunk from the service: payload of ",
+                                            chunk.payload().size(), " bytes, expected ",
+                                            rows * row_bytes_, " for ", rows, " rows"));
+  }
+  if (chunk.tokens_size() != 0 && chunk.tokens_size() != rows) {
+    return absl::InternalError(absl::StrCat(name, " chunk from the service: lists ",
+                                            chunk.tokens_size(), " tokens for ", rows, " rows"));
+  }
+  const uint32_t crc = wire::Crc32c(chunk.payload());
+  if (crc != chunk.crc32c()) {
+    return absl::DataLossError(absl::StrFormat(
+        "%s chunk from the service, first token %d: CRC32C of the payload is %#010x, "
+        "the chunk says %#010x",
+        name, chunk.tokens_size() > 0 ? chunk.tokens(0) : chunk.first_token(), crc,
+        chunk.crc32c()));
+  }
+  if (chunk.tokens_size() == 0) {
+    return PlaceRange(chunk.first_token(), rows, chunk.payload().data());
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    absl::Status status =
+        PlaceRange(chunk.tokens(static_cast<int>(i)), 1, chunk.payload().data() + i * row_bytes_);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OutputRows::PlaceRange(int64_t first_token, int64_t rows, const char* payload) {
+  if (first_token < 0 || first_token > tokens_ - rows) {
+    return absl::InternalError(absl::StrCat(wire::TensorName(tensor_),
+                                            " chunk from the service: ", rows, " rows from token ",
+                                            first_token, " lie outside [0, ", tokens_, ")"));
+  }
+  for (int64_t token = first_token; token < first_token + rows; ++token) {
+    if (placed_[static_cast<size_t>(token)]) {
+      return absl::DataLossError(absl::StrCat(wire::TensorName(tensor_),
+                                              " chunk from the service: row of token ", token,
+                                              " came twice"));
+    }
+    placed_[static_cast<size_t>(token)] = true;
+  }
+  std::memcpy(data_.data() + first_token * row_bytes_, payload,
+              static_cast<size_t>(rows * row_bytes_));
+  rows_placed_ += rows;
+  return absl::OkStatus();
+}
+
+absl::Status OutputRows::CheckComplete() const {
+  if (rows_placed_ == tokens_) return absl::OkStatus();
+  const int64_t first = std::find(placed_.begin(), placed_.end(), false) - placed_.begin();
+  return absl::DataLossError(absl::StrCat(wire::TensorName(tensor_), ": the service left out ",
+                                          tokens_ - rows_placed_, " of ", tokens_,
+                                          " rows, the first for token ", first));
+}
+
+}  // namespace hilbert_ring::client

@@ -1,0 +1,40 @@
+// Where the rows of one output tensor are put as they arrive, in whatever order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "hilbert_ring/v1/attention.pb.h"
+
+namespace hilbert_ring::client {
+
+// Used by one thread.
+class OutputRows {
+ public:
+  // data: [tokens, row_bytes]; must outlive the object.
+  OutputRows(v1::Tensor tensor, int64_t tokens, int64_t row_bytes, std::span<std::byte> data);
+
+  // Checks a chunk and copies its rows to their tokens. DATA_LOSS: the checksum does not match, or
+  // a row came twice. INTERNAL: sizes that contradict each other, a token outside the job.
+  absl::Status Place(const v1::OutputChunk& chunk);
+
+  // DATA_LOSS, naming their number and the first, when rows are missing.
+  absl::Status CheckComplete() const;
+
+  int64_t rows_placed() const { return rows_placed_; }
+
+ private:
+  absl::Status PlaceRange(int64_t first_token, int64_t rows, const char* payload);
+
+  const v1::Tensor tensor_;
+  const int64_t tokens_;
+  const int64_t row_bytes_;
+  const std::span<std::byte> data_;
+  std::vector<bool> placed_;  // by token: a bit each
+  int64_t rows_placed_ = 0;
+};
+
+}  // namespace hilbert_ring::client

@@ -1,0 +1,45 @@
+// A file that appears under its name only when it is complete.
+//
+//   auto file = PendingFile::Create("out.npy");   // opens out.npy.partial
+//   write(file->fd(), ...);
+//   file->Commit();                               // now it is out.npy
+//
+// A file that is not committed is removed.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace hilbert_ring::client {
+
+class PendingFile {
+ public:
+  // The file's name says why, and the code follows errno: the folder is missing or not writable,
+  // the path is something other than a file. ALREADY_EXISTS: somebody is writing the same path now.
+  static absl::StatusOr<PendingFile> Create(std::string path);
+
+  PendingFile(PendingFile&& other) noexcept;
+  PendingFile& operator=(PendingFile&& other) noexcept;
+  ~PendingFile();
+
+  const std::string& path() const { return path_; }  // the final one
+  int fd() const { return fd_; }                     // read and write; owned here
+
+  // Writes bytes at the end.
+  absl::Status Append(std::string_view bytes);
+
+  // Gives the file its name, replacing what was there. Call once.
+  absl::Status Commit();
+
+ private:
+  PendingFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  std::string partial_path() const { return path_ + ".partial"; }
+  void Discard();
+
+  std::string path_;
+  int fd_ = -1;  // -1: moved from or committed
+};
+
+}  // namespace hilbert_ring::client

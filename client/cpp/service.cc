@@ -1,0 +1,54 @@
+#include "client/cpp/service.h"
+
+#include "absl/time/clock.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
+#include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+// Chunks are 4 MiB at most; the plan of tens of thousands of workers, JSON included, is longer.
+constexpr int kMaxReceiveBytes = 256 << 20;
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& server) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  // A service of the same network: a proxy for the web, set in the environment, is not the way to
+  // it.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+}
+
+absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,
+                                             const JobSpec& spec, int workers) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  v1::PlanRequest request;
+  *request.mutable_spec() = wire::EncodeJobSpec(spec);
+  request.set_workers(workers);
+  v1::PlanResponse response;
+  const grpc::Status status =
+      v1::AttentionService::NewStub(channel)->Plan(&context, request, &response);
+  if (!status.ok()) return wire::FromGrpc(status);
+  return response;
+}
+
+absl::StatusOr<v1::GetClusterResponse> RequestCluster(
+    const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  v1::GetClusterResponse response;
+  const grpc::Status status = v1::AttentionService::NewStub(channel)->GetCluster(
+      &context, v1::GetClusterRequest(), &response);
+  if (!status.ok()) return wire::FromGrpc(status);
+  return response;
+}
+
+}  // namespace hilbert_ring::client

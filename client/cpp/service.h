@@ -1,0 +1,29 @@
+// A connection to a coordinator, and its short calls: Plan and GetCluster.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/spec/job_spec.h"
+#include "grpcpp/channel.h"
+#include "hilbert_ring/v1/attention.pb.h"
+
+namespace hilbert_ring::client {
+
+// server: "host:port" or any other name that gRPC resolves. Connects with the first call. The
+// channel is shared with its calls, and thread-safe.
+std::shared_ptr<grpc::Channel> Connect(const std::string& server);
+
+inline constexpr absl::Duration kShortCallDeadline = absl::Seconds(60);
+
+// The plan of a job over `workers` (0: as many as the service has now). Errors of the service, and
+// UNAVAILABLE when there is none.
+absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,
+                                             const JobSpec& spec, int workers);
+
+absl::StatusOr<v1::GetClusterResponse> RequestCluster(
+    const std::shared_ptr<grpc::Channel>& channel);
+
+}  // namespace hilbert_ring::client

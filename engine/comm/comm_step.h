@@ -1,0 +1,38 @@
+// What every communicator checks of a step, and what both ends of a transfer must agree on.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/comm/communicator.h"
+
+namespace hilbert_ring {
+
+// INVALID_ARGUMENT as in Communicator::Post. last_number: of the step posted before, -1 at first.
+absl::Status CheckStep(const CommStep& step, int rank, int size, int64_t last_number);
+
+// A send and a receive between two ranks are one transfer when their keys are equal.
+struct TransferKey {
+  int64_t step = 0;
+  int64_t place = 0;  // among the step's transfers from the one rank to the other
+  int64_t bytes = 0;
+
+  bool operator==(const TransferKey&) const = default;
+};
+
+// Keys of a step's sends, or of its receives, one after the other.
+class TransferKeys {
+ public:
+  TransferKeys(int64_t step, int size) : step_(step), places_(size) {}
+
+  TransferKey Next(int peer, int64_t bytes) {
+    return {.step = step_, .place = places_[peer]++, .bytes = bytes};
+  }
+
+ private:
+  const int64_t step_;
+  std::vector<int64_t> places_;  // [ranks]
+};
+
+}  // namespace hilbert_ring

@@ -1,0 +1,164 @@
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/comm/comm_step.h"
+#include "engine/comm/communicator.h"
+#include "engine/comm/gloo_mesh.h"
+
+namespace hilbert_ring {
+namespace {
+
+// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// Gloo joins what has the same slot, and ends the process when the receive is the smaller one. So
+// ends that disagree must differ in the slot, sizes included.
+uint64_t SlotOf(const TransferKey& key) {
+  return Mix(Mix(Mix(key.step) ^ static_cast<uint64_t>(key.place)) ^
+             static_cast<uint64_t>(key.bytes));
+}
+
+class GlooCommunicator : public Communicator {
+ public:
+  // mesh: null for a ring of one.
+  GlooCommunicator(const GlooOptions& options, std::unique_ptr<GlooMesh> mesh)
+      : rank_(options.rank), size_(options.size), mesh_(std::move(mesh)) {}
+
+  ~GlooCommunicator() override {
+    if (posted_) {
+      std::lock_guard lock(mutex_);
+      Break(absl::UnavailableError("destroyed"));
+    }
+    transfers_.clear();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string name() const override { return "gloo"; }
+
+  absl::Status Post(const CommStep& step) override {
+    if (absl::Status status = CurrentStatus(); !status.ok()) return Release(std::move(status));
+    if (posted_) return absl::FailedPreconditionError("a step is posted already");
+    if (absl::Status s = CheckStep(step, rank_, size_, number_); !s.ok()) return s;
+    number_ = step.number;
+    posted_ = true;
+    // Receives first: what the peers have sent already then flows while this rank's sends start.
+    TransferKeys receive_keys(step.number, size_);
+    for (const Receive& receive : step.receives) {
+      const TransferKey key = receive_keys.Next(receive.peer, receive.bytes);
+      if (key.bytes == 0) continue;
+      absl::Status status = Add(receive.peer, mesh_->StartReceive(receive, SlotOf(key)));
+      if (!status.ok()) return Release(std::move(status));
+    }
+    TransferKeys send_keys(step.number, size_);
+    for (const Send& send : step.sends) {
+      const TransferKey key = send_keys.Next(send.peer, send.bytes);
+      if (key.bytes == 0) continue;
+      absl::Status status = Add(send.peer, mesh_->StartSend(send, SlotOf(key)));
+      if (!status.ok()) return Release(std::move(status));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Wait(Deadline deadline) override {
+    if (absl::Status status = CurrentStatus(); !status.ok()) return Release(std::move(status));
+    for (const std::unique_ptr<GlooTransfer>& transfer : transfers_) {
+      absl::Status status = transfer->Wait(deadline);
+      if (!status.ok()) return Release(Failed(transfer->peer(), status));
+    }
+    std::lock_guard lock(mutex_);
+    transfers_.clear();
+    posted_ = false;
+    return status_;
+  }
+
+  void Abort(const std::string& reason) override {
+    std::lock_guard lock(mutex_);
+    if (absl::IsAborted(status_)) return;
+    for (const std::unique_ptr<GlooTransfer>& transfer : transfers_) transfer->Stop();
+    Break(absl::AbortedError(reason));
+  }
+
+ private:
+  absl::Status CurrentStatus() {
+    std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+  // A started transfer joins those that Abort stops.
+  absl::Status Add(int peer, absl::StatusOr<std::unique_ptr<GlooTransfer>> started) {
+    if (!started.ok()) return Failed(peer, started.status());
+    std::lock_guard lock(mutex_);
+    transfers_.push_back(*std::move(started));
+    return status_;
+  }
+
+  // What breaks the communicator, of an error of a transfer with `peer`.
+  absl::Status Failed(int peer, const absl::Status& error) {
+    std::lock_guard lock(mutex_);
+    const std::string where = absl::StrCat("waited for rank ", peer, " in step ", number_);
+    if (absl::IsAborted(status_)) {
+      status_ = absl::AbortedError(absl::StrCat(status_.message(), " (", where, ")"));
+    } else {
+      Break(absl::Status(error.code(), absl::StrCat(where, ": ", error.message())));
+    }
+    return status_;
+  }
+
+  // Wants mutex_. Closes the connections, by which the peers learn of it.
+  void Break(absl::Status status) {
+    status_ = std::move(status);
+    if (mesh_ != nullptr) mesh_->Close();
+  }
+
+  // Gives the memory of the posted step back before the caller learns of an error.
+  absl::Status Release(absl::Status status) {
+    std::lock_guard lock(mutex_);
+    transfers_.clear();
+    posted_ = false;
+    return status;
+  }
+
+  const int rank_;
+  const int size_;
+  const std::unique_ptr<GlooMesh> mesh_;
+  int64_t number_ = -1;  // of the last step
+  bool posted_ = false;
+
+  std::mutex mutex_;                                      // also guards mesh_->Close
+  absl::Status status_;                                   // guarded by mutex_
+  std::vector<std::unique_ptr<GlooTransfer>> transfers_;  // changed by Post and Wait under mutex_
+};
+
+absl::Status CheckOptions(const GlooOptions& options) {
+  if (options.size < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("size is ", options.size, ", must be >= 1"));
+  }
+  if (options.rank < 0 || options.rank >= options.size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank is ", options.rank, ", must be in [0, ", options.size, ")"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> MakeGlooCommunicator(const GlooOptions& options,
+                                                                   const AllGather& all_gather) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  std::unique_ptr<GlooMesh> mesh;
+  if (options.size > 1) {
+    auto connected = GlooMesh::Connect(options, all_gather);
+    if (!connected.ok()) return connected.status();
+    mesh = *std::move(connected);
+  }
+  return std::make_unique<GlooCommunicator>(options, std::move(mesh));
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/comm/comm_step.h"
+#include "engine/comm/communicator.h"
+
+namespace hilbert_ring {
+namespace {
+
+// Copied between two looks at the ranks' states: some milliseconds, so that a rank that gives up gets
+// its memory back well within the 100 ms of Abort.
+constexpr int64_t kPieceBytes = int64_t{8} << 20;
+
+// A transfer from when its first end posts it. Memory is copied once, by whichever end waits first.
+struct Transfer {
+  TransferKey key;
+  int from = 0;
+  int to = 0;
+  bool sent = false;                  // its sender has posted it
+  bool received = false;              // its receiver has
+  const std::byte* source = nullptr;  // [key.bytes]
+  std::byte* target = nullptr;        // [key.bytes]
+  bool copying = false;
+  bool done = false;
+
+  bool Ready() const { return sent && received && !copying && !done; }
+};
+
+struct RankState {
+  absl::Status status;                // not OK: broken or destroyed
+  std::condition_variable changed;    // something that the rank may be waiting for
+};
+
+// What the ranks of one ring share.
+struct Hub {
+  explicit Hub(int size) : size(size), ranks(size), posted(size * size) {}
+
+  // Transfers from one rank to another that one end has posted and the other has not.
+  std::list<std::shared_ptr<Transfer>>& Posted(int from, int to) {
+    return posted[from * size + to];
+  }
+
+  const int size;
+  std::mutex mutex;  // guards all below, and transfers; not the memory that is copied
+  std::vector<RankState> ranks;
+  std::vector<std::list<std::shared_ptr<Transfer>>> posted;  // [from * size + to]
+};
+
+class InProcessCommunicator : public Communicator {
+ public:
+  InProcessCommunicator(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+
+  ~InProcessCommunicator() override {
+    std::unique_lock lock(hub_->mutex);
+    Break(absl::UnavailableError("destroyed"));
+    Withdraw(lock).IgnoreError();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return hub_->size; }
+  std::string name() const override { return "in-process"; }
+
+  absl::Status Post(const CommStep& step) override {
+    std::unique_lock lock(hub_->mutex);
+    if (!self().status.ok()) return Withdraw(lock);
+    if (posted_) return absl::FailedPreconditionError("a step is posted already");
+    if (absl::Status s = CheckStep(step, rank_, size(), last_number_); !s.ok()) return s;
+    last_number_ = step.number;
+    posted_ = true;
+    TransferKeys send_keys(step.number, size());
+    for (const Send& send : step.sends) {
+      const TransferKey key = send_keys.Next(send.peer, send.bytes);
+      if (send.bytes == 0) continue;
+      std::shared_ptr<Transfer> transfer = Join(key, rank_, send.peer, &Transfer::sent);
+      transfer->source = static_cast<const std::byte*>(send.data);
+    }
+    TransferKeys receive_keys(step.number, size());
+    for (const Receive& receive : step.receives) {
+      const TransferKey key = receive_keys.Next(receive.peer, receive.bytes);
+      if (receive.bytes == 0) continue;
+      std::shared_ptr<Transfer> transfer = Join(key, receive.peer, rank_, &Transfer::received);
+      transfer->target = static_cast<std::byte*>(receive.data);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Wait(Deadline deadline) override {
+    std::unique_lock lock(hub_->mutex);
+    while (true) {
+      if (!self().status.ok()) {
+        if (waited_for_ >= 0 && absl::IsAborted(self().status)) {
+          self().status =
+              absl::AbortedError(absl::StrCat(self().status.message(), " (waited for rank ",
+                                              waited_for_, " in step ", last_number_, ")"));
+        }
+        waited_for_ = -1;
+        return Withdraw(lock);
+      }
+      std::erase_if(outstanding_, [](const auto& transfer) { return transfer->done; });
+      if (outstanding_.empty()) {
+        posted_ = false;
+        waited_for_ = -1;
+        return absl::OkStatus();
+      }
+      waited_for_ = PeerOf(*outstanding_.front());
+      const auto ready = std::find_if(outstanding_.begin(), outstanding_.end(),
+                                      [](const auto& transfer) { return transfer->Ready(); });
+      const auto lost = std::find_if(
+          outstanding_.begin(), outstanding_.end(),
+          [this](const auto& transfer) { return !hub_->ranks[PeerOf(*transfer)].status.ok(); });
+      if (lost != outstanding_.end()) {
+        const int peer = PeerOf(**lost);
+        Break(absl::UnavailableError(absl::StrCat("waited for rank ", peer, " in step ",
+                                                  last_number_, ": ",
+                                                  hub_->ranks[peer].status.message())));
+      } else if (std::chrono::steady_clock::now() >= deadline) {
+        Break(absl::DeadlineExceededError(
+            absl::StrCat("waited for rank ", waited_for_, " in step ", last_number_)));
+      } else if (ready != outstanding_.end()) {
+        Copy(**ready, deadline, lock);
+      } else {
+        self().changed.wait_until(lock, deadline);
+      }
+    }
+  }
+
+  void Abort(const std::string& reason) override {
+    std::unique_lock lock(hub_->mutex);
+    if (!absl::IsAborted(self().status)) Break(absl::AbortedError(reason));
+  }
+
+ private:
+  // All below want the hub's mutex.
+
+  RankState& self() const { return hub_->ranks[rank_]; }
+
+  int PeerOf(const Transfer& transfer) const {
+    return transfer.from == rank_ ? transfer.to : transfer.from;
+  }
+
+  // The transfer of that key, which the peer may have posted before.
+  std::shared_ptr<Transfer> Join(const TransferKey& key, int from, int to, bool Transfer::*end) {
+    auto& posted = hub_->Posted(from, to);
+    const auto found = std::find_if(posted.begin(), posted.end(), [&](const auto& transfer) {
+      return transfer->key == key && !((*transfer).*end);
+    });
+    std::shared_ptr<Transfer> transfer;
+    if (found != posted.end()) {
+      transfer = *found;
+      posted.erase(found);
+      hub_->ranks[PeerOf(*transfer)].changed.notify_all();
+    } else {
+      transfer = std::make_shared<Transfer>(Transfer{.key = key, .from = from, .to = to});
+      posted.push_back(transfer);
+    }
+    (*transfer).*end = true;
+    outstanding_.push_back(transfer);
+    return transfer;
+  }
+
+  // Stops early, not done, when an end is broken or the deadline passes.
+  void Copy(Transfer& transfer, Deadline deadline, std::unique_lock<std::mutex>& lock) {
+    transfer.copying = true;
+    int64_t copied = 0;
+    while (copied < transfer.key.bytes && hub_->ranks[transfer.from].status.ok() &&
+           hub_->ranks[transfer.to].status.ok() && std::chrono::steady_clock::now() < deadline) {
+      const int64_t bytes = std::min(kPieceBytes, transfer.key.bytes - copied);
+      lock.unlock();
+      std::memcpy(transfer.target + copied, transfer.source + copied, bytes);
+      lock.lock();
+      copied += bytes;
+    }
+    transfer.copying = false;
+    transfer.done = copied == transfer.key.bytes;
+    hub_->ranks[PeerOf(transfer)].changed.notify_all();
+  }
+
+  void Break(absl::Status status) {
+    self().status = std::move(status);
+    for (RankState& rank : hub_->ranks) rank.changed.notify_all();
+  }
+
+  // Takes the broken rank's memory out of the ring; the status that broke it.
+  absl::Status Withdraw(std::unique_lock<std::mutex>& lock) {
+    for (const std::shared_ptr<Transfer>& transfer : outstanding_) {
+      hub_->Posted(transfer->from, transfer->to).remove(transfer);
+      self().changed.wait(lock, [&] { return !transfer->copying; });
+    }
+    outstanding_.clear();
+    return self().status;
+  }
+
+  const std::shared_ptr<Hub> hub_;
+  const int rank_;
+  int64_t last_number_ = -1;
+  bool posted_ = false;
+  int waited_for_ = -1;                                  // by a Wait in progress
+  std::vector<std::shared_ptr<Transfer>> outstanding_;  // of the posted step
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> MakeInProcessRing(int size) {
+  const auto hub = std::make_shared<Hub>(size);  // shared: ranks leave in any order
+  std::vector<std::unique_ptr<Communicator>> ring;
+  for (int rank = 0; rank < size; ++rank) {
+    ring.push_back(std::make_unique<InProcessCommunicator>(hub, rank));
+  }
+  return ring;
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,261 @@
+#include "engine/device/cpu/attention_kernel.h"
+
+#include <algorithm>
+#include <cmath>
+
+// Kernels keep vectors in arrays, which scalable vectors do not allow.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/device/cpu/attention_kernel.cc"
+// Everything after foreach_target.h is compiled once per target, so that it must come first.
+// clang-format off
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "engine/device/cpu/lane_block-inl.h"
+#include "engine/device/cpu/rows-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace hilbert_ring {
+namespace HWY_NAMESPACE {
+
+// Key tiles that are summed on their own before they are folded into the total: rounding errors of
+// long sums grow with 64 + tiles / 64 instead of tiles, which equal keys by the million would show.
+inline constexpr int64_t kTilesPerFold = 64;
+
+// Products between reports: about a millisecond at 15 GFLOP/s.
+inline constexpr int64_t kProductsPerReport = int64_t{1} << 23;
+
+// One lane tile on its way through the keys.
+class TileRun {
+ public:
+  TileRun(const LaneTile& tile, AttentionScratch& scratch)
+      : tile_(tile),
+        task_(*tile.task),
+        scratch_(scratch),
+        lanes_(tile.end - tile.begin),
+        vector_(hn::Lanes(LaneTag())),
+        visibility_(task_,
+                    RowRange{tile.batch, tile.begin / task_.heads, (tile.end - 1) / task_.heads}) {}
+
+  void Attend(const std::function<bool(int64_t)>& report) {
+    PackQueries();
+    Reset(scratch_.run);
+    int64_t scores = 0;    // since the last report
+    int64_t products = 0;  // likewise; hidden tiles count as one lane's
+    const int64_t dims = task_.head_dim + task_.value_dim;
+    int64_t tiles = 0;
+    for (int64_t begin = 0; begin < visibility_.key_end(); begin += kKeyTile) {
+      const KeyRange keys{tile_.batch, begin, std::min(kKeyTile, visibility_.key_end() - begin)};
+      const int64_t computed = AttendKeys(keys);
+      scores += computed;
+      products += (computed + keys.count) * dims;
+      if (++tiles % kTilesPerFold == 0) Fold();
+      if (products >= kProductsPerReport) {
+        if (!report(scores)) return;
+        scores = products = 0;
+      }
+    }
+    if (has_total_) Fold();
+    const LaneState& state = has_total_ ? scratch_.total : scratch_.run;
+    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
+      const int64_t width = BlockVectors(first) * vector_;
+      Transpose(state.out + first * task_.value_dim, task_.value_dim, width, scratch_.rows);
+      for (int64_t lane = first; lane < std::min(lanes_, first + width); ++lane) {
+        Finish(state, lane, scratch_.rows + (lane - first) * task_.value_dim);
+      }
+    }
+    report(scores);
+  }
+
+ private:
+  // Blocks are 3 vectors of lanes; the last one is as many as it takes.
+  int64_t FullBlock() const { return 3 * vector_; }
+  int64_t BlockVectors(int64_t first_lane) const {
+    return std::min<int64_t>(3, hwy::DivCeil(lanes_ - first_lane, vector_));
+  }
+
+  LaneBlock Block(LaneState& state, int64_t first_lane) const {
+    return {.queries = scratch_.queries + first_lane * task_.head_dim,
+            .limits = scratch_.limits + first_lane,
+            .reference = state.reference + first_lane,
+            .sum = state.sum + first_lane,
+            .out = state.out + first_lane * task_.value_dim,
+            .scores = scratch_.scores,
+            .decay = scratch_.decay};
+  }
+
+  void PackQueries() {
+    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
+      const int64_t width = BlockVectors(first) * vector_;
+      const int64_t lanes = std::min(width, lanes_ - first);
+      for (int64_t i = 0; i < lanes; ++i) {
+        const int64_t lane = tile_.begin + first + i;
+        LoadRow(task_.dtype, task_.q.data,
+                tile_.batch * task_.q.batch_stride + lane / task_.heads * task_.q.row_stride +
+                    lane % task_.heads * task_.q.head_stride,
+                task_.head_dim, scratch_.rows + i * task_.head_dim);
+      }
+      std::fill(scratch_.rows + lanes * task_.head_dim, scratch_.rows + width * task_.head_dim,
+                0.0f);
+      float* to = scratch_.queries + first * task_.head_dim;
+      Transpose(scratch_.rows, width, task_.head_dim, to);
+      // The scale's sign goes into the queries, exactly, so that the greatest score stays the
+      // greatest.
+      if (task_.scale <= 0) {
+        const float sign = task_.scale < 0 ? -1.0f : 0.0f;
+        for (int64_t x = 0; x < width * task_.head_dim; ++x) to[x] *= sign;
+      }
+    }
+  }
+
+  void PackKeys(const KeyRange& keys) {
+    for (int64_t j = 0; j < keys.count; ++j) {
+      LoadRow(task_.dtype, task_.k.data,
+              keys.batch * task_.k.batch_stride + (keys.begin + j) * task_.k.row_stride,
+              task_.head_dim, scratch_.keys + j * task_.head_dim);
+    }
+    const int64_t padded = (keys.count + 7) / 8 * 8;
+    std::fill(scratch_.keys + keys.count * task_.head_dim, scratch_.keys + padded * task_.head_dim,
+              0.0f);
+    for (int64_t j = 0; j < keys.count; ++j) {
+      LoadRow(task_.dtype, task_.v.data,
+              keys.batch * task_.v.batch_stride + (keys.begin + j) * task_.v.row_stride,
+              task_.value_dim, scratch_.rows);
+      for (int64_t x = 0; x < task_.value_dim; x += 8) {
+        std::copy_n(scratch_.rows + x, 8, scratch_.values + x * kKeyTile + j * 8);
+      }
+    }
+  }
+
+  void Reset(LaneState& state) {
+    const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
+    std::fill_n(state.reference, width, kNegativeInfinity);
+    std::fill_n(state.sum, width, 0.0f);
+    std::fill_n(state.out, width * task_.value_dim, 0.0f);
+  }
+
+  // Returns the scores of the rectangles that were not wholly masked.
+  int64_t AttendKeys(const KeyRange& keys) {
+    const Visible visible = visibility_.See(keys);
+    if (visible == Visible::kNothing) return 0;
+    if (visible == Visible::kSome) {
+      int64_t row = tile_.begin / task_.heads;
+      int64_t head = tile_.begin % task_.heads;
+      float limit = static_cast<float>(visibility_.Limit(row));
+      const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
+      for (int64_t lane = 0; lane < width; ++lane) {
+        scratch_.limits[lane] = lane < lanes_ ? limit : 0.0f;
+        if (++head == task_.heads && lane + 1 < lanes_) {
+          head = 0;
+          limit = static_cast<float>(visibility_.Limit(++row));
+        }
+      }
+    }
+    PackKeys(keys);
+    run_is_empty_ = false;
+    int64_t scores = 0;
+    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
+      const int64_t vectors = BlockVectors(first);
+      const int64_t lanes = std::min(lanes_ - first, vectors * vector_);
+      KeyTile tile{.keys = scratch_.keys,
+                   .values = scratch_.values,
+                   .ranks = nullptr,
+                   .count = keys.count,
+                   .head_dim = task_.head_dim,
+                   .value_dim = task_.value_dim,
+                   .scale = task_.scale == 0 ? 1.0f : std::abs(task_.scale)};
+      if (visible == Visible::kSome) {
+        const float* limits = scratch_.limits + first;
+        const auto [least, greatest] = std::minmax_element(limits, limits + lanes);
+        if (*greatest == 0.0f) continue;
+        if (*least < static_cast<float>(keys.count)) tile.ranks = visibility_.ranks();
+        if (visibility_.RanksAreIndices()) tile.count = static_cast<int64_t>(*greatest);
+      }
+      AttendBlock(Block(scratch_.run, first), vectors, tile);
+      scores += lanes * tile.count;
+    }
+    return scores;
+  }
+
+  void Fold() {
+    if (run_is_empty_) return;
+    if (!has_total_) Reset(scratch_.total);
+    has_total_ = true;
+    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
+      FoldBlock(Block(scratch_.run, first), Block(scratch_.total, first),
+                BlockVectors(first) * vector_, task_.value_dim);
+    }
+    Reset(scratch_.run);
+    run_is_empty_ = true;
+  }
+
+  // Writes or merges one lane's result; `values` are its sums of weight times value.
+  void Finish(const LaneState& state, int64_t lane, const float* HWY_RESTRICT values) {
+    const int64_t row = (tile_.begin + lane) / task_.heads;
+    const int64_t head = (tile_.begin + lane) % task_.heads;
+    const int64_t out_index = tile_.batch * task_.out.batch_stride + row * task_.out.row_stride +
+                              head * task_.out.head_stride;
+    const int64_t lse_index = tile_.batch * task_.lse.batch_stride + row * task_.lse.row_stride +
+                              head * task_.lse.head_stride;
+    const double sum = state.sum[lane];
+    const double reference = state.reference[lane];
+    const bool merge = task_.result == Result::kMerge;
+    if (sum == 0 && merge) return;
+
+    if (!merge) {
+      const double factor = sum == 0 ? 0.0 : task_.out_scale / sum;
+      StoreRow(values, task_.value_dim, static_cast<float>(factor), task_.out_dtype,
+               static_cast<char*>(task_.out.data) + out_index * ElementBytes(task_.out_dtype));
+      if (task_.lse.data != nullptr) {
+        task_.lse.data[lse_index] =
+            sum == 0 ? kNegativeInfinity : static_cast<float>(reference + std::log(sum));
+      }
+      return;
+    }
+    const double old_lse = task_.lse.data[lse_index];
+    const double greatest = std::max(old_lse, reference);
+    const double old_weight = std::exp(old_lse - greatest);
+    const double new_weight = std::exp(reference - greatest);
+    const double weights = old_weight + sum * new_weight;
+    const float old_factor = static_cast<float>(old_weight / weights);
+    const float new_factor = static_cast<float>(new_weight / weights);
+    float* HWY_RESTRICT out = static_cast<float*>(task_.out.data) + out_index;
+    for (int64_t x = 0; x < task_.value_dim; ++x) {
+      out[x] = out[x] * old_factor + values[x] * new_factor;
+    }
+    task_.lse.data[lse_index] = static_cast<float>(greatest + std::log(weights));
+  }
+
+  const LaneTile& tile_;
+  const AttentionTask& task_;
+  AttentionScratch& scratch_;
+  const int64_t lanes_;
+  const int64_t vector_;  // lanes of a vector
+  KeyVisibility visibility_;
+  bool run_is_empty_ = true;
+  bool has_total_ = false;
+};
+
+void AttendTile(const LaneTile& tile, AttentionScratch& scratch,
+                const std::function<bool(int64_t)>& report) {
+  TileRun(tile, scratch).Attend(report);
+}
+
+CpuKernels Kernels() {
+  return {.target = hwy::TargetName(HWY_TARGET), .attend = &AttendTile, .store_row = &StoreRow};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hilbert_ring
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hilbert_ring {
+
+HWY_EXPORT(Kernels);
+
+CpuKernels ChooseCpuKernels() { return HWY_DYNAMIC_DISPATCH(Kernels)(); }
+
+}  // namespace hilbert_ring
+#endif  // HWY_ONCE

@@ -1,0 +1,69 @@
+// The kernels of the CPU device, compiled for every instruction set that Highway knows and chosen
+// at run time.
+//
+// Attention of one lane tile: a lane is one (query row, query head) of a unit, and vectors run over
+// lanes. So a key is one broadcast for all lanes, maxima and sums of the softmax never cross lanes,
+// and neither keys nor values are transposed; only the tile's queries and outputs are, once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+
+#include "engine/device/attention.h"
+#include "engine/device/cpu/key_visibility.h"
+
+namespace hilbert_ring {
+
+inline constexpr int64_t kMaxDim = 256;       // of head_dim and value_dim
+inline constexpr int64_t kMaxLaneTile = 192;  // a multiple of every kernel's lane block (3 vectors)
+inline constexpr int64_t kMaxLaneBlock = 48;  // 3 vectors of 16 lanes
+
+// Lanes [begin, end) of one batch of a task, lane = row * heads + head.
+struct LaneTile {
+  const AttentionTask* task = nullptr;
+  int64_t batch = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Softmax state of a tile's lanes: the sums of exp(score - reference) and of that times value.
+struct LaneState {
+  alignas(64) float reference[kMaxLaneTile];
+  alignas(64) float sum[kMaxLaneTile];
+  alignas(64) float out[kMaxLaneTile * kMaxDim];  // [lane blocks][value_dim][lanes of the block]
+};
+
+// Memory of one thread: 793 KiB at most, resident as far as the head dims need.
+struct AttentionScratch {
+  alignas(64) float queries[kMaxLaneTile * kMaxDim];  // [lane blocks][head_dim][lanes of the block]
+  LaneState run;                                      // of the keys since the last fold
+  LaneState total;                                    // of the keys before
+  alignas(64) float keys[kKeyTile * kMaxDim];         // [kKeyTile][head_dim]
+  alignas(64) float values[kKeyTile * kMaxDim];       // [value_dim / 8][kKeyTile][8]
+  alignas(64) float scores[kKeyTile * kMaxLaneBlock];
+  alignas(64) float limits[kMaxLaneTile];
+  alignas(64) float decay[kMaxLaneBlock];
+  alignas(
+      64) float rows[kMaxLaneBlock * kMaxDim];  // of queries, values or outputs as they lie outside
+};
+
+struct CpuKernels {
+  const char* target = nullptr;  // Highway's name: "AVX2"
+
+  // Computes the tile and writes or merges its results. Tells `report` of scores computed since the
+  // last call, about every millisecond and at the end; false from it ends the tile with its outputs
+  // undefined.
+  void (*attend)(const LaneTile& tile, AttentionScratch& scratch,
+                 const std::function<bool(int64_t scores)>& report) = nullptr;
+
+  // to[i] = from[i] * scale, rounded to nearest even; `to` may be at the same address as `from`.
+  void (*store_row)(const float* from, int64_t count, float scale, DataType dtype,
+                    void* to) = nullptr;
+};
+
+// For the best instruction set of this machine.
+CpuKernels ChooseCpuKernels();
+
+}  // namespace hilbert_ring

@@ -1,0 +1,239 @@
+#include "engine/device/cpu/cpu_device.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "engine/device/cpu/attention_kernel.h"
+#include "engine/device/cpu/machine.h"
+#include "engine/device/cpu/memory.h"
+#include "engine/device/cpu/thread_pool.h"
+#include "engine/device/cpu/work_list.h"
+
+namespace hilbert_ring {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int64_t kChunksPerThread = 32;      // enough to even out, few enough not to contend
+constexpr int64_t kMaxTilesPerChunk = 256;    // lane tiles of tiny segments
+constexpr int64_t kBytesPerChunk = 64 << 10;  // of the copying tasks
+
+// Lanes of a tile: fewer when there are few lanes in all, so that every thread gets tiles. It
+// depends on the tasks alone, never on the threads.
+int64_t LaneTileFor(int64_t lanes) {
+  for (int64_t tile : {kMaxLaneTile, kMaxLaneTile / 2}) {
+    if (lanes >= 32 * tile) return tile;
+  }
+  return kMaxLaneTile / 4;
+}
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+absl::Status CheckTask(const AttentionTask& task) {
+  if (task.batch < 0 || task.heads < 0 || task.query_rows < 0 || task.key_rows < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attention of batch ", task.batch, ", heads ", task.heads, ", query_rows ",
+                     task.query_rows, ", key_rows ", task.key_rows, ": none may be below 0"));
+  }
+  for (const auto& [name, dim] :
+       {std::pair{"head_dim", task.head_dim}, std::pair{"value_dim", task.value_dim}}) {
+    if (dim < 8 || dim > kMaxDim || dim % 8 != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " is ", dim, ", must be a multiple of 8 from 8 to ", kMaxDim));
+    }
+  }
+  if (!std::isfinite(task.scale)) {
+    return absl::InvalidArgumentError(absl::StrCat("scale is ", task.scale, ", must be finite"));
+  }
+  if (task.result == Result::kMerge && task.out_dtype != DataType::kFloat32) {
+    return absl::InvalidArgumentError("out_dtype of a merged result must be float32");
+  }
+  return absl::OkStatus();
+}
+
+class CpuDevice : public Device {
+ public:
+  explicit CpuDevice(int threads)
+      : kernels_(ChooseCpuKernels()), pool_(threads), scratch_(threads) {}
+
+  DeviceInfo info() const override {
+    return {.name = absl::StrCat(ProcessorName(), ", ", pool_.threads(),
+                                 pool_.threads() == 1 ? " thread" : " threads"),
+            .kernel = absl::StrCat("cpu/", kernels_.target),
+            .memory_bytes = UsableMemoryBytes(),
+            .threads = pool_.threads()};
+  }
+
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
+    return MapMemory(bytes);
+  }
+
+  absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
+                                       const AttendControl& control) override;
+  absl::Status AddZeroKeys(std::span<const ZeroKeysTask> tasks) override;
+  absl::Status Finalize(std::span<const FinalizeTask> tasks) override;
+  absl::Status Pack(std::span<const PackTask> tasks) override;
+
+ private:
+  CpuKernels kernels_;
+  ThreadPool pool_;
+  std::vector<std::unique_ptr<AttentionScratch>> scratch_;  // [threads], made when first used
+};
+
+absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> tasks,
+                                                const AttendControl& control) {
+  int64_t all_lanes = 0;
+  for (const AttentionTask& task : tasks) {
+    if (absl::Status status = CheckTask(task); !status.ok()) return status;
+    all_lanes += task.batch * task.query_rows * task.heads;
+  }
+  const int64_t lane_tile = LaneTileFor(all_lanes);
+  WorkList work(tasks.size());
+  for (const AttentionTask& task : tasks) {
+    work.Add(task.batch * CeilDiv(task.query_rows * task.heads, lane_tile));
+  }
+
+  std::atomic<bool> stopped = false;
+  std::atomic<int64_t> all_scores = 0;
+  const std::function<bool(int64_t)> report = [&](int64_t scores) {
+    all_scores.fetch_add(scores, std::memory_order_relaxed);
+    if (control.progress) control.progress(scores);
+    if (!stopped.load(std::memory_order_relaxed) && control.cancelled && control.cancelled()) {
+      stopped.store(true, std::memory_order_relaxed);
+    }
+    return !stopped.load(std::memory_order_relaxed);
+  };
+  if (control.cancelled && control.cancelled()) return absl::CancelledError("attention cancelled");
+
+  const int64_t chunk = std::clamp<int64_t>(work.total() / (pool_.threads() * kChunksPerThread), 1,
+                                            kMaxTilesPerChunk);
+  pool_.Run(work.total(), chunk, [&](int thread, int64_t begin, int64_t end) {
+    std::unique_ptr<AttentionScratch>& scratch = scratch_[thread];
+    if (scratch == nullptr) scratch.reset(new AttentionScratch);
+    return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
+      const AttentionTask& task = tasks[index];
+      const int64_t lanes = task.query_rows * task.heads;
+      const int64_t tiles = CeilDiv(lanes, lane_tile);
+      const int64_t first = piece % tiles * lane_tile;
+      kernels_.attend({.task = &task,
+                       .batch = piece / tiles,
+                       .begin = first,
+                       .end = std::min(lanes, first + lane_tile)},
+                      *scratch, report);
+      return !stopped.load(std::memory_order_relaxed);
+    });
+  });
+  if (stopped) return absl::CancelledError("attention cancelled");
+  return AttendFigures{.scores = all_scores};
+}
+
+absl::Status CpuDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
+  WorkList work(tasks.size());
+  int64_t bytes = 0;
+  for (const ZeroKeysTask& task : tasks) {
+    if (task.count < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("count of zero keys is ", task.count, ", must be at least 0"));
+    }
+    work.Add(task.count == 0 ? 0 : task.batch * task.rows);
+    bytes = std::max(bytes, task.heads * task.value_dim * ElementBytes(DataType::kFloat32));
+  }
+  pool_.Run(work.total(), kBytesPerChunk / (bytes + 1), [&](int, int64_t begin, int64_t end) {
+    return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
+      const ZeroKeysTask& task = tasks[index];
+      const int64_t batch = piece / task.rows;
+      const int64_t row = piece % task.rows;
+      const double log_count = std::log(static_cast<double>(task.count));
+      float* out = static_cast<float*>(task.out.data) + batch * task.out.batch_stride +
+                   row * task.out.row_stride;
+      float* lse = task.lse.data + batch * task.lse.batch_stride + row * task.lse.row_stride;
+      for (int64_t head = 0; head < task.heads; ++head) {
+        float& at = lse[head * task.lse.head_stride];
+        const double old_lse = at;
+        const double excess = log_count - old_lse;  // +infinity where no key was seen
+        const float factor = static_cast<float>(1.0 / (1.0 + std::exp(excess)));
+        at = static_cast<float>(excess > 0 ? log_count + std::log1p(std::exp(-excess))
+                                           : old_lse + std::log1p(std::exp(excess)));
+        float* values = out + head * task.out.head_stride;
+        for (int64_t x = 0; x < task.value_dim; ++x) values[x] *= factor;
+      }
+      return true;
+    });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuDevice::Finalize(std::span<const FinalizeTask> tasks) {
+  WorkList work(tasks.size());
+  int64_t bytes = 0;
+  for (const FinalizeTask& task : tasks) {
+    work.Add(task.batch * task.rows);
+    bytes = std::max(bytes, task.heads * task.value_dim * ElementBytes(DataType::kFloat32));
+  }
+  pool_.Run(work.total(), kBytesPerChunk / (bytes + 1), [&](int, int64_t begin, int64_t end) {
+    return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
+      const FinalizeTask& task = tasks[index];
+      const int64_t batch = piece / task.rows;
+      const int64_t row = piece % task.rows;
+      const float* from = static_cast<const float*>(task.from.data) +
+                          batch * task.from.batch_stride + row * task.from.row_stride;
+      std::byte* to =
+          static_cast<std::byte*>(task.to.data) +
+          (batch * task.to.batch_stride + row * task.to.row_stride) * ElementBytes(task.to_dtype);
+      for (int64_t head = 0; head < task.heads; ++head) {
+        kernels_.store_row(from + head * task.from.head_stride, task.value_dim, task.scale,
+                           task.to_dtype,
+                           to + head * task.to.head_stride * ElementBytes(task.to_dtype));
+      }
+      return true;
+    });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuDevice::Pack(std::span<const PackTask> tasks) {
+  WorkList work(tasks.size());
+  int64_t bytes = 0;
+  for (const PackTask& task : tasks) {
+    work.Add(task.rows);
+    bytes = std::max(bytes, task.heads * task.head_bytes);
+  }
+  pool_.Run(work.total(), kBytesPerChunk / (bytes + 1), [&](int, int64_t begin, int64_t end) {
+    return work.ForEach(begin, end, [&](size_t index, int64_t row) {
+      const PackTask& task = tasks[index];
+      const int64_t row_bytes = task.heads * task.head_bytes;
+      if (row_bytes == 0) return true;
+      const std::byte* from = static_cast<const std::byte*>(task.from) + row * task.row_stride;
+      std::byte* to = static_cast<std::byte*>(task.to) + row * row_bytes;
+      if (task.head_stride == task.head_bytes) {
+        std::memcpy(to, from, static_cast<size_t>(row_bytes));
+        return true;
+      }
+      for (int64_t head = 0; head < task.heads; ++head) {
+        std::memcpy(to + head * task.head_bytes, from + head * task.head_stride,
+                    static_cast<size_t>(task.head_bytes));
+      }
+      return true;
+    });
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> MakeCpuDevice(const DeviceOptions& options) {
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("threads is ", options.threads, ", must be from 0 to ", kMaxThreads));
+  }
+  return std::make_unique<CpuDevice>(options.threads == 0 ? UsableThreads() : options.threads);
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,66 @@
+// Which keys of a tile each query row sees, in one form for every mask.
+//
+// Each key of the tile has a rank and each query row a limit; a row sees the keys whose rank is
+// below its limit. Under kDiagonal a key's rank is its index. Under kPositions it is the number of
+// keys in the tile at smaller positions, and a row's limit the number of keys at positions up to
+// its own: small numbers that are exact in float32 whatever the positions are.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/device/attention.h"
+
+namespace hilbert_ring {
+
+inline constexpr int64_t kKeyTile = 64;
+
+// Keys [begin, begin + count) of one batch of a task, 0 < count <= kKeyTile.
+struct KeyRange {
+  int64_t batch = 0;
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+
+// Query rows [first, last] of one batch of a task.
+struct RowRange {
+  int64_t batch = 0;
+  int64_t first = 0;
+  int64_t last = 0;
+};
+
+enum class Visible { kNothing, kSome, kEverything };
+
+class KeyVisibility {
+ public:
+  // The task outlives this.
+  KeyVisibility(const AttentionTask& task, const RowRange& rows);
+
+  // Keys from this one on are seen by no row of the range.
+  int64_t key_end() const { return key_end_; }
+
+  // What the range's rows see of these keys. Ranks and limits are valid when the answer is kSome.
+  Visible See(const KeyRange& keys);
+
+  const float* ranks() const { return ranks_; }  // [count]
+
+  // Of a row of the range: an integer in [0, count].
+  int64_t Limit(int64_t row) const;
+
+  // Whether keys from a row's limit on, in order of index, are hidden from it.
+  bool RanksAreIndices() const { return task_.mask == Mask::kDiagonal; }
+
+ private:
+  int64_t QueryPosition(int64_t row) const;
+
+  const AttentionTask& task_;
+  RowRange rows_;
+  int64_t shift_ = 0;  // diagonal_shift, clamped to where it still makes a difference
+  int64_t key_end_ = 0;
+  int64_t least_query_ = 0;  // positions of the range's rows
+  int64_t greatest_query_ = 0;
+  KeyRange keys_;
+  int64_t positions_[kKeyTile];  // of the keys, ascending after See answered kSome
+  float ranks_[kKeyTile];
+};
+
+}  // namespace hilbert_ring

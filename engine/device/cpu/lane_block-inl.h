@@ -1,0 +1,260 @@
+// Attention of one lane block (1 to 3 vectors of lanes) on one key tile, for one Highway target.
+
+// Highway includes this once per target.
+#if defined(HILBERT_RING_DEVICE_CPU_LANE_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HILBERT_RING_DEVICE_CPU_LANE_BLOCK_INL_H_
+#undef HILBERT_RING_DEVICE_CPU_LANE_BLOCK_INL_H_
+#else
+#define HILBERT_RING_DEVICE_CPU_LANE_BLOCK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "engine/device/cpu/key_visibility.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hilbert_ring {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using LaneTag = hn::CappedTag<float, 16>;
+using LaneVector = hn::Vec<LaneTag>;
+
+inline constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+
+// Dims whose products are summed before they are added to a score, which halves the rounding error
+// of long dot products.
+inline constexpr int64_t kDimRun = 16;
+
+// Pointers to the parts of the scratch that belong to one lane block; lanes = vectors *
+// Lanes(LaneTag).
+struct LaneBlock {
+  const float* queries;  // [head_dim][lanes]
+  const float* limits;   // [lanes]
+  float* reference;      // [lanes]
+  float* sum;            // [lanes]
+  float* out;            // [value_dim][lanes]
+  float* scores;         // [kKeyTile][lanes]
+  float* decay;          // [lanes]
+};
+
+struct KeyTile {
+  const float* keys;    // [kKeyTile][head_dim], zero rows up to a multiple of 8
+  const float* values;  // [value_dim / 8][kKeyTile][8]
+  const float* ranks;   // [count]; null when all lanes see all keys
+  int64_t count;
+  int64_t head_dim;
+  int64_t value_dim;
+  float scale;  // > 0
+};
+
+// e^x for x up to about 1; exactly 0 below -86, where a float32 sum that holds a 1 feels nothing.
+// Error under 1.5 ulp: the polynomial of Cephes' expf.
+HWY_INLINE LaneVector ExpOfScore(LaneVector x) {
+  const LaneTag d;
+  const hn::RebindToSigned<LaneTag> i;
+  const auto least = hn::Set(d, -86.0f);
+  const auto clamped = hn::Max(x, least);
+  const auto power = hn::NearestInt(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
+  const auto n = hn::ConvertTo(d, power);
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), clamped);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  auto p = hn::MulAdd(hn::Set(d, 1.9875691500e-4f), r, hn::Set(d, 1.3981999507e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
+  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  const auto y = hn::BitCast(d, hn::Add(hn::BitCast(i, p), hn::ShiftLeft<23>(power)));
+  return hn::IfThenElseZero(hn::Ge(x, least), y);
+}
+
+// scores[j] = queries . keys[j] for kKeys keys at a time.
+template <int kVectors, int kKeys>
+HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {
+  const LaneTag d;
+  const int64_t n = hn::Lanes(d);
+  const int64_t lanes = kVectors * n;
+  const int64_t dim = tile.head_dim;
+  for (int64_t j = 0; j < tile.count; j += kKeys) {
+    const float* HWY_RESTRICT key = tile.keys + j * dim;
+    float* HWY_RESTRICT to = block.scores + j * lanes;
+    for (int64_t begin = 0; begin < dim; begin += kDimRun) {
+      const int64_t end = std::min(dim, begin + kDimRun);
+      LaneVector acc[kKeys][kVectors];
+#pragma GCC unroll 16
+      for (int a = 0; a < kKeys; ++a) {
+#pragma GCC unroll 4
+        for (int b = 0; b < kVectors; ++b) acc[a][b] = hn::Zero(d);
+      }
+      const float* HWY_RESTRICT query = block.queries + begin * lanes;
+      for (int64_t x = begin; x < end; ++x, query += lanes) {
+        LaneVector q[kVectors];
+#pragma GCC unroll 4
+        for (int b = 0; b < kVectors; ++b) q[b] = hn::Load(d, query + b * n);
+#pragma GCC unroll 16
+        for (int a = 0; a < kKeys; ++a) {
+          const auto k = hn::Set(d, key[a * dim + x]);
+#pragma GCC unroll 4
+          for (int b = 0; b < kVectors; ++b) acc[a][b] = hn::MulAdd(k, q[b], acc[a][b]);
+        }
+      }
+#pragma GCC unroll 16
+      for (int a = 0; a < kKeys; ++a) {
+#pragma GCC unroll 4
+        for (int b = 0; b < kVectors; ++b) {
+          float* at = to + a * lanes + b * n;
+          hn::Store(begin == 0 ? acc[a][b] : hn::Add(hn::Load(d, at), acc[a][b]), d, at);
+        }
+      }
+    }
+  }
+}
+
+// Scores become exp(scale * score - reference); references and sums move on, decay is the factor
+// for what was summed before. A lane that has seen no key keeps the reference -infinity.
+template <int kVectors>
+HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile) {
+  const LaneTag d;
+  const int64_t n = hn::Lanes(d);
+  const int64_t lanes = kVectors * n;
+  const auto hidden = hn::Set(d, kNegativeInfinity);
+  const auto scale = hn::Set(d, tile.scale);
+  for (int64_t b = 0; b < lanes; b += n) {
+    float* HWY_RESTRICT scores = block.scores + b;
+    auto greatest = hidden;
+    if (tile.ranks != nullptr) {
+      const auto limit = hn::Load(d, block.limits + b);
+      for (int64_t j = 0; j < tile.count; ++j) {
+        const auto seen = hn::Lt(hn::Set(d, tile.ranks[j]), limit);
+        const auto score = hn::IfThenElse(seen, hn::Load(d, scores + j * lanes), hidden);
+        hn::Store(score, d, scores + j * lanes);
+        greatest = hn::Max(greatest, score);
+      }
+    } else {
+      for (int64_t j = 0; j < tile.count; ++j) {
+        greatest = hn::Max(greatest, hn::Load(d, scores + j * lanes));
+      }
+    }
+    const auto before = hn::Load(d, block.reference + b);
+    const auto after = hn::Max(before, hn::Mul(greatest, scale));
+    hn::Store(after, d, block.reference + b);
+    // Nothing seen so far: any finite number keeps -infinity - -infinity, which is NaN, away.
+    const auto finite = hn::IfThenZeroElse(hn::Eq(after, hidden), after);
+    const auto decay = ExpOfScore(hn::Sub(before, finite));
+    hn::Store(decay, d, block.decay + b);
+    auto even = hn::Zero(d);
+    auto odd = hn::Zero(d);
+    int64_t j = 0;
+    for (; j + 2 <= tile.count; j += 2) {
+      float* at = scores + j * lanes;
+      const auto first = ExpOfScore(hn::MulSub(hn::Load(d, at), scale, finite));
+      const auto second = ExpOfScore(hn::MulSub(hn::Load(d, at + lanes), scale, finite));
+      hn::Store(first, d, at);
+      hn::Store(second, d, at + lanes);
+      even = hn::Add(even, first);
+      odd = hn::Add(odd, second);
+    }
+    if (j < tile.count) {
+      float* at = scores + j * lanes;
+      const auto last = ExpOfScore(hn::MulSub(hn::Load(d, at), scale, finite));
+      hn::Store(last, d, at);
+      even = hn::Add(even, last);
+    }
+    const auto sum = hn::MulAdd(hn::Load(d, block.sum + b), decay, hn::Add(even, odd));
+    hn::Store(sum, d, block.sum + b);
+  }
+}
+
+// out = out * decay + weights . values, kDims value dims at a time.
+template <int kVectors, int kDims>
+HWY_INLINE void AddValues(const LaneBlock& block, const KeyTile& tile) {
+  static_assert(8 % kDims == 0);
+  const LaneTag d;
+  const int64_t n = hn::Lanes(d);
+  const int64_t lanes = kVectors * n;
+  for (int64_t x = 0; x < tile.value_dim; x += kDims) {
+    const float* HWY_RESTRICT value = tile.values + x / 8 * 8 * kKeyTile + x % 8;
+    const float* HWY_RESTRICT weight = block.scores;
+    LaneVector acc[kDims][kVectors];
+#pragma GCC unroll 16
+    for (int a = 0; a < kDims; ++a) {
+#pragma GCC unroll 4
+      for (int b = 0; b < kVectors; ++b) acc[a][b] = hn::Zero(d);
+    }
+    for (int64_t j = 0; j < tile.count; ++j, weight += lanes, value += 8) {
+      LaneVector w[kVectors];
+#pragma GCC unroll 4
+      for (int b = 0; b < kVectors; ++b) w[b] = hn::Load(d, weight + b * n);
+#pragma GCC unroll 16
+      for (int a = 0; a < kDims; ++a) {
+        const auto v = hn::Set(d, value[a]);
+#pragma GCC unroll 4
+        for (int b = 0; b < kVectors; ++b) acc[a][b] = hn::MulAdd(v, w[b], acc[a][b]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int b = 0; b < kVectors; ++b) {
+      const auto decay = hn::Load(d, block.decay + b * n);
+#pragma GCC unroll 16
+      for (int a = 0; a < kDims; ++a) {
+        float* at = block.out + (x + a) * lanes + b * n;
+        hn::Store(hn::MulAdd(hn::Load(d, at), decay, acc[a][b]), d, at);
+      }
+    }
+  }
+}
+
+// 12 accumulators, 3 lane vectors and a broadcast fill AVX2's 16 registers.
+inline void AttendBlock(const LaneBlock& block, int64_t vectors, const KeyTile& tile) {
+  switch (vectors) {
+    case 1:
+      Scores<1, 8>(block, tile);
+      Weights<1>(block, tile);
+      AddValues<1, 8>(block, tile);
+      return;
+    case 2:
+      Scores<2, 4>(block, tile);
+      Weights<2>(block, tile);
+      AddValues<2, 4>(block, tile);
+      return;
+    default:
+      Scores<3, 4>(block, tile);
+      Weights<3>(block, tile);
+      AddValues<3, 4>(block, tile);
+      return;
+  }
+}
+
+// total = total and run together; run is left as it is.
+inline void FoldBlock(const LaneBlock& run, const LaneBlock& total, int64_t lanes,
+                      int64_t value_dim) {
+  const LaneTag d;
+  const auto hidden = hn::Set(d, kNegativeInfinity);
+  for (int64_t b = 0; b < lanes; b += hn::Lanes(d)) {
+    const auto run_reference = hn::Load(d, run.reference + b);
+    const auto total_reference = hn::Load(d, total.reference + b);
+    const auto reference = hn::Max(run_reference, total_reference);
+    const auto finite = hn::IfThenZeroElse(hn::Eq(reference, hidden), reference);
+    const auto of_run = ExpOfScore(hn::Sub(run_reference, finite));
+    const auto of_total = ExpOfScore(hn::Sub(total_reference, finite));
+    hn::Store(reference, d, total.reference + b);
+    const auto sum = hn::Mul(hn::Load(d, total.sum + b), of_total);
+    hn::Store(hn::MulAdd(hn::Load(d, run.sum + b), of_run, sum), d, total.sum + b);
+    for (int64_t x = 0; x < value_dim; ++x) {
+      float* at = total.out + x * lanes + b;
+      const auto out = hn::Mul(hn::Load(d, at), of_total);
+      hn::Store(hn::MulAdd(hn::Load(d, run.out + x * lanes + b), of_run, out), d, at);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hilbert_ring
+HWY_AFTER_NAMESPACE();
+
+#endif  // HILBERT_RING_DEVICE_CPU_LANE_BLOCK_INL_H_

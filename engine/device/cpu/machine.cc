@@ -1,0 +1,52 @@
+#include "engine/device/cpu/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+namespace hilbert_ring {
+namespace {
+
+// A container sees its own control group at the root.
+constexpr char kProcessorQuota[] =
+    "/sys/fs/cgroup/cpu.max";  // "<quota> <period>" or "max <period>"
+constexpr char kMemoryLimit[] = "/sys/fs/cgroup/memory.max";  // bytes or "max"
+
+}  // namespace
+
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
+int UsableThreads() {
+  int threads = static_cast<int>(std::thread::hardware_concurrency());
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) threads = CPU_COUNT(&set);
+  std::ifstream file(kProcessorQuota);
+  double quota = 0, period = 0;
+  if (file >> quota >> period && quota > 0 && period > 0) {
+    threads = std::min(threads, static_cast<int>((quota + period - 1) / period));
+  }
+  return std::max(1, threads);
+}
+
+int64_t UsableMemoryBytes() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES);
+  const int64_t page_bytes = sysconf(_SC_PAGESIZE);
+  int64_t bytes = pages > 0 && page_bytes > 0 ? pages * page_bytes : 0;
+  std::ifstream file(kMemoryLimit);
+  int64_t limit = 0;
+  if (file >> limit && limit > 0) bytes = bytes == 0 ? limit : std::min(bytes, limit);
+  return bytes;
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,18 @@
+// What the process may use of the machine it runs on (Linux).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hilbert_ring {
+
+// "AMD EPYC", or "CPU" where the system does not say.
+std::string ProcessorName();
+
+// Processors of the affinity mask, or fewer where a control group's quota is less; at least 1.
+int UsableThreads();
+
+// Memory of the machine, or of the control group where that is less; 0 when not known.
+int64_t UsableMemoryBytes();
+
+}  // namespace hilbert_ring

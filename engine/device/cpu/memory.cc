@@ -1,0 +1,47 @@
+#include "engine/device/cpu/memory.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring {
+namespace {
+
+class MappedBuffer : public Buffer {
+ public:
+  MappedBuffer(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  ~MappedBuffer() override {
+    if (bytes_ > 0) munmap(data_, static_cast<size_t>(bytes_));
+  }
+  MappedBuffer(const MappedBuffer&) = delete;
+  MappedBuffer& operator=(const MappedBuffer&) = delete;
+
+  std::byte* data() override { return data_; }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  std::byte* data_;
+  int64_t bytes_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Buffer>> MapMemory(int64_t bytes) {
+  if (bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("bytes is ", bytes, ", must be at least 0"));
+  }
+  if (bytes == 0) return std::make_unique<MappedBuffer>(nullptr, 0);
+  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the system refused ", bytes, " bytes of memory: ", std::strerror(errno)));
+  }
+  return std::make_unique<MappedBuffer>(static_cast<std::byte*>(data), bytes);
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,15 @@
+// Memory straight from the system: zero pages that become resident when they are written.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "engine/device/device.h"
+
+namespace hilbert_ring {
+
+// INVALID_ARGUMENT for bytes below 0, RESOURCE_EXHAUSTED when the system refuses. Thread-safe.
+absl::StatusOr<std::unique_ptr<Buffer>> MapMemory(int64_t bytes);
+
+}  // namespace hilbert_ring

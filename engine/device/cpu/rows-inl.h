@@ -1,0 +1,159 @@
+// Rows of 16-bit and 32-bit data to float32 and back, for one Highway target.
+
+// Highway includes this once per target.
+#if defined(HILBERT_RING_DEVICE_CPU_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HILBERT_RING_DEVICE_CPU_ROWS_INL_H_
+#undef HILBERT_RING_DEVICE_CPU_ROWS_INL_H_
+#else
+#define HILBERT_RING_DEVICE_CPU_ROWS_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "engine/device/numbers.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hilbert_ring {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Dims are multiples of 8, so that rows are whole vectors of these.
+using RowTag = hn::CappedTag<float, 8>;
+using RowBits = hn::Repartition<uint32_t, RowTag>;
+using RowHalfBits = hn::Rebind<uint16_t, RowTag>;
+
+HWY_INLINE hn::Vec<RowTag> LoadVector(const float* from) { return hn::LoadU(RowTag(), from); }
+
+HWY_INLINE hn::Vec<RowTag> LoadBFloat16(const uint16_t* from) {
+  const auto bits = hn::PromoteTo(RowBits(), hn::LoadU(RowHalfBits(), from));
+  return hn::BitCast(RowTag(), hn::ShiftLeft<16>(bits));
+}
+
+HWY_INLINE hn::Vec<RowTag> LoadFloat16(const uint16_t* from) {
+  const RowBits u;
+  const auto half = hn::PromoteTo(u, hn::LoadU(RowHalfBits(), from));
+  const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(u, 0x8000u)));
+  const auto magnitude = hn::ShiftLeft<13>(hn::And(half, hn::Set(u, 0x7fffu)));
+  // A float32 with float16's exponent is 2^112 too small, and a subnormal one is rightly so: one
+  // product mends both. Infinity and NaN are set apart.
+  const auto finite =
+      hn::BitCast(u, hn::Mul(hn::BitCast(RowTag(), magnitude), hn::Set(RowTag(), 0x1p112f)));
+  const auto special = hn::Or(magnitude, hn::Set(u, 0x7f800000u));
+  const auto is_special = hn::Gt(hn::BitCast(hn::Repartition<int32_t, RowTag>(), magnitude),
+                                 hn::Set(hn::Repartition<int32_t, RowTag>(), 0x0f7fffff));
+  const auto value = hn::IfThenElse(hn::RebindMask(u, is_special), special, finite);
+  return hn::BitCast(RowTag(), hn::Or(value, sign));
+}
+
+HWY_INLINE hn::Vec<RowHalfBits> BFloat16Bits(hn::Vec<RowTag> value) {
+  const RowBits u;
+  const auto bits = hn::BitCast(u, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1u));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(u, 0x7fffu)));
+  const auto quiet = hn::Or(bits, hn::Set(u, 0x400000u));
+  const auto is_number = hn::RebindMask(u, hn::Eq(value, value));
+  const auto chosen = hn::ShiftRight<16>(hn::IfThenElse(is_number, rounded, quiet));
+  return hn::DemoteTo(RowHalfBits(), hn::BitCast(hn::Repartition<int32_t, RowTag>(), chosen));
+}
+
+// As FloatToFloat16 in numbers.cc, without branches.
+HWY_INLINE hn::Vec<RowHalfBits> Float16Bits(hn::Vec<RowTag> value) {
+  const RowBits u;
+  const hn::Repartition<int32_t, RowTag> i;
+  const auto bits = hn::BitCast(u, value);
+  const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 0x8000u));
+  const auto magnitude = hn::And(bits, hn::Set(u, 0x7fffffffu));
+  const auto signed_magnitude = hn::BitCast(i, magnitude);
+  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(u, 1u));
+  const auto normal = hn::ShiftRight<13>(
+      hn::Add(hn::Add(magnitude, odd), hn::Set(u, 0xfffu - ((127u - 15u) << 23))));
+  const auto small =
+      hn::Sub(hn::BitCast(u, hn::Add(hn::BitCast(RowTag(), magnitude), hn::Set(RowTag(), 0.5f))),
+              hn::Set(u, 0x3f000000u));
+  const auto is_nan = hn::RebindMask(u, hn::Gt(signed_magnitude, hn::Set(i, 0x7f800000)));
+  const auto special = hn::IfThenElse(is_nan, hn::Set(u, 0x7e00u), hn::Set(u, 0x7c00u));
+  const auto is_small = hn::RebindMask(u, hn::Lt(signed_magnitude, hn::Set(i, 0x38800000)));
+  const auto is_large = hn::RebindMask(u, hn::Gt(signed_magnitude, hn::Set(i, 0x477fffff)));
+  const auto half = hn::IfThenElse(is_large, special, hn::IfThenElse(is_small, small, normal));
+  return hn::DemoteTo(RowHalfBits(), hn::BitCast(i, hn::Or(half, sign)));
+}
+
+// `count` elements, a multiple of 8, from element `index` of an array on.
+HWY_INLINE void LoadRow(DataType dtype, const void* data, int64_t index, int64_t count,
+                        float* HWY_RESTRICT to) {
+  const RowTag d;
+  const int64_t step = hn::Lanes(d);
+  if (dtype == DataType::kFloat32) {
+    const float* from = static_cast<const float*>(data) + index;
+    for (int64_t x = 0; x < count; x += step) hn::StoreU(LoadVector(from + x), d, to + x);
+    return;
+  }
+  const uint16_t* from = static_cast<const uint16_t*>(data) + index;
+  if (dtype == DataType::kBFloat16) {
+    for (int64_t x = 0; x < count; x += step) hn::StoreU(LoadBFloat16(from + x), d, to + x);
+  } else {
+    for (int64_t x = 0; x < count; x += step) hn::StoreU(LoadFloat16(from + x), d, to + x);
+  }
+}
+
+// As CpuKernels::store_row. Each vector is read before it is written, from the first to the last,
+// which is what lets a row be narrowed in place.
+inline void StoreRow(const float* from, int64_t count, float scale, DataType dtype, void* to) {
+  const RowTag d;
+  const int64_t step = hn::Lanes(d);
+  const auto factor = hn::Set(d, scale);
+  int64_t x = 0;
+  if (dtype == DataType::kFloat32) {
+    float* floats = static_cast<float*>(to);
+    for (; x + step <= count; x += step) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, from + x), factor), d, floats + x);
+    }
+  } else {
+    uint16_t* bits = static_cast<uint16_t*>(to);
+    for (; x + step <= count; x += step) {
+      const auto value = hn::Mul(hn::LoadU(d, from + x), factor);
+      const auto half = dtype == DataType::kBFloat16 ? BFloat16Bits(value) : Float16Bits(value);
+      hn::StoreU(half, RowHalfBits(), bits + x);
+    }
+  }
+  for (; x < count; ++x) StoreElement(dtype, to, x, from[x] * scale);
+}
+
+// to[x][i] = from[i][x] for rows x columns elements, both multiples of 4 where vectors are longer
+// than 1.
+inline void Transpose(const float* HWY_RESTRICT from, int64_t rows, int64_t columns,
+                      float* HWY_RESTRICT to) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t x = 0; x < columns; ++x) to[x * rows + i] = from[i * columns + x];
+  }
+#else
+  const hn::CappedTag<float, 4> d;
+  for (int64_t i = 0; i < rows; i += 4) {
+    for (int64_t x = 0; x < columns; x += 4) {
+      const float* at = from + i * columns + x;
+      const auto row0 = hn::LoadU(d, at);
+      const auto row1 = hn::LoadU(d, at + columns);
+      const auto row2 = hn::LoadU(d, at + 2 * columns);
+      const auto row3 = hn::LoadU(d, at + 3 * columns);
+      const auto low01 = hn::InterleaveLower(d, row0, row1);
+      const auto low23 = hn::InterleaveLower(d, row2, row3);
+      const auto high01 = hn::InterleaveUpper(d, row0, row1);
+      const auto high23 = hn::InterleaveUpper(d, row2, row3);
+      float* there = to + x * rows + i;
+      hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, there);
+      hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, there + rows);
+      hn::StoreU(hn::ConcatLowerLower(d, high23, high01), d, there + 2 * rows);
+      hn::StoreU(hn::ConcatUpperUpper(d, high23, high01), d, there + 3 * rows);
+    }
+  }
+#endif
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hilbert_ring
+HWY_AFTER_NAMESPACE();
+
+#endif  // HILBERT_RING_DEVICE_CPU_ROWS_INL_H_

@@ -1,0 +1,53 @@
+// Threads that live as long as the device and share out numbered pieces of work.
+//
+//   ThreadPool pool(2);                        // the caller and one thread more
+//   pool.Run(pieces, chunk, [&](int thread, int64_t begin, int64_t end) { ...; return true; });
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace hilbert_ring {
+
+// Used by one thread at a time.
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Works pieces [begin, end) on thread [0, threads()); false stops the claiming of further pieces.
+  using Work = std::function<bool(int thread, int64_t begin, int64_t end)>;
+
+  // Returns when every piece of [0, pieces) is done, or those claimed before a stop. Pieces are
+  // claimed `chunk` at a time, from the last to the first; the calling thread is thread 0.
+  void Run(int64_t pieces, int64_t chunk, const Work& work);
+
+ private:
+  void Serve(int thread);
+  void Claim(int thread);
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable idle_;
+  int64_t generation_ = 0;  // mutex_; runs started
+  int busy_ = 0;            // mutex_; workers that have not finished the current run
+  bool ending_ = false;     // mutex_
+
+  // Of the current run. Written before generation_ moves and read after it was seen to move.
+  const Work* work_ = nullptr;
+  int64_t chunk_ = 1;
+  std::atomic<int64_t> unclaimed_{0};  // pieces [0, unclaimed_) are still to be claimed
+
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace hilbert_ring

@@ -1,0 +1,221 @@
+#include "engine/reference/attention_reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/order/permutation.h"
+
+namespace hilbert_ring {
+namespace {
+
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+// Slots are asked for in runs of so many, so that no segment is ever listed whole.
+constexpr int64_t kRun = 4096;
+
+// Softmax of scores that come one by one; rescaled when a larger one comes.
+class Softmax {
+ public:
+  explicit Softmax(int64_t width) : sum_(width, 0.0) {}
+
+  void Add(double score, const double* value) {
+    if (score > top_) {
+      const double shrink = std::isinf(top_) ? 0.0 : std::exp(top_ - score);
+      for (double& s : sum_) s *= shrink;
+      total_ *= shrink;
+      top_ = score;
+    }
+    const double weight = std::exp(score - top_);
+    total_ += weight;
+    if (value == nullptr) return;
+    for (size_t i = 0; i < sum_.size(); ++i) sum_[i] += weight * value[i];
+  }
+
+  double Lse() const { return total_ > 0 ? top_ + std::log(total_) : kNothing; }
+  double Out(int64_t i) const { return total_ > 0 ? sum_[i] / total_ : 0.0; }
+
+ private:
+  std::vector<double> sum_;
+  double total_ = 0;
+  double top_ = kNothing;
+};
+
+int64_t OffsetOf(const JobSpec& spec, int64_t branch, int64_t head) {
+  const int64_t dilation = spec.branches[branch].dilation;
+  if (spec.mixing == Mixing::kHeadGroups) return branch % dilation;
+  return head / ((spec.heads - 1) / dilation + 1);
+}
+
+// Branches that a head runs.
+std::vector<int64_t> BranchesOf(const JobSpec& spec, int64_t head) {
+  const auto branches = static_cast<int64_t>(spec.branches.size());
+  std::vector<int64_t> own;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < branches; ++i) {
+    const int64_t size = spec.heads / branches + (i < spec.heads % branches ? 1 : 0);
+    if (spec.mixing == Mixing::kLse || (head >= begin && head < begin + size)) own.push_back(i);
+    begin += size;
+  }
+  return own;
+}
+
+// One token against what it sees.
+class RowReference {
+ public:
+  RowReference(const JobSpec& spec, const Permutation& order, int64_t token, const RowSource& q,
+               const RowSource& k, const RowSource& v)
+      : spec_(spec),
+        order_(order),
+        token_(token),
+        k_(k),
+        v_(v),
+        q_row_(spec.heads * spec.head_dim),
+        k_row_(spec.kv_heads * spec.head_dim),
+        v_row_(spec.kv_heads * spec.value_dim) {
+    q.Read(token, q_row_);
+    slot_ = token;
+    if (spec.ordering && spec.ordering->scope == OrderScope::kQkv) {
+      order.Slots(token, std::span<int64_t>(&slot_, 1));
+    }
+    for (const Sequence& sequence : Sequences(spec)) {
+      if (slot_ >= sequence.begin && slot_ < sequence.begin + sequence.length) sequence_ = sequence;
+    }
+  }
+
+  ReferenceRow Compute() {
+    result_.out.assign(spec_.heads * spec_.value_dim, 0.0);
+    result_.lse.assign(spec_.heads, kNothing);
+    for (int64_t head = 0; head < spec_.heads; ++head) ComputeHead(head);
+    return result_;
+  }
+
+ private:
+  void ComputeHead(int64_t head) {
+    // Branches are merged by their log-sum-exps: a softmax over branches of their softmaxes.
+    Softmax merged(spec_.value_dim);
+    std::vector<double> value(spec_.value_dim);
+    for (const int64_t branch : BranchesOf(spec_, head)) {
+      const Softmax part = AttendBranch(branch, head);
+      if (std::isinf(part.Lse())) continue;
+      for (int64_t i = 0; i < spec_.value_dim; ++i) value[i] = part.Out(i);
+      merged.Add(part.Lse(), value.data());
+    }
+    const bool averages = spec_.mixing == Mixing::kHeadGroups && spec_.average_groups;
+    const double share = averages ? 1.0 / static_cast<double>(spec_.branches.size()) : 1.0;
+    for (int64_t i = 0; i < spec_.value_dim; ++i) {
+      result_.out[head * spec_.value_dim + i] = merged.Out(i) * share;
+    }
+    result_.lse[head] = merged.Lse();
+  }
+
+  Softmax AttendBranch(int64_t branch, int64_t head) {
+    Softmax softmax(spec_.value_dim);
+    const Branch& pattern = spec_.branches[branch];
+    const int64_t length = std::min(pattern.segment, sequence_.length);
+    const int64_t place = slot_ - sequence_.begin;
+    const int64_t start = place / length * length;
+    const int64_t end = std::min(start + length, sequence_.length);
+    const int64_t offset = OffsetOf(spec_, branch, head);
+    const int64_t ahead = place - start - offset;
+    if (ahead < 0 || ahead % pattern.dilation != 0) return softmax;
+    int64_t selected = 0;
+    std::vector<int64_t> tokens;
+    int64_t run_begin = -1;
+    for (int64_t row = start + offset; row < end; ++selected) {
+      if (run_begin < 0 || row >= run_begin + static_cast<int64_t>(tokens.size())) {
+        run_begin = row;
+        tokens.resize(std::min(kRun, end - row));
+        order_.Tokens(sequence_.begin + row, tokens);
+      }
+      AddKey(tokens[row - run_begin], head, softmax);
+      if (pattern.dilation >= end - row) {
+        ++selected;
+        break;
+      }
+      row += pattern.dilation;
+    }
+    if (spec_.tail == Tail::kZero && !spec_.causal) {
+      const int64_t zeros = (length - 1) / pattern.dilation + 1 - selected;
+      if (zeros > 0) softmax = WithZeros(softmax, zeros);
+    }
+    return softmax;
+  }
+
+  Softmax WithZeros(const Softmax& softmax, int64_t zeros) const {
+    Softmax both(spec_.value_dim);
+    std::vector<double> value(spec_.value_dim);
+    for (int64_t i = 0; i < spec_.value_dim; ++i) value[i] = softmax.Out(i);
+    both.Add(softmax.Lse(), value.data());
+    both.Add(std::log(static_cast<double>(zeros)), nullptr);
+    return both;
+  }
+
+  void AddKey(int64_t token, int64_t head, Softmax& softmax) {
+    if (spec_.causal && token > token_) return;
+    const int64_t kv_head = head * spec_.kv_heads / spec_.heads;
+    k_.Read(token, k_row_);
+    v_.Read(token, v_row_);
+    double score = 0;
+    for (int64_t i = 0; i < spec_.head_dim; ++i) {
+      score += q_row_[head * spec_.head_dim + i] * k_row_[kv_head * spec_.head_dim + i];
+    }
+    score *= spec_.Scale();
+    const double* value = v_row_.data() + kv_head * spec_.value_dim;
+    result_.max_abs_score = std::max(result_.max_abs_score, std::abs(score));
+    for (int64_t i = 0; i < spec_.value_dim; ++i) {
+      result_.max_abs_value = std::max(result_.max_abs_value, std::abs(value[i]));
+    }
+    softmax.Add(score, value);
+  }
+
+  const JobSpec& spec_;
+  const Permutation& order_;
+  const int64_t token_;
+  const RowSource& k_;
+  const RowSource& v_;
+  std::vector<double> q_row_, k_row_, v_row_;
+  int64_t slot_ = 0;
+  Sequence sequence_;
+  ReferenceRow result_;
+};
+
+class SpanSource final : public RowSource {
+ public:
+  SpanSource(std::span<const double> values, int64_t width) : values_(values), width_(width) {}
+  void Read(int64_t token, std::span<double> row) const override {
+    std::copy_n(values_.begin() + token * width_, width_, row.begin());
+  }
+
+ private:
+  std::span<const double> values_;
+  int64_t width_;
+};
+
+}  // namespace
+
+ReferenceRow ReferenceAttentionRow(const JobSpec& spec, const Permutation& order, int64_t token,
+                                   const RowSource& q, const RowSource& k, const RowSource& v) {
+  return RowReference(spec, order, token, q, k, v).Compute();
+}
+
+absl::StatusOr<ReferenceResult> ReferenceAttention(const JobSpec& spec, std::span<const double> q,
+                                                   std::span<const double> k,
+                                                   std::span<const double> v,
+                                                   std::span<const int64_t> coords) {
+  if (absl::Status status = Validate(spec); !status.ok()) return status;
+  auto order = Permutation::Make(spec, coords);
+  if (!order.ok()) return order.status();
+  const SpanSource q_rows(q, spec.heads * spec.head_dim);
+  const SpanSource k_rows(k, spec.kv_heads * spec.head_dim);
+  const SpanSource v_rows(v, spec.kv_heads * spec.value_dim);
+  ReferenceResult result;
+  for (int64_t token = 0; token < spec.tokens; ++token) {
+    const ReferenceRow row = ReferenceAttentionRow(spec, **order, token, q_rows, k_rows, v_rows);
+    result.out.insert(result.out.end(), row.out.begin(), row.out.end());
+    result.lse.insert(result.lse.end(), row.lse.begin(), row.lse.end());
+  }
+  return result;
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,74 @@
+// Every golden case through the engine, on 1 to 7 ranks, over both communicators, in every type.
+#include "engine/reference/attention_reference.h"
+#include "engine/spec/job_spec_json.h"
+#include "gtest/gtest.h"
+#include "tests/engine/run_engine.h"
+#include "tests/golden/golden_case.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+EngineInputs InputsOf(const GoldenCase& golden) {
+  return {.q = golden.q, .k = golden.k, .v = golden.v, .coords = golden.coords};
+}
+
+class Golden : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto golden = LoadGoldenCase(GetParam());
+    ASSERT_TRUE(golden.ok()) << golden.status();
+    golden_ = *std::move(golden);
+  }
+
+  void Check(DataType dtype, int workers, RingKind ring) {
+    JobSpec spec = golden_.spec;
+    spec.dtype = dtype;
+    const auto result = RunEngine(spec, InputsOf(golden_), workers, ring);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(Mismatch(*result, golden_.out, golden_.lse,
+                       ToleranceOf(dtype, golden_.max_score, golden_.max_value)),
+              "")
+        << DataTypeName(dtype) << ", " << workers << " ranks";
+  }
+
+  GoldenCase golden_;
+};
+
+TEST_P(Golden, ReferenceAgrees) {
+  const std::vector<double> q(golden_.q.begin(), golden_.q.end());
+  const std::vector<double> k(golden_.k.begin(), golden_.k.end());
+  const std::vector<double> v(golden_.v.begin(), golden_.v.end());
+  const auto reference = ReferenceAttention(golden_.spec, q, k, v, golden_.coords);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  for (size_t i = 0; i < golden_.out.size(); ++i) {
+    // The cases are stored in float32.
+    ASSERT_NEAR(reference->out[i], golden_.out[i], 1e-6 * std::abs(golden_.out[i]) + 1e-9) << i;
+  }
+  for (size_t i = 0; i < golden_.lse.size(); ++i) {
+    if (reference->lse[i] == golden_.lse[i]) continue;
+    ASSERT_NEAR(reference->lse[i], golden_.lse[i], 1e-6 * (1 + std::abs(golden_.lse[i]))) << i;
+  }
+}
+
+TEST_P(Golden, InProcess) {
+  for (int workers = 1; workers <= 7; ++workers) {
+    for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+      Check(dtype, workers, RingKind::kInProcess);
+    }
+  }
+}
+
+TEST_P(Golden, Gloo) {
+  for (int workers = 1; workers <= 7; ++workers) {
+    Check(DataType::kFloat32, workers, RingKind::kGloo);
+  }
+  for (const DataType dtype : {DataType::kBFloat16, DataType::kFloat16}) {
+    Check(dtype, 3, RingKind::kGloo);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Golden, ::testing::ValuesIn(GoldenCaseNames()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,86 @@
+#include "tests/golden/golden_case.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "engine/spec/job_spec_json.h"
+#include "nlohmann/json.hpp"
+
+namespace hilbert_ring::testing {
+namespace {
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The files of golden cases alone: version 1.0, C order, little-endian. Users' files have a stricter
+// reader in the client.
+template <typename T>
+absl::StatusOr<std::vector<T>> ReadNpy(const std::string& path, const std::string& descr) {
+  const std::string file = ReadFile(path);
+  if (file.size() < 10 || file.compare(1, 5, "NUMPY") != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is no .npy file"));
+  }
+  const size_t header = static_cast<uint8_t>(file[8]) + 256 * static_cast<uint8_t>(file[9]);
+  if (file.substr(10, header).find(descr) == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not of type ", descr));
+  }
+  std::vector<T> values((file.size() - 10 - header) / sizeof(T));
+  std::memcpy(values.data(), file.data() + 10 + header, values.size() * sizeof(T));
+  return values;
+}
+
+}  // namespace
+
+std::vector<std::string> GoldenCaseNames() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(HILBERT_RING_GOLDEN_DIR)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::StatusOr<GoldenCase> LoadGoldenCase(const std::string& name) {
+  const std::string folder = absl::StrCat(HILBERT_RING_GOLDEN_DIR, "/", name, "/");
+  GoldenCase golden{.name = name};
+  auto document = ParseJobSpec(ReadFile(folder + "case.json"));
+  if (!document.ok()) return document.status();
+  golden.spec = document->spec;
+  struct Field {
+    const char* file;
+    std::vector<float>* values;
+  };
+  for (const Field& field : {Field{"q", &golden.q}, {"k", &golden.k}, {"v", &golden.v}}) {
+    auto values = ReadNpy<float>(absl::StrCat(folder, field.file, ".npy"), "<f4");
+    if (!values.ok()) return values.status();
+    *field.values = *std::move(values);
+  }
+  auto out = ReadNpy<float>(folder + "out.npy", "<f4");
+  if (!out.ok()) return out.status();
+  golden.out.assign(out->begin(), out->end());
+  auto lse = ReadNpy<float>(folder + "lse.npy", "<f4");
+  if (!lse.ok()) return lse.status();
+  golden.lse.assign(lse->begin(), lse->end());
+  if (document->names_coords_file) {
+    auto coords = ReadNpy<int32_t>(folder + "coords.npy", "<i4");
+    if (!coords.ok()) return coords.status();
+    golden.coords.assign(coords->begin(), coords->end());
+    golden.spec.ordering->coordinate_axes =
+        static_cast<int>(static_cast<int64_t>(golden.coords.size()) / golden.spec.tokens);
+  }
+  const auto bounds = nlohmann::json::parse(ReadFile(folder + "bounds.json"), nullptr, false);
+  if (!bounds.is_object()) return absl::InvalidArgumentError(folder + "bounds.json");
+  golden.max_score = bounds.at("max_score").get<double>();
+  golden.max_value = bounds.at("max_value").get<double>();
+  return golden;
+}
+
+}  // namespace hilbert_ring::testing

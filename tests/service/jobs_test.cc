@@ -1,0 +1,60 @@
+// Random jobs through the real service, in shuffled chunks, against the float64 reference.
+#include <random>
+
+#include "engine/reference/attention_reference.h"
+#include "engine/spec/job_spec_json.h"
+#include "gtest/gtest.h"
+#include "tests/random/random_spec.h"
+#include "tests/service/cluster.h"
+#include "tests/service/raw_call.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+double MaxAbs(const std::vector<float>& values) {
+  double most = 0;
+  for (const float value : values) most = std::max(most, std::abs(static_cast<double>(value)));
+  return most;
+}
+
+class ServiceJobs : public ::testing::TestWithParam<int> {};
+
+TEST_P(ServiceJobs, AgreeWithTheReference) {
+  auto cluster = Cluster::Start({.workers = GetParam()});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  std::mt19937_64 random(77 + GetParam());
+  constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16};
+  for (int trial = 0; trial < 60; ++trial) {
+    JobSpec spec = RandomSpec(random);
+    spec.dtype = kTypes[trial % 3];
+    const EngineInputs inputs = RandomInputs(spec, random());
+    const int64_t chunk_rows = 1 + static_cast<int64_t>(random() % 100);
+    const auto service = AttendRaw(*stub, spec, inputs, chunk_rows, random());
+    ASSERT_TRUE(service.ok()) << service.status() << " " << FormatJobSpec(spec);
+    const std::vector<double> q(inputs.q.begin(), inputs.q.end());
+    const std::vector<double> k(inputs.k.begin(), inputs.k.end());
+    const std::vector<double> v(inputs.v.begin(), inputs.v.end());
+    const auto reference = ReferenceAttention(spec, q, k, v, inputs.coords);
+    ASSERT_TRUE(reference.ok()) << reference.status();
+    const double max_score = MaxAbs(inputs.q) * MaxAbs(inputs.k) * std::abs(spec.Scale()) *
+                             std::sqrt(static_cast<double>(spec.head_dim));
+    EXPECT_EQ(Mismatch(service->result, reference->out, reference->lse,
+                       ToleranceOf(spec.dtype, max_score, MaxAbs(inputs.v))),
+              "")
+        << FormatJobSpec(spec);
+    const auto plan = MakePlan(spec, GetParam());
+    EXPECT_EQ(service->report.tokens(), spec.tokens);
+    EXPECT_EQ(service->report.bytes_exchanged(), plan->costs.bytes_exchanged);
+    EXPECT_EQ(service->report.bytes_exchanged_naive(), plan->costs.bytes_exchanged_naive);
+    for (int rank = 0; rank < service->report.workers_size(); ++rank) {
+      EXPECT_EQ(service->report.workers(rank).memory_peak_bytes(),
+                plan->costs.workers[rank].resident_bytes());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, ServiceJobs, ::testing::Values(1, 2, 3, 5));
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,198 @@
+// Processes: start, readiness, signals, cancellation, and what is served beside jobs.
+#include <signal.h>
+
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/service/cluster.h"
+#include "tests/service/raw_call.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+JobSpec Spec(int64_t tokens) {
+  JobSpec spec;
+  spec.tokens = tokens;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_dim = spec.value_dim = 16;
+  spec.branches = {{tokens, 1}};
+  return spec;
+}
+
+bool DieWithin(const std::vector<pid_t>& pids, std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < end) {
+    bool alive = false;
+    for (const pid_t pid : pids) alive = alive || IsAlive(pid);
+    if (!alive) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+TEST(Lifecycle, SigtermStopsEverything) {
+  auto cluster = Cluster::Start({.workers = 3});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const std::vector<pid_t> workers = (*cluster)->WorkerPids();
+  EXPECT_EQ(workers.size(), 3u);
+  EXPECT_EQ((*cluster)->Stop(), 0);
+  EXPECT_TRUE(DieWithin(workers, std::chrono::seconds(2)));
+}
+
+TEST(Lifecycle, NoOrphanSurvivesAKilledCoordinator) {
+  auto cluster = Cluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const std::vector<pid_t> workers = (*cluster)->WorkerPids();
+  ASSERT_EQ(workers.size(), 2u);
+  (*cluster)->Signal(SIGKILL);
+  EXPECT_TRUE(DieWithin(workers, std::chrono::seconds(5)));
+}
+
+TEST(Lifecycle, HttpAndMetrics) {
+  auto cluster = Cluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_TRUE((*cluster)->HttpGet("/livez").ok());
+  EXPECT_TRUE((*cluster)->HttpGet("/readyz").ok());
+  EXPECT_FALSE((*cluster)->HttpGet("/nothing").ok());
+  const JobSpec spec = Spec(256);
+  auto stub = (*cluster)->Stub();
+  ASSERT_TRUE(AttendRaw(*stub, spec, RandomInputs(spec, 1), 50, 1).ok());
+  const auto metrics = (*cluster)->HttpGet("/metrics");
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_jobs_total{code=\"OK\"} 1"));
+  EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_tokens_total 256"));
+  EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_workers_up 2"));
+  for (const char* name : {"hilbert_ring_job_seconds_bucket", "hilbert_ring_received_bytes_total",
+                           "hilbert_ring_sent_bytes_total", "hilbert_ring_exchanged_bytes_total",
+                           "hilbert_ring_worker_memory_used_bytes",
+                           "hilbert_ring_worker_memory_peak_bytes",
+                           "hilbert_ring_worker_memory_predicted_bytes"}) {
+    EXPECT_THAT(*metrics, HasSubstr(name));
+  }
+}
+
+TEST(Lifecycle, ClusterShowsWorkersAndRings) {
+  auto cluster = Cluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  const JobSpec spec = Spec(256);
+  ASSERT_TRUE(AttendRaw(*stub, spec, RandomInputs(spec, 1), 50, 1).ok());
+  grpc::ClientContext context;
+  v1::GetClusterResponse response;
+  ASSERT_TRUE(stub->GetCluster(&context, {}, &response).ok());
+  ASSERT_EQ(response.workers_size(), 2);
+  EXPECT_NE(response.workers(0).incarnation(), response.workers(1).incarnation());
+  EXPECT_GT(response.workers(0).memory_limit_bytes(), 0);
+  ASSERT_EQ(response.rings_size(), 1);
+  EXPECT_EQ(response.rings(0).members_size(), 2);
+}
+
+TEST(Lifecycle, CancelFreesTheWorkersForTheNextJob) {
+  auto cluster = Cluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  const JobSpec spec = Spec(60'000);  // seconds of compute
+  const EngineInputs inputs = RandomInputs(spec, 1);
+  {
+    RawCall call(*stub, std::chrono::seconds(60));
+    ASSERT_TRUE(call.Open(spec));
+    ASSERT_TRUE(call.AwaitAdmitted());
+    for (const auto& [tensor, data] : EncodeTensors(spec, inputs)) {
+      for (int64_t first = 0; first < spec.tokens; first += 20'000) {
+        ASSERT_TRUE(call.Send(MakeChunk(tensor, data, 2 * 16 * 4, first, 20'000)));
+      }
+    }
+    call.WritesDone();
+    v1::AttendResponse response;
+    while (call.Read(&response) && response.progress().phase() != v1::Progress::PHASE_COMPUTE) {
+    }
+    call.Cancel();
+    EXPECT_TRUE(absl::IsCancelled(call.Finish()));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const JobSpec small = Spec(128);
+  const auto next = AttendRaw(*stub, small, RandomInputs(small, 2), 50, 1);
+  EXPECT_TRUE(next.ok()) << next.status();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  // A ring that a cancelled job used is given up, and the next one is a newer generation.
+  EXPECT_GT(next->report.ring_generation(), 0);
+}
+
+TEST(Lifecycle, DeadlineEndsTheJob) {
+  auto cluster = Cluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawCall call(*stub, std::chrono::milliseconds(400));
+  ASSERT_TRUE(call.Open(Spec(64)));
+  ASSERT_TRUE(call.AwaitAdmitted());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(call.Finish()));
+}
+
+TEST(Lifecycle, JobsQueueAndAllFinish) {
+  auto cluster = Cluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  std::vector<std::thread> threads;
+  std::atomic<int> good = 0;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&, i] {
+      auto stub = (*cluster)->Stub();
+      const JobSpec spec = Spec(300 + i);
+      good += AttendRaw(*stub, spec, RandomInputs(spec, i), 64, i).ok();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(good, 6);
+}
+
+TEST(Lifecycle, FullQueueIsRefusedWithPushback) {
+  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-queue=1"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawCall running(*stub, std::chrono::seconds(30));
+  ASSERT_TRUE(running.Open(Spec(64)));
+  ASSERT_TRUE(running.AwaitAdmitted());
+  RawCall waiting(*stub, std::chrono::seconds(30));
+  ASSERT_TRUE(waiting.Open(Spec(64)));
+  v1::AttendResponse response;
+  ASSERT_TRUE(waiting.Read(&response));
+  EXPECT_TRUE(response.has_queued());
+  RawCall refused(*stub, std::chrono::seconds(30));
+  refused.Open(Spec(64));
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.Finish()));
+}
+
+TEST(Lifecycle, AJobThatCanNeverFitIsRefusedBeforeAnyByte) {
+  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--memory-limit=64MiB"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawCall call(*stub, std::chrono::seconds(30));
+  call.Open(Spec(4'000'000));
+  const absl::Status status = call.Finish();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("workers"));
+}
+
+TEST(Lifecycle, ADeadWorkerEndsTheJobAndIsReplaced) {
+  auto cluster = Cluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawCall call(*stub, std::chrono::seconds(30));
+  ASSERT_TRUE(call.Open(Spec(64)));
+  ASSERT_TRUE(call.AwaitAdmitted());
+  kill((*cluster)->WorkerPids().at(0), SIGKILL);
+  const absl::Status status = call.Finish();
+  EXPECT_TRUE(absl::IsAborted(status)) << status;
+  const JobSpec spec = Spec(128);
+  absl::Status next = absl::UnknownError("not tried");
+  for (int tries = 0; tries < 50 && !next.ok(); ++tries) {
+    next = AttendRaw(*stub, spec, RandomInputs(spec, 2), 50, 1).status();
+    if (!next.ok()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  EXPECT_TRUE(next.ok()) << next;
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

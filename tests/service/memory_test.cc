@@ -1,0 +1,132 @@
+// Memory of every process stays bounded: by the plan on a worker, by a constant in the coordinator, with
+// a client that stops reading and with a worker that stalls.
+#include <signal.h>
+
+#include <atomic>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "tests/service/cluster.h"
+#include "tests/service/memory_watch.h"
+#include "tests/service/raw_call.h"
+#include "wire/codec.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// The reports' shape: 8 heads of dim 64.
+JobSpec Reports(int64_t tokens, std::vector<Branch> branches) {
+  JobSpec spec;
+  spec.tokens = tokens;
+  spec.heads = spec.kv_heads = 8;
+  spec.head_dim = spec.value_dim = 64;
+  spec.branches = std::move(branches);
+  return spec;
+}
+
+TEST(Memory, WorkersTakeWhatThePlanSays) {
+  const std::vector<std::vector<Branch>> patterns = {{{2048, 1}, {4096, 2}, {8192, 4}},
+                                                     {{2048, 1}, {65536, 64}}};
+  for (const std::vector<Branch>& branches : patterns) {
+    for (const int workers : {1, 2, 4}) {
+      auto cluster = Cluster::Start({.workers = workers});
+      ASSERT_TRUE(cluster.ok()) << cluster.status();
+      auto stub = (*cluster)->Stub();
+      // Small enough for a test; the full sizes are in docs/benchmarks.md.
+      const JobSpec spec = Reports(65536, branches);
+      const auto plan = MakePlan(spec, workers);
+      ASSERT_TRUE(plan.ok());
+      MemoryWatch watch(**cluster);
+      const auto job = RunConstantJob(*stub, spec, std::chrono::seconds(120));
+      ASSERT_TRUE(job.ok()) << job.status();
+      const v1::Report& report = *job;
+      watch.Stop();
+      EXPECT_EQ(report.bytes_exchanged(), plan->costs.bytes_exchanged);
+      EXPECT_EQ(report.bytes_exchanged_planned(), plan->costs.bytes_exchanged);
+      EXPECT_EQ(report.bytes_exchanged_naive(), plan->costs.bytes_exchanged_naive);
+      const std::vector<int64_t> peaks = watch.WorkerPeaks();
+      ASSERT_EQ(peaks.size(), static_cast<size_t>(workers));
+      for (int rank = 0; rank < workers; ++rank) {
+        const auto planned = static_cast<double>(plan->costs.workers[rank].resident_bytes());
+        EXPECT_EQ(report.workers(rank).memory_peak_bytes(),
+                  plan->costs.workers[rank].resident_bytes());
+        // Buffers of the transport and the kernel's scratch do not grow with the job; they weigh here
+        // because the job is small.
+        EXPECT_LT(static_cast<double>(peaks[rank]), 1.15 * planned + 64 * kMiB);
+        EXPECT_GT(static_cast<double>(peaks[rank]), 0.85 * planned);
+      }
+      EXPECT_LT(watch.coordinator_peak(), 300 * kMiB);
+    }
+  }
+}
+
+TEST(Memory, AClientThatStopsReadingHoldsNothingUp) {
+  auto cluster = Cluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  const JobSpec spec = Reports(65536, {{64, 1}});  // 128 MiB of output
+  const auto plan = MakePlan(spec, 2);
+  MemoryWatch watch(**cluster);
+  RawCall call(*stub, std::chrono::seconds(120));
+  ASSERT_TRUE(call.Open(spec));
+  ASSERT_TRUE(call.AwaitAdmitted());
+  std::atomic<int64_t> sent = 0;
+  const std::atomic<bool> stop = false;
+  SendConstantRows(call, spec, sent, stop);
+  EXPECT_EQ(sent, 3 * spec.tokens) << "input must not wait for output";
+  call.WritesDone();
+  // Nobody reads: output backs up to the workers' shards, where it is admitted memory.
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  watch.Stop();
+  EXPECT_LT(watch.coordinator_peak(), 300 * kMiB);
+  for (const int64_t peak : watch.WorkerPeaks()) {
+    EXPECT_LT(peak, plan->costs.workers[0].resident_bytes() * 115 / 100 + 64 * kMiB);
+  }
+  v1::AttendResponse response;
+  int64_t rows = 0;
+  bool reported = false;
+  while (call.Read(&response)) {
+    if (response.has_output() && response.output().tensor() == v1::TENSOR_OUT) {
+      rows += response.output().rows();
+    }
+    reported = reported || response.has_report();
+  }
+  EXPECT_TRUE(call.Finish().ok());
+  EXPECT_EQ(rows, spec.tokens);
+  EXPECT_TRUE(reported);
+}
+
+TEST(Memory, AStalledWorkerStopsTheSender) {
+  auto cluster =
+      Cluster::Start({.workers = 2, .arguments = {"--worker-timeout=60"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  const JobSpec spec = Reports(1 << 18, {{2048, 1}});  // 1.5 GiB of input
+  MemoryWatch watch(**cluster);
+  RawCall call(*stub, std::chrono::seconds(120));
+  ASSERT_TRUE(call.Open(spec));
+  ASSERT_TRUE(call.AwaitAdmitted());
+  const std::vector<pid_t> workers = (*cluster)->WorkerPids();
+  for (const pid_t pid : workers) kill(pid, SIGSTOP);
+  std::atomic<int64_t> sent = 0;
+  std::atomic<bool> stop = false;
+  std::thread sender([&] { SendConstantRows(call, spec, sent, stop); });
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  const int64_t early = sent;
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  EXPECT_EQ(sent, early) << "the sender is held up";
+  EXPECT_LT(early * wire::TensorRowBytes(spec, v1::TENSOR_K), 128 * kMiB);
+  EXPECT_LT(watch.coordinator_peak(), 300 * kMiB);
+  for (const pid_t pid : workers) kill(pid, SIGCONT);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_GT(sent, early) << "and goes on";
+  stop = true;
+  call.Cancel();
+  sender.join();
+  EXPECT_FALSE(call.Finish().ok());
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,45 @@
+// Samples memory of a cluster's processes while a job runs.
+#pragma once
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "tests/service/cluster.h"
+#include "tests/service/raw_call.h"
+
+namespace hilbert_ring::testing {
+
+class MemoryWatch {
+ public:
+  explicit MemoryWatch(const Cluster& cluster);
+  ~MemoryWatch() { Stop(); }
+  void Stop();
+
+  // Anonymous and file pages of the coordinator, at their most. Bytes, like all here.
+  int64_t coordinator_peak() const { return coordinator_peak_; }
+
+  // Peaks of the workers above their idle size, in ascending order.
+  std::vector<int64_t> WorkerPeaks() const;
+
+ private:
+  void Sample();
+
+  const pid_t coordinator_;
+  const std::vector<pid_t> workers_;
+  std::vector<int64_t> idle_, peak_;  // by worker; read after Stop
+  std::atomic<int64_t> coordinator_peak_ = 0;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+// Sends all rows of K, V and Q in chunks of the largest size, the same bytes again and again, until they
+// are sent, the call ends or `stop` is set. Counts rows in `sent`.
+void SendConstantRows(RawCall& call, const JobSpec& spec, std::atomic<int64_t>& sent,
+                      const std::atomic<bool>& stop);
+
+// A whole job on constant rows: its report.
+absl::StatusOr<v1::Report> RunConstantJob(v1::AttentionService::Stub& stub, const JobSpec& spec,
+                                          std::chrono::milliseconds limit);
+
+}  // namespace hilbert_ring::testing

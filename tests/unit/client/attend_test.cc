@@ -1,0 +1,276 @@
+#include "client/cpp/attend.h"
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "client/cpp/service.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/fake_service.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A job whose queries are random bytes.
+class Job {
+ public:
+  explicit Job(int64_t tokens = 50, int64_t heads = 2) {
+    spec_ = {.tokens = tokens, .heads = heads, .kv_heads = heads, .head_dim = 16, .value_dim = 16};
+    spec_.branches = {{tokens, 1}};
+    uint32_t state = 1;
+    for (auto* bytes : {&q_, &k_, &v_}) {
+      bytes->resize(static_cast<size_t>(tokens * heads * 16 * 4));
+      for (std::byte& byte : *bytes) {
+        state = state * 1664525 + 1013904223;
+        byte = static_cast<std::byte>(state >> 24);
+      }
+    }
+    out_.resize(q_.size());
+    lse_.resize(static_cast<size_t>(tokens * heads * 4));
+  }
+
+  AttendInputs inputs() const { return {.spec = spec_, .q = q_, .k = k_, .v = v_}; }
+  AttendOutputs outputs() { return {.out = out_, .lse = lse_}; }
+
+  absl::StatusOr<v1::Report> Attend(const std::string& address, AttendOptions options = {}) {
+    return client::Attend(Connect(address), inputs(), outputs(), options);
+  }
+  absl::StatusOr<v1::Report> Attend(FakeBehaviour behaviour, AttendOptions options = {}) {
+    const FakeService service(std::move(behaviour));
+    return Attend(service.address(), options);
+  }
+
+  static std::string Text(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  bool echoed() const { return out_ == q_; }
+
+  JobSpec spec_;
+  std::vector<std::byte> q_, k_, v_, out_, lse_;
+};
+
+TEST(Attend, SendsInputsAndPlacesOutputs) {
+  const FakeService service({.queued = 2});
+  Job job;
+  AttendProgress last;
+  int worst_queue = 0;
+  const auto report = job.Attend(
+      service.address(),
+      {.job_id = "night-17", .chunk_bytes = 1000, .progress = [&](const AttendProgress& progress) {
+         last = progress;
+         worst_queue = std::max(worst_queue, progress.jobs_before);
+       }});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->job_id(), "night-17");
+  EXPECT_TRUE(job.echoed());
+  for (int64_t token = 0; token < 50; ++token) {
+    float values[2];
+    std::memcpy(values, job.lse_.data() + token * 8, 8);
+    EXPECT_EQ(values[0], static_cast<float>(token));
+    EXPECT_EQ(values[1], static_cast<float>(token));
+  }
+  const FakeRecord record = service.record();
+  EXPECT_TRUE(record.open.want_lse());
+  EXPECT_EQ(record.open.job_id(), "night-17");
+  EXPECT_EQ(*wire::DecodeJobSpec(record.open.spec()), job.spec_);
+  EXPECT_TRUE(record.checksums_right);
+  EXPECT_EQ(record.tensors.at(v1::TENSOR_K), Job::Text(job.k_));
+  EXPECT_EQ(record.tensors.at(v1::TENSOR_V), Job::Text(job.v_));
+  EXPECT_EQ(worst_queue, 2);
+  EXPECT_EQ(last.workers, 2);
+  EXPECT_EQ(last.bytes_sent, last.bytes_to_send);
+  EXPECT_EQ(last.rows_placed, 50);
+  EXPECT_EQ(last.compute_fraction, 0.5);
+}
+
+TEST(Attend, WithoutLse) {
+  const FakeService service;
+  Job job;
+  const auto report =
+      Attend(Connect(service.address()), job.inputs(), {.out = job.out_}, AttendOptions{});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(job.echoed());
+  EXPECT_FALSE(service.record().open.want_lse());
+}
+
+TEST(Attend, ChunksFollowTheServicesLimit) {
+  const FakeService service({.max_payload_bytes = 300});
+  Job job;
+  ASSERT_TRUE(job.Attend(service.address()).ok());
+  for (const v1::Chunk& chunk : service.record().chunks) EXPECT_LE(chunk.rows() * 128, 300);
+  // A row of 128 bytes is never cut.
+  EXPECT_EQ(job.Attend({.max_payload_bytes = 100}).status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST(Attend, ReaderNeverBlocksTheSender) {
+  // 96 MiB each way at once: more than all the buffers between.
+  Job job(1 << 17, 4);
+  const FakeService service({.output_while_receiving = true});
+  const auto report =
+      Attend(Connect(service.address()), job.inputs(), {.out = job.out_}, AttendOptions{});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(job.echoed());
+}
+
+TEST(Attend, SaysWhichBytesWereSent) {
+  const FakeService service;
+  Job job;
+  std::map<v1::Tensor, int64_t> sent;
+  AttendInputs inputs = job.inputs();
+  inputs.sent = [&sent](v1::Tensor tensor, int64_t begin, int64_t end) {
+    EXPECT_EQ(begin, sent[tensor]);
+    sent[tensor] = end;
+  };
+  ASSERT_TRUE(Attend(Connect(service.address()), inputs, job.outputs(), {.chunk_bytes = 777}).ok());
+  for (v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    EXPECT_EQ(sent[tensor], static_cast<int64_t>(job.q_.size()));
+  }
+}
+
+TEST(Attend, RefusalOfTheServiceKeepsItsReason) {
+  const absl::Status refusal = wire::WithReason(
+      absl::ResourceExhaustedError("queue: 8 jobs wait, the limit is 8"), "QUEUE_FULL");
+  const absl::Status status = Job().Attend({.queued = 1, .refuse = wire::ToGrpc(refusal)}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), refusal.message());
+  EXPECT_EQ(wire::ReasonOf(status), "QUEUE_FULL");
+}
+
+TEST(Attend, ErrorOfTheServiceInMidStreamEndsTheSender) {
+  Job job(1 << 16);
+  const absl::Status status =
+      job.Attend({.fail = grpc::Status(grpc::StatusCode::ABORTED, "a worker died"),
+                  .fail_after_chunks = 2})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(status.message(), "a worker died");
+}
+
+TEST(Attend, CorruptOutputIsDataLoss) {
+  const absl::Status status = Job()
+                                  .Attend({.change_outputs =
+                                               [](std::vector<v1::OutputChunk>& outputs) {
+                                                 (*outputs[3].mutable_payload())[5] ^= 1;
+                                               }})
+                                  .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("CRC32C"));
+}
+
+TEST(Attend, MissingOutputIsDataLoss) {
+  for (v1::Tensor tensor : {v1::TENSOR_OUT, v1::TENSOR_LSE}) {
+    const absl::Status status =
+        Job()
+            .Attend({.change_outputs =
+                         [tensor](std::vector<v1::OutputChunk>& outputs) {
+                           std::erase_if(outputs, [tensor](const v1::OutputChunk& chunk) {
+                             return chunk.tensor() == tensor && chunk.tokens_size() == 0 &&
+                                    chunk.first_token() == 0;
+                           });
+                         }})
+            .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(wire::TensorName(tensor)),
+                      HasSubstr("left out 3 of 50 rows, the first for token 0")));
+  }
+}
+
+TEST(Attend, RepeatedOutputIsDataLoss) {
+  const absl::Status status = Job()
+                                  .Attend({.change_outputs =
+                                               [](std::vector<v1::OutputChunk>& outputs) {
+                                                 outputs.push_back(outputs.front());
+                                               }})
+                                  .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("twice"));
+}
+
+TEST(Attend, OutputThatWasNotAskedForIsAnError) {
+  Job job;
+  const FakeService service({.change_outputs = [](std::vector<v1::OutputChunk>& outputs) {
+    outputs[0].set_tensor(v1::TENSOR_LSE);
+  }});
+  EXPECT_EQ(Attend(Connect(service.address()), job.inputs(), {.out = job.out_}, AttendOptions{})
+                .status()
+                .code(),
+            absl::StatusCode::kInternal);
+}
+
+TEST(Attend, AReportIsNeeded) {
+  EXPECT_EQ(Job().Attend({.leave_out_report = true}).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST(Attend, DeadlineEndsACallThatStalls) {
+  Job job(1 << 17);  // more than the buffers of a stream hold: the sender stalls too
+  const absl::Time begin = absl::Now();
+  const absl::Status status =
+      job.Attend({.stall = true}, {.deadline = absl::Milliseconds(300)}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("300ms"));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
+}
+
+TEST(Attend, CanBeCancelled) {
+  Job job(1 << 17);
+  std::atomic<bool> cancelled = false;
+  std::jthread later([&cancelled] {
+    absl::SleepFor(absl::Milliseconds(200));
+    cancelled = true;
+  });
+  const absl::Status status =
+      job.Attend({.stall = true}, {.cancelled = [&cancelled] { return cancelled.load(); }})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+}
+
+TEST(Attend, ContradictionsAreFoundBeforeAnythingIsSent) {
+  Job job;
+  const auto attend = [&job](const AttendInputs& inputs, const AttendOutputs& outputs) {
+    return Attend(Connect("localhost:1"), inputs, outputs).status();
+  };
+  AttendOutputs outputs = job.outputs();
+  outputs.out = outputs.out.first(100);
+  EXPECT_THAT(std::string(attend(job.inputs(), outputs).message()),
+              HasSubstr("OUT: has 100 bytes, the spec says 6400"));
+  outputs = job.outputs();
+  outputs.lse = outputs.lse.first(4);
+  EXPECT_THAT(std::string(attend(job.inputs(), outputs).message()), HasSubstr("LSE: has 4 bytes"));
+  AttendInputs inputs = job.inputs();
+  inputs.spec.head_dim = 9;
+  EXPECT_EQ(attend(inputs, job.outputs()).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Attend, NoServiceIsUnavailable) {
+  Job job;
+  EXPECT_EQ(job.Attend(std::string("localhost:1")).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(Service, PlanAndCluster) {
+  const FakeService service;
+  const auto channel = Connect(service.address());
+  const Job job;
+  const auto plan = RequestPlan(channel, job.spec_, 3);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->workers_size(), 3);
+  const auto cluster = RequestCluster(channel);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ(cluster->version(), "7.8.9");
+  JobSpec invalid = job.spec_;
+  invalid.head_dim = 9;
+  EXPECT_EQ(RequestPlan(channel, invalid, 1).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

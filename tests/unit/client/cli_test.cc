@@ -1,0 +1,201 @@
+// The command line as a process: exit codes, messages, files.
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/unit/client/fake_service.h"
+#include "tests/unit/client/test_files.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct Result {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+Result RunCli(const std::string& arguments) {
+  const TestFiles files;
+  const std::string errors = files.Path("stderr");
+  FILE* process = popen(absl::StrCat(HILBERT_RING_CLI, " ", arguments, " 2>", errors).c_str(), "r");
+  Result result;
+  char part[4096];
+  while (const size_t bytes = fread(part, 1, sizeof(part), process)) result.out.append(part, bytes);
+  const int status = pclose(process);
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.err = ReadFile(errors);
+  return result;
+}
+
+std::string Inputs(const std::string& golden_case) {
+  std::string arguments;
+  for (const char* name : {"q", "k", "v"}) {
+    absl::StrAppend(&arguments, " --", name, " ",
+                    GoldenPath(golden_case, absl::StrCat(name, ".npy")));
+  }
+  absl::StrAppend(&arguments, " --spec ", GoldenPath(golden_case, "case.json"));
+  if (const std::string coords = GoldenPath(golden_case, "coords.npy");
+      std::filesystem::exists(coords)) {
+    absl::StrAppend(&arguments, " --coords ", coords);
+  }
+  return arguments;
+}
+
+TEST(Cli, AttendWritesItsFiles) {
+  const FakeService service;
+  const TestFiles files;
+  const Result result =
+      RunCli(absl::StrCat("attend --server ", service.address(), Inputs("hilbert_coords"),
+                          " --out ", files.Path("out.npy"), " --lse ", files.Path("lse.npy"),
+                          " --report ", files.Path("report.json"), " --job-id j1 --deadline 60"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.err, "");  // no progress bar: not a terminal
+  EXPECT_THAT(result.out, HasSubstr("450 tokens"));
+  EXPECT_THAT(files.Names(), ElementsAre("lse.npy", "out.npy", "report.json"));
+  EXPECT_EQ(ReadFile(files.Path("out.npy")), ReadFile(GoldenPath("hilbert_coords", "q.npy")));
+  const auto report = nlohmann::json::parse(ReadFile(files.Path("report.json")));
+  EXPECT_EQ(report["job_id"], "j1");
+  EXPECT_EQ(report["ring_generation"], "0");  // printed though it is the default
+  EXPECT_TRUE(service.record().tensors.contains(v1::TENSOR_COORDS));
+}
+
+TEST(Cli, AttendPrintsTheReportAsJson) {
+  const FakeService service;
+  const TestFiles files;
+  const Result result =
+      RunCli(absl::StrCat("attend --json", Inputs("dense"), " --out ", files.Path("out.npy"),
+                          " --server ", service.address()));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(nlohmann::json::parse(result.out)["tokens"], "128");
+}
+
+TEST(Cli, AFailedJobLeavesNoFiles) {
+  const FakeService service(
+      {.fail = wire::ToGrpc(wire::WithReason(absl::AbortedError("a worker died"), "WORKER_DIED"))});
+  const TestFiles files;
+  const Result result = RunCli(absl::StrCat(
+      "attend --server ", service.address(), Inputs("dense"), " --out ", files.Path("out.npy"),
+      " --lse ", files.Path("lse.npy"), " --report ", files.Path("report.json")));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.err, "hilbert-ring: ABORTED: a worker died (reason WORKER_DIED)\n");
+  EXPECT_THAT(files.Names(), IsEmpty());
+}
+
+TEST(Cli, NoServiceIsAFailedJob) {
+  const TestFiles files;
+  const Result result = RunCli(absl::StrCat("attend --server localhost:1", Inputs("dense"),
+                                            " --out ", files.Path("out.npy")));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("localhost:1")));
+  EXPECT_THAT(files.Names(), IsEmpty());
+}
+
+TEST(Cli, BadInputIsFoundBeforeAnythingIsSent) {
+  const TestFiles files;
+  const std::string q = GoldenPath("dense", "q.npy");
+  const std::string bytes = ReadFile(q);
+  const std::string truncated = files.Write("t.npy", bytes.substr(0, 1000));
+  const std::string rest = absl::StrCat(" --k ", q, " --v ", q, " --spec ",
+                                        GoldenPath("dense", "case.json"), " --server localhost:1");
+  Result result =
+      RunCli(absl::StrCat("attend --q ", truncated, rest, " --out ", files.Path("o.npy")));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("hilbert-ring: INVALID_ARGUMENT: "), HasSubstr(truncated),
+                                HasSubstr("truncated")));
+  result = RunCli(absl::StrCat("attend --q ", q, rest, " --out ", files.Path("no/such/o.npy")));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("NOT_FOUND"), HasSubstr(files.Path("no/such/o.npy"))));
+  EXPECT_THAT(files.Names(), ElementsAre("t.npy"));
+}
+
+TEST(Cli, UsageErrors) {
+  EXPECT_EQ(RunCli("").code, 2);
+  EXPECT_EQ(RunCli("attend").code, 2);
+  EXPECT_EQ(RunCli("attend --no-such-flag").code, 2);
+  EXPECT_EQ(RunCli("plan --spec x --workers 0").code, 2);
+  const Result rows = RunCli("verify --rows -1");
+  EXPECT_EQ(rows.code, 2);
+  EXPECT_THAT(rows.err, HasSubstr("hilbert-ring: INVALID_ARGUMENT: --rows: "));
+  for (const char* deadline : {"0", "-3", "nan"}) {
+    const Result result =
+        RunCli(absl::StrCat("attend --out o.npy --deadline ", deadline, Inputs("dense")));
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.err, HasSubstr("hilbert-ring: INVALID_ARGUMENT: --deadline: "));
+  }
+  const Result help = RunCli("--help");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("attend"), HasSubstr("plan"), HasSubstr("status"),
+                              HasSubstr("verify"), HasSubstr("version")));
+}
+
+TEST(Cli, PlanExplainsAJob) {
+  const std::string spec = absl::StrCat(" --spec ", GoldenPath("spanning_segment", "case.json"));
+  const Result local = RunCli(absl::StrCat("plan --local --workers 3", spec));
+  ASSERT_EQ(local.code, 0) << local.err;
+  EXPECT_THAT(local.out, AllOf(HasSubstr("3 workers"), HasSubstr("naive ring"),
+                               HasSubstr("local segments"), HasSubstr("memory")));
+  const FakeService service;
+  const Result asked =
+      RunCli(absl::StrCat("plan --workers 3", spec, " --server ", service.address()));
+  EXPECT_EQ(asked.code, 0) << asked.err;
+  EXPECT_EQ(asked.out, local.out);
+  const Result json = RunCli(absl::StrCat("plan --local --json --workers 3", spec));
+  ASSERT_EQ(json.code, 0) << json.err;
+  EXPECT_FALSE(nlohmann::json::parse(json.out).empty());
+  const Result coords =
+      RunCli(absl::StrCat("plan --local --spec ", GoldenPath("hilbert_coords", "case.json")));
+  EXPECT_EQ(coords.code, 0) << coords.err;
+}
+
+TEST(Cli, StatusShowsTheCluster) {
+  const FakeService service;
+  // The environment names the server where the flag does not.
+  setenv("HILBERT_RING_SERVER", service.address().c_str(), 1);
+  const Result text = RunCli("status");
+  const Result json = RunCli("--json status");
+  unsetenv("HILBERT_RING_SERVER");
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("7.8.9"), HasSubstr("localhost:8101"),
+                              HasSubstr("3.00 GiB"), HasSubstr("ring-a")));
+  EXPECT_EQ(nlohmann::json::parse(json.out)["rings"][0]["generation"], "4");
+}
+
+TEST(Cli, VerifyTellsRightFromWrong) {
+  const std::string inputs = Inputs("longnet_mask");
+  const std::string out = GoldenPath("longnet_mask", "out.npy");
+  const std::string lse = absl::StrCat(" --lse ", GoldenPath("longnet_mask", "lse.npy"));
+  const Result right = RunCli(absl::StrCat("verify --rows 20", inputs, " --out ", out, lse));
+  EXPECT_EQ(right.code, 0) << right.out << right.err;
+  EXPECT_THAT(right.out, HasSubstr("worst at token"));
+  const TestFiles files;
+  std::string bytes = ReadFile(out);
+  bytes[bytes.size() - 1] = 0x7f;  // a large number in the last row
+  const std::string wrong_path = files.Write("out.npy", bytes);
+  const Result wrong =
+      RunCli(absl::StrCat("verify --json --rows 20", inputs, " --out ", wrong_path, lse));
+  EXPECT_EQ(wrong.code, 1) << wrong.err;
+  const auto json = nlohmann::json::parse(wrong.out);
+  EXPECT_EQ(json["ok"], false);
+  EXPECT_EQ(json["lse"]["ok"], true);
+}
+
+TEST(Cli, Version) {
+  EXPECT_THAT(RunCli("version").out, HasSubstr("hilbert-ring "));
+  EXPECT_TRUE(nlohmann::json::parse(RunCli("version --json").out).contains("version"));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

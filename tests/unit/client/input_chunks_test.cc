@@ -1,0 +1,110 @@
+#include "client/cpp/input_chunks.h"
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "wire/checksum.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class InputChunksTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    spec_ = {.tokens = 10, .heads = 2, .kv_heads = 1, .head_dim = 8, .value_dim = 16};
+    spec_.branches = {{10, 1}};
+    for (auto* bytes : {&q_, &k_, &v_}) {
+      bytes->resize(static_cast<size_t>(10 * 64));
+      for (std::byte& byte : *bytes) byte = static_cast<std::byte>(next_++ % 251);
+    }
+    k_.resize(10 * 32);
+  }
+  AttendInputs Inputs() const { return {.spec = spec_, .q = q_, .k = k_, .v = v_}; }
+
+  JobSpec spec_;
+  std::vector<std::byte> q_, k_, v_;  // rows of 64, 32 and 64 bytes
+  int next_ = 0;
+};
+
+TEST_F(InputChunksTest, RowsOfATokenTravelTogether) {
+  const AttendInputs inputs = Inputs();
+  InputChunks chunks(inputs, 4 * 64 + 63);
+  ASSERT_TRUE(chunks.Check().ok());
+  v1::Chunk chunk;
+  std::vector<std::string> order;
+  std::map<v1::Tensor, std::string> tensors;
+  while (chunks.Next(chunk)) {
+    order.push_back(std::to_string(chunk.tensor()) + ":" + std::to_string(chunk.first_row()) + "+" +
+                    std::to_string(chunk.rows()));
+    EXPECT_EQ(chunk.crc32c(), wire::Crc32c(chunk.payload()));
+    tensors[chunk.tensor()] += chunk.payload();
+  }
+  EXPECT_THAT(order, ElementsAre("2:0+4", "3:0+4", "4:0+4", "2:4+4", "3:4+4", "4:4+4", "2:8+2",
+                                 "3:8+2", "4:8+2"));
+  EXPECT_EQ(tensors[v1::TENSOR_Q],
+            std::string(reinterpret_cast<const char*>(q_.data()), q_.size()));
+  EXPECT_EQ(tensors[v1::TENSOR_K],
+            std::string(reinterpret_cast<const char*>(k_.data()), k_.size()));
+  EXPECT_EQ(tensors[v1::TENSOR_V],
+            std::string(reinterpret_cast<const char*>(v_.data()), v_.size()));
+  EXPECT_EQ(InputBytes(spec_), 10 * (64 + 32 + 64));
+}
+
+TEST_F(InputChunksTest, CoordinatesComeFirst) {
+  spec_.ordering = Ordering{.coordinate_axes = 3};
+  AttendInputs inputs = Inputs();
+  inputs.coordinates = [](int64_t first_row, std::span<uint32_t> values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<uint32_t>(first_row * 3 + static_cast<int64_t>(i));
+    }
+  };
+  InputChunks chunks(inputs, 64);
+  v1::Chunk chunk;
+  std::string coordinates;
+  bool others = false;
+  while (chunks.Next(chunk)) {
+    if (chunk.tensor() == v1::TENSOR_COORDS) {
+      EXPECT_FALSE(others);
+      EXPECT_LE(chunk.payload().size(), 64u);
+      EXPECT_EQ(chunk.crc32c(), wire::Crc32c(chunk.payload()));
+      coordinates += chunk.payload();
+    } else {
+      others = true;
+    }
+  }
+  ASSERT_EQ(coordinates.size(), 120u);
+  for (uint32_t i = 0; i < 30; ++i) {
+    EXPECT_EQ(std::memcmp(coordinates.data() + 4 * i, &i, 4), 0);
+  }
+}
+
+TEST_F(InputChunksTest, RefusesWhatContradictsTheSpec) {
+  AttendInputs inputs = Inputs();
+  EXPECT_TRUE(CheckInputs(inputs).ok());
+  inputs.k = inputs.k.first(31);
+  EXPECT_THAT(std::string(CheckInputs(inputs).message()),
+              HasSubstr("K: has 31 bytes, the spec says 320"));
+  inputs = Inputs();
+  inputs.spec.ordering = Ordering{.coordinate_axes = 2};
+  EXPECT_THAT(std::string(CheckInputs(inputs).message()), HasSubstr("coordinates"));
+  inputs = Inputs();
+  inputs.spec.heads = 0;
+  EXPECT_FALSE(CheckInputs(inputs).ok());
+}
+
+TEST_F(InputChunksTest, RefusesRowsLongerThanAPayload) {
+  const AttendInputs inputs = Inputs();
+  const absl::Status status = InputChunks(inputs, 63).Check();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("64 bytes"));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

@@ -1,0 +1,129 @@
+#include "client/cpp/job_files.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/test_files.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::string_view kSpec =
+    R"({"tokens": 2, "heads": 2, "kv_heads": 1, "head_dim": 8, "value_dim": 16,)"
+    R"( "segments": [2], "dilations": [1]})";
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+TEST(ReadJob, TakesGoldenCasesAsTheyStand) {
+  const auto plain = ReadJob(GoldenPath("dense", "case.json"), "");
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->spec.tokens, 128);
+  EXPECT_FALSE(plain->coordinates.has_value());
+
+  const auto volume = ReadJob(GoldenPath("morton_coords_3d", "case.json"),
+                              GoldenPath("morton_coords_3d", "coords.npy"));
+  ASSERT_TRUE(volume.ok()) << volume.status();
+  EXPECT_EQ(volume->spec.ordering->coordinate_axes, 3);
+  EXPECT_EQ(volume->coordinates->axes(), 3);
+}
+
+TEST(ReadJob, CoordinatesMustMatchTheSpec) {
+  const std::string with = GoldenPath("hilbert_coords", "case.json");
+  const std::string coords = GoldenPath("hilbert_coords", "coords.npy");
+  EXPECT_THAT(Message(ReadJob(with, "").status()),
+              AllOf(HasSubstr("ordering.coords_file"), HasSubstr("--coords")));
+  EXPECT_TRUE(ReadJob(with, "", CoordinatesUse::kOptional).ok());
+  EXPECT_THAT(Message(ReadJob(GoldenPath("dense", "case.json"), coords).status()),
+              HasSubstr("has no coordinates"));
+}
+
+TEST(ReadJob, ReadsInlineCoordinates) {
+  const TestFiles files;
+  const auto job = ReadJob(
+      files.Write("s.json",
+                  R"({"tokens": 2, "heads": 1, "head_dim": 8, "segments": [2], "dilations": [1],)"
+                  R"( "ordering": {"curve": "hilbert", "coords": [[1, 2], [3, 4]]}})"),
+      "");
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_TRUE(job->coordinates.has_value());
+  EXPECT_THAT(job->coordinates->All(), ElementsAre(1, 2, 3, 4));
+}
+
+TEST(ReadJob, ErrorsNameFileAndField) {
+  const TestFiles files;
+  EXPECT_EQ(ReadJob(files.Path("none.json"), "").status().code(), absl::StatusCode::kNotFound);
+  const std::string malformed = files.Write("malformed.json", "{");
+  EXPECT_THAT(Message(ReadJob(malformed, "").status()), HasSubstr(malformed));
+  const std::string unknown =
+      files.Write("unknown.json", R"({"tokens": 2, "heads": 1, "head_dim": 8, "segments": [2],)"
+                                  R"( "dilations": [1], "sigments": 3})");
+  EXPECT_THAT(Message(ReadJob(unknown, "").status()), HasSubstr("sigments"));
+  const std::string missing = files.Write(
+      "missing.json", R"({"heads": 1, "head_dim": 8, "segments": [2], "dilations": [1]})");
+  EXPECT_THAT(Message(ReadJob(missing, "").status()), HasSubstr("tokens"));
+  const std::string invalid =
+      files.Write("invalid.json",
+                  R"({"tokens": 2, "heads": 1, "head_dim": 9, "segments": [2], "dilations": [1]})");
+  EXPECT_THAT(Message(ReadJob(invalid, "").status()),
+              AllOf(HasSubstr(invalid), HasSubstr("head_dim")));
+  EXPECT_FALSE(ReadJob(files.Path(""), "").ok());
+}
+
+class Tensors : public testing::Test {
+ protected:
+  JobSpec Spec(DataType dtype = DataType::kFloat32) const {
+    JobSpec spec = ReadJob(files_.Write("s.json", kSpec), "")->spec;
+    spec.dtype = dtype;
+    return spec;
+  }
+  std::string File(NpyType type, std::vector<int64_t> shape) const {
+    int64_t bytes = NpyItemBytes(type);
+    for (int64_t axis : shape) bytes *= axis;
+    return files_.WriteNpy("t.npy", type, shape, std::vector<char>(static_cast<size_t>(bytes)));
+  }
+  const TestFiles files_;
+};
+
+TEST_F(Tensors, HaveTheSpecsShape) {
+  EXPECT_TRUE(OpenTensor(File(NpyType::kFloat32, {2, 2, 8}), Spec(), v1::TENSOR_Q).ok());
+  EXPECT_TRUE(OpenTensor(File(NpyType::kFloat32, {2, 1, 8}), Spec(), v1::TENSOR_K).ok());
+  EXPECT_TRUE(OpenTensor(File(NpyType::kFloat32, {2, 1, 16}), Spec(), v1::TENSOR_V).ok());
+  EXPECT_TRUE(OpenTensor(File(NpyType::kFloat32, {2, 2, 16}), Spec(), v1::TENSOR_OUT).ok());
+  EXPECT_TRUE(OpenTensor(File(NpyType::kFloat64, {2, 2}), Spec(), v1::TENSOR_LSE).ok());
+  const std::string path = File(NpyType::kFloat32, {2, 2, 8});
+  EXPECT_THAT(Message(OpenTensor(path, Spec(), v1::TENSOR_K).status()),
+              AllOf(HasSubstr(path), HasSubstr("K has 2 kv_heads (axis 1 of shape (2, 2, 8))"),
+                    HasSubstr("the spec says 1")));
+  EXPECT_THAT(Message(OpenTensor(File(NpyType::kFloat32, {2, 16}), Spec(), v1::TENSOR_Q).status()),
+              HasSubstr("Q has shape (2, 16), expected (2, 2, 8): [tokens, heads, head_dim]"));
+}
+
+TEST_F(Tensors, HaveTheSpecsType) {
+  const auto open = [this](NpyType type, DataType dtype) {
+    return OpenTensor(File(type, {2, 2, 8}), Spec(dtype), v1::TENSOR_Q).status();
+  };
+  EXPECT_TRUE(open(NpyType::kFloat16, DataType::kFloat16).ok());
+  for (NpyType type : {NpyType::kRaw16, NpyType::kUInt16, NpyType::kInt16}) {
+    EXPECT_TRUE(open(type, DataType::kBFloat16).ok());
+  }
+  EXPECT_THAT(Message(open(NpyType::kFloat64, DataType::kFloat32)), HasSubstr("astype('float32')"));
+  EXPECT_THAT(Message(open(NpyType::kFloat16, DataType::kFloat32)),
+              HasSubstr("Q has dtype float16 ('<f2'), the spec's dtype is float32"));
+  EXPECT_FALSE(open(NpyType::kFloat16, DataType::kBFloat16).ok());
+  EXPECT_FALSE(open(NpyType::kUInt16, DataType::kFloat16).ok());
+}
+
+TEST_F(Tensors, OutputsComeInTheTypeOfTheInput) {
+  EXPECT_EQ(OutputType(Spec(), NpyType::kFloat32), NpyType::kFloat32);
+  EXPECT_EQ(OutputType(Spec(DataType::kFloat16), NpyType::kFloat16), NpyType::kFloat16);
+  EXPECT_EQ(OutputType(Spec(DataType::kBFloat16), NpyType::kUInt16), NpyType::kUInt16);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

@@ -1,0 +1,119 @@
+#include "client/cpp/npy_header.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string Header(int major, std::string_view dictionary) {
+  std::string file = "\x93NUMPY";
+  file.push_back(static_cast<char>(major));
+  file.push_back(0);
+  for (int i = 0; i < (major == 1 ? 2 : 4); ++i) {
+    file.push_back(static_cast<char>((dictionary.size() >> (8 * i)) & 0xff));
+  }
+  return file.append(dictionary);
+}
+
+constexpr std::string_view kPlain =
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }      \n";
+
+TEST(NpyHeader, ReadsEveryVersion) {
+  for (int major : {1, 2, 3}) {
+    const auto header = ParseNpyHeader(Header(major, kPlain));
+    ASSERT_TRUE(header.ok()) << header.status();
+    EXPECT_EQ(header->type, NpyType::kFloat32);
+    EXPECT_THAT(header->shape, ElementsAre(3, 4));
+    EXPECT_EQ(header->data_bytes, 48);
+    EXPECT_EQ(header->data_offset, static_cast<int64_t>((major == 1 ? 10 : 12) + kPlain.size()));
+  }
+}
+
+TEST(NpyHeader, ReadsKeysInAnyOrderAndEitherQuote) {
+  const auto header =
+      ParseNpyHeader(Header(1, R"({"shape":(7,),"fortran_order":True,"descr":"|V2"})"));
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_EQ(header->type, NpyType::kRaw16);
+  EXPECT_THAT(header->shape, ElementsAre(7));
+}
+
+TEST(NpyHeader, WritesWhatItReads) {
+  for (NpyType type :
+       {NpyType::kFloat16, NpyType::kFloat32, NpyType::kFloat64, NpyType::kRaw16, NpyType::kInt16,
+        NpyType::kUInt16, NpyType::kInt32, NpyType::kUInt32, NpyType::kInt64, NpyType::kUInt64}) {
+    for (const std::vector<int64_t>& shape :
+         {std::vector<int64_t>{}, {5}, {0, 8}, {int64_t{1} << 40, 2, 8}}) {
+      const std::string text = FormatNpyHeader(type, shape);
+      EXPECT_EQ(text.size() % 64, 0u);
+      const auto header = ParseNpyHeader(text);
+      ASSERT_TRUE(header.ok()) << header.status();
+      EXPECT_EQ(header->type, type);
+      EXPECT_EQ(header->shape, shape);
+      EXPECT_EQ(header->data_offset, static_cast<int64_t>(text.size()));
+    }
+  }
+}
+
+TEST(NpyHeader, EveryTruncationIsRefused) {
+  const std::string file = Header(1, kPlain);
+  for (size_t bytes = 0; bytes < file.size(); ++bytes) {
+    EXPECT_EQ(ParseNpyHeader(file.substr(0, bytes)).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << bytes;
+  }
+}
+
+struct Refusal {
+  std::string_view dictionary;
+  std::string_view message;
+};
+
+class RefusedHeader : public testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedHeader, NamesTheField) {
+  const absl::Status status = ParseNpyHeader(Header(1, GetParam().dictionary)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(GetParam().message)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedHeader,
+    testing::Values(
+        Refusal{"", "expected a dictionary"},
+        Refusal{"{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}", "big-endian"},
+        Refusal{"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "'<c8' is not known"},
+        Refusal{"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "structures"},
+        Refusal{"{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2)}", "fortran_order"},
+        Refusal{"{'descr': '<f4', 'fortran_order': 0, 'shape': (1, 2)}", "True or False"},
+        Refusal{"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "axis 0"},
+        Refusal{"{'descr': '<f4', 'fortran_order': False, 'shape': (1)}", "tuple"},
+        Refusal{"{'descr': '<f4', 'fortran_order': False, 'shape': (1 2)}", "expected ','"},
+        Refusal{"{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 2)}",
+                "more than 2^63 bytes"},
+        Refusal{"{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,)}",
+                "axis 0"},
+        Refusal{"{'descr': '<f4', 'fortran_order': False}", "'shape' is missing"},
+        Refusal{"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': ()}",
+                "'descr' is not known, or given twice"},
+        Refusal{"{'descr': '<f4', 'fortran_order': False, 'shape': (), 'x': 1}", "'x'"},
+        Refusal{"{'descr': '<f4', 'fortran_order': False, 'shape': ()} 1", "after the dictionary"},
+        Refusal{"{'descr': '<f4' 'fortran_order': False, 'shape': ()}", "expected ','"}));
+
+TEST(NpyHeader, RefusesOtherFilesAndVersions) {
+  EXPECT_THAT(std::string(ParseNpyHeader("PK\x03\x04").status().message()),
+              HasSubstr("not a .npy file"));
+  EXPECT_THAT(std::string(ParseNpyHeader(Header(4, kPlain)).status().message()),
+              HasSubstr("version 4.0"));
+  std::string longest = Header(2, kPlain);
+  longest[11] = '\x7f';
+  EXPECT_THAT(std::string(ParseNpyHeader(longest).status().message()), HasSubstr("limit"));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

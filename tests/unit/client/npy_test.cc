@@ -1,0 +1,150 @@
+#include "client/cpp/npy.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/test_files.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(NpyFile, MapsItsData) {
+  const TestFiles files;
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  const auto file = NpyFile::Open(files.WriteNpy("a.npy", NpyType::kFloat32, {2, 3}, values));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->type(), NpyType::kFloat32);
+  EXPECT_THAT(file->shape(), ElementsAre(2, 3));
+  ASSERT_EQ(file->bytes(), 24);
+  EXPECT_EQ(std::memcmp(file->data(), values.data(), 24), 0);
+}
+
+TEST(NpyFile, ReleasedBytesCanBeReadAgain) {
+  const TestFiles files;
+  std::vector<int32_t> values(1 << 18);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int32_t>(i);
+  const auto file = NpyFile::Open(
+      files.WriteNpy("a.npy", NpyType::kInt32, {static_cast<int64_t>(values.size())}, values));
+  ASSERT_TRUE(file.ok()) << file.status();
+  file->Release(0, file->bytes());
+  file->Release(100, 100);
+  EXPECT_EQ(std::memcmp(file->data(), values.data(), values.size() * 4), 0);
+}
+
+TEST(NpyFile, SizesThatContradictTheHeaderNamePathAndBytes) {
+  const TestFiles files;
+  const std::string short_path =
+      files.WriteNpy("short.npy", NpyType::kFloat32, {2, 3}, std::vector<float>(5));
+  const absl::Status truncated = NpyFile::Open(short_path).status();
+  EXPECT_EQ(truncated.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(truncated.message()), AllOf(HasSubstr(short_path), HasSubstr("truncated"),
+                                                      HasSubstr("152 bytes"), HasSubstr("148")));
+  const absl::Status too_long =
+      NpyFile::Open(files.WriteNpy("long.npy", NpyType::kFloat32, {2, 3}, std::vector<float>(7)))
+          .status();
+  EXPECT_THAT(std::string(too_long.message()), HasSubstr("too long"));
+}
+
+TEST(NpyFile, RefusesWhatIsNoFile) {
+  const TestFiles files;
+  EXPECT_EQ(NpyFile::Open(files.Path("missing.npy")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(NpyFile::Open(files.Path("")).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(NpyFile::Open(files.Write("empty.npy", "")).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const std::string pipe = files.Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(NpyFile::Open(pipe).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(NpyWriter, AppearsOnCommit) {
+  const TestFiles files;
+  const std::string path = files.Path("out.npy");
+  auto writer = NpyWriter::Create(path, NpyType::kUInt16, std::vector<int64_t>{3});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  EXPECT_THAT(files.Names(), ElementsAre("out.npy.partial"));
+  struct stat info;
+  ASSERT_EQ(stat((path + ".partial").c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, 134);
+  const uint16_t values[] = {7, 8, 9};
+  ASSERT_EQ(writer->data().size(), sizeof(values));
+  std::memcpy(writer->data().data(), values, sizeof(values));
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_THAT(files.Names(), ElementsAre("out.npy"));
+  const auto file = NpyFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(std::memcmp(file->data(), values, sizeof(values)), 0);
+}
+
+TEST(NpyWriter, IsRemovedWithoutCommitAndKeepsWhatWasThere) {
+  const TestFiles files;
+  const std::string path = files.Write("out.npy", "before");
+  {
+    const auto writer = NpyWriter::Create(path, NpyType::kFloat32, std::vector<int64_t>{1});
+    ASSERT_TRUE(writer.ok()) << writer.status();
+  }
+  EXPECT_THAT(files.Names(), ElementsAre("out.npy"));
+  EXPECT_EQ(ReadFile(path), "before");
+}
+
+TEST(NpyWriter, TwoWritersOfOnePathAreRefused) {
+  const TestFiles files;
+  const std::string path = files.Path("out.npy");
+  auto first = NpyWriter::Create(path, NpyType::kFloat32, std::vector<int64_t>{1});
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(NpyWriter::Create(path, NpyType::kFloat32, std::vector<int64_t>{1}).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(first->Commit().ok());
+}
+
+TEST(NpyWriter, UnwritablePathsNameThemselves) {
+  const TestFiles files;
+  const std::string missing = files.Path("no/such/folder/out.npy");
+  const absl::Status status =
+      NpyWriter::Create(missing, NpyType::kFloat32, std::vector<int64_t>{1}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(missing));
+  EXPECT_EQ(
+      NpyWriter::Create(files.Path(""), NpyType::kFloat32, std::vector<int64_t>{1}).status().code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
+TEST(NpyWriter, AFileThatDoesNotFitIsRefusedAtOnceAndRemoved) {
+  const TestFiles files;
+  // The session's limit of file size stands for a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit limit{1 << 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const std::string path = files.Path("out.npy");
+  const absl::Status status =
+      NpyWriter::Create(path, NpyType::kFloat32, std::vector<int64_t>{1 << 20}).status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(path), HasSubstr("4194432 bytes")));
+  EXPECT_THAT(files.Names(), IsEmpty());
+}
+
+TEST(NpyWriter, RefusesSizesBeyondAnyFile) {
+  const TestFiles files;
+  EXPECT_EQ(NpyWriter::Create(files.Path("out.npy"), NpyType::kFloat32,
+                              std::vector<int64_t>{int64_t{1} << 40, int64_t{1} << 40})
+                .status()
+                .code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

@@ -1,0 +1,80 @@
+#include "client/cpp/output_rows.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "wire/checksum.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::HasSubstr;
+
+class OutputRowsTest : public testing::Test {
+ protected:
+  static v1::OutputChunk Chunk(int64_t rows, std::string payload) {
+    v1::OutputChunk chunk;
+    chunk.set_tensor(v1::TENSOR_OUT);
+    chunk.set_rows(rows);
+    chunk.set_crc32c(wire::Crc32c(payload));
+    chunk.set_payload(std::move(payload));
+    return chunk;
+  }
+  std::string Text() const { return {reinterpret_cast<const char*>(data_.data()), data_.size()}; }
+
+  std::vector<std::byte> data_ = std::vector<std::byte>(10);
+  OutputRows rows_{v1::TENSOR_OUT, 5, 2, data_};
+};
+
+TEST_F(OutputRowsTest, PlacesRangesAndLists) {
+  v1::OutputChunk range = Chunk(2, "ccdd");
+  range.set_first_token(2);
+  ASSERT_TRUE(rows_.Place(range).ok());
+  v1::OutputChunk list = Chunk(3, "eeaabb");
+  for (int64_t token : {4, 0, 1}) list.add_tokens(token);
+  EXPECT_THAT(std::string(rows_.CheckComplete().message()),
+              HasSubstr("left out 3 of 5 rows, the first for token 0"));
+  ASSERT_TRUE(rows_.Place(list).ok());
+  EXPECT_TRUE(rows_.CheckComplete().ok());
+  EXPECT_EQ(rows_.rows_placed(), 5);
+  EXPECT_EQ(Text(), "aabbccddee");
+}
+
+TEST_F(OutputRowsTest, RefusesWhatDoesNotFit) {
+  const auto code = [this](const v1::OutputChunk& chunk) { return rows_.Place(chunk).code(); };
+  EXPECT_EQ(code(Chunk(0, "")), absl::StatusCode::kInternal);
+  EXPECT_EQ(code(Chunk(-1, "aa")), absl::StatusCode::kInternal);
+  EXPECT_EQ(code(Chunk(int64_t{1} << 62, "aa")), absl::StatusCode::kInternal);
+  EXPECT_EQ(code(Chunk(1, "aaa")), absl::StatusCode::kInternal);
+  v1::OutputChunk chunk = Chunk(2, "aabb");
+  chunk.add_tokens(1);
+  EXPECT_EQ(code(chunk), absl::StatusCode::kInternal);
+  for (int64_t first : {int64_t{-1}, int64_t{4}, INT64_MAX, INT64_MIN}) {
+    chunk = Chunk(2, "aabb");
+    chunk.set_first_token(first);
+    EXPECT_EQ(code(chunk), absl::StatusCode::kInternal);
+  }
+  chunk = Chunk(1, "aa");
+  chunk.add_tokens(5);
+  EXPECT_EQ(code(chunk), absl::StatusCode::kInternal);
+}
+
+TEST_F(OutputRowsTest, RefusesCorruptAndRepeatedRows) {
+  v1::OutputChunk corrupt = Chunk(1, "aa");
+  corrupt.set_payload("ab");
+  EXPECT_EQ(rows_.Place(corrupt).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(rows_.rows_placed(), 0);
+  ASSERT_TRUE(rows_.Place(Chunk(1, "aa")).ok());
+  const absl::Status again = rows_.Place(Chunk(1, "aa"));
+  EXPECT_EQ(again.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(again.message()), HasSubstr("token 0 came twice"));
+  v1::OutputChunk twice = Chunk(2, "bbbb");
+  twice.add_tokens(1);
+  twice.add_tokens(1);
+  EXPECT_EQ(rows_.Place(twice).code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

@@ -1,0 +1,45 @@
+// Files for a test, in a folder of its own that goes with it.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/cpp/npy_header.h"
+
+namespace hilbert_ring::client {
+
+class TestFiles {
+ public:
+  TestFiles();
+  ~TestFiles();
+  TestFiles(const TestFiles&) = delete;
+  TestFiles& operator=(const TestFiles&) = delete;
+
+  std::string Path(std::string_view name) const { return folder_ / name; }
+  std::vector<std::string> Names() const;  // of the files that are there, sorted
+
+  std::string Write(std::string_view name, std::string_view bytes) const;  // returns the path
+
+  template <typename T>
+  std::string WriteNpy(std::string_view name, NpyType type, std::vector<int64_t> shape,
+                       const std::vector<T>& values) const {
+    std::string bytes = FormatNpyHeader(type, shape);
+    bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+    return Write(name, bytes);
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+std::string ReadFile(const std::string& path);
+
+// "GOLDEN/case/file".
+std::string GoldenPath(const std::string& golden_case, const std::string& file);
+
+}  // namespace hilbert_ring::client

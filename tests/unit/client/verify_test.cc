@@ -1,0 +1,141 @@
+#include "client/cpp/verify.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "client/cpp/job_files.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/test_files.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+struct GoldenFiles {
+  explicit GoldenFiles(const std::string& name)
+      : job(ReadJob(GoldenPath(name, "case.json"), Coords(name)).value()),
+        q(OpenTensor(GoldenPath(name, "q.npy"), job.spec, v1::TENSOR_Q).value()),
+        k(OpenTensor(GoldenPath(name, "k.npy"), job.spec, v1::TENSOR_K).value()),
+        v(OpenTensor(GoldenPath(name, "v.npy"), job.spec, v1::TENSOR_V).value()),
+        out_path(GoldenPath(name, "out.npy")),
+        lse_path(GoldenPath(name, "lse.npy")) {}
+
+  static std::string Coords(const std::string& name) {
+    const std::string path = GoldenPath(name, "coords.npy");
+    return std::filesystem::exists(path) ? path : "";
+  }
+
+  absl::StatusOr<VerifyResult> Verify() const {
+    const auto out = OpenTensor(out_path, job.spec, v1::TENSOR_OUT);
+    if (!out.ok()) return out.status();
+    const auto lse = OpenTensor(lse_path, job.spec, v1::TENSOR_LSE);
+    if (!lse.ok()) return lse.status();
+    return client::Verify({.spec = job.spec,
+                           .coordinates = job.coordinates ? &*job.coordinates : nullptr,
+                           .q = q,
+                           .k = k,
+                           .v = v,
+                           .out = *out,
+                           .lse = &*lse},
+                          {.rows = 40, .threads = 2});
+  }
+
+  Job job;
+  NpyFile q, k, v;
+  std::string out_path, lse_path;
+};
+
+TEST(Verify, AcceptsEveryGoldenCase) {
+  for (const auto& entry : std::filesystem::directory_iterator(HILBERT_RING_GOLDEN_DIR)) {
+    const std::string name = entry.path().filename();
+    const auto result = GoldenFiles(name).Verify();
+    ASSERT_TRUE(result.ok()) << name << ": " << result.status();
+    EXPECT_TRUE(result->ok()) << name << ": token " << result->out.worst.token << " head "
+                              << result->out.worst.head << " " << result->out.worst.actual << " vs "
+                              << result->out.worst.expected;
+  }
+}
+
+// Writes an array with one element changed.
+std::string Changed(const TestFiles& files, const std::string& path, int64_t element, float value) {
+  std::string bytes = ReadFile(path);
+  const int64_t offset = ParseNpyHeader(bytes)->data_offset;
+  std::memcpy(bytes.data() + offset + element * 4, &value, 4);
+  return files.Write("changed.npy", bytes);
+}
+
+TEST(Verify, NamesTheWorstRow) {
+  const TestFiles files;
+  GoldenFiles golden("dense");  // [128, 2, 32]
+  golden.out_path = Changed(files, golden.out_path, (127 * 2 + 1) * 32 + 5, 9.0f);
+  const auto result = golden.Verify();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_FALSE(result->ok());
+  EXPECT_TRUE(result->lse->ok());
+  EXPECT_EQ(result->out.worst.token, 127);
+  EXPECT_EQ(result->out.worst.head, 1);
+  EXPECT_EQ(result->out.worst.dim, 5);
+  EXPECT_EQ(result->out.worst.actual, 9.0);
+  EXPECT_GT(result->out.worst.excess, 1);
+}
+
+TEST(Verify, FindsNanOutsideTheSample) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const TestFiles files;
+  GoldenFiles golden("dense");
+  for (int64_t token = 0; token < 128; token += 9) {
+    golden.out_path = Changed(files, GoldenPath("dense", "out.npy"), token * 64, nan);
+    const auto result = golden.Verify();
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_FALSE(result->ok());
+    EXPECT_EQ(result->out.not_finite, 1);
+    EXPECT_EQ(result->out.first_not_finite_token, token);
+  }
+}
+
+TEST(Verify, MinusInfinityIsAnLseOnlyWhereNothingWasSeen) {
+  const TestFiles files;
+  GoldenFiles golden("dense");
+  golden.lse_path = Changed(files, golden.lse_path, 0, -std::numeric_limits<float>::infinity());
+  const auto result = golden.Verify();
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->lse->not_finite, 0);
+  EXPECT_FALSE(result->ok());
+  EXPECT_EQ(result->lse->worst.token, 0);
+}
+
+TEST(Verify, Tolerances) {
+  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kFloat32, -2, 1, 1), 2e-5 + 2e-6);
+  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kFloat32, 0, 1024, 1024), 0.25);
+  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kBFloat16, 1, 99, 2), 1.0 / 128 + 2.0 / 512);
+  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kFloat16, 1, 99, 2), 1.0 / 1024 + 2.0 / 4096);
+  EXPECT_DOUBLE_EQ(LseTolerance(-3), 4e-5);
+}
+
+TEST(SampleTokens, AreDistinctAscendingAndSeeded) {
+  for (const auto& [tokens, rows] : {std::pair<int64_t, int64_t>{1, 64},
+                                     {64, 64},
+                                     {100, 1},
+                                     {100, 2},
+                                     {100, 49},
+                                     {100, 99},
+                                     {int64_t{1} << 40, 64}}) {
+    const std::vector<int64_t> sample = SampleTokens(tokens, rows, 7);
+    EXPECT_EQ(static_cast<int64_t>(sample.size()), std::min(tokens, rows));
+    EXPECT_TRUE(std::is_sorted(sample.begin(), sample.end()));
+    EXPECT_EQ(std::set<int64_t>(sample.begin(), sample.end()).size(), sample.size());
+    EXPECT_GE(sample.front(), 0);
+    EXPECT_LT(sample.back(), tokens);
+    if (rows >= 2) {
+      EXPECT_EQ(sample.front(), 0);
+      EXPECT_EQ(sample.back(), tokens - 1);
+    }
+    EXPECT_EQ(sample, SampleTokens(tokens, rows, 7));
+  }
+  EXPECT_NE(SampleTokens(1000, 10, 1), SampleTokens(1000, 10, 2));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

@@ -1,0 +1,250 @@
+#include "tests/unit/device/attention_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+int64_t Between(std::mt19937_64& random, int64_t least, int64_t greatest) {
+  return std::uniform_int_distribution<int64_t>(least, greatest)(random);
+}
+
+// Mostly small, sometimes up to the limit.
+int64_t RandomDim(std::mt19937_64& random) {
+  return 8 * (random() % 3 == 0 ? Between(random, 1, 32) : Between(random, 1, 9));
+}
+
+// Half of the distance between neighbours of the type around a value.
+double Rounding(DataType dtype, double value) {
+  switch (dtype) {
+    case DataType::kFloat32:
+      return 0;
+    case DataType::kBFloat16:
+      return std::abs(value) * 0x1p-8;
+    case DataType::kFloat16:
+      return std::max(std::abs(value) * 0x1p-11, 0x1p-25);
+  }
+  return 0;
+}
+
+struct Expected {
+  std::vector<double> out;
+  double lse = -kInfinity;
+  double max_score = 0, max_value = 0;
+  double max_terms = 0;  // sum of |scale * q * k| over the dims of one score
+};
+
+// One row and head, merged with what was there before.
+Expected Expect(const AttentionCase& c, int64_t b, int64_t i, int64_t h) {
+  const CaseShape& s = c.shape;
+  std::vector<double> scores(s.key_rows, -kInfinity);
+  Expected e;
+  double greatest = s.result == Result::kMerge ? c.old_lse.Get(b, i, h, 0) : -kInfinity;
+  const double old_lse = greatest;
+  for (int64_t j = 0; j < s.key_rows; ++j) {
+    if (!c.Sees(b, i, j)) continue;
+    double dot = 0, terms = 0;
+    for (int64_t x = 0; x < s.head_dim; ++x) {
+      const double term = c.q.Get(b, i, h, x) * c.k.Get(b, j, 0, x) * s.scale;
+      dot += term;
+      terms += std::abs(term);
+    }
+    scores[j] = dot;
+    e.max_terms = std::max(e.max_terms, terms);
+    e.max_score = std::max(e.max_score, std::abs(scores[j]));
+    greatest = std::max(greatest, scores[j]);
+  }
+  e.out.assign(s.value_dim, 0.0);
+  if (greatest == -kInfinity) return e;
+  double sum = std::exp(old_lse - greatest);
+  if (sum > 0) {
+    e.max_score = std::max(e.max_score, std::abs(old_lse));
+    for (int64_t x = 0; x < s.value_dim; ++x) {
+      const double old_value = c.old_out.Get(b, i, h, x);
+      e.max_value = std::max(e.max_value, std::abs(old_value));
+      e.out[x] = sum * old_value;
+    }
+  }
+  for (int64_t j = 0; j < s.key_rows; ++j) {
+    if (scores[j] == -kInfinity) continue;
+    const double weight = std::exp(scores[j] - greatest);
+    sum += weight;
+    for (int64_t x = 0; x < s.value_dim; ++x) {
+      const double value = c.v.Get(b, j, 0, x);
+      e.max_value = std::max(e.max_value, std::abs(value));
+      e.out[x] += weight * value;
+    }
+  }
+  const double factor = s.result == Result::kWrite ? double{s.out_scale} : 1.0;
+  for (double& x : e.out) x *= factor / sum;
+  e.max_value *= std::max(1.0, std::abs(factor));
+  e.lse = greatest + std::log(sum);
+  return e;
+}
+
+}  // namespace
+
+std::string CaseShape::Describe() const {
+  return absl::StrCat("dtype ", static_cast<int>(dtype), " out ", static_cast<int>(out_dtype),
+                      " result ", static_cast<int>(result), " mask ", static_cast<int>(mask),
+                      " shift ", diagonal_shift, " batch ", batch, " heads ", heads, " queries ",
+                      query_rows, " keys ", key_rows, " dims ", head_dim, " ", value_dim, " scale ",
+                      scale, " out_scale ", out_scale, " deviation ", deviation);
+}
+
+CaseShape RandomShape(std::mt19937_64& random) {
+  CaseShape s;
+  s.dtype = static_cast<DataType>(random() % 3);
+  s.result = random() % 3 == 0 ? Result::kMerge : Result::kWrite;
+  s.out_dtype =
+      s.result == Result::kMerge ? DataType::kFloat32 : static_cast<DataType>(random() % 3);
+  s.mask = static_cast<Mask>(random() % 3);
+  s.head_dim = RandomDim(random);
+  s.value_dim = random() % 2 == 0 ? s.head_dim : RandomDim(random);
+  s.batch = random() % 3 == 0 ? Between(random, 2, 3) : 1;
+  s.heads = random() % 2 == 0 ? Between(random, 2, 9) : 1;
+  s.query_rows = random() % 2 == 0 ? Between(random, 0, 20) : Between(random, 21, 200);
+  s.key_rows = random() % 2 == 0 ? Between(random, 0, 70) : Between(random, 71, 300);
+  constexpr int64_t kProducts = 10'000'000;
+  const int64_t width = s.batch * s.heads * (s.head_dim + s.value_dim);
+  while (width * s.query_rows * s.key_rows > kProducts) {
+    (s.query_rows > s.key_rows ? s.query_rows : s.key_rows) /= 2;
+  }
+  s.diagonal_shift = random() % 8 == 0 ? (random() % 2 == 0 ? std::numeric_limits<int64_t>::max()
+                                                            : std::numeric_limits<int64_t>::min())
+                                       : Between(random, -s.query_rows - 5, s.key_rows + 5);
+  s.scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
+  switch (random() % 10) {
+    case 0:
+      s.scale *= 100.0f;  // scores of several hundred
+      break;
+    case 1:
+      s.scale = -s.scale;
+      break;
+    case 2:
+      s.scale = 0.0f;
+      break;
+    default:
+      break;
+  }
+  s.out_scale = random() % 3 == 0 ? 0.25f : 1.0f;
+  s.deviation = random() % 4 == 0 ? 4.0f : 1.0f;
+  s.position_step = random() % 2 == 0 ? 1 : int64_t{1} << 40;
+  return s;
+}
+
+AttentionCase::AttentionCase(const CaseShape& s, std::mt19937_64& random)
+    : shape(s),
+      q(s.dtype, {s.batch, s.query_rows, s.heads, s.head_dim}, random),
+      k(s.dtype, {s.batch, s.key_rows, 1, s.head_dim}, random),
+      v(s.dtype, {s.batch, s.key_rows, 1, s.value_dim}, random),
+      out(s.out_dtype, {s.batch, s.query_rows, s.heads, s.value_dim}, random),
+      lse(DataType::kFloat32, {s.batch, s.query_rows, s.heads, 1}, random) {
+  q.FillNormal(s.deviation, random);
+  k.FillNormal(s.deviation, random);
+  v.FillNormal(1.0f, random);
+  if (s.result == Result::kMerge) {
+    out.FillNormal(1.0f, random);
+    lse.FillNormal(5.0f, random);
+    // Some rows hold the identity, as all do at first.
+    for (int64_t b = 0; b < s.batch; ++b) {
+      for (int64_t i = 0; i < s.query_rows; ++i) {
+        if (random() % 3 != 0) continue;
+        for (int64_t h = 0; h < s.heads; ++h) {
+          lse.Set(b, i, h, 0, -std::numeric_limits<float>::infinity());
+          for (int64_t x = 0; x < s.value_dim; ++x) out.Set(b, i, h, x, 0.0f);
+        }
+      }
+    }
+  }
+  old_out = out;
+  old_lse = lse;
+  const int64_t most = std::max(s.query_rows, s.key_rows);
+  for (int64_t i = 0; i < s.batch * s.query_rows; ++i) {
+    query_positions.push_back(Between(random, -most, most) * s.position_step);
+  }
+  for (int64_t j = 0; j < s.batch * s.key_rows; ++j) {
+    key_positions.push_back(Between(random, -most, most) * s.position_step);
+  }
+  if (random() % 2 == 0) {  // as without an ordering: many tiles are wholly masked
+    std::sort(query_positions.begin(), query_positions.end());
+    std::sort(key_positions.begin(), key_positions.end());
+  }
+}
+
+AttentionTask AttentionCase::Task(int64_t begin, int64_t end) {
+  return {.dtype = shape.dtype,
+          .batch = shape.batch,
+          .heads = shape.heads,
+          .query_rows = shape.query_rows,
+          .key_rows = end - begin,
+          .head_dim = shape.head_dim,
+          .value_dim = shape.value_dim,
+          .q = q.ViewFrom(0),
+          .k = k.ViewFrom(begin),
+          .v = v.ViewFrom(begin),
+          .result = shape.result,
+          .out_dtype = shape.out_dtype,
+          .out = out.View(),
+          .lse = lse.Lse(),
+          .scale = shape.scale,
+          .out_scale = shape.out_scale,
+          .mask = shape.mask,
+          .diagonal_shift = begin == 0 ? shape.diagonal_shift : shape.diagonal_shift - begin,
+          .query_positions = {query_positions.data(), shape.query_rows, 1},
+          .key_positions = {key_positions.data() + begin, shape.key_rows, 1}};
+}
+
+bool AttentionCase::Sees(int64_t batch, int64_t query, int64_t key) const {
+  switch (shape.mask) {
+    case Mask::kNone:
+      return true;
+    case Mask::kDiagonal:
+      return key - query <= shape.diagonal_shift;
+    case Mask::kPositions:
+      return key_positions[batch * shape.key_rows + key] <=
+             query_positions[batch * shape.query_rows + query];
+  }
+  return false;
+}
+
+std::string WhatIsWrong(const AttentionCase& c) {
+  const CaseShape& s = c.shape;
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t i = 0; i < s.query_rows; ++i) {
+      for (int64_t h = 0; h < s.heads; ++h) {
+        const Expected e = Expect(c, b, i, h);
+        const std::string where = absl::StrCat(" at batch ", b, " row ", i, " head ", h);
+        const double lse = c.lse.Get(b, i, h, 0);
+        const double dot_rounding = 0x1p-24 * e.max_terms;
+        const double lse_allowed = 1e-5 * (1 + std::abs(e.lse)) + dot_rounding;
+        if (!(lse == e.lse || std::abs(lse - e.lse) <= lse_allowed)) {
+          return absl::StrCat("lse ", lse, ", expected ", e.lse, where);
+        }
+        for (int64_t x = 0; x < s.value_dim; ++x) {
+          const double out = c.out.Get(b, i, h, x);
+          double allowed = 1e-5 * std::abs(e.out[x]) +
+                           std::max(2e-6, 0x1p-22 * e.max_score * e.max_value) +
+                           dot_rounding * e.max_value;
+          allowed += Rounding(s.out_dtype, std::abs(e.out[x]) + allowed);
+          if (e.lse == -kInfinity) allowed = 0;
+          if (!(std::abs(out - e.out[x]) <= allowed)) {
+            return absl::StrCat("out ", out, ", expected ", e.out[x], " within ", allowed, where,
+                                " dim ", x);
+          }
+        }
+      }
+    }
+  }
+  if (!c.out.GapsAreUntouched()) return "wrote beside out";
+  if (!c.lse.GapsAreUntouched()) return "wrote beside lse";
+  return "";
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,324 @@
+// Device::Attend against a plain float64 loop, on every instruction set of the machine.
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/device/attention_case.h"
+#include "tests/unit/device/targets.h"
+
+namespace hilbert_ring {
+namespace {
+
+class AttentionTest : public testing::TestWithParam<int64_t> {
+ protected:
+  std::unique_ptr<Device> MakeDeviceUnderTest(int threads = 2) {
+    return DeviceForTarget(GetParam(), threads);
+  }
+};
+
+HILBERT_RING_FOR_EVERY_TARGET(AttentionTest);
+
+void ExpectRight(Device& device, AttentionCase& c) {
+  const AttentionTask task = c.Task();
+  ASSERT_TRUE(device.Attend({&task, 1}, {}).ok());
+  EXPECT_EQ(WhatIsWrong(c), "") << c.shape.Describe();
+}
+
+TEST_P(AttentionTest, NamesItsTarget) {
+  EXPECT_EQ(MakeDeviceUnderTest()->info().kernel,
+            std::string("cpu/") + hwy::TargetName(GetParam()));
+}
+
+TEST_P(AttentionTest, RandomShapes) {
+  auto device = MakeDeviceUnderTest();
+  for (int seed = 0; seed < 250 && !HasFailure(); ++seed) {
+    std::mt19937_64 random(seed);
+    AttentionCase c(RandomShape(random), random);
+    SCOPED_TRACE(seed);
+    ExpectRight(*device, c);
+  }
+}
+
+TEST_P(AttentionTest, EveryDim) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(1);
+  for (int64_t dim = 8; dim <= 256; dim += 8) {
+    AttentionCase c({.heads = 2,
+                     .query_rows = 13,
+                     .key_rows = 70,
+                     .head_dim = dim,
+                     .value_dim = 264 - dim,
+                     .scale = 1 / std::sqrt(static_cast<float>(dim))},
+                    random);
+    ExpectRight(*device, c);
+  }
+}
+
+TEST_P(AttentionTest, ManyTasksInOneCall) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(2);
+  std::vector<std::unique_ptr<AttentionCase>> cases;
+  std::vector<AttentionTask> tasks;
+  for (int i = 0; i < 60; ++i) {
+    CaseShape shape = RandomShape(random);
+    shape.query_rows = std::min<int64_t>(shape.query_rows, 16);  // some have no rows at all
+    cases.push_back(std::make_unique<AttentionCase>(shape, random));
+    tasks.push_back(cases.back()->Task());
+  }
+  ASSERT_TRUE(device->Attend(tasks, {}).ok());
+  for (auto& c : cases) EXPECT_EQ(WhatIsWrong(*c), "") << c->shape.Describe();
+}
+
+TEST_P(AttentionTest, TinySegments) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(3);
+  for (Mask mask : {Mask::kNone, Mask::kDiagonal}) {
+    AttentionCase c({.mask = mask,
+                     .batch = 1500,
+                     .query_rows = 8,
+                     .key_rows = 8,
+                     .head_dim = 16,
+                     .value_dim = 16,
+                     .scale = 0.25f},
+                    random);
+    ExpectRight(*device, c);
+  }
+}
+
+TEST_P(AttentionTest, ManyKeys) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(4);
+  for (Mask mask : {Mask::kNone, Mask::kDiagonal, Mask::kPositions}) {
+    AttentionCase c({.mask = mask,
+                     .diagonal_shift = 9000,
+                     .heads = 3,
+                     .query_rows = 5,
+                     .key_rows = 13000,
+                     .head_dim = 24,
+                     .value_dim = 40,
+                     .scale = 0.2f},
+                    random);
+    ExpectRight(*device, c);
+  }
+}
+
+// Sums of equal terms round the same way every time, so their errors add up.
+TEST_P(AttentionTest, AMillionEqualKeys) {
+  auto device = MakeDeviceUnderTest();
+  const int64_t keys = 1'000'000;
+  std::vector<float> q(8, 1.0f), k(8, 0.7f), v(8, 0.1f), out(8);
+  float lse = 0;
+  const AttentionTask task{.query_rows = 1,
+                           .key_rows = keys,
+                           .head_dim = 8,
+                           .value_dim = 8,
+                           .q = {q.data()},
+                           .k = {k.data()},
+                           .v = {v.data()},
+                           .out = {out.data()},
+                           .lse = {&lse}};
+  ASSERT_TRUE(device->Attend({&task, 1}, {}).ok());
+  const double score = 8.0 * double{0.7f};
+  EXPECT_NEAR(out[3], 0.1, 1e-6);
+  EXPECT_NEAR(lse, score + std::log(1e6), 1e-5 * (1 + score + std::log(1e6)));
+}
+
+// The greatest scores come last, first, and far apart.
+TEST_P(AttentionTest, LargeScores) {
+  auto device = MakeDeviceUnderTest();
+  for (int seed = 0; seed < 12; ++seed) {
+    std::mt19937_64 random(seed);
+    AttentionCase c({.heads = 2,
+                     .query_rows = 30,
+                     .key_rows = 200,
+                     .head_dim = 64,
+                     .value_dim = 32,
+                     .scale = 0.125f},
+                    random);
+    for (int64_t j = 0; j < 200; ++j) {
+      for (int64_t x = 0; x < 64; ++x) {
+        const double factor = seed % 3 == 0 ? j / 4.0 : seed % 3 == 1 ? (200 - j) / 4.0 : 60.0;
+        c.k.Set(0, j, 0, x, static_cast<float>(c.k.Get(0, j, 0, x) * factor));
+      }
+    }
+    ExpectRight(*device, c);
+  }
+}
+
+TEST_P(AttentionTest, MergingPartsIsMergingTheWhole) {
+  auto device = MakeDeviceUnderTest();
+  for (int seed = 0; seed < 60 && !HasFailure(); ++seed) {
+    std::mt19937_64 random(1000 + seed);
+    CaseShape shape = RandomShape(random);
+    shape.result = Result::kMerge;
+    shape.out_dtype = DataType::kFloat32;
+    shape.diagonal_shift = static_cast<int64_t>(random() % 200) - 50;
+    AttentionCase c(shape, random);
+    int64_t begin = 0;
+    while (true) {
+      const int64_t end =
+          std::min<int64_t>(shape.key_rows, begin + static_cast<int64_t>(random() % 100));
+      const AttentionTask task = c.Task(begin, end);
+      ASSERT_TRUE(device->Attend({&task, 1}, {}).ok());
+      begin = end;
+      if (end == shape.key_rows) break;
+    }
+    EXPECT_EQ(WhatIsWrong(c), "") << shape.Describe();
+  }
+}
+
+TEST_P(AttentionTest, SameBitsOnAnyNumberOfThreads) {
+  for (int seed = 0; seed < 25; ++seed) {
+    std::vector<std::vector<std::byte>> results;
+    for (int threads : {1, 2, 3, 2}) {
+      auto device = MakeDeviceUnderTest(threads);
+      std::mt19937_64 random(2000 + seed);
+      AttentionCase c(RandomShape(random), random);
+      const AttentionTask task = c.Task();
+      ASSERT_TRUE(device->Attend({&task, 1}, {}).ok());
+      std::vector<std::byte> bytes = c.out.bytes();
+      bytes.insert(bytes.end(), c.lse.bytes().begin(), c.lse.bytes().end());
+      results.push_back(std::move(bytes));
+    }
+    EXPECT_THAT(results, testing::Each(results[0])) << seed;
+  }
+}
+
+TEST_P(AttentionTest, WithoutKeysWritesZerosAndMergesNothing) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(5);
+  for (Result result : {Result::kWrite, Result::kMerge}) {
+    for (int64_t key_rows : {0, 70}) {
+      AttentionCase c({.result = result,
+                       .mask = Mask::kDiagonal,
+                       .diagonal_shift = -30,
+                       .query_rows = 30,
+                       .key_rows = key_rows},
+                      random);
+      const AttentionTask task = c.Task();
+      auto figures = device->Attend({&task, 1}, {});
+      ASSERT_TRUE(figures.ok());
+      EXPECT_EQ(figures->scores, 0);
+      if (result == Result::kMerge) {
+        EXPECT_EQ(c.out.bytes(), c.old_out.bytes());
+        EXPECT_EQ(c.lse.bytes(), c.old_lse.bytes());
+      } else {
+        for (int64_t i = 0; i < 30; ++i) {
+          EXPECT_EQ(c.lse.Get(0, i, 0, 0), -std::numeric_limits<double>::infinity());
+          for (int64_t x = 0; x < 8; ++x) EXPECT_EQ(c.out.Get(0, i, 0, x), 0.0);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, NothingToDo) {
+  auto device = MakeDeviceUnderTest();
+  EXPECT_EQ(device->Attend({}, {})->scores, 0);
+  const AttentionTask no_rows{.key_rows = 5, .head_dim = 8, .value_dim = 8};
+  AttentionTask no_heads = no_rows, no_batch = no_rows;
+  no_heads.heads = 0;
+  no_batch.batch = 0;
+  const std::vector<AttentionTask> tasks = {no_rows, no_heads, no_batch};
+  EXPECT_EQ(device->Attend(tasks, {})->scores, 0);
+}
+
+TEST_P(AttentionTest, LseMayBeLeftOut) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(6);
+  AttentionCase c({.query_rows = 5, .key_rows = 9}, random);
+  AttentionTask task = c.Task();
+  ASSERT_TRUE(device->Attend({&task, 1}, {}).ok());
+  const std::vector<std::byte> with_lse = c.out.bytes();
+  task.lse = {};
+  ASSERT_TRUE(device->Attend({&task, 1}, {}).ok());
+  EXPECT_EQ(c.out.bytes(), with_lse);
+}
+
+TEST_P(AttentionTest, CountsTheScoresItComputes) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(7);
+  CaseShape shape{.batch = 2, .heads = 3, .query_rows = 500, .key_rows = 500};
+  const int64_t all = 2 * 3 * 500 * 500;
+  for (Mask mask : {Mask::kNone, Mask::kDiagonal, Mask::kPositions}) {
+    shape.mask = mask;
+    AttentionCase c(shape, random);
+    for (int64_t i = 0; i < 2 * 500; ++i) c.query_positions[i] = c.key_positions[i] = i % 500;
+    std::atomic<int64_t> told = 0;
+    const AttentionTask task = c.Task();
+    auto figures = device->Attend({&task, 1}, {.progress = [&](int64_t n) { told += n; }});
+    ASSERT_TRUE(figures.ok());
+    EXPECT_EQ(figures->scores, told);
+    if (mask == Mask::kNone) {
+      EXPECT_EQ(told, all);
+    } else {
+      EXPECT_GE(told, all / 2);
+      EXPECT_LE(told, all * 2 / 3);
+    }
+  }
+}
+
+TEST_P(AttentionTest, StopsWhenCancelled) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(8);
+  AttentionCase c({.heads = 4, .query_rows = 3000, .key_rows = 3000}, random);
+  const AttentionTask task = c.Task();
+  std::atomic<int> asked = 0;
+  std::atomic<int64_t> told = 0;
+  const AttendControl control{.cancelled = [&] { return ++asked > 5; },
+                              .progress = [&](int64_t n) { told += n; }};
+  EXPECT_EQ(device->Attend({&task, 1}, control).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_LT(told, 4 * 3000 * 3000 / 2);
+  EXPECT_TRUE(device->Attend({&task, 1}, {}).ok()) << "the device works on after a cancellation";
+}
+
+// A single tile of queries with keys for minutes.
+TEST_P(AttentionTest, AsksOftenWithinATile) {
+  auto device = MakeDeviceUnderTest();
+  std::vector<float> row(256, 0.01f);
+  std::vector<float> out(256 * 8);
+  float lse[8];
+  const AttentionTask task{.heads = 8,
+                           .query_rows = 1,
+                           .key_rows = int64_t{1} << 40,
+                           .head_dim = 256,
+                           .value_dim = 256,
+                           .q = {row.data()},
+                           .k = {row.data()},
+                           .v = {row.data()},
+                           .out = {out.data(), 0, 0, 256},
+                           .lse = {lse, 0, 0, 1}};
+  int asked = 0;
+  const AttendControl control{.cancelled = [&] { return ++asked > 10; }};
+  EXPECT_EQ(device->Attend({&task, 1}, control).status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_P(AttentionTest, RefusesTasksThatItCannotCompute) {
+  auto device = MakeDeviceUnderTest();
+  const AttentionTask good{.key_rows = 5, .head_dim = 8, .value_dim = 8};
+  const auto message = [&](auto change) {
+    AttentionTask task = good;
+    change(task);
+    const absl::Status status = device->Attend({&task, 1}, {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(message([](AttentionTask& t) { t.head_dim = 12; }), HasSubstr("head_dim is 12"));
+  EXPECT_THAT(message([](AttentionTask& t) { t.value_dim = 264; }), HasSubstr("value_dim is 264"));
+  EXPECT_THAT(message([](AttentionTask& t) { t.key_rows = -1; }), HasSubstr("key_rows -1"));
+  EXPECT_THAT(message([](AttentionTask& t) { t.scale = INFINITY; }), HasSubstr("scale is inf"));
+  EXPECT_THAT(message([](AttentionTask& t) {
+                t.result = Result::kMerge;
+                t.out_dtype = DataType::kBFloat16;
+              }),
+              HasSubstr("out_dtype"));
+}
+
+}  // namespace
+}  // namespace hilbert_ring

@@ -1,0 +1,278 @@
+// What a device does besides attention: memory, zero keys, the final rounding, packing.
+#include "engine/device/device.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "engine/device/numbers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/device/strided_array.h"
+#include "tests/unit/device/targets.h"
+
+namespace hilbert_ring {
+namespace {
+
+class DeviceTest : public testing::TestWithParam<int64_t> {
+ protected:
+  std::unique_ptr<Device> device_ = DeviceForTarget(GetParam(), 2);
+};
+
+HILBERT_RING_FOR_EVERY_TARGET(DeviceTest);
+
+TEST(MakeDevice, RefusesOptionsOutOfRange) {
+  for (int threads : {-1, 1025}) {
+    const absl::Status status = MakeDevice({.threads = threads}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("threads is"));
+  }
+  EXPECT_EQ(MakeDevice({.kind = static_cast<DeviceKind>(99)}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(MakeDevice, TakesWhatTheProcessMayUse) {
+  const DeviceInfo info = MakeDevice({}).value()->info();
+  EXPECT_GE(info.threads, 1);
+  EXPECT_GT(info.memory_bytes, 0);
+  EXPECT_THAT(info.name, testing::HasSubstr("thread"));
+  EXPECT_THAT(info.kernel, testing::StartsWith("cpu/"));
+}
+
+TEST_P(DeviceTest, AllocatesZeros) {
+  for (int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{5 << 20}}) {
+    auto buffer = device_->Allocate(bytes).value();
+    EXPECT_EQ(buffer->bytes(), bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 64, 0u);
+    for (int64_t i = 0; i < bytes; ++i) ASSERT_EQ(buffer->data()[i], std::byte{0});
+    if (bytes > 0) std::memset(buffer->data(), 7, bytes);
+  }
+}
+
+TEST_P(DeviceTest, SaysWhenThereIsNoMemory) {
+  const absl::Status status = device_->Allocate(int64_t{1} << 60).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("1152921504606846976 bytes"));
+  EXPECT_EQ(device_->Allocate(-1).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(DeviceTest, AllocatesFromAnyThread) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i)
+        EXPECT_EQ(device_->Allocate(4096).value()->data()[7], std::byte{0});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(DeviceTest, ZeroKeys) {
+  std::mt19937_64 random(1);
+  std::vector<float> lses = {-INFINITY, 0.0f, 3.5f, -3.5f, 300.0f, -300.0f, 2000.0f, -2000.0f};
+  for (int64_t count : {int64_t{0}, int64_t{1}, int64_t{13}, int64_t{1} << 40}) {
+    const Shape shape{2, static_cast<int64_t>(lses.size()), 3, 16};
+    StridedArray out(DataType::kFloat32, shape, random);
+    StridedArray lse(DataType::kFloat32, {2, shape.rows, 3, 1}, random);
+    out.FillNormal(1.0f, random);
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t i = 0; i < shape.rows; ++i)
+        for (int64_t h = 0; h < 3; ++h) {
+          lse.Set(b, i, h, 0, lses[i]);
+          if (lses[i] == -INFINITY) {
+            for (int64_t x = 0; x < 16; ++x) out.Set(b, i, h, x, 0.0f);
+          }
+        }
+    const StridedArray before = out;
+    const ZeroKeysTask task{.batch = 2,
+                            .rows = shape.rows,
+                            .heads = 3,
+                            .value_dim = 16,
+                            .out = out.View(),
+                            .lse = lse.Lse(),
+                            .count = count};
+    ASSERT_TRUE(device_->AddZeroKeys({&task, 1}).ok());
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t i = 0; i < shape.rows; ++i)
+        for (int64_t h = 0; h < 3; ++h) {
+          const double old_lse = lses[i];
+          const double log_count = count == 0 ? -INFINITY : std::log(static_cast<double>(count));
+          const double most = std::max(old_lse, log_count);
+          const double expected =
+              most == -INFINITY
+                  ? most
+                  : most + std::log(std::exp(old_lse - most) + std::exp(log_count - most));
+          const double factor = expected == -INFINITY ? 0.0 : std::exp(old_lse - expected);
+          if (std::isinf(expected)) {
+            EXPECT_EQ(lse.Get(b, i, h, 0), expected);
+          } else {
+            EXPECT_NEAR(lse.Get(b, i, h, 0), expected, 1e-6 * (1 + std::abs(expected)));
+          }
+          for (int64_t x = 0; x < 16; ++x) {
+            EXPECT_NEAR(out.Get(b, i, h, x), before.Get(b, i, h, x) * factor, 1e-6);
+          }
+        }
+    EXPECT_TRUE(out.GapsAreUntouched());
+    EXPECT_TRUE(lse.GapsAreUntouched());
+  }
+  const ZeroKeysTask negative{.count = -1};
+  EXPECT_EQ(device_->AddZeroKeys({&negative, 1}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(DeviceTest, FinalizeScalesIntoAnyType) {
+  std::mt19937_64 random(2);
+  for (DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+    for (int64_t dim : {8, 24, 80, 256, 13}) {
+      const Shape shape{2, 40, 3, dim};
+      StridedArray from(DataType::kFloat32, shape, random), to(dtype, shape, random);
+      from.FillNormal(10.0f, random);
+      const FinalizeTask task{.batch = 2,
+                              .rows = 40,
+                              .heads = 3,
+                              .value_dim = dim,
+                              .from = std::as_const(from).View(),
+                              .to_dtype = dtype,
+                              .to = to.View(),
+                              .scale = 1.0f / 3};
+      ASSERT_TRUE(device_->Finalize({&task, 1}).ok());
+      for (int64_t b = 0; b < 2; ++b)
+        for (int64_t i = 0; i < 40; ++i)
+          for (int64_t h = 0; h < 3; ++h)
+            for (int64_t x = 0; x < dim; ++x) {
+              float expected;
+              StoreElement(dtype, &expected, 0,
+                           static_cast<float>(from.Get(b, i, h, x)) * (1.0f / 3));
+              ASSERT_EQ(to.Get(b, i, h, x), LoadElement(dtype, &expected, 0));
+            }
+      EXPECT_TRUE(to.GapsAreUntouched());
+    }
+  }
+}
+
+// Every pair of upper bits with the lower bits that decide the rounding, bit for bit.
+TEST_P(DeviceTest, FinalizeRoundsAsNumbersDo) {
+  std::vector<float> from;
+  for (uint32_t upper = 0; upper < 65536; ++upper) {
+    for (uint32_t lower : {0u, 1u, 0x0fffu, 0x1000u, 0x1001u, 0x7fffu, 0x8000u, 0x8001u, 0xf000u,
+                           0xffffu, 0x3000u, 0x2fffu, 0x3001u, 0x5000u, 0x9000u, 0xb000u}) {
+      from.push_back(std::bit_cast<float>(upper << 16 | lower));
+    }
+  }
+  const int64_t rows = static_cast<int64_t>(from.size()) / 256;
+  for (DataType dtype : {DataType::kBFloat16, DataType::kFloat16}) {
+    std::vector<uint16_t> to(from.size());
+    const FinalizeTask task{.rows = rows,
+                            .heads = 1,
+                            .value_dim = 256,
+                            .from = {from.data(), 0, 256, 256},
+                            .to_dtype = dtype,
+                            .to = {to.data(), 0, 256, 256}};
+    ASSERT_TRUE(device_->Finalize({&task, 1}).ok());
+    for (size_t i = 0; i < from.size(); ++i) {
+      uint16_t expected;
+      StoreElement(dtype, &expected, 0, from[i]);
+      if (std::isnan(from[i])) {
+        ASSERT_TRUE(std::isnan(LoadElement(dtype, &to[i], 0))) << i;
+      } else {
+        ASSERT_EQ(to[i], expected) << std::bit_cast<uint32_t>(from[i]);
+      }
+    }
+  }
+}
+
+TEST_P(DeviceTest, FinalizeInPlace) {
+  std::vector<float> data(30 * 2 * 16);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i) / 7;
+  const std::vector<float> before = data;
+  FinalizeTask task{.rows = 30,
+                    .heads = 2,
+                    .value_dim = 16,
+                    .from = {data.data(), 0, 32, 16},
+                    .to = {data.data(), 0, 32, 16},
+                    .scale = 0.5f};
+  ASSERT_TRUE(device_->Finalize({&task, 1}).ok());
+  for (size_t i = 0; i < data.size(); ++i) EXPECT_EQ(data[i], before[i] * 0.5f);
+  // Narrowed, each row and head at the start of its old place.
+  task.to_dtype = DataType::kBFloat16;
+  task.to = {data.data(), 0, 64, 32};
+  task.scale = 2.0f;
+  ASSERT_TRUE(device_->Finalize({&task, 1}).ok());
+  for (int64_t piece = 0; piece < 60; ++piece) {
+    for (int64_t x = 0; x < 16; ++x) {
+      EXPECT_EQ(LoadElement(DataType::kBFloat16, data.data() + piece * 16, x),
+                BFloat16ToFloat(FloatToBFloat16(before[piece * 16 + x])));
+    }
+  }
+}
+
+// The kernels' own conversion of 16-bit inputs: attention to one key returns its value.
+TEST_P(DeviceTest, EveryHalfIsReadExactly) {
+  for (DataType dtype : {DataType::kBFloat16, DataType::kFloat16}) {
+    std::vector<uint16_t> values(65536);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint16_t>(i);
+    const std::vector<uint16_t> zeros(8);
+    std::vector<float> out(values.size()), lse(values.size() / 8);
+    const AttentionTask task{.dtype = dtype,
+                             .batch = 65536 / 8,
+                             .query_rows = 1,
+                             .key_rows = 1,
+                             .head_dim = 8,
+                             .value_dim = 8,
+                             .q = {zeros.data()},
+                             .k = {zeros.data()},
+                             .v = {values.data(), 8},
+                             .out = {out.data(), 8},
+                             .lse = {lse.data(), 1}};
+    ASSERT_TRUE(device_->Attend({&task, 1}, {}).ok());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float expected = LoadElement(dtype, values.data(), i);
+      if (std::isnan(expected)) {
+        ASSERT_TRUE(std::isnan(out[i])) << i;
+      } else {
+        ASSERT_EQ(out[i], expected) << i;
+      }
+    }
+  }
+}
+
+TEST_P(DeviceTest, PacksStridedPieces) {
+  std::mt19937_64 random(3);
+  std::vector<std::byte> from(200'000);
+  for (std::byte& b : from) b = static_cast<std::byte>(random());
+  std::vector<PackTask> tasks;
+  std::vector<std::vector<std::byte>> packed, expected;
+  for (int i = 0; i < 40; ++i) {
+    PackTask t{.rows = static_cast<int64_t>(random() % 60),
+               .heads = static_cast<int64_t>(random() % 5),
+               .head_bytes = static_cast<int64_t>(random() % 130)};
+    t.head_stride = t.head_bytes + static_cast<int64_t>(random() % 2 * 50);
+    t.row_stride = t.heads * t.head_stride + static_cast<int64_t>(random() % 3 * 100);
+    t.from = from.data() + random() % 1000;
+    expected.emplace_back();
+    for (int64_t row = 0; row < t.rows; ++row) {
+      for (int64_t head = 0; head < t.heads; ++head) {
+        const auto* at =
+            static_cast<const std::byte*>(t.from) + row * t.row_stride + head * t.head_stride;
+        expected.back().insert(expected.back().end(), at, at + t.head_bytes);
+      }
+    }
+    packed.emplace_back(expected.back().size());
+    tasks.push_back(t);
+  }
+  for (size_t i = 0; i < tasks.size(); ++i) tasks[i].to = packed[i].data();
+  ASSERT_TRUE(device_->Pack(tasks).ok());
+  EXPECT_EQ(packed, expected);
+}
+
+TEST_P(DeviceTest, EmptyListsAreFine) {
+  EXPECT_TRUE(device_->AddZeroKeys({}).ok());
+  EXPECT_TRUE(device_->Finalize({}).ok());
+  EXPECT_TRUE(device_->Pack({}).ok());
+}
+
+}  // namespace
+}  // namespace hilbert_ring

@@ -1,0 +1,99 @@
+#include "engine/device/numbers.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace hilbert_ring {
+namespace {
+
+struct Format {
+  DataType dtype;
+  int exponent_bits, mantissa_bits;
+};
+constexpr Format kFormats[] = {{DataType::kBFloat16, 8, 7}, {DataType::kFloat16, 5, 10}};
+
+// The value of 16 bits from the definition of the format.
+double Value(const Format& f, uint16_t bits) {
+  const int mantissa = bits & ((1 << f.mantissa_bits) - 1);
+  const int exponent = bits >> f.mantissa_bits & ((1 << f.exponent_bits) - 1);
+  const int bias = (1 << (f.exponent_bits - 1)) - 1;
+  const double sign = bits >> 15 ? -1.0 : 1.0;
+  if (exponent == (1 << f.exponent_bits) - 1) {
+    return mantissa != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
+  }
+  if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias - f.mantissa_bits);
+  return sign * std::ldexp((1 << f.mantissa_bits) + mantissa, exponent - bias - f.mantissa_bits);
+}
+
+float Load(const Format& f, uint16_t bits) { return LoadElement(f.dtype, &bits, 0); }
+
+uint16_t Store(const Format& f, float value) {
+  uint16_t bits;
+  StoreElement(f.dtype, &bits, 0, value);
+  return bits;
+}
+
+TEST(Numbers, EveryHalfHasItsValueAndComesBack) {
+  for (const Format& f : kFormats) {
+    for (uint32_t bits = 0; bits < 65536; ++bits) {
+      const auto half = static_cast<uint16_t>(bits);
+      const double expected = Value(f, half);
+      const float value = Load(f, half);
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(value)) << bits;
+        EXPECT_TRUE(std::isnan(Load(f, Store(f, value)))) << bits;
+      } else {
+        EXPECT_EQ(value, expected) << bits;
+        EXPECT_EQ(std::signbit(value), std::signbit(expected)) << bits;
+        EXPECT_EQ(Store(f, value), half) << bits;
+      }
+    }
+  }
+}
+
+// Between neighbours the nearer one, in the middle the even one. Infinity stands where the next
+// finite number would be.
+TEST(Numbers, RoundsToNearestEven) {
+  for (const Format& f : kFormats) {
+    const uint16_t infinity =
+        static_cast<uint16_t>(((1 << f.exponent_bits) - 1) << f.mantissa_bits);
+    for (uint16_t low = 0; low < infinity; ++low) {
+      const double a = Value(f, low);
+      const double b = low + 1 == infinity ? 2 * a - Value(f, low - 1) : Value(f, low + 1);
+      const float middle = static_cast<float>((a + b) / 2);
+      if (middle != (a + b) / 2)
+        continue;  // half of bfloat16's least subnormal fits, all others too
+      const uint16_t even = low % 2 == 0 ? low : low + 1;
+      EXPECT_EQ(Store(f, middle), even) << low;
+      EXPECT_EQ(Store(f, -middle), even | 0x8000) << low;
+      EXPECT_EQ(Store(f, std::nextafter(middle, 0.0f)), low);
+      EXPECT_EQ(Store(f, std::nextafter(middle, INFINITY)), low + 1);
+    }
+    EXPECT_EQ(Store(f, std::numeric_limits<float>::max()), infinity);
+    EXPECT_EQ(Store(f, -INFINITY), infinity | 0x8000);
+  }
+}
+
+TEST(Numbers, NaNStaysNaN) {
+  for (uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffffffffu, 0x7fc00000u}) {
+    for (const Format& f : kFormats) {
+      EXPECT_TRUE(std::isnan(Load(f, Store(f, std::bit_cast<float>(bits))))) << bits;
+    }
+  }
+}
+
+TEST(Numbers, ElementsOfArrays) {
+  for (DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+    std::vector<std::byte> data(5 * ElementBytes(dtype));
+    for (int64_t i = 0; i < 5; ++i) StoreElement(dtype, data.data(), i, 0.5f * i);
+    for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(LoadElement(dtype, data.data(), i), 0.5f * i);
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring

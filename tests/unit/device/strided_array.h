@@ -1,0 +1,55 @@
+// A [batch, rows, heads, dim] array with random strides for tests. The gaps between its elements
+// hold NaN, so that a read beside the elements shows in results and a write beside them is found.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "engine/device/view.h"
+
+namespace hilbert_ring {
+
+struct Shape {
+  int64_t batch = 1;
+  int64_t rows = 1;
+  int64_t heads = 1;
+  int64_t dim = 1;
+};
+
+class StridedArray {
+ public:
+  StridedArray() = default;
+
+  // Elements are NaN too until they are set.
+  StridedArray(DataType dtype, const Shape& shape, std::mt19937_64& random);
+
+  void FillNormal(float deviation, std::mt19937_64& random);
+  void Fill(float value);
+
+  double Get(int64_t b, int64_t i, int64_t h, int64_t x) const;
+  void Set(int64_t b, int64_t i, int64_t h, int64_t x, float value);
+
+  const Shape& shape() const { return shape_; }
+  ConstView View() const;
+  MutableView View();
+  LseView Lse();
+
+  // The rows from this one on, as views of the same memory.
+  ConstView ViewFrom(int64_t row) const;
+
+  bool GapsAreUntouched() const;
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  int64_t Index(int64_t b, int64_t i, int64_t h, int64_t x) const;
+
+  DataType dtype_ = DataType::kFloat32;
+  Shape shape_;
+  int64_t batch_stride_ = 0, row_stride_ = 0, head_stride_ = 0;
+  int64_t elements_ = 0;  // with gaps
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace hilbert_ring
