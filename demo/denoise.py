@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Denoises a photograph by exact attention over its 262,144 pixels, on two local CPU workers.
 
-The same job runs twice: with the pixels in row-major order, and along the Hilbert curve of the grid. A
-segment of 1024 pixels is two rows of the picture in the first and a 32 x 32 square in the second, so the
-curve brings more pixels that look alike together. `./dev demo` builds the programs and calls this.
+The same job runs twice: with the pixels in row-major order, and along the Hilbert curve of the
+grid. A segment of 1024 pixels is two rows of the picture in the first and a 32 x 32 square in the
+second, so the curve brings more pixels that look alike together. `./dev demo` builds the programs
+and calls this.
 """
 import argparse
 import json
@@ -71,7 +72,7 @@ def denoise(service, run, noisy, folder):
 
 
 def figure(report, name):
-    """A figure of the report: protobuf writes 64-bit integers as strings and may leave out zeros."""
+    """A figure of the report: protobuf's JSON has 64-bit integers as strings and may omit zeros."""
     camel = "".join(part.capitalize() if i else part for i, part in enumerate(name.split("_")))
     return float(report.get(name, report.get(camel, 0)))
 
@@ -84,7 +85,8 @@ def table(runs, noisy, truth):
     """Lines of the table of results: a label, then a column for each run."""
     rows = [("", [run.title for run in runs]),
             ("PSNR, noisy", [f"{nonlocal_means.psnr(noisy, truth):.2f} dB"] * len(runs)),
-            ("PSNR, denoised", [f"{nonlocal_means.psnr(run.picture, truth):.2f} dB" for run in runs]),
+            ("PSNR, denoised",
+             [f"{nonlocal_means.psnr(run.picture, truth):.2f} dB" for run in runs]),
             ("tokens/s", [f"{figure(run.report, 'tokens_per_second'):,.0f}" for run in runs])]
     for phase in ("receive", "compute", "send", "total"):
         rows.append((f"seconds, {phase}",
@@ -99,8 +101,11 @@ def table(runs, noisy, truth):
             rows.append((label, [mebibytes(figure(run.report["workers"][place], name))
                                  for run in runs]))
     rows.append(("rows recomputed", [f"{run.deviation.rows:,}" for run in runs]))
-    rows.append(("  out, largest error", [f"{run.deviation.out:.1e}" for run in runs]))
-    rows.append(("  lse, largest error", [f"{run.deviation.lse:.1e}" for run in runs]))
+    for name in ("out", "lse"):
+        rows.append((f"  {name}, largest error",
+                     [f"{getattr(run.deviation, name):.1e}" for run in runs]))
+        rows.append(("    of what is allowed",
+                     [f"{getattr(run.deviation, name + '_of_allowed'):.0%}" for run in runs]))
     label_width = max(len(label) for label, _ in rows)
     return [f"  {label:<{label_width}}" + "".join(f"{cell:>18}" for cell in cells)
             for label, cells in rows]
@@ -142,11 +147,12 @@ def demonstrate(arguments):
     print("\n".join(table(runs, noisy, truth)))
     print()
     shard = truth.size // WORKERS
-    print(f"Each worker holds {shard:,} tokens, a whole number of segments of {SEGMENT}: every segment is\n"
-          "local, so the plan exchanges nothing. A naive ring would send all keys and values to everyone.")
+    print(f"Each worker holds {shard:,} tokens, a whole number of segments of {SEGMENT}: every\n"
+          "segment is local, so the plan exchanges nothing. A naive ring would send all keys and\n"
+          "values to everyone.")
     for run in runs:
-        closing = run.verified.strip().splitlines()[-1:] or ["ok"]
-        print(f"hilbert-ring verify, {run.title}: {closing[0].strip()}")
+        said = run.verified.strip().splitlines() or ["ok"]
+        print(f"hilbert-ring verify, {run.title}: {said[0]}: {said[-1]}")
 
     pictures.save(arguments.out / "noisy.png", noisy)
     for run in runs:

@@ -1,7 +1,8 @@
 """How far a job's output is off, by a sample recomputed in float64.
 
-The definition is tests/golden/attention_oracle.py, token order included: nothing here asks the service.
-For one branch of dilation 1 a row sees the rows of its own segment, so whole segments are recomputed.
+The definition is tests/golden/attention_oracle.py, token order included: nothing here asks the
+service. For one branch of dilation 1 a row sees the rows of its own segment, so whole segments are
+recomputed.
 """
 import sys
 from dataclasses import dataclass
@@ -15,9 +16,9 @@ import attention_oracle  # noqa: E402
 
 @dataclass
 class Deviation:
-    rows: int             # recomputed
-    out: float            # largest |difference| of out
-    lse: float            # largest |difference| of lse
+    rows: int              # recomputed
+    out: float             # largest |difference| of out
+    lse: float             # largest |difference| of lse
     out_of_allowed: float  # largest |difference| of out, as a part of what is allowed there
     lse_of_allowed: float
 

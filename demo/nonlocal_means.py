@@ -1,13 +1,15 @@
 """Non-local means as attention: a picture's pixels are the tokens.
 
-A pixel's query and key are the patch around it in a lightly smoothed copy of the noisy picture, its value
-is the noisy patch itself. Non-local means weighs patch k for pixel q by exp(-|q - k|^2 / h^2), and
+A pixel's query and key are the patch around it in a lightly smoothed copy of the noisy picture,
+its value is the noisy patch itself. Non-local means weighs patch k for pixel q by
+exp(-|q - k|^2 / h^2).
+Since |q|^2 is the same for all keys of a row,
 
     softmax_k(-|q - k|^2 / h^2) = softmax_k(2 (q.k - |k|^2 / 2) / h^2)
 
-since |q|^2 is the same for all keys of a row. One more feature, 1 in the query and -|k|^2 / 2 in the key,
-makes that a plain attention job with scale 2 / h^2. Each output row is a denoised patch; a pixel is the
-mean over the patches that cover it.
+One more feature, 1 in the query and -|k|^2 / 2 in the key, makes that a plain attention job with
+scale 2 / h^2. Each output row is a denoised patch; a pixel is the mean over the patches that cover
+it.
 """
 import numpy as np
 
@@ -17,12 +19,12 @@ SMOOTHING = 0.9       # standard deviation of the smoothing before patches are c
 STRENGTH = 0.25       # h, where the grey values span 0 to 1
 SCALE = 2.0 / STRENGTH**2
 
-# The two constants were tuned on this photograph (sigma 25, segments of 1024) over smoothing 0 to 1.3 and
-# h 0.15 to 0.7. Without smoothing the best h gives 27.6 dB in row-major and 28.3 dB in Hilbert order.
+# Smoothing and h were tuned on the demo's photograph (sigma 25, segments of 1024) over 0 to 1.3 and
+# 0.15 to 0.7. Without smoothing the best h gives 27.6 dB in row-major and 28.3 dB in Hilbert order.
 
 
 def add_noise(picture, sigma, seed):
-    """The picture with Gaussian noise, as the bytes that a sensor would give: float64 [rows, cols]."""
+    """The picture with Gaussian noise, as bytes that a sensor would give: float64 [rows, cols]."""
     noise = np.random.default_rng(seed).standard_normal(picture.shape)
     return np.rint(np.clip(picture + sigma * noise, 0, 255))
 

@@ -33,7 +33,10 @@ def caption(text, width):
 
 
 def save_beside(path, titled):
-    """Pictures side by side under their titles, an enlarged detail below each. titled: [(title, picture)]"""
+    """Pictures side by side under their titles, an enlarged detail of each below.
+
+    titled: [(title, picture)], pictures of one size.
+    """
     rows, cols = titled[0][1].shape
     sheet = Image.new("L", (len(titled) * (cols + GAP) - GAP, CAPTION + 2 * rows + GAP), 255)
     for place, (title, picture) in enumerate(titled):

@@ -33,8 +33,7 @@ absl::Status CheckStep(const CommStep& step, int rank, int size, int64_t last_nu
   }
   for (size_t i = 0; i < step.sends.size(); ++i) {
     const Send& send = step.sends[i];
-    absl::Status status =
-        CheckTransfer({"sends", i}, send.peer, send.data, send.bytes, rank, size);
+    absl::Status status = CheckTransfer({"sends", i}, send.peer, send.data, send.bytes, rank, size);
     if (!status.ok()) return status;
   }
   for (size_t i = 0; i < step.receives.size(); ++i) {

@@ -7,14 +7,14 @@
 //   communicator->Wait(deadline);      // all of the step's transfers are done
 //
 // A step is one list of transfers, so that a transport that must group them (NCCL) cannot be handed
-// half of one. Between two peers transfers match in the order in which both list them; ends that do not
-// agree on step, order and size never match. At most one step is posted at a time; steps are numbered
-// alike by all ranks and only ever rise. A rank with nothing to do in a step may skip it. Zero bytes are
-// a valid transfer. A peer is never oneself.
+// half of one. Between two peers transfers match in the order in which both list them; ends that do
+// not agree on step, order and size never match. At most one step is posted at a time; steps are
+// numbered alike by all ranks and only ever rise. A rank with nothing to do in a step may skip it.
+// Zero bytes are a valid transfer. A peer is never oneself.
 //
-// A rank that breaks, is aborted or destroyed is gone for its peers: what they exchange with it fails.
-// Such news may be lost in the middle of a transfer over a network, where only the deadline is certain;
-// whoever knows better calls Abort.
+// A rank that breaks, is aborted or destroyed is gone for its peers: what they exchange with it
+// fails. Such news may be lost in the middle of a transfer over a network, where only the deadline
+// is certain; whoever knows better calls Abort.
 #pragma once
 
 #include <chrono>
@@ -62,22 +62,22 @@ class Communicator {
   // Starts the step's transfers; their memory must stay valid until Wait returns, with an error or
   // without, or the communicator is destroyed. To leave a posted step early: Abort, then Wait.
   // INVALID_ARGUMENT: a peer out of range or oneself, negative bytes, bytes at null, a step number
-  // that does not rise; FAILED_PRECONDITION: a step is posted already. Neither changes anything. All
-  // other errors are as in Wait, and no memory is in use after them.
+  // that does not rise; FAILED_PRECONDITION: a step is posted already. Neither changes anything.
+  // All other errors are as in Wait, and no memory is in use after them.
   virtual absl::Status Post(const CommStep& step) = 0;
 
-  // Waits for the posted step; OK at once when none is posted. DEADLINE_EXCEEDED, UNAVAILABLE (a peer is
-  // gone) or ABORTED name the peer that was waited for; after an error the communicator is broken, and
-  // every later call fails with the same one: form a new generation.
+  // Waits for the posted step; OK at once when none is posted. DEADLINE_EXCEEDED, UNAVAILABLE (a
+  // peer is gone) or ABORTED name the peer that was waited for; after an error the communicator is
+  // broken, and every later call fails with the same one: form a new generation.
   virtual absl::Status Wait(Deadline deadline) = 0;
 
-  // Makes the wait in progress and every later call return ABORTED with `reason`, within 100 ms. The
-  // first reason stays.
+  // Makes the wait in progress and every later call return ABORTED with `reason`, within 100 ms.
+  // The first reason stays.
   virtual void Abort(const std::string& reason) = 0;
 };
 
-// Rendezvous of the ranks that form a communicator: gives one's own blob, returns the blobs of all by
-// rank. May block until the deadline.
+// Rendezvous of the ranks that form a communicator: gives one's own blob, returns the blobs of all
+// by rank. May block until the deadline.
 using AllGather =
     std::function<absl::StatusOr<std::vector<std::string>>(std::string own, Deadline deadline)>;
 
@@ -87,17 +87,18 @@ std::vector<std::unique_ptr<Communicator>> MakeInProcessRing(int size);
 struct GlooOptions {
   int rank = 0;
   int size = 1;
-  std::string host;       // address, host name or interface of this machine that peers can reach
-  std::string ring;       // unique name of ring and generation; ranks of different ones do not connect
-  Deadline deadline;      // for connecting
+  std::string host;   // address, host name or interface of this machine that peers can reach
+  std::string ring;   // unique name of ring and generation; ranks of different ones do not connect
+  Deadline deadline;  // for connecting
 };
 
 // Connects a full mesh over TCP. Blocks until connected; a peer that vanishes meanwhile is noticed
-// within the deadline and 10 s. all_gather is called once, not at all for a ring of one. Errors as in
-// Communicator::Wait, all_gather's, INVALID_ARGUMENT of options, and FAILED_PRECONDITION when the ranks
-// are not of one ring.
+// within the deadline and 10 s. all_gather is called once, not at all for a ring of one. Errors as
+// in Communicator::Wait, all_gather's, INVALID_ARGUMENT of options, and FAILED_PRECONDITION when
+// the ranks are not of one ring.
 //
-// A process that uses it must ignore SIGPIPE: Gloo writes to connections that peers may have closed.
+// A process that uses it must ignore SIGPIPE: Gloo writes to connections that peers may have
+// closed.
 absl::StatusOr<std::unique_ptr<Communicator>> MakeGlooCommunicator(const GlooOptions& options,
                                                                    const AllGather& all_gather);
 

@@ -1,8 +1,6 @@
 #include "engine/comm/gloo_mesh.h"
 
 #include <net/if.h>
-#include <netdb.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <exception>
@@ -13,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "engine/comm/local_address.h"
 #include "gloo/transport/context.h"
 #include "gloo/transport/device.h"
 #include "gloo/transport/tcp/device.h"
@@ -56,24 +55,8 @@ absl::Status Caught(const F& call) {
   }
 }
 
-// Gloo reads an uninitialised pointer when it cannot resolve a name, so it is given addresses only.
-absl::StatusOr<std::string> NumericAddress(const std::string& host) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("host is '", host, "': ", gai_strerror(error)));
-  }
-  char address[NI_MAXHOST] = {};
-  const int error = getnameinfo(found->ai_addr, found->ai_addrlen, address, sizeof(address), nullptr,
-                                0, NI_NUMERICHOST);
-  freeaddrinfo(found);
-  if (error != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("host is '", host, "': ", gai_strerror(error)));
-  }
-  return std::string(address);
-}
-
+// Gloo reads an uninitialised pointer when it cannot resolve a name, and leaks what it resolved
+// when it cannot bind; so it is given only addresses that can be.
 absl::StatusOr<gloo::transport::tcp::attr> DeviceAttributes(const std::string& host) {
   gloo::transport::tcp::attr attributes;
   if (host.empty()) return absl::InvalidArgumentError("host is empty");
@@ -81,7 +64,7 @@ absl::StatusOr<gloo::transport::tcp::attr> DeviceAttributes(const std::string& h
     attributes.iface = host;
     return attributes;
   }
-  absl::StatusOr<std::string> address = NumericAddress(host);
+  absl::StatusOr<std::string> address = LocalAddress(host);
   if (!address.ok()) return address.status();
   attributes.hostname = *std::move(address);
   return attributes;
@@ -150,8 +133,7 @@ absl::Status GlooMesh::Listen() {
   auto attributes = DeviceAttributes(options_.host);
   if (!attributes.ok()) return attributes.status();
   std::shared_ptr<gloo::transport::Device> device;
-  absl::Status status =
-      Caught([&] { device = gloo::transport::tcp::CreateDevice(*attributes); });
+  absl::Status status = Caught([&] { device = gloo::transport::tcp::CreateDevice(*attributes); });
   if (!status.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("host is '", options_.host, "': ", status.message()));
@@ -183,9 +165,8 @@ absl::Status GlooMesh::ConnectTo(int peer, const std::string& blob) {
   const size_t begin = options_.ring.size() + 1;
   const size_t bytes = (blob.size() - begin) / options_.size;
   const char* address = blob.data() + begin + options_.rank * bytes;
-  absl::Status status = Caught([&] {
-    context_->getPair(peer)->connect(std::vector<char>(address, address + bytes));
-  });
+  absl::Status status = Caught(
+      [&] { context_->getPair(peer)->connect(std::vector<char>(address, address + bytes)); });
   if (Clock::now() >= options_.deadline) {
     return absl::DeadlineExceededError(absl::StrCat("connecting to rank ", peer));
   }

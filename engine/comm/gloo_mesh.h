@@ -5,7 +5,8 @@
 //   auto transfer = mesh->StartReceive(receive, slot);
 //   transfer->Wait(deadline);
 //
-// A mesh outlives its transfers, and is closed before those are destroyed that are not done. Errors of Gloo that are not a deadline's are UNAVAILABLE.
+// A mesh outlives its transfers, and is closed before those are destroyed that are not done. Errors
+// of Gloo that are not a deadline's are UNAVAILABLE.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +61,8 @@ class GlooMesh {
   absl::StatusOr<std::unique_ptr<GlooTransfer>> StartSend(const Send& send, uint64_t slot);
   absl::StatusOr<std::unique_ptr<GlooTransfer>> StartReceive(const Receive& receive, uint64_t slot);
 
-  // Resets all connections, so that the peers notice and no memory is in use any more; 10 to 20 ms in
-  // rings of up to 16. A transfer may be waited for meanwhile; other calls exclude each other.
+  // Resets all connections, so that the peers notice and no memory is in use any more; 10 to 20 ms
+  // in rings of up to 16. A transfer may be waited for meanwhile; other calls exclude each other.
   void Close();
 
  private:

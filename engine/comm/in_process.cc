@@ -13,8 +13,8 @@
 namespace hilbert_ring {
 namespace {
 
-// Copied between two looks at the ranks' states: some milliseconds, so that a rank that gives up gets
-// its memory back well within the 100 ms of Abort.
+// Copied between two looks at the ranks' states: some milliseconds, so that a rank that gives up
+// gets its memory back well within the 100 ms of Abort.
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 
 // A transfer from when its first end posts it. Memory is copied once, by whichever end waits first.
@@ -33,8 +33,8 @@ struct Transfer {
 };
 
 struct RankState {
-  absl::Status status;                // not OK: broken or destroyed
-  std::condition_variable changed;    // something that the rank may be waiting for
+  absl::Status status;              // not OK: broken or destroyed
+  std::condition_variable changed;  // something that the rank may be waiting for
 };
 
 // What the ranks of one ring share.
@@ -116,9 +116,9 @@ class InProcessCommunicator : public Communicator {
           [this](const auto& transfer) { return !hub_->ranks[PeerOf(*transfer)].status.ok(); });
       if (lost != outstanding_.end()) {
         const int peer = PeerOf(**lost);
-        Break(absl::UnavailableError(absl::StrCat("waited for rank ", peer, " in step ",
-                                                  last_number_, ": ",
-                                                  hub_->ranks[peer].status.message())));
+        Break(
+            absl::UnavailableError(absl::StrCat("waited for rank ", peer, " in step ", last_number_,
+                                                ": ", hub_->ranks[peer].status.message())));
       } else if (std::chrono::steady_clock::now() >= deadline) {
         Break(absl::DeadlineExceededError(
             absl::StrCat("waited for rank ", waited_for_, " in step ", last_number_)));
@@ -200,7 +200,7 @@ class InProcessCommunicator : public Communicator {
   const int rank_;
   int64_t last_number_ = -1;
   bool posted_ = false;
-  int waited_for_ = -1;                                  // by a Wait in progress
+  int waited_for_ = -1;                                 // by a Wait in progress
   std::vector<std::shared_ptr<Transfer>> outstanding_;  // of the posted step
 };
 
@@ -209,6 +209,7 @@ class InProcessCommunicator : public Communicator {
 std::vector<std::unique_ptr<Communicator>> MakeInProcessRing(int size) {
   const auto hub = std::make_shared<Hub>(size);  // shared: ranks leave in any order
   std::vector<std::unique_ptr<Communicator>> ring;
+  ring.reserve(size);
   for (int rank = 0; rank < size; ++rank) {
     ring.push_back(std::make_unique<InProcessCommunicator>(hub, rank));
   }

@@ -23,7 +23,7 @@ enum class Result {
 // Attention of one unit over one or more alike segments: query heads that share one kv head.
 //   out[b, i, h] = softmax_j(scale * q[b, i, h] . k[b, j]) v[b, j],   lse = log of the denominator
 // A query row that sees no key gives out = 0 and lse = -inf when written and changes nothing when
-// merged. Accumulation is in float32, and inputs are finite: a NaN or infinity spreads to other rows of
+// merged. Accumulation is in float32. Inputs are finite: a NaN or infinity spreads to other rows of
 // its tile. Tasks of one call never write the same element.
 struct AttentionTask {
   DataType dtype = DataType::kFloat32;  // of q, k and v
@@ -56,8 +56,8 @@ struct ZeroKeysTask {
   int64_t count = 0;
 };
 
-// to = from * scale, rounded to nearest even; from is float32. In place where every row and head of `to`
-// begins at the address at which it begins in `from`.
+// to = from * scale, rounded to nearest even; from is float32. In place where every row and head of
+// `to` begins at the address at which it begins in `from`.
 struct FinalizeTask {
   int64_t batch = 1, rows = 0, heads = 0, value_dim = 0;
   ConstView from;
@@ -66,7 +66,8 @@ struct FinalizeTask {
   float scale = 1.0f;
 };
 
-// Copies rows x heads pieces of head_bytes to a dense [rows, heads, head_bytes] block. Strides in bytes.
+// Copies rows x heads pieces of head_bytes to a dense [rows, heads, head_bytes] block. Strides in
+// bytes.
 struct PackTask {
   const void* from = nullptr;
   int64_t rows = 0, row_stride = 0;

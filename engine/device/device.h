@@ -40,7 +40,8 @@ class Buffer {
 struct AttendControl {
   // Asked between tiles, from any thread; true ends the call with CANCELLED.
   std::function<bool()> cancelled;
-  // Told of scores computed since the last call, from any thread, at least once per tile of queries.
+  // Told of scores computed since the last call, from any thread, at least once per tile of
+  // queries.
   std::function<void(int64_t scores)> progress;
 };
 
@@ -56,8 +57,8 @@ class Device {
   // RESOURCE_EXHAUSTED when the memory is not there.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) = 0;
 
-  // CANCELLED when control.cancelled said so: outputs are then undefined. INVALID_ARGUMENT, naming the
-  // field, for a task that no kernel takes; nothing is computed then.
+  // CANCELLED when control.cancelled said so: outputs are then undefined. INVALID_ARGUMENT, naming
+  // the field, for a task that no kernel takes; nothing is computed then.
   virtual absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
                                                const AttendControl& control) = 0;
 

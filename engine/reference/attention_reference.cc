@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "engine/order/permutation.h"
 
 namespace hilbert_ring {
@@ -125,7 +126,7 @@ class RowReference {
     for (int64_t row = start + offset; row < end; ++selected) {
       if (run_begin < 0 || row >= run_begin + static_cast<int64_t>(tokens.size())) {
         run_begin = row;
-        tokens.resize(std::min(kRun, end - row));
+        tokens.resize(std::min(pattern.dilation < kRun ? kRun : 1, end - row));
         order_.Tokens(sequence_.begin + row, tokens);
       }
       AddKey(tokens[row - run_begin], head, softmax);
@@ -192,6 +193,12 @@ class SpanSource final : public RowSource {
   int64_t width_;
 };
 
+absl::Status CheckSize(const char* name, std::span<const double> values, int64_t expected) {
+  if (static_cast<int64_t>(values.size()) == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " has ", values.size(), " values, but must have ", expected));
+}
+
 }  // namespace
 
 ReferenceRow ReferenceAttentionRow(const JobSpec& spec, const Permutation& order, int64_t token,
@@ -204,11 +211,17 @@ absl::StatusOr<ReferenceResult> ReferenceAttention(const JobSpec& spec, std::spa
                                                    std::span<const double> v,
                                                    std::span<const int64_t> coords) {
   if (absl::Status status = Validate(spec); !status.ok()) return status;
+  const int64_t q_width = spec.heads * spec.head_dim;
+  const int64_t k_width = spec.kv_heads * spec.head_dim;
+  const int64_t v_width = spec.kv_heads * spec.value_dim;
+  if (absl::Status s = CheckSize("q", q, spec.tokens * q_width); !s.ok()) return s;
+  if (absl::Status s = CheckSize("k", k, spec.tokens * k_width); !s.ok()) return s;
+  if (absl::Status s = CheckSize("v", v, spec.tokens * v_width); !s.ok()) return s;
   auto order = Permutation::Make(spec, coords);
   if (!order.ok()) return order.status();
-  const SpanSource q_rows(q, spec.heads * spec.head_dim);
-  const SpanSource k_rows(k, spec.kv_heads * spec.head_dim);
-  const SpanSource v_rows(v, spec.kv_heads * spec.value_dim);
+  const SpanSource q_rows(q, q_width);
+  const SpanSource k_rows(k, k_width);
+  const SpanSource v_rows(v, v_width);
   ReferenceResult result;
   for (int64_t token = 0; token < spec.tokens; ++token) {
     const ReferenceRow row = ReferenceAttentionRow(spec, **order, token, q_rows, k_rows, v_rows);

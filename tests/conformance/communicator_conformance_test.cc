@@ -12,8 +12,8 @@
 namespace hilbert_ring::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using std::chrono::milliseconds;
+using ::testing::HasSubstr;
 
 constexpr milliseconds kLong = std::chrono::seconds(60);
 constexpr milliseconds kPrompt = std::chrono::seconds(1);  // 100 ms and a busy machine
@@ -69,8 +69,8 @@ absl::Status PostAndWait(Communicator& communicator, const CommStep& step, Deadl
 }
 
 // The step is done and what arrived is right.
-void Exchange(Communicator& communicator, const StepOf& step) {
-  const absl::Status status = PostAndWait(communicator, step.step(), After(kLong));
+void Exchange(Communicator& communicator, const StepOf& step, Deadline deadline = After(kLong)) {
+  const absl::Status status = PostAndWait(communicator, step.step(), deadline);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_TRUE(step.Arrived()) << "rank " << communicator.rank() << " step " << step.step().number;
 }
@@ -94,7 +94,8 @@ class CommunicatorTest : public ::testing::TestWithParam<Param> {
     return *std::move(ring);
   }
 
-  // Every rank passes on and receives: step numbers rise with gaps, sizes differ by sender and step.
+  // Every rank passes on and receives: step numbers rise with gaps, sizes differ by sender and
+  // step.
   void PassAround(const CommunicatorRing& ring, int64_t first_step = 0) const {
     RunRanks(ring, [&](int rank, Communicator& communicator) {
       for (int64_t t = 0; t < 5; ++t) {
@@ -104,7 +105,7 @@ class CommunicatorTest : public ::testing::TestWithParam<Param> {
           step.Send((rank + 1) % size(), SizeOf(rank, t));
           step.Receive(before, SizeOf(before, t));
         }
-        Exchange(communicator, step);
+        Exchange(communicator, step, Deadline::max());
       }
     });
   }
@@ -210,8 +211,8 @@ TEST_P(CommunicatorTest, AbortFailsLaterCalls) {
 TEST_P(CommunicatorPeersTest, RejectsNegativeBytesAndNull) {
   const CommunicatorRing ring = Ring();
   char byte = 0;
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      ring[0]->Post({.sends = {{.peer = 1, .data = &byte, .bytes = -1}}})));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(ring[0]->Post({.sends = {{.peer = 1, .data = &byte, .bytes = -1}}})));
   EXPECT_TRUE(absl::IsInvalidArgument(
       ring[0]->Post({.receives = {{.peer = 1, .data = &byte, .bytes = -1}}})));
   EXPECT_TRUE(absl::IsInvalidArgument(ring[0]->Post({.sends = {{.peer = 1, .bytes = 1}}})));

@@ -14,6 +14,7 @@ absl::StatusOr<CommunicatorRing> MakeGlooRing(int size) {
   CommunicatorRing ring(size);
   std::vector<absl::Status> statuses(size);
   std::vector<std::thread> threads;
+  threads.reserve(size);
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       auto made = MakeGlooCommunicator({.rank = rank,
@@ -36,17 +37,17 @@ absl::StatusOr<CommunicatorRing> MakeGlooRing(int size) {
 }  // namespace
 
 AllGather ThreadRendezvous::ForRank(int rank) {
-  return [this, rank](std::string own,
-                      Deadline deadline) -> absl::StatusOr<std::vector<std::string>> {
-    std::unique_lock lock(mutex_);
-    blobs_[rank] = std::move(own);
-    ++arrived_;
-    changed_.notify_all();
-    if (!changed_.wait_until(lock, deadline, [this] { return arrived_ == blobs_.size(); })) {
-      return absl::DeadlineExceededError("rendezvous");
-    }
-    return blobs_;
-  };
+  return
+      [this, rank](std::string own, Deadline deadline) -> absl::StatusOr<std::vector<std::string>> {
+        std::unique_lock lock(mutex_);
+        blobs_[rank] = std::move(own);
+        ++arrived_;
+        changed_.notify_all();
+        if (!changed_.wait_until(lock, deadline, [this] { return arrived_ == blobs_.size(); })) {
+          return absl::DeadlineExceededError("rendezvous");
+        }
+        return blobs_;
+      };
 }
 
 Deadline After(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
@@ -59,6 +60,7 @@ absl::StatusOr<CommunicatorRing> MakeCommunicatorRing(RingKind kind, int size) {
 
 void RunRanks(const CommunicatorRing& ring, const RankWork& work) {
   std::vector<std::thread> threads;
+  threads.reserve(ring.size());
   for (size_t rank = 0; rank < ring.size(); ++rank) {
     threads.emplace_back([&, rank] { work(static_cast<int>(rank), *ring[rank]); });
   }

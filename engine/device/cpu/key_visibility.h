@@ -12,6 +12,8 @@
 
 namespace hilbert_ring {
 
+// 32 is 5 % slower at head dim 64, and 128 no faster up to 256 (AVX2, AMD EPYC Zen 3) but wastes
+// more along a diagonal.
 inline constexpr int64_t kKeyTile = 64;
 
 // Keys [begin, begin + count) of one batch of a task, 0 < count <= kKeyTile.

@@ -9,8 +9,8 @@
 namespace hilbert_ring {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::After;
+using ::testing::HasSubstr;
 using testing::ThreadRendezvous;
 
 constexpr auto kLimit = std::chrono::seconds(20);
@@ -37,7 +37,7 @@ std::vector<absl::Status> Form(const std::vector<GlooOptions>& options) {
 }
 
 AllGather NeverCalled() {
-  return [](std::string, Deadline) -> absl::StatusOr<std::vector<std::string>> {
+  return [](const std::string&, Deadline) -> absl::StatusOr<std::vector<std::string>> {
     ADD_FAILURE() << "all_gather is called";
     return absl::InternalError("called");
   };
@@ -82,7 +82,7 @@ TEST(GlooTest, DifferentRingsDoNotConnect) {
 }
 
 TEST(GlooTest, PassesOnErrorsOfTheRendezvous) {
-  const auto gather = [](std::string, Deadline) -> absl::StatusOr<std::vector<std::string>> {
+  const auto gather = [](const std::string&, Deadline) -> absl::StatusOr<std::vector<std::string>> {
     return absl::AbortedError("members changed");
   };
   EXPECT_EQ(MakeGlooCommunicator(Options(0, 2), gather).status(),
@@ -90,10 +90,12 @@ TEST(GlooTest, PassesOnErrorsOfTheRendezvous) {
 }
 
 TEST(GlooTest, RejectsBlobsThatAreNotAddresses) {
-  const auto too_few = [](std::string own, Deadline) -> absl::StatusOr<std::vector<std::string>> {
+  const auto too_few = [](const std::string& own,
+                          Deadline) -> absl::StatusOr<std::vector<std::string>> {
     return std::vector<std::string>{own};
   };
-  const auto cut = [](std::string own, Deadline) -> absl::StatusOr<std::vector<std::string>> {
+  const auto cut = [](const std::string& own,
+                      Deadline) -> absl::StatusOr<std::vector<std::string>> {
     return std::vector<std::string>{own, own.substr(0, own.size() - 1)};
   };
   for (const AllGather& gather : {AllGather(too_few), AllGather(cut)}) {

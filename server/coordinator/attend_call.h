@@ -1,0 +1,77 @@
+// The story of one job at the coordinator.
+//
+//   Open -> checked -> planned over the live workers -> its turn -> ring -> Run streams -> Admitted
+//   -> chunks, each checked, routed and sent on -> compute -> outputs and progress -> Report
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "engine/order/order_cache.h"
+#include "engine/plan/plan.h"
+#include "server/coordinator/admission.h"
+#include "server/coordinator/attend_stream.h"
+#include "server/coordinator/job_run.h"
+#include "server/coordinator/job_table.h"
+#include "server/coordinator/membership.h"
+#include "server/coordinator/rings.h"
+#include "server/process/metrics.h"
+#include "server/process/settings.h"
+
+namespace hilbert_ring::server {
+
+// What all jobs share.
+struct JobServices {
+  const CoordinatorSettings& settings;
+  Membership& membership;
+  Admission& admission;
+  JobTable& jobs;
+  Rings& rings;
+  OrderCache& orders;
+  Metrics& metrics;
+};
+
+SpecLimits LimitsOf(const CoordinatorSettings& settings);
+
+class AttendCall {
+ public:
+  // caller: whose job ids these are.
+  AttendCall(const JobServices& services, AttendStream& stream, std::string caller)
+      : services_(services), stream_(stream), caller_(std::move(caller)) {}
+
+  // The whole job. All that it held is free when this returns; the status is still to be sent.
+  absl::Status Run();
+
+ private:
+  absl::Status ReadOpen();
+  absl::Status Validate() const;
+  absl::Status Execute();
+  absl::Status PlanOverLiveWorkers();
+  absl::Status ReceiveRows(JobRun& run);
+  absl::Status ReceiveChunk(v1::Chunk& chunk, JobRun& run);
+  absl::Status MakeOrder(std::span<const int64_t> coords, JobRun& run);
+  absl::Status Admit();
+  absl::Status SendOutput(v1::OutputChunk&& chunk);
+  absl::Status SendProgress(double fraction);
+  absl::Status SendReport(const JobRun& run, int64_t generation);
+  Deadline IdleDeadline() const { return Clock::now() + services_.settings.idle_timeout; }
+  void Log(const absl::Status& status) const;
+
+  struct Receiving;  // what is known of the rows while they come
+
+  const JobServices services_;
+  AttendStream& stream_;
+  const std::string caller_;
+
+  v1::Open open_;
+  JobSpec spec_;
+  Members members_;  // by rank
+  std::optional<Plan> plan_;
+  std::unique_ptr<Receiving> receiving_;
+  JobSeconds seconds_;
+  const Clock::time_point opened_ = Clock::now();
+};
+
+}  // namespace hilbert_ring::server

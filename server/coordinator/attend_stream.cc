@@ -1,0 +1,106 @@
+#include "server/coordinator/attend_stream.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+absl::Status ClientIdle(std::string_view what) {
+  return wire::WithReason(
+      absl::DeadlineExceededError(absl::StrCat(
+          "the client has not ", std::string(what), " anything within the idle timeout")),
+      "CLIENT_IDLE");
+}
+
+}  // namespace
+
+std::shared_ptr<AttendStream> AttendStream::Make(grpc::CallbackServerContext* context) {
+  std::shared_ptr<AttendStream> stream(new AttendStream(context));
+  stream->self_ = stream;
+  stream->StartRead(&stream->incoming_);
+  return stream;
+}
+
+absl::StatusOr<bool> AttendStream::Read(v1::AttendRequest& request, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const bool in_time = changed_.wait_until(lock, stop_.token(), deadline,
+                                           [this] { return read_ != Operation::kPending; });
+  if (absl::Status why = stop_.why(); !why.ok()) return why;
+  if (!in_time) return ClientIdle("sent");
+  if (read_ == Operation::kFailed) return false;
+  request.Clear();
+  request.Swap(&incoming_);
+  read_ = Operation::kPending;
+  lock.unlock();
+  StartRead(&incoming_);
+  return true;
+}
+
+absl::Status AttendStream::Write(v1::AttendResponse response, Deadline deadline) {
+  const std::lock_guard turn(write_turn_);
+  std::unique_lock lock(mutex_);
+  if (absl::Status why = stop_.why(); !why.ok()) return why;
+  if (write_ != Operation::kDone) return absl::CancelledError("the client is gone");
+  outgoing_ = std::move(response);
+  write_ = Operation::kPending;
+  lock.unlock();
+  StartWrite(&outgoing_);
+  lock.lock();
+  const bool in_time = changed_.wait_until(lock, stop_.token(), deadline,
+                                           [this] { return write_ != Operation::kPending; });
+  if (absl::Status why = stop_.why(); !why.ok()) return why;
+  if (!in_time) return ClientIdle("read");
+  if (write_ == Operation::kFailed) return absl::CancelledError("the client is gone");
+  return absl::OkStatus();
+}
+
+void AttendStream::End(const absl::Status& status,
+                       std::optional<std::chrono::milliseconds> retry_after) {
+  if (retry_after) {
+    context_->AddTrailingMetadata("grpc-retry-pushback-ms", std::to_string(retry_after->count()));
+  }
+  Finish(wire::ToGrpc(status));
+}
+
+void AttendStream::AwaitDone(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  const auto done = [this] { return done_; };
+  if (changed_.wait_for(lock, limit, done)) return;
+  context_->TryCancel();
+  changed_.wait_for(lock, limit, done);
+}
+
+void AttendStream::OnReadDone(bool ok) {
+  const std::lock_guard lock(mutex_);
+  read_ = ok ? Operation::kDone : Operation::kFailed;
+  changed_.notify_all();
+}
+
+void AttendStream::OnWriteDone(bool ok) {
+  const std::lock_guard lock(mutex_);
+  write_ = ok ? Operation::kDone : Operation::kFailed;
+  changed_.notify_all();
+}
+
+void AttendStream::OnCancel() {
+  // The client's clock and ours differ a little.
+  constexpr auto kSlack = std::chrono::milliseconds(50);
+  const bool late = context_->deadline() <= std::chrono::system_clock::now() + kSlack;
+  stop_.Request(late ? wire::WithReason(absl::DeadlineExceededError("the client's deadline passed"),
+                                        "CLIENT_DEADLINE")
+                     : wire::WithReason(absl::CancelledError("the client cancelled the job"),
+                                        "CLIENT_CANCELLED"));
+}
+
+void AttendStream::OnDone() {
+  const std::shared_ptr<AttendStream> self = std::move(self_);
+  const std::lock_guard lock(mutex_);
+  done_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,75 @@
+// The client's side of one job: gRPC's callbacks turned into reads and writes that block, have a
+// deadline, and end at once when the job must stop.
+//
+//   auto stream = AttendStream::Make(context);            // its reactor
+//   absl::StatusOr<bool> more = stream->Read(request, deadline);
+//   stream->Write(response, deadline);                    // returns when the transport has taken it
+//   stream->End(status, {});                              // once, whatever is still under way
+//
+// One message is read ahead, one is being written: nothing else is buffered. A client that does not read
+// stops Write, one that is not read from stops sending, by HTTP/2 flow control. Calls that block (gRPC's
+// synchronous service) cannot end while they read; that a job can fail while its client is silent is why
+// this is built on callbacks.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/server_callback.h"
+#include "hilbert_ring/v1/attention.pb.h"
+#include "server/coordinator/job_stop.h"
+#include "server/process/deadline.h"
+
+namespace hilbert_ring::server {
+
+class AttendStream : public grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse> {
+ public:
+  // Lives until gRPC is done with it and nobody holds it.
+  static std::shared_ptr<AttendStream> Make(grpc::CallbackServerContext* context);
+
+  // Requested when the client cancels, goes away, or its deadline passes.
+  JobStop& stop() { return stop_; }
+
+  // True with a message, false when the client has closed its side. DEADLINE_EXCEEDED (CLIENT_IDLE), or
+  // the stop's reason. Used by one thread at a time.
+  absl::StatusOr<bool> Read(v1::AttendRequest& request, Deadline deadline);
+
+  // Any thread; messages leave one after the other. Errors as of Read, after which no write succeeds.
+  absl::Status Write(v1::AttendResponse response, Deadline deadline);
+
+  // Ends the call. retry_after goes along as pushback.
+  void End(const absl::Status& status, std::optional<std::chrono::milliseconds> retry_after);
+
+  // Waits until the status has left; a client that does not take it in time is cut off.
+  void AwaitDone(std::chrono::milliseconds limit);
+
+ private:
+  explicit AttendStream(grpc::CallbackServerContext* context) : context_(context) {}
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+  enum class Operation { kPending, kDone, kFailed };
+
+  grpc::CallbackServerContext* const context_;  // valid until done_
+  JobStop stop_;
+  std::shared_ptr<AttendStream> self_;  // until OnDone
+
+  std::mutex write_turn_;  // before mutex_: held while a message is being written
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  v1::AttendRequest incoming_;                  // gRPC's while read_ is kPending
+  v1::AttendResponse outgoing_;                 // gRPC's while write_ is kPending
+  Operation read_ = Operation::kPending;        // guarded by mutex_, like all below
+  Operation write_ = Operation::kDone;
+  bool done_ = false;
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,98 @@
+#include "server/coordinator/attention_service.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/process/version.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr auto kRetryAfter = std::chrono::milliseconds(1000);
+constexpr auto kStatusTimeout = std::chrono::milliseconds(5000);
+// Calls beside those that run or wait: ending, not yet opened, or about to be refused.
+constexpr int kSpareCalls = 64;
+
+std::string CallerOf(const grpc::CallbackServerContext& context) {
+  std::string caller;
+  if (const auto auth = context.auth_context(); auth != nullptr) {
+    for (const grpc::string_ref& part : auth->GetPeerIdentity()) {
+      caller.append(part.data(), part.size());
+    }
+  }
+  return caller;  // empty: without credentials all callers are one
+}
+
+absl::Status Draining() {
+  return wire::WithReason(absl::UnavailableError("the service is stopping"), "DRAINING");
+}
+
+}  // namespace
+
+AttentionService::AttentionService(const JobServices& services, std::function<bool()> ready)
+    : services_(services),
+      ready_(std::move(ready)),
+      calls_(1 + services.settings.max_queue + kSpareCalls) {}
+
+grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* AttentionService::Attend(
+    grpc::CallbackServerContext* context) {
+  const std::shared_ptr<AttendStream> stream = AttendStream::Make(context);
+  if (draining_) {
+    stream->End(Draining(), std::nullopt);
+  } else if (!calls_.Start([this, stream, caller = CallerOf(*context)] {
+               Serve(*stream, caller);
+             })) {
+    stream->End(wire::WithReason(absl::ResourceExhaustedError("too many calls are open"),
+                                 "TOO_MANY_CALLS"),
+                kRetryAfter);
+  }
+  return stream.get();  // lives until gRPC is done with it
+}
+
+void AttentionService::Serve(AttendStream& stream, const std::string& caller) {
+  const absl::Status status = AttendCall(services_, stream, caller).Run();
+  const bool retry = absl::IsResourceExhausted(status);
+  stream.End(status, retry ? std::optional(kRetryAfter) : std::nullopt);
+  stream.AwaitDone(kStatusTimeout);
+}
+
+grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
+                                    v1::PlanResponse* response) {
+  auto spec = wire::DecodeJobSpec(request->spec());
+  if (!spec.ok()) return wire::ToGrpc(spec.status());
+  if (absl::Status status = Validate(*spec, LimitsOf(services_.settings)); !status.ok()) {
+    return wire::ToGrpc(wire::WithReason(status, "INVALID_SPEC"));
+  }
+  int workers = request->workers();
+  if (workers == 0) workers = static_cast<int>(services_.membership.Live().size());
+  if (workers == 0) {
+    return wire::ToGrpc(wire::WithReason(
+        absl::UnavailableError("no worker is there: say for how many the plan should be"),
+        "NO_WORKERS"));
+  }
+  const auto plan = MakePlan(*spec, workers);
+  if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), "INVALID_SPEC"));
+  *response = wire::EncodePlan(*plan);
+  return grpc::Status::OK;
+}
+
+grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
+                                          const v1::GetClusterRequest* request,
+                                          v1::GetClusterResponse* response) {
+  response->set_version(std::string(kVersion));
+  response->set_ready(ready_());
+  for (v1::ClusterWorker& worker : services_.membership.Describe()) {
+    *response->add_workers() = std::move(worker);
+  }
+  for (v1::Ring& ring : services_.rings.Describe()) *response->add_rings() = std::move(ring);
+  response->set_jobs_running(services_.admission.running());
+  response->set_jobs_queued(services_.admission.waiting());
+  return grpc::Status::OK;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,41 @@
+// The public service: handlers that only check, decode, call and encode.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "server/coordinator/attend_call.h"
+#include "server/coordinator/call_threads.h"
+
+namespace hilbert_ring::server {
+
+class AttentionService
+    : public v1::AttentionService::WithCallbackMethod_Attend<v1::AttentionService::Service> {
+ public:
+  // ready: asked by GetCluster.
+  AttentionService(const JobServices& services, std::function<bool()> ready);
+
+  grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* Attend(
+      grpc::CallbackServerContext* context) override;
+  grpc::Status Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
+                    v1::PlanResponse* response) override;
+  grpc::Status GetCluster(grpc::ServerContext* context, const v1::GetClusterRequest* request,
+                          v1::GetClusterResponse* response) override;
+
+  // From here on jobs are refused.
+  void Drain() { draining_ = true; }
+
+  // Whether all jobs have ended within the time.
+  bool AwaitIdle(std::chrono::milliseconds limit) { return calls_.AwaitIdle(limit); }
+
+ private:
+  void Serve(AttendStream& stream, const std::string& caller);
+
+  const JobServices services_;
+  const std::function<bool()> ready_;
+  std::atomic<bool> draining_ = false;
+  CallThreads calls_;
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,66 @@
+// One unary call to every member of a ring at once.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "grpcpp/client_context.h"
+#include "server/coordinator/job_stop.h"
+#include "server/coordinator/membership.h"
+#include "server/process/deadline.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+
+// Calls `start(stub, context, request, response, done)` for every member and waits for all answers, by
+// rank. The first error, naming its worker, ends the others; so does the stop, with its reason.
+//   start: [](auto* stub, auto... a) { stub->async()->CloseRing(a...); }
+template <typename Request, typename Response, typename Start>
+absl::Status CallMembers(const Members& members, const std::vector<Request>& requests,
+                         std::vector<Response>& responses, Deadline deadline, const JobStop* stop,
+                         const Start& start) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t answered = 0;       // guarded by mutex
+  absl::Status first_error;  // guarded by mutex
+  std::vector<grpc::ClientContext> contexts(members.size());
+  responses.assign(members.size(), Response());
+  const auto cancel_all = [&contexts] {
+    for (grpc::ClientContext& context : contexts) context.TryCancel();
+  };
+  for (size_t rank = 0; rank < members.size(); ++rank) {
+    contexts[rank].set_deadline(OnSystemClock(deadline));
+    start(members[rank]->stub.get(), &contexts[rank], &requests[rank], &responses[rank],
+          [&, rank](const grpc::Status& answer) {
+            const std::lock_guard lock(mutex);
+            if (!answer.ok() && first_error.ok()) {
+              const absl::Status error = wire::FromGrpc(answer);
+              first_error = wire::WithReason(
+                  absl::Status(error.code(), absl::StrCat("worker ", members[rank]->address, ": ",
+                                                          error.message())),
+                  wire::ReasonOf(error));
+            }
+            ++answered;
+            changed.notify_all();
+          });
+  }
+  const std::stop_callback cancel(stop != nullptr ? stop->token() : std::stop_token(), cancel_all);
+  std::unique_lock lock(mutex);
+  // Every call has a deadline, so all answer.
+  changed.wait(lock, [&] { return answered == members.size() || !first_error.ok(); });
+  if (answered < members.size()) {
+    lock.unlock();
+    cancel_all();
+    lock.lock();
+    changed.wait(lock, [&] { return answered == members.size(); });
+  }
+  if (stop != nullptr && !stop->why().ok()) return stop->why();
+  return first_error;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,180 @@
+#include "server/coordinator/coordinator.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "server/process/child_process.h"
+#include "server/process/process_memory.h"
+#include "server/process/ready_file.h"
+#include "server/process/stop_signals.h"
+#include "server/process/version.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr double kMemoryShare = 0.8;
+constexpr int kMaxBlockingCalls = 8192;  // heartbeats of kMaxWorkers, plans, cluster states
+constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
+
+absl::Status Stopping() {
+  return wire::WithReason(absl::UnavailableError("the service is stopping"), "DRAINING");
+}
+
+}  // namespace
+
+Coordinator::Coordinator(const CoordinatorSettings& settings)
+    : settings_(settings),
+      admission_(settings.max_queue),
+      orders_(settings.order_cache_bytes),
+      membership_(settings.worker_timeout,
+                  {.joined = [this](const Member&) { Refresh(); },
+                   .left =
+                       [this](const Member& member) {
+                         metrics_.RemoveWorker(member.address);
+                         Refresh();
+                       },
+                   .beat = [this](const Member& member,
+                                  int64_t used) { metrics_.SetWorkerUsed(member.address, used); }}),
+      membership_service_(membership_),
+      attention_service_({.settings = settings_,
+                          .membership = membership_,
+                          .admission = admission_,
+                          .jobs = jobs_,
+                          .rings = rings_,
+                          .orders = orders_,
+                          .metrics = metrics_},
+                         [this] { return ready_.load(); }) {}
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
+    const CoordinatorSettings& settings) {
+  RemoveReadyFile(settings.ready_file);
+  std::unique_ptr<Coordinator> coordinator(new Coordinator(settings));
+  if (absl::Status status = coordinator->Listen(); !status.ok()) return status;
+  coordinator->StartWorkers();
+  return coordinator;
+}
+
+Coordinator::~Coordinator() { Stop(); }
+
+absl::Status Coordinator::Listen() {
+  {
+    // A worker may register as soon as the server is there, before grpc_ is set.
+    const std::lock_guard lock(refresh_);
+    auto grpc = StartGrpc({.host = settings_.grpc_host,
+                           .port = settings_.grpc_port,
+                           .max_threads = kMaxBlockingCalls},
+                          {&attention_service_, &membership_service_});
+    if (!grpc.ok()) return grpc.status();
+    grpc_ = *std::move(grpc);
+    auto http = HttpEndpoint::Start(
+        settings_.http_host, settings_.http_port,
+        {{"/livez", [] { return HttpReply{.body = "ok\n"}; }},
+         {"/readyz", [this] { return Ready(); }},
+         {"/metrics", [this] { return ServeMetrics(); }}});
+    if (!http.ok()) return http.status();
+    http_ = *std::move(http);
+  }
+  spdlog::info("version {}: gRPC on {}:{}, HTTP on {}:{}", kVersion, settings_.grpc_host,
+               grpc_.port, settings_.http_host, http_->port());
+  Refresh();
+  return absl::OkStatus();
+}
+
+void Coordinator::StartWorkers() {
+  const int workers = settings_.spawn_workers;
+  if (workers == 0) {
+    spdlog::info("waiting for {} workers to register", settings_.min_workers);
+    return;
+  }
+  const int hardware = static_cast<int>(std::thread::hardware_concurrency());
+  const int threads =
+      settings_.worker_threads > 0 ? settings_.worker_threads : std::max(1, hardware / workers);
+  const int64_t memory =
+      settings_.memory_limit_bytes > 0
+          ? settings_.memory_limit_bytes
+          : static_cast<int64_t>(kMemoryShare * static_cast<double>(UsableMemoryBytes())) / workers;
+  const bool is_ipv6 = settings_.grpc_host.find(':') != std::string::npos;
+  const bool any = settings_.grpc_host == "0.0.0.0" || settings_.grpc_host == "::" ||
+                   settings_.grpc_host == "[::]";
+  const std::string host = any ? "127.0.0.1" : settings_.grpc_host;
+  workers_ = std::make_unique<WorkerProcesses>(WorkerProcessOptions{
+      .program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),
+      .arguments = {absl::StrCat("--coordinator=", is_ipv6 && !any ? absl::StrCat("[", host, "]")
+                                                                   : host,
+                                 ":", grpc_.port),
+                    "--host=127.0.0.1", "--port=0", absl::StrCat("--threads=", threads),
+                    absl::StrCat("--memory-limit=", memory),
+                    absl::StrCat("--log-level=", settings_.log_level)},
+      .workers = workers});
+}
+
+HttpReply Coordinator::Ready() {
+  if (ready_) return {.body = "ok\n"};
+  return {.status = 503, .body = draining_ ? "stopping\n" : "not enough workers\n"};
+}
+
+HttpReply Coordinator::ServeMetrics() {
+  metrics_.SetJobs(admission_.running(), admission_.waiting());
+  return {.content_type = Metrics::ContentType(), .body = metrics_.Serialize()};
+}
+
+// Ready for the first time when all workers that are expected are there; from then on as long as there
+// is one, since jobs run on those that live.
+void Coordinator::Refresh() {
+  const std::lock_guard lock(refresh_);
+  const Members live = membership_.Live();
+  metrics_.SetWorkersUp(static_cast<int>(live.size()));
+  if (grpc_.server == nullptr || http_ == nullptr) return;
+  const int expected =
+      settings_.spawn_workers > 0 ? settings_.spawn_workers : settings_.min_workers;
+  const int needed = was_ready_ ? 1 : expected;
+  const bool ready = !draining_ && static_cast<int>(live.size()) >= needed;
+  if (ready != ready_) {
+    ready_ = ready;
+    grpc::HealthCheckServiceInterface* health = grpc_.server->GetHealthCheckService();
+    health->SetServingStatus(ready);
+    health->SetServingStatus(v1::AttentionService::service_full_name(), ready);
+    spdlog::info("{}: {} workers", ready ? "ready" : "not ready", live.size());
+  }
+  if (!ready || was_ready_) return;
+  was_ready_ = true;
+  std::vector<std::string> addresses;
+  for (const auto& member : live) addresses.push_back(member->address);
+  absl::Status status =
+      WriteReadyFile(settings_.ready_file,
+                     {{"grpc_port", grpc_.port}, {"http_port", http_->port()}}, addresses);
+  if (!status.ok()) spdlog::error("{}", std::string(status.message()));
+}
+
+void Coordinator::Stop() {
+  if (grpc_.server == nullptr) return;
+  draining_ = true;
+  attention_service_.Drain();
+  admission_.Close(Stopping());
+  Refresh();
+  RemoveReadyFile(settings_.ready_file);
+  spdlog::info("stopping: {} jobs run, {} wait", admission_.running(), admission_.waiting());
+  const Deadline deadline = Clock::now() + settings_.exit_timeout;
+  while (Clock::now() < deadline && !attention_service_.AwaitIdle(std::chrono::milliseconds(50))) {
+    if (AwaitStopSignal(std::chrono::milliseconds(0))) break;
+  }
+  jobs_.StopAll(Stopping());
+  attention_service_.AwaitIdle(std::chrono::milliseconds(1000));
+  if (workers_ != nullptr) workers_->Stop(kWorkerStopLimit);
+  grpc_.server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+  grpc_.server->Wait();
+  {
+    const std::lock_guard lock(refresh_);
+    grpc_.server.reset();
+  }
+  http_.reset();
+  spdlog::info("stopped");
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,61 @@
+// The coordinator process put together: services, HTTP, local workers, readiness, and the way down.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "absl/status/statusor.h"
+#include "server/coordinator/admission.h"
+#include "server/coordinator/attention_service.h"
+#include "server/coordinator/job_table.h"
+#include "server/coordinator/membership.h"
+#include "server/coordinator/membership_service.h"
+#include "server/coordinator/rings.h"
+#include "server/coordinator/worker_processes.h"
+#include "server/process/grpc_endpoint.h"
+#include "server/process/http_endpoint.h"
+#include "server/process/metrics.h"
+#include "server/process/settings.h"
+
+namespace hilbert_ring::server {
+
+class Coordinator {
+ public:
+  // Listens and starts the local workers. UNAVAILABLE when a port cannot be had.
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorSettings& settings);
+  ~Coordinator();
+
+  // Refuses new jobs, lets running ones end within the exit timeout (less when another stop signal
+  // comes), stops the workers, then the servers.
+  void Stop();
+
+ private:
+  explicit Coordinator(const CoordinatorSettings& settings);
+
+  absl::Status Listen();
+  void StartWorkers();
+  HttpReply Ready();
+  HttpReply ServeMetrics();
+  // Takes note of a change of the members: health, ready file, metrics.
+  void Refresh();
+
+  const CoordinatorSettings settings_;
+  Metrics metrics_;
+  std::atomic<bool> draining_ = false;
+  std::atomic<bool> ready_ = false;
+  std::atomic<bool> was_ready_ = false;
+  std::mutex refresh_;  // one Refresh at a time
+  Admission admission_;
+  JobTable jobs_;
+  Rings rings_;
+  OrderCache orders_;
+  Membership membership_;
+  MembershipService membership_service_;
+  AttentionService attention_service_;
+  GrpcEndpoint grpc_;
+  std::unique_ptr<HttpEndpoint> http_;
+  std::unique_ptr<WorkerProcesses> workers_;
+};
+
+}  // namespace hilbert_ring::server

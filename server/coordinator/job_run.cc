@@ -1,0 +1,273 @@
+#include "server/coordinator/job_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr auto kProgressInterval = std::chrono::milliseconds(200);
+constexpr auto kCulpritLimit = std::chrono::milliseconds(300);
+
+// Statuses of the transport carry no details.
+bool SaidByWorker(const grpc::Status& status) { return !status.error_details().empty(); }
+
+bool MeansLoss(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
+         code == absl::StatusCode::kCancelled || code == absl::StatusCode::kFailedPrecondition;
+}
+
+}  // namespace
+
+JobRun::JobRun(JobRunOptions options, JobStop& stop) : options_(std::move(options)), stop_(stop) {}
+
+JobRun::~JobRun() {
+  for (const auto& stream : streams_) {
+    bool ended = false;
+    {
+      const std::lock_guard lock(mutex_);
+      ended = stream->ended;
+    }
+    if (!ended) stream->context.TryCancel();
+  }
+  for (const auto& stream : streams_) {
+    if (stream->reader.joinable()) stream->reader.join();
+  }
+}
+
+v1::RunRequest JobRun::OpenRequest(int rank) const {
+  v1::RunRequest request;
+  v1::RunOpen& open = *request.mutable_open();
+  open.set_job_id(options_.job_id);
+  *open.mutable_spec() = wire::EncodeJobSpec(options_.plan->spec);
+  for (const ShardRange& range : options_.plan->shards.ranges()) {
+    v1::ShardRange& shard = *open.add_shards();
+    shard.set_begin(range.begin);
+    shard.set_end(range.end);
+    shard.set_rank(range.rank);
+  }
+  open.set_rank(rank);
+  open.set_workers(options_.plan->shards.workers());
+  open.set_ring_id(options_.ring_id);
+  open.set_generation(options_.generation);
+  open.set_incarnation(options_.members[rank]->incarnation);
+  open.set_want_lse(options_.want_lse);
+  open.set_compute_timeout_ms(options_.compute_timeout.count());
+  return request;
+}
+
+absl::Status JobRun::Start(Deadline deadline) {
+  const int workers = static_cast<int>(options_.members.size());
+  for (int rank = 0; rank < workers; ++rank) {
+    streams_.push_back(std::make_unique<Stream>(stop_));
+    Stream& stream = *streams_.back();
+    stream.call = options_.members[rank]->stub->Run(&stream.context);
+    stream.departed.emplace(options_.members[rank]->departed.get_token(), [this, rank] {
+      stop_.Request(Lost(rank, "its heartbeats or its connection ended"));
+    });
+  }
+  for (int rank = 0; rank < workers; ++rank) {
+    streams_[rank]->reader = std::thread([this, rank] { ReadFrom(rank); });
+  }
+  for (int rank = 0; rank < workers; ++rank) {
+    if (absl::Status status = Write(rank, OpenRequest(rank)); !status.ok()) return status;
+  }
+  return Await(deadline, "was not ready for the job in time", &Stream::ready);
+}
+
+// A write fails when the stream has ended; why, its reader finds out.
+absl::Status JobRun::Write(int rank, const v1::RunRequest& request) {
+  if (streams_[rank]->call->Write(request)) return absl::OkStatus();
+  std::unique_lock lock(mutex_);
+  constexpr auto kLimit = std::chrono::seconds(5);
+  changed_.wait_for(lock, stop_.token(), kLimit, [] { return false; });
+  lock.unlock();
+  stop_.Request(Lost(rank, "its stream ended while rows were sent"));
+  return stop_.why();
+}
+
+absl::Status JobRun::SendOrder(const RowRouter& router) {
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    absl::Status status;
+    router.SendOrder(rank, [&](v1::OrderPart&& part) {
+      v1::RunRequest request;
+      *request.mutable_order() = std::move(part);
+      status = Write(rank, request);
+      return status.ok();
+    });
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::Send(std::vector<RoutedRows> routed) {
+  for (RoutedRows& part : routed) {
+    v1::RunRequest request;
+    *request.mutable_rows() = std::move(part.rows);
+    if (absl::Status status = Write(part.rank, request); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::FinishRows() {
+  v1::RunRequest request;
+  request.mutable_done();
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    if (absl::Status status = Write(rank, request); !status.ok()) return status;
+    streams_[rank]->call->WritesDone();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::AwaitComputed(Deadline deadline) {
+  return Await(deadline, "did not end its part of the job in time", &Stream::computed);
+}
+
+absl::Status JobRun::AwaitEnd() {
+  constexpr auto kForLong = std::chrono::hours(24 * 365);
+  return Await(Clock::now() + kForLong, "did not send all its output", &Stream::ended);
+}
+
+absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*state) {
+  std::unique_lock lock(mutex_);
+  const auto missing = [&] {
+    return std::find_if(streams_.begin(), streams_.end(),
+                        [&](const auto& stream) { return !((*stream).*state); });
+  };
+  const bool all = changed_.wait_until(lock, stop_.token(), deadline,
+                                       [&] { return missing() == streams_.end(); });
+  if (all && stop_.why().ok()) return absl::OkStatus();
+  if (stop_.why().ok()) {
+    const auto rank = missing() - streams_.begin();
+    lock.unlock();
+    stop_.Request(wire::WithReason(
+        absl::DeadlineExceededError(
+            absl::StrCat("worker ", options_.members[rank]->address, " ", what)),
+        "JOB_TIMEOUT"));
+  }
+  return stop_.why();
+}
+
+void JobRun::ReadFrom(int rank) {
+  Stream& stream = *streams_[rank];
+  v1::RunResponse response;
+  absl::Status status;
+  while (status.ok() && stream.call->Read(&response)) status = Handle(rank, response);
+  if (!status.ok()) {
+    stop_.Request(status);
+    stream.context.TryCancel();
+  }
+  const grpc::Status ended = stream.call->Finish();
+  bool complete = false;
+  {
+    const std::lock_guard lock(mutex_);
+    complete = ended.ok() && stream.report.has_value();
+  }
+  if (!complete) {
+    AwaitCulprit(ended);
+    stop_.Request(Explain(rank, ended));
+  }
+  const std::lock_guard lock(mutex_);
+  stream.ended = true;
+  changed_.notify_all();
+}
+
+absl::Status JobRun::Handle(int rank, v1::RunResponse& response) {
+  Stream& stream = *streams_[rank];
+  switch (response.message_case()) {
+    case v1::RunResponse::kReady: {
+      const std::lock_guard lock(mutex_);
+      stream.ready = true;
+      changed_.notify_all();
+      return absl::OkStatus();
+    }
+    case v1::RunResponse::kProgress:
+      return TellProgress(rank, response.progress().fraction());
+    case v1::RunResponse::kOutput:
+      NoteComputed(rank);
+      return options_.output(std::move(*response.mutable_output()));
+    case v1::RunResponse::kFigures: {
+      NoteComputed(rank);
+      const std::lock_guard lock(mutex_);
+      stream.report = std::move(*response.mutable_figures());
+      stream.report->set_worker(options_.members[rank]->address);
+      return absl::OkStatus();
+    }
+    case v1::RunResponse::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InternalError(
+      absl::StrCat("worker ", options_.members[rank]->address, " sent an empty message"));
+}
+
+void JobRun::NoteComputed(int rank) {
+  const std::lock_guard lock(mutex_);
+  if (streams_[rank]->computed) return;
+  streams_[rank]->computed = true;
+  streams_[rank]->computed_at = Clock::now();
+  changed_.notify_all();
+}
+
+absl::Status JobRun::TellProgress(int rank, double fraction) {
+  double mean = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    streams_[rank]->fraction = fraction;
+    const Clock::time_point now = Clock::now();
+    if (now - told_ < kProgressInterval) return absl::OkStatus();
+    told_ = now;
+    for (const auto& stream : streams_) mean += stream->fraction;
+    mean /= static_cast<double>(streams_.size());
+  }
+  return options_.progress(mean);
+}
+
+absl::Status JobRun::Lost(int rank, const std::string& how) const {
+  return wire::WithReason(absl::AbortedError(absl::StrCat(
+                              "worker ", options_.members[rank]->address, " was lost: ", how)),
+                          "WORKER_LOST");
+}
+
+// A worker whose peer died says so before we hear of the death itself: give that a moment, so that the
+// right one is named.
+void JobRun::AwaitCulprit(const grpc::Status& status) {
+  if (!SaidByWorker(status) || !MeansLoss(wire::FromGrpc(status).code())) return;
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, stop_.token(), kCulpritLimit, [] { return false; });
+}
+
+// What a worker's status is to the client. The end of its connection, or what it says of a peer that
+// died, is a lost worker; what it found wrong is passed on.
+absl::Status JobRun::Explain(int rank, const grpc::Status& status) const {
+  if (status.ok()) return Lost(rank, "its stream ended without figures");
+  const absl::Status error = wire::FromGrpc(status);
+  if (!SaidByWorker(status)) return Lost(rank, std::string(error.message()));
+  const std::string message =
+      absl::StrCat("worker ", options_.members[rank]->address, ": ", error.message());
+  if (MeansLoss(error.code())) {
+    return wire::WithReason(absl::AbortedError(message), "WORKER_LOST");
+  }
+  return wire::WithReason(absl::Status(error.code(), message), wire::ReasonOf(error));
+}
+
+std::vector<v1::WorkerReport> JobRun::Reports() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<v1::WorkerReport> reports;
+  for (const auto& stream : streams_) {
+    reports.push_back(stream->report.value_or(v1::WorkerReport()));
+  }
+  return reports;
+}
+
+Clock::time_point JobRun::computed_at() const {
+  const std::lock_guard lock(mutex_);
+  Clock::time_point last;
+  for (const auto& stream : streams_) last = std::max(last, stream->computed_at);
+  return last;
+}
+
+}  // namespace hilbert_ring::server

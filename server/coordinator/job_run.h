@@ -1,0 +1,114 @@
+// The workers' side of one job: a Run stream to each, rows in, outputs and figures out.
+//
+//   JobRun run(options, stop);
+//   run.Start(deadline);            // every worker holds its memory
+//   run.SendOrder(router);          // for jobs with an ordering
+//   run.Send(rank, rows);           // blocks while that worker is behind
+//   run.FinishRows();               // compute starts
+//   run.AwaitComputed(deadline);    // outputs go to options.output as they come
+//   run.AwaitEnd();
+//
+// One thread reads from each worker and hands its outputs on, so that a client that reads slowly slows
+// the workers and nothing is kept here. When a worker fails, or is lost, the job's stop is requested
+// with the reason; when the stop is requested, by whomever, all streams are cancelled.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/plan/plan.h"
+#include "grpcpp/client_context.h"
+#include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/coordinator/job_stop.h"
+#include "server/coordinator/membership.h"
+#include "server/coordinator/row_router.h"
+#include "server/process/deadline.h"
+
+namespace hilbert_ring::server {
+
+struct JobRunOptions {
+  std::string job_id;
+  const Plan* plan = nullptr;  // outlives the run
+  Members members;             // by rank
+  std::string ring_id;         // empty: the plan exchanges nothing
+  int64_t generation = 0;
+  bool want_lse = false;
+  std::chrono::milliseconds compute_timeout{0};
+  // Called by several threads; blocks as long as it takes. An error ends the job.
+  std::function<absl::Status(v1::OutputChunk&&)> output;
+  std::function<absl::Status(double fraction)> progress;  // mean over the workers, seldom
+};
+
+class JobRun {
+ public:
+  // The stop must outlive the run.
+  JobRun(JobRunOptions options, JobStop& stop);
+
+  // Cancels what is still under way and waits for it.
+  ~JobRun();
+
+  // Opens the streams and waits until all workers are ready. Errors here and below: the stop's reason.
+  absl::Status Start(Deadline deadline);
+
+  // Each of these is called by one thread.
+  absl::Status SendOrder(const RowRouter& router);
+  absl::Status Send(std::vector<RoutedRows> routed);
+  absl::Status FinishRows();
+
+  // Until every worker has computed its part.
+  absl::Status AwaitComputed(Deadline deadline);
+
+  // Until every worker's outputs have gone to `output` and it has said its figures. Takes as long as the
+  // client takes to read; one that does not read is an error of `output`.
+  absl::Status AwaitEnd();
+
+  // After AwaitEnd, by rank.
+  std::vector<v1::WorkerReport> Reports() const;
+
+  // When the last worker had computed its part.
+  Clock::time_point computed_at() const;
+
+ private:
+  struct Stream {
+    explicit Stream(const JobStop& stop) : cancel(stop.token(), [this] { context.TryCancel(); }) {}
+    grpc::ClientContext context;
+    std::stop_callback<std::function<void()>> cancel;
+    std::unique_ptr<grpc::ClientReaderWriterInterface<v1::RunRequest, v1::RunResponse>> call;
+    std::optional<std::stop_callback<std::function<void()>>> departed;
+    // Guarded by mutex_:
+    bool ready = false, computed = false, ended = false;
+    double fraction = 0;
+    Clock::time_point computed_at;
+    std::optional<v1::WorkerReport> report;
+    std::thread reader;  // not guarded
+  };
+
+  v1::RunRequest OpenRequest(int rank) const;
+  absl::Status Write(int rank, const v1::RunRequest& request);
+  void ReadFrom(int rank);
+  absl::Status Handle(int rank, v1::RunResponse& response);
+  absl::Status TellProgress(int rank, double fraction);
+  void NoteComputed(int rank);
+  absl::Status Await(Deadline deadline, const char* what, bool Stream::*state);
+  absl::Status Lost(int rank, const std::string& how) const;
+  void AwaitCulprit(const grpc::Status& status);
+  absl::Status Explain(int rank, const grpc::Status& status) const;
+
+  const JobRunOptions options_;
+  JobStop& stop_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  Clock::time_point told_;                          // guarded by mutex_; last progress
+  std::vector<std::unique_ptr<Stream>> streams_;    // by rank; set by Start
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,44 @@
+// Why a job must stop: the first reason counts, whoever gives it.
+//
+//   JobStop stop;
+//   std::stop_callback cancel(stop.token(), [&] { context.TryCancel(); });
+//   stop.Request(absl::AbortedError("worker 10.0.0.7:8101 was lost"));   // from any thread
+//   return stop.why();
+#pragma once
+
+#include <mutex>
+#include <stop_token>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace hilbert_ring::server {
+
+// Thread-safe.
+class JobStop {
+ public:
+  // `why` is not OK.
+  void Request(absl::Status why) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!why_.ok()) return;
+      why_ = std::move(why);
+    }
+    source_.request_stop();
+  }
+
+  std::stop_token token() const { return source_.get_token(); }
+
+  // OK until a stop is requested.
+  absl::Status why() const {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  absl::Status why_;  // guarded by mutex_
+  std::stop_source source_;
+};
+
+}  // namespace hilbert_ring::server

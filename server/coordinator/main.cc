@@ -1,0 +1,26 @@
+// hilbert-ring-coordinator: takes jobs, shards them over workers, streams their outputs back.
+#include <spdlog/spdlog.h>
+
+#include "server/coordinator/coordinator.h"
+#include "server/process/logging.h"
+#include "server/process/process_memory.h"
+#include "server/process/settings.h"
+#include "server/process/stop_signals.h"
+
+int main(int argc, char** argv) {
+  using namespace hilbert_ring::server;
+  TuneMalloc();
+  BlockStopSignals();
+  const auto parsed = ParseCoordinatorSettings(argc, argv);
+  if (const int* code = std::get_if<int>(&parsed)) return *code;
+  const auto& settings = std::get<CoordinatorSettings>(parsed);
+  StartLogging("coordinator", settings.log_level);
+  auto coordinator = Coordinator::Start(settings);
+  if (!coordinator.ok()) {
+    spdlog::critical("{}", std::string(coordinator.status().message()));
+    return 1;
+  }
+  AwaitStopSignal(std::nullopt);
+  (*coordinator)->Stop();
+  return 0;
+}

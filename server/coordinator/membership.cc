@@ -1,0 +1,149 @@
+#include "server/coordinator/membership.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/process/grpc_endpoint.h"
+#include "server/process/version.h"
+
+namespace hilbert_ring::server {
+
+Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks)
+    : timeout_(timeout),
+      hooks_(std::move(hooks)),
+      dropper_([this](std::stop_token stop) { DropSilent(stop); }) {}
+
+Membership::~Membership() = default;
+
+absl::StatusOr<std::shared_ptr<const Member>> Membership::Join(const v1::Heartbeat& heartbeat) {
+  if (heartbeat.version() != kVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", heartbeat.address(), " has version ", heartbeat.version(),
+                     ", the coordinator ", std::string(kVersion)));
+  }
+  if (heartbeat.address().empty() || heartbeat.memory_limit_bytes() <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("heartbeat: address '", heartbeat.address(),
+                                                   "' or memory_limit_bytes ",
+                                                   heartbeat.memory_limit_bytes(), " is missing"));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Seat& seat : seats_) {
+      if (seat.member->address == heartbeat.address() &&
+          seat.member->incarnation > heartbeat.incarnation()) {
+        return absl::AlreadyExistsError(absl::StrCat(
+            "a newer incarnation of worker ", heartbeat.address(), " is registered"));
+      }
+    }
+  }
+  Drop([&](const Seat& seat) { return seat.member->address == heartbeat.address(); },
+       "registered anew");
+  auto member = std::make_shared<Member>();
+  member->address = heartbeat.address();
+  member->incarnation = heartbeat.incarnation();
+  member->device = heartbeat.device();
+  member->kernel = heartbeat.kernel();
+  member->memory_limit_bytes = heartbeat.memory_limit_bytes();
+  const auto channel = Dial(heartbeat.address());
+  channel->GetState(true);  // connects now, not with the first job
+  member->stub = v1::WorkerService::NewStub(channel);
+  {
+    const std::lock_guard lock(mutex_);
+    seats_.push_back({.member = member, .beat = Clock::now()});
+  }
+  spdlog::info("worker {} joined: {}, kernel {}, {} MiB for jobs", member->address, member->device,
+               member->kernel, member->memory_limit_bytes >> 20);
+  hooks_.joined(*member);
+  return member;
+}
+
+bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto seat = std::find_if(seats_.begin(), seats_.end(), [&](const Seat& s) {
+      return s.member.get() == &member;
+    });
+    if (seat == seats_.end()) return false;
+    seat->beat = Clock::now();
+    seat->used_bytes = heartbeat.memory_used_bytes();
+    seat->resident_bytes = heartbeat.memory_resident_bytes();
+  }
+  hooks_.beat(member, heartbeat.memory_used_bytes());
+  return true;
+}
+
+void Membership::Leave(const Member& member) {
+  Drop([&](const Seat& seat) { return seat.member.get() == &member; }, "its stream ended");
+}
+
+template <typename Chosen>
+void Membership::Drop(const Chosen& chosen, const char* why) {
+  std::list<Seat> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto seat = seats_.begin(); seat != seats_.end();) {
+      const auto next = std::next(seat);
+      if (chosen(*seat)) dropped.splice(dropped.end(), seats_, seat);
+      seat = next;
+    }
+  }
+  for (const Seat& seat : dropped) {
+    spdlog::info("worker {} left: {}", seat.member->address, why);
+    seat.member->departed.request_stop();
+    hooks_.left(*seat.member);
+  }
+}
+
+void Membership::DropSilent(std::stop_token stop) {
+  Clock::time_point asleep = Clock::now();
+  while (!stop.stop_requested()) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, stop, timeout_ / 8, [] { return false; });
+    }
+    // Whoever was silent while this process itself did not run may have spoken all the same.
+    const Clock::time_point now = Clock::now();
+    const bool slept = now - asleep > timeout_ / 2;
+    asleep = now;
+    if (slept || stop.stop_requested()) continue;
+    Drop([&](const Seat& seat) { return now - seat.beat > timeout_; }, "its heartbeats stopped");
+  }
+}
+
+Members Membership::Live() const {
+  const std::lock_guard lock(mutex_);
+  Members live;
+  for (const Seat& seat : seats_) live.push_back(seat.member);
+  return live;
+}
+
+void Membership::SetJob(const Members& members, const std::string& job_id) {
+  const std::lock_guard lock(mutex_);
+  for (Seat& seat : seats_) {
+    if (std::find(members.begin(), members.end(), seat.member) != members.end()) {
+      seat.job_id = job_id;
+    }
+  }
+}
+
+std::vector<v1::ClusterWorker> Membership::Describe() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<v1::ClusterWorker> workers;
+  for (const Seat& seat : seats_) {
+    v1::ClusterWorker& worker = workers.emplace_back();
+    worker.set_address(seat.member->address);
+    worker.set_incarnation(seat.member->incarnation);
+    worker.set_device(seat.member->device);
+    worker.set_kernel(seat.member->kernel);
+    worker.set_memory_limit_bytes(seat.member->memory_limit_bytes);
+    worker.set_memory_used_bytes(seat.used_bytes);
+    worker.set_memory_resident_bytes(seat.resident_bytes);
+    worker.set_seconds_since_heartbeat(SecondsBetween(seat.beat, Clock::now()));
+    worker.set_job_id(seat.job_id);
+  }
+  return workers;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,27 @@
+#include "server/coordinator/membership_service.h"
+
+#include <stop_token>
+
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+
+grpc::Status MembershipService::Register(
+    grpc::ServerContext* context,
+    grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>* stream) {
+  v1::Heartbeat heartbeat;
+  if (!stream->Read(&heartbeat)) return wire::ToGrpc(absl::CancelledError("no heartbeat came"));
+  const auto member = membership_.Join(heartbeat);
+  if (!member.ok()) return wire::ToGrpc(member.status());
+  // A silent worker is dropped by the membership, which ends the read below.
+  const std::stop_callback end((*member)->departed.get_token(), [context] { context->TryCancel(); });
+  v1::HeartbeatReply reply;
+  reply.set_interval_ms(membership_.BeatInterval().count());
+  do {
+    if (!membership_.Beat(**member, heartbeat)) break;
+  } while (stream->Write(reply) && stream->Read(&heartbeat));
+  membership_.Leave(**member);
+  return grpc::Status::OK;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,99 @@
+#include "server/coordinator/worker_processes.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "server/process/child_process.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr auto kPoll = std::chrono::milliseconds(20);
+constexpr auto kFirstBackoff = std::chrono::milliseconds(100);
+constexpr auto kLongestBackoff = std::chrono::milliseconds(10'000);
+constexpr auto kHealthyLife = std::chrono::seconds(30);  // after which a death is not in a row
+
+}  // namespace
+
+WorkerProcesses::WorkerProcesses(WorkerProcessOptions options)
+    : options_(std::move(options)),
+      slots_(options_.workers, Slot{.backoff = kFirstBackoff}),
+      supervisor_([this](std::stop_token stop) { Supervise(stop); }) {}
+
+WorkerProcesses::~WorkerProcesses() = default;
+
+void WorkerProcesses::Stop(std::chrono::milliseconds limit) {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_limit_ = limit;
+  }
+  supervisor_.request_stop();
+  if (supervisor_.joinable()) supervisor_.join();
+}
+
+void WorkerProcesses::Supervise(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    for (Slot& slot : slots_) slot.pid < 0 ? StartDue(slot) : CheckAlive(slot);
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, stop, kPoll, [] { return false; });
+  }
+  StopAll();
+}
+
+void WorkerProcesses::StartDue(Slot& slot) {
+  if (Clock::now() < slot.start) return;
+  const auto pid = StartChild(options_.program, options_.arguments);
+  slot.started = Clock::now();
+  if (pid.ok()) {
+    slot.pid = *pid;
+    spdlog::debug("started worker process {}", slot.pid);
+  } else {
+    spdlog::error("{}", std::string(pid.status().message()));
+    slot.start = slot.started + slot.backoff;
+    slot.backoff = std::min(2 * slot.backoff, kLongestBackoff);
+  }
+}
+
+void WorkerProcesses::CheckAlive(Slot& slot) {
+  std::string how;
+  if (ChildRuns(slot.pid, how)) return;
+  const Clock::time_point now = Clock::now();
+  if (now - slot.started > kHealthyLife) slot.backoff = kFirstBackoff;
+  spdlog::error("worker process {} ended with {}; another starts in {} ms", slot.pid, how,
+                slot.backoff.count());
+  slot.pid = -1;
+  slot.start = now + slot.backoff;
+  slot.backoff = std::min(2 * slot.backoff, kLongestBackoff);
+}
+
+void WorkerProcesses::StopAll() {
+  Clock::time_point limit;
+  {
+    const std::lock_guard lock(mutex_);
+    limit = Clock::now() + stop_limit_;
+  }
+  for (const Slot& slot : slots_) {
+    if (slot.pid > 0) kill(slot.pid, SIGTERM);
+  }
+  bool killed = false;
+  while (true) {
+    bool any = false;
+    for (Slot& slot : slots_) {
+      std::string how;
+      if (slot.pid > 0 && !ChildRuns(slot.pid, how)) slot.pid = -1;
+      any = any || slot.pid > 0;
+    }
+    if (!any) return;
+    if (!killed && Clock::now() > limit) {
+      killed = true;
+      for (const Slot& slot : slots_) {
+        if (slot.pid > 0) kill(slot.pid, SIGKILL);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace hilbert_ring::server

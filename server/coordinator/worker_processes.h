@@ -1,0 +1,54 @@
+// Local workers as child processes: started, started again when they die, stopped with the coordinator.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/process/deadline.h"
+
+namespace hilbert_ring::server {
+
+struct WorkerProcessOptions {
+  std::string program;
+  std::vector<std::string> arguments;
+  int workers = 0;
+};
+
+class WorkerProcesses {
+ public:
+  // Starts them from a thread of its own, which the children's lives are bound to.
+  explicit WorkerProcesses(WorkerProcessOptions options);
+
+  // Stops them as Stop does.
+  ~WorkerProcesses();
+
+  // SIGTERM to all, SIGKILL to those that are still there after the limit; returns when all are gone.
+  void Stop(std::chrono::milliseconds limit);
+
+ private:
+  struct Slot {
+    pid_t pid = -1;  // -1: to be started at `start`
+    Clock::time_point started, start;
+    std::chrono::milliseconds backoff;
+  };
+
+  void Supervise(std::stop_token stop);
+  void StartDue(Slot& slot);
+  void CheckAlive(Slot& slot);
+  void StopAll();
+
+  const WorkerProcessOptions options_;
+  std::vector<Slot> slots_;  // the supervisor's
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::chrono::milliseconds stop_limit_{5000};  // guarded by mutex_
+  std::jthread supervisor_;                     // last: it uses all of the above
+};
+
+}  // namespace hilbert_ring::server

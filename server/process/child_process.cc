@@ -1,0 +1,81 @@
+#include "server/process/child_process.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/process/stop_signals.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr int kCannotExecute = 127;
+
+// After fork: async-signal-safe calls alone, since other threads may have held any lock.
+[[noreturn]] void RunChild(pid_t parent, const char* program, char** argv, char** environment) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kCannotExecute);  // the parent ended before the line above
+  UnblockStopSignals();
+  close_range(STDERR_FILENO + 1, ~0U, 0);
+  execve(program, argv, environment);
+  _exit(kCannotExecute);
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& string : strings) pointers.push_back(string.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+absl::StatusOr<pid_t> StartChild(const std::string& program,
+                                 const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!absl::StartsWith(*variable, "HILBERT_RING_")) variables.emplace_back(*variable);
+  }
+  const std::vector<char*> argv = Pointers(words), environment = Pointers(variables);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) {
+    return absl::UnavailableError(absl::StrCat("cannot start ", program, ": ", strerror(errno)));
+  }
+  if (pid == 0) {
+    RunChild(parent, program.c_str(), const_cast<char**>(argv.data()),
+             const_cast<char**>(environment.data()));
+  }
+  return pid;
+}
+
+bool ChildRuns(pid_t pid, std::string& description) {
+  int status = 0;
+  const pid_t ended = waitpid(pid, &status, WNOHANG);
+  if (ended == 0) return true;
+  if (ended < 0) {
+    description = strerror(errno);
+  } else if (WIFSIGNALED(status)) {
+    description = absl::StrCat("signal ", WTERMSIG(status));
+  } else {
+    description = absl::StrCat("exit status ", WEXITSTATUS(status));
+  }
+  return false;
+}
+
+std::string ExecutableFolder() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+  const std::string whole(path, length > 0 ? static_cast<size_t>(length) : 0);
+  return whole.substr(0, whole.rfind('/'));
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,64 @@
+#include "server/process/grpc_endpoint.h"
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
+#include "wire/codec.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// A peer whose machine is gone sends no end of its connection; one that lives answers.
+constexpr int kKeepaliveMs = 60'000;
+
+}  // namespace
+
+absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
+                                       const std::vector<grpc::Service*>& services) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  const bool is_ipv6 = listen.host.find(':') != std::string::npos && listen.host.front() != '[';
+  const std::string where = absl::StrCat(is_ipv6 ? "[" : "", listen.host, is_ipv6 ? "]:" : ":",
+                                         listen.port);
+  GrpcEndpoint endpoint;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(where, grpc::InsecureServerCredentials(), &endpoint.port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(-1);  // plans of very many workers are longer than a chunk
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+  grpc::ResourceQuota quota("hilbert-ring");
+  quota.SetMaxThreads(listen.max_threads);
+  builder.SetResourceQuota(quota);
+  endpoint.server = builder.BuildAndStart();
+  if (endpoint.server == nullptr || endpoint.port <= 0) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on grpc ", where,
+                                               ": is the port free and the host an address?"));
+  }
+  endpoint.server->GetHealthCheckService()->SetServingStatus(false);
+  return endpoint;
+}
+
+std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(wire::kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace hilbert_ring::server

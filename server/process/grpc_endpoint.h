@@ -1,0 +1,34 @@
+// What all gRPC servers and channels of the service have in common: message sizes, threads, keepalive.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/server.h"
+
+namespace hilbert_ring::server {
+
+struct GrpcListen {
+  std::string host;
+  int port = 0;         // 0: a free one
+  int max_threads = 0;  // of calls that block one
+};
+
+struct GrpcEndpoint {
+  std::unique_ptr<grpc::Server> server;
+  int port = 0;
+};
+
+// Serves the services, health and reflection. They must outlive the server. Health is NOT_SERVING until
+// it is told otherwise. UNAVAILABLE, naming host and port, when they cannot be listened on: no other
+// process may share them.
+absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
+                                       const std::vector<grpc::Service*>& services);
+
+// A channel within the service. It connects again within seconds when the other side is back.
+std::shared_ptr<grpc::Channel> Dial(const std::string& address);
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,69 @@
+#include "server/process/http_endpoint.h"
+
+#include <CivetServer.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+class CivetEndpoint : public HttpEndpoint, private CivetHandler {
+ public:
+  CivetEndpoint(const std::vector<std::string>& options, std::map<std::string, Handler> routes)
+      : routes_(std::move(routes)), server_(options) {
+    server_.addHandler("**", *this);
+    const std::vector<int> ports = server_.getListeningPorts();
+    port_ = ports.empty() ? 0 : ports.front();
+  }
+
+  // Stops the server's threads while the routes still live.
+  ~CivetEndpoint() override { server_.close(); }
+
+  int port() const override { return port_; }
+
+ private:
+  bool handleGet(CivetServer*, mg_connection* connection) override {
+    const auto route = routes_.find(mg_get_request_info(connection)->local_uri);
+    Reply(connection, route == routes_.end() ? HttpReply{.status = 404, .body = "not found\n"}
+                                             : route->second());
+    return true;
+  }
+
+  static void Reply(mg_connection* connection, const HttpReply& reply) {
+    const std::string head = absl::StrCat(
+        "HTTP/1.1 ", reply.status, " ", mg_get_response_code_text(connection, reply.status),
+        "\r\nContent-Type: ", reply.content_type, "\r\nContent-Length: ", reply.body.size(),
+        "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n");
+    mg_write(connection, head.data(), head.size());
+    mg_write(connection, reply.body.data(), reply.body.size());
+  }
+
+  const std::map<std::string, Handler> routes_;
+  int port_ = 0;
+  CivetServer server_;
+};
+
+std::string Listen(const std::string& host, int port) {
+  const bool is_ipv6 = host.find(':') != std::string::npos && host.front() != '[';
+  return absl::StrCat(is_ipv6 ? "[" : "", host, is_ipv6 ? "]:" : ":", port);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
+    const std::string& host, int port, std::map<std::string, Handler> routes) {
+  const std::string where = Listen(host, port);
+  try {
+    return std::make_unique<CivetEndpoint>(
+        std::vector<std::string>{"listening_ports", where, "num_threads", "4",
+                                 "request_timeout_ms", "5000"},
+        std::move(routes));
+  } catch (const CivetException& error) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on http ", where,
+                                               ": is the port free and the host an address?"));
+  }
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,33 @@
+// The HTTP port: a few paths that answer GET.
+//
+//   auto http = HttpEndpoint::Start("0.0.0.0", 8002, {{"/livez", [] { return HttpReply{.body = "ok\n"}; }}});
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace hilbert_ring::server {
+
+struct HttpReply {
+  int status = 200;
+  std::string content_type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+class HttpEndpoint {
+ public:
+  using Handler = std::function<HttpReply()>;  // called from several threads at once
+
+  // Port 0 takes a free one. Other paths than those of `routes` are 404. UNAVAILABLE, naming host and
+  // port, when they cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& host, int port,
+                                                             std::map<std::string, Handler> routes);
+  virtual ~HttpEndpoint() = default;
+  virtual int port() const = 0;
+};
+
+}  // namespace hilbert_ring::server

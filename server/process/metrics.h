@@ -1,0 +1,45 @@
+// The figures that /metrics serves, prefix hilbert_ring_.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace hilbert_ring::server {
+
+struct JobSeconds {
+  double queue = 0, receive = 0, compute = 0, send = 0, total = 0;
+};
+
+// Thread-safe.
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+
+  // code: of the status, "OK" or as gRPC spells it.
+  void CountJob(const std::string& code);
+  void ObserveJob(const JobSeconds& seconds);  // of a job that ended well
+  void AddTokens(int64_t tokens);
+  void AddReceived(int64_t bytes);   // payload, from clients
+  void AddSent(int64_t bytes);       // payload, to clients
+  void AddExchanged(int64_t bytes);  // among workers
+
+  void SetWorkersUp(int workers);
+  void SetJobs(int running, int queued);
+  void SetWorkerUsed(const std::string& worker, int64_t bytes);
+  void SetWorkerJob(const std::string& worker, int64_t peak_bytes, int64_t predicted_bytes);
+
+  // Its series are no longer served.
+  void RemoveWorker(const std::string& worker);
+
+  // All of it, in Prometheus's text format.
+  std::string Serialize() const;
+  static const char* ContentType() { return "text/plain; version=0.0.4; charset=utf-8"; }
+
+ private:
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
+
+}  // namespace hilbert_ring::server

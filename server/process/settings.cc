@@ -1,0 +1,156 @@
+#include "server/process/settings.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/process/version.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr int kMaxPort = 65535;
+constexpr int kMaxThreads = 4096;
+constexpr int kMaxSpawned = 256;
+
+std::string Variable(const std::string& flag) {
+  std::string name = "HILBERT_RING_";
+  for (const char c : flag) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
+                 const std::string& help) {
+  const auto seconds = static_cast<double>(value.count()) / 1000;
+  app.add_option_function<double>(
+         flag,
+         [&value](double given) { value = Milliseconds(static_cast<int64_t>(given * 1000)); },
+         help + ", in seconds")
+      ->check(CLI::Range(0.001, 1e9))
+      ->default_str(CLI::detail::to_string(seconds));
+}
+
+CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
+                      const std::string& help) {
+  return app
+      .add_option_function<uint64_t>(
+          flag,
+          [&value](uint64_t given) {
+            value = static_cast<int64_t>(std::min<uint64_t>(given, uint64_t{1} << 62));
+          },
+          help + " (bytes, or with a suffix: 512MiB, 16GiB)")
+      ->transform(CLI::AsSizeValue(false));
+}
+
+CLI::Option* AddLogLevel(CLI::App& app, std::string& value) {
+  return app.add_option("--log-level", value, "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
+}
+
+// Arguments of the environment, so that they come before those of the command line, which win, and
+// after the configuration file, which fills in what neither gives.
+std::vector<std::string> Arguments(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> arguments;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty() || option->get_lnames().front() == "help" ||
+        option->get_lnames().front() == "version") {
+      continue;
+    }
+    const std::string& flag = option->get_lnames().front();
+    const char* value = std::getenv(Variable(flag).c_str());
+    if (value != nullptr && *value != '\0') arguments.push_back("--" + flag + "=" + value);
+  }
+  arguments.insert(arguments.end(), argv + 1, argv + argc);
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+  return arguments;
+}
+
+template <typename Settings>
+std::variant<Settings, int> Parse(CLI::App& app, const Settings& settings, int argc, char** argv) {
+  app.set_version_flag("--version", std::string(kVersion));
+  app.set_config("--config", "", "a file of lines such as grpc-port=8001");
+  app.footer(
+      "Every setting can be given as a flag, as an environment variable (HILBERT_RING_ and the flag's "
+      "name in capitals with underscores) or in the configuration file; the first that is given "
+      "counts.");
+  for (CLI::Option* option : app.get_options()) {
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  try {
+    app.parse(Arguments(app, argc, argv));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  return settings;
+}
+
+}  // namespace
+
+std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char** argv) {
+  CoordinatorSettings s;
+  CLI::App app("Serves attention jobs over gRPC and shards them over worker processes.",
+               "hilbert-ring-coordinator");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--grpc-host", s.grpc_host, "address to serve gRPC on");
+  app.add_option("--grpc-port", s.grpc_port, "0: a free port")->check(CLI::Range(0, kMaxPort));
+  app.add_option("--http-host", s.http_host, "address to serve HTTP on");
+  app.add_option("--http-port", s.http_port, "/livez, /readyz and /metrics; 0: a free port")
+      ->check(CLI::Range(0, kMaxPort));
+  app.add_option("--ready-file", s.ready_file, "written as JSON when the service is ready");
+  app.add_option("--spawn-workers", s.spawn_workers,
+                 "local workers to start; 0: workers started elsewhere register themselves")
+      ->check(CLI::Range(0, kMaxSpawned));
+  app.add_option("--min-workers", s.min_workers, "workers to be ready with, when none is spawned")
+      ->check(CLI::Range(1, kMaxThreads));
+  app.add_option("--worker-threads", s.worker_threads,
+                 "of each spawned worker; 0: its share of the machine's")
+      ->check(CLI::Range(0, kMaxThreads));
+  AddBytes(app, "--memory-limit", s.memory_limit_bytes,
+           "memory for jobs of each spawned worker; 0: its share of 80 % of the machine's");
+  AddDuration(app, "--worker-timeout", s.worker_timeout,
+              "a worker that is not heard of for so long is lost");
+  app.add_option("--max-queue", s.max_queue, "jobs that may wait")->check(CLI::Range(0, 100'000));
+  AddDuration(app, "--queue-timeout", s.queue_timeout, "a job waits at most so long for its turn");
+  AddDuration(app, "--job-timeout", s.job_timeout, "a job's compute takes at most so long");
+  AddDuration(app, "--idle-timeout", s.idle_timeout,
+              "a client that neither sends nor reads for so long loses its job");
+  AddDuration(app, "--exit-timeout", s.exit_timeout, "on SIGTERM running jobs have so long to end");
+  AddBytes(app, "--order-memory-limit", s.order_memory_limit_bytes,
+           "memory for the coordinates of a job");
+  AddBytes(app, "--order-cache", s.order_cache_bytes, "memory for orders that later jobs reuse");
+  app.add_option("--max-tokens", s.max_tokens, "of a job")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  app.add_option("--max-heads", s.max_heads, "of a job")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  app.add_option("--max-branches", s.max_branches, "of a job")
+      ->check(CLI::Range(int64_t{1}, int64_t{64}));
+  app.add_option("--max-sequences", s.max_sequences, "of a job")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  AddLogLevel(app, s.log_level);
+  return Parse(app, s, argc, argv);
+}
+
+std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv) {
+  WorkerSettings s;
+  CLI::App app("Holds shards of attention jobs and computes them.", "hilbert-ring-worker");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--coordinator", s.coordinator, "HOST:PORT of the coordinator");
+  app.add_option("--host", s.host, "address at which coordinator and other workers reach this one");
+  app.add_option("--port", s.port, "0: a free port")->check(CLI::Range(0, kMaxPort));
+  app.add_option("--threads", s.threads, "of the CPU device; 0: all that the process may use")
+      ->check(CLI::Range(0, kMaxThreads));
+  AddBytes(app, "--memory-limit", s.memory_limit_bytes,
+           "memory for jobs; 0: 80 % of the machine's");
+  app.add_option("--device", s.device, "cpu")->check(CLI::IsMember({"cpu"}));
+  app.add_option("--ready-file", s.ready_file, "written as JSON when the worker is registered");
+  AddLogLevel(app, s.log_level);
+  return Parse(app, s, argc, argv);
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,58 @@
+// Settings of both processes. Each is a flag, else an environment variable (--grpc-port:
+// HILBERT_RING_GRPC_PORT), else a line of the file given by --config (grpc-port=8001), else a default.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <variant>
+
+namespace hilbert_ring::server {
+
+using Milliseconds = std::chrono::milliseconds;
+
+struct CoordinatorSettings {
+  std::string grpc_host = "0.0.0.0";
+  int grpc_port = 8001;  // 0: a free one
+  std::string http_host = "0.0.0.0";
+  int http_port = 8002;  // 0: a free one
+  std::string ready_file;
+
+  int spawn_workers = 1;  // 0: workers that are started elsewhere
+  int min_workers = 1;    // that must be there to be ready, when none is spawned
+  int worker_threads = 0;           // of a spawned worker; 0: hardware threads / spawned workers
+  int64_t memory_limit_bytes = 0;   // of a spawned worker; 0: 80 % of memory / spawned workers
+  Milliseconds worker_timeout{2000};
+
+  int max_queue = 64;  // jobs that wait
+  Milliseconds queue_timeout{3'600'000};
+  Milliseconds job_timeout{3'600'000};  // of a job's compute
+  Milliseconds idle_timeout{300'000};   // of a client that neither sends nor reads
+  Milliseconds exit_timeout{10'000};    // for running jobs, on SIGTERM
+  int64_t order_memory_limit_bytes = int64_t{1} << 30;  // coordinates of a job
+  int64_t order_cache_bytes = int64_t{128} << 20;
+
+  int64_t max_tokens = int64_t{1} << 40;
+  int64_t max_heads = 4096;
+  int64_t max_branches = 64;
+  int64_t max_sequences = int64_t{1} << 20;
+  std::string log_level = "info";
+};
+
+struct WorkerSettings {
+  std::string coordinator = "127.0.0.1:8001";
+  std::string host = "127.0.0.1";  // that coordinator and peers reach this worker at
+  int port = 8101;                 // 0: a free one
+  int threads = 0;                 // 0: all that the process may use
+  int64_t memory_limit_bytes = 0;  // of jobs; 0: 80 % of memory
+  std::string device = "cpu";
+  std::string ready_file;
+  std::string log_level = "info";
+};
+
+// Settings, or the exit code of a process that has nothing to do: help was asked for (0), or something
+// is wrong, which has been said on standard error.
+std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char** argv);
+std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv);
+
+}  // namespace hilbert_ring::server

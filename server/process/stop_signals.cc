@@ -1,0 +1,48 @@
+#include "server/process/stop_signals.h"
+
+#include <signal.h>
+
+#include <ctime>
+
+namespace hilbert_ring::server {
+namespace {
+
+sigset_t StopSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+}  // namespace
+
+void BlockStopSignals() {
+  const sigset_t set = StopSignals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+void UnblockStopSignals() {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+std::optional<int> AwaitStopSignal(std::optional<std::chrono::milliseconds> limit) {
+  const sigset_t set = StopSignals();
+  while (true) {
+    int taken = -1;
+    if (limit) {
+      const timespec time{.tv_sec = static_cast<time_t>(limit->count() / 1000),
+                          .tv_nsec = static_cast<long>(limit->count() % 1000) * 1'000'000};
+      taken = sigtimedwait(&set, nullptr, &time);
+      if (taken < 0 && errno == EAGAIN) return std::nullopt;
+    } else {
+      taken = sigwaitinfo(&set, nullptr);
+    }
+    if (taken > 0) return taken;
+  }
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,22 @@
+// SIGTERM and SIGINT, taken by one thread that waits for them instead of handlers.
+//
+//   BlockStopSignals();              // first in main(), so that every thread inherits the mask
+//   ...
+//   const int signal = *AwaitStopSignal(std::nullopt);
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+namespace hilbert_ring::server {
+
+// Blocks SIGTERM and SIGINT in this thread and those it starts, and ignores SIGPIPE.
+void BlockStopSignals();
+
+// In a child between fork and exec: takes signals as a new process does. Async-signal-safe.
+void UnblockStopSignals();
+
+// The signal, or nothing when `limit` passes first. Without a limit waits for one.
+std::optional<int> AwaitStopSignal(std::optional<std::chrono::milliseconds> limit);
+
+}  // namespace hilbert_ring::server

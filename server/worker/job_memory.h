@@ -1,0 +1,45 @@
+// What jobs hold of this worker's memory, against its limit.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+
+namespace hilbert_ring::server {
+
+// Thread-safe.
+class JobMemory {
+ public:
+  // Gives its bytes back when it goes.
+  class Reservation {
+   public:
+    Reservation(Reservation&& other) noexcept : memory_(other.memory_), bytes_(other.bytes_) {
+      other.memory_ = nullptr;
+    }
+    Reservation& operator=(Reservation&&) = delete;
+    ~Reservation() {
+      if (memory_ != nullptr) memory_->used_ -= bytes_;
+    }
+
+   private:
+    friend class JobMemory;
+    Reservation(JobMemory* memory, int64_t bytes) : memory_(memory), bytes_(bytes) {}
+    JobMemory* memory_;  // null when moved from
+    int64_t bytes_;
+  };
+
+  explicit JobMemory(int64_t limit_bytes) : limit_(limit_bytes) {}
+
+  // RESOURCE_EXHAUSTED (WORKER_MEMORY), naming bytes, use and limit.
+  absl::StatusOr<Reservation> Reserve(int64_t bytes);
+
+  int64_t used() const { return used_; }
+  int64_t limit() const { return limit_; }
+
+ private:
+  const int64_t limit_;
+  std::atomic<int64_t> used_ = 0;
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,98 @@
+// hilbert-ring-worker: holds shards of jobs and computes them.
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "server/process/grpc_endpoint.h"
+#include "server/process/logging.h"
+#include "server/process/process_memory.h"
+#include "server/process/ready_file.h"
+#include "server/process/settings.h"
+#include "server/process/stop_signals.h"
+#include "server/process/version.h"
+#include "server/worker/registration.h"
+#include "server/worker/worker_service.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr double kMemoryShare = 0.8;
+constexpr int kMaxBlockingCalls = 512;  // one job, rings, and what a former coordinator left behind
+
+// Rises from process to process, so that the newer of two at one address is known.
+uint64_t DrawIncarnation() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::system_clock::now().time_since_epoch())
+                                   .count());
+}
+
+absl::Status RunWorker(const WorkerSettings& settings) {
+  auto device = MakeDevice({.kind = DeviceKind::kCpu, .threads = settings.threads});
+  if (!device.ok()) return device.status();
+  JobMemory memory(settings.memory_limit_bytes > 0
+                       ? settings.memory_limit_bytes
+                       : static_cast<int64_t>(kMemoryShare *
+                                              static_cast<double>(UsableMemoryBytes())));
+  RingTable rings(settings.host);
+  std::timed_mutex turn;
+  WorkerState state{.incarnation = DrawIncarnation(),
+                    .device = **device,
+                    .memory = memory,
+                    .rings = rings,
+                    .turn = turn};
+  WorkerService service(state);
+  auto grpc = StartGrpc(
+      {.host = settings.host, .port = settings.port, .max_threads = kMaxBlockingCalls},
+      {&service});
+  if (!grpc.ok()) return grpc.status();
+  const std::string address = absl::StrCat(settings.host, ":", grpc->port);
+  const DeviceInfo info = (*device)->info();
+  spdlog::info("version {}: {} on {}, kernel {}", kVersion, address, info.name, info.kernel);
+  {
+    const Registration registration(
+        settings.coordinator,
+        [&] {
+          v1::Heartbeat beat;
+          beat.set_address(address);
+          beat.set_incarnation(state.incarnation);
+          beat.set_version(std::string(kVersion));
+          beat.set_device(info.name);
+          beat.set_kernel(info.kernel);
+          beat.set_memory_limit_bytes(memory.limit());
+          beat.set_memory_used_bytes(memory.used());
+          beat.set_memory_resident_bytes(ResidentBytes());
+          return beat;
+        },
+        [&] {
+          absl::Status status =
+              WriteReadyFile(settings.ready_file, {{"grpc_port", grpc->port}}, {address});
+          if (!status.ok()) spdlog::error("{}", std::string(status.message()));
+        });
+    AwaitStopSignal(std::nullopt);
+  }
+  spdlog::info("stopping");
+  RemoveReadyFile(settings.ready_file);
+  grpc->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+  grpc->server->Wait();
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
+
+int main(int argc, char** argv) {
+  using namespace hilbert_ring::server;
+  TuneMalloc();
+  BlockStopSignals();
+  const auto parsed = ParseWorkerSettings(argc, argv);
+  if (const int* code = std::get_if<int>(&parsed)) return *code;
+  const auto& settings = std::get<WorkerSettings>(parsed);
+  StartLogging("worker", settings.log_level);
+  if (const absl::Status status = RunWorker(settings); !status.ok()) {
+    spdlog::critical("{}", std::string(status.message()));
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,88 @@
+#include "server/worker/registration.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "server/process/deadline.h"
+#include "server/process/grpc_endpoint.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstInterval{200};
+constexpr milliseconds kFirstPause{50};
+constexpr milliseconds kLongestPause{2000};
+constexpr milliseconds kAnswerLimit{10'000};  // a coordinator that does not answer is given up
+
+}  // namespace
+
+Registration::Registration(const std::string& coordinator,
+                           std::function<v1::Heartbeat()> heartbeat,
+                           std::function<void()> registered)
+    : coordinator_(coordinator),
+      heartbeat_(std::move(heartbeat)),
+      registered_(std::move(registered)),
+      stub_(v1::MembershipService::NewStub(Dial(coordinator))),
+      thread_([this](std::stop_token stop) { KeepUp(stop); }) {}
+
+void Registration::Sleep(std::stop_token stop, milliseconds time) {
+  std::unique_lock lock(mutex_);
+  wake_.wait_for(lock, stop, time, [] { return false; });
+}
+
+void Registration::KeepUp(std::stop_token stop) {
+  milliseconds pause = kFirstPause;
+  std::string last_reason;
+  while (!stop.stop_requested()) {
+    bool answered = false;
+    const grpc::Status status = Beat(stop, answered);
+    if (stop.stop_requested()) return;
+    if (answered || status.error_message() != last_reason) {
+      spdlog::warn("not registered with {}: {}", coordinator_, status.error_message());
+      last_reason = status.error_message();
+    }
+    if (answered) pause = kFirstPause;
+    Sleep(stop, pause);
+    pause = std::min(2 * pause, kLongestPause);
+  }
+}
+
+grpc::Status Registration::Beat(std::stop_token stop, bool& answered) {
+  grpc::ClientContext context;
+  const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
+  const auto stream = stub_->Register(&context);
+  std::atomic<Clock::rep> heard = Clock::now().time_since_epoch().count();
+  std::atomic<int64_t> interval_ms = kFirstInterval.count();
+  std::atomic<bool> ended = false;
+  std::thread reader([&] {
+    v1::HeartbeatReply reply;
+    while (stream->Read(&reply)) {
+      heard = Clock::now().time_since_epoch().count();
+      interval_ms = std::max<int64_t>(1, reply.interval_ms());
+      if (!answered) {
+        answered = true;
+        spdlog::info("registered with {}", coordinator_);
+        if (registered_) std::exchange(registered_, nullptr)();
+      }
+    }
+    ended = true;
+    const std::lock_guard lock(mutex_);
+    wake_.notify_all();
+  });
+  while (!stop.stop_requested() && !ended && stream->Write(heartbeat_())) {
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, stop, milliseconds(interval_ms), [&] { return ended.load(); });
+    lock.unlock();
+    if (Clock::now().time_since_epoch() - Clock::duration(heard) > kAnswerLimit) break;
+  }
+  context.TryCancel();
+  reader.join();
+  return stream->Finish();
+}
+
+}  // namespace hilbert_ring::server

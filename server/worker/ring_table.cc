@@ -1,0 +1,195 @@
+#include "server/worker/ring_table.h"
+
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+
+// Guarded by the table's mutex, but for the communicator in the hands of its lease.
+struct RingTable::Ring {
+  RingEnd end;
+  std::optional<std::string> own;                 // our blob
+  std::optional<std::vector<std::string>> blobs;  // of all, by rank
+  std::unique_ptr<Communicator> communicator;     // when connected
+  absl::Status failure;
+  bool closed = false;
+  bool leased = false;
+  int64_t next_step = 1;
+
+  bool settled() const { return communicator != nullptr || !failure.ok() || closed; }
+};
+
+namespace {
+
+absl::Status Stale(const std::string& ring_id, int64_t generation, const std::string& what) {
+  return wire::WithReason(
+      absl::FailedPreconditionError(
+          absl::StrCat("generation ", generation, " of ", ring_id, " ", what)),
+      "STALE_GENERATION");
+}
+
+absl::Status Closed() { return absl::AbortedError("the ring was closed"); }
+
+}  // namespace
+
+RingTable::~RingTable() {
+  std::unique_lock lock(mutex_);
+  for (auto& [id, ring] : rings_) Abort(*ring);
+  rings_.clear();
+  changed_.wait(lock, [this] { return forming_ == 0; });
+}
+
+void RingTable::Abort(Ring& ring) {
+  ring.closed = true;
+  if (ring.communicator != nullptr) ring.communicator->Abort("the ring was closed");
+  changed_.notify_all();
+}
+
+std::shared_ptr<RingTable::Ring> RingTable::Find(const std::string& ring_id,
+                                                 int64_t generation) {
+  const auto found = rings_.find(ring_id);
+  const bool there = found != rings_.end() && found->second->end.generation == generation;
+  return there ? found->second : nullptr;
+}
+
+absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline deadline) {
+  if (end.size < 1 || end.rank < 0 || end.rank >= end.size) {
+    return absl::InvalidArgumentError(absl::StrCat("rank is ", end.rank,
+                                                   ", must be in a ring of size ", end.size));
+  }
+  std::unique_lock lock(mutex_);
+  if (const auto known = rings_.find(end.ring_id); known != rings_.end()) {
+    const int64_t generation = known->second->end.generation;
+    if (generation >= end.generation) {
+      return Stale(end.ring_id, end.generation, absl::StrCat("is not above ", generation));
+    }
+    Abort(*known->second);
+    rings_.erase(known);
+  }
+  if (rings_.size() >= kMaxRings) {
+    // Rings of coordinators that are gone; a ring in use is closed by those who use it.
+    std::erase_if(rings_, [this](const auto& entry) {
+      if (entry.second->leased) return false;
+      Abort(*entry.second);
+      return true;
+    });
+  }
+  auto ring = std::make_shared<Ring>();
+  ring->end = end;
+  rings_[end.ring_id] = ring;
+  ++forming_;
+  std::thread([this, ring, deadline] { Form(ring, deadline); }).detach();
+  const bool in_time = changed_.wait_until(
+      lock, deadline, [&] { return ring->own.has_value() || ring->settled(); });
+  if (ring->own) return *ring->own;
+  if (!ring->failure.ok()) return ring->failure;
+  if (!in_time) return absl::DeadlineExceededError("the ring's end was not opened in time");
+  return Closed();
+}
+
+void RingTable::Form(const std::shared_ptr<Ring>& ring, Deadline deadline) {
+  const AllGather all_gather =
+      [&](std::string own, Deadline limit) -> absl::StatusOr<std::vector<std::string>> {
+    std::unique_lock lock(mutex_);
+    ring->own = std::move(own);
+    changed_.notify_all();
+    const bool in_time = changed_.wait_until(
+        lock, limit, [&] { return ring->blobs.has_value() || ring->closed; });
+    if (ring->closed) return Closed();
+    if (!in_time) return absl::DeadlineExceededError("the peers' addresses did not come in time");
+    return *ring->blobs;
+  };
+  auto made = MakeGlooCommunicator(
+      {.rank = ring->end.rank,
+       .size = ring->end.size,
+       .host = host_,
+       .ring = absl::StrCat(ring->end.ring_id, "/", ring->end.generation),
+       .deadline = deadline},
+      all_gather);
+  std::unique_ptr<Communicator> unwanted;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!made.ok()) {
+      ring->failure = made.status();
+    } else if (ring->closed) {
+      unwanted = *std::move(made);
+    } else {
+      ring->communicator = *std::move(made);
+    }
+    changed_.notify_all();
+  }
+  unwanted.reset();
+  const std::lock_guard lock(mutex_);
+  --forming_;
+  changed_.notify_all();
+}
+
+absl::Status RingTable::Connect(const std::string& ring_id, int64_t generation,
+                                std::vector<std::string> blobs, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const std::shared_ptr<Ring> ring = Find(ring_id, generation);
+  if (ring == nullptr || ring->blobs) return Stale(ring_id, generation, "is not being formed");
+  if (static_cast<int>(blobs.size()) != ring->end.size) {
+    return absl::InvalidArgumentError(absl::StrCat("blobs has ", blobs.size(),
+                                                   " values, the ring's size is ",
+                                                   ring->end.size));
+  }
+  ring->blobs = std::move(blobs);
+  changed_.notify_all();
+  const bool in_time = changed_.wait_until(lock, deadline, [&] { return ring->settled(); });
+  if (!ring->failure.ok()) return ring->failure;
+  if (!in_time) return absl::DeadlineExceededError("the ring was not connected in time");
+  return ring->closed ? Closed() : absl::OkStatus();
+}
+
+void RingTable::Close(const std::string& ring_id, int64_t generation) {
+  std::shared_ptr<Ring> ring;  // destroyed without the lock, unless a job or a thread still has it
+  const std::lock_guard lock(mutex_);
+  const auto found = rings_.find(ring_id);
+  if (found == rings_.end() || found->second->end.generation > generation) return;
+  ring = found->second;
+  rings_.erase(found);
+  Abort(*ring);
+}
+
+absl::StatusOr<RingTable::Lease> RingTable::Take(const std::string& ring_id,
+                                                 int64_t generation) {
+  const std::lock_guard lock(mutex_);
+  const std::shared_ptr<Ring> ring = Find(ring_id, generation);
+  if (ring == nullptr || ring->communicator == nullptr) {
+    return Stale(ring_id, generation, "is not there");
+  }
+  if (ring->leased) {
+    return wire::WithReason(
+        absl::FailedPreconditionError(absl::StrCat(ring_id, " is leased by another job")),
+        "RING_LEASED");
+  }
+  ring->leased = true;
+  return Lease(this, ring);
+}
+
+RingTable::Lease::Lease(Lease&& other) noexcept
+    : table_(other.table_), ring_(std::move(other.ring_)) {
+  other.ring_ = nullptr;
+}
+
+RingTable::Lease::~Lease() {
+  if (ring_ == nullptr) return;
+  table_->Close(ring_->end.ring_id, ring_->end.generation);
+}
+
+Communicator* RingTable::Lease::communicator() const { return ring_->communicator.get(); }
+
+int64_t RingTable::Lease::first_step() const { return ring_->next_step; }
+
+void RingTable::Lease::Finish(int64_t steps) {
+  const std::lock_guard lock(table_->mutex_);
+  ring_->next_step += steps + 1;
+  ring_->leased = false;
+  ring_ = nullptr;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,100 @@
+#include "server/worker/shard_rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "wire/checksum.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "tokens travel as they lie in memory");
+
+absl::Status Misshapen(const std::string& what) {
+  return wire::WithReason(absl::InvalidArgumentError(what), "ROWS_MISSHAPEN");
+}
+
+}  // namespace
+
+absl::Status ShardRows::Place(const v1::OrderPart& part) {
+  const std::span<int64_t> tokens = store_.tokens();
+  const auto size = static_cast<int64_t>(tokens.size());
+  const auto count = static_cast<int64_t>(part.tokens().size() / sizeof(int64_t));
+  if (part.tokens().size() % sizeof(int64_t) != 0 || part.first_local_row() < 0 ||
+      part.first_local_row() > size || count > size - part.first_local_row()) {
+    return Misshapen(absl::StrCat("order part of ", part.tokens().size(), " bytes at row ",
+                                  part.first_local_row(), " of ", size));
+  }
+  if (count == 0) return absl::OkStatus();
+  std::memcpy(tokens.data() + part.first_local_row(), part.tokens().data(), part.tokens().size());
+  ordered_ += count;
+  return absl::OkStatus();
+}
+
+absl::Status ShardRows::Place(const v1::ShardRows& rows) {
+  TensorKind kind = TensorKind::kQ;
+  int64_t* placed = &q_;
+  switch (rows.tensor()) {
+    case v1::TENSOR_Q:
+      break;
+    case v1::TENSOR_K:
+      kind = TensorKind::kK;
+      placed = &k_;
+      break;
+    case v1::TENSOR_V:
+      kind = TensorKind::kV;
+      placed = &v_;
+      break;
+    default:
+      return Misshapen(absl::StrCat("rows of ", wire::TensorName(rows.tensor())));
+  }
+  const std::string& payload = rows.payload();
+  const int64_t row_bytes = RowBytes(plan_.spec, kind);
+  const bool listed = rows.local_rows_size() > 0;
+  if (rows.rows() < 1 || rows.rows() > store_.rows() ||
+      static_cast<int64_t>(payload.size()) != rows.rows() * row_bytes ||
+      (listed && rows.local_rows_size() != rows.rows())) {
+    return Misshapen(absl::StrCat(rows.rows(), " rows of ", wire::TensorName(rows.tensor()), ", ",
+                                  rows.local_rows_size(), " of them listed, in ", payload.size(),
+                                  " bytes; a row has ", row_bytes, " and the shard ",
+                                  store_.rows(), " rows"));
+  }
+  if (wire::Crc32c(payload) != rows.crc32c()) {
+    return wire::WithReason(absl::DataLossError(absl::StrCat(
+                                "rows of ", wire::TensorName(rows.tensor()),
+                                " changed on their way from the coordinator: wrong crc32c")),
+                            "CHECKSUM_MISMATCH");
+  }
+  if (!listed) {
+    if (rows.first_local_row() < 0 || rows.first_local_row() > store_.rows() - rows.rows()) {
+      return Misshapen(absl::StrCat("first_local_row is ", rows.first_local_row(), " for ",
+                                    rows.rows(), " rows of ", store_.rows()));
+    }
+    std::memcpy(store_.Row(kind, rows.first_local_row()), payload.data(), payload.size());
+  } else {
+    const char* from = payload.data();
+    for (const int64_t row : rows.local_rows()) {
+      if (row < 0 || row >= store_.rows()) {
+        return Misshapen(absl::StrCat("local row ", row, " of ", store_.rows()));
+      }
+      std::memcpy(store_.Row(kind, row), from, row_bytes);
+      from += row_bytes;
+    }
+  }
+  *placed += rows.rows();
+  return absl::OkStatus();
+}
+
+absl::Status ShardRows::CheckComplete() const {
+  const int64_t rows = store_.rows();
+  const int64_t order = plan_.spec.ordering ? rows : 0;
+  if (q_ == rows && k_ == rows && v_ == rows && ordered_ == order) return absl::OkStatus();
+  return Misshapen(absl::StrCat("of ", rows, " rows came ", q_, " of Q, ", k_, " of K, ", v_,
+                                " of V and ", ordered_, " of the order"));
+}
+
+}  // namespace hilbert_ring::server

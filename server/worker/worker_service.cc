@@ -1,0 +1,58 @@
+#include "server/worker/worker_service.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// A coordinator says less.
+constexpr std::chrono::milliseconds kLongestRingTimeout{60'000};
+
+}  // namespace
+
+grpc::Status WorkerService::PrepareRing(grpc::ServerContext* context,
+                                        const v1::PrepareRingRequest* request,
+                                        v1::PrepareRingResponse* response) {
+  if (request->incarnation() != state_.incarnation) {
+    return wire::ToGrpc(wire::WithReason(
+        absl::FailedPreconditionError("this worker is not the incarnation that is meant"),
+        "STALE_INCARNATION"));
+  }
+  const auto timeout =
+      std::min(std::chrono::milliseconds(request->timeout_ms()), kLongestRingTimeout);
+  auto blob = state_.rings.Prepare({.ring_id = request->ring_id(),
+                                    .generation = request->generation(),
+                                    .rank = request->rank(),
+                                    .size = request->size()},
+                                   std::chrono::steady_clock::now() + timeout);
+  if (!blob.ok()) return wire::ToGrpc(blob.status());
+  response->set_blob(*std::move(blob));
+  return grpc::Status::OK;
+}
+
+grpc::Status WorkerService::ConnectRing(grpc::ServerContext* context,
+                                        const v1::ConnectRingRequest* request,
+                                        v1::ConnectRingResponse* response) {
+  return wire::ToGrpc(state_.rings.Connect(
+      request->ring_id(), request->generation(),
+      std::vector<std::string>(request->blobs().begin(), request->blobs().end()),
+      std::chrono::steady_clock::now() + kLongestRingTimeout));
+}
+
+grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
+                                      const v1::CloseRingRequest* request,
+                                      v1::CloseRingResponse* response) {
+  state_.rings.Close(request->ring_id(), request->generation());
+  return grpc::Status::OK;
+}
+
+grpc::Status WorkerService::Run(grpc::ServerContext* context, RunStream* stream) {
+  return wire::ToGrpc(RunCall(state_, *context, *stream).Serve());
+}
+
+}  // namespace hilbert_ring::server

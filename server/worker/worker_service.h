@@ -1,0 +1,25 @@
+// The worker's service: handlers that only check, call and encode.
+#pragma once
+
+#include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/worker/run_call.h"
+
+namespace hilbert_ring::server {
+
+class WorkerService : public v1::WorkerService::Service {
+ public:
+  explicit WorkerService(WorkerState& state) : state_(state) {}
+
+  grpc::Status PrepareRing(grpc::ServerContext* context, const v1::PrepareRingRequest* request,
+                           v1::PrepareRingResponse* response) override;
+  grpc::Status ConnectRing(grpc::ServerContext* context, const v1::ConnectRingRequest* request,
+                           v1::ConnectRingResponse* response) override;
+  grpc::Status CloseRing(grpc::ServerContext* context, const v1::CloseRingRequest* request,
+                         v1::CloseRingResponse* response) override;
+  grpc::Status Run(grpc::ServerContext* context, RunStream* stream) override;
+
+ private:
+  WorkerState& state_;
+};
+
+}  // namespace hilbert_ring::server

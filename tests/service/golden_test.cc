@@ -1,0 +1,40 @@
+// Every golden case through the real service, with 1, 2, 3 and 5 workers, in every type.
+#include "engine/spec/job_spec_json.h"
+#include "gtest/gtest.h"
+#include "tests/golden/golden_case.h"
+#include "tests/service/cluster.h"
+#include "tests/service/raw_call.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+class ServiceGolden : public ::testing::TestWithParam<int> {};
+
+TEST_P(ServiceGolden, EveryCase) {
+  auto cluster = Cluster::Start({.workers = GetParam()});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  const std::vector<std::string> names = GoldenCaseNames();
+  ASSERT_GE(names.size(), 34u);
+  for (const std::string& name : names) {
+    const auto golden = LoadGoldenCase(name);
+    ASSERT_TRUE(golden.ok()) << golden.status();
+    const EngineInputs inputs{
+        .q = golden->q, .k = golden->k, .v = golden->v, .coords = golden->coords};
+    for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+      JobSpec spec = golden->spec;
+      spec.dtype = dtype;
+      const auto service = AttendRaw(*stub, spec, inputs, 37, 5);
+      ASSERT_TRUE(service.ok()) << service.status() << " " << name;
+      EXPECT_EQ(Mismatch(service->result, golden->out, golden->lse,
+                         ToleranceOf(dtype, golden->max_score, golden->max_value)),
+                "")
+          << name << " " << DataTypeName(dtype);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, ServiceGolden, ::testing::Values(1, 2, 3, 5));
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,281 @@
+#include "engine/reference/attention_reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+#include <string>
+
+#include "engine/order/permutation.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/golden/golden_case.h"
+
+namespace hilbert_ring {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Rows that remember who asked for them.
+class WatchedRows final : public RowSource {
+ public:
+  WatchedRows(std::vector<double> values, int64_t width)
+      : values_(std::move(values)), width_(width) {}
+
+  void Read(int64_t token, std::span<double> row) const override {
+    read_.insert(token);
+    ASSERT_EQ(static_cast<int64_t>(row.size()), width_);
+    std::copy_n(values_.begin() + token * width_, width_, row.begin());
+  }
+
+  const std::set<int64_t>& read() const { return read_; }
+
+ private:
+  const std::vector<double> values_;
+  const int64_t width_;
+  mutable std::set<int64_t> read_;
+};
+
+// Rows without data: each is its token's number, times a factor, in every place.
+class NumberedRows final : public RowSource {
+ public:
+  explicit NumberedRows(double factor) : factor_(factor) {}
+  void Read(int64_t token, std::span<double> row) const override {
+    std::fill(row.begin(), row.end(), factor_ * static_cast<double>(token));
+  }
+
+ private:
+  const double factor_;
+};
+
+std::vector<double> Doubles(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+// Stored results are float32, so one rounding away from the oracle's.
+void ExpectStored(double actual, double stored, const std::string& place) {
+  if (actual == stored) return;  // -inf as well
+  EXPECT_NEAR(actual, stored, 1e-6 * std::max(1.0, std::abs(stored))) << place;
+}
+
+class GoldenReference : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    auto golden = testing::LoadGoldenCase(GetParam());
+    ASSERT_TRUE(golden.ok()) << golden.status();
+    golden_ = *std::move(golden);
+  }
+
+  testing::GoldenCase golden_;
+};
+
+TEST_P(GoldenReference, WholeJobAgreesWithTheOracle) {
+  const auto result = ReferenceAttention(golden_.spec, Doubles(golden_.q), Doubles(golden_.k),
+                                         Doubles(golden_.v), golden_.coords);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->out.size(), golden_.out.size());
+  ASSERT_EQ(result->lse.size(), golden_.lse.size());
+  for (size_t i = 0; i < golden_.out.size() && !HasFailure(); ++i) {
+    ExpectStored(result->out[i], golden_.out[i], "out " + std::to_string(i));
+  }
+  for (size_t i = 0; i < golden_.lse.size() && !HasFailure(); ++i) {
+    ExpectStored(result->lse[i], golden_.lse[i], "lse " + std::to_string(i));
+  }
+}
+
+// Rows alone, with stored orders and with orders evaluated by range.
+TEST_P(GoldenReference, RowsAgreeWithTheOracle) {
+  const JobSpec& spec = golden_.spec;
+  const WatchedRows q(Doubles(golden_.q), spec.heads * spec.head_dim);
+  const WatchedRows k(Doubles(golden_.k), spec.kv_heads * spec.head_dim);
+  const WatchedRows v(Doubles(golden_.v), spec.kv_heads * spec.value_dim);
+  std::mt19937_64 random(3);
+  double max_score = 0;
+  for (const int64_t stored : {Permutation::kDefaultMaxStoredTokens, int64_t{0}}) {
+    const auto order = Permutation::Make(spec, golden_.coords, stored);
+    ASSERT_TRUE(order.ok()) << order.status();
+    for (int trial = 0; trial < 40 && !HasFailure(); ++trial) {
+      const int64_t token = trial == 0 ? spec.tokens - 1 : random() % spec.tokens;
+      const ReferenceRow row = ReferenceAttentionRow(spec, **order, token, q, k, v);
+      ASSERT_EQ(static_cast<int64_t>(row.out.size()), spec.heads * spec.value_dim);
+      ASSERT_EQ(static_cast<int64_t>(row.lse.size()), spec.heads);
+      for (size_t i = 0; i < row.out.size() && !HasFailure(); ++i) {
+        ExpectStored(row.out[i], golden_.out[token * row.out.size() + i],
+                     "token " + std::to_string(token));
+      }
+      for (size_t i = 0; i < row.lse.size() && !HasFailure(); ++i) {
+        ExpectStored(row.lse[i], golden_.lse[token * row.lse.size() + i],
+                     "token " + std::to_string(token));
+      }
+      max_score = std::max(max_score, row.max_abs_score);
+      EXPECT_LE(row.max_abs_value, golden_.max_value);
+    }
+  }
+  EXPECT_LE(max_score, golden_.max_score * (1 + 1e-12));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenReference, ::testing::ValuesIn(testing::GoldenCaseNames()),
+                         [](const auto& info) { return info.param; });
+
+JobSpec SmallSpec() {
+  JobSpec spec;
+  spec.tokens = 8;
+  spec.heads = 1;
+  spec.kv_heads = 1;
+  spec.head_dim = 8;
+  spec.value_dim = 8;
+  spec.branches = {{8, 1}};
+  return spec;
+}
+
+ReferenceRow RowOf(const JobSpec& spec, int64_t token, const RowSource& q, const RowSource& k,
+                   const RowSource& v) {
+  EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
+  const auto order = Permutation::Make(spec, {});
+  EXPECT_TRUE(order.ok()) << order.status();
+  return ReferenceAttentionRow(spec, **order, token, q, k, v);
+}
+
+TEST(ReferenceAttentionRow, ReadsOnlyTheRowsThatItSees) {
+  JobSpec spec = SmallSpec();
+  spec.tokens = 20;
+  spec.branches = {{8, 2}};
+  const WatchedRows q(std::vector<double>(160, 1.0), 8);
+  const WatchedRows k(std::vector<double>(160, 1.0), 8);
+  const WatchedRows v(std::vector<double>(160, 1.0), 8);
+  RowOf(spec, 10, q, k, v);
+  EXPECT_THAT(q.read(), ElementsAre(10));
+  EXPECT_THAT(k.read(), ElementsAre(8, 10, 12, 14));
+  EXPECT_THAT(v.read(), ElementsAre(8, 10, 12, 14));
+}
+
+TEST(ReferenceAttentionRow, ARowThatNoBranchSelectsIsTheIdentityOfTheMerge) {
+  JobSpec spec = SmallSpec();
+  spec.branches = {{8, 2}};
+  const NumberedRows rows(1.0);
+  const ReferenceRow row = RowOf(spec, 3, rows, rows, rows);
+  EXPECT_THAT(row.out, ::testing::Each(0.0));
+  EXPECT_EQ(row.lse[0], -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(row.max_abs_score, 0.0);
+}
+
+TEST(ReferenceAttentionRow, SumsByHand) {
+  // Scores are all zero, so the output is the mean of tokens 0 to 7 and lse the log of their number.
+  JobSpec spec = SmallSpec();
+  const ReferenceRow row = RowOf(spec, 2, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
+  EXPECT_DOUBLE_EQ(row.out[0], 3.5);
+  EXPECT_DOUBLE_EQ(row.lse[0], std::log(8.0));
+  EXPECT_EQ(row.max_abs_value, 7.0);
+}
+
+TEST(ReferenceAttentionRow, CausalRowsSeeNothingAhead) {
+  JobSpec spec = SmallSpec();
+  spec.causal = true;
+  const ReferenceRow row = RowOf(spec, 2, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
+  EXPECT_DOUBLE_EQ(row.out[0], 1.0);
+  EXPECT_DOUBLE_EQ(row.lse[0], std::log(3.0));
+}
+
+TEST(ReferenceAttentionRow, ZeroKeysMakeUpShortSegments) {
+  // Segment [6, 8) has 2 of 6 rows: four zero keys of score 0 join the denominator.
+  JobSpec spec = SmallSpec();
+  spec.branches = {{6, 1}};
+  spec.tail = Tail::kZero;
+  const NumberedRows zero(0.0), one(1.0);
+  ReferenceRow row = RowOf(spec, 7, zero, one, one);
+  EXPECT_DOUBLE_EQ(row.out[0], 13.0 / 6.0);
+  EXPECT_DOUBLE_EQ(row.lse[0], std::log(6.0));
+  spec.tail = Tail::kMask;
+  row = RowOf(spec, 7, zero, one, one);
+  EXPECT_DOUBLE_EQ(row.out[0], 6.5);
+  spec.tail = Tail::kZero;
+  spec.causal = true;  // no zero keys under a causal mask
+  row = RowOf(spec, 7, zero, one, one);
+  EXPECT_DOUBLE_EQ(row.out[0], 6.5);
+}
+
+TEST(ReferenceAttentionRow, ZeroKeysStayStableBesideHugeScores) {
+  JobSpec spec = SmallSpec();
+  spec.branches = {{6, 1}};
+  spec.tail = Tail::kZero;
+  spec.scale = 100.0;
+  const ReferenceRow high = RowOf(spec, 7, NumberedRows(1.0), NumberedRows(1.0), NumberedRows(1.0));
+  EXPECT_DOUBLE_EQ(high.lse[0], 39200.0);
+  EXPECT_DOUBLE_EQ(high.out[0], 7.0);
+  EXPECT_DOUBLE_EQ(high.max_abs_score, 39200.0);
+  spec.scale = -100.0;
+  const ReferenceRow low = RowOf(spec, 7, NumberedRows(1.0), NumberedRows(1.0), NumberedRows(1.0));
+  EXPECT_DOUBLE_EQ(low.lse[0], std::log(4.0));
+  EXPECT_EQ(low.out[0], 0.0);
+}
+
+TEST(ReferenceAttentionRow, GroupsAreAveragedOnlyWhenAsked) {
+  JobSpec spec = SmallSpec();
+  spec.heads = spec.kv_heads = 2;
+  spec.branches = {{8, 1}, {4, 1}};
+  const NumberedRows zero(0.0), one(1.0);
+  ReferenceRow row = RowOf(spec, 1, zero, one, one);
+  EXPECT_DOUBLE_EQ(row.out[0], 3.5 / 2);
+  EXPECT_DOUBLE_EQ(row.out[8], 1.5 / 2);
+  spec.average_groups = false;
+  row = RowOf(spec, 1, zero, one, one);
+  EXPECT_DOUBLE_EQ(row.out[0], 3.5);
+  EXPECT_DOUBLE_EQ(row.out[8], 1.5);
+}
+
+TEST(ReferenceAttentionRow, BranchesMixByTheirDenominators) {
+  JobSpec spec = SmallSpec();
+  spec.mixing = Mixing::kLse;
+  spec.branches = {{8, 1}, {4, 1}};
+  const ReferenceRow row = RowOf(spec, 1, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
+  EXPECT_DOUBLE_EQ(row.out[0], (28.0 + 6.0) / 12.0);
+  EXPECT_DOUBLE_EQ(row.lse[0], std::log(12.0));
+}
+
+TEST(ReferenceAttentionRow, ManyHeadsHaveTheirOwnOffsets) {
+  // 4 heads over dilation 2: heads 0 and 1 start at 0, heads 2 and 3 at 1.
+  JobSpec spec = SmallSpec();
+  spec.heads = 4;
+  spec.kv_heads = 2;
+  spec.mixing = Mixing::kLse;
+  spec.branches = {{8, 2}};
+  const ReferenceRow row = RowOf(spec, 3, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
+  EXPECT_EQ(row.lse[0], -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(row.lse[1], -std::numeric_limits<double>::infinity());
+  EXPECT_DOUBLE_EQ(row.out[2 * 8], 4.0);
+  EXPECT_DOUBLE_EQ(row.out[3 * 8], 4.0);
+}
+
+// A job of a million million tokens costs a row only what the row sees.
+TEST(ReferenceAttentionRow, HugeJobsWithHugeBranches) {
+  JobSpec spec = SmallSpec();
+  spec.tokens = int64_t{1} << 40;
+  spec.branches = {{int64_t{1} << 62, int64_t{1} << 62}};
+  const NumberedRows zero(0.0), one(1.0);
+  EXPECT_DOUBLE_EQ(RowOf(spec, 0, zero, one, one).lse[0], 0.0);
+  spec.branches = {{int64_t{1} << 40, int64_t{1} << 32}};
+  EXPECT_DOUBLE_EQ(RowOf(spec, int64_t{1} << 32, zero, one, one).lse[0], std::log(256.0));
+  spec.ordering = Ordering{};
+  EXPECT_DOUBLE_EQ(RowOf(spec, 0, zero, one, one).lse[0], std::log(256.0));
+}
+
+TEST(ReferenceAttention, RefusesABadSpecAndDataOfOtherSize) {
+  JobSpec spec = SmallSpec();
+  const std::vector<double> rows(64, 0.0), short_rows(63, 0.0);
+  EXPECT_TRUE(ReferenceAttention(spec, rows, rows, rows, {}).ok());
+  const auto refuses = [&](const std::vector<double>& q, const std::vector<double>& k,
+                           const std::vector<double>& v, const char* words) {
+    const auto result = ReferenceAttention(spec, q, k, v, {});
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr(words));
+  };
+  refuses(short_rows, rows, rows, "q has 63");
+  refuses(rows, short_rows, rows, "k has 63");
+  refuses(rows, rows, short_rows, "v has 63");
+  spec.heads = 0;
+  refuses(rows, rows, rows, "heads is 0");
+}
+
+}  // namespace
+}  // namespace hilbert_ring
