@@ -19,7 +19,7 @@ std::string Scaled(double value, double base, const std::array<std::string_view,
     ++unit;
   }
   if (unit == 0) return absl::StrFormat("%.0f %s", value, units[unit]);
-  return absl::StrFormat(std::abs(value) < 10 ? "%.2f %s" : "%.1f %s", value, units[unit]);
+  return absl::StrFormat("%.*f %s", std::abs(value) < 10 ? 2 : 1, value, units[unit]);
 }
 
 }  // namespace

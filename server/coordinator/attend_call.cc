@@ -57,6 +57,11 @@ struct AttendCall::Receiving {
   std::optional<RowRouter> router;         // once the order is known
 };
 
+AttendCall::AttendCall(const JobServices& services, AttendStream& stream, std::string caller)
+    : services_(services), stream_(stream), caller_(std::move(caller)) {}
+
+AttendCall::~AttendCall() = default;
+
 absl::Status AttendCall::Run() {
   absl::Status status = ReadOpen();
   if (status.ok()) {
@@ -210,6 +215,8 @@ absl::Status AttendCall::Execute() {
       seconds_.send = SecondsBetween(run.computed_at(), Clock::now());
       status = SendReport(run, ring ? ring->generation() : 0);
     }
+    // The reason for which the workers' streams end, should they still run.
+    if (!status.ok()) stream_.stop().Request(status);
   }
   services_.membership.SetJob(members_, "");
   return status;

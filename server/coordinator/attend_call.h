@@ -38,8 +38,8 @@ SpecLimits LimitsOf(const CoordinatorSettings& settings);
 class AttendCall {
  public:
   // caller: whose job ids these are.
-  AttendCall(const JobServices& services, AttendStream& stream, std::string caller)
-      : services_(services), stream_(stream), caller_(std::move(caller)) {}
+  AttendCall(const JobServices& services, AttendStream& stream, std::string caller);
+  ~AttendCall();
 
   // The whole job. All that it held is free when this returns; the status is still to be sent.
   absl::Status Run();

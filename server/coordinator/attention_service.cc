@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/process/process_memory.h"
 #include "server/process/version.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -59,6 +60,7 @@ void AttentionService::Serve(AttendStream& stream, const std::string& caller) {
   const bool retry = absl::IsResourceExhausted(status);
   stream.End(status, retry ? std::optional(kRetryAfter) : std::nullopt);
   stream.AwaitDone(kStatusTimeout);
+  TrimMalloc();
 }
 
 grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,

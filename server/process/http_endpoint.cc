@@ -1,7 +1,12 @@
 #include "server/process/http_endpoint.h"
 
 #include <CivetServer.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,8 +23,17 @@ class CivetEndpoint : public HttpEndpoint, private CivetHandler {
     port_ = ports.empty() ? 0 : ports.front();
   }
 
-  // Stops the server's threads while the routes still live.
-  ~CivetEndpoint() override { server_.close(); }
+  // Stops the server's threads while the routes still live. The one that accepts looks up only when
+  // somebody connects, or every 2 s.
+  ~CivetEndpoint() override {
+    const std::jthread waker([this](std::stop_token stop) {
+      while (!stop.stop_requested()) {
+        ConnectOnce();
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    });
+    server_.close();
+  }
 
   int port() const override { return port_; }
 
@@ -29,6 +43,17 @@ class CivetEndpoint : public HttpEndpoint, private CivetHandler {
     Reply(connection, route == routes_.end() ? HttpReply{.status = 404, .body = "not found\n"}
                                              : route->second());
     return true;
+  }
+
+  // To where it listens; the loopback address stands for all.
+  void ConnectOnce() const {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    sockaddr_in to = {};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port_));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    (void)connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
+    close(fd);
   }
 
   static void Reply(mg_connection* connection, const HttpReply& reply) {

@@ -42,10 +42,10 @@ class Job {
   AttendInputs inputs() const { return {.spec = spec_, .q = q_, .k = k_, .v = v_}; }
   AttendOutputs outputs() { return {.out = out_, .lse = lse_}; }
 
-  absl::StatusOr<v1::Report> Attend(const std::string& address, AttendOptions options = {}) {
+  absl::StatusOr<v1::Report> Attend(const std::string& address, const AttendOptions& options = {}) {
     return client::Attend(Connect(address), inputs(), outputs(), options);
   }
-  absl::StatusOr<v1::Report> Attend(FakeBehaviour behaviour, AttendOptions options = {}) {
+  absl::StatusOr<v1::Report> Attend(FakeBehaviour behaviour, const AttendOptions& options = {}) {
     const FakeService service(std::move(behaviour));
     return Attend(service.address(), options);
   }

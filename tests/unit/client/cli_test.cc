@@ -96,10 +96,10 @@ TEST(Cli, AFailedJobLeavesNoFiles) {
 
 TEST(Cli, NoServiceIsAFailedJob) {
   const TestFiles files;
-  const Result result = RunCli(absl::StrCat("attend --server localhost:1", Inputs("dense"),
+  const Result result = RunCli(absl::StrCat("attend --server 127.0.0.1:1", Inputs("dense"),
                                             " --out ", files.Path("out.npy")));
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("localhost:1")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("127.0.0.1:1")));
   EXPECT_THAT(files.Names(), IsEmpty());
 }
 
@@ -109,7 +109,7 @@ TEST(Cli, BadInputIsFoundBeforeAnythingIsSent) {
   const std::string bytes = ReadFile(q);
   const std::string truncated = files.Write("t.npy", bytes.substr(0, 1000));
   const std::string rest = absl::StrCat(" --k ", q, " --v ", q, " --spec ",
-                                        GoldenPath("dense", "case.json"), " --server localhost:1");
+                                        GoldenPath("dense", "case.json"), " --server 127.0.0.1:1");
   Result result =
       RunCli(absl::StrCat("attend --q ", truncated, rest, " --out ", files.Path("o.npy")));
   EXPECT_EQ(result.code, 2);

@@ -80,7 +80,7 @@ bool WriteOutput(Stream* stream, v1::OutputChunk chunk) {
 
 FakeService::FakeService(FakeBehaviour behaviour) : behaviour_(std::move(behaviour)) {
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("localhost:0", grpc::InsecureServerCredentials(), &port_);
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(this);
   builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   server_ = builder.BuildAndStart();
@@ -90,7 +90,10 @@ FakeService::~FakeService() {
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
 }
 
-std::string FakeService::address() const { return absl::StrCat("localhost:", port_); }
+std::string FakeService::address()
+    const {  // A number: c-ares 1.18 leaks the name when it resolves "localhost".
+  return absl::StrCat("127.0.0.1:", port_);
+}
 
 FakeRecord FakeService::record() const {
   const std::lock_guard lock(mutex_);

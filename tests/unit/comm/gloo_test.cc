@@ -74,7 +74,7 @@ TEST(GlooTest, TakesNamesAndInterfaces) {
 
 TEST(GlooTest, DifferentRingsDoNotConnect) {
   std::vector<GlooOptions> options = {Options(0, 2), Options(1, 2)};
-  options[1].ring = "b";
+  options[1].ring += "b";
   for (const absl::Status& status : Form(options)) {
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
     EXPECT_THAT(status.message(), HasSubstr("is not of ring"));
