@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <string>
 
 #include "engine/plan/rank_schedule.h"
 #include "engine/run/rank_views.h"
@@ -42,6 +43,17 @@ class Executor {
         schedule_(MakeRankSchedule(plan, rank)) {}
 
   absl::StatusOr<Figures> Run() {
+    auto figures = RunSteps();
+    if (!figures.ok() && in_flight_) {
+      // Transfers must not outlive the arena that they write to.
+      communicator_->Abort(std::string(figures.status().message()));
+      communicator_->Wait(Clock::now()).IgnoreError();
+    }
+    return figures;
+  }
+
+ private:
+  absl::StatusOr<Figures> RunSteps() {
     if (absl::Status status = Prepare(); !status.ok()) return status;
     const RankViews views(plan_, store_, workspace_.whole_accumulator,
                           workspace_.query_slots->bytes() > 0 ? QuerySlots() : nullptr);
@@ -68,7 +80,6 @@ class Executor {
     return figures_;
   }
 
- private:
   double FlopsPerScore() const {
     return 2.0 * static_cast<double>(plan_.spec.head_dim + plan_.spec.value_dim);
   }
@@ -179,6 +190,7 @@ class Executor {
       figures_.bytes_received += receive.bytes;
     }
     posted_ = Clock::now();
+    in_flight_ = true;
     return communicator_->Post(comm);
   }
 
@@ -188,6 +200,7 @@ class Executor {
     if (control_.cancelled && control_.cancelled()) return absl::CancelledError("job cancelled");
     const Clock::time_point start = Clock::now();
     absl::Status status = communicator_->Wait(control_.deadline);
+    if (status.ok()) in_flight_ = false;
     figures_.exposed_exchange_seconds += SecondsSince(start);
     figures_.exchange_seconds += SecondsSince(posted_);
     return status;
@@ -234,6 +247,7 @@ class Executor {
   Figures figures_;
   std::atomic<int64_t> scores_ = 0;
   Clock::time_point posted_;
+  bool in_flight_ = false;  // a posted step has not been waited for
 };
 
 }  // namespace

@@ -238,7 +238,7 @@ TEST(Attend, CanBeCancelled) {
 TEST(Attend, ContradictionsAreFoundBeforeAnythingIsSent) {
   Job job;
   const auto attend = [&job](const AttendInputs& inputs, const AttendOutputs& outputs) {
-    return Attend(Connect("localhost:1"), inputs, outputs).status();
+    return Attend(Connect("127.0.0.1:1"), inputs, outputs).status();
   };
   AttendOutputs outputs = job.outputs();
   outputs.out = outputs.out.first(100);
@@ -254,7 +254,7 @@ TEST(Attend, ContradictionsAreFoundBeforeAnythingIsSent) {
 
 TEST(Attend, NoServiceIsUnavailable) {
   Job job;
-  EXPECT_EQ(job.Attend(std::string("localhost:1")).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(job.Attend(std::string("127.0.0.1:1")).status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(Service, PlanAndCluster) {

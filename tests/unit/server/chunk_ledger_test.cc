@@ -1,0 +1,140 @@
+#include "server/coordinator/chunk_ledger.h"
+
+#include <random>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "wire/checksum.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(RowSet, AgreesWithABitmap) {
+  std::mt19937_64 random(3);
+  for (int trial = 0; trial < 200; ++trial) {
+    const auto size = static_cast<int64_t>(1 + random() % 40);
+    RowSet set(size);
+    std::vector<bool> there(size);
+    for (int step = 0; step < 60; ++step) {
+      const auto begin = static_cast<int64_t>(random() % size);
+      const auto end = begin + 1 + static_cast<int64_t>(random() % (size - begin));
+      bool overlaps = false;
+      for (int64_t i = begin; i < end; ++i) overlaps = overlaps || there[i];
+      ASSERT_EQ(set.Add(begin, end), !overlaps);
+      if (!overlaps) std::fill(there.begin() + begin, there.begin() + end, true);
+      ASSERT_EQ(set.count(), std::count(there.begin(), there.end(), true));
+      size_t fragments = 0;
+      for (int64_t i = 0; i < size; ++i) fragments += there[i] && (i == 0 || !there[i - 1]);
+      ASSERT_EQ(set.fragments(), fragments);
+      const auto first = std::find(there.begin(), there.end(), false);
+      const auto last = std::find(first, there.end(), true);
+      ASSERT_EQ(set.FirstGap().begin, first - there.begin());
+      ASSERT_EQ(set.FirstGap().end, last - there.begin());
+    }
+  }
+}
+
+JobSpec Spec() {
+  JobSpec spec;
+  spec.tokens = 10;
+  spec.heads = spec.kv_heads = 1;
+  spec.head_dim = spec.value_dim = 8;
+  spec.branches = {{10, 1}};
+  return spec;
+}
+
+v1::Chunk Rows(v1::Tensor tensor, int64_t first, int64_t rows, int64_t row_bytes = 32) {
+  v1::Chunk chunk;
+  chunk.set_tensor(tensor);
+  chunk.set_first_row(first);
+  chunk.set_rows(rows);
+  chunk.set_payload(std::string(rows * row_bytes, 'r'));
+  chunk.set_crc32c(wire::Crc32c(chunk.payload()));
+  return chunk;
+}
+
+void ExpectRefused(const absl::Status& status, absl::StatusCode code, const char* reason,
+                   const char* text) {
+  EXPECT_EQ(status.code(), code) << status;
+  EXPECT_EQ(wire::ReasonOf(status), reason);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+}
+
+TEST(ChunkLedger, TakesRowsInAnyOrder) {
+  ChunkLedger ledger(Spec());
+  for (const v1::Tensor tensor : {v1::TENSOR_V, v1::TENSOR_Q, v1::TENSOR_K}) {
+    EXPECT_TRUE(ledger.Accept(Rows(tensor, 7, 3)).ok());
+    EXPECT_TRUE(ledger.Accept(Rows(tensor, 0, 2)).ok());
+    EXPECT_FALSE(ledger.CheckComplete().ok());
+    EXPECT_TRUE(ledger.Accept(Rows(tensor, 2, 5)).ok());
+    EXPECT_TRUE(ledger.Complete(tensor));
+  }
+  EXPECT_TRUE(ledger.CheckComplete().ok());
+}
+
+TEST(ChunkLedger, NamesWhatIsMissing) {
+  ChunkLedger ledger(Spec());
+  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_Q, 0, 10)).ok());
+  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_K, 0, 4)).ok());
+  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_K, 6, 4)).ok());
+  const absl::Status status = ledger.CheckComplete();
+  EXPECT_EQ(wire::ReasonOf(status), "CHUNK_MISSING");
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("K"), HasSubstr("4 to 5")));
+}
+
+TEST(ChunkLedger, RefusesWhatIsWrong) {
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  const auto range = absl::StatusCode::kOutOfRange;
+  ChunkLedger ledger(Spec());
+  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_Q, 2, 3)).ok());
+  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_Q, 4, 2)), invalid, "CHUNK_OVERLAP", "4 to 5");
+  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_Q, 8, 3)), range, "CHUNK_PAST_END", "10 tokens");
+  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_Q, -1, 1)), range, "CHUNK_PAST_END", "-1");
+  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_OUT, 0, 1)), invalid, "BAD_TENSOR", "OUT");
+  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_COORDS, 0, 1)), invalid, "BAD_TENSOR", "COORDS");
+  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_K, 0, 2, 31)), invalid, "CHUNK_MISSHAPEN", "62");
+  v1::Chunk chunk = Rows(v1::TENSOR_K, 0, 1);
+  chunk.set_rows(0);
+  ExpectRefused(ledger.Accept(chunk), invalid, "CHUNK_MISSHAPEN", "rows");
+  chunk.set_rows(std::numeric_limits<int64_t>::max());
+  ExpectRefused(ledger.Accept(chunk), range, "CHUNK_PAST_END", "10 tokens");
+  chunk = Rows(v1::TENSOR_K, 0, 1);
+  (*chunk.mutable_payload())[3] ^= 4;
+  ExpectRefused(ledger.Accept(chunk), absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH", "K");
+  chunk.set_payload(std::string(wire::kMaxPayloadBytes + 1, 'x'));
+  ExpectRefused(ledger.Accept(chunk), invalid, "CHUNK_MISSHAPEN", "payload");
+  // Nothing of it was taken down.
+  EXPECT_TRUE(ledger.Accept(Rows(v1::TENSOR_K, 0, 10)).ok());
+}
+
+TEST(ChunkLedger, CoordinatesComeFirst) {
+  JobSpec spec = Spec();
+  spec.ordering = Ordering{.coordinate_axes = 2};
+  ChunkLedger ledger(spec);
+  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_COORDS, 0, 9, 8)).ok());
+  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_Q, 0, 1)), absl::StatusCode::kInvalidArgument,
+                "COORDS_FIRST", "COORDS");
+  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_COORDS, 9, 1, 8)).ok());
+  EXPECT_TRUE(ledger.Complete(v1::TENSOR_COORDS));
+  EXPECT_TRUE(ledger.Accept(Rows(v1::TENSOR_Q, 0, 1)).ok());
+}
+
+TEST(ChunkLedger, BoundsWhatItRemembers) {
+  JobSpec spec = Spec();
+  spec.tokens = int64_t{1} << 40;
+  ChunkLedger ledger(spec);
+  absl::Status status;
+  for (int64_t row = 0; status.ok() && row < (int64_t{1} << 21); row += 2) {
+    status = ledger.Accept(Rows(v1::TENSOR_Q, row, 1));
+  }
+  ExpectRefused(status, absl::StatusCode::kOutOfRange, "CHUNKS_TOO_SCATTERED", "524288");
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

@@ -1,0 +1,99 @@
+#include "wire/codec.h"
+
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/random/random_spec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::wire {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Codec, SpecsGoThereAndBack) {
+  std::mt19937_64 random(11);
+  for (int trial = 0; trial < 300; ++trial) {
+    const JobSpec spec = hilbert_ring::testing::RandomSpec(random);
+    const auto back = DecodeJobSpec(EncodeJobSpec(spec));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, spec);
+  }
+}
+
+TEST(Codec, NamesTheFieldThatIsWrong) {
+  JobSpec spec;
+  spec.branches = {{16, 1}};
+  spec.ordering = Ordering{};
+  const v1::JobSpec good = EncodeJobSpec(spec);
+  const auto expect = [&](const char* field, const auto& spoil) {
+    v1::JobSpec bad = good;
+    spoil(bad);
+    const auto decoded = DecodeJobSpec(bad);
+    ASSERT_TRUE(absl::IsInvalidArgument(decoded.status())) << field;
+    EXPECT_THAT(std::string(decoded.status().message()), HasSubstr(field));
+    EXPECT_EQ(ReasonOf(decoded.status()), "INVALID_SPEC");
+  };
+  expect("dtype", [](v1::JobSpec& s) { s.clear_dtype(); });
+  expect("dtype", [](v1::JobSpec& s) { s.set_dtype(static_cast<v1::DataType>(99)); });
+  expect("mixing", [](v1::JobSpec& s) { s.clear_mixing(); });
+  expect("tail", [](v1::JobSpec& s) { s.clear_tail(); });
+  expect("ordering.curve", [](v1::JobSpec& s) { s.mutable_ordering()->clear_curve(); });
+  expect("ordering.scope", [](v1::JobSpec& s) { s.mutable_ordering()->clear_scope(); });
+  expect("dilations", [](v1::JobSpec& s) { s.add_dilations(2); });
+}
+
+TEST(Codec, RowBytesOfEveryTensor) {
+  JobSpec spec;
+  spec.heads = 6;
+  spec.kv_heads = 2;
+  spec.head_dim = 16;
+  spec.value_dim = 24;
+  spec.dtype = DataType::kBFloat16;
+  EXPECT_EQ(TensorRowBytes(spec, v1::TENSOR_Q), 6 * 16 * 2);
+  EXPECT_EQ(TensorRowBytes(spec, v1::TENSOR_K), 2 * 16 * 2);
+  EXPECT_EQ(TensorRowBytes(spec, v1::TENSOR_V), 2 * 24 * 2);
+  EXPECT_EQ(TensorRowBytes(spec, v1::TENSOR_OUT), 6 * 24 * 2);
+  EXPECT_EQ(TensorRowBytes(spec, v1::TENSOR_LSE), 6 * 4);
+  EXPECT_EQ(TensorRowBytes(spec, v1::TENSOR_COORDS), 0);
+  spec.ordering = Ordering{.coordinate_axes = 3};
+  EXPECT_EQ(TensorRowBytes(spec, v1::TENSOR_COORDS), 12);
+  EXPECT_EQ(TensorRowBytes(spec, static_cast<v1::Tensor>(42)), 0);
+  EXPECT_EQ(TensorName(v1::TENSOR_COORDS), "COORDS");
+  EXPECT_EQ(TensorName(static_cast<v1::Tensor>(42)), "tensor 42");
+}
+
+TEST(Codec, PlanSaysTheSameInBothForms) {
+  JobSpec spec;
+  spec.tokens = 1000;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_dim = spec.value_dim = 8;
+  spec.branches = {{128, 1}, {1000, 4}};
+  const auto plan = MakePlan(spec, 3);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const v1::PlanResponse message = EncodePlan(*plan);
+  ASSERT_EQ(message.workers_size(), 3);
+  ASSERT_EQ(message.branches_size(), 2);
+  int64_t tokens = 0, received = 0;
+  for (const v1::WorkerPlan& worker : message.workers()) {
+    tokens += worker.tokens();
+    received += worker.bytes_received();
+    EXPECT_EQ(worker.resident_bytes(), worker.shard_bytes() + worker.accumulator_bytes() +
+                                           worker.exchange_buffer_bytes() + worker.order_bytes());
+  }
+  EXPECT_EQ(tokens, 1000);
+  EXPECT_EQ(received, message.bytes_exchanged());
+  EXPECT_GT(received, 0);
+  const auto json = nlohmann::json::parse(message.json());
+  EXPECT_EQ(json.at("bytes_exchanged"), message.bytes_exchanged());
+  EXPECT_EQ(json.at("bytes_exchanged_naive"), message.bytes_exchanged_naive());
+  EXPECT_EQ(json.at("ring_steps"), message.ring_steps());
+  EXPECT_EQ(json.at("workers").size(), 3u);
+  EXPECT_EQ(json.at("workers")[0].at("shard")[0][0], message.workers(0).shard(0).begin());
+  EXPECT_EQ(json.at("branches")[1].at("bytes_exchanged"), message.branches(1).bytes_exchanged());
+}
+
+}  // namespace
+}  // namespace hilbert_ring::wire

@@ -1,0 +1,54 @@
+#include "wire/status.h"
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "gtest/gtest.h"
+
+namespace hilbert_ring::wire {
+namespace {
+
+TEST(Status, GoesThereAndBack) {
+  for (int code = 1; code <= 16; ++code) {
+    const absl::Status status =
+        WithReason(absl::Status(static_cast<absl::StatusCode>(code), "what happened"), "WHY");
+    const grpc::Status sent = ToGrpc(status);
+    EXPECT_EQ(sent.error_code(), code);
+    EXPECT_EQ(sent.error_message(), "what happened");
+    const absl::Status back = FromGrpc(sent);
+    EXPECT_EQ(back.code(), status.code());
+    EXPECT_EQ(back.message(), status.message());
+    EXPECT_EQ(ReasonOf(back), "WHY");
+  }
+  EXPECT_TRUE(ToGrpc(absl::OkStatus()).ok());
+  EXPECT_TRUE(FromGrpc(grpc::Status::OK).ok());
+}
+
+TEST(Status, DetailsAreAnErrorInfo) {
+  const grpc::Status sent = ToGrpc(WithReason(absl::DataLossError("crc"), "CHECKSUM_MISMATCH"));
+  google::rpc::Status details;
+  ASSERT_TRUE(details.ParseFromString(sent.error_details()));
+  EXPECT_EQ(details.code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  google::rpc::ErrorInfo info;
+  ASSERT_EQ(details.details_size(), 1);
+  ASSERT_TRUE(details.details(0).UnpackTo(&info));
+  EXPECT_EQ(info.reason(), "CHECKSUM_MISMATCH");
+  EXPECT_EQ(info.domain(), "hilbert-ring");
+}
+
+TEST(Status, TheInnermostReasonWins) {
+  const absl::Status status =
+      WithReason(WithReason(absl::AbortedError("lost"), "INNER"), "OUTER");
+  EXPECT_EQ(ReasonOf(status), "INNER");
+  EXPECT_TRUE(WithReason(absl::OkStatus(), "NONE").ok());
+}
+
+TEST(Status, WithoutDetailsTheCodeIsTheReason) {
+  const absl::Status status = FromGrpc({grpc::StatusCode::UNAVAILABLE, "connection refused"});
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_EQ(ReasonOf(status), "UNAVAILABLE");
+  // Details that are no google.rpc.Status are not ours.
+  EXPECT_TRUE(absl::IsInternal(FromGrpc({grpc::StatusCode::INTERNAL, "x", "\xff\xff\xff"})));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::wire
