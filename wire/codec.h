@@ -8,12 +8,13 @@
 
 namespace hilbert_ring::wire {
 
-// Largest payload of a chunk, in either direction: 4 MiB less 64 KiB, so that no message exceeds 4 MiB.
+// Largest payload of a chunk, in either direction: 4 MiB less 64 KiB, so that no message exceeds 4
+// MiB.
 inline constexpr int64_t kMaxPayloadBytes = (4 << 20) - (64 << 10);
 inline constexpr int kMaxMessageBytes = 4 << 20;
 
-// INVALID_ARGUMENT, naming the field, when an enum is unspecified or unknown, or segments and dilations
-// differ in number. Values are not validated: call Validate.
+// INVALID_ARGUMENT, naming the field, when an enum is unspecified or unknown, or segments and
+// dilations differ in number. Values are not validated: call Validate.
 absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message);
 
 v1::JobSpec EncodeJobSpec(const JobSpec& spec);

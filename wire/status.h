@@ -1,5 +1,6 @@
 // One table between absl::Status and grpc::Status. A status that leaves the service carries a
-// google.rpc.ErrorInfo with a reason such as "INVALID_SPEC", and a retry pushback where one is known.
+// google.rpc.ErrorInfo with a reason such as "INVALID_SPEC", and a retry pushback where one is
+// known.
 #pragma once
 
 #include <string>

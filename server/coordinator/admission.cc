@@ -73,8 +73,8 @@ absl::Status Admission::Turn::Await(const JobStop& stop, Deadline deadline,
     });
     if (!moved && stop.why().ok()) {
       return wire::WithReason(
-          absl::ResourceExhaustedError(absl::StrCat("the job waited too long for its turn; ",
-                                                    told, " jobs are still before it")),
+          absl::ResourceExhaustedError(absl::StrCat("the job waited too long for its turn; ", told,
+                                                    " jobs are still before it")),
           "QUEUE_TIMEOUT");
     }
   }

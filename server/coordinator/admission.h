@@ -1,5 +1,5 @@
-// Whose turn it is. Jobs use all workers that are up, so one runs at a time; others wait, first come
-// first served, in a queue of bounded length.
+// Whose turn it is. Jobs use all workers that are up, so one runs at a time; others wait, first
+// come first served, in a queue of bounded length.
 //
 //   auto turn = admission.Enter();              // RESOURCE_EXHAUSTED when the queue is full
 //   turn->Await(stop, deadline, tell);          // until the jobs before are gone
@@ -29,9 +29,9 @@ class Admission {
     Turn& operator=(Turn&&) = delete;
     ~Turn();
 
-    // Calls `tell` with the number of jobs before this one, where there are any, and again whenever it
-    // has changed; its error ends the wait. RESOURCE_EXHAUSTED (QUEUE_TIMEOUT) at the deadline, or the
-    // stop's reason.
+    // Calls `tell` with the number of jobs before this one, where there are any, and again whenever
+    // it has changed; its error ends the wait. RESOURCE_EXHAUSTED (QUEUE_TIMEOUT) at the deadline,
+    // or the stop's reason.
     absl::Status Await(const JobStop& stop, Deadline deadline,
                        const std::function<absl::Status(int)>& tell);
 

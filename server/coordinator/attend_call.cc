@@ -34,8 +34,8 @@ absl::Status BadOpen(const std::string& message) {
 }
 
 absl::Status CheckJobId(const std::string& job_id) {
-  const bool printable = std::all_of(job_id.begin(), job_id.end(),
-                                     [](char c) { return c > ' ' && c <= '~'; });
+  const bool printable =
+      std::all_of(job_id.begin(), job_id.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (job_id.size() <= kMaxJobIdBytes && printable) return absl::OkStatus();
   return BadOpen(absl::StrCat("job_id has ", job_id.size(), " bytes, must be at most ",
                               kMaxJobIdBytes, " printable ASCII characters without spaces"));
@@ -81,10 +81,11 @@ absl::Status AttendCall::Run() {
 
 void AttendCall::Log(const absl::Status& status) const {
   if (status.ok()) {
-    spdlog::info("job {} OK: {} tokens in {:.3f} s (queue {:.3f}, receive {:.3f}, compute {:.3f}, "
-                 "send {:.3f})",
-                 open_.job_id(), spec_.tokens, seconds_.total, seconds_.queue, seconds_.receive,
-                 seconds_.compute, seconds_.send);
+    spdlog::info(
+        "job {} OK: {} tokens in {:.3f} s (queue {:.3f}, receive {:.3f}, compute {:.3f}, "
+        "send {:.3f})",
+        open_.job_id(), spec_.tokens, seconds_.total, seconds_.queue, seconds_.receive,
+        seconds_.compute, seconds_.send);
   } else {
     spdlog::warn("job {} {}: {} tokens after {:.3f} s: {} [{}]", open_.job_id(),
                  absl::StatusCodeToString(status.code()), spec_.tokens,
@@ -122,11 +123,10 @@ absl::Status AttendCall::Validate() const {
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V, v1::TENSOR_OUT}) {
     const int64_t row_bytes = wire::TensorRowBytes(spec_, tensor);
     if (row_bytes > wire::kMaxPayloadBytes) {
-      return wire::WithReason(
-          absl::OutOfRangeError(absl::StrCat("heads: a row of ", wire::TensorName(tensor), " has ",
-                                             row_bytes, " bytes, the limit of a chunk is ",
-                                             wire::kMaxPayloadBytes)),
-          "INVALID_SPEC");
+      return wire::WithReason(absl::OutOfRangeError(absl::StrCat(
+                                  "heads: a row of ", wire::TensorName(tensor), " has ", row_bytes,
+                                  " bytes, the limit of a chunk is ", wire::kMaxPayloadBytes)),
+                              "INVALID_SPEC");
     }
   }
   if (spec_.ordering && spec_.ordering->coordinate_axes > 0 &&
@@ -159,17 +159,17 @@ absl::Status AttendCall::PlanOverLiveWorkers() {
 }
 
 absl::Status AttendCall::Execute() {
-  // Before the queue, so that a job that cannot run is refused at once; and after it, for then other
-  // workers may be there.
+  // Before the queue, so that a job that cannot run is refused at once; and after it, for then
+  // other workers may be there.
   if (absl::Status status = PlanOverLiveWorkers(); !status.ok()) return status;
   auto turn = services_.admission.Enter();
   if (!turn.ok()) return turn.status();
-  absl::Status status = turn->Await(
-      stream_.stop(), Clock::now() + services_.settings.queue_timeout, [this](int before) {
-        v1::AttendResponse response;
-        response.mutable_queued()->set_position(before);
-        return stream_.Write(std::move(response), IdleDeadline());
-      });
+  absl::Status status = turn->Await(stream_.stop(), Clock::now() + services_.settings.queue_timeout,
+                                    [this](int before) {
+                                      v1::AttendResponse response;
+                                      response.mutable_queued()->set_position(before);
+                                      return stream_.Write(std::move(response), IdleDeadline());
+                                    });
   if (!status.ok()) return status;
   if (status = PlanOverLiveWorkers(); !status.ok()) return status;
   seconds_.queue = SecondsBetween(opened_, Clock::now());
@@ -182,8 +182,8 @@ absl::Status AttendCall::Execute() {
     auto lease = services_.rings.Take(members_, open_.job_id(), stream_.stop());
     if (!lease.ok()) {
       return wire::WithReason(
-          absl::AbortedError(absl::StrCat("the workers' ring could not be formed: ",
-                                          lease.status().message())),
+          absl::AbortedError(
+              absl::StrCat("the workers' ring could not be formed: ", lease.status().message())),
           "WORKER_LOST");
     }
     ring.emplace(*std::move(lease));

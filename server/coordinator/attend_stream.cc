@@ -11,8 +11,8 @@ namespace {
 
 absl::Status ClientIdle(std::string_view what) {
   return wire::WithReason(
-      absl::DeadlineExceededError(absl::StrCat(
-          "the client has not ", std::string(what), " anything within the idle timeout")),
+      absl::DeadlineExceededError(absl::StrCat("the client has not ", std::string(what),
+                                               " anything within the idle timeout")),
       "CLIENT_IDLE");
 }
 
@@ -29,8 +29,10 @@ absl::StatusOr<bool> AttendStream::Read(v1::AttendRequest& request, Deadline dea
   std::unique_lock lock(mutex_);
   const bool in_time = changed_.wait_until(lock, stop_.token(), deadline,
                                            [this] { return read_ != Operation::kPending; });
+  // The job stops here and now: were that left to the caller, another thread could name a
+  // consequence as the reason.
+  if (!in_time) stop_.Request(ClientIdle("sent"));
   if (absl::Status why = stop_.why(); !why.ok()) return why;
-  if (!in_time) return ClientIdle("sent");
   if (read_ == Operation::kFailed) return false;
   request.Clear();
   request.Swap(&incoming_);
@@ -52,8 +54,8 @@ absl::Status AttendStream::Write(v1::AttendResponse response, Deadline deadline)
   lock.lock();
   const bool in_time = changed_.wait_until(lock, stop_.token(), deadline,
                                            [this] { return write_ != Operation::kPending; });
+  if (!in_time) stop_.Request(ClientIdle("read"));
   if (absl::Status why = stop_.why(); !why.ok()) return why;
-  if (!in_time) return ClientIdle("read");
   if (write_ == Operation::kFailed) return absl::CancelledError("the client is gone");
   return absl::OkStatus();
 }

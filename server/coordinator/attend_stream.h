@@ -3,13 +3,13 @@
 //
 //   auto stream = AttendStream::Make(context);            // its reactor
 //   absl::StatusOr<bool> more = stream->Read(request, deadline);
-//   stream->Write(response, deadline);                    // returns when the transport has taken it
-//   stream->End(status, {});                              // once, whatever is still under way
+//   stream->Write(response, deadline);                    // returns when the transport has taken
+//   it stream->End(status, {});                              // once, whatever is still under way
 //
-// One message is read ahead, one is being written: nothing else is buffered. A client that does not read
-// stops Write, one that is not read from stops sending, by HTTP/2 flow control. Calls that block (gRPC's
-// synchronous service) cannot end while they read; that a job can fail while its client is silent is why
-// this is built on callbacks.
+// One message is read ahead, one is being written: nothing else is buffered. A client that does not
+// read stops Write, one that is not read from stops sending, by HTTP/2 flow control. Calls that
+// block (gRPC's synchronous service) cannot end while they read; that a job can fail while its
+// client is silent is why this is built on callbacks.
 #pragma once
 
 #include <chrono>
@@ -35,11 +35,13 @@ class AttendStream : public grpc::ServerBidiReactor<v1::AttendRequest, v1::Atten
   // Requested when the client cancels, goes away, or its deadline passes.
   JobStop& stop() { return stop_; }
 
-  // True with a message, false when the client has closed its side. DEADLINE_EXCEEDED (CLIENT_IDLE), or
-  // the stop's reason. Used by one thread at a time.
+  // True with a message, false when the client has closed its side. The stop's reason, which is
+  // DEADLINE_EXCEEDED (CLIENT_IDLE) when nothing came until the deadline. Used by one thread at a
+  // time.
   absl::StatusOr<bool> Read(v1::AttendRequest& request, Deadline deadline);
 
-  // Any thread; messages leave one after the other. Errors as of Read, after which no write succeeds.
+  // Any thread; messages leave one after the other. Errors as of Read, after which no write
+  // succeeds.
   absl::Status Write(v1::AttendResponse response, Deadline deadline);
 
   // Ends the call. retry_after goes along as pushback.
@@ -65,9 +67,9 @@ class AttendStream : public grpc::ServerBidiReactor<v1::AttendRequest, v1::Atten
   std::mutex write_turn_;  // before mutex_: held while a message is being written
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  v1::AttendRequest incoming_;                  // gRPC's while read_ is kPending
-  v1::AttendResponse outgoing_;                 // gRPC's while write_ is kPending
-  Operation read_ = Operation::kPending;        // guarded by mutex_, like all below
+  v1::AttendRequest incoming_;            // gRPC's while read_ is kPending
+  v1::AttendResponse outgoing_;           // gRPC's while write_ is kPending
+  Operation read_ = Operation::kPending;  // guarded by mutex_, like all below
   Operation write_ = Operation::kDone;
   bool done_ = false;
 };

@@ -15,7 +15,8 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr auto kRetryAfter = std::chrono::milliseconds(1000);
-constexpr auto kStatusTimeout = std::chrono::milliseconds(5000);
+// A client that does not read its outputs does not see the status behind them.
+constexpr auto kStatusTimeout = std::chrono::seconds(30);
 // Calls beside those that run or wait: ending, not yet opened, or about to be refused.
 constexpr int kSpareCalls = 64;
 
@@ -45,12 +46,11 @@ grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* AttentionService
   const std::shared_ptr<AttendStream> stream = AttendStream::Make(context);
   if (draining_) {
     stream->End(Draining(), std::nullopt);
-  } else if (!calls_.Start([this, stream, caller = CallerOf(*context)] {
-               Serve(*stream, caller);
-             })) {
-    stream->End(wire::WithReason(absl::ResourceExhaustedError("too many calls are open"),
-                                 "TOO_MANY_CALLS"),
-                kRetryAfter);
+  } else if (!calls_.Start(
+                 [this, stream, caller = CallerOf(*context)] { Serve(*stream, caller); })) {
+    stream->End(
+        wire::WithReason(absl::ResourceExhaustedError("too many calls are open"), "TOO_MANY_CALLS"),
+        kRetryAfter);
   }
   return stream.get();  // lives until gRPC is done with it
 }

@@ -17,8 +17,8 @@
 
 namespace hilbert_ring::server {
 
-// Calls `start(stub, context, request, response, done)` for every member and waits for all answers, by
-// rank. The first error, naming its worker, ends the others; so does the stop, with its reason.
+// Calls `start(stub, context, request, response, done)` for every member and waits for all answers,
+// by rank. The first error, naming its worker, ends the others; so does the stop, with its reason.
 //   start: [](auto* stub, auto... a) { stub->async()->CloseRing(a...); }
 template <typename Request, typename Response, typename Start>
 absl::Status CallMembers(const Members& members, const std::vector<Request>& requests,

@@ -69,17 +69,15 @@ absl::Status ChunkLedger::CheckShape(const v1::Chunk& chunk, int64_t row_bytes) 
   const auto bytes = static_cast<int64_t>(chunk.payload().size());
   if (bytes > wire::kMaxPayloadBytes) {
     return wire::WithReason(
-        absl::InvalidArgumentError(absl::StrCat(name, ": payload has ", bytes,
-                                                " bytes, a chunk's limit is ",
-                                                wire::kMaxPayloadBytes)),
+        absl::InvalidArgumentError(absl::StrCat(
+            name, ": payload has ", bytes, " bytes, a chunk's limit is ", wire::kMaxPayloadBytes)),
         "CHUNK_MISSHAPEN");
   }
   if (bytes != chunk.rows() * row_bytes) {
-    return wire::WithReason(
-        absl::InvalidArgumentError(absl::StrCat(name, ": payload has ", bytes, " bytes, but ",
-                                                chunk.rows(), " rows of ", row_bytes,
-                                                " bytes are ", chunk.rows() * row_bytes)),
-        "CHUNK_MISSHAPEN");
+    return wire::WithReason(absl::InvalidArgumentError(absl::StrCat(
+                                name, ": payload has ", bytes, " bytes, but ", chunk.rows(),
+                                " rows of ", row_bytes, " bytes are ", chunk.rows() * row_bytes)),
+                            "CHUNK_MISSHAPEN");
   }
   return absl::OkStatus();
 }
@@ -88,11 +86,11 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk) {
   const std::string name = wire::TensorName(chunk.tensor());
   const auto found = tensors_.find(chunk.tensor());
   if (found == tensors_.end()) {
-    return wire::WithReason(absl::InvalidArgumentError(
-                                absl::StrCat("tensor of a chunk is ", name, ", this job takes ",
-                                             tensors_.contains(v1::TENSOR_COORDS) ? "COORDS, " : "",
-                                             "Q, K and V")),
-                            "BAD_TENSOR");
+    return wire::WithReason(
+        absl::InvalidArgumentError(
+            absl::StrCat("tensor of a chunk is ", name, ", this job takes ",
+                         tensors_.contains(v1::TENSOR_COORDS) ? "COORDS, " : "", "Q, K and V")),
+        "BAD_TENSOR");
   }
   if (chunk.tensor() != v1::TENSOR_COORDS && !Complete(v1::TENSOR_COORDS)) {
     return wire::WithReason(
@@ -120,10 +118,11 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk) {
         "CHUNK_OVERLAP");
   }
   if (found->second.fragments() > kMaxFragments) {
-    return wire::WithReason(absl::OutOfRangeError(absl::StrCat(
-                                name, ": chunks leave more than ", kMaxFragments,
-                                " gaps between them: send larger chunks, or more of them in order")),
-                            "CHUNKS_TOO_SCATTERED");
+    return wire::WithReason(
+        absl::OutOfRangeError(
+            absl::StrCat(name, ": chunks leave more than ", kMaxFragments,
+                         " gaps between them: send larger chunks, or more of them in order")),
+        "CHUNKS_TOO_SCATTERED");
   }
   return absl::OkStatus();
 }

@@ -16,8 +16,8 @@ class RowSet {
  public:
   explicit RowSet(int64_t size) : size_(size) {}
 
-  // Adds [begin, end), within [0, size) and not empty; false when some of it is there already, and then
-  // nothing changes.
+  // Adds [begin, end), within [0, size) and not empty; false when some of it is there already, and
+  // then nothing changes.
   bool Add(int64_t begin, int64_t end);
 
   int64_t size() const { return size_; }
@@ -43,10 +43,10 @@ class ChunkLedger {
 
   explicit ChunkLedger(const JobSpec& spec);
 
-  // Checks a chunk and takes its rows down. Errors, with a reason: INVALID_ARGUMENT for a tensor that
-  // the job does not take (BAD_TENSOR), rows before all of COORDS (COORDS_FIRST), a payload that is too
-  // long or not rows x row bytes (CHUNK_MISSHAPEN), rows that came before (CHUNK_OVERLAP);
-  // OUT_OF_RANGE past the end (CHUNK_PAST_END) or scattered over too many ranges
+  // Checks a chunk and takes its rows down. Errors, with a reason: INVALID_ARGUMENT for a tensor
+  // that the job does not take (BAD_TENSOR), rows before all of COORDS (COORDS_FIRST), a payload
+  // that is too long or not rows x row bytes (CHUNK_MISSHAPEN), rows that came before
+  // (CHUNK_OVERLAP); OUT_OF_RANGE past the end (CHUNK_PAST_END) or scattered over too many ranges
   // (CHUNKS_TOO_SCATTERED); DATA_LOSS (CHECKSUM_MISMATCH).
   absl::Status Accept(const v1::Chunk& chunk);
 

@@ -9,6 +9,7 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "server/process/child_process.h"
+#include "server/process/host_port.h"
 #include "server/process/process_memory.h"
 #include "server/process/ready_file.h"
 #include "server/process/stop_signals.h"
@@ -72,11 +73,10 @@ absl::Status Coordinator::Listen() {
                           {&attention_service_, &membership_service_});
     if (!grpc.ok()) return grpc.status();
     grpc_ = *std::move(grpc);
-    auto http = HttpEndpoint::Start(
-        settings_.http_host, settings_.http_port,
-        {{"/livez", [] { return HttpReply{.body = "ok\n"}; }},
-         {"/readyz", [this] { return Ready(); }},
-         {"/metrics", [this] { return ServeMetrics(); }}});
+    auto http = HttpEndpoint::Start(settings_.http_host, settings_.http_port,
+                                    {{"/livez", [] { return HttpReply{.body = "ok\n"}; }},
+                                     {"/readyz", [this] { return Ready(); }},
+                                     {"/metrics", [this] { return ServeMetrics(); }}});
     if (!http.ok()) return http.status();
     http_ = *std::move(http);
   }
@@ -99,16 +99,12 @@ void Coordinator::StartWorkers() {
       settings_.memory_limit_bytes > 0
           ? settings_.memory_limit_bytes
           : static_cast<int64_t>(kMemoryShare * static_cast<double>(UsableMemoryBytes())) / workers;
-  const bool is_ipv6 = settings_.grpc_host.find(':') != std::string::npos;
-  const bool any = settings_.grpc_host == "0.0.0.0" || settings_.grpc_host == "::" ||
-                   settings_.grpc_host == "[::]";
-  const std::string host = any ? "127.0.0.1" : settings_.grpc_host;
+  // Local workers reach a coordinator that listens on all addresses by the loopback one.
+  const std::string host = IsWildcard(settings_.grpc_host) ? "127.0.0.1" : settings_.grpc_host;
   workers_ = std::make_unique<WorkerProcesses>(WorkerProcessOptions{
       .program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),
-      .arguments = {absl::StrCat("--coordinator=", is_ipv6 && !any ? absl::StrCat("[", host, "]")
-                                                                   : host,
-                                 ":", grpc_.port),
-                    "--host=127.0.0.1", "--port=0", absl::StrCat("--threads=", threads),
+      .arguments = {absl::StrCat("--coordinator=", HostPort(host, grpc_.port)), "--host=127.0.0.1",
+                    "--port=0", absl::StrCat("--threads=", threads),
                     absl::StrCat("--memory-limit=", memory),
                     absl::StrCat("--log-level=", settings_.log_level)},
       .workers = workers});
@@ -124,8 +120,8 @@ HttpReply Coordinator::ServeMetrics() {
   return {.content_type = Metrics::ContentType(), .body = metrics_.Serialize()};
 }
 
-// Ready for the first time when all workers that are expected are there; from then on as long as there
-// is one, since jobs run on those that live.
+// Ready for the first time when all workers that are expected are there; from then on as long as
+// there is one, since jobs run on those that live.
 void Coordinator::Refresh() {
   const std::lock_guard lock(refresh_);
   const Members live = membership_.Live();
@@ -146,9 +142,8 @@ void Coordinator::Refresh() {
   was_ready_ = true;
   std::vector<std::string> addresses;
   for (const auto& member : live) addresses.push_back(member->address);
-  absl::Status status =
-      WriteReadyFile(settings_.ready_file,
-                     {{"grpc_port", grpc_.port}, {"http_port", http_->port()}}, addresses);
+  absl::Status status = WriteReadyFile(
+      settings_.ready_file, {{"grpc_port", grpc_.port}, {"http_port", http_->port()}}, addresses);
   if (!status.ok()) spdlog::error("{}", std::string(status.message()));
 }
 

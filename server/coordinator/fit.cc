@@ -26,8 +26,8 @@ bool Holds(const JobSpec& spec, int workers, int64_t limit) {
   return true;
 }
 
-// The smallest number of workers above `workers` of `limit` bytes that hold the job; 0 when none of the
-// numbers tried does.
+// The smallest number of workers above `workers` of `limit` bytes that hold the job; 0 when none of
+// the numbers tried does.
 int SmallestThatHolds(const Plan& plan, int workers, int64_t limit) {
   if (limit <= kRunOverheadBytes) return 0;
   int64_t total = 0;

@@ -12,8 +12,8 @@ namespace hilbert_ring::server {
 // What a worker needs beside the plan's figure: messages in flight, the plan itself.
 inline constexpr int64_t kRunOverheadBytes = int64_t{16} << 20;
 
-// limits: bytes by rank. FAILED_PRECONDITION (DOES_NOT_FIT) says what the job needs, what there is, and
-// how many workers like these would hold it.
+// limits: bytes by rank. FAILED_PRECONDITION (DOES_NOT_FIT) says what the job needs, what there is,
+// and how many workers like these would hold it.
 absl::Status CheckFits(const Plan& plan, std::span<const int64_t> limits);
 
 }  // namespace hilbert_ring::server

@@ -144,10 +144,9 @@ absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*st
   if (stop_.why().ok()) {
     const auto rank = missing() - streams_.begin();
     lock.unlock();
-    stop_.Request(wire::WithReason(
-        absl::DeadlineExceededError(
-            absl::StrCat("worker ", options_.members[rank]->address, " ", what)),
-        "JOB_TIMEOUT"));
+    stop_.Request(wire::WithReason(absl::DeadlineExceededError(absl::StrCat(
+                                       "worker ", options_.members[rank]->address, " ", what)),
+                                   "JOB_TIMEOUT"));
   }
   return stop_.why();
 }
@@ -232,16 +231,16 @@ absl::Status JobRun::Lost(int rank, const std::string& how) const {
                           "WORKER_LOST");
 }
 
-// A worker whose peer died says so before we hear of the death itself: give that a moment, so that the
-// right one is named.
+// A worker whose peer died says so before we hear of the death itself: give that a moment, so that
+// the right one is named.
 void JobRun::AwaitCulprit(const grpc::Status& status) {
   if (!SaidByWorker(status) || !MeansLoss(wire::FromGrpc(status).code())) return;
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, stop_.token(), kCulpritLimit, [] { return false; });
 }
 
-// What a worker's status is to the client. The end of its connection, or what it says of a peer that
-// died, is a lost worker; what it found wrong is passed on.
+// What a worker's status is to the client. The end of its connection, or what it says of a peer
+// that died, is a lost worker; what it found wrong is passed on.
 absl::Status JobRun::Explain(int rank, const grpc::Status& status) const {
   if (status.ok()) return Lost(rank, "its stream ended without figures");
   const absl::Status error = wire::FromGrpc(status);

@@ -8,9 +8,9 @@
 //   run.AwaitComputed(deadline);    // outputs go to options.output as they come
 //   run.AwaitEnd();
 //
-// One thread reads from each worker and hands its outputs on, so that a client that reads slowly slows
-// the workers and nothing is kept here. When a worker fails, or is lost, the job's stop is requested
-// with the reason; when the stop is requested, by whomever, all streams are cancelled.
+// One thread reads from each worker and hands its outputs on, so that a client that reads slowly
+// slows the workers and nothing is kept here. When a worker fails, or is lost, the job's stop is
+// requested with the reason; when the stop is requested, by whomever, all streams are cancelled.
 #pragma once
 
 #include <condition_variable>
@@ -56,7 +56,8 @@ class JobRun {
   // Cancels what is still under way and waits for it.
   ~JobRun();
 
-  // Opens the streams and waits until all workers are ready. Errors here and below: the stop's reason.
+  // Opens the streams and waits until all workers are ready. Errors here and below: the stop's
+  // reason.
   absl::Status Start(Deadline deadline);
 
   // Each of these is called by one thread.
@@ -67,8 +68,8 @@ class JobRun {
   // Until every worker has computed its part.
   absl::Status AwaitComputed(Deadline deadline);
 
-  // Until every worker's outputs have gone to `output` and it has said its figures. Takes as long as the
-  // client takes to read; one that does not read is an error of `output`.
+  // Until every worker's outputs have gone to `output` and it has said its figures. Takes as long
+  // as the client takes to read; one that does not read is an error of `output`.
   absl::Status AwaitEnd();
 
   // After AwaitEnd, by rank.
@@ -107,8 +108,8 @@ class JobRun {
   JobStop& stop_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  Clock::time_point told_;                          // guarded by mutex_; last progress
-  std::vector<std::unique_ptr<Stream>> streams_;    // by rank; set by Start
+  Clock::time_point told_;                        // guarded by mutex_; last progress
+  std::vector<std::unique_ptr<Stream>> streams_;  // by rank; set by Start
 };
 
 }  // namespace hilbert_ring::server

@@ -7,10 +7,9 @@ namespace hilbert_ring::server {
 namespace {
 
 absl::Status Fenced(const std::string& job_id, int attempt, int newer) {
-  return wire::WithReason(
-      absl::AbortedError(absl::StrCat("attempt ", attempt, " of job ", job_id,
-                                      " gave way to attempt ", newer)),
-      "ATTEMPT_FENCED");
+  return wire::WithReason(absl::AbortedError(absl::StrCat("attempt ", attempt, " of job ", job_id,
+                                                          " gave way to attempt ", newer)),
+                          "ATTEMPT_FENCED");
 }
 
 }  // namespace
@@ -24,12 +23,13 @@ absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
   if (found != jobs_.end()) {
     const int runs = found->second.attempt;
     if (runs == attempt) {
-      return wire::WithReason(absl::AlreadyExistsError(absl::StrCat(
-                                  "attempt ", attempt, " of job ", job_id, " runs already")),
+      return wire::WithReason(absl::AlreadyExistsError(absl::StrCat("attempt ", attempt, " of job ",
+                                                                    job_id, " runs already")),
                               "JOB_RUNNING");
     }
     if (runs > attempt) return Fenced(job_id, attempt, runs);
-    // Its entry cannot go meanwhile: that needs this lock. A stop only tells, it never waits for jobs.
+    // Its entry cannot go meanwhile: that needs this lock. A stop only tells, it never waits for
+    // jobs.
     found->second.stop->Request(Fenced(job_id, runs, attempt));
   }
   jobs_[key] = {attempt, stop};

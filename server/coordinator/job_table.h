@@ -1,5 +1,5 @@
-// The jobs that run or wait, by caller and job id: an attempt is not run twice, and a newer attempt ends
-// the older one.
+// The jobs that run or wait, by caller and job id: an attempt is not run twice, and a newer attempt
+// ends the older one.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class JobTable {
   // A job's place in the table; gone with it.
   class Entry {
    public:
-    Entry(Entry&& other) noexcept : table_(other.table_), key_(std::move(other.key_)),
-                                    stop_(other.stop_) {
+    Entry(Entry&& other) noexcept
+        : table_(other.table_), key_(std::move(other.key_)), stop_(other.stop_) {
       other.table_ = nullptr;
     }
     Entry& operator=(Entry&&) = delete;

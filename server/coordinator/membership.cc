@@ -19,9 +19,9 @@ Membership::~Membership() = default;
 
 absl::StatusOr<std::shared_ptr<const Member>> Membership::Join(const v1::Heartbeat& heartbeat) {
   if (heartbeat.version() != kVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("worker ", heartbeat.address(), " has version ", heartbeat.version(),
-                     ", the coordinator ", std::string(kVersion)));
+    return absl::FailedPreconditionError(absl::StrCat("worker ", heartbeat.address(),
+                                                      " has version ", heartbeat.version(),
+                                                      ", the coordinator ", std::string(kVersion)));
   }
   if (heartbeat.address().empty() || heartbeat.memory_limit_bytes() <= 0) {
     return absl::InvalidArgumentError(absl::StrCat("heartbeat: address '", heartbeat.address(),
@@ -33,8 +33,8 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Join(const v1::Heartbe
     for (const Seat& seat : seats_) {
       if (seat.member->address == heartbeat.address() &&
           seat.member->incarnation > heartbeat.incarnation()) {
-        return absl::AlreadyExistsError(absl::StrCat(
-            "a newer incarnation of worker ", heartbeat.address(), " is registered"));
+        return absl::AlreadyExistsError(
+            absl::StrCat("a newer incarnation of worker ", heartbeat.address(), " is registered"));
       }
     }
   }
@@ -62,9 +62,8 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Join(const v1::Heartbe
 bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
   {
     const std::lock_guard lock(mutex_);
-    const auto seat = std::find_if(seats_.begin(), seats_.end(), [&](const Seat& s) {
-      return s.member.get() == &member;
-    });
+    const auto seat = std::find_if(seats_.begin(), seats_.end(),
+                                   [&](const Seat& s) { return s.member.get() == &member; });
     if (seat == seats_.end()) return false;
     seat->beat = Clock::now();
     seat->used_bytes = heartbeat.memory_used_bytes();

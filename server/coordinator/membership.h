@@ -1,5 +1,5 @@
-// The workers that are there. A worker joins with its first heartbeat, and leaves when its stream ends
-// or its heartbeats stop.
+// The workers that are there. A worker joins with its first heartbeat, and leaves when its stream
+// ends or its heartbeats stop.
 #pragma once
 
 #include <condition_variable>
@@ -26,7 +26,7 @@ struct Member {
   std::string device, kernel;
   int64_t memory_limit_bytes = 0;
   std::shared_ptr<v1::WorkerService::StubInterface> stub;  // calls may outlive the membership
-  std::stop_source departed;  // requested when it leaves
+  std::stop_source departed;                               // requested when it leaves
 };
 
 // Shared: jobs keep members that have left until their calls have ended.

@@ -14,7 +14,8 @@ grpc::Status MembershipService::Register(
   const auto member = membership_.Join(heartbeat);
   if (!member.ok()) return wire::ToGrpc(member.status());
   // A silent worker is dropped by the membership, which ends the read below.
-  const std::stop_callback end((*member)->departed.get_token(), [context] { context->TryCancel(); });
+  const std::stop_callback end((*member)->departed.get_token(),
+                               [context] { context->TryCancel(); });
   v1::HeartbeatReply reply;
   reply.set_interval_ms(membership_.BeatInterval().count());
   do {

@@ -10,9 +10,9 @@ class MembershipService : public v1::MembershipService::Service {
  public:
   explicit MembershipService(Membership& membership) : membership_(membership) {}
 
-  grpc::Status Register(grpc::ServerContext* context,
-                        grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>* stream)
-      override;
+  grpc::Status Register(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>* stream) override;
 
  private:
   Membership& membership_;

@@ -101,8 +101,8 @@ void Rings::Release(const std::string& ring_id, bool keep) {
   Ring ring;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(rings_.begin(), rings_.end(),
-                                    [&](const Ring& r) { return r.id == ring_id; });
+    const auto found =
+        std::find_if(rings_.begin(), rings_.end(), [&](const Ring& r) { return r.id == ring_id; });
     if (found == rings_.end()) return;
     if (keep) {
       found->job_id.clear();

@@ -1,9 +1,10 @@
-// Rings of workers: formed when a job needs one, kept for the next job over the same members, given up
-// and formed anew, as the next generation, when a job on them did not end well.
+// Rings of workers: formed when a job needs one, kept for the next job over the same members, given
+// up and formed anew, as the next generation, when a job on them did not end well.
 //
 //   auto lease = rings.Lease(members, job_id, stop);
 //   ... RunOpen{ring_id, generation} to every member ...
-//   lease->Keep();                       // the job ended well; else the ring is closed with the lease
+//   lease->Keep();                       // the job ended well; else the ring is closed with the
+//   lease
 #pragma once
 
 #include <chrono>
@@ -72,7 +73,8 @@ class Rings {
   absl::Status Form(const Ring& ring, const JobStop& stop) const;
   static void Close(const Ring& ring);
   void Release(const std::string& ring_id, bool keep);
-  // Rings with members that left, and the oldest when there are too many; to be closed by the caller.
+  // Rings with members that left, and the oldest when there are too many; to be closed by the
+  // caller.
   std::vector<Ring> TakeStale();
 
   const std::string prefix_;  // of ring ids; other coordinators have another

@@ -19,8 +19,7 @@ constexpr int64_t kListedRowBytes = 6;
 }  // namespace
 
 bool RowRouter::InOrder(v1::Tensor tensor) const {
-  return !spec_.ordering ||
-         (tensor == v1::TENSOR_Q && spec_.ordering->scope == OrderScope::kKv);
+  return !spec_.ordering || (tensor == v1::TENSOR_Q && spec_.ordering->scope == OrderScope::kKv);
 }
 
 std::vector<RoutedRows> RowRouter::Route(v1::Chunk&& chunk) const {
@@ -59,9 +58,9 @@ std::vector<RoutedRows> RowRouter::RouteScattered(v1::Chunk&& chunk) const {
   order_->Slots(chunk.first_row(), slots);
 
   std::vector<RoutedRows> routed;
-  std::vector<int64_t> left(shards_.workers());    // rows of a rank that are not placed yet
-  std::vector<int> open(shards_.workers(), -1);    // a rank's message that is being filled
-  std::vector<std::pair<int, int64_t>> places;     // [row]: rank, local row
+  std::vector<int64_t> left(shards_.workers());  // rows of a rank that are not placed yet
+  std::vector<int> open(shards_.workers(), -1);  // a rank's message that is being filled
+  std::vector<std::pair<int, int64_t>> places;   // [row]: rank, local row
   places.reserve(slots.size());
   const ShardRange* range = nullptr;
   for (const int64_t slot : slots) {
@@ -70,8 +69,7 @@ std::vector<RoutedRows> RowRouter::RouteScattered(v1::Chunk&& chunk) const {
     places.emplace_back(range->rank, range->LocalRow(slot));
     ++left[range->rank];
   }
-  const bool whole =
-      chunk.rows() <= most_rows && left[places.front().first] == chunk.rows();
+  const bool whole = chunk.rows() <= most_rows && left[places.front().first] == chunk.rows();
   const char* from = chunk.payload().data();
   for (const auto& [rank, local_row] : places) {
     if (open[rank] < 0) {

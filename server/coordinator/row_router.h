@@ -25,12 +25,12 @@ class RowRouter {
   RowRouter(const JobSpec& spec, const Shards& shards, std::shared_ptr<const Permutation> order)
       : spec_(spec), shards_(shards), order_(std::move(order)) {}
 
-  // The rows of a chunk that the ledger accepted, by owner, each with a checksum. A chunk that goes to
-  // one worker as a whole is moved, others are copied once.
+  // The rows of a chunk that the ledger accepted, by owner, each with a checksum. A chunk that goes
+  // to one worker as a whole is moved, others are copied once.
   std::vector<RoutedRows> Route(v1::Chunk&& chunk) const;
 
-  // The tokens of a rank's slots, in parts, for jobs with an ordering; nothing otherwise. Ends early
-  // and returns false when `send` does.
+  // The tokens of a rank's slots, in parts, for jobs with an ordering; nothing otherwise. Ends
+  // early and returns false when `send` does.
   bool SendOrder(int rank, const std::function<bool(v1::OrderPart&&)>& send) const;
 
  private:

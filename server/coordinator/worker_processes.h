@@ -1,4 +1,5 @@
-// Local workers as child processes: started, started again when they die, stopped with the coordinator.
+// Local workers as child processes: started, started again when they die, stopped with the
+// coordinator.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +29,8 @@ class WorkerProcesses {
   // Stops them as Stop does.
   ~WorkerProcesses();
 
-  // SIGTERM to all, SIGKILL to those that are still there after the limit; returns when all are gone.
+  // SIGTERM to all, SIGKILL to those that are still there after the limit; returns when all are
+  // gone.
   void Stop(std::chrono::milliseconds limit);
 
  private:

@@ -8,6 +8,7 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
+#include "server/process/host_port.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::server {
@@ -16,15 +17,17 @@ namespace {
 // A peer whose machine is gone sends no end of its connection; one that lives answers.
 constexpr int kKeepaliveMs = 60'000;
 
+// What a stream may have under way before its reader asks for it: two chunks. Left to itself the
+// transport probes the bandwidth and lets 16 MiB and more pile up.
+constexpr int kLookaheadBytes = 2 * wire::kMaxMessageBytes;
+
 }  // namespace
 
 absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                                        const std::vector<grpc::Service*>& services) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  const bool is_ipv6 = listen.host.find(':') != std::string::npos && listen.host.front() != '[';
-  const std::string where = absl::StrCat(is_ipv6 ? "[" : "", listen.host, is_ipv6 ? "]:" : ":",
-                                         listen.port);
+  const std::string where = HostPort(listen.host, listen.port);
   GrpcEndpoint endpoint;
   grpc::ServerBuilder builder;
   builder.AddListeningPort(where, grpc::InsecureServerCredentials(), &endpoint.port);
@@ -34,6 +37,8 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
@@ -54,6 +59,8 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
   arguments.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(wire::kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);

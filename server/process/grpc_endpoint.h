@@ -1,4 +1,5 @@
-// What all gRPC servers and channels of the service have in common: message sizes, threads, keepalive.
+// What all gRPC servers and channels of the service have in common: message sizes, threads,
+// keepalive.
 #pragma once
 
 #include <memory>
@@ -22,9 +23,9 @@ struct GrpcEndpoint {
   int port = 0;
 };
 
-// Serves the services, health and reflection. They must outlive the server. Health is NOT_SERVING until
-// it is told otherwise. UNAVAILABLE, naming host and port, when they cannot be listened on: no other
-// process may share them.
+// Serves the services, health and reflection. They must outlive the server. Health is NOT_SERVING
+// until it is told otherwise. UNAVAILABLE, naming host and port, when they cannot be listened on:
+// no other process may share them.
 absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                                        const std::vector<grpc::Service*>& services);
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/process/host_port.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -70,20 +71,15 @@ class CivetEndpoint : public HttpEndpoint, private CivetHandler {
   CivetServer server_;
 };
 
-std::string Listen(const std::string& host, int port) {
-  const bool is_ipv6 = host.find(':') != std::string::npos && host.front() != '[';
-  return absl::StrCat(is_ipv6 ? "[" : "", host, is_ipv6 ? "]:" : ":", port);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
     const std::string& host, int port, std::map<std::string, Handler> routes) {
-  const std::string where = Listen(host, port);
+  const std::string where = HostPort(host, port);
   try {
     return std::make_unique<CivetEndpoint>(
-        std::vector<std::string>{"listening_ports", where, "num_threads", "4",
-                                 "request_timeout_ms", "5000"},
+        std::vector<std::string>{"listening_ports", where, "num_threads", "4", "request_timeout_ms",
+                                 "5000"},
         std::move(routes));
   } catch (const CivetException& error) {
     return absl::UnavailableError(absl::StrCat("cannot listen on http ", where,

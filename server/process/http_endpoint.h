@@ -1,6 +1,7 @@
 // The HTTP port: a few paths that answer GET.
 //
-//   auto http = HttpEndpoint::Start("0.0.0.0", 8002, {{"/livez", [] { return HttpReply{.body = "ok\n"}; }}});
+//   auto http = HttpEndpoint::Start("0.0.0.0", 8002, {{"/livez", [] { return HttpReply{.body =
+//   "ok\n"}; }}});
 #pragma once
 
 #include <functional>
@@ -22,8 +23,8 @@ class HttpEndpoint {
  public:
   using Handler = std::function<HttpReply()>;  // called from several threads at once
 
-  // Port 0 takes a free one. Other paths than those of `routes` are 404. UNAVAILABLE, naming host and
-  // port, when they cannot be listened on.
+  // Port 0 takes a free one. Other paths than those of `routes` are 404. UNAVAILABLE, naming host
+  // and port, when they cannot be listened on.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& host, int port,
                                                              std::map<std::string, Handler> routes);
   virtual ~HttpEndpoint() = default;

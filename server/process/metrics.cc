@@ -18,9 +18,9 @@ using prometheus::Family;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
-const Histogram::BucketBoundaries kSecondsBuckets = {
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,  1,   2.5,
-    5,     10,     25,    50,   100,   250,  500, 1000, 2500, 5000};
+const Histogram::BucketBoundaries kSecondsBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                                     0.25,  0.5,    1,     2.5,  5,     10,   25,
+                                                     50,    100,    250,   500,  1000,  2500, 5000};
 
 Counter& OneCounter(prometheus::Registry& registry, const std::string& name,
                     const std::string& help) {
@@ -48,10 +48,10 @@ struct Metrics::Families {
                                    .Name("hilbert_ring_job_seconds")
                                    .Help("Seconds of jobs that ended well, by phase")
                                    .Register(registry);
-  Counter& tokens = OneCounter(registry, "hilbert_ring_tokens_total",
-                               "Tokens of jobs that ended well");
-  Counter& received = OneCounter(registry, "hilbert_ring_received_bytes_total",
-                                 "Payload received from clients");
+  Counter& tokens =
+      OneCounter(registry, "hilbert_ring_tokens_total", "Tokens of jobs that ended well");
+  Counter& received =
+      OneCounter(registry, "hilbert_ring_received_bytes_total", "Payload received from clients");
   Counter& sent = OneCounter(registry, "hilbert_ring_sent_bytes_total", "Payload sent to clients");
   Counter& exchanged = OneCounter(registry, "hilbert_ring_exchanged_bytes_total",
                                   "Keys and values received by workers from each other");
@@ -120,8 +120,7 @@ void Metrics::SetWorkerUsed(const std::string& worker, int64_t bytes) {
   families_->used.Add({{"worker", worker}}).Set(static_cast<double>(bytes));
 }
 
-void Metrics::SetWorkerJob(const std::string& worker, int64_t peak_bytes,
-                           int64_t predicted_bytes) {
+void Metrics::SetWorkerJob(const std::string& worker, int64_t peak_bytes, int64_t predicted_bytes) {
   const std::lock_guard lock(families_->mutex);
   if (!families_->workers.contains(worker)) return;  // it has left
   families_->peak.Add({{"worker", worker}}).Set(static_cast<double>(peak_bytes));

@@ -5,9 +5,9 @@
 
 namespace hilbert_ring::server {
 
-// Keeps memory of freed messages for the next ones instead of unmapping it: page faults would take most
-// of the time of a stream of 4 MiB messages (measured: 78 %, on two cores of a Zen 4). Call it first in
-// main().
+// Keeps memory of freed messages for the next ones instead of unmapping it: page faults would take
+// most of the time of a stream of 4 MiB messages (measured: 78 %, on two cores of a Zen 4). Call it
+// first in main().
 void TuneMalloc();
 
 // Gives freed memory back to the system, so that what a job took is gone when it ends.
@@ -16,7 +16,8 @@ void TrimMalloc();
 // Resident bytes of this process; 0 where the system does not say.
 int64_t ResidentBytes();
 
-// Memory that this process may use: the machine's, or its control group's limit where that is lower.
+// Memory that this process may use: the machine's, or its control group's limit where that is
+// lower.
 int64_t UsableMemoryBytes();
 
 }  // namespace hilbert_ring::server

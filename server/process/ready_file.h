@@ -9,8 +9,8 @@
 
 namespace hilbert_ring::server {
 
-// Writes {"name": port, ..., "pid": ..., "workers": [...]} as a whole: a reader sees all of it or no
-// file. UNAVAILABLE, naming the path, when it cannot be written.
+// Writes {"name": port, ..., "pid": ..., "workers": [...]} as a whole: a reader sees all of it or
+// no file. UNAVAILABLE, naming the path, when it cannot be written.
 absl::Status WriteReadyFile(const std::string& path, const std::map<std::string, int>& ports,
                             const std::vector<std::string>& workers);
 

@@ -29,8 +29,7 @@ void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
                  const std::string& help) {
   const auto seconds = static_cast<double>(value.count()) / 1000;
   app.add_option_function<double>(
-         flag,
-         [&value](double given) { value = Milliseconds(static_cast<int64_t>(given * 1000)); },
+         flag, [&value](double given) { value = Milliseconds(static_cast<int64_t>(given * 1000)); },
          help + ", in seconds")
       ->check(CLI::Range(0.001, 1e9))
       ->default_str(CLI::detail::to_string(seconds));
@@ -76,7 +75,8 @@ std::variant<Settings, int> Parse(CLI::App& app, const Settings& settings, int a
   app.set_version_flag("--version", std::string(kVersion));
   app.set_config("--config", "", "a file of lines such as grpc-port=8001");
   app.footer(
-      "Every setting can be given as a flag, as an environment variable (HILBERT_RING_ and the flag's "
+      "Every setting can be given as a flag, as an environment variable (HILBERT_RING_ and the "
+      "flag's "
       "name in capitals with underscores) or in the configuration file; the first that is given "
       "counts.");
   for (CLI::Option* option : app.get_options()) {

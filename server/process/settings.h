@@ -1,5 +1,6 @@
 // Settings of both processes. Each is a flag, else an environment variable (--grpc-port:
-// HILBERT_RING_GRPC_PORT), else a line of the file given by --config (grpc-port=8001), else a default.
+// HILBERT_RING_GRPC_PORT), else a line of the file given by --config (grpc-port=8001), else a
+// default.
 #pragma once
 
 #include <chrono>
@@ -18,17 +19,17 @@ struct CoordinatorSettings {
   int http_port = 8002;  // 0: a free one
   std::string ready_file;
 
-  int spawn_workers = 1;  // 0: workers that are started elsewhere
-  int min_workers = 1;    // that must be there to be ready, when none is spawned
-  int worker_threads = 0;           // of a spawned worker; 0: hardware threads / spawned workers
-  int64_t memory_limit_bytes = 0;   // of a spawned worker; 0: 80 % of memory / spawned workers
+  int spawn_workers = 1;           // 0: workers that are started elsewhere
+  int min_workers = 1;             // that must be there to be ready, when none is spawned
+  int worker_threads = 0;          // of a spawned worker; 0: hardware threads / spawned workers
+  int64_t memory_limit_bytes = 0;  // of a spawned worker; 0: 80 % of memory / spawned workers
   Milliseconds worker_timeout{2000};
 
   int max_queue = 64;  // jobs that wait
   Milliseconds queue_timeout{3'600'000};
-  Milliseconds job_timeout{3'600'000};  // of a job's compute
-  Milliseconds idle_timeout{300'000};   // of a client that neither sends nor reads
-  Milliseconds exit_timeout{10'000};    // for running jobs, on SIGTERM
+  Milliseconds job_timeout{3'600'000};                  // of a job's compute
+  Milliseconds idle_timeout{300'000};                   // of a client that neither sends nor reads
+  Milliseconds exit_timeout{10'000};                    // for running jobs, on SIGTERM
   int64_t order_memory_limit_bytes = int64_t{1} << 30;  // coordinates of a job
   int64_t order_cache_bytes = int64_t{128} << 20;
 
@@ -50,8 +51,8 @@ struct WorkerSettings {
   std::string log_level = "info";
 };
 
-// Settings, or the exit code of a process that has nothing to do: help was asked for (0), or something
-// is wrong, which has been said on standard error.
+// Settings, or the exit code of a process that has nothing to do: help was asked for (0), or
+// something is wrong, which has been said on standard error.
 std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char** argv);
 std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv);
 

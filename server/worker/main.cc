@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/process/grpc_endpoint.h"
+#include "server/process/host_port.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/ready_file.h"
@@ -29,12 +30,18 @@ uint64_t DrawIncarnation() {
 }
 
 absl::Status RunWorker(const WorkerSettings& settings) {
+  if (IsWildcard(settings.host)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--host is ", settings.host,
+                     ", must be an address at which the coordinator and other workers reach this "
+                     "worker"));
+  }
   auto device = MakeDevice({.kind = DeviceKind::kCpu, .threads = settings.threads});
   if (!device.ok()) return device.status();
-  JobMemory memory(settings.memory_limit_bytes > 0
-                       ? settings.memory_limit_bytes
-                       : static_cast<int64_t>(kMemoryShare *
-                                              static_cast<double>(UsableMemoryBytes())));
+  JobMemory memory(
+      settings.memory_limit_bytes > 0
+          ? settings.memory_limit_bytes
+          : static_cast<int64_t>(kMemoryShare * static_cast<double>(UsableMemoryBytes())));
   RingTable rings(settings.host);
   std::timed_mutex turn;
   WorkerState state{.incarnation = DrawIncarnation(),
@@ -44,10 +51,9 @@ absl::Status RunWorker(const WorkerSettings& settings) {
                     .turn = turn};
   WorkerService service(state);
   auto grpc = StartGrpc(
-      {.host = settings.host, .port = settings.port, .max_threads = kMaxBlockingCalls},
-      {&service});
+      {.host = settings.host, .port = settings.port, .max_threads = kMaxBlockingCalls}, {&service});
   if (!grpc.ok()) return grpc.status();
-  const std::string address = absl::StrCat(settings.host, ":", grpc->port);
+  const std::string address = HostPort(settings.host, grpc->port);
   const DeviceInfo info = (*device)->info();
   spdlog::info("version {}: {} on {}, kernel {}", kVersion, address, info.name, info.kernel);
   {

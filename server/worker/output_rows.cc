@@ -50,9 +50,8 @@ void OutputRows::Fill(TensorKind tensor, int64_t first_row, int64_t rows,
     const auto tokens = store_.tokens().subspan(first_row, rows);
     chunk.mutable_tokens()->Add(tokens.begin(), tokens.end());
   }
-  chunk.mutable_payload()->assign(
-      reinterpret_cast<const char*>(store_.Row(tensor, first_row)),
-      rows * RowBytes(plan_.spec, tensor));
+  chunk.mutable_payload()->assign(reinterpret_cast<const char*>(store_.Row(tensor, first_row)),
+                                  rows * RowBytes(plan_.spec, tensor));
   chunk.set_crc32c(wire::Crc32c(chunk.payload()));
 }
 

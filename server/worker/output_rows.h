@@ -16,7 +16,8 @@ class OutputRows {
   OutputRows(const Plan& plan, int rank, const ShardStore& store, bool want_lse)
       : plan_(plan), rank_(rank), store_(store), want_lse_(want_lse) {}
 
-  // Fills in the next chunk; false when there is none. A chunk that is handed in again keeps its memory.
+  // Fills in the next chunk; false when there is none. A chunk that is handed in again keeps its
+  // memory.
   bool Next(v1::OutputChunk& chunk);
 
  private:

@@ -21,8 +21,7 @@ constexpr milliseconds kAnswerLimit{10'000};  // a coordinator that does not ans
 
 }  // namespace
 
-Registration::Registration(const std::string& coordinator,
-                           std::function<v1::Heartbeat()> heartbeat,
+Registration::Registration(const std::string& coordinator, std::function<v1::Heartbeat()> heartbeat,
                            std::function<void()> registered)
     : coordinator_(coordinator),
       heartbeat_(std::move(heartbeat)),

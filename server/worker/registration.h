@@ -1,5 +1,5 @@
-// Keeps this worker registered with its coordinator: a stream of heartbeats, taken up again, after a
-// growing pause, whenever it ends.
+// Keeps this worker registered with its coordinator: a stream of heartbeats, taken up again, after
+// a growing pause, whenever it ends.
 #pragma once
 
 #include <chrono>

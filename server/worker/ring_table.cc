@@ -25,10 +25,9 @@ struct RingTable::Ring {
 namespace {
 
 absl::Status Stale(const std::string& ring_id, int64_t generation, const std::string& what) {
-  return wire::WithReason(
-      absl::FailedPreconditionError(
-          absl::StrCat("generation ", generation, " of ", ring_id, " ", what)),
-      "STALE_GENERATION");
+  return wire::WithReason(absl::FailedPreconditionError(
+                              absl::StrCat("generation ", generation, " of ", ring_id, " ", what)),
+                          "STALE_GENERATION");
 }
 
 absl::Status Closed() { return absl::AbortedError("the ring was closed"); }
@@ -48,17 +47,16 @@ void RingTable::Abort(Ring& ring) {
   changed_.notify_all();
 }
 
-std::shared_ptr<RingTable::Ring> RingTable::Find(const std::string& ring_id,
-                                                 int64_t generation) {
+std::shared_ptr<RingTable::Ring> RingTable::Find(const std::string& ring_id, int64_t generation) {
   const auto found = rings_.find(ring_id);
   const bool there = found != rings_.end() && found->second->end.generation == generation;
   return there ? found->second : nullptr;
 }
 
 absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline deadline) {
-  if (end.size < 1 || end.rank < 0 || end.rank >= end.size) {
-    return absl::InvalidArgumentError(absl::StrCat("rank is ", end.rank,
-                                                   ", must be in a ring of size ", end.size));
+  if (end.size < 2 || end.rank < 0 || end.rank >= end.size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", end.rank, " of ", end.size, ": a ring has at least 2 ranks, from 0"));
   }
   std::unique_lock lock(mutex_);
   if (const auto known = rings_.find(end.ring_id); known != rings_.end()) {
@@ -82,8 +80,8 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
   rings_[end.ring_id] = ring;
   ++forming_;
   std::thread([this, ring, deadline] { Form(ring, deadline); }).detach();
-  const bool in_time = changed_.wait_until(
-      lock, deadline, [&] { return ring->own.has_value() || ring->settled(); });
+  const bool in_time =
+      changed_.wait_until(lock, deadline, [&] { return ring->own.has_value() || ring->settled(); });
   if (ring->own) return *ring->own;
   if (!ring->failure.ok()) return ring->failure;
   if (!in_time) return absl::DeadlineExceededError("the ring's end was not opened in time");
@@ -91,24 +89,24 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
 }
 
 void RingTable::Form(const std::shared_ptr<Ring>& ring, Deadline deadline) {
-  const AllGather all_gather =
-      [&](std::string own, Deadline limit) -> absl::StatusOr<std::vector<std::string>> {
+  const AllGather all_gather = [&](std::string own,
+                                   Deadline limit) -> absl::StatusOr<std::vector<std::string>> {
     std::unique_lock lock(mutex_);
     ring->own = std::move(own);
     changed_.notify_all();
-    const bool in_time = changed_.wait_until(
-        lock, limit, [&] { return ring->blobs.has_value() || ring->closed; });
+    const bool in_time =
+        changed_.wait_until(lock, limit, [&] { return ring->blobs.has_value() || ring->closed; });
     if (ring->closed) return Closed();
     if (!in_time) return absl::DeadlineExceededError("the peers' addresses did not come in time");
     return *ring->blobs;
   };
-  auto made = MakeGlooCommunicator(
-      {.rank = ring->end.rank,
-       .size = ring->end.size,
-       .host = host_,
-       .ring = absl::StrCat(ring->end.ring_id, "/", ring->end.generation),
-       .deadline = deadline},
-      all_gather);
+  auto made =
+      MakeGlooCommunicator({.rank = ring->end.rank,
+                            .size = ring->end.size,
+                            .host = host_,
+                            .ring = absl::StrCat(ring->end.ring_id, "/", ring->end.generation),
+                            .deadline = deadline},
+                           all_gather);
   std::unique_ptr<Communicator> unwanted;
   {
     const std::lock_guard lock(mutex_);
@@ -133,9 +131,8 @@ absl::Status RingTable::Connect(const std::string& ring_id, int64_t generation,
   const std::shared_ptr<Ring> ring = Find(ring_id, generation);
   if (ring == nullptr || ring->blobs) return Stale(ring_id, generation, "is not being formed");
   if (static_cast<int>(blobs.size()) != ring->end.size) {
-    return absl::InvalidArgumentError(absl::StrCat("blobs has ", blobs.size(),
-                                                   " values, the ring's size is ",
-                                                   ring->end.size));
+    return absl::InvalidArgumentError(
+        absl::StrCat("blobs has ", blobs.size(), " values, the ring's size is ", ring->end.size));
   }
   ring->blobs = std::move(blobs);
   changed_.notify_all();
@@ -155,8 +152,7 @@ void RingTable::Close(const std::string& ring_id, int64_t generation) {
   Abort(*ring);
 }
 
-absl::StatusOr<RingTable::Lease> RingTable::Take(const std::string& ring_id,
-                                                 int64_t generation) {
+absl::StatusOr<RingTable::Lease> RingTable::Take(const std::string& ring_id, int64_t generation) {
   const std::lock_guard lock(mutex_);
   const std::shared_ptr<Ring> ring = Find(ring_id, generation);
   if (ring == nullptr || ring->communicator == nullptr) {

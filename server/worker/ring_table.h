@@ -51,8 +51,7 @@ class RingTable {
 
    private:
     friend class RingTable;
-    Lease(RingTable* table, std::shared_ptr<Ring> ring)
-        : table_(table), ring_(std::move(ring)) {}
+    Lease(RingTable* table, std::shared_ptr<Ring> ring) : table_(table), ring_(std::move(ring)) {}
     RingTable* table_;
     std::shared_ptr<Ring> ring_;  // null when finished or moved from
   };
@@ -64,8 +63,8 @@ class RingTable {
   ~RingTable();
 
   // FAILED_PRECONDITION (STALE_GENERATION) when this or a newer generation is known,
-  // INVALID_ARGUMENT for a rank outside the ring, RESOURCE_EXHAUSTED for too many rings, and the
-  // transport's errors. An older generation is closed.
+  // INVALID_ARGUMENT for a rank outside the ring or fewer than two, and the transport's errors. An
+  // older generation is closed.
   absl::StatusOr<std::string> Prepare(const RingEnd& end, Deadline deadline);
 
   // FAILED_PRECONDITION (STALE_GENERATION) when that generation is not being formed.
@@ -82,7 +81,7 @@ class RingTable {
   static constexpr size_t kMaxRings = 64;
 
   void Form(const std::shared_ptr<Ring>& ring, Deadline deadline);
-  void Abort(Ring& ring);  // under mutex_
+  void Abort(Ring& ring);                                                      // under mutex_
   std::shared_ptr<Ring> Find(const std::string& ring_id, int64_t generation);  // under mutex_
 
   const std::string host_;

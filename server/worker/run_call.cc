@@ -38,6 +38,7 @@ absl::Status RunCall::Serve() {
   idle_bytes_ = ResidentBytes();
   absl::Status status = Allocate();
   if (status.ok()) status = ReceiveRows();
+  TrimMalloc();  // messages
   if (status.ok()) status = Compute();
   if (status.ok()) status = SendOutputs();
   if (status.ok()) status = SendFigures();
@@ -46,8 +47,8 @@ absl::Status RunCall::Serve() {
   store_.reset();
   reservation_.reset();
   TrimMalloc();
-  const auto level = status.ok() || absl::IsCancelled(status) ? spdlog::level::debug
-                                                              : spdlog::level::warn;
+  const auto level =
+      status.ok() || absl::IsCancelled(status) ? spdlog::level::debug : spdlog::level::warn;
   spdlog::log(level, "job {}, rank {}: {}", open_.job_id(), rank_, status.ToString());
   return status;
 }
@@ -163,19 +164,19 @@ absl::StatusOr<Figures> RunCall::ExecuteOnThread(Deadline deadline) {
   std::condition_variable ended_changed;
   bool ended = false;  // guarded by mutex
   absl::StatusOr<Figures> figures = absl::InternalError("not run");
-  const ExecuteControl control{
-      .deadline = deadline,
-      .cancelled = [&] { return cancelled.load(); },
-      .progress =
-          [&](double done) {
-            fraction = done;
-            // The last call comes when all is computed and all buffers are still there.
-            if (done >= 1.0) resident_bytes_ = ResidentBytes();
-          }};
+  const ExecuteControl control{.deadline = deadline,
+                               .cancelled = [&] { return cancelled.load(); },
+                               .progress =
+                                   [&](double done) {
+                                     fraction = done;
+                                     // The last call comes when all is computed and all buffers are
+                                     // still there.
+                                     if (done >= 1.0) resident_bytes_ = ResidentBytes();
+                                   }};
   std::thread executor([&] {
-    figures = Execute(*plan_, rank_, *store_, state_.device,
-                      ring_ ? ring_->communicator() : nullptr, ring_ ? ring_->first_step() : 1,
-                      control);
+    figures =
+        Execute(*plan_, rank_, *store_, state_.device, ring_ ? ring_->communicator() : nullptr,
+                ring_ ? ring_->first_step() : 1, control);
     const std::lock_guard lock(mutex);
     ended = true;
     ended_changed.notify_all();

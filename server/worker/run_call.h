@@ -1,6 +1,7 @@
 // The story of one job at one worker.
 //
-//   RunOpen -> the plan from its shards -> memory, ring -> RunReady -> order parts, rows -> RowsDone
+//   RunOpen -> the plan from its shards -> memory, ring -> RunReady -> order parts, rows ->
+//   RowsDone
 //   -> Execute -> outputs -> figures
 #pragma once
 
@@ -28,8 +29,8 @@ struct WorkerState {
   Device& device;
   JobMemory& memory;
   RingTable& rings;
-  // Held while a job runs: the device takes one at a time, and its memory is measured against the idle
-  // process.
+  // Held while a job runs: the device takes one at a time, and its memory is measured against the
+  // idle process.
   std::timed_mutex& turn;
 };
 
@@ -61,7 +62,7 @@ class RunCall {
   v1::RunOpen open_;
   std::optional<Plan> plan_;
   int rank_ = 0;
-  int64_t idle_bytes_ = 0;      // of the process, before the job
+  int64_t idle_bytes_ = 0;                   // of the process, before the job
   std::atomic<int64_t> resident_bytes_ = 0;  // at the end of compute
   std::optional<JobMemory::Reservation> reservation_;
   std::optional<RingTable::Lease> ring_;

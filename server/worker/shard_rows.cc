@@ -60,8 +60,8 @@ absl::Status ShardRows::Place(const v1::ShardRows& rows) {
       (listed && rows.local_rows_size() != rows.rows())) {
     return Misshapen(absl::StrCat(rows.rows(), " rows of ", wire::TensorName(rows.tensor()), ", ",
                                   rows.local_rows_size(), " of them listed, in ", payload.size(),
-                                  " bytes; a row has ", row_bytes, " and the shard ",
-                                  store_.rows(), " rows"));
+                                  " bytes; a row has ", row_bytes, " and the shard ", store_.rows(),
+                                  " rows"));
   }
   if (wire::Crc32c(payload) != rows.crc32c()) {
     return wire::WithReason(absl::DataLossError(absl::StrCat(

@@ -26,8 +26,8 @@ class ShardRows {
  private:
   const Plan& plan_;
   ShardStore& store_;
-  int64_t ordered_ = 0;                  // tokens of the order
-  int64_t q_ = 0, k_ = 0, v_ = 0;        // rows
+  int64_t ordered_ = 0;            // tokens of the order
+  int64_t q_ = 0, k_ = 0, v_ = 0;  // rows
 };
 
 }  // namespace hilbert_ring::server

@@ -12,7 +12,6 @@
 #include "tests/service/raw_call.h"
 
 namespace hilbert_ring::testing {
-namespace {
 
 constexpr double kMiB = 1 << 20;
 
@@ -121,12 +120,19 @@ void AMillionTokens() {
          2);
 }
 
-}  // namespace
 }  // namespace hilbert_ring::testing
 
-int main() {
-  hilbert_ring::testing::BytesOfPatterns();
-  hilbert_ring::testing::MemoryFallsWithWorkers();
-  hilbert_ring::testing::AMillionTokens();
+// Arguments choose parts by name; without one, all run.
+int main(int argc, char** argv) {
+  const auto wanted = [&](const std::string& part) {
+    for (int i = 1; i < argc; ++i) {
+      if (part == argv[i]) return true;
+    }
+    return argc == 1;
+  };
+  using namespace hilbert_ring::testing;
+  if (wanted("bytes")) BytesOfPatterns();
+  if (wanted("memory")) MemoryFallsWithWorkers();
+  if (wanted("million")) AMillionTokens();
   return 0;
 }

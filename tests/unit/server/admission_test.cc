@@ -31,10 +31,12 @@ TEST(Admission, OneRunsAndTheOthersFollowInOrder) {
     auto turn = admission.Enter();
     ASSERT_TRUE(turn.ok());
     threads.emplace_back([&, i, turn = *std::move(turn)]() mutable {
-      ASSERT_TRUE(turn.Await(stop, In(milliseconds(10'000)), [&](int before) {
-                        told[i].push_back(before);
-                        return absl::OkStatus();
-                      }).ok());
+      ASSERT_TRUE(turn.Await(stop, In(milliseconds(10'000)),
+                             [&](int before) {
+                               told[i].push_back(before);
+                               return absl::OkStatus();
+                             })
+                      .ok());
       const std::lock_guard lock(mutex);
       order.push_back(i);
     });

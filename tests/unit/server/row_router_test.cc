@@ -42,7 +42,7 @@ void Deliver(const JobSpec& spec, const std::vector<RoutedRows>& routed, Places&
     ASSERT_EQ(static_cast<int64_t>(rows.payload().size()), rows.rows() * row_bytes);
     ASSERT_EQ(rows.crc32c(), wire::Crc32c(rows.payload()));
     ASSERT_LE(rows.ByteSizeLong(), static_cast<size_t>(wire::kMaxMessageBytes));
-    if (rows.local_rows_size() > 0) ASSERT_EQ(rows.local_rows_size(), rows.rows());
+    ASSERT_TRUE(rows.local_rows_size() == 0 || rows.local_rows_size() == rows.rows());
     for (int64_t i = 0; i < rows.rows(); ++i) {
       int64_t token = 0;
       std::memcpy(&token, rows.payload().data() + i * row_bytes, sizeof(token));
@@ -66,14 +66,13 @@ TEST(RowRouter, EveryRowReachesItsSlotOnce) {
     for (const v1::Tensor tensor : kRows) {
       Places places(workers);
       for (int64_t first = 0; first < spec.tokens;) {
-        const int64_t rows = std::min<int64_t>(spec.tokens - first,
-                                               1 + static_cast<int64_t>(random() % 90));
+        const int64_t rows =
+            std::min<int64_t>(spec.tokens - first, 1 + static_cast<int64_t>(random() % 90));
         Deliver(spec, router.Route(NumberedRows(spec, tensor, first, rows)), places);
         first += rows;
       }
       const bool slots_are_tokens =
-          !spec.ordering ||
-          (tensor == v1::TENSOR_Q && spec.ordering->scope == OrderScope::kKv);
+          !spec.ordering || (tensor == v1::TENSOR_Q && spec.ordering->scope == OrderScope::kKv);
       for (int64_t slot = 0; slot < spec.tokens; ++slot) {
         int64_t token = slot;
         if (!slots_are_tokens) (*order)->Tokens(slot, {&token, 1});
@@ -102,8 +101,7 @@ TEST(RowRouter, OrderPartsSayTheTokensOfEverySlot) {
   EXPECT_TRUE(router.SendOrder(0, [&](v1::OrderPart&& part) {
     ++parts;
     EXPECT_LE(part.ByteSizeLong(), static_cast<size_t>(wire::kMaxMessageBytes));
-    std::memcpy(tokens.data() + part.first_local_row(), part.tokens().data(),
-                part.tokens().size());
+    std::memcpy(tokens.data() + part.first_local_row(), part.tokens().data(), part.tokens().size());
     return true;
   }));
   EXPECT_GT(parts, 1);

@@ -36,8 +36,7 @@ TEST(Status, DetailsAreAnErrorInfo) {
 }
 
 TEST(Status, TheInnermostReasonWins) {
-  const absl::Status status =
-      WithReason(WithReason(absl::AbortedError("lost"), "INNER"), "OUTER");
+  const absl::Status status = WithReason(WithReason(absl::AbortedError("lost"), "INNER"), "OUTER");
   EXPECT_EQ(ReasonOf(status), "INNER");
   EXPECT_TRUE(WithReason(absl::OkStatus(), "NONE").ok());
 }

@@ -1,0 +1,86 @@
+#include "server/process/grpc_endpoint.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/completion_queue.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "gtest/gtest.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+struct Answer {
+  grpc::Status status;
+  std::string bytes;
+};
+
+// A unary call whose messages are bytes.
+Answer CallUnary(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                 const std::string& request) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  grpc::CompletionQueue queue;
+  const grpc::Slice slice(request);
+  const auto call = stub.PrepareUnaryCall(&context, method, grpc::ByteBuffer(&slice, 1), &queue);
+  call->StartCall();
+  grpc::ByteBuffer response;
+  Answer answer;
+  call->Finish(&response, &answer.status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  std::vector<grpc::Slice> slices;
+  if (answer.status.ok() && response.Dump(&slices).ok()) {
+    for (const grpc::Slice& part : slices) {
+      answer.bytes.append(reinterpret_cast<const char*>(part.begin()), part.size());
+    }
+  }
+  return answer;
+}
+
+TEST(GrpcEndpoint, HealthFollowsWhatItIsTold) {
+  auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 8}, {});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  ASSERT_GT(endpoint->port, 0);
+  const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port));
+  const auto check = [&](const std::string& service) {
+    std::string request;  // HealthCheckRequest{service}
+    if (!service.empty()) {
+      request = absl::StrCat("\x0a", std::string(1, static_cast<char>(service.size())), service);
+    }
+    return CallUnary(channel, "/grpc.health.v1.Health/Check", request);
+  };
+  const std::string serving = "\x08\x01", not_serving = "\x08\x02";
+  EXPECT_EQ(check("").bytes, not_serving) << "until it is told";
+  auto* health = endpoint->server->GetHealthCheckService();
+  ASSERT_NE(health, nullptr);
+  health->SetServingStatus(true);
+  health->SetServingStatus("a.Service", true);
+  EXPECT_EQ(check("").bytes, serving);
+  EXPECT_EQ(check("a.Service").bytes, serving);
+  EXPECT_EQ(check("b.Service").status.error_code(), grpc::StatusCode::NOT_FOUND);
+  health->SetServingStatus(false);
+  EXPECT_EQ(check("").bytes, not_serving);
+  endpoint->server->Shutdown(std::chrono::system_clock::now());
+}
+
+TEST(GrpcEndpoint, AnAddressIsNotShared) {
+  auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 8}, {});
+  ASSERT_TRUE(endpoint.ok());
+  const auto second =
+      StartGrpc({.host = "127.0.0.1", .port = endpoint->port, .max_threads = 8}, {});
+  EXPECT_TRUE(absl::IsUnavailable(second.status())) << second.status();
+  EXPECT_TRUE(absl::IsUnavailable(
+      StartGrpc({.host = "no.such.host.invalid", .max_threads = 8}, {}).status()));
+  endpoint->server->Shutdown(std::chrono::system_clock::now());
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

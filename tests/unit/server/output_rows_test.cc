@@ -1,0 +1,78 @@
+#include "server/worker/output_rows.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "gtest/gtest.h"
+#include "wire/checksum.h"
+#include "wire/codec.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Every token of the rank once, with the row that holds it.
+void ExpectAllRows(JobSpec spec, int workers, bool want_lse) {
+  const auto plan = MakePlan(spec, workers);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto device = MakeDevice({.threads = 1});
+  const bool listed = spec.ordering && spec.ordering->scope == OrderScope::kQkv;
+  std::map<v1::Tensor, std::map<int64_t, int>> seen;
+  for (int rank = 0; rank < workers; ++rank) {
+    const auto store = ShardStore::Make(**device, *plan, rank);
+    ASSERT_TRUE(store.ok());
+    for (const ShardRange& range : plan->shards.OfRank(rank)) {
+      for (int64_t slot = range.begin; slot < range.end; ++slot) {
+        // An order that turns the job round.
+        const int64_t token = listed ? spec.tokens - 1 - slot : slot;
+        if (spec.ordering) (*store)->tokens()[range.LocalRow(slot)] = spec.tokens - 1 - slot;
+        std::memcpy((*store)->Row(TensorKind::kOut, range.LocalRow(slot)), &token, 8);
+        std::memcpy((*store)->Row(TensorKind::kLse, range.LocalRow(slot)), &token, 8);
+      }
+    }
+    OutputRows rows(*plan, rank, **store, want_lse);
+    v1::OutputChunk chunk;
+    while (rows.Next(chunk)) {
+      const int64_t row_bytes = wire::TensorRowBytes(spec, chunk.tensor());
+      ASSERT_EQ(static_cast<int64_t>(chunk.payload().size()), chunk.rows() * row_bytes);
+      ASSERT_EQ(chunk.crc32c(), wire::Crc32c(chunk.payload()));
+      ASSERT_LE(chunk.ByteSizeLong(), static_cast<size_t>(wire::kMaxMessageBytes));
+      ASSERT_EQ(chunk.tokens_size(), listed ? chunk.rows() : 0);
+      for (int64_t i = 0; i < chunk.rows(); ++i) {
+        int64_t token = 0;
+        std::memcpy(&token, chunk.payload().data() + i * row_bytes, sizeof(token));
+        ASSERT_EQ(token, listed ? chunk.tokens(static_cast<int>(i)) : chunk.first_token() + i);
+        ++seen[chunk.tensor()][token];
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), want_lse ? 2u : 1u);
+  for (const auto& [tensor, tokens] : seen) {
+    EXPECT_EQ(static_cast<int64_t>(tokens.size()), spec.tokens);
+    for (const auto& [token, times] : tokens) ASSERT_EQ(times, 1);
+  }
+}
+
+TEST(OutputRows, NameEveryTokenOnce) {
+  for (const int64_t tokens : {1, 2, 1000, 400'000}) {
+    JobSpec spec;
+    spec.tokens = tokens;
+    spec.heads = spec.kv_heads = 2;
+    spec.head_dim = spec.value_dim = 8;
+    spec.branches = {{tokens, 1}};
+    for (const int workers : {1, 3}) {
+      for (const bool causal : {false, true}) {  // causal shards are mirrored ranges
+        spec.causal = causal;
+        spec.ordering.reset();
+        ExpectAllRows(spec, workers, true);
+        spec.ordering = Ordering{.scope = OrderScope::kKv};
+        ExpectAllRows(spec, workers, false);
+        spec.ordering = Ordering{.scope = OrderScope::kQkv};
+        ExpectAllRows(spec, workers, true);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

@@ -1,0 +1,145 @@
+#include "server/worker/ring_table.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+Deadline In(milliseconds time) { return std::chrono::steady_clock::now() + time; }
+
+// A table for each rank; forms generation `generation` of "ring" as a coordinator does.
+class Workers {
+ public:
+  explicit Workers(int size) {
+    for (int rank = 0; rank < size; ++rank) {
+      tables_.push_back(std::make_unique<RingTable>("127.0.0.1"));
+    }
+  }
+
+  RingTable& operator[](int rank) { return *tables_[rank]; }
+
+  absl::Status Form(int64_t generation) {
+    const int size = static_cast<int>(tables_.size());
+    std::vector<std::string> blobs;
+    for (int rank = 0; rank < size; ++rank) {
+      auto blob = tables_[rank]->Prepare(
+          {.ring_id = "ring", .generation = generation, .rank = rank, .size = size},
+          In(milliseconds(10'000)));
+      if (!blob.ok()) return blob.status();
+      blobs.push_back(*std::move(blob));
+    }
+    std::vector<absl::Status> statuses(size);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&, rank] {
+        statuses[rank] =
+            tables_[rank]->Connect("ring", generation, blobs, In(milliseconds(10'000)));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const absl::Status& status : statuses) {
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<std::unique_ptr<RingTable>> tables_;
+};
+
+TEST(RingTable, AFormedRingIsLeasedJobAfterJob) {
+  Workers workers(2);
+  ASSERT_TRUE(workers.Form(3).ok());
+  for (int job = 0; job < 3; ++job) {
+    auto a = workers[0].Take("ring", 3);
+    auto b = workers[1].Take("ring", 3);
+    ASSERT_TRUE(a.ok() && b.ok()) << a.status();
+    EXPECT_EQ(wire::ReasonOf(workers[0].Take("ring", 3).status()), "RING_LEASED");
+    EXPECT_EQ(a->communicator()->size(), 2);
+    EXPECT_EQ(b->communicator()->rank(), 1);
+    EXPECT_EQ(a->first_step(), 1 + job * 6);
+    char from = static_cast<char>('a' + job), to = 0;
+    CommStep send{.number = a->first_step() + 4};
+    send.sends.push_back({.peer = 1, .data = &from, .bytes = 1});
+    CommStep receive{.number = b->first_step() + 4};
+    receive.receives.push_back({.peer = 0, .data = &to, .bytes = 1});
+    ASSERT_TRUE(a->communicator()->Post(send).ok());
+    ASSERT_TRUE(b->communicator()->Post(receive).ok());
+    EXPECT_TRUE(a->communicator()->Wait(In(milliseconds(5000))).ok());
+    EXPECT_TRUE(b->communicator()->Wait(In(milliseconds(5000))).ok());
+    EXPECT_EQ(to, from);
+    a->Finish(5);
+    b->Finish(5);
+  }
+}
+
+TEST(RingTable, AJobThatDoesNotFinishGivesTheRingUp) {
+  Workers workers(2);
+  ASSERT_TRUE(workers.Form(1).ok());
+  { const auto lease = workers[0].Take("ring", 1); }
+  EXPECT_EQ(wire::ReasonOf(workers[0].Take("ring", 1).status()), "STALE_GENERATION");
+  ASSERT_TRUE(workers.Form(2).ok());
+  EXPECT_TRUE(workers[0].Take("ring", 2).ok());
+}
+
+TEST(RingTable, StaleGenerationsAreRefused) {
+  Workers workers(2);
+  ASSERT_TRUE(workers.Form(5).ok());
+  EXPECT_EQ(wire::ReasonOf(workers.Form(5)), "STALE_GENERATION");
+  EXPECT_EQ(wire::ReasonOf(workers.Form(4)), "STALE_GENERATION");
+  EXPECT_FALSE(workers[0].Take("ring", 4).ok());
+  EXPECT_FALSE(workers[0].Take("other", 5).ok());
+  EXPECT_FALSE(workers[0].Connect("ring", 4, {"", ""}, In(milliseconds(100))).ok());
+  workers[0].Close("ring", 4);  // older: nothing happens
+  EXPECT_TRUE(workers[0].Take("ring", 5).ok());
+  EXPECT_TRUE(workers.Form(6).ok());
+}
+
+TEST(RingTable, CloseEndsWhatWaits) {
+  Workers workers(2);
+  const RingEnd end{.ring_id = "ring", .generation = 1, .rank = 0, .size = 2};
+  ASSERT_TRUE(workers[0].Prepare(end, In(milliseconds(20'000))).ok());
+  workers[0].Close("ring", 1);
+  EXPECT_FALSE(workers[0].Connect("ring", 1, {"", ""}, In(milliseconds(100))).ok());
+
+  ASSERT_TRUE(workers.Form(2).ok());
+  auto lease = workers[0].Take("ring", 2);
+  ASSERT_TRUE(lease.ok());
+  char byte = 0;
+  CommStep receive{.number = lease->first_step()};
+  receive.receives.push_back({.peer = 1, .data = &byte, .bytes = 1});
+  ASSERT_TRUE(lease->communicator()->Post(receive).ok());
+  std::thread closer([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    workers[0].Close("ring", 2);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(lease->communicator()->Wait(In(milliseconds(20'000))).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(2000));
+  closer.join();
+}
+
+TEST(RingTable, PeersThatDoNotComeAreWaitedForNoLonger) {
+  Workers workers(2);
+  const RingEnd end{.ring_id = "ring", .generation = 1, .rank = 0, .size = 2};
+  ASSERT_TRUE(workers[0].Prepare(end, In(milliseconds(200))).ok());
+  std::this_thread::sleep_for(milliseconds(400));
+  EXPECT_FALSE(workers[0].Connect("ring", 1, {"", ""}, In(milliseconds(2000))).ok());
+  for (const int rank : {-1, 2}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        workers[0]
+            .Prepare({.ring_id = "x", .rank = rank, .size = 2}, In(milliseconds(100)))
+            .status()));
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

@@ -1,0 +1,86 @@
+#include "server/process/settings.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+std::variant<CoordinatorSettings, int> Parse(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "hilbert-ring-coordinator");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  return ParseCoordinatorSettings(static_cast<int>(argv.size()), argv.data());
+}
+
+CoordinatorSettings Parsed(std::vector<std::string> arguments) {
+  const auto parsed = Parse(std::move(arguments));
+  EXPECT_TRUE(std::holds_alternative<CoordinatorSettings>(parsed));
+  const auto* settings = std::get_if<CoordinatorSettings>(&parsed);
+  return settings != nullptr ? *settings : CoordinatorSettings();
+}
+
+class Settings : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    unsetenv("HILBERT_RING_GRPC_PORT");
+    unsetenv("HILBERT_RING_MAX_QUEUE");
+    unsetenv("HILBERT_RING_CONFIG");
+  }
+};
+
+TEST_F(Settings, Defaults) {
+  const CoordinatorSettings settings = Parsed({});
+  EXPECT_EQ(settings.grpc_port, 8001);
+  EXPECT_EQ(settings.http_port, 8002);
+  EXPECT_EQ(settings.spawn_workers, 1);
+  EXPECT_EQ(settings.idle_timeout, std::chrono::minutes(5));
+}
+
+TEST_F(Settings, FlagThenEnvironmentThenFileThenDefault) {
+  const std::string path = ::testing::TempDir() + "settings_test.ini";
+  std::ofstream(path) << "grpc-port=1001\nhttp-port=1002\nmax-queue=3\nmemory-limit=2GiB\n";
+  setenv("HILBERT_RING_GRPC_PORT", "2001", 1);
+  setenv("HILBERT_RING_MAX_QUEUE", "5", 1);
+  const CoordinatorSettings settings = Parsed({"--config=" + path, "--max-queue", "7"});
+  EXPECT_EQ(settings.max_queue, 7);
+  EXPECT_EQ(settings.grpc_port, 2001);
+  EXPECT_EQ(settings.http_port, 1002);
+  EXPECT_EQ(settings.memory_limit_bytes, int64_t{2} << 30);
+  EXPECT_EQ(settings.spawn_workers, 1);
+  setenv("HILBERT_RING_CONFIG", path.c_str(), 1);
+  EXPECT_EQ(Parsed({}).http_port, 1002);
+}
+
+TEST_F(Settings, Units) {
+  const CoordinatorSettings settings =
+      Parsed({"--memory-limit=64MiB", "--worker-timeout=0.5", "--job-timeout=90"});
+  EXPECT_EQ(settings.memory_limit_bytes, 64 << 20);
+  EXPECT_EQ(settings.worker_timeout.count(), 500);
+  EXPECT_EQ(settings.job_timeout.count(), 90'000);
+}
+
+TEST_F(Settings, WhatIsWrongIsRefused) {
+  for (const char* wrong : {"--grpc-port=70000", "--grpc-port=x", "--no-such-flag",
+                            "--worker-timeout=-1", "--memory-limit=many", "--log-level=loud",
+                            "--config=/no/such/file", "--spawn-workers=-1"}) {
+    const auto parsed = Parse({wrong});
+    ASSERT_TRUE(std::holds_alternative<int>(parsed)) << wrong;
+    EXPECT_NE(std::get<int>(parsed), 0) << wrong;
+  }
+  setenv("HILBERT_RING_MAX_QUEUE", "many", 1);
+  EXPECT_TRUE(std::holds_alternative<int>(Parse({})));
+}
+
+TEST_F(Settings, HelpEndsWell) {
+  const auto parsed = Parse({"--help"});
+  ASSERT_TRUE(std::holds_alternative<int>(parsed));
+  EXPECT_EQ(std::get<int>(parsed), 0);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

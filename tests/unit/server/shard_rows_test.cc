@@ -1,0 +1,107 @@
+#include "server/worker/shard_rows.h"
+
+#include <cstring>
+#include <memory>
+
+#include "gtest/gtest.h"
+#include "wire/checksum.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+class ShardRowsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    JobSpec spec;
+    spec.tokens = 10;
+    spec.heads = spec.kv_heads = 1;
+    spec.head_dim = spec.value_dim = 8;
+    spec.branches = {{10, 1}};
+    spec.ordering = Ordering{};
+    plan_ = *MakePlan(spec, 1);
+    device_ = *MakeDevice({.threads = 1});
+    store_ = *ShardStore::Make(*device_, plan_, 0);
+    rows_ = std::make_unique<ShardRows>(plan_, *store_);
+  }
+
+  static v1::ShardRows Rows(v1::Tensor tensor, int64_t first, int64_t rows, char fill = 'r') {
+    v1::ShardRows message;
+    message.set_tensor(tensor);
+    message.set_first_local_row(first);
+    message.set_rows(rows);
+    message.set_payload(std::string(rows * 32, fill));
+    message.set_crc32c(wire::Crc32c(message.payload()));
+    return message;
+  }
+
+  static v1::OrderPart Order(int64_t first, int64_t count) {
+    v1::OrderPart part;
+    part.set_first_local_row(first);
+    part.set_tokens(std::string(count * 8, '\1'));
+    return part;
+  }
+
+  char FirstByte(TensorKind tensor, int64_t row) {
+    return static_cast<char>(*store_->Row(tensor, row));
+  }
+
+  Plan plan_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<ShardStore> store_;
+  std::unique_ptr<ShardRows> rows_;
+};
+
+TEST_F(ShardRowsTest, PlacesRangesAndLists) {
+  ASSERT_TRUE(rows_->Place(Order(0, 4)).ok());
+  ASSERT_TRUE(rows_->Place(Order(4, 6)).ok());
+  EXPECT_EQ(store_->tokens()[9], 0x0101010101010101);
+  ASSERT_TRUE(rows_->Place(Rows(v1::TENSOR_Q, 0, 10, 'q')).ok());
+  ASSERT_TRUE(rows_->Place(Rows(v1::TENSOR_K, 0, 10, 'k')).ok());
+  EXPECT_FALSE(rows_->CheckComplete().ok());
+  v1::ShardRows listed = Rows(v1::TENSOR_V, 0, 3);
+  for (const int64_t row : {9, 0, 4}) listed.add_local_rows(row);
+  listed.mutable_payload()->assign(std::string(32, 'a') + std::string(32, 'b') +
+                                   std::string(32, 'c'));
+  listed.set_crc32c(wire::Crc32c(listed.payload()));
+  ASSERT_TRUE(rows_->Place(listed).ok());
+  EXPECT_EQ(FirstByte(TensorKind::kV, 9), 'a');
+  EXPECT_EQ(FirstByte(TensorKind::kV, 0), 'b');
+  EXPECT_EQ(FirstByte(TensorKind::kV, 4), 'c');
+  EXPECT_EQ(FirstByte(TensorKind::kV, 1), '\0');
+  EXPECT_EQ(FirstByte(TensorKind::kK, 5), 'k');
+  ASSERT_TRUE(rows_->Place(Rows(v1::TENSOR_V, 0, 7)).ok());
+  EXPECT_TRUE(rows_->CheckComplete().ok());
+}
+
+TEST_F(ShardRowsTest, WritesNothingOutsideTheShard) {
+  const auto refused = [&](const v1::ShardRows& rows) {
+    return absl::IsInvalidArgument(rows_->Place(rows));
+  };
+  EXPECT_TRUE(refused(Rows(v1::TENSOR_Q, 8, 3)));
+  EXPECT_TRUE(refused(Rows(v1::TENSOR_Q, -1, 1)));
+  EXPECT_TRUE(refused(Rows(v1::TENSOR_Q, std::numeric_limits<int64_t>::max(), 1)));
+  EXPECT_TRUE(refused(Rows(v1::TENSOR_Q, 0, 11)));
+  EXPECT_TRUE(refused(Rows(v1::TENSOR_Q, 0, 0)));
+  EXPECT_TRUE(refused(Rows(v1::TENSOR_OUT, 0, 1)));
+  for (const int64_t row : {int64_t{-1}, int64_t{10}, std::numeric_limits<int64_t>::min()}) {
+    v1::ShardRows listed = Rows(v1::TENSOR_Q, 0, 1);
+    listed.add_local_rows(row);
+    EXPECT_TRUE(refused(listed));
+  }
+  v1::ShardRows listed = Rows(v1::TENSOR_Q, 0, 2);
+  listed.add_local_rows(1);
+  EXPECT_TRUE(refused(listed));
+  v1::ShardRows corrupt = Rows(v1::TENSOR_Q, 0, 1);
+  corrupt.set_crc32c(7);
+  EXPECT_TRUE(absl::IsDataLoss(rows_->Place(corrupt)));
+  EXPECT_TRUE(absl::IsInvalidArgument(rows_->Place(Order(5, 6))));
+  EXPECT_TRUE(absl::IsInvalidArgument(rows_->Place(Order(-1, 1))));
+  v1::OrderPart ragged = Order(0, 1);
+  ragged.mutable_tokens()->pop_back();
+  EXPECT_TRUE(absl::IsInvalidArgument(rows_->Place(ragged)));
+  for (int64_t row = 0; row < 10; ++row) EXPECT_EQ(FirstByte(TensorKind::kQ, row), '\0');
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
