@@ -33,13 +33,14 @@ void AddRing(const JobSpec& spec, const SpanningSegment& segment, const Phase& p
              StepBytes& step_bytes, Costs& costs) {
   const PhaseRing ring(spec, segment, phase);
   const bool triangle = spec.causal && !spec.ordering;
-  const Progression all = Selected(segment.begin, phase.offset, spec.branches[phase.branch].dilation,
-                                   segment.begin, segment.end);
+  const Progression all =
+      Selected(segment.begin, phase.offset, spec.branches[phase.branch].dilation, segment.begin,
+               segment.end);
   const int64_t row_bytes = BlockRowBytes(spec, phase);
   for (const Block& block : ring.blocks()) {
     WorkerCost& owner = costs.workers[block.rank];
-    owner.flops += FlopsPerPair(spec) * static_cast<double>(phase.heads()) *
-                   Pairs(block.rows, all, triangle);
+    owner.flops +=
+        FlopsPerPair(spec) * static_cast<double>(phase.heads()) * Pairs(block.rows, all, triangle);
     if (!AccumulatesWholeShard(spec) && spec.dtype != DataType::kFloat32) {
       owner.accumulator_bytes = SaturatingAdd(
           owner.accumulator_bytes,
@@ -58,9 +59,8 @@ void AddRing(const JobSpec& spec, const SpanningSegment& segment, const Phase& p
     }
     costs.steps = std::max(costs.steps, static_cast<int64_t>(route.size()));
     BranchCost& branch = costs.branches[phase.branch];
-    branch.bytes_exchanged =
-        SaturatingAdd(branch.bytes_exchanged,
-                      SaturatingMultiply(bytes, static_cast<int64_t>(route.size())));
+    branch.bytes_exchanged = SaturatingAdd(
+        branch.bytes_exchanged, SaturatingMultiply(bytes, static_cast<int64_t>(route.size())));
   }
 }
 
@@ -79,7 +79,8 @@ void StepBytes::Add(int rank, int64_t step, int64_t bytes) {
 int64_t StepBytes::ArenaBytes(int rank) const {
   const std::vector<int64_t>& steps = bytes_[rank];
   int64_t most = steps.size() == 1 ? steps[0] : 0;
-  for (size_t i = 1; i < steps.size(); ++i) most = std::max(most, SaturatingAdd(steps[i - 1], steps[i]));
+  for (size_t i = 1; i < steps.size(); ++i)
+    most = std::max(most, SaturatingAdd(steps[i - 1], steps[i]));
   return most;
 }
 

@@ -13,11 +13,11 @@ namespace hilbert_ring {
 
 struct WorkerCost {
   int64_t tokens = 0;
-  double flops = 0;            // 2 (head_dim + value_dim) for each unmasked (query, key, head)
+  double flops = 0;  // 2 (head_dim + value_dim) for each unmasked (query, key, head)
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
-  int64_t shard_bytes = 0;         // Q, K, V, out, lse
-  int64_t accumulator_bytes = 0;   // float32 out of rows that are merged (16-bit jobs)
+  int64_t shard_bytes = 0;        // Q, K, V, out, lse
+  int64_t accumulator_bytes = 0;  // float32 out of rows that are merged (16-bit jobs)
   int64_t exchange_buffer_bytes = 0;
   int64_t order_bytes = 0;
   int64_t resident_bytes() const {
@@ -35,7 +35,7 @@ struct BranchCost {
 struct Costs {
   std::vector<WorkerCost> workers;
   std::vector<BranchCost> branches;
-  int64_t steps = 0;                  // exchange steps of the job
+  int64_t steps = 0;  // exchange steps of the job
   double flops = 0;
   double busiest_over_mean = 1;       // of the workers' flops
   int64_t bytes_exchanged = 0;        // received by all workers

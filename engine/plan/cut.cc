@@ -1,6 +1,6 @@
-// Where shards are cut. Cuts are chosen in a line on which every mirrored segment is folded: place x of
-// a folded segment stands for its slots x/2 from the start and x/2 from the end, so that a contiguous
-// share of the line holds as much of the segment's cheap start as of its dear end.
+// Where shards are cut. Cuts are chosen in a line on which every mirrored segment is folded: place
+// x of a folded segment stands for its slots x/2 from the start and x/2 from the end, so that a
+// contiguous share of the line holds as much of the segment's cheap start as of its dear end.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -64,8 +64,8 @@ class Cutter {
     return {begin, std::min(begin + length, sequence.begin + sequence.length)};
   }
 
-  // Work of the first `x` places of a sequence, in (query, key, head) pairs; exact where segments are
-  // whole, and linear inside a mirrored one.
+  // Work of the first `x` places of a sequence, in (query, key, head) pairs; exact where segments
+  // are whole, and linear inside a mirrored one.
   double WorkIn(const Sequence& sequence, int64_t x) const {
     double work = 0;
     for (size_t i = 0; i < spec_.branches.size(); ++i) {
@@ -92,7 +92,8 @@ class Cutter {
     return work_before_[&sequence - sequences_.data()] + WorkIn(sequence, place - sequence.begin);
   }
 
-  // Bytes per row of segment that a cut at this slot costs: the selected rows of the segments it cuts.
+  // Bytes per row of segment that a cut at this slot costs: the selected rows of the segments it
+  // cuts.
   double SlotCost(int64_t slot) const {
     if (slot <= 0 || slot >= spec_.tokens) return 0;
     const Sequence& sequence = SequenceAt(slot);
@@ -192,11 +193,9 @@ class Cutter {
       }
       const int64_t stop = std::min(end, fold.end);
       const int64_t x0 = begin - fold.begin, x1 = stop - fold.begin;
+      ranges.push_back({.begin = fold.begin + x0 / 2, .end = fold.begin + x1 / 2, .rank = rank});
       ranges.push_back(
-          {.begin = fold.begin + x0 / 2, .end = fold.begin + x1 / 2, .rank = rank});
-      ranges.push_back({.begin = fold.end - (x1 - x1 / 2),
-                        .end = fold.end - (x0 - x0 / 2),
-                        .rank = rank});
+          {.begin = fold.end - (x1 - x1 / 2), .end = fold.end - (x0 - x0 / 2), .rank = rank});
       begin = stop;
     }
   }

@@ -129,7 +129,8 @@ std::vector<int> PhaseRing::Route(const Block& block) const {
   std::vector<int> route;
   const int size = static_cast<int>(ranks_.size());
   const int owner = IndexOf(block.rank);
-  const bool down = !NeedsAt((owner + 1) % size, block) && NeedsAt((owner + size - 1) % size, block);
+  const bool down =
+      !NeedsAt((owner + 1) % size, block) && NeedsAt((owner + size - 1) % size, block);
   for (int hop = 1; hop < size; ++hop) {
     const int index = (down ? owner - hop + size : owner + hop) % size;
     if (NeedsAt(index, block)) route.push_back(ranks_[index]);

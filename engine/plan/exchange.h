@@ -1,10 +1,11 @@
 // Segments that lie over several ranges, and how their keys and values travel.
 //
-// A segment of one branch that is cut by a shard boundary is spanning. For each of its phases, every
-// range that holds selected rows holds one block of keys and values: packed [rows, kv heads, head_dim]
-// then [rows, kv heads, value_dim], and original positions [rows] where the mask needs them. A block
-// goes from its owner along a route through the ranks that need it, one hop a step, as far as somebody
-// needs it. All spanning segments step together: hop h of every block happens in step h.
+// A segment of one branch that is cut by a shard boundary is spanning. For each of its phases,
+// every range that holds selected rows holds one block of keys and values: packed [rows, kv heads,
+// head_dim] then [rows, kv heads, value_dim], and original positions [rows] where the mask needs
+// them. A block goes from its owner along a route through the ranks that need it, one hop a step,
+// as far as somebody needs it. All spanning segments step together: hop h of every block happens in
+// step h.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +25,20 @@ struct Piece {
 
 struct SpanningSegment {
   int branch = 0;
-  int64_t begin = 0, end = 0;    // slots
-  int64_t full_length = 0;       // of the branch's segments in this sequence
-  std::vector<Piece> pieces;     // in slot order
+  int64_t begin = 0, end = 0;  // slots
+  int64_t full_length = 0;     // of the branch's segments in this sequence
+  std::vector<Piece> pieces;   // in slot order
 };
 
 // `count` segments of one branch and sequence that follow each other inside one range.
 struct LocalSegments {
   int branch = 0;
   int rank = 0;
-  int64_t begin = 0;             // slot of the first
-  int64_t length = 0;            // of each
+  int64_t begin = 0;   // slot of the first
+  int64_t length = 0;  // of each
   int64_t count = 0;
-  int64_t full_length = 0;       // of the branch's segments in this sequence; > length for a short last one
+  int64_t full_length =
+      0;  // of the branch's segments in this sequence; > length for a short last one
 };
 
 struct Segments {
@@ -49,8 +51,8 @@ Segments FindSegments(const JobSpec& spec, const Shards& shards);
 
 // Selected rows of one piece for one phase.
 struct Block {
-  int piece = 0;       // index into SpanningSegment::pieces
-  int rank = 0;        // owner
+  int piece = 0;  // index into SpanningSegment::pieces
+  int rank = 0;   // owner
   Progression rows;
 };
 
@@ -65,9 +67,9 @@ class PhaseRing {
   // Whether some query of `rank` sees a key of the block. The owner needs its own.
   bool Needs(int rank, const Block& block) const;
 
-  // The ranks that a block visits, in order, without its owner. Cyclic over ranks(), upwards as a rule,
-  // downwards for blocks that only lower ranks need, so that in every step a rank has one block a
-  // direction to send.
+  // The ranks that a block visits, in order, without its owner. Cyclic over ranks(), upwards as a
+  // rule, downwards for blocks that only lower ranks need, so that in every step a rank has one
+  // block a direction to send.
   std::vector<int> Route(const Block& block) const;
 
  private:

@@ -26,16 +26,15 @@ std::vector<Phase> Phases(const JobSpec& spec) {
     if (spec.mixing == Mixing::kHeadGroups) {
       const int64_t size = spec.heads / branches + (i < spec.heads % branches ? 1 : 0);
       if (size > 0) {
-        phases.push_back(
-            MakePhase(spec, static_cast<int>(i), i % dilation, head, head + size));
+        phases.push_back(MakePhase(spec, static_cast<int>(i), i % dilation, head, head + size));
       }
       head += size;
       continue;
     }
     const int64_t group = (spec.heads - 1) / dilation + 1;
     for (int64_t begin = 0, offset = 0; begin < spec.heads; begin += group, ++offset) {
-      phases.push_back(MakePhase(spec, static_cast<int>(i), offset, begin,
-                                 std::min(begin + group, spec.heads)));
+      phases.push_back(
+          MakePhase(spec, static_cast<int>(i), offset, begin, std::min(begin + group, spec.heads)));
     }
   }
   return phases;
@@ -47,16 +46,14 @@ HeadRange QueryHeads(const JobSpec& spec, const Phase& phase, int64_t kv_head) {
           std::min(phase.head_end, (kv_head + 1) * share)};
 }
 
-Progression Selected(int64_t origin, int64_t offset, int64_t dilation, int64_t begin,
-                     int64_t end) {
+Progression Selected(int64_t origin, int64_t offset, int64_t dilation, int64_t begin, int64_t end) {
   int64_t first = origin + offset;
   if (first < begin) first += ((begin - first - 1) / dilation + 1) * dilation;
   if (first >= end) return {.first = first, .step = dilation, .count = 0};
   return {.first = first, .step = dilation, .count = (end - 1 - first) / dilation + 1};
 }
 
-int64_t ZeroKeys(const JobSpec& spec, const Branch& branch, int64_t segment_length,
-                 int64_t rows) {
+int64_t ZeroKeys(const JobSpec& spec, const Branch& branch, int64_t segment_length, int64_t rows) {
   if (!AddsZeroKeys(spec)) return 0;
   return (segment_length - 1) / branch.dilation + 1 - rows;
 }

@@ -8,8 +8,8 @@
 
 namespace hilbert_ring {
 
-// All units of one branch that select the same rows: (branch, offset) and its query heads. Each kv head
-// in [kv_begin, kv_end) with its query heads in [head_begin, head_end) is a unit.
+// All units of one branch that select the same rows: (branch, offset) and its query heads. Each kv
+// head in [kv_begin, kv_end) with its query heads in [head_begin, head_end) is a unit.
 struct Phase {
   int branch = 0;
   int64_t offset = 0;
@@ -37,7 +37,8 @@ struct Progression {
 // Slots of [begin, end) that `offset` selects in a segment that starts at `origin` <= begin.
 Progression Selected(int64_t origin, int64_t offset, int64_t dilation, int64_t begin, int64_t end);
 
-// Length of the segments of a branch in a sequence: min(w, length); every segment but the last has it.
+// Length of the segments of a branch in a sequence: min(w, length); every segment but the last has
+// it.
 inline int64_t SegmentLength(const Branch& branch, const Sequence& sequence) {
   return branch.segment < sequence.length ? branch.segment : sequence.length;
 }
@@ -45,8 +46,9 @@ inline int64_t SegmentLength(const Branch& branch, const Sequence& sequence) {
 // Zero keys that the tail adds to a segment of `rows` selected rows.
 int64_t ZeroKeys(const JobSpec& spec, const Branch& branch, int64_t segment_length, int64_t rows);
 
-// Unmasked (query, key) pairs of two progressions of one phase: all, or those with key slot <= query slot.
-// A floating-point count, since two progressions of 2^40 slots have 2^80 pairs; exact below 2^53.
+// Unmasked (query, key) pairs of two progressions of one phase: all, or those with key slot <=
+// query slot. A floating-point count, since two progressions of 2^40 slots have 2^80 pairs; exact
+// below 2^53.
 double Pairs(const Progression& queries, const Progression& keys, bool triangle);
 
 }  // namespace hilbert_ring

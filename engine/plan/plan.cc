@@ -7,8 +7,8 @@
 namespace hilbert_ring {
 namespace {
 
-// Flops that take as long as a byte of exchange, for choosing between cuts: about 100 GFLOP/s beside
-// 1 GB/s on CPU workers, 500 TFLOP/s beside 5 to 400 GB/s on GPU workers.
+// Flops that take as long as a byte of exchange, for choosing between cuts: about 100 GFLOP/s
+// beside 1 GB/s on CPU workers, 500 TFLOP/s beside 5 to 400 GB/s on GPU workers.
 constexpr double kFlopsPerByte = 100;
 
 // Mirroring must promise this much before two ranges a worker are worth it.
@@ -20,9 +20,9 @@ constexpr size_t kMaxMirrorLengths = 4;
 double BusiestFinish(const Costs& costs) {
   double latest = 0;
   for (const WorkerCost& worker : costs.workers) {
-    latest = std::max(latest, worker.flops + kFlopsPerByte * static_cast<double>(std::max(
-                                                                 worker.bytes_received,
-                                                                 worker.bytes_sent)));
+    latest = std::max(
+        latest, worker.flops + kFlopsPerByte * static_cast<double>(std::max(worker.bytes_received,
+                                                                            worker.bytes_sent)));
   }
   return latest;
 }
@@ -83,8 +83,7 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards) {
   }
   const bool mirrored = HasSeveralRanges(shards);
   Plan plan = PlanOf(spec, std::move(shards), mirrored);
-  plan.costs.bytes_exchanged_union =
-      UnionBytes(spec, plan.shards, plan.phases, plan.segments);
+  plan.costs.bytes_exchanged_union = UnionBytes(spec, plan.shards, plan.phases, plan.segments);
   return plan;
 }
 

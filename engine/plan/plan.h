@@ -5,8 +5,8 @@
 //   plan.costs.workers[2].resident_bytes();            // what it takes
 //   auto same = MakePlan(spec, plan.shards).value();   // worker: the same plan from its shards
 //
-// The same code admits a job, runs it, explains it and predicts it for any number of workers. Its size
-// is O(workers x branches x offsets + sequences), never O(segments).
+// The same code admits a job, runs it, explains it and predicts it for any number of workers. Its
+// size is O(workers x branches x offsets + sequences), never O(segments).
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct Plan {
 inline constexpr int kMaxWorkers = 4096;
 
 // INVALID_ARGUMENT / OUT_OF_RANGE: the spec (see Validate) or workers outside [1, kMaxWorkers].
-// Tries the cuts that could pay (plain, and mirrored for causal jobs without an ordering) and takes the
-// one whose busiest worker is estimated to finish first.
+// Tries the cuts that could pay (plain, and mirrored for causal jobs without an ordering) and takes
+// the one whose busiest worker is estimated to finish first.
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers);
 
 // The plan for given shards.

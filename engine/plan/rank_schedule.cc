@@ -38,9 +38,8 @@ std::vector<Passage> PassagesOf(const Plan& plan, int rank, std::vector<RankRing
                             .from = here == way.begin() ? -1 : *(here - 1),
                             .to = here + 1 == way.end() ? -1 : *(here + 1)});
       }
-      rings.push_back({.segment = static_cast<int>(s),
-                       .phase = static_cast<int>(p),
-                       .ring = std::move(ring)});
+      rings.push_back(
+          {.segment = static_cast<int>(s), .phase = static_cast<int>(p), .ring = std::move(ring)});
     }
   }
   return passages;
@@ -66,10 +65,8 @@ RankSchedule MakeRankSchedule(const Plan& plan, int rank) {
   for (const Passage& passage : passages) {
     const int64_t offset = next[passage.step];
     next[passage.step] += BlockStride(passage.bytes);
-    const ArenaBlock block{.ring = passage.ring,
-                           .block = passage.block,
-                           .offset = offset,
-                           .bytes = passage.bytes};
+    const ArenaBlock block{
+        .ring = passage.ring, .block = passage.block, .offset = offset, .bytes = passage.bytes};
     if (passage.step == 0) {
       schedule.packed.push_back(block);
     } else {

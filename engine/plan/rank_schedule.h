@@ -1,7 +1,7 @@
 // What one rank sends and receives in each step, derived from the plan alike by all ranks.
 //
-// All ranks walk rings, phases and blocks in the same order, so the transfers between two ranks in a
-// step stand in the same order in both lists.
+// All ranks walk rings, phases and blocks in the same order, so the transfers between two ranks in
+// a step stand in the same order in both lists.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct RankRing {
 
 // A block in the rank's exchange arena.
 struct ArenaBlock {
-  int ring = 0;   // index into RankSchedule::rings
-  int block = 0;  // index into its blocks()
+  int ring = 0;        // index into RankSchedule::rings
+  int block = 0;       // index into its blocks()
   int64_t offset = 0;  // bytes
   int64_t bytes = 0;
 };
@@ -33,16 +33,17 @@ struct BlockTransfer {
 };
 
 struct ScheduleStep {
-  std::vector<BlockTransfer> sends;     // of blocks that were packed, or that arrived in the step before
+  std::vector<BlockTransfer>
+      sends;  // of blocks that were packed, or that arrived in the step before
   std::vector<BlockTransfer> receives;
-  std::vector<ArenaBlock> arrived;      // the received blocks, in the order of `receives`
+  std::vector<ArenaBlock> arrived;  // the received blocks, in the order of `receives`
 };
 
 struct RankSchedule {
   std::vector<RankRing> rings;
-  std::vector<ArenaBlock> packed;       // own blocks that somebody needs, packed before step 1
-  std::vector<ScheduleStep> steps;      // steps[t - 1] is step t, t from 1
-  int64_t arena_bytes = 0;              // equals WorkerCost::exchange_buffer_bytes
+  std::vector<ArenaBlock> packed;   // own blocks that somebody needs, packed before step 1
+  std::vector<ScheduleStep> steps;  // steps[t - 1] is step t, t from 1
+  int64_t arena_bytes = 0;          // equals WorkerCost::exchange_buffer_bytes
 };
 
 RankSchedule MakeRankSchedule(const Plan& plan, int rank);

@@ -1,8 +1,8 @@
 // Which worker owns which slots.
 //
-// A shard is a list of slot ranges: one as a rule, several where causal work is balanced by mirroring
-// (a rank's share of the start of a long segment and as much of its end). On a worker its ranges lie
-// one after the other, in slot order; a slot's place in them is its local row.
+// A shard is a list of slot ranges: one as a rule, several where causal work is balanced by
+// mirroring (a rank's share of the start of a long segment and as much of its end). On a worker its
+// ranges lie one after the other, in slot order; a slot's place in them is its local row.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 namespace hilbert_ring {
 
 struct ShardRange {
-  int64_t begin = 0, end = 0;   // slots
+  int64_t begin = 0, end = 0;  // slots
   int rank = 0;
-  int64_t local_begin = 0;      // local row of `begin`
+  int64_t local_begin = 0;  // local row of `begin`
   int64_t size() const { return end - begin; }
   int64_t LocalRow(int64_t slot) const { return local_begin + slot - begin; }
 };
@@ -49,8 +49,9 @@ class Shards {
 // Rows of a worker stay within this factor of tokens / workers (and one row).
 inline constexpr double kMaxRowsOverMean = 1.1;
 
-// Cuts the slots among the workers. Where mirror_length > 0, segments of that length (per sequence) that
-// lie over several workers are mirrored; cuts move to segment boundaries where that saves exchange.
+// Cuts the slots among the workers. Where mirror_length > 0, segments of that length (per sequence)
+// that lie over several workers are mirrored; cuts move to segment boundaries where that saves
+// exchange.
 Shards CutShards(const JobSpec& spec, int workers, int64_t mirror_length);
 
 }  // namespace hilbert_ring

@@ -18,14 +18,14 @@ struct Need {
   int64_t kv_begin = 0, kv_end = 0;
 };
 
-// Slots value, value + modulus, ... Two classes meet in one class of their least common multiple, or
-// not at all.
+// Slots value, value + modulus, ... Two classes meet in one class of their least common multiple,
+// or not at all.
 struct Residue {
   __int128 value = 0, modulus = 1;
 };
 
-// Only members in [0, end) matter: a class that has none there is no class, and a modulus beyond it is
-// cut to it, which leaves the same members.
+// Only members in [0, end) matter: a class that has none there is no class, and a modulus beyond it
+// is cut to it, which leaves the same members.
 std::optional<Residue> Meet(const Residue& a, const Residue& b, int64_t end) {
   // Steps a.value on by a.modulus until it fits b; extended Euclid gives the number of steps.
   __int128 r0 = a.modulus, r1 = b.modulus, s0 = 1, s1 = 0;
@@ -44,8 +44,8 @@ std::optional<Residue> Meet(const Residue& a, const Residue& b, int64_t end) {
 }
 
 int64_t CountIn(const Residue& residue, int64_t begin, int64_t end) {
-  const __int128 past = ((begin - residue.value) % residue.modulus + residue.modulus) %
-                        residue.modulus;
+  const __int128 past =
+      ((begin - residue.value) % residue.modulus + residue.modulus) % residue.modulus;
   const __int128 first = past == 0 ? begin : begin + (residue.modulus - past);
   return first >= end ? 0 : static_cast<int64_t>((end - 1 - first) / residue.modulus + 1);
 }

@@ -1,5 +1,5 @@
-// The definition of the result in float64: a port of tests/golden/attention_oracle.py for tests and for
-// `hilbert-ring verify`. Clarity before speed.
+// The definition of the result in float64: a port of tests/golden/attention_oracle.py for tests and
+// for `hilbert-ring verify`. Clarity before speed.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,15 @@ class RowSource {
 };
 
 struct ReferenceRow {
-  std::vector<double> out;        // [heads, value_dim]
-  std::vector<double> lse;        // [heads]
-  double max_abs_score = 0;       // over all scores of the row
-  double max_abs_value = 0;       // over all values that the row sees
+  std::vector<double> out;   // [heads, value_dim]
+  std::vector<double> lse;   // [heads]
+  double max_abs_score = 0;  // over all scores of the row
+  double max_abs_value = 0;  // over all values that the row sees
 };
 
 // The result of one token, from the rows that it sees alone. `slots` and `tokens` of the order come
-// from engine/order (the order is stored or evaluated there, and tested against the oracle on its own).
+// from engine/order (the order is stored or evaluated there, and tested against the oracle on its
+// own).
 class Permutation;
 ReferenceRow ReferenceAttentionRow(const JobSpec& spec, const Permutation& order, int64_t token,
                                    const RowSource& q, const RowSource& k, const RowSource& v);

@@ -20,9 +20,9 @@ double SecondsSince(Clock::time_point start) {
 
 // The buffers of a run beside the shard.
 struct Workspace {
-  std::unique_ptr<Buffer> arena;          // packed and arrived blocks
-  std::unique_ptr<Buffer> accumulators;   // float32 out of 16-bit jobs
-  std::unique_ptr<Buffer> query_slots;    // int64 [rows], where queries' positions are slots
+  std::unique_ptr<Buffer> arena;         // packed and arrived blocks
+  std::unique_ptr<Buffer> accumulators;  // float32 out of 16-bit jobs
+  std::unique_ptr<Buffer> query_slots;   // int64 [rows], where queries' positions are slots
   float* whole_accumulator = nullptr;
   std::vector<std::vector<float*>> piece_accumulators;  // [ring][block]
 
@@ -96,14 +96,15 @@ class Executor {
   absl::Status Prepare() {
     const JobSpec& spec = plan_.spec;
     if (plan_.costs.steps > 0 && communicator_ == nullptr) {
-      return absl::FailedPreconditionError("the plan exchanges blocks, but there is no communicator");
+      return absl::FailedPreconditionError(
+          "the plan exchanges blocks, but there is no communicator");
     }
     const bool slots = MaskNeedsPositions(spec) && spec.ordering->scope == OrderScope::kKv;
     const int64_t slot_bytes = slots ? store_.rows() * static_cast<int64_t>(sizeof(int64_t)) : 0;
     if (absl::Status s = AllocateTo(workspace_.query_slots, slot_bytes); !s.ok()) return s;
     if (absl::Status s = AllocateTo(workspace_.arena, schedule_.arena_bytes); !s.ok()) return s;
-    if (absl::Status s = AllocateTo(workspace_.accumulators,
-                                    plan_.costs.workers[rank_].accumulator_bytes);
+    if (absl::Status s =
+            AllocateTo(workspace_.accumulators, plan_.costs.workers[rank_].accumulator_bytes);
         !s.ok()) {
       return s;
     }
@@ -178,9 +179,8 @@ class Executor {
     if (transfers.sends.empty() && transfers.receives.empty()) return absl::OkStatus();
     CommStep comm{.number = first_step_ + step - 1};
     for (const BlockTransfer& send : transfers.sends) {
-      comm.sends.push_back({.peer = send.peer,
-                            .data = workspace_.arena->data() + send.offset,
-                            .bytes = send.bytes});
+      comm.sends.push_back(
+          {.peer = send.peer, .data = workspace_.arena->data() + send.offset, .bytes = send.bytes});
       figures_.bytes_sent += send.bytes;
     }
     for (const BlockTransfer& receive : transfers.receives) {

@@ -1,8 +1,8 @@
 // Runs one rank's part of a plan: local segments, then the ring, then what the merge leaves to do.
 //
-// Step 0 computes on the rank's own rows while its packed blocks travel; step t computes on the blocks
-// that arrived in step t while those of step t + 1 travel. Partial results are merged in float32 in the
-// plan's order, so the same shards and kernel give the same bits.
+// Step 0 computes on the rank's own rows while its packed blocks travel; step t computes on the
+// blocks that arrived in step t while those of step t + 1 travel. Partial results are merged in
+// float32 in the plan's order, so the same shards and kernel give the same bits.
 #pragma once
 
 #include <functional>
@@ -17,25 +17,25 @@ namespace hilbert_ring {
 
 struct ExecuteControl {
   Deadline deadline = Deadline::max();
-  std::function<bool()> cancelled;                  // asked between tiles and while waiting
-  std::function<void(double fraction)> progress;    // of the rank's planned scores; any thread
+  std::function<bool()> cancelled;                // asked between tiles and while waiting
+  std::function<void(double fraction)> progress;  // of the rank's planned scores; any thread
 };
 
 // Measured figures of one rank.
 struct Figures {
-  double flops = 0;                      // in tiles that were not wholly masked
+  double flops = 0;  // in tiles that were not wholly masked
   double compute_seconds = 0;
-  double exchange_seconds = 0;           // from posting to arrival, summed over steps
-  double exposed_exchange_seconds = 0;   // of those, waiting with nothing to compute
+  double exchange_seconds = 0;          // from posting to arrival, summed over steps
+  double exposed_exchange_seconds = 0;  // of those, waiting with nothing to compute
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
-  int64_t memory_peak_bytes = 0;         // shard, order, accumulators and exchange buffers as allocated
+  int64_t memory_peak_bytes = 0;  // shard, order, accumulators and exchange buffers as allocated
 };
 
-// `communicator` may be null for a plan without exchange steps. Ranks of the communicator are the plan's.
-// Steps are numbered from first_step, which must be above all earlier steps of the communicator; the
-// next job on it starts at first_step + plan.costs.steps + 1. CANCELLED, DEADLINE_EXCEEDED, and the
-// communicator's errors.
+// `communicator` may be null for a plan without exchange steps. Ranks of the communicator are the
+// plan's. Steps are numbered from first_step, which must be above all earlier steps of the
+// communicator; the next job on it starts at first_step + plan.costs.steps + 1. CANCELLED,
+// DEADLINE_EXCEEDED, and the communicator's errors.
 absl::StatusOr<Figures> Execute(const Plan& plan, int rank, ShardStore& store, Device& device,
                                 Communicator* communicator, int64_t first_step,
                                 const ExecuteControl& control);

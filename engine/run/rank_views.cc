@@ -17,14 +17,14 @@ RankViews::RankViews(const Plan& plan, ShardStore& store, float* whole_accumulat
 
 ConstView RankViews::Rows(TensorKind tensor, const LocalRows& rows, int64_t head) const {
   const JobSpec& spec = plan_.spec;
-  const int64_t dim = tensor == TensorKind::kV || tensor == TensorKind::kOut ? spec.value_dim
-                                                                             : spec.head_dim;
+  const int64_t dim =
+      tensor == TensorKind::kV || tensor == TensorKind::kOut ? spec.value_dim : spec.head_dim;
   const int64_t row = RowBytes(spec, tensor) / ElementBytes(spec.dtype);
-  return {.data = store_.Row(tensor, LocalRow(rows.rows.first)) +
-                  head * dim * ElementBytes(spec.dtype),
-          .batch_stride = rows.batch_slots * row,
-          .row_stride = RowStep(rows) * row,
-          .head_stride = dim};
+  return {
+      .data = store_.Row(tensor, LocalRow(rows.rows.first)) + head * dim * ElementBytes(spec.dtype),
+      .batch_stride = rows.batch_slots * row,
+      .row_stride = RowStep(rows) * row,
+      .head_stride = dim};
 }
 
 MutableView RankViews::Out(const LocalRows& rows, int64_t head) const {
@@ -48,8 +48,8 @@ Accumulator RankViews::WholeAccumulator(const LocalRows& rows, int64_t head) con
   Accumulator accumulator{.out = Out(rows, head), .lse = Lse(rows, head)};
   if (plan_.spec.dtype != DataType::kFloat32) {
     const int64_t row = plan_.spec.heads * plan_.spec.value_dim;
-    accumulator.out.data = whole_accumulator_ + LocalRow(rows.rows.first) * row +
-                           head * plan_.spec.value_dim;
+    accumulator.out.data =
+        whole_accumulator_ + LocalRow(rows.rows.first) * row + head * plan_.spec.value_dim;
   }
   return accumulator;
 }

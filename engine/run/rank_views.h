@@ -26,8 +26,9 @@ struct Accumulator {
 
 class RankViews {
  public:
-  // Buffers must outlive the views. whole_accumulator: float32 [rows, heads, value_dim] of 16-bit jobs
-  // that accumulate the whole shard, else null. query_slots: [rows], where queries' positions are slots.
+  // Buffers must outlive the views. whole_accumulator: float32 [rows, heads, value_dim] of 16-bit
+  // jobs that accumulate the whole shard, else null. query_slots: [rows], where queries' positions
+  // are slots.
   RankViews(const Plan& plan, ShardStore& store, float* whole_accumulator,
             const int64_t* query_slots);
 
@@ -36,8 +37,8 @@ class RankViews {
   MutableView Out(const LocalRows& rows, int64_t head) const;
   LseView Lse(const LocalRows& rows, int64_t head) const;
 
-  // Where the rows' partial results are merged: out itself for float32 jobs, the whole accumulator for
-  // 16-bit jobs that have one. Otherwise use PieceAccumulator.
+  // Where the rows' partial results are merged: out itself for float32 jobs, the whole accumulator
+  // for 16-bit jobs that have one. Otherwise use PieceAccumulator.
   Accumulator WholeAccumulator(const LocalRows& rows, int64_t head) const;
 
   // A dense float32 block [rows, heads of the phase, value_dim] of a piece.

@@ -25,7 +25,8 @@ int64_t RowBytes(const JobSpec& spec, TensorKind tensor);
 class ShardStore {
  public:
   // RESOURCE_EXHAUSTED when the device's memory does not suffice.
-  static absl::StatusOr<std::unique_ptr<ShardStore>> Make(Device& device, const Plan& plan, int rank);
+  static absl::StatusOr<std::unique_ptr<ShardStore>> Make(Device& device, const Plan& plan,
+                                                          int rank);
 
   int64_t rows() const { return rows_; }
   int64_t bytes() const;  // allocated
@@ -34,8 +35,8 @@ class ShardStore {
   std::byte* Row(TensorKind tensor, int64_t local_row);
   const std::byte* Row(TensorKind tensor, int64_t local_row) const;
 
-  // Tokens of the shard's slots, for jobs with an ordering; empty otherwise. Filled by the owner of the
-  // store before Execute.
+  // Tokens of the shard's slots, for jobs with an ordering; empty otherwise. Filled by the owner of
+  // the store before Execute.
   std::span<int64_t> tokens();
   std::span<const int64_t> tokens() const;
 

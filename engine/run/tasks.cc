@@ -84,12 +84,11 @@ Rounds TaskBuilder::Local() const {
       if (phase.branch != run.branch) continue;
       const LocalRows rows = RunRows(plan_, run, phase);
       if (rows.rows.count == 0) continue;
-      const KeyBlock keys{
-          .rows = rows.rows,
-          .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
-          .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
-          .positions = MaskNeedsPositions(plan_.spec) ? views_.KeyPositions(rows)
-                                                      : PositionsView{}};
+      const KeyBlock keys{.rows = rows.rows,
+                          .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
+                          .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
+                          .positions = MaskNeedsPositions(plan_.spec) ? views_.KeyPositions(rows)
+                                                                      : PositionsView{}};
       for (int64_t kv_head = phase.kv_begin; kv_head < phase.kv_end; ++kv_head) {
         AttentionTask task = TaskShape(rows, keys, phase, kv_head);
         const int64_t head = QueryHeads(plan_.spec, phase, kv_head).begin;
@@ -116,11 +115,11 @@ Rounds TaskBuilder::Local() const {
 KeyBlock TaskBuilder::OwnKeys(const RankRing& ring, const Block& block) const {
   const Phase& phase = plan_.phases[ring.phase];
   const LocalRows rows = BlockRows(block);
-  return {.rows = block.rows,
-          .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
-          .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
-          .positions = MaskNeedsPositions(plan_.spec) ? views_.KeyPositions(rows)
-                                                      : PositionsView{}};
+  return {
+      .rows = block.rows,
+      .k = views_.Rows(TensorKind::kK, rows, phase.kv_begin),
+      .v = views_.Rows(TensorKind::kV, rows, phase.kv_begin),
+      .positions = MaskNeedsPositions(plan_.spec) ? views_.KeyPositions(rows) : PositionsView{}};
 }
 
 KeyBlock TaskBuilder::ArenaKeys(const ArenaBlock& arrived, const std::byte* arena) const {
@@ -158,16 +157,15 @@ void TaskBuilder::AddKeys(int ring_index, const KeyBlock& keys, Rounds& rounds,
     if (blocks[b].rank != rank_) continue;
     if (triangle && blocks[b].rows.last() < keys.rows.first) continue;
     const LocalRows queries = BlockRows(blocks[b]);
-    // The n-th task on the same rows goes to the n-th round; mixed branches share their rows, so each
-    // branch has rounds of its own.
+    // The n-th task on the same rows goes to the n-th round; mixed branches share their rows, so
+    // each branch has rounds of its own.
     const size_t turn = used[ring_index][b]++;
     const size_t branches = MixesBranches(plan_.spec) ? plan_.spec.branches.size() : 1;
     const size_t round = turn * branches + (branches > 1 ? phase.branch : 0);
     for (int64_t kv_head = phase.kv_begin; kv_head < phase.kv_end; ++kv_head) {
       AttentionTask task = TaskShape(queries, keys, phase, kv_head);
       const int64_t head = QueryHeads(plan_.spec, phase, kv_head).begin;
-      const Accumulator accumulator =
-          AccumulatorOf(queries, ring_index, static_cast<int>(b), head);
+      const Accumulator accumulator = AccumulatorOf(queries, ring_index, static_cast<int>(b), head);
       task.result = Result::kMerge;
       task.out = accumulator.out;
       task.lse = accumulator.lse;
@@ -217,8 +215,7 @@ std::vector<ZeroKeysTask> TaskBuilder::ZeroKeyTasks() const {
     for (const Phase& phase : plan_.phases) {
       if (phase.branch != run.branch) continue;
       const LocalRows rows = RunRows(plan_, run, phase);
-      add(rows, phase,
-          ZeroKeys(spec, spec.branches[run.branch], run.full_length, rows.rows.count));
+      add(rows, phase, ZeroKeys(spec, spec.branches[run.branch], run.full_length, rows.rows.count));
     }
   }
   for (const RankRing& ring : schedule_.rings) {
@@ -265,8 +262,7 @@ std::vector<FinalizeTask> TaskBuilder::FinalizeTasks() const {
     for (size_t b = 0; b < blocks.size(); ++b) {
       if (blocks[b].rank != rank_) continue;
       const LocalRows rows = BlockRows(blocks[b]);
-      add(rows,
-          AccumulatorOf(rows, static_cast<int>(r), static_cast<int>(b), phase.head_begin),
+      add(rows, AccumulatorOf(rows, static_cast<int>(r), static_cast<int>(b), phase.head_begin),
           phase.head_begin, phase.heads());
     }
   }

@@ -22,8 +22,8 @@ struct KeyBlock {
 
 class TaskBuilder {
  public:
-  // piece_accumulators: by ring and block index, float32 blocks of 16-bit jobs that accumulate pieces
-  // alone; empty otherwise. All must outlive the builder.
+  // piece_accumulators: by ring and block index, float32 blocks of 16-bit jobs that accumulate
+  // pieces alone; empty otherwise. All must outlive the builder.
   TaskBuilder(const Plan& plan, int rank, const RankSchedule& schedule, const RankViews& views,
               const std::vector<std::vector<float*>>& piece_accumulators);
 

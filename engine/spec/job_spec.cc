@@ -48,9 +48,8 @@ absl::Status ValidateHeads(const JobSpec& spec, const SpecLimits& limits) {
   if (absl::Status s = InRange("heads", spec.heads, 1, limits.max_heads); !s.ok()) return s;
   if (absl::Status s = AtLeast("kv_heads", spec.kv_heads, 1); !s.ok()) return s;
   if (spec.heads % spec.kv_heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("kv_heads is ", spec.kv_heads,
-                                                   ", but must divide heads, which is ",
-                                                   spec.heads));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "kv_heads is ", spec.kv_heads, ", but must divide heads, which is ", spec.heads));
   }
   if (absl::Status s = ValidateDim("head_dim", spec.head_dim); !s.ok()) return s;
   return ValidateDim("value_dim", spec.value_dim);
@@ -58,20 +57,20 @@ absl::Status ValidateHeads(const JobSpec& spec, const SpecLimits& limits) {
 
 absl::Status ValidateBranches(const JobSpec& spec, const SpecLimits& limits) {
   const auto count = static_cast<int64_t>(spec.branches.size());
-  if (absl::Status s = InRange("the number of branches (segments, dilations)", count, 1,
-                               limits.max_branches);
+  if (absl::Status s =
+          InRange("the number of branches (segments, dilations)", count, 1, limits.max_branches);
       !s.ok()) {
     return s;
   }
   for (int64_t b = 0; b < count; ++b) {
     const Branch& branch = spec.branches[b];
-    if (absl::Status s = InRange(absl::StrCat("segments[", b, "]"), branch.segment, 1,
-                                 kMaxSegmentOrDilation);
+    if (absl::Status s =
+            InRange(absl::StrCat("segments[", b, "]"), branch.segment, 1, kMaxSegmentOrDilation);
         !s.ok()) {
       return s;
     }
-    if (absl::Status s = InRange(absl::StrCat("dilations[", b, "]"), branch.dilation, 1,
-                                 kMaxSegmentOrDilation);
+    if (absl::Status s =
+            InRange(absl::StrCat("dilations[", b, "]"), branch.dilation, 1, kMaxSegmentOrDilation);
         !s.ok()) {
       return s;
     }
@@ -92,16 +91,15 @@ absl::Status ValidateSequences(const JobSpec& spec, const SpecLimits& limits) {
     const std::string field = absl::StrCat("sequence_lengths[", i, "]");
     if (absl::Status s = AtLeast(field, length, 1); !s.ok()) return s;
     if (length > rest) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          field, " is ", length, ", but only ", rest, " of ", spec.tokens,
-          " tokens are left: sequence_lengths must add up to tokens"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, " is ", length, ", but only ", rest, " of ", spec.tokens,
+                       " tokens are left: sequence_lengths must add up to tokens"));
     }
     rest -= length;
   }
   if (rest != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("sequence_lengths add up to ",
-                                                   spec.tokens - rest, ", but tokens is ",
-                                                   spec.tokens));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sequence_lengths add up to ", spec.tokens - rest, ", but tokens is ", spec.tokens));
   }
   return absl::OkStatus();
 }
@@ -123,9 +121,8 @@ absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid)
   }
   const std::string sides = absl::StrJoin(grid, ", ");
   if (overflows) {
-    return absl::InvalidArgumentError(absl::StrCat("ordering.grid [", sides,
-                                                   "] has more cells than the ", spec.tokens,
-                                                   " tokens of the job"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ordering.grid [", sides, "] has more cells than the ", spec.tokens, " tokens of the job"));
   }
   if (spec.sequence_lengths.empty()) {
     if (cells == spec.tokens) return absl::OkStatus();
@@ -135,9 +132,10 @@ absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid)
   }
   for (size_t i = 0; i < spec.sequence_lengths.size(); ++i) {
     if (spec.sequence_lengths[i] == cells) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ordering.grid [", sides, "] has ", cells, " cells, but sequence_lengths[", i, "] is ",
-        spec.sequence_lengths[i], ": a grid must hold exactly one token of each sequence per cell"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ordering.grid [", sides, "] has ", cells, " cells, but sequence_lengths[", i,
+                     "] is ", spec.sequence_lengths[i],
+                     ": a grid must hold exactly one token of every sequence a cell"));
   }
   return absl::OkStatus();
 }
@@ -152,8 +150,8 @@ absl::Status ValidateOrdering(const JobSpec& spec) {
         absl::StrCat("ordering.coords_axes is ", axes, ", but must be 2 or 3"));
   }
   if (ordering.window > 0 && !ordering.grid.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("ordering.window is ", ordering.window,
-                                                   ", but must be 0 with ordering.grid"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ordering.window is ", ordering.window, ", but must be 0 with ordering.grid"));
   }
   if (ordering.window > 0 && axes != 0) {
     return absl::InvalidArgumentError(absl::StrCat("ordering.window is ", ordering.window,

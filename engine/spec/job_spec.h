@@ -1,7 +1,7 @@
 // What a job is, as values. A JobSpec says everything about an attention job except its data.
 //
-// The terms (branch, mixing, offset, tail, ordering, slot) are defined in docs/design.md; the result
-// is defined by tests/golden/attention_oracle.py and its C++ port in engine/reference.
+// The terms (branch, mixing, offset, tail, ordering, slot) are defined in docs/design.md; the
+// result is defined by tests/golden/attention_oracle.py and its C++ port in engine/reference.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,9 @@ enum class OrderScope {
 struct Ordering {
   Curve curve = Curve::kHilbert;
   OrderScope scope = OrderScope::kQkv;
-  int64_t window = 0;          // > 0: each run of `window` tokens is ordered on its own
-  std::vector<int64_t> grid;   // [rows, cols] or [planes, rows, cols]; empty when not a grid
-  int coordinate_axes = 0;     // 2 or 3: the job sends coordinates [tokens, axes]; 0: it does not
+  int64_t window = 0;         // > 0: each run of `window` tokens is ordered on its own
+  std::vector<int64_t> grid;  // [rows, cols] or [planes, rows, cols]; empty when not a grid
+  int coordinate_axes = 0;    // 2 or 3: the job sends coordinates [tokens, axes]; 0: it does not
   bool operator==(const Ordering&) const = default;
 };
 
@@ -57,9 +57,9 @@ struct Branch {
 struct JobSpec {
   int64_t tokens = 0;  // of all sequences together
   int64_t heads = 0;
-  int64_t kv_heads = 0;    // divides heads; query head h reads kv head h * kv_heads / heads
-  int64_t head_dim = 0;    // of queries and keys: 8 to 256 in steps of 8
-  int64_t value_dim = 0;   // of values and outputs: likewise
+  int64_t kv_heads = 0;   // divides heads; query head h reads kv head h * kv_heads / heads
+  int64_t head_dim = 0;   // of queries and keys: 8 to 256 in steps of 8
+  int64_t value_dim = 0;  // of values and outputs: likewise
   DataType dtype = DataType::kFloat32;
   std::vector<Branch> branches;
   Mixing mixing = Mixing::kHeadGroups;
@@ -96,7 +96,9 @@ struct Sequence {
 std::vector<Sequence> Sequences(const JobSpec& spec);
 
 // Whether the mask compares positions that are no longer in slot order, so that it is no triangle.
-inline bool MaskNeedsPositions(const JobSpec& spec) { return spec.causal && spec.ordering.has_value(); }
+inline bool MaskNeedsPositions(const JobSpec& spec) {
+  return spec.causal && spec.ordering.has_value();
+}
 
 // Whether branches leave several partial results for one row and head.
 inline bool MixesBranches(const JobSpec& spec) {

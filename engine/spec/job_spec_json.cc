@@ -117,7 +117,8 @@ class ObjectReader {
 
   void Require(std::initializer_list<const char*> names) {
     for (const char* name : names) {
-      if (status_.ok() && Find(name) == nullptr) Fail(absl::StrCat(FieldName(name), " is required"));
+      if (status_.ok() && Find(name) == nullptr)
+        Fail(absl::StrCat(FieldName(name), " is required"));
     }
   }
 
@@ -221,9 +222,9 @@ absl::Status ReadCoordinates(ObjectReader& reader, JobSpecDocument& document, Or
   if (rows != nullptr) {
     if (absl::Status s = ReadCoords(*rows, document, ordering.coordinate_axes); !s.ok()) return s;
     if (axes != 0 && axes != ordering.coordinate_axes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("ordering.coords_axes is ", axes, ", but the rows of ordering.coords have ",
-                       ordering.coordinate_axes, " entries"));
+      return absl::InvalidArgumentError(absl::StrCat("ordering.coords_axes is ", axes,
+                                                     ", but the rows of ordering.coords have ",
+                                                     ordering.coordinate_axes, " entries"));
     }
   }
   return absl::OkStatus();
@@ -256,9 +257,8 @@ absl::Status ReadBranches(ObjectReader& reader, JobSpec& spec) {
   reader.Integers("dilations", dilations);
   if (!reader.status().ok()) return reader.status();
   if (segments.size() != dilations.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("segments has ", segments.size(),
-                                                   " entries, but dilations has ",
-                                                   dilations.size()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "segments has ", segments.size(), " entries, but dilations has ", dilations.size()));
   }
   for (size_t b = 0; b < segments.size(); ++b) {
     spec.branches.push_back({segments[b], dilations[b]});
@@ -297,7 +297,8 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json) {
   return document;
 }
 
-// Follows the parser: refuses repeated keys and deep nesting, and knows the field that is being read.
+// Follows the parser: refuses repeated keys and deep nesting, and knows the field that is being
+// read.
 class ParseWatch {
  public:
   bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
@@ -343,11 +344,10 @@ class ParseWatch {
 absl::StatusOr<JobSpecDocument> ParseJobSpec(std::string_view json) {
   ParseWatch watch;
   try {
-    const Json parsed = Json::parse(
-        json.begin(), json.end(),
-        [&watch](int depth, Json::parse_event_t event, Json& value) {
-          return watch(depth, event, value);
-        });
+    const Json parsed = Json::parse(json.begin(), json.end(),
+                                    [&watch](int depth, Json::parse_event_t event, Json& value) {
+                                      return watch(depth, event, value);
+                                    });
     if (!watch.status().ok()) return watch.status();
     return ReadDocument(parsed);
   } catch (const std::exception& error) {  // the JSON library's, and out of memory

@@ -37,8 +37,8 @@ void Attention(benchmark::State& state) {
     if (!figures.ok()) state.SkipWithError("Attend failed");
   }
   const double pairs = causal ? 0.5 * rows * (rows + 1) : 1.0 * rows * rows;
-  state.counters["GFLOP/s"] = benchmark::Counter(4.0 * dim * pairs * 1e-9,
-                                                 benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(4.0 * dim * pairs * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(Attention)
     ->ArgNames({"rows", "dim", "threads", "dilation", "causal"})

@@ -1,5 +1,6 @@
-// Figures of whole jobs through the real service, as Markdown tables for docs/benchmarks.md: tokens/s,
-// bytes exchanged against the plan and the naive ring, memory of each process against the plan.
+// Figures of whole jobs through the real service, as Markdown tables for docs/benchmarks.md:
+// tokens/s, bytes exchanged against the plan and the naive ring, memory of each process against the
+// plan.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -73,22 +74,22 @@ void RunJob(const JobSpec& spec, int workers) {
     predicted.push_back(absl::StrFormat("%.0f", planned[i] / kMiB));
     off.push_back(absl::StrFormat("%+.1f %%", 100.0 * (peaks[i] - planned[i]) / planned[i]));
   }
-  std::printf("| %lld | %s | %d | %.0f | %.2f | %.3f | %.3f | %.3f | %.3f | %s | %s | %s | %.0f |\n",
-              static_cast<long long>(spec.tokens), PatternName(spec).c_str(), workers,
-              report->tokens_per_second(), report->compute_seconds(), exposed,
-              report->bytes_exchanged() / 1e6, report->bytes_exchanged_planned() / 1e6,
-              report->bytes_exchanged_naive() / 1e6, absl::StrJoin(measured, ", ").c_str(),
-              absl::StrJoin(predicted, ", ").c_str(), absl::StrJoin(off, ", ").c_str(),
-              watch.coordinator_peak() / kMiB);
+  std::printf(
+      "| %lld | %s | %d | %.0f | %.2f | %.3f | %.3f | %.3f | %.3f | %s | %s | %s | %.0f |\n",
+      static_cast<long long>(spec.tokens), PatternName(spec).c_str(), workers,
+      report->tokens_per_second(), report->compute_seconds(), exposed,
+      report->bytes_exchanged() / 1e6, report->bytes_exchanged_planned() / 1e6,
+      report->bytes_exchanged_naive() / 1e6, absl::StrJoin(measured, ", ").c_str(),
+      absl::StrJoin(predicted, ", ").c_str(), absl::StrJoin(off, ", ").c_str(),
+      watch.coordinator_peak() / kMiB);
   std::fflush(stdout);
 }
 
 void MemoryFallsWithWorkers() {
   std::printf("\n### Memory of 262,144 tokens\n\n");
   PrintHeader();
-  for (const std::vector<Branch>& branches :
-       {std::vector<Branch>{{2048, 1}, {4096, 2}, {8192, 4}},
-        std::vector<Branch>{{2048, 1}, {262144, 64}}}) {
+  for (const std::vector<Branch>& branches : {std::vector<Branch>{{2048, 1}, {4096, 2}, {8192, 4}},
+                                              std::vector<Branch>{{2048, 1}, {262144, 64}}}) {
     for (const int workers : {1, 2, 4}) {
       RunJob(Reports(262144, DataType::kFloat32, branches, Mixing::kHeadGroups), workers);
     }
@@ -115,9 +116,9 @@ void BytesOfPatterns() {
 void AMillionTokens() {
   std::printf("\n### 1,048,576 tokens of the reports' configuration\n\n");
   PrintHeader();
-  RunJob(Reports(1 << 20, DataType::kBFloat16, {{2048, 1}, {4096, 2}, {8192, 4}},
-                 Mixing::kHeadGroups),
-         2);
+  RunJob(
+      Reports(1 << 20, DataType::kBFloat16, {{2048, 1}, {4096, 2}, {8192, 4}}, Mixing::kHeadGroups),
+      2);
 }
 
 }  // namespace hilbert_ring::testing

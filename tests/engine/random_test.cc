@@ -48,8 +48,7 @@ TEST_P(RandomJobs, AgreeWithTheReference) {
   for (int trial = 0; trial < 250; ++trial) {
     JobSpec spec = RandomSpec(random);
     spec.dtype = GetParam();
-    CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 7),
-                          RingKind::kInProcess);
+    CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 7), RingKind::kInProcess);
     if (HasFailure()) return;
   }
 }

@@ -101,8 +101,7 @@ class Runner {
       for (int64_t i = 0; i < width; ++i) {
         result_.out[token * width + i] = LoadElement(spec_.dtype, out, i);
       }
-      const auto* lse =
-          reinterpret_cast<const float*>((*store)->Row(TensorKind::kLse, local));
+      const auto* lse = reinterpret_cast<const float*>((*store)->Row(TensorKind::kLse, local));
       std::copy_n(lse, spec_.heads, result_.lse.begin() + token * spec_.heads);
     });
     return absl::OkStatus();
@@ -166,8 +165,7 @@ absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& 
   std::vector<absl::Status> statuses(workers);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < workers; ++rank) {
-    threads.emplace_back(
-        [&, rank] { statuses[rank] = runner.RunRank(rank, (*ring)[rank].get()); });
+    threads.emplace_back([&, rank] { statuses[rank] = runner.RunRank(rank, (*ring)[rank].get()); });
   }
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& status : statuses) {
@@ -205,8 +203,8 @@ std::string Mismatch(const EngineResult& result, const std::vector<double>& out,
     const double ratio = std::abs(result.out[i] - out[i]) / limit;
     if (!(ratio <= std::max(1.0, worst))) {
       worst = ratio;
-      message = absl::StrCat("out[", i, "] is ", result.out[i], ", should be ", out[i],
-                             " within ", limit);
+      message = absl::StrCat("out[", i, "] is ", result.out[i], ", should be ", out[i], " within ",
+                             limit);
     }
   }
   return message;

@@ -14,9 +14,9 @@ namespace hilbert_ring::testing {
 enum class RingKind { kInProcess, kGloo };
 
 struct EngineInputs {
-  std::vector<float> q;  // [tokens, heads, head_dim]
-  std::vector<float> k;  // [tokens, kv_heads, head_dim]
-  std::vector<float> v;  // [tokens, kv_heads, value_dim]
+  std::vector<float> q;         // [tokens, heads, head_dim]
+  std::vector<float> k;         // [tokens, kv_heads, head_dim]
+  std::vector<float> v;         // [tokens, kv_heads, value_dim]
   std::vector<int64_t> coords;  // [tokens, axes] or empty
 };
 
@@ -24,8 +24,8 @@ EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed);
 
 struct EngineResult {
   Plan plan;
-  std::vector<float> out;  // [tokens, heads, value_dim]
-  std::vector<float> lse;  // [tokens, heads]
+  std::vector<float> out;        // [tokens, heads, value_dim]
+  std::vector<float> lse;        // [tokens, heads]
   std::vector<Figures> figures;  // by rank
 };
 

@@ -20,8 +20,8 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-// The files of golden cases alone: version 1.0, C order, little-endian. Users' files have a stricter
-// reader in the client.
+// The files of golden cases alone: version 1.0, C order, little-endian. Users' files have a
+// stricter reader in the client.
 template <typename T>
 absl::StatusOr<std::vector<T>> ReadNpy(const std::string& path, const std::string& descr) {
   const std::string file = ReadFile(path);

@@ -1,5 +1,6 @@
-// Fresh random jobs for property tests: small, but with every feature of the spec and its odd corners
-// (one token, fewer tokens than workers, segments beyond the sequence, dilations beyond the segment).
+// Fresh random jobs for property tests: small, but with every feature of the spec and its odd
+// corners (one token, fewer tokens than workers, segments beyond the sequence, dilations beyond the
+// segment).
 #pragma once
 
 #include <cstdint>

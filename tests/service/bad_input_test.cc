@@ -1,5 +1,5 @@
-// What a client can do wrong: each gets its status and a message that names field, value and limit, the
-// service goes on, and memory is back where it was.
+// What a client can do wrong: each gets its status and a message that names field, value and limit,
+// the service goes on, and memory is back where it was.
 #include <cmath>
 #include <random>
 
@@ -75,8 +75,7 @@ class BadInput : public ::testing::Test {
   std::vector<v1::Chunk> GoodChunks(const JobSpec& spec = SmallSpec()) {
     std::vector<v1::Chunk> chunks;
     for (const auto& [tensor, data] : EncodeTensors(spec, RandomInputs(spec, 2))) {
-      chunks.push_back(
-          MakeChunk(tensor, data, wire::TensorRowBytes(spec, tensor), 0, spec.tokens));
+      chunks.push_back(MakeChunk(tensor, data, wire::TensorRowBytes(spec, tensor), 0, spec.tokens));
     }
     return chunks;
   }
@@ -110,14 +109,31 @@ TEST_F(BadInput, SpecsNameTheirField) {
       {"value_dim", invalid, [](JobSpec& s) { s.value_dim = -8; }},
       {"scale", invalid, [](JobSpec& s) { s.scale = NAN; }},
       {"scale", invalid, [](JobSpec& s) { s.scale = INFINITY; }},
-      {"segment", invalid, [](JobSpec& s) { s.branches = {{-1, 1}}; }},
-      {"dilation", invalid, [](JobSpec& s) { s.branches = {{32, 0}}; }},
+      {"segment", invalid,
+       [](JobSpec& s) {
+         s.branches = {{-1, 1}};
+       }},
+      {"dilation", invalid,
+       [](JobSpec& s) {
+         s.branches = {{32, 0}};
+       }},
       {"segment", invalid, [](JobSpec& s) { s.branches.clear(); }},
-      {"sequence_lengths", invalid, [](JobSpec& s) { s.sequence_lengths = {60, 5}; }},
-      {"sequence_lengths", invalid, [](JobSpec& s) { s.sequence_lengths = {64, 0}; }},
+      {"sequence_lengths", invalid,
+       [](JobSpec& s) {
+         s.sequence_lengths = {60, 5};
+       }},
+      {"sequence_lengths", invalid,
+       [](JobSpec& s) {
+         s.sequence_lengths = {64, 0};
+       }},
       {"window", invalid,
-       [](JobSpec& s) { s.ordering = Ordering{.window = 16, .grid = {8, 8}}; }},
-      {"grid", invalid, [](JobSpec& s) { s.ordering = Ordering{.grid = {8, 9}}; }},
+       [](JobSpec& s) {
+         s.ordering = Ordering{.window = 16, .grid = {8, 8}};
+       }},
+      {"grid", invalid,
+       [](JobSpec& s) {
+         s.ordering = Ordering{.grid = {8, 9}};
+       }},
   };
   for (const Case& bad : cases) {
     JobSpec spec = SmallSpec();

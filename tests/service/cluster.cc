@@ -103,8 +103,8 @@ std::vector<pid_t> Cluster::WorkerPids() const {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     pid_t pid = 0;
     char state = 0;
-    if (absl::SimpleAtoi(entry.path().filename().string(), &pid) &&
-        ParentOf(pid, &state) == pid_ && state != 'Z') {
+    if (absl::SimpleAtoi(entry.path().filename().string(), &pid) && ParentOf(pid, &state) == pid_ &&
+        state != 'Z') {
       pids.push_back(pid);
     }
   }
@@ -169,11 +169,10 @@ int Cluster::Stop() {
 
 ProcessMemory MemoryOf(pid_t pid) {
   ProcessMemory memory;
-  for (const std::string& line :
-       static_cast<std::vector<std::string>>(absl::StrSplit(
-           ReadFile(absl::StrCat("/proc/", pid, "/status")), '\n'))) {
-    const std::vector<std::string> parts = absl::StrSplit(line, absl::ByAnyChar(": \t"),
-                                                          absl::SkipEmpty());
+  for (const std::string& line : static_cast<std::vector<std::string>>(
+           absl::StrSplit(ReadFile(absl::StrCat("/proc/", pid, "/status")), '\n'))) {
+    const std::vector<std::string> parts =
+        absl::StrSplit(line, absl::ByAnyChar(": \t"), absl::SkipEmpty());
     int64_t kib = 0;
     if (parts.size() < 2 || !absl::SimpleAtoi(parts[1], &kib)) continue;
     if (parts[0] == "RssAnon") memory.anonymous = kib << 10;

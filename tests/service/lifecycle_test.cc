@@ -65,11 +65,11 @@ TEST(Lifecycle, HttpAndMetrics) {
   EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_jobs_total{code=\"OK\"} 1"));
   EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_tokens_total 256"));
   EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_workers_up 2"));
-  for (const char* name : {"hilbert_ring_job_seconds_bucket", "hilbert_ring_received_bytes_total",
-                           "hilbert_ring_sent_bytes_total", "hilbert_ring_exchanged_bytes_total",
-                           "hilbert_ring_worker_memory_used_bytes",
-                           "hilbert_ring_worker_memory_peak_bytes",
-                           "hilbert_ring_worker_memory_predicted_bytes"}) {
+  for (const char* name :
+       {"hilbert_ring_job_seconds_bucket", "hilbert_ring_received_bytes_total",
+        "hilbert_ring_sent_bytes_total", "hilbert_ring_exchanged_bytes_total",
+        "hilbert_ring_worker_memory_used_bytes", "hilbert_ring_worker_memory_peak_bytes",
+        "hilbert_ring_worker_memory_predicted_bytes"}) {
     EXPECT_THAT(*metrics, HasSubstr(name));
   }
 }

@@ -1,5 +1,5 @@
-// Memory of every process stays bounded: by the plan on a worker, by a constant in the coordinator, with
-// a client that stops reading and with a worker that stalls.
+// Memory of every process stays bounded: by the plan on a worker, by a constant in the coordinator,
+// with a client that stops reading and with a worker that stalls.
 #include <signal.h>
 
 #include <atomic>
@@ -52,9 +52,9 @@ TEST(Memory, WorkersTakeWhatThePlanSays) {
         const auto planned = static_cast<double>(plan->costs.workers[rank].resident_bytes());
         EXPECT_EQ(report.workers(rank).memory_peak_bytes(),
                   plan->costs.workers[rank].resident_bytes());
-        // Buffers of the transport and the kernel's scratch do not grow with the job; they weigh here
-        // because the job is small.
-        EXPECT_LT(static_cast<double>(peaks[rank]), 1.15 * planned + 64 * kMiB);
+        // Buffers of the transport and the kernel's scratch do not grow with the job; they weigh
+        // here because the job is small.
+        EXPECT_LT(static_cast<double>(peaks[rank]), 1.15 * planned + 16 * kMiB);
         EXPECT_GT(static_cast<double>(peaks[rank]), 0.85 * planned);
       }
       EXPECT_LT(watch.coordinator_peak(), 300 * kMiB);
@@ -82,7 +82,7 @@ TEST(Memory, AClientThatStopsReadingHoldsNothingUp) {
   watch.Stop();
   EXPECT_LT(watch.coordinator_peak(), 300 * kMiB);
   for (const int64_t peak : watch.WorkerPeaks()) {
-    EXPECT_LT(peak, plan->costs.workers[0].resident_bytes() * 115 / 100 + 64 * kMiB);
+    EXPECT_LT(peak, plan->costs.workers[0].resident_bytes() * 115 / 100 + 16 * kMiB);
   }
   v1::AttendResponse response;
   int64_t rows = 0;
@@ -99,8 +99,7 @@ TEST(Memory, AClientThatStopsReadingHoldsNothingUp) {
 }
 
 TEST(Memory, AStalledWorkerStopsTheSender) {
-  auto cluster =
-      Cluster::Start({.workers = 2, .arguments = {"--worker-timeout=60"}});
+  auto cluster = Cluster::Start({.workers = 2, .arguments = {"--worker-timeout=60"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   const JobSpec spec = Reports(1 << 18, {{2048, 1}});  // 1.5 GiB of input

@@ -33,8 +33,8 @@ class MemoryWatch {
   std::thread thread_;
 };
 
-// Sends all rows of K, V and Q in chunks of the largest size, the same bytes again and again, until they
-// are sent, the call ends or `stop` is set. Counts rows in `sent`.
+// Sends all rows of K, V and Q in chunks of the largest size, the same bytes again and again, until
+// they are sent, the call ends or `stop` is set. Counts rows in `sent`.
 void SendConstantRows(RawCall& call, const JobSpec& spec, std::atomic<int64_t>& sent,
                       const std::atomic<bool>& stop);
 

@@ -30,8 +30,8 @@ std::vector<v1::Chunk> AllChunks(const JobSpec& spec, const EngineInputs& inputs
     const int64_t row_bytes = wire::TensorRowBytes(spec, tensor);
     for (int64_t first = 0; first < spec.tokens; first += chunk_rows) {
       (tensor == v1::TENSOR_COORDS ? coords : rows)
-          .push_back(MakeChunk(tensor, data, row_bytes, first,
-                               std::min(chunk_rows, spec.tokens - first)));
+          .push_back(
+              MakeChunk(tensor, data, row_bytes, first, std::min(chunk_rows, spec.tokens - first)));
     }
   }
   std::mt19937_64 random(seed);
@@ -43,7 +43,8 @@ std::vector<v1::Chunk> AllChunks(const JobSpec& spec, const EngineInputs& inputs
 
 // Places one output chunk; every row must come once.
 absl::Status Place(const JobSpec& spec, const v1::OutputChunk& chunk, EngineResult& result) {
-  if (wire::Crc32c(chunk.payload()) != chunk.crc32c()) return absl::DataLossError("output checksum");
+  if (wire::Crc32c(chunk.payload()) != chunk.crc32c())
+    return absl::DataLossError("output checksum");
   const bool is_out = chunk.tensor() == v1::TENSOR_OUT;
   const int64_t width = is_out ? spec.heads * spec.value_dim : spec.heads;
   const DataType dtype = is_out ? spec.dtype : DataType::kFloat32;
@@ -126,10 +127,9 @@ absl::Status RawCall::Finish() {
 }
 
 std::map<v1::Tensor, std::string> EncodeTensors(const JobSpec& spec, const EngineInputs& inputs) {
-  std::map<v1::Tensor, std::string> tensors = {
-      {v1::TENSOR_Q, EncodeValues(spec.dtype, inputs.q)},
-      {v1::TENSOR_K, EncodeValues(spec.dtype, inputs.k)},
-      {v1::TENSOR_V, EncodeValues(spec.dtype, inputs.v)}};
+  std::map<v1::Tensor, std::string> tensors = {{v1::TENSOR_Q, EncodeValues(spec.dtype, inputs.q)},
+                                               {v1::TENSOR_K, EncodeValues(spec.dtype, inputs.k)},
+                                               {v1::TENSOR_V, EncodeValues(spec.dtype, inputs.v)}};
   if (!inputs.coords.empty()) {
     std::string& coords = tensors[v1::TENSOR_COORDS];
     for (const int64_t coordinate : inputs.coords) {

@@ -1,4 +1,5 @@
-// One Attend call by hand, message by message, so that tests can say anything, the wrong thing included.
+// One Attend call by hand, message by message, so that tests can say anything, the wrong thing
+// included.
 #pragma once
 
 #include <chrono>

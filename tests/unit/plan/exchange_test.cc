@@ -1,5 +1,5 @@
-// Every (query, key) pair of the pattern is computed exactly once, by the rank that owns the query, from
-// keys that are there in that step; and no row travels that nobody needs.
+// Every (query, key) pair of the pattern is computed exactly once, by the rank that owns the query,
+// from keys that are there in that step; and no row travels that nobody needs.
 #include "engine/plan/exchange.h"
 
 #include <map>
@@ -17,8 +17,8 @@ namespace {
 
 using Pair = std::tuple<int, int64_t, int64_t, int64_t>;  // branch, head, query slot, key slot
 
-// Straight from the definition, without phases, progressions or shards. Triangles only where slots are
-// positions; a mask by positions is the kernel's.
+// Straight from the definition, without phases, progressions or shards. Triangles only where slots
+// are positions; a mask by positions is the kernel's.
 std::set<Pair> PairsByDefinition(const JobSpec& spec) {
   std::set<Pair> pairs;
   const auto branches = static_cast<int64_t>(spec.branches.size());
@@ -101,8 +101,9 @@ class Simulation {
       if (phase.branch != run.branch) continue;
       for (int64_t i = 0; i < run.count; ++i) {
         const int64_t begin = run.begin + i * run.length;
-        const Progression rows = Selected(
-            begin, phase.offset, plan_.spec.branches[run.branch].dilation, begin, begin + run.length);
+        const Progression rows =
+            Selected(begin, phase.offset, plan_.spec.branches[run.branch].dilation, begin,
+                     begin + run.length);
         if (rows.count == 0) continue;
         // One range holds the segment, so the rows are one strided view.
         ASSERT_EQ(&plan_.shards.Find(begin), &plan_.shards.Find(begin + run.length - 1));
@@ -251,10 +252,10 @@ TEST(Exchange, UnionCountsSharedRowsOnce) {
     }
     const int64_t position_bytes =
         MaskNeedsPositions(spec) ? 8 * static_cast<int64_t>(positions.size()) : 0;
-    EXPECT_EQ(plan->costs.bytes_exchanged_union,
-              static_cast<int64_t>(rows.size()) * (spec.head_dim + spec.value_dim) *
-                      ElementBytes(spec.dtype) +
-                  position_bytes)
+    EXPECT_EQ(plan->costs.bytes_exchanged_union, static_cast<int64_t>(rows.size()) *
+                                                         (spec.head_dim + spec.value_dim) *
+                                                         ElementBytes(spec.dtype) +
+                                                     position_bytes)
         << "trial " << trial;
   }
 }

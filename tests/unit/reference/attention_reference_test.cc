@@ -161,7 +161,8 @@ TEST(ReferenceAttentionRow, ARowThatNoBranchSelectsIsTheIdentityOfTheMerge) {
 }
 
 TEST(ReferenceAttentionRow, SumsByHand) {
-  // Scores are all zero, so the output is the mean of tokens 0 to 7 and lse the log of their number.
+  // Scores are all zero, so the output is the mean of tokens 0 to 7 and lse the log of their
+  // number.
   JobSpec spec = SmallSpec();
   const ReferenceRow row = RowOf(spec, 2, NumberedRows(0.0), NumberedRows(1.0), NumberedRows(1.0));
   EXPECT_DOUBLE_EQ(row.out[0], 3.5);

@@ -49,8 +49,8 @@ TEST(ParseJobSpec, ReadsEveryField) {
   expected.tail = Tail::kZero;
   expected.average_groups = false;
   expected.sequence_lengths = {240, 240};
-  expected.ordering = Ordering{
-      .curve = Curve::kMorton, .scope = OrderScope::kKv, .window = 0, .grid = {4, 6, 10}};
+  expected.ordering =
+      Ordering{.curve = Curve::kMorton, .scope = OrderScope::kKv, .window = 0, .grid = {4, 6, 10}};
   EXPECT_EQ(document->spec, expected);
   EXPECT_FALSE(document->names_coords_file);
   EXPECT_TRUE(document->coords.empty());
@@ -262,9 +262,9 @@ TEST(ParseJobSpec, ReadsEveryGoldenCase) {
 
 // Every single-byte deletion and many random edits: a status or a spec, never a crash.
 TEST(ParseJobSpec, SurvivesDamagedText) {
-  const std::string json = WithOrdering(
-      R"("scope": "kv", "window": 0, "coords": [[1, 2], [3, 4], [5, 6], [7, 8]]}, )"
-      R"("extra": {"scale": 0.5)");
+  const std::string json =
+      WithOrdering(R"("scope": "kv", "window": 0, "coords": [[1, 2], [3, 4], [5, 6], [7, 8]]}, )"
+                   R"("extra": {"scale": 0.5)");
   const auto try_it = [](const std::string& text) {
     const auto document = ParseJobSpec(text);
     if (document.ok()) {

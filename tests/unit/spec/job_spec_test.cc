@@ -62,17 +62,28 @@ INSTANTIATE_TEST_SUITE_P(
                     s.branches.assign(64, {8, 2});
                   }},
         ValidCase{"longest_branch",
-                  [](JobSpec& s) { s.branches = {{int64_t{1} << 62, int64_t{1} << 62}}; }},
+                  [](JobSpec& s) {
+                    s.branches = {{int64_t{1} << 62, int64_t{1} << 62}};
+                  }},
         ValidCase{"zero_scale", [](JobSpec& s) { s.scale = 0.0; }},
         ValidCase{"negative_scale", [](JobSpec& s) { s.scale = -0.5; }},
         ValidCase{"smallest_dims", [](JobSpec& s) { s.head_dim = s.value_dim = 8; }},
         ValidCase{"largest_dims", [](JobSpec& s) { s.head_dim = s.value_dim = 256; }},
-        ValidCase{"sequences", [](JobSpec& s) { s.sequence_lengths = {1, 62, 1}; }},
+        ValidCase{"sequences",
+                  [](JobSpec& s) {
+                    s.sequence_lengths = {1, 62, 1};
+                  }},
         ValidCase{"square", [](JobSpec& s) { s.ordering = Ordering{}; }},
         ValidCase{"window", [](JobSpec& s) { s.ordering = Ordering{.window = 5}; }},
         ValidCase{"longest_window", [](JobSpec& s) { s.ordering = Ordering{.window = kMost}; }},
-        ValidCase{"grid", [](JobSpec& s) { s.ordering = Ordering{.grid = {1, 64}}; }},
-        ValidCase{"volume", [](JobSpec& s) { s.ordering = Ordering{.grid = {4, 8, 2}}; }},
+        ValidCase{"grid",
+                  [](JobSpec& s) {
+                    s.ordering = Ordering{.grid = {1, 64}};
+                  }},
+        ValidCase{"volume",
+                  [](JobSpec& s) {
+                    s.ordering = Ordering{.grid = {4, 8, 2}};
+                  }},
         ValidCase{"grid_of_each_sequence",
                   [](JobSpec& s) {
                     s.ordering = Ordering{.grid = {8, 4}};
@@ -128,15 +139,11 @@ INSTANTIATE_TEST_SUITE_P(
                 kOver,
                 {"tokens is 1099511627777", "1099511627776"}},
         BadCase{"no_heads", [](JobSpec& s) { s.heads = 0; }, kInvalid, {"heads is 0"}},
-        BadCase{"too_many_heads",
-                [](JobSpec& s) { s.heads = 4097; },
-                kOver,
-                {"heads is 4097", "4096"}},
+        BadCase{
+            "too_many_heads", [](JobSpec& s) { s.heads = 4097; }, kOver, {"heads is 4097", "4096"}},
         BadCase{"no_kv_heads", [](JobSpec& s) { s.kv_heads = 0; }, kInvalid, {"kv_heads is 0"}},
-        BadCase{"negative_kv_heads",
-                [](JobSpec& s) { s.kv_heads = -2; },
-                kInvalid,
-                {"kv_heads is -2"}},
+        BadCase{
+            "negative_kv_heads", [](JobSpec& s) { s.kv_heads = -2; }, kInvalid, {"kv_heads is -2"}},
         BadCase{"kv_heads_that_do_not_divide",
                 [](JobSpec& s) { s.kv_heads = 3; },
                 kInvalid,
@@ -169,7 +176,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadCase{"no_branches", [](JobSpec& s) { s.branches.clear(); }, kInvalid, {"segments", "0"}},
         BadCase{"too_many_branches",
-                [](JobSpec& s) { s.branches.assign(65, {8, 1}); },
+                [](JobSpec& s) {
+                  s.branches.assign(65, {8, 1});
+                },
                 kOver,
                 {"branches", "65", "64"}},
         BadCase{"segment_zero",
@@ -192,104 +201,133 @@ INSTANTIATE_TEST_SUITE_P(
                 [](JobSpec& s) { s.branches[1].dilation = kMost; },
                 kOver,
                 {"dilations[1] is 9223372036854775807"}},
-        BadCase{"scale_nan", [](JobSpec& s) { s.scale = std::nan(""); }, kInvalid, {"scale", "nan"}},
+        BadCase{
+            "scale_nan", [](JobSpec& s) { s.scale = std::nan(""); }, kInvalid, {"scale", "nan"}},
         BadCase{"scale_infinite",
                 [](JobSpec& s) { s.scale = -std::numeric_limits<double>::infinity(); },
                 kInvalid,
                 {"scale is -inf"}}),
     [](const auto& info) { return info.param.name; });
 
-INSTANTIATE_TEST_SUITE_P(
-    Sequences, BadSpecs,
-    ::testing::Values(
-        BadCase{"empty_sequence",
-                [](JobSpec& s) { s.sequence_lengths = {64, 0}; },
-                kInvalid,
-                {"sequence_lengths[1] is 0"}},
-        BadCase{"negative_sequence",
-                [](JobSpec& s) { s.sequence_lengths = {65, -1}; },
-                kInvalid,
-                {"sequence_lengths[0] is 65"}},
-        BadCase{"too_short",
-                [](JobSpec& s) { s.sequence_lengths = {32, 31}; },
-                kInvalid,
-                {"sequence_lengths add up to 63", "64"}},
-        BadCase{"too_long",
-                [](JobSpec& s) { s.sequence_lengths = {32, 33}; },
-                kInvalid,
-                {"sequence_lengths[1] is 33", "64"}},
-        BadCase{"sum_that_overflows_to_tokens",
-                [](JobSpec& s) { s.sequence_lengths = {kMost, kMost, 66}; },
-                kInvalid,
-                {"sequence_lengths[0] is 9223372036854775807"}},
-        BadCase{"too_many_sequences",
-                [](JobSpec& s) {
-                  s.tokens = (1 << 20) + 1;
-                  s.sequence_lengths.assign((1 << 20) + 1, 1);
-                },
-                kOver,
-                {"sequence_lengths is 1048577", "1048576"}}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Sequences, BadSpecs,
+                         ::testing::Values(BadCase{"empty_sequence",
+                                                   [](JobSpec& s) {
+                                                     s.sequence_lengths = {64, 0};
+                                                   },
+                                                   kInvalid,
+                                                   {"sequence_lengths[1] is 0"}},
+                                           BadCase{"negative_sequence",
+                                                   [](JobSpec& s) {
+                                                     s.sequence_lengths = {65, -1};
+                                                   },
+                                                   kInvalid,
+                                                   {"sequence_lengths[0] is 65"}},
+                                           BadCase{"too_short",
+                                                   [](JobSpec& s) {
+                                                     s.sequence_lengths = {32, 31};
+                                                   },
+                                                   kInvalid,
+                                                   {"sequence_lengths add up to 63", "64"}},
+                                           BadCase{"too_long",
+                                                   [](JobSpec& s) {
+                                                     s.sequence_lengths = {32, 33};
+                                                   },
+                                                   kInvalid,
+                                                   {"sequence_lengths[1] is 33", "64"}},
+                                           BadCase{"sum_that_overflows_to_tokens",
+                                                   [](JobSpec& s) {
+                                                     s.sequence_lengths = {kMost, kMost, 66};
+                                                   },
+                                                   kInvalid,
+                                                   {"sequence_lengths[0] is 9223372036854775807"}},
+                                           BadCase{"too_many_sequences",
+                                                   [](JobSpec& s) {
+                                                     s.tokens = (1 << 20) + 1;
+                                                     s.sequence_lengths.assign((1 << 20) + 1, 1);
+                                                   },
+                                                   kOver,
+                                                   {"sequence_lengths is 1048577", "1048576"}}),
+                         [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Orderings, BadSpecs,
-    ::testing::Values(
-        BadCase{"negative_window",
-                [](JobSpec& s) { s = SpecWith({.window = -1}); },
-                kInvalid,
-                {"ordering.window is -1"}},
-        BadCase{"window_with_grid",
-                [](JobSpec& s) { s = SpecWith({.window = 16, .grid = {8, 8}}); },
-                kInvalid,
-                {"ordering.window is 16", "ordering.grid"}},
-        BadCase{"window_with_coordinates",
-                [](JobSpec& s) { s = SpecWith({.window = 16, .coordinate_axes = 2}); },
-                kInvalid,
-                {"ordering.window is 16", "ordering.coords"}},
-        BadCase{"grid_with_coordinates",
-                [](JobSpec& s) { s = SpecWith({.grid = {8, 8}, .coordinate_axes = 2}); },
-                kInvalid,
-                {"ordering.grid [8, 8]", "ordering.coords"}},
-        BadCase{"one_axis",
-                [](JobSpec& s) { s = SpecWith({.coordinate_axes = 1}); },
-                kInvalid,
-                {"ordering.coords_axes is 1", "2 or 3"}},
-        BadCase{"grid_of_one_side",
-                [](JobSpec& s) { s = SpecWith({.grid = {64}}); },
-                kInvalid,
-                {"ordering.grid has 1", "2 or 3"}},
-        BadCase{"grid_of_four_sides",
-                [](JobSpec& s) { s = SpecWith({.grid = {2, 2, 2, 8}}); },
-                kInvalid,
-                {"ordering.grid has 4"}},
-        BadCase{"grid_side_zero",
-                [](JobSpec& s) { s = SpecWith({.grid = {64, 0}}); },
-                kInvalid,
-                {"ordering.grid[1] is 0"}},
-        BadCase{"grid_of_negative_sides",
-                [](JobSpec& s) { s = SpecWith({.grid = {-8, -8}}); },
-                kInvalid,
-                {"ordering.grid[0] is -8"}},
-        BadCase{"grid_of_other_size",
-                [](JobSpec& s) { s = SpecWith({.grid = {8, 9}}); },
-                kInvalid,
-                {"ordering.grid [8, 9] has 72 cells", "64"}},
-        BadCase{"grid_that_fits_one_sequence_only",
-                [](JobSpec& s) { s = SpecWith({.grid = {4, 8}}, {32, 16, 16}); },
-                kInvalid,
-                {"ordering.grid [4, 8]", "sequence_lengths[1] is 16"}},
-        BadCase{"product_that_overflows_to_zero",
-                [](JobSpec& s) { s = SpecWith({.grid = {int64_t{1} << 32, int64_t{1} << 32}}); },
-                kInvalid,
-                {"ordering.grid [4294967296, 4294967296]", "64"}},
-        BadCase{"side_over_the_2d_limit",
-                [](JobSpec& s) { s = SpecWith({.grid = {1, (int64_t{1} << 32) + 1}}); },
-                kOver,
-                {"ordering.grid[1] is 4294967297", "4294967296"}},
-        BadCase{"side_over_the_3d_limit",
-                [](JobSpec& s) { s = SpecWith({.grid = {(1 << 21) + 1, 1, 1}}); },
-                kOver,
-                {"ordering.grid[0] is 2097153", "2097152"}}),
+    ::testing::Values(BadCase{"negative_window",
+                              [](JobSpec& s) { s = SpecWith({.window = -1}); },
+                              kInvalid,
+                              {"ordering.window is -1"}},
+                      BadCase{"window_with_grid",
+                              [](JobSpec& s) {
+                                s = SpecWith({.window = 16, .grid = {8, 8}});
+                              },
+                              kInvalid,
+                              {"ordering.window is 16", "ordering.grid"}},
+                      BadCase{
+                          "window_with_coordinates",
+                          [](JobSpec& s) { s = SpecWith({.window = 16, .coordinate_axes = 2}); },
+                          kInvalid,
+                          {"ordering.window is 16", "ordering.coords"}},
+                      BadCase{"grid_with_coordinates",
+                              [](JobSpec& s) {
+                                s = SpecWith({.grid = {8, 8}, .coordinate_axes = 2});
+                              },
+                              kInvalid,
+                              {"ordering.grid [8, 8]", "ordering.coords"}},
+                      BadCase{"one_axis",
+                              [](JobSpec& s) { s = SpecWith({.coordinate_axes = 1}); },
+                              kInvalid,
+                              {"ordering.coords_axes is 1", "2 or 3"}},
+                      BadCase{"grid_of_one_side",
+                              [](JobSpec& s) { s = SpecWith({.grid = {64}}); },
+                              kInvalid,
+                              {"ordering.grid has 1", "2 or 3"}},
+                      BadCase{"grid_of_four_sides",
+                              [](JobSpec& s) {
+                                s = SpecWith({.grid = {2, 2, 2, 8}});
+                              },
+                              kInvalid,
+                              {"ordering.grid has 4"}},
+                      BadCase{"grid_side_zero",
+                              [](JobSpec& s) {
+                                s = SpecWith({.grid = {64, 0}});
+                              },
+                              kInvalid,
+                              {"ordering.grid[1] is 0"}},
+                      BadCase{"grid_of_negative_sides",
+                              [](JobSpec& s) {
+                                s = SpecWith({.grid = {-8, -8}});
+                              },
+                              kInvalid,
+                              {"ordering.grid[0] is -8"}},
+                      BadCase{"grid_of_other_size",
+                              [](JobSpec& s) {
+                                s = SpecWith({.grid = {8, 9}});
+                              },
+                              kInvalid,
+                              {"ordering.grid [8, 9] has 72 cells", "64"}},
+                      BadCase{"grid_that_fits_one_sequence_only",
+                              [](JobSpec& s) {
+                                s = SpecWith({.grid = {4, 8}}, {32, 16, 16});
+                              },
+                              kInvalid,
+                              {"ordering.grid [4, 8]", "sequence_lengths[1] is 16"}},
+                      BadCase{"product_that_overflows_to_zero",
+                              [](JobSpec& s) {
+                                s = SpecWith({.grid = {int64_t{1} << 32, int64_t{1} << 32}});
+                              },
+                              kInvalid,
+                              {"ordering.grid [4294967296, 4294967296]", "64"}},
+                      BadCase{"side_over_the_2d_limit",
+                              [](JobSpec& s) {
+                                s = SpecWith({.grid = {1, (int64_t{1} << 32) + 1}});
+                              },
+                              kOver,
+                              {"ordering.grid[1] is 4294967297", "4294967296"}},
+                      BadCase{"side_over_the_3d_limit",
+                              [](JobSpec& s) {
+                                s = SpecWith({.grid = {(1 << 21) + 1, 1, 1}});
+                              },
+                              kOver,
+                              {"ordering.grid[0] is 2097153", "2097152"}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(Limits, AServiceMaySetLowerOnes) {
