@@ -48,7 +48,8 @@ struct AttentionTask {
   PositionsView key_positions;
 };
 
-// Merges `count` zero keys with zero values into float32 (out, lse): each has score 0.
+// Merges `count` zero keys with zero values into float32 (out, lse): each has score 0. Tasks of one
+// call never write the same element.
 struct ZeroKeysTask {
   int64_t batch = 1, rows = 0, heads = 0, value_dim = 0;
   MutableView out;  // float32

@@ -72,7 +72,9 @@ class Executor {
       }
     }
     const Clock::time_point start = Clock::now();
-    if (absl::Status s = device_.AddZeroKeys(builder.ZeroKeyTasks()); !s.ok()) return s;
+    for (const std::vector<ZeroKeysTask>& of_branch : builder.ZeroKeyTasks()) {
+      if (absl::Status s = device_.AddZeroKeys(of_branch); !s.ok()) return s;
+    }
     if (absl::Status s = device_.Finalize(builder.FinalizeTasks()); !s.ok()) return s;
     figures_.compute_seconds += SecondsSince(start);
     figures_.flops = static_cast<double>(scores_.load()) * FlopsPerScore();

@@ -195,20 +195,20 @@ Rounds TaskBuilder::Arrived(const std::vector<ArenaBlock>& blocks, const std::by
   return rounds;
 }
 
-std::vector<ZeroKeysTask> TaskBuilder::ZeroKeyTasks() const {
+std::vector<std::vector<ZeroKeysTask>> TaskBuilder::ZeroKeyTasks() const {
   const JobSpec& spec = plan_.spec;
-  std::vector<ZeroKeysTask> tasks;
+  std::vector<std::vector<ZeroKeysTask>> tasks(spec.branches.size());
   if (!AddsZeroKeys(spec)) return tasks;
   const auto add = [&](const LocalRows& rows, const Phase& phase, int64_t zeros) {
     if (zeros <= 0 || rows.rows.count == 0) return;
     const Accumulator accumulator = views_.WholeAccumulator(rows, phase.head_begin);
-    tasks.push_back({.batch = rows.batch,
-                     .rows = rows.rows.count,
-                     .heads = phase.heads(),
-                     .value_dim = spec.value_dim,
-                     .out = accumulator.out,
-                     .lse = accumulator.lse,
-                     .count = zeros});
+    tasks[phase.branch].push_back({.batch = rows.batch,
+                                   .rows = rows.rows.count,
+                                   .heads = phase.heads(),
+                                   .value_dim = spec.value_dim,
+                                   .out = accumulator.out,
+                                   .lse = accumulator.lse,
+                                   .count = zeros});
   };
   for (const LocalSegments& run : plan_.segments.local) {
     if (run.rank != rank_) continue;

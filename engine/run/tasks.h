@@ -36,8 +36,8 @@ class TaskBuilder {
   // Own queries against blocks that arrived; `arena` is where their offsets count from.
   Rounds Arrived(const std::vector<ArenaBlock>& blocks, const std::byte* arena) const;
 
-  // Zero keys of the tail, to be added once after all rounds, in any order.
-  std::vector<ZeroKeysTask> ZeroKeyTasks() const;
+  // Zero keys of the tail, to be added once after all rounds: by branch, since branches share rows.
+  std::vector<std::vector<ZeroKeysTask>> ZeroKeyTasks() const;
 
   // What turns accumulators into output rows.
   std::vector<FinalizeTask> FinalizeTasks() const;

@@ -132,10 +132,9 @@ absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid)
   }
   for (size_t i = 0; i < spec.sequence_lengths.size(); ++i) {
     if (spec.sequence_lengths[i] == cells) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("ordering.grid [", sides, "] has ", cells, " cells, but sequence_lengths[", i,
-                     "] is ", spec.sequence_lengths[i],
-                     ": a grid must hold exactly one token of every sequence a cell"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ordering.grid [", sides, "] has ", cells, " cells, but sequence_lengths[", i, "] is ",
+        spec.sequence_lengths[i], ": a grid must hold exactly one token of every sequence a cell"));
   }
   return absl::OkStatus();
 }
@@ -177,7 +176,7 @@ absl::Status Validate(const JobSpec& spec, const SpecLimits& limits) {
   if (absl::Status s = InRange("tokens", spec.tokens, 1, limits.max_tokens); !s.ok()) return s;
   if (absl::Status s = ValidateHeads(spec, limits); !s.ok()) return s;
   if (absl::Status s = ValidateBranches(spec, limits); !s.ok()) return s;
-  if (spec.scale.has_value() && !std::isfinite(*spec.scale)) {
+  if (spec.scale.has_value() && !std::isfinite(static_cast<float>(*spec.scale))) {
     return absl::InvalidArgumentError(
         absl::StrCat("scale is ", *spec.scale, ", but must be a finite number"));
   }

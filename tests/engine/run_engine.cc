@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
-#include <mutex>
 #include <random>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "engine/device/numbers.h"
@@ -16,56 +13,6 @@ namespace hilbert_ring::testing {
 namespace {
 
 constexpr auto kLimit = std::chrono::seconds(60);
-
-// A rendezvous of threads.
-class Meeting {
- public:
-  explicit Meeting(int size) : blobs_(size) {}
-
-  absl::StatusOr<std::vector<std::string>> Gather(int rank, std::string own, Deadline deadline) {
-    std::unique_lock lock(mutex_);
-    blobs_[rank] = std::move(own);
-    ++arrived_;
-    changed_.notify_all();
-    if (!changed_.wait_until(lock, deadline,
-                             [&] { return arrived_ == static_cast<int>(blobs_.size()); })) {
-      return absl::DeadlineExceededError("rendezvous");
-    }
-    return blobs_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::string> blobs_;
-  int arrived_ = 0;
-};
-
-absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> MakeGlooRing(int size) {
-  Meeting meeting(size);
-  std::vector<std::unique_ptr<Communicator>> ring(size);
-  std::vector<absl::Status> statuses(size);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      auto made = MakeGlooCommunicator({.rank = rank,
-                                        .size = size,
-                                        .host = "127.0.0.1",
-                                        .ring = "test",
-                                        .deadline = std::chrono::steady_clock::now() + kLimit},
-                                       [&, rank](std::string own, Deadline deadline) {
-                                         return meeting.Gather(rank, std::move(own), deadline);
-                                       });
-      statuses[rank] = made.status();
-      if (made.ok()) ring[rank] = *std::move(made);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& status : statuses) {
-    if (!status.ok()) return status;
-  }
-  return ring;
-}
 
 class Runner {
  public:
@@ -79,7 +26,7 @@ class Runner {
   }
 
   absl::Status RunRank(int rank, Communicator* communicator) {
-    auto device = MakeDevice({.kind = DeviceKind::kCpu, .threads = 1});
+    auto device = MakeDevice({.kind = DeviceKind::kCpu, .threads = 2});
     if (!device.ok()) return device.status();
     auto store = ShardStore::Make(**device, result_.plan, rank);
     if (!store.ok()) return store.status();
@@ -148,26 +95,19 @@ EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed) {
   return inputs;
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> MakeRing(RingKind kind, int size) {
-  if (kind == RingKind::kInProcess) return MakeInProcessRing(size);
-  return MakeGlooRing(size);
-}
-
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
                                        RingKind kind) {
   auto plan = MakePlan(spec, workers);
   if (!plan.ok()) return plan.status();
   auto order = Permutation::Make(spec, inputs.coords);
   if (!order.ok()) return order.status();
-  auto ring = MakeRing(kind, workers);
+  auto ring = MakeCommunicatorRing(kind, workers);
   if (!ring.ok()) return ring.status();
   Runner runner(spec, inputs, *std::move(plan), *std::move(order));
   std::vector<absl::Status> statuses(workers);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < workers; ++rank) {
-    threads.emplace_back([&, rank] { statuses[rank] = runner.RunRank(rank, (*ring)[rank].get()); });
-  }
-  for (std::thread& thread : threads) thread.join();
+  RunRanks(*ring, [&](int rank, Communicator& communicator) {
+    statuses[rank] = runner.RunRank(rank, &communicator);
+  });
   for (const absl::Status& status : statuses) {
     if (!status.ok()) return status;
   }

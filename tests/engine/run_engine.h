@@ -8,10 +8,9 @@
 #include "engine/plan/plan.h"
 #include "engine/run/executor.h"
 #include "engine/spec/job_spec.h"
+#include "tests/conformance/communicator_rings.h"
 
 namespace hilbert_ring::testing {
-
-enum class RingKind { kInProcess, kGloo };
 
 struct EngineInputs {
   std::vector<float> q;         // [tokens, heads, head_dim]
@@ -32,9 +31,6 @@ struct EngineResult {
 // Inputs are rounded to spec.dtype on their way into the shards.
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
                                        RingKind ring);
-
-// Communicators of one ring of either kind, by rank.
-absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> MakeRing(RingKind kind, int size);
 
 // What a result may be off: out within relative * |out| + absolute, lse within 1e-5 (1 + |lse|).
 struct Tolerance {
