@@ -13,7 +13,7 @@ namespace hilbert_ring::server {
 Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks)
     : timeout_(timeout),
       hooks_(std::move(hooks)),
-      dropper_([this](std::stop_token stop) { DropSilent(stop); }) {}
+      dropper_([this](const std::stop_token& stop) { DropSilent(stop); }) {}
 
 Membership::~Membership() = default;
 
@@ -95,7 +95,7 @@ void Membership::Drop(const Chosen& chosen, const char* why) {
   }
 }
 
-void Membership::DropSilent(std::stop_token stop) {
+void Membership::DropSilent(const std::stop_token& stop) {
   Clock::time_point asleep = Clock::now();
   while (!stop.stop_requested()) {
     {

@@ -72,7 +72,7 @@ class Membership {
     std::string job_id;
   };
 
-  void DropSilent(std::stop_token stop);
+  void DropSilent(const std::stop_token& stop);
   // Takes seats out under the lock, then tells everyone.
   template <typename Chosen>
   void Drop(const Chosen& chosen, const char* why);

@@ -12,6 +12,7 @@
 #include <list>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,7 +28,9 @@ class Rings {
   class Lease {
    public:
     Lease(Lease&& other) noexcept
-        : rings_(other.rings_), ring_id_(other.ring_id_), generation_(other.generation_) {
+        : rings_(other.rings_),
+          ring_id_(std::move(other.ring_id_)),
+          generation_(other.generation_) {
       other.rings_ = nullptr;
     }
     Lease& operator=(Lease&&) = delete;

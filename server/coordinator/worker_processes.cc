@@ -20,7 +20,7 @@ constexpr auto kHealthyLife = std::chrono::seconds(30);  // after which a death 
 WorkerProcesses::WorkerProcesses(WorkerProcessOptions options)
     : options_(std::move(options)),
       slots_(options_.workers, Slot{.backoff = kFirstBackoff}),
-      supervisor_([this](std::stop_token stop) { Supervise(stop); }) {}
+      supervisor_([this](const std::stop_token& stop) { Supervise(stop); }) {}
 
 WorkerProcesses::~WorkerProcesses() = default;
 
@@ -33,7 +33,7 @@ void WorkerProcesses::Stop(std::chrono::milliseconds limit) {
   if (supervisor_.joinable()) supervisor_.join();
 }
 
-void WorkerProcesses::Supervise(std::stop_token stop) {
+void WorkerProcesses::Supervise(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     for (Slot& slot : slots_) slot.pid < 0 ? StartDue(slot) : CheckAlive(slot);
     std::unique_lock lock(mutex_);

@@ -40,7 +40,7 @@ class WorkerProcesses {
     std::chrono::milliseconds backoff;
   };
 
-  void Supervise(std::stop_token stop);
+  void Supervise(const std::stop_token& stop);
   void StartDue(Slot& slot);
   void CheckAlive(Slot& slot);
   void StopAll();

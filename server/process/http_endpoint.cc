@@ -27,7 +27,7 @@ class CivetEndpoint : public HttpEndpoint, private CivetHandler {
   // Stops the server's threads while the routes still live. The one that accepts looks up only when
   // somebody connects, or every 2 s.
   ~CivetEndpoint() override {
-    const std::jthread waker([this](std::stop_token stop) {
+    const std::jthread waker([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         ConnectOnce();
         std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -27,14 +27,14 @@ Registration::Registration(const std::string& coordinator, std::function<v1::Hea
       heartbeat_(std::move(heartbeat)),
       registered_(std::move(registered)),
       stub_(v1::MembershipService::NewStub(Dial(coordinator))),
-      thread_([this](std::stop_token stop) { KeepUp(stop); }) {}
+      thread_([this](const std::stop_token& stop) { KeepUp(stop); }) {}
 
-void Registration::Sleep(std::stop_token stop, milliseconds time) {
+void Registration::Sleep(const std::stop_token& stop, milliseconds time) {
   std::unique_lock lock(mutex_);
   wake_.wait_for(lock, stop, time, [] { return false; });
 }
 
-void Registration::KeepUp(std::stop_token stop) {
+void Registration::KeepUp(const std::stop_token& stop) {
   milliseconds pause = kFirstPause;
   std::string last_reason;
   while (!stop.stop_requested()) {
@@ -51,7 +51,7 @@ void Registration::KeepUp(std::stop_token stop) {
   }
 }
 
-grpc::Status Registration::Beat(std::stop_token stop, bool& answered) {
+grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   grpc::ClientContext context;
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
   const auto stream = stub_->Register(&context);

@@ -25,10 +25,10 @@ class Registration {
   ~Registration() = default;
 
  private:
-  void KeepUp(std::stop_token stop);
+  void KeepUp(const std::stop_token& stop);
   // One stream, to its end; the reason. `answered` says whether the coordinator took us.
-  grpc::Status Beat(std::stop_token stop, bool& answered);
-  void Sleep(std::stop_token stop, std::chrono::milliseconds time);
+  grpc::Status Beat(const std::stop_token& stop, bool& answered);
+  void Sleep(const std::stop_token& stop, std::chrono::milliseconds time);
 
   const std::string coordinator_;
   const std::function<v1::Heartbeat()> heartbeat_;
