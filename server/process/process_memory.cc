@@ -14,10 +14,8 @@ void TuneMalloc() {
   mallopt(M_MMAP_THRESHOLD, kKeptBytes);
   mallopt(M_TRIM_THRESHOLD, kKeptBytes);
   // Each arena keeps as much, and threads that stream messages would each have one.
-  constexpr int kArenas = 2;
+  constexpr int kArenas = 1;
   mallopt(M_ARENA_MAX, kArenas);
-  // Each arena keeps as much; with one a thread, a worker kept 110 MiB beside its shard.
-  mallopt(M_ARENA_MAX, 1);
 }
 
 void TrimMalloc() { malloc_trim(0); }
