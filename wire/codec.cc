@@ -1,6 +1,9 @@
 #include "wire/codec.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
+#include "engine/spec/tensor.h"
 #include "nlohmann/json.hpp"
 #include "wire/status.h"
 
@@ -39,6 +42,24 @@ absl::StatusOr<Ordering> DecodeOrdering(const v1::Ordering& message) {
   ordering.grid.assign(message.grid().begin(), message.grid().end());
   ordering.coordinate_axes = message.coordinate_axes();
   return ordering;
+}
+
+// Q, K, V, OUT or LSE; nothing for any other value.
+std::optional<TensorKind> TensorKindOf(v1::Tensor tensor) {
+  switch (tensor) {
+    case v1::TENSOR_Q:
+      return TensorKind::kQ;
+    case v1::TENSOR_K:
+      return TensorKind::kK;
+    case v1::TENSOR_V:
+      return TensorKind::kV;
+    case v1::TENSOR_OUT:
+      return TensorKind::kOut;
+    case v1::TENSOR_LSE:
+      return TensorKind::kLse;
+    default:
+      return std::nullopt;
+  }
 }
 
 nlohmann::ordered_json PlanJson(const Plan& plan) {
@@ -215,23 +236,11 @@ v1::PlanResponse EncodePlan(const Plan& plan) {
 }
 
 int64_t TensorRowBytes(const JobSpec& spec, v1::Tensor tensor) {
-  const int64_t element = ElementBytes(spec.dtype);
-  switch (tensor) {
-    case v1::TENSOR_COORDS:
-      return spec.ordering ? spec.ordering->coordinate_axes * int64_t{sizeof(uint32_t)} : 0;
-    case v1::TENSOR_Q:
-      return spec.heads * spec.head_dim * element;
-    case v1::TENSOR_K:
-      return spec.kv_heads * spec.head_dim * element;
-    case v1::TENSOR_V:
-      return spec.kv_heads * spec.value_dim * element;
-    case v1::TENSOR_OUT:
-      return spec.heads * spec.value_dim * element;
-    case v1::TENSOR_LSE:
-      return spec.heads * int64_t{sizeof(float)};
-    default:
-      return 0;
+  if (tensor == v1::TENSOR_COORDS) {
+    return spec.ordering ? spec.ordering->coordinate_axes * int64_t{sizeof(uint32_t)} : 0;
   }
+  const std::optional<TensorKind> kind = TensorKindOf(tensor);
+  return kind ? RowBytes(spec, *kind) : 0;
 }
 
 std::string TensorName(v1::Tensor tensor) {

@@ -1,6 +1,8 @@
 // Engine values to and from the messages of hilbert_ring.v1.
 #pragma once
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "engine/plan/plan.h"
 #include "engine/spec/job_spec.h"

@@ -1,32 +1,12 @@
 #include "engine/run/shard_store.h"
 
-#include <algorithm>
-#include <limits>
-
 namespace hilbert_ring {
-
-int64_t RowBytes(const JobSpec& spec, TensorKind tensor) {
-  const int64_t element = ElementBytes(spec.dtype);
-  switch (tensor) {
-    case TensorKind::kQ:
-      return spec.heads * spec.head_dim * element;
-    case TensorKind::kK:
-      return spec.kv_heads * spec.head_dim * element;
-    case TensorKind::kV:
-      return spec.kv_heads * spec.value_dim * element;
-    case TensorKind::kOut:
-      return spec.heads * spec.value_dim * element;
-    case TensorKind::kLse:
-      return spec.heads * static_cast<int64_t>(sizeof(float));
-  }
-  return 0;
-}
 
 absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Make(Device& device, const Plan& plan,
                                                              int rank) {
   std::unique_ptr<ShardStore> store(new ShardStore);
   store->rows_ = plan.shards.Rows(rank);
-  for (int i = 0; i < kTensors; ++i) {
+  for (int i = 0; i < kTensorKinds; ++i) {
     store->row_bytes_[i] = RowBytes(plan.spec, static_cast<TensorKind>(i));
     auto buffer = device.Allocate(store->rows_ * store->row_bytes_[i]);
     if (!buffer.ok()) return buffer.status();

@@ -13,13 +13,9 @@
 #include "absl/status/statusor.h"
 #include "engine/device/device.h"
 #include "engine/plan/plan.h"
+#include "engine/spec/tensor.h"
 
 namespace hilbert_ring {
-
-enum class TensorKind { kQ, kK, kV, kOut, kLse };
-
-// Bytes of one row (all heads) of a tensor.
-int64_t RowBytes(const JobSpec& spec, TensorKind tensor);
 
 // Written by one thread at a time per tensor; Execute needs it alone.
 class ShardStore {
@@ -41,12 +37,10 @@ class ShardStore {
   std::span<const int64_t> tokens() const;
 
  private:
-  static constexpr int kTensors = 5;  // of TensorKind
-
   ShardStore() = default;
   int64_t rows_ = 0;
-  int64_t row_bytes_[kTensors] = {};
-  std::unique_ptr<Buffer> tensors_[kTensors];
+  int64_t row_bytes_[kTensorKinds] = {};
+  std::unique_ptr<Buffer> tensors_[kTensorKinds];
   std::unique_ptr<Buffer> tokens_;
 };
 
