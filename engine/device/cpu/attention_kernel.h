@@ -17,10 +17,13 @@
 namespace hilbert_ring {
 
 inline constexpr int64_t kMaxDim = 256;       // of head_dim and value_dim
-inline constexpr int64_t kMaxLaneTile = 192;  // a multiple of every kernel's lane block (3 vectors)
-inline constexpr int64_t kMaxLaneBlock = 48;  // 3 vectors of 16 lanes
+inline constexpr int64_t kMaxLaneBlock = 48;  // 3 vectors of 16 lanes: a multiple of every block's
+inline constexpr int64_t kMaxLaneTile = 16 * kMaxLaneBlock;
+inline constexpr int64_t kMaxTileFloats = int64_t{1} << 16;  // lanes of a tile times either dim
+static_assert(kMaxLaneBlock * kMaxDim <= kMaxTileFloats);
 
-// Lanes [begin, end) of one batch of a task, lane = row * heads + head.
+// Lanes [begin, end) of one batch of a task, lane = row * heads + head; at most kMaxLaneTile and
+// kMaxTileFloats.
 struct LaneTile {
   const AttentionTask* task = nullptr;
   int64_t batch = 0;
@@ -32,21 +35,20 @@ struct LaneTile {
 struct LaneState {
   alignas(64) float reference[kMaxLaneTile];
   alignas(64) float sum[kMaxLaneTile];
-  alignas(64) float out[kMaxLaneTile * kMaxDim];  // [lane blocks][value_dim][lanes of the block]
+  alignas(64) float out[kMaxTileFloats];  // [lane blocks][value_dim][lanes of the block]
 };
 
-// Memory of one thread: 793 KiB at most, resident as far as the head dims need.
+// Memory of one thread: 965 KiB at most, resident as far as it is used.
 struct AttentionScratch {
-  alignas(64) float queries[kMaxLaneTile * kMaxDim];  // [lane blocks][head_dim][lanes of the block]
-  LaneState run;                                      // of the keys since the last fold
-  LaneState total;                                    // of the keys before
-  alignas(64) float keys[kKeyTile * kMaxDim];         // [kKeyTile][head_dim]
-  alignas(64) float values[kKeyTile * kMaxDim];       // [value_dim / 8][kKeyTile][8]
+  alignas(64) float queries[kMaxTileFloats];     // [lane blocks][head_dim][lanes of the block]
+  LaneState run;                                 // of the keys since the last fold
+  LaneState total;                               // of the keys before
+  alignas(64) float keys[kKeyTile * kMaxDim];    // [kKeyTile][head_dim]
+  alignas(64) float values[kKeyTile * kMaxDim];  // [value_dim / 8][kKeyTile][8]
   alignas(64) float scores[kKeyTile * kMaxLaneBlock];
   alignas(64) float limits[kMaxLaneTile];
   alignas(64) float decay[kMaxLaneBlock];
-  alignas(
-      64) float rows[kMaxLaneBlock * kMaxDim];  // of queries, values or outputs as they lie outside
+  alignas(64) float rows[kMaxLaneBlock * kMaxDim];  // of queries or outputs as they lie outside
 };
 
 struct CpuKernels {

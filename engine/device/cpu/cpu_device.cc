@@ -25,16 +25,51 @@ constexpr int64_t kChunksPerThread = 32;      // enough to even out, few enough 
 constexpr int64_t kMaxTilesPerChunk = 256;    // lane tiles of tiny segments
 constexpr int64_t kBytesPerChunk = 64 << 10;  // of the copying tasks
 
-// Lanes of a tile: fewer when there are few lanes in all, so that every thread gets tiles. It
-// depends on the tasks alone, never on the threads.
-int64_t LaneTileFor(int64_t lanes) {
-  for (int64_t tile : {kMaxLaneTile, kMaxLaneTile / 2}) {
-    if (lanes >= 32 * tile) return tile;
-  }
-  return kMaxLaneTile / 4;
-}
+constexpr int64_t kUnknownCacheBytes = 256 << 10;
+constexpr int64_t kTilesPerThread = 6;       // at least, where tiles are not made too small by it
+constexpr int64_t kSmallLaneTile = 192;      // packing a key tile costs 6 % of computing it here
+constexpr int64_t kManyTilesPerThread = 32;  // from here on an uneven last round does not matter
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Most lanes of a tile. Queries and sums of a tile fill three quarters of the second-level cache at
+// most, where they stay while the keys pass. Few lanes are shared out evenly. A lane's result does
+// not depend on the tile it is in, so that it does not depend on threads or machine either.
+int64_t LaneTileFor(std::span<const AttentionTask> tasks, int threads, int64_t cache_bytes) {
+  int64_t lanes = 0, dims = 1, greatest = 1;
+  for (const AttentionTask& task : tasks) {
+    lanes += task.batch * task.query_rows * task.heads;
+    dims = std::max(dims, task.head_dim + task.value_dim);
+    greatest = std::max({greatest, task.head_dim, task.value_dim});
+  }
+  const int64_t fitting =
+      std::min(cache_bytes * 3 / 4 / (dims * int64_t{sizeof(float)}), kMaxTileFloats / greatest);
+  const int64_t wanted = std::max(kSmallLaneTile, lanes / (threads * kTilesPerThread));
+  const int64_t tile = std::clamp(std::min(fitting, wanted) / kMaxLaneBlock * kMaxLaneBlock,
+                                  kMaxLaneBlock, kMaxLaneTile);
+  int64_t tiles = CeilDiv(lanes, tile);
+  if (tiles < threads * kManyTilesPerThread) tiles = CeilDiv(tiles, threads) * threads;
+  return std::max(kMaxLaneBlock, CeilDiv(lanes, std::max<int64_t>(1, tiles)));
+}
+
+// The lanes of a batch of a task, in tiles of whole blocks that differ by one block at most.
+class TaskTiles {
+ public:
+  TaskTiles(const AttentionTask& task, int64_t lane_tile)
+      : lanes_(task.query_rows * task.heads),
+        blocks_(CeilDiv(lanes_, kMaxLaneBlock)),
+        tiles_(CeilDiv(lanes_, lane_tile)) {}
+
+  int64_t count() const { return tiles_; }
+  int64_t Begin(int64_t tile) const {  // also of the one after the last
+    return std::min(lanes_, tile * blocks_ / tiles_ * kMaxLaneBlock);
+  }
+
+ private:
+  int64_t lanes_;
+  int64_t blocks_;
+  int64_t tiles_;
+};
 
 absl::Status CheckTask(const AttentionTask& task) {
   if (task.batch < 0 || task.heads < 0 || task.query_rows < 0 || task.key_rows < 0) {
@@ -61,7 +96,10 @@ absl::Status CheckTask(const AttentionTask& task) {
 class CpuDevice : public Device {
  public:
   explicit CpuDevice(int threads)
-      : kernels_(ChooseCpuKernels()), pool_(threads), scratch_(threads) {}
+      : kernels_(ChooseCpuKernels()),
+        cache_bytes_(SecondLevelCacheBytes().value_or(kUnknownCacheBytes)),
+        pool_(threads),
+        scratch_(threads) {}
 
   DeviceInfo info() const override {
     return {.name = absl::StrCat(ProcessorName(), ", ", pool_.threads(),
@@ -83,21 +121,20 @@ class CpuDevice : public Device {
 
  private:
   CpuKernels kernels_;
+  int64_t cache_bytes_;  // of one core's second-level cache
   ThreadPool pool_;
   std::vector<std::unique_ptr<AttentionScratch>> scratch_;  // [threads], made when first used
 };
 
 absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> tasks,
                                                 const AttendControl& control) {
-  int64_t all_lanes = 0;
   for (const AttentionTask& task : tasks) {
     if (absl::Status status = CheckTask(task); !status.ok()) return status;
-    all_lanes += task.batch * task.query_rows * task.heads;
   }
-  const int64_t lane_tile = LaneTileFor(all_lanes);
+  const int64_t lane_tile = LaneTileFor(tasks, pool_.threads(), cache_bytes_);
   WorkList work(tasks.size());
   for (const AttentionTask& task : tasks) {
-    work.Add(task.batch * CeilDiv(task.query_rows * task.heads, lane_tile));
+    work.Add(task.batch * TaskTiles(task, lane_tile).count());
   }
 
   std::atomic<bool> stopped = false;
@@ -119,13 +156,12 @@ absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> t
     if (scratch == nullptr) scratch.reset(new AttentionScratch);
     return work.ForEach(begin, end, [&](size_t index, int64_t piece) {
       const AttentionTask& task = tasks[index];
-      const int64_t lanes = task.query_rows * task.heads;
-      const int64_t tiles = CeilDiv(lanes, lane_tile);
-      const int64_t first = piece % tiles * lane_tile;
+      const TaskTiles tiles(task, lane_tile);
+      const int64_t tile = piece % tiles.count();
       kernels_.attend({.task = &task,
-                       .batch = piece / tiles,
-                       .begin = first,
-                       .end = std::min(lanes, first + lane_tile)},
+                       .batch = piece / tiles.count(),
+                       .begin = tiles.Begin(tile),
+                       .end = tiles.Begin(tile + 1)},
                       *scratch, report);
       return !stopped.load(std::memory_order_relaxed);
     });

@@ -39,6 +39,12 @@ int UsableThreads() {
   return std::max(1, threads);
 }
 
+std::optional<int64_t> SecondLevelCacheBytes() {
+  const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  if (bytes <= 0) return std::nullopt;
+  return bytes;
+}
+
 int64_t UsableMemoryBytes() {
   const int64_t pages = sysconf(_SC_PHYS_PAGES);
   const int64_t page_bytes = sysconf(_SC_PAGESIZE);

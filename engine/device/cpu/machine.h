@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace hilbert_ring {
@@ -11,6 +12,9 @@ std::string ProcessorName();
 
 // Processors of the affinity mask, or fewer where a control group's quota is less; at least 1.
 int UsableThreads();
+
+// Of one core; nothing where the system does not say.
+std::optional<int64_t> SecondLevelCacheBytes();
 
 // Memory of the machine, or of the control group where that is less; 0 when not known.
 int64_t UsableMemoryBytes();

@@ -80,21 +80,26 @@ HWY_INLINE hn::Vec<RowHalfBits> Float16Bits(hn::Vec<RowTag> value) {
   return hn::DemoteTo(RowHalfBits(), hn::BitCast(i, hn::Or(half, sign)));
 }
 
-// `count` elements, a multiple of 8, from element `index` of an array on.
+// `count` elements, a multiple of 8, from element `index` of an array on: each 8 of them to the
+// next multiple of `stride` floats.
 HWY_INLINE void LoadRow(DataType dtype, const void* data, int64_t index, int64_t count,
-                        float* HWY_RESTRICT to) {
+                        int64_t stride, float* HWY_RESTRICT to) {
   const RowTag d;
   const int64_t step = hn::Lanes(d);
+  const auto load = [&](const auto* from, auto&& widen) HWY_ATTR {
+    for (int64_t x = 0; x < count; x += 8, from += 8, to += stride) {
+      for (int64_t i = 0; i < 8; i += step) hn::StoreU(widen(from + i), d, to + i);
+    }
+  };
   if (dtype == DataType::kFloat32) {
-    const float* from = static_cast<const float*>(data) + index;
-    for (int64_t x = 0; x < count; x += step) hn::StoreU(LoadVector(from + x), d, to + x);
-    return;
-  }
-  const uint16_t* from = static_cast<const uint16_t*>(data) + index;
-  if (dtype == DataType::kBFloat16) {
-    for (int64_t x = 0; x < count; x += step) hn::StoreU(LoadBFloat16(from + x), d, to + x);
+    load(static_cast<const float*>(data) + index,
+         [](const float* from) HWY_ATTR { return LoadVector(from); });
+  } else if (dtype == DataType::kBFloat16) {
+    load(static_cast<const uint16_t*>(data) + index,
+         [](const uint16_t* from) HWY_ATTR { return LoadBFloat16(from); });
   } else {
-    for (int64_t x = 0; x < count; x += step) hn::StoreU(LoadFloat16(from + x), d, to + x);
+    load(static_cast<const uint16_t*>(data) + index,
+         [](const uint16_t* from) HWY_ATTR { return LoadFloat16(from); });
   }
 }
 
