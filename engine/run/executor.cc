@@ -8,6 +8,7 @@
 #include "engine/plan/rank_schedule.h"
 #include "engine/run/rank_views.h"
 #include "engine/run/tasks.h"
+#include "engine/run/windows.h"
 
 namespace hilbert_ring {
 namespace {
@@ -40,6 +41,7 @@ class Executor {
         communicator_(communicator),
         first_step_(first_step),
         control_(control),
+        deadline_(control.deadline),
         schedule_(MakeRankSchedule(plan, rank)) {}
 
   absl::StatusOr<Figures> Run() {
@@ -58,9 +60,18 @@ class Executor {
     const RankViews views(plan_, store_, workspace_.whole_accumulator,
                           workspace_.query_slots->bytes() > 0 ? QuerySlots() : nullptr);
     const TaskBuilder builder(plan_, rank_, schedule_, views, workspace_.piece_accumulators);
-    if (absl::Status status = PackOwnBlocks(views); !status.ok()) return status;
+    const bool in_ring = !schedule_.rings.empty();
+    if (in_ring) {
+      if (absl::Status status = AwaitRows(store_.rows()); !status.ok()) return status;
+      if (absl::Status status = PackOwnBlocks(views); !status.ok()) return status;
+    }
     if (absl::Status status = Post(1); !status.ok()) return status;
-    if (absl::Status status = Compute(builder.Local()); !status.ok()) return status;
+    for (const Window& window : MakeWindows(plan_, rank_, in_ring)) {
+      if (absl::Status status = AwaitRows(window.rows_needed); !status.ok()) return status;
+      if (absl::Status status = Compute(builder.Local(window)); !status.ok()) return status;
+      absl::Status status = Finish(builder, builder.LocalZeroKeys(window), window.rows_final);
+      if (!status.ok()) return status;
+    }
     if (absl::Status status = Compute(builder.Own()); !status.ok()) return status;
     for (int64_t step = 1; step <= plan_.costs.steps; ++step) {
       if (absl::Status status = Wait(step); !status.ok()) return status;
@@ -71,15 +82,45 @@ class Executor {
         return status;
       }
     }
-    const Clock::time_point start = Clock::now();
-    for (const std::vector<ZeroKeysTask>& of_branch : builder.ZeroKeyTasks()) {
-      if (absl::Status s = device_.AddZeroKeys(of_branch); !s.ok()) return s;
+    if (in_ring) {
+      if (absl::Status status = device_.Finalize(builder.FinalizePieces()); !status.ok()) {
+        return status;
+      }
+      absl::Status status = Finish(builder, builder.RingZeroKeys(), store_.rows());
+      if (!status.ok()) return status;
     }
-    if (absl::Status s = device_.Finalize(builder.FinalizeTasks()); !s.ok()) return s;
-    figures_.compute_seconds += SecondsSince(start);
     figures_.flops = static_cast<double>(scores_.load()) * FlopsPerScore();
     if (control_.progress) control_.progress(1.0);
     return figures_;
+  }
+
+  absl::Status AwaitRows(int64_t rows) {
+    if (rows <= rows_there_) return absl::OkStatus();
+    if (control_.await_rows) {
+      if (absl::Status status = control_.await_rows(rows); !status.ok()) return status;
+    }
+    rows_there_ = rows;
+    if (rows == store_.rows() && control_.compute_limit) {
+      deadline_ = std::min(deadline_, Clock::now() + *control_.compute_limit);
+    }
+    return absl::OkStatus();
+  }
+
+  // Adds zero keys and makes rows up to rows_final final.
+  absl::Status Finish(const TaskBuilder& builder, const TaskBuilder::ZeroKeys& zero_keys,
+                      int64_t rows_final) {
+    const Clock::time_point start = Clock::now();
+    for (const std::vector<ZeroKeysTask>& of_branch : zero_keys) {
+      if (absl::Status s = device_.AddZeroKeys(of_branch); !s.ok()) return s;
+    }
+    if (rows_final > rows_final_) {
+      absl::Status s = device_.Finalize(builder.FinalizeRows(rows_final_, rows_final));
+      if (!s.ok()) return s;
+      rows_final_ = rows_final;
+      if (control_.rows_final) control_.rows_final(rows_final);
+    }
+    figures_.compute_seconds += SecondsSince(start);
+    return absl::OkStatus();
   }
 
   double FlopsPerScore() const {
@@ -201,7 +242,7 @@ class Executor {
     if (transfers.sends.empty() && transfers.receives.empty()) return absl::OkStatus();
     if (control_.cancelled && control_.cancelled()) return absl::CancelledError("job cancelled");
     const Clock::time_point start = Clock::now();
-    absl::Status status = communicator_->Wait(control_.deadline);
+    absl::Status status = communicator_->Wait(deadline_);
     if (status.ok()) in_flight_ = false;
     figures_.exposed_exchange_seconds += SecondsSince(start);
     figures_.exchange_seconds += SecondsSince(posted_);
@@ -216,7 +257,7 @@ class Executor {
       if (round.empty()) continue;
       auto attended = device_.Attend(round, attend);
       if (!attended.ok()) {
-        return absl::IsCancelled(attended.status()) && Clock::now() >= control_.deadline
+        return absl::IsCancelled(attended.status()) && Clock::now() >= deadline_
                    ? absl::DeadlineExceededError("the job's deadline passed while computing")
                    : attended.status();
       }
@@ -226,7 +267,7 @@ class Executor {
   }
 
   bool Stopped() const {
-    return (control_.cancelled && control_.cancelled()) || Clock::now() >= control_.deadline;
+    return (control_.cancelled && control_.cancelled()) || Clock::now() >= deadline_;
   }
 
   void Progress(int64_t scores) {
@@ -244,10 +285,13 @@ class Executor {
   Communicator* const communicator_;
   const int64_t first_step_;
   const ExecuteControl& control_;
+  Deadline deadline_;
   const RankSchedule schedule_;
   Workspace workspace_;
   Figures figures_;
   std::atomic<int64_t> scores_ = 0;
+  int64_t rows_there_ = 0;  // local rows [0, rows_there_) have arrived
+  int64_t rows_final_ = 0;
   Clock::time_point posted_;
   bool in_flight_ = false;  // a posted step has not been waited for
 };

@@ -1,11 +1,16 @@
 // Runs one rank's part of a plan: local segments, then the ring, then what the merge leaves to do.
 //
+// A rank without rings works window by window (engine/run/windows.h): a window is computed as soon
+// as its rows are there, and its rows are final when it is done, while others still come.
+//
 // Step 0 computes on the rank's own rows while its packed blocks travel; step t computes on the
 // blocks that arrived in step t while those of step t + 1 travel. Partial results are merged in
 // float32 in the plan's order, so the same shards and kernel give the same bits.
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "engine/comm/communicator.h"
@@ -17,8 +22,14 @@ namespace hilbert_ring {
 
 struct ExecuteControl {
   Deadline deadline = Deadline::max();
-  std::function<bool()> cancelled;                // asked between tiles and while waiting
+  std::optional<std::chrono::milliseconds> compute_limit;  // from the arrival of the last row
+  std::function<bool()> cancelled;                         // asked between tiles and while waiting
   std::function<void(double fraction)> progress;  // of the rank's planned scores; any thread
+  // Waits until local rows [0, rows) of Q, K and V are there; without it all are. Errors end the
+  // run.
+  std::function<absl::Status(int64_t rows)> await_rows;
+  // Told that local rows [0, rows) of OUT and LSE are final.
+  std::function<void(int64_t rows)> rows_final;
 };
 
 // Measured figures of one rank.

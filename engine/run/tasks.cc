@@ -75,11 +75,13 @@ AttentionTask TaskBuilder::TaskShape(const LocalRows& queries, const KeyBlock& k
   return task;
 }
 
-Rounds TaskBuilder::Local() const {
+Rounds TaskBuilder::Local(const Window& window) const {
   const bool accumulates = AccumulatesWholeShard(plan_.spec);
   Rounds rounds;
-  for (const LocalSegments& run : plan_.segments.local) {
-    if (run.rank != rank_) continue;
+  for (const LocalSegments& whole_run : plan_.segments.local) {
+    if (whole_run.rank != rank_) continue;
+    const LocalSegments run = InWindow(whole_run, window);
+    if (run.count == 0) continue;
     for (const Phase& phase : plan_.phases) {
       if (phase.branch != run.branch) continue;
       const LocalRows rows = RunRows(plan_, run, phase);
@@ -195,75 +197,102 @@ Rounds TaskBuilder::Arrived(const std::vector<ArenaBlock>& blocks, const std::by
   return rounds;
 }
 
-std::vector<std::vector<ZeroKeysTask>> TaskBuilder::ZeroKeyTasks() const {
+void TaskBuilder::AddZeroKeys(const LocalRows& rows, const Phase& phase, int64_t zeros,
+                              ZeroKeys& tasks) const {
+  if (zeros <= 0 || rows.rows.count == 0) return;
+  const Accumulator accumulator = views_.WholeAccumulator(rows, phase.head_begin);
+  tasks[phase.branch].push_back({.batch = rows.batch,
+                                 .rows = rows.rows.count,
+                                 .heads = phase.heads(),
+                                 .value_dim = plan_.spec.value_dim,
+                                 .out = accumulator.out,
+                                 .lse = accumulator.lse,
+                                 .count = zeros});
+}
+
+TaskBuilder::ZeroKeys TaskBuilder::LocalZeroKeys(const Window& window) const {
   const JobSpec& spec = plan_.spec;
-  std::vector<std::vector<ZeroKeysTask>> tasks(spec.branches.size());
+  ZeroKeys tasks(spec.branches.size());
   if (!AddsZeroKeys(spec)) return tasks;
-  const auto add = [&](const LocalRows& rows, const Phase& phase, int64_t zeros) {
-    if (zeros <= 0 || rows.rows.count == 0) return;
-    const Accumulator accumulator = views_.WholeAccumulator(rows, phase.head_begin);
-    tasks[phase.branch].push_back({.batch = rows.batch,
-                                   .rows = rows.rows.count,
-                                   .heads = phase.heads(),
-                                   .value_dim = spec.value_dim,
-                                   .out = accumulator.out,
-                                   .lse = accumulator.lse,
-                                   .count = zeros});
-  };
-  for (const LocalSegments& run : plan_.segments.local) {
-    if (run.rank != rank_) continue;
+  for (const LocalSegments& whole_run : plan_.segments.local) {
+    if (whole_run.rank != rank_) continue;
+    const LocalSegments run = InWindow(whole_run, window);
+    if (run.count == 0) continue;
     for (const Phase& phase : plan_.phases) {
       if (phase.branch != run.branch) continue;
       const LocalRows rows = RunRows(plan_, run, phase);
-      add(rows, phase, ZeroKeys(spec, spec.branches[run.branch], run.full_length, rows.rows.count));
-    }
-  }
-  for (const RankRing& ring : schedule_.rings) {
-    const SpanningSegment& segment = plan_.segments.spanning[ring.segment];
-    const Phase& phase = plan_.phases[ring.phase];
-    int64_t rows = 0;
-    for (const Block& block : ring.ring.blocks()) rows += block.rows.count;
-    const int64_t zeros = ZeroKeys(spec, spec.branches[phase.branch], segment.full_length, rows);
-    for (const Block& block : ring.ring.blocks()) {
-      if (block.rank == rank_) add(BlockRows(block), phase, zeros);
+      AddZeroKeys(
+          rows, phase,
+          hilbert_ring::ZeroKeys(spec, spec.branches[run.branch], run.full_length, rows.rows.count),
+          tasks);
     }
   }
   return tasks;
 }
 
-std::vector<FinalizeTask> TaskBuilder::FinalizeTasks() const {
+TaskBuilder::ZeroKeys TaskBuilder::RingZeroKeys() const {
   const JobSpec& spec = plan_.spec;
-  std::vector<FinalizeTask> tasks;
-  const float scale = OutScale();
-  if (spec.dtype == DataType::kFloat32 && scale == 1.0f) return tasks;
-  const auto add = [&](const LocalRows& rows, const Accumulator& from, int64_t head,
-                       int64_t heads) {
-    tasks.push_back({.batch = 1,
-                     .rows = rows.rows.count,
-                     .heads = heads,
-                     .value_dim = spec.value_dim,
-                     .from = {.data = from.out.data,
-                              .row_stride = from.out.row_stride,
-                              .head_stride = from.out.head_stride},
-                     .to_dtype = spec.dtype,
-                     .to = views_.Out(rows, head),
-                     .scale = scale});
-  };
-  if (AccumulatesWholeShard(spec)) {
-    for (const ShardRange& range : plan_.shards.OfRank(rank_)) {
-      const LocalRows rows{.rows = {.first = range.begin, .step = 1, .count = range.size()}};
-      add(rows, views_.WholeAccumulator(rows, 0), 0, spec.heads);
+  ZeroKeys tasks(spec.branches.size());
+  if (!AddsZeroKeys(spec)) return tasks;
+  for (const RankRing& ring : schedule_.rings) {
+    const SpanningSegment& segment = plan_.segments.spanning[ring.segment];
+    const Phase& phase = plan_.phases[ring.phase];
+    int64_t rows = 0;
+    for (const Block& block : ring.ring.blocks()) rows += block.rows.count;
+    const int64_t zeros =
+        hilbert_ring::ZeroKeys(spec, spec.branches[phase.branch], segment.full_length, rows);
+    for (const Block& block : ring.ring.blocks()) {
+      if (block.rank == rank_) AddZeroKeys(BlockRows(block), phase, zeros, tasks);
     }
-    return tasks;
   }
+  return tasks;
+}
+
+bool TaskBuilder::NeedsFinalizing() const {
+  return plan_.spec.dtype != DataType::kFloat32 || OutScale() != 1.0f;
+}
+
+FinalizeTask TaskBuilder::FinalizeOf(const LocalRows& rows, const Accumulator& from, int64_t head,
+                                     int64_t heads) const {
+  return {.batch = 1,
+          .rows = rows.rows.count,
+          .heads = heads,
+          .value_dim = plan_.spec.value_dim,
+          .from = {.data = from.out.data,
+                   .row_stride = from.out.row_stride,
+                   .head_stride = from.out.head_stride},
+          .to_dtype = plan_.spec.dtype,
+          .to = views_.Out(rows, head),
+          .scale = OutScale()};
+}
+
+std::vector<FinalizeTask> TaskBuilder::FinalizeRows(int64_t begin, int64_t end) const {
+  std::vector<FinalizeTask> tasks;
+  if (!NeedsFinalizing() || !AccumulatesWholeShard(plan_.spec)) return tasks;
+  for (const ShardRange& range : plan_.shards.OfRank(rank_)) {
+    const int64_t first = std::max(begin, range.local_begin);
+    const int64_t last = std::min(end, range.local_begin + range.size());
+    if (first >= last) continue;
+    const LocalRows rows{.rows = {.first = range.begin + first - range.local_begin,
+                                  .step = 1,
+                                  .count = last - first}};
+    tasks.push_back(FinalizeOf(rows, views_.WholeAccumulator(rows, 0), 0, plan_.spec.heads));
+  }
+  return tasks;
+}
+
+std::vector<FinalizeTask> TaskBuilder::FinalizePieces() const {
+  std::vector<FinalizeTask> tasks;
+  if (!NeedsFinalizing() || AccumulatesWholeShard(plan_.spec)) return tasks;
   for (size_t r = 0; r < schedule_.rings.size(); ++r) {
     const Phase& phase = plan_.phases[schedule_.rings[r].phase];
     const std::vector<Block>& blocks = schedule_.rings[r].ring.blocks();
     for (size_t b = 0; b < blocks.size(); ++b) {
       if (blocks[b].rank != rank_) continue;
       const LocalRows rows = BlockRows(blocks[b]);
-      add(rows, AccumulatorOf(rows, static_cast<int>(r), static_cast<int>(b), phase.head_begin),
-          phase.head_begin, phase.heads());
+      tasks.push_back(FinalizeOf(
+          rows, AccumulatorOf(rows, static_cast<int>(r), static_cast<int>(b), phase.head_begin),
+          phase.head_begin, phase.heads()));
     }
   }
   return tasks;

@@ -8,6 +8,7 @@
 #include "engine/device/attention.h"
 #include "engine/plan/rank_schedule.h"
 #include "engine/run/rank_views.h"
+#include "engine/run/windows.h"
 
 namespace hilbert_ring {
 
@@ -27,8 +28,8 @@ class TaskBuilder {
   TaskBuilder(const Plan& plan, int rank, const RankSchedule& schedule, const RankViews& views,
               const std::vector<std::vector<float*>>& piece_accumulators);
 
-  // Segments that lie wholly within the rank.
-  Rounds Local() const;
+  // Segments that lie wholly within the rank and belong to the window.
+  Rounds Local(const Window& window) const;
 
   // Own queries of spanning segments against own keys.
   Rounds Own() const;
@@ -36,13 +37,22 @@ class TaskBuilder {
   // Own queries against blocks that arrived; `arena` is where their offsets count from.
   Rounds Arrived(const std::vector<ArenaBlock>& blocks, const std::byte* arena) const;
 
-  // Zero keys of the tail, to be added once after all rounds: by branch, since branches share rows.
-  std::vector<std::vector<ZeroKeysTask>> ZeroKeyTasks() const;
+  // Zero keys of the tail, each to be added once: of the window's segments, and of those that span
+  // several ranks. By branch, since branches share rows.
+  using ZeroKeys = std::vector<std::vector<ZeroKeysTask>>;
+  ZeroKeys LocalZeroKeys(const Window& window) const;
+  ZeroKeys RingZeroKeys() const;
 
-  // What turns accumulators into output rows.
-  std::vector<FinalizeTask> FinalizeTasks() const;
+  // What turns accumulators into output rows: of local rows [begin, end) where the whole shard is
+  // accumulated, and of pieces that are accumulated alone.
+  std::vector<FinalizeTask> FinalizeRows(int64_t begin, int64_t end) const;
+  std::vector<FinalizeTask> FinalizePieces() const;
 
  private:
+  void AddZeroKeys(const LocalRows& rows, const Phase& phase, int64_t zeros, ZeroKeys& tasks) const;
+  FinalizeTask FinalizeOf(const LocalRows& rows, const Accumulator& from, int64_t head,
+                          int64_t heads) const;
+  bool NeedsFinalizing() const;
   float OutScale() const;
   Accumulator AccumulatorOf(const LocalRows& rows, int ring, int block, int64_t head) const;
   KeyBlock OwnKeys(const RankRing& ring, const Block& block) const;
