@@ -25,12 +25,14 @@ MAY_INCLUDE = {
     "engine/run": {"engine/spec", "engine/plan", "engine/device", "engine/comm"},
     "wire": {PROTO, "engine/spec", "engine/plan"},
     "server/process": {PROTO, "wire"},
-    "server/coordinator": {PROTO, "wire", "server/process",
-                           "engine/spec", "engine/order", "engine/plan"},
-    "server/worker": {PROTO, "wire", "server/process"} | ENGINE - {"engine/reference"},
+    "server/shard": {PROTO, "wire", "engine/spec", "engine/plan", "engine/run"},
+    "server/coordinator": {PROTO, "wire", "server/process", "server/shard",
+                           "engine/spec", "engine/order", "engine/plan", "engine/run"},
+    "server/worker": {PROTO, "wire", "server/process",
+                      "server/shard"} | ENGINE - {"engine/reference"},
     "client": {PROTO, "wire", "engine/spec", "engine/order", "engine/plan", "engine/reference"},
-    "tests": {PROTO, "wire", "client", "server/process", "server/coordinator",
-              "server/worker"} | ENGINE,
+    "tests": {PROTO, "wire", "client", "server/process", "server/shard",
+              "server/coordinator", "server/worker"} | ENGINE,
 }
 
 # Library, by the start of the include -> the only layers that may see it.

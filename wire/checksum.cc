@@ -6,10 +6,10 @@
 
 namespace hilbert_ring::wire {
 
-uint32_t Crc32c(std::string_view bytes) {
+uint32_t Crc32c(std::string_view bytes, uint32_t before) {
   // The library's length is an int; it neither starts from nor ends in the inverted value.
   constexpr size_t kMost = size_t{1} << 30;
-  uint32_t crc = ~uint32_t{0};
+  uint32_t crc = ~before;
   while (!bytes.empty()) {
     const size_t part = std::min(bytes.size(), kMost);
     crc = crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data())),

@@ -6,6 +6,7 @@
 
 namespace hilbert_ring::wire {
 
-uint32_t Crc32c(std::string_view bytes);
+// Of bytes that follow others, whose checksum is `before`; 0 for none.
+uint32_t Crc32c(std::string_view bytes, uint32_t before = 0);
 
 }  // namespace hilbert_ring::wire

@@ -4,11 +4,16 @@
 //   store->Row(TensorKind::kQ, local_row);                       // rows are placed as they arrive
 //   Execute(...);                                                // engine/run/executor.h
 //   store->Row(TensorKind::kOut, local_row);                     // and leave when they are final
+//
+// Or over memory that somebody else holds, so that two processes share one shard:
+//
+//   auto store = ShardStore::Over(memory, plan, rank);           // SharedBytes(plan, rank) of it
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/device/device.h"
@@ -17,15 +22,20 @@
 
 namespace hilbert_ring {
 
-// Written by one thread at a time per tensor; Execute needs it alone.
+// Each row is written by one thread at a time.
 class ShardStore {
  public:
   // RESOURCE_EXHAUSTED when the device's memory does not suffice.
   static absl::StatusOr<std::unique_ptr<ShardStore>> Make(Device& device, const Plan& plan,
                                                           int rank);
 
+  // Over memory of SharedBytes, aligned to 64 bytes and zero where nobody wrote, that outlives the
+  // store.
+  static int64_t SharedBytes(const Plan& plan, int rank);
+  static std::unique_ptr<ShardStore> Over(std::byte* memory, const Plan& plan, int rank);
+
   int64_t rows() const { return rows_; }
-  int64_t bytes() const;  // allocated
+  int64_t bytes() const;  // of tensors and tokens
 
   // Rows lie one after the other; local_row in [0, rows()).
   std::byte* Row(TensorKind tensor, int64_t local_row);
@@ -37,11 +47,12 @@ class ShardStore {
   std::span<const int64_t> tokens() const;
 
  private:
-  ShardStore() = default;
+  ShardStore(const Plan& plan, int rank);
   int64_t rows_ = 0;
   int64_t row_bytes_[kTensorKinds] = {};
-  std::unique_ptr<Buffer> tensors_[kTensorKinds];
-  std::unique_ptr<Buffer> tokens_;
+  std::byte* tensors_[kTensorKinds] = {};
+  std::span<int64_t> tokens_;                     // its size is known from the start
+  std::vector<std::unique_ptr<Buffer>> buffers_;  // what the store allocated itself
 };
 
 }  // namespace hilbert_ring

@@ -197,7 +197,12 @@ absl::Status AttendCall::Execute() {
                 .generation = ring ? ring->generation() : 0,
                 .want_lse = open_.want_lse(),
                 .compute_timeout = services_.settings.job_timeout,
-                .output = [this](v1::OutputChunk&& chunk) { return SendOutput(std::move(chunk)); },
+                .share_memory = services_.settings.share_memory,
+                .output =
+                    [this](v1::OutputChunk&& chunk, std::string_view payload,
+                           const std::shared_ptr<const void>& owner) {
+                      return SendOutput(std::move(chunk), payload, owner);
+                    },
                 .progress = [this](double fraction) { return SendProgress(fraction); }},
                stream_.stop());
     status = run.Start(Clock::now() + kStartTimeout);
@@ -211,7 +216,7 @@ absl::Status AttendCall::Execute() {
     if (status.ok()) status = run.AwaitEnd();
     if (status.ok()) {
       if (ring) ring->Keep();
-      seconds_.compute = SecondsBetween(received, run.computed_at());
+      seconds_.compute = std::max(0.0, SecondsBetween(received, run.computed_at()));
       seconds_.send = SecondsBetween(run.computed_at(), Clock::now());
       status = SendReport(run, ring ? ring->generation() : 0);
     }
@@ -252,7 +257,9 @@ absl::Status AttendCall::ReceiveRows(JobRun& run) {
     if (!more.ok()) return more.status();
     if (!*more) break;
     if (!request.has_chunk()) return BadOpen("after Open a client sends chunks alone");
-    if (absl::Status status = ReceiveChunk(*request.mutable_chunk(), run); !status.ok()) {
+    if (absl::Status status =
+            ReceiveChunk(request.chunk(), wire::Payload(request.chunk().payload()), run);
+        !status.ok()) {
       return status;
     }
   }
@@ -261,25 +268,27 @@ absl::Status AttendCall::ReceiveRows(JobRun& run) {
   return run.FinishRows();
 }
 
-absl::Status AttendCall::ReceiveChunk(v1::Chunk& chunk, JobRun& run) {
-  services_.metrics.AddReceived(static_cast<int64_t>(chunk.payload().size()));
-  if (absl::Status status = receiving_->ledger.Accept(chunk); !status.ok()) return status;
+absl::Status AttendCall::ReceiveChunk(const v1::Chunk& chunk, const wire::Payload& payload,
+                                      JobRun& run) {
+  services_.metrics.AddReceived(payload.bytes());
+  if (absl::Status status = receiving_->ledger.Accept(chunk, payload); !status.ok()) return status;
   if (chunk.tensor() != v1::TENSOR_COORDS) {
-    return run.Send(receiving_->router->Route(std::move(chunk)));
+    return run.Send(chunk, payload, *receiving_->router);
   }
-  receiving_->coordinates->Place(chunk);
+  receiving_->coordinates->Place(chunk, payload);
   if (!receiving_->ledger.Complete(v1::TENSOR_COORDS)) return absl::OkStatus();
   absl::Status status = MakeOrder(receiving_->coordinates->values(), run);
   receiving_->coordinates.reset();
   return status;
 }
 
-absl::Status AttendCall::SendOutput(v1::OutputChunk&& chunk) {
-  const auto bytes = static_cast<int64_t>(chunk.payload().size());
+absl::Status AttendCall::SendOutput(v1::OutputChunk&& chunk, std::string_view payload,
+                                    const std::shared_ptr<const void>& owner) {
   v1::AttendResponse response;
   *response.mutable_output() = std::move(chunk);
+  response.mutable_output()->set_payload(payload.data(), payload.size());
   absl::Status status = stream_.Write(std::move(response), IdleDeadline());
-  if (status.ok()) services_.metrics.AddSent(bytes);
+  if (status.ok()) services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
   return status;
 }
 

@@ -50,10 +50,11 @@ class AttendCall {
   absl::Status Execute();
   absl::Status PlanOverLiveWorkers();
   absl::Status ReceiveRows(JobRun& run);
-  absl::Status ReceiveChunk(v1::Chunk& chunk, JobRun& run);
+  absl::Status ReceiveChunk(const v1::Chunk& chunk, const wire::Payload& payload, JobRun& run);
   absl::Status MakeOrder(std::span<const int64_t> coords, JobRun& run);
   absl::Status Admit();
-  absl::Status SendOutput(v1::OutputChunk&& chunk);
+  absl::Status SendOutput(v1::OutputChunk&& chunk, std::string_view payload,
+                          const std::shared_ptr<const void>& owner);
   absl::Status SendProgress(double fraction);
   absl::Status SendReport(const JobRun& run, int64_t generation);
   Deadline IdleDeadline() const { return Clock::now() + services_.settings.idle_timeout; }

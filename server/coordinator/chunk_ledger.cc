@@ -3,7 +3,6 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -51,7 +50,8 @@ ChunkLedger::ChunkLedger(const JobSpec& spec) : spec_(spec) {
   }
 }
 
-absl::Status ChunkLedger::CheckShape(const v1::Chunk& chunk, int64_t row_bytes) const {
+absl::Status ChunkLedger::CheckShape(const v1::Chunk& chunk, int64_t bytes,
+                                     int64_t row_bytes) const {
   const std::string name = wire::TensorName(chunk.tensor());
   if (chunk.rows() < 1) {
     return wire::WithReason(absl::InvalidArgumentError(absl::StrCat(
@@ -66,7 +66,6 @@ absl::Status ChunkLedger::CheckShape(const v1::Chunk& chunk, int64_t row_bytes) 
                                            ", but the job has ", spec_.tokens, " tokens")),
         "CHUNK_PAST_END");
   }
-  const auto bytes = static_cast<int64_t>(chunk.payload().size());
   if (bytes > wire::kMaxPayloadBytes) {
     return wire::WithReason(
         absl::InvalidArgumentError(absl::StrCat(
@@ -82,7 +81,7 @@ absl::Status ChunkLedger::CheckShape(const v1::Chunk& chunk, int64_t row_bytes) 
   return absl::OkStatus();
 }
 
-absl::Status ChunkLedger::Accept(const v1::Chunk& chunk) {
+absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& payload) {
   const std::string name = wire::TensorName(chunk.tensor());
   const auto found = tensors_.find(chunk.tensor());
   if (found == tensors_.end()) {
@@ -99,11 +98,10 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk) {
             tensors_.at(v1::TENSOR_COORDS).count(), " of ", spec_.tokens, " rows are there")),
         "COORDS_FIRST");
   }
-  if (absl::Status status = CheckShape(chunk, wire::TensorRowBytes(spec_, chunk.tensor()));
-      !status.ok()) {
-    return status;
-  }
-  if (const uint32_t crc = wire::Crc32c(chunk.payload()); crc != chunk.crc32c()) {
+  absl::Status status =
+      CheckShape(chunk, payload.bytes(), wire::TensorRowBytes(spec_, chunk.tensor()));
+  if (!status.ok()) return status;
+  if (const uint32_t crc = payload.Crc32c(); crc != chunk.crc32c()) {
     return wire::WithReason(
         absl::DataLossError(absl::StrCat(name, ": chunk at first_row ", chunk.first_row(),
                                          " has crc32c ", absl::Hex(chunk.crc32c(), absl::kZeroPad8),

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "engine/spec/job_spec.h"
 #include "hilbert_ring/v1/attention.pb.h"
+#include "wire/payload.h"
 
 namespace hilbert_ring::server {
 
@@ -43,12 +44,12 @@ class ChunkLedger {
 
   explicit ChunkLedger(const JobSpec& spec);
 
-  // Checks a chunk and takes its rows down. Errors, with a reason: INVALID_ARGUMENT for a tensor
-  // that the job does not take (BAD_TENSOR), rows before all of COORDS (COORDS_FIRST), a payload
-  // that is too long or not rows x row bytes (CHUNK_MISSHAPEN), rows that came before
-  // (CHUNK_OVERLAP); OUT_OF_RANGE past the end (CHUNK_PAST_END) or scattered over too many ranges
-  // (CHUNKS_TOO_SCATTERED); DATA_LOSS (CHECKSUM_MISMATCH).
-  absl::Status Accept(const v1::Chunk& chunk);
+  // Checks a chunk, whose payload lies beside it, and takes its rows down. Errors, with a reason:
+  // INVALID_ARGUMENT for a tensor that the job does not take (BAD_TENSOR), rows before all of
+  // COORDS (COORDS_FIRST), a payload that is too long or not rows x row bytes (CHUNK_MISSHAPEN),
+  // rows that came before (CHUNK_OVERLAP); OUT_OF_RANGE past the end (CHUNK_PAST_END) or scattered
+  // over too many ranges (CHUNKS_TOO_SCATTERED); DATA_LOSS (CHECKSUM_MISMATCH).
+  absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload);
 
   bool Complete(v1::Tensor tensor) const;
 
@@ -56,7 +57,7 @@ class ChunkLedger {
   absl::Status CheckComplete() const;
 
  private:
-  absl::Status CheckShape(const v1::Chunk& chunk, int64_t row_bytes) const;
+  absl::Status CheckShape(const v1::Chunk& chunk, int64_t bytes, int64_t row_bytes) const;
 
   JobSpec spec_;
   std::map<v1::Tensor, RowSet> tensors_;  // that the job takes

@@ -1,6 +1,6 @@
 #include "server/coordinator/coordinates.h"
 
-#include <cstring>
+#include <algorithm>
 
 namespace hilbert_ring::server {
 
@@ -12,14 +12,12 @@ int64_t Coordinates::MemoryBytes(const JobSpec& spec) {
 Coordinates::Coordinates(const JobSpec& spec)
     : axes_(spec.ordering->coordinate_axes), values_(spec.tokens * axes_) {}
 
-void Coordinates::Place(const v1::Chunk& chunk) {
+void Coordinates::Place(const v1::Chunk& chunk, const wire::Payload& payload) {
   int64_t* to = values_.data() + chunk.first_row() * axes_;
-  const char* from = chunk.payload().data();
-  for (int64_t i = 0; i < chunk.rows() * axes_; ++i) {
-    uint32_t value;
-    std::memcpy(&value, from + i * sizeof(value), sizeof(value));
-    to[i] = value;
-  }
+  wire::PayloadReader reader(payload);
+  std::vector<uint32_t> values(chunk.rows() * axes_);
+  reader.Read(values.data(), static_cast<int64_t>(values.size() * sizeof(uint32_t)));
+  std::copy(values.begin(), values.end(), to);
 }
 
 }  // namespace hilbert_ring::server

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "engine/spec/job_spec.h"
 #include "hilbert_ring/v1/attention.pb.h"
+#include "wire/payload.h"
 
 namespace hilbert_ring::server {
 
@@ -19,7 +20,7 @@ class Coordinates {
   explicit Coordinates(const JobSpec& spec);
 
   // Places the rows of a chunk that the ledger accepted.
-  void Place(const v1::Chunk& chunk);
+  void Place(const v1::Chunk& chunk, const wire::Payload& payload);
 
   // [tokens, axes], row-major.
   const std::vector<int64_t>& values() const { return values_; }

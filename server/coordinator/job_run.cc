@@ -1,9 +1,13 @@
 #include "server/coordinator/job_run.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/coordinator/row_messages.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -15,6 +19,12 @@ constexpr auto kCulpritLimit = std::chrono::milliseconds(300);
 
 // Statuses of the transport carry no details.
 bool SaidByWorker(const grpc::Status& status) { return !status.error_details().empty(); }
+
+TensorKind KindOf(v1::Tensor tensor) {
+  return tensor == v1::TENSOR_Q   ? TensorKind::kQ
+         : tensor == v1::TENSOR_K ? TensorKind::kK
+                                  : TensorKind::kV;
+}
 
 bool MeansLoss(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
@@ -57,7 +67,26 @@ v1::RunRequest JobRun::OpenRequest(int rank) const {
   open.set_incarnation(options_.members[rank]->incarnation);
   open.set_want_lse(options_.want_lse);
   open.set_compute_timeout_ms(options_.compute_timeout.count());
+  if (streams_[rank]->memory != nullptr) {
+    *open.mutable_shared_memory() = streams_[rank]->memory->offer();
+  }
   return request;
+}
+
+// Where that fails rows are sent.
+void JobRun::ShareMemory(int rank) {
+  if (!options_.share_memory || !MayShareMemory(options_.members[rank]->address)) return;
+  const Plan& plan = *options_.plan;
+  auto memory = SharedMemory::Create(ShardStore::SharedBytes(plan, rank));
+  if (!memory.ok()) {
+    spdlog::warn("job {}: {}", options_.job_id, std::string(memory.status().message()));
+    return;
+  }
+  Stream& stream = *streams_[rank];
+  stream.memory = *std::move(memory);
+  stream.store = ShardStore::Over(stream.memory->data(), plan, rank);
+  stream.arrived.emplace(stream.store->rows());
+  stream.outputs.emplace(plan, rank, *stream.store, options_.want_lse);
 }
 
 absl::Status JobRun::Start(Deadline deadline) {
@@ -71,6 +100,7 @@ absl::Status JobRun::Start(Deadline deadline) {
     });
   }
   for (int rank = 0; rank < workers; ++rank) {
+    ShareMemory(rank);
     streams_[rank]->reader = std::thread([this, rank] { ReadFrom(rank); });
   }
   for (int rank = 0; rank < workers; ++rank) {
@@ -92,6 +122,10 @@ absl::Status JobRun::Write(int rank, const v1::RunRequest& request) {
 
 absl::Status JobRun::SendOrder(const RowRouter& router) {
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    if (streams_[rank]->store != nullptr) {
+      router.WriteOrder(rank, streams_[rank]->store->tokens());
+      continue;
+    }
     absl::Status status;
     router.SendOrder(rank, [&](v1::OrderPart&& part) {
       v1::RunRequest request;
@@ -104,11 +138,35 @@ absl::Status JobRun::SendOrder(const RowRouter& router) {
   return absl::OkStatus();
 }
 
-absl::Status JobRun::Send(std::vector<RoutedRows> routed) {
-  for (RoutedRows& part : routed) {
-    v1::RunRequest request;
-    *request.mutable_rows() = std::move(part.rows);
-    if (absl::Status status = Write(part.rank, request); !status.ok()) return status;
+absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
+                          const RowRouter& router) {
+  const int64_t row_bytes = wire::TensorRowBytes(options_.plan->spec, chunk.tensor());
+  const TensorKind kind = KindOf(chunk.tensor());
+  std::map<int, RowMessages> messages;
+  wire::PayloadReader reader(payload);
+  for (const RowRun& run : router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows())) {
+    Stream& stream = *streams_[run.rank];
+    if (stream.store != nullptr) {
+      reader.Read(stream.store->Row(kind, run.local_row), run.rows * row_bytes);
+      stream.arrived->Add(run.local_row, run.rows);
+    } else {
+      messages.try_emplace(run.rank, options_.plan->spec, chunk.tensor())
+          .first->second.Add(run, reader);
+    }
+  }
+  v1::RunRequest request;
+  for (auto& [rank, of_rank] : messages) {
+    for (v1::ShardRows& rows : of_rank.Take()) {
+      *request.mutable_rows() = std::move(rows);
+      if (absl::Status status = Write(rank, request); !status.ok()) return status;
+    }
+  }
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    Stream& stream = *streams_[rank];
+    if (stream.store == nullptr || stream.arrived->prefix() == stream.told_arrived) continue;
+    stream.told_arrived = stream.arrived->prefix();
+    request.mutable_arrived()->set_rows(stream.told_arrived);
+    if (absl::Status status = Write(rank, request); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -178,19 +236,18 @@ void JobRun::ReadFrom(int rank) {
 absl::Status JobRun::Handle(int rank, v1::RunResponse& response) {
   Stream& stream = *streams_[rank];
   switch (response.message_case()) {
-    case v1::RunResponse::kReady: {
-      const std::lock_guard lock(mutex_);
-      stream.ready = true;
-      changed_.notify_all();
-      return absl::OkStatus();
-    }
+    case v1::RunResponse::kReady:
+      return HandleReady(rank, response.ready());
     case v1::RunResponse::kProgress:
       return TellProgress(rank, response.progress().fraction());
     case v1::RunResponse::kOutput:
+      return PassOn(*response.mutable_output());
+    case v1::RunResponse::kFinal:
+      return PassOnShared(rank, response.final().rows());
+    case v1::RunResponse::kComputed:
       NoteComputed(rank);
-      return options_.output(std::move(*response.mutable_output()));
+      return absl::OkStatus();
     case v1::RunResponse::kFigures: {
-      NoteComputed(rank);
       const std::lock_guard lock(mutex_);
       stream.report = std::move(*response.mutable_figures());
       stream.report->set_worker(options_.members[rank]->address);
@@ -201,6 +258,42 @@ absl::Status JobRun::Handle(int rank, v1::RunResponse& response) {
   }
   return absl::InternalError(
       absl::StrCat("worker ", options_.members[rank]->address, " sent an empty message"));
+}
+
+absl::Status JobRun::HandleReady(int rank, const v1::RunReady& ready) {
+  Stream& stream = *streams_[rank];
+  if (!ready.shares_memory()) {
+    stream.outputs.reset();
+    stream.store.reset();
+    stream.memory.reset();
+  }
+  const std::lock_guard lock(mutex_);
+  stream.ready = true;
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::PassOn(v1::OutputChunk& chunk) {
+  const auto payload = std::make_shared<const std::string>(std::move(*chunk.mutable_payload()));
+  chunk.clear_payload();
+  return options_.output(std::move(chunk), *payload, payload);
+}
+
+absl::Status JobRun::PassOnShared(int rank, int64_t rows_final) {
+  Stream& stream = *streams_[rank];
+  if (stream.store == nullptr || rows_final > stream.store->rows()) {
+    return absl::InternalError(absl::StrCat("worker ", options_.members[rank]->address,
+                                            " speaks of rows that it does not share"));
+  }
+  v1::OutputChunk chunk;
+  std::string_view payload;
+  while (stream.outputs->Next(rows_final, chunk, payload)) {
+    if (absl::Status status = options_.output(std::move(chunk), payload, stream.memory);
+        !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
 }
 
 void JobRun::NoteComputed(int rank) {

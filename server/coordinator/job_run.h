@@ -3,10 +3,13 @@
 //   JobRun run(options, stop);
 //   run.Start(deadline);            // every worker holds its memory
 //   run.SendOrder(router);          // for jobs with an ordering
-//   run.Send(rank, rows);           // blocks while that worker is behind
+//   run.Send(chunk, payload, router);  // blocks while a worker is behind
 //   run.FinishRows();               // compute starts
 //   run.AwaitComputed(deadline);    // outputs go to options.output as they come
 //   run.AwaitEnd();
+//
+// A worker of this host has its shard in memory that is shared with this process: its rows are
+// written there and its outputs read there, and its stream only says how far. Others are sent rows.
 //
 // One thread reads from each worker and hands its outputs on, so that a client that reads slowly
 // slows the workers and nothing is kept here. When a worker fails, or is lost, the job's stop is
@@ -26,12 +29,17 @@
 
 #include "absl/status/status.h"
 #include "engine/plan/plan.h"
+#include "engine/run/shard_store.h"
 #include "grpcpp/client_context.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/coordinator/job_stop.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/row_router.h"
 #include "server/process/deadline.h"
+#include "server/shard/arrived_rows.h"
+#include "server/shard/output_rows.h"
+#include "server/shard/shared_memory.h"
+#include "wire/payload.h"
 
 namespace hilbert_ring::server {
 
@@ -43,8 +51,12 @@ struct JobRunOptions {
   int64_t generation = 0;
   bool want_lse = false;
   std::chrono::milliseconds compute_timeout{0};
-  // Called by several threads; blocks as long as it takes. An error ends the job.
-  std::function<absl::Status(v1::OutputChunk&&)> output;
+  bool share_memory = true;
+  // Called by several threads; blocks as long as it takes. An error ends the job. The payload lies
+  // beside the chunk and lives as long as its owner.
+  std::function<absl::Status(v1::OutputChunk&& chunk, std::string_view payload,
+                             std::shared_ptr<const void> owner)>
+      output;
   std::function<absl::Status(double fraction)> progress;  // mean over the workers, seldom
 };
 
@@ -62,7 +74,7 @@ class JobRun {
 
   // Each of these is called by one thread.
   absl::Status SendOrder(const RowRouter& router);
-  absl::Status Send(std::vector<RoutedRows> routed);
+  absl::Status Send(const v1::Chunk& chunk, const wire::Payload& payload, const RowRouter& router);
   absl::Status FinishRows();
 
   // Until every worker has computed its part.
@@ -91,12 +103,23 @@ class JobRun {
     Clock::time_point computed_at;
     std::optional<v1::WorkerReport> report;
     std::thread reader;  // not guarded
+    // A shard in shared memory; null and unused where rows are sent. Not guarded: set before the
+    // worker is ready, then rows and arrived are the sender's, outputs the reader's.
+    std::shared_ptr<SharedMemory> memory;
+    std::unique_ptr<ShardStore> store;
+    std::optional<ArrivedRows> arrived;
+    std::optional<OutputRows> outputs;
+    int64_t told_arrived = 0;
   };
 
+  void ShareMemory(int rank);
   v1::RunRequest OpenRequest(int rank) const;
   absl::Status Write(int rank, const v1::RunRequest& request);
   void ReadFrom(int rank);
   absl::Status Handle(int rank, v1::RunResponse& response);
+  absl::Status HandleReady(int rank, const v1::RunReady& ready);
+  absl::Status PassOn(v1::OutputChunk& chunk);
+  absl::Status PassOnShared(int rank, int64_t rows_final);
   absl::Status TellProgress(int rank, double fraction);
   void NoteComputed(int rank);
   absl::Status Await(Deadline deadline, const char* what, bool Stream::*state);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/order/permutation.h"
@@ -14,9 +15,11 @@
 
 namespace hilbert_ring::server {
 
-struct RoutedRows {
+// Rows of a chunk that follow each other there and in a worker's shard.
+struct RowRun {
   int rank = 0;
-  v1::ShardRows rows;
+  int64_t local_row = 0;  // of the first
+  int64_t rows = 0;
 };
 
 class RowRouter {
@@ -25,18 +28,16 @@ class RowRouter {
   RowRouter(const JobSpec& spec, const Shards& shards, std::shared_ptr<const Permutation> order)
       : spec_(spec), shards_(shards), order_(std::move(order)) {}
 
-  // The rows of a chunk that the ledger accepted, by owner, each with a checksum. A chunk that goes
-  // to one worker as a whole is moved, others are copied once.
-  std::vector<RoutedRows> Route(v1::Chunk&& chunk) const;
+  // Where rows [first_row, first_row + rows) of Q, K or V go, in their order.
+  std::vector<RowRun> Runs(v1::Tensor tensor, int64_t first_row, int64_t rows) const;
 
-  // The tokens of a rank's slots, in parts, for jobs with an ordering; nothing otherwise. Ends
-  // early and returns false when `send` does.
+  // For jobs with an ordering, nothing otherwise: the tokens of a rank's slots, written by local
+  // row or sent in parts. Sending ends early and returns false when `send` does.
+  void WriteOrder(int rank, std::span<int64_t> tokens) const;
   bool SendOrder(int rank, const std::function<bool(v1::OrderPart&&)>& send) const;
 
  private:
   bool InOrder(v1::Tensor tensor) const;  // slots of this tensor are tokens
-  std::vector<RoutedRows> RouteRange(v1::Chunk&& chunk) const;
-  std::vector<RoutedRows> RouteScattered(v1::Chunk&& chunk) const;
 
   const JobSpec spec_;
   const Shards& shards_;

@@ -115,6 +115,9 @@ std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char**
            "memory for jobs of each spawned worker; 0: its share of 80 % of the machine's");
   AddDuration(app, "--worker-timeout", s.worker_timeout,
               "a worker that is not heard of for so long is lost");
+  app.add_option("--share-memory", s.share_memory,
+                 "true: shards of workers on this host lie in memory that both processes map; "
+                 "false: rows are sent to them");
   app.add_option("--max-queue", s.max_queue, "jobs that may wait")->check(CLI::Range(0, 100'000));
   AddDuration(app, "--queue-timeout", s.queue_timeout, "a job waits at most so long for its turn");
   AddDuration(app, "--job-timeout", s.job_timeout, "a job's compute takes at most so long");

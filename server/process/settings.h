@@ -25,6 +25,8 @@ struct CoordinatorSettings {
   int64_t memory_limit_bytes = 0;  // of a spawned worker; 0: 80 % of memory / spawned workers
   Milliseconds worker_timeout{2000};
 
+  bool share_memory = true;  // with workers of this host
+
   int max_queue = 64;  // jobs that wait
   Milliseconds queue_timeout{3'600'000};
   Milliseconds job_timeout{3'600'000};                  // of a job's compute

@@ -9,8 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/process/process_memory.h"
-#include "server/worker/output_rows.h"
-#include "server/worker/shard_rows.h"
+#include "server/shard/shard_rows.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -37,14 +36,11 @@ absl::Status RunCall::Serve() {
   if (absl::Status status = AwaitTurn(turn); !status.ok()) return status;
   idle_bytes_ = ResidentBytes();
   absl::Status status = Allocate();
-  if (status.ok()) status = ReceiveRows();
-  TrimMalloc();  // messages
-  if (status.ok()) status = Compute();
-  if (status.ok()) status = SendOutputs();
-  if (status.ok()) status = SendFigures();
+  if (status.ok()) status = Work();
   // Before the next job's turn.
   ring_.reset();
   store_.reset();
+  shared_.reset();
   reservation_.reset();
   TrimMalloc();
   const auto level =
@@ -106,12 +102,63 @@ absl::Status RunCall::Allocate() {
     ring_.emplace(*std::move(ring));
     transport_ = ring_->communicator()->name();
   }
+  if (absl::Status status = MakeStore(); !status.ok()) return status;
+  output_.emplace(*plan_, rank_, *store_, open_.want_lse());
+  v1::RunResponse response;
+  response.mutable_ready()->set_shares_memory(shared_ != nullptr);
+  return Send(response);
+}
+
+// In the coordinator's memory if it offers some and this process can reach it.
+absl::Status RunCall::MakeStore() {
+  if (open_.has_shared_memory() &&
+      open_.shared_memory().bytes() == ShardStore::SharedBytes(*plan_, rank_)) {
+    auto shared = SharedMemory::Open(open_.shared_memory());
+    if (shared.ok()) {
+      shared_ = *std::move(shared);
+      store_ = ShardStore::Over(shared_->data(), *plan_, rank_);
+      return absl::OkStatus();
+    }
+    spdlog::info("job {}, rank {}: rows come by the stream: {}", open_.job_id(), rank_,
+                 std::string(shared.status().message()));
+  }
   auto store = ShardStore::Make(state_.device, *plan_, rank_);
   if (!store.ok()) return wire::WithReason(store.status(), "WORKER_MEMORY");
   store_ = *std::move(store);
-  v1::RunResponse response;
-  response.mutable_ready();
-  return Send(response);
+  return absl::OkStatus();
+}
+
+absl::Status RunCall::Work() {
+  absl::Status sent;
+  std::thread executor([this] {
+    absl::StatusOr<Figures> figures = ExecuteJob();
+    const std::lock_guard lock(mutex_);
+    figures_ = std::move(figures);
+    executed_ = true;
+    changed_.notify_all();
+  });
+  std::thread sender([&] { sent = SendAll(); });
+  absl::Status received = ReceiveRows();
+  if (!received.ok()) {
+    cancelled_ = true;
+    arrived_.Close(received);
+  }
+  if (shared_ == nullptr) TrimMalloc();  // of messages
+  AwaitExecuted();
+  executor.join();
+  if (figures_.ok() && ring_) {
+    ring_->Finish(plan_->costs.steps);
+    ring_.reset();
+  }
+  sender.join();
+  if (!received.ok()) return received;
+  if (context_.IsCancelled()) return Cancelled();
+  if (!figures_.ok()) {
+    return absl::IsDeadlineExceeded(figures_.status())
+               ? wire::WithReason(figures_.status(), "JOB_TIMEOUT")
+               : figures_.status();
+  }
+  return sent;
 }
 
 absl::Status RunCall::ReceiveRows() {
@@ -125,9 +172,16 @@ absl::Status RunCall::ReceiveRows() {
         break;
       case v1::RunRequest::kRows:
         status = rows.Place(request.rows());
+        arrived_.Open(rows.prefix());
+        break;
+      case v1::RunRequest::kArrived:
+        if (shared_ == nullptr) return UnexpectedMessage("rows, for no memory is shared");
+        arrived_.Open(request.arrived().rows());
         break;
       case v1::RunRequest::kDone:
-        return rows.CheckComplete();
+        if (shared_ == nullptr) status = rows.CheckComplete();
+        if (status.ok()) arrived_.Open(store_->rows());
+        return status;
       default:
         status = UnexpectedMessage("an order part, rows or RowsDone");
     }
@@ -136,78 +190,80 @@ absl::Status RunCall::ReceiveRows() {
   return Cancelled();
 }
 
-absl::Status RunCall::Compute() {
-  const Deadline deadline =
-      open_.compute_timeout_ms() > 0
-          ? std::chrono::steady_clock::now() + milliseconds(open_.compute_timeout_ms())
-          : Deadline::max();
-  auto figures = ExecuteOnThread(deadline);
-  if (context_.IsCancelled()) return Cancelled();
-  if (!figures.ok()) {
-    return absl::IsDeadlineExceeded(figures.status())
-               ? wire::WithReason(figures.status(), "JOB_TIMEOUT")
-               : figures.status();
+// In the executing thread.
+absl::StatusOr<Figures> RunCall::ExecuteJob() {
+  ExecuteControl control{.cancelled = [this] { return cancelled_.load(); },
+                         .progress =
+                             [this](double done) {
+                               // The last call comes when all is computed and all buffers are still
+                               // there.
+                               if (done >= 1.0) resident_bytes_ = ResidentBytes();
+                               const std::lock_guard lock(mutex_);
+                               fraction_ = done;
+                             },
+                         .await_rows = [this](int64_t rows) { return arrived_.Await(rows); },
+                         .rows_final =
+                             [this](int64_t rows) {
+                               const std::lock_guard lock(mutex_);
+                               rows_final_ = rows;
+                               changed_.notify_all();
+                             }};
+  if (open_.compute_timeout_ms() > 0) {
+    control.compute_limit = milliseconds(open_.compute_timeout_ms());
   }
-  figures_ = *figures;
-  if (ring_) {
-    ring_->Finish(plan_->costs.steps);
-    ring_.reset();
-  }
-  return absl::OkStatus();
+  return Execute(*plan_, rank_, *store_, state_.device, ring_ ? ring_->communicator() : nullptr,
+                 ring_ ? ring_->first_step() : 1, control);
 }
 
-// This thread meanwhile tells progress and watches for cancellation.
-absl::StatusOr<Figures> RunCall::ExecuteOnThread(Deadline deadline) {
-  std::atomic<bool> cancelled = false;
-  std::atomic<double> fraction = 0;
-  std::mutex mutex;
-  std::condition_variable ended_changed;
-  bool ended = false;  // guarded by mutex
-  absl::StatusOr<Figures> figures = absl::InternalError("not run");
-  const ExecuteControl control{.deadline = deadline,
-                               .cancelled = [&] { return cancelled.load(); },
-                               .progress =
-                                   [&](double done) {
-                                     fraction = done;
-                                     // The last call comes when all is computed and all buffers are
-                                     // still there.
-                                     if (done >= 1.0) resident_bytes_ = ResidentBytes();
-                                   }};
-  std::thread executor([&] {
-    figures =
-        Execute(*plan_, rank_, *store_, state_.device, ring_ ? ring_->communicator() : nullptr,
-                ring_ ? ring_->first_step() : 1, control);
-    const std::lock_guard lock(mutex);
-    ended = true;
-    ended_changed.notify_all();
-  });
-  auto told = std::chrono::steady_clock::now();
-  double told_fraction = 0;
-  std::unique_lock lock(mutex);
-  while (!ended_changed.wait_for(lock, kPoll, [&] { return ended; })) {
-    if (context_.IsCancelled() && !cancelled.exchange(true) && ring_) {
-      ring_->communicator()->Abort("the job was cancelled");
-    }
-    const auto now = std::chrono::steady_clock::now();
-    const double done = fraction;
-    if (cancelled || now - told < kProgressInterval || done <= told_fraction) continue;
-    told = now;
-    told_fraction = done;
-    lock.unlock();
-    v1::RunResponse response;
-    response.mutable_progress()->set_fraction(done);
-    stream_.Write(response);  // one that fails shows as a cancellation
-    lock.lock();
+// Until it has ended; a cancelled call makes it end.
+void RunCall::AwaitExecuted() {
+  std::unique_lock lock(mutex_);
+  bool told = false;
+  while (!changed_.wait_for(lock, kPoll, [this] { return executed_; })) {
+    if (told || (!cancelled_ && !context_.IsCancelled())) continue;
+    cancelled_ = told = true;
+    if (ring_) ring_->communicator()->Abort("the job was cancelled");
   }
-  lock.unlock();
-  executor.join();
-  return figures;
 }
 
-absl::Status RunCall::SendOutputs() {
-  OutputRows rows(*plan_, rank_, *store_, open_.want_lse());
+// In the sending thread.
+absl::Status RunCall::SendAll() {
   v1::RunResponse response;
-  while (rows.Next(*response.mutable_output())) {
+  double told = 0;
+  bool executed = false;
+  while (!executed) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kProgressInterval, [this] { return executed_ || rows_final_ > sent_; });
+    executed = executed_;
+    if (executed && !figures_.ok()) return figures_.status();
+    const double fraction = fraction_;
+    const int64_t rows_final = rows_final_;
+    lock.unlock();
+    if (fraction > told && !executed) {
+      told = fraction;
+      response.mutable_progress()->set_fraction(fraction);
+      if (absl::Status status = Send(response); !status.ok()) return status;
+    }
+    if (executed) {
+      response.mutable_computed();
+      if (absl::Status status = Send(response); !status.ok()) return status;
+    }
+    if (absl::Status status = SendOutputs(rows_final); !status.ok()) return status;
+  }
+  return SendFigures();
+}
+
+absl::Status RunCall::SendOutputs(int64_t rows_final) {
+  if (rows_final <= sent_) return absl::OkStatus();
+  sent_ = rows_final;
+  v1::RunResponse response;
+  if (shared_ != nullptr) {
+    response.mutable_final()->set_rows(rows_final);
+    return Send(response);
+  }
+  std::string_view payload;
+  while (output_->Next(rows_final, *response.mutable_output(), payload)) {
+    response.mutable_output()->set_payload(payload.data(), payload.size());
     if (absl::Status status = Send(response); !status.ok()) return status;
   }
   return absl::OkStatus();
@@ -222,16 +278,16 @@ absl::Status RunCall::SendFigures() {
   report.set_kernel(info.kernel);
   report.set_transport(transport_);
   report.set_tokens(cost.tokens);
-  report.set_memory_peak_bytes(figures_.memory_peak_bytes);
+  report.set_memory_peak_bytes(figures_->memory_peak_bytes);
   report.set_memory_predicted_bytes(cost.resident_bytes());
   report.set_memory_resident_bytes(std::max<int64_t>(0, resident_bytes_ - idle_bytes_));
-  report.set_flops(figures_.flops);
+  report.set_flops(figures_->flops);
   report.set_flops_predicted(cost.flops);
-  report.set_compute_seconds(figures_.compute_seconds);
-  report.set_exchange_seconds(figures_.exchange_seconds);
-  report.set_exposed_exchange_seconds(figures_.exposed_exchange_seconds);
-  report.set_bytes_sent(figures_.bytes_sent);
-  report.set_bytes_received(figures_.bytes_received);
+  report.set_compute_seconds(figures_->compute_seconds);
+  report.set_exchange_seconds(figures_->exchange_seconds);
+  report.set_exposed_exchange_seconds(figures_->exposed_exchange_seconds);
+  report.set_bytes_sent(figures_->bytes_sent);
+  report.set_bytes_received(figures_->bytes_received);
   report.set_bytes_received_predicted(cost.bytes_received);
   return Send(response);
 }

@@ -1,8 +1,11 @@
 // The story of one job at one worker.
 //
-//   RunOpen -> the plan from its shards -> memory, ring -> RunReady -> order parts, rows ->
-//   RowsDone
-//   -> Execute -> outputs -> figures
+//   RunOpen -> the plan from its shards -> memory, ring -> RunReady -> order parts, rows, RowsDone
+//                        Execute begins when its first rows are there
+//                        outputs leave as they become final -> RunComputed -> figures
+//
+// Three threads: the call's own receives rows, then watches for cancellation; one executes; one
+// sends.
 #pragma once
 
 #include <atomic>
@@ -18,8 +21,11 @@
 #include "engine/run/shard_store.h"
 #include "grpcpp/server_context.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/shard/output_rows.h"
+#include "server/shard/shared_memory.h"
 #include "server/worker/job_memory.h"
 #include "server/worker/ring_table.h"
+#include "server/worker/row_gate.h"
 
 namespace hilbert_ring::server {
 
@@ -48,10 +54,13 @@ class RunCall {
   absl::Status Open();
   absl::Status AwaitTurn(std::unique_lock<std::timed_mutex>& turn);
   absl::Status Allocate();
+  absl::Status MakeStore();
+  absl::Status Work();
   absl::Status ReceiveRows();
-  absl::Status Compute();
-  absl::StatusOr<Figures> ExecuteOnThread(Deadline deadline);
-  absl::Status SendOutputs();
+  absl::StatusOr<Figures> ExecuteJob();
+  void AwaitExecuted();
+  absl::Status SendAll();
+  absl::Status SendOutputs(int64_t rows_final);
   absl::Status SendFigures();
   absl::Status Send(const v1::RunResponse& response);
 
@@ -67,8 +76,21 @@ class RunCall {
   std::optional<JobMemory::Reservation> reservation_;
   std::optional<RingTable::Lease> ring_;
   std::string transport_ = "none";
+  std::shared_ptr<SharedMemory> shared_;  // null: the shard is this process's alone
   std::unique_ptr<ShardStore> store_;
-  Figures figures_;
+  std::optional<OutputRows> output_;
+
+  int64_t sent_ = 0;  // local rows of the outputs; the sending thread's
+
+  RowGate arrived_;
+  std::atomic<bool> cancelled_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_:
+  int64_t rows_final_ = 0;
+  double fraction_ = 0;
+  bool executed_ = false;
+  absl::StatusOr<Figures> figures_ = absl::InternalError("not run");
 };
 
 }  // namespace hilbert_ring::server

@@ -49,6 +49,10 @@ JobSpec Spec() {
   return spec;
 }
 
+absl::Status Accept(ChunkLedger& ledger, const v1::Chunk& chunk) {
+  return ledger.Accept(chunk, wire::Payload(chunk.payload()));
+}
+
 v1::Chunk Rows(v1::Tensor tensor, int64_t first, int64_t rows, int64_t row_bytes = 32) {
   v1::Chunk chunk;
   chunk.set_tensor(tensor);
@@ -69,10 +73,10 @@ void ExpectRefused(const absl::Status& status, absl::StatusCode code, const char
 TEST(ChunkLedger, TakesRowsInAnyOrder) {
   ChunkLedger ledger(Spec());
   for (const v1::Tensor tensor : {v1::TENSOR_V, v1::TENSOR_Q, v1::TENSOR_K}) {
-    EXPECT_TRUE(ledger.Accept(Rows(tensor, 7, 3)).ok());
-    EXPECT_TRUE(ledger.Accept(Rows(tensor, 0, 2)).ok());
+    EXPECT_TRUE(Accept(ledger, Rows(tensor, 7, 3)).ok());
+    EXPECT_TRUE(Accept(ledger, Rows(tensor, 0, 2)).ok());
     EXPECT_FALSE(ledger.CheckComplete().ok());
-    EXPECT_TRUE(ledger.Accept(Rows(tensor, 2, 5)).ok());
+    EXPECT_TRUE(Accept(ledger, Rows(tensor, 2, 5)).ok());
     EXPECT_TRUE(ledger.Complete(tensor));
   }
   EXPECT_TRUE(ledger.CheckComplete().ok());
@@ -80,9 +84,9 @@ TEST(ChunkLedger, TakesRowsInAnyOrder) {
 
 TEST(ChunkLedger, NamesWhatIsMissing) {
   ChunkLedger ledger(Spec());
-  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_Q, 0, 10)).ok());
-  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_K, 0, 4)).ok());
-  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_K, 6, 4)).ok());
+  ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_Q, 0, 10)).ok());
+  ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_K, 0, 4)).ok());
+  ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_K, 6, 4)).ok());
   const absl::Status status = ledger.CheckComplete();
   EXPECT_EQ(wire::ReasonOf(status), "CHUNK_MISSING");
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("K"), HasSubstr("4 to 5")));
@@ -92,37 +96,37 @@ TEST(ChunkLedger, RefusesWhatIsWrong) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   const auto range = absl::StatusCode::kOutOfRange;
   ChunkLedger ledger(Spec());
-  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_Q, 2, 3)).ok());
-  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_Q, 4, 2)), invalid, "CHUNK_OVERLAP", "4 to 5");
-  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_Q, 8, 3)), range, "CHUNK_PAST_END", "10 tokens");
-  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_Q, -1, 1)), range, "CHUNK_PAST_END", "-1");
-  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_OUT, 0, 1)), invalid, "BAD_TENSOR", "OUT");
-  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_COORDS, 0, 1)), invalid, "BAD_TENSOR", "COORDS");
-  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_K, 0, 2, 31)), invalid, "CHUNK_MISSHAPEN", "62");
+  ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_Q, 2, 3)).ok());
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_Q, 4, 2)), invalid, "CHUNK_OVERLAP", "4 to 5");
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_Q, 8, 3)), range, "CHUNK_PAST_END", "10 tokens");
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_Q, -1, 1)), range, "CHUNK_PAST_END", "-1");
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_OUT, 0, 1)), invalid, "BAD_TENSOR", "OUT");
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_COORDS, 0, 1)), invalid, "BAD_TENSOR", "COORDS");
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_K, 0, 2, 31)), invalid, "CHUNK_MISSHAPEN", "62");
   v1::Chunk chunk = Rows(v1::TENSOR_K, 0, 1);
   chunk.set_rows(0);
-  ExpectRefused(ledger.Accept(chunk), invalid, "CHUNK_MISSHAPEN", "rows");
+  ExpectRefused(Accept(ledger, chunk), invalid, "CHUNK_MISSHAPEN", "rows");
   chunk.set_rows(std::numeric_limits<int64_t>::max());
-  ExpectRefused(ledger.Accept(chunk), range, "CHUNK_PAST_END", "10 tokens");
+  ExpectRefused(Accept(ledger, chunk), range, "CHUNK_PAST_END", "10 tokens");
   chunk = Rows(v1::TENSOR_K, 0, 1);
   (*chunk.mutable_payload())[3] ^= 4;
-  ExpectRefused(ledger.Accept(chunk), absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH", "K");
+  ExpectRefused(Accept(ledger, chunk), absl::StatusCode::kDataLoss, "CHECKSUM_MISMATCH", "K");
   chunk.set_payload(std::string(wire::kMaxPayloadBytes + 1, 'x'));
-  ExpectRefused(ledger.Accept(chunk), invalid, "CHUNK_MISSHAPEN", "payload");
+  ExpectRefused(Accept(ledger, chunk), invalid, "CHUNK_MISSHAPEN", "payload");
   // Nothing of it was taken down.
-  EXPECT_TRUE(ledger.Accept(Rows(v1::TENSOR_K, 0, 10)).ok());
+  EXPECT_TRUE(Accept(ledger, Rows(v1::TENSOR_K, 0, 10)).ok());
 }
 
 TEST(ChunkLedger, CoordinatesComeFirst) {
   JobSpec spec = Spec();
   spec.ordering = Ordering{.coordinate_axes = 2};
   ChunkLedger ledger(spec);
-  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_COORDS, 0, 9, 8)).ok());
-  ExpectRefused(ledger.Accept(Rows(v1::TENSOR_Q, 0, 1)), absl::StatusCode::kInvalidArgument,
+  ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_COORDS, 0, 9, 8)).ok());
+  ExpectRefused(Accept(ledger, Rows(v1::TENSOR_Q, 0, 1)), absl::StatusCode::kInvalidArgument,
                 "COORDS_FIRST", "COORDS");
-  ASSERT_TRUE(ledger.Accept(Rows(v1::TENSOR_COORDS, 9, 1, 8)).ok());
+  ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_COORDS, 9, 1, 8)).ok());
   EXPECT_TRUE(ledger.Complete(v1::TENSOR_COORDS));
-  EXPECT_TRUE(ledger.Accept(Rows(v1::TENSOR_Q, 0, 1)).ok());
+  EXPECT_TRUE(Accept(ledger, Rows(v1::TENSOR_Q, 0, 1)).ok());
 }
 
 TEST(ChunkLedger, BoundsWhatItRemembers) {
@@ -131,7 +135,7 @@ TEST(ChunkLedger, BoundsWhatItRemembers) {
   ChunkLedger ledger(spec);
   absl::Status status;
   for (int64_t row = 0; status.ok() && row < (int64_t{1} << 21); row += 2) {
-    status = ledger.Accept(Rows(v1::TENSOR_Q, row, 1));
+    status = Accept(ledger, Rows(v1::TENSOR_Q, row, 1));
   }
   ExpectRefused(status, absl::StatusCode::kOutOfRange, "CHUNKS_TOO_SCATTERED", "524288");
 }

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "gtest/gtest.h"
+#include "server/coordinator/row_messages.h"
 #include "tests/random/random_spec.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
@@ -34,9 +35,9 @@ v1::Chunk NumberedRows(const JobSpec& spec, v1::Tensor tensor, int64_t first, in
 // [rank][local row] -> token, as the routed rows say; each place may be given once.
 using Places = std::vector<std::map<int64_t, int64_t>>;
 
-void Deliver(const JobSpec& spec, const std::vector<RoutedRows>& routed, Places& places) {
-  for (const RoutedRows& part : routed) {
-    const v1::ShardRows& rows = part.rows;
+void Deliver(const JobSpec& spec, int rank, const std::vector<v1::ShardRows>& messages,
+             Places& places) {
+  for (const v1::ShardRows& rows : messages) {
     const int64_t row_bytes = wire::TensorRowBytes(spec, rows.tensor());
     ASSERT_GT(rows.rows(), 0);
     ASSERT_EQ(static_cast<int64_t>(rows.payload().size()), rows.rows() * row_bytes);
@@ -48,9 +49,27 @@ void Deliver(const JobSpec& spec, const std::vector<RoutedRows>& routed, Places&
       std::memcpy(&token, rows.payload().data() + i * row_bytes, sizeof(token));
       const int64_t local = rows.local_rows_size() > 0 ? rows.local_rows(static_cast<int>(i))
                                                        : rows.first_local_row() + i;
-      ASSERT_TRUE(places[part.rank].emplace(local, token).second);
+      ASSERT_TRUE(places[rank].emplace(local, token).second);
     }
   }
+}
+
+// As rows are sent to workers that share no memory.
+void Deliver(const JobSpec& spec, const RowRouter& router, const v1::Chunk& chunk, Places& places) {
+  std::map<int, RowMessages> messages;
+  // In uneven parts, as transports leave them.
+  wire::Payload payload;
+  for (size_t at = 0; at < chunk.payload().size(); at += 1000) {
+    payload.Append(std::string_view(chunk.payload()).substr(at, 1000));
+  }
+  wire::PayloadReader reader(payload);
+  int64_t rows = 0;
+  for (const RowRun& run : router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows())) {
+    messages.try_emplace(run.rank, spec, chunk.tensor()).first->second.Add(run, reader);
+    rows += run.rows;
+  }
+  ASSERT_EQ(rows, chunk.rows());
+  for (auto& [rank, of_rank] : messages) Deliver(spec, rank, of_rank.Take(), places);
 }
 
 TEST(RowRouter, EveryRowReachesItsSlotOnce) {
@@ -68,7 +87,7 @@ TEST(RowRouter, EveryRowReachesItsSlotOnce) {
       for (int64_t first = 0; first < spec.tokens;) {
         const int64_t rows =
             std::min<int64_t>(spec.tokens - first, 1 + static_cast<int64_t>(random() % 90));
-        Deliver(spec, router.Route(NumberedRows(spec, tensor, first, rows)), places);
+        Deliver(spec, router, NumberedRows(spec, tensor, first, rows), places);
         first += rows;
       }
       const bool slots_are_tokens =
@@ -109,6 +128,9 @@ TEST(RowRouter, OrderPartsSayTheTokensOfEverySlot) {
   (*order)->Tokens(0, expected);
   EXPECT_EQ(tokens, expected);
   EXPECT_FALSE(router.SendOrder(0, [](v1::OrderPart&&) { return false; }));
+  std::vector<int64_t> written(spec.tokens);
+  router.WriteOrder(0, written);
+  EXPECT_EQ(written, expected);
 }
 
 // Rows of 16 bytes: their numbers weigh as much as they do.
@@ -126,7 +148,7 @@ TEST(RowRouter, MessagesOfNarrowRowsStayWithinTheLimit) {
     const RowRouter router(spec, shards, *order);
     Places places(workers);
     const int64_t rows = wire::kMaxPayloadBytes / 16;
-    Deliver(spec, router.Route(NumberedRows(spec, v1::TENSOR_K, 0, rows)), places);
+    Deliver(spec, router, NumberedRows(spec, v1::TENSOR_K, 0, rows), places);
     size_t delivered = 0;
     for (const auto& rank : places) delivered += rank.size();
     EXPECT_EQ(static_cast<int64_t>(delivered), rows);

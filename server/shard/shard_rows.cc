@@ -1,4 +1,4 @@
-#include "server/worker/shard_rows.h"
+#include "server/shard/shard_rows.h"
 
 #include <algorithm>
 #include <bit>
@@ -75,6 +75,7 @@ absl::Status ShardRows::Place(const v1::ShardRows& rows) {
                                     rows.rows(), " rows of ", store_.rows()));
     }
     std::memcpy(store_.Row(kind, rows.first_local_row()), payload.data(), payload.size());
+    arrived_.Add(rows.first_local_row(), rows.rows());
   } else {
     const char* from = payload.data();
     for (const int64_t row : rows.local_rows()) {
@@ -82,6 +83,7 @@ absl::Status ShardRows::Place(const v1::ShardRows& rows) {
         return Misshapen(absl::StrCat("local row ", row, " of ", store_.rows()));
       }
       std::memcpy(store_.Row(kind, row), from, row_bytes);
+      arrived_.Add(row, 1);
       from += row_bytes;
     }
   }

@@ -1,0 +1,32 @@
+#include "server/shard/arrived_rows.h"
+
+#include <algorithm>
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr int64_t kBlockRows = 1024;
+constexpr int32_t kTensors = 3;  // Q, K and V
+
+}  // namespace
+
+ArrivedRows::ArrivedRows(int64_t rows) : rows_(rows) {
+  for (int64_t begin = 0; begin < rows; begin += kBlockRows) {
+    missing_.push_back(static_cast<int32_t>(std::min(kBlockRows, rows - begin)) * kTensors);
+  }
+}
+
+void ArrivedRows::Add(int64_t first, int64_t count) {
+  const int64_t end = first + count;
+  while (first < end) {
+    const int64_t block = first / kBlockRows;
+    const int64_t part = std::min(end, (block + 1) * kBlockRows) - first;
+    missing_[block] -= static_cast<int32_t>(part);
+    first += part;
+  }
+  while (prefix_ < rows_ && missing_[prefix_ / kBlockRows] <= 0) {
+    prefix_ = std::min(rows_, prefix_ + kBlockRows);
+  }
+}
+
+}  // namespace hilbert_ring::server

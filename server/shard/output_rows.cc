@@ -1,0 +1,53 @@
+#include "server/shard/output_rows.h"
+
+#include <algorithm>
+
+#include "wire/checksum.h"
+#include "wire/codec.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Bytes of a listed token on the wire: 7 bits each, tokens are below 2^40.
+constexpr int64_t kListedTokenBytes = 6;
+
+// Outputs are queries' rows: under kKv their slots are tokens.
+bool SlotsAreTokens(const JobSpec& spec) {
+  return !spec.ordering || spec.ordering->scope == OrderScope::kKv;
+}
+
+}  // namespace
+
+bool OutputRows::Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_view& payload) {
+  return Next(TensorKind::kOut, out_, rows_final, chunk, payload) ||
+         (want_lse_ && Next(TensorKind::kLse, lse_, rows_final, chunk, payload));
+}
+
+bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1::OutputChunk& chunk,
+                      std::string_view& payload) const {
+  if (cursor.row >= rows_final) return false;
+  const ShardRange& range = plan_.shards.OfRank(rank_)[cursor.range];
+  const int64_t range_end = range.local_begin + range.size();
+  const int64_t row_bytes = RowBytes(plan_.spec, tensor);
+  const bool listed = !SlotsAreTokens(plan_.spec);
+  const int64_t most =
+      std::max<int64_t>(1, wire::kMaxPayloadBytes / (row_bytes + (listed ? kListedTokenBytes : 0)));
+  const int64_t rows = std::min(most, std::min(range_end, rows_final) - cursor.row);
+  chunk.Clear();
+  chunk.set_tensor(tensor == TensorKind::kOut ? v1::TENSOR_OUT : v1::TENSOR_LSE);
+  chunk.set_rows(rows);
+  if (listed) {
+    const auto tokens = store_.tokens().subspan(cursor.row, rows);
+    chunk.mutable_tokens()->Add(tokens.begin(), tokens.end());
+  } else {
+    chunk.set_first_token(range.begin + cursor.row - range.local_begin);
+  }
+  payload = {reinterpret_cast<const char*>(store_.Row(tensor, cursor.row)),
+             static_cast<size_t>(rows * row_bytes)};
+  chunk.set_crc32c(wire::Crc32c(payload));
+  cursor.row += rows;
+  if (cursor.row == range_end) ++cursor.range;
+  return true;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,40 @@
+// A shard's outputs as chunks that name their tokens.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "engine/plan/plan.h"
+#include "engine/run/shard_store.h"
+#include "hilbert_ring/v1/attention.pb.h"
+
+namespace hilbert_ring::server {
+
+// In the order of the shard: rows of OUT as they become final, and of LSE if wanted.
+class OutputRows {
+ public:
+  // All must outlive it.
+  OutputRows(const Plan& plan, int rank, const ShardStore& store, bool want_lse)
+      : plan_(plan), rank_(rank), store_(store), want_lse_(want_lse) {}
+
+  // The next chunk of local rows [0, rows_final), without its payload, which is where it lies in
+  // the store; false when there is none.
+  bool Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_view& payload);
+
+ private:
+  struct Cursor {
+    size_t range = 0;  // of the shard's ranges
+    int64_t row = 0;   // local
+  };
+  bool Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1::OutputChunk& chunk,
+            std::string_view& payload) const;
+
+  const Plan& plan_;
+  const int rank_;
+  const ShardStore& store_;
+  const bool want_lse_;
+  Cursor out_;
+  Cursor lse_;
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,104 @@
+#include "server/shard/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr int64_t kPageBytes = 4096;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;  // so that a mapped page is always there
+
+int64_t MappedBytes(int64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes + kPageBytes;
+}
+
+uint64_t DrawMark() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+absl::Status SystemError(const char* what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("shared memory: ", what, ": ", std::strerror(errno)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(int64_t bytes) {
+  std::shared_ptr<SharedMemory> memory(new SharedMemory);
+  memory->bytes_ = bytes;
+  memory->descriptor_ = memfd_create("hilbert-ring-shard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (memory->descriptor_ < 0) return SystemError("memfd_create");
+  if (ftruncate(memory->descriptor_, MappedBytes(bytes)) != 0) return SystemError("ftruncate");
+  if (fcntl(memory->descriptor_, F_ADD_SEALS, kSeals) != 0) return SystemError("seals");
+  if (absl::Status status = memory->Map(); !status.ok()) return status;
+  const uint64_t mark = DrawMark();
+  std::memcpy(memory->tail(), &mark, sizeof(mark));
+  return memory;
+}
+
+absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Open(const v1::SharedMemory& offer) {
+  std::shared_ptr<SharedMemory> memory(new SharedMemory);
+  memory->bytes_ = offer.bytes();
+  const std::string path =
+      absl::StrCat("/proc/", offer.process(), "/fd/", offer.descriptor_number());
+  memory->descriptor_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (memory->descriptor_ < 0) return SystemError(path.c_str());
+  struct stat file = {};
+  // Another container may have a process of that number, and that may have such a descriptor.
+  if (fstat(memory->descriptor_, &file) != 0 || file.st_size != MappedBytes(offer.bytes()) ||
+      fcntl(memory->descriptor_, F_GET_SEALS) != kSeals) {
+    return absl::FailedPreconditionError(absl::StrCat("shared memory: ", path, " is another file"));
+  }
+  if (absl::Status status = memory->Map(); !status.ok()) return status;
+  uint64_t mark = 0;
+  std::memcpy(&mark, memory->tail(), sizeof(mark));
+  if (mark != offer.mark()) {
+    return absl::FailedPreconditionError(absl::StrCat("shared memory: ", path, " is another one"));
+  }
+  return memory;
+}
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) munmap(data_, static_cast<size_t>(MappedBytes(bytes_)));
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+absl::Status SharedMemory::Map() {
+  void* data = mmap(nullptr, static_cast<size_t>(MappedBytes(bytes_)), PROT_READ | PROT_WRITE,
+                    MAP_SHARED, descriptor_, 0);
+  if (data == MAP_FAILED) return SystemError("mmap");
+  data_ = static_cast<std::byte*>(data);
+  return absl::OkStatus();
+}
+
+std::byte* SharedMemory::tail() const { return data_ + MappedBytes(bytes_) - kPageBytes; }
+
+v1::SharedMemory SharedMemory::offer() const {
+  uint64_t mark = 0;
+  std::memcpy(&mark, tail(), sizeof(mark));
+  v1::SharedMemory offer;
+  offer.set_process(getpid());
+  offer.set_descriptor_number(descriptor_);
+  offer.set_bytes(bytes_);
+  offer.set_mark(mark);
+  return offer;
+}
+
+bool MayShareMemory(const std::string& address) {
+  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") ||
+         absl::StartsWith(address, "[::1]:");
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,50 @@
+// Memory that coordinator and worker of one host share: the worker's shard.
+//
+//   auto memory = SharedMemory::Create(bytes).value();          // coordinator
+//   offer = memory->offer();                                    // goes to the worker
+//   auto memory = SharedMemory::Open(offer).value();            // worker
+//
+// It is anonymous memory (memfd) that both map: rows that one writes the other sees, without a
+// socket between. It lives as long as one of them holds it, so that rows outlive a dead worker.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "hilbert_ring/v1/worker.pb.h"
+
+namespace hilbert_ring::server {
+
+class SharedMemory {
+ public:
+  // Zero-filled; takes memory as it is written. RESOURCE_EXHAUSTED, with the system's reason.
+  static absl::StatusOr<std::shared_ptr<SharedMemory>> Create(int64_t bytes);
+
+  // FAILED_PRECONDITION where this process cannot reach the memory that is meant: another host,
+  // another container, another user.
+  static absl::StatusOr<std::shared_ptr<SharedMemory>> Open(const v1::SharedMemory& offer);
+
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }  // as asked for
+  v1::SharedMemory offer() const;
+
+ private:
+  SharedMemory() = default;
+  absl::Status Map();
+  std::byte* tail() const;  // the page behind the bytes, which holds the mark
+
+  int descriptor_ = -1;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// Whether a worker at this address may be on this host, so that an offer is worth its while.
+bool MayShareMemory(const std::string& address);
+
+}  // namespace hilbert_ring::server
