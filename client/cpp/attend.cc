@@ -12,12 +12,15 @@
 #include "absl/time/clock.h"
 #include "client/cpp/output_rows.h"
 #include "grpcpp/client_context.h"
-#include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "wire/codec.h"
+#include "wire/payload_message.h"
+#include "wire/raw_stream.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::client {
 namespace {
+
+constexpr char kAttendMethod[] = "/hilbert_ring.v1.AttentionService/Attend";
 
 absl::Status CheckSize(const JobSpec& spec, v1::Tensor tensor, std::span<std::byte> data) {
   const int64_t expected = spec.tokens * wire::TensorRowBytes(spec, tensor);
@@ -108,16 +111,16 @@ class Call {
     }
   }
 
-  absl::StatusOr<v1::Report> Run(v1::AttentionService::Stub& stub) {
+  absl::StatusOr<v1::Report> Run(const std::shared_ptr<grpc::Channel>& channel) {
     if (options_.deadline < absl::InfiniteDuration()) {
       context_.set_deadline(absl::ToChronoTime(absl::Now() + options_.deadline));
     }
     const CancelWatch watch(options_.cancelled, context_);
-    stream_ = stub.Attend(&context_);
-    stream_->Write(OpenRequest());  // a failure shows in Finish
-    absl::Status local;             // what we found wrong; the service knows the rest
-    v1::AttendResponse response;
-    while (local.ok() && stream_->Read(&response)) local = Handle(response);
+    stream_ = wire::OpenRawStream(*channel, kAttendMethod, context_);
+    stream_->Write(wire::Serialize(OpenRequest()));  // a failure shows in Finish
+    absl::Status local;  // what we found wrong; the service knows the rest
+    grpc::ByteBuffer message;
+    while (local.ok() && stream_->Read(&message)) local = Handle(message);
     if (!local.ok()) context_.TryCancel();
     if (sender_.joinable()) sender_.join();  // its Write fails once the stream has ended
     const absl::Status remote = wire::FromGrpc(stream_->Finish());
@@ -135,6 +138,16 @@ class Call {
     open.set_job_id(options_.job_id);
     open.set_attempt(options_.attempt);
     return request;
+  }
+
+  absl::Status Handle(grpc::ByteBuffer& message) {
+    v1::AttendResponse response;
+    wire::Payload payload;
+    if (wire::SplitPayload(message, wire::kOutputFields, *response.mutable_output(), payload)) {
+      return Place(response.output(), payload);
+    }
+    if (!wire::Parse(message, response)) return ProtocolError("a message that is malformed");
+    return Handle(response);
   }
 
   absl::Status Handle(const v1::AttendResponse& response) {
@@ -155,7 +168,7 @@ class Call {
         });
         return absl::OkStatus();
       case v1::AttendResponse::kOutput:
-        return Place(response.output());
+        return Place(response.output(), wire::Payload(response.output().payload()));
       case v1::AttendResponse::kReport:
         if (!admitted_) return ProtocolError("a report before the job was admitted");
         report_ = response.report();
@@ -188,11 +201,15 @@ class Call {
 
   // In the sending thread.
   void Send() {
-    v1::AttendRequest request;
-    while (chunks_->Next(*request.mutable_chunk())) {
-      if (!stream_->Write(request)) return;  // the stream has ended; Finish says why
-      const v1::Chunk& chunk = request.chunk();
-      const int64_t bytes = static_cast<int64_t>(chunk.payload().size());
+    v1::Chunk chunk;
+    std::string_view payload;
+    while (chunks_->Next(chunk, payload)) {
+      // The transport may hold on to a message after the call, so it gets a copy.
+      const std::vector<grpc::Slice> slices{grpc::Slice(payload.data(), payload.size())};
+      if (!stream_->Write(wire::JoinPayload(wire::kChunkFields, chunk, slices))) {
+        return;  // the stream has ended; Finish says why
+      }
+      const auto bytes = static_cast<int64_t>(payload.size());
       if (inputs_.sent && chunk.tensor() != v1::TENSOR_COORDS) {
         const int64_t begin = chunk.first_row() * (bytes / chunk.rows());
         inputs_.sent(chunk.tensor(), begin, begin + bytes);
@@ -202,14 +219,15 @@ class Call {
     stream_->WritesDone();
   }
 
-  absl::Status Place(const v1::OutputChunk& chunk) {
+  absl::Status Place(const v1::OutputChunk& chunk, const wire::Payload& payload) {
+    if (report_) return ProtocolError("a message after the report");
     if (!admitted_) return ProtocolError("output before the job was admitted");
-    if (chunk.tensor() == v1::TENSOR_LSE && lse_) return lse_->Place(chunk);
+    if (chunk.tensor() == v1::TENSOR_LSE && lse_) return lse_->Place(chunk, payload);
     if (chunk.tensor() != v1::TENSOR_OUT) {
       return ProtocolError(absl::StrCat("output of ", wire::TensorName(chunk.tensor()),
                                         ", which was not asked for"));
     }
-    absl::Status status = out_.Place(chunk);
+    absl::Status status = out_.Place(chunk, payload);
     if (status.ok()) {
       progress_.Update(
           [this](AttendProgress& progress) { progress.rows_placed = out_.rows_placed(); });
@@ -244,7 +262,7 @@ class Call {
   bool admitted_ = false;
   std::optional<v1::Report> report_;
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>> stream_;
+  std::unique_ptr<wire::RawStream> stream_;
   std::optional<InputChunks> chunks_;  // used by the sending thread alone, once it runs
   std::jthread sender_;
 };
@@ -256,7 +274,7 @@ absl::StatusOr<v1::Report> Attend(const std::shared_ptr<grpc::Channel>& channel,
                                   const AttendOptions& options) {
   if (absl::Status status = CheckCall(inputs, outputs, options); !status.ok()) return status;
   Call call(inputs, outputs, options);
-  return call.Run(*v1::AttentionService::NewStub(channel));
+  return call.Run(channel);
 }
 
 }  // namespace hilbert_ring::client

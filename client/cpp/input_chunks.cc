@@ -27,11 +27,12 @@ std::span<const std::byte> BytesOf(const AttendInputs& inputs, v1::Tensor tensor
   }
 }
 
-void Seal(v1::Tensor tensor, int64_t first_row, int64_t rows, v1::Chunk& chunk) {
+void Seal(v1::Tensor tensor, int64_t first_row, int64_t rows, std::string_view payload,
+          v1::Chunk& chunk) {
   chunk.set_tensor(tensor);
   chunk.set_first_row(first_row);
   chunk.set_rows(rows);
-  chunk.set_crc32c(wire::Crc32c(chunk.payload()));
+  chunk.set_crc32c(wire::Crc32c(payload));
 }
 
 }  // namespace
@@ -78,8 +79,8 @@ absl::Status InputChunks::Check() const {
       max_payload_bytes_, " bytes in a chunk; lower heads or head_dim"));
 }
 
-bool InputChunks::Next(v1::Chunk& chunk) {
-  if (NextCoordinates(chunk)) return true;
+bool InputChunks::Next(v1::Chunk& chunk, std::string_view& payload) {
+  if (NextCoordinates(chunk, payload)) return true;
   if (band_ >= inputs_.spec.tokens) return false;
   const v1::Tensor tensor = kBandTensors[static_cast<size_t>(tensor_)];
   const int64_t rows = std::min(band_rows_, inputs_.spec.tokens - band_);
@@ -87,8 +88,8 @@ bool InputChunks::Next(v1::Chunk& chunk) {
   const std::span<const std::byte> bytes =
       BytesOf(inputs_, tensor)
           .subspan(static_cast<size_t>(band_ * row_bytes), static_cast<size_t>(rows * row_bytes));
-  chunk.mutable_payload()->assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  Seal(tensor, band_, rows, chunk);
+  payload = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  Seal(tensor, band_, rows, payload, chunk);
   if (++tensor_ == static_cast<int>(kBandTensors.size())) {
     tensor_ = 0;
     band_ += rows;
@@ -96,18 +97,17 @@ bool InputChunks::Next(v1::Chunk& chunk) {
   return true;
 }
 
-bool InputChunks::NextCoordinates(v1::Chunk& chunk) {
+bool InputChunks::NextCoordinates(v1::Chunk& chunk, std::string_view& payload) {
   const int axes = CoordinateAxes(inputs_.spec);
   if (axes == 0 || next_coordinate_row_ >= inputs_.spec.tokens) return false;
   const int64_t row_bytes = axes * static_cast<int64_t>(sizeof(uint32_t));
   const int64_t rows =
       std::min(max_payload_bytes_ / row_bytes, inputs_.spec.tokens - next_coordinate_row_);
-  std::string* payload = chunk.mutable_payload();
-  payload->resize(static_cast<size_t>(rows * row_bytes));
-  // A string's memory comes from the allocator, so it is aligned for any number.
-  inputs_.coordinates(next_coordinate_row_, {reinterpret_cast<uint32_t*>(payload->data()),
-                                             static_cast<size_t>(rows * axes)});
-  Seal(v1::TENSOR_COORDS, next_coordinate_row_, rows, chunk);
+  coordinates_.resize(static_cast<size_t>(rows * axes));
+  inputs_.coordinates(next_coordinate_row_, coordinates_);
+  payload = {reinterpret_cast<const char*>(coordinates_.data()),
+             static_cast<size_t>(rows * row_bytes)};
+  Seal(v1::TENSOR_COORDS, next_coordinate_row_, rows, payload, chunk);
   next_coordinate_row_ += rows;
   return true;
 }

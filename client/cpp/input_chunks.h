@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/spec/job_spec.h"
@@ -47,18 +49,20 @@ class InputChunks {
   // OUT_OF_RANGE: a row that is longer than a payload may be.
   absl::Status Check() const;
 
-  // Fills the next chunk, its CRC32C included, and reuses its memory; false after the last.
-  bool Next(v1::Chunk& chunk);
+  // The next chunk, its CRC32C included, without its payload, which lies in the inputs (or, for
+  // coordinates, here until the next call); false after the last.
+  bool Next(v1::Chunk& chunk, std::string_view& payload);
 
  private:
-  bool NextCoordinates(v1::Chunk& chunk);
+  bool NextCoordinates(v1::Chunk& chunk, std::string_view& payload);
 
   const AttendInputs& inputs_;
   const int64_t max_payload_bytes_;
   int64_t band_rows_ = 0;
   int64_t next_coordinate_row_ = 0;
-  int64_t band_ = 0;  // first row of the band that is being sent
-  int tensor_ = 0;    // of it: Q, K, V
+  int64_t band_ = 0;                   // first row of the band that is being sent
+  int tensor_ = 0;                     // of it: Q, K, V
+  std::vector<uint32_t> coordinates_;  // of the chunk
 };
 
 }  // namespace hilbert_ring::client

@@ -1,11 +1,9 @@
 #include "client/cpp/output_rows.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "wire/checksum.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
@@ -18,23 +16,23 @@ OutputRows::OutputRows(v1::Tensor tensor, int64_t tokens, int64_t row_bytes,
       data_(data),
       placed_(static_cast<size_t>(tokens)) {}
 
-absl::Status OutputRows::Place(const v1::OutputChunk& chunk) {
+absl::Status OutputRows::Place(const v1::OutputChunk& chunk, const wire::Payload& payload) {
   const std::string name = wire::TensorName(tensor_);
   const int64_t rows = chunk.rows();
   if (rows < 1 || rows > tokens_) {
     return absl::InternalError(absl::StrCat(name, " chunk from the service: has ", rows,
                                             " rows, expected 1 to ", tokens_));
   }
-  if (static_cast<int64_t>(chunk.payload().size()) != rows * row_bytes_) {
+  if (payload.bytes() != rows * row_bytes_) {
     return absl::InternalError(absl::StrCat(name, " chunk from the service: payload of ",
-                                            chunk.payload().size(), " bytes, expected ",
-                                            rows * row_bytes_, " for ", rows, " rows"));
+                                            payload.bytes(), " bytes, expected ", rows * row_bytes_,
+                                            " for ", rows, " rows"));
   }
   if (chunk.tokens_size() != 0 && chunk.tokens_size() != rows) {
     return absl::InternalError(absl::StrCat(name, " chunk from the service: lists ",
                                             chunk.tokens_size(), " tokens for ", rows, " rows"));
   }
-  const uint32_t crc = wire::Crc32c(chunk.payload());
+  const uint32_t crc = payload.Crc32c();
   if (crc != chunk.crc32c()) {
     return absl::DataLossError(absl::StrFormat(
         "%s chunk from the service, first token %d: CRC32C of the payload is %#010x, "
@@ -42,18 +40,17 @@ absl::Status OutputRows::Place(const v1::OutputChunk& chunk) {
         name, chunk.tokens_size() > 0 ? chunk.tokens(0) : chunk.first_token(), crc,
         chunk.crc32c()));
   }
-  if (chunk.tokens_size() == 0) {
-    return PlaceRange(chunk.first_token(), rows, chunk.payload().data());
-  }
+  wire::PayloadReader reader(payload);
+  if (chunk.tokens_size() == 0) return PlaceRange(chunk.first_token(), rows, reader);
   for (int64_t i = 0; i < rows; ++i) {
-    absl::Status status =
-        PlaceRange(chunk.tokens(static_cast<int>(i)), 1, chunk.payload().data() + i * row_bytes_);
+    absl::Status status = PlaceRange(chunk.tokens(static_cast<int>(i)), 1, reader);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status OutputRows::PlaceRange(int64_t first_token, int64_t rows, const char* payload) {
+absl::Status OutputRows::PlaceRange(int64_t first_token, int64_t rows,
+                                    wire::PayloadReader& payload) {
   if (first_token < 0 || first_token > tokens_ - rows) {
     return absl::InternalError(absl::StrCat(wire::TensorName(tensor_),
                                             " chunk from the service: ", rows, " rows from token ",
@@ -67,8 +64,7 @@ absl::Status OutputRows::PlaceRange(int64_t first_token, int64_t rows, const cha
     }
     placed_[static_cast<size_t>(token)] = true;
   }
-  std::memcpy(data_.data() + first_token * row_bytes_, payload,
-              static_cast<size_t>(rows * row_bytes_));
+  payload.Read(data_.data() + first_token * row_bytes_, rows * row_bytes_);
   rows_placed_ += rows;
   return absl::OkStatus();
 }

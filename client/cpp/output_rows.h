@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "hilbert_ring/v1/attention.pb.h"
+#include "wire/payload.h"
 
 namespace hilbert_ring::client {
 
@@ -17,9 +18,10 @@ class OutputRows {
   // data: [tokens, row_bytes]; must outlive the object.
   OutputRows(v1::Tensor tensor, int64_t tokens, int64_t row_bytes, std::span<std::byte> data);
 
-  // Checks a chunk and copies its rows to their tokens. DATA_LOSS: the checksum does not match, or
-  // a row came twice. INTERNAL: sizes that contradict each other, a token outside the job.
-  absl::Status Place(const v1::OutputChunk& chunk);
+  // Checks a chunk, whose payload lies beside it, and copies its rows to their tokens. DATA_LOSS:
+  // the checksum does not match, or a row came twice. INTERNAL: sizes that contradict each other, a
+  // token outside the job.
+  absl::Status Place(const v1::OutputChunk& chunk, const wire::Payload& payload);
 
   // DATA_LOSS, naming their number and the first, when rows are missing.
   absl::Status CheckComplete() const;
@@ -27,7 +29,7 @@ class OutputRows {
   int64_t rows_placed() const { return rows_placed_; }
 
  private:
-  absl::Status PlaceRange(int64_t first_token, int64_t rows, const char* payload);
+  absl::Status PlaceRange(int64_t first_token, int64_t rows, wire::PayloadReader& payload);
 
   const v1::Tensor tensor_;
   const int64_t tokens_;

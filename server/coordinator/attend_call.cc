@@ -95,11 +95,11 @@ void AttendCall::Log(const absl::Status& status) const {
 }
 
 absl::Status AttendCall::ReadOpen() {
-  v1::AttendRequest request;
-  const absl::StatusOr<bool> more = stream_.Read(request, IdleDeadline());
+  AttendMessage message;
+  const absl::StatusOr<bool> more = stream_.Read(message, IdleDeadline());
   if (!more.ok()) return more.status();
-  if (!*more || !request.has_open()) return BadOpen("the first message must be Open");
-  open_ = std::move(*request.mutable_open());
+  if (!*more || !message.request.has_open()) return BadOpen("the first message must be Open");
+  open_ = std::move(*message.request.mutable_open());
   if (absl::Status status = CheckJobId(open_.job_id()); !status.ok()) {
     open_.set_job_id("?");
     return status;
@@ -168,7 +168,7 @@ absl::Status AttendCall::Execute() {
                                     [this](int before) {
                                       v1::AttendResponse response;
                                       response.mutable_queued()->set_position(before);
-                                      return stream_.Write(std::move(response), IdleDeadline());
+                                      return stream_.Write(response, IdleDeadline());
                                     });
   if (!status.ok()) return status;
   if (status = PlanOverLiveWorkers(); !status.ok()) return status;
@@ -199,9 +199,9 @@ absl::Status AttendCall::Execute() {
                 .compute_timeout = services_.settings.job_timeout,
                 .share_memory = services_.settings.share_memory,
                 .output =
-                    [this](v1::OutputChunk&& chunk, std::string_view payload,
+                    [this](const v1::OutputChunk& chunk, std::string_view payload,
                            const std::shared_ptr<const void>& owner) {
-                      return SendOutput(std::move(chunk), payload, owner);
+                      return SendOutput(chunk, payload, owner);
                     },
                 .progress = [this](double fraction) { return SendProgress(fraction); }},
                stream_.stop());
@@ -233,7 +233,7 @@ absl::Status AttendCall::Admit() {
   admitted.set_job_id(open_.job_id());
   admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
   admitted.set_workers(static_cast<int>(members_.size()));
-  return stream_.Write(std::move(response), IdleDeadline());
+  return stream_.Write(response, IdleDeadline());
 }
 
 absl::Status AttendCall::MakeOrder(std::span<const int64_t> coords, JobRun& run) {
@@ -251,17 +251,14 @@ absl::Status AttendCall::ReceiveRows(JobRun& run) {
   } else if (absl::Status status = MakeOrder({}, run); !status.ok()) {
     return status;
   }
-  v1::AttendRequest request;
+  AttendMessage message;
   while (true) {
-    const absl::StatusOr<bool> more = stream_.Read(request, IdleDeadline());
+    const absl::StatusOr<bool> more = stream_.Read(message, IdleDeadline());
     if (!more.ok()) return more.status();
     if (!*more) break;
-    if (!request.has_chunk()) return BadOpen("after Open a client sends chunks alone");
-    if (absl::Status status =
-            ReceiveChunk(request.chunk(), wire::Payload(request.chunk().payload()), run);
-        !status.ok()) {
-      return status;
-    }
+    if (!message.request.has_chunk()) return BadOpen("after Open a client sends chunks alone");
+    absl::Status status = ReceiveChunk(message.request.chunk(), message.payload, run);
+    if (!status.ok()) return status;
   }
   if (absl::Status status = receiving_->ledger.CheckComplete(); !status.ok()) return status;
   seconds_.receive = SecondsBetween(start, Clock::now());
@@ -282,12 +279,9 @@ absl::Status AttendCall::ReceiveChunk(const v1::Chunk& chunk, const wire::Payloa
   return status;
 }
 
-absl::Status AttendCall::SendOutput(v1::OutputChunk&& chunk, std::string_view payload,
+absl::Status AttendCall::SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
                                     const std::shared_ptr<const void>& owner) {
-  v1::AttendResponse response;
-  *response.mutable_output() = std::move(chunk);
-  response.mutable_output()->set_payload(payload.data(), payload.size());
-  absl::Status status = stream_.Write(std::move(response), IdleDeadline());
+  absl::Status status = stream_.Write(chunk, payload, owner, IdleDeadline());
   if (status.ok()) services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
   return status;
 }
@@ -296,7 +290,7 @@ absl::Status AttendCall::SendProgress(double fraction) {
   v1::AttendResponse response;
   response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
   response.mutable_progress()->set_fraction(fraction);
-  return stream_.Write(std::move(response), IdleDeadline());
+  return stream_.Write(response, IdleDeadline());
 }
 
 absl::Status AttendCall::SendReport(const JobRun& run, int64_t generation) {
@@ -323,7 +317,7 @@ absl::Status AttendCall::SendReport(const JobRun& run, int64_t generation) {
   }
   report.set_bytes_exchanged(exchanged);
   services_.metrics.AddExchanged(exchanged);
-  return stream_.Write(std::move(response), IdleDeadline());
+  return stream_.Write(response, IdleDeadline());
 }
 
 }  // namespace hilbert_ring::server

@@ -53,7 +53,7 @@ class AttendCall {
   absl::Status ReceiveChunk(const v1::Chunk& chunk, const wire::Payload& payload, JobRun& run);
   absl::Status MakeOrder(std::span<const int64_t> coords, JobRun& run);
   absl::Status Admit();
-  absl::Status SendOutput(v1::OutputChunk&& chunk, std::string_view payload,
+  absl::Status SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
                           const std::shared_ptr<const void>& owner);
   absl::Status SendProgress(double fraction);
   absl::Status SendReport(const JobRun& run, int64_t generation);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "wire/payload_message.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -25,7 +26,7 @@ std::shared_ptr<AttendStream> AttendStream::Make(grpc::CallbackServerContext* co
   return stream;
 }
 
-absl::StatusOr<bool> AttendStream::Read(v1::AttendRequest& request, Deadline deadline) {
+absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, Deadline deadline) {
   std::unique_lock lock(mutex_);
   const bool in_time = changed_.wait_until(lock, stop_.token(), deadline,
                                            [this] { return read_ != Operation::kPending; });
@@ -34,20 +35,41 @@ absl::StatusOr<bool> AttendStream::Read(v1::AttendRequest& request, Deadline dea
   if (!in_time) stop_.Request(ClientIdle("sent"));
   if (absl::Status why = stop_.why(); !why.ok()) return why;
   if (read_ == Operation::kFailed) return false;
-  request.Clear();
-  request.Swap(&incoming_);
+  message.buffer.Swap(&incoming_);
+  incoming_.Clear();
   read_ = Operation::kPending;
   lock.unlock();
   StartRead(&incoming_);
+  v1::AttendRequest& request = message.request;
+  if (wire::SplitPayload(message.buffer, wire::kChunkFields, *request.mutable_chunk(),
+                         message.payload)) {
+    return true;
+  }
+  if (!wire::Parse(message.buffer, request)) {
+    return wire::WithReason(absl::InvalidArgumentError("a message is not an AttendRequest"),
+                            "MALFORMED");
+  }
+  message.payload = wire::Payload(request.chunk().payload());
   return true;
 }
 
-absl::Status AttendStream::Write(v1::AttendResponse response, Deadline deadline) {
+absl::Status AttendStream::Write(const v1::AttendResponse& response, Deadline deadline) {
+  return Write(wire::Serialize(response), deadline);
+}
+
+absl::Status AttendStream::Write(const v1::OutputChunk& chunk, std::string_view payload,
+                                 std::shared_ptr<const void> owner, Deadline deadline) {
+  return Write(
+      wire::JoinPayload(wire::kOutputFields, chunk, {wire::SliceOf(payload, std::move(owner))}),
+      deadline);
+}
+
+absl::Status AttendStream::Write(grpc::ByteBuffer response, Deadline deadline) {
   const std::lock_guard turn(write_turn_);
   std::unique_lock lock(mutex_);
   if (absl::Status why = stop_.why(); !why.ok()) return why;
   if (write_ != Operation::kDone) return absl::CancelledError("the client is gone");
-  outgoing_ = std::move(response);
+  outgoing_.Swap(&response);
   write_ = Operation::kPending;
   lock.unlock();
   StartWrite(&outgoing_);

@@ -2,9 +2,9 @@
 // deadline, and end at once when the job must stop.
 //
 //   auto stream = AttendStream::Make(context);            // its reactor
-//   absl::StatusOr<bool> more = stream->Read(request, deadline);
-//   stream->Write(response, deadline);                    // returns when the transport has taken
-//   it stream->End(status, {});                              // once, whatever is still under way
+//   absl::StatusOr<bool> more = stream->Read(message, deadline);
+//   stream->Write(response, deadline);        // returns when the transport has taken it
+//   stream->End(status, {});                  // once, whatever is still under way
 //
 // One message is read ahead, one is being written: nothing else is buffered. A client that does not
 // read stops Write, one that is not read from stops sending, by HTTP/2 flow control. Calls that
@@ -17,17 +17,27 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/coordinator/job_stop.h"
 #include "server/process/deadline.h"
+#include "wire/payload.h"
 
 namespace hilbert_ring::server {
 
-class AttendStream : public grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse> {
+// A request; the payload of a chunk lies beside it, in the transport's buffers.
+struct AttendMessage {
+  v1::AttendRequest request;
+  wire::Payload payload;
+  grpc::ByteBuffer buffer;  // holds the payload
+};
+
+class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   // Lives until gRPC is done with it and nobody holds it.
   static std::shared_ptr<AttendStream> Make(grpc::CallbackServerContext* context);
@@ -37,12 +47,16 @@ class AttendStream : public grpc::ServerBidiReactor<v1::AttendRequest, v1::Atten
 
   // True with a message, false when the client has closed its side. The stop's reason, which is
   // DEADLINE_EXCEEDED (CLIENT_IDLE) when nothing came until the deadline. Used by one thread at a
-  // time.
-  absl::StatusOr<bool> Read(v1::AttendRequest& request, Deadline deadline);
+  // time. INVALID_ARGUMENT (MALFORMED) for bytes that are no request.
+  absl::StatusOr<bool> Read(AttendMessage& message, Deadline deadline);
 
   // Any thread; messages leave one after the other. Errors as of Read, after which no write
   // succeeds.
-  absl::Status Write(v1::AttendResponse response, Deadline deadline);
+  absl::Status Write(const v1::AttendResponse& response, Deadline deadline);
+
+  // An output chunk with its payload, which `owner` keeps until the transport has let go of it.
+  absl::Status Write(const v1::OutputChunk& chunk, std::string_view payload,
+                     std::shared_ptr<const void> owner, Deadline deadline);
 
   // Ends the call. retry_after goes along as pushback.
   void End(const absl::Status& status, std::optional<std::chrono::milliseconds> retry_after);
@@ -58,6 +72,8 @@ class AttendStream : public grpc::ServerBidiReactor<v1::AttendRequest, v1::Atten
   void OnCancel() override;
   void OnDone() override;
 
+  absl::Status Write(grpc::ByteBuffer response, Deadline deadline);
+
   enum class Operation { kPending, kDone, kFailed };
 
   grpc::CallbackServerContext* const context_;  // valid until done_
@@ -67,8 +83,8 @@ class AttendStream : public grpc::ServerBidiReactor<v1::AttendRequest, v1::Atten
   std::mutex write_turn_;  // before mutex_: held while a message is being written
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  v1::AttendRequest incoming_;            // gRPC's while read_ is kPending
-  v1::AttendResponse outgoing_;           // gRPC's while write_ is kPending
+  grpc::ByteBuffer incoming_;             // gRPC's while read_ is kPending
+  grpc::ByteBuffer outgoing_;             // gRPC's while write_ is kPending
   Operation read_ = Operation::kPending;  // guarded by mutex_, like all below
   Operation write_ = Operation::kDone;
   bool done_ = false;

@@ -41,7 +41,7 @@ AttentionService::AttentionService(const JobServices& services, std::function<bo
       ready_(std::move(ready)),
       calls_(1 + services.settings.max_queue + kSpareCalls) {}
 
-grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* AttentionService::Attend(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
     grpc::CallbackServerContext* context) {
   const std::shared_ptr<AttendStream> stream = AttendStream::Make(context);
   if (draining_) {

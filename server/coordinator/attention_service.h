@@ -11,12 +11,12 @@
 namespace hilbert_ring::server {
 
 class AttentionService
-    : public v1::AttentionService::WithCallbackMethod_Attend<v1::AttentionService::Service> {
+    : public v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service> {
  public:
   // ready: asked by GetCluster.
   AttentionService(const JobServices& services, std::function<bool()> ready);
 
-  grpc::ServerBidiReactor<v1::AttendRequest, v1::AttendResponse>* Attend(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override;
   grpc::Status Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                     v1::PlanResponse* response) override;

@@ -276,7 +276,7 @@ absl::Status JobRun::HandleReady(int rank, const v1::RunReady& ready) {
 absl::Status JobRun::PassOn(v1::OutputChunk& chunk) {
   const auto payload = std::make_shared<const std::string>(std::move(*chunk.mutable_payload()));
   chunk.clear_payload();
-  return options_.output(std::move(chunk), *payload, payload);
+  return options_.output(chunk, *payload, payload);
 }
 
 absl::Status JobRun::PassOnShared(int rank, int64_t rows_final) {
@@ -288,8 +288,7 @@ absl::Status JobRun::PassOnShared(int rank, int64_t rows_final) {
   v1::OutputChunk chunk;
   std::string_view payload;
   while (stream.outputs->Next(rows_final, chunk, payload)) {
-    if (absl::Status status = options_.output(std::move(chunk), payload, stream.memory);
-        !status.ok()) {
+    if (absl::Status status = options_.output(chunk, payload, stream.memory); !status.ok()) {
       return status;
     }
   }

@@ -54,8 +54,8 @@ struct JobRunOptions {
   bool share_memory = true;
   // Called by several threads; blocks as long as it takes. An error ends the job. The payload lies
   // beside the chunk and lives as long as its owner.
-  std::function<absl::Status(v1::OutputChunk&& chunk, std::string_view payload,
-                             std::shared_ptr<const void> owner)>
+  std::function<absl::Status(const v1::OutputChunk& chunk, std::string_view payload,
+                             const std::shared_ptr<const void>& owner)>
       output;
   std::function<absl::Status(double fraction)> progress;  // mean over the workers, seldom
 };

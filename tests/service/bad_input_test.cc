@@ -10,6 +10,7 @@
 #include "tests/service/raw_call.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
+#include "wire/raw_stream.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -155,6 +156,20 @@ TEST_F(BadInput, FirstMessageMustBeOpen) {
   RawCall call(*stub_, std::chrono::seconds(20));
   call.Send(GoodChunks()[0]);
   ExpectStatus(call.Finish(), absl::StatusCode::kInvalidArgument, "Open");
+}
+
+TEST_F(BadInput, AMessageThatIsNone) {
+  grpc::ClientContext context;
+  const auto channel = cluster_->Channel();
+  const auto stream =
+      wire::OpenRawStream(*channel, "/hilbert_ring.v1.AttentionService/Attend", context);
+  const grpc::Slice slice("no message at all");
+  stream->Write(grpc::ByteBuffer(&slice, 1));
+  grpc::ByteBuffer response;
+  EXPECT_FALSE(stream->Read(&response));
+  const absl::Status status = wire::FromGrpc(stream->Finish());
+  ExpectStatus(status, absl::StatusCode::kInvalidArgument, "AttendRequest");
+  EXPECT_EQ(wire::ReasonOf(status), "MALFORMED");
 }
 
 TEST_F(BadInput, MissingRows) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -38,13 +39,14 @@ TEST_F(InputChunksTest, RowsOfATokenTravelTogether) {
   InputChunks chunks(inputs, 4 * 64 + 63);
   ASSERT_TRUE(chunks.Check().ok());
   v1::Chunk chunk;
+  std::string_view payload;
   std::vector<std::string> order;
   std::map<v1::Tensor, std::string> tensors;
-  while (chunks.Next(chunk)) {
+  while (chunks.Next(chunk, payload)) {
     order.push_back(std::to_string(chunk.tensor()) + ":" + std::to_string(chunk.first_row()) + "+" +
                     std::to_string(chunk.rows()));
-    EXPECT_EQ(chunk.crc32c(), wire::Crc32c(chunk.payload()));
-    tensors[chunk.tensor()] += chunk.payload();
+    EXPECT_EQ(chunk.crc32c(), wire::Crc32c(payload));
+    tensors[chunk.tensor()] += payload;
   }
   EXPECT_THAT(order, ElementsAre("2:0+4", "3:0+4", "4:0+4", "2:4+4", "3:4+4", "4:4+4", "2:8+2",
                                  "3:8+2", "4:8+2"));
@@ -67,14 +69,15 @@ TEST_F(InputChunksTest, CoordinatesComeFirst) {
   };
   InputChunks chunks(inputs, 64);
   v1::Chunk chunk;
+  std::string_view payload;
   std::string coordinates;
   bool others = false;
-  while (chunks.Next(chunk)) {
+  while (chunks.Next(chunk, payload)) {
     if (chunk.tensor() == v1::TENSOR_COORDS) {
       EXPECT_FALSE(others);
-      EXPECT_LE(chunk.payload().size(), 64u);
-      EXPECT_EQ(chunk.crc32c(), wire::Crc32c(chunk.payload()));
-      coordinates += chunk.payload();
+      EXPECT_LE(payload.size(), 64u);
+      EXPECT_EQ(chunk.crc32c(), wire::Crc32c(payload));
+      coordinates += payload;
     } else {
       others = true;
     }

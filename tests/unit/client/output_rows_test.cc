@@ -22,6 +22,9 @@ class OutputRowsTest : public testing::Test {
     chunk.set_payload(std::move(payload));
     return chunk;
   }
+  absl::Status Place(const v1::OutputChunk& chunk) {
+    return rows_.Place(chunk, wire::Payload(chunk.payload()));
+  }
   std::string Text() const { return {reinterpret_cast<const char*>(data_.data()), data_.size()}; }
 
   std::vector<std::byte> data_ = std::vector<std::byte>(10);
@@ -31,19 +34,19 @@ class OutputRowsTest : public testing::Test {
 TEST_F(OutputRowsTest, PlacesRangesAndLists) {
   v1::OutputChunk range = Chunk(2, "ccdd");
   range.set_first_token(2);
-  ASSERT_TRUE(rows_.Place(range).ok());
+  ASSERT_TRUE(Place(range).ok());
   v1::OutputChunk list = Chunk(3, "eeaabb");
   for (int64_t token : {4, 0, 1}) list.add_tokens(token);
   EXPECT_THAT(std::string(rows_.CheckComplete().message()),
               HasSubstr("left out 3 of 5 rows, the first for token 0"));
-  ASSERT_TRUE(rows_.Place(list).ok());
+  ASSERT_TRUE(Place(list).ok());
   EXPECT_TRUE(rows_.CheckComplete().ok());
   EXPECT_EQ(rows_.rows_placed(), 5);
   EXPECT_EQ(Text(), "aabbccddee");
 }
 
 TEST_F(OutputRowsTest, RefusesWhatDoesNotFit) {
-  const auto code = [this](const v1::OutputChunk& chunk) { return rows_.Place(chunk).code(); };
+  const auto code = [this](const v1::OutputChunk& chunk) { return Place(chunk).code(); };
   EXPECT_EQ(code(Chunk(0, "")), absl::StatusCode::kInternal);
   EXPECT_EQ(code(Chunk(-1, "aa")), absl::StatusCode::kInternal);
   EXPECT_EQ(code(Chunk(int64_t{1} << 62, "aa")), absl::StatusCode::kInternal);
@@ -64,16 +67,16 @@ TEST_F(OutputRowsTest, RefusesWhatDoesNotFit) {
 TEST_F(OutputRowsTest, RefusesCorruptAndRepeatedRows) {
   v1::OutputChunk corrupt = Chunk(1, "aa");
   corrupt.set_payload("ab");
-  EXPECT_EQ(rows_.Place(corrupt).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Place(corrupt).code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(rows_.rows_placed(), 0);
-  ASSERT_TRUE(rows_.Place(Chunk(1, "aa")).ok());
-  const absl::Status again = rows_.Place(Chunk(1, "aa"));
+  ASSERT_TRUE(Place(Chunk(1, "aa")).ok());
+  const absl::Status again = Place(Chunk(1, "aa"));
   EXPECT_EQ(again.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(again.message()), HasSubstr("token 0 came twice"));
   v1::OutputChunk twice = Chunk(2, "bbbb");
   twice.add_tokens(1);
   twice.add_tokens(1);
-  EXPECT_EQ(rows_.Place(twice).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Place(twice).code(), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace

@@ -1,0 +1,259 @@
+// The published configuration of the Hilbert ring reports, through the engine alone and through the
+// service, as Markdown tables for docs/benchmarks.md; and the latency of a small job.
+//
+//   reports_bench                        everything
+//   reports_bench jobs 425984            one length (several may be given)
+//   reports_bench latency
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cpp/attend.h"
+#include "engine/device/numbers.h"
+#include "engine/order/permutation.h"
+#include "engine/run/executor.h"
+#include "tests/service/cluster.h"
+#include "tests/service/memory_watch.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kMiB = 1 << 20;
+constexpr int64_t kTokens[] = {8192, 16384, 32768, 425984, 1048576};
+constexpr double kReportsTokensPerSecond = 15728;  // one GTX 1080, 425,984 tokens, 4.2 GB
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// 8 heads of dimension 64, [2048, 4096, 8192] with [1, 2, 4], on a grid as square as it goes.
+JobSpec ReportsSpec(int64_t tokens, DataType dtype, bool hilbert) {
+  JobSpec spec;
+  spec.tokens = tokens;
+  spec.heads = spec.kv_heads = 8;
+  spec.head_dim = spec.value_dim = 64;
+  spec.dtype = dtype;
+  spec.branches = {{2048, 1}, {4096, 2}, {8192, 4}};
+  if (!hilbert) return spec;
+  int64_t rows = 1;
+  for (int64_t side = 1; side * side <= tokens; ++side) {
+    if (tokens % side == 0) rows = side;
+  }
+  spec.ordering = Ordering{.grid = {rows, tokens / rows}};
+  return spec;
+}
+
+// Q, K, V and out, as bytes of the job's type.
+struct JobData {
+  explicit JobData(const JobSpec& spec) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    std::vector<float> some(1 << 16);
+    for (float& value : some) value = normal(random);
+    for (std::vector<std::byte>* tensor : {&q, &k, &v}) {
+      const int64_t elements = spec.tokens * spec.heads * spec.head_dim;
+      tensor->resize(elements * ElementBytes(spec.dtype));
+      // An odd shift, so that rows differ.
+      int64_t at = static_cast<int64_t>(random() % some.size());
+      for (int64_t i = 0; i < elements; ++i) {
+        if (++at == static_cast<int64_t>(some.size())) at = static_cast<int64_t>(random() % 977);
+        StoreElement(spec.dtype, tensor->data(), i, some[at]);
+      }
+    }
+    out.resize(q.size());
+  }
+  std::vector<std::byte> q, k, v, out;
+};
+
+// Of this process, or of those that it started and that have ended.
+double ProcessorSeconds(int who) {
+  rusage usage = {};
+  getrusage(who, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+struct Measured {
+  double seconds = 0;
+  double processor = 0;  // seconds of all processes, the client's included
+  double compute = 0;  // of the busiest worker
+  double exposed = 0;  // exchange, likewise
+  double memory = 0;   // bytes of a worker, at most
+  double exchanged = 0;
+  double last = 0;  // seconds from the last row's arrival to the last result
+};
+
+absl::StatusOr<Measured> RunEngine(const JobSpec& spec, const JobData& data) {
+  auto device = MakeDevice({});
+  if (!device.ok()) return device.status();
+  auto plan = MakePlan(spec, 1);
+  if (!plan.ok()) return plan.status();
+  auto store = ShardStore::Make(**device, *plan, 0);
+  if (!store.ok()) return store.status();
+  std::vector<int64_t> tokens(spec.tokens);
+  for (int64_t i = 0; i < spec.tokens; ++i) tokens[i] = i;
+  if (spec.ordering) {
+    auto order = Permutation::Make(spec, {});
+    if (!order.ok()) return order.status();
+    (*order)->Tokens(0, tokens);
+    std::copy(tokens.begin(), tokens.end(), (*store)->tokens().begin());
+  }
+  for (const auto& [kind, bytes] :
+       {std::pair{TensorKind::kQ, &data.q}, std::pair{TensorKind::kK, &data.k},
+        std::pair{TensorKind::kV, &data.v}}) {
+    const int64_t row_bytes = RowBytes(spec, kind);
+    for (int64_t slot = 0; slot < spec.tokens; ++slot) {
+      std::memcpy((*store)->Row(kind, slot), bytes->data() + tokens[slot] * row_bytes, row_bytes);
+    }
+  }
+  const double before = ProcessorSeconds(RUSAGE_SELF);
+  const Clock::time_point start = Clock::now();
+  const auto figures = Execute(*plan, 0, **store, **device, nullptr, 1, {});
+  if (!figures.ok()) return figures.status();
+  return Measured{.seconds = SecondsSince(start),
+                  .processor = ProcessorSeconds(RUSAGE_SELF) - before,
+                  .compute = figures->compute_seconds,
+                  .memory = static_cast<double>(figures->memory_peak_bytes)};
+}
+
+absl::StatusOr<Measured> RunService(const JobSpec& spec, JobData& data, int workers) {
+  double processor = -ProcessorSeconds(RUSAGE_CHILDREN);
+  auto cluster = Cluster::Start({.workers = workers});
+  if (!cluster.ok()) return cluster.status();
+  MemoryWatch watch(**cluster);
+  const auto channel = (*cluster)->Channel();
+  const client::AttendInputs inputs{.spec = spec, .q = data.q, .k = data.k, .v = data.v};
+  processor -= ProcessorSeconds(RUSAGE_SELF);
+  const Clock::time_point start = Clock::now();
+  const auto report = client::Attend(channel, inputs, {.out = data.out});
+  const double seconds = SecondsSince(start);
+  processor += ProcessorSeconds(RUSAGE_SELF);
+  watch.Stop();
+  (*cluster)->Stop();
+  processor += ProcessorSeconds(RUSAGE_CHILDREN);
+  if (!report.ok()) return report.status();
+  Measured measured{.seconds = seconds,
+                    .processor = processor,
+                    .exchanged = static_cast<double>(report->bytes_exchanged()),
+                    .last = report->compute_seconds()};
+  for (const v1::WorkerReport& worker : report->workers()) {
+    measured.compute = std::max(measured.compute, worker.compute_seconds());
+    measured.exposed = std::max(measured.exposed, worker.exposed_exchange_seconds());
+  }
+  for (const int64_t peak : watch.WorkerPeaks()) {
+    measured.memory = std::max(measured.memory, static_cast<double>(peak));
+  }
+  return measured;
+}
+
+void Print(const JobSpec& spec, const std::string& path, const absl::StatusOr<Measured>& measured,
+           double engine_seconds) {
+  if (!measured.ok()) {
+    std::printf("%s: %s\n", path.c_str(), measured.status().ToString().c_str());
+    return;
+  }
+  const double rate = static_cast<double>(spec.tokens) / measured->seconds;
+  std::printf(
+      "| %lld | %s | %s | %s | %.0f | %.2f | %.0f %% | %.3f | %.2f | %.3f | %.0f | %.1f | %.4f |\n",
+      static_cast<long long>(spec.tokens),
+      spec.dtype == DataType::kFloat32 ? "float32" : "bfloat16", spec.ordering ? "on" : "off",
+      path.c_str(), rate, rate / kReportsTokensPerSecond, 100 * engine_seconds / measured->seconds,
+      measured->seconds, measured->processor, measured->compute, measured->memory / kMiB, measured->exchanged / 1e6,
+      measured->exposed);
+  std::fflush(stdout);
+}
+
+void Jobs(std::span<const int64_t> lengths) {
+  std::printf(
+      "\n### 8 heads of dimension 64, [2048, 4096, 8192] with [1, 2, 4]\n\n"
+      "| tokens | type | Hilbert order | through | tokens/s | over the reports' 15,728 | of the "
+      "engine alone | seconds | processor s | compute s | worker MiB | exchanged MB | exposed exchange s |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  for (const int64_t tokens : lengths) {
+    for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
+      JobData data(ReportsSpec(tokens, dtype, false));
+      for (const bool hilbert : {false, true}) {
+        const JobSpec spec = ReportsSpec(tokens, dtype, hilbert);
+        const auto engine = RunEngine(spec, data);
+        const double seconds = engine.ok() ? engine->seconds : 0;
+        Print(spec, "engine", engine, seconds);
+        for (const int workers : {1, 2}) {
+          const std::string path =
+              absl::StrCat("service, ", workers, workers == 1 ? " worker" : " workers");
+          Print(spec, path, RunService(spec, data, workers), seconds);
+        }
+      }
+    }
+  }
+}
+
+// One job after the other over one channel.
+void Latency() {
+  std::printf(
+      "\n### Latency of a job of 64 tokens, 8 heads of dimension 64, float32\n\n"
+      "| workers | jobs | median ms | 90 %% ms | 99 %% ms |\n| --- | --- | --- | --- | --- |\n");
+  constexpr int kJobs = 300;
+  constexpr int kWarmUp = 20;
+  JobSpec spec = ReportsSpec(64, DataType::kFloat32, false);
+  spec.branches = {{64, 1}};
+  JobData data(spec);
+  for (const int workers : {1, 2}) {
+    auto cluster = Cluster::Start({.workers = workers});
+    if (!cluster.ok()) {
+      std::printf("%s\n", cluster.status().ToString().c_str());
+      return;
+    }
+    const auto channel = (*cluster)->Channel();
+    const client::AttendInputs inputs{.spec = spec, .q = data.q, .k = data.k, .v = data.v};
+    std::vector<double> milliseconds;
+    for (int i = 0; i < kWarmUp + kJobs; ++i) {
+      const Clock::time_point start = Clock::now();
+      const auto report = client::Attend(channel, inputs, {.out = data.out});
+      if (!report.ok()) {
+        std::printf("%s\n", report.status().ToString().c_str());
+        return;
+      }
+      if (i >= kWarmUp) milliseconds.push_back(1e3 * SecondsSince(start));
+    }
+    std::sort(milliseconds.begin(), milliseconds.end());
+    std::printf("| %d | %d | %.2f | %.2f | %.2f |\n", workers, kJobs, milliseconds[kJobs / 2],
+                milliseconds[kJobs * 9 / 10], milliseconds[kJobs * 99 / 100]);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
+
+int main(int argc, char** argv) {
+  using namespace hilbert_ring::testing;
+  const std::string part = argc > 1 ? argv[1] : "";
+  std::vector<int64_t> lengths;
+  for (int i = 2; i < argc; ++i) {
+    int64_t tokens = 0;
+    if (!absl::SimpleAtoi(argv[i], &tokens) || tokens < 1) {
+      std::fprintf(stderr, "tokens: '%s' is no number above 0\n", argv[i]);
+      return 2;
+    }
+    lengths.push_back(tokens);
+  }
+  if (lengths.empty()) lengths.assign(std::begin(kTokens), std::end(kTokens));
+  if (part.empty() || part == "latency") Latency();
+  if (part.empty() || part == "jobs") Jobs(lengths);
+  return 0;
+}

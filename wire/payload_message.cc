@@ -1,0 +1,111 @@
+#include "wire/payload_message.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/wire_format_lite.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+
+namespace hilbert_ring::wire {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+using google::protobuf::io::CodedOutputStream;
+using google::protobuf::io::StringOutputStream;
+
+uint32_t BytesTag(int field) {
+  return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+}
+
+bool ReadPayload(CodedInputStream& input, uint32_t bytes, Payload& payload) {
+  while (bytes > 0) {
+    const void* data = nullptr;
+    int size = 0;
+    if (!input.GetDirectBufferPointer(&data, &size) || size <= 0) return false;
+    const int part = static_cast<int>(std::min<uint32_t>(bytes, static_cast<uint32_t>(size)));
+    payload.Append({static_cast<const char*>(data), static_cast<size_t>(part)});
+    if (!input.Skip(part)) return false;
+    bytes -= static_cast<uint32_t>(part);
+  }
+  return true;
+}
+
+// The inner message's fields but the payload, as they stand.
+bool ReadInner(CodedInputStream& input, uint32_t payload_tag, std::string& others,
+               Payload& payload) {
+  StringOutputStream to(&others);
+  CodedOutputStream output(&to);
+  while (const uint32_t tag = input.ReadTag()) {
+    if (tag == payload_tag) {
+      uint32_t bytes = 0;
+      if (payload.bytes() > 0 || !input.ReadVarint32(&bytes)) return false;
+      if (!ReadPayload(input, bytes, payload)) return false;
+    } else if (!WireFormatLite::SkipField(&input, tag, &output)) {
+      return false;
+    }
+  }
+  return input.BytesUntilLimit() == 0;
+}
+
+}  // namespace
+
+grpc::ByteBuffer JoinPayload(PayloadFields fields, const google::protobuf::MessageLite& inner,
+                             const std::vector<grpc::Slice>& payload) {
+  size_t payload_bytes = 0;
+  for (const grpc::Slice& slice : payload) payload_bytes += slice.size();
+  const uint32_t payload_tag = BytesTag(fields.payload);
+  const size_t inner_bytes = inner.ByteSizeLong() + CodedOutputStream::VarintSize32(payload_tag) +
+                             CodedOutputStream::VarintSize32(static_cast<uint32_t>(payload_bytes)) +
+                             payload_bytes;
+  std::string head;
+  {
+    StringOutputStream to(&head);
+    CodedOutputStream output(&to);
+    output.WriteTag(BytesTag(fields.message));
+    output.WriteVarint32(static_cast<uint32_t>(inner_bytes));
+    inner.SerializeToCodedStream(&output);
+    output.WriteTag(payload_tag);
+    output.WriteVarint32(static_cast<uint32_t>(payload_bytes));
+  }
+  std::vector<grpc::Slice> slices{grpc::Slice(head)};
+  slices.insert(slices.end(), payload.begin(), payload.end());
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+bool SplitPayload(grpc::ByteBuffer& buffer, PayloadFields fields,
+                  google::protobuf::MessageLite& inner, Payload& payload) {
+  grpc::ProtoBufferReader reader(&buffer);
+  if (!reader.status().ok()) return false;
+  CodedInputStream input(&reader);
+  uint32_t bytes = 0;
+  if (input.ReadTag() != BytesTag(fields.message) || !input.ReadVarint32(&bytes)) return false;
+  if (bytes > static_cast<uint32_t>(std::numeric_limits<int>::max())) return false;
+  const auto limit = input.PushLimit(static_cast<int>(bytes));
+  std::string others;
+  payload = Payload();
+  if (!ReadInner(input, BytesTag(fields.payload), others, payload)) return false;
+  input.PopLimit(limit);
+  return input.ReadTag() == 0 && input.ConsumedEntireMessage() && inner.ParseFromString(others);
+}
+
+grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+bool Parse(grpc::ByteBuffer& buffer, google::protobuf::MessageLite& message) {
+  grpc::ProtoBufferReader reader(&buffer);
+  return reader.status().ok() && message.ParseFromZeroCopyStream(&reader);
+}
+
+grpc::Slice SliceOf(std::string_view bytes, std::shared_ptr<const void> owner) {
+  const auto release = [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); };
+  return grpc::Slice(const_cast<char*>(bytes.data()), bytes.size(), release,
+                     new std::shared_ptr<const void>(std::move(owner)));
+}
+
+}  // namespace hilbert_ring::wire

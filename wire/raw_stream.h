@@ -1,0 +1,21 @@
+// A bidirectional stream of a client whose messages are buffers, to be split and joined with
+// wire/payload_message.h.
+#pragma once
+
+#include <memory>
+
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/sync_stream.h"
+
+namespace hilbert_ring::wire {
+
+using RawStream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+// What the generated stub does for its own messages. `method`, "/package.Service/Method", channel
+// and context must outlive the stream.
+std::unique_ptr<RawStream> OpenRawStream(grpc::Channel& channel, const char* method,
+                                         grpc::ClientContext& context);
+
+}  // namespace hilbert_ring::wire
