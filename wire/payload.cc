@@ -1,6 +1,5 @@
 #include "wire/payload.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "wire/checksum.h"
@@ -15,18 +14,30 @@ uint32_t Payload::Crc32c() const {
 
 void PayloadReader::Read(void* to, int64_t bytes) {
   char* next = static_cast<char*>(to);
-  for (auto left = static_cast<size_t>(bytes); left > 0;) {
-    const std::string_view part = parts_[part_];
-    const size_t count = std::min(left, part.size() - offset_);
-    std::memcpy(next, part.data() + offset_, count);
-    next += count;
-    left -= count;
-    offset_ += count;
-    if (offset_ == part.size()) {
-      ++part_;
-      offset_ = 0;
-    }
+  while (bytes > 0) {
+    const std::string_view part = NextPart(bytes);
+    std::memcpy(next, part.data(), part.size());
+    next += part.size();
+    bytes -= static_cast<int64_t>(part.size());
   }
+}
+
+Payload PayloadReader::Next(int64_t bytes) {
+  Payload payload;
+  while (payload.bytes() < bytes) payload.Append(NextPart(bytes - payload.bytes()));
+  return payload;
+}
+
+std::string_view PayloadReader::NextPart(int64_t most) {
+  std::string_view part = parts_[part_].substr(offset_);
+  if (static_cast<int64_t>(part.size()) > most) {
+    part = part.substr(0, static_cast<size_t>(most));
+    offset_ += part.size();
+  } else {
+    ++part_;
+    offset_ = 0;
+  }
+  return part;
 }
 
 }  // namespace hilbert_ring::wire

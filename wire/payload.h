@@ -33,10 +33,13 @@ class PayloadReader {
  public:
   explicit PayloadReader(const Payload& payload) : parts_(payload.parts()) {}
 
-  // The next `bytes`, which must be there.
+  // The next `bytes`, which must be there: copied, or where they lie.
   void Read(void* to, int64_t bytes);
+  Payload Next(int64_t bytes);
 
  private:
+  std::string_view NextPart(int64_t most);
+
   const std::vector<std::string_view>& parts_;
   size_t part_ = 0;
   size_t offset_ = 0;  // in the part

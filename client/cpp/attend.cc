@@ -15,6 +15,7 @@
 #include "wire/codec.h"
 #include "wire/payload_message.h"
 #include "wire/raw_stream.h"
+#include "wire/slice_pool.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::client {
@@ -195,18 +196,19 @@ class Call {
     });
     chunks_.emplace(inputs_, payload);
     if (absl::Status status = chunks_->Check(); !status.ok()) return status;
-    sender_ = std::jthread([this] { Send(); });
+    const int64_t longest = std::min(payload, InputBytes(inputs_.spec));
+    sender_ = std::jthread([this, longest] { Send(longest); });
     return absl::OkStatus();
   }
 
-  // In the sending thread.
-  void Send() {
+  // In the sending thread. Payloads are `longest` bytes at most.
+  void Send(int64_t longest) {
+    wire::SlicePool buffers(longest);
     v1::Chunk chunk;
     std::string_view payload;
     while (chunks_->Next(chunk, payload)) {
       // The transport may hold on to a message after the call, so it gets a copy.
-      const std::vector<grpc::Slice> slices{grpc::Slice(payload.data(), payload.size())};
-      if (!stream_->Write(wire::JoinPayload(wire::kChunkFields, chunk, slices))) {
+      if (!stream_->Write(wire::JoinPayload(wire::kChunkFields, chunk, {buffers.Copy(payload)}))) {
         return;  // the stream has ended; Finish says why
       }
       const auto bytes = static_cast<int64_t>(payload.size());

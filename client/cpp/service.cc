@@ -8,6 +8,7 @@
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "wire/codec.h"
 #include "wire/status.h"
+#include "wire/transport.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -23,6 +24,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& server) {
   // A service of the same network: a proxy for the web, set in the environment, is not the way to
   // it.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  for (const auto& [name, value] : wire::kTransportArguments) arguments.SetInt(name, value);
   return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
 }
 

@@ -147,7 +147,9 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
   for (const RowRun& run : router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows())) {
     Stream& stream = *streams_[run.rank];
     if (stream.store != nullptr) {
-      reader.Read(stream.store->Row(kind, run.local_row), run.rows * row_bytes);
+      std::byte* const to = stream.store->Row(kind, run.local_row);
+      absl::Status status = stream.memory->Write(to, reader, run.rows * row_bytes);
+      if (!status.ok()) return status;
       stream.arrived->Add(run.local_row, run.rows);
     } else {
       messages.try_emplace(run.rank, options_.plan->spec, chunk.tensor())

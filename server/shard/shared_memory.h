@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "hilbert_ring/v1/worker.pb.h"
+#include "wire/payload.h"
 
 namespace hilbert_ring::server {
 
@@ -31,6 +32,11 @@ class SharedMemory {
   SharedMemory& operator=(const SharedMemory&) = delete;
 
   std::byte* data() const { return data_; }
+
+  // Copies the next `bytes` of a payload to `to`, in this memory. RESOURCE_EXHAUSTED when the system
+  // has no page for them.
+  absl::Status Write(std::byte* to, wire::PayloadReader& from, int64_t bytes);
+
   int64_t bytes() const { return bytes_; }  // as asked for
   v1::SharedMemory offer() const;
 

@@ -3,13 +3,16 @@
 //
 //   reports_bench                        everything
 //   reports_bench jobs 425984            one length (several may be given)
+//   reports_bench service 131072         one job, float32, one worker: to be profiled
 //   reports_bench latency
-#include <sys/resource.h>
+#include <malloc.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <span>
 #include <string>
@@ -38,6 +41,9 @@ constexpr double kReportsTokensPerSecond = 15728;  // one GTX 1080, 425,984 toke
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+// The best of so many runs counts: the machines are noisy.
+int Rounds(const JobSpec& spec) { return spec.tokens > 500'000 ? 1 : 3; }
 
 // 8 heads of dimension 64, [2048, 4096, 8192] with [1, 2, 4], on a grid as square as it goes.
 JobSpec ReportsSpec(int64_t tokens, DataType dtype, bool hilbert) {
@@ -78,24 +84,27 @@ struct JobData {
   std::vector<std::byte> q, k, v, out;
 };
 
-// Of this process, or of those that it started and that have ended.
-double ProcessorSeconds(int who) {
-  rusage usage = {};
-  getrusage(who, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+// Of this process, or of a live one; 0 when that cannot be known.
+double ProcessorSeconds(pid_t pid = 0) {
+  clockid_t clock = {};
+  timespec time = {};
+  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double ProcessorSeconds(const Cluster& cluster) {
+  double seconds = ProcessorSeconds(cluster.pid());
+  for (const pid_t worker : cluster.WorkerPids()) seconds += ProcessorSeconds(worker);
+  return seconds;
 }
 
 struct Measured {
   double seconds = 0;
   double processor = 0;  // seconds of all processes, the client's included
-  double compute = 0;  // of the busiest worker
-  double exposed = 0;  // exchange, likewise
-  double memory = 0;   // bytes of a worker, at most
+  double compute = 0;    // of the busiest worker
+  double exposed = 0;    // exchange, likewise
+  double memory = 0;     // bytes of a worker, at most
   double exchanged = 0;
-  double last = 0;  // seconds from the last row's arrival to the last result
 };
 
 absl::StatusOr<Measured> RunEngine(const JobSpec& spec, const JobData& data) {
@@ -121,44 +130,50 @@ absl::StatusOr<Measured> RunEngine(const JobSpec& spec, const JobData& data) {
       std::memcpy((*store)->Row(kind, slot), bytes->data() + tokens[slot] * row_bytes, row_bytes);
     }
   }
-  const double before = ProcessorSeconds(RUSAGE_SELF);
-  const Clock::time_point start = Clock::now();
-  const auto figures = Execute(*plan, 0, **store, **device, nullptr, 1, {});
-  if (!figures.ok()) return figures.status();
-  return Measured{.seconds = SecondsSince(start),
-                  .processor = ProcessorSeconds(RUSAGE_SELF) - before,
-                  .compute = figures->compute_seconds,
-                  .memory = static_cast<double>(figures->memory_peak_bytes)};
+  Measured best{.seconds = std::numeric_limits<double>::infinity()};
+  for (int i = 0; i < Rounds(spec); ++i) {
+    const double processor = ProcessorSeconds();
+    const Clock::time_point start = Clock::now();
+    const auto figures = Execute(*plan, 0, **store, **device, nullptr, 1, {});
+    const double seconds = SecondsSince(start);
+    if (!figures.ok()) return figures.status();
+    if (seconds > best.seconds) continue;
+    best = {.seconds = seconds,
+            .processor = ProcessorSeconds() - processor,
+            .compute = figures->compute_seconds,
+            .memory = static_cast<double>(figures->memory_peak_bytes)};
+  }
+  return best;
 }
 
+// The best of some jobs, one after the other, through one service.
 absl::StatusOr<Measured> RunService(const JobSpec& spec, JobData& data, int workers) {
-  double processor = -ProcessorSeconds(RUSAGE_CHILDREN);
   auto cluster = Cluster::Start({.workers = workers});
   if (!cluster.ok()) return cluster.status();
   MemoryWatch watch(**cluster);
   const auto channel = (*cluster)->Channel();
   const client::AttendInputs inputs{.spec = spec, .q = data.q, .k = data.k, .v = data.v};
-  processor -= ProcessorSeconds(RUSAGE_SELF);
-  const Clock::time_point start = Clock::now();
-  const auto report = client::Attend(channel, inputs, {.out = data.out});
-  const double seconds = SecondsSince(start);
-  processor += ProcessorSeconds(RUSAGE_SELF);
+  Measured best{.seconds = std::numeric_limits<double>::infinity()};
+  for (int i = 0; i < Rounds(spec); ++i) {
+    const double processor = ProcessorSeconds() + ProcessorSeconds(**cluster);
+    const Clock::time_point start = Clock::now();
+    const auto report = client::Attend(channel, inputs, {.out = data.out});
+    const double seconds = SecondsSince(start);
+    if (!report.ok()) return report.status();
+    if (seconds > best.seconds) continue;
+    best = {.seconds = seconds,
+            .processor = ProcessorSeconds() + ProcessorSeconds(**cluster) - processor,
+            .exchanged = static_cast<double>(report->bytes_exchanged())};
+    for (const v1::WorkerReport& worker : report->workers()) {
+      best.compute = std::max(best.compute, worker.compute_seconds());
+      best.exposed = std::max(best.exposed, worker.exposed_exchange_seconds());
+    }
+  }
   watch.Stop();
-  (*cluster)->Stop();
-  processor += ProcessorSeconds(RUSAGE_CHILDREN);
-  if (!report.ok()) return report.status();
-  Measured measured{.seconds = seconds,
-                    .processor = processor,
-                    .exchanged = static_cast<double>(report->bytes_exchanged()),
-                    .last = report->compute_seconds()};
-  for (const v1::WorkerReport& worker : report->workers()) {
-    measured.compute = std::max(measured.compute, worker.compute_seconds());
-    measured.exposed = std::max(measured.exposed, worker.exposed_exchange_seconds());
-  }
   for (const int64_t peak : watch.WorkerPeaks()) {
-    measured.memory = std::max(measured.memory, static_cast<double>(peak));
+    best.memory = std::max(best.memory, static_cast<double>(peak));
   }
-  return measured;
+  return best;
 }
 
 void Print(const JobSpec& spec, const std::string& path, const absl::StatusOr<Measured>& measured,
@@ -173,8 +188,8 @@ void Print(const JobSpec& spec, const std::string& path, const absl::StatusOr<Me
       static_cast<long long>(spec.tokens),
       spec.dtype == DataType::kFloat32 ? "float32" : "bfloat16", spec.ordering ? "on" : "off",
       path.c_str(), rate, rate / kReportsTokensPerSecond, 100 * engine_seconds / measured->seconds,
-      measured->seconds, measured->processor, measured->compute, measured->memory / kMiB, measured->exchanged / 1e6,
-      measured->exposed);
+      measured->seconds, measured->processor, measured->compute, measured->memory / kMiB,
+      measured->exchanged / 1e6, measured->exposed);
   std::fflush(stdout);
 }
 
@@ -182,7 +197,8 @@ void Jobs(std::span<const int64_t> lengths) {
   std::printf(
       "\n### 8 heads of dimension 64, [2048, 4096, 8192] with [1, 2, 4]\n\n"
       "| tokens | type | Hilbert order | through | tokens/s | over the reports' 15,728 | of the "
-      "engine alone | seconds | processor s | compute s | worker MiB | exchanged MB | exposed exchange s |\n"
+      "engine alone | seconds | processor s | compute s | worker MiB | exchanged MB | exposed "
+      "exchange s |\n"
       "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const int64_t tokens : lengths) {
     for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
@@ -199,6 +215,14 @@ void Jobs(std::span<const int64_t> lengths) {
         }
       }
     }
+  }
+}
+
+void ServiceAlone(std::span<const int64_t> lengths) {
+  for (const int64_t tokens : lengths) {
+    const JobSpec spec = ReportsSpec(tokens, DataType::kFloat32, false);
+    JobData data(spec);
+    Print(spec, "service, 1 worker", RunService(spec, data, 1), 0);
   }
 }
 
@@ -242,6 +266,9 @@ void Latency() {
 
 int main(int argc, char** argv) {
   using namespace hilbert_ring::testing;
+  // As the command does: buffers of the transport are kept, not taken from the system each time.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 32 << 20);
   const std::string part = argc > 1 ? argv[1] : "";
   std::vector<int64_t> lengths;
   for (int i = 2; i < argc; ++i) {
@@ -255,5 +282,6 @@ int main(int argc, char** argv) {
   if (lengths.empty()) lengths.assign(std::begin(kTokens), std::end(kTokens));
   if (part.empty() || part == "latency") Latency();
   if (part.empty() || part == "jobs") Jobs(lengths);
+  if (part == "service") ServiceAlone(lengths);
   return 0;
 }

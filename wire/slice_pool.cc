@@ -1,0 +1,46 @@
+#include "wire/slice_pool.h"
+
+#include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "wire/payload_message.h"
+
+namespace hilbert_ring::wire {
+
+class SlicePool::Buffers {
+ public:
+  explicit Buffers(int64_t bytes) : bytes_(bytes) {}
+
+  std::unique_ptr<char[]> Take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique_for_overwrite<char[]>(static_cast<size_t>(bytes_));
+    std::unique_ptr<char[]> buffer = std::move(free_.back());
+    free_.pop_back();
+    return buffer;
+  }
+
+  void Return(std::unique_ptr<char[]> buffer) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(buffer));
+  }
+
+ private:
+  const int64_t bytes_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<char[]>> free_;
+};
+
+SlicePool::SlicePool(int64_t bytes) : buffers_(std::make_shared<Buffers>(bytes)) {}
+
+grpc::Slice SlicePool::Copy(std::string_view payload) {
+  char* const buffer = buffers_->Take().release();
+  std::memcpy(buffer, payload.data(), payload.size());
+  const std::shared_ptr<const void> owner(buffer, [buffers = buffers_](char* back) {
+    buffers->Return(std::unique_ptr<char[]>(back));
+  });
+  return SliceOf({buffer, payload.size()}, owner);
+}
+
+}  // namespace hilbert_ring::wire
