@@ -29,7 +29,7 @@ class ShardStore {
   static absl::StatusOr<std::unique_ptr<ShardStore>> Make(Device& device, const Plan& plan,
                                                           int rank);
 
-  // Over memory of SharedBytes, aligned to 64 bytes and zero where nobody wrote, that outlives the
+  // Over memory of SharedBytes, aligned to 64 bytes, whose rows of out are zero; it outlives the
   // store.
   static int64_t SharedBytes(const Plan& plan, int rank);
   static std::unique_ptr<ShardStore> Over(std::byte* memory, const Plan& plan, int rank);

@@ -197,7 +197,7 @@ absl::Status AttendCall::Execute() {
                 .generation = ring ? ring->generation() : 0,
                 .want_lse = open_.want_lse(),
                 .compute_timeout = services_.settings.job_timeout,
-                .share_memory = services_.settings.share_memory,
+                .shards = services_.settings.share_memory ? &services_.shards : nullptr,
                 .output =
                     [this](const v1::OutputChunk& chunk, std::string_view payload,
                            const std::shared_ptr<const void>& owner) {

@@ -30,6 +30,7 @@ struct JobServices {
   JobTable& jobs;
   Rings& rings;
   OrderCache& orders;
+  SharedMemoryPool& shards;
   Metrics& metrics;
 };
 

@@ -21,6 +21,7 @@ namespace {
 
 constexpr double kMemoryShare = 0.8;
 constexpr int kMaxBlockingCalls = 8192;  // heartbeats of kMaxWorkers, plans, cluster states
+constexpr auto kKeepShards = std::chrono::milliseconds(500);  // for a job that follows at once
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
 
 absl::Status Stopping() {
@@ -33,6 +34,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
     : settings_(settings),
       admission_(settings.max_queue),
       orders_(settings.order_cache_bytes),
+      shards_(kKeepShards),
       membership_(settings.worker_timeout,
                   {.joined = [this](const Member&) { Refresh(); },
                    .left =
@@ -49,6 +51,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
                           .jobs = jobs_,
                           .rings = rings_,
                           .orders = orders_,
+                          .shards = shards_,
                           .metrics = metrics_},
                          [this] { return ready_.load(); }) {}
 

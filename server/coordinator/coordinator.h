@@ -50,6 +50,7 @@ class Coordinator {
   JobTable jobs_;
   Rings rings_;
   OrderCache orders_;
+  SharedMemoryPool shards_;
   Membership membership_;
   MembershipService membership_service_;
   AttentionService attention_service_;

@@ -75,9 +75,9 @@ v1::RunRequest JobRun::OpenRequest(int rank) const {
 
 // Where that fails rows are sent.
 void JobRun::ShareMemory(int rank) {
-  if (!options_.share_memory || !MayShareMemory(options_.members[rank]->address)) return;
+  if (options_.shards == nullptr || !MayShareMemory(options_.members[rank]->address)) return;
   const Plan& plan = *options_.plan;
-  auto memory = SharedMemory::Create(ShardStore::SharedBytes(plan, rank));
+  auto memory = options_.shards->Take(ShardStore::SharedBytes(plan, rank));
   if (!memory.ok()) {
     spdlog::warn("job {}: {}", options_.job_id, std::string(memory.status().message()));
     return;
@@ -189,7 +189,14 @@ absl::Status JobRun::AwaitComputed(Deadline deadline) {
 
 absl::Status JobRun::AwaitEnd() {
   constexpr auto kForLong = std::chrono::hours(24 * 365);
-  return Await(Clock::now() + kForLong, "did not send all its output", &Stream::ended);
+  absl::Status status =
+      Await(Clock::now() + kForLong, "did not send all its output", &Stream::ended);
+  if (!status.ok()) return status;
+  // Only now: a worker that has not ended its job may still write to its shard.
+  for (const auto& stream : streams_) {
+    if (stream->memory != nullptr) options_.shards->Keep(stream->memory);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*state) {

@@ -38,7 +38,7 @@
 #include "server/process/deadline.h"
 #include "server/shard/arrived_rows.h"
 #include "server/shard/output_rows.h"
-#include "server/shard/shared_memory.h"
+#include "server/shard/shared_memory_pool.h"
 #include "wire/payload.h"
 
 namespace hilbert_ring::server {
@@ -51,7 +51,7 @@ struct JobRunOptions {
   int64_t generation = 0;
   bool want_lse = false;
   std::chrono::milliseconds compute_timeout{0};
-  bool share_memory = true;
+  SharedMemoryPool* shards = nullptr;  // null: no memory is shared; outlives the run
   // Called by several threads; blocks as long as it takes. An error ends the job. The payload lies
   // beside the chunk and lives as long as its owner.
   std::function<absl::Status(const v1::OutputChunk& chunk, std::string_view payload,

@@ -24,7 +24,7 @@ constexpr int64_t kPageBytes = 4096;
 // Runs of this length and more are written by a system call, which takes half the time of writing
 // to fresh pages through the mapping: no page is cleared first, none faults.
 constexpr int64_t kLeastFileWrite = 4 * kPageBytes;
-constexpr size_t kBatch = 256;  // parts of a system call
+constexpr size_t kBatch = 256;                       // parts of a system call
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;  // so that a mapped page is always there
 
 int64_t MappedBytes(int64_t bytes) {
@@ -98,9 +98,9 @@ absl::Status SharedMemory::Write(std::byte* to, wire::PayloadReader& from, int64
     batch_bytes += static_cast<int64_t>(part.size());
     if (batch.size() < kBatch && i + 1 < payload.parts().size()) continue;
     if (pwritev(descriptor_, batch.data(), static_cast<int>(batch.size()), at) != batch_bytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("shared memory: cannot write ", batch_bytes, " bytes of a shard of ", bytes_,
-                       ": ", std::strerror(errno)));
+      return absl::ResourceExhaustedError(absl::StrCat("shared memory: cannot write ", batch_bytes,
+                                                       " bytes of a shard of ", bytes_, ": ",
+                                                       std::strerror(errno)));
     }
     at += batch_bytes;
     batch.clear();
@@ -127,6 +127,7 @@ v1::SharedMemory SharedMemory::offer() const {
   offer.set_descriptor_number(descriptor_);
   offer.set_bytes(bytes_);
   offer.set_mark(mark);
+  offer.set_used(used_);
   return offer;
 }
 

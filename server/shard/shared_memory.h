@@ -33,11 +33,14 @@ class SharedMemory {
 
   std::byte* data() const { return data_; }
 
-  // Copies the next `bytes` of a payload to `to`, in this memory. RESOURCE_EXHAUSTED when the system
-  // has no page for them.
+  // Copies the next `bytes` of a payload to `to`, in this memory. RESOURCE_EXHAUSTED when the
+  // system has no page for them.
   absl::Status Write(std::byte* to, wire::PayloadReader& from, int64_t bytes);
 
-  int64_t bytes() const { return bytes_; }  // as asked for
+  int64_t bytes() const { return bytes_; }
+
+  // From here on its offers say that it is not zero.
+  void MarkUsed() { used_ = true; }
   v1::SharedMemory offer() const;
 
  private:
@@ -48,6 +51,7 @@ class SharedMemory {
   int descriptor_ = -1;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
+  bool used_ = false;
 };
 
 // Whether a worker at this address may be on this host, so that an offer is worth its while.

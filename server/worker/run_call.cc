@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -112,7 +113,7 @@ absl::Status RunCall::Allocate() {
 // In the coordinator's memory if it offers some and this process can reach it.
 absl::Status RunCall::MakeStore() {
   if (open_.has_shared_memory() &&
-      open_.shared_memory().bytes() == ShardStore::SharedBytes(*plan_, rank_)) {
+      open_.shared_memory().bytes() >= ShardStore::SharedBytes(*plan_, rank_)) {
     auto shared = SharedMemory::Open(open_.shared_memory());
     if (shared.ok()) {
       shared_ = *std::move(shared);
@@ -208,6 +209,10 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
                                rows_final_ = rows;
                                changed_.notify_all();
                              }};
+  if (shared_ != nullptr && open_.shared_memory().used()) {
+    std::memset(store_->Row(TensorKind::kOut, 0), 0,
+                static_cast<size_t>(store_->rows() * RowBytes(plan_->spec, TensorKind::kOut)));
+  }
   if (open_.compute_timeout_ms() > 0) {
     control.compute_limit = milliseconds(open_.compute_timeout_ms());
   }
