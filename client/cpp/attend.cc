@@ -21,6 +21,10 @@
 namespace hilbert_ring::client {
 namespace {
 
+// Input that is not longer follows its Open at once, without waiting for Admitted: the service
+// reads as much ahead.
+constexpr int64_t kEagerBytes = 1 << 20;
+
 constexpr char kAttendMethod[] = "/hilbert_ring.v1.AttentionService/Attend";
 
 absl::Status CheckSize(const JobSpec& spec, v1::Tensor tensor, std::span<std::byte> data) {
@@ -120,6 +124,10 @@ class Call {
     stream_ = wire::OpenRawStream(*channel, kAttendMethod, context_);
     stream_->Write(wire::Serialize(OpenRequest()));  // a failure shows in Finish
     absl::Status local;  // what we found wrong; the service knows the rest
+    if (InputBytes(inputs_.spec) <= kEagerBytes) {
+      local = CutChunks(wire::kMaxPayloadBytes);
+      if (local.ok()) Send();
+    }
     grpc::ByteBuffer message;
     while (local.ok() && stream_->Read(&message)) local = Handle(message);
     if (!local.ok()) context_.TryCancel();
@@ -185,40 +193,50 @@ class Call {
   absl::Status Admit(const v1::Admitted& admitted) {
     if (admitted_) return ProtocolError("the job was admitted twice");
     admitted_ = true;
-    int64_t payload = std::min(options_.chunk_bytes, wire::kMaxPayloadBytes);
-    int64_t limit = wire::kMaxPayloadBytes;
-    if (admitted.max_payload_bytes() > 0) limit = std::min(limit, admitted.max_payload_bytes());
-    // A row is never cut, so one that is longer than a chunk should be is sent as it is.
-    payload = std::min(std::max(payload, LongestInputRowBytes(inputs_.spec)), limit);
     progress_.Update([&](AttendProgress& progress) {
       progress.admitted = true;
       progress.workers = admitted.workers();
     });
-    chunks_.emplace(inputs_, payload);
-    if (absl::Status status = chunks_->Check(); !status.ok()) return status;
-    const int64_t longest = std::min(payload, InputBytes(inputs_.spec));
-    sender_ = std::jthread([this, longest] { Send(longest); });
+    if (chunks_) return absl::OkStatus();
+    int64_t limit = wire::kMaxPayloadBytes;
+    if (admitted.max_payload_bytes() > 0) limit = std::min(limit, admitted.max_payload_bytes());
+    if (absl::Status status = CutChunks(limit); !status.ok()) return status;
+    sender_ = std::jthread([this] { Send(); });
     return absl::OkStatus();
   }
 
-  // In the sending thread. Payloads are `longest` bytes at most.
-  void Send(int64_t longest) {
-    wire::SlicePool buffers(longest);
+  // In payloads of at most `limit` bytes.
+  absl::Status CutChunks(int64_t limit) {
+    // A row is never cut, so one that is longer than a chunk should be is sent as it is.
+    const int64_t payload = std::min(
+        std::max(std::min(options_.chunk_bytes, limit), LongestInputRowBytes(inputs_.spec)), limit);
+    chunks_.emplace(inputs_, payload);
+    longest_payload_ = std::min(payload, InputBytes(inputs_.spec));
+    return chunks_->Check();
+  }
+
+  // In the sending thread, should there be one.
+  void Send() {
+    wire::SlicePool buffers(longest_payload_);
     v1::Chunk chunk;
     std::string_view payload;
+    int64_t left = InputBytes(inputs_.spec);
     while (chunks_->Next(chunk, payload)) {
+      const auto bytes = static_cast<int64_t>(payload.size());
+      left -= bytes;
+      grpc::WriteOptions options;
+      if (left == 0) options.set_last_message();
       // The transport may hold on to a message after the call, so it gets a copy.
-      if (!stream_->Write(wire::JoinPayload(wire::kChunkFields, chunk, {buffers.Copy(payload)}))) {
+      if (!stream_->Write(wire::JoinPayload(wire::kChunkFields, chunk, {buffers.Copy(payload)}),
+                          options)) {
         return;  // the stream has ended; Finish says why
       }
-      const auto bytes = static_cast<int64_t>(payload.size());
       if (inputs_.sent && chunk.tensor() != v1::TENSOR_COORDS) {
         const int64_t begin = chunk.first_row() * (bytes / chunk.rows());
         inputs_.sent(chunk.tensor(), begin, begin + bytes);
       }
       progress_.Update([bytes](AttendProgress& progress) { progress.bytes_sent += bytes; });
     }
-    stream_->WritesDone();
   }
 
   absl::Status Place(const v1::OutputChunk& chunk, const wire::Payload& payload) {
@@ -266,6 +284,7 @@ class Call {
   grpc::ClientContext context_;
   std::unique_ptr<wire::RawStream> stream_;
   std::optional<InputChunks> chunks_;  // used by the sending thread alone, once it runs
+  int64_t longest_payload_ = 0;        // bytes
   std::jthread sender_;
 };
 

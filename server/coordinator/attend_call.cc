@@ -23,6 +23,16 @@ constexpr auto kStartTimeout = std::chrono::seconds(60);
 // Beyond a worker's own limit on its compute.
 constexpr auto kComputeSlack = std::chrono::seconds(30);
 
+constexpr int64_t kFewBytes = 1 << 20;
+
+int64_t InputBytes(const JobSpec& spec) {
+  int64_t row_bytes = 0;
+  for (const TensorKind tensor : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
+    row_bytes += RowBytes(spec, tensor);
+  }
+  return spec.tokens * row_bytes;
+}
+
 std::string DrawJobId() {
   std::random_device device;
   const uint64_t bits = (uint64_t{device()} << 32) | device();
@@ -62,7 +72,7 @@ AttendCall::AttendCall(const JobServices& services, AttendStream& stream, std::s
 
 AttendCall::~AttendCall() = default;
 
-absl::Status AttendCall::Run() {
+absl::StatusOr<v1::Report> AttendCall::Run() {
   absl::Status status = ReadOpen();
   if (status.ok()) {
     auto entry = services_.jobs.Enter(caller_, open_.job_id(), open_.attempt(), &stream_.stop());
@@ -76,7 +86,8 @@ absl::Status AttendCall::Run() {
     services_.metrics.AddTokens(spec_.tokens);
   }
   Log(status);
-  return status;
+  if (!status.ok()) return status;
+  return std::move(report_);
 }
 
 void AttendCall::Log(const absl::Status& status) const {
@@ -205,20 +216,27 @@ absl::Status AttendCall::Execute() {
                     },
                 .progress = [this](double fraction) { return SendProgress(fraction); }},
                stream_.stop());
-    status = run.Start(Clock::now() + kStartTimeout);
+    run.Open();
+    const Deadline ready = Clock::now() + kStartTimeout;
+    // Few rows may come while the workers make ready.
+    const bool few = InputBytes(spec_) <= kFewBytes;
+    if (!few) status = run.AwaitReady(ready, nullptr);
     if (status.ok()) status = Admit();
     if (status.ok()) status = ReceiveRows(run);
+    if (status.ok() && few) status = run.AwaitReady(ready, &*receiving_->router);
+    if (status.ok()) status = run.FinishRows();
     receiving_.reset();
     const Clock::time_point received = Clock::now();
     if (status.ok()) {
       status = run.AwaitComputed(received + services_.settings.job_timeout + kComputeSlack);
     }
     if (status.ok()) status = run.AwaitEnd();
+
     if (status.ok()) {
       if (ring) ring->Keep();
       seconds_.compute = std::max(0.0, SecondsBetween(received, run.computed_at()));
       seconds_.send = SecondsBetween(run.computed_at(), Clock::now());
-      status = SendReport(run, ring ? ring->generation() : 0);
+      report_ = MakeReport(run, ring ? ring->generation() : 0);
     }
     // The reason for which the workers' streams end, should they still run.
     if (!status.ok()) stream_.stop().Request(status);
@@ -262,7 +280,7 @@ absl::Status AttendCall::ReceiveRows(JobRun& run) {
   }
   if (absl::Status status = receiving_->ledger.CheckComplete(); !status.ok()) return status;
   seconds_.receive = SecondsBetween(start, Clock::now());
-  return run.FinishRows();
+  return absl::OkStatus();
 }
 
 absl::Status AttendCall::ReceiveChunk(const v1::Chunk& chunk, const wire::Payload& payload,
@@ -293,10 +311,9 @@ absl::Status AttendCall::SendProgress(double fraction) {
   return stream_.Write(response, IdleDeadline());
 }
 
-absl::Status AttendCall::SendReport(const JobRun& run, int64_t generation) {
+v1::Report AttendCall::MakeReport(const JobRun& run, int64_t generation) {
   seconds_.total = SecondsBetween(opened_, Clock::now());
-  v1::AttendResponse response;
-  v1::Report& report = *response.mutable_report();
+  v1::Report report;
   report.set_job_id(open_.job_id());
   report.set_tokens(spec_.tokens);
   report.set_tokens_per_second(static_cast<double>(spec_.tokens) / seconds_.total);
@@ -317,7 +334,7 @@ absl::Status AttendCall::SendReport(const JobRun& run, int64_t generation) {
   }
   report.set_bytes_exchanged(exchanged);
   services_.metrics.AddExchanged(exchanged);
-  return stream_.Write(response, IdleDeadline());
+  return report;
 }
 
 }  // namespace hilbert_ring::server

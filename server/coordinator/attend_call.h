@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/order/order_cache.h"
 #include "engine/plan/plan.h"
 #include "server/coordinator/admission.h"
@@ -42,8 +42,9 @@ class AttendCall {
   AttendCall(const JobServices& services, AttendStream& stream, std::string caller);
   ~AttendCall();
 
-  // The whole job. All that it held is free when this returns; the status is still to be sent.
-  absl::Status Run();
+  // The whole job: its report, to be sent with the status. All that it held is free when this
+  // returns.
+  absl::StatusOr<v1::Report> Run();
 
  private:
   absl::Status ReadOpen();
@@ -57,7 +58,7 @@ class AttendCall {
   absl::Status SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
                           const std::shared_ptr<const void>& owner);
   absl::Status SendProgress(double fraction);
-  absl::Status SendReport(const JobRun& run, int64_t generation);
+  v1::Report MakeReport(const JobRun& run, int64_t generation);
   Deadline IdleDeadline() const { return Clock::now() + services_.settings.idle_timeout; }
   void Log(const absl::Status& status) const;
 
@@ -73,6 +74,7 @@ class AttendCall {
   std::optional<Plan> plan_;
   std::unique_ptr<Receiving> receiving_;
   JobSeconds seconds_;
+  v1::Report report_;
   const Clock::time_point opened_ = Clock::now();
 };
 

@@ -10,6 +10,8 @@
 namespace hilbert_ring::server {
 namespace {
 
+constexpr size_t kReadAhead = 4;  // messages
+
 absl::Status ClientIdle(std::string_view what) {
   return wire::WithReason(
       absl::DeadlineExceededError(absl::StrCat("the client has not ", std::string(what),
@@ -29,17 +31,15 @@ std::shared_ptr<AttendStream> AttendStream::Make(grpc::CallbackServerContext* co
 absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, Deadline deadline) {
   std::unique_lock lock(mutex_);
   const bool in_time = changed_.wait_until(lock, stop_.token(), deadline,
-                                           [this] { return read_ != Operation::kPending; });
+                                           [this] { return !arrived_.empty() || ended_; });
   // The job stops here and now: were that left to the caller, another thread could name a
   // consequence as the reason.
   if (!in_time) stop_.Request(ClientIdle("sent"));
   if (absl::Status why = stop_.why(); !why.ok()) return why;
-  if (read_ == Operation::kFailed) return false;
-  message.buffer.Swap(&incoming_);
-  incoming_.Clear();
-  read_ = Operation::kPending;
-  lock.unlock();
-  StartRead(&incoming_);
+  if (arrived_.empty()) return false;
+  message.buffer.Swap(&arrived_.front());
+  arrived_.pop_front();
+  ReadAhead(lock);
   v1::AttendRequest& request = message.request;
   if (wire::SplitPayload(message.buffer, wire::kChunkFields, *request.mutable_chunk(),
                          message.payload)) {
@@ -82,6 +82,13 @@ absl::Status AttendStream::Write(grpc::ByteBuffer response, Deadline deadline) {
   return absl::OkStatus();
 }
 
+void AttendStream::End(const v1::Report& report) {
+  v1::AttendResponse response;
+  *response.mutable_report() = report;
+  outgoing_ = wire::Serialize(response);
+  StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
+}
+
 void AttendStream::End(const absl::Status& status,
                        std::optional<std::chrono::milliseconds> retry_after) {
   if (retry_after) {
@@ -99,9 +106,24 @@ void AttendStream::AwaitDone(std::chrono::milliseconds limit) {
 }
 
 void AttendStream::OnReadDone(bool ok) {
-  const std::lock_guard lock(mutex_);
-  read_ = ok ? Operation::kDone : Operation::kFailed;
+  std::unique_lock lock(mutex_);
+  reading_ = false;
+  if (ok) {
+    arrived_.emplace_back().Swap(&incoming_);
+  } else {
+    ended_ = true;
+  }
   changed_.notify_all();
+  ReadAhead(lock);
+}
+
+// Starts the next read, unless one is under way or enough has arrived. Unlocks: gRPC may call back
+// before StartRead returns.
+void AttendStream::ReadAhead(std::unique_lock<std::mutex>& lock) {
+  const bool read = !reading_ && !ended_ && arrived_.size() < kReadAhead;
+  reading_ = reading_ || read;
+  lock.unlock();
+  if (read) StartRead(&incoming_);
 }
 
 void AttendStream::OnWriteDone(bool ok) {

@@ -6,14 +6,15 @@
 //   stream->Write(response, deadline);        // returns when the transport has taken it
 //   stream->End(status, {});                  // once, whatever is still under way
 //
-// One message is read ahead, one is being written: nothing else is buffered. A client that does not
-// read stops Write, one that is not read from stops sending, by HTTP/2 flow control. Calls that
+// A few messages are read ahead, one is being written: nothing else is buffered. A client that does
+// not read stops Write, one that is not read from stops sending, by HTTP/2 flow control. Calls that
 // block (gRPC's synchronous service) cannot end while they read; that a job can fail while its
 // client is silent is why this is built on callbacks.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -58,7 +59,10 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   absl::Status Write(const v1::OutputChunk& chunk, std::string_view payload,
                      std::shared_ptr<const void> owner, Deadline deadline);
 
-  // Ends the call. retry_after goes along as pushback.
+  // Ends the call with OK and the report.
+  void End(const v1::Report& report);
+
+  // Ends the call with an error. retry_after goes along as pushback.
   void End(const absl::Status& status, std::optional<std::chrono::milliseconds> retry_after);
 
   // Waits until the status has left; a client that does not take it in time is cut off.
@@ -74,6 +78,8 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   absl::Status Write(grpc::ByteBuffer response, Deadline deadline);
 
+  void ReadAhead(std::unique_lock<std::mutex>& lock);
+
   enum class Operation { kPending, kDone, kFailed };
 
   grpc::CallbackServerContext* const context_;  // valid until done_
@@ -83,9 +89,11 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   std::mutex write_turn_;  // before mutex_: held while a message is being written
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  grpc::ByteBuffer incoming_;             // gRPC's while read_ is kPending
+  grpc::ByteBuffer incoming_;             // gRPC's while reading_
   grpc::ByteBuffer outgoing_;             // gRPC's while write_ is kPending
-  Operation read_ = Operation::kPending;  // guarded by mutex_, like all below
+  std::deque<grpc::ByteBuffer> arrived_;  // guarded by mutex_, like all below; not yet read
+  bool reading_ = true;
+  bool ended_ = false;  // nothing more comes
   Operation write_ = Operation::kDone;
   bool done_ = false;
 };

@@ -56,9 +56,13 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::A
 }
 
 void AttentionService::Serve(AttendStream& stream, const std::string& caller) {
-  const absl::Status status = AttendCall(services_, stream, caller).Run();
-  const bool retry = absl::IsResourceExhausted(status);
-  stream.End(status, retry ? std::optional(kRetryAfter) : std::nullopt);
+  const absl::StatusOr<v1::Report> report = AttendCall(services_, stream, caller).Run();
+  if (report.ok()) {
+    stream.End(*report);
+  } else {
+    const bool retry = absl::IsResourceExhausted(report.status());
+    stream.End(report.status(), retry ? std::optional(kRetryAfter) : std::nullopt);
+  }
   stream.AwaitDone(kStatusTimeout);
   TrimMalloc();
 }

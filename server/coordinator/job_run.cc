@@ -89,7 +89,7 @@ void JobRun::ShareMemory(int rank) {
   stream.outputs.emplace(plan, rank, *stream.store, options_.want_lse);
 }
 
-absl::Status JobRun::Start(Deadline deadline) {
+void JobRun::Open() {
   const int workers = static_cast<int>(options_.members.size());
   for (int rank = 0; rank < workers; ++rank) {
     streams_.push_back(std::make_unique<Stream>(stop_));
@@ -101,12 +101,45 @@ absl::Status JobRun::Start(Deadline deadline) {
   }
   for (int rank = 0; rank < workers; ++rank) {
     ShareMemory(rank);
+    // Should that fail, its reader finds out why.
+    streams_[rank]->call->Write(OpenRequest(rank));
     streams_[rank]->reader = std::thread([this, rank] { ReadFrom(rank); });
   }
-  for (int rank = 0; rank < workers; ++rank) {
-    if (absl::Status status = Write(rank, OpenRequest(rank)); !status.ok()) return status;
+}
+
+absl::Status JobRun::AwaitReady(Deadline deadline, const RowRouter* router) {
+  absl::Status status = Await(deadline, "was not ready for the job in time", &Stream::ready);
+  for (int rank = 0; rank < static_cast<int>(streams_.size()) && status.ok(); ++rank) {
+    Stream& stream = *streams_[rank];
+    {
+      const std::lock_guard lock(mutex_);
+      if (stream.shares || stream.store == nullptr) continue;
+    }
+    const std::unique_ptr<ShardStore> store = std::move(stream.store);
+    const std::shared_ptr<SharedMemory> memory = std::move(stream.memory);
+    if (router == nullptr) continue;
+    status = SendOrderTo(rank, *router);
+    if (status.ok()) status = SendStored(rank, *store);
   }
-  return Await(deadline, "was not ready for the job in time", &Stream::ready);
+  return status;
+}
+
+absl::Status JobRun::SendStored(int rank, const ShardStore& store) {
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    const RowRun all{.rank = rank, .local_row = 0, .rows = store.rows()};
+    const int64_t bytes = all.rows * wire::TensorRowBytes(options_.plan->spec, tensor);
+    const wire::Payload payload(
+        {reinterpret_cast<const char*>(store.Row(KindOf(tensor), 0)), static_cast<size_t>(bytes)});
+    wire::PayloadReader reader(payload);
+    RowMessages messages(options_.plan->spec, tensor);
+    messages.Add(all, reader);
+    for (v1::ShardRows& rows : messages.Take()) {
+      v1::RunRequest request;
+      *request.mutable_rows() = std::move(rows);
+      if (absl::Status status = Write(rank, request); !status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
 }
 
 // A write fails when the stream has ended; why, its reader finds out.
@@ -124,18 +157,22 @@ absl::Status JobRun::SendOrder(const RowRouter& router) {
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (streams_[rank]->store != nullptr) {
       router.WriteOrder(rank, streams_[rank]->store->tokens());
-      continue;
+    } else if (absl::Status status = SendOrderTo(rank, router); !status.ok()) {
+      return status;
     }
-    absl::Status status;
-    router.SendOrder(rank, [&](v1::OrderPart&& part) {
-      v1::RunRequest request;
-      *request.mutable_order() = std::move(part);
-      status = Write(rank, request);
-      return status.ok();
-    });
-    if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status JobRun::SendOrderTo(int rank, const RowRouter& router) {
+  absl::Status status;
+  router.SendOrder(rank, [&](v1::OrderPart&& part) {
+    v1::RunRequest request;
+    *request.mutable_order() = std::move(part);
+    status = Write(rank, request);
+    return status.ok();
+  });
+  return status;
 }
 
 absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
@@ -167,6 +204,7 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
     Stream& stream = *streams_[rank];
     if (stream.store == nullptr || stream.arrived->prefix() == stream.told_arrived) continue;
     stream.told_arrived = stream.arrived->prefix();
+    if (stream.told_arrived == stream.store->rows()) continue;  // FinishRows says so
     request.mutable_arrived()->set_rows(stream.told_arrived);
     if (absl::Status status = Write(rank, request); !status.ok()) return status;
   }
@@ -271,12 +309,9 @@ absl::Status JobRun::Handle(int rank, v1::RunResponse& response) {
 
 absl::Status JobRun::HandleReady(int rank, const v1::RunReady& ready) {
   Stream& stream = *streams_[rank];
-  if (!ready.shares_memory()) {
-    stream.outputs.reset();
-    stream.store.reset();
-    stream.memory.reset();
-  }
+  if (!ready.shares_memory()) stream.outputs.reset();
   const std::lock_guard lock(mutex_);
+  stream.shares = ready.shares_memory();
   stream.ready = true;
   changed_.notify_all();
   return absl::OkStatus();
@@ -290,7 +325,7 @@ absl::Status JobRun::PassOn(v1::OutputChunk& chunk) {
 
 absl::Status JobRun::PassOnShared(int rank, int64_t rows_final) {
   Stream& stream = *streams_[rank];
-  if (stream.store == nullptr || rows_final > stream.store->rows()) {
+  if (!stream.outputs || rows_final > options_.plan->shards.Rows(rank)) {
     return absl::InternalError(absl::StrCat("worker ", options_.members[rank]->address,
                                             " speaks of rows that it does not share"));
   }

@@ -1,7 +1,8 @@
 // The workers' side of one job: a Run stream to each, rows in, outputs and figures out.
 //
 //   JobRun run(options, stop);
-//   run.Start(deadline);            // every worker holds its memory
+//   run.Open();                     // every worker is asked to
+//   run.AwaitReady(deadline);       // and holds its memory
 //   run.SendOrder(router);          // for jobs with an ordering
 //   run.Send(chunk, payload, router);  // blocks while a worker is behind
 //   run.FinishRows();               // compute starts
@@ -68,11 +69,14 @@ class JobRun {
   // Cancels what is still under way and waits for it.
   ~JobRun();
 
-  // Opens the streams and waits until all workers are ready. Errors here and below: the stop's
-  // reason.
-  absl::Status Start(Deadline deadline);
+  // Opens the streams. Each of these is called by one thread.
+  void Open();
 
-  // Each of these is called by one thread.
+  // Waits until all workers are ready. A router says that the order and all rows were sent before:
+  // they go once more to workers that do not share memory after all. Errors here and below: the
+  // stop's reason.
+  absl::Status AwaitReady(Deadline deadline, const RowRouter* router);
+
   absl::Status SendOrder(const RowRouter& router);
   absl::Status Send(const v1::Chunk& chunk, const wire::Payload& payload, const RowRouter& router);
   absl::Status FinishRows();
@@ -98,13 +102,13 @@ class JobRun {
     std::unique_ptr<grpc::ClientReaderWriterInterface<v1::RunRequest, v1::RunResponse>> call;
     std::optional<std::stop_callback<std::function<void()>>> departed;
     // Guarded by mutex_:
-    bool ready = false, computed = false, ended = false;
+    bool ready = false, shares = false, computed = false, ended = false;
     double fraction = 0;
     Clock::time_point computed_at;
     std::optional<v1::WorkerReport> report;
     std::thread reader;  // not guarded
     // A shard in shared memory; null and unused where rows are sent. Not guarded: set before the
-    // worker is ready, then rows and arrived are the sender's, outputs the reader's.
+    // stream is opened, rows and arrived are the sender's, outputs the reader's.
     std::shared_ptr<SharedMemory> memory;
     std::unique_ptr<ShardStore> store;
     std::optional<ArrivedRows> arrived;
@@ -113,6 +117,8 @@ class JobRun {
   };
 
   void ShareMemory(int rank);
+  absl::Status SendOrderTo(int rank, const RowRouter& router);
+  absl::Status SendStored(int rank, const ShardStore& store);
   v1::RunRequest OpenRequest(int rank) const;
   absl::Status Write(int rank, const v1::RunRequest& request);
   void ReadFrom(int rank);

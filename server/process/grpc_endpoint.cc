@@ -1,6 +1,7 @@
 #include "server/process/grpc_endpoint.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -18,14 +19,17 @@ namespace {
 // A peer whose machine is gone sends no end of its connection; one that lives answers.
 constexpr int kKeepaliveMs = 60'000;
 
-// What a stream may have under way before its reader asks for it: two chunks. Left to itself the
-// transport probes the bandwidth and lets 16 MiB and more pile up.
+// What a worker's stream may have under way before its reader asks for it: two chunks. Left to
+// itself, as servers are, the transport lets up to 16 MiB of a connection pile up: less waiting for
+// the other side, but a coordinator has as many connections as workers.
 constexpr int kLookaheadBytes = 2 * wire::kMaxMessageBytes;
 
 }  // namespace
 
 absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                                        const std::vector<grpc::Service*>& services) {
+  // gRPC's locks are Abseil's, which Debian builds with a search for deadlocks at every lock.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   const std::string where = HostPort(listen.host, listen.port);
@@ -38,8 +42,6 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   for (const auto& [name, value] : wire::kTransportArguments) builder.AddChannelArgument(name, value);
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);

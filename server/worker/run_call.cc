@@ -130,15 +130,17 @@ absl::Status RunCall::MakeStore() {
 }
 
 absl::Status RunCall::Work() {
-  absl::Status sent;
   std::thread executor([this] {
     absl::StatusOr<Figures> figures = ExecuteJob();
-    const std::lock_guard lock(mutex_);
-    figures_ = std::move(figures);
-    executed_ = true;
+    {
+      const std::lock_guard lock(mutex_);
+      figures_ = std::move(figures);
+      executed_ = true;
+    }
+    if (shared_ != nullptr) SendNews();
     changed_.notify_all();
   });
-  std::thread sender([&] { sent = SendAll(); });
+  std::thread sender([this] { SendUntilExecuted(); });
   absl::Status received = ReceiveRows();
   if (!received.ok()) {
     cancelled_ = true;
@@ -159,7 +161,7 @@ absl::Status RunCall::Work() {
                ? wire::WithReason(figures_.status(), "JOB_TIMEOUT")
                : figures_.status();
   }
-  return sent;
+  return sent_;
 }
 
 absl::Status RunCall::ReceiveRows() {
@@ -205,9 +207,15 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
                          .await_rows = [this](int64_t rows) { return arrived_.Await(rows); },
                          .rows_final =
                              [this](int64_t rows) {
-                               const std::lock_guard lock(mutex_);
-                               rows_final_ = rows;
-                               changed_.notify_all();
+                               {
+                                 const std::lock_guard lock(mutex_);
+                                 rows_final_ = rows;
+                               }
+                               if (shared_ == nullptr) {
+                                 changed_.notify_all();
+                               } else if (rows < store_->rows()) {
+                                 SendNews();
+                               }
                              }};
   if (shared_ != nullptr && open_.shared_memory().used()) {
     std::memset(store_->Row(TensorKind::kOut, 0), 0,
@@ -232,39 +240,64 @@ void RunCall::AwaitExecuted() {
 }
 
 // In the sending thread.
-absl::Status RunCall::SendAll() {
-  v1::RunResponse response;
-  double told = 0;
-  bool executed = false;
-  while (!executed) {
+void RunCall::SendUntilExecuted() {
+  while (true) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kProgressInterval, [this] { return executed_ || rows_final_ > sent_; });
-    executed = executed_;
-    if (executed && !figures_.ok()) return figures_.status();
-    const double fraction = fraction_;
-    const int64_t rows_final = rows_final_;
+    const int64_t seen = rows_final_seen_;
+    changed_.wait_for(lock, kProgressInterval,
+                      [this, seen] { return executed_ || rows_final_ > seen; });
+    rows_final_seen_ = rows_final_;
+    const bool executed = executed_;
     lock.unlock();
-    if (fraction > told && !executed) {
-      told = fraction;
-      response.mutable_progress()->set_fraction(fraction);
-      if (absl::Status status = Send(response); !status.ok()) return status;
-    }
-    if (executed) {
-      response.mutable_computed();
-      if (absl::Status status = Send(response); !status.ok()) return status;
-    }
-    if (absl::Status status = SendOutputs(rows_final); !status.ok()) return status;
+    SendNews();
+    if (executed) return;
   }
+}
+
+// In the sending thread; where the shard is shared, and its outputs need not be sent, also in the
+// executing one, which then has no other thread to wake.
+void RunCall::SendNews() {
+  const std::lock_guard sending(sending_);
+  if (all_sent_ || !sent_.ok()) return;
+  std::unique_lock lock(mutex_);
+  const int64_t rows_final = rows_final_;
+  const double fraction = fraction_;
+  const bool executed = executed_;
+  lock.unlock();
+  if (executed && !figures_.ok()) return;
+  all_sent_ = executed;
+  sent_ = executed ? SendEnd(rows_final) : SendProgress(rows_final, fraction);
+}
+
+absl::Status RunCall::SendProgress(int64_t rows_final, double fraction) {
+  const Deadline now = std::chrono::steady_clock::now();
+  if (fraction > fraction_sent_ && now >= progress_due_) {
+    fraction_sent_ = fraction;
+    progress_due_ = now + kProgressInterval;
+    v1::RunResponse response;
+    response.mutable_progress()->set_fraction(fraction);
+    if (absl::Status status = Send(response); !status.ok()) return status;
+  }
+  return SendOutputs(rows_final, {});
+}
+
+// The last messages leave together.
+absl::Status RunCall::SendEnd(int64_t rows_final) {
+  const auto options = grpc::WriteOptions().set_buffer_hint();
+  v1::RunResponse response;
+  response.mutable_computed();
+  if (absl::Status status = Send(response, options); !status.ok()) return status;
+  if (absl::Status status = SendOutputs(rows_final, options); !status.ok()) return status;
   return SendFigures();
 }
 
-absl::Status RunCall::SendOutputs(int64_t rows_final) {
-  if (rows_final <= sent_) return absl::OkStatus();
-  sent_ = rows_final;
+absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options) {
+  if (rows_final <= rows_sent_) return absl::OkStatus();
+  rows_sent_ = rows_final;
   v1::RunResponse response;
   if (shared_ != nullptr) {
     response.mutable_final()->set_rows(rows_final);
-    return Send(response);
+    return Send(response, options);
   }
   std::string_view payload;
   while (output_->Next(rows_final, *response.mutable_output(), payload)) {
@@ -297,8 +330,8 @@ absl::Status RunCall::SendFigures() {
   return Send(response);
 }
 
-absl::Status RunCall::Send(const v1::RunResponse& response) {
-  return stream_.Write(response) ? absl::OkStatus() : Cancelled();
+absl::Status RunCall::Send(const v1::RunResponse& response, grpc::WriteOptions options) {
+  return stream_.Write(response, options) ? absl::OkStatus() : Cancelled();
 }
 
 }  // namespace hilbert_ring::server

@@ -59,10 +59,13 @@ class RunCall {
   absl::Status ReceiveRows();
   absl::StatusOr<Figures> ExecuteJob();
   void AwaitExecuted();
-  absl::Status SendAll();
-  absl::Status SendOutputs(int64_t rows_final);
+  void SendUntilExecuted();
+  void SendNews();
+  absl::Status SendProgress(int64_t rows_final, double fraction);
+  absl::Status SendEnd(int64_t rows_final);
+  absl::Status SendOutputs(int64_t rows_final, grpc::WriteOptions options);
   absl::Status SendFigures();
-  absl::Status Send(const v1::RunResponse& response);
+  absl::Status Send(const v1::RunResponse& response, grpc::WriteOptions options = {});
 
   WorkerState& state_;
   grpc::ServerContext& context_;
@@ -80,7 +83,15 @@ class RunCall {
   std::unique_ptr<ShardStore> store_;
   std::optional<OutputRows> output_;
 
-  int64_t sent_ = 0;  // local rows of the outputs; the sending thread's
+  std::mutex sending_;  // before mutex_: held while messages are sent
+  // Guarded by sending_:
+  int64_t rows_sent_ = 0;  // local rows of the outputs
+  double fraction_sent_ = 0;
+  Deadline progress_due_;
+  bool all_sent_ = false;
+  absl::Status sent_;  // the first error
+
+  int64_t rows_final_seen_ = 0;  // the sending thread's
 
   RowGate arrived_;
   std::atomic<bool> cancelled_ = false;

@@ -25,6 +25,9 @@ constexpr int64_t kChunksPerThread = 32;      // enough to even out, few enough 
 constexpr int64_t kMaxTilesPerChunk = 256;    // lane tiles of tiny segments
 constexpr int64_t kBytesPerChunk = 64 << 10;  // of the copying tasks
 
+// Waking another thread takes as long as about half of this, at 80 GFLOP/s.
+constexpr double kLeastSharedFlops = 1.2e7;
+
 constexpr int64_t kUnknownCacheBytes = 256 << 10;
 constexpr int64_t kTilesPerThread = 6;       // at least, where tiles are not made too small by it
 constexpr int64_t kSmallLaneTile = 192;      // packing a key tile costs 6 % of computing it here
@@ -70,6 +73,16 @@ class TaskTiles {
   int64_t blocks_;
   int64_t tiles_;
 };
+
+// At most: masks are left aside.
+double FlopsOf(std::span<const AttentionTask> tasks) {
+  double flops = 0;
+  for (const AttentionTask& task : tasks) {
+    flops += 2.0 * static_cast<double>(task.batch * task.heads * task.query_rows) *
+             static_cast<double>(task.key_rows * (task.head_dim + task.value_dim));
+  }
+  return flops;
+}
 
 absl::Status CheckTask(const AttentionTask& task) {
   if (task.batch < 0 || task.heads < 0 || task.query_rows < 0 || task.key_rows < 0) {
@@ -149,8 +162,12 @@ absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> t
   };
   if (control.cancelled && control.cancelled()) return absl::CancelledError("attention cancelled");
 
-  const int64_t chunk = std::clamp<int64_t>(work.total() / (pool_.threads() * kChunksPerThread), 1,
-                                            kMaxTilesPerChunk);
+  // Other threads are not woken for little work.
+  const int64_t chunk =
+      FlopsOf(tasks) < kLeastSharedFlops
+          ? work.total()
+          : std::clamp<int64_t>(work.total() / (pool_.threads() * kChunksPerThread), 1,
+                                kMaxTilesPerChunk);
   pool_.Run(work.total(), chunk, [&](int thread, int64_t begin, int64_t end) {
     std::unique_ptr<AttentionScratch>& scratch = scratch_[thread];
     if (scratch == nullptr) scratch.reset(new AttentionScratch);
