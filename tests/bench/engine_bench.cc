@@ -29,8 +29,6 @@ namespace hilbert_ring::bench {
 namespace {
 
 constexpr int64_t kHeads = 8;
-constexpr int64_t kMaxDilation = 8;
-constexpr int64_t kMaxDim = 128;
 
 struct Options {
   int rounds = 5;
@@ -157,6 +155,8 @@ void Attention(const Options& options) {
   const int all_threads = MakeDevice({}).value()->info().threads;
   std::vector<Case> cases = Cases(options, all_threads);
   if (cases.empty()) return;
+  int64_t width = 0;
+  for (const Case& one : cases) width = std::max(width, one.dilation * kHeads * one.dim);
   std::map<int, std::unique_ptr<Device>> devices;
   std::map<DataType, std::unique_ptr<Tensors>> tensors;
   for (const Case& one : cases) {
@@ -164,8 +164,7 @@ void Attention(const Options& options) {
     if (device == nullptr) device = MakeDevice({.threads = one.threads}).value();
     std::unique_ptr<Tensors>& data = tensors[one.dtype];
     if (data == nullptr) {
-      data = std::make_unique<Tensors>(*device, one.dtype,
-                                       options.rows * kMaxDilation * kHeads * kMaxDim);
+      data = std::make_unique<Tensors>(*device, one.dtype, options.rows * width);
     }
   }
 

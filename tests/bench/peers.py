@@ -450,10 +450,10 @@ def compete(job, options):
             differences.append(float(np.abs(out - expected).max()))
         times, peak = [[] for _ in running], 0.0
         for _ in range(options.rounds):
-            peak = max(peak, engine.peak())
             for one, seconds in zip(running, times):
+                time.sleep(0.05)  # until the threads of the one before have stopped to spin
+                peak = max(peak, engine.peak())
                 seconds.append(one.run())
-                time.sleep(0.05)  # until the threads of this one have stopped to spin
         for one in running:
             one.close()
     ours = min(times[0])
