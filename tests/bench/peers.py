@@ -478,6 +478,8 @@ def main():
     if unknown:
         parser.error(f"no job {', '.join(sorted(unknown))}")
 
+    if options.quick:
+        options.rounds = 1
     os.environ["OMP_NUM_THREADS"] = str(options.threads)  # before the peers are loaded
     global np, onnx, onnxruntime, openvino, ops, torch
     import numpy as np
@@ -498,7 +500,6 @@ def main():
         if options.jobs and job.name not in options.jobs:
             continue
         if options.quick:
-            options.rounds = 1
             job = replace(job, tokens=job.tokens // 16,
                           segments=tuple(max(1, w // 16) for w in job.segments))
         peak = max(peak, compete(job, options))
