@@ -1,0 +1,119 @@
+// One job through the engine alone, at the command of another program (tests/bench/peers.py), so
+// that its runs can alternate with other programs' runs over the same inputs.
+//
+//   engine_case SPEC Q K V THREADS
+//
+// SPEC is a file with the job as JSON, as in engine/spec/job_spec_json.h, without coordinates; Q, K
+// and V are raw files of [tokens, heads, dim] in the job's type. Then, a line each, it obeys
+//   run         computes the job and prints the seconds that it took, placing of rows not counted
+//   peak        prints the multiply-add peak of the threads, GFLOP/s (tests/bench/measure.h)
+//   write FILE  writes the output [tokens, heads, value_dim], raw, in the job's type
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "engine/order/permutation.h"
+#include "engine/run/executor.h"
+#include "engine/spec/job_spec_json.h"
+#include "tests/bench/measure.h"
+
+namespace hilbert_ring::bench {
+namespace {
+
+[[noreturn]] void Fail(const std::string& what) {
+  std::fprintf(stderr, "engine_case: %s\n", what.c_str());
+  std::exit(2);
+}
+
+template <typename T>
+T OrFail(absl::StatusOr<T> result) {
+  if (!result.ok()) Fail(result.status().ToString());
+  return *std::move(result);
+}
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) Fail("cannot read " + path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class Job {
+ public:
+  Job(const JobSpec& spec, Device& device)
+      : device_(device),
+        plan_(OrFail(MakePlan(spec, 1))),
+        store_(OrFail(ShardStore::Make(device, plan_, 0))),
+        tokens_(spec.tokens) {
+    std::iota(tokens_.begin(), tokens_.end(), 0);
+    if (!spec.ordering) return;
+    OrFail(Permutation::Make(spec, {}))->Tokens(0, tokens_);
+    std::copy(tokens_.begin(), tokens_.end(), store_->tokens().begin());
+  }
+
+  void Place(TensorKind kind, const std::string& path) {
+    const std::string rows = Contents(path);
+    const int64_t bytes = RowBytes(plan_.spec, kind);
+    if (static_cast<int64_t>(rows.size()) != bytes * plan_.spec.tokens) {
+      Fail(path + " is not of the spec's size");
+    }
+    for (int64_t slot = 0; slot < plan_.spec.tokens; ++slot) {
+      std::memcpy(store_->Row(kind, slot), rows.data() + tokens_[slot] * bytes, bytes);
+    }
+  }
+
+  void Run() { OrFail(Execute(plan_, 0, *store_, device_, nullptr, 1, {})); }
+
+  void Write(const std::string& path) const {
+    const int64_t bytes = RowBytes(plan_.spec, TensorKind::kOut);
+    std::string rows(bytes * plan_.spec.tokens, '\0');
+    for (int64_t slot = 0; slot < plan_.spec.tokens; ++slot) {
+      std::memcpy(rows.data() + tokens_[slot] * bytes, store_->Row(TensorKind::kOut, slot), bytes);
+    }
+    std::ofstream(path, std::ios::binary) << rows;
+  }
+
+ private:
+  Device& device_;
+  Plan plan_;
+  std::unique_ptr<ShardStore> store_;
+  std::vector<int64_t> tokens_;  // of each slot
+};
+
+}  // namespace
+}  // namespace hilbert_ring::bench
+
+int main(int argc, char** argv) {
+  using namespace hilbert_ring;
+  using namespace hilbert_ring::bench;
+  int threads = 0;
+  if (argc != 6 || !absl::SimpleAtoi(argv[5], &threads)) Fail("SPEC Q K V THREADS");
+  const JobSpec spec = OrFail(ParseJobSpec(Contents(argv[1]))).spec;
+  const auto device = OrFail(MakeDevice({.threads = threads}));
+  Job job(spec, *device);
+  job.Place(TensorKind::kQ, argv[2]);
+  job.Place(TensorKind::kK, argv[3]);
+  job.Place(TensorKind::kV, argv[4]);
+  std::cout << device->info().kernel << std::endl;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line == "run") {
+      std::cout << SecondsOf([&] { job.Run(); }) << std::endl;
+    } else if (line == "peak") {
+      std::cout << MultiplyAddGflops(device->info().threads) << std::endl;
+    } else if (line.starts_with("write ")) {
+      job.Write(line.substr(6));
+      std::cout << "written" << std::endl;
+    } else {
+      Fail("no command: " + line);
+    }
+  }
+  return 0;
+}
