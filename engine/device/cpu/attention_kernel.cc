@@ -150,7 +150,7 @@ class TileRun {
       }
       for (int64_t j = 0; j < keys.count; j += 2) {
         PairRows(v + index(task_.v, j), j + 1 < keys.count ? v + index(task_.v, j + 1) : kNoRow,
-                 task_.value_dim, 8 * kKeyTile / 2, scratch_.values + 8 * (j / 2));
+                 task_.value_dim, 8 * kKeyTile / Product::kTerms, scratch_.values + 8 * (j / 2));
       }
     }
   }
