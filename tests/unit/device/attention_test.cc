@@ -47,15 +47,18 @@ TEST_P(AttentionTest, RandomShapes) {
 TEST_P(AttentionTest, EveryDim) {
   auto device = MakeDeviceUnderTest();
   std::mt19937_64 random(1);
-  for (int64_t dim = 8; dim <= 256; dim += 8) {
-    AttentionCase c({.heads = 2,
-                     .query_rows = 13,
-                     .key_rows = 70,
-                     .head_dim = dim,
-                     .value_dim = 264 - dim,
-                     .scale = 1 / std::sqrt(static_cast<float>(dim))},
-                    random);
-    ExpectRight(*device, c);
+  for (DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
+    for (int64_t dim = 8; dim <= 256; dim += 8) {
+      AttentionCase c({.dtype = dtype,
+                       .heads = 2,
+                       .query_rows = 13,
+                       .key_rows = 71,
+                       .head_dim = dim,
+                       .value_dim = 264 - dim,
+                       .scale = 1 / std::sqrt(static_cast<float>(dim))},
+                      random);
+      ExpectRight(*device, c);
+    }
   }
 }
 
