@@ -24,7 +24,7 @@ namespace hilbert_ring {
 
 struct DeviceInfo {
   std::string name;    // "AMD EPYC, 2 threads"
-  std::string kernel;  // the kernel that Attend uses: "cpu/AVX2"
+  std::string kernel;  // the kernel that Attend uses: "cpu/avx2"
   int64_t memory_bytes = 0;
   int threads = 0;
 };
@@ -72,6 +72,11 @@ enum class DeviceKind { kCpu };
 struct DeviceOptions {
   DeviceKind kind = DeviceKind::kCpu;
   int threads = 0;  // kCpu: 0 means all that the process may use
+
+  // kCpu: the instruction set of the kernels, that of DeviceInfo.kernel; empty means the best of
+  // the machine. "portable", "ssse3", "sse4", "avx2", "avx512", "avx512-bf16" on x86, "neon" on
+  // Arm, and anywhere "bf16-emulated", a slow one for tests: bfloat16 as avx512-bf16 computes it.
+  std::string instructions;
 };
 
 // INVALID_ARGUMENT, naming the field, for options out of range.

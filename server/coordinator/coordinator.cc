@@ -3,7 +3,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -104,13 +107,19 @@ void Coordinator::StartWorkers() {
           : static_cast<int64_t>(kMemoryShare * static_cast<double>(UsableMemoryBytes())) / workers;
   // Local workers reach a coordinator that listens on all addresses by the loopback one.
   const std::string host = IsWildcard(settings_.grpc_host) ? "127.0.0.1" : settings_.grpc_host;
-  workers_ = std::make_unique<WorkerProcesses>(WorkerProcessOptions{
-      .program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),
-      .arguments = {absl::StrCat("--coordinator=", HostPort(host, grpc_.port)), "--host=127.0.0.1",
-                    "--port=0", absl::StrCat("--threads=", threads),
-                    absl::StrCat("--memory-limit=", memory),
-                    absl::StrCat("--log-level=", settings_.log_level)},
-      .workers = workers});
+  std::vector<std::string> arguments = {absl::StrCat("--coordinator=", HostPort(host, grpc_.port)),
+                                        "--host=127.0.0.1",
+                                        "--port=0",
+                                        absl::StrCat("--threads=", threads),
+                                        absl::StrCat("--memory-limit=", memory),
+                                        absl::StrCat("--log-level=", settings_.log_level)};
+  if (!settings_.cpu_instructions.empty()) {
+    arguments.push_back(absl::StrCat("--cpu-instructions=", settings_.cpu_instructions));
+  }
+  workers_ = std::make_unique<WorkerProcesses>(
+      WorkerProcessOptions{.program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),
+                           .arguments = std::move(arguments),
+                           .workers = workers});
 }
 
 HttpReply Coordinator::Ready() {

@@ -47,6 +47,15 @@ CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
       ->transform(CLI::AsSizeValue(false));
 }
 
+// Whether the machine runs what is named is the worker's device to say.
+CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value) {
+  return app
+      .add_option("--cpu-instructions", value,
+                  "instruction set of the workers' kernels; not given: the best of the machine")
+      ->check(CLI::IsMember(
+          {"portable", "ssse3", "sse4", "avx2", "avx512", "avx512-bf16", "neon", "bf16-emulated"}));
+}
+
 CLI::Option* AddLogLevel(CLI::App& app, std::string& value) {
   return app.add_option("--log-level", value, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
@@ -111,6 +120,7 @@ std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char**
   app.add_option("--worker-threads", s.worker_threads,
                  "of each spawned worker; 0: its share of the machine's")
       ->check(CLI::Range(0, kMaxThreads));
+  AddCpuInstructions(app, s.cpu_instructions);
   AddBytes(app, "--memory-limit", s.memory_limit_bytes,
            "memory for jobs of each spawned worker; 0: its share of 80 % of the machine's");
   AddDuration(app, "--worker-timeout", s.worker_timeout,
@@ -148,6 +158,7 @@ std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv) {
   app.add_option("--port", s.port, "0: a free port")->check(CLI::Range(0, kMaxPort));
   app.add_option("--threads", s.threads, "of the CPU device; 0: all that the process may use")
       ->check(CLI::Range(0, kMaxThreads));
+  AddCpuInstructions(app, s.cpu_instructions);
   AddBytes(app, "--memory-limit", s.memory_limit_bytes,
            "memory for jobs; 0: 80 % of the machine's");
   app.add_option("--device", s.device, "cpu")->check(CLI::IsMember({"cpu"}));

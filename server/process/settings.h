@@ -22,6 +22,7 @@ struct CoordinatorSettings {
   int spawn_workers = 1;           // 0: workers that are started elsewhere
   int min_workers = 1;             // that must be there to be ready, when none is spawned
   int worker_threads = 0;          // of a spawned worker; 0: hardware threads / spawned workers
+  std::string cpu_instructions;    // of a spawned worker; empty: the best of the machine
   int64_t memory_limit_bytes = 0;  // of a spawned worker; 0: 80 % of memory / spawned workers
   Milliseconds worker_timeout{2000};
 
@@ -47,6 +48,7 @@ struct WorkerSettings {
   std::string host = "127.0.0.1";  // that coordinator and peers reach this worker at
   int port = 8101;                 // 0: a free one
   int threads = 0;                 // 0: all that the process may use
+  std::string cpu_instructions;    // empty: the best of the machine
   int64_t memory_limit_bytes = 0;  // of jobs; 0: 80 % of memory
   std::string device = "cpu";
   std::string ready_file;

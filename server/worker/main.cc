@@ -36,7 +36,9 @@ absl::Status RunWorker(const WorkerSettings& settings) {
                      ", must be an address at which the coordinator and other workers reach this "
                      "worker"));
   }
-  auto device = MakeDevice({.kind = DeviceKind::kCpu, .threads = settings.threads});
+  auto device = MakeDevice({.kind = DeviceKind::kCpu,
+                            .threads = settings.threads,
+                            .instructions = settings.cpu_instructions});
   if (!device.ok()) return device.status();
   JobMemory memory(
       settings.memory_limit_bytes > 0

@@ -1,4 +1,6 @@
-// Every golden case through the engine, on 1 to 7 ranks, over both communicators, in every type.
+// Every golden case through the engine, on 1 to 7 ranks, over both communicators, in every type and
+// on every instruction set of the machine.
+#include "engine/device/cpu/cpu_device.h"
 #include "engine/reference/attention_reference.h"
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
@@ -20,15 +22,15 @@ class Golden : public ::testing::TestWithParam<std::string> {
     golden_ = *std::move(golden);
   }
 
-  void Check(DataType dtype, int workers, RingKind ring) {
+  void Check(DataType dtype, int workers, RingKind ring, const std::string& instructions = "") {
     JobSpec spec = golden_.spec;
     spec.dtype = dtype;
-    const auto result = RunEngine(spec, InputsOf(golden_), workers, ring);
+    const auto result = RunEngine(spec, InputsOf(golden_), workers, ring, instructions);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(Mismatch(*result, golden_.out, golden_.lse,
                        ToleranceOf(dtype, golden_.max_score, golden_.max_value)),
               "")
-        << DataTypeName(dtype) << ", " << workers << " ranks";
+        << DataTypeName(dtype) << ", " << workers << " ranks " << instructions;
   }
 
   GoldenCase golden_;
@@ -54,6 +56,14 @@ TEST_P(Golden, InProcess) {
   for (int workers = 1; workers <= 7; ++workers) {
     for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
       Check(dtype, workers, RingKind::kInProcess);
+    }
+  }
+}
+
+TEST_P(Golden, AllInstructions) {
+  for (const std::string& instructions : RunnableCpuInstructions()) {
+    for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+      for (const int workers : {1, 3}) Check(dtype, workers, RingKind::kInProcess, instructions);
     }
   }
 }

@@ -1,6 +1,7 @@
 // Fresh random jobs through the engine against the float64 reference, on any number of ranks.
 #include <random>
 
+#include "engine/device/cpu/cpu_device.h"
 #include "engine/reference/attention_reference.h"
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
@@ -16,9 +17,10 @@ double MaxAbs(const std::vector<float>& values) {
   return most;
 }
 
-void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers, RingKind ring) {
+void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers, RingKind ring,
+                           const std::string& instructions = "") {
   const EngineInputs inputs = RandomInputs(spec, seed);
-  const auto result = RunEngine(spec, inputs, workers, ring);
+  const auto result = RunEngine(spec, inputs, workers, ring, instructions);
   ASSERT_TRUE(result.ok()) << result.status();
   const std::vector<double> q(inputs.q.begin(), inputs.q.end());
   const std::vector<double> k(inputs.k.begin(), inputs.k.end());
@@ -32,7 +34,8 @@ void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers, Ring
   EXPECT_EQ(Mismatch(*result, reference->out, reference->lse,
                      ToleranceOf(spec.dtype, max_score, max_value)),
             "")
-      << "seed " << seed << ", " << workers << " workers, " << FormatJobSpec(spec);
+      << "seed " << seed << ", " << workers << " workers, " << instructions << " "
+      << FormatJobSpec(spec);
   for (int rank = 0; rank < workers; ++rank) {
     const WorkerCost& planned = result->plan.costs.workers[rank];
     EXPECT_EQ(result->figures[rank].bytes_received, planned.bytes_received);
@@ -50,6 +53,19 @@ TEST_P(RandomJobs, AgreeWithTheReference) {
     spec.dtype = GetParam();
     CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 7), RingKind::kInProcess);
     if (HasFailure()) return;
+  }
+}
+
+TEST_P(RandomJobs, AgreeWithTheReferenceOnAllInstructions) {
+  for (const std::string& instructions : RunnableCpuInstructions()) {
+    std::mt19937_64 random(4000 + static_cast<int>(GetParam()));
+    for (int trial = 0; trial < 60; ++trial) {
+      JobSpec spec = RandomSpec(random);
+      spec.dtype = GetParam();
+      CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 4),
+                            RingKind::kInProcess, instructions);
+      if (HasFailure()) return;
+    }
   }
 }
 

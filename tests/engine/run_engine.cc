@@ -17,8 +17,8 @@ constexpr auto kLimit = std::chrono::seconds(60);
 class Runner {
  public:
   Runner(const JobSpec& spec, const EngineInputs& inputs, Plan plan,
-         std::shared_ptr<const Permutation> order)
-      : spec_(spec), inputs_(inputs), order_(std::move(order)) {
+         std::shared_ptr<const Permutation> order, const std::string& instructions)
+      : spec_(spec), inputs_(inputs), order_(std::move(order)), instructions_(instructions) {
     result_.plan = std::move(plan);
     result_.out.assign(spec.tokens * spec.heads * spec.value_dim, NAN);
     result_.lse.assign(spec.tokens * spec.heads, NAN);
@@ -26,7 +26,8 @@ class Runner {
   }
 
   absl::Status RunRank(int rank, Communicator* communicator) {
-    auto device = MakeDevice({.kind = DeviceKind::kCpu, .threads = 2});
+    auto device =
+        MakeDevice({.kind = DeviceKind::kCpu, .threads = 2, .instructions = instructions_});
     if (!device.ok()) return device.status();
     auto store = ShardStore::Make(**device, result_.plan, rank);
     if (!store.ok()) return store.status();
@@ -80,6 +81,7 @@ class Runner {
   const JobSpec& spec_;
   const EngineInputs& inputs_;
   std::shared_ptr<const Permutation> order_;
+  std::string instructions_;
   EngineResult result_;
 };
 
@@ -96,14 +98,14 @@ EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed) {
 }
 
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
-                                       RingKind kind) {
+                                       RingKind kind, const std::string& instructions) {
   auto plan = MakePlan(spec, workers);
   if (!plan.ok()) return plan.status();
   auto order = Permutation::Make(spec, inputs.coords);
   if (!order.ok()) return order.status();
   auto ring = MakeCommunicatorRing(kind, workers);
   if (!ring.ok()) return ring.status();
-  Runner runner(spec, inputs, *std::move(plan), *std::move(order));
+  Runner runner(spec, inputs, *std::move(plan), *std::move(order), instructions);
   std::vector<absl::Status> statuses(workers);
   RunRanks(*ring, [&](int rank, Communicator& communicator) {
     statuses[rank] = runner.RunRank(rank, &communicator);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,9 +29,10 @@ struct EngineResult {
   std::vector<Figures> figures;  // by rank
 };
 
-// Inputs are rounded to spec.dtype on their way into the shards.
+// Inputs are rounded to spec.dtype on their way into the shards. Instructions are those of
+// DeviceOptions.
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
-                                       RingKind ring);
+                                       RingKind ring, const std::string& instructions = "");
 
 // What a result may be off: out within relative * |out| + absolute, lse within 1e-5 (1 + |lse|).
 struct Tolerance {

@@ -2,6 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <iterator>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "engine/device/cpu/machine.h"
 
 // Kernels keep vectors in arrays, which scalable vectors do not allow.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
@@ -13,6 +19,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "engine/device/cpu/lane_block-inl.h"
+#include "engine/device/cpu/product-inl.h"
 #include "engine/device/cpu/rows-inl.h"
 // clang-format on
 
@@ -29,7 +36,11 @@ inline constexpr int64_t kLineBytes = 64;  // of a cache, or a multiple of what 
 // Products between reports: about a millisecond at 15 GFLOP/s.
 inline constexpr int64_t kProductsPerReport = int64_t{1} << 23;
 
+// Beside the last row of values where their number is odd.
+inline constexpr uint16_t kNoRow[kMaxDim] = {};
+
 // One lane tile on its way through the keys.
+template <typename Product>
 class TileRun {
  public:
   TileRun(const LaneTile& tile, AttentionScratch& scratch)
@@ -79,52 +90,68 @@ class TileRun {
   }
 
   LaneBlock Block(LaneState& state, int64_t first_lane) const {
-    return {.queries = scratch_.queries + first_lane * task_.head_dim,
+    return {.queries = scratch_.queries + first_lane * QueryElements(),
             .limits = scratch_.limits + first_lane,
             .reference = state.reference + first_lane,
             .sum = state.sum + first_lane,
+            .rounded_sum = state.rounded_sum + first_lane,
             .out = state.out + first_lane * task_.value_dim,
             .scores = scratch_.scores,
             .decay = scratch_.decay};
   }
 
+  // Of a query or key.
+  int64_t QueryElements() const { return task_.head_dim / Product::kTerms; }
+
   void PackQueries() {
+    // The scale's sign goes into the queries, exactly, so that the greatest score stays the
+    // greatest.
+    const float sign = task_.scale > 0 ? 1.0f : task_.scale < 0 ? -1.0f : 0.0f;
+    const int64_t elements = QueryElements();
     for (int64_t first = 0; first < lanes_; first += FullBlock()) {
       const int64_t width = BlockVectors(first) * vector_;
       const int64_t lanes = std::min(width, lanes_ - first);
       for (int64_t i = 0; i < lanes; ++i) {
         const int64_t lane = tile_.begin + first + i;
+        float* row = scratch_.rows + i * elements;
         LoadRow(task_.dtype, task_.q.data,
                 tile_.batch * task_.q.batch_stride + lane / task_.heads * task_.q.row_stride +
                     lane % task_.heads * task_.q.head_stride,
-                task_.head_dim, 8, scratch_.rows + i * task_.head_dim);
+                task_.head_dim, 8, row);
+        StoreRow(row, task_.head_dim, sign, Product::kDataType, row);
       }
-      std::fill(scratch_.rows + lanes * task_.head_dim, scratch_.rows + width * task_.head_dim,
-                0.0f);
-      float* to = scratch_.queries + first * task_.head_dim;
-      Transpose(scratch_.rows, width, task_.head_dim, to);
-      // The scale's sign goes into the queries, exactly, so that the greatest score stays the
-      // greatest.
-      if (task_.scale <= 0) {
-        const float sign = task_.scale < 0 ? -1.0f : 0.0f;
-        for (int64_t x = 0; x < width * task_.head_dim; ++x) to[x] *= sign;
-      }
+      std::fill(scratch_.rows + lanes * elements, scratch_.rows + width * elements, 0.0f);
+      Transpose(scratch_.rows, width, elements, scratch_.queries + first * elements);
     }
   }
 
   void PackKeys(const KeyRange& keys) {
-    for (int64_t j = 0; j < keys.count; ++j) {
-      LoadRow(task_.dtype, task_.k.data,
-              keys.batch * task_.k.batch_stride + (keys.begin + j) * task_.k.row_stride,
-              task_.head_dim, 8, scratch_.keys + j * task_.head_dim);
-    }
-    const int64_t padded = (keys.count + 7) / 8 * 8;
-    std::fill(scratch_.keys + keys.count * task_.head_dim, scratch_.keys + padded * task_.head_dim,
-              0.0f);
-    for (int64_t j = 0; j < keys.count; ++j) {
-      LoadRow(task_.dtype, task_.v.data,
-              keys.batch * task_.v.batch_stride + (keys.begin + j) * task_.v.row_stride,
-              task_.value_dim, 8 * kKeyTile, scratch_.values + 8 * j);
+    const int64_t elements = QueryElements();
+    const auto index = [&](const ConstView& view, int64_t j) {
+      return keys.batch * view.batch_stride + (keys.begin + j) * view.row_stride;
+    };
+    std::fill(scratch_.keys + keys.count * elements,
+              scratch_.keys + (keys.count + 7) / 8 * 8 * elements, 0.0f);
+    if constexpr (Product::kTerms == 1) {
+      for (int64_t j = 0; j < keys.count; ++j) {
+        LoadRow(task_.dtype, task_.k.data, index(task_.k, j), task_.head_dim, 8,
+                scratch_.keys + j * elements);
+      }
+      for (int64_t j = 0; j < keys.count; ++j) {
+        LoadRow(task_.dtype, task_.v.data, index(task_.v, j), task_.value_dim, 8 * kKeyTile,
+                scratch_.values + 8 * j);
+      }
+    } else {
+      const auto* k = static_cast<const uint16_t*>(task_.k.data);
+      const auto* v = static_cast<const uint16_t*>(task_.v.data);
+      for (int64_t j = 0; j < keys.count; ++j) {
+        std::memcpy(scratch_.keys + j * elements, k + index(task_.k, j),
+                    static_cast<size_t>(task_.head_dim) * sizeof(uint16_t));
+      }
+      for (int64_t j = 0; j < keys.count; j += 2) {
+        PairRows(v + index(task_.v, j), j + 1 < keys.count ? v + index(task_.v, j + 1) : kNoRow,
+                 task_.value_dim, 8 * kKeyTile / Product::kTerms, scratch_.values + 8 * (j / 2));
+      }
     }
   }
 
@@ -150,6 +177,7 @@ class TileRun {
     const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
     std::fill_n(state.reference, width, kNegativeInfinity);
     std::fill_n(state.sum, width, 0.0f);
+    if constexpr (Product::kRoundsWeights) std::fill_n(state.rounded_sum, width, 0.0f);
     std::fill_n(state.out, width * task_.value_dim, 0.0f);
   }
 
@@ -192,7 +220,7 @@ class TileRun {
         if (*least < static_cast<float>(keys.count)) tile.ranks = visibility_.ranks();
         if (visibility_.RanksAreIndices()) tile.count = static_cast<int64_t>(*greatest);
       }
-      AttendBlock(Block(scratch_.run, first), vectors, tile);
+      AttendBlock<Product>(Block(scratch_.run, first), vectors, tile);
       scores += lanes * tile.count;
     }
     return scores;
@@ -203,8 +231,8 @@ class TileRun {
     if (!has_total_) Reset(scratch_.total);
     has_total_ = true;
     for (int64_t first = 0; first < lanes_; first += FullBlock()) {
-      FoldBlock(Block(scratch_.run, first), Block(scratch_.total, first),
-                BlockVectors(first) * vector_, task_.value_dim);
+      FoldBlock<Product>(Block(scratch_.run, first), Block(scratch_.total, first),
+                         BlockVectors(first) * vector_, task_.value_dim);
     }
     Reset(scratch_.run);
     run_is_empty_ = true;
@@ -219,12 +247,15 @@ class TileRun {
     const int64_t lse_index = tile_.batch * task_.lse.batch_stride + row * task_.lse.row_stride +
                               head * task_.lse.head_stride;
     const double sum = state.sum[lane];
+    // Rounded weights are divided by their own sum, so that they are an average, and `lse` is that
+    // of the weights themselves.
+    const double weight_sum = Product::kRoundsWeights ? state.rounded_sum[lane] : state.sum[lane];
     const double reference = state.reference[lane];
     const bool merge = task_.result == Result::kMerge;
     if (sum == 0 && merge) return;
 
     if (!merge) {
-      const double factor = sum == 0 ? 0.0 : task_.out_scale / sum;
+      const double factor = sum == 0 ? 0.0 : task_.out_scale / weight_sum;
       StoreRow(values, task_.value_dim, static_cast<float>(factor), task_.out_dtype,
                static_cast<char*>(task_.out.data) + out_index * ElementBytes(task_.out_dtype));
       if (task_.lse.data != nullptr) {
@@ -239,7 +270,7 @@ class TileRun {
     const double new_weight = std::exp(reference - greatest);
     const double weights = old_weight + sum * new_weight;
     const float old_factor = static_cast<float>(old_weight / weights);
-    const float new_factor = static_cast<float>(new_weight / weights);
+    const float new_factor = static_cast<float>(sum / weight_sum * new_weight / weights);
     float* HWY_RESTRICT out = static_cast<float*>(task_.out.data) + out_index;
     for (int64_t x = 0; x < task_.value_dim; ++x) {
       out[x] = out[x] * old_factor + values[x] * new_factor;
@@ -257,13 +288,22 @@ class TileRun {
   bool has_total_ = false;
 };
 
+// Tasks in bfloat16 by BFloat16Product, all others by FloatProduct.
+template <typename BFloat16Product>
 void AttendTile(const LaneTile& tile, AttentionScratch& scratch,
                 const std::function<bool(int64_t)>& report) {
-  TileRun(tile, scratch).Attend(report);
+  if (tile.task->dtype == DataType::kBFloat16) {
+    TileRun<BFloat16Product>(tile, scratch).Attend(report);
+  } else {
+    TileRun<FloatProduct>(tile, scratch).Attend(report);
+  }
 }
 
-CpuKernels Kernels() {
-  return {.target = hwy::TargetName(HWY_TARGET), .attend = &AttendTile, .store_row = &StoreRow};
+TargetKernels Kernels() {
+  return {.attend = &AttendTile<FloatProduct>,
+          .attend_with_pairs = kHasPairInstruction ? &AttendTile<InstructionPairProduct> : nullptr,
+          .attend_with_emulated_pairs = &AttendTile<EmulatedPairProduct>,
+          .store_row = &StoreRow};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -272,10 +312,47 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace hilbert_ring {
+namespace {
 
 HWY_EXPORT(Kernels);
 
-CpuKernels ChooseCpuKernels() { return HWY_DYNAMIC_DISPATCH(Kernels)(); }
+TargetKernels KernelsOf(int64_t target) {
+  if (std::size(HWY_DISPATCH_TABLE(Kernels)) == 1) return HWY_DISPATCH_TABLE(Kernels)[0]();
+  hwy::ChosenTarget chosen;  // not the process's own
+  chosen.Update(target);
+  return HWY_DISPATCH_TABLE(Kernels)[chosen.GetIndex()]();
+}
+
+std::string InstructionsOf(int64_t target) {
+  switch (target) {
+    case HWY_SCALAR:
+    case HWY_EMU128:
+      return "portable";
+    case HWY_AVX3:
+      return "avx512";
+    default:
+      return absl::AsciiStrToLower(hwy::TargetName(target));
+  }
+}
+
+}  // namespace
+
+std::vector<CpuKernels> RunnableCpuKernels() {
+  std::vector<CpuKernels> runnable;
+  const std::vector<int64_t> targets = hwy::SupportedAndGeneratedTargets();  // the best first
+  for (const int64_t target : targets) {
+    const std::string instructions = InstructionsOf(target);
+    const TargetKernels kernels = KernelsOf(target);
+    if (kernels.attend_with_pairs != nullptr && HasAvx512BFloat16()) {
+      runnable.push_back(
+          {absl::StrCat(instructions, "-bf16"), kernels.attend_with_pairs, kernels.store_row});
+    }
+    runnable.push_back({instructions, kernels.attend, kernels.store_row});
+  }
+  const TargetKernels best = KernelsOf(targets.front());
+  runnable.push_back({"bf16-emulated", best.attend_with_emulated_pairs, best.store_row});
+  return runnable;
+}
 
 }  // namespace hilbert_ring
 #endif  // HWY_ONCE

@@ -1,5 +1,5 @@
 // The kernels of the CPU device, compiled for every instruction set that Highway knows and chosen
-// at run time.
+// at run time, one for a device.
 //
 // Attention of one lane tile: a lane is one (query row, query head) of a unit, and vectors run over
 // lanes. So a key is one broadcast for all lanes, maxima and sums of the softmax never cross lanes,
@@ -8,8 +8,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <new>
+#include <string>
+#include <vector>
 
 #include "engine/device/attention.h"
 #include "engine/device/cpu/key_visibility.h"
@@ -35,10 +35,12 @@ struct LaneTile {
 struct LaneState {
   alignas(64) float reference[kMaxLaneTile];
   alignas(64) float sum[kMaxLaneTile];
-  alignas(64) float out[kMaxTileFloats];  // [lane blocks][value_dim][lanes of the block]
+  alignas(64) float rounded_sum[kMaxLaneTile];  // as `out` has it, where weights are rounded
+  alignas(64) float out[kMaxTileFloats];        // [lane blocks][value_dim][lanes of the block]
 };
 
-// Memory of one thread: 965 KiB at most, resident as far as it is used.
+// Memory of one thread: 971 KiB at most, resident as far as it is used. Where queries, keys and
+// values are packed as pairs of bfloat16 they take the first half of their part.
 struct AttentionScratch {
   alignas(64) float queries[kMaxTileFloats];     // [lane blocks][head_dim][lanes of the block]
   LaneState run;                                 // of the keys since the last fold
@@ -51,21 +53,33 @@ struct AttentionScratch {
   alignas(64) float rows[kMaxLaneBlock * kMaxDim];  // of queries or outputs as they lie outside
 };
 
-struct CpuKernels {
-  const char* target = nullptr;  // Highway's name: "AVX2"
+// Computes the tile and writes or merges its results. Tells `report` of scores computed since the
+// last call, about every millisecond and at the end; false from it ends the tile with its outputs
+// undefined.
+using AttendTileFunction = void (*)(const LaneTile& tile, AttentionScratch& scratch,
+                                    const std::function<bool(int64_t scores)>& report);
 
-  // Computes the tile and writes or merges its results. Tells `report` of scores computed since the
-  // last call, about every millisecond and at the end; false from it ends the tile with its outputs
-  // undefined.
-  void (*attend)(const LaneTile& tile, AttentionScratch& scratch,
-                 const std::function<bool(int64_t scores)>& report) = nullptr;
+// to[i] = from[i] * scale, rounded to nearest even; `to` may be at the same address as `from`.
+using StoreRowFunction = void (*)(const float* from, int64_t count, float scale, DataType dtype,
+                                  void* to);
 
-  // to[i] = from[i] * scale, rounded to nearest even; `to` may be at the same address as `from`.
-  void (*store_row)(const float* from, int64_t count, float scale, DataType dtype,
-                    void* to) = nullptr;
+// What is compiled for one target of Highway.
+struct TargetKernels {
+  AttendTileFunction attend = nullptr;             // in float32
+  AttendTileFunction attend_with_pairs = nullptr;  // bfloat16 by an instruction on pairs, if any
+  AttendTileFunction attend_with_emulated_pairs = nullptr;
+  StoreRowFunction store_row = nullptr;
 };
 
-// For the best instruction set of this machine.
-CpuKernels ChooseCpuKernels();
+struct CpuKernels {
+  std::string instructions;  // as in DeviceOptions: "avx2"
+  AttendTileFunction attend = nullptr;
+  StoreRowFunction store_row = nullptr;
+};
+
+// For every instruction set that this machine can run, the best first, and last the best one's
+// with pairs of bfloat16 but without an instruction for them: what AVX512_BF16 runs, to be tested
+// where it is not there.
+std::vector<CpuKernels> RunnableCpuKernels();
 
 }  // namespace hilbert_ring

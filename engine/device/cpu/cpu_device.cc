@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/device/cpu/attention_kernel.h"
 #include "engine/device/cpu/machine.h"
 #include "engine/device/cpu/memory.h"
@@ -108,8 +109,8 @@ absl::Status CheckTask(const AttentionTask& task) {
 
 class CpuDevice : public Device {
  public:
-  explicit CpuDevice(int threads)
-      : kernels_(ChooseCpuKernels()),
+  CpuDevice(CpuKernels kernels, int threads)
+      : kernels_(std::move(kernels)),
         cache_bytes_(SecondLevelCacheBytes().value_or(kUnknownCacheBytes)),
         pool_(threads),
         scratch_(threads) {}
@@ -117,7 +118,7 @@ class CpuDevice : public Device {
   DeviceInfo info() const override {
     return {.name = absl::StrCat(ProcessorName(), ", ", pool_.threads(),
                                  pool_.threads() == 1 ? " thread" : " threads"),
-            .kernel = absl::StrCat("cpu/", kernels_.target),
+            .kernel = absl::StrCat("cpu/", kernels_.instructions),
             .memory_bytes = UsableMemoryBytes(),
             .threads = pool_.threads()};
   }
@@ -281,12 +282,26 @@ absl::Status CpuDevice::Pack(std::span<const PackTask> tasks) {
 
 }  // namespace
 
+std::vector<std::string> RunnableCpuInstructions() {
+  std::vector<std::string> names;
+  for (const CpuKernels& kernels : RunnableCpuKernels()) names.push_back(kernels.instructions);
+  return names;
+}
+
 absl::StatusOr<std::unique_ptr<Device>> MakeCpuDevice(const DeviceOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads is ", options.threads, ", must be from 0 to ", kMaxThreads));
   }
-  return std::make_unique<CpuDevice>(options.threads == 0 ? UsableThreads() : options.threads);
+  const int threads = options.threads == 0 ? UsableThreads() : options.threads;
+  for (CpuKernels& kernels : RunnableCpuKernels()) {
+    if (options.instructions.empty() || options.instructions == kernels.instructions) {
+      return std::make_unique<CpuDevice>(std::move(kernels), threads);
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("instructions is \"", options.instructions,
+                                                 "\", this machine runs ",
+                                                 absl::StrJoin(RunnableCpuInstructions(), ", ")));
 }
 
 }  // namespace hilbert_ring

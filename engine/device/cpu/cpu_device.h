@@ -2,13 +2,18 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/device/device.h"
 
 namespace hilbert_ring {
 
-// INVALID_ARGUMENT for threads below 0 or above 1024.
+// What DeviceOptions.instructions may name on this machine, the best first.
+std::vector<std::string> RunnableCpuInstructions();
+
+// INVALID_ARGUMENT for threads below 0 or above 1024 and for instructions that are not runnable.
 absl::StatusOr<std::unique_ptr<Device>> MakeCpuDevice(const DeviceOptions& options);
 
 }  // namespace hilbert_ring

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "engine/device/cpu/key_visibility.h"
+#include "engine/device/cpu/product-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,9 +21,6 @@ namespace hilbert_ring {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-using LaneTag = hn::CappedTag<float, 16>;
-using LaneVector = hn::Vec<LaneTag>;
 
 inline constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
 
@@ -32,20 +30,22 @@ inline constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity
 inline constexpr int64_t kDimRun = 64;
 
 // Pointers to the parts of the scratch that belong to one lane block; lanes = vectors *
-// Lanes(LaneTag).
+// Lanes(LaneTag). Queries, keys, values and weights are elements of the product, each kTerms
+// numbers.
 struct LaneBlock {
-  const float* queries;  // [head_dim][lanes]
+  const float* queries;  // [head_dim / kTerms][lanes]
   const float* limits;   // [lanes]
   float* reference;      // [lanes]
   float* sum;            // [lanes]
+  float* rounded_sum;    // [lanes]
   float* out;            // [value_dim][lanes]
-  float* scores;         // [kKeyTile][lanes]
+  float* scores;         // [kKeyTile][lanes], then weights [kKeyTile / kTerms][lanes]
   float* decay;          // [lanes]
 };
 
 struct KeyTile {
-  const float* keys;    // [kKeyTile][head_dim], zero rows up to a multiple of 8
-  const float* values;  // [value_dim / 8][kKeyTile][8]
+  const float* keys;    // [kKeyTile][head_dim / kTerms], zero rows up to a multiple of 8
+  const float* values;  // [value_dim / 8][kKeyTile / kTerms][8]
   const float* ranks;   // [count]; null when all lanes see all keys
   int64_t count;
   int64_t head_dim;
@@ -83,17 +83,18 @@ HWY_INLINE LaneVector ExpOrZero(LaneVector x) {
 }
 
 // scores[j] = queries . keys[j] for kKeys keys at a time.
-template <int kVectors, int kKeys>
+template <typename Product, int kVectors, int kKeys>
 HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {
   const LaneTag d;
   const int64_t n = hn::Lanes(d);
   const int64_t lanes = kVectors * n;
-  const int64_t dim = tile.head_dim;
+  constexpr int64_t kRun = kDimRun / Product::kTerms;
+  const int64_t dim = tile.head_dim / Product::kTerms;
   for (int64_t j = 0; j < tile.count; j += kKeys) {
     const float* HWY_RESTRICT key = tile.keys + j * dim;
     float* HWY_RESTRICT to = block.scores + j * lanes;
-    for (int64_t begin = 0; begin < dim; begin += kDimRun) {
-      const int64_t end = std::min(dim, begin + kDimRun);
+    for (int64_t begin = 0; begin < dim; begin += kRun) {
+      const int64_t end = std::min(dim, begin + kRun);
       LaneVector acc[kKeys][kVectors];
 #pragma GCC unroll 16
       for (int a = 0; a < kKeys; ++a) {
@@ -109,7 +110,7 @@ HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {
         for (int a = 0; a < kKeys; ++a) {
           const auto k = hn::Set(d, key[a * dim + x]);
 #pragma GCC unroll 4
-          for (int b = 0; b < kVectors; ++b) acc[a][b] = hn::MulAdd(k, q[b], acc[a][b]);
+          for (int b = 0; b < kVectors; ++b) acc[a][b] = Product::MulAdd(k, q[b], acc[a][b]);
         }
       }
 #pragma GCC unroll 16
@@ -124,9 +125,10 @@ HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {
   }
 }
 
-// Scores become exp(scale * score - reference); references and sums move on, decay is the factor
-// for what was summed before. A lane that has seen no key keeps the reference -infinity.
-template <int kVectors, bool kMasked>
+// Scores become weights exp(scale * score - reference), as elements of the product; references and
+// sums move on, decay is the factor for what was summed before. A lane that has seen no key keeps
+// the reference -infinity.
+template <typename Product, int kVectors, bool kMasked>
 HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile) {
   const LaneTag d;
   const int64_t n = hn::Lanes(d);
@@ -161,31 +163,54 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile) {
       const auto score = hn::Load(d, at);
       auto weight = Exp(hn::Max(hn::MulSub(score, scale, finite), least));
       if constexpr (kMasked) weight = hn::IfThenElseZero(hn::Gt(score, hidden), weight);
-      hn::Store(weight, d, at);
+      if constexpr (!Product::kRoundsWeights) hn::Store(weight, d, at);
       return weight;
+    };
+    auto rounded = hn::Zero(d);
+    // Writes over scores of keys that are weighed already.
+    const auto pair = [&](int64_t j, LaneVector first, LaneVector second) HWY_ATTR {
+      if constexpr (Product::kRoundsWeights) {
+        const auto weights = BFloat16Pair(first, second);
+        hn::Store(weights, d, scores + j / 2 * lanes);
+        rounded =
+            Product::MulAdd(weights, BFloat16Pair(hn::Set(d, 1.0f), hn::Set(d, 1.0f)), rounded);
+      }
     };
     auto even = hn::Zero(d);
     auto odd = hn::Zero(d);
     int64_t j = 0;
     for (; j + 2 <= tile.count; j += 2) {
-      even = hn::Add(even, weigh(scores + j * lanes));
-      odd = hn::Add(odd, weigh(scores + (j + 1) * lanes));
+      const auto first = weigh(scores + j * lanes);
+      const auto second = weigh(scores + (j + 1) * lanes);
+      even = hn::Add(even, first);
+      odd = hn::Add(odd, second);
+      pair(j, first, second);
     }
-    if (j < tile.count) even = hn::Add(even, weigh(scores + j * lanes));
+    if (j < tile.count) {
+      const auto last = weigh(scores + j * lanes);
+      even = hn::Add(even, last);
+      pair(j, last, hn::Zero(d));
+    }
     const auto sum = hn::MulAdd(hn::Load(d, block.sum + b), decay, hn::Add(even, odd));
     hn::Store(sum, d, block.sum + b);
+    if constexpr (Product::kRoundsWeights) {
+      float* at = block.rounded_sum + b;
+      hn::Store(hn::MulAdd(hn::Load(d, at), decay, rounded), d, at);
+    }
   }
 }
 
 // out = out * decay + weights . values, kDims value dims at a time.
-template <int kVectors, int kDims>
+template <typename Product, int kVectors, int kDims>
 HWY_INLINE void AddValues(const LaneBlock& block, const KeyTile& tile) {
   static_assert(8 % kDims == 0);
   const LaneTag d;
   const int64_t n = hn::Lanes(d);
   const int64_t lanes = kVectors * n;
+  constexpr int64_t kRows = kKeyTile / Product::kTerms;
+  const int64_t rows = (tile.count + Product::kTerms - 1) / Product::kTerms;
   for (int64_t x = 0; x < tile.value_dim; x += kDims) {
-    const float* HWY_RESTRICT value = tile.values + x / 8 * 8 * kKeyTile + x % 8;
+    const float* HWY_RESTRICT value = tile.values + x / 8 * 8 * kRows + x % 8;
     const float* HWY_RESTRICT weight = block.scores;
     LaneVector acc[kDims][kVectors];
 #pragma GCC unroll 16
@@ -193,7 +218,7 @@ HWY_INLINE void AddValues(const LaneBlock& block, const KeyTile& tile) {
 #pragma GCC unroll 4
       for (int b = 0; b < kVectors; ++b) acc[a][b] = hn::Zero(d);
     }
-    for (int64_t j = 0; j < tile.count; ++j, weight += lanes, value += 8) {
+    for (int64_t j = 0; j < rows; ++j, weight += lanes, value += 8) {
       LaneVector w[kVectors];
 #pragma GCC unroll 4
       for (int b = 0; b < kVectors; ++b) w[b] = hn::Load(d, weight + b * n);
@@ -201,7 +226,7 @@ HWY_INLINE void AddValues(const LaneBlock& block, const KeyTile& tile) {
       for (int a = 0; a < kDims; ++a) {
         const auto v = hn::Set(d, value[a]);
 #pragma GCC unroll 4
-        for (int b = 0; b < kVectors; ++b) acc[a][b] = hn::MulAdd(v, w[b], acc[a][b]);
+        for (int b = 0; b < kVectors; ++b) acc[a][b] = Product::MulAdd(v, w[b], acc[a][b]);
       }
     }
 #pragma GCC unroll 4
@@ -216,32 +241,33 @@ HWY_INLINE void AddValues(const LaneBlock& block, const KeyTile& tile) {
   }
 }
 
-template <int kVectors, int kAtOnce>
+template <typename Product, int kVectors, int kAtOnce>
 HWY_INLINE void AttendVectors(const LaneBlock& block, const KeyTile& tile) {
-  Scores<kVectors, kAtOnce>(block, tile);
+  Scores<Product, kVectors, kAtOnce>(block, tile);
   if (tile.ranks != nullptr) {
-    Weights<kVectors, true>(block, tile);
+    Weights<Product, kVectors, true>(block, tile);
   } else {
-    Weights<kVectors, false>(block, tile);
+    Weights<Product, kVectors, false>(block, tile);
   }
-  AddValues<kVectors, kAtOnce>(block, tile);
+  AddValues<Product, kVectors, kAtOnce>(block, tile);
 }
 
 // 12 accumulators, 3 lane vectors and a broadcast fill AVX2's 16 registers.
-inline void AttendBlock(const LaneBlock& block, int64_t vectors, const KeyTile& tile) {
+template <typename Product>
+void AttendBlock(const LaneBlock& block, int64_t vectors, const KeyTile& tile) {
   switch (vectors) {
     case 1:
-      return AttendVectors<1, 8>(block, tile);
+      return AttendVectors<Product, 1, 8>(block, tile);
     case 2:
-      return AttendVectors<2, 4>(block, tile);
+      return AttendVectors<Product, 2, 4>(block, tile);
     default:
-      return AttendVectors<3, 4>(block, tile);
+      return AttendVectors<Product, 3, 4>(block, tile);
   }
 }
 
 // total = total and run together; run is left as it is.
-inline void FoldBlock(const LaneBlock& run, const LaneBlock& total, int64_t lanes,
-                      int64_t value_dim) {
+template <typename Product>
+void FoldBlock(const LaneBlock& run, const LaneBlock& total, int64_t lanes, int64_t value_dim) {
   const LaneTag d;
   const auto hidden = hn::Set(d, kNegativeInfinity);
   for (int64_t b = 0; b < lanes; b += hn::Lanes(d)) {
@@ -252,13 +278,14 @@ inline void FoldBlock(const LaneBlock& run, const LaneBlock& total, int64_t lane
     const auto of_run = ExpOrZero(hn::Sub(run_reference, finite));
     const auto of_total = ExpOrZero(hn::Sub(total_reference, finite));
     hn::Store(reference, d, total.reference + b);
-    const auto sum = hn::Mul(hn::Load(d, total.sum + b), of_total);
-    hn::Store(hn::MulAdd(hn::Load(d, run.sum + b), of_run, sum), d, total.sum + b);
-    for (int64_t x = 0; x < value_dim; ++x) {
-      float* at = total.out + x * lanes + b;
-      const auto out = hn::Mul(hn::Load(d, at), of_total);
-      hn::Store(hn::MulAdd(hn::Load(d, run.out + x * lanes + b), of_run, out), d, at);
-    }
+    const auto fold = [&](const float* from, float* to) HWY_ATTR {
+      const auto before = hn::Mul(hn::Load(d, to), of_total);
+      hn::Store(hn::MulAdd(hn::Load(d, from), of_run, before), d, to);
+    };
+    fold(run.sum + b, total.sum + b);
+    if constexpr (Product::kRoundsWeights) fold(run.rounded_sum + b, total.rounded_sum + b);
+    for (int64_t x = 0; x < value_dim; ++x)
+      fold(run.out + x * lanes + b, total.out + x * lanes + b);
   }
 }
 

@@ -45,6 +45,14 @@ std::optional<int64_t> SecondLevelCacheBytes() {
   return bytes;
 }
 
+bool HasAvx512BFloat16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 int64_t UsableMemoryBytes() {
   const int64_t pages = sysconf(_SC_PHYS_PAGES);
   const int64_t page_bytes = sysconf(_SC_PAGESIZE);

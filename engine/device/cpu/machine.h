@@ -16,6 +16,9 @@ int UsableThreads();
 // Of one core; nothing where the system does not say.
 std::optional<int64_t> SecondLevelCacheBytes();
 
+// Whether processor and system know the instructions on pairs of bfloat16 in 512-bit vectors.
+bool HasAvx512BFloat16();
+
 // Memory of the machine, or of the control group where that is less; 0 when not known.
 int64_t UsableMemoryBytes();
 

@@ -103,6 +103,23 @@ HWY_INLINE void LoadRow(DataType dtype, const void* data, int64_t index, int64_t
   }
 }
 
+// `count` elements, a multiple of 8, of two rows of bfloat16: each 8 pairs (first[x], second[x]) to
+// the next multiple of `stride` elements.
+HWY_INLINE void PairRows(const uint16_t* HWY_RESTRICT first, const uint16_t* HWY_RESTRICT second,
+                         int64_t count, int64_t stride, float* HWY_RESTRICT to) {
+  const RowTag d;
+  const RowBits u;
+  const RowHalfBits half;
+  const int64_t step = hn::Lanes(d);
+  for (int64_t x = 0; x < count; x += 8, to += stride) {
+    for (int64_t i = 0; i < 8; i += step) {
+      const auto lower = hn::PromoteTo(u, hn::LoadU(half, first + x + i));
+      const auto upper = hn::PromoteTo(u, hn::LoadU(half, second + x + i));
+      hn::StoreU(hn::BitCast(d, hn::Or(lower, hn::ShiftLeft<16>(upper))), d, to + i);
+    }
+  }
+}
+
 // As CpuKernels::store_row. Each vector is read before it is written, from the first to the last,
 // which is what lets a row be narrowed in place.
 inline void StoreRow(const float* from, int64_t count, float scale, DataType dtype, void* to) {

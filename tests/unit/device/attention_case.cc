@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace hilbert_ring {
@@ -35,6 +36,7 @@ double Rounding(DataType dtype, double value) {
 
 struct Expected {
   std::vector<double> out;
+  std::vector<double> deviation;  // sum of weight * |value - average value|, over all weights
   double lse = -kInfinity;
   double max_score = 0, max_value = 0;
   double max_terms = 0;  // sum of |scale * q * k| over the dims of one score
@@ -61,6 +63,7 @@ Expected Expect(const AttentionCase& c, int64_t b, int64_t i, int64_t h) {
     greatest = std::max(greatest, scores[j]);
   }
   e.out.assign(s.value_dim, 0.0);
+  e.deviation.assign(s.value_dim, 0.0);
   if (greatest == -kInfinity) return e;
   double sum = std::exp(old_lse - greatest);
   if (sum > 0) {
@@ -71,18 +74,33 @@ Expected Expect(const AttentionCase& c, int64_t b, int64_t i, int64_t h) {
       e.out[x] = sum * old_value;
     }
   }
+  std::vector<double> average(s.value_dim, 0.0);
+  double weights = 0;
   for (int64_t j = 0; j < s.key_rows; ++j) {
     if (scores[j] == -kInfinity) continue;
     const double weight = std::exp(scores[j] - greatest);
-    sum += weight;
+    weights += weight;
     for (int64_t x = 0; x < s.value_dim; ++x) {
       const double value = c.v.Get(b, j, 0, x);
       e.max_value = std::max(e.max_value, std::abs(value));
-      e.out[x] += weight * value;
+      average[x] += weight * value;
+    }
+  }
+  sum += weights;
+  for (int64_t x = 0; x < s.value_dim; ++x) {
+    e.out[x] += average[x];
+    if (weights > 0) average[x] /= weights;
+  }
+  for (int64_t j = 0; j < s.key_rows; ++j) {
+    if (scores[j] == -kInfinity) continue;
+    const double weight = std::exp(scores[j] - greatest);
+    for (int64_t x = 0; x < s.value_dim; ++x) {
+      e.deviation[x] += weight * std::abs(c.v.Get(b, j, 0, x) - average[x]);
     }
   }
   const double factor = s.result == Result::kWrite ? double{s.out_scale} : 1.0;
   for (double& x : e.out) x *= factor / sum;
+  for (double& x : e.deviation) x *= std::abs(factor) / sum;
   e.max_value *= std::max(1.0, std::abs(factor));
   e.lse = greatest + std::log(sum);
   return e;
@@ -214,8 +232,11 @@ bool AttentionCase::Sees(int64_t batch, int64_t query, int64_t key) const {
   return false;
 }
 
-std::string WhatIsWrong(const AttentionCase& c) {
+std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by) {
   const CaseShape& s = c.shape;
+  const bool rounds_weights =
+      s.dtype == DataType::kBFloat16 && absl::StrContains(made_by.kernel, "bf16");
+  const double weight_rounding = rounds_weights ? 0x1p-8 / (1 - 0x1p-8) : 0;
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t i = 0; i < s.query_rows; ++i) {
       for (int64_t h = 0; h < s.heads; ++h) {
@@ -231,7 +252,7 @@ std::string WhatIsWrong(const AttentionCase& c) {
           const double out = c.out.Get(b, i, h, x);
           double allowed = 1e-5 * std::abs(e.out[x]) +
                            std::max(2e-6, 0x1p-22 * e.max_score * e.max_value) +
-                           dot_rounding * e.max_value;
+                           dot_rounding * e.max_value + weight_rounding * e.deviation[x];
           allowed += Rounding(s.out_dtype, std::abs(e.out[x]) + allowed);
           if (e.lse == -kInfinity) allowed = 0;
           if (!(std::abs(out - e.out[x]) <= allowed)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/device/attention.h"
+#include "engine/device/device.h"
 #include "tests/unit/device/strided_array.h"
 
 namespace hilbert_ring {
@@ -52,7 +53,8 @@ struct AttentionCase {
 // Right is |out - expected| <= 1e-5 |expected| + max(2e-6, 2^-22 max|score| max|value|) and
 // |lse - expected| <= 1e-5 (1 + |expected|), plus the rounding of out_dtype, and of a float32 dot
 // product: a score that is far smaller than its terms cannot be better than they are, 2^-24 of
-// their sum.
-std::string WhatIsWrong(const AttentionCase& c);
+// their sum. A kernel on pairs of bfloat16 may also round the weights of bfloat16 tasks: by 2^-8,
+// of which only what values differ from their average is felt.
+std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by);
 
 }  // namespace hilbert_ring

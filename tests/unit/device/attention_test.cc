@@ -4,34 +4,34 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/device/attention_case.h"
-#include "tests/unit/device/targets.h"
+#include "tests/unit/device/instructions.h"
 
 namespace hilbert_ring {
 namespace {
 
-class AttentionTest : public testing::TestWithParam<int64_t> {
+class AttentionTest : public testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<Device> MakeDeviceUnderTest(int threads = 2) {
-    return DeviceForTarget(GetParam(), threads);
+    return DeviceFor(GetParam(), threads);
   }
 };
 
-HILBERT_RING_FOR_EVERY_TARGET(AttentionTest);
+HILBERT_RING_FOR_ALL_INSTRUCTIONS(AttentionTest);
 
 void ExpectRight(Device& device, AttentionCase& c) {
   const AttentionTask task = c.Task();
   ASSERT_TRUE(device.Attend({&task, 1}, {}).ok());
-  EXPECT_EQ(WhatIsWrong(c), "") << c.shape.Describe();
+  EXPECT_EQ(WhatIsWrong(c, device.info()), "") << c.shape.Describe();
 }
 
-TEST_P(AttentionTest, NamesItsTarget) {
-  EXPECT_EQ(MakeDeviceUnderTest()->info().kernel,
-            std::string("cpu/") + hwy::TargetName(GetParam()));
+TEST_P(AttentionTest, NamesItsInstructions) {
+  EXPECT_EQ(MakeDeviceUnderTest()->info().kernel, "cpu/" + GetParam());
 }
 
 TEST_P(AttentionTest, RandomShapes) {
@@ -47,15 +47,18 @@ TEST_P(AttentionTest, RandomShapes) {
 TEST_P(AttentionTest, EveryDim) {
   auto device = MakeDeviceUnderTest();
   std::mt19937_64 random(1);
-  for (int64_t dim = 8; dim <= 256; dim += 8) {
-    AttentionCase c({.heads = 2,
-                     .query_rows = 13,
-                     .key_rows = 70,
-                     .head_dim = dim,
-                     .value_dim = 264 - dim,
-                     .scale = 1 / std::sqrt(static_cast<float>(dim))},
-                    random);
-    ExpectRight(*device, c);
+  for (DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
+    for (int64_t dim = 8; dim <= 256; dim += 8) {
+      AttentionCase c({.dtype = dtype,
+                       .heads = 2,
+                       .query_rows = 13,
+                       .key_rows = 71,
+                       .head_dim = dim,
+                       .value_dim = 264 - dim,
+                       .scale = 1 / std::sqrt(static_cast<float>(dim))},
+                      random);
+      ExpectRight(*device, c);
+    }
   }
 }
 
@@ -71,7 +74,7 @@ TEST_P(AttentionTest, ManyTasksInOneCall) {
     tasks.push_back(cases.back()->Task());
   }
   ASSERT_TRUE(device->Attend(tasks, {}).ok());
-  for (auto& c : cases) EXPECT_EQ(WhatIsWrong(*c), "") << c->shape.Describe();
+  for (auto& c : cases) EXPECT_EQ(WhatIsWrong(*c, device->info()), "") << c->shape.Describe();
 }
 
 TEST_P(AttentionTest, TinySegments) {
@@ -168,7 +171,7 @@ TEST_P(AttentionTest, MergingPartsIsMergingTheWhole) {
       begin = end;
       if (end == shape.key_rows) break;
     }
-    EXPECT_EQ(WhatIsWrong(c), "") << shape.Describe();
+    EXPECT_EQ(WhatIsWrong(c, device->info()), "") << shape.Describe();
   }
 }
 

@@ -56,6 +56,15 @@ TEST_F(Settings, FlagThenEnvironmentThenFileThenDefault) {
   EXPECT_EQ(Parsed({}).http_port, 1002);
 }
 
+TEST_F(Settings, CpuInstructionsOfBothProcesses) {
+  EXPECT_EQ(Parsed({}).cpu_instructions, "");
+  EXPECT_EQ(Parsed({"--cpu-instructions=avx2"}).cpu_instructions, "avx2");
+  std::string name = "hilbert-ring-worker", flag = "--cpu-instructions=sse4";
+  char* argv[] = {name.data(), flag.data()};
+  EXPECT_EQ(std::get<WorkerSettings>(ParseWorkerSettings(1, argv)).cpu_instructions, "");
+  EXPECT_EQ(std::get<WorkerSettings>(ParseWorkerSettings(2, argv)).cpu_instructions, "sse4");
+}
+
 TEST_F(Settings, Units) {
   const CoordinatorSettings settings =
       Parsed({"--memory-limit=64MiB", "--worker-timeout=0.5", "--job-timeout=90"});
@@ -65,9 +74,10 @@ TEST_F(Settings, Units) {
 }
 
 TEST_F(Settings, WhatIsWrongIsRefused) {
-  for (const char* wrong : {"--grpc-port=70000", "--grpc-port=x", "--no-such-flag",
-                            "--worker-timeout=-1", "--memory-limit=many", "--log-level=loud",
-                            "--config=/no/such/file", "--spawn-workers=-1"}) {
+  for (const char* wrong :
+       {"--grpc-port=70000", "--grpc-port=x", "--no-such-flag", "--worker-timeout=-1",
+        "--memory-limit=many", "--log-level=loud", "--config=/no/such/file", "--spawn-workers=-1",
+        "--cpu-instructions=avx9"}) {
     const auto parsed = Parse({wrong});
     ASSERT_TRUE(std::holds_alternative<int>(parsed)) << wrong;
     EXPECT_NE(std::get<int>(parsed), 0) << wrong;

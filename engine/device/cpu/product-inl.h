@@ -1,0 +1,97 @@
+// What the two matrix products of attention are made of, for one Highway target: float32 numbers or
+// pairs of bfloat16.
+//
+// A product says what one 32-bit element of packed queries, keys, values and weights holds: kTerms
+// numbers that a dot product takes at once. Elements are kept, moved and broadcast as float,
+// whatever they hold.
+
+// Highway includes this once per target.
+#if defined(HILBERT_RING_DEVICE_CPU_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HILBERT_RING_DEVICE_CPU_PRODUCT_INL_H_
+#undef HILBERT_RING_DEVICE_CPU_PRODUCT_INL_H_
+#else
+#define HILBERT_RING_DEVICE_CPU_PRODUCT_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "engine/spec/job_spec.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hilbert_ring {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using LaneTag = hn::CappedTag<float, 16>;
+using LaneVector = hn::Vec<LaneTag>;
+
+// Takes tasks of every type, widened to float32.
+struct FloatProduct {
+  static constexpr DataType kDataType = DataType::kFloat32;
+  static constexpr int64_t kTerms = 1;
+  static constexpr bool kRoundsWeights = false;
+
+  // sum + a . b
+  static HWY_INLINE LaneVector MulAdd(LaneVector a, LaneVector b, LaneVector sum) {
+    return hn::MulAdd(a, b, sum);
+  }
+};
+
+// Tasks in bfloat16 as they are: pairs of neighbouring dims for scores, pairs of neighbouring keys
+// for outputs, the first of a pair in the lower half. Terms are exact and sums are float32; weights
+// are rounded to bfloat16.
+struct PairProduct {
+  static constexpr DataType kDataType = DataType::kBFloat16;
+  static constexpr int64_t kTerms = 2;
+  static constexpr bool kRoundsWeights = true;
+};
+
+// Nearest bfloat16 of numbers from 0 on, ties away from 0.
+HWY_INLINE LaneVector BFloat16Pair(LaneVector first, LaneVector second) {
+  const LaneTag d;
+  const hn::RebindToUnsigned<LaneTag> u;
+  const auto half = hn::Set(u, 0x8000u);
+  const auto lower = hn::ShiftRight<16>(hn::Add(hn::BitCast(u, first), half));
+  const auto upper = hn::And(hn::Add(hn::BitCast(u, second), half), hn::Set(u, 0xffff0000u));
+  return hn::BitCast(d, hn::Or(lower, upper));
+}
+
+// In the order of AVX512_BF16: the upper halves first.
+struct EmulatedPairProduct : PairProduct {
+  static HWY_INLINE LaneVector MulAdd(LaneVector a, LaneVector b, LaneVector sum) {
+    const LaneTag d;
+    const hn::RebindToUnsigned<LaneTag> u;
+    const auto upper = [&](LaneVector pair) HWY_ATTR {
+      return hn::BitCast(d, hn::And(hn::BitCast(u, pair), hn::Set(u, 0xffff0000u)));
+    };
+    const auto lower = [&](LaneVector pair) HWY_ATTR {
+      return hn::BitCast(d, hn::ShiftLeft<16>(hn::BitCast(u, pair)));
+    };
+    return hn::MulAdd(lower(a), lower(b), hn::MulAdd(upper(a), upper(b), sum));
+  }
+};
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+inline constexpr bool kHasPairInstruction = true;
+
+// For processors with AVX512_BF16, which takes subnormal numbers for 0. No target of Highway
+// includes that extension, and an intrinsic cannot be inlined into functions that are compiled
+// without it; the instruction itself can.
+struct InstructionPairProduct : PairProduct {
+  static HWY_INLINE LaneVector MulAdd(LaneVector a, LaneVector b, LaneVector sum) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+};
+#else
+inline constexpr bool kHasPairInstruction = false;
+using InstructionPairProduct = EmulatedPairProduct;
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hilbert_ring
+HWY_AFTER_NAMESPACE();
+
+#endif  // HILBERT_RING_DEVICE_CPU_PRODUCT_INL_H_
