@@ -3,6 +3,7 @@
 //
 //   reports_bench                        everything
 //   reports_bench jobs 425984            one length (several may be given)
+//   reports_bench exchange               segments that span both workers
 //   reports_bench service 131072         one job, float32, one worker: to be profiled
 //   reports_bench latency
 #include <malloc.h>
@@ -218,6 +219,36 @@ void Jobs(std::span<const int64_t> lengths) {
   }
 }
 
+// Two workers against one, where the longest segments lie on both: what waiting for blocks costs.
+void Exchange() {
+  std::printf(
+      "\n### Segments on two workers: 8 heads of dimension 64, 131,072 tokens\n\n"
+      "| pattern | type | workers | seconds | exchanged MB | exposed exchange s | of the job |\n"
+      "| --- | --- | --- | --- | --- | --- | --- |\n");
+  for (const auto& [name, branches] :
+       {std::pair{"[2048, 16384, 131072] with [1, 8, 64]",
+                  std::vector<Branch>{{2048, 1}, {16384, 8}, {131072, 64}}},
+        std::pair{"[131072] with [16]", std::vector<Branch>{{131072, 16}}}}) {
+    for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
+      JobSpec spec = ReportsSpec(131072, dtype, false);
+      spec.branches = branches;
+      JobData data(spec);
+      for (const int workers : {1, 2}) {
+        const auto measured = RunService(spec, data, workers);
+        if (!measured.ok()) {
+          std::printf("%s\n", measured.status().ToString().c_str());
+          return;
+        }
+        std::printf("| %s | %s | %d | %.3f | %.1f | %.4f | %.1f %% |\n", name,
+                    dtype == DataType::kFloat32 ? "float32" : "bfloat16", workers,
+                    measured->seconds, measured->exchanged / 1e6, measured->exposed,
+                    100 * measured->exposed / measured->seconds);
+        std::fflush(stdout);
+      }
+    }
+  }
+}
+
 void ServiceAlone(std::span<const int64_t> lengths) {
   for (const int64_t tokens : lengths) {
     const JobSpec spec = ReportsSpec(tokens, DataType::kFloat32, false);
@@ -281,6 +312,7 @@ int main(int argc, char** argv) {
   }
   if (lengths.empty()) lengths.assign(std::begin(kTokens), std::end(kTokens));
   if (part.empty() || part == "latency") Latency();
+  if (part.empty() || part == "exchange") Exchange();
   if (part.empty() || part == "jobs") Jobs(lengths);
   if (part == "service") ServiceAlone(lengths);
   return 0;
