@@ -161,6 +161,9 @@ std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv) {
   AddCpuInstructions(app, s.cpu_instructions);
   AddBytes(app, "--memory-limit", s.memory_limit_bytes,
            "memory for jobs; 0: 80 % of the machine's");
+  app.add_option("--share-memory", s.share_memory,
+                 "true: takes shards in memory that a coordinator of this host offers; false: rows "
+                 "come by its stream");
   app.add_option("--device", s.device, "cpu")->check(CLI::IsMember({"cpu"}));
   app.add_option("--ready-file", s.ready_file, "written as JSON when the worker is registered");
   AddLogLevel(app, s.log_level);

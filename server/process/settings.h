@@ -50,6 +50,7 @@ struct WorkerSettings {
   int threads = 0;                 // 0: all that the process may use
   std::string cpu_instructions;    // empty: the best of the machine
   int64_t memory_limit_bytes = 0;  // of jobs; 0: 80 % of memory
+  bool share_memory = true;        // with a coordinator of this host
   std::string device = "cpu";
   std::string ready_file;
   std::string log_level = "info";

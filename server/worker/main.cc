@@ -49,6 +49,7 @@ absl::Status RunWorker(const WorkerSettings& settings) {
   WorkerState state{.incarnation = DrawIncarnation(),
                     .device = **device,
                     .memory = memory,
+                    .share_memory = settings.share_memory,
                     .rings = rings,
                     .turn = turn};
   WorkerService service(state);

@@ -112,7 +112,7 @@ absl::Status RunCall::Allocate() {
 
 // In the coordinator's memory if it offers some and this process can reach it.
 absl::Status RunCall::MakeStore() {
-  if (open_.has_shared_memory() &&
+  if (state_.share_memory && open_.has_shared_memory() &&
       open_.shared_memory().bytes() >= ShardStore::SharedBytes(*plan_, rank_)) {
     auto shared = SharedMemory::Open(open_.shared_memory());
     if (shared.ok()) {

@@ -34,6 +34,7 @@ struct WorkerState {
   const uint64_t incarnation;
   Device& device;
   JobMemory& memory;
+  const bool share_memory;
   RingTable& rings;
   // Held while a job runs: the device takes one at a time, and its memory is measured against the
   // idle process.

@@ -24,6 +24,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cpp/attend.h"
+#include "client/cpp/service.h"
 #include "engine/device/numbers.h"
 #include "engine/order/permutation.h"
 #include "engine/run/executor.h"
@@ -152,7 +153,7 @@ absl::StatusOr<Measured> RunService(const JobSpec& spec, JobData& data, int work
   auto cluster = Cluster::Start({.workers = workers});
   if (!cluster.ok()) return cluster.status();
   MemoryWatch watch(**cluster);
-  const auto channel = (*cluster)->Channel();
+  const auto channel = client::Connect((*cluster)->address());
   const client::AttendInputs inputs{.spec = spec, .q = data.q, .k = data.k, .v = data.v};
   Measured best{.seconds = std::numeric_limits<double>::infinity()};
   for (int i = 0; i < Rounds(spec); ++i) {
@@ -273,7 +274,7 @@ void Latency() {
       std::printf("%s\n", cluster.status().ToString().c_str());
       return;
     }
-    const auto channel = (*cluster)->Channel();
+    const auto channel = client::Connect((*cluster)->address());
     const client::AttendInputs inputs{.spec = spec, .q = data.q, .k = data.k, .v = data.v};
     std::vector<double> milliseconds;
     for (int i = 0; i < kWarmUp + kJobs; ++i) {

@@ -84,6 +84,25 @@ INSTANTIATE_TEST_SUITE_P(Types, RandomJobs,
                                            DataType::kFloat16),
                          [](const auto& info) { return std::string(DataTypeName(info.param)); });
 
+// Long enough for several windows (engine/run/windows.h), on one rank and on two with a ring.
+TEST(RandomJobs, LongJobsAgreeWithTheReference) {
+  JobSpec spec;
+  spec.tokens = 30'000;
+  spec.heads = spec.kv_heads = 1;
+  spec.head_dim = spec.value_dim = 8;
+  spec.mixing = Mixing::kLse;
+  for (const auto& branches :
+       {std::vector<Branch>{{300, 1}, {1100, 2}}, std::vector<Branch>{{700, 1}, {30'000, 100}}}) {
+    spec.branches = branches;
+    for (const DataType dtype : {DataType::kFloat32, DataType::kFloat16}) {
+      spec.dtype = dtype;
+      for (const int workers : {1, 2}) {
+        CheckAgainstReference(spec, 8, workers, RingKind::kInProcess);
+      }
+    }
+  }
+}
+
 TEST(Executor, SameShardsGiveTheSameBits) {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 20; ++trial) {

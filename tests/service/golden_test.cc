@@ -1,4 +1,8 @@
-// Every golden case through the real service, with 1, 2, 3 and 5 workers, in every type.
+// Every golden case through the real service, with 1, 2, 3 and 5 workers, in every type; with
+// shards in shared memory, with rows sent to the workers, and with workers that turn shared memory
+// down.
+#include <cstdlib>
+
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
 #include "tests/golden/golden_case.h"
@@ -8,12 +12,8 @@
 namespace hilbert_ring::testing {
 namespace {
 
-class ServiceGolden : public ::testing::TestWithParam<int> {};
-
-TEST_P(ServiceGolden, EveryCase) {
-  auto cluster = Cluster::Start({.workers = GetParam()});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
+void CheckEveryCase(const Cluster& cluster) {
+  auto stub = cluster.Stub();
   const std::vector<std::string> names = GoldenCaseNames();
   ASSERT_GE(names.size(), 34u);
   for (const std::string& name : names) {
@@ -34,7 +34,29 @@ TEST_P(ServiceGolden, EveryCase) {
   }
 }
 
+class ServiceGolden : public ::testing::TestWithParam<int> {};
+
+TEST_P(ServiceGolden, EveryCase) {
+  auto cluster = Cluster::Start({.workers = GetParam()});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  CheckEveryCase(**cluster);
+}
+
 INSTANTIATE_TEST_SUITE_P(Workers, ServiceGolden, ::testing::Values(1, 2, 3, 5));
+
+TEST(ServiceGoldenWithoutSharedMemory, RowsAreSent) {
+  auto cluster = Cluster::Start({.workers = 2, .arguments = {"--share-memory=false"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  CheckEveryCase(**cluster);
+}
+
+TEST(ServiceGoldenWithoutSharedMemory, WorkersTurnItDown) {
+  setenv("HILBERT_RING_SHARE_MEMORY", "false", 1);  // of the workers; the coordinator has a flag
+  auto cluster = Cluster::Start({.workers = 2, .arguments = {"--share-memory=true"}});
+  unsetenv("HILBERT_RING_SHARE_MEMORY");
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  CheckEveryCase(**cluster);
+}
 
 }  // namespace
 }  // namespace hilbert_ring::testing

@@ -99,7 +99,8 @@ TEST(Memory, AClientThatStopsReadingHoldsNothingUp) {
 }
 
 TEST(Memory, AStalledWorkerStopsTheSender) {
-  auto cluster = Cluster::Start({.workers = 2, .arguments = {"--worker-timeout=60", "--share-memory=false"}});
+  auto cluster =
+      Cluster::Start({.workers = 2, .arguments = {"--worker-timeout=60", "--share-memory=false"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   const JobSpec spec = Reports(1 << 18, {{2048, 1}});  // 1.5 GiB of input
