@@ -121,6 +121,7 @@ absl::Status JobRun::AwaitReady(Deadline deadline, const RowRouter* router) {
     status = SendOrderTo(rank, *router);
     if (status.ok()) status = SendStored(rank, *store);
   }
+  ready_ = status.ok();
   return status;
 }
 
@@ -200,7 +201,8 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
       if (absl::Status status = Write(rank, request); !status.ok()) return status;
     }
   }
-  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+  // Before a worker is ready it may still turn the memory down; FinishRows says it all then.
+  for (int rank = 0; ready_ && rank < static_cast<int>(streams_.size()); ++rank) {
     Stream& stream = *streams_[rank];
     if (stream.store == nullptr || stream.arrived->prefix() == stream.told_arrived) continue;
     stream.told_arrived = stream.arrived->prefix();

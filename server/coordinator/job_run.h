@@ -135,6 +135,7 @@ class JobRun {
 
   const JobRunOptions options_;
   JobStop& stop_;
+  bool ready_ = false;  // AwaitReady has ended well; its thread's
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   Clock::time_point told_;                        // guarded by mutex_; last progress

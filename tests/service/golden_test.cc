@@ -56,6 +56,19 @@ TEST(ServiceGoldenWithoutSharedMemory, WorkersTurnItDown) {
   unsetenv("HILBERT_RING_SHARE_MEMORY");
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   CheckEveryCase(**cluster);
+  // More rows than are told of at once, and still few bytes.
+  JobSpec spec;
+  spec.tokens = 10'000;
+  spec.heads = spec.kv_heads = 1;
+  spec.head_dim = spec.value_dim = 8;
+  spec.branches = {{50, 1}};
+  const EngineInputs inputs = RandomInputs(spec, 3);
+  const auto service = AttendRaw(*(*cluster)->Stub(), spec, inputs, 500, 7);
+  ASSERT_TRUE(service.ok()) << service.status();
+  const auto engine = RunEngine(spec, inputs, 1, RingKind::kInProcess);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  EXPECT_EQ(service->result.out, engine->out);
+  EXPECT_EQ(service->result.lse, engine->lse);
 }
 
 }  // namespace
