@@ -37,9 +37,8 @@ SlicePool::SlicePool(int64_t bytes) : buffers_(std::make_shared<Buffers>(bytes))
 grpc::Slice SlicePool::Copy(std::string_view payload) {
   char* const buffer = buffers_->Take().release();
   std::memcpy(buffer, payload.data(), payload.size());
-  const std::shared_ptr<const void> owner(buffer, [buffers = buffers_](char* back) {
-    buffers->Return(std::unique_ptr<char[]>(back));
-  });
+  const std::shared_ptr<const void> owner(
+      buffer, [buffers = buffers_](char* back) { buffers->Return(std::unique_ptr<char[]>(back)); });
   return SliceOf({buffer, payload.size()}, owner);
 }
 

@@ -42,7 +42,8 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
-  for (const auto& [name, value] : wire::kTransportArguments) builder.AddChannelArgument(name, value);
+  for (const auto& [name, value] : wire::kTransportArguments)
+    builder.AddChannelArgument(name, value);
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);

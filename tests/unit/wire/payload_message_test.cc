@@ -36,7 +36,8 @@ grpc::ByteBuffer Cut(const std::string& bytes, size_t size) {
 }
 
 TEST(PayloadMessage, JoinedMessagesAreWhatTheGeneratedClassesRead) {
-  for (const std::string& payload : {std::string("abcdef"), std::string(), std::string(5000, 'x')}) {
+  for (const std::string& payload :
+       {std::string("abcdef"), std::string(), std::string(5000, 'x')}) {
     std::vector<grpc::Slice> slices;
     for (size_t i = 0; i < payload.size(); i += 4) slices.emplace_back(payload.substr(i, 4));
     v1::OutputChunk chunk = Listed();
@@ -94,7 +95,10 @@ TEST(PayloadMessage, SplitsNothingElse) {
   }
   EXPECT_FALSE(splits(whole + whole)) << "two chunks: the last one counts, says protobuf";
   EXPECT_FALSE(splits("\x12\xff\xff\xff\xff\x0f")) << "4 GiB";
-  EXPECT_FALSE(splits("\x12\x07\x22\xff\xff\xff\xff\x0f" "ab")) << "a payload past its message";
+  EXPECT_FALSE(
+      splits("\x12\x07\x22\xff\xff\xff\xff\x0f"
+             "ab"))
+      << "a payload past its message";
 }
 
 TEST(PayloadMessage, ASliceKeepsItsOwner) {
