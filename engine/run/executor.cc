@@ -242,7 +242,9 @@ class Executor {
     if (transfers.sends.empty() && transfers.receives.empty()) return absl::OkStatus();
     if (control_.cancelled && control_.cancelled()) return absl::CancelledError("job cancelled");
     const Clock::time_point start = Clock::now();
+    if (control_.waiting) control_.waiting(step);
     absl::Status status = communicator_->Wait(deadline_);
+    if (control_.waiting) control_.waiting(0);
     if (status.ok()) in_flight_ = false;
     figures_.exposed_exchange_seconds += SecondsSince(start);
     figures_.exchange_seconds += SecondsSince(posted_);
