@@ -24,8 +24,8 @@ bool OutputRows::Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_vi
 }
 
 bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1::OutputChunk& chunk,
-                      std::string_view& payload) const {
-  if (cursor.row >= rows_final) return false;
+                      std::string_view& payload) {
+  if (cursor.row >= rows_final || !status_.ok()) return false;
   const ShardRange& range = plan_.shards.OfRank(rank_)[cursor.range];
   const int64_t range_end = range.local_begin + range.size();
   const int64_t row_bytes = RowBytes(plan_.spec, tensor);
@@ -42,8 +42,15 @@ bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1:
   } else {
     chunk.set_first_token(range.begin + cursor.row - range.local_begin);
   }
-  payload = {reinterpret_cast<const char*>(store_.Row(tensor, cursor.row)),
-             static_cast<size_t>(rows * row_bytes)};
+  if (store_.host_memory()) {
+    payload = {reinterpret_cast<const char*>(store_.Row(tensor, cursor.row)),
+               static_cast<size_t>(rows * row_bytes)};
+  } else {
+    copied_.resize(static_cast<size_t>(rows * row_bytes));
+    status_ = store_.Read(tensor, cursor.row, rows, copied_.data());
+    if (!status_.ok()) return false;
+    payload = copied_;
+  }
   chunk.set_crc32c(wire::Crc32c(payload));
   cursor.row += rows;
   if (cursor.row == range_end) ++cursor.range;

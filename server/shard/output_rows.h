@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "engine/plan/plan.h"
 #include "engine/run/shard_store.h"
 #include "hilbert_ring/v1/attention.pb.h"
@@ -18,8 +20,11 @@ class OutputRows {
       : plan_(plan), rank_(rank), store_(store), want_lse_(want_lse) {}
 
   // The next chunk of local rows [0, rows_final), without its payload, which is where it lies in
-  // the store; false when there is none.
+  // the store, or in memory that is used again for the next chunk where the store is not host
+  // memory; false when there is none, or when it could not be read: then status() says why.
   bool Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_view& payload);
+
+  const absl::Status& status() const { return status_; }
 
  private:
   struct Cursor {
@@ -27,7 +32,7 @@ class OutputRows {
     int64_t row = 0;   // local
   };
   bool Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1::OutputChunk& chunk,
-            std::string_view& payload) const;
+            std::string_view& payload);
 
   const Plan& plan_;
   const int rank_;
@@ -35,6 +40,8 @@ class OutputRows {
   const bool want_lse_;
   Cursor out_;
   Cursor lse_;
+  absl::Status status_;
+  std::string copied_;  // the payload, where the store is not host memory
 };
 
 }  // namespace hilbert_ring::server

@@ -304,7 +304,7 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
     response.mutable_output()->set_payload(payload.data(), payload.size());
     if (absl::Status status = Send(response); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  return output_->status();
 }
 
 absl::Status RunCall::SendFigures() {
