@@ -44,6 +44,7 @@ bool OutputRows::SkipDelivered(const RowSet& delivered, Cursor& cursor, int64_t 
 
 bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1::OutputChunk& chunk,
                       std::string_view& payload) {
+  if (!status_.ok()) return false;
   RowSpan slots;
   const RowSet& delivered = tensor == TensorKind::kOut ? delivered_.out : delivered_.lse;
   if (!SkipDelivered(delivered, cursor, rows_final, slots)) return false;
@@ -61,8 +62,15 @@ bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1:
   } else {
     chunk.set_first_token(slots.begin);
   }
-  payload = {reinterpret_cast<const char*>(store_.Row(tensor, cursor.row)),
-             static_cast<size_t>(rows * row_bytes)};
+  if (store_.host_memory()) {
+    payload = {reinterpret_cast<const char*>(store_.Row(tensor, cursor.row)),
+               static_cast<size_t>(rows * row_bytes)};
+  } else {
+    copied_.resize(static_cast<size_t>(rows * row_bytes));
+    status_ = store_.Read(tensor, cursor.row, rows, copied_.data());
+    if (!status_.ok()) return false;
+    payload = copied_;
+  }
   chunk.set_crc32c(wire::Crc32c(payload));
   first_slot_ = slots.begin;
   cursor.row += rows;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "engine/plan/plan.h"
 #include "engine/run/shard_store.h"
 #include "hilbert_ring/v1/attention.pb.h"
@@ -32,11 +34,14 @@ class OutputRows {
         delivered_(std::move(delivered)) {}
 
   // The next chunk of local rows [0, rows_final), without its payload, which is where it lies in
-  // the store; false when there is none.
+  // the store, or in memory that is used again for the next chunk where the store is not host
+  // memory; false when there is none, or when it could not be read: then status() says why.
   bool Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_view& payload);
 
   // Of the last chunk's first row; the others follow it.
   int64_t first_slot() const { return first_slot_; }
+
+  const absl::Status& status() const { return status_; }
 
  private:
   struct Cursor {
@@ -56,6 +61,8 @@ class OutputRows {
   Cursor out_;
   Cursor lse_;
   int64_t first_slot_ = 0;
+  absl::Status status_;
+  std::string copied_;  // the payload, where the store is not host memory
 };
 
 }  // namespace hilbert_ring::server

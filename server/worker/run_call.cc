@@ -328,7 +328,7 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
     response.set_first_slot(output_->first_slot());
     if (absl::Status status = Send(response); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  return output_->status();
 }
 
 absl::Status RunCall::SendFigures() {
