@@ -23,11 +23,12 @@ struct AttendInputs {
   std::span<const std::byte> v;  // [tokens, kv_heads, value_dim]
 
   // Fills coordinates [rows, axes] from first_row on. Needed when the ordering has coordinates;
-  // called by one thread, in order of rows.
+  // called by one thread at a time, in order of rows, and from the first row on again when the job
+  // is tried again.
   std::function<void(int64_t first_row, std::span<uint32_t> values)> coordinates;
 
-  // Told, if set, that bytes [begin, end) of Q, K or V were sent and will not be read again. Called
-  // by the sending thread.
+  // Told, if set, that bytes [begin, end) of Q, K or V were sent. They are read again when the job
+  // is tried again. Called by the sending thread.
   std::function<void(v1::Tensor tensor, int64_t begin, int64_t end)> sent;
 };
 

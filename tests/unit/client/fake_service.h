@@ -26,9 +26,12 @@ struct FakeBehaviour {
   int fail_after_chunks = 0;
   bool stall = false;  // reads nothing after Admitted
   bool leave_out_report = false;
+  std::optional<std::string> pushback;  // along with `refuse` or `fail`
+  std::vector<FakeBehaviour>
+      earlier_calls;  // the first calls go so, one each; those after as above
 };
 
-// What came in the last call.
+// What came in a call.
 struct FakeRecord {
   v1::Open open;
   std::vector<v1::Chunk> chunks;              // without payloads
@@ -38,11 +41,14 @@ struct FakeRecord {
 
 class FakeService final : public v1::AttentionService::Service {
  public:
-  explicit FakeService(FakeBehaviour behaviour = {});
+  // port 0: any.
+  explicit FakeService(FakeBehaviour behaviour = {}, int port = 0);
   ~FakeService() override;
 
   std::string address() const;  // host:port
-  FakeRecord record() const;
+  int port() const { return port_; }
+  FakeRecord record() const;                // of the last call
+  std::vector<FakeRecord> records() const;  // of all that came to Attend
 
   grpc::Status Attend(
       grpc::ServerContext* context,
@@ -55,8 +61,8 @@ class FakeService final : public v1::AttentionService::Service {
  private:
   const FakeBehaviour behaviour_;
   mutable std::mutex mutex_;
-  FakeRecord record_;  // guarded by mutex_
-  int port_ = 0;
+  std::vector<FakeRecord> records_;  // guarded by mutex_
+  int port_;
   std::unique_ptr<grpc::Server> server_;
 };
 
