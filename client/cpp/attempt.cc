@@ -68,6 +68,7 @@ v1::AttendRequest Attempt::OpenRequest() const {
   open.set_want_lse(lse_.has_value());
   open.set_job_id(name_.job_id);
   open.set_attempt(name_.attempt);
+  open.set_can_resend(options_.can_resend);
   return request;
 }
 
@@ -103,9 +104,11 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
     case v1::AttendResponse::kReport:
       if (!admitted_) return ProtocolError("a report before the job was admitted");
       report_ = response.report();
+      sender_->Close();
       return absl::OkStatus();
     case v1::AttendResponse::kResend:
-      return ProtocolError("asked to send rows again, which this client did not offer");
+      if (!admitted_) return ProtocolError("rows asked for again before the job was admitted");
+      return sender_->Resend(response.resend());
     case v1::AttendResponse::MESSAGE_NOT_SET:
       break;  // a kind of message that is newer than this client
   }
@@ -132,7 +135,11 @@ absl::Status Attempt::MakeSender(int64_t max_payload_bytes) {
   const int64_t payload = std::min(std::max(std::min(options_.chunk_bytes, max_payload_bytes),
                                             LongestInputRowBytes(inputs_.spec)),
                                    max_payload_bytes);
-  sender_.emplace(inputs_, payload, *stream_, progress_);
+  sender_.emplace(inputs_,
+                  SendSettings{.max_payload_bytes = payload,
+                               .attempt = name_.attempt,
+                               .can_resend = options_.can_resend},
+                  *stream_, progress_);
   return sender_->Check();
 }
 

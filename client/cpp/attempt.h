@@ -30,7 +30,7 @@ struct AttemptName {
 class Attempt {
  public:
   // All must outlive the object; inputs and outputs were checked. Of the options it reads
-  // chunk_bytes and cancelled.
+  // chunk_bytes, can_resend and cancelled.
   Attempt(const AttendInputs& inputs, const AttendOutputs& outputs, const AttendOptions& options,
           AttemptName name, ProgressTeller& progress);
 
@@ -58,7 +58,7 @@ class Attempt {
   std::optional<v1::Report> report_;
   grpc::ClientContext context_;  // before the stream, which uses it
   std::unique_ptr<wire::RawStream> stream_;
-  std::optional<InputSender> sender_;  // once the size of chunks is known
+  std::optional<InputSender> sender_;  // once the size of chunks is known; always when admitted
 };
 
 }  // namespace hilbert_ring::client

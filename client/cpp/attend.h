@@ -7,10 +7,11 @@
 //
 // The call sends Open and waits until the service admits the job. Then a thread of its own sends
 // the chunks, coordinates first, while the calling thread puts output rows in place, so that
-// neither waits for the other: a service that is slow to take input slows the sender alone. When
-// the service is gone, busy or lost a worker, the job is tried again under the same id
-// (client/cpp/retry.h says when), from its first row. When the call returns, both threads are done
-// and nothing refers to inputs or outputs any more.
+// neither waits for the other: a service that is slow to take input slows the sender alone. Rows
+// that the service loses with a worker are sent again when it asks for them. When it is gone, busy
+// or cannot go on without a worker, the job is tried again under the same id (client/cpp/retry.h
+// says when), from its first row. When the call returns, both threads are done and nothing refers
+// to inputs or outputs any more.
 #pragma once
 
 #include <cstddef>
@@ -40,10 +41,10 @@ struct AttendProgress {
   absl::Status last_failure;  // of the attempt before; OK in the first
   absl::Duration wait;        // from last_failure to this attempt's start
   bool admitted = false;
-  int jobs_before = 0;     // in the queue, until admitted
-  int workers = 0;         // that share the job, once admitted
-  int64_t bytes_sent = 0;  // of bytes_to_send: payloads of coordinates, Q, K and V
-  int64_t bytes_to_send = 0;
+  int jobs_before = 0;          // in the queue, until admitted
+  int workers = 0;              // that share the job, once admitted
+  int64_t bytes_sent = 0;       // of bytes_to_send: payloads of coordinates, Q, K and V
+  int64_t bytes_to_send = 0;    // grows when rows are asked for again
   double compute_fraction = 0;  // 0 to 1, as the service last said
   int64_t rows_placed = 0;      // of OUT, of `tokens`
   int64_t tokens = 0;
@@ -65,6 +66,10 @@ struct AttendOptions {
   // Payload bytes of a chunk, at most; the service may ask for less.
   // 1 MiB and 4 MiB reach the same rate over loopback (AMD EPYC Zen 4, 2 cores, gRPC 1.51).
   int64_t chunk_bytes = 1 << 20;
+
+  // Rows are sent again when the service lost them with a worker: until the report the client's
+  // side of the stream stays open. false: the service has what it was sent and nothing more.
+  bool can_resend = true;
 
   // Called when an attempt has failed and another will follow (`attempt` is the new one's), after
   // each chunk sent and each message received, by one thread at a time. Must return soon.

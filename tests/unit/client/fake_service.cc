@@ -106,18 +106,25 @@ class FakeCall {
     report.set_tokens(spec_.tokens);
     report.add_workers()->set_worker("localhost:1");
     stream_->Write(response);
+    v1::AttendRequest request;
+    while (behaviour_.await_close && stream_->Read(&request)) {
+    }
     return grpc::Status::OK;
   }
 
  private:
   grpc::Status Receive() {
-    int64_t missing = 3 * spec_.tokens;
-    if (spec_.ordering && spec_.ordering->coordinate_axes > 0) missing += spec_.tokens;
+    missing_ = 3 * spec_.tokens;
+    if (spec_.ordering && spec_.ordering->coordinate_axes > 0) missing_ += spec_.tokens;
     v1::AttendRequest request;
-    while (stream_->Read(&request)) {
-      v1::Chunk& chunk = *request.mutable_chunk();
+    while (missing_ > 0 || !record_.open.can_resend()) {
+      if (!stream_->Read(&request)) {
+        record_.closed_early = record_.open.can_resend();
+        break;
+      }
+      const v1::Chunk& chunk = request.chunk();
       Keep(chunk);
-      missing -= chunk.rows();
+      missing_ -= chunk.rows();
       if (behaviour_.output_while_receiving && chunk.tensor() == v1::TENSOR_Q) {
         v1::OutputChunk output = Output(v1::TENSOR_OUT, chunk.rows(), chunk.payload());
         output.set_first_token(chunk.first_row());
@@ -125,9 +132,31 @@ class FakeCall {
       }
       const auto chunks = static_cast<int>(record_.chunks.size());
       if (behaviour_.fail && chunks > behaviour_.fail_after_chunks) return *behaviour_.fail;
+      if (chunks == behaviour_.resend_after_chunks + 1) AskAgain();
     }
-    if (missing != 0) return {grpc::StatusCode::INVALID_ARGUMENT, "rows are missing"};
+    if (missing_ != 0) return {grpc::StatusCode::INVALID_ARGUMENT, "rows are missing"};
     return grpc::Status::OK;
+  }
+
+  void AskAgain() {
+    v1::AttendResponse response;
+    for (const v1::Resend& resend : behaviour_.resends) {
+      for (const v1::Resend::Range& range : resend.ranges()) Forget(resend.tensor(), range);
+      *response.mutable_resend() = resend;
+      stream_->Write(response);
+    }
+  }
+
+  void Forget(v1::Tensor tensor, const v1::Resend::Range& range) {
+    const auto kept = record_.tensors.find(tensor);
+    const int64_t row_bytes = wire::TensorRowBytes(spec_, tensor);
+    if (kept == record_.tensors.end() || range.first_row() < 0 || range.rows() < 0 ||
+        range.first_row() > spec_.tokens || range.rows() > spec_.tokens - range.first_row()) {
+      return;  // the client is to find out
+    }
+    std::memset(kept->second.data() + range.first_row() * row_bytes, 0xee,
+                static_cast<size_t>(range.rows() * row_bytes));
+    missing_ += range.rows();
   }
 
   void Keep(const v1::Chunk& chunk) {
@@ -159,6 +188,7 @@ class FakeCall {
   Stream* const stream_;
   FakeRecord& record_;
   JobSpec spec_;
+  int64_t missing_ = 0;  // rows of all inputs
 };
 
 }  // namespace
