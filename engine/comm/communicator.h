@@ -67,8 +67,9 @@ class Communicator {
   virtual absl::Status Post(const CommStep& step) = 0;
 
   // Waits for the posted step; OK at once when none is posted. DEADLINE_EXCEEDED, UNAVAILABLE (a
-  // peer is gone) or ABORTED name the peer that was waited for; after an error the communicator is
-  // broken, and every later call fails with the same one: form a new generation.
+  // peer is gone), ABORTED, and DATA_LOSS (what arrived is not what was sent) name the peer; after
+  // an error the communicator is broken, and every later call fails with the same one: form a new
+  // generation.
   virtual absl::Status Wait(Deadline deadline) = 0;
 
   // Makes the wait in progress and every later call return ABORTED with `reason`, within 100 ms.

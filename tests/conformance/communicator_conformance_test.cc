@@ -117,11 +117,11 @@ class CommunicatorTest : public ::testing::TestWithParam<Param> {
 class CommunicatorPeersTest : public CommunicatorTest {};
 
 std::string ParamName(const ::testing::TestParamInfo<Param>& info) {
-  return absl::StrCat(std::get<0>(info.param) == RingKind::kGloo ? "Gloo" : "InProcess",
-                      std::get<1>(info.param));
+  return absl::StrCat(RingKindName(std::get<0>(info.param)), std::get<1>(info.param));
 }
 
-const auto kKinds = ::testing::Values(RingKind::kInProcess, RingKind::kGloo);
+const auto kKinds = ::testing::Values(RingKind::kInProcess, RingKind::kGloo,
+                                      RingKind::kCheckedInProcess, RingKind::kCheckedGloo);
 INSTANTIATE_TEST_SUITE_P(All, CommunicatorTest, ::testing::Combine(kKinds, ::testing::Range(1, 8)),
                          ParamName);
 INSTANTIATE_TEST_SUITE_P(All, CommunicatorPeersTest,
@@ -133,8 +133,7 @@ TEST_P(CommunicatorTest, KnowsItself) {
   for (int rank = 0; rank < size(); ++rank) {
     EXPECT_EQ(ring[rank]->rank(), rank);
     EXPECT_EQ(ring[rank]->size(), size());
-    EXPECT_EQ(ring[rank]->name(),
-              std::get<0>(GetParam()) == RingKind::kGloo ? "gloo" : "in-process");
+    EXPECT_EQ(ring[rank]->name(), TransportName(std::get<0>(GetParam())));
   }
 }
 

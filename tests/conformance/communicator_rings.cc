@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "engine/comm/checked.h"
+
 namespace hilbert_ring::testing {
 namespace {
 
@@ -52,10 +54,38 @@ AllGather ThreadRendezvous::ForRank(int rank) {
 
 Deadline After(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
+std::string RingKindName(RingKind kind) {
+  switch (kind) {
+    case RingKind::kInProcess:
+      return "InProcess";
+    case RingKind::kGloo:
+      return "Gloo";
+    case RingKind::kCheckedInProcess:
+      return "CheckedInProcess";
+    case RingKind::kCheckedGloo:
+      return "CheckedGloo";
+  }
+  return "";
+}
+
+std::string TransportName(RingKind kind) {
+  const bool gloo = kind == RingKind::kGloo || kind == RingKind::kCheckedGloo;
+  return gloo ? "gloo" : "in-process";
+}
+
+CommunicatorRing Wrapped(CommunicatorRing ring, const Wrap& wrap) {
+  for (std::unique_ptr<Communicator>& communicator : ring) {
+    communicator = wrap(std::move(communicator));
+  }
+  return ring;
+}
+
 absl::StatusOr<CommunicatorRing> MakeCommunicatorRing(RingKind kind, int size) {
   std::signal(SIGPIPE, SIG_IGN);
-  if (kind == RingKind::kInProcess) return MakeInProcessRing(size);
-  return MakeGlooRing(size);
+  auto ring = TransportName(kind) == "gloo" ? MakeGlooRing(size) : MakeInProcessRing(size);
+  const bool checked = kind == RingKind::kCheckedInProcess || kind == RingKind::kCheckedGloo;
+  if (!ring.ok() || !checked) return ring;
+  return Wrapped(*std::move(ring), MakeChecked);
 }
 
 void RunRanks(const CommunicatorRing& ring, const RankWork& work) {
