@@ -48,7 +48,7 @@ class NcclSession {
   absl::Status AwaitClosed();
 
   // Aborts end within milliseconds; a GPU or driver that hangs is all that takes longer.
-  static constexpr std::chrono::seconds kCloseLimit{10};
+  static constexpr std::chrono::seconds kCloseLimit{5};
   // For the peers of an orderly ending, which on one host wait for each other.
   static constexpr std::chrono::seconds kOrderlyLimit{2};
 

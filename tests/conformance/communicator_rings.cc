@@ -5,13 +5,19 @@
 #include <utility>
 
 #include "engine/comm/checked.h"
+#include "engine/comm/nccl_communicator.h"
+#include "tests/conformance/fake_nccl.h"
 
 namespace hilbert_ring::testing {
 namespace {
 
 constexpr auto kConnectLimit = std::chrono::seconds(30);
 
-absl::StatusOr<CommunicatorRing> MakeGlooRing(int size) {
+using MakeRank =
+    std::function<absl::StatusOr<std::unique_ptr<Communicator>>(int rank, const AllGather&)>;
+
+// Ranks that meet, each in a thread.
+absl::StatusOr<CommunicatorRing> MeetingRing(int size, const MakeRank& make) {
   ThreadRendezvous rendezvous(size);
   CommunicatorRing ring(size);
   std::vector<absl::Status> statuses(size);
@@ -19,12 +25,7 @@ absl::StatusOr<CommunicatorRing> MakeGlooRing(int size) {
   threads.reserve(size);
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      auto made = MakeGlooCommunicator({.rank = rank,
-                                        .size = size,
-                                        .host = "127.0.0.1",
-                                        .ring = "conformance",
-                                        .deadline = After(kConnectLimit)},
-                                       rendezvous.ForRank(rank));
+      auto made = make(rank, rendezvous.ForRank(rank));
       statuses[rank] = made.status();
       if (made.ok()) ring[rank] = *std::move(made);
     });
@@ -34,6 +35,48 @@ absl::StatusOr<CommunicatorRing> MakeGlooRing(int size) {
     if (!status.ok()) return status;
   }
   return ring;
+}
+
+absl::StatusOr<CommunicatorRing> MakeGlooRing(int size) {
+  return MeetingRing(size, [&](int rank, const AllGather& all_gather) {
+    return MakeGlooCommunicator({.rank = rank,
+                                 .size = size,
+                                 .host = "127.0.0.1",
+                                 .ring = "conformance",
+                                 .deadline = After(kConnectLimit)},
+                                all_gather);
+  });
+}
+
+// Keeps what the ends share.
+class OverFakeNccl : public Communicator {
+ public:
+  OverFakeNccl(std::shared_ptr<FakeNccl> nccl, std::unique_ptr<Communicator> inner)
+      : nccl_(std::move(nccl)), inner_(std::move(inner)) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::string name() const override { return inner_->name(); }
+  absl::Status Post(const CommStep& step) override { return inner_->Post(step); }
+  absl::Status Wait(Deadline deadline) override { return inner_->Wait(deadline); }
+  void Abort(const std::string& reason) override { inner_->Abort(reason); }
+
+ private:
+  const std::shared_ptr<FakeNccl> nccl_;  // shared by the ranks, which leave in any order
+  const std::unique_ptr<Communicator> inner_;
+};
+
+absl::StatusOr<CommunicatorRing> MakeFakeNcclRing(int size) {
+  const auto nccl = std::make_shared<FakeNccl>(size);
+  auto ring = MeetingRing(size, [&](int rank, const AllGather& all_gather) {
+    return JoinNcclRing(
+        {.rank = rank, .size = size, .ring = "conformance", .deadline = After(kConnectLimit)},
+        all_gather, nccl->MakeEnd(rank));
+  });
+  if (!ring.ok()) return ring;
+  return Wrapped(*std::move(ring), [&](std::unique_ptr<Communicator> inner) {
+    return std::make_unique<OverFakeNccl>(nccl, std::move(inner));
+  });
 }
 
 }  // namespace
@@ -64,13 +107,24 @@ std::string RingKindName(RingKind kind) {
       return "CheckedInProcess";
     case RingKind::kCheckedGloo:
       return "CheckedGloo";
+    case RingKind::kFakeNccl:
+      return "FakeNccl";
   }
   return "";
 }
 
 std::string TransportName(RingKind kind) {
-  const bool gloo = kind == RingKind::kGloo || kind == RingKind::kCheckedGloo;
-  return gloo ? "gloo" : "in-process";
+  switch (kind) {
+    case RingKind::kInProcess:
+    case RingKind::kCheckedInProcess:
+      return "in-process";
+    case RingKind::kGloo:
+    case RingKind::kCheckedGloo:
+      return "gloo";
+    case RingKind::kFakeNccl:
+      return "nccl";
+  }
+  return "";
 }
 
 CommunicatorRing Wrapped(CommunicatorRing ring, const Wrap& wrap) {
@@ -82,9 +136,22 @@ CommunicatorRing Wrapped(CommunicatorRing ring, const Wrap& wrap) {
 
 absl::StatusOr<CommunicatorRing> MakeCommunicatorRing(RingKind kind, int size) {
   std::signal(SIGPIPE, SIG_IGN);
-  auto ring = TransportName(kind) == "gloo" ? MakeGlooRing(size) : MakeInProcessRing(size);
-  const bool checked = kind == RingKind::kCheckedInProcess || kind == RingKind::kCheckedGloo;
-  if (!ring.ok() || !checked) return ring;
+  absl::StatusOr<CommunicatorRing> ring;
+  switch (kind) {
+    case RingKind::kInProcess:
+      return MakeInProcessRing(size);
+    case RingKind::kGloo:
+      return MakeGlooRing(size);
+    case RingKind::kFakeNccl:
+      return MakeFakeNcclRing(size);
+    case RingKind::kCheckedInProcess:
+      ring = MakeInProcessRing(size);
+      break;
+    case RingKind::kCheckedGloo:
+      ring = MakeGlooRing(size);
+      break;
+  }
+  if (!ring.ok()) return ring;
   return Wrapped(*std::move(ring), MakeChecked);
 }
 

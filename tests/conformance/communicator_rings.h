@@ -13,7 +13,13 @@
 
 namespace hilbert_ring::testing {
 
-enum class RingKind { kInProcess, kGloo, kCheckedInProcess, kCheckedGloo };
+enum class RingKind {
+  kInProcess,
+  kGloo,
+  kCheckedInProcess,
+  kCheckedGloo,
+  kFakeNccl,  // all of the NCCL communicator but NCCL
+};
 
 // "InProcess", "CheckedGloo".
 std::string RingKindName(RingKind kind);
