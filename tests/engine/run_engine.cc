@@ -12,13 +12,11 @@
 namespace hilbert_ring::testing {
 namespace {
 
-constexpr auto kLimit = std::chrono::seconds(60);
-
 class Runner {
  public:
   Runner(const JobSpec& spec, const EngineInputs& inputs, Plan plan,
-         std::shared_ptr<const Permutation> order, const std::string& instructions)
-      : spec_(spec), inputs_(inputs), order_(std::move(order)), instructions_(instructions) {
+         std::shared_ptr<const Permutation> order, const EngineOptions& options)
+      : spec_(spec), inputs_(inputs), order_(std::move(order)), options_(options) {
     result_.plan = std::move(plan);
     result_.out.assign(spec.tokens * spec.heads * spec.value_dim, NAN);
     result_.lse.assign(spec.tokens * spec.heads, NAN);
@@ -27,14 +25,14 @@ class Runner {
 
   absl::Status RunRank(int rank, Communicator* communicator) {
     auto device =
-        MakeDevice({.kind = DeviceKind::kCpu, .threads = 2, .instructions = instructions_});
+        MakeDevice({.kind = DeviceKind::kCpu, .threads = 2, .instructions = options_.instructions});
     if (!device.ok()) return device.status();
     auto store = ShardStore::Make(**device, result_.plan, rank);
     if (!store.ok()) return store.status();
     absl::Status placed = PlaceAll(rank, **store);
     if (!placed.ok()) return placed;
     auto figures = Execute(result_.plan, rank, **store, **device, communicator, 0,
-                           {.deadline = std::chrono::steady_clock::now() + kLimit});
+                           {.deadline = std::chrono::steady_clock::now() + options_.limit});
     if (!figures.ok()) return figures.status();
     result_.figures[rank] = *figures;
     return TakeAll(rank, **store);
@@ -103,7 +101,7 @@ class Runner {
   const JobSpec& spec_;
   const EngineInputs& inputs_;
   std::shared_ptr<const Permutation> order_;
-  std::string instructions_;
+  const EngineOptions& options_;
   EngineResult result_;
 };
 
@@ -121,16 +119,24 @@ EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed) {
 
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
                                        RingKind kind, const std::string& instructions) {
+  auto ring = MakeCommunicatorRing(kind, workers);
+  if (!ring.ok()) return ring.status();
+  return RunEngineOver(*ring, spec, inputs, {.instructions = instructions});
+}
+
+absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,
+                                           const EngineInputs& inputs,
+                                           const EngineOptions& options) {
+  const int workers = static_cast<int>(ring.size());
   auto plan = MakePlan(spec, workers);
   if (!plan.ok()) return plan.status();
   auto order = Permutation::Make(spec, inputs.coords);
   if (!order.ok()) return order.status();
-  auto ring = MakeCommunicatorRing(kind, workers);
-  if (!ring.ok()) return ring.status();
-  Runner runner(spec, inputs, *std::move(plan), *std::move(order), instructions);
+  Runner runner(spec, inputs, *std::move(plan), *std::move(order), options);
   std::vector<absl::Status> statuses(workers);
-  RunRanks(*ring, [&](int rank, Communicator& communicator) {
+  RunRanks(ring, [&](int rank, Communicator& communicator) {
     statuses[rank] = runner.RunRank(rank, &communicator);
+    if (!statuses[rank].ok() && options.failed) options.failed(rank, statuses[rank]);
   });
   for (const absl::Status& status : statuses) {
     if (!status.ok()) return status;
