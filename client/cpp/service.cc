@@ -25,6 +25,11 @@ constexpr std::pair<const char*, int> kReconnectArguments[] = {
     {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
     {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000},
     {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000},  // to connect
+    // A service whose machine is gone, or cut off, sends no end of its connection. The service
+    // takes pings as often as every 5 s.
+    {GRPC_ARG_KEEPALIVE_TIME_MS, 10'000},
+    {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000},
+    {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
 };
 
 }  // namespace

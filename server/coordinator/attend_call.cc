@@ -18,6 +18,8 @@ namespace {
 constexpr size_t kMaxJobIdBytes = 128;
 // After a worker was lost, for another in its place, which finds its rows where they lie.
 constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
+// A worker's stream may end before its heartbeats' does.
+constexpr auto kNewsLimit = std::chrono::milliseconds(200);
 constexpr auto kPoll = std::chrono::milliseconds(20);
 
 std::string DrawJobId() {
@@ -202,6 +204,7 @@ absl::Status AttendCall::Execute() {
 
 absl::Status AttendCall::Attempt() {
   if (!grant_.express) services_.membership.SetJob(grant_.members, open_.job_id());
+  live_before_ = services_.membership.Live().size();
   JobAttempt attempt(services_, stream_, *job_, *plan_, grant_);
   absl::StatusOr<AttemptFigures> figures = attempt.Run();
   if (!grant_.express) services_.membership.SetJob(grant_.members, "");
@@ -210,17 +213,18 @@ absl::Status AttendCall::Attempt() {
   return figures.status();
 }
 
-// For a worker in the place of one that was lost, for a moment: its rows are there. Then for those
-// that live, until they can hold the job.
+// For the news of who is gone, then for a worker in the place of one that was lost: its rows are
+// there. After a moment for those that live, until they can hold the job.
 absl::Status AttendCall::AwaitOthers(Scheduler::Place& place) {
   const Clock::time_point start = Clock::now();
   const Deadline deadline = start + services_.settings.recovery_timeout;
-  const size_t live_before = services_.membership.Live().size();
-  const bool lost =
-      std::any_of(grant_.members.begin(), grant_.members.end(),
-                  [](const auto& member) { return member->departed.stop_requested(); });
-  while (lost && Clock::now() < start + kReplacementLimit &&
-         services_.membership.Live().size() <= live_before) {
+  const auto lost = [this] {
+    return std::any_of(grant_.members.begin(), grant_.members.end(),
+                       [](const auto& member) { return member->departed.stop_requested(); });
+  };
+  const auto replaced = [this] { return services_.membership.Live().size() >= live_before_; };
+  while (Clock::now() < start + (lost() ? kReplacementLimit : kNewsLimit) &&
+         !(lost() && replaced())) {
     if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
   }
   absl::Status status;

@@ -48,6 +48,7 @@ class AttendCall {
   v1::Open open_;  // without its spec
   JobSpec spec_;
   Grant grant_;
+  size_t live_before_ = 0;    // workers when the attempt began
   Members hung_;              // that this job leaves out from here on
   std::optional<Plan> plan_;  // over the grant's members
   std::optional<Job> job_;    // once it starts

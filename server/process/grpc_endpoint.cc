@@ -17,7 +17,8 @@ namespace hilbert_ring::server {
 namespace {
 
 // A peer whose machine is gone sends no end of its connection; one that lives answers.
-constexpr int kKeepaliveMs = 60'000;
+constexpr int kKeepaliveMs = 10'000;
+constexpr int kLeastPingIntervalMs = 5'000;  // of clients, which keep their connections alike
 
 // What a worker's stream may have under way before its reader asks for it: two chunks. Left to
 // itself, as servers are, the transport lets up to 16 MiB of a connection pile up: less waiting for
@@ -42,6 +43,8 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kLeastPingIntervalMs);
   for (const auto& [name, value] : wire::kTransportArguments)
     builder.AddChannelArgument(name, value);
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);

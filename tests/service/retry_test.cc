@@ -1,0 +1,107 @@
+// Jobs whose workers are lost, through the client library: what is not held is asked for again.
+#include <signal.h>
+
+#include <mutex>
+#include <thread>
+
+#include "client/cpp/attend.h"
+#include "client/cpp/service.h"
+#include "engine/device/numbers.h"
+#include "gtest/gtest.h"
+#include "tests/service/cluster.h"
+#include "tests/service/raw_call.h"
+#include "wire/codec.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+struct Outputs {
+  std::string out, lse;
+  bool operator==(const Outputs&) const = default;
+};
+
+std::span<std::byte> Bytes(std::string& text) {
+  return std::as_writable_bytes(std::span(text.data(), text.size()));
+}
+
+absl::StatusOr<v1::Report> Run(const Cluster& cluster, const JobSpec& spec,
+                               const EngineInputs& inputs, Outputs& outputs,
+                               client::AttendOptions options) {
+  auto tensors = EncodeTensors(spec, inputs);
+  outputs.out.assign(spec.tokens * wire::TensorRowBytes(spec, v1::TENSOR_OUT), '\0');
+  outputs.lse.assign(spec.tokens * wire::TensorRowBytes(spec, v1::TENSOR_LSE), '\0');
+  options.chunk_bytes = 16 << 10;
+  options.deadline = absl::Seconds(60);
+  client::AttendInputs attend{.spec = spec,
+                              .q = Bytes(tensors[v1::TENSOR_Q]),
+                              .k = Bytes(tensors[v1::TENSOR_K]),
+                              .v = Bytes(tensors[v1::TENSOR_V])};
+  if (!inputs.coords.empty()) {
+    attend.coordinates = [&](int64_t first_row, std::span<uint32_t> values) {
+      const int64_t axes = spec.ordering->coordinate_axes;
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = static_cast<uint32_t>(inputs.coords[first_row * axes + i]);
+      }
+    };
+  }
+  return client::Attend(client::Connect(cluster.address()), attend,
+                        {.out = Bytes(outputs.out), .lse = Bytes(outputs.lse)}, options);
+}
+
+JobSpec Spec(bool ordered) {
+  JobSpec spec;
+  spec.tokens = 20'000;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_dim = spec.value_dim = 16;
+  spec.branches = {{2000, 1}, {20'000, 4}};
+  if (ordered) spec.ordering = Ordering{.coordinate_axes = 2};
+  return spec;
+}
+
+// Kills a worker once `share` of the input is sent, and again in the next attempt.
+void ExpectSameResult(const std::vector<std::string>& arguments, bool ordered, double share) {
+  auto cluster = Cluster::Start({.workers = 2, .arguments = arguments});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const JobSpec spec = Spec(ordered);
+  const EngineInputs inputs = RandomInputs(spec, 3);
+  Outputs undisturbed, outputs;
+  const auto first = Run(**cluster, spec, inputs, undisturbed, {});
+  ASSERT_TRUE(first.ok()) << first.status();
+  int attempts = 0;
+  bool killed = false;
+  client::AttendOptions options;
+  options.progress = [&](const client::AttendProgress& progress) {
+    attempts = std::max(attempts, progress.attempt);
+    if (killed || progress.bytes_sent < share * static_cast<double>(progress.bytes_to_send)) return;
+    killed = true;
+    kill((*cluster)->WorkerPids().at(1), SIGKILL);
+  };
+  const auto report = Run(**cluster, spec, inputs, outputs, options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(killed);
+  EXPECT_EQ(attempts, 0);  // the client did not have to try again
+  EXPECT_EQ(report->retries(), 1);
+  EXPECT_TRUE(outputs == undisturbed);
+}
+
+TEST(Retry, RowsThatWereLostAreSentAgain) {
+  for (const bool ordered : {false, true}) {
+    for (const double share : {0.05, 0.5, 1.0}) {
+      SCOPED_TRACE(::testing::Message() << "ordered " << ordered << ", killed at " << share);
+      ExpectSameResult({"--share-memory=false", "--copy-memory=0"}, ordered, share);
+    }
+  }
+}
+
+TEST(Retry, RowsThatAreHeldAreNot) {
+  for (const bool ordered : {false, true}) {
+    for (const double share : {0.5, 1.0}) {
+      SCOPED_TRACE(::testing::Message() << "ordered " << ordered << ", killed at " << share);
+      ExpectSameResult({}, ordered, share);
+      ExpectSameResult({"--share-memory=false"}, ordered, share);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
