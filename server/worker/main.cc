@@ -14,6 +14,7 @@
 #include "server/process/stop_signals.h"
 #include "server/process/version.h"
 #include "server/worker/registration.h"
+#include "server/worker/ring_transport.h"
 #include "server/worker/worker_service.h"
 
 namespace hilbert_ring::server {
@@ -44,7 +45,8 @@ absl::Status RunWorker(const WorkerSettings& settings) {
       settings.memory_limit_bytes > 0
           ? settings.memory_limit_bytes
           : static_cast<int64_t>(kMemoryShare * static_cast<double>(UsableMemoryBytes())));
-  RingTable rings(settings.host);
+  const RingTransport transport = MakeRingTransport({.host = settings.host});
+  RingTable rings(transport);
   std::timed_mutex turn;
   WorkerState state{.incarnation = DrawIncarnation(),
                     .device = **device,
@@ -58,7 +60,8 @@ absl::Status RunWorker(const WorkerSettings& settings) {
   if (!grpc.ok()) return grpc.status();
   const std::string address = HostPort(settings.host, grpc->port);
   const DeviceInfo info = (*device)->info();
-  spdlog::info("version {}: {} on {}, kernel {}", kVersion, address, info.name, info.kernel);
+  spdlog::info("version {}: {} on {}, kernel {}, rings over {}", kVersion, address, info.name,
+               info.kernel, transport.name);
   {
     const Registration registration(
         settings.coordinator,
@@ -69,6 +72,7 @@ absl::Status RunWorker(const WorkerSettings& settings) {
           beat.set_version(std::string(kVersion));
           beat.set_device(info.name);
           beat.set_kernel(info.kernel);
+          beat.set_transport(transport.name);
           beat.set_memory_limit_bytes(memory.limit());
           beat.set_memory_used_bytes(memory.used());
           beat.set_memory_resident_bytes(ResidentBytes());
