@@ -9,8 +9,9 @@
 // A step is one list of transfers, so that a transport that must group them (NCCL) cannot be handed
 // half of one. Between two peers transfers match in the order in which both list them; a receive
 // whose other end does not agree on step, order and size fails, its sender may not notice. At most
-// one step is posted at a time; steps are numbered alike by all ranks and only ever rise. A rank with
-// nothing to do in a step may skip it. Zero bytes are a valid transfer. A peer is never oneself.
+// one step is posted at a time; steps are numbered alike by all ranks and only ever rise. A rank
+// with nothing to do in a step may skip it. Zero bytes are a valid transfer. A peer is never
+// oneself.
 //
 // A rank that breaks, is aborted or destroyed is gone for its peers: what they exchange with it
 // fails. Such news may be lost in the middle of a transfer over a network, where only the deadline

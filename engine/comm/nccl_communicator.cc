@@ -29,7 +29,10 @@ class NcclCommunicator : public Communicator {
   // session: null for a ring of one.
   NcclCommunicator(const NcclOptions& options, std::unique_ptr<NcclSession> session,
                    StepNotes notes)
-      : rank_(options.rank), size_(options.size), session_(std::move(session)), notes_(notes) {}
+      : rank_(options.rank),
+        size_(options.size),
+        session_(std::move(session)),
+        notes_(std::move(notes)) {}
 
   ~NcclCommunicator() override {
     if (session_ == nullptr) return;

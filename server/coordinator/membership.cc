@@ -45,6 +45,7 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Join(const v1::Heartbe
   member->incarnation = heartbeat.incarnation();
   member->device = heartbeat.device();
   member->kernel = heartbeat.kernel();
+  member->transport = heartbeat.transport();
   member->memory_limit_bytes = heartbeat.memory_limit_bytes();
   const auto channel = Dial(heartbeat.address());
   channel->GetState(true);  // connects now, not with the first job

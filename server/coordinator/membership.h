@@ -24,6 +24,7 @@ struct Member {
   std::string address;  // host:port
   uint64_t incarnation = 0;
   std::string device, kernel;
+  std::string transport;  // of its rings
   int64_t memory_limit_bytes = 0;
   std::shared_ptr<v1::WorkerService::StubInterface> stub;  // calls may outlive the membership
   std::stop_source departed;                               // requested when it leaves

@@ -17,10 +17,24 @@ std::string DrawPrefix() {
 
 }  // namespace
 
+absl::Status CheckOneTransport(const Members& members) {
+  for (const auto& member : members) {
+    if (member->transport == members.front()->transport) continue;
+    return wire::WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            "worker ", members.front()->address, " makes rings over ", members.front()->transport,
+            ", worker ", member->address, " over ", member->transport,
+            ": workers of one ring are all on GPUs or all on processors")),
+        "MIXED_TRANSPORTS");
+  }
+  return absl::OkStatus();
+}
+
 Rings::Rings() : prefix_(DrawPrefix()) {}
 
 absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::string& job_id,
                                          const JobStop& stop) {
+  if (absl::Status status = CheckOneTransport(members); !status.ok()) return status;
   for (const Ring& stale : TakeStale()) Close(stale);
   Ring ring;
   {

@@ -22,6 +22,9 @@
 
 namespace hilbert_ring::server {
 
+// FAILED_PRECONDITION (MIXED_TRANSPORTS) names two that cannot be in one ring.
+absl::Status CheckOneTransport(const Members& members);
+
 // Thread-safe. A ring is leased by one job at a time.
 class Rings {
  public:
@@ -54,7 +57,7 @@ class Rings {
   Rings();
 
   // The ring of the members by rank, formed if it is not there. Errors of the workers, naming them;
-  // FAILED_PRECONDITION (RING_LEASED) when another job has it.
+  // FAILED_PRECONDITION (RING_LEASED) when another job has it, and as CheckOneTransport.
   absl::StatusOr<Lease> Take(const Members& members, const std::string& job_id,
                              const JobStop& stop);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "server/process/child_process.h"
 
 namespace hilbert_ring::server {
@@ -16,6 +17,17 @@ constexpr auto kLongestBackoff = std::chrono::milliseconds(10'000);
 constexpr auto kHealthyLife = std::chrono::seconds(30);  // after which a death is not in a row
 
 }  // namespace
+
+std::vector<std::string> WorkerEnvironment(const WorkerProcessOptions& options, int worker) {
+  if (!options.share_gpu) return {};
+  // One CTA each leaves the GPU to compute.
+  return {absl::StrCat("NCCL_HOSTID=rank", worker),
+          "NCCL_P2P_DISABLE=1",
+          "NCCL_SHM_DISABLE=1",
+          "NCCL_NET=Socket",
+          "NCCL_SOCKET_IFNAME=lo",
+          "NCCL_MAX_CTAS=1"};
+}
 
 WorkerProcesses::WorkerProcesses(WorkerProcessOptions options)
     : options_(std::move(options)),
@@ -34,17 +46,27 @@ void WorkerProcesses::Stop(std::chrono::milliseconds limit) {
 }
 
 void WorkerProcesses::Supervise(const std::stop_token& stop) {
+  if (options_.share_gpu) {
+    spdlog::info(
+        "{} workers share one GPU: each has an NCCL_HOSTID of its own, and their rings take "
+        "sockets over loopback",
+        options_.workers);
+  }
   while (!stop.stop_requested()) {
-    for (Slot& slot : slots_) slot.pid < 0 ? StartDue(slot) : CheckAlive(slot);
+    for (int worker = 0; worker < options_.workers; ++worker) {
+      slots_[worker].pid < 0 ? StartDue(worker) : CheckAlive(slots_[worker]);
+    }
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, stop, kPoll, [] { return false; });
   }
   StopAll();
 }
 
-void WorkerProcesses::StartDue(Slot& slot) {
+void WorkerProcesses::StartDue(int worker) {
+  Slot& slot = slots_[worker];
   if (Clock::now() < slot.start) return;
-  const auto pid = StartChild(options_.program, options_.arguments);
+  const auto pid =
+      StartChild(options_.program, options_.arguments, WorkerEnvironment(options_, worker));
   slot.started = Clock::now();
   if (pid.ok()) {
     slot.pid = *pid;

@@ -19,7 +19,13 @@ struct WorkerProcessOptions {
   std::string program;
   std::vector<std::string> arguments;
   int workers = 0;
+  // Several workers compute on one GPU. NCCL refuses that within a host, so each worker is told
+  // that it is a host of its own; their traffic then takes sockets, over loopback.
+  bool share_gpu = false;
 };
+
+// What the worker of that number needs in its environment: "NCCL_HOSTID=rank1".
+std::vector<std::string> WorkerEnvironment(const WorkerProcessOptions& options, int worker);
 
 class WorkerProcesses {
  public:
@@ -41,7 +47,7 @@ class WorkerProcesses {
   };
 
   void Supervise(const std::stop_token& stop);
-  void StartDue(Slot& slot);
+  void StartDue(int worker);
   void CheckAlive(Slot& slot);
   void StopAll();
 

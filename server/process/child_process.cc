@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/match.h"
@@ -27,6 +28,23 @@ constexpr int kCannotExecute = 127;
   _exit(kCannotExecute);
 }
 
+// Up to and with the '='.
+std::string NameOf(const std::string& variable) {
+  return variable.substr(0, variable.find('=') + 1);
+}
+
+std::vector<std::string> ChildEnvironment(const std::vector<std::string>& variables) {
+  std::vector<std::string> all = variables;
+  for (char** inherited = environ; *inherited != nullptr; ++inherited) {
+    const std::string variable = *inherited;
+    const bool replaced =
+        std::any_of(variables.begin(), variables.end(),
+                    [&](const std::string& other) { return NameOf(other) == NameOf(variable); });
+    if (!replaced && !absl::StartsWith(variable, "HILBERT_RING_")) all.push_back(variable);
+  }
+  return all;
+}
+
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
   pointers.reserve(strings.size() + 1);
@@ -38,14 +56,12 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 }  // namespace
 
 absl::StatusOr<pid_t> StartChild(const std::string& program,
-                                 const std::vector<std::string>& arguments) {
+                                 const std::vector<std::string>& arguments,
+                                 const std::vector<std::string>& variables) {
   std::vector<std::string> words = {program};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!absl::StartsWith(*variable, "HILBERT_RING_")) variables.emplace_back(*variable);
-  }
-  const std::vector<char*> argv = Pointers(words), environment = Pointers(variables);
+  std::vector<std::string> values = ChildEnvironment(variables);
+  const std::vector<char*> argv = Pointers(words), environment = Pointers(values);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) {

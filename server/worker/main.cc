@@ -15,6 +15,7 @@
 #include "server/process/stop_signals.h"
 #include "server/process/version.h"
 #include "server/worker/registration.h"
+#include "server/worker/ring_transport.h"
 #include "server/worker/worker_service.h"
 
 namespace hilbert_ring::server {
@@ -55,7 +56,8 @@ absl::Status RunWorker(const WorkerSettings& settings) {
       settings.memory_limit_bytes > 0
           ? settings.memory_limit_bytes
           : static_cast<int64_t>(kMemoryShare * static_cast<double>(UsableMemoryBytes())));
-  RingTable rings(settings.host);
+  const RingTransport transport = MakeRingTransport({.host = settings.host});
+  RingTable rings(transport);
   auto express_device = MakeDevice(
       {.kind = DeviceKind::kCpu, .threads = 1, .instructions = settings.cpu_instructions});
   if (!express_device.ok()) return express_device.status();
@@ -75,7 +77,8 @@ absl::Status RunWorker(const WorkerSettings& settings) {
   if (!grpc.ok()) return grpc.status();
   const std::string address = HostPort(settings.host, grpc->port);
   const DeviceInfo info = (*device)->info();
-  spdlog::info("version {}: {} on {}, kernel {}", kVersion, address, info.name, info.kernel);
+  spdlog::info("version {}: {} on {}, kernel {}, rings over {}", kVersion, address, info.name,
+               info.kernel, transport.name);
   {
     std::atomic<bool> draining = false;
     Registration registration(
@@ -87,6 +90,7 @@ absl::Status RunWorker(const WorkerSettings& settings) {
           beat.set_version(std::string(kVersion));
           beat.set_device(info.name);
           beat.set_kernel(info.kernel);
+          beat.set_transport(transport.name);
           beat.set_memory_limit_bytes(memory.limit());
           beat.set_memory_used_bytes(memory.used());
           beat.set_memory_resident_bytes(ResidentBytes());

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/comm/checked.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -59,6 +58,7 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", end.rank, " of ", end.size, ": a ring has at least 2 ranks, from 0"));
   }
+  std::vector<std::shared_ptr<Ring>> given_up;  // destroyed without the lock
   std::unique_lock lock(mutex_);
   if (const auto known = rings_.find(end.ring_id); known != rings_.end()) {
     const int64_t generation = known->second->end.generation;
@@ -66,13 +66,15 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
       return Stale(end.ring_id, end.generation, absl::StrCat("is not above ", generation));
     }
     Abort(*known->second);
+    given_up.push_back(known->second);
     rings_.erase(known);
   }
   if (rings_.size() >= kMaxRings) {
     // Rings of coordinators that are gone; a ring in use is closed by those who use it.
-    std::erase_if(rings_, [this](const auto& entry) {
+    std::erase_if(rings_, [&](const auto& entry) {
       if (entry.second->leased) return false;
       Abort(*entry.second);
+      given_up.push_back(entry.second);
       return true;
     });
   }
@@ -101,13 +103,16 @@ void RingTable::Form(const std::shared_ptr<Ring>& ring, Deadline deadline) {
     if (!in_time) return absl::DeadlineExceededError("the peers' addresses did not come in time");
     return *ring->blobs;
   };
-  auto made =
-      MakeGlooCommunicator({.rank = ring->end.rank,
-                            .size = ring->end.size,
-                            .host = host_,
-                            .ring = absl::StrCat(ring->end.ring_id, "/", ring->end.generation),
-                            .deadline = deadline},
-                           all_gather);
+  auto made = transport_.join({.rank = ring->end.rank,
+                               .size = ring->end.size,
+                               .ring = absl::StrCat(ring->end.ring_id, "/", ring->end.generation),
+                               .deadline = deadline,
+                               .cancelled =
+                                   [&] {
+                                     const std::lock_guard lock(mutex_);
+                                     return ring->closed;
+                                   }},
+                              all_gather);
   std::unique_ptr<Communicator> unwanted;
   {
     const std::lock_guard lock(mutex_);
@@ -116,7 +121,7 @@ void RingTable::Form(const std::shared_ptr<Ring>& ring, Deadline deadline) {
     } else if (ring->closed) {
       unwanted = *std::move(made);
     } else {
-      ring->communicator = MakeChecked(*std::move(made));
+      ring->communicator = *std::move(made);
     }
     changed_.notify_all();
   }

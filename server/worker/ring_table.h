@@ -20,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/comm/communicator.h"
+#include "server/worker/ring_transport.h"
 
 namespace hilbert_ring::server {
 
@@ -56,8 +57,7 @@ class RingTable {
     std::shared_ptr<Ring> ring_;  // null when finished or moved from
   };
 
-  // host: that peers reach this worker at.
-  explicit RingTable(std::string host) : host_(std::move(host)) {}
+  explicit RingTable(RingTransport transport) : transport_(std::move(transport)) {}
 
   // Closes all rings and waits for their threads.
   ~RingTable();
@@ -84,7 +84,7 @@ class RingTable {
   void Abort(Ring& ring);                                                      // under mutex_
   std::shared_ptr<Ring> Find(const std::string& ring_id, int64_t generation);  // under mutex_
 
-  const std::string host_;
+  const RingTransport transport_;
   std::mutex mutex_;
   std::condition_variable changed_;
   // Shared: a thread that forms a ring, or a job, may outlive the entry. Guarded by mutex_.

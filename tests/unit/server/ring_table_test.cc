@@ -1,5 +1,6 @@
 #include "server/worker/ring_table.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,7 +21,7 @@ class Workers {
  public:
   explicit Workers(int size) {
     for (int rank = 0; rank < size; ++rank) {
-      tables_.push_back(std::make_unique<RingTable>("127.0.0.1"));
+      tables_.push_back(std::make_unique<RingTable>(MakeRingTransport({.host = "127.0.0.1"})));
     }
   }
 
@@ -125,6 +126,41 @@ TEST(RingTable, CloseEndsWhatWaits) {
   EXPECT_FALSE(lease->communicator()->Wait(In(milliseconds(20'000))).ok());
   EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(2000));
   closer.join();
+}
+
+TEST(RingTable, ClosingEndsAJoinThatIsUnderWay) {
+  std::atomic<bool> joining = false;
+  RingTable table({.name = "slow",
+                   .join = [&](const RingRequest& request, const AllGather& all_gather)
+                       -> absl::StatusOr<std::unique_ptr<Communicator>> {
+                     EXPECT_EQ(request.ring, "ring/1");
+                     if (auto blobs = all_gather("own", request.deadline); !blobs.ok()) {
+                       return blobs.status();
+                     }
+                     joining = true;
+                     while (!request.cancelled()) std::this_thread::sleep_for(milliseconds(1));
+                     return absl::CancelledError("closed");
+                   }});
+  const RingEnd end{.ring_id = "ring", .generation = 1, .rank = 0, .size = 2};
+  const auto blob = table.Prepare(end, In(milliseconds(20'000)));
+  ASSERT_TRUE(blob.ok()) << blob.status();
+  EXPECT_EQ(*blob, "own");
+  std::thread closer([&] {
+    while (!joining) std::this_thread::sleep_for(milliseconds(1));
+    table.Close("ring", 1);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(table.Connect("ring", 1, {"", ""}, In(milliseconds(20'000))).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(5000));
+  closer.join();
+}
+
+TEST(RingTransport, GpusHaveNcclAndSayWhenTheyAreNotThere) {
+  EXPECT_EQ(MakeRingTransport({.host = "127.0.0.1"}).name, "gloo");
+  const RingTransport nccl = MakeRingTransport({.host = "127.0.0.1", .cuda_device = 100'000});
+  EXPECT_EQ(nccl.name, "nccl");
+  const absl::Status status = nccl.join({.rank = 0, .size = 2}, nullptr).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
 }
 
 TEST(RingTable, PeersThatDoNotComeAreWaitedForNoLonger) {
