@@ -39,6 +39,9 @@ class RawCall {
   // Reads on to the end, drops what comes.
   absl::Status Finish();
 
+  // After Finish: how long the service asks a client to wait before it tries again, if it does.
+  std::optional<int> pushback_ms() const;
+
  private:
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>> stream_;
