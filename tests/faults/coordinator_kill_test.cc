@@ -49,8 +49,10 @@ TEST_P(CoordinatorKill, EndsRightOrTyped) {
     const pid_t victim = cluster.coordinator();
     const std::vector<pid_t> workers = cluster.Workers();
     const milliseconds pause(random() % 1000);
-    SCOPED_TRACE(absl::StrCat("seed ", seed + round, ", ", PhaseName(drawn.phase), " ", drawn.part,
-                              ", process ", victim, ": ", Describe(rig.job())));
+    const std::string trace =
+        absl::StrCat("seed ", seed + round, ", ", PhaseName(drawn.phase), " ", drawn.part,
+                     ", process ", victim, ": ", Describe(rig.job()));
+    SCOPED_TRACE(trace);
     std::atomic<bool> killed = false;
     FaultMoment moment(drawn, rig.job().seconds, [&] {
       kill(victim, SIGKILL);
@@ -72,7 +74,7 @@ TEST_P(CoordinatorKill, EndsRightOrTyped) {
       EXPECT_TRUE(restored.ok()) << restored << ", logs are in " << cluster.KeepLogs();
     }
     const JobEnd end = job.get();
-    tally.Count(end, fired);
+    tally.Count(end, fired, trace);
     EXPECT_NE(end.verdict, Verdict::kBad)
         << end.what << "; logs are in " << (end.what.empty() ? "" : cluster.KeepLogs());
     EXPECT_LT(end.seconds, 3 * rig.job().seconds + 30);

@@ -176,7 +176,7 @@ absl::StatusOr<FaultJob> MakeMiddleJob(std::mt19937_64& random, const std::strin
 
 absl::StatusOr<FaultJob> MakeWideJob(std::mt19937_64& random, const std::string& address) {
   JobSpec spec;
-  spec.tokens = Uniform(random, 40'000, 100'000);
+  spec.tokens = Uniform(random, 30'000, 60'000);
   spec.heads = spec.kv_heads = 4;
   spec.head_dim = spec.value_dim = 32;
   spec.dtype = RandomType(random);

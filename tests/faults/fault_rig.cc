@@ -41,15 +41,19 @@ std::string FaultRig::MakeCluster(std::mt19937_64& random) {
     std::string failed = RunNextJob(cluster_->address(), random, kNextJobLimit, tries);
     if (!failed.empty()) return failed;
   }
-  while (kept_.size() < kKeptJobs) {
-    auto job = kept_.size() % 3 == 2 ? MakeWideJob(random, cluster_->address())
-                                     : MakeMiddleJob(random, cluster_->address());
-    if (!job.ok()) return job.status().ToString();
-    kept_.push_back(*std::move(job));
-  }
-  const JobEnd end = RunJob(cluster_->address(), kept_[0], {.deadline = kNextJobLimit});
-  if (end.verdict != Verdict::kRight) return absl::StrCat(end.what, end.status.ToString());
+  std::string failed = KeepJob(random);
+  if (!failed.empty()) return failed;
   idle_.emplace(*cluster_);
+  return "";
+}
+
+// They take a while to make, so they are made one at a time.
+std::string FaultRig::KeepJob(std::mt19937_64& random) {
+  if (kept_.size() == kKeptJobs) return "";
+  auto job = kept_.size() % 3 == 1 ? MakeWideJob(random, cluster_->address())
+                                   : MakeMiddleJob(random, cluster_->address());
+  if (!job.ok()) return job.status().ToString();
+  kept_.push_back(*std::move(job));
   return "";
 }
 
@@ -64,12 +68,17 @@ std::string FaultRig::BeginRound(std::mt19937_64& random) {
     if (!job.ok()) return job.status().ToString();
     job_ = *std::move(job);
   } else {
+    if (random() % 2 == 0) {
+      std::string failed = KeepJob(random);
+      if (!failed.empty()) return failed;
+    }
     job_ = kept_[random() % kept_.size()];
   }
   return "";
 }
 
 std::string FaultRig::EndRound(std::mt19937_64& random, int next_jobs) {
+  const auto start = std::chrono::steady_clock::now();
   std::string failed;
   for (int i = 0; i < next_jobs && failed.empty(); ++i) {
     int tries = 0;
@@ -83,6 +92,8 @@ std::string FaultRig::EndRound(std::mt19937_64& random, int next_jobs) {
   }
   if (failed.empty()) failed = idle_->AwaitReturn(kIdleLimit);
   if (!failed.empty()) absl::StrAppend(&failed, " logs are in ", cluster_->KeepLogs());
+  std::printf("  back to idle in %.2f s\n",
+              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return failed;
 }
 

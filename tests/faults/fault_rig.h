@@ -43,6 +43,7 @@ class FaultRig {
 
  private:
   std::string MakeCluster(std::mt19937_64& random);
+  std::string KeepJob(std::mt19937_64& random);
 
   const FaultClusterOptions options_;
   std::unique_ptr<FaultCluster> cluster_;

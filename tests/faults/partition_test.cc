@@ -112,20 +112,18 @@ TEST(Partition, EndsRightOrTyped) {
     const int peer = kCoordinatorHost + 1 + (victim - kCoordinatorHost) % kWorkers;
     // Often longer than the worker's timeout; sometimes until the job has ended.
     const milliseconds length(random() % 4 == 0 ? 60'000 : 300 + random() % 5'000);
-    SCOPED_TRACE(absl::StrCat("seed ", seed + round, ", ", TroubleName(trouble), " ",
-                              PhaseName(drawn.phase), " ", drawn.part, ", host ", victim, " for ",
-                              length.count(), " ms: ", Describe(rig.job())));
+    const std::string trace = absl::StrCat(
+        "seed ", seed + round, ", ", TroubleName(trouble), " ", PhaseName(drawn.phase), " ",
+        drawn.part, ", host ", victim, " for ", length.count(), " ms: ", Describe(rig.job()));
+    SCOPED_TRACE(trace);
     NetworkTrouble disturbance(**network, trouble, victim, peer, length);
     FaultMoment moment(drawn, rig.job().seconds, [&] { disturbance.Begin(); });
     const JobEnd end = RunJob(rig.cluster().address(), rig.job(),
                               {.deadline = absl::Seconds(60), .progress = moment.progress()});
-    tally.Count(end, moment.Settle());
+    tally.Count(end, moment.Settle(), trace);
     EXPECT_NE(end.verdict, Verdict::kBad)
         << end.what << "; logs are in " << (end.what.empty() ? "" : rig.cluster().KeepLogs());
     EXPECT_LT(end.seconds, 10 * rig.job().seconds + kJobLimit);
-    std::printf("%s, %s: %.2f s, %s\n", TroubleName(trouble), PhaseName(drawn.phase), end.seconds,
-                end.status.ToString().c_str());
-    std::fflush(stdout);
     disturbance.End();
     EXPECT_EQ(rig.EndRound(random), "");
     if (HasFatalFailure()) break;

@@ -67,6 +67,7 @@ ProcessAccount AccountOf(pid_t pid) {
     if (!absl::SimpleAtoi(parts[1], &number)) continue;
     if (parts[0] == "Threads") account.threads = static_cast<int>(number);
     if (parts[0] == "RssAnon") account.anonymous = number << 10;
+    if (parts[0] == "RssFile") account.file = number << 10;
     if (parts[0] == "RssShmem") account.shared = number << 10;
   }
   if (!account.there || account.zombie) return account;

@@ -17,7 +17,8 @@ struct ProcessAccount {
   int shared_memories = 0;  // memfds that it holds open or has mapped
   int64_t anonymous = 0;    // resident bytes
   int64_t shared = 0;       // resident bytes of memory shared with other processes
-  int64_t resident() const { return anonymous + shared; }
+  int64_t file = 0;         // resident bytes of files, mostly the program itself
+  int64_t resident() const { return anonymous + shared + file; }
 };
 
 ProcessAccount AccountOf(pid_t pid);

@@ -36,8 +36,13 @@ double Percentile(std::vector<double> values, double part) {
   return values[at];
 }
 
-void Tally::Count(const JobEnd& end, bool fault_happened) {
+void Tally::Count(const JobEnd& end, bool fault_happened, const std::string& trace) {
   ++jobs_;
+  std::printf("%s%s\n  -> %.2f s, %d retries, %s %s%s\n", trace.c_str(),
+              fault_happened ? "" : " (no fault)", end.seconds, end.retries,
+              absl::StatusCodeToString(end.status.code()).c_str(), end.reason.c_str(),
+              end.what.c_str());
+  std::fflush(stdout);
   if (fault_happened) ++faults_;
   if (end.verdict == Verdict::kRight) ++right_;
   if (end.verdict == Verdict::kTyped) ++typed_;

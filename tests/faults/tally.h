@@ -23,7 +23,8 @@ class Tally {
  public:
   explicit Tally(std::string name) : name_(std::move(name)) {}
 
-  void Count(const JobEnd& end, bool fault_happened);
+  // `trace`: the round's seed, fault and job, printed with how the job ended.
+  void Count(const JobEnd& end, bool fault_happened, const std::string& trace);
 
   int jobs() const { return jobs_; }
   int right() const { return right_; }

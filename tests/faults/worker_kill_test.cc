@@ -64,7 +64,7 @@ TEST_P(WorkerKill, EndsRightOrTyped) {
     });
     const JobEnd end = RunJob(rig.cluster().address(), rig.job(),
                               {.deadline = absl::Seconds(60), .progress = moment.progress()});
-    tally.Count(end, moment.Settle() || registering);
+    tally.Count(end, moment.Settle() || registering, trace);
     EXPECT_NE(end.verdict, Verdict::kBad)
         << end.what << "; logs are in " << (end.what.empty() ? "" : rig.cluster().KeepLogs());
     EXPECT_LT(end.seconds, 3 * rig.job().seconds + kJobLimit);

@@ -73,14 +73,15 @@ TEST_P(WorkerStall, EndsRightOrTyped) {
     const pid_t victim = workers.at(random() % workers.size());
     // Often longer than the worker's timeout; sometimes beyond the job's end.
     const std::chrono::milliseconds length(random() % 3 == 0 ? 60'000 : 200 + random() % 5'000);
-    SCOPED_TRACE(absl::StrCat("seed ", seed + round, ", ", PhaseName(drawn.phase), " ", drawn.part,
-                              ", process ", victim, " for ", length.count(),
-                              " ms: ", Describe(rig.job())));
+    const std::string trace =
+        absl::StrCat("seed ", seed + round, ", ", PhaseName(drawn.phase), " ", drawn.part,
+                     ", process ", victim, " for ", length.count(), " ms: ", Describe(rig.job()));
+    SCOPED_TRACE(trace);
     Stall stall(victim, length);
     FaultMoment moment(drawn, rig.job().seconds, [&] { stall.Begin(); });
     const JobEnd end = RunJob(rig.cluster().address(), rig.job(),
                               {.deadline = absl::Seconds(60), .progress = moment.progress()});
-    tally.Count(end, moment.Settle());
+    tally.Count(end, moment.Settle(), trace);
     EXPECT_NE(end.verdict, Verdict::kBad)
         << end.what << "; logs are in " << (end.what.empty() ? "" : rig.cluster().KeepLogs());
     EXPECT_LT(end.seconds, 3 * rig.job().seconds + kJobLimit);
