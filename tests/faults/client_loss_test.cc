@@ -159,7 +159,7 @@ TEST_P(ClientLoss, MemoryIsFreeAgain) {
     ASSERT_EQ(rig.BeginRound(random), "") << "seed " << seed + round;
     constexpr Loss kLosses[] = {Loss::kKilled, Loss::kCancelled, Loss::kDeadline};
     constexpr const char* kEnds[] = {"signal 9", "CANCELLED", "DEADLINE_EXCEEDED"};
-    const int which = round % 3;
+    const auto which = (seed + round) % 3;
     const milliseconds after(random() % 3000);
     SCOPED_TRACE(
         absl::StrCat("seed ", seed + round, ", ", kEnds[which], " after ", after.count(), " ms"));

@@ -107,7 +107,7 @@ TEST(Partition, EndsRightOrTyped) {
     std::mt19937_64 random(seed + round);
     ASSERT_EQ(rig.BeginRound(random), "") << "seed " << seed + round;
     const Moment drawn = DrawMoment(random);
-    const auto trouble = static_cast<Trouble>(round % 5);
+    const auto trouble = static_cast<Trouble>((seed + round) % 5);
     const int victim = kCoordinatorHost + 1 + static_cast<int>(random() % kWorkers);
     const int peer = kCoordinatorHost + 1 + (victim - kCoordinatorHost) % kWorkers;
     // Often longer than the worker's timeout; sometimes until the job has ended.
