@@ -28,6 +28,10 @@ Payload PayloadReader::Next(int64_t bytes) {
   return payload;
 }
 
+void PayloadReader::Skip(int64_t bytes) {
+  while (bytes > 0) bytes -= static_cast<int64_t>(NextPart(bytes).size());
+}
+
 std::string_view PayloadReader::NextPart(int64_t most) {
   std::string_view part = parts_[part_].substr(offset_);
   if (static_cast<int64_t>(part.size()) > most) {

@@ -36,6 +36,7 @@ class PayloadReader {
   // The next `bytes`, which must be there: copied, or where they lie.
   void Read(void* to, int64_t bytes);
   Payload Next(int64_t bytes);
+  void Skip(int64_t bytes);
 
  private:
   std::string_view NextPart(int64_t most);

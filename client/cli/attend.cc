@@ -82,9 +82,15 @@ absl::StatusOr<OutputFiles> CreateOutputs(const AttendCommand& command, const In
   return outputs;
 }
 
-absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand& command,
-                                const InputFiles& files, const OutputFiles& outputs) {
+struct CallResult {
+  absl::StatusOr<v1::Report> report;
+  int attempts = 1;
+};
+
+CallResult Call(const GlobalOptions& global, const AttendCommand& command, const InputFiles& files,
+                const OutputFiles& outputs) {
   ProgressBar bar;
+  int attempts = 1;
   client::AttendInputs inputs{
       .spec = files.job.spec, .q = files.q.span(), .k = files.k.span(), .v = files.v.span()};
   if (files.job.coordinates) {
@@ -100,14 +106,25 @@ absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand
   };
   client::AttendOptions options{
       .job_id = command.job_id,
-      .progress = [&bar](const client::AttendProgress& progress) { bar.Show(progress); },
+      .max_attempts = command.max_attempts,
+      .progress =
+          [&](const client::AttendProgress& progress) {
+            if (progress.attempt == attempts) {  // they are numbered from 0
+              ++attempts;
+              bar.Clear();
+              PrintRetry(progress.last_failure, attempts, progress.wait);
+            }
+            bar.Show(progress);
+          },
       .cancelled = [] { return interrupted != 0; },
   };
   if (command.deadline_seconds) options.deadline = absl::Seconds(*command.deadline_seconds);
-  return client::Attend(client::Connect(global.server), inputs,
-                        {.out = outputs.out.data(),
-                         .lse = outputs.lse ? outputs.lse->data() : std::span<std::byte>()},
-                        options);
+  absl::StatusOr<v1::Report> report =
+      client::Attend(client::Connect(global.server), inputs,
+                     {.out = outputs.out.data(),
+                      .lse = outputs.lse ? outputs.lse->data() : std::span<std::byte>()},
+                     options);
+  return {std::move(report), attempts};
 }
 
 absl::Status Commit(OutputFiles& outputs, const std::string& report_json) {
@@ -122,7 +139,7 @@ absl::Status Commit(OutputFiles& outputs, const std::string& report_json) {
   return outputs.report ? outputs.report->Commit() : absl::OkStatus();
 }
 
-void PrintSummary(const v1::Report& report) {
+void PrintSummary(const v1::Report& report, int attempts) {
   std::printf("job %s: %s tokens in %s, %s tokens/s\n", report.job_id().c_str(),
               FormatCount(report.tokens()).c_str(), FormatSeconds(report.total_seconds()).c_str(),
               FormatCount(static_cast<int64_t>(report.tokens_per_second())).c_str());
@@ -135,6 +152,7 @@ void PrintSummary(const v1::Report& report) {
               FormatBytes(static_cast<double>(report.bytes_exchanged())).c_str(),
               FormatBytes(static_cast<double>(report.bytes_exchanged_planned())).c_str(),
               FormatBytes(static_cast<double>(report.bytes_exchanged_naive())).c_str());
+  std::printf("  attempts %d, retries by the service %d\n", attempts, report.retries());
   std::vector<std::vector<std::string>> rows = {{"worker", "tokens", "memory", "predicted",
                                                  "received", "compute", "exchange", "exposed",
                                                  "kernel"}};
@@ -162,7 +180,7 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   CatchInterrupts();
   absl::StatusOr<OutputFiles> outputs = CreateOutputs(command, *inputs);
   if (!outputs.ok()) return BadInput(outputs.status());
-  const absl::StatusOr<v1::Report> report = Call(global, command, *inputs, *outputs);
+  const auto [report, attempts] = Call(global, command, *inputs, *outputs);
   if (!report.ok()) return ServiceFailed(global, report.status());
   const std::string json = MessageAsJson(*report);
   if (absl::Status status = Commit(*outputs, json); !status.ok()) {
@@ -171,7 +189,7 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   if (global.format == OutputFormat::kJson) {
     std::printf("%s\n", json.c_str());
   } else {
-    PrintSummary(*report);
+    PrintSummary(*report, attempts);
   }
   return kExitOk;
 }

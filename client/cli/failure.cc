@@ -8,12 +8,16 @@
 namespace hilbert_ring::cli {
 namespace {
 
-void PrintError(const absl::Status& status) {
+std::string Describe(const absl::Status& status) {
   const std::string code = absl::StatusCodeToString(status.code());
   const std::string reason = wire::ReasonOf(status);
-  std::string line = absl::StrCat("hilbert-ring: ", code, ": ", status.message());
-  if (!reason.empty() && reason != code) absl::StrAppend(&line, " (reason ", reason, ")");
-  std::fprintf(stderr, "%s\n", line.c_str());
+  std::string text = absl::StrCat(code, ": ", status.message());
+  if (!reason.empty() && reason != code) absl::StrAppend(&text, " (reason ", reason, ")");
+  return text;
+}
+
+void PrintError(const absl::Status& status) {
+  std::fprintf(stderr, "hilbert-ring: %s\n", Describe(status).c_str());
 }
 
 }  // namespace
@@ -31,6 +35,11 @@ int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {
                  global.server.c_str());
   }
   return kExitFailed;
+}
+
+void PrintRetry(const absl::Status& last_failure, int attempt, absl::Duration wait) {
+  std::fprintf(stderr, "hilbert-ring: %s; attempt %d follows in %.1f s\n",
+               Describe(last_failure).c_str(), attempt, absl::ToDoubleSeconds(wait));
 }
 
 }  // namespace hilbert_ring::cli

@@ -53,7 +53,13 @@ int Main(int argc, char** argv) {
   attend_app->add_option("--coords", attend.coords, kCoordsHelp);
   attend_app->add_option("--report", attend.report, "JSON to write: what the service measured");
   attend_app->add_option("--job-id", attend.job_id, "name of the job; drawn when not given");
-  attend_app->add_option("--deadline", attend.deadline_seconds, "seconds for the whole job");
+  attend_app->add_option("--deadline", attend.deadline_seconds,
+                         "seconds for the whole job, all attempts together");
+  attend_app
+      ->add_option("--max-attempts", attend.max_attempts,
+                   "how often the job is sent when the service is gone, busy or loses a worker")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
 
   PlanCommand plan;
   CLI::App* plan_app = app.add_subcommand("plan", "explain a job without running it");

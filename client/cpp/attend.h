@@ -1,14 +1,17 @@
 // One attention job, as a client sees it.
 //
 //   auto channel = Connect("localhost:8001");
-//   AttendInputs inputs{.spec = spec, .q = q, .k = k, .v = v};      // bytes in memory or mapped
-//   files AttendOutputs outputs{.out = out, .lse = lse};                  // written as rows arrive
+//   AttendInputs inputs{.spec = spec, .q = q, .k = k, .v = v};  // bytes in memory or mapped files
+//   AttendOutputs outputs{.out = out, .lse = lse};              // written as rows arrive
 //   absl::StatusOr<v1::Report> report = Attend(channel, inputs, outputs, {.job_id = "night-17"});
 //
 // The call sends Open and waits until the service admits the job. Then a thread of its own sends
 // the chunks, coordinates first, while the calling thread puts output rows in place, so that
-// neither waits for the other: a service that is slow to take input slows the sender alone. When
-// the call returns, both are done and nothing refers to inputs or outputs any more.
+// neither waits for the other: a service that is slow to take input slows the sender alone. Rows
+// that the service loses with a worker are sent again when it asks for them. When it is gone, busy
+// or cannot go on without a worker, the job is tried again under the same id (client/cpp/retry.h
+// says when), from its first row. When the call returns, both threads are done and nothing refers
+// to inputs or outputs any more.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +21,7 @@
 #include <span>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cpp/input_chunks.h"
@@ -31,38 +35,56 @@ struct AttendOutputs {
   std::span<std::byte> lse;  // float32 [tokens, heads]; empty: not wanted
 };
 
-// How far a job is.
+// How far an attempt of a job is.
 struct AttendProgress {
+  int attempt = 0;            // as Open says it: AttendOptions::attempt, and one more each time
+  absl::Status last_failure;  // of the attempt before; OK in the first
+  absl::Duration wait;        // from last_failure to this attempt's start
   bool admitted = false;
-  int jobs_before = 0;     // in the queue, until admitted
-  int workers = 0;         // that share the job, once admitted
-  int64_t bytes_sent = 0;  // of bytes_to_send: payloads of coordinates, Q, K and V
-  int64_t bytes_to_send = 0;
+  int jobs_before = 0;          // in the queue, until admitted
+  int workers = 0;              // that share the job, once admitted
+  int64_t bytes_sent = 0;       // of bytes_to_send: payloads of coordinates, Q, K and V
+  int64_t bytes_to_send = 0;    // grows when rows are asked for again
   double compute_fraction = 0;  // 0 to 1, as the service last said
   int64_t rows_placed = 0;      // of OUT, of `tokens`
   int64_t tokens = 0;
 };
 
+// Time and chance. Tests bring their own, so that they need not wait.
+struct AttendTiming {
+  std::function<absl::Time()> now;            // empty: the system's clock
+  std::function<void(absl::Duration)> sleep;  // empty: the thread sleeps
+  std::function<double()> random;             // in [0, 1); empty: drawn from a seed of the system
+};
+
 struct AttendOptions {
-  std::string job_id;  // empty: the service draws one
-  int attempt = 0;     // a newer attempt of a job fences an older one
-  absl::Duration deadline = absl::InfiniteDuration();  // of the whole call
+  std::string job_id;     // empty: drawn, so that attempts are known to be of one job
+  int attempt = 0;        // of the first; a newer attempt of a job fences an older one
+  int max_attempts = 10;  // 1: a failure is final
+  absl::Duration deadline = absl::InfiniteDuration();  // of the whole call, all attempts together
 
   // Payload bytes of a chunk, at most; the service may ask for less.
   // 1 MiB and 4 MiB reach the same rate over loopback (AMD EPYC Zen 4, 2 cores, gRPC 1.51).
   int64_t chunk_bytes = 1 << 20;
 
-  // Called after each chunk sent and each message received, by one thread at a time. Must return
-  // soon.
+  // Rows are sent again when the service lost them with a worker: until the report the client's
+  // side of the stream stays open. false: the service has what it was sent and nothing more.
+  bool can_resend = true;
+
+  // Called when an attempt has failed and another will follow (`attempt` is the new one's), after
+  // each chunk sent and each message received, by one thread at a time. Must return soon.
   std::function<void(const AttendProgress&)> progress;
 
-  // Asked some ten times a second, by a thread of its own; true ends the call with CANCELLED.
+  // Asked some ten times a second, by one thread at a time; true ends the call with CANCELLED.
   std::function<bool()> cancelled;
+
+  AttendTiming timing;
 };
 
 // The report of a job whose outputs are complete: every row came once, with the right checksum. On
-// any error the contents of outputs are undefined. INVALID_ARGUMENT, OUT_OF_RANGE: inputs, outputs
-// or options that contradict the spec; nothing was sent. DATA_LOSS: corrupt, repeated or missing
+// any error the contents of outputs are undefined; the error is that of the last attempt, and says
+// how many were made if there were several. INVALID_ARGUMENT, OUT_OF_RANGE: inputs, outputs or
+// options that contradict the spec; nothing was sent. DATA_LOSS: corrupt, repeated or missing
 // output. INTERNAL: the service broke the protocol. DEADLINE_EXCEEDED, CANCELLED: as asked. Other
 // errors are the service's own, with their reason (wire::ReasonOf).
 absl::StatusOr<v1::Report> Attend(const std::shared_ptr<grpc::Channel>& channel,

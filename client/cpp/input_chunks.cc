@@ -27,14 +27,6 @@ std::span<const std::byte> BytesOf(const AttendInputs& inputs, v1::Tensor tensor
   }
 }
 
-void Seal(v1::Tensor tensor, int64_t first_row, int64_t rows, std::string_view payload,
-          v1::Chunk& chunk) {
-  chunk.set_tensor(tensor);
-  chunk.set_first_row(first_row);
-  chunk.set_rows(rows);
-  chunk.set_crc32c(wire::Crc32c(payload));
-}
-
 }  // namespace
 
 absl::Status CheckInputs(const AttendInputs& inputs) {
@@ -79,17 +71,22 @@ absl::Status InputChunks::Check() const {
       max_payload_bytes_, " bytes in a chunk; lower heads or head_dim"));
 }
 
+int64_t InputChunks::RowsPerChunk(v1::Tensor tensor) const {
+  if (tensor != v1::TENSOR_COORDS) return band_rows_;
+  return max_payload_bytes_ / wire::TensorRowBytes(inputs_.spec, tensor);
+}
+
 bool InputChunks::Next(v1::Chunk& chunk, std::string_view& payload) {
-  if (NextCoordinates(chunk, payload)) return true;
-  if (band_ >= inputs_.spec.tokens) return false;
-  const v1::Tensor tensor = kBandTensors[static_cast<size_t>(tensor_)];
-  const int64_t rows = std::min(band_rows_, inputs_.spec.tokens - band_);
-  const int64_t row_bytes = wire::TensorRowBytes(inputs_.spec, tensor);
-  const std::span<const std::byte> bytes =
-      BytesOf(inputs_, tensor)
-          .subspan(static_cast<size_t>(band_ * row_bytes), static_cast<size_t>(rows * row_bytes));
-  payload = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  Seal(tensor, band_, rows, payload, chunk);
+  const int64_t tokens = inputs_.spec.tokens;
+  if (CoordinateAxes(inputs_.spec) > 0 && next_coordinate_row_ < tokens) {
+    const int64_t rows = std::min(RowsPerChunk(v1::TENSOR_COORDS), tokens - next_coordinate_row_);
+    Cut(v1::TENSOR_COORDS, next_coordinate_row_, rows, chunk, payload);
+    next_coordinate_row_ += rows;
+    return true;
+  }
+  if (band_ >= tokens) return false;
+  const int64_t rows = std::min(band_rows_, tokens - band_);
+  Cut(kBandTensors[static_cast<size_t>(tensor_)], band_, rows, chunk, payload);
   if (++tensor_ == static_cast<int>(kBandTensors.size())) {
     tensor_ = 0;
     band_ += rows;
@@ -97,19 +94,24 @@ bool InputChunks::Next(v1::Chunk& chunk, std::string_view& payload) {
   return true;
 }
 
-bool InputChunks::NextCoordinates(v1::Chunk& chunk, std::string_view& payload) {
-  const int axes = CoordinateAxes(inputs_.spec);
-  if (axes == 0 || next_coordinate_row_ >= inputs_.spec.tokens) return false;
-  const int64_t row_bytes = axes * static_cast<int64_t>(sizeof(uint32_t));
-  const int64_t rows =
-      std::min(max_payload_bytes_ / row_bytes, inputs_.spec.tokens - next_coordinate_row_);
-  coordinates_.resize(static_cast<size_t>(rows * axes));
-  inputs_.coordinates(next_coordinate_row_, coordinates_);
-  payload = {reinterpret_cast<const char*>(coordinates_.data()),
-             static_cast<size_t>(rows * row_bytes)};
-  Seal(v1::TENSOR_COORDS, next_coordinate_row_, rows, payload, chunk);
-  next_coordinate_row_ += rows;
-  return true;
+void InputChunks::Cut(v1::Tensor tensor, int64_t first_row, int64_t rows, v1::Chunk& chunk,
+                      std::string_view& payload) {
+  const int64_t row_bytes = wire::TensorRowBytes(inputs_.spec, tensor);
+  std::span<const std::byte> bytes;
+  if (tensor == v1::TENSOR_COORDS) {
+    coordinates_.resize(static_cast<size_t>(rows * CoordinateAxes(inputs_.spec)));
+    inputs_.coordinates(first_row, coordinates_);
+    bytes = std::as_bytes(std::span(coordinates_));
+  } else {
+    bytes = BytesOf(inputs_, tensor)
+                .subspan(static_cast<size_t>(first_row * row_bytes),
+                         static_cast<size_t>(rows * row_bytes));
+  }
+  payload = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  chunk.set_tensor(tensor);
+  chunk.set_first_row(first_row);
+  chunk.set_rows(rows);
+  chunk.set_crc32c(wire::Crc32c(payload));
 }
 
 }  // namespace hilbert_ring::client

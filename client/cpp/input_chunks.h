@@ -23,11 +23,12 @@ struct AttendInputs {
   std::span<const std::byte> v;  // [tokens, kv_heads, value_dim]
 
   // Fills coordinates [rows, axes] from first_row on. Needed when the ordering has coordinates;
-  // called by one thread, in order of rows.
+  // called by one thread at a time, in order of rows; then again, for any rows, when the service
+  // asks for them or the job is tried again.
   std::function<void(int64_t first_row, std::span<uint32_t> values)> coordinates;
 
-  // Told, if set, that bytes [begin, end) of Q, K or V were sent and will not be read again. Called
-  // by the sending thread.
+  // Told, if set, that bytes [begin, end) of Q, K or V were sent. They are read, sent and told
+  // again when the service asks for them or the job is tried again. Called by the sending thread.
   std::function<void(v1::Tensor tensor, int64_t begin, int64_t end)> sent;
 };
 
@@ -53,9 +54,15 @@ class InputChunks {
   // coordinates, here until the next call); false after the last.
   bool Next(v1::Chunk& chunk, std::string_view& payload);
 
- private:
-  bool NextCoordinates(v1::Chunk& chunk, std::string_view& payload);
+  // Rows that one chunk of a tensor holds at most.
+  int64_t RowsPerChunk(v1::Tensor tensor) const;
 
+  // Any rows of a tensor, RowsPerChunk at most, as one chunk; as of Next otherwise, which goes on
+  // where it was.
+  void Cut(v1::Tensor tensor, int64_t first_row, int64_t rows, v1::Chunk& chunk,
+           std::string_view& payload);
+
+ private:
   const AttendInputs& inputs_;
   const int64_t max_payload_bytes_;
   int64_t band_rows_ = 0;

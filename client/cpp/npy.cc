@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -88,13 +89,19 @@ absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
 }
 
 void NpyFile::Release(int64_t begin, int64_t end) const {
-  // Whole pages up to the one that holds `end`; the first may hold bytes before `begin` too.
-  static const int64_t page = sysconf(_SC_PAGESIZE);
-  const int64_t first = (header_.data_offset + begin) / page * page;
-  const int64_t last = (header_.data_offset + end) / page * page;
-  if (last > first) {
-    madvise(mapping_.begin() + first, static_cast<size_t>(last - first), MADV_DONTNEED);
-  }
+  if (end <= begin) return;
+  // A read brings its surroundings too, 64 KiB by default in Linux. They go with it, so that rows
+  // that are read in any order leave nothing behind; what is read next comes back from the page
+  // cache.
+  constexpr uintptr_t kAround = 64 << 10;
+  const auto mapping = reinterpret_cast<uintptr_t>(mapping_.begin());
+  const auto data = reinterpret_cast<uintptr_t>(this->data());
+  const uintptr_t first =
+      std::max(mapping, (data + static_cast<uintptr_t>(begin)) / kAround * kAround);
+  const uintptr_t last =
+      std::min(mapping + static_cast<uintptr_t>(mapping_.bytes()),
+               (data + static_cast<uintptr_t>(end) + kAround - 1) / kAround * kAround);
+  madvise(mapping_.begin() + (first - mapping), last - first, MADV_DONTNEED);
 }
 
 absl::StatusOr<NpyWriter> NpyWriter::Create(const std::string& path, NpyType type,

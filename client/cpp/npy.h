@@ -54,8 +54,8 @@ class NpyFile {
   int64_t bytes() const { return header_.data_bytes; }
   std::span<const std::byte> span() const { return {data(), static_cast<size_t>(bytes())}; }
 
-  // Gives the memory of bytes [begin, end) of the data back; they are read from disk when used
-  // again.
+  // Gives the memory of bytes [begin, end) of the data and of their surroundings back; they are
+  // read from disk when used again.
   void Release(int64_t begin, int64_t end) const;
 
  private:

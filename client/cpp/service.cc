@@ -1,5 +1,7 @@
 #include "client/cpp/service.h"
 
+#include <utility>
+
 #include "absl/time/clock.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -16,6 +18,15 @@ namespace {
 // Chunks are 4 MiB at most; the plan of tens of thousands of workers, JSON included, is longer.
 constexpr int kMaxReceiveBytes = 256 << 20;
 
+// Attend waits between its attempts as it sees fit (client/cpp/retry.h). gRPC's own waiting, by
+// default a second at first and two minutes at most, must not keep a new attempt from a service
+// that is back; nor may a host that does not answer hold one for gRPC's 20 s.
+constexpr std::pair<const char*, int> kReconnectArguments[] = {
+    {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
+    {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000},
+    {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000},  // to connect
+};
+
 }  // namespace
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& server) {
@@ -25,6 +36,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& server) {
   // it.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   for (const auto& [name, value] : wire::kTransportArguments) arguments.SetInt(name, value);
+  for (const auto& [name, value] : kReconnectArguments) arguments.SetInt(name, value);
   return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
 }
 

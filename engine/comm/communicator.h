@@ -7,10 +7,10 @@
 //   communicator->Wait(deadline);      // all of the step's transfers are done
 //
 // A step is one list of transfers, so that a transport that must group them (NCCL) cannot be handed
-// half of one. Between two peers transfers match in the order in which both list them; ends that do
-// not agree on step, order and size never match. At most one step is posted at a time; steps are
-// numbered alike by all ranks and only ever rise. A rank with nothing to do in a step may skip it.
-// Zero bytes are a valid transfer. A peer is never oneself.
+// half of one. Between two peers transfers match in the order in which both list them; a receive
+// whose other end does not agree on step, order and size fails, its sender may not notice. At most
+// one step is posted at a time; steps are numbered alike by all ranks and only ever rise. A rank with
+// nothing to do in a step may skip it. Zero bytes are a valid transfer. A peer is never oneself.
 //
 // A rank that breaks, is aborted or destroyed is gone for its peers: what they exchange with it
 // fails. Such news may be lost in the middle of a transfer over a network, where only the deadline
@@ -56,7 +56,7 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // "in-process", "gloo".
+  // "in-process", "gloo", "nccl".
   virtual std::string name() const = 0;
 
   // Starts the step's transfers; their memory must stay valid until Wait returns, with an error or
@@ -67,12 +67,13 @@ class Communicator {
   virtual absl::Status Post(const CommStep& step) = 0;
 
   // Waits for the posted step; OK at once when none is posted. DEADLINE_EXCEEDED, UNAVAILABLE (a
-  // peer is gone) or ABORTED name the peer that was waited for; after an error the communicator is
-  // broken, and every later call fails with the same one: form a new generation.
+  // peer is gone), ABORTED, and DATA_LOSS (what arrived is not what was sent) name the peer; after
+  // an error the communicator is broken, and every later call fails with the same one: form a new
+  // generation.
   virtual absl::Status Wait(Deadline deadline) = 0;
 
-  // Makes the wait in progress and every later call return ABORTED with `reason`, within 100 ms.
-  // The first reason stays.
+  // Makes the wait in progress and every later call return ABORTED with `reason`, within 100 ms
+  // unless a GPU hangs. The first reason stays.
   virtual void Abort(const std::string& reason) = 0;
 };
 
@@ -100,6 +101,29 @@ struct GlooOptions {
 // A process that uses it must ignore SIGPIPE: Gloo writes to connections that peers may have
 // closed.
 absl::StatusOr<std::unique_ptr<Communicator>> MakeGlooCommunicator(const GlooOptions& options,
+                                                                   const AllGather& all_gather);
+
+struct NcclOptions {
+  int rank = 0;
+  int size = 1;
+  int cuda_device = 0;  // ordinal
+  std::string ring;     // as in GlooOptions
+  Deadline deadline;    // for connecting
+  int max_ctas = 0;  // of the GPU's for one exchange, which compute goes without; 0: NCCL's choice
+  std::function<bool()> cancelled;  // asked while connecting; may be null
+};
+
+// Joins a ring of GPUs, one process a rank. The memory of its steps is the GPU's, written before
+// Post and not by work that is still queued. Blocks until connected; all_gather is called once, not
+// at all for a ring of one. Errors as in Communicator::Wait, all_gather's, CANCELLED,
+// INVALID_ARGUMENT of options, FAILED_PRECONDITION when the ranks are not of one ring, when two are
+// on one GPU (see NCCL_HOSTID), and "no CUDA device: ..." without a GPU or in a build without NCCL.
+//
+// NCCL matches by order alone. So each step carries, to each peer, the step's number and the sizes
+// of its transfers; ends that disagree get DATA_LOSS, or wait to the deadline where NCCL itself
+// waits for the rest. Errors name all peers of the step. INTERNAL: a GPU that hangs may still use
+// the step's memory.
+absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions& options,
                                                                    const AllGather& all_gather);
 
 }  // namespace hilbert_ring

@@ -2,11 +2,13 @@
 //
 //   auto device = MakeDevice({.kind = DeviceKind::kCpu, .threads = 2}).value();
 //   auto buffer = device->Allocate(bytes).value();        // zero-filled
+//   device->CopyIn(buffer->data(), rows, bytes);          // memory need not be the host's
 //   auto figures = device->Attend(tasks, control);        // returns when all tasks are done
 //   buffer.reset();                                       // memory back to the system
 //
 // Calls are synchronous: they return when their results can be read by the same thread. A device is
-// used by one thread at a time, except for Allocate, which is thread-safe.
+// used by one thread at a time, except for Allocate, CopyIn, CopyRowsIn and CopyOut, which are
+// thread-safe: rows come and go while others are computed.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +32,20 @@ struct DeviceInfo {
 };
 
 // Memory of a device. Aligned to 64 bytes at least, zero when allocated; empty buffers are valid.
+// The host reads and writes it only where Device::host_memory() says so. The device outlives it.
 class Buffer {
  public:
   virtual ~Buffer() = default;
   virtual std::byte* data() = 0;
   virtual int64_t bytes() const = 0;
+};
+
+// Dense rows in host memory, each with its own place among the rows at `to`.
+struct RowsIn {
+  void* to = nullptr;          // device memory; row r is at to + r * row_bytes
+  const void* from = nullptr;  // host memory, [rows.size()] rows one after the other
+  std::span<const int64_t> rows;
+  int64_t row_bytes = 0;
 };
 
 struct AttendControl {
@@ -56,6 +67,22 @@ class Device {
 
   // RESOURCE_EXHAUSTED when the memory is not there.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) = 0;
+
+  // Whether buffers are host memory. If not, addresses in them are for tasks and for the calls of
+  // this class alone.
+  virtual bool host_memory() const = 0;
+
+  // From host memory into a buffer. `from` may be used again when they return; every later call of
+  // the device, on a thread that knows of it, works on the new bytes.
+  virtual absl::Status CopyIn(void* to, const void* from, int64_t bytes) = 0;
+  virtual absl::Status CopyRowsIn(const RowsIn& rows) = 0;
+
+  // From a buffer into host memory, where the bytes are when it returns.
+  virtual absl::Status CopyOut(void* to, const void* from, int64_t bytes) = 0;
+
+  // to[i] = value, and to[i] = first + i.
+  virtual absl::Status FillFloats(float* to, int64_t count, float value) = 0;
+  virtual absl::Status FillSequence(int64_t* to, int64_t count, int64_t first) = 0;
 
   // CANCELLED when control.cancelled said so: outputs are then undefined. INVALID_ARGUMENT, naming
   // the field, for a task that no kernel takes; nothing is computed then.

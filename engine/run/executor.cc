@@ -19,6 +19,9 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// NCCL moves blocks from device to device; the other transports read and write host memory.
+constexpr char kDeviceTransport[] = "nccl";
+
 // The buffers of a run beside the shard.
 struct Workspace {
   std::unique_ptr<Buffer> arena;         // packed and arrived blocks
@@ -26,6 +29,9 @@ struct Workspace {
   std::unique_ptr<Buffer> query_slots;   // int64 [rows], where queries' positions are slots
   float* whole_accumulator = nullptr;
   std::vector<std::vector<float*>> piece_accumulators;  // [ring][block]
+
+  // The arena again in host memory, where the communicator cannot reach the device's.
+  std::vector<std::byte> host_arena;
 
   int64_t bytes() const { return arena->bytes() + accumulators->bytes() + query_slots->bytes(); }
 };
@@ -127,6 +133,11 @@ class Executor {
     return 2.0 * static_cast<double>(plan_.spec.head_dim + plan_.spec.value_dim);
   }
 
+  // What the communicator reads and writes, at the schedule's offsets.
+  std::byte* ExchangeArena() {
+    return workspace_.host_arena.empty() ? workspace_.arena->data() : workspace_.host_arena.data();
+  }
+
   int64_t* QuerySlots() { return reinterpret_cast<int64_t*>(workspace_.query_slots->data()); }
 
   absl::Status AllocateTo(std::unique_ptr<Buffer>& buffer, int64_t bytes) {
@@ -154,15 +165,18 @@ class Executor {
     figures_.memory_peak_bytes = store_.bytes() + workspace_.bytes();
     if (slots) {
       for (const ShardRange& range : plan_.shards.OfRank(rank_)) {
-        for (int64_t i = 0; i < range.size(); ++i) {
-          QuerySlots()[range.local_begin + i] = range.begin + i;
-        }
+        absl::Status s =
+            device_.FillSequence(QuerySlots() + range.local_begin, range.size(), range.begin);
+        if (!s.ok()) return s;
       }
     }
-    auto* lse = reinterpret_cast<float*>(store_.Row(TensorKind::kLse, 0));
-    std::fill_n(lse, store_.rows() * spec.heads, -std::numeric_limits<float>::infinity());
+    if (!device_.host_memory() && communicator_ != nullptr &&
+        communicator_->name() != kDeviceTransport) {
+      workspace_.host_arena.resize(static_cast<size_t>(schedule_.arena_bytes));
+    }
     if (workspace_.accumulators->bytes() > 0) PlaceAccumulators();
-    return absl::OkStatus();
+    return device_.FillFloats(reinterpret_cast<float*>(store_.Row(TensorKind::kLse, 0)),
+                              store_.rows() * spec.heads, -std::numeric_limits<float>::infinity());
   }
 
   void PlaceAccumulators() {
@@ -212,6 +226,11 @@ class Executor {
       }
     }
     absl::Status status = device_.Pack(tasks);
+    for (const ArenaBlock& packed : schedule_.packed) {
+      if (!status.ok() || workspace_.host_arena.empty()) break;
+      status = device_.CopyOut(ExchangeArena() + packed.offset,
+                               workspace_.arena->data() + packed.offset, packed.bytes);
+    }
     figures_.compute_seconds += SecondsSince(start);
     return status;
   }
@@ -223,13 +242,12 @@ class Executor {
     CommStep comm{.number = first_step_ + step - 1};
     for (const BlockTransfer& send : transfers.sends) {
       comm.sends.push_back(
-          {.peer = send.peer, .data = workspace_.arena->data() + send.offset, .bytes = send.bytes});
+          {.peer = send.peer, .data = ExchangeArena() + send.offset, .bytes = send.bytes});
       figures_.bytes_sent += send.bytes;
     }
     for (const BlockTransfer& receive : transfers.receives) {
-      comm.receives.push_back({.peer = receive.peer,
-                               .data = workspace_.arena->data() + receive.offset,
-                               .bytes = receive.bytes});
+      comm.receives.push_back(
+          {.peer = receive.peer, .data = ExchangeArena() + receive.offset, .bytes = receive.bytes});
       figures_.bytes_received += receive.bytes;
     }
     posted_ = Clock::now();
@@ -242,8 +260,15 @@ class Executor {
     if (transfers.sends.empty() && transfers.receives.empty()) return absl::OkStatus();
     if (control_.cancelled && control_.cancelled()) return absl::CancelledError("job cancelled");
     const Clock::time_point start = Clock::now();
+    if (control_.waiting) control_.waiting(step);
     absl::Status status = communicator_->Wait(deadline_);
+    if (control_.waiting) control_.waiting(0);
     if (status.ok()) in_flight_ = false;
+    for (const BlockTransfer& receive : transfers.receives) {
+      if (!status.ok() || workspace_.host_arena.empty()) break;
+      status = device_.CopyIn(workspace_.arena->data() + receive.offset,
+                              ExchangeArena() + receive.offset, receive.bytes);
+    }
     figures_.exposed_exchange_seconds += SecondsSince(start);
     figures_.exchange_seconds += SecondsSince(posted_);
     return status;

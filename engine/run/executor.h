@@ -25,6 +25,9 @@ struct ExecuteControl {
   std::optional<std::chrono::milliseconds> compute_limit;  // from the arrival of the last row
   std::function<bool()> cancelled;                         // asked between tiles and while waiting
   std::function<void(double fraction)> progress;  // of the rank's planned scores; any thread
+  // Told of the exchange step, from 1, whose transfers it waits for, and with 0 when they are
+  // there.
+  std::function<void(int64_t step)> waiting;
   // Waits until local rows [0, rows) of Q, K and V are there; without it all are. Errors end the
   // run.
   std::function<absl::Status(int64_t rows)> await_rows;

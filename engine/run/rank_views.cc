@@ -70,11 +70,11 @@ PositionsView RankViews::Positions(const int64_t* data, const LocalRows& rows) c
 }
 
 PositionsView RankViews::QueryPositions(const LocalRows& rows) const {
-  return Positions(query_slots_ != nullptr ? query_slots_ : store_.tokens().data(), rows);
+  return Positions(query_slots_ != nullptr ? query_slots_ : store_.device_tokens(), rows);
 }
 
 PositionsView RankViews::KeyPositions(const LocalRows& rows) const {
-  return Positions(store_.tokens().data(), rows);
+  return Positions(store_.device_tokens(), rows);
 }
 
 }  // namespace hilbert_ring

@@ -7,10 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/coordinator/chunk_ledger.h"
 #include "server/coordinator/coordinates.h"
 #include "server/coordinator/fit.h"
-#include "server/coordinator/row_router.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -18,20 +16,9 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr size_t kMaxJobIdBytes = 128;
-// For the memory of all workers, and for a job before this one that was cancelled and is ending.
-constexpr auto kStartTimeout = std::chrono::seconds(60);
-// Beyond a worker's own limit on its compute.
-constexpr auto kComputeSlack = std::chrono::seconds(30);
-
-constexpr int64_t kFewBytes = 1 << 20;
-
-int64_t InputBytes(const JobSpec& spec) {
-  int64_t row_bytes = 0;
-  for (const TensorKind tensor : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
-    row_bytes += RowBytes(spec, tensor);
-  }
-  return spec.tokens * row_bytes;
-}
+// After a worker was lost, for another in its place, which finds its rows where they lie.
+constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
+constexpr auto kPoll = std::chrono::milliseconds(20);
 
 std::string DrawJobId() {
   std::random_device device;
@@ -59,13 +46,6 @@ SpecLimits LimitsOf(const CoordinatorSettings& settings) {
           .max_branches = settings.max_branches,
           .max_sequences = settings.max_sequences};
 }
-
-struct AttendCall::Receiving {
-  explicit Receiving(const JobSpec& spec) : ledger(spec) {}
-  ChunkLedger ledger;
-  std::optional<Coordinates> coordinates;  // until all are there
-  std::optional<RowRouter> router;         // once the order is known
-};
 
 AttendCall::AttendCall(const JobServices& services, AttendStream& stream, std::string caller)
     : services_(services), stream_(stream), caller_(std::move(caller)) {}
@@ -155,6 +135,9 @@ absl::Status AttendCall::Validate() const {
 // Over all workers that are up, in the order in which they joined.
 absl::Status AttendCall::PlanOverLiveWorkers() {
   Members live = services_.membership.Live();
+  std::erase_if(live, [this](const auto& member) {
+    return std::find(hung_.begin(), hung_.end(), member) != hung_.end();
+  });
   if (live.empty()) {
     return wire::WithReason(absl::UnavailableError("no worker is there"), "NO_WORKERS");
   }
@@ -184,134 +167,60 @@ absl::Status AttendCall::Execute() {
   if (!status.ok()) return status;
   if (status = PlanOverLiveWorkers(); !status.ok()) return status;
   seconds_.queue = SecondsBetween(opened_, Clock::now());
-  spdlog::info("job {} starts: {} tokens, {} heads, {} branches on {} workers, {} exchange steps",
-               open_.job_id(), spec_.tokens, spec_.heads, spec_.branches.size(), members_.size(),
-               plan_->costs.steps);
-
-  std::optional<Rings::Lease> ring;
-  if (plan_->costs.steps > 0) {
-    auto lease = services_.rings.Take(members_, open_.job_id(), stream_.stop());
-    if (!lease.ok()) {
-      return wire::WithReason(
-          absl::AbortedError(
-              absl::StrCat("the workers' ring could not be formed: ", lease.status().message())),
-          "WORKER_LOST");
-    }
-    ring.emplace(*std::move(lease));
-  }
-  services_.membership.SetJob(members_, open_.job_id());
-  {
-    JobRun run({.job_id = open_.job_id(),
-                .plan = &*plan_,
-                .members = members_,
-                .ring_id = ring ? ring->ring_id() : "",
-                .generation = ring ? ring->generation() : 0,
-                .want_lse = open_.want_lse(),
-                .compute_timeout = services_.settings.job_timeout,
-                .shards = services_.settings.share_memory ? &services_.shards : nullptr,
-                .output =
-                    [this](const v1::OutputChunk& chunk, std::string_view payload,
-                           const std::shared_ptr<const void>& owner) {
-                      return SendOutput(chunk, payload, owner);
-                    },
-                .progress = [this](double fraction) { return SendProgress(fraction); }},
-               stream_.stop());
-    run.Open();
-    const Deadline ready = Clock::now() + kStartTimeout;
-    // Few rows may come while the workers make ready.
-    const bool few = InputBytes(spec_) <= kFewBytes;
-    if (!few) status = run.AwaitReady(ready, nullptr);
-    if (status.ok()) status = Admit();
-    if (status.ok()) status = ReceiveRows(run);
-    if (status.ok() && few) status = run.AwaitReady(ready, &*receiving_->router);
-    if (status.ok()) status = run.FinishRows();
-    receiving_.reset();
-    const Clock::time_point received = Clock::now();
-    if (status.ok()) {
-      status = run.AwaitComputed(received + services_.settings.job_timeout + kComputeSlack);
-    }
-    if (status.ok()) status = run.AwaitEnd();
-
-    if (status.ok()) {
-      if (ring) ring->Keep();
-      seconds_.compute = std::max(0.0, SecondsBetween(received, run.computed_at()));
-      seconds_.send = SecondsBetween(run.computed_at(), Clock::now());
-      report_ = MakeReport(run, ring ? ring->generation() : 0);
-    }
-    // The reason for which the workers' streams end, should they still run.
-    if (!status.ok()) stream_.stop().Request(status);
-  }
-  services_.membership.SetJob(members_, "");
-  return status;
-}
-
-absl::Status AttendCall::Admit() {
-  v1::AttendResponse response;
-  v1::Admitted& admitted = *response.mutable_admitted();
-  admitted.set_job_id(open_.job_id());
-  admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
-  admitted.set_workers(static_cast<int>(members_.size()));
-  return stream_.Write(response, IdleDeadline());
-}
-
-absl::Status AttendCall::MakeOrder(std::span<const int64_t> coords, JobRun& run) {
-  auto order = services_.orders.Get(spec_, coords);
-  if (!order.ok()) return wire::WithReason(order.status(), "BAD_COORDINATES");
-  receiving_->router.emplace(spec_, plan_->shards, *std::move(order));
-  return run.SendOrder(*receiving_->router);
-}
-
-absl::Status AttendCall::ReceiveRows(JobRun& run) {
-  const Clock::time_point start = Clock::now();
-  receiving_ = std::make_unique<Receiving>(spec_);
-  if (spec_.ordering && spec_.ordering->coordinate_axes > 0) {
-    receiving_->coordinates.emplace(spec_);
-  } else if (absl::Status status = MakeOrder({}, run); !status.ok()) {
-    return status;
-  }
-  AttendMessage message;
+  job_.emplace(open_, spec_, services_.orders);
   while (true) {
-    const absl::StatusOr<bool> more = stream_.Read(message, IdleDeadline());
-    if (!more.ok()) return more.status();
-    if (!*more) break;
-    if (!message.request.has_chunk()) return BadOpen("after Open a client sends chunks alone");
-    absl::Status status = ReceiveChunk(message.request.chunk(), message.payload, run);
-    if (!status.ok()) return status;
+    spdlog::info("job {} starts: {} tokens, {} heads, {} branches on {} workers, {} exchange steps",
+                 open_.job_id(), spec_.tokens, spec_.heads, spec_.branches.size(), members_.size(),
+                 plan_->costs.steps);
+    status = Attempt();
+    if (status.ok() || !MayRetry(status) || !stream_.stop().why().ok()) return status;
+    if (job_->retries == services_.settings.max_retries) {
+      return wire::WithReason(
+          absl::Status(status.code(), absl::StrCat(status.message(), "; tried ", job_->retries + 1,
+                                                   " times (--max-retries)")),
+          wire::ReasonOf(status));
+    }
+    ++job_->retries;
+    services_.metrics.CountRetry();
+    spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
+    if (status = AwaitWorkers(members_.size()); !status.ok()) return status;
   }
-  if (absl::Status status = receiving_->ledger.CheckComplete(); !status.ok()) return status;
-  seconds_.receive = SecondsBetween(start, Clock::now());
-  return absl::OkStatus();
 }
 
-absl::Status AttendCall::ReceiveChunk(const v1::Chunk& chunk, const wire::Payload& payload,
-                                      JobRun& run) {
-  services_.metrics.AddReceived(payload.bytes());
-  if (absl::Status status = receiving_->ledger.Accept(chunk, payload); !status.ok()) return status;
-  if (chunk.tensor() != v1::TENSOR_COORDS) {
-    return run.Send(chunk, payload, *receiving_->router);
+absl::Status AttendCall::Attempt() {
+  services_.membership.SetJob(members_, open_.job_id());
+  JobAttempt attempt(services_, stream_, *job_, *plan_, members_);
+  absl::StatusOr<AttemptFigures> figures = attempt.Run();
+  services_.membership.SetJob(members_, "");
+  if (figures.ok()) report_ = MakeReport(*std::move(figures));
+  if (attempt.stalled() != nullptr) hung_.push_back(attempt.stalled());
+  return figures.status();
+}
+
+// As many as before, should they come back soon; else as many as there are, once they hold the job.
+absl::Status AttendCall::AwaitWorkers(size_t wanted) {
+  const Clock::time_point start = Clock::now();
+  while (true) {
+    absl::Status status = PlanOverLiveWorkers();
+    if (status.ok() && (members_.size() >= wanted || Clock::now() > start + kReplacementLimit)) {
+      return status;
+    }
+    if (Clock::now() > start + services_.settings.recovery_timeout) {
+      return wire::WithReason(
+          absl::UnavailableError(absl::StrCat("workers were lost, and those that live could not "
+                                              "go on within ",
+                                              services_.settings.recovery_timeout.count(),
+                                              " ms (--recovery-timeout): ", status.message())),
+          "NOT_ENOUGH_WORKERS");
+    }
+    if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
   }
-  receiving_->coordinates->Place(chunk, payload);
-  if (!receiving_->ledger.Complete(v1::TENSOR_COORDS)) return absl::OkStatus();
-  absl::Status status = MakeOrder(receiving_->coordinates->values(), run);
-  receiving_->coordinates.reset();
-  return status;
 }
 
-absl::Status AttendCall::SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
-                                    const std::shared_ptr<const void>& owner) {
-  absl::Status status = stream_.Write(chunk, payload, owner, IdleDeadline());
-  if (status.ok()) services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
-  return status;
-}
-
-absl::Status AttendCall::SendProgress(double fraction) {
-  v1::AttendResponse response;
-  response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
-  response.mutable_progress()->set_fraction(fraction);
-  return stream_.Write(response, IdleDeadline());
-}
-
-v1::Report AttendCall::MakeReport(const JobRun& run, int64_t generation) {
+v1::Report AttendCall::MakeReport(AttemptFigures figures) {
+  seconds_.receive = figures.receive_seconds;
+  seconds_.compute = figures.compute_seconds;
+  seconds_.send = figures.send_seconds;
   seconds_.total = SecondsBetween(opened_, Clock::now());
   v1::Report report;
   report.set_job_id(open_.job_id());
@@ -324,9 +233,10 @@ v1::Report AttendCall::MakeReport(const JobRun& run, int64_t generation) {
   report.set_total_seconds(seconds_.total);
   report.set_bytes_exchanged_planned(plan_->costs.bytes_exchanged);
   report.set_bytes_exchanged_naive(plan_->costs.bytes_exchanged_naive);
-  report.set_ring_generation(generation);
+  report.set_ring_generation(figures.ring_generation);
+  report.set_retries(job_->retries);
   int64_t exchanged = 0;
-  for (v1::WorkerReport& worker : run.Reports()) {
+  for (v1::WorkerReport& worker : figures.workers) {
     exchanged += worker.bytes_received();
     services_.metrics.SetWorkerJob(worker.worker(), worker.memory_peak_bytes(),
                                    worker.memory_predicted_bytes());

@@ -1,38 +1,21 @@
 // The story of one job at the coordinator.
 //
-//   Open -> checked -> planned over the live workers -> its turn -> ring -> Run streams -> Admitted
-//   -> chunks, each checked, routed and sent on -> compute -> outputs and progress -> Report
+//   Open -> checked -> planned over the live workers -> its turn -> an attempt (job_attempt.h), and
+//   others where workers are lost -> Report
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/order/order_cache.h"
 #include "engine/plan/plan.h"
-#include "server/coordinator/admission.h"
 #include "server/coordinator/attend_stream.h"
-#include "server/coordinator/job_run.h"
-#include "server/coordinator/job_table.h"
-#include "server/coordinator/membership.h"
-#include "server/coordinator/rings.h"
-#include "server/process/metrics.h"
-#include "server/process/settings.h"
+#include "server/coordinator/job_attempt.h"
+#include "server/coordinator/job_services.h"
 
 namespace hilbert_ring::server {
-
-// What all jobs share.
-struct JobServices {
-  const CoordinatorSettings& settings;
-  Membership& membership;
-  Admission& admission;
-  JobTable& jobs;
-  Rings& rings;
-  OrderCache& orders;
-  SharedMemoryPool& shards;
-  Metrics& metrics;
-};
 
 SpecLimits LimitsOf(const CoordinatorSettings& settings);
 
@@ -51,28 +34,22 @@ class AttendCall {
   absl::Status Validate() const;
   absl::Status Execute();
   absl::Status PlanOverLiveWorkers();
-  absl::Status ReceiveRows(JobRun& run);
-  absl::Status ReceiveChunk(const v1::Chunk& chunk, const wire::Payload& payload, JobRun& run);
-  absl::Status MakeOrder(std::span<const int64_t> coords, JobRun& run);
-  absl::Status Admit();
-  absl::Status SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
-                          const std::shared_ptr<const void>& owner);
-  absl::Status SendProgress(double fraction);
-  v1::Report MakeReport(const JobRun& run, int64_t generation);
+  absl::Status Attempt();
+  absl::Status AwaitWorkers(size_t wanted);
+  v1::Report MakeReport(AttemptFigures figures);
   Deadline IdleDeadline() const { return Clock::now() + services_.settings.idle_timeout; }
   void Log(const absl::Status& status) const;
-
-  struct Receiving;  // what is known of the rows while they come
 
   const JobServices services_;
   AttendStream& stream_;
   const std::string caller_;
 
-  v1::Open open_;
+  v1::Open open_;  // without its spec
   JobSpec spec_;
-  Members members_;  // by rank
+  Members members_;                                  // by rank
+  std::vector<std::shared_ptr<const Member>> hung_;  // that this job leaves out from here on
   std::optional<Plan> plan_;
-  std::unique_ptr<Receiving> receiving_;
+  std::optional<Job> job_;  // once it starts
   JobSeconds seconds_;
   v1::Report report_;
   const Clock::time_point opened_ = Clock::now();

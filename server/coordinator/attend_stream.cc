@@ -28,10 +28,12 @@ std::shared_ptr<AttendStream> AttendStream::Make(grpc::CallbackServerContext* co
   return stream;
 }
 
-absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, Deadline deadline) {
+absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, Deadline deadline,
+                                        const JobStop& stop) {
   std::unique_lock lock(mutex_);
-  const bool in_time = changed_.wait_until(lock, stop_.token(), deadline,
+  const bool in_time = changed_.wait_until(lock, stop.token(), deadline,
                                            [this] { return !arrived_.empty() || ended_; });
+  if (absl::Status why = stop.why(); !why.ok()) return why;
   // The job stops here and now: were that left to the caller, another thread could name a
   // consequence as the reason.
   if (!in_time) stop_.Request(ClientIdle("sent"));

@@ -49,7 +49,12 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   // True with a message, false when the client has closed its side. The stop's reason, which is
   // DEADLINE_EXCEEDED (CLIENT_IDLE) when nothing came until the deadline. Used by one thread at a
   // time. INVALID_ARGUMENT (MALFORMED) for bytes that are no request.
-  absl::StatusOr<bool> Read(AttendMessage& message, Deadline deadline);
+  absl::StatusOr<bool> Read(AttendMessage& message, Deadline deadline) {
+    return Read(message, deadline, stop_);
+  }
+
+  // Ends also when `stop` is requested, which the stream's own stop must request; nothing is lost.
+  absl::StatusOr<bool> Read(AttendMessage& message, Deadline deadline, const JobStop& stop);
 
   // Any thread; messages leave one after the other. Errors as of Read, after which no write
   // succeeds.

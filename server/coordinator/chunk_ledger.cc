@@ -1,45 +1,12 @@
 #include "server/coordinator/chunk_ledger.h"
 
-#include <iterator>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
-
-bool RowSet::Add(int64_t begin, int64_t end) {
-  auto next = ranges_.lower_bound(begin);
-  if (next != ranges_.end() && next->first < end) return false;
-  if (next != ranges_.begin()) {
-    const auto previous = std::prev(next);
-    if (previous->second > begin) return false;
-    if (previous->second == begin) {
-      count_ += end - begin;
-      previous->second = end;
-      if (next != ranges_.end() && next->first == end) {
-        previous->second = next->second;
-        ranges_.erase(next);
-      }
-      return true;
-    }
-  }
-  count_ += end - begin;
-  if (next != ranges_.end() && next->first == end) {
-    end = next->second;
-    next = ranges_.erase(next);
-  }
-  ranges_.emplace_hint(next, begin, end);
-  return true;
-}
-
-RowSet::Gap RowSet::FirstGap() const {
-  if (ranges_.empty()) return {0, size_};
-  const auto first = ranges_.begin();
-  if (first->first > 0) return {0, first->first};
-  const auto second = std::next(first);
-  return {first->second, second == ranges_.end() ? size_ : second->first};
-}
 
 ChunkLedger::ChunkLedger(const JobSpec& spec) : spec_(spec) {
   if (spec.ordering && spec.ordering->coordinate_axes > 0) {
@@ -130,10 +97,19 @@ bool ChunkLedger::Complete(v1::Tensor tensor) const {
   return found == tensors_.end() || found->second.count() == found->second.size();
 }
 
+bool ChunkLedger::Complete() const {
+  return std::all_of(tensors_.begin(), tensors_.end(),
+                     [this](const auto& entry) { return Complete(entry.first); });
+}
+
+void ChunkLedger::Forget(v1::Tensor tensor, int64_t begin, int64_t end) {
+  tensors_.at(tensor).Remove(begin, end);
+}
+
 absl::Status ChunkLedger::CheckComplete() const {
   for (const auto& [tensor, rows] : tensors_) {
     if (Complete(tensor)) continue;
-    const RowSet::Gap gap = rows.FirstGap();
+    const RowSpan gap = rows.GapFrom(0);
     return wire::WithReason(
         absl::InvalidArgumentError(absl::StrCat(
             wire::TensorName(tensor), ": ", rows.size() - rows.count(), " of ", rows.size(),

@@ -8,34 +8,10 @@
 #include "absl/status/status.h"
 #include "engine/spec/job_spec.h"
 #include "hilbert_ring/v1/attention.pb.h"
+#include "server/shard/row_set.h"
 #include "wire/payload.h"
 
 namespace hilbert_ring::server {
-
-// A set of rows of [0, size), as ranges that neither overlap nor touch.
-class RowSet {
- public:
-  explicit RowSet(int64_t size) : size_(size) {}
-
-  // Adds [begin, end), within [0, size) and not empty; false when some of it is there already, and
-  // then nothing changes.
-  bool Add(int64_t begin, int64_t end);
-
-  int64_t size() const { return size_; }
-  int64_t count() const { return count_; }
-  size_t fragments() const { return ranges_.size(); }
-
-  // The first rows that are not there: [begin, end), empty at size() when all are.
-  struct Gap {
-    int64_t begin = 0, end = 0;
-  };
-  Gap FirstGap() const;
-
- private:
-  int64_t size_;
-  int64_t count_ = 0;
-  std::map<int64_t, int64_t> ranges_;  // begin -> end
-};
 
 class ChunkLedger {
  public:
@@ -51,7 +27,14 @@ class ChunkLedger {
   // over too many ranges (CHUNKS_TOO_SCATTERED); DATA_LOSS (CHECKSUM_MISMATCH).
   absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload);
 
-  bool Complete(v1::Tensor tensor) const;
+  bool Complete(v1::Tensor tensor) const;  // true of a tensor that the job does not take
+  bool Complete() const;
+
+  // Rows of a tensor that the job takes.
+  const RowSet& Rows(v1::Tensor tensor) const { return tensors_.at(tensor); }
+
+  // Rows [begin, end) are gone: they may, and must, come again.
+  void Forget(v1::Tensor tensor, int64_t begin, int64_t end);
 
   // INVALID_ARGUMENT (CHUNK_MISSING), naming tensor and first rows, unless every row has come.
   absl::Status CheckComplete() const;

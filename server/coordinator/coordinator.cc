@@ -38,6 +38,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
       admission_(settings.max_queue),
       orders_(settings.order_cache_bytes),
       shards_(kKeepShards),
+      copies_(settings.copy_memory_bytes),
       membership_(settings.worker_timeout,
                   {.joined = [this](const Member&) { Refresh(); },
                    .left =
@@ -55,6 +56,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
                           .rings = rings_,
                           .orders = orders_,
                           .shards = shards_,
+                          .copies = copies_,
                           .metrics = metrics_},
                          [this] { return ready_.load(); }) {}
 

@@ -51,6 +51,7 @@ class Coordinator {
   Rings rings_;
   OrderCache orders_;
   SharedMemoryPool shards_;
+  JobMemory copies_;
   Membership membership_;
   MembershipService membership_service_;
   AttentionService attention_service_;

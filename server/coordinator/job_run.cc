@@ -16,6 +16,7 @@ namespace {
 
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
 constexpr auto kCulpritLimit = std::chrono::milliseconds(300);
+constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
 
 // Statuses of the transport carry no details.
 bool SaidByWorker(const grpc::Status& status) { return !status.error_details().empty(); }
@@ -26,6 +27,8 @@ TensorKind KindOf(v1::Tensor tensor) {
                                   : TensorKind::kV;
 }
 
+constexpr v1::Tensor kRowTensors[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
+
 bool MeansLoss(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
          code == absl::StatusCode::kCancelled || code == absl::StatusCode::kFailedPrecondition;
@@ -35,7 +38,9 @@ bool MeansLoss(absl::StatusCode code) {
 
 JobRun::JobRun(JobRunOptions options, JobStop& stop) : options_(std::move(options)), stop_(stop) {}
 
-JobRun::~JobRun() {
+JobRun::~JobRun() { CancelAndJoin(); }
+
+void JobRun::CancelAndJoin() {
   for (const auto& stream : streams_) {
     bool ended = false;
     {
@@ -47,6 +52,16 @@ JobRun::~JobRun() {
   for (const auto& stream : streams_) {
     if (stream->reader.joinable()) stream->reader.join();
   }
+}
+
+HeldRows JobRun::End() {
+  CancelAndJoin();
+  std::vector<HeldShard> shards;
+  for (const auto& stream : streams_) {
+    stream->outputs.reset();
+    shards.push_back(std::move(stream->shard));
+  }
+  return HeldRows(options_.plan->shards, options_.members, std::move(shards));
 }
 
 v1::RunRequest JobRun::OpenRequest(int rank) const {
@@ -67,26 +82,68 @@ v1::RunRequest JobRun::OpenRequest(int rank) const {
   open.set_incarnation(options_.members[rank]->incarnation);
   open.set_want_lse(options_.want_lse);
   open.set_compute_timeout_ms(options_.compute_timeout.count());
-  if (streams_[rank]->memory != nullptr) {
-    *open.mutable_shared_memory() = streams_[rank]->memory->offer();
+  if (streams_[rank]->offered) {
+    *open.mutable_shared_memory() = streams_[rank]->shard.memory->offer();
+    return request;  // what has been delivered is left out here
   }
+  const auto add = [](const RowSet& slots, auto* ranges) {
+    for (const auto& [begin, end] : slots.ranges()) {
+      v1::SlotRange& range = *ranges->Add();
+      range.set_begin(begin);
+      range.set_end(end);
+    }
+  };
+  add(options_.delivered->out, open.mutable_delivered_out());
+  add(options_.delivered->lse, open.mutable_delivered_lse());
   return request;
 }
 
-// Where that fails rows are sent.
-void JobRun::ShareMemory(int rank) {
-  if (options_.shards == nullptr || !MayShareMemory(options_.members[rank]->address)) return;
+// Where memory cannot be had, rows are sent and not held; rows that are held already must not be
+// lost that way.
+absl::Status JobRun::MakeShard(int rank) {
   const Plan& plan = *options_.plan;
-  auto memory = options_.shards->Take(ShardStore::SharedBytes(plan, rank));
-  if (!memory.ok()) {
-    spdlog::warn("job {}: {}", options_.job_id, std::string(memory.status().message()));
-    return;
-  }
   Stream& stream = *streams_[rank];
-  stream.memory = *std::move(memory);
-  stream.store = ShardStore::Over(stream.memory->data(), plan, rank);
-  stream.arrived.emplace(stream.store->rows());
-  stream.outputs.emplace(plan, rank, *stream.store, options_.want_lse);
+  const bool offer = options_.share_memory && MayShareMemory(options_.members[rank]->address);
+  auto copy = options_.copies->Reserve(offer ? 0 : ShardStore::SharedBytes(plan, rank));
+  if (!copy.ok() && options_.held->empty()) return absl::OkStatus();
+  auto shard = options_.held->Carry(plan, rank, *options_.members[rank], *options_.shards);
+  if (!shard.ok()) {
+    if (!options_.held->empty()) return shard.status();
+    spdlog::warn("job {}: {}", options_.job_id, std::string(shard.status().message()));
+    return absl::OkStatus();
+  }
+  stream.shard = *std::move(shard);
+  stream.shard.copy.reset();
+  stream.offered = offer;
+  if (offer) {
+    stream.arrived.emplace(stream.shard.store->rows());
+    stream.outputs.emplace(plan, rank, *stream.shard.store, options_.want_lse, *options_.delivered);
+  } else if (copy.ok()) {
+    stream.shard.copy = std::make_unique<JobMemory::Reservation>(*std::move(copy));
+  }
+  return absl::OkStatus();
+}
+
+bool JobRun::Shares(int rank) const {
+  const std::lock_guard lock(mutex_);
+  return streams_[rank]->shares;
+}
+
+// Those that were offered memory take none until it is settled that they do not share it.
+bool JobRun::TakesMessages(int rank) const {
+  return !streams_[rank]->offered || (settled_ && !Shares(rank));
+}
+
+// A shard that is not the worker's own stays as a copy if there is memory for that.
+void JobRun::DropUnneeded(int rank) {
+  Stream& stream = *streams_[rank];
+  if (stream.shard.store == nullptr || stream.shard.copy || !TakesMessages(rank)) return;
+  auto copy = options_.copies->Reserve(stream.shard.memory->bytes());
+  if (copy.ok()) {
+    stream.shard.copy = std::make_unique<JobMemory::Reservation>(*std::move(copy));
+  } else {
+    stream.shard = HeldShard();
+  }
 }
 
 void JobRun::Open() {
@@ -100,44 +157,78 @@ void JobRun::Open() {
     });
   }
   for (int rank = 0; rank < workers; ++rank) {
-    ShareMemory(rank);
+    if (absl::Status status = MakeShard(rank); !status.ok()) {
+      stop_.Request(wire::WithReason(status, "HELD_ROWS_MEMORY"));
+      return;
+    }
     // Should that fail, its reader finds out why.
     streams_[rank]->call->Write(OpenRequest(rank));
     streams_[rank]->reader = std::thread([this, rank] { ReadFrom(rank); });
   }
 }
 
-absl::Status JobRun::AwaitReady(Deadline deadline, const RowRouter* router) {
-  absl::Status status = Await(deadline, "was not ready for the job in time", &Stream::ready);
-  for (int rank = 0; rank < static_cast<int>(streams_.size()) && status.ok(); ++rank) {
-    Stream& stream = *streams_[rank];
-    {
-      const std::lock_guard lock(mutex_);
-      if (stream.shares || stream.store == nullptr) continue;
-    }
-    const std::unique_ptr<ShardStore> store = std::move(stream.store);
-    const std::shared_ptr<SharedMemory> memory = std::move(stream.memory);
-    if (router == nullptr) continue;
-    status = SendOrderTo(rank, *router);
-    if (status.ok()) status = SendStored(rank, *store);
-  }
-  ready_ = status.ok();
+absl::Status JobRun::AwaitReady(Deadline deadline) {
+  absl::Status status = Await(deadline, "was not ready for the job in time", &Stream::ready, false);
+  settled_ = status.ok();
   return status;
 }
 
-absl::Status JobRun::SendStored(int rank, const ShardStore& store) {
-  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    const RowRun all{.rank = rank, .local_row = 0, .rows = store.rows()};
-    const int64_t bytes = all.rows * wire::TensorRowBytes(options_.plan->spec, tensor);
-    const wire::Payload payload(
-        {reinterpret_cast<const char*>(store.Row(KindOf(tensor), 0)), static_cast<size_t>(bytes)});
-    wire::PayloadReader reader(payload);
-    RowMessages messages(options_.plan->spec, tensor);
-    messages.Add(all, reader);
-    for (v1::ShardRows& rows : messages.Take()) {
-      v1::RunRequest request;
-      *request.mutable_rows() = std::move(rows);
-      if (absl::Status status = Write(rank, request); !status.ok()) return status;
+absl::Status JobRun::SendAgain(const RowRouter& router, const JobInput& input) {
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    if (!streams_[rank]->offered || !TakesMessages(rank)) continue;
+    if (absl::Status status = SendOrderTo(rank, router); !status.ok()) return status;
+    if (absl::Status status = SendArrived(rank, router, input); !status.ok()) return status;
+    DropUnneeded(rank);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::SendHeld(const RowRouter& router, const JobInput& input) {
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    if (streams_[rank]->shard.store == nullptr) continue;
+    if (!TakesMessages(rank)) {
+      NoteArrived(rank, router, input);
+    } else if (absl::Status status = SendArrived(rank, router, input); !status.ok()) {
+      return status;
+    }
+    DropUnneeded(rank);
+  }
+  return TellArrived();
+}
+
+void JobRun::NoteArrived(int rank, const RowRouter& router, const JobInput& input) {
+  for (const v1::Tensor tensor : kRowTensors) {
+    for (const auto& [begin, end] : input.Rows(tensor).ranges()) {
+      for (const RowRun& run : router.Runs(tensor, begin, end - begin)) {
+        if (run.rank == rank) streams_[rank]->arrived->Add(run.local_row, run.rows);
+      }
+    }
+  }
+}
+
+// From the shard that is here.
+absl::Status JobRun::SendArrived(int rank, const RowRouter& router, const JobInput& input) {
+  const ShardStore& store = *streams_[rank]->shard.store;
+  for (const v1::Tensor tensor : kRowTensors) {
+    const int64_t row_bytes = wire::TensorRowBytes(options_.plan->spec, tensor);
+    const int64_t most = std::max<int64_t>(1, wire::kMaxPayloadBytes / row_bytes);
+    for (const auto& [begin, end] : input.Rows(tensor).ranges()) {
+      for (int64_t row = begin; row < end; row += most) {
+        RowMessages messages(options_.plan->spec, tensor);
+        for (const RowRun& run : router.Runs(tensor, row, std::min(most, end - row))) {
+          if (run.rank != rank) continue;
+          const wire::Payload rows(
+              {reinterpret_cast<const char*>(store.Row(KindOf(tensor), run.local_row)),
+               static_cast<size_t>(run.rows * row_bytes)});
+          wire::PayloadReader reader(rows);
+          messages.Add(run, reader);
+        }
+        for (v1::ShardRows& rows : messages.Take()) {
+          v1::RunRequest request;
+          *request.mutable_rows() = std::move(rows);
+          if (absl::Status status = Write(rank, request); !status.ok()) return status;
+        }
+      }
     }
   }
   return absl::OkStatus();
@@ -156,8 +247,8 @@ absl::Status JobRun::Write(int rank, const v1::RunRequest& request) {
 
 absl::Status JobRun::SendOrder(const RowRouter& router) {
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    if (streams_[rank]->store != nullptr) {
-      router.WriteOrder(rank, streams_[rank]->store->tokens());
+    if (!TakesMessages(rank)) {
+      router.WriteOrder(rank, streams_[rank]->shard.store->tokens());
     } else if (absl::Status status = SendOrderTo(rank, router); !status.ok()) {
       return status;
     }
@@ -180,18 +271,30 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
                           const RowRouter& router) {
   const int64_t row_bytes = wire::TensorRowBytes(options_.plan->spec, chunk.tensor());
   const TensorKind kind = KindOf(chunk.tensor());
+  const std::vector<RowRun> runs = router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows());
   std::map<int, RowMessages> messages;
-  wire::PayloadReader reader(payload);
-  for (const RowRun& run : router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows())) {
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    if (TakesMessages(rank)) messages.try_emplace(rank, options_.plan->spec, chunk.tensor());
+  }
+  // First what is held, all of it, so that it is there whatever becomes of this attempt.
+  wire::PayloadReader held(payload);
+  wire::PayloadReader sent(payload);
+  for (const RowRun& run : runs) {
     Stream& stream = *streams_[run.rank];
-    if (stream.store != nullptr) {
-      std::byte* const to = stream.store->Row(kind, run.local_row);
-      absl::Status status = stream.memory->Write(to, reader, run.rows * row_bytes);
+    const int64_t bytes = run.rows * row_bytes;
+    if (stream.shard.store != nullptr) {
+      std::byte* const to = stream.shard.store->Row(kind, run.local_row);
+      absl::Status status = stream.shard.memory->Write(to, held, bytes);
       if (!status.ok()) return status;
-      stream.arrived->Add(run.local_row, run.rows);
+      if (stream.arrived) stream.arrived->Add(run.local_row, run.rows);
     } else {
-      messages.try_emplace(run.rank, options_.plan->spec, chunk.tensor())
-          .first->second.Add(run, reader);
+      held.Skip(bytes);
+    }
+    const auto to_worker = messages.find(run.rank);
+    if (to_worker != messages.end()) {
+      to_worker->second.Add(run, sent);
+    } else {
+      sent.Skip(bytes);
     }
   }
   v1::RunRequest request;
@@ -201,12 +304,18 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
       if (absl::Status status = Write(rank, request); !status.ok()) return status;
     }
   }
-  // Before a worker is ready it may still turn the memory down; FinishRows says it all then.
-  for (int rank = 0; ready_ && rank < static_cast<int>(streams_.size()); ++rank) {
+  return TellArrived();
+}
+
+// Before a worker is ready it may still turn the memory down; FinishRows says it all then.
+absl::Status JobRun::TellArrived() {
+  v1::RunRequest request;
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     Stream& stream = *streams_[rank];
-    if (stream.store == nullptr || stream.arrived->prefix() == stream.told_arrived) continue;
+    if (!settled_ || !stream.arrived || stream.arrived->prefix() == stream.told_arrived) continue;
+    if (!Shares(rank)) continue;
     stream.told_arrived = stream.arrived->prefix();
-    if (stream.told_arrived == stream.store->rows()) continue;  // FinishRows says so
+    if (stream.told_arrived == stream.shard.store->rows()) continue;  // FinishRows says so
     request.mutable_arrived()->set_rows(stream.told_arrived);
     if (absl::Status status = Write(rank, request); !status.ok()) return status;
   }
@@ -224,38 +333,75 @@ absl::Status JobRun::FinishRows() {
 }
 
 absl::Status JobRun::AwaitComputed(Deadline deadline) {
-  return Await(deadline, "did not end its part of the job in time", &Stream::computed);
+  return Await(deadline, "did not end its part of the job in time", &Stream::computed, true);
 }
 
 absl::Status JobRun::AwaitEnd() {
   constexpr auto kForLong = std::chrono::hours(24 * 365);
   absl::Status status =
-      Await(Clock::now() + kForLong, "did not send all its output", &Stream::ended);
+      Await(Clock::now() + kForLong, "did not send all its output", &Stream::ended, true);
   if (!status.ok()) return status;
   // Only now: a worker that has not ended its job may still write to its shard.
   for (const auto& stream : streams_) {
-    if (stream->memory != nullptr) options_.shards->Keep(stream->memory);
+    if (stream->shard.memory != nullptr) options_.shards->Keep(stream->shard.memory);
   }
   return absl::OkStatus();
 }
 
-absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*state) {
+absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*state,
+                           bool watch_progress) {
   std::unique_lock lock(mutex_);
   const auto missing = [&] {
     return std::find_if(streams_.begin(), streams_.end(),
                         [&](const auto& stream) { return !((*stream).*state); });
   };
-  const bool all = changed_.wait_until(lock, stop_.token(), deadline,
-                                       [&] { return missing() == streams_.end(); });
-  if (all && stop_.why().ok()) return absl::OkStatus();
-  if (stop_.why().ok()) {
-    const auto rank = missing() - streams_.begin();
+  for (const auto& stream : streams_) stream->moved_at = Clock::now();
+  while (stop_.why().ok() && missing() != streams_.end()) {
+    const Deadline until =
+        watch_progress ? std::min(deadline, Clock::now() + kStallCheckInterval) : deadline;
+    changed_.wait_until(lock, stop_.token(), until, [&] { return missing() == streams_.end(); });
+    absl::Status failed;
+    if (missing() == streams_.end() || !stop_.why().ok()) continue;
+    if (Clock::now() >= deadline) {
+      const auto rank = missing() - streams_.begin();
+      failed = wire::WithReason(absl::DeadlineExceededError(absl::StrCat(
+                                    "worker ", options_.members[rank]->address, " ", what)),
+                                "JOB_TIMEOUT");
+    } else if (watch_progress) {
+      failed = FindStalled(state);
+    }
     lock.unlock();
-    stop_.Request(wire::WithReason(absl::DeadlineExceededError(absl::StrCat(
-                                       "worker ", options_.members[rank]->address, " ", what)),
-                                   "JOB_TIMEOUT"));
+    if (!failed.ok()) stop_.Request(failed);
+    lock.lock();
   }
   return stop_.why();
+}
+
+// Under mutex_. A worker may be slow, or wait for one that is; that none moves is a stall. One that
+// hands outputs to a client that does not read does not count.
+absl::Status JobRun::FindStalled(bool Stream::*state) {
+  const Clock::time_point now = Clock::now();
+  int culprit = -1;
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    const Stream& stream = *streams_[rank];
+    if (stream.*state) continue;
+    if (stream.passing_on || now - stream.moved_at < options_.stall_timeout) {
+      return absl::OkStatus();
+    }
+    if (culprit < 0 || stream.waiting_step < streams_[culprit]->waiting_step) culprit = rank;
+  }
+  if (culprit < 0) return absl::OkStatus();
+  const int64_t step = streams_[culprit]->waiting_step;
+  if (step == 0) stalled_ = options_.members[culprit];
+  return Lost(culprit, absl::StrCat("no worker of the job made progress for ",
+                                    options_.stall_timeout.count(), " ms, and this one ",
+                                    step == 0 ? "waits for nobody"
+                                              : absl::StrCat("waits in exchange step ", step)));
+}
+
+std::shared_ptr<const Member> JobRun::stalled() const {
+  const std::lock_guard lock(mutex_);
+  return stalled_;
 }
 
 void JobRun::ReadFrom(int rank) {
@@ -288,9 +434,9 @@ absl::Status JobRun::Handle(int rank, v1::RunResponse& response) {
     case v1::RunResponse::kReady:
       return HandleReady(rank, response.ready());
     case v1::RunResponse::kProgress:
-      return TellProgress(rank, response.progress().fraction());
+      return TellProgress(rank, response.progress());
     case v1::RunResponse::kOutput:
-      return PassOn(*response.mutable_output());
+      return PassOn(rank, *response.mutable_output(), response.first_slot());
     case v1::RunResponse::kFinal:
       return PassOnShared(rank, response.final().rows());
     case v1::RunResponse::kComputed:
@@ -319,10 +465,33 @@ absl::Status JobRun::HandleReady(int rank, const v1::RunReady& ready) {
   return absl::OkStatus();
 }
 
-absl::Status JobRun::PassOn(v1::OutputChunk& chunk) {
+absl::Status JobRun::Deliver(int rank, const v1::OutputChunk& chunk, std::string_view payload,
+                             const std::shared_ptr<const void>& owner, int64_t first_slot) {
+  Stream& stream = *streams_[rank];
+  {
+    const std::lock_guard lock(mutex_);
+    stream.passing_on = true;
+  }
+  absl::Status status = options_.output(chunk, payload, owner);
+  const std::lock_guard lock(mutex_);
+  stream.passing_on = false;
+  stream.moved_at = Clock::now();
+  if (!status.ok()) return status;
+  RowSet& slots =
+      chunk.tensor() == v1::TENSOR_OUT ? options_.delivered->out : options_.delivered->lse;
+  if (first_slot >= 0 && chunk.rows() > 0 && chunk.rows() <= slots.size() - first_slot &&
+      slots.Add(first_slot, first_slot + chunk.rows())) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(
+      absl::StrCat("worker ", options_.members[rank]->address,
+                   " sent outputs of slots that it does not have, or twice"));
+}
+
+absl::Status JobRun::PassOn(int rank, v1::OutputChunk& chunk, int64_t first_slot) {
   const auto payload = std::make_shared<const std::string>(std::move(*chunk.mutable_payload()));
   chunk.clear_payload();
-  return options_.output(chunk, *payload, payload);
+  return Deliver(rank, chunk, *payload, payload, first_slot);
 }
 
 absl::Status JobRun::PassOnShared(int rank, int64_t rows_final) {
@@ -334,9 +503,9 @@ absl::Status JobRun::PassOnShared(int rank, int64_t rows_final) {
   v1::OutputChunk chunk;
   std::string_view payload;
   while (stream.outputs->Next(rows_final, chunk, payload)) {
-    if (absl::Status status = options_.output(chunk, payload, stream.memory); !status.ok()) {
-      return status;
-    }
+    absl::Status status =
+        Deliver(rank, chunk, payload, stream.shard.memory, stream.outputs->first_slot());
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -349,12 +518,14 @@ void JobRun::NoteComputed(int rank) {
   changed_.notify_all();
 }
 
-absl::Status JobRun::TellProgress(int rank, double fraction) {
+absl::Status JobRun::TellProgress(int rank, const v1::RunProgress& progress) {
   double mean = 0;
   {
     const std::lock_guard lock(mutex_);
-    streams_[rank]->fraction = fraction;
+    streams_[rank]->fraction = progress.fraction();
+    streams_[rank]->waiting_step = progress.waiting_step();
     const Clock::time_point now = Clock::now();
+    streams_[rank]->moved_at = now;
     if (now - told_ < kProgressInterval) return absl::OkStatus();
     told_ = now;
     for (const auto& stream : streams_) mean += stream->fraction;
@@ -387,6 +558,9 @@ absl::Status JobRun::Explain(int rank, const grpc::Status& status) const {
       absl::StrCat("worker ", options_.members[rank]->address, ": ", error.message());
   if (MeansLoss(error.code())) {
     return wire::WithReason(absl::AbortedError(message), "WORKER_LOST");
+  }
+  if (absl::IsDataLoss(error)) {
+    return wire::WithReason(absl::DataLossError(message), "WORKER_DATA_LOSS");
   }
   return wire::WithReason(absl::Status(error.code(), message), wire::ReasonOf(error));
 }

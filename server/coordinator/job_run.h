@@ -1,20 +1,25 @@
-// The workers' side of one job: a Run stream to each, rows in, outputs and figures out.
+// The workers' side of one attempt at a job: a Run stream to each, rows in, outputs and figures
+// out.
 //
 //   JobRun run(options, stop);
 //   run.Open();                     // every worker is asked to
 //   run.AwaitReady(deadline);       // and holds its memory
 //   run.SendOrder(router);          // for jobs with an ordering
+//   run.SendHeld(router, input);    // rows that an attempt before this one left here
 //   run.Send(chunk, payload, router);  // blocks while a worker is behind
 //   run.FinishRows();               // compute starts
 //   run.AwaitComputed(deadline);    // outputs go to options.output as they come
 //   run.AwaitEnd();
+//   HeldRows held = run.End();      // for another attempt
 //
 // A worker of this host has its shard in memory that is shared with this process: its rows are
-// written there and its outputs read there, and its stream only says how far. Others are sent rows.
+// written there and its outputs read there, and its stream only says how far. Others are sent rows,
+// of which a copy is held here while there is memory for copies.
 //
 // One thread reads from each worker and hands its outputs on, so that a client that reads slowly
-// slows the workers and nothing is kept here. When a worker fails, or is lost, the job's stop is
-// requested with the reason; when the stop is requested, by whomever, all streams are cancelled.
+// slows the workers and nothing is kept here. When a worker fails, is lost or stalls, the attempt's
+// stop is requested with the reason; when the stop is requested, by whomever, all streams are
+// cancelled.
 #pragma once
 
 #include <condition_variable>
@@ -33,6 +38,8 @@
 #include "engine/run/shard_store.h"
 #include "grpcpp/client_context.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/coordinator/held_rows.h"
+#include "server/coordinator/job_input.h"
 #include "server/coordinator/job_stop.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/row_router.h"
@@ -52,7 +59,12 @@ struct JobRunOptions {
   int64_t generation = 0;
   bool want_lse = false;
   std::chrono::milliseconds compute_timeout{0};
-  SharedMemoryPool* shards = nullptr;  // null: no memory is shared; outlives the run
+  std::chrono::milliseconds stall_timeout{0};  // without progress of any worker
+  bool share_memory = true;
+  SharedMemoryPool* shards = nullptr;  // like those below outlives the run
+  JobMemory* copies = nullptr;         // what copies of workers' rows may take
+  HeldRows* held = nullptr;            // of the attempt before this one
+  Delivered* delivered = nullptr;      // slots that the client has; the run adds to it
   // Called by several threads; blocks as long as it takes. An error ends the job. The payload lies
   // beside the chunk and lives as long as its owner.
   std::function<absl::Status(const v1::OutputChunk& chunk, std::string_view payload,
@@ -72,12 +84,18 @@ class JobRun {
   // Opens the streams. Each of these is called by one thread.
   void Open();
 
-  // Waits until all workers are ready. A router says that the order and all rows were sent before:
-  // they go once more to workers that do not share memory after all. Errors here and below: the
-  // stop's reason.
-  absl::Status AwaitReady(Deadline deadline, const RowRouter* router);
+  // Waits until all workers are ready. Errors here and below: the stop's reason.
+  absl::Status AwaitReady(Deadline deadline);
+
+  // Where order and rows were sent before the workers were ready: sends them once more to those
+  // that do not share memory after all.
+  absl::Status SendAgain(const RowRouter& router, const JobInput& input);
 
   absl::Status SendOrder(const RowRouter& router);
+
+  // After AwaitReady and SendOrder.
+  absl::Status SendHeld(const RowRouter& router, const JobInput& input);
+
   absl::Status Send(const v1::Chunk& chunk, const wire::Payload& payload, const RowRouter& router);
   absl::Status FinishRows();
 
@@ -87,6 +105,12 @@ class JobRun {
   // Until every worker's outputs have gone to `output` and it has said its figures. Takes as long
   // as the client takes to read; one that does not read is an error of `output`.
   absl::Status AwaitEnd();
+
+  // Cancels what is still under way, waits for it, and hands over the rows that are here.
+  HeldRows End();
+
+  // The worker that made no progress though it waited for nobody; null if none did so.
+  std::shared_ptr<const Member> stalled() const;
 
   // After AwaitEnd, by rank.
   std::vector<v1::WorkerReport> Reports() const;
@@ -101,44 +125,57 @@ class JobRun {
     std::stop_callback<std::function<void()>> cancel;
     std::unique_ptr<grpc::ClientReaderWriterInterface<v1::RunRequest, v1::RunResponse>> call;
     std::optional<std::stop_callback<std::function<void()>>> departed;
+    bool offered = false;  // memory to share; not guarded
     // Guarded by mutex_:
     bool ready = false, shares = false, computed = false, ended = false;
+    bool passing_on = false;  // outputs, to a client that may be slow
     double fraction = 0;
+    int64_t waiting_step = 0;    // of the exchange; 0: it does not wait
+    Clock::time_point moved_at;  // last progress
     Clock::time_point computed_at;
     std::optional<v1::WorkerReport> report;
     std::thread reader;  // not guarded
-    // A shard in shared memory; null and unused where rows are sent. Not guarded: set before the
-    // stream is opened, rows and arrived are the sender's, outputs the reader's.
-    std::shared_ptr<SharedMemory> memory;
-    std::unique_ptr<ShardStore> store;
+    // The shard, or a copy of its rows; null and unused where neither is here. Not guarded: set
+    // before the stream is opened, rows and arrived are the sender's, outputs the reader's.
+    HeldShard shard;
     std::optional<ArrivedRows> arrived;
     std::optional<OutputRows> outputs;
     int64_t told_arrived = 0;
   };
 
-  void ShareMemory(int rank);
+  absl::Status MakeShard(int rank);
+  bool Shares(int rank) const;
+  bool TakesMessages(int rank) const;
+  void DropUnneeded(int rank);
   absl::Status SendOrderTo(int rank, const RowRouter& router);
-  absl::Status SendStored(int rank, const ShardStore& store);
+  absl::Status SendArrived(int rank, const RowRouter& router, const JobInput& input);
+  void NoteArrived(int rank, const RowRouter& router, const JobInput& input);
+  absl::Status TellArrived();
+  void CancelAndJoin();
   v1::RunRequest OpenRequest(int rank) const;
   absl::Status Write(int rank, const v1::RunRequest& request);
   void ReadFrom(int rank);
   absl::Status Handle(int rank, v1::RunResponse& response);
   absl::Status HandleReady(int rank, const v1::RunReady& ready);
-  absl::Status PassOn(v1::OutputChunk& chunk);
+  absl::Status PassOn(int rank, v1::OutputChunk& chunk, int64_t first_slot);
   absl::Status PassOnShared(int rank, int64_t rows_final);
-  absl::Status TellProgress(int rank, double fraction);
+  absl::Status Deliver(int rank, const v1::OutputChunk& chunk, std::string_view payload,
+                       const std::shared_ptr<const void>& owner, int64_t first_slot);
+  absl::Status TellProgress(int rank, const v1::RunProgress& progress);
   void NoteComputed(int rank);
-  absl::Status Await(Deadline deadline, const char* what, bool Stream::*state);
+  absl::Status Await(Deadline deadline, const char* what, bool Stream::*state, bool watch_progress);
   absl::Status Lost(int rank, const std::string& how) const;
+  absl::Status FindStalled(bool Stream::*state);
   void AwaitCulprit(const grpc::Status& status);
   absl::Status Explain(int rank, const grpc::Status& status) const;
 
   const JobRunOptions options_;
   JobStop& stop_;
-  bool ready_ = false;  // AwaitReady has ended well; its thread's
+  bool settled_ = false;  // who shares memory: AwaitReady has ended well; its thread's
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   Clock::time_point told_;                        // guarded by mutex_; last progress
+  std::shared_ptr<const Member> stalled_;         // guarded by mutex_
   std::vector<std::unique_ptr<Stream>> streams_;  // by rank; set by Start
 };
 

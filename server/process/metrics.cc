@@ -50,6 +50,8 @@ struct Metrics::Families {
                                    .Register(registry);
   Counter& tokens =
       OneCounter(registry, "hilbert_ring_tokens_total", "Tokens of jobs that ended well");
+  Counter& retries = OneCounter(registry, "hilbert_ring_job_retries_total",
+                                "Attempts at jobs after workers were lost");
   Counter& received =
       OneCounter(registry, "hilbert_ring_received_bytes_total", "Payload received from clients");
   Counter& sent = OneCounter(registry, "hilbert_ring_sent_bytes_total", "Payload sent to clients");
@@ -92,6 +94,8 @@ void Metrics::ObserveJob(const JobSeconds& seconds) {
   observe("send", seconds.send);
   observe("total", seconds.total);
 }
+
+void Metrics::CountRetry() { families_->retries.Increment(); }
 
 void Metrics::AddTokens(int64_t tokens) {
   families_->tokens.Increment(static_cast<double>(tokens));

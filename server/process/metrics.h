@@ -20,6 +20,7 @@ class Metrics {
   // code: of the status, "OK" or as gRPC spells it.
   void CountJob(const std::string& code);
   void ObserveJob(const JobSeconds& seconds);  // of a job that ended well
+  void CountRetry();                           // of a job whose workers were lost
   void AddTokens(int64_t tokens);
   void AddReceived(int64_t bytes);   // payload, from clients
   void AddSent(int64_t bytes);       // payload, to clients

@@ -133,6 +133,17 @@ std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char**
   AddDuration(app, "--job-timeout", s.job_timeout, "a job's compute takes at most so long");
   AddDuration(app, "--idle-timeout", s.idle_timeout,
               "a client that neither sends nor reads for so long loses its job");
+  AddDuration(
+      app, "--stall-timeout", s.stall_timeout,
+      "a job none of whose workers makes progress for so long is tried again without the one "
+      "that hangs");
+  app.add_option("--max-retries", s.max_retries, "of a job whose workers are lost")
+      ->check(CLI::Range(0, 1000));
+  AddDuration(app, "--recovery-timeout", s.recovery_timeout,
+              "a job whose workers are lost waits so long for enough others");
+  AddBytes(app, "--copy-memory", s.copy_memory_bytes,
+           "memory for copies of rows sent to workers of other hosts, from which a lost worker's "
+           "part is computed anew; beyond it clients are asked to send rows again");
   AddDuration(app, "--exit-timeout", s.exit_timeout, "on SIGTERM running jobs have so long to end");
   AddBytes(app, "--order-memory-limit", s.order_memory_limit_bytes,
            "memory for the coordinates of a job");

@@ -33,6 +33,10 @@ struct CoordinatorSettings {
   Milliseconds job_timeout{3'600'000};                  // of a job's compute
   Milliseconds idle_timeout{300'000};                   // of a client that neither sends nor reads
   Milliseconds exit_timeout{10'000};                    // for running jobs, on SIGTERM
+  Milliseconds stall_timeout{30'000};                   // without progress of any worker of a job
+  int max_retries = 5;                                  // of a job whose workers are lost
+  Milliseconds recovery_timeout{30'000};                // for enough workers to try again
+  int64_t copy_memory_bytes = int64_t{1} << 30;         // copies of rows sent to other hosts
   int64_t order_memory_limit_bytes = int64_t{1} << 30;  // coordinates of a job
   int64_t order_cache_bytes = int64_t{128} << 20;
 

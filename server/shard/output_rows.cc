@@ -23,16 +23,36 @@ bool OutputRows::Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_vi
          (want_lse_ && Next(TensorKind::kLse, lse_, rows_final, chunk, payload));
 }
 
+// Moves the cursor to the next local row of [0, rows_final) that is not delivered, and says up to
+// which slot of its range none is.
+bool OutputRows::SkipDelivered(const RowSet& delivered, Cursor& cursor, int64_t rows_final,
+                               RowSpan& undelivered) const {
+  const std::vector<ShardRange>& ranges = plan_.shards.OfRank(rank_);
+  while (cursor.row < rows_final) {
+    const ShardRange& range = ranges[cursor.range];
+    const int64_t slot = range.begin + cursor.row - range.local_begin;
+    const int64_t end = std::min(range.end, slot + rows_final - cursor.row);
+    undelivered = delivered.GapFrom(slot);
+    undelivered.begin = std::min(undelivered.begin, end);
+    undelivered.end = std::min(undelivered.end, end);
+    cursor.row += undelivered.begin - slot;
+    if (undelivered.begin < undelivered.end) return true;
+    if (undelivered.begin == range.end) ++cursor.range;
+  }
+  return false;
+}
+
 bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1::OutputChunk& chunk,
-                      std::string_view& payload) const {
-  if (cursor.row >= rows_final) return false;
-  const ShardRange& range = plan_.shards.OfRank(rank_)[cursor.range];
-  const int64_t range_end = range.local_begin + range.size();
+                      std::string_view& payload) {
+  if (!status_.ok()) return false;
+  RowSpan slots;
+  const RowSet& delivered = tensor == TensorKind::kOut ? delivered_.out : delivered_.lse;
+  if (!SkipDelivered(delivered, cursor, rows_final, slots)) return false;
   const int64_t row_bytes = RowBytes(plan_.spec, tensor);
   const bool listed = !SlotsAreTokens(plan_.spec);
   const int64_t most =
       std::max<int64_t>(1, wire::kMaxPayloadBytes / (row_bytes + (listed ? kListedTokenBytes : 0)));
-  const int64_t rows = std::min(most, std::min(range_end, rows_final) - cursor.row);
+  const int64_t rows = std::min(most, slots.end - slots.begin);
   chunk.Clear();
   chunk.set_tensor(tensor == TensorKind::kOut ? v1::TENSOR_OUT : v1::TENSOR_LSE);
   chunk.set_rows(rows);
@@ -40,13 +60,21 @@ bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1:
     const auto tokens = store_.tokens().subspan(cursor.row, rows);
     chunk.mutable_tokens()->Add(tokens.begin(), tokens.end());
   } else {
-    chunk.set_first_token(range.begin + cursor.row - range.local_begin);
+    chunk.set_first_token(slots.begin);
   }
-  payload = {reinterpret_cast<const char*>(store_.Row(tensor, cursor.row)),
-             static_cast<size_t>(rows * row_bytes)};
+  if (store_.host_memory()) {
+    payload = {reinterpret_cast<const char*>(store_.Row(tensor, cursor.row)),
+               static_cast<size_t>(rows * row_bytes)};
+  } else {
+    copied_.resize(static_cast<size_t>(rows * row_bytes));
+    status_ = store_.Read(tensor, cursor.row, rows, copied_.data());
+    if (!status_.ok()) return false;
+    payload = copied_;
+  }
   chunk.set_crc32c(wire::Crc32c(payload));
+  first_slot_ = slots.begin;
   cursor.row += rows;
-  if (cursor.row == range_end) ++cursor.range;
+  if (slots.begin + rows == plan_.shards.OfRank(rank_)[cursor.range].end) ++cursor.range;
   return true;
 }
 

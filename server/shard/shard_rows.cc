@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "wire/checksum.h"
@@ -21,18 +21,16 @@ absl::Status Misshapen(const std::string& what) {
 }  // namespace
 
 absl::Status ShardRows::Place(const v1::OrderPart& part) {
-  const std::span<int64_t> tokens = store_.tokens();
-  const auto size = static_cast<int64_t>(tokens.size());
+  const auto size = static_cast<int64_t>(store_.tokens().size());
   const auto count = static_cast<int64_t>(part.tokens().size() / sizeof(int64_t));
   if (part.tokens().size() % sizeof(int64_t) != 0 || part.first_local_row() < 0 ||
       part.first_local_row() > size || count > size - part.first_local_row()) {
     return Misshapen(absl::StrCat("order part of ", part.tokens().size(), " bytes at row ",
                                   part.first_local_row(), " of ", size));
   }
-  if (count == 0) return absl::OkStatus();
-  std::memcpy(tokens.data() + part.first_local_row(), part.tokens().data(), part.tokens().size());
-  ordered_ += count;
-  return absl::OkStatus();
+  absl::Status status = store_.WriteTokens(part.first_local_row(), count, part.tokens().data());
+  if (status.ok()) ordered_ += count;
+  return status;
 }
 
 absl::Status ShardRows::Place(const v1::ShardRows& rows) {
@@ -74,18 +72,20 @@ absl::Status ShardRows::Place(const v1::ShardRows& rows) {
       return Misshapen(absl::StrCat("first_local_row is ", rows.first_local_row(), " for ",
                                     rows.rows(), " rows of ", store_.rows()));
     }
-    std::memcpy(store_.Row(kind, rows.first_local_row()), payload.data(), payload.size());
+    absl::Status status = store_.Write(kind, rows.first_local_row(), rows.rows(), payload.data());
+    if (!status.ok()) return status;
     arrived_.Add(rows.first_local_row(), rows.rows());
   } else {
-    const char* from = payload.data();
     for (const int64_t row : rows.local_rows()) {
       if (row < 0 || row >= store_.rows()) {
         return Misshapen(absl::StrCat("local row ", row, " of ", store_.rows()));
       }
-      std::memcpy(store_.Row(kind, row), from, row_bytes);
-      arrived_.Add(row, 1);
-      from += row_bytes;
     }
+    const std::span<const int64_t> local_rows(rows.local_rows().data(),
+                                              static_cast<size_t>(rows.local_rows_size()));
+    absl::Status status = store_.WriteRows(kind, local_rows, payload.data());
+    if (!status.ok()) return status;
+    for (const int64_t row : local_rows) arrived_.Add(row, 1);
   }
   *placed += rows.rows();
   return absl::OkStatus();

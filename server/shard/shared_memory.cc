@@ -113,6 +113,14 @@ absl::Status SharedMemory::Write(std::byte* to, wire::PayloadReader& from, int64
   return absl::OkStatus();
 }
 
+void SharedMemory::Discard(const std::byte* from, int64_t bytes) {
+  const int64_t begin = (from - data_ + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const int64_t end = (from - data_ + bytes) / kPageBytes * kPageBytes;
+  if (begin >= end) return;
+  // Where that fails the pages are freed with the rest.
+  (void)fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, end - begin);
+}
+
 absl::Status SharedMemory::Map() {
   const int populate = bytes_ <= kPopulatedBytes ? MAP_POPULATE : 0;
   void* data = mmap(nullptr, static_cast<size_t>(MappedBytes(bytes_)), PROT_READ | PROT_WRITE,

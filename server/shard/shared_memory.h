@@ -37,6 +37,9 @@ class SharedMemory {
   // system has no page for them.
   absl::Status Write(std::byte* to, wire::PayloadReader& from, int64_t bytes);
 
+  // Gives the whole pages of [from, from + bytes) back to the system; what was there is zero.
+  void Discard(const std::byte* from, int64_t bytes);
+
   int64_t bytes() const { return bytes_; }
 
   // From here on its offers say that it is not zero.

@@ -49,7 +49,7 @@ absl::Status RunWorker(const WorkerSettings& settings) {
   WorkerState state{.incarnation = DrawIncarnation(),
                     .device = **device,
                     .memory = memory,
-                    .share_memory = settings.share_memory,
+                    .share_memory = settings.share_memory && (*device)->host_memory(),
                     .rings = rings,
                     .turn = turn};
   WorkerService service(state);

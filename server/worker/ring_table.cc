@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/comm/checked.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -115,7 +116,7 @@ void RingTable::Form(const std::shared_ptr<Ring>& ring, Deadline deadline) {
     } else if (ring->closed) {
       unwanted = *std::move(made);
     } else {
-      ring->communicator = *std::move(made);
+      ring->communicator = MakeChecked(*std::move(made));
     }
     changed_.notify_all();
   }

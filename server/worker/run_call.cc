@@ -25,6 +25,18 @@ constexpr std::chrono::seconds kTurnTimeout{50};  // a cancelled job ends within
 
 absl::Status Cancelled() { return absl::CancelledError("the coordinator cancelled the job"); }
 
+absl::Status AddSlots(const google::protobuf::RepeatedPtrField<v1::SlotRange>& ranges,
+                      RowSet& slots) {
+  for (const v1::SlotRange& range : ranges) {
+    if (range.begin() < 0 || range.begin() >= range.end() || range.end() > slots.size() ||
+        !slots.Add(range.begin(), range.end())) {
+      return absl::InvalidArgumentError(absl::StrCat("delivered slots ", range.begin(), " to ",
+                                                     range.end(), " of ", slots.size()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status UnexpectedMessage(const char* expected) {
   return absl::InvalidArgumentError(absl::StrCat("expected ", expected));
 }
@@ -104,7 +116,11 @@ absl::Status RunCall::Allocate() {
     transport_ = ring_->communicator()->name();
   }
   if (absl::Status status = MakeStore(); !status.ok()) return status;
-  output_.emplace(*plan_, rank_, *store_, open_.want_lse());
+  Delivered delivered(plan_->spec.tokens);
+  absl::Status status = AddSlots(open_.delivered_out(), delivered.out);
+  if (status.ok()) status = AddSlots(open_.delivered_lse(), delivered.lse);
+  if (!status.ok()) return status;
+  output_.emplace(*plan_, rank_, *store_, open_.want_lse(), std::move(delivered));
   v1::RunResponse response;
   response.mutable_ready()->set_shares_memory(shared_ != nullptr);
   return Send(response);
@@ -202,14 +218,19 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
                                // there.
                                if (done >= 1.0) resident_bytes_ = ResidentBytes();
                                const std::lock_guard lock(mutex_);
-                               fraction_ = done;
+                               news_.fraction = done;
+                             },
+                         .waiting =
+                             [this](int64_t step) {
+                               const std::lock_guard lock(mutex_);
+                               news_.waiting_step = step;
                              },
                          .await_rows = [this](int64_t rows) { return arrived_.Await(rows); },
                          .rows_final =
                              [this](int64_t rows) {
                                {
                                  const std::lock_guard lock(mutex_);
-                                 rows_final_ = rows;
+                                 news_.rows_final = rows;
                                }
                                if (shared_ == nullptr) {
                                  changed_.notify_all();
@@ -245,8 +266,8 @@ void RunCall::SendUntilExecuted() {
     std::unique_lock lock(mutex_);
     const int64_t seen = rows_final_seen_;
     changed_.wait_for(lock, kProgressInterval,
-                      [this, seen] { return executed_ || rows_final_ > seen; });
-    rows_final_seen_ = rows_final_;
+                      [this, seen] { return executed_ || news_.rows_final > seen; });
+    rows_final_seen_ = news_.rows_final;
     const bool executed = executed_;
     lock.unlock();
     SendNews();
@@ -260,25 +281,27 @@ void RunCall::SendNews() {
   const std::lock_guard sending(sending_);
   if (all_sent_ || !sent_.ok()) return;
   std::unique_lock lock(mutex_);
-  const int64_t rows_final = rows_final_;
-  const double fraction = fraction_;
+  const News news = news_;
   const bool executed = executed_;
   lock.unlock();
   if (executed && !figures_.ok()) return;
   all_sent_ = executed;
-  sent_ = executed ? SendEnd(rows_final) : SendProgress(rows_final, fraction);
+  sent_ = executed ? SendEnd(news.rows_final) : SendProgress(news);
 }
 
-absl::Status RunCall::SendProgress(int64_t rows_final, double fraction) {
+absl::Status RunCall::SendProgress(const News& news) {
   const Deadline now = std::chrono::steady_clock::now();
-  if (fraction > fraction_sent_ && now >= progress_due_) {
-    fraction_sent_ = fraction;
+  const bool moved =
+      news.fraction > sent_news_.fraction || news.waiting_step != sent_news_.waiting_step;
+  if (moved && now >= progress_due_) {
+    sent_news_ = news;
     progress_due_ = now + kProgressInterval;
     v1::RunResponse response;
-    response.mutable_progress()->set_fraction(fraction);
+    response.mutable_progress()->set_fraction(news.fraction);
+    response.mutable_progress()->set_waiting_step(news.waiting_step);
     if (absl::Status status = Send(response); !status.ok()) return status;
   }
-  return SendOutputs(rows_final, {});
+  return SendOutputs(news.rows_final, {});
 }
 
 // The last messages leave together.
@@ -302,9 +325,10 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
   std::string_view payload;
   while (output_->Next(rows_final, *response.mutable_output(), payload)) {
     response.mutable_output()->set_payload(payload.data(), payload.size());
+    response.set_first_slot(output_->first_slot());
     if (absl::Status status = Send(response); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  return output_->status();
 }
 
 absl::Status RunCall::SendFigures() {

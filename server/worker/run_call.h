@@ -21,9 +21,9 @@
 #include "engine/run/shard_store.h"
 #include "grpcpp/server_context.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/shard/job_memory.h"
 #include "server/shard/output_rows.h"
 #include "server/shard/shared_memory.h"
-#include "server/worker/job_memory.h"
 #include "server/worker/ring_table.h"
 #include "server/worker/row_gate.h"
 
@@ -62,7 +62,12 @@ class RunCall {
   void AwaitExecuted();
   void SendUntilExecuted();
   void SendNews();
-  absl::Status SendProgress(int64_t rows_final, double fraction);
+  struct News {
+    int64_t rows_final = 0;
+    double fraction = 0;  // of the compute
+    int64_t waiting_step = 0;
+  };
+  absl::Status SendProgress(const News& news);
   absl::Status SendEnd(int64_t rows_final);
   absl::Status SendOutputs(int64_t rows_final, grpc::WriteOptions options);
   absl::Status SendFigures();
@@ -87,7 +92,7 @@ class RunCall {
   std::mutex sending_;  // before mutex_: held while messages are sent
   // Guarded by sending_:
   int64_t rows_sent_ = 0;  // local rows of the outputs
-  double fraction_sent_ = 0;
+  News sent_news_;
   Deadline progress_due_;
   bool all_sent_ = false;
   absl::Status sent_;  // the first error
@@ -99,8 +104,7 @@ class RunCall {
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
-  int64_t rows_final_ = 0;
-  double fraction_ = 0;
+  News news_;
   bool executed_ = false;
   absl::StatusOr<Figures> figures_ = absl::InternalError("not run");
 };

@@ -40,6 +40,10 @@ T OrFail(absl::StatusOr<T> result) {
   return *std::move(result);
 }
 
+void OrFail(const absl::Status& status) {
+  if (!status.ok()) Fail(status.ToString());
+}
+
 std::string Contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) Fail("cannot read " + path);
@@ -56,7 +60,7 @@ class Job {
     std::iota(tokens_.begin(), tokens_.end(), 0);
     if (!spec.ordering) return;
     OrFail(Permutation::Make(spec, {}))->Tokens(0, tokens_);
-    std::copy(tokens_.begin(), tokens_.end(), store_->tokens().begin());
+    OrFail(store_->WriteTokens(0, spec.tokens, tokens_.data()));
   }
 
   void Place(TensorKind kind, const std::string& path) {
@@ -65,9 +69,11 @@ class Job {
     if (static_cast<int64_t>(rows.size()) != bytes * plan_.spec.tokens) {
       Fail(path + " is not of the spec's size");
     }
+    std::string placed(rows.size(), '\0');
     for (int64_t slot = 0; slot < plan_.spec.tokens; ++slot) {
-      std::memcpy(store_->Row(kind, slot), rows.data() + tokens_[slot] * bytes, bytes);
+      std::memcpy(placed.data() + slot * bytes, rows.data() + tokens_[slot] * bytes, bytes);
     }
+    OrFail(store_->Write(kind, 0, plan_.spec.tokens, placed.data()));
   }
 
   void Run() { OrFail(Execute(plan_, 0, *store_, device_, nullptr, 1, {})); }
@@ -75,8 +81,10 @@ class Job {
   void Write(const std::string& path) const {
     const int64_t bytes = RowBytes(plan_.spec, TensorKind::kOut);
     std::string rows(bytes * plan_.spec.tokens, '\0');
+    std::string computed(rows.size(), '\0');
+    OrFail(store_->Read(TensorKind::kOut, 0, plan_.spec.tokens, computed.data()));
     for (int64_t slot = 0; slot < plan_.spec.tokens; ++slot) {
-      std::memcpy(rows.data() + tokens_[slot] * bytes, store_->Row(TensorKind::kOut, slot), bytes);
+      std::memcpy(rows.data() + tokens_[slot] * bytes, computed.data() + slot * bytes, bytes);
     }
     std::ofstream(path, std::ios::binary) << rows;
   }

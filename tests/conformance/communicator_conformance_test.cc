@@ -117,11 +117,12 @@ class CommunicatorTest : public ::testing::TestWithParam<Param> {
 class CommunicatorPeersTest : public CommunicatorTest {};
 
 std::string ParamName(const ::testing::TestParamInfo<Param>& info) {
-  return absl::StrCat(std::get<0>(info.param) == RingKind::kGloo ? "Gloo" : "InProcess",
-                      std::get<1>(info.param));
+  return absl::StrCat(RingKindName(std::get<0>(info.param)), std::get<1>(info.param));
 }
 
-const auto kKinds = ::testing::Values(RingKind::kInProcess, RingKind::kGloo);
+const auto kKinds =
+    ::testing::Values(RingKind::kInProcess, RingKind::kGloo, RingKind::kCheckedInProcess,
+                      RingKind::kCheckedGloo, RingKind::kFakeNccl);
 INSTANTIATE_TEST_SUITE_P(All, CommunicatorTest, ::testing::Combine(kKinds, ::testing::Range(1, 8)),
                          ParamName);
 INSTANTIATE_TEST_SUITE_P(All, CommunicatorPeersTest,
@@ -133,8 +134,7 @@ TEST_P(CommunicatorTest, KnowsItself) {
   for (int rank = 0; rank < size(); ++rank) {
     EXPECT_EQ(ring[rank]->rank(), rank);
     EXPECT_EQ(ring[rank]->size(), size());
-    EXPECT_EQ(ring[rank]->name(),
-              std::get<0>(GetParam()) == RingKind::kGloo ? "gloo" : "in-process");
+    EXPECT_EQ(ring[rank]->name(), TransportName(std::get<0>(GetParam())));
   }
 }
 
@@ -295,7 +295,10 @@ TEST_P(CommunicatorPeersTest, DisagreeingEndsNeverMatch) {
     if (rank > 1) return;
     const CommStep& step = rank == 0 ? sender.step() : receiver.step();
     const absl::Status status = PostAndWait(communicator, step, After(milliseconds(200)));
-    EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status)) << status;
+    if (rank == 0 && communicator.name() == "nccl" && status.ok()) return;  // its bytes are gone
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status) ||
+                absl::IsDataLoss(status))
+        << status;
   });
 }
 
@@ -393,7 +396,9 @@ TEST_P(CommunicatorPeersTest, PeerVanishesInMidStep) {
     const auto start = std::chrono::steady_clock::now();
     const absl::Status status = PostAndWait(communicator, step.step(), After(kPrompt));
     EXPECT_LT(Since(start), 2 * kPrompt);
-    EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) << status;
+    EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+                absl::IsDataLoss(status))
+        << status;
     EXPECT_THAT(status.message(), HasSubstr("rank 1"));
   });
 }

@@ -13,7 +13,19 @@
 
 namespace hilbert_ring::testing {
 
-enum class RingKind { kInProcess, kGloo };
+enum class RingKind {
+  kInProcess,
+  kGloo,
+  kCheckedInProcess,
+  kCheckedGloo,
+  kFakeNccl,  // all of the NCCL communicator but NCCL
+};
+
+// "InProcess", "CheckedGloo".
+std::string RingKindName(RingKind kind);
+
+// What its communicators say: "gloo".
+std::string TransportName(RingKind kind);
 
 using CommunicatorRing = std::vector<std::unique_ptr<Communicator>>;
 
@@ -35,6 +47,10 @@ Deadline After(std::chrono::milliseconds time);
 
 // Ignores SIGPIPE, as a process that uses Gloo must.
 absl::StatusOr<CommunicatorRing> MakeCommunicatorRing(RingKind kind, int size);
+
+// The ring with every rank's communicator put into another.
+using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
+CommunicatorRing Wrapped(CommunicatorRing ring, const Wrap& wrap);
 
 // Runs work(rank, its communicator) in one thread a rank.
 using RankWork = std::function<void(int rank, Communicator& communicator)>;

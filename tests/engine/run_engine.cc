@@ -12,13 +12,11 @@
 namespace hilbert_ring::testing {
 namespace {
 
-constexpr auto kLimit = std::chrono::seconds(60);
-
 class Runner {
  public:
   Runner(const JobSpec& spec, const EngineInputs& inputs, Plan plan,
-         std::shared_ptr<const Permutation> order, const std::string& instructions)
-      : spec_(spec), inputs_(inputs), order_(std::move(order)), instructions_(instructions) {
+         std::shared_ptr<const Permutation> order, const EngineOptions& options)
+      : spec_(spec), inputs_(inputs), order_(std::move(order)), options_(options) {
     result_.plan = std::move(plan);
     result_.out.assign(spec.tokens * spec.heads * spec.value_dim, NAN);
     result_.lse.assign(spec.tokens * spec.heads, NAN);
@@ -27,32 +25,17 @@ class Runner {
 
   absl::Status RunRank(int rank, Communicator* communicator) {
     auto device =
-        MakeDevice({.kind = DeviceKind::kCpu, .threads = 2, .instructions = instructions_});
+        MakeDevice({.kind = DeviceKind::kCpu, .threads = 2, .instructions = options_.instructions});
     if (!device.ok()) return device.status();
     auto store = ShardStore::Make(**device, result_.plan, rank);
     if (!store.ok()) return store.status();
-    ForEachRow(rank, false, [&](int64_t local, int64_t token) {
-      Place(**store, TensorKind::kK, local, inputs_.k, token);
-      Place(**store, TensorKind::kV, local, inputs_.v, token);
-      if (spec_.ordering) (*store)->tokens()[local] = token;
-    });
-    ForEachRow(rank, true, [&](int64_t local, int64_t token) {
-      Place(**store, TensorKind::kQ, local, inputs_.q, token);
-    });
+    absl::Status placed = PlaceAll(rank, **store);
+    if (!placed.ok()) return placed;
     auto figures = Execute(result_.plan, rank, **store, **device, communicator, 0,
-                           {.deadline = std::chrono::steady_clock::now() + kLimit});
+                           {.deadline = std::chrono::steady_clock::now() + options_.limit});
     if (!figures.ok()) return figures.status();
     result_.figures[rank] = *figures;
-    ForEachRow(rank, true, [&](int64_t local, int64_t token) {
-      const int64_t width = spec_.heads * spec_.value_dim;
-      const std::byte* out = (*store)->Row(TensorKind::kOut, local);
-      for (int64_t i = 0; i < width; ++i) {
-        result_.out[token * width + i] = LoadElement(spec_.dtype, out, i);
-      }
-      const auto* lse = reinterpret_cast<const float*>((*store)->Row(TensorKind::kLse, local));
-      std::copy_n(lse, spec_.heads, result_.lse.begin() + token * spec_.heads);
-    });
-    return absl::OkStatus();
+    return TakeAll(rank, **store);
   }
 
   EngineResult Take() { return std::move(result_); }
@@ -70,18 +53,55 @@ class Runner {
     }
   }
 
-  void Place(ShardStore& store, TensorKind tensor, int64_t local, const std::vector<float>& values,
-             int64_t token) const {
+  absl::Status PlaceAll(int rank, ShardStore& store) const {
+    std::vector<int64_t> tokens(store.tokens().size());
+    std::vector<std::byte> q(store.rows() * RowBytes(spec_, TensorKind::kQ));
+    std::vector<std::byte> k(store.rows() * RowBytes(spec_, TensorKind::kK));
+    std::vector<std::byte> v(store.rows() * RowBytes(spec_, TensorKind::kV));
+    ForEachRow(rank, false, [&](int64_t local, int64_t token) {
+      Place(k, TensorKind::kK, local, inputs_.k, token);
+      Place(v, TensorKind::kV, local, inputs_.v, token);
+      if (spec_.ordering) tokens[local] = token;
+    });
+    ForEachRow(rank, true, [&](int64_t local, int64_t token) {
+      Place(q, TensorKind::kQ, local, inputs_.q, token);
+    });
+    absl::Status status = store.WriteTokens(0, static_cast<int64_t>(tokens.size()), tokens.data());
+    status.Update(store.Write(TensorKind::kQ, 0, store.rows(), q.data()));
+    status.Update(store.Write(TensorKind::kK, 0, store.rows(), k.data()));
+    status.Update(store.Write(TensorKind::kV, 0, store.rows(), v.data()));
+    return status;
+  }
+
+  void Place(std::vector<std::byte>& rows, TensorKind tensor, int64_t local,
+             const std::vector<float>& values, int64_t token) const {
     const int64_t width = RowBytes(spec_, tensor) / ElementBytes(spec_.dtype);
     for (int64_t i = 0; i < width; ++i) {
-      StoreElement(spec_.dtype, store.Row(tensor, local), i, values[token * width + i]);
+      StoreElement(spec_.dtype, rows.data(), local * width + i, values[token * width + i]);
     }
+  }
+
+  absl::Status TakeAll(int rank, const ShardStore& store) {
+    const int64_t width = spec_.heads * spec_.value_dim;
+    std::vector<std::byte> out(store.rows() * RowBytes(spec_, TensorKind::kOut));
+    std::vector<float> lse(store.rows() * spec_.heads);
+    absl::Status status = store.Read(TensorKind::kOut, 0, store.rows(), out.data());
+    status.Update(store.Read(TensorKind::kLse, 0, store.rows(), lse.data()));
+    if (!status.ok()) return status;
+    ForEachRow(rank, true, [&](int64_t local, int64_t token) {
+      for (int64_t i = 0; i < width; ++i) {
+        result_.out[token * width + i] = LoadElement(spec_.dtype, out.data(), local * width + i);
+      }
+      std::copy_n(lse.begin() + local * spec_.heads, spec_.heads,
+                  result_.lse.begin() + token * spec_.heads);
+    });
+    return absl::OkStatus();
   }
 
   const JobSpec& spec_;
   const EngineInputs& inputs_;
   std::shared_ptr<const Permutation> order_;
-  std::string instructions_;
+  const EngineOptions& options_;
   EngineResult result_;
 };
 
@@ -99,16 +119,24 @@ EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed) {
 
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
                                        RingKind kind, const std::string& instructions) {
+  auto ring = MakeCommunicatorRing(kind, workers);
+  if (!ring.ok()) return ring.status();
+  return RunEngineOver(*ring, spec, inputs, {.instructions = instructions});
+}
+
+absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,
+                                           const EngineInputs& inputs,
+                                           const EngineOptions& options) {
+  const int workers = static_cast<int>(ring.size());
   auto plan = MakePlan(spec, workers);
   if (!plan.ok()) return plan.status();
   auto order = Permutation::Make(spec, inputs.coords);
   if (!order.ok()) return order.status();
-  auto ring = MakeCommunicatorRing(kind, workers);
-  if (!ring.ok()) return ring.status();
-  Runner runner(spec, inputs, *std::move(plan), *std::move(order), instructions);
+  Runner runner(spec, inputs, *std::move(plan), *std::move(order), options);
   std::vector<absl::Status> statuses(workers);
-  RunRanks(*ring, [&](int rank, Communicator& communicator) {
+  RunRanks(ring, [&](int rank, Communicator& communicator) {
     statuses[rank] = runner.RunRank(rank, &communicator);
+    if (!statuses[rank].ok() && options.failed) options.failed(rank, statuses[rank]);
   });
   for (const absl::Status& status : statuses) {
     if (!status.ok()) return status;

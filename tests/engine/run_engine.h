@@ -1,7 +1,9 @@
 // Runs a job through the engine alone: plan, stores, ranks as threads, one communicator each.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,17 @@ struct EngineResult {
 // DeviceOptions.
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
                                        RingKind ring, const std::string& instructions = "");
+
+// The same over a ring of communicators, which is of no use after an error. Every rank's error is
+// told, and the first by rank is the result's.
+struct EngineOptions {
+  std::chrono::milliseconds limit{60'000};
+  std::string instructions;
+  std::function<void(int rank, const absl::Status& status)> failed;  // by each rank's thread
+};
+absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,
+                                           const EngineInputs& inputs,
+                                           const EngineOptions& options = {});
 
 // What a result may be off: out within relative * |out| + absolute, lse within 1e-5 (1 + |lse|).
 struct Tolerance {

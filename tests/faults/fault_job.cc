@@ -189,8 +189,13 @@ JobEnd RunJob(const std::string& address, const FaultJob& job,
               const client::AttendOptions& options) {
   JobEnd end;
   Output output;
+  client::AttendOptions counted = options;
+  counted.progress = [&](const client::AttendProgress& progress) {
+    end.attempts = std::max(end.attempts, 1 + progress.attempt - options.attempt);
+    if (options.progress) options.progress(progress);
+  };
   const Clock::time_point start = Clock::now();
-  const auto report = Call(address, job, options, output);
+  const auto report = Call(address, job, counted, output);
   end.seconds = SecondsSince(start);
   if (report.ok()) {
     end.retries = report->retries();

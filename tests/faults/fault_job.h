@@ -45,7 +45,8 @@ struct JobEnd {
   std::string reason;  // of the status
   std::string what;    // what is bad
   double seconds = 0;
-  int retries = 0;  // that the report tells of
+  int retries = 0;   // in the service, of which the report tells
+  int attempts = 1;  // of the client library
 };
 
 // The whole call, its deadline included.

@@ -38,8 +38,8 @@ double Percentile(std::vector<double> values, double part) {
 
 void Tally::Count(const JobEnd& end, bool fault_happened, const std::string& trace) {
   ++jobs_;
-  std::printf("%s%s\n  -> %.2f s, %d retries, %s %s%s\n", trace.c_str(),
-              fault_happened ? "" : " (no fault)", end.seconds, end.retries,
+  std::printf("%s%s\n  -> %.2f s, %d retries, %d attempts, %s %s%s\n", trace.c_str(),
+              fault_happened ? "" : " (no fault)", end.seconds, end.retries, end.attempts,
               absl::StatusCodeToString(end.status.code()).c_str(), end.reason.c_str(),
               end.what.c_str());
   std::fflush(stdout);
@@ -47,6 +47,7 @@ void Tally::Count(const JobEnd& end, bool fault_happened, const std::string& tra
   if (end.verdict == Verdict::kRight) ++right_;
   if (end.verdict == Verdict::kTyped) ++typed_;
   if (end.retries > 0) ++retried_;
+  if (end.attempts > 1) ++attempted_again_;
   if (!end.status.ok()) {
     ++reasons_[absl::StrCat(absl::StatusCodeToString(end.status.code()), " ", end.reason)];
   }
@@ -59,10 +60,11 @@ void Tally::Print() const {
     absl::StrAppend(&reasons, reasons.empty() ? "" : ", ", count, " ", reason);
   }
   std::printf(
-      "| %s | jobs %d | faults %d | right %d | retried %d | typed %d (%s) | bad %d | seconds "
+      "| %s | jobs %d | faults %d | right %d | retried by the service %d, by the client %d | typed "
+      "%d (%s) | bad %d | seconds "
       "median %.2f, most %.2f |\n",
-      name_.c_str(), jobs_, faults_, right_, retried_, typed_, reasons.c_str(), bad(),
-      Percentile(seconds_, 0.5), Percentile(seconds_, 1));
+      name_.c_str(), jobs_, faults_, right_, retried_, attempted_again_, typed_, reasons.c_str(),
+      bad(), Percentile(seconds_, 0.5), Percentile(seconds_, 1));
   std::fflush(stdout);
 }
 

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -175,23 +176,61 @@ TEST(Lifecycle, AJobThatCanNeverFitIsRefusedBeforeAnyByte) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("workers"));
 }
 
-TEST(Lifecycle, ADeadWorkerEndsTheJobAndIsReplaced) {
-  auto cluster = Cluster::Start({.workers = 2});
+// A worker dies with rows of the job; the caller sees nothing of it.
+void ExpectSurvivesADeadWorker(const std::vector<std::string>& arguments, bool before_rows) {
+  auto cluster = Cluster::Start({.workers = 2, .arguments = arguments});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
+  const JobSpec spec = Spec(3000);
+  const EngineInputs inputs = RandomInputs(spec, 5);
+  const auto undisturbed = AttendRaw(*stub, spec, inputs, 500, 1);
+  ASSERT_TRUE(undisturbed.ok()) << undisturbed.status();
   RawCall call(*stub, std::chrono::seconds(30));
-  ASSERT_TRUE(call.Open(Spec(64)));
+  ASSERT_TRUE(call.Open(spec));
   ASSERT_TRUE(call.AwaitAdmitted());
+  const auto victim = (*cluster)->WorkerPids().at(0);
+  if (before_rows) kill(victim, SIGKILL);
+  for (const auto& [tensor, data] : EncodeTensors(spec, inputs)) {
+    for (int64_t first = 0; first < spec.tokens; first += 500) {
+      ASSERT_TRUE(call.Send(MakeChunk(tensor, data, 2 * 16 * 4, first, 500)));
+    }
+    if (!before_rows && tensor == v1::TENSOR_K) kill(victim, SIGKILL);
+  }
+  call.WritesDone();
+  const auto result = call.Collect(spec);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GE(result->report.retries(), 1);
+  EXPECT_EQ(result->result.out, undisturbed->result.out);
+}
+
+TEST(Lifecycle, AJobSurvivesADeadWorker) {
+  ExpectSurvivesADeadWorker({}, true);
+  ExpectSurvivesADeadWorker({}, false);
+}
+
+TEST(Lifecycle, AJobSurvivesADeadWorkerFromCopiesOfItsRows) {
+  ExpectSurvivesADeadWorker({"--share-memory=false"}, true);
+  ExpectSurvivesADeadWorker({"--share-memory=false"}, false);
+}
+
+TEST(Lifecycle, RowsThatNobodyHoldsAnymoreEndTheJob) {
+  auto cluster =
+      Cluster::Start({.workers = 2, .arguments = {"--share-memory=false", "--copy-memory=0"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  const JobSpec spec = Spec(3000);
+  RawCall call(*stub, std::chrono::seconds(30));
+  ASSERT_TRUE(call.Open(spec));
+  ASSERT_TRUE(call.AwaitAdmitted());
+  const auto tensors = EncodeTensors(spec, RandomInputs(spec, 5));
+  ASSERT_TRUE(call.Send(MakeChunk(v1::TENSOR_Q, tensors.at(v1::TENSOR_Q), 2 * 16 * 4, 0, 3000)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   kill((*cluster)->WorkerPids().at(0), SIGKILL);
   const absl::Status status = call.Finish();
   EXPECT_TRUE(absl::IsAborted(status)) << status;
-  const JobSpec spec = Spec(128);
-  absl::Status next = absl::UnknownError("not tried");
-  for (int tries = 0; tries < 50 && !next.ok(); ++tries) {
-    next = AttendRaw(*stub, spec, RandomInputs(spec, 2), 50, 1).status();
-    if (!next.ok()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  }
-  EXPECT_TRUE(next.ok()) << next;
+  EXPECT_EQ(wire::ReasonOf(status), "ROWS_LOST");
+  const auto next = AttendRaw(*stub, spec, RandomInputs(spec, 2), 500, 1);
+  EXPECT_TRUE(next.ok()) << next.status();
 }
 
 }  // namespace

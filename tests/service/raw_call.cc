@@ -164,13 +164,19 @@ absl::StatusOr<ServiceResult> AttendRaw(v1::AttentionService::Stub& stub, const 
     }
     call.WritesDone();
   });
+  auto result = call.Collect(spec);
+  sender.join();
+  return result;
+}
+
+absl::StatusOr<ServiceResult> RawCall::Collect(const JobSpec& spec) {
   ServiceResult service;
   service.result.out.assign(spec.tokens * spec.heads * spec.value_dim, NAN);
   service.result.lse.assign(spec.tokens * spec.heads, NAN);
   absl::Status placed;
   bool reported = false;
   v1::AttendResponse response;
-  while (call.Read(&response)) {
+  while (Read(&response)) {
     if (response.has_output() && placed.ok()) {
       placed = Place(spec, response.output(), service.result);
     }
@@ -179,8 +185,7 @@ absl::StatusOr<ServiceResult> AttendRaw(v1::AttentionService::Stub& stub, const 
       reported = true;
     }
   }
-  sender.join();
-  absl::Status status = call.Finish();
+  absl::Status status = Finish();
   if (!status.ok()) return status;
   if (!placed.ok()) return placed;
   if (!reported) return absl::InternalError("no report");

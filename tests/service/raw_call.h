@@ -20,6 +20,11 @@ namespace hilbert_ring::testing {
 v1::Chunk MakeChunk(v1::Tensor tensor, const std::string& data, int64_t row_bytes, int64_t first,
                     int64_t rows);
 
+struct ServiceResult {
+  EngineResult result;  // out and lse; neither plan nor figures
+  v1::Report report;
+};
+
 class RawCall {
  public:
   RawCall(v1::AttentionService::Stub& stub, std::chrono::milliseconds limit);
@@ -42,6 +47,9 @@ class RawCall {
   // After Finish: how long the service asks a client to wait before it tries again, if it does.
   std::optional<int> pushback_ms() const;
 
+  // Reads on to the end and puts the outputs together.
+  absl::StatusOr<ServiceResult> Collect(const JobSpec& spec);
+
  private:
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>> stream_;
@@ -50,11 +58,6 @@ class RawCall {
 
 // The tensors of a job as bytes in its type.
 std::map<v1::Tensor, std::string> EncodeTensors(const JobSpec& spec, const EngineInputs& inputs);
-
-struct ServiceResult {
-  EngineResult result;  // out and lse; neither plan nor figures
-  v1::Report report;
-};
 
 // A whole job in chunks of `chunk_rows` rows, shuffled by `seed` (coordinates first).
 absl::StatusOr<ServiceResult> AttendRaw(v1::AttentionService::Stub& stub, const JobSpec& spec,

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -127,6 +128,13 @@ class CpuDevice : public Device {
     return MapMemory(bytes);
   }
 
+  bool host_memory() const override { return true; }
+  absl::Status CopyIn(void* to, const void* from, int64_t bytes) override;
+  absl::Status CopyRowsIn(const RowsIn& rows) override;
+  absl::Status CopyOut(void* to, const void* from, int64_t bytes) override;
+  absl::Status FillFloats(float* to, int64_t count, float value) override;
+  absl::Status FillSequence(int64_t* to, int64_t count, int64_t first) override;
+
   absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
                                        const AttendControl& control) override;
   absl::Status AddZeroKeys(std::span<const ZeroKeysTask> tasks) override;
@@ -139,6 +147,35 @@ class CpuDevice : public Device {
   ThreadPool pool_;
   std::vector<std::unique_ptr<AttentionScratch>> scratch_;  // [threads], made when first used
 };
+
+absl::Status CpuDevice::CopyIn(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status CpuDevice::CopyRowsIn(const RowsIn& rows) {
+  const auto* from = static_cast<const std::byte*>(rows.from);
+  for (const int64_t row : rows.rows) {
+    std::memcpy(static_cast<std::byte*>(rows.to) + row * rows.row_bytes, from,
+                static_cast<size_t>(rows.row_bytes));
+    from += rows.row_bytes;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuDevice::CopyOut(void* to, const void* from, int64_t bytes) {
+  return CopyIn(to, from, bytes);
+}
+
+absl::Status CpuDevice::FillFloats(float* to, int64_t count, float value) {
+  std::fill_n(to, count, value);
+  return absl::OkStatus();
+}
+
+absl::Status CpuDevice::FillSequence(int64_t* to, int64_t count, int64_t first) {
+  std::iota(to, to + count, first);
+  return absl::OkStatus();
+}
 
 absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> tasks,
                                                 const AttendControl& control) {

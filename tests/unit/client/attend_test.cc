@@ -11,6 +11,7 @@
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/client/echo_job.h"
 #include "tests/unit/client/fake_service.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -21,47 +22,9 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// A job whose queries are random bytes.
-class Job {
- public:
-  explicit Job(int64_t tokens = 50, int64_t heads = 2) {
-    spec_ = {.tokens = tokens, .heads = heads, .kv_heads = heads, .head_dim = 16, .value_dim = 16};
-    spec_.branches = {{tokens, 1}};
-    uint32_t state = 1;
-    for (auto* bytes : {&q_, &k_, &v_}) {
-      bytes->resize(static_cast<size_t>(tokens * heads * 16 * 4));
-      for (std::byte& byte : *bytes) {
-        state = state * 1664525 + 1013904223;
-        byte = static_cast<std::byte>(state >> 24);
-      }
-    }
-    out_.resize(q_.size());
-    lse_.resize(static_cast<size_t>(tokens * heads * 4));
-  }
-
-  AttendInputs inputs() const { return {.spec = spec_, .q = q_, .k = k_, .v = v_}; }
-  AttendOutputs outputs() { return {.out = out_, .lse = lse_}; }
-
-  absl::StatusOr<v1::Report> Attend(const std::string& address, const AttendOptions& options = {}) {
-    return client::Attend(Connect(address), inputs(), outputs(), options);
-  }
-  absl::StatusOr<v1::Report> Attend(FakeBehaviour behaviour, const AttendOptions& options = {}) {
-    const FakeService service(std::move(behaviour));
-    return Attend(service.address(), options);
-  }
-
-  static std::string Text(std::span<const std::byte> bytes) {
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  }
-  bool echoed() const { return out_ == q_; }
-
-  JobSpec spec_;
-  std::vector<std::byte> q_, k_, v_, out_, lse_;
-};
-
 TEST(Attend, SendsInputsAndPlacesOutputs) {
   const FakeService service({.queued = 2});
-  Job job;
+  EchoJob job;
   AttendProgress last;
   int worst_queue = 0;
   const auto report = job.Attend(
@@ -84,8 +47,8 @@ TEST(Attend, SendsInputsAndPlacesOutputs) {
   EXPECT_EQ(record.open.job_id(), "night-17");
   EXPECT_EQ(*wire::DecodeJobSpec(record.open.spec()), job.spec_);
   EXPECT_TRUE(record.checksums_right);
-  EXPECT_EQ(record.tensors.at(v1::TENSOR_K), Job::Text(job.k_));
-  EXPECT_EQ(record.tensors.at(v1::TENSOR_V), Job::Text(job.v_));
+  EXPECT_EQ(record.tensors.at(v1::TENSOR_K), EchoJob::Text(job.k_));
+  EXPECT_EQ(record.tensors.at(v1::TENSOR_V), EchoJob::Text(job.v_));
   EXPECT_EQ(worst_queue, 2);
   EXPECT_EQ(last.workers, 2);
   EXPECT_EQ(last.bytes_sent, last.bytes_to_send);
@@ -95,7 +58,7 @@ TEST(Attend, SendsInputsAndPlacesOutputs) {
 
 TEST(Attend, WithoutLse) {
   const FakeService service;
-  Job job;
+  EchoJob job;
   const auto report =
       Attend(Connect(service.address()), job.inputs(), {.out = job.out_}, AttendOptions{});
   ASSERT_TRUE(report.ok()) << report.status();
@@ -105,7 +68,7 @@ TEST(Attend, WithoutLse) {
 
 TEST(Attend, ChunksFollowTheServicesLimit) {
   const FakeService service({.max_payload_bytes = 3000});
-  Job job(4000);  // more than a client may send before it knows the limit
+  EchoJob job(4000);  // more than a client may send before it knows the limit
   ASSERT_TRUE(job.Attend(service.address()).ok());
   for (const v1::Chunk& chunk : service.record().chunks) EXPECT_LE(chunk.rows() * 128, 3000);
   // A row of 128 bytes is never cut.
@@ -114,7 +77,7 @@ TEST(Attend, ChunksFollowTheServicesLimit) {
 
 TEST(Attend, ReaderNeverBlocksTheSender) {
   // 96 MiB each way at once: more than all the buffers between.
-  Job job(1 << 17, 4);
+  EchoJob job(1 << 17, 4);
   const FakeService service({.output_while_receiving = true});
   const auto report =
       Attend(Connect(service.address()), job.inputs(), {.out = job.out_}, AttendOptions{});
@@ -124,7 +87,7 @@ TEST(Attend, ReaderNeverBlocksTheSender) {
 
 TEST(Attend, SaysWhichBytesWereSent) {
   const FakeService service;
-  Job job;
+  EchoJob job;
   std::map<v1::Tensor, int64_t> sent;
   AttendInputs inputs = job.inputs();
   inputs.sent = [&sent](v1::Tensor tensor, int64_t begin, int64_t end) {
@@ -140,14 +103,15 @@ TEST(Attend, SaysWhichBytesWereSent) {
 TEST(Attend, RefusalOfTheServiceKeepsItsReason) {
   const absl::Status refusal = wire::WithReason(
       absl::ResourceExhaustedError("queue: 8 jobs wait, the limit is 8"), "QUEUE_FULL");
-  const absl::Status status = Job().Attend({.queued = 1, .refuse = wire::ToGrpc(refusal)}).status();
+  const absl::Status status =
+      EchoJob().Attend({.queued = 1, .refuse = wire::ToGrpc(refusal)}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(status.message(), refusal.message());
   EXPECT_EQ(wire::ReasonOf(status), "QUEUE_FULL");
 }
 
 TEST(Attend, ErrorOfTheServiceInMidStreamEndsTheSender) {
-  Job job(1 << 16);
+  EchoJob job(1 << 16);
   const absl::Status status =
       job.Attend({.fail = grpc::Status(grpc::StatusCode::ABORTED, "a worker died"),
                   .fail_after_chunks = 2})
@@ -157,11 +121,12 @@ TEST(Attend, ErrorOfTheServiceInMidStreamEndsTheSender) {
 }
 
 TEST(Attend, CorruptOutputIsDataLoss) {
-  const absl::Status status = Job()
+  const absl::Status status = EchoJob()
                                   .Attend({.change_outputs =
                                                [](std::vector<v1::OutputChunk>& outputs) {
                                                  (*outputs[3].mutable_payload())[5] ^= 1;
-                                               }})
+                                               }},
+                                          {.max_attempts = 1})
                                   .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("CRC32C"));
@@ -170,14 +135,15 @@ TEST(Attend, CorruptOutputIsDataLoss) {
 TEST(Attend, MissingOutputIsDataLoss) {
   for (v1::Tensor tensor : {v1::TENSOR_OUT, v1::TENSOR_LSE}) {
     const absl::Status status =
-        Job()
+        EchoJob()
             .Attend({.change_outputs =
                          [tensor](std::vector<v1::OutputChunk>& outputs) {
                            std::erase_if(outputs, [tensor](const v1::OutputChunk& chunk) {
                              return chunk.tensor() == tensor && chunk.tokens_size() == 0 &&
                                     chunk.first_token() == 0;
                            });
-                         }})
+                         }},
+                    {.max_attempts = 1})
             .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(status.message()),
@@ -187,18 +153,19 @@ TEST(Attend, MissingOutputIsDataLoss) {
 }
 
 TEST(Attend, RepeatedOutputIsDataLoss) {
-  const absl::Status status = Job()
+  const absl::Status status = EchoJob()
                                   .Attend({.change_outputs =
                                                [](std::vector<v1::OutputChunk>& outputs) {
                                                  outputs.push_back(outputs.front());
-                                               }})
+                                               }},
+                                          {.max_attempts = 1})
                                   .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("twice"));
 }
 
 TEST(Attend, OutputThatWasNotAskedForIsAnError) {
-  Job job;
+  EchoJob job;
   const FakeService service({.change_outputs = [](std::vector<v1::OutputChunk>& outputs) {
     outputs[0].set_tensor(v1::TENSOR_LSE);
   }});
@@ -209,11 +176,12 @@ TEST(Attend, OutputThatWasNotAskedForIsAnError) {
 }
 
 TEST(Attend, AReportIsNeeded) {
-  EXPECT_EQ(Job().Attend({.leave_out_report = true}).status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(EchoJob().Attend({.leave_out_report = true}).status().code(),
+            absl::StatusCode::kInternal);
 }
 
 TEST(Attend, DeadlineEndsACallThatStalls) {
-  Job job(1 << 17);  // more than the buffers of a stream hold: the sender stalls too
+  EchoJob job(1 << 17);  // more than the buffers of a stream hold: the sender stalls too
   const absl::Time begin = absl::Now();
   const absl::Status status =
       job.Attend({.stall = true}, {.deadline = absl::Milliseconds(300)}).status();
@@ -223,7 +191,7 @@ TEST(Attend, DeadlineEndsACallThatStalls) {
 }
 
 TEST(Attend, CanBeCancelled) {
-  Job job(1 << 17);
+  EchoJob job(1 << 17);
   std::atomic<bool> cancelled = false;
   std::jthread later([&cancelled] {
     absl::SleepFor(absl::Milliseconds(200));
@@ -236,7 +204,7 @@ TEST(Attend, CanBeCancelled) {
 }
 
 TEST(Attend, ContradictionsAreFoundBeforeAnythingIsSent) {
-  Job job;
+  EchoJob job;
   const auto attend = [&job](const AttendInputs& inputs, const AttendOutputs& outputs) {
     return Attend(Connect("127.0.0.1:1"), inputs, outputs).status();
   };
@@ -250,17 +218,23 @@ TEST(Attend, ContradictionsAreFoundBeforeAnythingIsSent) {
   AttendInputs inputs = job.inputs();
   inputs.spec.head_dim = 9;
   EXPECT_EQ(attend(inputs, job.outputs()).code(), absl::StatusCode::kInvalidArgument);
+  const std::string nowhere = "127.0.0.1:1";
+  EXPECT_THAT(std::string(job.Attend(nowhere, {.max_attempts = 0}).status().message()),
+              HasSubstr("max_attempts: 0"));
+  EXPECT_THAT(std::string(job.Attend(nowhere, {.attempt = -1}).status().message()),
+              HasSubstr("attempt: -1"));
 }
 
 TEST(Attend, NoServiceIsUnavailable) {
-  Job job;
-  EXPECT_EQ(job.Attend(std::string("127.0.0.1:1")).status().code(), absl::StatusCode::kUnavailable);
+  EchoJob job;
+  EXPECT_EQ(job.Attend(std::string("127.0.0.1:1"), {.max_attempts = 1}).status().code(),
+            absl::StatusCode::kUnavailable);
 }
 
 TEST(Service, PlanAndCluster) {
   const FakeService service;
   const auto channel = Connect(service.address());
-  const Job job;
+  const EchoJob job;
   const auto plan = RequestPlan(channel, job.spec_, 3);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->workers_size(), 3);

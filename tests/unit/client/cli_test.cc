@@ -20,6 +20,8 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::MatchesRegex;
+using testing::StartsWith;
 
 struct Result {
   int code = -1;
@@ -94,10 +96,41 @@ TEST(Cli, AFailedJobLeavesNoFiles) {
   EXPECT_THAT(files.Names(), IsEmpty());
 }
 
+TEST(Cli, AttendTellsOfEachRetry) {
+  const FakeService service(
+      {.earlier_calls = {{.refuse = wire::ToGrpc(wire::WithReason(
+                              absl::UnavailableError("no worker is there"), "NO_WORKERS"))},
+                         {.refuse = wire::ToGrpc(wire::WithReason(
+                              absl::ResourceExhaustedError("8 jobs wait"), "QUEUE_FULL")),
+                          .pushback = "10"}}});
+  const TestFiles files;
+  const std::string attend = absl::StrCat("attend --server ", service.address(), Inputs("dense"),
+                                          " --out ", files.Path("out.npy"));
+  const Result result = RunCli(attend);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err,
+              MatchesRegex("hilbert-ring: UNAVAILABLE: no worker is there \\(reason NO_WORKERS\\); "
+                           "attempt 2 follows in 0\\.[01] s\n"
+                           "hilbert-ring: RESOURCE_EXHAUSTED: 8 jobs wait \\(reason QUEUE_FULL\\); "
+                           "attempt 3 follows in 0\\.0 s\n"));
+  EXPECT_THAT(result.out, HasSubstr("attempts 3, retries by the service 0\n"));
+  EXPECT_THAT(RunCli(attend).out, HasSubstr("attempts 1, retries by the service 0\n"));
+}
+
+TEST(Cli, OneAttemptIsFinal) {
+  const FakeService service({.refuse = wire::ToGrpc(absl::UnavailableError("starting"))});
+  const TestFiles files;
+  const Result result = RunCli(absl::StrCat("attend --max-attempts 1 --server ", service.address(),
+                                            Inputs("dense"), " --out ", files.Path("out.npy")));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, StartsWith("hilbert-ring: UNAVAILABLE: starting\n"));
+  EXPECT_EQ(service.records().size(), 1u);
+}
+
 TEST(Cli, NoServiceIsAFailedJob) {
   const TestFiles files;
-  const Result result = RunCli(absl::StrCat("attend --server 127.0.0.1:1", Inputs("dense"),
-                                            " --out ", files.Path("out.npy")));
+  const Result result = RunCli(absl::StrCat("attend --max-attempts 2 --server 127.0.0.1:1",
+                                            Inputs("dense"), " --out ", files.Path("out.npy")));
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("127.0.0.1:1")));
   EXPECT_THAT(files.Names(), IsEmpty());
@@ -135,6 +168,10 @@ TEST(Cli, UsageErrors) {
     EXPECT_EQ(result.code, 2);
     EXPECT_THAT(result.err, HasSubstr("hilbert-ring: INVALID_ARGUMENT: --deadline: "));
   }
+  const Result attempts =
+      RunCli(absl::StrCat("attend --out o.npy --max-attempts 0", Inputs("dense")));
+  EXPECT_EQ(attempts.code, 2);
+  EXPECT_THAT(attempts.err, HasSubstr("hilbert-ring: INVALID_ARGUMENT: --max-attempts: "));
   const Result help = RunCli("--help");
   EXPECT_EQ(help.code, 0);
   EXPECT_THAT(help.out, AllOf(HasSubstr("attend"), HasSubstr("plan"), HasSubstr("status"),

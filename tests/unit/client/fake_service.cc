@@ -76,11 +76,128 @@ bool WriteOutput(Stream* stream, v1::OutputChunk chunk) {
   return stream->Write(response);
 }
 
+// One call of Attend, from behind its Open.
+class FakeCall {
+ public:
+  FakeCall(const FakeBehaviour& behaviour, grpc::ServerContext* context, Stream* stream,
+           FakeRecord& record)
+      : behaviour_(behaviour), context_(context), stream_(stream), record_(record) {}
+
+  grpc::Status Run() {
+    v1::AttendResponse response;
+    for (int i = behaviour_.queued; i > 0; --i) {
+      response.mutable_queued()->set_position(i);
+      stream_->Write(response);
+    }
+    if (behaviour_.refuse) return *behaviour_.refuse;
+    spec_ = *wire::DecodeJobSpec(record_.open.spec());
+    response.mutable_admitted()->set_job_id(record_.open.job_id());
+    response.mutable_admitted()->set_max_payload_bytes(behaviour_.max_payload_bytes);
+    response.mutable_admitted()->set_workers(2);
+    stream_->Write(response);
+    while (behaviour_.stall && !context_->IsCancelled()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    if (grpc::Status status = Receive(); !status.ok()) return status;
+    if (!behaviour_.output_while_receiving) SendOutputs();
+    if (behaviour_.leave_out_report) return grpc::Status::OK;
+    v1::Report& report = *response.mutable_report();
+    report.set_job_id(record_.open.job_id());
+    report.set_tokens(spec_.tokens);
+    report.add_workers()->set_worker("localhost:1");
+    stream_->Write(response);
+    v1::AttendRequest request;
+    while (behaviour_.await_close && stream_->Read(&request)) {
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  grpc::Status Receive() {
+    missing_ = 3 * spec_.tokens;
+    if (spec_.ordering && spec_.ordering->coordinate_axes > 0) missing_ += spec_.tokens;
+    v1::AttendRequest request;
+    while (missing_ > 0 || !record_.open.can_resend()) {
+      if (!stream_->Read(&request)) {
+        record_.closed_early = record_.open.can_resend();
+        break;
+      }
+      const v1::Chunk& chunk = request.chunk();
+      Keep(chunk);
+      missing_ -= chunk.rows();
+      if (behaviour_.output_while_receiving && chunk.tensor() == v1::TENSOR_Q) {
+        v1::OutputChunk output = Output(v1::TENSOR_OUT, chunk.rows(), chunk.payload());
+        output.set_first_token(chunk.first_row());
+        if (!WriteOutput(stream_, std::move(output))) break;
+      }
+      const auto chunks = static_cast<int>(record_.chunks.size());
+      if (behaviour_.fail && chunks > behaviour_.fail_after_chunks) return *behaviour_.fail;
+      if (chunks == behaviour_.resend_after_chunks + 1) AskAgain();
+    }
+    if (missing_ != 0) return {grpc::StatusCode::INVALID_ARGUMENT, "rows are missing"};
+    return grpc::Status::OK;
+  }
+
+  void AskAgain() {
+    v1::AttendResponse response;
+    for (const v1::Resend& resend : behaviour_.resends) {
+      for (const v1::Resend::Range& range : resend.ranges()) Forget(resend.tensor(), range);
+      *response.mutable_resend() = resend;
+      stream_->Write(response);
+    }
+  }
+
+  void Forget(v1::Tensor tensor, const v1::Resend::Range& range) {
+    const auto kept = record_.tensors.find(tensor);
+    const int64_t row_bytes = wire::TensorRowBytes(spec_, tensor);
+    if (kept == record_.tensors.end() || range.first_row() < 0 || range.rows() < 0 ||
+        range.first_row() > spec_.tokens || range.rows() > spec_.tokens - range.first_row()) {
+      return;  // the client is to find out
+    }
+    std::memset(kept->second.data() + range.first_row() * row_bytes, 0xee,
+                static_cast<size_t>(range.rows() * row_bytes));
+    missing_ += range.rows();
+  }
+
+  void Keep(const v1::Chunk& chunk) {
+    record_.checksums_right &= wire::Crc32c(chunk.payload()) == chunk.crc32c();
+    const int64_t row_bytes = wire::TensorRowBytes(spec_, chunk.tensor());
+    std::string& tensor = record_.tensors[chunk.tensor()];
+    tensor.resize(static_cast<size_t>(spec_.tokens * row_bytes));
+    std::memcpy(tensor.data() + chunk.first_row() * row_bytes, chunk.payload().data(),
+                chunk.payload().size());
+    record_.chunks.push_back(chunk);
+    record_.chunks.back().clear_payload();
+  }
+
+  void SendOutputs() {
+    v1::AttendResponse response;
+    response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
+    response.mutable_progress()->set_fraction(0.5);
+    stream_->Write(response);
+    std::vector<v1::OutputChunk> outputs = EchoedOutputs(
+        spec_, record_.open.want_lse(), record_.tensors[v1::TENSOR_Q], behaviour_.rows_per_output);
+    if (behaviour_.change_outputs) behaviour_.change_outputs(outputs);
+    for (v1::OutputChunk& output : outputs) {
+      if (!WriteOutput(stream_, std::move(output))) break;
+    }
+  }
+
+  const FakeBehaviour& behaviour_;
+  grpc::ServerContext* const context_;
+  Stream* const stream_;
+  FakeRecord& record_;
+  JobSpec spec_;
+  int64_t missing_ = 0;  // rows of all inputs
+};
+
 }  // namespace
 
-FakeService::FakeService(FakeBehaviour behaviour) : behaviour_(std::move(behaviour)) {
+FakeService::FakeService(FakeBehaviour behaviour, int port)
+    : behaviour_(std::move(behaviour)), port_(port) {
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(),
+                           &port_);
   builder.RegisterService(this);
   builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   server_ = builder.BuildAndStart();
@@ -97,78 +214,35 @@ std::string FakeService::address()
 
 FakeRecord FakeService::record() const {
   const std::lock_guard lock(mutex_);
-  return record_;
+  return records_.empty() ? FakeRecord() : records_.back();
+}
+
+std::vector<FakeRecord> FakeService::records() const {
+  const std::lock_guard lock(mutex_);
+  return records_;
 }
 
 grpc::Status FakeService::Attend(grpc::ServerContext* context, Stream* stream) {
   v1::AttendRequest request;
-  v1::AttendResponse response;
   if (!stream->Read(&request) || !request.has_open()) {
     return {grpc::StatusCode::INVALID_ARGUMENT, "no Open"};
   }
   FakeRecord record{.open = request.open()};
-  const auto keep = [&] {
+  size_t call = 0;
+  {
     const std::lock_guard lock(mutex_);
-    record_ = record;
-  };
-  for (int i = behaviour_.queued; i > 0; --i) {
-    response.mutable_queued()->set_position(i);
-    stream->Write(response);
+    call = records_.size();
+    records_.push_back(record);
   }
-  if (behaviour_.refuse) return *behaviour_.refuse;
-  const JobSpec spec = *wire::DecodeJobSpec(record.open.spec());
-  response.mutable_admitted()->set_job_id(record.open.job_id());
-  response.mutable_admitted()->set_max_payload_bytes(behaviour_.max_payload_bytes);
-  response.mutable_admitted()->set_workers(2);
-  stream->Write(response);
-  while (behaviour_.stall && !context->IsCancelled()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const FakeBehaviour& behaviour =
+      call < behaviour_.earlier_calls.size() ? behaviour_.earlier_calls[call] : behaviour_;
+  grpc::Status status = FakeCall(behaviour, context, stream, record).Run();
+  if (!status.ok() && behaviour.pushback) {
+    context->AddTrailingMetadata("grpc-retry-pushback-ms", *behaviour.pushback);
   }
-
-  int64_t missing = 3 * spec.tokens;
-  if (spec.ordering && spec.ordering->coordinate_axes > 0) missing += spec.tokens;
-  while (stream->Read(&request)) {
-    v1::Chunk& chunk = *request.mutable_chunk();
-    const int64_t row_bytes = wire::TensorRowBytes(spec, chunk.tensor());
-    record.checksums_right &= wire::Crc32c(chunk.payload()) == chunk.crc32c();
-    std::string& tensor = record.tensors[chunk.tensor()];
-    tensor.resize(static_cast<size_t>(spec.tokens * row_bytes));
-    std::memcpy(tensor.data() + chunk.first_row() * row_bytes, chunk.payload().data(),
-                chunk.payload().size());
-    missing -= chunk.rows();
-    if (behaviour_.output_while_receiving && chunk.tensor() == v1::TENSOR_Q) {
-      v1::OutputChunk output = Output(v1::TENSOR_OUT, chunk.rows(), chunk.payload());
-      output.set_first_token(chunk.first_row());
-      if (!WriteOutput(stream, std::move(output))) break;
-    }
-    chunk.clear_payload();
-    record.chunks.push_back(chunk);
-    if (behaviour_.fail && static_cast<int>(record.chunks.size()) > behaviour_.fail_after_chunks) {
-      keep();
-      return *behaviour_.fail;
-    }
-  }
-  keep();
-  if (missing != 0) return {grpc::StatusCode::INVALID_ARGUMENT, "rows are missing"};
-
-  if (!behaviour_.output_while_receiving) {
-    response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
-    response.mutable_progress()->set_fraction(0.5);
-    stream->Write(response);
-    std::vector<v1::OutputChunk> outputs = EchoedOutputs(
-        spec, record.open.want_lse(), record.tensors[v1::TENSOR_Q], behaviour_.rows_per_output);
-    if (behaviour_.change_outputs) behaviour_.change_outputs(outputs);
-    for (v1::OutputChunk& output : outputs) {
-      if (!WriteOutput(stream, std::move(output))) break;
-    }
-  }
-  if (behaviour_.leave_out_report) return grpc::Status::OK;
-  v1::Report& report = *response.mutable_report();
-  report.set_job_id(record.open.job_id());
-  report.set_tokens(spec.tokens);
-  report.add_workers()->set_worker("localhost:1");
-  stream->Write(response);
-  return grpc::Status::OK;
+  const std::lock_guard lock(mutex_);
+  records_[call] = std::move(record);
+  return status;
 }
 
 grpc::Status FakeService::Plan(grpc::ServerContext*, const v1::PlanRequest* request,

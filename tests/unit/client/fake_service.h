@@ -1,4 +1,6 @@
-// A service in the test's own process that gives every job's queries back as its output.
+// A service in the test's own process that gives every job's queries back as its output. It waits
+// for the rows of a client that can send them again, and for the end of the input of one that
+// cannot.
 #pragma once
 
 #include <cstdint>
@@ -26,23 +28,35 @@ struct FakeBehaviour {
   int fail_after_chunks = 0;
   bool stall = false;  // reads nothing after Admitted
   bool leave_out_report = false;
+  // Asked for one after the other, once more than resend_after_chunks have come; those rows are
+  // forgotten first.
+  std::vector<v1::Resend> resends;
+  int resend_after_chunks = 0;
+  bool await_close = false;             // reads until the client closes its side, after the report
+  std::optional<std::string> pushback;  // along with `refuse` or `fail`
+  std::vector<FakeBehaviour>
+      earlier_calls;  // the first calls go so, one each; those after as above
 };
 
-// What came in the last call.
+// What came in a call.
 struct FakeRecord {
   v1::Open open;
   std::vector<v1::Chunk> chunks;              // without payloads
   std::map<v1::Tensor, std::string> tensors;  // whole
   bool checksums_right = true;
+  bool closed_early = false;  // the client closed its side though it can resend
 };
 
 class FakeService final : public v1::AttentionService::Service {
  public:
-  explicit FakeService(FakeBehaviour behaviour = {});
+  // port 0: any.
+  explicit FakeService(FakeBehaviour behaviour = {}, int port = 0);
   ~FakeService() override;
 
   std::string address() const;  // host:port
-  FakeRecord record() const;
+  int port() const { return port_; }
+  FakeRecord record() const;                // of the last call
+  std::vector<FakeRecord> records() const;  // of all that came to Attend
 
   grpc::Status Attend(
       grpc::ServerContext* context,
@@ -55,8 +69,8 @@ class FakeService final : public v1::AttentionService::Service {
  private:
   const FakeBehaviour behaviour_;
   mutable std::mutex mutex_;
-  FakeRecord record_;  // guarded by mutex_
-  int port_ = 0;
+  std::vector<FakeRecord> records_;  // guarded by mutex_
+  int port_;
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,37 @@ TEST(NpyFile, ReleasedBytesCanBeReadAgain) {
   file->Release(0, file->bytes());
   file->Release(100, 100);
   EXPECT_EQ(std::memcmp(file->data(), values.data(), values.size() * 4), 0);
+}
+
+// Bytes of the file that this process has in memory.
+int64_t ResidentBytes(const std::string& path) {
+  std::ifstream mappings("/proc/self/smaps");
+  std::string line;
+  bool of_file = false;
+  int64_t bytes = 0;
+  while (std::getline(mappings, line)) {
+    if (line.find('-') < line.find(' ')) of_file = line.ends_with(path);
+    long long kib = 0;
+    if (of_file && std::sscanf(line.c_str(), "Rss: %lld kB", &kib) == 1) bytes += kib << 10;
+  }
+  return bytes;
+}
+
+TEST(NpyFile, RowsReleasedInAnyOrderLeaveNoMemoryBehind) {
+  const TestFiles files;
+  const std::vector<int32_t> values(1 << 20, 7);
+  const std::string path =
+      files.WriteNpy("a.npy", NpyType::kInt32, {static_cast<int64_t>(values.size())}, values);
+  const auto file = NpyFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  int sum = 0;
+  for (int64_t byte = 300; byte < file->bytes(); byte += 50'000) {
+    sum += static_cast<int>(file->data()[byte]);
+  }
+  ASSERT_GT(sum, 0);
+  ASSERT_GE(ResidentBytes(path), 80 * 4096);
+  for (int64_t byte = 300; byte < file->bytes(); byte += 50'000) file->Release(byte, byte + 100);
+  EXPECT_LE(ResidentBytes(path), 64 << 10);
 }
 
 TEST(NpyFile, SizesThatContradictTheHeaderNamePathAndBytes) {

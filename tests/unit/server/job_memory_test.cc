@@ -1,4 +1,4 @@
-#include "server/worker/job_memory.h"
+#include "server/shard/job_memory.h"
 
 #include <optional>
 

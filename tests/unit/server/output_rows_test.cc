@@ -11,12 +11,15 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Every token of the rank once, with the row that holds it.
-void ExpectAllRows(JobSpec spec, int workers, bool want_lse) {
+// Every token once, with the row that holds it, but for delivered ones.
+void ExpectAllRows(JobSpec spec, int workers, bool want_lse, RowSpan delivered_slots = {}) {
   const auto plan = MakePlan(spec, workers);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const auto device = MakeDevice({.threads = 1});
   const bool listed = spec.ordering && spec.ordering->scope == OrderScope::kQkv;
+  Delivered delivered(spec.tokens);
+  const int64_t left_out = delivered_slots.end - delivered_slots.begin;
+  if (left_out > 0) delivered.out.Add(delivered_slots.begin, delivered_slots.end);
   std::map<v1::Tensor, std::map<int64_t, int>> seen;
   for (int rank = 0; rank < workers; ++rank) {
     const auto store = ShardStore::Make(**device, *plan, rank);
@@ -30,7 +33,7 @@ void ExpectAllRows(JobSpec spec, int workers, bool want_lse) {
         std::memcpy((*store)->Row(TensorKind::kLse, range.LocalRow(slot)), &token, 8);
       }
     }
-    OutputRows rows(*plan, rank, **store, want_lse);
+    OutputRows rows(*plan, rank, **store, want_lse, delivered);
     v1::OutputChunk chunk;
     std::string_view payload;
     // In three parts, as rows become final.
@@ -52,13 +55,18 @@ void ExpectAllRows(JobSpec spec, int workers, bool want_lse) {
         int64_t token = 0;
         std::memcpy(&token, payload.data() + i * row_bytes, sizeof(token));
         ASSERT_EQ(token, listed ? chunk.tokens(static_cast<int>(i)) : chunk.first_token() + i);
+        const int64_t slot = listed ? spec.tokens - 1 - token : token;
+        ASSERT_EQ(slot, rows.first_slot() + i);
+        const bool is_out = chunk.tensor() == v1::TENSOR_OUT;
+        ASSERT_FALSE(is_out && slot >= delivered_slots.begin && slot < delivered_slots.end);
         ++seen[chunk.tensor()][token];
       }
     }
   }
   EXPECT_EQ(seen.size(), want_lse ? 2u : 1u);
   for (const auto& [tensor, tokens] : seen) {
-    EXPECT_EQ(static_cast<int64_t>(tokens.size()), spec.tokens);
+    EXPECT_EQ(static_cast<int64_t>(tokens.size()),
+              spec.tokens - (tensor == v1::TENSOR_OUT ? left_out : 0));
     for (const auto& [token, times] : tokens) ASSERT_EQ(times, 1);
   }
 }
@@ -80,6 +88,23 @@ TEST(OutputRows, NameEveryTokenOnce) {
         spec.ordering = Ordering{.scope = OrderScope::kQkv};
         ExpectAllRows(spec, workers, true);
       }
+    }
+  }
+}
+
+TEST(OutputRows, LeaveOutWhatIsDelivered) {
+  JobSpec spec;
+  spec.tokens = 5000;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_dim = spec.value_dim = 8;
+  spec.branches = {{5000, 1}};
+  spec.causal = true;  // mirrored ranges
+  for (const RowSpan delivered : {RowSpan{0, 1}, {4999, 5000}, {0, 2500}, {100, 4900}}) {
+    for (const int workers : {1, 3}) {
+      spec.ordering.reset();
+      ExpectAllRows(spec, workers, true, delivered);
+      spec.ordering = Ordering{.scope = OrderScope::kQkv};
+      ExpectAllRows(spec, workers, true, delivered);
     }
   }
 }

@@ -1,4 +1,4 @@
-#include "server/worker/job_memory.h"
+#include "server/shard/job_memory.h"
 
 #include "absl/strings/str_cat.h"
 #include "wire/status.h"
@@ -9,10 +9,10 @@ absl::StatusOr<JobMemory::Reservation> JobMemory::Reserve(int64_t bytes) {
   int64_t used = used_;
   do {
     if (bytes > limit_ - used) {
-      return wire::WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                                  "the job needs ", bytes, " bytes, ", used,
-                                  " of the worker's limit of ", limit_, " are in use")),
-                              "WORKER_MEMORY");
+      return wire::WithReason(
+          absl::ResourceExhaustedError(absl::StrCat("the job needs ", bytes, " bytes, ", used,
+                                                    " of the limit of ", limit_, " are in use")),
+          "WORKER_MEMORY");
     }
   } while (!used_.compare_exchange_weak(used, used + bytes));
   return Reservation(this, bytes);

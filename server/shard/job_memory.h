@@ -1,8 +1,9 @@
-// What jobs hold of this worker's memory, against its limit.
+// What jobs hold of a process's memory, against its limit.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -17,7 +18,11 @@ class JobMemory {
     Reservation(Reservation&& other) noexcept : memory_(other.memory_), bytes_(other.bytes_) {
       other.memory_ = nullptr;
     }
-    Reservation& operator=(Reservation&&) = delete;
+    Reservation& operator=(Reservation&& other) noexcept {
+      std::swap(memory_, other.memory_);
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
     ~Reservation() {
       if (memory_ != nullptr) memory_->used_ -= bytes_;
     }
@@ -25,8 +30,8 @@ class JobMemory {
    private:
     friend class JobMemory;
     Reservation(JobMemory* memory, int64_t bytes) : memory_(memory), bytes_(bytes) {}
-    JobMemory* memory_;  // null when moved from
-    int64_t bytes_;
+    JobMemory* memory_ = nullptr;  // null when moved from
+    int64_t bytes_ = 0;
   };
 
   explicit JobMemory(int64_t limit_bytes) : limit_(limit_bytes) {}

@@ -1,0 +1,180 @@
+#include "client/cpp/attempt.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/cancel_watch.h"
+#include "wire/codec.h"
+#include "wire/payload_message.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+// Input that is not longer follows its Open at once, without waiting for Admitted: the service
+// reads as much ahead.
+constexpr int64_t kEagerBytes = 1 << 20;
+
+constexpr char kAttendMethod[] = "/hilbert_ring.v1.AttentionService/Attend";
+
+constexpr char kPushback[] = "grpc-retry-pushback-ms";
+
+absl::Status ProtocolError(const std::string& what) {
+  return absl::InternalError(absl::StrCat("the service broke the protocol: ", what));
+}
+
+}  // namespace
+
+Attempt::Attempt(const AttendInputs& inputs, const AttendOutputs& outputs,
+                 const AttendOptions& options, AttemptName name, ProgressTeller& progress)
+    : inputs_(inputs),
+      options_(options),
+      name_(std::move(name)),
+      progress_(progress),
+      out_(v1::TENSOR_OUT, inputs.spec.tokens, wire::TensorRowBytes(inputs.spec, v1::TENSOR_OUT),
+           outputs.out) {
+  if (!outputs.lse.empty()) {
+    lse_.emplace(v1::TENSOR_LSE, inputs.spec.tokens,
+                 wire::TensorRowBytes(inputs.spec, v1::TENSOR_LSE), outputs.lse);
+  }
+}
+
+std::variant<v1::Report, AttemptFailure> Attempt::Run(const std::shared_ptr<grpc::Channel>& channel,
+                                                      absl::Time deadline) {
+  if (deadline < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(deadline));
+  const CancelWatch watch(options_.cancelled, context_);
+  stream_ = wire::OpenRawStream(*channel, kAttendMethod, context_);
+  stream_->Write(wire::Serialize(OpenRequest()));  // a failure shows in Finish
+  absl::Status local;  // what we found wrong; the service knows the rest
+  if (InputBytes(inputs_.spec) <= kEagerBytes) {
+    local = MakeSender(wire::kMaxPayloadBytes);
+    if (local.ok()) sender_->Send();
+  }
+  grpc::ByteBuffer message;
+  while (local.ok() && stream_->Read(&message)) local = Handle(message);
+  if (!local.ok()) context_.TryCancel();
+  if (sender_) sender_->Join();
+  const absl::Status remote = wire::FromGrpc(stream_->Finish());
+  if (local.ok() && remote.ok()) local = CheckComplete();
+  if (!local.ok() || !remote.ok()) return Failure(local, remote);
+  return *std::move(report_);
+}
+
+v1::AttendRequest Attempt::OpenRequest() const {
+  v1::AttendRequest request;
+  v1::Open& open = *request.mutable_open();
+  *open.mutable_spec() = wire::EncodeJobSpec(inputs_.spec);
+  open.set_want_lse(lse_.has_value());
+  open.set_job_id(name_.job_id);
+  open.set_attempt(name_.attempt);
+  open.set_can_resend(options_.can_resend);
+  return request;
+}
+
+absl::Status Attempt::Handle(grpc::ByteBuffer& message) {
+  v1::AttendResponse response;
+  wire::Payload payload;
+  if (wire::SplitPayload(message, wire::kOutputFields, *response.mutable_output(), payload)) {
+    return Place(response.output(), payload);
+  }
+  if (!wire::Parse(message, response)) return ProtocolError("a message that is malformed");
+  return Handle(response);
+}
+
+absl::Status Attempt::Handle(const v1::AttendResponse& response) {
+  if (report_) return ProtocolError("a message after the report");
+  switch (response.message_case()) {
+    case v1::AttendResponse::kQueued:
+      if (admitted_) return ProtocolError("the job is queued after it was admitted");
+      progress_.Update(
+          [&](AttendProgress& progress) { progress.jobs_before = response.queued().position(); });
+      return absl::OkStatus();
+    case v1::AttendResponse::kAdmitted:
+      return Admit(response.admitted());
+    case v1::AttendResponse::kProgress:
+      progress_.Update([&](AttendProgress& progress) {
+        if (response.progress().phase() == v1::Progress::PHASE_COMPUTE) {
+          progress.compute_fraction = response.progress().fraction();
+        }
+      });
+      return absl::OkStatus();
+    case v1::AttendResponse::kOutput:
+      return Place(response.output(), wire::Payload(response.output().payload()));
+    case v1::AttendResponse::kReport:
+      if (!admitted_) return ProtocolError("a report before the job was admitted");
+      report_ = response.report();
+      sender_->Close();
+      return absl::OkStatus();
+    case v1::AttendResponse::kResend:
+      if (!admitted_) return ProtocolError("rows asked for again before the job was admitted");
+      return sender_->Resend(response.resend());
+    case v1::AttendResponse::MESSAGE_NOT_SET:
+      break;  // a kind of message that is newer than this client
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Attempt::Admit(const v1::Admitted& admitted) {
+  if (admitted_) return ProtocolError("the job was admitted twice");
+  admitted_ = true;
+  progress_.Update([&](AttendProgress& progress) {
+    progress.admitted = true;
+    progress.workers = admitted.workers();
+  });
+  if (sender_) return absl::OkStatus();
+  int64_t limit = wire::kMaxPayloadBytes;
+  if (admitted.max_payload_bytes() > 0) limit = std::min(limit, admitted.max_payload_bytes());
+  if (absl::Status status = MakeSender(limit); !status.ok()) return status;
+  sender_->StartThread();
+  return absl::OkStatus();
+}
+
+absl::Status Attempt::MakeSender(int64_t max_payload_bytes) {
+  // A row is never cut, so one that is longer than a chunk should be is sent as it is.
+  const int64_t payload = std::min(std::max(std::min(options_.chunk_bytes, max_payload_bytes),
+                                            LongestInputRowBytes(inputs_.spec)),
+                                   max_payload_bytes);
+  sender_.emplace(inputs_,
+                  SendSettings{.max_payload_bytes = payload,
+                               .attempt = name_.attempt,
+                               .can_resend = options_.can_resend},
+                  *stream_, progress_);
+  return sender_->Check();
+}
+
+absl::Status Attempt::Place(const v1::OutputChunk& chunk, const wire::Payload& payload) {
+  if (report_) return ProtocolError("a message after the report");
+  if (!admitted_) return ProtocolError("output before the job was admitted");
+  if (chunk.tensor() == v1::TENSOR_LSE && lse_) return lse_->Place(chunk, payload);
+  if (chunk.tensor() != v1::TENSOR_OUT) {
+    return ProtocolError(
+        absl::StrCat("output of ", wire::TensorName(chunk.tensor()), ", which was not asked for"));
+  }
+  absl::Status status = out_.Place(chunk, payload);
+  if (status.ok()) {
+    progress_.Update(
+        [this](AttendProgress& progress) { progress.rows_placed = out_.rows_placed(); });
+  }
+  return status;
+}
+
+absl::Status Attempt::CheckComplete() const {
+  if (!report_) return ProtocolError("the stream ended well without a report");
+  if (absl::Status status = out_.CheckComplete(); !status.ok()) return status;
+  return lse_ ? lse_->CheckComplete() : absl::OkStatus();
+}
+
+AttemptFailure Attempt::Failure(const absl::Status& local, const absl::Status& remote) const {
+  if (!local.ok()) return {.status = local, .output_damaged = absl::IsDataLoss(local)};
+  AttemptFailure failure{.status = remote};
+  const auto& metadata = context_.GetServerTrailingMetadata();
+  for (auto [entry, end] = metadata.equal_range(kPushback); entry != end; ++entry) {
+    // Several make no number, and so no retry.
+    failure.pushback = absl::StrCat(failure.pushback ? *failure.pushback + "," : "",
+                                    std::string(entry->second.data(), entry->second.size()));
+  }
+  return failure;
+}
+
+}  // namespace hilbert_ring::client

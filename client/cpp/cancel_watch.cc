@@ -1,0 +1,23 @@
+#include "client/cpp/cancel_watch.h"
+
+#include <chrono>
+#include <stop_token>
+
+namespace hilbert_ring::client {
+
+CancelWatch::CancelWatch(const std::function<bool()>& cancelled, grpc::ClientContext& context) {
+  if (!cancelled) return;
+  thread_ = std::jthread([this, &cancelled, &context](std::stop_token stop) {
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, stop, std::chrono::milliseconds(100),
+                           [&stop] { return stop.stop_requested(); })) {
+      if (stop.stop_requested()) return;
+      if (cancelled()) {
+        context.TryCancel();
+        return;
+      }
+    }
+  });
+}
+
+}  // namespace hilbert_ring::client

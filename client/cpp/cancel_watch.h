@@ -1,0 +1,25 @@
+// Cancels a gRPC call when its caller asks for it.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "grpcpp/client_context.h"
+
+namespace hilbert_ring::client {
+
+// Until destroyed. Asks `cancelled` ten times a second, in a thread of its own, if it is set.
+class CancelWatch {
+ public:
+  // Both must outlive the object.
+  CancelWatch(const std::function<bool()>& cancelled, grpc::ClientContext& context);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // last: it uses the two above
+};
+
+}  // namespace hilbert_ring::client

@@ -1,0 +1,120 @@
+#include "client/cpp/input_sender.h"
+
+#include <algorithm>
+
+#include "wire/payload_message.h"
+
+namespace hilbert_ring::client {
+
+InputSender::InputSender(const AttendInputs& inputs, const SendSettings& settings,
+                         wire::RawStream& stream, ProgressTeller& progress)
+    : inputs_(inputs),
+      settings_(settings),
+      stream_(stream),
+      progress_(progress),
+      chunks_(inputs, settings.max_payload_bytes),
+      buffers_(std::min(settings.max_payload_bytes, InputBytes(inputs.spec))),
+      bytes_left_(InputBytes(inputs.spec)),
+      again_(inputs.spec, settings.attempt) {}
+
+void InputSender::StartThread() {
+  thread_ = std::jthread([this] { Run(); });
+}
+
+absl::Status InputSender::Resend(const v1::Resend& resend) {
+  if (!settings_.can_resend) {
+    return absl::InternalError(
+        "the service broke the protocol: Resend: the client has said that it cannot");
+  }
+  absl::StatusOr<int64_t> bytes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    bytes = again_.Add(resend);
+  }
+  if (!bytes.ok()) return bytes.status();
+  progress_.Update([&bytes](AttendProgress& progress) { progress.bytes_to_send += *bytes; });
+  changed_.notify_one();
+  if (!thread_.joinable()) StartThread();
+  return absl::OkStatus();
+}
+
+void InputSender::Close() {
+  if (!settings_.can_resend) return;  // it was closed with the last chunk
+  {
+    const std::lock_guard lock(mutex_);
+    state_ = State::kReported;
+  }
+  changed_.notify_one();
+  if (!thread_.joinable()) stream_.WritesDone();
+}
+
+void InputSender::Join() {
+  {
+    const std::lock_guard lock(mutex_);
+    state_ = State::kEnded;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void InputSender::Run() {
+  Send();
+  if (!settings_.can_resend) return;
+  std::unique_lock lock(mutex_);
+  bool writable = true;
+  while (writable && state_ == State::kOpen) {
+    if (again_.empty()) {
+      changed_.wait(lock);  // until the call ends, which has the call's deadline
+      continue;
+    }
+    lock.unlock();
+    writable = SendWaiting();
+    lock.lock();
+  }
+  if (state_ != State::kReported) return;
+  lock.unlock();
+  stream_.WritesDone();
+}
+
+void InputSender::Send() {
+  while (SendWaiting() && chunks_.Next(chunk_, payload_)) {
+    bytes_left_ -= static_cast<int64_t>(payload_.size());
+    grpc::WriteOptions options;
+    if (bytes_left_ == 0 && !settings_.can_resend) options.set_last_message();
+    if (!SendNext(options)) return;
+  }
+}
+
+// What the service has asked for so far. False when the stream has ended, or nothing more is
+// wanted.
+bool InputSender::SendWaiting() {
+  while (true) {
+    ResendQueue::Rows rows;
+    {
+      const std::lock_guard lock(mutex_);
+      if (state_ != State::kOpen) return false;
+      if (again_.empty()) return true;
+      rows = again_.Take([this](v1::Tensor tensor) { return chunks_.RowsPerChunk(tensor); });
+    }
+    chunks_.Cut(rows.tensor, rows.range.first_row, rows.range.rows, chunk_, payload_);
+    if (!SendNext({})) return false;
+  }
+}
+
+// chunk_. False when the stream has ended.
+bool InputSender::SendNext(const grpc::WriteOptions& options) {
+  // The transport may hold on to a message after the call, so it gets a copy.
+  if (!stream_.Write(wire::JoinPayload(wire::kChunkFields, chunk_, {buffers_.Copy(payload_)}),
+                     options)) {
+    return false;
+  }
+  const auto bytes = static_cast<int64_t>(payload_.size());
+  if (inputs_.sent && chunk_.tensor() != v1::TENSOR_COORDS) {
+    const int64_t begin = chunk_.first_row() * (bytes / chunk_.rows());
+    inputs_.sent(chunk_.tensor(), begin, begin + bytes);
+  }
+  progress_.Update([bytes](AttendProgress& progress) { progress.bytes_sent += bytes; });
+  return true;
+}
+
+}  // namespace hilbert_ring::client

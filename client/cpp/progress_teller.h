@@ -1,0 +1,37 @@
+// What the sending and the receiving thread of a call know of its progress, told as one.
+#pragma once
+
+#include <functional>
+#include <mutex>
+
+#include "client/cpp/attend.h"
+
+namespace hilbert_ring::client {
+
+class ProgressTeller {
+ public:
+  // tell: may be empty; must outlive the object.
+  explicit ProgressTeller(const std::function<void(const AttendProgress&)>& tell) : tell_(tell) {}
+
+  // A new attempt: all starts afresh.
+  void Reset(AttendProgress progress) {
+    const std::lock_guard lock(mutex_);
+    progress_ = std::move(progress);
+  }
+
+  // Any thread. change(AttendProgress&) comes first, then the caller is told.
+  template <typename Change>
+  void Update(Change change) {
+    if (!tell_) return;
+    const std::lock_guard lock(mutex_);
+    change(progress_);
+    tell_(progress_);
+  }
+
+ private:
+  const std::function<void(const AttendProgress&)>& tell_;
+  std::mutex mutex_;
+  AttendProgress progress_;  // guarded by mutex_
+};
+
+}  // namespace hilbert_ring::client

@@ -1,0 +1,76 @@
+// The rows that the service has asked for again and that are not sent yet.
+//
+//   absl::Status status = queue.Add(resend);                // checked
+//   while (!queue.empty()) Send(queue.Take(most_rows));
+//
+// COORDS come first, then Q, K and V in order of rows, so that those of a token travel together.
+// Rows that are asked for once more while they wait are sent once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/spec/job_spec.h"
+#include "hilbert_ring/v1/attention.pb.h"
+
+namespace hilbert_ring::client {
+
+// A set of rows, as ranges that do not touch. Memory grows with their number.
+class RowRanges {
+ public:
+  struct Range {
+    int64_t first_row = 0;
+    int64_t rows = 0;
+  };
+
+  // How many of the rows are new to the set.
+  int64_t Add(Range range);
+
+  // The lowest rows, at most so many, all of one range. Must not be empty.
+  Range Take(int64_t most_rows);
+
+  bool empty() const { return ends_.empty(); }
+  int64_t first_row() const { return ends_.begin()->first; }  // must not be empty
+  size_t size() const { return ends_.size(); }                // ranges
+
+ private:
+  std::map<int64_t, int64_t> ends_;  // by first row: the row behind the last
+};
+
+// Used by one thread at a time.
+class ResendQueue {
+ public:
+  // Ranges that may wait: some 64 MiB. A service that needs more asks again later.
+  static constexpr size_t kMaxRanges = size_t{1} << 20;
+
+  // attempt: of the call. spec must outlive the object.
+  ResendQueue(const JobSpec& spec, int attempt) : spec_(spec), attempt_(attempt) {}
+
+  // The payload bytes that were added. INTERNAL, naming the field, and nothing reliable in the
+  // queue: another attempt, a tensor that the job does not send, no range, one that is empty or
+  // reaches outside the tensor, more rows than the tensor has, too many ranges waiting.
+  absl::StatusOr<int64_t> Add(const v1::Resend& resend);
+
+  struct Rows {
+    v1::Tensor tensor = v1::TENSOR_UNSPECIFIED;
+    RowRanges::Range range;
+  };
+
+  // What is sent next, most_rows(tensor) of it at most. Must not be empty.
+  Rows Take(const std::function<int64_t(v1::Tensor)>& most_rows);
+
+  bool empty() const;
+
+ private:
+  absl::Status Check(const v1::Resend& resend) const;
+
+  const JobSpec& spec_;
+  const int attempt_;
+  std::array<RowRanges, 4> waiting_;  // COORDS, Q, K, V
+};
+
+}  // namespace hilbert_ring::client

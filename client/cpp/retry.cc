@@ -1,0 +1,61 @@
+#include "client/cpp/retry.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/strings/numbers.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
+constexpr absl::Duration kLongestBackoff = absl::Seconds(5);
+constexpr int kBackoffDoublings = 6;  // from the first to the longest
+constexpr double kPushbackJitter = 0.25;
+constexpr int kRetriesOfDamagedOutput = 2;
+
+// 32 bits, as gRPC's own clients read it.
+std::optional<absl::Duration> ParsePushback(const std::string& milliseconds) {
+  int32_t value = 0;
+  if (!absl::SimpleAtoi(milliseconds, &value) || value < 0) return std::nullopt;
+  return absl::Milliseconds(value);
+}
+
+}  // namespace
+
+std::optional<absl::Duration> RetrySchedule::WaitAfter(const AttemptFailure& failure) {
+  if (!MayHelp(failure)) return std::nullopt;
+  if (!failure.pushback) return Backoff();
+  backoffs_ = 0;
+  const std::optional<absl::Duration> pushback = ParsePushback(*failure.pushback);
+  if (!pushback) return std::nullopt;
+  return *pushback * (1 + kPushbackJitter * random_());
+}
+
+bool RetrySchedule::MayHelp(const AttemptFailure& failure) {
+  switch (failure.status.code()) {
+    case absl::StatusCode::kUnavailable:
+      connection_lost_ = true;
+      return true;
+    case absl::StatusCode::kAborted:
+      return wire::ReasonOf(failure.status) == "WORKER_LOST";
+    case absl::StatusCode::kResourceExhausted:
+      return failure.pushback.has_value();
+    case absl::StatusCode::kAlreadyExists:
+      return connection_lost_;
+    case absl::StatusCode::kDataLoss:
+      return failure.output_damaged && ++damaged_outputs_ <= kRetriesOfDamagedOutput;
+    default:
+      return false;
+  }
+}
+
+absl::Duration RetrySchedule::Backoff() {
+  const absl::Duration limit =
+      std::min(kLongestBackoff, kFirstBackoff * (1 << std::min(backoffs_, kBackoffDoublings)));
+  ++backoffs_;
+  return limit * random_();
+}
+
+}  // namespace hilbert_ring::client

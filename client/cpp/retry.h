@@ -1,0 +1,53 @@
+// When a job that failed is tried again, and how long the client waits before.
+//
+// | the attempt failed with | tried again after |
+// | --- | --- |
+// | UNAVAILABLE: no coordinator, it starts or drains, no worker, a connection lost | backoff |
+// | ABORTED with reason WORKER_LOST | backoff |
+// | RESOURCE_EXHAUSTED with a pushback | the pushback and up to a quarter more |
+// | ALREADY_EXISTS after an UNAVAILABLE: the service has not noticed that the connection is lost |
+// |   backoff |
+// | DATA_LOSS found in the output by the client | backoff, twice at most |
+//
+// Anything else is final, ABORTED with ATTEMPT_FENCED too: a newer attempt has the job. A pushback
+// goes before backoff with every code, and one that is negative or no number means that the service
+// does not want another attempt. Backoff is random between 0 and a limit that doubles from 100 ms
+// to 5 s, so that the clients of a service that was gone do not come back at once.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace hilbert_ring::client {
+
+// How an attempt failed, as far as another one depends on it.
+struct AttemptFailure {
+  absl::Status status;
+  bool output_damaged = false;          // found by the client: corrupt, repeated or missing rows
+  std::optional<std::string> pushback;  // grpc-retry-pushback-ms as it came, if it did
+};
+
+class RetrySchedule {
+ public:
+  // random: in [0, 1).
+  explicit RetrySchedule(std::function<double()> random) : random_(std::move(random)) {}
+
+  // How long to wait before the next attempt; nothing when there must be none. Call once for each
+  // failure, in their order.
+  std::optional<absl::Duration> WaitAfter(const AttemptFailure& failure);
+
+ private:
+  bool MayHelp(const AttemptFailure& failure);
+  absl::Duration Backoff();
+
+  std::function<double()> random_;
+  bool connection_lost_ = false;  // by an attempt before
+  int damaged_outputs_ = 0;       // attempts that ended so
+  int backoffs_ = 0;              // in a row
+};
+
+}  // namespace hilbert_ring::client

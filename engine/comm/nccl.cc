@@ -1,0 +1,16 @@
+#include <utility>
+
+#include "engine/comm/communicator.h"
+#include "engine/comm/nccl_communicator.h"
+#include "engine/comm/nccl_end.h"
+
+namespace hilbert_ring {
+
+absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions& options,
+                                                                   const AllGather& all_gather) {
+  auto end = MakeNcclEnd(options.cuda_device);
+  if (!end.ok()) return end.status();
+  return JoinNcclRing(options, all_gather, *std::move(end));
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,17 @@
+// A Communicator over one end of NCCL, whichever that is.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "engine/comm/communicator.h"
+#include "engine/comm/nccl_end.h"
+
+namespace hilbert_ring {
+
+// As MakeNcclCommunicator, with an end that has not been used.
+absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclRing(const NcclOptions& options,
+                                                           const AllGather& all_gather,
+                                                           std::unique_ptr<NcclEnd> end);
+
+}  // namespace hilbert_ring

@@ -1,0 +1,89 @@
+#include "engine/comm/nccl_session.h"
+
+#include <utility>
+
+namespace hilbert_ring {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPoll = std::chrono::milliseconds(1);
+
+}  // namespace
+
+NcclSession::NcclSession(std::unique_ptr<NcclEnd> end) : state_(std::make_shared<State>()) {
+  state_->end = std::move(end);
+  closer_ = std::thread([state = state_] { CloseWhenAsked(*state); });
+}
+
+NcclSession::~NcclSession() {
+  bool asked = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    asked = state_->ending != Ending::kNone;
+  }
+  if (!asked) Close(Ending::kAbort);
+  if (AwaitClosed().ok()) {
+    closer_.join();
+  } else {
+    closer_.detach();
+  }
+}
+
+absl::Status NcclSession::Inside(const std::function<absl::Status(NcclEnd& end)>& call) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->ending != Ending::kNone) return absl::CancelledError("being closed");
+  return call(*state_->end);
+}
+
+void NcclSession::Close(Ending ending) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->ending != Ending::kAbort) state_->ending = ending;
+  state_->changed.notify_all();
+}
+
+absl::Status NcclSession::AwaitClosed() {
+  std::unique_lock lock(state_->mutex);
+  if (state_->changed.wait_for(lock, kCloseLimit, [this] { return state_->closed; })) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError("NCCL does not let go of the step's memory");
+}
+
+void NcclSession::CloseWhenAsked(State& state) {
+  {
+    std::unique_lock lock(state.mutex);
+    state.changed.wait(lock, [&] { return state.ending != Ending::kNone; });
+  }
+  // Nobody is inside, and nobody can enter any more.
+  if (LeaveOrderly(state)) {
+    state.end->Destroy();
+  } else {
+    state.end->Abort();
+  }
+  // Kernels look at the abort flag before each piece that they move. On a GPU that hangs this never
+  // ends, and memory that a kernel may still write to must not be freed.
+  for (absl::StatusOr<bool> idle = state.end->Idle(); idle.ok() && !*idle;
+       idle = state.end->Idle()) {
+    std::this_thread::sleep_for(kPoll);
+  }
+  state.end.reset();
+  const std::lock_guard lock(state.mutex);
+  state.closed = true;
+  state.changed.notify_all();
+}
+
+bool NcclSession::LeaveOrderly(State& state) {
+  const Clock::time_point limit = Clock::now() + kOrderlyLimit;
+  std::unique_lock lock(state.mutex);
+  if (state.ending != Ending::kOrderly || !state.end->Finalize().ok()) return false;
+  while (state.ending == Ending::kOrderly && Clock::now() < limit) {
+    const absl::StatusOr<bool> ready = state.end->Ready();
+    if (!ready.ok()) return false;
+    if (*ready) return true;
+    state.changed.wait_for(lock, kPoll);
+  }
+  return false;
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,56 @@
+// What a step looks like to NCCL: one group of transfers, and a note to each peer about them.
+//
+// NCCL matches a rank's sends with the peer's receives by their order alone, without regard to step
+// or size. A note that travels ahead of a peer's transfers says what they are; the receiver
+// compares it with its own list.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/comm/communicator.h"
+#include "engine/comm/nccl_end.h"
+
+namespace hilbert_ring {
+
+// Of all transfers of a step from one rank to another.
+struct StepNote {
+  int64_t step = 0;
+  int64_t transfers = 0;
+  int64_t bytes = 0;
+  uint64_t sizes = 0;  // a hash of all sizes in order
+
+  void Add(int64_t transfer_bytes);
+  bool operator==(const StepNote&) const = default;
+};
+
+// Notes of one rank in staging memory: those that it sends, by peer, then those that it receives.
+class StepNotes {
+ public:
+  StepNotes(NcclStaging staging, int size) : staging_(staging), size_(size) {}
+
+  static int64_t BytesFor(int size) { return 2 * size * int64_t{sizeof(StepNote)}; }
+
+  // The step's group, empty when it moves no bytes; notes to send are put into host memory, and
+  // what is to be received is remembered.
+  std::vector<NcclTransfer> MakeGroup(const CommStep& step);
+
+  int64_t sent_offset() const { return 0; }
+  int64_t received_offset() const { return size_ * int64_t{sizeof(StepNote)}; }
+  int64_t half_bytes() const { return size_ * int64_t{sizeof(StepNote)}; }
+
+  // Compares what came with what was expected. DATA_LOSS names peer, step and both notes.
+  absl::Status Verify() const;
+
+ private:
+  NcclStaging staging_;
+  int size_;
+  std::vector<StepNote> expected_;  // [ranks]; of the last group
+};
+
+// "rank 1", "ranks 1, 2": all peers of a step that moves bytes.
+std::string PeersOf(const CommStep& step);
+
+}  // namespace hilbert_ring

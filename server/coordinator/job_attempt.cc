@@ -1,0 +1,201 @@
+#include "server/coordinator/job_attempt.h"
+
+#include <algorithm>
+#include <functional>
+#include <stop_token>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// For the memory of all workers, and for a job before this one that was cancelled and is ending.
+constexpr auto kStartTimeout = std::chrono::seconds(60);
+// Beyond a worker's own limit on its compute.
+constexpr auto kComputeSlack = std::chrono::seconds(30);
+
+constexpr int64_t kFewBytes = 1 << 20;
+
+int64_t InputBytes(const JobSpec& spec) {
+  int64_t row_bytes = 0;
+  for (const TensorKind tensor : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
+    row_bytes += RowBytes(spec, tensor);
+  }
+  return spec.tokens * row_bytes;
+}
+
+}  // namespace
+
+bool MayRetry(const absl::Status& status) {
+  const std::string reason = wire::ReasonOf(status);
+  return reason == "WORKER_LOST" || reason == "WORKER_DATA_LOSS";
+}
+
+JobAttempt::JobAttempt(const JobServices& services, AttendStream& stream, Job& job,
+                       const Plan& plan, const Members& members)
+    : services_(services), stream_(stream), job_(job), plan_(plan), members_(members) {}
+
+absl::StatusOr<AttemptFigures> JobAttempt::Run() {
+  const std::stop_callback client_gone(stream_.stop().token(),
+                                       [this] { stop_.Request(stream_.stop().why()); });
+  std::optional<Rings::Lease> ring;
+  if (plan_.costs.steps > 0) {
+    auto lease = services_.rings.Take(members_, job_.open.job_id(), stop_);
+    if (!lease.ok()) {
+      if (absl::Status why = stream_.stop().why(); !why.ok()) return why;
+      return wire::WithReason(
+          absl::AbortedError(
+              absl::StrCat("the workers' ring could not be formed: ", lease.status().message())),
+          "WORKER_LOST");
+    }
+    ring.emplace(*std::move(lease));
+  }
+  JobRun run({.job_id = job_.open.job_id(),
+              .plan = &plan_,
+              .members = members_,
+              .ring_id = ring ? ring->ring_id() : "",
+              .generation = ring ? ring->generation() : 0,
+              .want_lse = job_.open.want_lse(),
+              .compute_timeout = services_.settings.job_timeout,
+              .stall_timeout = services_.settings.stall_timeout,
+              .share_memory = services_.settings.share_memory,
+              .shards = &services_.shards,
+              .copies = &services_.copies,
+              .held = &job_.held,
+              .delivered = &job_.delivered,
+              .output =
+                  [this](const v1::OutputChunk& chunk, std::string_view payload,
+                         const std::shared_ptr<const void>& owner) {
+                    return SendOutput(chunk, payload, owner);
+                  },
+              .progress = [this](double fraction) { return SendProgress(fraction); }},
+             stop_);
+  absl::Status status = RunWith(run);
+  if (status.ok()) {
+    if (ring) ring->Keep();
+    figures_.ring_generation = ring ? ring->generation() : 0;
+    figures_.workers = run.Reports();
+    return std::move(figures_);
+  }
+  // The first reason counts, also for the streams that still run.
+  stop_.Request(status);
+  stalled_ = run.stalled();
+  job_.held = run.End();
+  return stop_.why();
+}
+
+absl::Status JobAttempt::RunWith(JobRun& run) {
+  run.Open();
+  const Deadline ready = Clock::now() + kStartTimeout;
+  const bool first = !std::exchange(job_.begun, true);
+  // Few rows may come while the workers make ready.
+  const bool few = first && InputBytes(job_.spec) <= kFewBytes;
+  absl::Status status = first ? job_.input.Begin() : AskForLostRows();
+  if (status.ok() && !few) status = run.AwaitReady(ready);
+  if (status.ok()) status = Admit();
+  if (status.ok() && job_.input.order_known()) status = PlaceRows(run);
+  if (status.ok()) status = ReceiveRows(run);
+  if (status.ok() && few) {
+    status = run.AwaitReady(ready);
+    if (status.ok()) status = run.SendAgain(*router_, job_.input);
+  }
+  if (status.ok()) status = run.FinishRows();
+  const Clock::time_point received = Clock::now();
+  if (status.ok()) {
+    status = run.AwaitComputed(received + services_.settings.job_timeout + kComputeSlack);
+  }
+  if (status.ok()) status = run.AwaitEnd();
+  if (!status.ok()) return status;
+  figures_.compute_seconds = std::max(0.0, SecondsBetween(received, run.computed_at()));
+  figures_.send_seconds = SecondsBetween(run.computed_at(), Clock::now());
+  return status;
+}
+
+absl::Status JobAttempt::Admit() {
+  if (std::exchange(job_.admitted, true)) return absl::OkStatus();
+  v1::AttendResponse response;
+  v1::Admitted& admitted = *response.mutable_admitted();
+  admitted.set_job_id(job_.open.job_id());
+  admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
+  admitted.set_workers(static_cast<int>(members_.size()));
+  return stream_.Write(response, IdleDeadline());
+}
+
+absl::Status JobAttempt::AskForLostRows() {
+  for (const JobInput::Missing& missing : job_.input.Forget(job_.held.lost())) {
+    if (!job_.open.can_resend()) {
+      return wire::WithReason(
+          absl::AbortedError(absl::StrCat(
+              "rows of ", wire::TensorName(missing.tensor),
+              " were lost with a worker, no copy is held (--copy-memory), and the client does not "
+              "send rows again")),
+          "ROWS_LOST");
+    }
+    v1::AttendResponse response;
+    v1::Resend& resend = *response.mutable_resend();
+    resend.set_attempt(job_.open.attempt());
+    resend.set_tensor(missing.tensor);
+    for (const RowSpan& tokens : missing.tokens) {
+      v1::Resend::Range& range = *resend.add_ranges();
+      range.set_first_row(tokens.begin);
+      range.set_rows(tokens.end - tokens.begin);
+    }
+    if (absl::Status status = stream_.Write(response, IdleDeadline()); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// From here on rows have places.
+absl::Status JobAttempt::PlaceRows(JobRun& run) {
+  router_.emplace(job_.spec, plan_.shards, job_.input.order());
+  if (absl::Status status = run.SendOrder(*router_); !status.ok()) return status;
+  return job_.retries == 0 ? absl::OkStatus() : run.SendHeld(*router_, job_.input);
+}
+
+// A client that can send rows again keeps its side open; the others close it behind the last row.
+absl::Status JobAttempt::ReceiveRows(JobRun& run) {
+  const Clock::time_point start = Clock::now();
+  AttendMessage message;
+  while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
+    const absl::StatusOr<bool> more = stream_.Read(message, IdleDeadline(), stop_);
+    if (!more.ok()) return more.status();
+    if (!*more) break;
+    if (absl::Status status = ReceiveChunk(message, run); !status.ok()) return status;
+  }
+  if (absl::Status status = job_.input.CheckComplete(); !status.ok()) return status;
+  figures_.receive_seconds = SecondsBetween(start, Clock::now());
+  return absl::OkStatus();
+}
+
+absl::Status JobAttempt::ReceiveChunk(const AttendMessage& message, JobRun& run) {
+  if (!message.request.has_chunk()) {
+    return wire::WithReason(absl::InvalidArgumentError("after Open a client sends chunks alone"),
+                            "INVALID_OPEN");
+  }
+  const v1::Chunk& chunk = message.request.chunk();
+  services_.metrics.AddReceived(message.payload.bytes());
+  if (absl::Status status = job_.input.Accept(chunk, message.payload); !status.ok()) return status;
+  if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
+  return job_.input.order_known() ? PlaceRows(run) : absl::OkStatus();
+}
+
+absl::Status JobAttempt::SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
+                                    const std::shared_ptr<const void>& owner) {
+  absl::Status status = stream_.Write(chunk, payload, owner, IdleDeadline());
+  if (status.ok()) services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
+  return status;
+}
+
+absl::Status JobAttempt::SendProgress(double fraction) {
+  v1::AttendResponse response;
+  response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
+  response.mutable_progress()->set_fraction(fraction);
+  return stream_.Write(response, IdleDeadline());
+}
+
+Deadline JobAttempt::IdleDeadline() const { return Clock::now() + services_.settings.idle_timeout; }
+
+}  // namespace hilbert_ring::server

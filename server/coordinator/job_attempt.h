@@ -1,0 +1,88 @@
+// One attempt at a job, on workers that were given to it:
+//
+//   ring -> Run streams -> Admitted -> rows that are here already, chunks as they come -> compute
+//   -> outputs and progress to the client
+//
+// An attempt that fails leaves what the next one needs: which rows have come, those of them that
+// this process holds, and what the client has of the outputs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/plan/plan.h"
+#include "server/coordinator/attend_stream.h"
+#include "server/coordinator/held_rows.h"
+#include "server/coordinator/job_input.h"
+#include "server/coordinator/job_run.h"
+#include "server/coordinator/job_services.h"
+#include "server/coordinator/row_router.h"
+#include "server/process/metrics.h"
+
+namespace hilbert_ring::server {
+
+// What a job is, and what lasts from one attempt to the next.
+struct Job {
+  Job(v1::Open opened, const JobSpec& job_spec, OrderCache& orders)
+      : open(std::move(opened)), spec(job_spec), input(spec, orders), delivered(spec.tokens) {}
+
+  const v1::Open open;  // without its spec
+  const JobSpec spec;
+  JobInput input;
+  HeldRows held;
+  Delivered delivered;
+  bool begun = false;     // an attempt was made
+  bool admitted = false;  // the client was told
+  int retries = 0;
+};
+
+// Of an attempt that ended well.
+struct AttemptFigures {
+  double receive_seconds = 0, compute_seconds = 0, send_seconds = 0;
+  int64_t ring_generation = 0;
+  std::vector<v1::WorkerReport> workers;  // by rank
+};
+
+class JobAttempt {
+ public:
+  // All must outlive it; members by rank of the plan.
+  JobAttempt(const JobServices& services, AttendStream& stream, Job& job, const Plan& plan,
+             const Members& members);
+
+  // Errors: the client's doing, or of a worker; MayRetry says which can be tried again.
+  absl::StatusOr<AttemptFigures> Run();
+
+  // After an error: the worker that hung, null if none did.
+  const std::shared_ptr<const Member>& stalled() const { return stalled_; }
+
+ private:
+  absl::Status RunWith(JobRun& run);
+  absl::Status Admit();
+  absl::Status AskForLostRows();
+  absl::Status ReceiveRows(JobRun& run);
+  absl::Status ReceiveChunk(const AttendMessage& message, JobRun& run);
+  absl::Status PlaceRows(JobRun& run);
+  absl::Status SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
+                          const std::shared_ptr<const void>& owner);
+  absl::Status SendProgress(double fraction);
+  Deadline IdleDeadline() const;
+
+  const JobServices& services_;
+  AttendStream& stream_;
+  Job& job_;
+  const Plan& plan_;
+  const Members& members_;
+  JobStop stop_;                     // of this attempt: the client's, or a worker's failure
+  std::optional<RowRouter> router_;  // once the order is known
+  AttemptFigures figures_;
+  std::shared_ptr<const Member> stalled_;
+};
+
+// A worker's failure that other workers, or the same ones once more, need not share.
+bool MayRetry(const absl::Status& status);
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,28 @@
+// What all jobs of a coordinator share.
+#pragma once
+
+#include "engine/order/order_cache.h"
+#include "server/coordinator/admission.h"
+#include "server/coordinator/job_table.h"
+#include "server/coordinator/membership.h"
+#include "server/coordinator/rings.h"
+#include "server/process/metrics.h"
+#include "server/process/settings.h"
+#include "server/shard/job_memory.h"
+#include "server/shard/shared_memory_pool.h"
+
+namespace hilbert_ring::server {
+
+struct JobServices {
+  const CoordinatorSettings& settings;
+  Membership& membership;
+  Admission& admission;
+  JobTable& jobs;
+  Rings& rings;
+  OrderCache& orders;
+  SharedMemoryPool& shards;
+  JobMemory& copies;  // of rows that workers elsewhere have
+  Metrics& metrics;
+};
+
+}  // namespace hilbert_ring::server

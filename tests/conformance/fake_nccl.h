@@ -1,0 +1,72 @@
+// NCCL without GPUs: ends of one process that exchange host memory as NCCL does, by order alone and
+// without looking at sizes, and that can be made to hang and to fail.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/comm/nccl_end.h"
+
+namespace hilbert_ring::testing {
+
+// What the ranks of one ring share; outlives its ends.
+class FakeNccl {
+ public:
+  explicit FakeNccl(int size) : ranks_(size), pairs_(size * size) {}
+
+  std::unique_ptr<NcclEnd> MakeEnd(int rank);
+
+  // Set before the calls that they are about.
+  bool peers_come = true;           // else Ready stays false after Init
+  bool peers_finalize = true;       // else Ready stays false after Finalize
+  int polls_to_start = 1;           // Ready is false that often after a group
+  std::atomic<bool> stuck = false;  // the stream of an aborted end stays busy: a GPU that hangs
+  std::chrono::milliseconds abort_time{0};
+
+  // The next Ready of the rank's end gives this.
+  void FailRank(int rank, absl::Status status);
+
+  // Names of the calls of the rank's end, but for Ready and Idle.
+  std::vector<std::string> Calls(int rank) const;
+  std::vector<std::vector<NcclTransfer>> Groups(int rank) const;
+
+  // Whether two calls of one end were under way at once.
+  bool overlapped() const { return overlapped_; }
+  int ends_destroyed() const { return ends_destroyed_; }
+
+ private:
+  friend class FakeEnd;
+
+  struct Transfer {
+    void* data = nullptr;
+    int64_t bytes = 0;
+    std::shared_ptr<int> left;  // of its group
+  };
+
+  struct Pair {
+    std::deque<Transfer> sends, receives;  // not matched yet
+  };
+
+  struct Rank {
+    bool joined = false, gone = false;
+    absl::Status failure;
+    std::vector<std::string> calls;
+    std::vector<std::vector<NcclTransfer>> groups;
+  };
+
+  void Move(Pair& pair);  // wants mutex_
+
+  mutable std::mutex mutex_;
+  std::vector<Rank> ranks_;  // guarded by mutex_
+  std::vector<Pair> pairs_;  // [from * size + to]; guarded by mutex_
+  std::atomic<bool> overlapped_ = false;
+  std::atomic<int> ends_destroyed_ = 0;
+};
+
+}  // namespace hilbert_ring::testing

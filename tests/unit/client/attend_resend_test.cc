@@ -1,0 +1,223 @@
+// Attend over a service that loses rows and asks for them again.
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/cpp/attend.h"
+#include "client/cpp/service.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/echo_job.h"
+#include "tests/unit/client/fake_service.h"
+#include "tests/unit/client/manual_timing.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::HasSubstr;
+
+using Ranges = std::vector<std::pair<int64_t, int64_t>>;  // first row, rows
+
+constexpr int64_t kManyTokens = 1 << 13;  // 3 MiB of input, in 12 chunks of 256 KiB
+
+v1::Resend Request(v1::Tensor tensor, const Ranges& ranges, int attempt = 0) {
+  v1::Resend resend;
+  resend.set_attempt(attempt);
+  resend.set_tensor(tensor);
+  for (const auto& [first, rows] : ranges) {
+    v1::Resend::Range& range = *resend.add_ranges();
+    range.set_first_row(first);
+    range.set_rows(rows);
+  }
+  return resend;
+}
+
+// Rows of a tensor that came, the first time and again.
+int64_t RowsOf(const FakeRecord& record, v1::Tensor tensor) {
+  int64_t rows = 0;
+  for (const v1::Chunk& chunk : record.chunks) {
+    if (chunk.tensor() == tensor) rows += chunk.rows();
+  }
+  return rows;
+}
+
+// (tokens, chunks until the service asks): input that follows Open at once and input that awaits
+// Admitted; asked for in mid-stream and when all is there.
+class AttendResendRows : public testing::TestWithParam<std::pair<int64_t, int>> {
+ protected:
+  int64_t tokens() const { return GetParam().first; }
+  FakeBehaviour AskFor(std::vector<v1::Resend> resends) const {
+    return {.resends = std::move(resends), .resend_after_chunks = GetParam().second};
+  }
+};
+
+TEST_P(AttendResendRows, EachTensorCanBeAskedForAgain) {
+  EchoJob job(tokens());
+  job.spec_.ordering = Ordering{.coordinate_axes = 2};
+  AttendInputs inputs = job.inputs();
+  const auto coordinate = [](int64_t row, int64_t axis) {
+    return static_cast<uint32_t>(row * 2 + axis);
+  };
+  inputs.coordinates = [&](int64_t first_row, std::span<uint32_t> values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = coordinate(first_row, static_cast<int64_t>(i));
+    }
+  };
+  // Of the first chunks alone, so that they have come whenever the service asks.
+  const FakeService service(
+      AskFor({Request(v1::TENSOR_Q, {{3, 4}, {0, 1}}), Request(v1::TENSOR_COORDS, {{1, 20}}),
+              Request(v1::TENSOR_K, {{7, 40}}), Request(v1::TENSOR_Q, {{9, 2}}),
+              Request(v1::TENSOR_V, {{0, 2}, {10, 1}, {12, 3}})}));
+  const auto report = Attend(Connect(service.address()), inputs, job.outputs(),
+                             {.max_attempts = 1, .chunk_bytes = 256 << 10});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(job.echoed());
+  const FakeRecord record = service.record();
+  EXPECT_TRUE(record.open.can_resend());
+  EXPECT_TRUE(record.checksums_right);
+  EXPECT_EQ(record.tensors.at(v1::TENSOR_Q), EchoJob::Text(job.q_));
+  EXPECT_EQ(record.tensors.at(v1::TENSOR_K), EchoJob::Text(job.k_));
+  EXPECT_EQ(record.tensors.at(v1::TENSOR_V), EchoJob::Text(job.v_));
+  std::vector<uint32_t> coordinates(static_cast<size_t>(tokens() * 2));
+  inputs.coordinates(0, coordinates);
+  EXPECT_EQ(record.tensors.at(v1::TENSOR_COORDS),
+            EchoJob::Text(std::as_bytes(std::span(coordinates))));
+  // Those rows and nothing else.
+  EXPECT_EQ(RowsOf(record, v1::TENSOR_COORDS), tokens() + 20);
+  EXPECT_EQ(RowsOf(record, v1::TENSOR_Q), tokens() + 7);
+  EXPECT_EQ(RowsOf(record, v1::TENSOR_K), tokens() + 40);
+  EXPECT_EQ(RowsOf(record, v1::TENSOR_V), tokens() + 6);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttendResendRows,
+                         testing::Values(std::pair<int64_t, int>{50, 3},
+                                         std::pair<int64_t, int>{kManyTokens, 3},
+                                         std::pair<int64_t, int>{kManyTokens, 12}));
+
+// All chunks of a small job, or of one of kManyTokens.
+constexpr int kAllSmall = 2;
+constexpr int kAllMany = 11;
+
+TEST(AttendResend, WholeTensorsComeInTheSameChunks) {
+  EchoJob job(kManyTokens);
+  const FakeService service({.resends = {Request(v1::TENSOR_Q, {{0, kManyTokens}}),
+                                         Request(v1::TENSOR_K, {{0, kManyTokens}}),
+                                         Request(v1::TENSOR_V, {{0, kManyTokens}})},
+                             .resend_after_chunks = kAllMany});
+  AttendProgress last;
+  const auto report = job.Attend(
+      service.address(), {.chunk_bytes = 256 << 10,
+                          .progress = [&](const AttendProgress& progress) { last = progress; }});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(job.echoed());
+  const std::vector<v1::Chunk> chunks = service.record().chunks;
+  ASSERT_EQ(chunks.size(), 24u);
+  std::map<std::pair<int, int64_t>, int> times;
+  for (const v1::Chunk& chunk : chunks) {
+    EXPECT_EQ(chunk.rows(), 2048);
+    ++times[{chunk.tensor(), chunk.first_row()}];
+  }
+  EXPECT_EQ(times.size(), 12u);
+  for (const auto& [chunk, count] : times) EXPECT_EQ(count, 2);
+  EXPECT_EQ(last.bytes_to_send, 6 * static_cast<int64_t>(job.q_.size()));
+  EXPECT_EQ(last.bytes_sent, last.bytes_to_send);
+}
+
+TEST(AttendResend, TellsOfBytesThatWereSentAgain) {
+  EchoJob job;
+  const FakeService service(
+      {.resends = {Request(v1::TENSOR_K, {{4, 6}, {20, 1}})}, .resend_after_chunks = kAllSmall});
+  std::vector<std::pair<int64_t, int64_t>> sent;  // of K
+  AttendInputs inputs = job.inputs();
+  inputs.sent = [&sent](v1::Tensor tensor, int64_t begin, int64_t end) {
+    if (tensor == v1::TENSOR_K) sent.emplace_back(begin / 128, end / 128);
+  };
+  ASSERT_TRUE(Attend(Connect(service.address()), inputs, job.outputs()).ok());
+  EXPECT_EQ(sent, (Ranges{{0, 50}, {4, 10}, {20, 21}}));
+}
+
+TEST(AttendResend, ALaterAttemptIsAskedByItsOwnNumber) {
+  EchoJob job;
+  ManualTiming timing;
+  const FakeService service(
+      {.resends = {Request(v1::TENSOR_V, {{0, 9}}, 1)},
+       .resend_after_chunks = kAllSmall,
+       .earlier_calls = {{.refuse = grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone")}}});
+  const auto report = job.Attend(service.address(), {.timing = timing.timing()});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(service.record().tensors.at(v1::TENSOR_V), EchoJob::Text(job.v_));
+}
+
+TEST(AttendResend, TheClientsSideIsOpenUntilTheReport) {
+  for (const int64_t tokens : {int64_t{50}, kManyTokens}) {
+    EchoJob job(tokens);
+    const FakeService service({.await_close = true});
+    const auto report =
+        job.Attend(service.address(), {.max_attempts = 1, .deadline = absl::Seconds(30)});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_FALSE(service.record().closed_early);
+  }
+}
+
+TEST(AttendResend, AClientThatCannotClosesItsSideWithTheLastChunk) {
+  for (const int64_t tokens : {int64_t{50}, kManyTokens}) {
+    EchoJob job(tokens);
+    const FakeService service;
+    const auto report = job.Attend(
+        service.address(), {.max_attempts = 1, .deadline = absl::Seconds(30), .can_resend = false});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(job.echoed());
+    EXPECT_FALSE(service.record().open.can_resend());
+  }
+}
+
+TEST(AttendResend, WhatTheServiceMayNotAskEndsTheCall) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const std::vector<std::pair<v1::Resend, std::string>> hostile = {
+      {Request(v1::TENSOR_Q, {{0, 51}}), "expected rows in [0, 50)"},
+      {Request(v1::TENSOR_Q, {{-1, 2}}), "expected rows in [0, 50)"},
+      {Request(v1::TENSOR_K, {{kMost, kMost}}), "expected rows in [0, 50)"},
+      {Request(v1::TENSOR_K, {{0, 50}, {0, 1}}), "more than its 50"},
+      {Request(v1::TENSOR_K, {}), "no ranges"},
+      {Request(v1::TENSOR_COORDS, {{0, 1}}), "tensor is 1"},
+      {Request(v1::TENSOR_OUT, {{0, 1}}), "tensor is 5"},
+      {Request(static_cast<v1::Tensor>(77), {{0, 1}}), "tensor is 77"},
+      {Request(v1::TENSOR_Q, {{0, 1}}, 1), "attempt is 1, this one is 0"},
+  };
+  for (const auto& [resend, what] : hostile) {
+    const FakeService service({.resends = {resend}, .resend_after_chunks = kAllSmall});
+    const absl::Status status =
+        EchoJob().Attend(service.address(), {.deadline = absl::Seconds(30)}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(what));
+    EXPECT_EQ(service.records().size(), 1u) << "not tried again";
+  }
+}
+
+TEST(AttendResend, AskingAClientThatCannotIsAnError) {
+  const absl::Status status =
+      EchoJob()
+          .Attend({.resends = {Request(v1::TENSOR_Q, {{0, 1}})}, .resend_after_chunks = kAllSmall},
+                  {.deadline = absl::Seconds(30), .can_resend = false})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+}
+
+TEST(AttendResend, AFailureWhileRowsAreSentAgainEndsTheSender) {
+  EchoJob job(kManyTokens);
+  const absl::Status status =
+      job.Attend({.fail = grpc::Status(grpc::StatusCode::ABORTED, "lost for good"),
+                  .fail_after_chunks = kAllMany + 2,
+                  .resends = {Request(v1::TENSOR_Q, {{0, kManyTokens}})},
+                  .resend_after_chunks = kAllMany},
+                 {.deadline = absl::Seconds(30), .chunk_bytes = 256 << 10})
+          .status();
+  EXPECT_EQ(status.message(), "lost for good");
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

@@ -1,0 +1,239 @@
+// Attend over a service that fails first.
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "client/cpp/attend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/echo_job.h"
+#include "tests/unit/client/fake_service.h"
+#include "tests/unit/client/manual_timing.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+grpc::Status Status(absl::StatusCode code, const std::string& reason = "") {
+  absl::Status status(code, "as the test says");
+  if (!reason.empty()) status = wire::WithReason(std::move(status), reason);
+  return wire::ToGrpc(status);
+}
+
+FakeBehaviour Refuse(absl::StatusCode code, const std::string& reason = "",
+                     std::optional<std::string> pushback = std::nullopt) {
+  return {.refuse = Status(code, reason), .pushback = std::move(pushback)};
+}
+
+FakeBehaviour Gone() { return Refuse(absl::StatusCode::kUnavailable, "NO_WORKERS"); }
+
+std::vector<int> AttemptsOf(const FakeService& service) {
+  std::vector<int> attempts;
+  for (const FakeRecord& record : service.records()) attempts.push_back(record.open.attempt());
+  return attempts;
+}
+
+TEST(AttendRetry, EachAttemptIsNumberedUnderOneJobId) {
+  const FakeService service({.earlier_calls = {Gone(), Gone()}});
+  EchoJob job;
+  ManualTiming timing;
+  const auto report = job.Attend(service.address(), {.attempt = 5, .timing = timing.timing()});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(job.echoed());
+  EXPECT_EQ(report->retries(), 0);  // the service's own
+  EXPECT_THAT(AttemptsOf(service), ElementsAre(5, 6, 7));
+  const std::string drawn = service.records()[0].open.job_id();
+  EXPECT_FALSE(drawn.empty());
+  for (const FakeRecord& record : service.records()) EXPECT_EQ(record.open.job_id(), drawn);
+  EXPECT_THAT(timing.slept, ElementsAre(absl::Milliseconds(50), absl::Milliseconds(100)));
+  ASSERT_TRUE(job.Attend(service.address()).ok());
+  EXPECT_NE(service.record().open.job_id(), drawn);
+}
+
+TEST(AttendRetry, PushbackIsObeyed) {
+  const FakeService service(
+      {.earlier_calls = {Refuse(absl::StatusCode::kResourceExhausted, "QUEUE_FULL", "4000")}});
+  EchoJob job;
+  ManualTiming timing;
+  const auto report =
+      job.Attend(service.address(), {.job_id = "night-17", .timing = timing.timing()});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(timing.slept, ElementsAre(absl::Milliseconds(4500)));
+  EXPECT_EQ(service.record().open.job_id(), "night-17");
+}
+
+TEST(AttendRetry, NegativePushbackEndsTheCall) {
+  const FakeService service(Refuse(absl::StatusCode::kResourceExhausted, "QUEUE_FULL", "-1"));
+  ManualTiming timing;
+  const absl::Status status =
+      EchoJob().Attend(service.address(), {.timing = timing.timing()}).status();
+  EXPECT_EQ(wire::ReasonOf(status), "QUEUE_FULL");
+  EXPECT_EQ(service.records().size(), 1u);
+  EXPECT_EQ(timing.total(), absl::ZeroDuration());
+}
+
+TEST(AttendRetry, ALostWorkerIsTriedAgainAndAFencedAttemptNot) {
+  ManualTiming timing;
+  EchoJob job;
+  EXPECT_TRUE(job.Attend({.earlier_calls = {Refuse(absl::StatusCode::kAborted, "WORKER_LOST")}},
+                         {.timing = timing.timing()})
+                  .ok());
+  const FakeService fencing(Refuse(absl::StatusCode::kAborted, "ATTEMPT_FENCED"));
+  const absl::Status status = job.Attend(fencing.address(), {.timing = timing.timing()}).status();
+  EXPECT_EQ(wire::ReasonOf(status), "ATTEMPT_FENCED");
+  EXPECT_EQ(status.message(), "as the test says");
+  EXPECT_EQ(fencing.records().size(), 1u);
+}
+
+TEST(AttendRetry, ARunningJobAfterALostConnectionIsFenced) {
+  const FakeService service(
+      {.earlier_calls = {Gone(), Refuse(absl::StatusCode::kAlreadyExists, "JOB_RUNNING")}});
+  ManualTiming timing;
+  EXPECT_TRUE(EchoJob().Attend(service.address(), {.timing = timing.timing()}).ok());
+  EXPECT_THAT(AttemptsOf(service), ElementsAre(0, 1, 2));
+  const FakeService running(Refuse(absl::StatusCode::kAlreadyExists, "JOB_RUNNING"));
+  EXPECT_EQ(EchoJob().Attend(running.address(), {.timing = timing.timing()}).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(running.records().size(), 1u);
+}
+
+TEST(AttendRetry, OutputsStartAfresh) {
+  // 4 MiB each way, most of them back before the service goes away.
+  EchoJob job(1 << 15);
+  ManualTiming timing;
+  const FakeService service({.earlier_calls = {{.output_while_receiving = true,
+                                                .fail = Status(absl::StatusCode::kUnavailable),
+                                                .fail_after_chunks = 10}}});
+  AttendProgress last;
+  int64_t placed_first = 0;
+  const auto report = job.Attend(service.address(), {.progress =
+                                                         [&](const AttendProgress& progress) {
+                                                           if (progress.attempt == 0)
+                                                             placed_first = progress.rows_placed;
+                                                           last = progress;
+                                                         },
+                                                     .timing = timing.timing()});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(job.echoed());
+  EXPECT_EQ(last.rows_placed, 1 << 15);
+  EXPECT_EQ(last.bytes_sent, last.bytes_to_send);
+  EXPECT_GT(placed_first, 0);
+}
+
+TEST(AttendRetry, ProgressTellsOfANewAttempt) {
+  ManualTiming timing;
+  std::vector<AttendProgress> first;  // of each attempt after the first
+  const auto report = EchoJob().Attend(
+      {.earlier_calls = {Gone(), Refuse(absl::StatusCode::kAborted, "WORKER_LOST")}},
+      {.progress =
+           [&](const AttendProgress& progress) {
+             if (progress.attempt == static_cast<int>(first.size()) + 1) first.push_back(progress);
+           },
+       .timing = timing.timing()});
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(wire::ReasonOf(first[0].last_failure), "NO_WORKERS");
+  EXPECT_EQ(first[0].wait, absl::Milliseconds(50));
+  EXPECT_FALSE(first[0].admitted);
+  EXPECT_EQ(wire::ReasonOf(first[1].last_failure), "WORKER_LOST");
+  EXPECT_EQ(first[1].bytes_sent, 0);
+}
+
+TEST(AttendRetry, AttemptsAreBounded) {
+  const FakeService service(Gone());
+  ManualTiming timing;
+  const absl::Status status =
+      EchoJob().Attend(service.address(), {.max_attempts = 4, .timing = timing.timing()}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(wire::ReasonOf(status), "NO_WORKERS");
+  EXPECT_EQ(status.message(), "as the test says (after 4 attempts)");
+  EXPECT_EQ(service.records().size(), 4u);
+  EXPECT_EQ(timing.slept.size(), 3u);
+  EXPECT_EQ(EchoJob().Attend(service.address(), {.max_attempts = 1}).status().message(),
+            "as the test says");
+}
+
+TEST(AttendRetry, ByDefaultTenAttempts) {
+  const FakeService service(Gone());
+  ManualTiming timing;
+  EXPECT_FALSE(EchoJob().Attend(service.address(), {.timing = timing.timing()}).ok());
+  EXPECT_EQ(service.records().size(), 10u);
+}
+
+TEST(AttendRetry, NoWaitPassesTheDeadline) {
+  const FakeService service({.refuse = Status(absl::StatusCode::kUnavailable, "DRAINING"),
+                             .pushback = "400"});  // 450 ms with jitter
+  ManualTiming timing;
+  const absl::Status status =
+      EchoJob()
+          .Attend(service.address(), {.deadline = absl::Seconds(1), .timing = timing.timing()})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(wire::ReasonOf(status), "DRAINING");
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("as the test says (after 3 attempts"),
+                                                   HasSubstr("450ms"), HasSubstr("100ms")));
+  EXPECT_EQ(timing.total(), absl::Milliseconds(900));
+}
+
+TEST(AttendRetry, CorruptOutputIsTriedAgainAFewTimes) {
+  const FakeBehaviour corrupt = {.change_outputs = [](std::vector<v1::OutputChunk>& outputs) {
+    (*outputs[3].mutable_payload())[5] ^= 1;
+  }};
+  EchoJob job;
+  ManualTiming timing;
+  const auto report =
+      job.Attend({.earlier_calls = {corrupt, corrupt}}, {.timing = timing.timing()});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(job.echoed());
+  const FakeService always(corrupt);
+  const absl::Status status = job.Attend(always.address(), {.timing = timing.timing()}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("CRC32C"), HasSubstr("after 3 attempts")));
+  EXPECT_EQ(always.records().size(), 3u);
+}
+
+TEST(AttendRetry, NothingIsTriedAgainAfterCancellation) {
+  const FakeService service(Gone());
+  ManualTiming timing;
+  timing.random = 0.99;
+  // Cancelled in the fourth wait, which would last 792 ms.
+  const absl::Status status =
+      EchoJob()
+          .Attend(service.address(),
+                  {.cancelled = [&] { return timing.total() > absl::Milliseconds(900); },
+                   .timing = timing.timing()})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("after 4 attempts"), HasSubstr("UNAVAILABLE: as the test says")));
+  EXPECT_EQ(service.records().size(), 4u);
+  EXPECT_LT(timing.total(), absl::Milliseconds(1100));  // looked up ten times a second
+}
+
+TEST(AttendRetry, ACoordinatorThatComesBackFinishesTheJob) {
+  EchoJob job;
+  std::optional<FakeService> service(std::in_place, FakeBehaviour{.stall = true});
+  const int port = service->port();
+  const std::string address = service->address();
+  std::jthread restart([&] {
+    while (service->records().empty()) absl::SleepFor(absl::Milliseconds(5));
+    service.reset();
+    absl::SleepFor(absl::Milliseconds(300));  // attempts are refused meanwhile
+    service.emplace(FakeBehaviour(), port);
+  });
+  const auto report = job.Attend(address, {.deadline = absl::Seconds(60)});
+  restart.join();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(job.echoed());
+  EXPECT_GT(service->record().open.attempt(), 0);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

@@ -1,0 +1,35 @@
+// Time that passes when someone sleeps, and chance that is given.
+#pragma once
+
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/cpp/attend.h"
+
+namespace hilbert_ring::client {
+
+// Must outlive the calls that use timing().
+struct ManualTiming {
+  absl::Time now = absl::Now();
+  double random = 0.5;
+  std::vector<absl::Duration> slept;
+
+  absl::Duration total() const {
+    absl::Duration sum;
+    for (const absl::Duration duration : slept) sum += duration;
+    return sum;
+  }
+
+  AttendTiming timing() {
+    return {.now = [this] { return now; },
+            .sleep =
+                [this](absl::Duration duration) {
+                  slept.push_back(duration);
+                  now += duration;
+                },
+            .random = [this] { return random; }};
+  }
+};
+
+}  // namespace hilbert_ring::client

@@ -1,0 +1,125 @@
+#include "client/cpp/retry.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::ElementsAre;
+
+AttemptFailure Failure(absl::StatusCode code, const std::string& reason = "") {
+  absl::Status status(code, "");
+  if (!reason.empty()) status = wire::WithReason(std::move(status), reason);
+  return {.status = std::move(status)};
+}
+
+AttemptFailure PushedBack(const std::string& pushback) {
+  AttemptFailure failure = Failure(absl::StatusCode::kResourceExhausted);
+  failure.pushback = pushback;
+  return failure;
+}
+
+RetrySchedule ScheduleWith(double random) {
+  return RetrySchedule([random] { return random; });
+}
+
+std::vector<int64_t> Milliseconds(RetrySchedule schedule, int failures) {
+  std::vector<int64_t> waits;
+  for (int i = 0; i < failures; ++i) {
+    waits.push_back(
+        absl::ToInt64Milliseconds(*schedule.WaitAfter(Failure(absl::StatusCode::kUnavailable))));
+  }
+  return waits;
+}
+
+TEST(RetrySchedule, BackoffDoublesItsLimitAndHasFullJitter) {
+  EXPECT_THAT(Milliseconds(ScheduleWith(0), 3), ElementsAre(0, 0, 0));
+  EXPECT_THAT(Milliseconds(ScheduleWith(0.5), 9),
+              ElementsAre(50, 100, 200, 400, 800, 1600, 2500, 2500, 2500));
+  EXPECT_THAT(Milliseconds(ScheduleWith(0.99), 8),
+              ElementsAre(99, 198, 396, 792, 1584, 3168, 4950, 4950));
+}
+
+TEST(RetrySchedule, ALongSeriesKeepsItsLimit) {
+  EXPECT_EQ(Milliseconds(ScheduleWith(0.5), 1000).back(), 2500);
+}
+
+TEST(RetrySchedule, PushbackIsObeyedWithAQuarterOfJitterAtMost) {
+  EXPECT_EQ(ScheduleWith(0).WaitAfter(PushedBack("2000")), absl::Milliseconds(2000));
+  EXPECT_EQ(ScheduleWith(0.5).WaitAfter(PushedBack("2000")), absl::Milliseconds(2250));
+  const auto most = ScheduleWith(0.999).WaitAfter(PushedBack("2000"));
+  EXPECT_GT(most, absl::Milliseconds(2499));
+  EXPECT_LT(most, absl::Milliseconds(2500));
+  EXPECT_EQ(ScheduleWith(0.5).WaitAfter(PushedBack("0")), absl::ZeroDuration());
+}
+
+TEST(RetrySchedule, PushbackThatIsNegativeOrNoNumberEndsIt) {
+  for (const char* pushback : {"-1", "", "soon", "1e3", "10ms", "5,6", "99999999999"}) {
+    EXPECT_EQ(ScheduleWith(0.5).WaitAfter(PushedBack(pushback)), std::nullopt) << pushback;
+  }
+}
+
+TEST(RetrySchedule, PushbackGoesBeforeBackoffAndStartsItAfresh) {
+  RetrySchedule schedule = ScheduleWith(0.5);
+  AttemptFailure draining = Failure(absl::StatusCode::kUnavailable, "DRAINING");
+  schedule.WaitAfter(draining);
+  EXPECT_EQ(schedule.WaitAfter(draining), absl::Milliseconds(100));
+  draining.pushback = "800";
+  EXPECT_EQ(schedule.WaitAfter(draining), absl::Milliseconds(900));
+  draining.pushback.reset();
+  EXPECT_EQ(schedule.WaitAfter(draining), absl::Milliseconds(50));
+}
+
+TEST(RetrySchedule, OverloadWithoutPushbackIsFinal) {
+  EXPECT_EQ(ScheduleWith(0.5).WaitAfter(Failure(absl::StatusCode::kResourceExhausted)),
+            std::nullopt);
+}
+
+TEST(RetrySchedule, ALostWorkerIsTriedAgainAndAFencedAttemptNot) {
+  const auto wait = [](const std::string& reason) {
+    return ScheduleWith(0.5).WaitAfter(Failure(absl::StatusCode::kAborted, reason));
+  };
+  EXPECT_EQ(wait("WORKER_LOST"), absl::Milliseconds(50));
+  EXPECT_EQ(wait("ATTEMPT_FENCED"), std::nullopt);
+  EXPECT_EQ(wait(""), std::nullopt);
+}
+
+TEST(RetrySchedule, OtherCodesAreFinal) {
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kCancelled, absl::StatusCode::kUnknown,
+        absl::StatusCode::kInvalidArgument, absl::StatusCode::kDeadlineExceeded,
+        absl::StatusCode::kNotFound, absl::StatusCode::kPermissionDenied,
+        absl::StatusCode::kFailedPrecondition, absl::StatusCode::kOutOfRange,
+        absl::StatusCode::kUnimplemented, absl::StatusCode::kInternal,
+        absl::StatusCode::kUnauthenticated}) {
+    AttemptFailure failure = Failure(code);
+    EXPECT_EQ(ScheduleWith(0.5).WaitAfter(failure), std::nullopt) << absl::StatusCodeToString(code);
+    failure.pushback = "10";  // nor does a pushback make them worth another attempt
+    EXPECT_EQ(ScheduleWith(0.5).WaitAfter(failure), std::nullopt) << absl::StatusCodeToString(code);
+  }
+}
+
+TEST(RetrySchedule, ARunningJobIsTriedAgainOnceTheConnectionWasLost) {
+  RetrySchedule schedule = ScheduleWith(0.5);
+  const AttemptFailure running = Failure(absl::StatusCode::kAlreadyExists, "JOB_RUNNING");
+  EXPECT_EQ(schedule.WaitAfter(running), std::nullopt);
+  schedule.WaitAfter(Failure(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(schedule.WaitAfter(running), absl::Milliseconds(100));
+}
+
+TEST(RetrySchedule, DamagedOutputIsTriedAgainTwice) {
+  RetrySchedule schedule = ScheduleWith(0.5);
+  AttemptFailure failure = Failure(absl::StatusCode::kDataLoss);
+  EXPECT_EQ(schedule.WaitAfter(failure), std::nullopt);  // the service's own finding
+  failure.output_damaged = true;
+  EXPECT_TRUE(schedule.WaitAfter(failure).has_value());
+  EXPECT_TRUE(schedule.WaitAfter(failure).has_value());
+  EXPECT_EQ(schedule.WaitAfter(failure), std::nullopt);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

@@ -1,0 +1,111 @@
+#include "engine/comm/nccl_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace hilbert_ring {
+namespace {
+
+using ::testing::HasSubstr;
+using Direction = NcclTransfer::Direction;
+
+class StepNotesTest : public ::testing::Test {
+ protected:
+  static constexpr int kSize = 3;
+
+  // What a peer's notes would be, put where they are received.
+  void Arrive(int peer, const StepNote& note) {
+    std::memcpy(host_.data() + notes_.received_offset() + peer * sizeof(StepNote), &note,
+                sizeof(note));
+  }
+
+  static StepNote Note(int64_t step, const std::vector<int64_t>& sizes) {
+    StepNote note{.step = step};
+    for (const int64_t bytes : sizes) note.Add(bytes);
+    return note;
+  }
+
+  std::vector<std::byte> host_ = std::vector<std::byte>(StepNotes::BytesFor(kSize));
+  std::vector<std::byte> device_ = std::vector<std::byte>(StepNotes::BytesFor(kSize));
+  StepNotes notes_{{host_.data(), device_.data()}, kSize};
+  char a_ = 0, b_ = 0, c_ = 0, d_ = 0;
+};
+
+TEST_F(StepNotesTest, AGroupHasANoteAheadOfEachPeersTransfersInTheirOrder) {
+  const std::vector<NcclTransfer> group =
+      notes_.MakeGroup({.number = 4,
+                        .sends = {{.peer = 1, .data = &a_, .bytes = 10},
+                                  {.peer = 2, .data = &b_, .bytes = 20},
+                                  {.peer = 1},
+                                  {.peer = 1, .data = &c_, .bytes = 30}},
+                        .receives = {{.peer = 2, .data = &d_, .bytes = 40}, {.peer = 1}}});
+  const auto note = [&](int64_t offset, int peer) -> void* {
+    return device_.data() + offset + peer * sizeof(StepNote);
+  };
+  const std::vector<NcclTransfer> expected = {
+      {Direction::kReceive, 2, note(notes_.received_offset(), 2), sizeof(StepNote)},
+      {Direction::kReceive, 2, &d_, 40},
+      {Direction::kSend, 1, note(notes_.sent_offset(), 1), sizeof(StepNote)},
+      {Direction::kSend, 1, &a_, 10},
+      {Direction::kSend, 2, note(notes_.sent_offset(), 2), sizeof(StepNote)},
+      {Direction::kSend, 2, &b_, 20},
+      {Direction::kSend, 1, &c_, 30}};
+  ASSERT_EQ(group.size(), expected.size());
+  for (size_t i = 0; i < group.size(); ++i) {
+    EXPECT_EQ(group[i].direction, expected[i].direction) << i;
+    EXPECT_EQ(group[i].peer, expected[i].peer) << i;
+    EXPECT_EQ(group[i].data, expected[i].data) << i;
+    EXPECT_EQ(group[i].bytes, expected[i].bytes) << i;
+  }
+  StepNote sent;
+  std::memcpy(&sent, host_.data() + notes_.sent_offset() + sizeof(StepNote), sizeof(sent));
+  EXPECT_EQ(sent, Note(4, {10, 0, 30}));
+}
+
+TEST_F(StepNotesTest, NothingToMoveIsNoGroup) {
+  EXPECT_TRUE(notes_.MakeGroup({.number = 1}).empty());
+  EXPECT_TRUE(
+      notes_.MakeGroup({.number = 2, .sends = {{.peer = 1}}, .receives = {{.peer = 2}}}).empty());
+  EXPECT_TRUE(notes_.Verify().ok());
+}
+
+TEST_F(StepNotesTest, NotesMustAgreeOnStepOrderAndSize) {
+  const CommStep step{
+      .number = 7,
+      .receives = {{.peer = 1, .data = &a_, .bytes = 10}, {.peer = 1, .data = &b_, .bytes = 20}}};
+  const auto verify = [&](const StepNote& note) {
+    notes_.MakeGroup(step);
+    Arrive(1, note);
+    return notes_.Verify();
+  };
+  EXPECT_TRUE(verify(Note(7, {10, 20})).ok());
+  for (const StepNote& other : {Note(6, {10, 20}), Note(7, {20, 10}), Note(7, {15, 15}),
+                                Note(7, {10, 20, 0}), Note(7, {30}), StepNote{}}) {
+    const absl::Status status = verify(other);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 sent"));
+  }
+  EXPECT_THAT(verify(Note(6, {10, 20})).message(), HasSubstr("step 6"));
+}
+
+TEST_F(StepNotesTest, NotesOfAnEarlierStepDoNotStay) {
+  const CommStep step{.number = 7, .receives = {{.peer = 1, .data = &a_, .bytes = 10}}};
+  notes_.MakeGroup(step);
+  Arrive(1, Note(7, {10}));
+  notes_.MakeGroup(step);
+  EXPECT_TRUE(absl::IsDataLoss(notes_.Verify()));
+}
+
+TEST(PeersOfTest, NamesThoseThatBytesMoveBetween) {
+  char byte = 0;
+  EXPECT_EQ(PeersOf({.sends = {{.peer = 3, .data = &byte, .bytes = 1}, {.peer = 5}}}), "rank 3");
+  EXPECT_EQ(PeersOf({.sends = {{.peer = 3, .data = &byte, .bytes = 1}},
+                     .receives = {{.peer = 3, .data = &byte, .bytes = 1},
+                                  {.peer = 0, .data = &byte, .bytes = 1}}}),
+            "ranks 0, 3");
+}
+
+}  // namespace
+}  // namespace hilbert_ring
