@@ -149,7 +149,7 @@ TEST_P(ClientLoss, MemoryIsFreeAgain) {
   const bool local = GetParam() == WorkerPlace::kLocal;
   const std::string name = absl::StrCat("lost clients, ", local ? "local" : "remote");
   const uint64_t seed = FaultSeed(name, local ? 7000 : 8000);
-  const int rounds = FaultRounds(6);
+  const int rounds = FaultRounds(3);
   ASSERT_TRUE(files_.made());
   FaultRig rig({.workers = 2, .place = GetParam()});
   std::vector<double> seconds;

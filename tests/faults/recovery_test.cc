@@ -85,7 +85,7 @@ TEST_P(Recovery, TheNextRingComputesSoon) {
   const bool local = GetParam() == WorkerPlace::kLocal;
   const std::string name = absl::StrCat("recovery, ", local ? "local" : "remote");
   const uint64_t seed = FaultSeed(name, local ? 9000 : 10'000);
-  const int rounds = FaultRounds(3);
+  const int rounds = FaultRounds(2);
   std::vector<double> formed, computes;
   for (int round = 0; round < rounds; ++round) {
     std::mt19937_64 random(seed + round);

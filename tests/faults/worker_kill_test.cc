@@ -43,7 +43,7 @@ TEST_P(WorkerKill, EndsRightOrTyped) {
   const bool local = GetParam() == WorkerPlace::kLocal;
   const std::string name = absl::StrCat("killed workers, ", local ? "local" : "remote");
   const uint64_t seed = FaultSeed(name, local ? 1000 : 2000);
-  const int rounds = FaultRounds(8);
+  const int rounds = FaultRounds(5);
   FaultRig rig({.workers = 3, .place = GetParam()});
   Tally tally(name);
   for (int round = 0; round < rounds; ++round) {

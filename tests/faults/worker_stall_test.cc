@@ -62,7 +62,7 @@ TEST_P(WorkerStall, EndsRightOrTyped) {
   const bool local = GetParam() == WorkerPlace::kLocal;
   const std::string name = absl::StrCat("stopped workers, ", local ? "local" : "remote");
   const uint64_t seed = FaultSeed(name, local ? 3000 : 4000);
-  const int rounds = FaultRounds(3);
+  const int rounds = FaultRounds(2);
   FaultRig rig({.workers = 3, .place = GetParam()});
   Tally tally(name);
   for (int round = 0; round < rounds; ++round) {
@@ -94,6 +94,26 @@ TEST_P(WorkerStall, EndsRightOrTyped) {
   }
   tally.Print();
   EXPECT_EQ(tally.bad(), 0);
+}
+
+// The first job of a cluster has no ring yet, and the stopped worker does not answer to one.
+TEST_P(WorkerStall, WhileTheRingIsFormed) {
+  const uint64_t seed = FaultSeed("stopped before the first ring", 4500);
+  std::mt19937_64 random(seed);
+  auto cluster = FaultCluster::Start({.workers = 3, .place = GetParam()});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto job = MakeSmallJob(random);
+  while (job.ok() && !(job->spec.tokens > 100 && job->spec.branches[0].segment > 100)) {
+    job = MakeSmallJob(random);
+  }
+  ASSERT_TRUE(job.ok()) << job.status();
+  Stall stall((*cluster)->Workers().at(1), std::chrono::milliseconds(60'000));
+  stall.Begin();
+  const JobEnd end = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+  EXPECT_NE(end.verdict, Verdict::kBad)
+      << end.what << ", logs are in " << (end.what.empty() ? "" : (*cluster)->KeepLogs());
+  // The worker's timeout of 2 s, and a little.
+  EXPECT_LT(end.seconds, 6) << end.status;
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, WorkerStall,
