@@ -36,7 +36,8 @@ class LocalService:
         self.server = None
 
     def __enter__(self):
-        command = [str(self.coordinator), f"--spawn-workers={self.workers}", "--grpc-port=0",
+        command = [str(self.coordinator), f"--spawn-workers={self.workers}",
+                   f"--job-workers={self.workers}", "--grpc-port=0",
                    "--http-port=0", f"--ready-file={self.ready_file}"]
         with open(self.log, "wb") as log:
             # A session of its own: Ctrl-C reaches this script, which then stops the coordinator.

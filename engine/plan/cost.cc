@@ -19,8 +19,9 @@ void AddLocal(const JobSpec& spec, const std::vector<Phase>& phases, const Segme
   const bool triangle = spec.causal && !spec.ordering;
   for (const LocalSegments& run : segments.local) {
     costs.branches[run.branch].segments_local += run.count;
-    for (const Phase& phase : phases) {
-      if (phase.branch != run.branch) continue;
+    const PhaseRange of_branch = PhasesOf(phases, run.branch);
+    for (size_t p = of_branch.begin; p < of_branch.end; ++p) {
+      const Phase& phase = phases[p];
       const Progression rows = Selected(run.begin, phase.offset, spec.branches[run.branch].dilation,
                                         run.begin, run.begin + run.length);
       costs.workers[run.rank].flops += FlopsPerPair(spec) * static_cast<double>(phase.heads()) *
@@ -110,8 +111,9 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
   StepBytes step_bytes(shards.workers());
   for (const SpanningSegment& segment : segments.spanning) {
     const int64_t before = costs.branches[segment.branch].bytes_exchanged;
-    for (const Phase& phase : phases) {
-      if (phase.branch == segment.branch) AddRing(spec, segment, phase, step_bytes, costs);
+    const PhaseRange of_branch = PhasesOf(phases, segment.branch);
+    for (size_t p = of_branch.begin; p < of_branch.end; ++p) {
+      AddRing(spec, segment, phases[p], step_bytes, costs);
     }
     BranchCost& branch = costs.branches[segment.branch];
     ++(branch.bytes_exchanged > before ? branch.segments_exchanged : branch.segments_local);

@@ -48,9 +48,10 @@ struct Costs {
 Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
              const Segments& segments);
 
-// Bytes that the exchange would take were rows that several branches need sent once.
+// Bytes that the exchange would take were rows that several branches need sent once; no more than
+// `sum`, those that it takes. Where counting would take more than seconds, an upper bound.
 int64_t UnionBytes(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
-                   const Segments& segments);
+                   const Segments& segments, int64_t sum);
 
 // Float32 accumulators of a rank: the whole shard, or the pieces of spanning segments alone.
 bool AccumulatesWholeShard(const JobSpec& spec);

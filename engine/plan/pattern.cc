@@ -40,6 +40,14 @@ std::vector<Phase> Phases(const JobSpec& spec) {
   return phases;
 }
 
+PhaseRange PhasesOf(const std::vector<Phase>& phases, int branch) {
+  const auto begin = std::lower_bound(phases.begin(), phases.end(), branch,
+                                      [](const Phase& p, int b) { return p.branch < b; });
+  const auto end = std::upper_bound(begin, phases.end(), branch,
+                                    [](int b, const Phase& p) { return b < p.branch; });
+  return {static_cast<size_t>(begin - phases.begin()), static_cast<size_t>(end - phases.begin())};
+}
+
 HeadRange QueryHeads(const JobSpec& spec, const Phase& phase, int64_t kv_head) {
   const int64_t share = spec.heads / spec.kv_heads;
   return {std::max(phase.head_begin, kv_head * share),

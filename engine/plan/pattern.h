@@ -1,6 +1,7 @@
 // The pattern as integers: which slots a branch selects for which heads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -21,6 +22,12 @@ struct Phase {
 
 // The phases of a valid spec, branch by branch, offsets ascending.
 std::vector<Phase> Phases(const JobSpec& spec);
+
+// Those of one branch among them: [begin, end).
+struct PhaseRange {
+  size_t begin = 0, end = 0;
+};
+PhaseRange PhasesOf(const std::vector<Phase>& phases, int branch);
 
 // Query heads of a phase that read kv head g: [begin, end).
 struct HeadRange {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/plan/plan_size.h"
 
 namespace hilbert_ring {
 namespace {
@@ -27,10 +28,12 @@ double BusiestFinish(const Costs& costs) {
   return latest;
 }
 
-Plan PlanOf(const JobSpec& spec, Shards shards, bool mirrored) {
+absl::StatusOr<Plan> PlanOf(const JobSpec& spec, Shards shards, bool mirrored) {
   Plan plan{.spec = spec, .shards = std::move(shards), .mirrored = mirrored};
   plan.phases = Phases(spec);
   plan.segments = FindSegments(spec, plan.shards);
+  absl::Status status = CheckPlanSize(spec, plan.phases, plan.segments);
+  if (!status.ok()) return status;
   plan.costs = CostOf(spec, plan.shards, plan.phases, plan.segments);
   return plan;
 }
@@ -66,12 +69,18 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers) {
     return absl::OutOfRangeError(
         absl::StrCat("workers is ", workers, ", must be 1 to ", kMaxWorkers));
   }
-  Plan best = PlanOf(spec, CutShards(spec, workers, 0), false);
+  if (absl::Status status = CheckSequences(spec); !status.ok()) return status;
+  absl::StatusOr<Plan> best = PlanOf(spec, CutShards(spec, workers, 0), false);
+  if (!best.ok()) return best;
   for (const int64_t length : MirrorLengths(spec, workers)) {
-    Plan plan = PlanOf(spec, CutShards(spec, workers, length), true);
-    if (BusiestFinish(plan.costs) < kMirrorGain * BusiestFinish(best.costs)) best = std::move(plan);
+    absl::StatusOr<Plan> plan = PlanOf(spec, CutShards(spec, workers, length), true);
+    if (!plan.ok()) continue;  // twice the ranges are too many
+    if (BusiestFinish(plan->costs) < kMirrorGain * BusiestFinish(best->costs)) {
+      best = std::move(plan);
+    }
   }
-  best.costs.bytes_exchanged_union = UnionBytes(spec, best.shards, best.phases, best.segments);
+  best->costs.bytes_exchanged_union =
+      UnionBytes(spec, best->shards, best->phases, best->segments, best->costs.bytes_exchanged);
   return best;
 }
 
@@ -81,9 +90,12 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards) {
     return absl::InvalidArgumentError(
         absl::StrCat("shards hold ", shards.tokens(), " slots, tokens is ", spec.tokens));
   }
+  if (absl::Status status = CheckSequences(spec); !status.ok()) return status;
   const bool mirrored = HasSeveralRanges(shards);
-  Plan plan = PlanOf(spec, std::move(shards), mirrored);
-  plan.costs.bytes_exchanged_union = UnionBytes(spec, plan.shards, plan.phases, plan.segments);
+  absl::StatusOr<Plan> plan = PlanOf(spec, std::move(shards), mirrored);
+  if (!plan.ok()) return plan;
+  plan->costs.bytes_exchanged_union =
+      UnionBytes(spec, plan->shards, plan->phases, plan->segments, plan->costs.bytes_exchanged);
   return plan;
 }
 

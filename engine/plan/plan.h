@@ -32,7 +32,8 @@ struct Plan {
 
 inline constexpr int kMaxWorkers = 4096;
 
-// INVALID_ARGUMENT / OUT_OF_RANGE: the spec (see Validate) or workers outside [1, kMaxWorkers].
+// INVALID_ARGUMENT / OUT_OF_RANGE: the spec (see Validate), workers outside [1, kMaxWorkers], or a
+// pattern of so many parts that planning it would take more than seconds (engine/plan/plan_size.h).
 // Tries the cuts that could pay (plain, and mirrored for causal jobs without an ordering) and takes
 // the one whose busiest worker is estimated to finish first.
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers);

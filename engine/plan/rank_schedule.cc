@@ -19,9 +19,9 @@ std::vector<Passage> PassagesOf(const Plan& plan, int rank, std::vector<RankRing
   std::vector<Passage> passages;
   for (size_t s = 0; s < plan.segments.spanning.size(); ++s) {
     const SpanningSegment& segment = plan.segments.spanning[s];
-    for (size_t p = 0; p < plan.phases.size(); ++p) {
+    const PhaseRange of_branch = PhasesOf(plan.phases, segment.branch);
+    for (size_t p = of_branch.begin; p < of_branch.end; ++p) {
       const Phase& phase = plan.phases[p];
-      if (phase.branch != segment.branch) continue;
       PhaseRing ring(plan.spec, segment, phase);
       if (!std::binary_search(ring.ranks().begin(), ring.ranks().end(), rank)) continue;
       const int64_t row_bytes = BlockRowBytes(plan.spec, phase);
@@ -33,7 +33,7 @@ std::vector<Passage> PassagesOf(const Plan& plan, int rank, std::vector<RankRing
         if (way.size() == 1 || here == way.end()) continue;
         passages.push_back({.ring = static_cast<int>(rings.size()),
                             .block = static_cast<int>(b),
-                            .bytes = block.rows.count * row_bytes,
+                            .bytes = SaturatingMultiply(block.rows.count, row_bytes),
                             .step = here - way.begin(),
                             .from = here == way.begin() ? -1 : *(here - 1),
                             .to = here + 1 == way.end() ? -1 : *(here + 1)});
@@ -54,7 +54,7 @@ RankSchedule MakeRankSchedule(const Plan& plan, int rank) {
   std::vector<int64_t> held(plan.costs.steps + 2, 0);  // bytes by step
   for (const Passage& passage : passages) {
     step_bytes.Add(0, passage.step, passage.bytes);
-    held[passage.step] += BlockStride(passage.bytes);
+    held[passage.step] = SaturatingAdd(held[passage.step], BlockStride(passage.bytes));
   }
   schedule.arena_bytes = step_bytes.ArenaBytes(0);
   schedule.steps.resize(plan.costs.steps);
@@ -64,7 +64,7 @@ RankSchedule MakeRankSchedule(const Plan& plan, int rank) {
   }
   for (const Passage& passage : passages) {
     const int64_t offset = next[passage.step];
-    next[passage.step] += BlockStride(passage.bytes);
+    next[passage.step] = SaturatingAdd(offset, BlockStride(passage.bytes));
     const ArenaBlock block{
         .ring = passage.ring, .block = passage.block, .offset = offset, .bytes = passage.bytes};
     if (passage.step == 0) {

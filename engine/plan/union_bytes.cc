@@ -10,6 +10,23 @@
 namespace hilbert_ring {
 namespace {
 
+// What counting may take for a whole plan, about two seconds; beyond it, sums stand for unions.
+class Effort {
+ public:
+  // False when `units` (some nanoseconds each) are no longer there.
+  bool Take(int64_t units) {
+    if (units > left_) return false;
+    left_ -= units;
+    return true;
+  }
+
+ private:
+  int64_t left_ = int64_t{1} << 27;
+};
+
+constexpr int64_t kMeetUnits = 256;  // of Meet: a chain of 128-bit divisions
+constexpr int64_t kCopyUnits = 16;   // of a Need
+
 // Slots first, first + step, ... below `end`, for kv heads [kv_begin, kv_end).
 struct Need {
   Progression rows;
@@ -57,14 +74,17 @@ bool Contains(const Residue& outer, const Residue& inner) {
 // |A1 u A2 u ...| of residue classes within [begin, end), by inclusion and exclusion.
 class UnionCount {
  public:
-  UnionCount(const std::vector<Residue>& sets, int64_t begin, int64_t end)
-      : begin_(begin), end_(end) {
+  UnionCount(const std::vector<Residue>& sets, int64_t begin, int64_t end, Effort& effort)
+      : begin_(begin), end_(end), effort_(effort) {
+    constexpr int64_t kContainsUnits = 16;
+    const auto count = static_cast<int64_t>(sets.size());
+    exact_ = effort.Take(count * count * kContainsUnits);
     for (size_t i = 0; i < sets.size(); ++i) {
-      bool covered = false;
+      bool covered = !exact_;
       for (size_t j = 0; j < sets.size() && !covered; ++j) {
         covered = i != j && Contains(sets[j], sets[i]) && (j < i || !Contains(sets[i], sets[j]));
       }
-      if (!covered) sets_.push_back(sets[i]);
+      if (!covered || !exact_) sets_.push_back(sets[i]);
     }
   }
 
@@ -72,20 +92,19 @@ class UnionCount {
   int64_t Count() {
     int64_t total = 0, sum = 0;
     for (size_t i = 0; i < sets_.size(); ++i) {
-      sum += CountIn(sets_[i], begin_, end_);
-      total += Visit(sets_[i], i + 1);
+      sum = SaturatingAdd(sum, CountIn(sets_[i], begin_, end_));
+      if (exact_) total += Visit(sets_[i], i + 1);
     }
-    return visits_ > kMaxVisits ? std::min(sum, end_ - begin_) : total;
+    return exact_ ? total : std::min(sum, end_ - begin_);
   }
 
  private:
-  static constexpr int kMaxVisits = 100'000;
-
   // Rows of `set` that no set from `next` on holds.
   int64_t Visit(const Residue& set, size_t next) {
     int64_t total = CountIn(set, begin_, end_);
-    if (total == 0 || ++visits_ > kMaxVisits) return 0;
-    for (size_t i = next; i < sets_.size(); ++i) {
+    if (total == 0 || !exact_) return 0;
+    exact_ = effort_.Take(static_cast<int64_t>(sets_.size() - next + 1) * kMeetUnits);
+    for (size_t i = next; i < sets_.size() && exact_; ++i) {
       if (const auto both = Meet(set, sets_[i], end_)) total -= Visit(*both, i + 1);
     }
     return total;
@@ -93,10 +112,17 @@ class UnionCount {
 
   std::vector<Residue> sets_;
   const int64_t begin_, end_;
-  int visits_ = 0;
+  Effort& effort_;
+  bool exact_ = true;
 };
 
-int64_t UnionRows(const std::vector<Need>& needs) {
+int64_t SumOfRows(const std::vector<Need>& needs) {
+  int64_t rows = 0;
+  for (const Need& need : needs) rows = SaturatingAdd(rows, need.rows.count);
+  return rows;
+}
+
+int64_t UnionRows(const std::vector<Need>& needs, Effort& effort) {
   std::vector<int64_t> edges;
   for (const Need& need : needs) {
     edges.push_back(need.rows.first);
@@ -104,6 +130,7 @@ int64_t UnionRows(const std::vector<Need>& needs) {
   }
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  if (!effort.Take(static_cast<int64_t>(edges.size() * needs.size()))) return SumOfRows(needs);
   int64_t rows = 0;
   for (size_t e = 0; e + 1 < edges.size(); ++e) {
     std::vector<Residue> active;
@@ -112,7 +139,7 @@ int64_t UnionRows(const std::vector<Need>& needs) {
         active.push_back({need.rows.first, need.rows.step});
       }
     }
-    rows += UnionCount(active, edges[e], edges[e + 1]).Count();
+    rows += UnionCount(active, edges[e], edges[e + 1], effort).Count();
   }
   return rows;
 }
@@ -142,7 +169,7 @@ std::vector<Need> NeedsOf(int rank, const std::vector<std::pair<Phase, PhaseRing
 }
 
 // Rows times kv heads of the union.
-int64_t UnionRowHeads(const std::vector<Need>& needs) {
+int64_t UnionRowHeads(const std::vector<Need>& needs, Effort& effort) {
   std::vector<int64_t> edges;
   for (const Need& need : needs) {
     edges.push_back(need.kv_begin);
@@ -151,12 +178,20 @@ int64_t UnionRowHeads(const std::vector<Need>& needs) {
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   int64_t total = 0;
+  if (!effort.Take(static_cast<int64_t>(edges.size() * needs.size()) * kCopyUnits)) {
+    for (const Need& need : needs) {
+      total =
+          SaturatingAdd(total, SaturatingMultiply(need.rows.count, need.kv_end - need.kv_begin));
+    }
+    return total;
+  }
   for (size_t e = 0; e + 1 < edges.size(); ++e) {
     std::vector<Need> of_heads;
     for (const Need& need : needs) {
       if (need.kv_begin <= edges[e] && need.kv_end >= edges[e + 1]) of_heads.push_back(need);
     }
-    total = SaturatingAdd(total, SaturatingMultiply(UnionRows(of_heads), edges[e + 1] - edges[e]));
+    total = SaturatingAdd(total,
+                          SaturatingMultiply(UnionRows(of_heads, effort), edges[e + 1] - edges[e]));
   }
   return total;
 }
@@ -164,13 +199,17 @@ int64_t UnionRowHeads(const std::vector<Need>& needs) {
 }  // namespace
 
 int64_t UnionBytes(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
-                   const Segments& segments) {
+                   const Segments& segments, int64_t sum) {
+  constexpr int64_t kNeedsUnits = 16;
+  Effort effort;
   std::vector<std::pair<Phase, PhaseRing>> rings;
   for (const SpanningSegment& segment : segments.spanning) {
-    for (const Phase& phase : phases) {
-      if (phase.branch == segment.branch) {
-        rings.emplace_back(phase, PhaseRing(spec, segment, phase));
-      }
+    const PhaseRange of_branch = PhasesOf(phases, segment.branch);
+    // Every ring is asked for the needs of every rank.
+    const auto visits = static_cast<int64_t>(of_branch.end - of_branch.begin) * shards.workers();
+    if (!effort.Take(visits * kNeedsUnits)) return sum;
+    for (size_t p = of_branch.begin; p < of_branch.end; ++p) {
+      rings.emplace_back(phases[p], PhaseRing(spec, segment, phases[p]));
     }
   }
   const int64_t head_bytes = (spec.head_dim + spec.value_dim) * ElementBytes(spec.dtype);
@@ -178,13 +217,13 @@ int64_t UnionBytes(const JobSpec& spec, const Shards& shards, const std::vector<
   for (int rank = 0; rank < shards.workers(); ++rank) {
     const std::vector<Need> needs = NeedsOf(rank, rings);
     if (needs.empty()) continue;
-    bytes = SaturatingAdd(bytes, SaturatingMultiply(UnionRowHeads(needs), head_bytes));
+    bytes = SaturatingAdd(bytes, SaturatingMultiply(UnionRowHeads(needs, effort), head_bytes));
     if (MaskNeedsPositions(spec)) {
-      bytes = SaturatingAdd(
-          bytes, SaturatingMultiply(UnionRows(needs), static_cast<int64_t>(sizeof(int64_t))));
+      bytes = SaturatingAdd(bytes, SaturatingMultiply(UnionRows(needs, effort),
+                                                      static_cast<int64_t>(sizeof(int64_t))));
     }
   }
-  return bytes;
+  return std::min(bytes, sum);
 }
 
 }  // namespace hilbert_ring

@@ -132,8 +132,9 @@ absl::Status AttendCall::Validate() const {
   return absl::OkStatus();
 }
 
-// Over all workers that are up, in the order in which they joined.
-absl::Status AttendCall::PlanOverLiveWorkers() {
+// On how many of the workers that are up it could run. What cannot run on them at all is refused,
+// saying what would hold it.
+absl::StatusOr<std::vector<JobSize>> AttendCall::Sizes() const {
   Members live = services_.membership.Live();
   std::erase_if(live, [this](const auto& member) {
     return std::find(hung_.begin(), hung_.end(), member) != hung_.end();
@@ -141,37 +142,49 @@ absl::Status AttendCall::PlanOverLiveWorkers() {
   if (live.empty()) {
     return wire::WithReason(absl::UnavailableError("no worker is there"), "NO_WORKERS");
   }
-  if (plan_ && live == members_) return absl::OkStatus();
-  if (live.size() > static_cast<size_t>(kMaxWorkers)) live.resize(kMaxWorkers);
-  members_ = std::move(live);
-  auto plan = MakePlan(spec_, static_cast<int>(members_.size()));
+  int workers = static_cast<int>(std::min<size_t>(live.size(), kMaxWorkers));
+  const int asked = services_.settings.job_workers;
+  if (asked > 0) workers = std::min(asked, workers);
+  auto sizes = SizesOf(spec_, asked > 0 ? workers : 1, workers, services_.rate.flops_per_second());
+  if (!sizes.ok()) return wire::WithReason(sizes.status(), "INVALID_SPEC");
+  std::vector<int64_t> limits;
+  for (const auto& member : live) limits.push_back(member->memory_limit_bytes);
+  std::sort(limits.rbegin(), limits.rend());
+  for (const JobSize& size : *sizes) {
+    if (limits[size.workers - 1] >= size.bytes) return sizes;
+  }
+  const auto plan = MakePlan(spec_, workers);
+  if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");
+  return CheckFits(*plan, std::vector<int64_t>(workers, limits[workers - 1]));
+}
+
+absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) {
+  auto grant = place.Await(stream_.stop(), deadline, [this](int before) {
+    v1::AttendResponse response;
+    response.mutable_queued()->set_position(before);
+    return job_ && job_->admitted ? absl::OkStatus() : stream_.Write(response, IdleDeadline());
+  });
+  if (!grant.ok()) return grant.status();
+  grant_ = *std::move(grant);
+  auto plan = MakePlan(spec_, static_cast<int>(grant_.members.size()));
   if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");
   plan_ = *std::move(plan);
-  std::vector<int64_t> limits;
-  for (const auto& member : members_) limits.push_back(member->memory_limit_bytes);
-  return CheckFits(*plan_, limits);
+  spdlog::info("job {} starts: {} tokens, {} heads, {} branches on {} workers{}, {} exchange steps",
+               open_.job_id(), spec_.tokens, spec_.heads, spec_.branches.size(),
+               grant_.members.size(), grant_.express ? " (express)" : "", plan_->costs.steps);
+  return absl::OkStatus();
 }
 
 absl::Status AttendCall::Execute() {
-  // Before the queue, so that a job that cannot run is refused at once; and after it, for then
-  // other workers may be there.
-  if (absl::Status status = PlanOverLiveWorkers(); !status.ok()) return status;
-  auto turn = services_.admission.Enter();
-  if (!turn.ok()) return turn.status();
-  absl::Status status = turn->Await(stream_.stop(), Clock::now() + services_.settings.queue_timeout,
-                                    [this](int before) {
-                                      v1::AttendResponse response;
-                                      response.mutable_queued()->set_position(before);
-                                      return stream_.Write(response, IdleDeadline());
-                                    });
+  auto sizes = Sizes();
+  if (!sizes.ok()) return sizes.status();
+  auto place = services_.scheduler.Enter({.caller = caller_, .sizes = *std::move(sizes)});
+  if (!place.ok()) return place.status();
+  absl::Status status = AwaitGrant(*place, Clock::now() + services_.settings.queue_timeout);
   if (!status.ok()) return status;
-  if (status = PlanOverLiveWorkers(); !status.ok()) return status;
   seconds_.queue = SecondsBetween(opened_, Clock::now());
   job_.emplace(open_, spec_, services_.orders);
   while (true) {
-    spdlog::info("job {} starts: {} tokens, {} heads, {} branches on {} workers, {} exchange steps",
-                 open_.job_id(), spec_.tokens, spec_.heads, spec_.branches.size(), members_.size(),
-                 plan_->costs.steps);
     status = Attempt();
     if (status.ok() || !MayRetry(status) || !stream_.stop().why().ok()) return status;
     if (job_->retries == services_.settings.max_retries) {
@@ -183,38 +196,50 @@ absl::Status AttendCall::Execute() {
     ++job_->retries;
     services_.metrics.CountRetry();
     spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
-    if (status = AwaitWorkers(members_.size()); !status.ok()) return status;
+    if (status = AwaitOthers(*place); !status.ok()) return status;
   }
 }
 
 absl::Status AttendCall::Attempt() {
-  services_.membership.SetJob(members_, open_.job_id());
-  JobAttempt attempt(services_, stream_, *job_, *plan_, members_);
+  if (!grant_.express) services_.membership.SetJob(grant_.members, open_.job_id());
+  JobAttempt attempt(services_, stream_, *job_, *plan_, grant_);
   absl::StatusOr<AttemptFigures> figures = attempt.Run();
-  services_.membership.SetJob(members_, "");
+  if (!grant_.express) services_.membership.SetJob(grant_.members, "");
   if (figures.ok()) report_ = MakeReport(*std::move(figures));
   if (attempt.stalled() != nullptr) hung_.push_back(attempt.stalled());
   return figures.status();
 }
 
-// As many as before, should they come back soon; else as many as there are, once they hold the job.
-absl::Status AttendCall::AwaitWorkers(size_t wanted) {
+// For a worker in the place of one that was lost, for a moment: its rows are there. Then for those
+// that live, until they can hold the job.
+absl::Status AttendCall::AwaitOthers(Scheduler::Place& place) {
   const Clock::time_point start = Clock::now();
-  while (true) {
-    absl::Status status = PlanOverLiveWorkers();
-    if (status.ok() && (members_.size() >= wanted || Clock::now() > start + kReplacementLimit)) {
-      return status;
-    }
-    if (Clock::now() > start + services_.settings.recovery_timeout) {
-      return wire::WithReason(
-          absl::UnavailableError(absl::StrCat("workers were lost, and those that live could not "
-                                              "go on within ",
-                                              services_.settings.recovery_timeout.count(),
-                                              " ms (--recovery-timeout): ", status.message())),
-          "NOT_ENOUGH_WORKERS");
-    }
+  const Deadline deadline = start + services_.settings.recovery_timeout;
+  const size_t live_before = services_.membership.Live().size();
+  const bool lost =
+      std::any_of(grant_.members.begin(), grant_.members.end(),
+                  [](const auto& member) { return member->departed.stop_requested(); });
+  while (lost && Clock::now() < start + kReplacementLimit &&
+         services_.membership.Live().size() <= live_before) {
     if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
   }
+  absl::Status status;
+  while (Clock::now() < deadline) {
+    auto sizes = Sizes();
+    status = sizes.status();
+    if (status.ok()) {
+      place.WaitAgain(*std::move(sizes), hung_);
+      status = AwaitGrant(place, deadline);
+      if (!absl::IsResourceExhausted(status)) return status;
+    } else if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) {
+      return why;
+    }
+  }
+  return wire::WithReason(absl::UnavailableError(absl::StrCat(
+                              "workers were lost, and those that live could not go on within ",
+                              services_.settings.recovery_timeout.count(),
+                              " ms (--recovery-timeout): ", status.message())),
+                          "NOT_ENOUGH_WORKERS");
 }
 
 v1::Report AttendCall::MakeReport(AttemptFigures figures) {
@@ -238,6 +263,7 @@ v1::Report AttendCall::MakeReport(AttemptFigures figures) {
   int64_t exchanged = 0;
   for (v1::WorkerReport& worker : figures.workers) {
     exchanged += worker.bytes_received();
+    if (!grant_.express) services_.rate.Observe(worker.flops(), worker.compute_seconds());
     services_.metrics.SetWorkerJob(worker.worker(), worker.memory_peak_bytes(),
                                    worker.memory_predicted_bytes());
     *report.add_workers() = std::move(worker);

@@ -1,6 +1,6 @@
 // The story of one job at the coordinator.
 //
-//   Open -> checked -> planned over the live workers -> its turn -> an attempt (job_attempt.h), and
+//   Open -> checked -> sized for the live workers -> given some -> an attempt (job_attempt.h), and
 //   others where workers are lost -> Report
 #pragma once
 
@@ -33,9 +33,10 @@ class AttendCall {
   absl::Status ReadOpen();
   absl::Status Validate() const;
   absl::Status Execute();
-  absl::Status PlanOverLiveWorkers();
+  absl::StatusOr<std::vector<JobSize>> Sizes() const;
+  absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
   absl::Status Attempt();
-  absl::Status AwaitWorkers(size_t wanted);
+  absl::Status AwaitOthers(Scheduler::Place& place);
   v1::Report MakeReport(AttemptFigures figures);
   Deadline IdleDeadline() const { return Clock::now() + services_.settings.idle_timeout; }
   void Log(const absl::Status& status) const;
@@ -46,10 +47,10 @@ class AttendCall {
 
   v1::Open open_;  // without its spec
   JobSpec spec_;
-  Members members_;                                  // by rank
-  std::vector<std::shared_ptr<const Member>> hung_;  // that this job leaves out from here on
-  std::optional<Plan> plan_;
-  std::optional<Job> job_;  // once it starts
+  Grant grant_;
+  Members hung_;              // that this job leaves out from here on
+  std::optional<Plan> plan_;  // over the grant's members
+  std::optional<Job> job_;    // once it starts
   JobSeconds seconds_;
   v1::Report report_;
   const Clock::time_point opened_ = Clock::now();

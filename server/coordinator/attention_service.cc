@@ -1,7 +1,9 @@
 #include "server/coordinator/attention_service.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +16,10 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr auto kRetryAfter = std::chrono::milliseconds(1000);
+// Pushback: a client that was refused comes back when about half of the work is predicted to be
+// done, each at a time of its own.
+constexpr double kLeastPushback = 0.1, kMostPushback = 60;  // seconds
+constexpr double kJitter = 0.2;
 // A client that does not read its outputs does not see the status behind them.
 constexpr auto kStatusTimeout = std::chrono::seconds(30);
 // Calls beside those that run or wait: ending, not yet opened, or about to be refused.
@@ -28,6 +33,13 @@ std::string CallerOf(const grpc::CallbackServerContext& context) {
     }
   }
   return caller;  // empty: without credentials all callers are one
+}
+
+std::chrono::milliseconds Pushback(double seconds_of_work) {
+  thread_local std::minstd_rand random(std::random_device{}());
+  const double jitter = std::uniform_real_distribution(1 - kJitter, 1 + kJitter)(random);
+  const double seconds = std::clamp(seconds_of_work / 2, kLeastPushback, kMostPushback) * jitter;
+  return std::chrono::milliseconds(static_cast<int64_t>(1000 * seconds));
 }
 
 absl::Status Draining() {
@@ -50,7 +62,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::A
                  [this, stream, caller = CallerOf(*context)] { Serve(*stream, caller); })) {
     stream->End(
         wire::WithReason(absl::ResourceExhaustedError("too many calls are open"), "TOO_MANY_CALLS"),
-        kRetryAfter);
+        Pushback(services_.scheduler.SecondsOfWork()));
   }
   return stream.get();  // lives until gRPC is done with it
 }
@@ -61,7 +73,8 @@ void AttentionService::Serve(AttendStream& stream, const std::string& caller) {
     stream.End(*report);
   } else {
     const bool retry = absl::IsResourceExhausted(report.status());
-    stream.End(report.status(), retry ? std::optional(kRetryAfter) : std::nullopt);
+    stream.End(report.status(),
+               retry ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
   }
   stream.AwaitDone(kStatusTimeout);
   TrimMalloc();
@@ -96,8 +109,8 @@ grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
     *response->add_workers() = std::move(worker);
   }
   for (v1::Ring& ring : services_.rings.Describe()) *response->add_rings() = std::move(ring);
-  response->set_jobs_running(services_.admission.running());
-  response->set_jobs_queued(services_.admission.waiting());
+  response->set_jobs_running(services_.scheduler.running());
+  response->set_jobs_queued(services_.scheduler.waiting());
   return grpc::Status::OK;
 }
 

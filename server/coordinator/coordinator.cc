@@ -35,10 +35,10 @@ absl::Status Stopping() {
 
 Coordinator::Coordinator(const CoordinatorSettings& settings)
     : settings_(settings),
-      admission_(settings.max_queue),
       orders_(settings.order_cache_bytes),
       shards_(kKeepShards),
       copies_(settings.copy_memory_bytes),
+      scheduler_([this] { return membership_.Live(); }, settings.max_queue),
       membership_(settings.worker_timeout,
                   {.joined = [this](const Member&) { Refresh(); },
                    .left =
@@ -46,12 +46,14 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
                          metrics_.RemoveWorker(member.address);
                          Refresh();
                        },
+                   .drains = [this](const Member&) { Refresh(); },
                    .beat = [this](const Member& member,
                                   int64_t used) { metrics_.SetWorkerUsed(member.address, used); }}),
       membership_service_(membership_),
       attention_service_({.settings = settings_,
                           .membership = membership_,
-                          .admission = admission_,
+                          .scheduler = scheduler_,
+                          .rate = rate_,
                           .jobs = jobs_,
                           .rings = rings_,
                           .orders = orders_,
@@ -130,7 +132,7 @@ HttpReply Coordinator::Ready() {
 }
 
 HttpReply Coordinator::ServeMetrics() {
-  metrics_.SetJobs(admission_.running(), admission_.waiting());
+  metrics_.SetJobs(scheduler_.running(), scheduler_.waiting());
   return {.content_type = Metrics::ContentType(), .body = metrics_.Serialize()};
 }
 
@@ -140,6 +142,7 @@ void Coordinator::Refresh() {
   const std::lock_guard lock(refresh_);
   const Members live = membership_.Live();
   metrics_.SetWorkersUp(static_cast<int>(live.size()));
+  scheduler_.Changed();
   if (grpc_.server == nullptr || http_ == nullptr) return;
   const int expected =
       settings_.spawn_workers > 0 ? settings_.spawn_workers : settings_.min_workers;
@@ -165,10 +168,10 @@ void Coordinator::Stop() {
   if (grpc_.server == nullptr) return;
   draining_ = true;
   attention_service_.Drain();
-  admission_.Close(Stopping());
+  scheduler_.Close(Stopping());
   Refresh();
   RemoveReadyFile(settings_.ready_file);
-  spdlog::info("stopping: {} jobs run, {} wait", admission_.running(), admission_.waiting());
+  spdlog::info("stopping: {} jobs run, {} wait", scheduler_.running(), scheduler_.waiting());
   const Deadline deadline = Clock::now() + settings_.exit_timeout;
   while (Clock::now() < deadline && !attention_service_.AwaitIdle(std::chrono::milliseconds(50))) {
     if (AwaitStopSignal(std::chrono::milliseconds(0))) break;

@@ -6,12 +6,12 @@
 #include <mutex>
 
 #include "absl/status/statusor.h"
-#include "server/coordinator/admission.h"
 #include "server/coordinator/attention_service.h"
 #include "server/coordinator/job_table.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/membership_service.h"
 #include "server/coordinator/rings.h"
+#include "server/coordinator/scheduler.h"
 #include "server/coordinator/worker_processes.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/http_endpoint.h"
@@ -46,12 +46,13 @@ class Coordinator {
   std::atomic<bool> ready_ = false;
   std::atomic<bool> was_ready_ = false;
   std::mutex refresh_;  // one Refresh at a time
-  Admission admission_;
   JobTable jobs_;
   Rings rings_;
   OrderCache orders_;
   SharedMemoryPool shards_;
   JobMemory copies_;
+  Scheduler scheduler_;
+  ComputeRate rate_;
   Membership membership_;
   MembershipService membership_service_;
   AttentionService attention_service_;

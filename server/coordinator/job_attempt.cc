@@ -35,8 +35,13 @@ bool MayRetry(const absl::Status& status) {
 }
 
 JobAttempt::JobAttempt(const JobServices& services, AttendStream& stream, Job& job,
-                       const Plan& plan, const Members& members)
-    : services_(services), stream_(stream), job_(job), plan_(plan), members_(members) {}
+                       const Plan& plan, const Grant& grant)
+    : services_(services),
+      stream_(stream),
+      job_(job),
+      plan_(plan),
+      members_(grant.members),
+      express_(grant.express) {}
 
 absl::StatusOr<AttemptFigures> JobAttempt::Run() {
   const std::stop_callback client_gone(stream_.stop().token(),
@@ -59,6 +64,7 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
               .ring_id = ring ? ring->ring_id() : "",
               .generation = ring ? ring->generation() : 0,
               .want_lse = job_.open.want_lse(),
+              .express = express_,
               .compute_timeout = services_.settings.job_timeout,
               .stall_timeout = services_.settings.stall_timeout,
               .share_memory = services_.settings.share_memory,

@@ -49,9 +49,9 @@ struct AttemptFigures {
 
 class JobAttempt {
  public:
-  // All must outlive it; members by rank of the plan.
+  // All must outlive it; the grant's members are the plan's ranks.
   JobAttempt(const JobServices& services, AttendStream& stream, Job& job, const Plan& plan,
-             const Members& members);
+             const Grant& grant);
 
   // Errors: the client's doing, or of a worker; MayRetry says which can be tried again.
   absl::StatusOr<AttemptFigures> Run();
@@ -76,6 +76,7 @@ class JobAttempt {
   Job& job_;
   const Plan& plan_;
   const Members& members_;
+  const bool express_;
   JobStop stop_;                     // of this attempt: the client's, or a worker's failure
   std::optional<RowRouter> router_;  // once the order is known
   AttemptFigures figures_;

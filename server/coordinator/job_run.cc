@@ -81,6 +81,7 @@ v1::RunRequest JobRun::OpenRequest(int rank) const {
   open.set_generation(options_.generation);
   open.set_incarnation(options_.members[rank]->incarnation);
   open.set_want_lse(options_.want_lse);
+  open.set_express(options_.express);
   open.set_compute_timeout_ms(options_.compute_timeout.count());
   if (streams_[rank]->offered) {
     *open.mutable_shared_memory() = streams_[rank]->shard.memory->offer();

@@ -2,10 +2,11 @@
 #pragma once
 
 #include "engine/order/order_cache.h"
-#include "server/coordinator/admission.h"
+#include "server/coordinator/job_sizes.h"
 #include "server/coordinator/job_table.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/rings.h"
+#include "server/coordinator/scheduler.h"
 #include "server/process/metrics.h"
 #include "server/process/settings.h"
 #include "server/shard/job_memory.h"
@@ -16,7 +17,8 @@ namespace hilbert_ring::server {
 struct JobServices {
   const CoordinatorSettings& settings;
   Membership& membership;
-  Admission& admission;
+  Scheduler& scheduler;
+  ComputeRate& rate;
   JobTable& jobs;
   Rings& rings;
   OrderCache& orders;

@@ -60,6 +60,7 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Join(const v1::Heartbe
 }
 
 bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
+  bool drains = false;
   {
     const std::lock_guard lock(mutex_);
     const auto seat = std::find_if(seats_.begin(), seats_.end(),
@@ -68,6 +69,12 @@ bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
     seat->beat = Clock::now();
     seat->used_bytes = heartbeat.memory_used_bytes();
     seat->resident_bytes = heartbeat.memory_resident_bytes();
+    drains = heartbeat.draining() && !seat->draining;
+    seat->draining = heartbeat.draining();
+  }
+  if (drains) {
+    spdlog::info("worker {} takes no more jobs", member.address);
+    hooks_.drains(member);
   }
   hooks_.beat(member, heartbeat.memory_used_bytes());
   return true;
@@ -114,7 +121,9 @@ void Membership::DropSilent(const std::stop_token& stop) {
 Members Membership::Live() const {
   const std::lock_guard lock(mutex_);
   Members live;
-  for (const Seat& seat : seats_) live.push_back(seat.member);
+  for (const Seat& seat : seats_) {
+    if (!seat.draining) live.push_back(seat.member);
+  }
   return live;
 }
 

@@ -36,7 +36,8 @@ using Members = std::vector<std::shared_ptr<const Member>>;
 class Membership {
  public:
   struct Hooks {
-    std::function<void(const Member&)> joined, left;  // called without locks held
+    // Called without locks held.
+    std::function<void(const Member&)> joined, left, drains;
     std::function<void(const Member&, int64_t used_bytes)> beat;
   };
 
@@ -56,7 +57,7 @@ class Membership {
 
   void Leave(const Member& member);
 
-  // In the order in which they joined.
+  // Those that take jobs, in the order in which they joined.
   Members Live() const;
 
   // Says which job the members work on; an empty id: none.
@@ -69,6 +70,7 @@ class Membership {
     std::shared_ptr<Member> member;
     int64_t used_bytes = 0, resident_bytes = 0;
     Clock::time_point beat;
+    bool draining = false;  // ends what it has and takes no more
     std::string job_id;
   };
 

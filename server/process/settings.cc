@@ -14,6 +14,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr int kMaxPort = 65535;
+constexpr int kMaxWorkersOfAJob = 4096;
 constexpr int kMaxThreads = 4096;
 constexpr int kMaxSpawned = 256;
 
@@ -128,6 +129,9 @@ std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char**
   app.add_option("--share-memory", s.share_memory,
                  "true: shards of workers on this host lie in memory that both processes map; "
                  "false: rows are sent to them");
+  app.add_option("--job-workers", s.job_workers,
+                 "of a job, or all if there are fewer; 0: as many as end it first")
+      ->check(CLI::Range(0, kMaxWorkersOfAJob));
   app.add_option("--max-queue", s.max_queue, "jobs that may wait")->check(CLI::Range(0, 100'000));
   AddDuration(app, "--queue-timeout", s.queue_timeout, "a job waits at most so long for its turn");
   AddDuration(app, "--job-timeout", s.job_timeout, "a job's compute takes at most so long");
@@ -175,6 +179,8 @@ std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv) {
   app.add_option("--share-memory", s.share_memory,
                  "true: takes shards in memory that a coordinator of this host offers; false: rows "
                  "come by its stream");
+  AddDuration(app, "--exit-timeout", s.exit_timeout,
+              "on SIGTERM takes no more jobs, and those that run have so long to end");
   app.add_option("--device", s.device, "cpu")->check(CLI::IsMember({"cpu"}));
   app.add_option("--ready-file", s.ready_file, "written as JSON when the worker is registered");
   AddLogLevel(app, s.log_level);

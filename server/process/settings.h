@@ -28,6 +28,8 @@ struct CoordinatorSettings {
 
   bool share_memory = true;  // with workers of this host
 
+  int job_workers = 0;  // of a job; 0: as many as end it first
+
   int max_queue = 64;  // jobs that wait
   Milliseconds queue_timeout{3'600'000};
   Milliseconds job_timeout{3'600'000};                  // of a job's compute
@@ -49,12 +51,13 @@ struct CoordinatorSettings {
 
 struct WorkerSettings {
   std::string coordinator = "127.0.0.1:8001";
-  std::string host = "127.0.0.1";  // that coordinator and peers reach this worker at
-  int port = 8101;                 // 0: a free one
-  int threads = 0;                 // 0: all that the process may use
-  std::string cpu_instructions;    // empty: the best of the machine
-  int64_t memory_limit_bytes = 0;  // of jobs; 0: 80 % of memory
-  bool share_memory = true;        // with a coordinator of this host
+  std::string host = "127.0.0.1";     // that coordinator and peers reach this worker at
+  int port = 8101;                    // 0: a free one
+  int threads = 0;                    // 0: all that the process may use
+  std::string cpu_instructions;       // empty: the best of the machine
+  int64_t memory_limit_bytes = 0;     // of jobs; 0: 80 % of memory
+  bool share_memory = true;           // with a coordinator of this host
+  Milliseconds exit_timeout{10'000};  // for running jobs, on SIGTERM
   std::string device = "cpu";
   std::string ready_file;
   std::string log_level = "info";

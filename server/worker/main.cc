@@ -1,6 +1,7 @@
 // hilbert-ring-worker: holds shards of jobs and computes them.
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -29,6 +30,16 @@ uint64_t DrawIncarnation() {
                                    .count());
 }
 
+// Until the jobs that run here have ended, the time is up, or another stop signal comes. The
+// coordinator hears of it meanwhile; a job that it gave us just before is tried again elsewhere.
+void AwaitDrained(const ActiveCalls& calls, std::chrono::milliseconds limit) {
+  constexpr std::chrono::milliseconds kPoll{20};
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  do {
+    if (AwaitStopSignal(kPoll)) return;
+  } while (calls.count() > 0 && std::chrono::steady_clock::now() < deadline);
+}
+
 absl::Status RunWorker(const WorkerSettings& settings) {
   if (IsWildcard(settings.host)) {
     return absl::InvalidArgumentError(
@@ -45,13 +56,19 @@ absl::Status RunWorker(const WorkerSettings& settings) {
           ? settings.memory_limit_bytes
           : static_cast<int64_t>(kMemoryShare * static_cast<double>(UsableMemoryBytes())));
   RingTable rings(settings.host);
-  std::timed_mutex turn;
+  auto express_device = MakeDevice(
+      {.kind = DeviceKind::kCpu, .threads = 1, .instructions = settings.cpu_instructions});
+  if (!express_device.ok()) return express_device.status();
+  Lane lane{.device = **device};
+  Lane express_lane{.device = **express_device};
+  ActiveCalls calls;
   WorkerState state{.incarnation = DrawIncarnation(),
-                    .device = **device,
+                    .lane = lane,
+                    .express_lane = express_lane,
                     .memory = memory,
                     .share_memory = settings.share_memory && (*device)->host_memory(),
                     .rings = rings,
-                    .turn = turn};
+                    .calls = calls};
   WorkerService service(state);
   auto grpc = StartGrpc(
       {.host = settings.host, .port = settings.port, .max_threads = kMaxBlockingCalls}, {&service});
@@ -60,7 +77,8 @@ absl::Status RunWorker(const WorkerSettings& settings) {
   const DeviceInfo info = (*device)->info();
   spdlog::info("version {}: {} on {}, kernel {}", kVersion, address, info.name, info.kernel);
   {
-    const Registration registration(
+    std::atomic<bool> draining = false;
+    Registration registration(
         settings.coordinator,
         [&] {
           v1::Heartbeat beat;
@@ -72,17 +90,23 @@ absl::Status RunWorker(const WorkerSettings& settings) {
           beat.set_memory_limit_bytes(memory.limit());
           beat.set_memory_used_bytes(memory.used());
           beat.set_memory_resident_bytes(ResidentBytes());
+          beat.set_draining(draining);
           return beat;
         },
         [&] {
           absl::Status status =
               WriteReadyFile(settings.ready_file, {{"grpc_port", grpc->port}}, {address});
           if (!status.ok()) spdlog::error("{}", std::string(status.message()));
-        });
+        },
+        [&] { calls.CancelAll(); });
     AwaitStopSignal(std::nullopt);
+    draining = true;
+    registration.BeatNow();
+    spdlog::info("stopping: {} jobs run", calls.count());
+    RemoveReadyFile(settings.ready_file);
+    AwaitDrained(calls, settings.exit_timeout);
   }
-  spdlog::info("stopping");
-  RemoveReadyFile(settings.ready_file);
+  spdlog::info("stopped");
   grpc->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
   grpc->server->Wait();
   return absl::OkStatus();

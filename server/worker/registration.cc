@@ -17,17 +17,27 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstInterval{200};
 constexpr milliseconds kFirstPause{50};
 constexpr milliseconds kLongestPause{2000};
-constexpr milliseconds kAnswerLimit{10'000};  // a coordinator that does not answer is given up
+// A coordinator that does not answer is given up after so many intervals, twice as late as it gives
+// up a worker, but not before this.
+constexpr int kSilentIntervals = 8;
+constexpr milliseconds kLeastAnswerLimit{2000};
 
 }  // namespace
 
 Registration::Registration(const std::string& coordinator, std::function<v1::Heartbeat()> heartbeat,
-                           std::function<void()> registered)
+                           std::function<void()> registered, std::function<void()> lost)
     : coordinator_(coordinator),
       heartbeat_(std::move(heartbeat)),
       registered_(std::move(registered)),
+      lost_(std::move(lost)),
       stub_(v1::MembershipService::NewStub(Dial(coordinator))),
       thread_([this](const std::stop_token& stop) { KeepUp(stop); }) {}
+
+void Registration::BeatNow() {
+  const std::lock_guard lock(mutex_);
+  beat_now_ = true;
+  wake_.notify_all();
+}
 
 void Registration::Sleep(const std::stop_token& stop, milliseconds time) {
   std::unique_lock lock(mutex_);
@@ -41,6 +51,7 @@ void Registration::KeepUp(const std::stop_token& stop) {
     bool answered = false;
     const grpc::Status status = Beat(stop, answered);
     if (stop.stop_requested()) return;
+    if (answered) lost_();
     if (answered || status.error_message() != last_reason) {
       spdlog::warn("not registered with {}: {}", coordinator_, status.error_message());
       last_reason = status.error_message();
@@ -75,9 +86,13 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   });
   while (!stop.stop_requested() && !ended && stream->Write(heartbeat_())) {
     std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, stop, milliseconds(interval_ms), [&] { return ended.load(); });
+    wake_.wait_for(lock, stop, milliseconds(interval_ms),
+                   [&] { return ended.load() || beat_now_; });
+    beat_now_ = false;
     lock.unlock();
-    if (Clock::now().time_since_epoch() - Clock::duration(heard) > kAnswerLimit) break;
+    const milliseconds limit =
+        std::max(kLeastAnswerLimit, kSilentIntervals * milliseconds(interval_ms));
+    if (Clock::now().time_since_epoch() - Clock::duration(heard) > limit) break;
   }
   context.TryCancel();
   reader.join();

@@ -45,7 +45,7 @@ absl::Status UnexpectedMessage(const char* expected) {
 
 absl::Status RunCall::Serve() {
   if (absl::Status status = Open(); !status.ok()) return status;
-  std::unique_lock turn(state_.turn, std::defer_lock);
+  std::unique_lock turn(lane_->turn, std::defer_lock);
   if (absl::Status status = AwaitTurn(turn); !status.ok()) return status;
   idle_bytes_ = ResidentBytes();
   absl::Status status = Allocate();
@@ -67,6 +67,7 @@ absl::Status RunCall::Open() {
   if (!stream_.Read(&request) || !request.has_open()) return UnexpectedMessage("RunOpen first");
   open_ = std::move(*request.mutable_open());
   rank_ = open_.rank();
+  lane_ = open_.express() ? &state_.express_lane : &state_.lane;
   if (open_.incarnation() != state_.incarnation) {
     return wire::WithReason(
         absl::FailedPreconditionError("this worker is not the incarnation that is meant"),
@@ -139,7 +140,7 @@ absl::Status RunCall::MakeStore() {
     spdlog::info("job {}, rank {}: rows come by the stream: {}", open_.job_id(), rank_,
                  std::string(shared.status().message()));
   }
-  auto store = ShardStore::Make(state_.device, *plan_, rank_);
+  auto store = ShardStore::Make(lane_->device, *plan_, rank_);
   if (!store.ok()) return wire::WithReason(store.status(), "WORKER_MEMORY");
   store_ = *std::move(store);
   return absl::OkStatus();
@@ -245,7 +246,7 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
   if (open_.compute_timeout_ms() > 0) {
     control.compute_limit = milliseconds(open_.compute_timeout_ms());
   }
-  return Execute(*plan_, rank_, *store_, state_.device, ring_ ? ring_->communicator() : nullptr,
+  return Execute(*plan_, rank_, *store_, lane_->device, ring_ ? ring_->communicator() : nullptr,
                  ring_ ? ring_->first_step() : 1, control);
 }
 
@@ -333,7 +334,7 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
 
 absl::Status RunCall::SendFigures() {
   const WorkerCost& cost = plan_->costs.workers[rank_];
-  const DeviceInfo info = state_.device.info();
+  const DeviceInfo info = lane_->device.info();
   v1::RunResponse response;
   v1::WorkerReport& report = *response.mutable_figures();
   report.set_device(info.name);

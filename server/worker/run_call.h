@@ -24,21 +24,27 @@
 #include "server/shard/job_memory.h"
 #include "server/shard/output_rows.h"
 #include "server/shard/shared_memory.h"
+#include "server/worker/active_calls.h"
 #include "server/worker/ring_table.h"
 #include "server/worker/row_gate.h"
 
 namespace hilbert_ring::server {
 
+// A device and whose turn on it it is: held while a job runs, for it takes one at a time.
+struct Lane {
+  Device& device;
+  std::timed_mutex turn;
+};
+
 // What all jobs of a worker share.
 struct WorkerState {
   const uint64_t incarnation;
-  Device& device;
+  Lane& lane;
+  Lane& express_lane;  // of one thread, for short jobs beside a long one
   JobMemory& memory;
   const bool share_memory;
   RingTable& rings;
-  // Held while a job runs: the device takes one at a time, and its memory is measured against the
-  // idle process.
-  std::timed_mutex& turn;
+  ActiveCalls& calls;
 };
 
 using RunStream = grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>;
@@ -78,9 +84,10 @@ class RunCall {
   RunStream& stream_;
 
   v1::RunOpen open_;
+  Lane* lane_ = nullptr;  // once opened
   std::optional<Plan> plan_;
   int rank_ = 0;
-  int64_t idle_bytes_ = 0;                   // of the process, before the job
+  int64_t idle_bytes_ = 0;                   // of the process, before the job's memory
   std::atomic<int64_t> resident_bytes_ = 0;  // at the end of compute
   std::optional<JobMemory::Reservation> reservation_;
   std::optional<RingTable::Lease> ring_;

@@ -52,6 +52,7 @@ grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
 }
 
 grpc::Status WorkerService::Run(grpc::ServerContext* context, RunStream* stream) {
+  const ActiveCalls::Entry entry(state_.calls, *context);
   return wire::ToGrpc(RunCall(state_, *context, *stream).Serve());
 }
 

@@ -56,14 +56,16 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(const ClusterOptions& op
   if (mkdtemp(folder) == nullptr) return absl::InternalError("mkdtemp failed");
   cluster->folder_ = folder;
   const std::string ready = absl::StrCat(folder, "/ready.json");
-  std::vector<std::string> arguments = {HILBERT_RING_COORDINATOR_BINARY,
-                                        absl::StrCat("--spawn-workers=", options.workers),
-                                        "--grpc-host=127.0.0.1",
-                                        "--http-host=127.0.0.1",
-                                        "--grpc-port=0",
-                                        "--http-port=0",
-                                        "--log-level=warn",
-                                        absl::StrCat("--ready-file=", ready)};
+  std::vector<std::string> arguments = {
+      HILBERT_RING_COORDINATOR_BINARY,
+      absl::StrCat("--spawn-workers=", options.workers),
+      absl::StrCat("--job-workers=", options.spread ? options.workers : 0),
+      "--grpc-host=127.0.0.1",
+      "--http-host=127.0.0.1",
+      "--grpc-port=0",
+      "--http-port=0",
+      "--log-level=warn",
+      absl::StrCat("--ready-file=", ready)};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());

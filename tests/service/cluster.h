@@ -20,6 +20,7 @@ namespace hilbert_ring::testing {
 struct ClusterOptions {
   int workers = 2;
   std::vector<std::string> arguments;  // further ones of the coordinator
+  bool spread = true;                  // every job over all workers, so that small ones use rings
 };
 
 class Cluster {

@@ -155,6 +155,9 @@ TEST(Lifecycle, FullQueueIsRefusedWithPushback) {
   RawCall running(*stub, std::chrono::seconds(30));
   ASSERT_TRUE(running.Open(Spec(64)));
   ASSERT_TRUE(running.AwaitAdmitted());
+  RawCall beside(*stub, std::chrono::seconds(30));  // on the express lane
+  ASSERT_TRUE(beside.Open(Spec(64)));
+  ASSERT_TRUE(beside.AwaitAdmitted());
   RawCall waiting(*stub, std::chrono::seconds(30));
   ASSERT_TRUE(waiting.Open(Spec(64)));
   v1::AttendResponse response;

@@ -1,6 +1,6 @@
 #include "engine/plan/cost.h"
 
-#include <chrono>
+#include <ctime>
 
 #include "engine/plan/plan.h"
 #include "gtest/gtest.h"
@@ -92,6 +92,36 @@ TEST(Costs, PlansAtTheLimitsDoNotOverflow) {
     EXPECT_GT(plan->costs.bytes_exchanged, 0);
     EXPECT_GT(plan->costs.flops, 0);
     for (const WorkerCost& worker : plan->costs.workers) EXPECT_GT(worker.resident_bytes(), 0);
+  }
+}
+
+// Valid specs whose plans would be of billions of parts: planned, or refused, in seconds.
+TEST(Costs, TimeToPlanIsBounded) {
+  std::vector<JobSpec> specs;
+  JobSpec many_offsets = Reports(int64_t{1} << 36, DataType::kFloat32);
+  many_offsets.heads = many_offsets.kv_heads = 4096;
+  many_offsets.mixing = Mixing::kLse;
+  many_offsets.branches.clear();
+  for (int i = 0; i < 64; ++i) many_offsets.branches.push_back({(1 << 30) + 7919 * i, 4093 + i});
+  specs.push_back(many_offsets);
+  JobSpec many_sequences = many_offsets;
+  many_sequences.tokens = 3 << 20;
+  many_sequences.sequence_lengths.assign(1 << 20, 3);
+  specs.push_back(many_sequences);
+  JobSpec coprime = Reports(int64_t{1} << 40, DataType::kFloat32);
+  coprime.heads = coprime.kv_heads = 64;
+  coprime.mixing = Mixing::kLse;
+  coprime.branches.clear();
+  for (int i = 0; i < 64; ++i) coprime.branches.push_back({coprime.tokens, 2 * i + 1});
+  specs.push_back(coprime);
+  for (JobSpec& spec : specs) {
+    for (const int workers : {3, 200, kMaxWorkers}) {
+      spec.causal = workers == 200;
+      const std::clock_t start = std::clock();  // of the processor: others may use it too
+      const auto plan = MakePlan(spec, workers);
+      EXPECT_TRUE(plan.ok() || absl::IsOutOfRange(plan.status())) << plan.status();
+      EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 30);
+    }
   }
 }
 

@@ -2,7 +2,6 @@
 // from keys that are there in that step; and no row travels that nobody needs.
 #include "engine/plan/exchange.h"
 
-#include <map>
 #include <random>
 #include <set>
 #include <tuple>
@@ -10,191 +9,14 @@
 #include "engine/plan/plan.h"
 #include "engine/plan/rank_schedule.h"
 #include "gtest/gtest.h"
+#include "tests/plan/plan_simulation.h"
 #include "tests/random/random_spec.h"
 
 namespace hilbert_ring {
 namespace {
 
-using Pair = std::tuple<int, int64_t, int64_t, int64_t>;  // branch, head, query slot, key slot
-
-// Straight from the definition, without phases, progressions or shards. Triangles only where slots
-// are positions; a mask by positions is the kernel's.
-std::set<Pair> PairsByDefinition(const JobSpec& spec) {
-  std::set<Pair> pairs;
-  const auto branches = static_cast<int64_t>(spec.branches.size());
-  const bool triangle = spec.causal && !spec.ordering;
-  for (const Sequence& sequence : Sequences(spec)) {
-    for (int64_t branch = 0, group_begin = 0; branch < branches; ++branch) {
-      const Branch& b = spec.branches[branch];
-      const int64_t group = spec.heads / branches + (branch < spec.heads % branches);
-      for (int64_t head = 0; head < spec.heads; ++head) {
-        int64_t offset = branch % b.dilation;
-        if (spec.mixing == Mixing::kHeadGroups) {
-          if (head < group_begin || head >= group_begin + group) continue;
-        } else {
-          offset = head / ((spec.heads + b.dilation - 1) / b.dilation);
-        }
-        const int64_t length = std::min(b.segment, sequence.length);
-        for (int64_t start = 0; start < sequence.length; start += length) {
-          std::vector<int64_t> rows;
-          const int64_t end = std::min(start + length, sequence.length);
-          for (int64_t row = start + offset; row < end; row += b.dilation) {
-            rows.push_back(sequence.begin + row);
-          }
-          for (const int64_t q : rows) {
-            for (const int64_t k : rows) {
-              if (!triangle || k <= q) pairs.insert({static_cast<int>(branch), head, q, k});
-            }
-          }
-        }
-      }
-      group_begin += group;
-    }
-  }
-  return pairs;
-}
-
-class Simulation {
- public:
-  explicit Simulation(const Plan& plan) : plan_(plan) {
-    for (int rank = 0; rank < plan.shards.workers(); ++rank) {
-      schedules_.push_back(MakeRankSchedule(plan, rank));
-    }
-  }
-
-  void Run() {
-    for (const LocalSegments& run : plan_.segments.local) ComputeLocal(run);
-    for (int rank = 0; rank < plan_.shards.workers(); ++rank) {
-      received_.push_back(0);
-      CheckArena(rank);
-      for (const RankRing& ring : schedules_[rank].rings) {
-        for (const Block& own : ring.ring.blocks()) {
-          if (own.rank == rank) ComputeBlock(rank, ring, own);
-        }
-      }
-    }
-    for (int64_t step = 1; step <= plan_.costs.steps; ++step) Step(step);
-  }
-
-  const std::set<Pair>& pairs() const { return pairs_; }
-  int64_t received(int rank) const { return received_[rank]; }
-  const std::vector<RankSchedule>& schedules() const { return schedules_; }
-
- private:
-  void Compute(int rank, const Phase& phase, const Progression& queries, const Progression& keys) {
-    const bool triangle = plan_.spec.causal && !plan_.spec.ordering;
-    for (int64_t i = 0; i < queries.count; ++i) {
-      const int64_t q = queries.first + i * queries.step;
-      ASSERT_EQ(plan_.shards.Find(q).rank, rank);
-      for (int64_t j = 0; j < keys.count; ++j) {
-        const int64_t k = keys.first + j * keys.step;
-        if (triangle && k > q) continue;
-        for (int64_t head = phase.head_begin; head < phase.head_end; ++head) {
-          ASSERT_TRUE(pairs_.insert({phase.branch, head, q, k}).second) << "computed twice";
-        }
-      }
-    }
-  }
-
-  void ComputeLocal(const LocalSegments& run) {
-    for (const Phase& phase : plan_.phases) {
-      if (phase.branch != run.branch) continue;
-      for (int64_t i = 0; i < run.count; ++i) {
-        const int64_t begin = run.begin + i * run.length;
-        const Progression rows =
-            Selected(begin, phase.offset, plan_.spec.branches[run.branch].dilation, begin,
-                     begin + run.length);
-        if (rows.count == 0) continue;
-        // One range holds the segment, so the rows are one strided view.
-        ASSERT_EQ(&plan_.shards.Find(begin), &plan_.shards.Find(begin + run.length - 1));
-        Compute(run.rank, phase, rows, rows);
-      }
-    }
-  }
-
-  void ComputeBlock(int rank, const RankRing& ring, const Block& keys) {
-    for (const Block& queries : ring.ring.blocks()) {
-      if (queries.rank == rank) Compute(rank, plan_.phases[ring.phase], queries.rows, keys.rows);
-    }
-  }
-
-  // Blocks of two steps that follow each other do not overlap in the arena.
-  void CheckArena(int rank) {
-    const RankSchedule& schedule = schedules_[rank];
-    EXPECT_EQ(schedule.arena_bytes, plan_.costs.workers[rank].exchange_buffer_bytes);
-    std::vector<ArenaBlock> before = schedule.packed;
-    for (const ScheduleStep& step : schedule.steps) {
-      std::vector<ArenaBlock> both = before;
-      both.insert(both.end(), step.arrived.begin(), step.arrived.end());
-      std::sort(both.begin(), both.end(),
-                [](const ArenaBlock& a, const ArenaBlock& b) { return a.offset < b.offset; });
-      int64_t free = 0;
-      for (const ArenaBlock& block : both) {
-        EXPECT_GE(block.offset, free);
-        free = block.offset + block.bytes;
-      }
-      EXPECT_LE(free, schedule.arena_bytes);
-      before = step.arrived;
-    }
-  }
-
-  using BlockId = std::tuple<int, int, int64_t>;  // segment, phase, first slot
-
-  BlockId IdOf(int rank, const ArenaBlock& block) const {
-    const RankRing& ring = schedules_[rank].rings[block.ring];
-    return {ring.segment, ring.phase, ring.ring.blocks()[block.block].rows.first};
-  }
-
-  // What a rank holds at an offset of the arena after a step.
-  std::map<int64_t, BlockId> Held(int rank, int64_t step) const {
-    std::map<int64_t, BlockId> held;
-    const RankSchedule& schedule = schedules_[rank];
-    for (const ArenaBlock& block : step == 0 ? schedule.packed : schedule.steps[step - 1].arrived) {
-      held[block.offset] = IdOf(rank, block);
-    }
-    return held;
-  }
-
-  void Step(int64_t step) {
-    // Lists of blocks by (from, to), in the order in which each side lists them.
-    std::map<std::pair<int, int>, std::vector<BlockId>> sent, awaited;
-    for (int rank = 0; rank < plan_.shards.workers(); ++rank) {
-      const ScheduleStep& now = schedules_[rank].steps[step - 1];
-      const std::map<int64_t, BlockId> held = Held(rank, step - 1);
-      for (const BlockTransfer& send : now.sends) {
-        ASSERT_TRUE(held.contains(send.offset)) << "sends what is not there";
-        sent[{rank, send.peer}].push_back(held.at(send.offset));
-      }
-      ASSERT_EQ(now.receives.size(), now.arrived.size());
-      for (size_t i = 0; i < now.receives.size(); ++i) {
-        EXPECT_EQ(now.receives[i].offset, now.arrived[i].offset);
-        awaited[{now.receives[i].peer, rank}].push_back(IdOf(rank, now.arrived[i]));
-        received_[rank] += now.receives[i].bytes;
-        const RankRing& ring = schedules_[rank].rings[now.arrived[i].ring];
-        CheckNeeded(rank, ring, ring.ring.blocks()[now.arrived[i].block]);
-        ComputeBlock(rank, ring, ring.ring.blocks()[now.arrived[i].block]);
-      }
-    }
-    EXPECT_EQ(sent, awaited);
-  }
-
-  // Some query of the rank sees every row of the block.
-  void CheckNeeded(int rank, const RankRing& ring, const Block& keys) {
-    int64_t last_query = -1;
-    for (const Block& queries : ring.ring.blocks()) {
-      if (queries.rank == rank) last_query = std::max(last_query, queries.rows.last());
-    }
-    ASSERT_GE(last_query, 0);
-    if (plan_.spec.causal && !plan_.spec.ordering) {
-      EXPECT_GE(last_query, keys.rows.last());
-    }
-  }
-
-  const Plan& plan_;
-  std::vector<RankSchedule> schedules_;
-  std::set<Pair> pairs_;
-  std::vector<int64_t> received_;
-};
+using testing::PairsByDefinition;
+using testing::PlanSimulation;
 
 TEST(Exchange, EveryPairOnceAndNoRowTooMany) {
   std::mt19937_64 random(20240);
@@ -205,9 +27,9 @@ TEST(Exchange, EveryPairOnceAndNoRowTooMany) {
     const int workers = 1 + static_cast<int>(random() % 7);
     const auto plan = MakePlan(spec, workers);
     ASSERT_TRUE(plan.ok()) << plan.status();
-    Simulation simulation(*plan);
-    simulation.Run();
-    ASSERT_FALSE(HasFatalFailure());
+    PlanSimulation simulation(*plan);
+    const absl::Status status = simulation.Run();
+    ASSERT_TRUE(status.ok()) << status << ", trial " << trial;
     EXPECT_EQ(simulation.pairs(), PairsByDefinition(spec)) << "trial " << trial;
     int64_t received = 0;
     for (int rank = 0; rank < workers; ++rank) {

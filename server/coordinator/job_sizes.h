@@ -1,0 +1,42 @@
+// How many workers a job could run on, and what it would take there: what the scheduler chooses
+// from.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "engine/plan/plan.h"
+
+namespace hilbert_ring::server {
+
+struct JobSize {
+  int workers = 1;
+  double seconds = 0;  // predicted, from the first row to the last output
+  int64_t bytes = 0;   // of memory, on the worker that needs most
+};
+
+// What workers compute, learned from the jobs that they end. Thread-safe.
+class ComputeRate {
+ public:
+  // Of one worker's part of a job.
+  void Observe(double flops, double seconds);
+
+  double flops_per_second() const;  // of one worker
+
+ private:
+  mutable std::mutex mutex_;
+  // Guarded by mutex_. At first that of one core: too low rather than too high, for a job that is
+  // spread wider than it should be ends sooner than one that is not.
+  double flops_per_second_ = 5e10;
+};
+
+// Prediction for one plan, given the rate of one worker.
+JobSize SizeOf(const Plan& plan, double flops_per_second);
+
+// Sizes in rising order: least_workers, twice as many, and so on, and most_workers.
+// INVALID_ARGUMENT for a spec without a plan.
+absl::StatusOr<std::vector<JobSize>> SizesOf(const JobSpec& spec, int least_workers,
+                                             int most_workers, double flops_per_second);
+
+}  // namespace hilbert_ring::server

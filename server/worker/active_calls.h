@@ -1,0 +1,50 @@
+// The Run calls that are open at a worker: how many, and their end when the coordinator is lost.
+#pragma once
+
+#include <list>
+#include <mutex>
+
+#include "grpcpp/server_context.h"
+
+namespace hilbert_ring::server {
+
+// Thread-safe.
+class ActiveCalls {
+ public:
+  // A call's place; gone with it. The context outlives it.
+  class Entry {
+   public:
+    Entry(ActiveCalls& calls, grpc::ServerContext& context) : calls_(calls) {
+      const std::lock_guard lock(calls_.mutex_);
+      calls_.contexts_.push_front(&context);
+      place_ = calls_.contexts_.begin();
+    }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry() {
+      const std::lock_guard lock(calls_.mutex_);
+      calls_.contexts_.erase(place_);
+    }
+
+   private:
+    ActiveCalls& calls_;
+    std::list<grpc::ServerContext*>::iterator place_;
+  };
+
+  int count() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int>(contexts_.size());
+  }
+
+  // They end, and free what they hold, within a tile.
+  void CancelAll() {
+    const std::lock_guard lock(mutex_);
+    for (grpc::ServerContext* context : contexts_) context->TryCancel();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::list<grpc::ServerContext*> contexts_;  // guarded by mutex_
+};
+
+}  // namespace hilbert_ring::server
