@@ -2,6 +2,8 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
+#include <list>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -18,7 +20,8 @@
 namespace hilbert_ring::server {
 
 // Calls `start(stub, context, request, response, done)` for every member and waits for all answers,
-// by rank. The first error, naming its worker, ends the others; so does the stop, with its reason.
+// by rank. The first error, naming its worker, ends the others; so does the stop, with its reason,
+// and a member that leaves (UNAVAILABLE), which may never answer.
 //   start: [](auto* stub, auto... a) { stub->async()->CloseRing(a...); }
 template <typename Request, typename Response, typename Start>
 absl::Status CallMembers(const Members& members, const std::vector<Request>& requests,
@@ -50,7 +53,17 @@ absl::Status CallMembers(const Members& members, const std::vector<Request>& req
           });
   }
   const std::stop_callback cancel(stop != nullptr ? stop->token() : std::stop_token(), cancel_all);
-  std::unique_lock lock(mutex);
+  std::list<std::stop_callback<std::function<void()>>> departures;
+  for (const auto& member : members) {
+    departures.emplace_back(member->departed.get_token(), [&, address = member->address] {
+      const std::lock_guard lock(mutex);
+      if (!first_error.ok()) return;
+      first_error = absl::UnavailableError(
+          absl::StrCat("worker ", address, ": its heartbeats or its connection ended"));
+      changed.notify_all();
+    });
+  }
+  std::unique_lock lock(mutex);  // after the callbacks, which take the mutex: released before them
   // Every call has a deadline, so all answer.
   changed.wait(lock, [&] { return answered == members.size() || !first_error.ok(); });
   if (answered < members.size()) {

@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/device/numbers.h"
 #include "wire/checksum.h"
@@ -124,6 +125,17 @@ absl::Status RawCall::Finish() {
   }
   finished_ = true;
   return wire::FromGrpc(stream_->Finish());
+}
+
+std::optional<int> RawCall::pushback_ms() const {
+  const auto& trailers = context_.GetServerTrailingMetadata();
+  const auto found = trailers.find("grpc-retry-pushback-ms");
+  int pushback = 0;
+  if (found == trailers.end() ||
+      !absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()), &pushback)) {
+    return std::nullopt;
+  }
+  return pushback;
 }
 
 std::map<v1::Tensor, std::string> EncodeTensors(const JobSpec& spec, const EngineInputs& inputs) {

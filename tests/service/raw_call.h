@@ -44,6 +44,9 @@ class RawCall {
   // Reads on to the end, drops what comes.
   absl::Status Finish();
 
+  // After Finish: how long the service asks a client to wait before it tries again, if it does.
+  std::optional<int> pushback_ms() const;
+
   // Reads on to the end and puts the outputs together.
   absl::StatusOr<ServiceResult> Collect(const JobSpec& spec);
 

@@ -1,0 +1,190 @@
+// A client is killed, cancels or passes its deadline at a random moment: the job's memory is free
+// again within a second, and the next job is right.
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/npy.h"
+#include "engine/spec/job_spec_json.h"
+#include "gtest/gtest.h"
+#include "tests/faults/fault_rig.h"
+#include "tests/faults/process_account.h"
+#include "tests/faults/program.h"
+#include "tests/faults/tally.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr double kFreeWithin = 1.0;  // seconds, at the 99th percentile
+// What the transport and the allocator may keep of a job of half a gigabyte.
+constexpr int64_t kSlackBytes = 24 * kMiB;
+constexpr milliseconds kGiveUp{10'000};
+
+enum class Loss { kKilled, kCancelled, kDeadline };
+
+// 128 MiB for each tensor, and more compute than any of the moments.
+JobSpec LargeSpec() {
+  JobSpec spec;
+  spec.tokens = 1 << 16;
+  spec.heads = spec.kv_heads = 8;
+  spec.head_dim = spec.value_dim = 64;
+  spec.branches = {{1 << 15, 1}, {1 << 16, 16}};
+  return spec;
+}
+
+FaultJob LargeJob() {
+  FaultJob job{.spec = LargeSpec()};
+  const std::string zeros(job.spec.tokens * 8 * 64 * sizeof(float), '\0');
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    job.tensors[tensor] = zeros;
+  }
+  return job;
+}
+
+// Files of a job for the command line.
+class JobFolder {
+ public:
+  explicit JobFolder(const JobSpec& spec) {
+    char folder[] = "/tmp/hilbert_ring_client_XXXXXX";
+    if (mkdtemp(folder) != nullptr) folder_ = folder;
+    std::ofstream(folder_ + "/spec.json") << FormatJobSpec(spec);
+    const std::vector<int64_t> shape = {spec.tokens, spec.heads, spec.head_dim};
+    auto rows = client::NpyWriter::Create(folder_ + "/rows.npy", client::NpyType::kFloat32, shape);
+    made_ = rows.ok() && rows->Commit().ok();
+  }
+  ~JobFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  bool made() const { return made_; }
+
+  std::vector<std::string> Command(const std::string& server) const {
+    const std::string rows = folder_ + "/rows.npy";
+    return {HILBERT_RING_CLIENT_BINARY,
+            absl::StrCat("--server=", server),
+            "attend",
+            absl::StrCat("--spec=", folder_, "/spec.json"),
+            "--q=" + rows,
+            "--k=" + rows,
+            "--v=" + rows,
+            absl::StrCat("--out=", folder_, "/out.npy")};
+  }
+  std::string log() const { return folder_ + "/client.log"; }
+
+ private:
+  std::string folder_;
+  bool made_ = false;
+};
+
+// Resident bytes of all processes of a cluster.
+class JobMemory {
+ public:
+  explicit JobMemory(FaultCluster& cluster) : pids_(cluster.Processes()) {
+    for (const pid_t pid : pids_) idle_.push_back(AccountOf(pid));
+  }
+
+  // Whether a worker holds more than an idle one, or memory is shared for a job.
+  bool Held() const {
+    for (size_t i = 0; i < pids_.size(); ++i) {
+      const ProcessAccount now = AccountOf(pids_[i]);
+      if (now.resident() > idle_[i].resident() + kSlackBytes) return true;
+    }
+    return false;
+  }
+
+  // Seconds from now on until none does.
+  double SecondsUntilFree() const {
+    const Clock::time_point start = Clock::now();
+    while (Held() && Clock::now() - start < kGiveUp) {
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+ private:
+  const std::vector<pid_t> pids_;
+  std::vector<ProcessAccount> idle_;
+};
+
+class ClientLoss : public ::testing::TestWithParam<WorkerPlace> {
+ protected:
+  // Begins the large job and ends its client after a while. Says how the call ended.
+  std::string RunAndLose(FaultCluster& cluster, Loss loss, milliseconds after) {
+    if (loss == Loss::kKilled) {
+      auto client =
+          Program::Start({.arguments = files_.Command(cluster.address()), .log = files_.log()});
+      if (!client.ok()) return client.status().ToString();
+      std::this_thread::sleep_for(after);
+      (*client)->Signal(SIGKILL);
+      const auto how = (*client)->AwaitEnd(milliseconds(5000));
+      return how.ok() ? *how : how.status().ToString();
+    }
+    client::AttendOptions options;
+    if (loss == Loss::kDeadline) {
+      options.deadline = absl::FromChrono(after);
+    } else {
+      const Clock::time_point end = Clock::now() + after;
+      options.cancelled = [end] { return Clock::now() > end; };
+    }
+    const JobEnd end = RunJob(cluster.address(), job_, options);
+    return std::string(absl::StatusCodeToString(end.status.code()));
+  }
+
+  const FaultJob job_ = LargeJob();
+  const JobFolder files_{LargeSpec()};
+};
+
+TEST_P(ClientLoss, MemoryIsFreeAgain) {
+  const bool local = GetParam() == WorkerPlace::kLocal;
+  const std::string name = absl::StrCat("lost clients, ", local ? "local" : "remote");
+  const uint64_t seed = FaultSeed(name, local ? 7000 : 8000);
+  const int rounds = FaultRounds(3);
+  ASSERT_TRUE(files_.made());
+  FaultRig rig({.workers = 2, .place = GetParam()});
+  std::vector<double> seconds;
+  int held = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::mt19937_64 random(seed + round);
+    ASSERT_EQ(rig.BeginRound(random), "") << "seed " << seed + round;
+    constexpr Loss kLosses[] = {Loss::kKilled, Loss::kCancelled, Loss::kDeadline};
+    constexpr const char* kEnds[] = {"signal 9", "CANCELLED", "DEADLINE_EXCEEDED"};
+    const auto which = (seed + round) % 3;
+    const milliseconds after(random() % 3000);
+    SCOPED_TRACE(
+        absl::StrCat("seed ", seed + round, ", ", kEnds[which], " after ", after.count(), " ms"));
+    const JobMemory memory(rig.cluster());
+    EXPECT_EQ(RunAndLose(rig.cluster(), kLosses[which], after), kEnds[which]);
+    if (memory.Held()) ++held;
+    seconds.push_back(memory.SecondsUntilFree());
+    EXPECT_LT(seconds.back(), std::chrono::duration<double>(kGiveUp).count());
+    EXPECT_EQ(rig.EndRound(random), "");
+    if (HasFatalFailure()) break;
+  }
+  const double p99 = Percentile(seconds, 0.99);
+  std::printf(
+      "| %s | %zu, %d of them with memory to free | seconds until it was free: median %.3f, "
+      "p99 %.3f |\n",
+      name.c_str(), seconds.size(), held, Percentile(seconds, 0.5), p99);
+  EXPECT_GT(held, 0) << "nothing was measured";
+  EXPECT_LT(p99, kFreeWithin);
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, ClientLoss,
+                         ::testing::Values(WorkerPlace::kLocal, WorkerPlace::kRemote),
+                         [](const auto& info) {
+                           return info.param == WorkerPlace::kLocal ? "Local" : "Remote";
+                         });
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,239 @@
+#include "tests/faults/fault_job.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cpp/service.h"
+#include "engine/device/numbers.h"
+#include "engine/spec/job_spec_json.h"
+#include "tests/random/random_spec.h"
+#include "tests/service/raw_call.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int64_t Uniform(std::mt19937_64& random, int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(random);
+}
+
+DataType RandomType(std::mt19937_64& random) {
+  constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16};
+  return kTypes[random() % 3];
+}
+
+double MaxAbs(const std::vector<float>& values) {
+  double most = 0;
+  for (const float value : values) most = std::max(most, std::abs(static_cast<double>(value)));
+  return most;
+}
+
+std::span<const std::byte> Bytes(const std::string& bytes) {
+  return std::as_bytes(std::span(bytes.data(), bytes.size()));
+}
+
+struct Output {
+  std::vector<std::byte> out, lse;
+};
+
+absl::StatusOr<v1::Report> Call(const std::string& address, const FaultJob& job,
+                                const client::AttendOptions& options, Output& output) {
+  const JobSpec& spec = job.spec;
+  output.out.assign(spec.tokens * spec.heads * spec.value_dim * ElementBytes(spec.dtype),
+                    std::byte{0xff});
+  output.lse.assign(spec.tokens * spec.heads * sizeof(float), std::byte{0xff});
+  client::AttendInputs inputs{.spec = spec,
+                              .q = Bytes(job.tensors.at(v1::TENSOR_Q)),
+                              .k = Bytes(job.tensors.at(v1::TENSOR_K)),
+                              .v = Bytes(job.tensors.at(v1::TENSOR_V))};
+  if (!job.coords.empty()) {
+    inputs.coordinates = [&job](int64_t first_row, std::span<uint32_t> values) {
+      const int64_t first = first_row * job.spec.ordering->coordinate_axes;
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = static_cast<uint32_t>(job.coords[first + i]);
+      }
+    };
+  }
+  return client::Attend(client::Connect(address), inputs, {.out = output.out, .lse = output.lse},
+                        options);
+}
+
+EngineResult Decode(const FaultJob& job, const Output& output) {
+  EngineResult result;
+  const int64_t values = job.spec.tokens * job.spec.heads * job.spec.value_dim;
+  result.out.resize(values);
+  for (int64_t i = 0; i < values; ++i) {
+    result.out[i] = LoadElement(job.spec.dtype, output.out.data(), i);
+  }
+  result.lse.resize(job.spec.tokens * job.spec.heads);
+  std::memcpy(result.lse.data(), output.lse.data(), output.lse.size());
+  return result;
+}
+
+FaultJob MakeJob(JobSpec spec, std::mt19937_64& random, EngineInputs& inputs) {
+  FaultJob job{.spec = std::move(spec)};
+  inputs = RandomInputs(job.spec, random());
+  job.tensors = EncodeTensors(job.spec, inputs);
+  job.tensors.erase(v1::TENSOR_COORDS);
+  job.coords = inputs.coords;
+  const double max_score = MaxAbs(inputs.q) * MaxAbs(inputs.k) * std::abs(job.spec.Scale()) *
+                           std::sqrt(static_cast<double>(job.spec.head_dim));
+  job.tolerance = ToleranceOf(job.spec.dtype, max_score, MaxAbs(inputs.v));
+  return job;
+}
+
+// Twice, for both results may be off.
+absl::StatusOr<FaultJob> ExpectUndisturbed(FaultJob job, const std::string& address) {
+  job.tolerance.relative *= 2;
+  job.tolerance.absolute *= 2;
+  Output output;
+  const Clock::time_point start = Clock::now();
+  const auto report = Call(address, job, {.deadline = absl::Seconds(120)}, output);
+  if (!report.ok()) return report.status();
+  job.seconds = SecondsSince(start);
+  const EngineResult result = Decode(job, output);
+  job.expected.out.assign(result.out.begin(), result.out.end());
+  job.expected.lse.assign(result.lse.begin(), result.lse.end());
+  return job;
+}
+
+void AddOrdering(JobSpec& spec, std::mt19937_64& random) {
+  Ordering ordering;
+  ordering.scope = random() % 2 == 0 ? OrderScope::kQkv : OrderScope::kKv;
+  switch (random() % 5) {
+    case 0:
+      ordering.window = 1024;
+      break;
+    case 1:
+      ordering.coordinate_axes = 2;
+      break;
+    case 2:
+      break;
+    default:
+      return;
+  }
+  spec.ordering = ordering;
+}
+
+bool HasReason(const absl::Status& status) {
+  bool has = false;
+  status.ForEachPayload([&has](absl::string_view, const absl::Cord&) { has = true; });
+  return has;
+}
+
+// Statuses that the loss of a process may end in.
+bool MayBeCaused(absl::StatusCode code) {
+  return code == absl::StatusCode::kAborted || code == absl::StatusCode::kUnavailable ||
+         code == absl::StatusCode::kResourceExhausted || code == absl::StatusCode::kCancelled;
+}
+
+}  // namespace
+
+absl::StatusOr<FaultJob> MakeSmallJob(std::mt19937_64& random) {
+  JobSpec spec = RandomSpec(random, {.max_tokens = Uniform(random, 50, 600)});
+  spec.dtype = RandomType(random);
+  EngineInputs inputs;
+  FaultJob job = MakeJob(std::move(spec), random, inputs);
+  const std::vector<double> q(inputs.q.begin(), inputs.q.end());
+  const std::vector<double> k(inputs.k.begin(), inputs.k.end());
+  const std::vector<double> v(inputs.v.begin(), inputs.v.end());
+  auto reference = ReferenceAttention(job.spec, q, k, v, job.coords);
+  if (!reference.ok()) return reference.status();
+  job.expected = *std::move(reference);
+  job.seconds = 0.005;  // on two cores
+  return job;
+}
+
+absl::StatusOr<FaultJob> MakeMiddleJob(std::mt19937_64& random, const std::string& address) {
+  JobSpec spec;
+  spec.tokens = Uniform(random, 4'000, 12'000);
+  spec.heads = 4;
+  spec.kv_heads = random() % 2 == 0 ? 2 : 4;
+  spec.head_dim = spec.value_dim = 32;
+  spec.dtype = RandomType(random);
+  spec.causal = random() % 3 == 0;
+  spec.mixing = random() % 2 == 0 ? Mixing::kLse : Mixing::kHeadGroups;
+  const std::vector<std::vector<Branch>> patterns = {
+      {{.segment = spec.tokens}}, {{2048, 1}, {spec.tokens, 2}}, {{spec.tokens, 1}, {1024, 1}}};
+  spec.branches = patterns[random() % patterns.size()];
+  AddOrdering(spec, random);
+  EngineInputs inputs;
+  return ExpectUndisturbed(MakeJob(std::move(spec), random, inputs), address);
+}
+
+absl::StatusOr<FaultJob> MakeWideJob(std::mt19937_64& random, const std::string& address) {
+  JobSpec spec;
+  spec.tokens = Uniform(random, 30'000, 60'000);
+  spec.heads = spec.kv_heads = 4;
+  spec.head_dim = spec.value_dim = 32;
+  spec.dtype = RandomType(random);
+  spec.branches = {{256, 1}, {spec.tokens, 64}};
+  EngineInputs inputs;
+  return ExpectUndisturbed(MakeJob(std::move(spec), random, inputs), address);
+}
+
+JobEnd RunJob(const std::string& address, const FaultJob& job,
+              const client::AttendOptions& options) {
+  JobEnd end;
+  Output output;
+  client::AttendOptions counted = options;
+  counted.progress = [&](const client::AttendProgress& progress) {
+    end.attempts = std::max(end.attempts, 1 + progress.attempt - options.attempt);
+    if (options.progress) options.progress(progress);
+  };
+  const Clock::time_point start = Clock::now();
+  const auto report = Call(address, job, counted, output);
+  end.seconds = SecondsSince(start);
+  if (report.ok()) {
+    end.retries = report->retries();
+    end.what = Mismatch(Decode(job, output), job.expected.out, job.expected.lse, job.tolerance);
+    end.verdict = end.what.empty() ? Verdict::kRight : Verdict::kBad;
+    return end;
+  }
+  end.status = report.status();
+  end.reason = wire::ReasonOf(end.status);
+  if (!MayBeCaused(end.status.code())) {
+    end.what = absl::StrCat("a status that faults must not cause: ", end.status.ToString());
+  } else if (!HasReason(end.status) && !absl::IsUnavailable(end.status)) {
+    // The end of a connection is UNAVAILABLE without details: gRPC's own.
+    end.what = absl::StrCat("a status without a reason: ", end.status.ToString());
+  } else {
+    end.verdict = Verdict::kTyped;
+  }
+  return end;
+}
+
+std::string RunNextJob(const std::string& address, std::mt19937_64& random, absl::Duration limit,
+                       int& tries) {
+  const absl::Time until = absl::Now() + limit;
+  const auto job = MakeSmallJob(random);
+  if (!job.ok()) return job.status().ToString();
+  JobEnd end;
+  for (tries = 1;; ++tries) {
+    const absl::Duration left = until - absl::Now();
+    if (left <= absl::ZeroDuration()) break;
+    end = RunJob(address, *job, {.deadline = left});
+    if (end.verdict == Verdict::kRight) return "";
+    if (end.status.ok()) break;  // a wrong result is not to be tried again
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+  return absl::StrCat("next job after ", tries, " tries: ", end.what, " ", end.status.ToString(),
+                      ", ", Describe(*job));
+}
+
+std::string Describe(const FaultJob& job) { return FormatJobSpec(job.spec); }
+
+}  // namespace hilbert_ring::testing

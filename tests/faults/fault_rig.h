@@ -1,0 +1,57 @@
+// What the rounds of a fault test share: a cluster that is made anew now and then, its idle level,
+// and jobs whose results are known.
+//
+//   FaultRig rig({.workers = 3});
+//   for (int round = 0; round < rounds; ++round) {
+//     ASSERT_EQ(rig.BeginRound(random), "");
+//     const FaultJob& job = rig.job();
+//     ...                                           // the job, and a fault
+//     EXPECT_EQ(rig.EndRound(random), "");
+//   }
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/faults/fault_cluster.h"
+#include "tests/faults/fault_job.h"
+#include "tests/faults/idle_level.h"
+
+namespace hilbert_ring::testing {
+
+class FaultRig {
+ public:
+  explicit FaultRig(FaultClusterOptions options) : options_(std::move(options)) {}
+  ~FaultRig();
+
+  // A cluster at full strength, and the round's job. Empty, or what failed.
+  std::string BeginRound(std::mt19937_64& random);
+
+  FaultCluster& cluster() { return *cluster_; }
+  const FaultJob& job() const { return job_; }
+
+  // The next job is right, all workers come back and all that was held is given back. Empty, or
+  // what is not so. `next_jobs`: how many.
+  std::string EndRound(std::mt19937_64& random, int next_jobs = 1);
+
+  // Of the next jobs, those that were right at the first try.
+  int next_jobs() const { return next_jobs_; }
+  int next_jobs_at_once() const { return next_jobs_at_once_; }
+
+ private:
+  std::string MakeCluster(std::mt19937_64& random);
+  std::string KeepJob(std::mt19937_64& random);
+
+  const FaultClusterOptions options_;
+  std::unique_ptr<FaultCluster> cluster_;
+  std::optional<IdleLevel> idle_;
+  std::vector<FaultJob> kept_;  // that took the service to know
+  FaultJob job_;
+  int rounds_ = 0;  // of this cluster
+  int next_jobs_ = 0, next_jobs_at_once_ = 0;
+};
+
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,236 @@
+#include "tests/faults/host_network.h"
+
+#include <fcntl.h>
+#include <linux/if.h>
+#include <linux/if_tun.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+// Long frames, since one thread carries them all.
+constexpr int kFrameBytes = 9000;
+constexpr int kReadBytes = kFrameBytes + 64;
+constexpr int kMostWaiting = 20'000;  // frames; a full link loses
+constexpr int kFramesAtOnce = 64;     // of one host before the others' turn
+
+absl::Status Because(const std::string& what) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", strerror(errno)));
+}
+
+// A command line; its output is part of the error.
+absl::Status Run(const std::string& command) {
+  FILE* const pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return Because(command);
+  std::string output;
+  char buffer[256];
+  while (std::fgets(buffer, sizeof(buffer), pipe) != nullptr) output += buffer;
+  if (pclose(pipe) == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(command, ": ", output));
+}
+
+void WriteTo(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+// Without root's rights in a namespace of users where one may be made.
+absl::Status EnterNamespaces() {
+  const uid_t user = geteuid();
+  const gid_t group = getegid();
+  const int users = user == 0 ? 0 : CLONE_NEWUSER;
+  if (unshare(users | CLONE_NEWNET | CLONE_NEWNS) != 0) return Because("unshare");
+  if (users != 0) {
+    WriteTo("/proc/self/setgroups", "deny");
+    WriteTo("/proc/self/uid_map", absl::StrCat("0 ", user, " 1"));
+    WriteTo("/proc/self/gid_map", absl::StrCat("0 ", group, " 1"));
+  }
+  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return Because("mount /");
+  // The names of network namespaces lie in /run: here in one that goes with this process.
+  if (mount("none", "/run", "tmpfs", 0, nullptr) != 0) return Because("mount /run");
+  return Run("ip link set lo up");
+}
+
+absl::StatusOr<int> OpenTap(const std::string& name) {
+  const int fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return Because("/dev/net/tun");
+  ifreq request = {};
+  request.ifr_flags = IFF_TAP | IFF_NO_PI;
+  std::snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name.c_str());
+  if (ioctl(fd, TUNSETIFF, &request) != 0) {
+    absl::Status status = Because(absl::StrCat("tap device ", name));
+    close(fd);
+    return status;
+  }
+  return fd;
+}
+
+std::pair<int, int> Ordered(int a, int b) { return {std::min(a, b), std::max(a, b)}; }
+
+}  // namespace
+
+std::string HostNetwork::Name(int host) { return host == 0 ? "" : absl::StrCat("host", host); }
+
+std::string HostNetwork::Address(int host) { return absl::StrCat("10.77.0.", host + 1); }
+
+absl::StatusOr<std::unique_ptr<HostNetwork>> HostNetwork::Make(int hosts, uint64_t seed) {
+  if (absl::Status status = EnterNamespaces(); !status.ok()) return status;
+  std::unique_ptr<HostNetwork> network(new HostNetwork(hosts, seed));
+  for (int host = 0; host < hosts; ++host) {
+    if (absl::Status status = network->AddHost(host); !status.ok()) return status;
+  }
+  network->carrier_ =
+      std::jthread([&network = *network](const std::stop_token& stop) { network.Carry(stop); });
+  return network;
+}
+
+HostNetwork::~HostNetwork() {
+  carrier_ = {};
+  for (const int fd : taps_) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+// Its hardware address ends in its number, by which the switch knows where frames go.
+absl::Status HostNetwork::AddHost(int host) {
+  const std::string tap = absl::StrCat("tap", host);
+  auto fd = OpenTap(tap);
+  if (!fd.ok()) return fd.status();
+  taps_[host] = *fd;
+  std::string within;
+  if (host > 0) {
+    const std::string name = Name(host);
+    within = absl::StrCat("-n ", name, " ");
+    for (const std::string& command :
+         {absl::StrCat("ip netns add ", name), absl::StrCat("ip link set ", tap, " netns ", name),
+          absl::StrCat("ip ", within, "link set lo up")}) {
+      if (absl::Status status = Run(command); !status.ok()) return status;
+    }
+  }
+  const std::string hardware = absl::StrCat("02:00:00:00:00:", absl::Hex(host, absl::kZeroPad2));
+  for (const std::string& command :
+       {absl::StrCat("ip ", within, "link set ", tap, " address ", hardware),
+        absl::StrCat("ip ", within, "link set ", tap, " mtu ", kFrameBytes, " up"),
+        absl::StrCat("ip ", within, "addr add ", Address(host), "/24 dev ", tap)}) {
+    if (absl::Status status = Run(command); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void HostNetwork::Cut(int a, int b) {
+  const std::lock_guard lock(mutex_);
+  cuts_.insert(Ordered(a, b));
+}
+
+void HostNetwork::Isolate(int host) {
+  const std::lock_guard lock(mutex_);
+  for (int other = 0; other < hosts(); ++other) {
+    if (other != host) cuts_.insert(Ordered(host, other));
+  }
+}
+
+void HostNetwork::SetDelay(std::chrono::microseconds delay) {
+  const std::lock_guard lock(mutex_);
+  delay_ = delay;
+}
+
+void HostNetwork::SetLoss(double part) {
+  const std::lock_guard lock(mutex_);
+  loss_ = part;
+}
+
+void HostNetwork::Mend() {
+  const std::lock_guard lock(mutex_);
+  cuts_.clear();
+  delay_ = {};
+  loss_ = 0;
+}
+
+int64_t HostNetwork::frames() const {
+  const std::lock_guard lock(mutex_);
+  return frames_;
+}
+
+int64_t HostNetwork::dropped() const {
+  const std::lock_guard lock(mutex_);
+  return dropped_;
+}
+
+void HostNetwork::Carry(const std::stop_token& stop) {
+  std::vector<pollfd> polled;
+  for (const int fd : taps_) polled.push_back({.fd = fd, .events = POLLIN});
+  while (!stop.stop_requested()) {
+    std::chrono::microseconds wait = std::chrono::milliseconds(20);
+    if (!waiting_.empty()) {
+      wait = std::clamp(
+          std::chrono::duration_cast<std::chrono::microseconds>(waiting_.top().due - Clock::now()),
+          std::chrono::microseconds(0), wait);
+    }
+    const timespec limit = {.tv_sec = 0, .tv_nsec = wait.count() * 1000};
+    ppoll(polled.data(), polled.size(), &limit, nullptr);
+    for (int host = 0; host < hosts(); ++host) {
+      if (polled[host].revents != 0) Take(host);
+    }
+    SendDue();
+  }
+}
+
+void HostNetwork::Take(int from) {
+  std::string bytes(kReadBytes, '\0');
+  for (int i = 0; i < kFramesAtOnce; ++i) {
+    const ssize_t length = read(taps_[from], bytes.data(), kReadBytes);
+    if (length < 14) return;
+    const std::string frame = bytes.substr(0, static_cast<size_t>(length));
+    const auto first = static_cast<unsigned char>(frame[0]);
+    const int to = static_cast<unsigned char>(frame[5]);
+    if ((first & 1) == 0) {
+      if (to < hosts() && to != from) Pass(from, to, frame);
+      continue;
+    }
+    for (int other = 0; other < hosts(); ++other) {
+      if (other != from) Pass(from, other, frame);
+    }
+  }
+}
+
+void HostNetwork::Pass(int from, int to, const std::string& bytes) {
+  std::chrono::microseconds delay{0};
+  {
+    const std::lock_guard lock(mutex_);
+    if (cuts_.contains(Ordered(from, to)) ||
+        (loss_ > 0 && std::uniform_real_distribution<>(0, 1)(random_) < loss_) ||
+        waiting_.size() > kMostWaiting) {
+      ++dropped_;
+      return;
+    }
+    delay = delay_;
+    ++frames_;
+    if (delay > std::chrono::microseconds(0)) {
+      waiting_.push({.due = Clock::now() + delay, .number = frames_, .to = to, .bytes = bytes});
+      return;
+    }
+  }
+  // A host that takes no more loses the frame, as a switch does.
+  [[maybe_unused]] const ssize_t written = write(taps_[to], bytes.data(), bytes.size());
+}
+
+void HostNetwork::SendDue() {
+  const Clock::time_point now = Clock::now();
+  while (!waiting_.empty() && waiting_.top().due <= now) {
+    const Frame& frame = waiting_.top();
+    [[maybe_unused]] const ssize_t written =
+        write(taps_[frame.to], frame.bytes.data(), frame.bytes.size());
+    waiting_.pop();
+  }
+}
+
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,138 @@
+// Hosts that do not hear each other for a while, hear late or miss frames, during random jobs: the
+// result is right, or the error says why, soon; and the service goes on.
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/faults/fault_moment.h"
+#include "tests/faults/fault_rig.h"
+#include "tests/faults/host_network.h"
+#include "tests/faults/tally.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kWorkers = 3;
+constexpr int kCoordinatorHost = 1;
+constexpr int kHosts = 2 + kWorkers;  // the client's and the coordinator's, then the workers'
+constexpr double kJobLimit = 45;      // seconds beyond ten times what the job takes undisturbed
+
+enum class Trouble { kIsolated, kPeerCut, kFlapping, kLoss, kDelay };
+
+const char* TroubleName(Trouble trouble) {
+  constexpr const char* kNames[] = {"cut from all", "cut from one peer", "cut again and again",
+                                    "loss", "delay"};
+  return kNames[static_cast<int>(trouble)];
+}
+
+// Troubles a network for a while, from a moment on, or until told to stop.
+class NetworkTrouble {
+ public:
+  NetworkTrouble(HostNetwork& network, Trouble trouble, int victim, int peer, milliseconds length)
+      : network_(network), trouble_(trouble), victim_(victim), peer_(peer), length_(length) {}
+  ~NetworkTrouble() { End(); }
+
+  // Once, from any thread.
+  void Begin() {
+    Apply();
+    timer_ = std::jthread([this](const std::stop_token& stop) {
+      const auto end = std::chrono::steady_clock::now() + length_;
+      std::unique_lock lock(mutex_);
+      for (bool cut = true; std::chrono::steady_clock::now() < end && !stop.stop_requested();) {
+        const auto next = trouble_ == Trouble::kFlapping
+                              ? std::min(end, std::chrono::steady_clock::now() + milliseconds(150))
+                              : end;
+        wake_.wait_until(lock, stop, next, [] { return false; });
+        if (trouble_ != Trouble::kFlapping) continue;
+        cut = !cut;
+        cut ? Apply() : network_.Mend();
+      }
+      network_.Mend();
+    });
+  }
+
+  void End() {
+    timer_.request_stop();
+    if (timer_.joinable()) timer_.join();
+  }
+
+ private:
+  void Apply() {
+    switch (trouble_) {
+      case Trouble::kIsolated:
+      case Trouble::kFlapping:
+        return network_.Isolate(victim_);
+      case Trouble::kPeerCut:
+        return network_.Cut(victim_, peer_);
+      case Trouble::kLoss:
+        return network_.SetLoss(0.01);
+      case Trouble::kDelay:
+        return network_.SetDelay(milliseconds(10));
+    }
+  }
+
+  HostNetwork& network_;
+  const Trouble trouble_;
+  const int victim_, peer_;
+  const milliseconds length_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread timer_;
+};
+
+FaultClusterOptions ClusterOnHosts() {
+  FaultClusterOptions options{.workers = kWorkers, .place = WorkerPlace::kRemote};
+  for (int host = kCoordinatorHost; host < kHosts; ++host) {
+    options.networks.push_back(HostNetwork::Name(host));
+    options.hosts.push_back(HostNetwork::Address(host));
+  }
+  return options;
+}
+
+TEST(Partition, EndsRightOrTyped) {
+  const uint64_t seed = FaultSeed("partitions", 11'000);
+  const int rounds = FaultRounds(5);
+  // First of all: it must be alone in the process.
+  auto network = HostNetwork::Make(kHosts, seed);
+  if (!network.ok()) GTEST_SKIP() << "hosts cannot be made here: " << network.status().message();
+  FaultRig rig(ClusterOnHosts());
+  Tally tally("partitions, loss and delay");
+  for (int round = 0; round < rounds; ++round) {
+    std::mt19937_64 random(seed + round);
+    ASSERT_EQ(rig.BeginRound(random), "") << "seed " << seed + round;
+    const Moment drawn = DrawMoment(random);
+    const auto trouble = static_cast<Trouble>((seed + round) % 5);
+    const int victim = kCoordinatorHost + 1 + static_cast<int>(random() % kWorkers);
+    const int peer = kCoordinatorHost + 1 + (victim - kCoordinatorHost) % kWorkers;
+    // Often longer than the worker's timeout; sometimes until the job has ended.
+    const milliseconds length(random() % 4 == 0 ? 60'000 : 300 + random() % 5'000);
+    const std::string trace = absl::StrCat(
+        "seed ", seed + round, ", ", TroubleName(trouble), " ", PhaseName(drawn.phase), " ",
+        drawn.part, ", host ", victim, " for ", length.count(), " ms: ", Describe(rig.job()));
+    SCOPED_TRACE(trace);
+    NetworkTrouble disturbance(**network, trouble, victim, peer, length);
+    FaultMoment moment(drawn, rig.job().seconds, [&] { disturbance.Begin(); });
+    const JobEnd end = RunJob(rig.cluster().address(), rig.job(),
+                              {.deadline = absl::Seconds(60), .progress = moment.progress()});
+    tally.Count(end, moment.Settle(), trace);
+    EXPECT_NE(end.verdict, Verdict::kBad)
+        << end.what << "; logs are in " << (end.what.empty() ? "" : rig.cluster().KeepLogs());
+    EXPECT_LT(end.seconds, 10 * rig.job().seconds + kJobLimit);
+    disturbance.End();
+    EXPECT_EQ(rig.EndRound(random), "");
+    if (HasFatalFailure()) break;
+  }
+  tally.Print();
+  std::printf("frames carried %lld, dropped %lld\n", static_cast<long long>((*network)->frames()),
+              static_cast<long long>((*network)->dropped()));
+  EXPECT_EQ(tally.bad(), 0);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,106 @@
+#include "tests/faults/process_account.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <system_error>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The names of the memfds that a process has open, and how many descriptors there are in all.
+std::set<std::string> OpenMemories(pid_t pid, int& descriptors) {
+  std::set<std::string> memories;
+  std::error_code error;
+  for (auto entry = std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/fd"), error);
+       !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    ++descriptors;
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry->path(), gone).string();
+    struct stat inode = {};
+    if (target.rfind("/memfd:", 0) == 0 && stat(entry->path().c_str(), &inode) == 0) {
+      memories.insert(absl::StrCat(inode.st_ino));
+    }
+  }
+  return memories;
+}
+
+void AddMappedMemories(pid_t pid, std::set<std::string>& memories) {
+  std::ifstream maps(absl::StrCat("/proc/", pid, "/maps"));
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/memfd:") == std::string::npos) continue;
+    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words.size() > 4) memories.insert(words[4]);  // the inode
+  }
+}
+
+}  // namespace
+
+ProcessAccount AccountOf(pid_t pid) {
+  ProcessAccount account;
+  for (const std::string& line : static_cast<std::vector<std::string>>(
+           absl::StrSplit(ReadFile(absl::StrCat("/proc/", pid, "/status")), '\n'))) {
+    const std::vector<std::string> parts =
+        absl::StrSplit(line, absl::ByAnyChar(": \t"), absl::SkipEmpty());
+    if (parts.size() < 2) continue;
+    if (parts[0] == "State") {
+      account.there = true;
+      account.zombie = parts[1] == "Z";
+    }
+    int64_t number = 0;
+    if (!absl::SimpleAtoi(parts[1], &number)) continue;
+    if (parts[0] == "Threads") account.threads = static_cast<int>(number);
+    if (parts[0] == "RssAnon") account.anonymous = number << 10;
+    if (parts[0] == "RssFile") account.file = number << 10;
+    if (parts[0] == "RssShmem") account.shared = number << 10;
+  }
+  if (!account.there || account.zombie) return account;
+  std::set<std::string> memories = OpenMemories(pid, account.descriptors);
+  AddMappedMemories(pid, memories);
+  account.shared_memories = static_cast<int>(memories.size());
+  return account;
+}
+
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  std::vector<pid_t> children;
+  std::error_code error;
+  for (auto entry = std::filesystem::directory_iterator("/proc", error);
+       !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    pid_t candidate = 0;
+    if (!absl::SimpleAtoi(entry->path().filename().string(), &candidate)) continue;
+    const std::string stat = ReadFile(absl::StrCat("/proc/", candidate, "/stat"));
+    const size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos) continue;
+    char state = 0;
+    int parent = 0;
+    if (std::sscanf(stat.c_str() + name_end + 1, " %c %d", &state, &parent) == 2 && parent == pid) {
+      children.push_back(candidate);
+    }
+  }
+  std::sort(children.begin(), children.end());
+  return children;
+}
+
+std::string CommandOf(pid_t pid) {
+  std::string command = ReadFile(absl::StrCat("/proc/", pid, "/cmdline"));
+  std::replace(command.begin(), command.end(), '\0', ' ');
+  return command;
+}
+
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,46 @@
+// What a series of faults came to, for the test's output.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/faults/fault_job.h"
+
+namespace hilbert_ring::testing {
+
+// HILBERT_RING_FAULT_ROUNDS, or else `few`, so that a run of all tests stays short.
+int FaultRounds(int few);
+
+// HILBERT_RING_FAULT_SEED, or else `seed`; printed, so that a run can be repeated.
+uint64_t FaultSeed(const std::string& test, uint64_t seed);
+
+// The value below which a part (0 to 1) of the values lies; 0 for none.
+double Percentile(std::vector<double> values, double part);
+
+class Tally {
+ public:
+  explicit Tally(std::string name) : name_(std::move(name)) {}
+
+  // `trace`: the round's seed, fault and job, printed with how the job ended.
+  void Count(const JobEnd& end, bool fault_happened, const std::string& trace);
+
+  int jobs() const { return jobs_; }
+  int right() const { return right_; }
+  int typed() const { return typed_; }
+  int bad() const { return jobs_ - right_ - typed_; }
+
+  // One line of figures.
+  void Print() const;
+
+ private:
+  const std::string name_;
+  int jobs_ = 0, faults_ = 0, right_ = 0, typed_ = 0;
+  int retried_ = 0;                     // by the service
+  int attempted_again_ = 0;             // by the client library
+  std::map<std::string, int> reasons_;  // of errors
+  std::vector<double> seconds_;
+};
+
+}  // namespace hilbert_ring::testing
