@@ -47,8 +47,13 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
                          Refresh();
                        },
                    .drains = [this](const Member&) { Refresh(); },
-                   .beat = [this](const Member& member,
-                                  int64_t used) { metrics_.SetWorkerUsed(member.address, used); }}),
+                   .beat =
+                       [this](const Member& member, const v1::Heartbeat& beat) {
+                         metrics_.SetWorkerUsed(member.address, beat.memory_used_bytes());
+                         for (const double seconds : beat.cancel_seconds()) {
+                           metrics_.ObserveCancel(seconds);
+                         }
+                       }}),
       membership_service_(membership_),
       attention_service_({.settings = settings_,
                           .membership = membership_,

@@ -51,6 +51,7 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
     auto lease = services_.rings.Take(members_, job_.open.job_id(), stop_);
     if (!lease.ok()) {
       if (absl::Status why = stream_.stop().why(); !why.ok()) return why;
+      if (wire::ReasonOf(lease.status()) == "MIXED_TRANSPORTS") return lease.status();
       return wire::WithReason(
           absl::AbortedError(
               absl::StrCat("the workers' ring could not be formed: ", lease.status().message())),

@@ -77,7 +77,7 @@ bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
     spdlog::info("worker {} takes no more jobs", member.address);
     hooks_.drains(member);
   }
-  hooks_.beat(member, heartbeat.memory_used_bytes());
+  hooks_.beat(member, heartbeat);
   return true;
 }
 

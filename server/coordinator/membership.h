@@ -39,7 +39,7 @@ class Membership {
   struct Hooks {
     // Called without locks held.
     std::function<void(const Member&)> joined, left, drains;
-    std::function<void(const Member&, int64_t used_bytes)> beat;
+    std::function<void(const Member&, const v1::Heartbeat&)> beat;
   };
 
   // A worker that is silent for `timeout` has left.

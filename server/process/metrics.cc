@@ -48,6 +48,11 @@ struct Metrics::Families {
                                    .Name("hilbert_ring_job_seconds")
                                    .Help("Seconds of jobs that ended well, by phase")
                                    .Register(registry);
+  Histogram& cancel = prometheus::BuildHistogram()
+                          .Name("hilbert_ring_cancel_seconds")
+                          .Help("Seconds until the memory of a cancelled job was free on a worker")
+                          .Register(registry)
+                          .Add({}, kSecondsBuckets);
   Counter& tokens =
       OneCounter(registry, "hilbert_ring_tokens_total", "Tokens of jobs that ended well");
   Counter& retries = OneCounter(registry, "hilbert_ring_job_retries_total",
@@ -96,6 +101,8 @@ void Metrics::ObserveJob(const JobSeconds& seconds) {
 }
 
 void Metrics::CountRetry() { families_->retries.Increment(); }
+
+void Metrics::ObserveCancel(double seconds) { families_->cancel.Observe(seconds); }
 
 void Metrics::AddTokens(int64_t tokens) {
   families_->tokens.Increment(static_cast<double>(tokens));

@@ -21,6 +21,7 @@ class Metrics {
   void CountJob(const std::string& code);
   void ObserveJob(const JobSeconds& seconds);  // of a job that ended well
   void CountRetry();                           // of a job whose workers were lost
+  void ObserveCancel(double seconds);          // until a cancelled job's memory is free on a worker
   void AddTokens(int64_t tokens);
   void AddReceived(int64_t bytes);   // payload, from clients
   void AddSent(int64_t bytes);       // payload, to clients

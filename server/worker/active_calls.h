@@ -1,8 +1,11 @@
-// The Run calls that are open at a worker: how many, and their end when the coordinator is lost.
+// The Run calls that are open at a worker: how many, their end when the coordinator is lost, and
+// how long those that were cancelled took to end.
 #pragma once
 
 #include <list>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "grpcpp/server_context.h"
 
@@ -36,6 +39,16 @@ class ActiveCalls {
     return static_cast<int>(contexts_.size());
   }
 
+  // Seconds from a cancellation to the memory's release; a few are kept until they are taken.
+  void NoteCancelled(double seconds) {
+    const std::lock_guard lock(mutex_);
+    if (cancel_seconds_.size() < kMostKept) cancel_seconds_.push_back(seconds);
+  }
+  std::vector<double> TakeCancelled() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(cancel_seconds_, {});
+  }
+
   // They end, and free what they hold, within a tile.
   void CancelAll() {
     const std::lock_guard lock(mutex_);
@@ -43,7 +56,10 @@ class ActiveCalls {
   }
 
  private:
+  static constexpr size_t kMostKept = 1024;
+
   mutable std::mutex mutex_;
+  std::vector<double> cancel_seconds_;        // guarded by mutex_
   std::list<grpc::ServerContext*> contexts_;  // guarded by mutex_
 };
 

@@ -95,6 +95,7 @@ absl::Status RunWorker(const WorkerSettings& settings) {
           beat.set_memory_used_bytes(memory.used());
           beat.set_memory_resident_bytes(ResidentBytes());
           beat.set_draining(draining);
+          for (const double seconds : calls.TakeCancelled()) beat.add_cancel_seconds(seconds);
           return beat;
         },
         [&] {

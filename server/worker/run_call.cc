@@ -56,6 +56,10 @@ absl::Status RunCall::Serve() {
   shared_.reset();
   reservation_.reset();
   TrimMalloc();
+  if (cancelled_at_) {
+    state_.calls.NoteCancelled(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - *cancelled_at_).count());
+  }
   const auto level =
       status.ok() || absl::IsCancelled(status) ? spdlog::level::debug : spdlog::level::warn;
   spdlog::log(level, "job {}, rank {}: {}", open_.job_id(), rank_, status.ToString());
@@ -160,7 +164,7 @@ absl::Status RunCall::Work() {
   std::thread sender([this] { SendUntilExecuted(); });
   absl::Status received = ReceiveRows();
   if (!received.ok()) {
-    cancelled_ = true;
+    NoteCancelled();
     arrived_.Close(received);
   }
   if (shared_ == nullptr) TrimMalloc();  // of messages
@@ -179,6 +183,11 @@ absl::Status RunCall::Work() {
                : figures_.status();
   }
   return sent_;
+}
+
+void RunCall::NoteCancelled() {
+  if (!cancelled_at_) cancelled_at_ = std::chrono::steady_clock::now();
+  cancelled_ = true;
 }
 
 absl::Status RunCall::ReceiveRows() {
@@ -256,7 +265,8 @@ void RunCall::AwaitExecuted() {
   bool told = false;
   while (!changed_.wait_for(lock, kPoll, [this] { return executed_; })) {
     if (told || (!cancelled_ && !context_.IsCancelled())) continue;
-    cancelled_ = told = true;
+    told = true;
+    NoteCancelled();
     if (ring_) ring_->communicator()->Abort("the job was cancelled");
   }
 }

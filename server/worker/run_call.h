@@ -62,6 +62,7 @@ class RunCall {
   absl::Status AwaitTurn(std::unique_lock<std::timed_mutex>& turn);
   absl::Status Allocate();
   absl::Status MakeStore();
+  void NoteCancelled();
   absl::Status Work();
   absl::Status ReceiveRows();
   absl::StatusOr<Figures> ExecuteJob();
@@ -108,6 +109,7 @@ class RunCall {
 
   RowGate arrived_;
   std::atomic<bool> cancelled_ = false;
+  std::optional<Deadline> cancelled_at_;  // the call's own thread's
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:

@@ -25,7 +25,7 @@ struct Counts {
   Membership::Hooks Hooks() {
     return {.joined = [this](const Member&) { ++joined; },
             .left = [this](const Member&) { ++left; },
-            .beat = [](const Member&, int64_t) {}};
+            .beat = [](const Member&, const v1::Heartbeat&) {}};
   }
 };
 
