@@ -75,7 +75,9 @@ AttendCall::~AttendCall() = default;
 absl::StatusOr<v1::Report> AttendCall::Run() {
   absl::Status status = ReadOpen();
   if (status.ok()) {
-    auto entry = services_.jobs.Enter(caller_, open_.job_id(), open_.attempt(), &stream_.stop());
+    progress_.emplace(spec_.tokens);
+    auto entry = services_.jobs.Enter(caller_, open_.job_id(), open_.attempt(), &stream_.stop(),
+                                      &*progress_);
     status = entry.ok() ? Execute() : entry.status();
   }
   // When several things went wrong, the first of them is the reason for the others.
@@ -221,15 +223,20 @@ absl::Status AttendCall::Execute() {
     // Few rows may come while the workers make ready.
     const bool few = InputBytes(spec_) <= kFewBytes;
     if (!few) status = run.AwaitReady(ready, nullptr);
+    const int workers = static_cast<int>(members_.size());
+    progress_->Begin(JobState::kReceiving, workers);
     if (status.ok()) status = Admit();
     if (status.ok()) status = ReceiveRows(run);
     if (status.ok() && few) status = run.AwaitReady(ready, &*receiving_->router);
     if (status.ok()) status = run.FinishRows();
     receiving_.reset();
     const Clock::time_point received = Clock::now();
+    progress_->Begin(JobState::kComputing, workers);
     if (status.ok()) {
       status = run.AwaitComputed(received + services_.settings.job_timeout + kComputeSlack);
     }
+    progress_->Begin(JobState::kSending, workers);
+    TellSent(0);  // rows that left before
     if (status.ok()) status = run.AwaitEnd();
 
     if (status.ok()) {
@@ -287,6 +294,7 @@ absl::Status AttendCall::ReceiveChunk(const v1::Chunk& chunk, const wire::Payloa
                                       JobRun& run) {
   services_.metrics.AddReceived(payload.bytes());
   if (absl::Status status = receiving_->ledger.Accept(chunk, payload); !status.ok()) return status;
+  progress_->Advance(JobState::kReceiving, receiving_->ledger.fraction());
   if (chunk.tensor() != v1::TENSOR_COORDS) {
     return run.Send(chunk, payload, *receiving_->router);
   }
@@ -300,11 +308,20 @@ absl::Status AttendCall::ReceiveChunk(const v1::Chunk& chunk, const wire::Payloa
 absl::Status AttendCall::SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
                                     const std::shared_ptr<const void>& owner) {
   absl::Status status = stream_.Write(chunk, payload, owner, IdleDeadline());
-  if (status.ok()) services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
-  return status;
+  if (!status.ok()) return status;
+  services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
+  if (chunk.tensor() == v1::TENSOR_OUT) TellSent(chunk.rows());
+  return absl::OkStatus();
+}
+
+void AttendCall::TellSent(int64_t rows) {
+  const int64_t sent = rows_sent_ += rows;
+  progress_->Advance(JobState::kSending,
+                     static_cast<double>(sent) / static_cast<double>(spec_.tokens));
 }
 
 absl::Status AttendCall::SendProgress(double fraction) {
+  progress_->Advance(JobState::kComputing, fraction);
   v1::AttendResponse response;
   response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
   response.mutable_progress()->set_fraction(fraction);

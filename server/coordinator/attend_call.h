@@ -4,6 +4,7 @@
 //   -> chunks, each checked, routed and sent on -> compute -> outputs and progress -> Report
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,6 +58,7 @@ class AttendCall {
   absl::Status Admit();
   absl::Status SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
                           const std::shared_ptr<const void>& owner);
+  void TellSent(int64_t rows);
   absl::Status SendProgress(double fraction);
   v1::Report MakeReport(const JobRun& run, int64_t generation);
   Deadline IdleDeadline() const { return Clock::now() + services_.settings.idle_timeout; }
@@ -73,6 +75,8 @@ class AttendCall {
   Members members_;  // by rank
   std::optional<Plan> plan_;
   std::unique_ptr<Receiving> receiving_;
+  std::optional<JobProgress> progress_;  // once the spec is known
+  std::atomic<int64_t> rows_sent_ = 0;   // of OUT
   JobSeconds seconds_;
   v1::Report report_;
   const Clock::time_point opened_ = Clock::now();

@@ -130,6 +130,15 @@ bool ChunkLedger::Complete(v1::Tensor tensor) const {
   return found == tensors_.end() || found->second.count() == found->second.size();
 }
 
+double ChunkLedger::fraction() const {
+  double come = 0, all = 0;
+  for (const auto& [tensor, rows] : tensors_) {
+    come += static_cast<double>(rows.count());
+    all += static_cast<double>(rows.size());
+  }
+  return come / all;
+}
+
 absl::Status ChunkLedger::CheckComplete() const {
   for (const auto& [tensor, rows] : tensors_) {
     if (Complete(tensor)) continue;

@@ -53,6 +53,9 @@ class ChunkLedger {
 
   bool Complete(v1::Tensor tensor) const;
 
+  // Of the rows of all tensors, those that have come.
+  double fraction() const;
+
   // INVALID_ARGUMENT (CHUNK_MISSING), naming tensor and first rows, unless every row has come.
   absl::Status CheckComplete() const;
 
