@@ -44,10 +44,16 @@ struct VerifyCommand {
   uint64_t seed = 0;
 };
 
+struct CancelCommand {
+  std::string job_id;
+};
+
 // Each prints its result on stdout, errors on stderr, and returns an exit code.
 int RunAttend(const GlobalOptions& global, const AttendCommand& command);
 int RunPlan(const GlobalOptions& global, const PlanCommand& command);
 int RunStatus(const GlobalOptions& global);
+int RunJobs(const GlobalOptions& global);
+int RunCancel(const GlobalOptions& global, const CancelCommand& command);
 int RunVerify(const GlobalOptions& global, const VerifyCommand& command);
 int RunVersion(const GlobalOptions& global);
 

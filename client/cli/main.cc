@@ -73,6 +73,11 @@ int Main(int argc, char** argv) {
 
   CLI::App* status_app = app.add_subcommand("status", "show workers, memory, rings and jobs");
 
+  CLI::App* jobs_app = app.add_subcommand("jobs", "list your jobs that wait or run");
+  CancelCommand cancel;
+  CLI::App* cancel_app = app.add_subcommand("cancel", "end one of your jobs");
+  cancel_app->add_option("job", cancel.job_id, "its id, as jobs prints it")->required();
+
   VerifyCommand verify;
   CLI::App* verify_app =
       app.add_subcommand("verify", "compute a sample of rows again in float64 and compare");
@@ -100,6 +105,8 @@ int Main(int argc, char** argv) {
   if (attend_app->parsed()) return RunAttend(global, attend);
   if (plan_app->parsed()) return RunPlan(global, plan);
   if (status_app->parsed()) return RunStatus(global);
+  if (jobs_app->parsed()) return RunJobs(global);
+  if (cancel_app->parsed()) return RunCancel(global, cancel);
   if (verify_app->parsed()) return RunVerify(global, verify);
   if (version_app->parsed()) return RunVersion(global);
   return kExitBadInput;

@@ -70,4 +70,25 @@ absl::StatusOr<v1::GetClusterResponse> RequestCluster(
   return response;
 }
 
+absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  v1::ListJobsResponse response;
+  const grpc::Status status =
+      v1::AttentionService::NewStub(channel)->ListJobs(&context, v1::ListJobsRequest(), &response);
+  if (!status.ok()) return wire::FromGrpc(status);
+  return response;
+}
+
+absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel,
+                           const std::string& job_id) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  v1::CancelJobRequest request;
+  request.set_job_id(job_id);
+  v1::CancelJobResponse response;
+  return wire::FromGrpc(
+      v1::AttentionService::NewStub(channel)->CancelJob(&context, request, &response));
+}
+
 }  // namespace hilbert_ring::client

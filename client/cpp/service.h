@@ -1,4 +1,4 @@
-// A connection to a coordinator, and its short calls: Plan and GetCluster.
+// A connection to a coordinator, and its short calls.
 #pragma once
 
 #include <memory>
@@ -25,5 +25,12 @@ absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
     const std::shared_ptr<grpc::Channel>& channel);
+
+// This caller's jobs.
+absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Channel>& channel);
+
+// Ends one of them. NOT_FOUND when none of that id waits or runs.
+absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel,
+                           const std::string& job_id);
 
 }  // namespace hilbert_ring::client

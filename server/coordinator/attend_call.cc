@@ -57,7 +57,9 @@ AttendCall::~AttendCall() = default;
 absl::StatusOr<v1::Report> AttendCall::Run() {
   absl::Status status = ReadOpen();
   if (status.ok()) {
-    auto entry = services_.jobs.Enter(caller_, open_.job_id(), open_.attempt(), &stream_.stop());
+    progress_.emplace(spec_.tokens);
+    auto entry = services_.jobs.Enter(caller_, open_.job_id(), open_.attempt(), &stream_.stop(),
+                                      &*progress_);
     status = entry.ok() ? Execute() : entry.status();
   }
   // When several things went wrong, the first of them is the reason for the others.
@@ -185,7 +187,7 @@ absl::Status AttendCall::Execute() {
   absl::Status status = AwaitGrant(*place, Clock::now() + services_.settings.queue_timeout);
   if (!status.ok()) return status;
   seconds_.queue = SecondsBetween(opened_, Clock::now());
-  job_.emplace(open_, spec_, services_.orders);
+  job_.emplace(open_, spec_, services_.orders, *progress_);
   while (true) {
     status = Attempt();
     if (status.ok() || !MayRetry(status) || !stream_.stop().why().ok()) return status;
@@ -198,6 +200,7 @@ absl::Status AttendCall::Execute() {
     ++job_->retries;
     services_.metrics.CountRetry();
     spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
+    progress_->Begin(JobState::kQueued, 0);
     if (status = AwaitOthers(*place); !status.ok()) return status;
   }
 }

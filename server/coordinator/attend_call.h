@@ -47,6 +47,7 @@ class AttendCall {
 
   v1::Open open_;  // without its spec
   JobSpec spec_;
+  std::optional<JobProgress> progress_;  // once the spec is known
   Grant grant_;
   size_t live_before_ = 0;    // workers when the attempt began
   Members hung_;              // that this job leaves out from here on

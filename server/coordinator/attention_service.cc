@@ -25,7 +25,7 @@ constexpr auto kStatusTimeout = std::chrono::seconds(30);
 // Calls beside those that run or wait: ending, not yet opened, or about to be refused.
 constexpr int kSpareCalls = 64;
 
-std::string CallerOf(const grpc::CallbackServerContext& context) {
+std::string CallerOf(const grpc::ServerContextBase& context) {
   std::string caller;
   if (const auto auth = context.auth_context(); auth != nullptr) {
     for (const grpc::string_ref& part : auth->GetPeerIdentity()) {
@@ -112,6 +112,22 @@ grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
   response->set_jobs_running(services_.scheduler.running());
   response->set_jobs_queued(services_.scheduler.waiting());
   return grpc::Status::OK;
+}
+
+grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
+                                        const v1::ListJobsRequest* request,
+                                        v1::ListJobsResponse* response) {
+  for (v1::Job& job : services_.jobs.List(CallerOf(*context))) {
+    *response->add_jobs() = std::move(job);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
+                                         const v1::CancelJobRequest* request,
+                                         v1::CancelJobResponse* response) {
+  return wire::ToGrpc(
+      services_.jobs.Cancel(CallerOf(*context), request->job_id(), context->peer()));
 }
 
 }  // namespace hilbert_ring::server

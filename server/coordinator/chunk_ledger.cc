@@ -106,6 +106,15 @@ void ChunkLedger::Forget(v1::Tensor tensor, int64_t begin, int64_t end) {
   tensors_.at(tensor).Remove(begin, end);
 }
 
+double ChunkLedger::fraction() const {
+  double come = 0, all = 0;
+  for (const auto& [tensor, rows] : tensors_) {
+    come += static_cast<double>(rows.count());
+    all += static_cast<double>(rows.size());
+  }
+  return come / all;
+}
+
 absl::Status ChunkLedger::CheckComplete() const {
   for (const auto& [tensor, rows] : tensors_) {
     if (Complete(tensor)) continue;

@@ -36,6 +36,9 @@ class ChunkLedger {
   // Rows [begin, end) are gone: they may, and must, come again.
   void Forget(v1::Tensor tensor, int64_t begin, int64_t end);
 
+  // Of the rows of all tensors, those that have come.
+  double fraction() const;
+
   // INVALID_ARGUMENT (CHUNK_MISSING), naming tensor and first rows, unless every row has come.
   absl::Status CheckComplete() const;
 

@@ -102,6 +102,8 @@ absl::Status JobAttempt::RunWith(JobRun& run) {
   const bool few = first && InputBytes(job_.spec) <= kFewBytes;
   absl::Status status = first ? job_.input.Begin() : AskForLostRows();
   if (status.ok() && !few) status = run.AwaitReady(ready);
+  const int workers = static_cast<int>(members_.size());
+  job_.progress.Begin(JobState::kReceiving, workers);
   if (status.ok()) status = Admit();
   if (status.ok() && job_.input.order_known()) status = PlaceRows(run);
   if (status.ok()) status = ReceiveRows(run);
@@ -111,9 +113,12 @@ absl::Status JobAttempt::RunWith(JobRun& run) {
   }
   if (status.ok()) status = run.FinishRows();
   const Clock::time_point received = Clock::now();
+  job_.progress.Begin(JobState::kComputing, workers);
   if (status.ok()) {
     status = run.AwaitComputed(received + services_.settings.job_timeout + kComputeSlack);
   }
+  job_.progress.Begin(JobState::kSending, workers);
+  TellSent(0);  // rows that left before
   if (status.ok()) status = run.AwaitEnd();
   if (!status.ok()) return status;
   figures_.compute_seconds = std::max(0.0, SecondsBetween(received, run.computed_at()));
@@ -185,6 +190,7 @@ absl::Status JobAttempt::ReceiveChunk(const AttendMessage& message, JobRun& run)
   const v1::Chunk& chunk = message.request.chunk();
   services_.metrics.AddReceived(message.payload.bytes());
   if (absl::Status status = job_.input.Accept(chunk, message.payload); !status.ok()) return status;
+  job_.progress.Advance(JobState::kReceiving, job_.input.fraction());
   if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
   return job_.input.order_known() ? PlaceRows(run) : absl::OkStatus();
 }
@@ -192,11 +198,20 @@ absl::Status JobAttempt::ReceiveChunk(const AttendMessage& message, JobRun& run)
 absl::Status JobAttempt::SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
                                     const std::shared_ptr<const void>& owner) {
   absl::Status status = stream_.Write(chunk, payload, owner, IdleDeadline());
-  if (status.ok()) services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
+  if (!status.ok()) return status;
+  services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
+  if (chunk.tensor() == v1::TENSOR_OUT) TellSent(chunk.rows());
   return status;
 }
 
+void JobAttempt::TellSent(int64_t rows) {
+  const int64_t sent = job_.rows_sent += rows;
+  job_.progress.Advance(JobState::kSending,
+                        static_cast<double>(sent) / static_cast<double>(job_.spec.tokens));
+}
+
 absl::Status JobAttempt::SendProgress(double fraction) {
+  job_.progress.Advance(JobState::kComputing, fraction);
   v1::AttendResponse response;
   response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
   response.mutable_progress()->set_fraction(fraction);

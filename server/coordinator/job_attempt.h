@@ -7,6 +7,7 @@
 // this process holds, and what the client has of the outputs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "server/coordinator/attend_stream.h"
 #include "server/coordinator/held_rows.h"
 #include "server/coordinator/job_input.h"
+#include "server/coordinator/job_progress.h"
 #include "server/coordinator/job_run.h"
 #include "server/coordinator/job_services.h"
 #include "server/coordinator/row_router.h"
@@ -27,14 +29,21 @@ namespace hilbert_ring::server {
 
 // What a job is, and what lasts from one attempt to the next.
 struct Job {
-  Job(v1::Open opened, const JobSpec& job_spec, OrderCache& orders)
-      : open(std::move(opened)), spec(job_spec), input(spec, orders), delivered(spec.tokens) {}
+  // orders and how_far must outlive it.
+  Job(v1::Open opened, const JobSpec& job_spec, OrderCache& orders, JobProgress& how_far)
+      : open(std::move(opened)),
+        spec(job_spec),
+        input(spec, orders),
+        delivered(spec.tokens),
+        progress(how_far) {}
 
   const v1::Open open;  // without its spec
   const JobSpec spec;
   JobInput input;
   HeldRows held;
   Delivered delivered;
+  JobProgress& progress;
+  std::atomic<int64_t> rows_sent = 0;  // of OUT
   bool begun = false;     // an attempt was made
   bool admitted = false;  // the client was told
   int retries = 0;
@@ -68,6 +77,7 @@ class JobAttempt {
   absl::Status PlaceRows(JobRun& run);
   absl::Status SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
                           const std::shared_ptr<const void>& owner);
+  void TellSent(int64_t rows);
   absl::Status SendProgress(double fraction);
   Deadline IdleDeadline() const;
 

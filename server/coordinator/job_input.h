@@ -38,6 +38,7 @@ class JobInput {
 
   const RowSet& Rows(v1::Tensor tensor) const { return ledger_.Rows(tensor); }
   bool Complete() const { return ledger_.Complete(); }
+  double fraction() const { return ledger_.fraction(); }  // of all rows, those that have come
   absl::Status CheckComplete() const { return ledger_.CheckComplete(); }
 
   // Rows of Q, K and V in these slots are gone. Forgets them, and says of each tensor which tokens

@@ -1,5 +1,5 @@
-// The jobs that run or wait, by caller and job id: an attempt is not run twice, and a newer attempt
-// ends the older one.
+// The jobs that run or wait, by caller and job id: an attempt is not run twice, a newer attempt
+// ends the older one, and a caller sees and ends its own.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,11 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "hilbert_ring/v1/attention.pb.h"
+#include "server/coordinator/job_progress.h"
 #include "server/coordinator/job_stop.h"
 
 namespace hilbert_ring::server {
@@ -35,10 +38,18 @@ class JobTable {
     JobStop* stop_;
   };
 
-  // `stop` must outlive the entry. ALREADY_EXISTS (JOB_RUNNING) when this attempt runs already;
-  // ABORTED (ATTEMPT_FENCED) when a newer one does. An older one is stopped with ABORTED.
+  // `stop` and `progress` must outlive the entry. ALREADY_EXISTS (JOB_RUNNING) when this attempt
+  // runs already; ABORTED (ATTEMPT_FENCED) when a newer one does. An older one is stopped with
+  // ABORTED.
   absl::StatusOr<Entry> Enter(const std::string& caller, const std::string& job_id, int attempt,
-                              JobStop* stop);
+                              JobStop* stop, const JobProgress* progress);
+
+  // The caller's jobs, by job id.
+  std::vector<v1::Job> List(const std::string& caller) const;
+
+  // Stops a job of the caller with CANCELLED (CANCELLED_BY_CALLER), `by` whom. NOT_FOUND
+  // (JOB_NOT_FOUND).
+  absl::Status Cancel(const std::string& caller, const std::string& job_id, const std::string& by);
 
   // Stops all jobs.
   void StopAll(const absl::Status& why);
@@ -47,8 +58,9 @@ class JobTable {
   struct Job {
     int attempt = 0;
     JobStop* stop = nullptr;
+    const JobProgress* progress = nullptr;
   };
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, Job> jobs_;  // guarded by mutex_
 };
 

@@ -197,6 +197,34 @@ TEST(Cli, PlanExplainsAJob) {
   EXPECT_EQ(coords.code, 0) << coords.err;
 }
 
+TEST(Cli, JobsListsTheCallersJobs) {
+  const FakeService service;
+  const std::string server = absl::StrCat(" --server ", service.address());
+  const Result text = RunCli(absl::StrCat("jobs", server));
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"job-a", "computing", "25.0 %", "4,096", "2.50 s ago"}) {
+    EXPECT_THAT(text.out, HasSubstr(part));
+  }
+  const Result json = RunCli(absl::StrCat("--json jobs", server));
+  EXPECT_EQ(json.code, 0) << json.err;
+  const auto job = nlohmann::json::parse(json.out)["jobs"][0];
+  EXPECT_EQ(job["job_id"], "job-a");
+  EXPECT_EQ(job["state"], "STATE_COMPUTING");
+  EXPECT_EQ(job["workers"], 3);
+}
+
+TEST(Cli, CancelEndsAJob) {
+  const FakeService service;
+  const std::string server = absl::StrCat(" --server ", service.address());
+  const Result good = RunCli(absl::StrCat("cancel job-a", server));
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_THAT(good.out, HasSubstr("job-a"));
+  const Result unknown = RunCli(absl::StrCat("cancel job-b", server));
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("NOT_FOUND"), HasSubstr("JOB_NOT_FOUND")));
+  EXPECT_EQ(RunCli(absl::StrCat("cancel", server)).code, 2);
+}
+
 TEST(Cli, StatusShowsTheCluster) {
   const FakeService service;
   // The environment names the server where the flag does not.

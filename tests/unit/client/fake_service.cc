@@ -270,4 +270,23 @@ grpc::Status FakeService::GetCluster(grpc::ServerContext*, const v1::GetClusterR
   return grpc::Status::OK;
 }
 
+grpc::Status FakeService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
+                                   v1::ListJobsResponse* response) {
+  v1::Job& job = *response->add_jobs();
+  job.set_job_id("job-a");
+  job.set_state(v1::Job::STATE_COMPUTING);
+  job.set_tokens(4096);
+  job.set_seconds(2.5);
+  job.set_workers(3);
+  job.set_fraction(0.25);
+  job.set_attempt(1);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeService::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
+                                    v1::CancelJobResponse*) {
+  if (request->job_id() == "job-a") return grpc::Status::OK;
+  return wire::ToGrpc(wire::WithReason(absl::NotFoundError("no such job"), "JOB_NOT_FOUND"));
+}
+
 }  // namespace hilbert_ring::client

@@ -65,6 +65,11 @@ class FakeService final : public v1::AttentionService::Service {
                     v1::PlanResponse* response) override;
   grpc::Status GetCluster(grpc::ServerContext* context, const v1::GetClusterRequest* request,
                           v1::GetClusterResponse* response) override;
+  grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override;
+  // NOT_FOUND for any but "job-a".
+  grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
+                         v1::CancelJobResponse* response) override;
 
  private:
   const FakeBehaviour behaviour_;

@@ -1,0 +1,76 @@
+// hilbert-ring jobs and hilbert-ring cancel: the caller's own jobs, seen and ended.
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/cli/failure.h"
+#include "client/cli/json_message.h"
+#include "client/cli/table.h"
+#include "client/cpp/service.h"
+
+namespace hilbert_ring::cli {
+namespace {
+
+const char* StateName(v1::Job::State state) {
+  switch (state) {
+    case v1::Job::STATE_QUEUED:
+      return "queued";
+    case v1::Job::STATE_RECEIVING:
+      return "receiving";
+    case v1::Job::STATE_COMPUTING:
+      return "computing";
+    case v1::Job::STATE_SENDING:
+      return "sending";
+    default:
+      return "unknown";
+  }
+}
+
+void PrintJobs(const v1::ListJobsResponse& jobs) {
+  if (jobs.jobs().empty()) {
+    std::printf("no jobs\n");
+    return;
+  }
+  std::vector<std::vector<std::string>> rows = {
+      {"job", "attempt", "state", "done", "tokens", "workers", "opened"}};
+  for (const v1::Job& job : jobs.jobs()) {
+    rows.push_back({job.job_id(), absl::StrCat(job.attempt()), StateName(job.state()),
+                    job.state() == v1::Job::STATE_QUEUED ? "-" : FormatPercent(job.fraction(), 1),
+                    FormatCount(job.tokens()),
+                    job.workers() == 0 ? "-" : absl::StrCat(job.workers()),
+                    absl::StrCat(FormatSeconds(job.seconds()), " ago")});
+  }
+  std::printf("%s", FormatTable(rows).c_str());
+}
+
+}  // namespace
+
+int RunJobs(const GlobalOptions& global) {
+  const absl::StatusOr<v1::ListJobsResponse> jobs =
+      client::RequestJobs(client::Connect(global.server));
+  if (!jobs.ok()) return ServiceFailed(global, jobs.status());
+  if (global.format == OutputFormat::kJson) {
+    std::printf("%s\n", MessageAsJson(*jobs).c_str());
+  } else {
+    PrintJobs(*jobs);
+  }
+  return kExitOk;
+}
+
+int RunCancel(const GlobalOptions& global, const CancelCommand& command) {
+  const absl::Status status = client::RequestCancel(client::Connect(global.server), command.job_id);
+  if (!status.ok()) return ServiceFailed(global, status);
+  if (global.format == OutputFormat::kJson) {
+    v1::CancelJobRequest cancelled;
+    cancelled.set_job_id(command.job_id);
+    std::printf("%s\n", MessageAsJson(cancelled).c_str());
+  } else {
+    std::printf("job %s is cancelled\n", command.job_id.c_str());
+  }
+  return kExitOk;
+}
+
+}  // namespace hilbert_ring::cli

@@ -1,0 +1,146 @@
+// A caller's jobs, listed and cancelled while they run.
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/service/cluster.h"
+#include "tests/service/raw_call.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kTokens = 60'000;  // seconds of compute
+
+JobSpec Spec(int64_t tokens) {
+  JobSpec spec;
+  spec.tokens = tokens;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_dim = spec.value_dim = 16;
+  spec.branches = {{tokens, 1}};
+  return spec;
+}
+
+v1::ListJobsResponse List(v1::AttentionService::Stub& stub) {
+  grpc::ClientContext context;
+  v1::ListJobsResponse jobs;
+  const grpc::Status status = stub.ListJobs(&context, {}, &jobs);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return jobs;
+}
+
+absl::Status Cancel(v1::AttentionService::Stub& stub, const std::string& job_id) {
+  grpc::ClientContext context;
+  v1::CancelJobRequest request;
+  request.set_job_id(job_id);
+  v1::CancelJobResponse response;
+  return wire::FromGrpc(stub.CancelJob(&context, request, &response));
+}
+
+// Bytes that jobs hold of the workers' memory, once heartbeats say so; -1 when it stays above 0.
+int64_t AwaitFreeMemory(v1::AttentionService::Stub& stub, std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < end) {
+    grpc::ClientContext context;
+    v1::GetClusterResponse cluster;
+    if (!stub.GetCluster(&context, {}, &cluster).ok()) return -1;
+    int64_t used = 0;
+    for (const v1::ClusterWorker& worker : cluster.workers()) used += worker.memory_used_bytes();
+    if (used == 0 && List(stub).jobs().empty()) return 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return -1;
+}
+
+// Sends all rows and reads on until compute has begun.
+void Compute(RawCall& call, const JobSpec& spec) {
+  constexpr int64_t kRows = 20'000;
+  const EngineInputs inputs = RandomInputs(spec, 1);
+  for (const auto& [tensor, data] : EncodeTensors(spec, inputs)) {
+    for (int64_t first = 0; first < spec.tokens; first += kRows) {
+      ASSERT_TRUE(call.Send(MakeChunk(tensor, data, 2 * 16 * 4, first, kRows)));
+    }
+  }
+  call.WritesDone();
+  v1::AttendResponse response;
+  while (response.progress().phase() != v1::Progress::PHASE_COMPUTE) {
+    ASSERT_TRUE(call.Read(&response));
+  }
+}
+
+TEST(OwnJobs, ARunningJobIsListedAndCancelled) {
+  auto cluster = Cluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  EXPECT_TRUE(List(*stub).jobs().empty());
+  const JobSpec spec = Spec(kTokens);
+  RawCall call(*stub, std::chrono::seconds(120));
+  ASSERT_TRUE(call.Open(spec));
+  ASSERT_TRUE(call.AwaitAdmitted());
+  v1::ListJobsResponse jobs = List(*stub);
+  ASSERT_EQ(jobs.jobs_size(), 1);
+  EXPECT_EQ(jobs.jobs(0).state(), v1::Job::STATE_RECEIVING);
+  EXPECT_EQ(jobs.jobs(0).fraction(), 0);
+  Compute(call, spec);
+  ASSERT_FALSE(HasFatalFailure());
+
+  jobs = List(*stub);
+  ASSERT_EQ(jobs.jobs_size(), 1);
+  const v1::Job& job = jobs.jobs(0);
+  EXPECT_EQ(job.state(), v1::Job::STATE_COMPUTING);
+  EXPECT_EQ(job.tokens(), kTokens);
+  EXPECT_EQ(job.workers(), 2);
+  EXPECT_GT(job.seconds(), 0);
+  EXPECT_GT(job.fraction(), 0);
+  EXPECT_LT(job.fraction(), 1);
+
+  const absl::Status cancelled = Cancel(*stub, job.job_id());
+  ASSERT_TRUE(cancelled.ok()) << cancelled;
+  const absl::Status status = call.Finish();
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_EQ(wire::ReasonOf(status), "CANCELLED_BY_CALLER");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("127.0.0.1"));
+  EXPECT_EQ(AwaitFreeMemory(*stub, std::chrono::seconds(3)), 0);
+  EXPECT_TRUE(absl::IsNotFound(Cancel(*stub, job.job_id()))) << "it has ended";
+}
+
+TEST(OwnJobs, AWaitingJobIsListedAndCancelled) {
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawCall running(*stub, std::chrono::seconds(60));
+  ASSERT_TRUE(running.Open(Spec(64)));
+  ASSERT_TRUE(running.AwaitAdmitted());
+  const std::string first = List(*stub).jobs(0).job_id();
+  RawCall waiting(*stub, std::chrono::seconds(60));
+  ASSERT_TRUE(waiting.Open(Spec(128)));
+  v1::AttendResponse response;
+  ASSERT_TRUE(waiting.Read(&response));
+  ASSERT_TRUE(response.has_queued());
+  const v1::ListJobsResponse jobs = List(*stub);
+  ASSERT_EQ(jobs.jobs_size(), 2);
+  const v1::Job& job = jobs.jobs(jobs.jobs(0).job_id() == first ? 1 : 0);
+  EXPECT_EQ(job.state(), v1::Job::STATE_QUEUED);
+  EXPECT_EQ(job.tokens(), 128);
+  EXPECT_EQ(job.workers(), 0);
+  ASSERT_TRUE(Cancel(*stub, job.job_id()).ok());
+  EXPECT_TRUE(absl::IsCancelled(waiting.Finish()));
+  EXPECT_EQ(List(*stub).jobs_size(), 1) << "the other one goes on";
+}
+
+TEST(OwnJobs, AnUnknownJobIsNotFound) {
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  const absl::Status status = Cancel(*stub, "job-that-is-not");
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_EQ(wire::ReasonOf(status), "JOB_NOT_FOUND");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("job-that-is-not"));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
