@@ -14,12 +14,12 @@
 #include "server/process/stop_signals.h"
 #include "server/process/version.h"
 #include "server/worker/registration.h"
+#include "server/worker/worker_device.h"
 #include "server/worker/worker_service.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-constexpr double kMemoryShare = 0.8;
 constexpr int kMaxBlockingCalls = 512;  // one job, rings, and what a former coordinator left behind
 
 // Rises from process to process, so that the newer of two at one address is known.
@@ -36,14 +36,9 @@ absl::Status RunWorker(const WorkerSettings& settings) {
                      ", must be an address at which the coordinator and other workers reach this "
                      "worker"));
   }
-  auto device = MakeDevice({.kind = DeviceKind::kCpu,
-                            .threads = settings.threads,
-                            .instructions = settings.cpu_instructions});
+  auto device = MakeWorkerDevice(settings);
   if (!device.ok()) return device.status();
-  JobMemory memory(
-      settings.memory_limit_bytes > 0
-          ? settings.memory_limit_bytes
-          : static_cast<int64_t>(kMemoryShare * static_cast<double>(UsableMemoryBytes())));
+  JobMemory memory(JobMemoryLimit(settings, **device));
   RingTable rings(settings.host);
   std::timed_mutex turn;
   WorkerState state{.incarnation = DrawIncarnation(),

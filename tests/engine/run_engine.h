@@ -29,10 +29,17 @@ struct EngineResult {
   std::vector<Figures> figures;  // by rank
 };
 
-// Inputs are rounded to spec.dtype on their way into the shards. Instructions are those of
-// DeviceOptions.
+// Inputs are rounded to spec.dtype on their way into the shards. The kernel is named as
+// OptionsFor (tests/unit/device/kernel_options.h) takes it; empty: KernelUnderTest().
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
-                                       RingKind ring, const std::string& instructions = "");
+                                       RingKind ring, const std::string& kernel = "");
+
+// That of the environment variable HILBERT_RING_TEST_KERNEL, else "cpu".
+std::string KernelUnderTest();
+
+// Every kernel of this machine: the processor's instruction sets and the GPU's; of
+// HILBERT_RING_TEST_KERNEL's device alone where that is set.
+std::vector<std::string> KernelsUnderTest();
 
 // What a result may be off: out within relative * |out| + absolute, lse within 1e-5 (1 + |lse|).
 struct Tolerance {
