@@ -1,7 +1,7 @@
 # hilbert_ring_test(NAME x_test SOURCES a.cc ... LIBRARIES l ... [LABELS ...] [TIMEOUT seconds]
-#   [FILTER as gtest takes it])
+#   [FILTER as gtest takes it] [ENVIRONMENT name=value])
 function(hilbert_ring_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;FILTER" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;FILTER;ENVIRONMENT" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
@@ -17,5 +17,5 @@ function(hilbert_ring_test)
     set(filter TEST_FILTER ${ARG_FILTER})
   endif()
   gtest_discover_tests(${ARG_NAME} ${filter} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()
