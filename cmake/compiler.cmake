@@ -1,5 +1,9 @@
 # Warnings, launcher and sanitizers for every target of the project.
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+add_compile_options(
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wextra>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wno-unused-parameter>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
 include_directories(${PROJECT_SOURCE_DIR})
 
 find_program(CCACHE ccache)
@@ -12,6 +16,8 @@ if(MOLD)
 endif()
 
 if(HILBERT_RING_SANITIZER)
-  add_compile_options(-fsanitize=${HILBERT_RING_SANITIZER} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${HILBERT_RING_SANITIZER}>
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>)
   add_link_options(-fsanitize=${HILBERT_RING_SANITIZER})
 endif()

@@ -24,8 +24,9 @@ enum class Result {
 //   out[b, i, h] = softmax_j(scale * q[b, i, h] . k[b, j]) v[b, j],   lse = log of the denominator
 // A query row that sees no key gives out = 0 and lse = -inf when written and changes nothing when
 // merged. Accumulation is in float32; a kernel on pairs of bfloat16 ("cpu/avx512-bf16") rounds
-// the weights of a bfloat16 task to bfloat16. Inputs are finite: a NaN or infinity spreads to other
-// rows of its tile. Tasks of one call never write the same element.
+// the weights of a bfloat16 task to bfloat16, and a GPU's tensor cores those of a 16-bit task to
+// its type. Inputs are finite: a NaN or infinity spreads to other rows of its tile. Tasks of one
+// call never write the same element.
 struct AttentionTask {
   DataType dtype = DataType::kFloat32;  // of q, k and v
   int64_t batch = 1;

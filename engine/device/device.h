@@ -25,10 +25,11 @@
 namespace hilbert_ring {
 
 struct DeviceInfo {
-  std::string name;    // "AMD EPYC, 2 threads"
-  std::string kernel;  // the kernel that Attend uses: "cpu/avx2"
-  int64_t memory_bytes = 0;
-  int threads = 0;
+  std::string name;               // "AMD EPYC, 2 threads"; "NVIDIA H200, compute capability 9.0"
+  std::string kernel;             // the kernel that Attend uses: "cpu/avx2", "cuda/native"
+  int64_t memory_bytes = 0;       // that buffers may take
+  int64_t memory_peak_bytes = 0;  // the most that buffers took at once; 0 where memory is the host's
+  int threads = 0;                // of a CPU
 };
 
 // Memory of a device. Aligned to 64 bytes at least, zero when allocated; empty buffers are valid.
@@ -94,7 +95,14 @@ class Device {
   virtual absl::Status Pack(std::span<const PackTask> tasks) = 0;
 };
 
-enum class DeviceKind { kCpu };
+enum class DeviceKind { kCpu, kCuda };
+
+// Who computes attention on a GPU.
+enum class AttentionKernel {
+  kAuto,    // cuDNN where it is built in, applies and was measured faster; else our own
+  kCudnn,   // cuDNN wherever it applies; an error where it is not built in
+  kNative,  // our own
+};
 
 struct DeviceOptions {
   DeviceKind kind = DeviceKind::kCpu;
@@ -104,9 +112,17 @@ struct DeviceOptions {
   // the machine. "portable", "ssse3", "sse4", "avx2", "avx512", "avx512-bf16" on x86, "neon" on
   // Arm, and anywhere "bf16-emulated", a slow one for tests: bfloat16 as avx512-bf16 computes it.
   std::string instructions;
+
+  int ordinal = 0;               // kCuda: which GPU, of those that the process sees
+  double memory_fraction = 0.9;  // kCuda: of the GPU's memory that buffers may take, in (0, 1]
+  AttentionKernel attention_kernel = AttentionKernel::kAuto;  // kCuda
 };
 
-// INVALID_ARGUMENT, naming the field, for options out of range.
+// Whether this build has CUDA and the process sees the GPU: OK, or FAILED_PRECONDITION with the
+// reason, "no CUDA device 0: ...".
+absl::Status FindCudaDevice(int ordinal);
+
+// INVALID_ARGUMENT, naming the field, for options out of range; kCuda: the errors of FindCudaDevice.
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceOptions& options);
 
 }  // namespace hilbert_ring

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,7 +14,6 @@
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "server/process/child_process.h"
 #include "server/process/host_port.h"
-#include "server/process/process_memory.h"
 #include "server/process/ready_file.h"
 #include "server/process/stop_signals.h"
 #include "server/process/version.h"
@@ -22,13 +22,20 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr double kMemoryShare = 0.8;
 constexpr int kMaxBlockingCalls = 8192;  // heartbeats of kMaxWorkers, plans, cluster states
 constexpr auto kKeepShards = std::chrono::milliseconds(500);  // for a job that follows at once
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
 
 absl::Status Stopping() {
   return wire::WithReason(absl::UnavailableError("the service is stopping"), "DRAINING");
+}
+
+// Of the workers that it spawns, which all take the same device. This process itself knows nothing
+// of GPUs.
+bool UsesGpu(const std::string& device) {
+  std::error_code ignored;
+  return device != "cpu" &&
+         (device != "auto" || std::filesystem::exists("/dev/nvidia0", ignored));
 }
 
 }  // namespace
@@ -110,25 +117,27 @@ void Coordinator::StartWorkers() {
   const int hardware = static_cast<int>(std::thread::hardware_concurrency());
   const int threads =
       settings_.worker_threads > 0 ? settings_.worker_threads : std::max(1, hardware / workers);
-  const int64_t memory =
-      settings_.memory_limit_bytes > 0
-          ? settings_.memory_limit_bytes
-          : static_cast<int64_t>(kMemoryShare * static_cast<double>(UsableMemoryBytes())) / workers;
   // Local workers reach a coordinator that listens on all addresses by the loopback one.
   const std::string host = IsWildcard(settings_.grpc_host) ? "127.0.0.1" : settings_.grpc_host;
-  std::vector<std::string> arguments = {absl::StrCat("--coordinator=", HostPort(host, grpc_.port)),
-                                        "--host=127.0.0.1",
-                                        "--port=0",
-                                        absl::StrCat("--threads=", threads),
-                                        absl::StrCat("--memory-limit=", memory),
-                                        absl::StrCat("--log-level=", settings_.log_level)};
+  std::vector<std::string> arguments = {
+      absl::StrCat("--coordinator=", HostPort(host, grpc_.port)),
+      "--host=127.0.0.1",
+      "--port=0",
+      absl::StrCat("--threads=", threads),
+      absl::StrCat("--memory-limit=", settings_.memory_limit_bytes),
+      absl::StrCat("--memory-share=", 1.0 / workers),
+      absl::StrCat("--log-level=", settings_.log_level)};
   if (!settings_.cpu_instructions.empty()) {
     arguments.push_back(absl::StrCat("--cpu-instructions=", settings_.cpu_instructions));
   }
+  arguments.push_back(absl::StrCat("--device=", settings_.device.device));
+  arguments.push_back(absl::StrCat("--gpu-memory-fraction=", settings_.device.gpu_memory_fraction));
+  arguments.push_back(absl::StrCat("--attention-kernel=", settings_.device.attention_kernel));
   workers_ = std::make_unique<WorkerProcesses>(
       WorkerProcessOptions{.program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),
                            .arguments = std::move(arguments),
-                           .workers = workers});
+                           .workers = workers,
+                           .share_gpu = workers > 1 && UsesGpu(settings_.device.device)});
 }
 
 HttpReply Coordinator::Ready() {

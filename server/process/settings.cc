@@ -3,9 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/process/version.h"
@@ -57,6 +59,22 @@ CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value) {
           {"portable", "ssse3", "sse4", "avx2", "avx512", "avx512-bf16", "neon", "bf16-emulated"}));
 }
 
+// Whether the GPU is there is the worker's device to say.
+void AddDevice(CLI::App& app, DeviceSettings& device) {
+  app.add_option("--device", device.device,
+                 "of the workers: auto (a GPU where there is one, else the CPU), cpu, or cuda:N")
+      ->check([](const std::string& given) {
+        const bool known = given == "auto" || given == "cpu" || CudaOrdinal(given).has_value();
+        return known ? std::string() : given + " is not auto, cpu or cuda:N";
+      });
+  app.add_option("--gpu-memory-fraction", device.gpu_memory_fraction,
+                 "of a GPU's memory, for the jobs of its workers")
+      ->check(CLI::Range(0.01, 1.0));
+  app.add_option("--attention-kernel", device.attention_kernel,
+                 "of a GPU: cudnn, native (our own), or auto (cudnn where it was faster)")
+      ->check(CLI::IsMember({"auto", "cudnn", "native"}));
+}
+
 CLI::Option* AddLogLevel(CLI::App& app, std::string& value) {
   return app.add_option("--log-level", value, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
@@ -102,6 +120,16 @@ std::variant<Settings, int> Parse(CLI::App& app, const Settings& settings, int a
 
 }  // namespace
 
+std::optional<int> CudaOrdinal(const std::string& device) {
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!device.starts_with(kPrefix)) return std::nullopt;
+  int ordinal = -1;
+  const char* const end = device.data() + device.size();
+  const auto parsed = std::from_chars(device.data() + kPrefix.size(), end, ordinal);
+  if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) return std::nullopt;
+  return ordinal;
+}
+
 std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char** argv) {
   CoordinatorSettings s;
   CLI::App app("Serves attention jobs over gRPC and shards them over worker processes.",
@@ -122,6 +150,7 @@ std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char**
                  "of each spawned worker; 0: its share of the machine's")
       ->check(CLI::Range(0, kMaxThreads));
   AddCpuInstructions(app, s.cpu_instructions);
+  AddDevice(app, s.device);
   AddBytes(app, "--memory-limit", s.memory_limit_bytes,
            "memory for jobs of each spawned worker; 0: its share of 80 % of the machine's");
   AddDuration(app, "--worker-timeout", s.worker_timeout,
@@ -174,14 +203,17 @@ std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv) {
   app.add_option("--threads", s.threads, "of the CPU device; 0: all that the process may use")
       ->check(CLI::Range(0, kMaxThreads));
   AddCpuInstructions(app, s.cpu_instructions);
+  AddDevice(app, s.device);
   AddBytes(app, "--memory-limit", s.memory_limit_bytes,
-           "memory for jobs; 0: 80 % of the machine's");
+           "memory for jobs; 0: 80 % of the machine's, or the GPU's fraction");
+  app.add_option("--memory-share", s.memory_share,
+                 "of that default, where several workers share machine or GPU")
+      ->check(CLI::Range(0.001, 1.0));
   app.add_option("--share-memory", s.share_memory,
                  "true: takes shards in memory that a coordinator of this host offers; false: rows "
                  "come by its stream");
   AddDuration(app, "--exit-timeout", s.exit_timeout,
               "on SIGTERM takes no more jobs, and those that run have so long to end");
-  app.add_option("--device", s.device, "cpu")->check(CLI::IsMember({"cpu"}));
   app.add_option("--ready-file", s.ready_file, "written as JSON when the worker is registered");
   AddLogLevel(app, s.log_level);
   return Parse(app, s, argc, argv);

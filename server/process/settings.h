@@ -5,12 +5,20 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
 namespace hilbert_ring::server {
 
 using Milliseconds = std::chrono::milliseconds;
+
+// Where a worker computes, and how a GPU does.
+struct DeviceSettings {
+  std::string device = "auto";  // "auto": a GPU where there is one, else the CPU; "cpu"; "cuda:0"
+  double gpu_memory_fraction = 0.9;
+  std::string attention_kernel = "auto";  // of a GPU: "auto", "cudnn" or "native"
+};
 
 struct CoordinatorSettings {
   std::string grpc_host = "0.0.0.0";
@@ -23,6 +31,7 @@ struct CoordinatorSettings {
   int min_workers = 1;             // that must be there to be ready, when none is spawned
   int worker_threads = 0;          // of a spawned worker; 0: hardware threads / spawned workers
   std::string cpu_instructions;    // of a spawned worker; empty: the best of the machine
+  DeviceSettings device;           // of a spawned worker
   int64_t memory_limit_bytes = 0;  // of a spawned worker; 0: 80 % of memory / spawned workers
   Milliseconds worker_timeout{2000};
 
@@ -51,17 +60,21 @@ struct CoordinatorSettings {
 
 struct WorkerSettings {
   std::string coordinator = "127.0.0.1:8001";
-  std::string host = "127.0.0.1";     // that coordinator and peers reach this worker at
-  int port = 8101;                    // 0: a free one
-  int threads = 0;                    // 0: all that the process may use
-  std::string cpu_instructions;       // empty: the best of the machine
-  int64_t memory_limit_bytes = 0;     // of jobs; 0: 80 % of memory
-  bool share_memory = true;           // with a coordinator of this host
+  std::string host = "127.0.0.1";  // that coordinator and peers reach this worker at
+  int port = 8101;                 // 0: a free one
+  int threads = 0;                 // 0: all that the process may use
+  std::string cpu_instructions;    // empty: the best of the machine
+  int64_t memory_limit_bytes = 0;  // of jobs; 0: 80 % of memory, or a GPU's fraction
+  double memory_share = 1.0;       // of that 80 % or fraction, where workers share them
+  bool share_memory = true;        // with a coordinator of this host
   Milliseconds exit_timeout{10'000};  // for running jobs, on SIGTERM
-  std::string device = "cpu";
+  DeviceSettings device;
   std::string ready_file;
   std::string log_level = "info";
 };
+
+// N of "cuda:N"; nothing for other devices.
+std::optional<int> CudaOrdinal(const std::string& device);
 
 // Settings, or the exit code of a process that has nothing to do: help was asked for (0), or
 // something is wrong, which has been said on standard error.

@@ -16,12 +16,12 @@
 #include "server/process/version.h"
 #include "server/worker/registration.h"
 #include "server/worker/ring_transport.h"
+#include "server/worker/worker_device.h"
 #include "server/worker/worker_service.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-constexpr double kMemoryShare = 0.8;
 constexpr int kMaxBlockingCalls = 512;  // one job, rings, and what a former coordinator left behind
 
 // Rises from process to process, so that the newer of two at one address is known.
@@ -48,22 +48,17 @@ absl::Status RunWorker(const WorkerSettings& settings) {
                      ", must be an address at which the coordinator and other workers reach this "
                      "worker"));
   }
-  auto device = MakeDevice({.kind = DeviceKind::kCpu,
-                            .threads = settings.threads,
-                            .instructions = settings.cpu_instructions});
+  auto device = MakeWorkerDevice(settings);
   if (!device.ok()) return device.status();
-  JobMemory memory(
-      settings.memory_limit_bytes > 0
-          ? settings.memory_limit_bytes
-          : static_cast<int64_t>(kMemoryShare * static_cast<double>(UsableMemoryBytes())));
-  const RingTransport transport = MakeRingTransport({.host = settings.host});
-  RingTable rings(transport);
-  auto express_device = MakeDevice(
-      {.kind = DeviceKind::kCpu, .threads = 1, .instructions = settings.cpu_instructions});
+  JobMemory memory(JobMemoryLimit(settings, **device));
+  auto express_device = MakeExpressDevice(settings, **device);
   if (!express_device.ok()) return express_device.status();
   Lane lane{.device = **device};
   Lane express_lane{.device = **express_device};
   ActiveCalls calls;
+  const RingTransport transport = MakeRingTransport(
+      {.host = settings.host, .cuda_device = GpuOf(settings, **device)});
+  RingTable rings(transport);
   WorkerState state{.incarnation = DrawIncarnation(),
                     .lane = lane,
                     .express_lane = express_lane,

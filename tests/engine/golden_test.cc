@@ -1,6 +1,5 @@
 // Every golden case through the engine, on 1 to 7 ranks, over both communicators, in every type and
 // on every instruction set of the machine.
-#include "engine/device/cpu/cpu_device.h"
 #include "engine/reference/attention_reference.h"
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
@@ -22,15 +21,15 @@ class Golden : public ::testing::TestWithParam<std::string> {
     golden_ = *std::move(golden);
   }
 
-  void Check(DataType dtype, int workers, RingKind ring, const std::string& instructions = "") {
+  void Check(DataType dtype, int workers, RingKind ring, const std::string& kernel = "") {
     JobSpec spec = golden_.spec;
     spec.dtype = dtype;
-    const auto result = RunEngine(spec, InputsOf(golden_), workers, ring, instructions);
+    const auto result = RunEngine(spec, InputsOf(golden_), workers, ring, kernel);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(Mismatch(*result, golden_.out, golden_.lse,
                        ToleranceOf(dtype, golden_.max_score, golden_.max_value)),
               "")
-        << DataTypeName(dtype) << ", " << workers << " ranks " << instructions;
+        << DataTypeName(dtype) << ", " << workers << " ranks " << kernel;
   }
 
   GoldenCase golden_;
@@ -60,10 +59,10 @@ TEST_P(Golden, InProcess) {
   }
 }
 
-TEST_P(Golden, AllInstructions) {
-  for (const std::string& instructions : RunnableCpuInstructions()) {
+TEST_P(Golden, AllKernels) {
+  for (const std::string& kernel : KernelsUnderTest()) {
     for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
-      for (const int workers : {1, 3}) Check(dtype, workers, RingKind::kInProcess, instructions);
+      for (const int workers : {1, 3}) Check(dtype, workers, RingKind::kInProcess, kernel);
     }
   }
 }

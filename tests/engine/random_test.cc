@@ -1,7 +1,6 @@
 // Fresh random jobs through the engine against the float64 reference, on any number of ranks.
 #include <random>
 
-#include "engine/device/cpu/cpu_device.h"
 #include "engine/reference/attention_reference.h"
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
@@ -18,9 +17,9 @@ double MaxAbs(const std::vector<float>& values) {
 }
 
 void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers, RingKind ring,
-                           const std::string& instructions = "") {
+                           const std::string& kernel = "") {
   const EngineInputs inputs = RandomInputs(spec, seed);
-  const auto result = RunEngine(spec, inputs, workers, ring, instructions);
+  const auto result = RunEngine(spec, inputs, workers, ring, kernel);
   ASSERT_TRUE(result.ok()) << result.status();
   const std::vector<double> q(inputs.q.begin(), inputs.q.end());
   const std::vector<double> k(inputs.k.begin(), inputs.k.end());
@@ -34,8 +33,7 @@ void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers, Ring
   EXPECT_EQ(Mismatch(*result, reference->out, reference->lse,
                      ToleranceOf(spec.dtype, max_score, max_value)),
             "")
-      << "seed " << seed << ", " << workers << " workers, " << instructions << " "
-      << FormatJobSpec(spec);
+      << "seed " << seed << ", " << workers << " workers, " << kernel << " " << FormatJobSpec(spec);
   for (int rank = 0; rank < workers; ++rank) {
     const WorkerCost& planned = result->plan.costs.workers[rank];
     EXPECT_EQ(result->figures[rank].bytes_received, planned.bytes_received);
@@ -56,14 +54,14 @@ TEST_P(RandomJobs, AgreeWithTheReference) {
   }
 }
 
-TEST_P(RandomJobs, AgreeWithTheReferenceOnAllInstructions) {
-  for (const std::string& instructions : RunnableCpuInstructions()) {
+TEST_P(RandomJobs, AgreeWithTheReferenceOnAllKernels) {
+  for (const std::string& kernel : KernelsUnderTest()) {
     std::mt19937_64 random(4000 + static_cast<int>(GetParam()));
     for (int trial = 0; trial < 60; ++trial) {
       JobSpec spec = RandomSpec(random);
       spec.dtype = GetParam();
       CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 4),
-                            RingKind::kInProcess, instructions);
+                            RingKind::kInProcess, kernel);
       if (HasFailure()) return;
     }
   }

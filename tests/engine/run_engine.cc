@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/device/cpu/cpu_device.h"
 #include "engine/device/numbers.h"
 #include "engine/order/permutation.h"
 #include "tests/random/random_spec.h"
+#include "tests/unit/device/kernel_options.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -16,7 +20,11 @@ class Runner {
  public:
   Runner(const JobSpec& spec, const EngineInputs& inputs, Plan plan,
          std::shared_ptr<const Permutation> order, const EngineOptions& options)
-      : spec_(spec), inputs_(inputs), order_(std::move(order)), options_(options) {
+      : spec_(spec),
+        inputs_(inputs),
+        order_(std::move(order)),
+        options_(options),
+        kernel_(options.kernel.empty() ? KernelUnderTest() : options.kernel) {
     result_.plan = std::move(plan);
     result_.out.assign(spec.tokens * spec.heads * spec.value_dim, NAN);
     result_.lse.assign(spec.tokens * spec.heads, NAN);
@@ -24,8 +32,7 @@ class Runner {
   }
 
   absl::Status RunRank(int rank, Communicator* communicator) {
-    auto device =
-        MakeDevice({.kind = DeviceKind::kCpu, .threads = 2, .instructions = options_.instructions});
+    auto device = MakeDevice(OptionsFor(kernel_, 2));
     if (!device.ok()) return device.status();
     auto store = ShardStore::Make(**device, result_.plan, rank);
     if (!store.ok()) return store.status();
@@ -102,10 +109,31 @@ class Runner {
   const EngineInputs& inputs_;
   std::shared_ptr<const Permutation> order_;
   const EngineOptions& options_;
+  std::string kernel_;
   EngineResult result_;
 };
 
 }  // namespace
+
+std::string KernelUnderTest() {
+  const char* kernel = std::getenv("HILBERT_RING_TEST_KERNEL");
+  return kernel == nullptr || *kernel == '\0' ? "cpu" : kernel;
+}
+
+std::vector<std::string> KernelsUnderTest() {
+  const std::string only =
+      std::getenv("HILBERT_RING_TEST_KERNEL") == nullptr ? "" : KernelUnderTest();
+  std::vector<std::string> kernels;
+  for (const std::string& instructions : RunnableCpuInstructions()) {
+    if (!absl::StartsWith(only, "cuda")) kernels.push_back("cpu/" + instructions);
+  }
+  for (const char* kernel : {"cuda/native", "cuda/cudnn"}) {
+    if (!absl::StartsWith(only, "cpu") && MakeDevice(OptionsFor(kernel, 0)).ok()) {
+      kernels.push_back(kernel);
+    }
+  }
+  return kernels;
+}
 
 EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -118,10 +146,10 @@ EngineInputs RandomInputs(const JobSpec& spec, uint64_t seed) {
 }
 
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
-                                       RingKind kind, const std::string& instructions) {
+                                       RingKind kind, const std::string& kernel) {
   auto ring = MakeCommunicatorRing(kind, workers);
   if (!ring.ok()) return ring.status();
-  return RunEngineOver(*ring, spec, inputs, {.instructions = instructions});
+  return RunEngineOver(*ring, spec, inputs, {.kernel = kernel});
 }
 
 absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,

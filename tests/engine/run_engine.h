@@ -31,16 +31,23 @@ struct EngineResult {
   std::vector<Figures> figures;  // by rank
 };
 
-// Inputs are rounded to spec.dtype on their way into the shards. Instructions are those of
-// DeviceOptions.
+// Inputs are rounded to spec.dtype on their way into the shards. The kernel is named as
+// OptionsFor (tests/unit/device/kernel_options.h) takes it; empty: KernelUnderTest().
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
-                                       RingKind ring, const std::string& instructions = "");
+                                       RingKind ring, const std::string& kernel = "");
+
+// That of the environment variable HILBERT_RING_TEST_KERNEL, else "cpu".
+std::string KernelUnderTest();
+
+// Every kernel of this machine: the processor's instruction sets and the GPU's; of
+// HILBERT_RING_TEST_KERNEL's device alone where that is set.
+std::vector<std::string> KernelsUnderTest();
 
 // The same over a ring of communicators, which is of no use after an error. Every rank's error is
 // told, and the first by rank is the result's.
 struct EngineOptions {
   std::chrono::milliseconds limit{60'000};
-  std::string instructions;
+  std::string kernel;  // as of RunEngine
   std::function<void(int rank, const absl::Status& status)> failed;  // by each rank's thread
 };
 absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/device/check_task.h"
 #include "engine/device/cpu/attention_kernel.h"
 #include "engine/device/cpu/machine.h"
 #include "engine/device/cpu/memory.h"
@@ -84,28 +85,6 @@ double FlopsOf(std::span<const AttentionTask> tasks) {
              static_cast<double>(task.key_rows * (task.head_dim + task.value_dim));
   }
   return flops;
-}
-
-absl::Status CheckTask(const AttentionTask& task) {
-  if (task.batch < 0 || task.heads < 0 || task.query_rows < 0 || task.key_rows < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("attention of batch ", task.batch, ", heads ", task.heads, ", query_rows ",
-                     task.query_rows, ", key_rows ", task.key_rows, ": none may be below 0"));
-  }
-  for (const auto& [name, dim] :
-       {std::pair{"head_dim", task.head_dim}, std::pair{"value_dim", task.value_dim}}) {
-    if (dim < 8 || dim > kMaxDim || dim % 8 != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, " is ", dim, ", must be a multiple of 8 from 8 to ", kMaxDim));
-    }
-  }
-  if (!std::isfinite(task.scale)) {
-    return absl::InvalidArgumentError(absl::StrCat("scale is ", task.scale, ", must be finite"));
-  }
-  if (task.result == Result::kMerge && task.out_dtype != DataType::kFloat32) {
-    return absl::InvalidArgumentError("out_dtype of a merged result must be float32");
-  }
-  return absl::OkStatus();
 }
 
 class CpuDevice : public Device {
@@ -229,10 +208,7 @@ absl::Status CpuDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
   WorkList work(tasks.size());
   int64_t bytes = 0;
   for (const ZeroKeysTask& task : tasks) {
-    if (task.count < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("count of zero keys is ", task.count, ", must be at least 0"));
-    }
+    if (absl::Status status = CheckTask(task); !status.ok()) return status;
     work.Add(task.count == 0 ? 0 : task.batch * task.rows);
     bytes = std::max(bytes, task.heads * task.value_dim * ElementBytes(DataType::kFloat32));
   }

@@ -37,6 +37,7 @@ double Rounding(DataType dtype, double value) {
 struct Expected {
   std::vector<double> out;
   std::vector<double> deviation;  // sum of weight * |value - average value|, over all weights
+  std::vector<double> magnitude;  // sum of weight * |value|, likewise
   double lse = -kInfinity;
   double max_score = 0, max_value = 0;
   double max_terms = 0;  // sum of |scale * q * k| over the dims of one score
@@ -64,6 +65,7 @@ Expected Expect(const AttentionCase& c, int64_t b, int64_t i, int64_t h) {
   }
   e.out.assign(s.value_dim, 0.0);
   e.deviation.assign(s.value_dim, 0.0);
+  e.magnitude.assign(s.value_dim, 0.0);
   if (greatest == -kInfinity) return e;
   double sum = std::exp(old_lse - greatest);
   if (sum > 0) {
@@ -96,11 +98,13 @@ Expected Expect(const AttentionCase& c, int64_t b, int64_t i, int64_t h) {
     const double weight = std::exp(scores[j] - greatest);
     for (int64_t x = 0; x < s.value_dim; ++x) {
       e.deviation[x] += weight * std::abs(c.v.Get(b, j, 0, x) - average[x]);
+      e.magnitude[x] += weight * std::abs(c.v.Get(b, j, 0, x));
     }
   }
   const double factor = s.result == Result::kWrite ? double{s.out_scale} : 1.0;
   for (double& x : e.out) x *= factor / sum;
   for (double& x : e.deviation) x *= std::abs(factor) / sum;
+  for (double& x : e.magnitude) x *= std::abs(factor) / sum;
   e.max_value *= std::max(1.0, std::abs(factor));
   e.lse = greatest + std::log(sum);
   return e;
@@ -237,6 +241,10 @@ std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by) {
   const bool rounds_weights =
       s.dtype == DataType::kBFloat16 && absl::StrContains(made_by.kernel, "bf16");
   const double weight_rounding = rounds_weights ? 0x1p-8 / (1 - 0x1p-8) : 0;
+  const double gpu_rounding = !absl::StartsWith(made_by.kernel, "cuda/") ? 0
+                              : s.dtype == DataType::kBFloat16           ? 0x1p-8
+                              : s.dtype == DataType::kFloat16            ? 0x1p-11
+                                                                         : 0;
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t i = 0; i < s.query_rows; ++i) {
       for (int64_t h = 0; h < s.heads; ++h) {
@@ -252,7 +260,8 @@ std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by) {
           const double out = c.out.Get(b, i, h, x);
           double allowed = 1e-5 * std::abs(e.out[x]) +
                            std::max(2e-6, 0x1p-22 * e.max_score * e.max_value) +
-                           dot_rounding * e.max_value + weight_rounding * e.deviation[x];
+                           dot_rounding * e.max_value + weight_rounding * e.deviation[x] +
+                           gpu_rounding * e.magnitude[x];
           allowed += Rounding(s.out_dtype, std::abs(e.out[x]) + allowed);
           if (e.lse == -kInfinity) allowed = 0;
           if (!(std::abs(out - e.out[x]) <= allowed)) {

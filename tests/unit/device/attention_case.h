@@ -54,7 +54,8 @@ struct AttentionCase {
 // |lse - expected| <= 1e-5 (1 + |expected|), plus the rounding of out_dtype, and of a float32 dot
 // product: a score that is far smaller than its terms cannot be better than they are, 2^-24 of
 // their sum. A kernel on pairs of bfloat16 may also round the weights of bfloat16 tasks: by 2^-8,
-// of which only what values differ from their average is felt.
+// of which only what values differ from their average is felt. A GPU's tensor cores
+// round those of all 16-bit tasks, by 2^-8 or 2^-11, and divide by the sum of what was not rounded.
 std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by);
 
 }  // namespace hilbert_ring

@@ -1,4 +1,4 @@
-// Device::Attend against a plain float64 loop, on every instruction set of the machine.
+// Device::Attend against a plain float64 loop, on every kernel of the machine.
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/device/attention_case.h"
-#include "tests/unit/device/instructions.h"
+#include "tests/unit/device/devices_under_test.h"
 
 namespace hilbert_ring {
 namespace {
@@ -22,7 +22,7 @@ class AttentionTest : public testing::TestWithParam<std::string> {
   }
 };
 
-HILBERT_RING_FOR_ALL_INSTRUCTIONS(AttentionTest);
+HILBERT_RING_FOR_ALL_DEVICES(AttentionTest);
 
 void ExpectRight(Device& device, AttentionCase& c) {
   const AttentionTask task = c.Task();
@@ -30,8 +30,8 @@ void ExpectRight(Device& device, AttentionCase& c) {
   EXPECT_EQ(WhatIsWrong(c, device.info()), "") << c.shape.Describe();
 }
 
-TEST_P(AttentionTest, NamesItsInstructions) {
-  EXPECT_EQ(MakeDeviceUnderTest()->info().kernel, "cpu/" + GetParam());
+TEST_P(AttentionTest, NamesItsKernel) {
+  EXPECT_EQ(MakeDeviceUnderTest()->info().kernel, GetParam());
 }
 
 TEST_P(AttentionTest, RandomShapes) {

@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/device/cpu/cpu_device.h"
 #include "engine/device/numbers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/unit/device/instructions.h"
+#include "tests/unit/device/devices_under_test.h"
 #include "tests/unit/device/strided_array.h"
 
 namespace hilbert_ring {
@@ -25,7 +26,7 @@ class DeviceTest : public testing::TestWithParam<std::string> {
   std::unique_ptr<Device> device_ = DeviceFor(GetParam(), 2);
 };
 
-HILBERT_RING_FOR_ALL_INSTRUCTIONS(DeviceTest);
+HILBERT_RING_FOR_ALL_DEVICES(DeviceTest);
 
 TEST(MakeDevice, RefusesOptionsOutOfRange) {
   for (int threads : {-1, 1025}) {
@@ -73,8 +74,11 @@ TEST_P(DeviceTest, AllocatesZeros) {
     auto buffer = device_->Allocate(bytes).value();
     EXPECT_EQ(buffer->bytes(), bytes);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 64, 0u);
-    for (int64_t i = 0; i < bytes; ++i) ASSERT_EQ(buffer->data()[i], std::byte{0});
-    if (bytes > 0) std::memset(buffer->data(), 7, bytes);
+    std::vector<std::byte> found(bytes, std::byte{7});
+    ASSERT_TRUE(device_->CopyOut(found.data(), buffer->data(), bytes).ok());
+    EXPECT_THAT(found, testing::Each(std::byte{0}));
+    std::fill(found.begin(), found.end(), std::byte{7});
+    ASSERT_TRUE(device_->CopyIn(buffer->data(), found.data(), bytes).ok());
   }
 }
 
@@ -89,8 +93,13 @@ TEST_P(DeviceTest, AllocatesFromAnyThread) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i)
-        EXPECT_EQ(device_->Allocate(4096).value()->data()[7], std::byte{0});
+      for (int i = 0; i < 50; ++i) {
+        auto buffer = device_->Allocate(4096).value();
+        std::byte found{7};
+        ASSERT_TRUE(device_->CopyOut(&found, buffer->data() + 7, 1).ok());
+        EXPECT_EQ(found, std::byte{0});
+        ASSERT_TRUE(device_->CopyIn(buffer->data() + 7, "7", 1).ok());
+      }
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -358,7 +367,7 @@ TEST_P(DeviceTest, EveryHalfIsReadExactly) {
     ASSERT_TRUE(device_->Attend({&task, 1}, {}).ok());
     for (size_t i = 0; i < values.size(); ++i) {
       const float expected = LoadElement(dtype, values.data(), i);
-      if (std::fpclassify(expected) == FP_SUBNORMAL && GetParam() == "avx512-bf16") {
+      if (std::fpclassify(expected) == FP_SUBNORMAL && GetParam() == "cpu/avx512-bf16") {
         continue;  // bfloat16's are 0 to that instruction
       }
       if (std::isnan(expected)) {

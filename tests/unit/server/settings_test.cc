@@ -65,6 +65,29 @@ TEST_F(Settings, CpuInstructionsOfBothProcesses) {
   EXPECT_EQ(std::get<WorkerSettings>(ParseWorkerSettings(2, argv)).cpu_instructions, "sse4");
 }
 
+TEST_F(Settings, DeviceOfBothProcesses) {
+  EXPECT_EQ(Parsed({}).device.device, "auto");
+  const DeviceSettings device =
+      Parsed({"--device=cuda:3", "--gpu-memory-fraction=0.5", "--attention-kernel=native"}).device;
+  EXPECT_EQ(device.device, "cuda:3");
+  EXPECT_EQ(device.gpu_memory_fraction, 0.5);
+  EXPECT_EQ(device.attention_kernel, "native");
+  std::string name = "hilbert-ring-worker", flag = "--device=cpu", share = "--memory-share=0.25";
+  char* argv[] = {name.data(), flag.data(), share.data()};
+  const auto worker = std::get<WorkerSettings>(ParseWorkerSettings(3, argv));
+  EXPECT_EQ(worker.device.device, "cpu");
+  EXPECT_EQ(worker.device.gpu_memory_fraction, 0.9);
+  EXPECT_EQ(worker.memory_share, 0.25);
+}
+
+TEST(CudaOrdinal, IsOfCudaDevices) {
+  EXPECT_EQ(CudaOrdinal("cuda:0"), 0);
+  EXPECT_EQ(CudaOrdinal("cuda:12"), 12);
+  for (const char* other : {"auto", "cpu", "cuda", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", ""}) {
+    EXPECT_EQ(CudaOrdinal(other), std::nullopt) << other;
+  }
+}
+
 TEST_F(Settings, Units) {
   const CoordinatorSettings settings =
       Parsed({"--memory-limit=64MiB", "--worker-timeout=0.5", "--job-timeout=90"});
@@ -77,7 +100,8 @@ TEST_F(Settings, WhatIsWrongIsRefused) {
   for (const char* wrong :
        {"--grpc-port=70000", "--grpc-port=x", "--no-such-flag", "--worker-timeout=-1",
         "--memory-limit=many", "--log-level=loud", "--config=/no/such/file", "--spawn-workers=-1",
-        "--cpu-instructions=avx9"}) {
+        "--cpu-instructions=avx9", "--device=gpu", "--device=cuda:x", "--gpu-memory-fraction=0",
+        "--gpu-memory-fraction=2", "--attention-kernel=fast"}) {
     const auto parsed = Parse({wrong});
     ASSERT_TRUE(std::holds_alternative<int>(parsed)) << wrong;
     EXPECT_NE(std::get<int>(parsed), 0) << wrong;

@@ -1,0 +1,211 @@
+// cuDNN's attention, loaded when a GPU is used: programs start without the library.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#include <cudnn_frontend.h>
+
+#include "absl/strings/str_cat.h"
+#include "engine/device/cuda/cudnn_problem.h"
+#include "engine/device/cuda/handles.cuh"
+#include "engine/device/cuda/kernels.cuh"
+#include "engine/device/cuda/library_attention.h"
+
+// Where the frontend's headers look for the libraries that they have opened.
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;
+}
+
+namespace hilbert_ring::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+
+constexpr int kLeastMajor = 8;           // compute capability
+constexpr size_t kLeastVersion = 91200;  // from which strides of the log-sum-exp are honoured
+constexpr size_t kMostGraphs = 256;      // kept; more shapes than that and all are made anew
+constexpr int64_t kMostScores = int64_t{1}
+                                << 36;  // of a call: 25 ms at head dim 64 and 700 TFLOP/s
+
+enum Uid : int64_t { kQ = 1, kK, kV, kOut, kStats };
+
+absl::Status CudnnStatus(fe::error_t error, absl::string_view what) {
+  if (error.is_good()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("cuDNN, ", what, ": ", error.get_message()));
+}
+
+std::vector<int64_t> ListOf(const std::array<int64_t, 4>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+auto Tensor(Uid uid, const char* name, const CudnnTensor& tensor) {
+  return fe::graph::Tensor_attributes()
+      .set_name(name)
+      .set_uid(uid)
+      .set_dim(ListOf(tensor.dims))
+      .set_stride(ListOf(tensor.strides));
+}
+
+// A graph that is ready to run, or nothing where cuDNN has no engine for it.
+struct Plan {
+  std::shared_ptr<fe::graph::Graph> graph;
+  int64_t workspace_bytes = 0;
+};
+
+class CudnnAttention : public LibraryAttention {
+ public:
+  explicit CudnnAttention(AttentionKernel wanted) : wanted_(wanted) {}
+  ~CudnnAttention() override {
+    if (handle_ != nullptr) fe::detail::destroy_handle(handle_);
+    if (workspace_ != nullptr) cudaFree(workspace_);
+  }
+
+  absl::Status Prepare() {
+    try {
+      const size_t version = fe::detail::get_backend_version();
+      if (version < kLeastVersion) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("cuDNN is ", version, ", ", kLeastVersion, " is needed"));
+      }
+      if (fe::detail::create_handle(&handle_) != CUDNN_STATUS_SUCCESS) {
+        handle_ = nullptr;
+        return absl::FailedPreconditionError("cuDNN does not start");
+      }
+    } catch (const std::exception& error) {
+      return absl::FailedPreconditionError(absl::StrCat("cuDNN: ", error.what()));
+    }
+    return absl::OkStatus();
+  }
+
+  std::string name() const override { return "cudnn"; }
+
+  absl::StatusOr<int64_t> Attend(const AttentionTask& task, void* stream) override {
+    if (!WhyNotCudnn(task).empty()) return 0;
+    if (wanted_ == AttentionKernel::kAuto && NativeIsFaster(task)) return 0;
+    const std::vector<CudnnCall> calls = CudnnCalls(task, kMostScores);
+    if (calls.empty()) return 0;
+    try {
+      return AttendBy(calls, task, static_cast<cudaStream_t>(stream));
+    } catch (const std::exception& error) {
+      return absl::InternalError(absl::StrCat("cuDNN: ", error.what()));
+    }
+  }
+
+ private:
+  absl::StatusOr<int64_t> AttendBy(const std::vector<CudnnCall>& calls, const AttentionTask& task,
+                                   cudaStream_t stream) {
+    for (const CudnnCall& call : calls) {
+      auto plan = PlanOf(call.problem);
+      if (!plan.ok()) return plan.status();
+      if ((*plan)->graph == nullptr) return 0;
+    }
+    fe::detail::set_stream(handle_, stream);
+    int64_t scores = 0;
+    for (const CudnnCall& call : calls) {
+      const Plan& plan = **PlanOf(call.problem);
+      if (absl::Status status = Reserve(plan.workspace_bytes, stream); !status.ok()) return status;
+      const int64_t element = ElementBytes(task.dtype);
+      const auto at = [&](const auto& view, int64_t row, int64_t bytes) {
+        const auto address = reinterpret_cast<uintptr_t>(view.data);
+        const int64_t offset = (call.batch * view.batch_stride + row * view.row_stride) * bytes;
+        return reinterpret_cast<void*>(address + static_cast<uintptr_t>(offset));
+      };
+      std::unordered_map<int64_t, void*> data = {{kQ, at(task.q, call.row, element)},
+                                                 {kK, at(task.k, 0, element)},
+                                                 {kV, at(task.v, 0, element)},
+                                                 {kOut, at(task.out, call.row, element)},
+                                                 {kStats, at(task.lse, call.row, sizeof(float))}};
+      absl::Status status =
+          CudnnStatus(plan.graph->execute(handle_, data, workspace_), "running attention");
+      if (!status.ok()) return status;
+      scores += ScoresOf(call.problem);
+    }
+    absl::Status status = CudaStatus(LaunchScaleRows(task, stream), "scaling results");
+    if (!status.ok()) return status;
+    return scores;
+  }
+
+  absl::StatusOr<const Plan*> PlanOf(const CudnnProblem& problem) {
+    const auto known = plans_.find(problem);
+    if (known != plans_.end()) return &known->second;
+    if (plans_.size() >= kMostGraphs) plans_.clear();
+    auto graph = std::make_shared<fe::graph::Graph>();
+    const auto type =
+        problem.dtype == DataType::kBFloat16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF;
+    graph->set_io_data_type(type)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+    auto attributes = fe::graph::SDPA_attributes()
+                          .set_name("attention")
+                          .set_generate_stats(true)
+                          .set_attn_scale(problem.scale);
+    if (problem.causal) {
+      attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+          .set_diagonal_band_right_bound(0);
+    }
+    auto [out, stats] = graph->sdpa(graph->tensor(Tensor(kQ, "q", problem.q)),
+                                    graph->tensor(Tensor(kK, "k", problem.k)),
+                                    graph->tensor(Tensor(kV, "v", problem.v)), attributes);
+    out->set_output(true)
+        .set_uid(kOut)
+        .set_dim(ListOf(problem.out.dims))
+        .set_stride(ListOf(problem.out.strides));
+    stats->set_output(true)
+        .set_uid(kStats)
+        .set_data_type(fe::DataType_t::FLOAT)
+        .set_dim(ListOf(problem.stats.dims))
+        .set_stride(ListOf(problem.stats.strides));
+    Plan plan;
+    if (graph->build(handle_, {fe::HeurMode_t::A}).is_good()) {
+      plan.graph = std::move(graph);
+      absl::Status status = CudnnStatus(plan.graph->get_workspace_size(plan.workspace_bytes),
+                                        "asking for attention's workspace");
+      if (!status.ok()) return status;
+    }
+    return &plans_.emplace(problem, std::move(plan)).first->second;
+  }
+
+  absl::Status Reserve(int64_t bytes, cudaStream_t stream) {
+    if (bytes <= workspace_bytes_) return absl::OkStatus();
+    cudaError_t error = cudaStreamSynchronize(stream);  // nobody uses the old one
+    if (workspace_ != nullptr) cudaFree(workspace_);
+    workspace_ = nullptr;
+    workspace_bytes_ = 0;
+    if (error == cudaSuccess) error = cudaMalloc(&workspace_, static_cast<size_t>(bytes));
+    if (error == cudaSuccess) workspace_bytes_ = bytes;
+    return CudaStatus(error, absl::StrCat("allocating cuDNN's ", bytes, " bytes of workspace"));
+  }
+
+  const AttentionKernel wanted_;
+  cudnnHandle_t handle_ = nullptr;
+  std::map<CudnnProblem, Plan> plans_;
+  void* workspace_ = nullptr;
+  int64_t workspace_bytes_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LibraryAttention>> MakeLibraryAttention(AttentionKernel wanted,
+                                                                       int compute_major) {
+  if (wanted == AttentionKernel::kNative) return nullptr;
+  absl::Status status;
+  auto attention = std::make_unique<CudnnAttention>(wanted);
+  if (compute_major < kLeastMajor) {
+    status = absl::FailedPreconditionError(
+        absl::StrCat("cuDNN's attention needs compute capability ", kLeastMajor, ".0"));
+  } else {
+    status = attention->Prepare();
+  }
+  if (status.ok()) return attention;
+  if (wanted == AttentionKernel::kAuto) return nullptr;
+  return absl::FailedPreconditionError(absl::StrCat("attention kernel cudnn: ", status.message()));
+}
+
+}  // namespace hilbert_ring::cuda

@@ -1,0 +1,127 @@
+#include "engine/device/cuda/cudnn_problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring::cuda {
+namespace {
+
+constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();
+constexpr int64_t kAlignment = 16;  // bytes
+
+// Below this many rows a segment does not fill cuDNN's tiles. A guess that is not measured yet.
+constexpr int64_t kFewRows = 256;
+
+bool IsPowerOfTwo(float value) {
+  int exponent = 0;
+  return std::frexp(value, &exponent) == 0.5f;
+}
+
+template <typename View>
+bool RowsAreAligned(const View& view, int64_t element_bytes) {
+  return reinterpret_cast<uintptr_t>(view.data) % kAlignment == 0 &&
+         view.batch_stride * element_bytes % kAlignment == 0 &&
+         view.row_stride * element_bytes % kAlignment == 0 &&
+         view.head_stride * element_bytes % kAlignment == 0;
+}
+
+template <typename View>
+CudnnTensor TensorOf(const View& view, int64_t batch, int64_t heads, int64_t rows, int64_t dim) {
+  return {.dims = {batch, heads, rows, dim},
+          .strides = {view.batch_stride, view.head_stride, view.row_stride, 1}};
+}
+
+// Offset of the last element, plus one.
+int64_t Span(const CudnnTensor& tensor) {
+  int64_t span = 1;
+  for (int i = 0; i < 4; ++i) span += (tensor.dims[i] - 1) * tensor.strides[i];
+  return span;
+}
+
+CudnnProblem ProblemOf(const AttentionTask& task, int64_t batch, int64_t rows) {
+  return {.dtype = task.dtype,
+          .q = TensorOf(task.q, batch, task.heads, rows, task.head_dim),
+          .k = TensorOf(task.k, batch, 1, task.key_rows, task.head_dim),
+          .v = TensorOf(task.v, batch, 1, task.key_rows, task.value_dim),
+          .out = TensorOf(task.out, batch, task.heads, rows, task.value_dim),
+          .stats = TensorOf(task.lse, batch, task.heads, rows, 1),
+          .causal = task.mask == Mask::kDiagonal,
+          .scale = task.scale};
+}
+
+bool OffsetsFit(const CudnnProblem& problem) {
+  for (const CudnnTensor* tensor :
+       {&problem.q, &problem.k, &problem.v, &problem.out, &problem.stats}) {
+    if (Span(*tensor) > kMostElements) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string WhyNotCudnn(const AttentionTask& task) {
+  if (task.dtype == DataType::kFloat32) return "it takes 16-bit types";
+  if (task.result != Result::kWrite) return "it rounds results, which are merged in float32";
+  if (task.out_dtype != task.dtype) return "it writes the type that it reads";
+  if (!IsPowerOfTwo(task.out_scale)) {
+    return absl::StrCat("scaling by ", task.out_scale, " would round results twice");
+  }
+  if (task.lse.data == nullptr) return "it writes the log-sum-exp";
+  if (task.mask == Mask::kPositions) return "the mask is no triangle";
+  if (task.mask == Mask::kDiagonal && task.diagonal_shift != 0) {
+    return absl::StrCat("the triangle is shifted by ", task.diagonal_shift);
+  }
+  if (task.batch <= 0 || task.heads <= 0 || task.query_rows <= 0 || task.key_rows <= 0) {
+    return "the task is empty";
+  }
+  const int64_t bytes = ElementBytes(task.dtype);
+  if (!RowsAreAligned(task.q, bytes) || !RowsAreAligned(task.k, bytes) ||
+      !RowsAreAligned(task.v, bytes) || !RowsAreAligned(task.out, bytes)) {
+    return "rows do not begin at multiples of 16 bytes";
+  }
+  if (!OffsetsFit(ProblemOf(task, 1, 1))) return "keys span more than 2^31 elements";
+  return "";
+}
+
+bool NativeIsFaster(const AttentionTask& task) {
+  return task.query_rows < kFewRows && std::max(task.head_dim, task.value_dim) <= 64;
+}
+
+std::vector<CudnnCall> CudnnCalls(const AttentionTask& task, int64_t most_scores) {
+  const int64_t row_scores = task.heads * task.key_rows;
+  int64_t rows = task.query_rows;
+  if (task.mask == Mask::kNone) {  // a triangle's parts would each be another graph
+    rows = std::clamp<int64_t>(most_scores / row_scores, 1, rows);
+    while (rows > 1 && !OffsetsFit(ProblemOf(task, 1, rows))) rows = (rows + 1) / 2;
+  }
+  if (rows > most_scores / row_scores && rows > 1) return {};
+  if (!OffsetsFit(ProblemOf(task, 1, rows))) return {};
+  int64_t batch = 1;
+  if (rows == task.query_rows) {
+    batch = std::clamp<int64_t>(most_scores / (rows * row_scores), 1, task.batch);
+    while (batch > 1 && !OffsetsFit(ProblemOf(task, batch, rows))) batch = (batch + 1) / 2;
+  }
+  std::vector<CudnnCall> calls;
+  for (int64_t b = 0; b < task.batch; b += batch) {
+    for (int64_t row = 0; row < task.query_rows; row += rows) {
+      calls.push_back({.problem = ProblemOf(task, std::min(batch, task.batch - b),
+                                            std::min(rows, task.query_rows - row)),
+                       .batch = b,
+                       .row = row});
+    }
+  }
+  return calls;
+}
+
+int64_t ScoresOf(const CudnnProblem& problem) {
+  const int64_t lanes = problem.q.dims[0] * problem.q.dims[1];
+  const int64_t rows = problem.q.dims[2], keys = problem.k.dims[2];
+  if (!problem.causal) return lanes * rows * keys;
+  const int64_t inside = std::min(rows, keys);  // of the triangle proper
+  return lanes * (inside * (inside + 1) / 2 + (rows - inside) * keys);
+}
+
+}  // namespace hilbert_ring::cuda

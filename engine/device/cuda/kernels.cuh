@@ -1,0 +1,45 @@
+// The launches of all kernels. Each starts its kernel on the stream and returns; errors are CUDA's.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "engine/device/attention.h"
+#include "engine/device/cuda/attention_work.h"
+#include "engine/device/cuda/kernel_choice.h"
+
+namespace hilbert_ring::cuda {
+
+// All tiles of the works, whose first_tile counts from 0; all pointers are the device's.
+struct AttendLaunch {
+  const AttentionWork* works = nullptr;
+  int count = 0;
+  int64_t tiles = 0;
+  unsigned long long* scores = nullptr;  // is added to
+};
+
+// Lets kernels of the current device use the shared memory that they need. Once per device.
+cudaError_t PrepareFloat32Kernels();
+cudaError_t PrepareBFloat16Kernels();
+cudaError_t PrepareFloat16Kernels();
+
+cudaError_t LaunchFloat32(NativeKernel kernel, const AttendLaunch& launch, cudaStream_t stream);
+cudaError_t LaunchBFloat16(NativeKernel kernel, const AttendLaunch& launch, cudaStream_t stream);
+cudaError_t LaunchFloat16(NativeKernel kernel, const AttendLaunch& launch, cudaStream_t stream);
+
+cudaError_t LaunchZeroKeys(const ZeroKeysTask& task, cudaStream_t stream);
+cudaError_t LaunchFinalize(const FinalizeTask& task, cudaStream_t stream);
+// Multiplies a 16-bit task's results by its out_scale, in place; exact where that is a power of
+// two.
+cudaError_t LaunchScaleRows(const AttentionTask& task, cudaStream_t stream);
+
+cudaError_t LaunchPack(const PackTask& task, cudaStream_t stream);
+
+// Row i of `from` goes to row rows[i] of `to`.
+cudaError_t LaunchScatterRows(void* to, const void* from, const int64_t* rows, int64_t count,
+                              int64_t row_bytes, cudaStream_t stream);
+cudaError_t LaunchFillFloats(float* to, int64_t count, float value, cudaStream_t stream);
+cudaError_t LaunchFillSequence(int64_t* to, int64_t count, int64_t first, cudaStream_t stream);
+
+}  // namespace hilbert_ring::cuda

@@ -1,0 +1,231 @@
+#include "engine/device/cuda/launch_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <tuple>
+
+namespace hilbert_ring::cuda {
+namespace {
+
+constexpr int64_t kMostTiles = 1 << 30;   // of a launch
+constexpr double kLoneBlockShare = 0.25;  // of a multiprocessor's rate, by one block alone on it
+constexpr int64_t kWaveTilesPerMultiprocessor = 4;
+constexpr int64_t kCopyBytes = 16;  // that asynchronous copies move
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t Lanes(const AttentionTask& task) { return task.query_rows * task.heads; }
+
+double Rate(const KernelTile& tile, const LaunchRates& rates) {
+  return tile.tensor ? rates.tensor_flops : rates.plain_flops;
+}
+
+// Of one tile of lanes with one key.
+double FlopsPerKey(const KernelTile& tile, const AttentionTask& task) {
+  const auto head_dim = static_cast<double>(tile.head_dim > 0 ? tile.head_dim : task.head_dim);
+  return 2.0 * tile.lanes * (head_dim + tile.value_dim);
+}
+
+// Keys that one block computes within a launch's time, in whole tiles.
+int64_t MostKeys(const KernelTile& tile, const AttentionTask& task, const LaunchRates& rates) {
+  const double flops =
+      Rate(tile, rates) / rates.multiprocessors * kLoneBlockShare * rates.launch_seconds;
+  const double tiles = flops / FlopsPerKey(tile, task) / tile.keys;
+  return tile.keys * std::max<int64_t>(1, static_cast<int64_t>(std::min(tiles, 1e12)));
+}
+
+int64_t WaveTiles(const LaunchRates& rates) {
+  return kWaveTilesPerMultiprocessor * rates.multiprocessors;
+}
+
+bool IsEmpty(const AttentionTask& task) { return task.batch == 0 || Lanes(task) == 0; }
+
+WorkView ViewOf(const void* data, int64_t batch, int64_t row, int64_t head) {
+  return {.data = const_cast<void*>(data), .batch = batch, .row = row, .head = head};
+}
+
+template <typename View>
+WorkView ViewOf(const View& view) {
+  return ViewOf(view.data, view.batch_stride, view.row_stride, view.head_stride);
+}
+
+// Whether every row of the view begins at a multiple of `bytes`.
+bool Aligned(const WorkView& view, int64_t element_bytes, int64_t bytes) {
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data) % bytes);
+  return address == 0 && view.batch * element_bytes % bytes == 0 &&
+         view.row * element_bytes % bytes == 0 && view.head * element_bytes % bytes == 0;
+}
+
+AttentionWork WorkOf(const AttentionTask& task, const KernelTile& tile) {
+  AttentionWork work;
+  work.q = ViewOf(task.q);
+  work.k = ViewOf(task.k.data, task.k.batch_stride, task.k.row_stride, 0);
+  work.v = ViewOf(task.v.data, task.v.batch_stride, task.v.row_stride, 0);
+  work.out = ViewOf(task.out);
+  work.lse = ViewOf(task.lse);
+  if (task.result == Result::kMerge) {
+    work.prior_out = work.out;
+    work.prior_lse = work.lse;
+  }
+  work.query_positions = ViewOf(task.query_positions.data, task.query_positions.batch_stride,
+                                task.query_positions.row_stride, 0);
+  work.key_positions = ViewOf(task.key_positions.data, task.key_positions.batch_stride,
+                              task.key_positions.row_stride, 0);
+  work.lanes = Lanes(task);
+  work.heads = task.heads;
+  work.key_end = task.key_rows;
+  // Where it still makes a difference.
+  work.diagonal_shift = std::clamp(task.diagonal_shift, -task.query_rows, task.key_rows);
+  work.tiles_per_batch = CeilDiv(work.lanes, tile.lanes);
+  work.tiles = task.batch * work.tiles_per_batch;
+  const double scale = std::abs(static_cast<double>(task.scale)) * std::numbers::log2e;
+  const bool zero = static_cast<float>(scale) == 0.0f;
+  work.score_scale = zero ? 1.0f : static_cast<float>(scale);
+  work.query_sign = zero ? 0.0f : task.scale > 0 ? 1.0f : -1.0f;
+  work.out_scale = task.result == Result::kWrite ? task.out_scale : 1.0f;
+  work.head_dim = static_cast<int>(task.head_dim);
+  work.value_dim = static_cast<int>(task.value_dim);
+  work.dtype = static_cast<int>(task.dtype);
+  work.out_dtype = static_cast<int>(task.out_dtype);
+  work.mask = static_cast<int>(task.mask);
+  const int64_t element = ElementBytes(task.dtype);
+  const int64_t out_element = ElementBytes(task.out_dtype);
+  work.queries_aligned = Aligned(work.q, element, kCopyBytes) ? 1 : 0;
+  work.keys_aligned =
+      Aligned(work.k, element, kCopyBytes) && Aligned(work.v, element, kCopyBytes) ? 1 : 0;
+  work.out_aligned = Aligned(work.out, out_element, 2 * out_element) ? 1 : 0;
+  return work;
+}
+
+}  // namespace
+
+int64_t ScratchFloats(std::span<const AttentionTask> tasks, const LaunchRates& rates) {
+  int64_t floats = 0;
+  for (const AttentionTask& task : tasks) {
+    if (IsEmpty(task) || task.result == Result::kMerge) continue;
+    const KernelTile tile = TileOf(ChooseNative(task, rates.tensor_cores));
+    if (task.key_rows <= MostKeys(tile, task, rates)) continue;
+    const int64_t tiles = std::min(WaveTiles(rates), CeilDiv(Lanes(task), tile.lanes));
+    floats = std::max(floats, tiles * tile.lanes * (task.value_dim + 1));
+  }
+  return floats;
+}
+
+LaunchPlanner::LaunchPlanner(std::span<const AttentionTask> tasks, const LaunchRates& rates,
+                             float* scratch)
+    : rates_(rates), scratch_(scratch) {
+  for (const AttentionTask& task : tasks) {
+    if (IsEmpty(task)) continue;
+    const NativeKernel kernel = ChooseNative(task, rates.tensor_cores);
+    items_.push_back({.task = &task,
+                      .kernel = kernel,
+                      .is_long = task.key_rows > MostKeys(TileOf(kernel), task, rates)});
+  }
+  std::stable_sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) {
+    return std::tuple(a.kernel, a.task->dtype) < std::tuple(b.kernel, b.task->dtype);
+  });
+}
+
+bool LaunchPlanner::Next(PlannedLaunch& launch) {
+  launch.works.clear();
+  launch.tiles = 0;
+  double flops_left = 0;
+  while (item_ < items_.size() && launch.works.size() < kMostWorks) {
+    const Item& item = items_[item_];
+    if (launch.works.empty()) {
+      launch.kernel = item.kernel;
+      launch.dtype = item.task->dtype;
+      flops_left = Rate(TileOf(item.kernel), rates_) * rates_.launch_seconds;
+    } else if (item.is_long || item.kernel != launch.kernel || item.task->dtype != launch.dtype) {
+      break;
+    }
+    if (item.is_long) {
+      AddPart(item, launch);
+      break;
+    }
+    const int64_t tiles_before = launch.tiles;
+    AddTiles(item, launch, flops_left);
+    if (launch.tiles == tiles_before) break;  // the launch is full
+  }
+  return !launch.works.empty();
+}
+
+// As many of the item's tiles as the launch has room for, but one at least in an empty launch.
+void LaunchPlanner::AddTiles(const Item& item, PlannedLaunch& launch, double& flops_left) {
+  const KernelTile tile = TileOf(item.kernel);
+  AttentionWork work = WorkOf(*item.task, tile);
+  const double each = FlopsPerKey(tile, *item.task) * static_cast<double>(item.task->key_rows + 1);
+  const double room = std::floor(flops_left / each);
+  const int64_t fit =
+      room < 1 ? (launch.works.empty() ? 1 : 0) : static_cast<int64_t>(std::min(room, 1e9));
+  const int64_t left = work.tiles - tile_;
+  work.task_tile = tile_;
+  work.first_tile = launch.tiles;
+  work.tiles = std::min({fit, left, kMostTiles - launch.tiles});
+  if (work.tiles == 0) return;
+  launch.tiles += work.tiles;
+  flops_left -= static_cast<double>(work.tiles) * each;
+  tile_ += work.tiles;
+  if (work.tiles == left) {
+    ++item_;
+    tile_ = 0;
+  }
+  launch.works.push_back(work);
+}
+
+// The next keys of one wave of a long item.
+void LaunchPlanner::AddPart(const Item& item, PlannedLaunch& launch) {
+  const AttentionTask& task = *item.task;
+  const KernelTile tile = TileOf(item.kernel);
+  const AttentionWork whole = WorkOf(task, tile);
+  AttentionWork work = whole;
+  const int64_t of_batch = tile_ % whole.tiles_per_batch;
+  work.task_tile = tile_;
+  work.tiles = std::min(WaveTiles(rates_), whole.tiles_per_batch - of_batch);
+  work.key_begin = key_;
+  work.key_end = std::min(task.key_rows, key_ + MostKeys(tile, task, rates_));
+  const bool last = work.key_end == task.key_rows;
+  if (task.result == Result::kWrite) {
+    UseScratch(work, task, tile);
+    if (key_ == 0) work.prior_out = work.prior_lse = {};
+    if (last) {
+      work.out = whole.out;
+      work.lse = whole.lse;
+      work.out_scale = whole.out_scale;
+      work.out_dtype = whole.out_dtype;
+      work.out_aligned = whole.out_aligned;
+    }
+  }
+  launch.tiles = work.tiles;
+  launch.works.push_back(work);
+  key_ = last ? 0 : work.key_end;
+  if (!last) return;
+  tile_ += work.tiles;
+  if (tile_ == whole.tiles) {
+    ++item_;
+    tile_ = 0;
+  }
+}
+
+// Results, and what they are merged with, are dense float32 rows of the wave's lanes.
+void LaunchPlanner::UseScratch(AttentionWork& work, const AttentionTask& task,
+                               const KernelTile& tile) const {
+  const int64_t of_batch = work.task_tile % work.tiles_per_batch;
+  const int64_t first_tile =
+      task.mask == Mask::kDiagonal ? work.tiles_per_batch - of_batch - work.tiles : of_batch;
+  const int64_t first_lane = first_tile * tile.lanes;
+  const auto view = [&](int64_t floats_before, int64_t lane_floats) {
+    const int64_t bytes =
+        (floats_before - first_lane * lane_floats) * static_cast<int64_t>(sizeof(float));
+    const uintptr_t address = reinterpret_cast<uintptr_t>(scratch_) + static_cast<uintptr_t>(bytes);
+    return ViewOf(reinterpret_cast<void*>(address), 0, task.heads * lane_floats, lane_floats);
+  };
+  work.out = work.prior_out = view(0, task.value_dim);
+  work.lse = work.prior_lse = view(work.tiles * tile.lanes * task.value_dim, 1);
+  work.out_scale = 1.0f;
+  work.out_dtype = kWorkFloat32;
+  work.out_aligned = 1;  // value_dim is even
+}
+
+}  // namespace hilbert_ring::cuda

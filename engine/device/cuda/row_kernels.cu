@@ -1,0 +1,237 @@
+// Kernels over rows: zero keys, the final rounding, packing, scattering, fills. All walk their work
+// with a fixed number of blocks, so that any size is one launch.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/device/cuda/attention_work.h"
+#include "engine/device/cuda/intrinsics.cuh"
+#include "engine/device/cuda/kernels.cuh"
+
+namespace hilbert_ring::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kMaxBlocks = 8192;
+constexpr int kWarp = 32;
+
+// A list of (batch, row, head), each the work of one warp.
+struct Pieces {
+  int64_t batch = 0, rows = 0, heads = 0;
+  __device__ int64_t count() const { return batch * rows * heads; }
+};
+
+struct PieceAt {
+  int64_t batch, row, head;
+  __device__ PieceAt(const Pieces& pieces, int64_t index) {
+    head = index % pieces.heads;
+    row = index / pieces.heads % pieces.rows;
+    batch = index / pieces.heads / pieces.rows;
+  }
+  template <typename View>
+  __device__ int64_t In(const View& view) const {
+    return batch * view.batch_stride + row * view.row_stride + head * view.head_stride;
+  }
+};
+
+__device__ int64_t ThisThread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ int64_t AllThreads() { return int64_t{gridDim.x} * blockDim.x; }
+
+__global__ void AddZeroKeysKernel(ZeroKeysTask task, double log_count) {
+  const Pieces pieces{task.batch, task.rows, task.heads};
+  const int thread = threadIdx.x % kWarp;
+  for (int64_t i = ThisThread() / kWarp; i < pieces.count(); i += AllThreads() / kWarp) {
+    const PieceAt at(pieces, i);
+    float* const lse = task.lse.data + at.In(task.lse);
+    const double before = *lse;
+    __syncwarp();                              // all have read before one writes
+    const double excess = log_count - before;  // +infinity where no key was seen
+    const float factor = static_cast<float>(1.0 / (1.0 + exp(excess)));
+    if (thread == 0) {
+      *lse = static_cast<float>(excess > 0 ? log_count + log1p(exp(-excess))
+                                           : before + log1p(exp(excess)));
+    }
+    float* const out = static_cast<float*>(task.out.data) + at.In(task.out);
+    for (int64_t x = thread; x < task.value_dim; x += kWarp) out[x] *= factor;
+  }
+}
+
+__global__ void FinalizeKernel(FinalizeTask task, int to_dtype) {
+  constexpr int kMost = 8;  // values of a thread that are read before any is written
+  const Pieces pieces{task.batch, task.rows, task.heads};
+  const int thread = threadIdx.x % kWarp;
+  for (int64_t i = ThisThread() / kWarp; i < pieces.count(); i += AllThreads() / kWarp) {
+    const PieceAt at(pieces, i);
+    const float* const from = static_cast<const float*>(task.from.data) + at.In(task.from);
+    const int64_t to = at.In(task.to);
+    for (int64_t first = 0; first < task.value_dim; first += kMost * kWarp) {
+      float values[kMost];
+#pragma unroll
+      for (int x = 0; x < kMost; ++x) {
+        const int64_t dim = first + x * kWarp + thread;
+        values[x] = dim < task.value_dim ? from[dim] * task.scale : 0.0f;
+      }
+      __syncwarp();  // `to` may begin where `from` does
+#pragma unroll
+      for (int x = 0; x < kMost; ++x) {
+        const int64_t dim = first + x * kWarp + thread;
+        if (dim >= task.value_dim) continue;
+        if (to_dtype == kWorkFloat32) {
+          static_cast<float*>(task.to.data)[to + dim] = values[x];
+        } else {
+          const uint32_t pair = to_dtype == kWorkBFloat16 ? PackPair<BFloat16>(values[x], 0.0f)
+                                                          : PackPair<Float16>(values[x], 0.0f);
+          static_cast<uint16_t*>(task.to.data)[to + dim] = static_cast<uint16_t>(pair);
+        }
+      }
+      __syncwarp();
+    }
+  }
+}
+
+// 16-bit results in place.
+template <typename T>
+__global__ void ScaleRowsKernel(Pieces pieces, MutableView out, int64_t dim, float scale) {
+  const int thread = threadIdx.x % kWarp;
+  for (int64_t i = ThisThread() / kWarp; i < pieces.count(); i += AllThreads() / kWarp) {
+    T* const row = static_cast<T*>(out.data) + PieceAt(pieces, i).In(out);
+    for (int64_t x = thread; x < dim; x += kWarp) {
+      const uint32_t pair = PackPair<T>(ToFloat(row[x]) * scale, 0.0f);
+      reinterpret_cast<uint16_t*>(row)[x] = static_cast<uint16_t>(pair);
+    }
+  }
+}
+
+// Everything in units of Unit.
+template <typename Unit>
+__global__ void PackKernel(PackTask task) {
+  const int64_t per_head = task.head_bytes / static_cast<int64_t>(sizeof(Unit));
+  const int64_t per_row = task.heads * per_head;
+  const auto* const from = static_cast<const char*>(task.from);
+  for (int64_t i = ThisThread(); i < task.rows * per_row; i += AllThreads()) {
+    const int64_t row = i / per_row, head = i % per_row / per_head, unit = i % per_head;
+    static_cast<Unit*>(task.to)[i] =
+        reinterpret_cast<const Unit*>(from + row * task.row_stride + head * task.head_stride)[unit];
+  }
+}
+
+template <typename Unit>
+__global__ void ScatterRowsKernel(char* to, const char* from, const int64_t* rows, int64_t count,
+                                  int64_t row_bytes) {
+  const int64_t per_row = row_bytes / static_cast<int64_t>(sizeof(Unit));
+  for (int64_t i = ThisThread(); i < count * per_row; i += AllThreads()) {
+    const int64_t row = i / per_row, unit = i % per_row;
+    reinterpret_cast<Unit*>(to + rows[row] * row_bytes)[unit] =
+        reinterpret_cast<const Unit*>(from)[i];
+  }
+}
+
+__global__ void FillFloatsKernel(float* to, int64_t count, float value) {
+  for (int64_t i = ThisThread(); i < count; i += AllThreads()) to[i] = value;
+}
+
+__global__ void FillSequenceKernel(int64_t* to, int64_t count, int64_t first) {
+  for (int64_t i = ThisThread(); i < count; i += AllThreads()) to[i] = first + i;
+}
+
+cudaLaunchConfig_t ForThreads(int64_t threads, cudaStream_t stream) {
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      dim3(static_cast<unsigned>(std::min(kMaxBlocks, (threads + kThreads - 1) / kThreads)));
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return config;
+}
+
+bool MultiplesOf(int64_t unit, std::initializer_list<int64_t> numbers) {
+  return std::all_of(numbers.begin(), numbers.end(),
+                     [unit](int64_t number) { return number % unit == 0; });
+}
+
+int64_t Address(const void* data) {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(data));
+}
+
+// The widest unit that all numbers are multiples of: 16, 4 or 1.
+template <typename Launch>
+cudaError_t InUnits(std::initializer_list<int64_t> numbers, const Launch& launch) {
+  if (MultiplesOf(16, numbers)) return launch(uint4{});
+  if (MultiplesOf(4, numbers)) return launch(uint32_t{});
+  return launch(uint8_t{});
+}
+
+}  // namespace
+
+cudaError_t LaunchZeroKeys(const ZeroKeysTask& task, cudaStream_t stream) {
+  const int64_t pieces = task.batch * task.rows * task.heads;
+  if (pieces == 0 || task.count == 0) return cudaSuccess;
+  const cudaLaunchConfig_t config = ForThreads(pieces * kWarp, stream);
+  return cudaLaunchKernelEx(&config, AddZeroKeysKernel, task,
+                            std::log(static_cast<double>(task.count)));
+}
+
+cudaError_t LaunchFinalize(const FinalizeTask& task, cudaStream_t stream) {
+  const int64_t pieces = task.batch * task.rows * task.heads;
+  if (pieces == 0 || task.value_dim == 0) return cudaSuccess;
+  const cudaLaunchConfig_t config = ForThreads(pieces * kWarp, stream);
+  return cudaLaunchKernelEx(&config, FinalizeKernel, task, static_cast<int>(task.to_dtype));
+}
+
+cudaError_t LaunchScaleRows(const AttentionTask& task, cudaStream_t stream) {
+  const Pieces pieces{task.batch, task.query_rows, task.heads};
+  const int64_t count = task.batch * task.query_rows * task.heads;
+  if (count == 0 || task.out_scale == 1.0f) return cudaSuccess;
+  const cudaLaunchConfig_t config = ForThreads(count * kWarp, stream);
+  if (task.out_dtype == DataType::kBFloat16) {
+    return cudaLaunchKernelEx(&config, ScaleRowsKernel<BFloat16>, pieces, task.out, task.value_dim,
+                              task.out_scale);
+  }
+  return cudaLaunchKernelEx(&config, ScaleRowsKernel<Float16>, pieces, task.out, task.value_dim,
+                            task.out_scale);
+}
+
+cudaError_t LaunchPack(const PackTask& packed, cudaStream_t stream) {
+  PackTask task = packed;
+  const int64_t bytes = task.rows * task.heads * task.head_bytes;
+  if (bytes == 0) return cudaSuccess;
+  if (task.head_stride == task.head_bytes) {  // the row is one piece
+    task.head_bytes *= task.heads;
+    task.heads = 1;
+  }
+  if (task.heads == 1) task.head_stride = 0;
+  return InUnits(
+      {Address(task.from), Address(task.to), task.row_stride, task.head_stride, task.head_bytes},
+      [&](auto unit) {
+        using Unit = decltype(unit);
+        const cudaLaunchConfig_t config =
+            ForThreads(bytes / static_cast<int64_t>(sizeof(Unit)), stream);
+        return cudaLaunchKernelEx(&config, PackKernel<Unit>, task);
+      });
+}
+
+cudaError_t LaunchScatterRows(void* to, const void* from, const int64_t* rows, int64_t count,
+                              int64_t row_bytes, cudaStream_t stream) {
+  if (count == 0 || row_bytes == 0) return cudaSuccess;
+  return InUnits({Address(to), Address(from), row_bytes}, [&](auto unit) {
+    using Unit = decltype(unit);
+    const cudaLaunchConfig_t config =
+        ForThreads(count * row_bytes / static_cast<int64_t>(sizeof(Unit)), stream);
+    return cudaLaunchKernelEx(&config, ScatterRowsKernel<Unit>, static_cast<char*>(to),
+                              static_cast<const char*>(from), rows, count, row_bytes);
+  });
+}
+
+cudaError_t LaunchFillFloats(float* to, int64_t count, float value, cudaStream_t stream) {
+  if (count == 0) return cudaSuccess;
+  const cudaLaunchConfig_t config = ForThreads(count, stream);
+  return cudaLaunchKernelEx(&config, FillFloatsKernel, to, count, value);
+}
+
+cudaError_t LaunchFillSequence(int64_t* to, int64_t count, int64_t first, cudaStream_t stream) {
+  if (count == 0) return cudaSuccess;
+  const cudaLaunchConfig_t config = ForThreads(count, stream);
+  return cudaLaunchKernelEx(&config, FillSequenceKernel, to, count, first);
+}
+
+}  // namespace hilbert_ring::cuda

@@ -1,0 +1,190 @@
+#include "engine/device/cuda/staging.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+
+#include "engine/device/cuda/handles.cuh"
+#include "engine/device/cuda/kernels.cuh"
+
+namespace hilbert_ring::cuda {
+namespace {
+
+constexpr int64_t kPieceBytes = 4 << 20;  // of a chunk of rows
+constexpr int kPieces = 3;                // one is filled, one travels, one is done
+constexpr int64_t kRowAlignment = 16;     // of the rows behind their numbers in a piece
+
+// A piece of pinned memory and the event after which it is free.
+struct Piece {
+  PinnedMemory memory;
+  Event free;
+  std::byte* data() const { return static_cast<std::byte*>(memory.get()); }
+};
+
+class PinnedStaging : public Staging {
+ public:
+  absl::Status Prepare() {
+    absl::Status status = MakeStream(in_);
+    status.Update(MakeStream(out_));
+    status.Update(MakeEvent(arrived_));
+    for (std::array<Piece, kPieces>* pieces : {&in_pieces_, &out_pieces_}) {
+      for (Piece& piece : *pieces) {
+        status.Update(MakePinned(piece.memory, kPieceBytes));
+        status.Update(MakeEvent(piece.free));
+      }
+    }
+    return status;
+  }
+
+  ~PinnedStaging() override {
+    // Copies must not outlive the pieces.
+    if (in_.get() != nullptr) cudaStreamSynchronize(in_.get());
+    if (out_.get() != nullptr) cudaStreamSynchronize(out_.get());
+    if (rows_ != nullptr) cudaFree(rows_);
+  }
+
+  absl::Status CopyIn(void* to, const void* from, int64_t bytes) override {
+    const std::lock_guard lock(in_mutex_);
+    for (int64_t done = 0; done < bytes;) {
+      const int64_t part = std::min(kPieceBytes, bytes - done);
+      Piece* piece = nullptr;
+      if (absl::Status status = NextIn(piece); !status.ok()) return status;
+      std::memcpy(piece->data(), static_cast<const std::byte*>(from) + done,
+                  static_cast<size_t>(part));
+      const cudaError_t error =
+          cudaMemcpyAsync(static_cast<std::byte*>(to) + done, piece->data(),
+                          static_cast<size_t>(part), cudaMemcpyHostToDevice, in_.get());
+      if (absl::Status status = Sent(error, *piece); !status.ok()) return status;
+      done += part;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CopyRowsIn(const RowsIn& rows) override {
+    if (rows.row_bytes <= 0) return absl::OkStatus();
+    if (rows.row_bytes + static_cast<int64_t>(sizeof(int64_t)) + kRowAlignment > kPieceBytes) {
+      return CopyLargeRowsIn(rows);
+    }
+    const std::lock_guard lock(in_mutex_);
+    if (rows_ == nullptr) {
+      absl::Status status =
+          CudaStatus(cudaMalloc(&rows_, kPieceBytes), "allocating memory for rows to be placed");
+      if (!status.ok()) return status;
+    }
+    const int64_t most =
+        (kPieceBytes - kRowAlignment) / (rows.row_bytes + static_cast<int64_t>(sizeof(int64_t)));
+    const auto count = static_cast<int64_t>(rows.rows.size());
+    for (int64_t first = 0; first < count; first += most) {
+      const absl::Status status = PlaceRows(rows, first, std::min(most, count - first));
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CopyOut(void* to, const void* from, int64_t bytes) override {
+    if (bytes <= 0) return absl::OkStatus();
+    const std::lock_guard lock(out_mutex_);
+    if (absl::Status status = Follow(out_.get()); !status.ok()) return status;
+    const int64_t parts = (bytes + kPieceBytes - 1) / kPieceBytes;
+    const auto part_bytes = [&](int64_t part) {
+      return std::min(kPieceBytes, bytes - part * kPieceBytes);
+    };
+    // One part travels while the one before is copied on.
+    for (int64_t part = 0; part <= parts; ++part) {
+      if (part < parts) {
+        Piece& piece = out_pieces_[part % kPieces];
+        cudaError_t error = cudaMemcpyAsync(
+            piece.data(), static_cast<const std::byte*>(from) + part * kPieceBytes,
+            static_cast<size_t>(part_bytes(part)), cudaMemcpyDeviceToHost, out_.get());
+        if (error == cudaSuccess) error = cudaEventRecord(piece.free.get(), out_.get());
+        absl::Status status = CudaStatus(error, absl::StrCat("copying ", bytes, " bytes out"));
+        if (!status.ok()) return status;
+      }
+      if (part == 0) continue;
+      Piece& before = out_pieces_[(part - 1) % kPieces];
+      absl::Status status = CudaStatus(cudaEventSynchronize(before.free.get()),
+                                       absl::StrCat("copying ", bytes, " bytes out"));
+      if (!status.ok()) return status;
+      std::memcpy(static_cast<std::byte*>(to) + (part - 1) * kPieceBytes, before.data(),
+                  static_cast<size_t>(part_bytes(part - 1)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Follow(void* stream) override {
+    const std::lock_guard lock(arrived_mutex_);
+    if (!any_arrived_) return absl::OkStatus();
+    return CudaStatus(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), arrived_.get(), 0),
+                      "waiting for rows");
+  }
+
+ private:
+  // A piece that the device has done with.
+  absl::Status NextIn(Piece*& piece) {
+    piece = &in_pieces_[next_in_++ % kPieces];
+    return CudaStatus(cudaEventSynchronize(piece->free.get()), "waiting for a pinned piece");
+  }
+
+  // After what `error` tells of was put on the stream.
+  absl::Status Sent(cudaError_t error, Piece& piece) {
+    if (error == cudaSuccess) error = cudaEventRecord(piece.free.get(), in_.get());
+    const std::lock_guard lock(arrived_mutex_);
+    if (error == cudaSuccess) error = cudaEventRecord(arrived_.get(), in_.get());
+    any_arrived_ = true;
+    return CudaStatus(error, "copying rows in");
+  }
+
+  // Their numbers, then the rows, in one piece.
+  absl::Status PlaceRows(const RowsIn& rows, int64_t first, int64_t count) {
+    Piece* piece = nullptr;
+    if (absl::Status status = NextIn(piece); !status.ok()) return status;
+    const int64_t number_bytes = count * static_cast<int64_t>(sizeof(int64_t));
+    const int64_t begin = (number_bytes + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+    const int64_t bytes = count * rows.row_bytes;
+    std::memcpy(piece->data(), rows.rows.data() + first, static_cast<size_t>(number_bytes));
+    std::memcpy(piece->data() + begin,
+                static_cast<const std::byte*>(rows.from) + first * rows.row_bytes,
+                static_cast<size_t>(bytes));
+    cudaError_t error = cudaMemcpyAsync(rows_, piece->data(), static_cast<size_t>(begin + bytes),
+                                        cudaMemcpyHostToDevice, in_.get());
+    if (error == cudaSuccess) {
+      error =
+          LaunchScatterRows(rows.to, static_cast<std::byte*>(rows_) + begin,
+                            static_cast<const int64_t*>(rows_), count, rows.row_bytes, in_.get());
+    }
+    return Sent(error, *piece);
+  }
+
+  absl::Status CopyLargeRowsIn(const RowsIn& rows) {
+    const auto* from = static_cast<const std::byte*>(rows.from);
+    for (const int64_t row : rows.rows) {
+      const absl::Status status =
+          CopyIn(static_cast<std::byte*>(rows.to) + row * rows.row_bytes, from, rows.row_bytes);
+      if (!status.ok()) return status;
+      from += rows.row_bytes;
+    }
+    return absl::OkStatus();
+  }
+
+  Stream in_, out_;
+  std::mutex in_mutex_;                   // before arrived_mutex_
+  std::mutex out_mutex_;                  // likewise
+  std::array<Piece, kPieces> in_pieces_;  // guarded by in_mutex_, as are the next two
+  size_t next_in_ = 0;
+  void* rows_ = nullptr;                   // device memory of a piece: rows that are to be placed
+  std::array<Piece, kPieces> out_pieces_;  // guarded by out_mutex_
+  std::mutex arrived_mutex_;
+  Event arrived_;  // after all that was copied in; guarded by arrived_mutex_
+  bool any_arrived_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Staging>> Staging::Make() {
+  auto staging = std::make_unique<PinnedStaging>();
+  if (absl::Status status = staging->Prepare(); !status.ok()) return status;
+  return staging;
+}
+
+}  // namespace hilbert_ring::cuda

@@ -1,0 +1,53 @@
+// Counts a device's memory against a limit.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring {
+
+// Thread-safe.
+class MemoryMeter {
+ public:
+  explicit MemoryMeter(int64_t limit_bytes) : limit_(limit_bytes) {}
+
+  // RESOURCE_EXHAUSTED, naming bytes, use and limit; nothing is counted then.
+  absl::Status Take(int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (bytes > limit_ - used_) {
+      return absl::ResourceExhaustedError(absl::StrCat("the device was asked for ", bytes,
+                                                       " bytes; ", used_, " of ", limit_,
+                                                       " bytes are in use"));
+    }
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+    return absl::OkStatus();
+  }
+  void Give(int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    used_ -= bytes;
+  }
+
+  int64_t limit() const { return limit_; }
+  int64_t used() const {
+    const std::lock_guard lock(mutex_);
+    return used_;
+  }
+  // The most that was in use at once.
+  int64_t peak() const {
+    const std::lock_guard lock(mutex_);
+    return peak_;
+  }
+
+ private:
+  const int64_t limit_;
+  mutable std::mutex mutex_;
+  int64_t used_ = 0;  // guarded by mutex_, as is peak_
+  int64_t peak_ = 0;
+};
+
+}  // namespace hilbert_ring

@@ -1,0 +1,64 @@
+#include "server/worker/worker_device.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <string>
+
+#include "server/process/process_memory.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr double kMemoryShare = 0.8;
+
+AttentionKernel KernelNamed(const std::string& name) {
+  if (name == "cudnn") return AttentionKernel::kCudnn;
+  return name == "native" ? AttentionKernel::kNative : AttentionKernel::kAuto;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> MakeWorkerDevice(const WorkerSettings& settings) {
+  DeviceOptions options{
+      .threads = settings.threads,
+      .instructions = settings.cpu_instructions,
+      .ordinal = CudaOrdinal(settings.device.device).value_or(0),
+      .memory_fraction = settings.device.gpu_memory_fraction * settings.memory_share,
+      .attention_kernel = KernelNamed(settings.device.attention_kernel)};
+  if (settings.device.device == "auto") {
+    options.kind = DeviceKind::kCuda;
+    auto gpu = MakeDevice(options);
+    if (gpu.ok()) return gpu;
+    spdlog::info("device auto: the CPU computes: {}", std::string(gpu.status().message()));
+    options.kind = DeviceKind::kCpu;
+  } else {
+    options.kind = settings.device.device == "cpu" ? DeviceKind::kCpu : DeviceKind::kCuda;
+  }
+  return MakeDevice(options);
+}
+
+absl::StatusOr<std::unique_ptr<Device>> MakeExpressDevice(const WorkerSettings& settings,
+                                                          const Device& device) {
+  WorkerSettings express = settings;
+  express.threads = 1;
+  if (device.host_memory()) express.device.device = "cpu";
+  return MakeWorkerDevice(express);
+}
+
+std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device) {
+  if (device.host_memory()) return std::nullopt;
+  return CudaOrdinal(settings.device.device).value_or(0);
+}
+
+int64_t JobMemoryLimit(const WorkerSettings& settings, const Device& device) {
+  if (!device.host_memory()) {
+    const int64_t most = device.info().memory_bytes;
+    return settings.memory_limit_bytes > 0 ? std::min(settings.memory_limit_bytes, most) : most;
+  }
+  if (settings.memory_limit_bytes > 0) return settings.memory_limit_bytes;
+  return static_cast<int64_t>(kMemoryShare * settings.memory_share *
+                              static_cast<double>(UsableMemoryBytes()));
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,268 @@
+// Attention on a GPU, as Markdown tables for docs/benchmarks.md: our own kernels beside cuDNN's,
+// dense, causal and by strided views; the published configuration of the reports through the
+// engine; and how many tokens fit.
+//
+//   gpu_bench             everything: about two minutes
+//   gpu_bench --quick     small sizes, to see that it runs
+//
+// Exits with 1 where there is no GPU.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/device/device.h"
+#include "engine/device/numbers.h"
+#include "engine/run/executor.h"
+#include "tests/bench/measure.h"
+#include "tests/random/random_spec.h"
+#include "tests/unit/device/kernel_options.h"
+
+namespace hilbert_ring::bench {
+namespace {
+
+constexpr int64_t kHeads = 8;
+constexpr int kRounds = 5;
+constexpr int64_t kCheckedRows = 4;  // against float64
+
+struct Sizes {
+  int64_t rows = 32'768;           // selected by a pattern
+  int64_t job_tokens = 4'194'304;  // of the reports' configuration
+  int64_t most_tokens = 32'000'000;
+};
+
+[[noreturn]] void Fail(const absl::Status& status) {
+  std::fprintf(stderr, "gpu_bench: %s\n", status.ToString().c_str());
+  std::exit(1);
+}
+
+template <typename T>
+T OrFail(absl::StatusOr<T> result) {
+  if (!result.ok()) Fail(result.status());
+  return *std::move(result);
+}
+
+void OrFail(const absl::Status& status) {
+  if (!status.ok()) Fail(status);
+}
+
+struct Pattern {
+  const char* name;
+  int64_t dilation;
+  Mask mask;
+};
+constexpr Pattern kPatterns[] = {{"dense", 1, Mask::kNone},
+                                 {"causal", 1, Mask::kDiagonal},
+                                 {"dilation 2", 2, Mask::kNone},
+                                 {"dilation 4", 4, Mask::kNone},
+                                 {"dilation 8", 8, Mask::kNone}};
+
+// Q, K, V, out [rows * dilation, kHeads, dim] and lse.
+class Layer {
+ public:
+  Layer(Device& device, DataType dtype, int64_t rows, int64_t dim, const Pattern& pattern)
+      : device_(device), dtype_(dtype), rows_(rows), dim_(dim), pattern_(pattern) {
+    const int64_t elements = rows * pattern.dilation * kHeads * dim;
+    std::mt19937_64 random(1);
+    const std::vector<float> values = testing::RandomValues(262'139, random);
+    const int64_t element = ElementBytes(dtype);
+    for (int t = 0; t < 4; ++t) {
+      buffers_[t] = OrFail(device.Allocate(elements * element));
+      if (t == 3) break;
+      numbers_[t].resize(elements * element);
+      for (int64_t i = 0; i < elements; ++i) {
+        StoreElement(dtype, numbers_[t].data(), i,
+                     values[(i + 7919 * t) % static_cast<int64_t>(values.size())]);
+      }
+      OrFail(device.CopyIn(buffers_[t]->data(), numbers_[t].data(), elements * element));
+    }
+    lse_ = OrFail(device.Allocate(rows * pattern.dilation * kHeads * 4));
+    const int64_t row_stride = pattern.dilation * kHeads * dim;
+    for (int64_t head = 0; head < kHeads; ++head) {
+      AttentionTask task;
+      const auto data = [&](int t) { return buffers_[t]->data() + head * dim * element; };
+      task.dtype = task.out_dtype = dtype;
+      task.query_rows = task.key_rows = rows;
+      task.head_dim = task.value_dim = dim;
+      task.q = {data(0), 0, row_stride, dim};
+      task.k = {data(1), 0, row_stride, dim};
+      task.v = {data(2), 0, row_stride, dim};
+      task.out = {data(3), 0, row_stride, dim};
+      task.lse = {reinterpret_cast<float*>(lse_->data()) + head, 0, pattern.dilation * kHeads, 1};
+      task.scale = Scale();
+      task.mask = pattern.mask;
+      tasks_.push_back(task);
+    }
+  }
+
+  // TFLOP/s of the best round after one to warm up. Scores above the diagonal do not count.
+  double Measure() {
+    const double rows = static_cast<double>(rows_);
+    const double scores = pattern_.mask == Mask::kDiagonal ? rows * (rows + 1) / 2 : rows * rows;
+    double best = 0;
+    for (int round = 0; round <= kRounds; ++round) {
+      const double seconds = SecondsOf([&] { OrFail(device_.Attend(tasks_, {}).status()); });
+      if (round > 0) {
+        best = std::max(best, 4e-12 * static_cast<double>(dim_ * kHeads) * scores / seconds);
+      }
+    }
+    return best;
+  }
+
+  // Root mean square error of a few rows of the first head, over that of float64's values.
+  double Error() {
+    const int64_t stride = pattern_.dilation * kHeads * dim_;
+    const int64_t element = ElementBytes(dtype_);
+    const float scale = Scale();
+    double wrong = 0, right = 0;
+    for (int64_t n = 0; n < kCheckedRows; ++n) {
+      const int64_t row = (2 * n + 1) * rows_ / (2 * kCheckedRows);
+      std::vector<std::byte> found(dim_ * element);
+      OrFail(device_.CopyOut(found.data(), buffers_[3]->data() + row * stride * element,
+                             dim_ * element));
+      const int64_t keys = pattern_.mask == Mask::kDiagonal ? row + 1 : rows_;
+      std::vector<double> scores(keys), expected(dim_);
+      double most = -INFINITY, sum = 0;
+      for (int64_t j = 0; j < keys; ++j) {
+        for (int64_t x = 0; x < dim_; ++x) {
+          scores[j] += double{LoadElement(dtype_, numbers_[0].data(), row * stride + x)} *
+                       LoadElement(dtype_, numbers_[1].data(), j * stride + x);
+        }
+        scores[j] *= scale;
+        most = std::max(most, scores[j]);
+      }
+      for (int64_t j = 0; j < keys; ++j) {
+        const double weight = std::exp(scores[j] - most);
+        sum += weight;
+        for (int64_t x = 0; x < dim_; ++x) {
+          expected[x] += weight * LoadElement(dtype_, numbers_[2].data(), j * stride + x);
+        }
+      }
+      for (int64_t x = 0; x < dim_; ++x) {
+        const double error = LoadElement(dtype_, found.data(), x) - expected[x] / sum;
+        wrong += error * error;
+        right += expected[x] / sum * expected[x] / sum;
+      }
+    }
+    return std::sqrt(wrong / right);
+  }
+
+ private:
+  float Scale() const { return 1.0f / std::sqrt(static_cast<float>(dim_)); }
+
+  Device& device_;
+  const DataType dtype_;
+  const int64_t rows_, dim_;
+  const Pattern pattern_;
+  std::unique_ptr<Buffer> buffers_[4];
+  std::unique_ptr<Buffer> lse_;
+  std::vector<std::byte> numbers_[3];
+  std::vector<AttentionTask> tasks_;
+};
+
+std::string Scientific(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1e", value);
+  return text;
+}
+
+void Attention(const Sizes& sizes, const std::vector<std::string>& kernels) {
+  std::printf("\n%lld rows selected, %lld heads, best of %d rounds\n\n",
+              static_cast<long long>(sizes.rows), static_cast<long long>(kHeads), kRounds);
+  std::vector<std::vector<std::string>> table = {
+      {"type", "head dim", "pattern", "kernel", "TFLOP/s", "over dense", "error"}};
+  for (const DataType dtype : {DataType::kBFloat16, DataType::kFloat16, DataType::kFloat32}) {
+    const bool wide = dtype == DataType::kFloat32;
+    for (const int64_t dim : {64, 128}) {
+      for (const std::string& kernel : kernels) {
+        if (wide && kernel != "cuda/native") continue;
+        const auto device = OrFail(MakeDevice(OptionsFor(kernel, 0)));
+        double dense = 0;
+        for (const Pattern& pattern : kPatterns) {
+          Layer layer(*device, dtype, wide ? sizes.rows / 4 : sizes.rows, dim, pattern);
+          const double rate = layer.Measure();
+          if (pattern.dilation == 1 && pattern.mask == Mask::kNone) dense = rate;
+          table.push_back({wide                           ? "float32"
+                           : dtype == DataType::kBFloat16 ? "bfloat16"
+                                                          : "float16",
+                           absl::StrCat(dim), pattern.name, kernel, Number(rate, 1),
+                           Number(rate / dense, 3), Scientific(layer.Error())});
+        }
+      }
+    }
+  }
+  PrintTable(table);
+}
+
+// 8 heads of dimension 64, [2048, 4096, 8192] with [1, 2, 4].
+JobSpec ReportsSpec(int64_t tokens) {
+  JobSpec spec;
+  spec.tokens = tokens;
+  spec.heads = spec.kv_heads = 8;
+  spec.head_dim = spec.value_dim = 64;
+  spec.dtype = DataType::kBFloat16;
+  spec.branches = {{2048, 1}, {4096, 2}, {8192, 4}};
+  return spec;
+}
+
+void Jobs(const Sizes& sizes) {
+  std::printf(
+      "\nThe reports' configuration in bfloat16, engine time, rows in the GPU's memory\n\n");
+  std::vector<std::vector<std::string>> table = {
+      {"tokens", "seconds", "million tokens/s", "GiB of the GPU's memory"}};
+  const auto device = OrFail(MakeDevice({.kind = DeviceKind::kCuda}));
+  std::mt19937_64 random(3);
+  const std::vector<float> values = testing::RandomValues(262'139, random);
+  std::vector<uint16_t> piece(values.size());
+  for (size_t i = 0; i < piece.size(); ++i) piece[i] = FloatToBFloat16(values[i]);
+  const auto piece_bytes = static_cast<int64_t>(piece.size() * sizeof(uint16_t));
+  for (const int64_t tokens : {sizes.job_tokens, sizes.most_tokens}) {
+    const Plan plan = OrFail(MakePlan(ReportsSpec(tokens), 1));
+    auto store = OrFail(ShardStore::Make(*device, plan, 0));
+    for (const TensorKind kind : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
+      const int64_t bytes = tokens * RowBytes(plan.spec, kind);
+      for (int64_t at = 0; at < bytes; at += piece_bytes) {
+        OrFail(device->CopyIn(store->Row(kind, 0) + at, piece.data(),
+                              std::min(piece_bytes, bytes - at)));
+      }
+    }
+    double best = 1e9, memory = 0;
+    for (int round = 0; round < 3; ++round) {
+      best = std::min(best, SecondsOf([&] {
+                        const auto figures =
+                            OrFail(Execute(plan, 0, *store, *device, nullptr, 1, {}));
+                        memory = static_cast<double>(figures.memory_peak_bytes);
+                      }));
+    }
+    table.push_back({absl::StrCat(tokens), Number(best, 4),
+                     Number(1e-6 * static_cast<double>(tokens) / best, 1),
+                     Number(memory / (1 << 30), 1)});
+  }
+  PrintTable(table);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::bench
+
+int main(int argc, char** argv) {
+  using namespace hilbert_ring;
+  bench::Sizes sizes;
+  if (argc > 1 && std::string(argv[1]) == "--quick") {
+    sizes = {.rows = 512, .job_tokens = 16'384, .most_tokens = 65'536};
+  }
+  if (const absl::Status found = FindCudaDevice(0); !found.ok()) {
+    std::fprintf(stderr, "gpu_bench: %s\n", std::string(found.message()).c_str());
+    return 1;
+  }
+  std::vector<std::string> kernels = {"cuda/native"};
+  if (MakeDevice(OptionsFor("cuda/cudnn", 0)).ok()) kernels.push_back("cuda/cudnn");
+  std::printf("\n%s\n", MakeDevice({.kind = DeviceKind::kCuda}).value()->info().name.c_str());
+  bench::Attention(sizes, kernels);
+  bench::Jobs(sizes);
+  return 0;
+}

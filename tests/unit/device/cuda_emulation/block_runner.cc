@@ -1,0 +1,207 @@
+#include "tests/unit/device/cuda_emulation/block_runner.h"
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "tests/unit/device/cuda_emulation/include/cuda_runtime.h"
+
+thread_local uint3 threadIdx;
+thread_local uint3 blockIdx;
+thread_local dim3 blockDim;
+thread_local dim3 gridDim;
+
+namespace hilbert_ring::emulation {
+namespace {
+
+constexpr size_t kStackBytes = 256 << 10;
+constexpr size_t kSharedAlignment = 128;
+
+[[noreturn]] void Fail(const char* what) {
+  std::fprintf(stderr, "CUDA emulation: %s in block %u\n", what, blockIdx.x);
+  std::abort();
+}
+
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
+struct Fiber {
+  std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
+  ucontext_t start;
+  jmp_buf resume;
+  bool started = false;
+  bool ended = false;
+  std::vector<Copy> copies;
+};
+
+struct Warp {
+  int arrived = 0;
+  uint64_t turn = 0;
+  const char* name = nullptr;
+  WarpOperands operands;
+};
+
+// The block that a system thread runs.
+struct Runner {
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  std::vector<Warp> warps;
+  std::vector<std::byte> shared;
+  std::byte* shared_begin = nullptr;
+  const std::function<void()>* body = nullptr;
+  jmp_buf caller;
+  int threads = 0;
+  int current = 0;
+  int live = 0;
+  int step = 1;
+  int arrived = 0;  // at the block's barrier
+  int votes = 0;
+  int result = 0;
+  uint64_t turn = 0;
+};
+
+Runner& ThisRunner() {
+  thread_local Runner runner;
+  return runner;
+}
+
+void EnterFiber();
+
+// Goes on with fiber `next`; never returns.
+[[noreturn]] void Resume(Runner& runner, int next) {
+  runner.current = next;
+  threadIdx.x = static_cast<unsigned>(next);
+  Fiber& fiber = *runner.fibers[next];
+  if (fiber.started) _longjmp(fiber.resume, 1);
+  fiber.started = true;
+  getcontext(&fiber.start);
+  fiber.start.uc_stack.ss_sp = fiber.stack.get();
+  fiber.start.uc_stack.ss_size = kStackBytes;
+  fiber.start.uc_link = nullptr;
+  makecontext(&fiber.start, EnterFiber, 0);
+  setcontext(&fiber.start);
+  Fail("a fiber did not start");
+}
+
+int NextLive(const Runner& runner) {
+  int next = runner.current;
+  do {
+    next = (next + runner.step + runner.threads) % runner.threads;
+  } while (runner.fibers[next]->ended);
+  return next;
+}
+
+void Yield(Runner& runner) {
+  Fiber& fiber = *runner.fibers[runner.current];
+  const int next = NextLive(runner);
+  if (next == runner.current) Fail("all other threads have ended at a barrier");
+  if (_setjmp(fiber.resume) == 0) Resume(runner, next);
+}
+
+void ReleaseBarrier(Runner& runner) {
+  runner.result = runner.votes;
+  runner.arrived = runner.votes = 0;
+  ++runner.turn;
+}
+
+void EnterFiber() {
+  Runner& runner = ThisRunner();
+  (*runner.body)();
+  Fiber& fiber = *runner.fibers[runner.current];
+  fiber.ended = true;
+  --runner.live;
+  if (runner.live == 0) _longjmp(runner.caller, 1);
+  if (runner.arrived == runner.live && runner.arrived > 0) ReleaseBarrier(runner);
+  Resume(runner, NextLive(runner));
+}
+
+}  // namespace
+
+void RunBlock(unsigned block, unsigned blocks, int threads, size_t shared_bytes,
+              const std::function<void()>& body) {
+  Runner& runner = ThisRunner();
+  blockIdx = {block, 0, 0};
+  blockDim = dim3(static_cast<unsigned>(threads));
+  gridDim = dim3(blocks);
+  if (threads % kWarpThreads != 0) Fail("a block is not made of whole warps");
+  while (static_cast<int>(runner.fibers.size()) < threads) {
+    runner.fibers.push_back(std::make_unique<Fiber>());
+  }
+  for (int i = 0; i < threads; ++i) {
+    runner.fibers[i]->started = runner.fibers[i]->ended = false;
+    runner.fibers[i]->copies.clear();
+  }
+  runner.warps.assign(threads / kWarpThreads, Warp{});
+  runner.shared.assign(shared_bytes + kSharedAlignment, std::byte{0xff});
+  const auto address = reinterpret_cast<uintptr_t>(runner.shared.data());
+  runner.shared_begin = runner.shared.data() + (kSharedAlignment - address % kSharedAlignment);
+  runner.body = &body;
+  runner.threads = runner.live = threads;
+  runner.step = block % 2 == 0 ? 1 : -1;
+  runner.arrived = runner.votes = 0;
+  if (_setjmp(runner.caller) == 0) Resume(runner, block % 2 == 0 ? 0 : threads - 1);
+  for (int i = 0; i < threads; ++i) {
+    if (!runner.fibers[i]->copies.empty()) Fail("a thread ended before its copies arrived");
+  }
+}
+
+int ThreadOfBlock() { return ThisRunner().current; }
+
+std::byte* SharedBytes() { return ThisRunner().shared_begin; }
+
+int BlockBarrier(bool vote) {
+  Runner& runner = ThisRunner();
+  const uint64_t turn = runner.turn;
+  if (vote) ++runner.votes;
+  if (++runner.arrived == runner.live) {
+    ReleaseBarrier(runner);
+  } else {
+    while (runner.turn == turn) Yield(runner);
+  }
+  return runner.result;
+}
+
+void WarpInstruction(const char* name, const void* in, size_t in_bytes, void* out, size_t out_bytes,
+                     void (*instruction)(WarpOperands&)) {
+  Runner& runner = ThisRunner();
+  const int thread = runner.current % kWarpThreads;
+  Warp& warp = runner.warps[runner.current / kWarpThreads];
+  if (warp.arrived > 0 && std::strcmp(warp.name, name) != 0) Fail("threads of a warp have parted");
+  warp.name = name;
+  std::memcpy(warp.operands.in[thread], in, in_bytes);
+  const uint64_t turn = warp.turn;
+  if (++warp.arrived == kWarpThreads) {
+    instruction(warp.operands);
+    warp.arrived = 0;
+    ++warp.turn;
+  } else {
+    while (warp.turn == turn) Yield(runner);
+  }
+  std::memcpy(out, warp.operands.out[thread], out_bytes);
+}
+
+void CopyLater(void* to, const void* from, size_t bytes) {
+  Runner& runner = ThisRunner();
+  runner.fibers[runner.current]->copies.push_back({to, from, bytes});
+}
+
+void AwaitCopies() {
+  Runner& runner = ThisRunner();
+  std::vector<Copy>& copies = runner.fibers[runner.current]->copies;
+  for (const Copy& copy : copies) {
+    if (copy.from == nullptr) {
+      std::memset(copy.to, 0, copy.bytes);
+    } else {
+      std::memcpy(copy.to, copy.from, copy.bytes);
+    }
+  }
+  copies.clear();
+}
+
+}  // namespace hilbert_ring::emulation

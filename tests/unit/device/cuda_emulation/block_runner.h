@@ -1,0 +1,46 @@
+// Runs the threads of a CUDA block on the host, as fibers that take turns at barriers and
+// warp-wide instructions.
+//
+// It proves indexing and arithmetic, not speed, and finds races only where an order of turns shows
+// them: warps take turns forwards in one block and backwards in the next, shared memory begins as
+// NaN, and asynchronous copies arrive only when they are waited for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+namespace hilbert_ring::emulation {
+
+inline constexpr int kWarpThreads = 32;
+inline constexpr int kMostOperandBytes = 64;  // of one thread in a warp-wide instruction
+
+// What the warp's threads brought to an instruction, and what each takes away.
+struct WarpOperands {
+  alignas(16) std::byte in[kWarpThreads][kMostOperandBytes];
+  alignas(16) std::byte out[kWarpThreads][kMostOperandBytes];
+};
+
+// Runs `body` as every thread of block `block` of `blocks`. Blocks of one system thread run one
+// after the other; several system threads may run blocks at once.
+void RunBlock(unsigned block, unsigned blocks, int threads, size_t shared_bytes,
+              const std::function<void()>& body);
+
+// Of the fiber that asks.
+int ThreadOfBlock();
+std::byte* SharedBytes();
+
+// All threads of the block that have not ended. Returns how many brought `vote`.
+int BlockBarrier(bool vote);
+
+// Brings `bytes` of operands; the last thread of the warp to come runs `instruction` for all.
+// `name` must be the same for all threads: it is a failure when they part.
+void WarpInstruction(const char* name, const void* in, size_t in_bytes, void* out, size_t out_bytes,
+                     void (*instruction)(WarpOperands&));
+
+// Copies that arrive when they are waited for. Zeros where from is null.
+void CopyLater(void* to, const void* from, size_t bytes);
+void AwaitCopies();
+
+}  // namespace hilbert_ring::emulation

@@ -1,0 +1,8 @@
+// The GPU's kernels, emulated on the host.
+#include "tests/unit/device/devices_under_test.h"
+
+namespace hilbert_ring {
+
+std::vector<std::string> DevicesUnderTest() { return {"cuda/native"}; }
+
+}  // namespace hilbert_ring

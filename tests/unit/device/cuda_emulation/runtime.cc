@@ -1,0 +1,106 @@
+// The emulated GPU's runtime: memory of the host that begins as NaN, streams that do everything at
+// once, in the calling thread.
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <cstring>
+
+struct EmulatedStream {};
+struct EmulatedEvent {};
+struct EmulatedPool {};
+
+namespace {
+
+constexpr size_t kMemoryBytes = size_t{4} << 30;
+constexpr size_t kAlignment = 256;
+
+// Slow enough that tests see work cut into launches.
+constexpr int kClockKilohertz = 100'000;
+
+cudaError_t Take(void** data, size_t bytes) {
+  *data = bytes > kMemoryBytes
+              ? nullptr
+              : std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  if (*data == nullptr) return cudaErrorMemoryAllocation;
+  std::memset(*data, 0xff, bytes);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaError";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "out of memory" : "failed";
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {.name = "Emulated GPU",
+                 .major = 8,
+                 .minor = 0,
+                 .multiProcessorCount = 2,
+                 .totalGlobalMem = kMemoryBytes};
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = kClockKilohertz;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new EmulatedStream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new EmulatedEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
+  *pool = new EmulatedPool;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  delete pool;
+  return cudaSuccess;
+}
+cudaError_t cudaMallocFromPoolAsync(void** data, size_t bytes, cudaMemPool_t, cudaStream_t) {
+  return Take(data, bytes);
+}
+cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return cudaFree(data); }
+cudaError_t cudaMalloc(void** data, size_t bytes) { return Take(data, bytes); }
+cudaError_t cudaFree(void* data) {
+  std::free(data);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return Take(data, bytes); }
+cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t) {
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
+  std::memset(to, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }

@@ -1,0 +1,209 @@
+// Every tile of every task is launched once for all of its keys, in launches that are short.
+#include "engine/device/cuda/launch_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace hilbert_ring::cuda {
+namespace {
+
+AttentionTask Task(int64_t rows, int64_t keys, DataType dtype = DataType::kBFloat16) {
+  AttentionTask task;
+  task.dtype = dtype;
+  task.query_rows = rows;
+  task.key_rows = keys;
+  task.head_dim = task.value_dim = 64;
+  return task;
+}
+
+LaunchRates Rates() {
+  return {.multiprocessors = 4,
+          .tensor_cores = true,
+          .tensor_flops = 4e9,
+          .plain_flops = 4e8,
+          .launch_seconds = 0.02};
+}
+
+std::vector<PlannedLaunch> Launches(const std::vector<AttentionTask>& tasks,
+                                    const LaunchRates& rates, std::vector<float>& scratch) {
+  scratch.resize(ScratchFloats(tasks, rates));
+  LaunchPlanner planner(tasks, rates, scratch.data());
+  std::vector<PlannedLaunch> launches;
+  PlannedLaunch launch;
+  while (planner.Next(launch)) launches.push_back(launch);
+  return launches;
+}
+
+TEST(ChooseNative, ByTypeAndDims) {
+  AttentionTask task = Task(1000, 1000);
+  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kTensor64);
+  EXPECT_EQ(ChooseNative(task, false), NativeKernel::kPlain64);
+  task.value_dim = 72;
+  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kTensor128);
+  task.head_dim = 136;
+  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kTensor256);
+  task.dtype = DataType::kFloat32;
+  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kPlain128);
+  task.value_dim = 256;
+  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kPlain256);
+  task = Task(32, 1000);
+  task.heads = 2;
+  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kTensor64Short);
+  task.heads = 3;
+  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kTensor64);
+}
+
+TEST(LaunchPlan, NothingForEmptyTasks) {
+  std::vector<float> scratch;
+  AttentionTask no_heads = Task(5, 5);
+  no_heads.heads = 0;
+  EXPECT_TRUE(Launches({Task(0, 10), no_heads}, Rates(), scratch).empty());
+  EXPECT_EQ(Launches({Task(10, 0)}, Rates(), scratch).size(), 1u)
+      << "rows without keys are written";
+}
+
+TEST(LaunchPlan, TasksOfOneKernelShareLaunches) {
+  std::vector<float> scratch;
+  const std::vector<AttentionTask> tasks(100, Task(16, 16));
+  const auto launches = Launches(tasks, Rates(), scratch);
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_EQ(launches[0].works.size(), 100u);
+  EXPECT_EQ(launches[0].tiles, 100);
+  EXPECT_EQ(launches[0].works[7].first_tile, 7);
+  EXPECT_TRUE(scratch.empty());
+}
+
+TEST(LaunchPlan, AlignmentIsOfEveryRow) {
+  alignas(64) static uint16_t data[64];
+  std::vector<float> scratch;
+  AttentionTask task = Task(4, 4);
+  task.q = {data, 0, 64, 64};
+  task.k = {data, 0, 64, 0};
+  task.v = {data, 0, 64, 0};
+  task.out_dtype = DataType::kBFloat16;
+  task.out = {data, 0, 64, 64};
+  const auto work = [&] { return Launches({task}, Rates(), scratch).at(0).works.at(0); };
+  EXPECT_EQ(work().queries_aligned, 1);
+  EXPECT_EQ(work().keys_aligned, 1);
+  EXPECT_EQ(work().out_aligned, 1);
+  task.v.row_stride = 68;
+  EXPECT_EQ(work().keys_aligned, 0);
+  task.q.data = data + 4;
+  EXPECT_EQ(work().queries_aligned, 0);
+  task.out.head_stride = 65;
+  EXPECT_EQ(work().out_aligned, 0);
+}
+
+TEST(LaunchPlan, TheScaleIsSplitIntoSignAndSize) {
+  std::vector<float> scratch;
+  AttentionTask task = Task(4, 4);
+  for (const float scale : {0.5f, -0.5f, 0.0f, 1e-45f}) {
+    task.scale = scale;
+    const AttentionWork work = Launches({task}, Rates(), scratch).at(0).works.at(0);
+    EXPECT_GT(work.score_scale, 0.0f);
+    EXPECT_NEAR(work.score_scale * work.query_sign, scale * 1.442695f, 1e-6);
+  }
+}
+
+// Walks the launches as the kernels do: (task's first lane of a tile) -> keys done, in order.
+TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
+  std::mt19937_64 random(3);
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<AttentionTask> tasks;
+    std::vector<std::vector<float>> lses(1 + random() % 5);
+    for (auto& lse : lses) {
+      AttentionTask task =
+          Task(random() % 3000, random() % 60'000, static_cast<DataType>(random() % 3));
+      task.batch = 1 + random() % 3;
+      task.heads = 1 + random() % 3;
+      task.mask = static_cast<Mask>(random() % 3);
+      task.result = random() % 2 == 0 ? Result::kMerge : Result::kWrite;
+      lse.resize(task.batch * task.query_rows * task.heads + 1);
+      task.lse = {lse.data(), task.query_rows * task.heads, task.heads, 1};
+      tasks.push_back(task);
+    }
+    const LaunchRates rates = Rates();
+    std::vector<float> scratch;
+    const auto launches = Launches(tasks, rates, scratch);
+    // By position of its first lane among its task's: the keys so far.
+    std::map<std::pair<size_t, int64_t>, int64_t> done;
+    for (const PlannedLaunch& launch : launches) {
+      const KernelTile tile = TileOf(launch.kernel);
+      int64_t tiles = 0;
+      double flops = 0;
+      for (const AttentionWork& work : launch.works) {
+        ASSERT_EQ(work.first_tile, tiles);
+        tiles += work.tiles;
+        flops += static_cast<double>(work.tiles * tile.lanes) * 2 * (64 + tile.value_dim) *
+                 static_cast<double>(work.key_end - work.key_begin);
+        // The query views tell tasks apart here by their lanes and keys alone.
+        const size_t index = std::find_if(tasks.begin(), tasks.end(),
+                                          [&](const AttentionTask& task) {
+                                            return work.lanes == task.query_rows * task.heads &&
+                                                   work.heads == task.heads &&
+                                                   work.dtype == static_cast<int>(task.dtype) &&
+                                                   work.key_end <= task.key_rows &&
+                                                   work.mask == static_cast<int>(task.mask);
+                                          }) -
+                             tasks.begin();
+        ASSERT_LT(index, tasks.size());
+        const AttentionTask& task = tasks[index];
+        const bool last = work.key_end == task.key_rows;
+        if (task.result == Result::kMerge || last) {
+          ASSERT_EQ(work.lse.data, task.lse.data);
+        } else {  // dense rows of the wave, all within the scratch memory
+          for (const int64_t index_of_tile : {int64_t{0}, work.tiles - 1}) {
+            int64_t of_batch = (work.task_tile + index_of_tile) % work.tiles_per_batch;
+            if (task.mask == Mask::kDiagonal) of_batch = work.tiles_per_batch - 1 - of_batch;
+            const int64_t lane = of_batch * tile.lanes;
+            const auto* lse = static_cast<const float*>(work.lse.data) + lane;
+            const auto* out = static_cast<const float*>(work.out.data) + lane * 64;
+            ASSERT_GE(out, scratch.data());
+            ASSERT_LE(out + int64_t{tile.lanes} * 64, scratch.data() + scratch.size());
+            ASSERT_GE(lse, scratch.data());
+            ASSERT_LE(lse + tile.lanes, scratch.data() + scratch.size());
+          }
+        }
+        ASSERT_EQ(work.prior_lse.data != nullptr,
+                  task.result == Result::kMerge || work.key_begin > 0);
+        for (int64_t t = 0; t < work.tiles; ++t) {
+          int64_t& keys = done[{index, work.task_tile + t}];
+          ASSERT_EQ(keys, work.key_begin);
+          keys = work.key_end;
+        }
+      }
+      ASSERT_EQ(launch.tiles, tiles);
+      const double rate = tile.tensor ? rates.tensor_flops : rates.plain_flops;
+      EXPECT_LE(flops,
+                std::max(rate * rates.launch_seconds * 1.001, 2.0 * tile.lanes * 128 * tile.keys));
+    }
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const KernelTile tile = TileOf(ChooseNative(tasks[i], true));
+      const int64_t lanes = tasks[i].query_rows * tasks[i].heads;
+      const int64_t tiles = tasks[i].batch * ((lanes + tile.lanes - 1) / tile.lanes);
+      for (int64_t t = 0; t < tiles; ++t) {
+        ASSERT_EQ((done[{i, t}]), tasks[i].key_rows);
+      }
+    }
+  }
+}
+
+// 2^40 keys are cut as they are launched, not at once.
+TEST(LaunchPlan, IsNotMadeWhole) {
+  const std::vector<AttentionTask> tasks = {Task(1, int64_t{1} << 40)};
+  std::vector<float> scratch(ScratchFloats(tasks, Rates()));
+  EXPECT_LT(scratch.size(), size_t{1} << 20);
+  LaunchPlanner planner(tasks, Rates(), scratch.data());
+  PlannedLaunch launch;
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(planner.Next(launch));
+  EXPECT_EQ(launch.works.at(0).key_begin % 64, 0);
+  EXPECT_GT(launch.works.at(0).key_begin, 0);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::cuda

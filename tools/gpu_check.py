@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Checks and measures the engine on a GPU, and writes one report.
+
+    tools/gpu_check.py [--binaries FOLDER] [--report FILE] [--minutes N]
+
+builds the engine alone (no gRPC, nothing downloaded or installed) into build/gpu, or takes the test
+programs from FOLDER, wherever they lie below it; runs the device's tests, every golden case and the
+random jobs for each of the GPU's kernels, the memory checker over a part of them, the communicators'
+tests and the benchmark; and writes what came of it as Markdown. Exits with 0 when all passed, with
+1 when something failed, and with 2 when there is no GPU or the programs cannot be had.
+"""
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ["device_test", "attention_test", "engine_golden_test", "engine_random_test",
+            "communicator_conformance_test", "gpu_bench"]
+GPU = {"HILBERT_RING_TEST_KERNEL": "cuda"}
+
+# Title, program, arguments, environment, seconds at most, run under the memory checker.
+STEPS = [
+    ("Device", "device_test", ["--gtest_filter=*cuda*:MakeDevice*"], {}, 60, False),
+    ("Attention against float64", "attention_test", ["--gtest_filter=*cuda*"], {}, 120, False),
+    ("Golden cases", "engine_golden_test", ["--gtest_filter=*AllKernels*"], GPU, 120, False),
+    ("Random jobs", "engine_random_test", ["--gtest_filter=*AllKernels*"], GPU, 120, False),
+    ("Memory checker: device", "device_test",
+     ["--gtest_filter=*cuda*:-*NoMemory*:*EveryHalf*:*RoundsAsNumbersDo*"], {}, 60, True),
+    ("Memory checker: attention", "attention_test",
+     ["--gtest_filter=*EveryDim*cuda*:*TinySegments*cuda*:*WithoutKeys*cuda*"], {}, 90, True),
+    ("Communicators", "communicator_conformance_test", [], {}, 90, False),
+    ("Benchmark", "gpu_bench", [], {}, 180, False),
+]
+
+
+def fail(message):
+    print(f"gpu-check: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def output_of(*command):
+    """What a command prints, or None when it is not there or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def gpu():
+    query = "name,driver_version,memory.total,clocks.max.sm"
+    return output_of("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader")
+
+
+def build(folder, log):
+    if shutil.which("nvcc") is None and not Path("/usr/local/cuda/bin/nvcc").exists():
+        fail("no nvcc to build with; name built programs by --binaries")
+    jobs = str(os.cpu_count() or 1)
+    configure = ["cmake", "-S", str(ROOT), "-B", str(folder), "-DCMAKE_BUILD_TYPE=Release",
+                 "-DHILBERT_RING_SERVICE=OFF", "-DHILBERT_RING_BENCH=ON", "-DHILBERT_RING_CUDA=ON"]
+    if shutil.which("ninja") is not None:
+        configure += ["-G", "Ninja"]
+    for command in (configure, ["cmake", "--build", str(folder), "-j", jobs, "--target", *PROGRAMS]):
+        print(f"== {' '.join(command)}", flush=True)
+        with open(log, "ab") as to:
+            if subprocess.run(command, stdout=to, stderr=to, check=False).returncode != 0:
+                sys.stderr.write("".join(open(log, errors="replace").readlines()[-30:]))
+                fail(f"the engine does not build here, see {log}; its libraries are Abseil, "
+                     "nlohmann-json, Highway, Gloo and GoogleTest")
+
+
+def find_programs(folder):
+    found = {}
+    for path in sorted(Path(folder).rglob("*")):
+        if path.name in PROGRAMS and path.is_file() and os.access(path, os.X_OK):
+            found.setdefault(path.name, path.resolve())
+    return found
+
+
+def run(step, programs, checker, seconds_left):
+    """(verdict, seconds, output) of one step."""
+    _, name, arguments, environment, limit, checked = step
+    if name not in programs:
+        return "not there", 0, ""
+    if checked and checker is None:
+        return "not run: compute-sanitizer not found", 0, ""
+    limit = min(limit, seconds_left)
+    if limit < 5:
+        return "not run: no time was left", 0, ""
+    command = [str(programs[name]), *arguments]
+    if checked:
+        command = [checker, "--error-exitcode=9", "--leak-check=full", *command]
+    start = time.monotonic()
+    try:
+        done = subprocess.run(command, env={**os.environ, **environment}, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit,
+                              errors="replace", check=False)
+        verdict = "passed" if done.returncode == 0 else f"FAILED with {done.returncode}"
+        output = done.stdout
+    except subprocess.TimeoutExpired as expired:
+        verdict = f"FAILED: not done in {limit:.0f} s"
+        output = expired.stdout or ""
+        if isinstance(output, bytes):
+            output = output.decode(errors="replace")
+    seconds = time.monotonic() - start
+    if verdict == "passed" and name != "gpu_bench" and "[       OK ]" not in output:
+        verdict = "FAILED: no test ran"
+    return verdict, seconds, output
+
+
+def told(step, verdict, output):
+    """The part of a step's output that belongs into the report."""
+    if step[1] == "gpu_bench":
+        return output.strip()
+    if verdict == "passed":
+        return ""
+    lines = [line for line in output.splitlines() if "[ RUN" not in line and "[       OK" not in line]
+    return "```\n" + "\n".join(lines[-60:]) + "\n```"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binaries", help="folder of built programs; nothing is built then")
+    parser.add_argument("--report", default=str(ROOT / "build" / "gpu_check.md"))
+    parser.add_argument("--minutes", type=float, default=9.5, help="for everything together")
+    options = parser.parse_args()
+    end = time.monotonic() + 60 * options.minutes
+
+    device = gpu()
+    if not device:
+        fail("no CUDA device: nvidia-smi is not here or finds none")
+    report = Path(options.report)
+    report.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(options.binaries) if options.binaries else ROOT / "build" / "gpu"
+    if not options.binaries:
+        folder.mkdir(parents=True, exist_ok=True)
+        build(folder, folder / "gpu_check_build.log")
+    programs = find_programs(folder)
+    if not programs:
+        fail(f"none of {', '.join(PROGRAMS)} is in {folder}")
+    checker = shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path="/usr/local/cuda/bin")
+
+    rows, parts = [], []
+    for step in STEPS:
+        print(f"== {step[0]}", flush=True)
+        verdict, seconds, output = run(step, programs, checker, end - time.monotonic())
+        passed = output.count("[       OK ]")
+        rows.append(f"| {step[0]} | {verdict} | {passed or ''} | {seconds:.1f} |")
+        print(f"   {verdict}", flush=True)
+        text = told(step, verdict, output)
+        if text:
+            parts.append(f"## {step[0]}\n\n{text}\n")
+    revision = output_of("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD") or "unknown"
+    nvcc = (output_of("nvcc", "--version") or "no nvcc here").splitlines()[-1]
+    head = [f"# GPU check\n", f"- GPU (name, driver, memory, most clock): {device}",
+            f"- revision {revision}, {nvcc}, {platform.platform()}",
+            f"- {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}\n",
+            "| step | verdict | tests passed | seconds |", "| --- | --- | --- | --- |"]
+    report.write_text("\n".join(head + rows) + "\n\n" + "\n".join(parts))
+    print(f"== report: {report}")
+    failed = any("FAILED" in row for row in rows)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
