@@ -1,6 +1,4 @@
-# CUDA, where it is found. Sets HILBERT_RING_HAS_CUDA; all of CUDA is in engine/device/cuda.
-set(HILBERT_RING_CUDA AUTO CACHE STRING "Build the GPU device: AUTO (where nvcc is found), ON or OFF")
-set_property(CACHE HILBERT_RING_CUDA PROPERTY STRINGS AUTO ON OFF)
+# nvcc, where it is found. Sets HILBERT_RING_HAS_CUDA; all that it compiles is in engine/device/cuda.
 set(HILBERT_RING_CUDA_ARCHITECTURES "80;90" CACHE STRING
   "Compute capabilities to build kernels for; PTX of the last serves newer GPUs. Or: all")
 

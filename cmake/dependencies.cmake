@@ -8,9 +8,8 @@ find_package(Gloo CONFIG REQUIRED)
 find_library(ISAL_LIBRARY isal REQUIRED)
 
 # GPUs: the CUDA toolkit and NCCL, where they are found.
-if(NOT DEFINED HILBERT_RING_CUDA)
-  set(HILBERT_RING_CUDA AUTO CACHE STRING "Build for GPUs: AUTO (where CUDA is found), ON or OFF")
-endif()
+set(HILBERT_RING_CUDA AUTO CACHE STRING "Build for GPUs: AUTO (where CUDA is found), ON or OFF")
+set_property(CACHE HILBERT_RING_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(HILBERT_RING_NCCL FALSE)
 if(HILBERT_RING_CUDA)
   find_package(CUDAToolkit QUIET)
