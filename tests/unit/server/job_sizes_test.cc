@@ -1,0 +1,57 @@
+#include "server/coordinator/job_sizes.h"
+
+#include "gtest/gtest.h"
+#include "server/coordinator/fit.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+JobSpec Spec(int64_t tokens) {
+  JobSpec spec;
+  spec.tokens = tokens;
+  spec.heads = spec.kv_heads = 8;
+  spec.head_dim = spec.value_dim = 64;
+  spec.branches = {{tokens, 1}};
+  return spec;
+}
+
+int Best(const std::vector<JobSize>& sizes) {
+  return std::min_element(sizes.begin(), sizes.end(),
+                          [](const JobSize& a, const JobSize& b) { return a.seconds < b.seconds; })
+      ->workers;
+}
+
+TEST(JobSizes, DoubleUpToTheMost) {
+  const auto sizes = SizesOf(Spec(4096), 1, 6, 5e10);
+  ASSERT_TRUE(sizes.ok()) << sizes.status();
+  std::vector<int> workers;
+  for (const JobSize& size : *sizes) {
+    workers.push_back(size.workers);
+    const auto plan = MakePlan(Spec(4096), size.workers);
+    for (const WorkerCost& cost : plan->costs.workers) {
+      EXPECT_GE(size.bytes, cost.resident_bytes() + kRunOverheadBytes);
+    }
+  }
+  EXPECT_EQ(workers, (std::vector<int>{1, 2, 4, 6}));
+  EXPECT_EQ(SizesOf(Spec(4096), 3, 3, 5e10)->size(), 1u);
+  EXPECT_FALSE(SizesOf(Spec(0), 1, 2, 5e10).ok());
+}
+
+TEST(JobSizes, SmallJobsEndFirstOnOneWorkerAndLargeOnesOnAll) {
+  EXPECT_EQ(Best(*SizesOf(Spec(64), 1, 8, 5e10)), 1);
+  EXPECT_EQ(Best(*SizesOf(Spec(100'000), 1, 8, 5e10)), 8);
+  // Workers that compute a thousand times as fast make a job small.
+  EXPECT_LT(Best(*SizesOf(Spec(4096), 1, 8, 5e13)), Best(*SizesOf(Spec(4096), 1, 8, 5e10)));
+}
+
+TEST(ComputeRate, LearnsFromJobsThatTookSomeTime) {
+  ComputeRate rate;
+  const double first = rate.flops_per_second();
+  rate.Observe(1e12, 0.001);
+  EXPECT_EQ(rate.flops_per_second(), first);
+  for (int i = 0; i < 50; ++i) rate.Observe(2e11, 1.0);
+  EXPECT_NEAR(rate.flops_per_second(), 2e11, 1e9);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
