@@ -41,7 +41,7 @@ struct WorkerState {
   std::timed_mutex& turn;
 };
 
-using RunStream = grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>;
+using RunStream = grpc::ServerReaderWriterInterface<v1::RunResponse, v1::RunRequest>;
 
 class RunCall {
  public:
