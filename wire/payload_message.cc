@@ -1,7 +1,6 @@
 #include "wire/payload_message.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
 #include "google/protobuf/io/coded_stream.h"
@@ -21,15 +20,15 @@ uint32_t BytesTag(int field) {
   return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 }
 
-bool ReadPayload(CodedInputStream& input, uint32_t bytes, Payload& payload) {
+bool ReadPayload(CodedInputStream& input, int bytes, Payload& payload) {
   while (bytes > 0) {
     const void* data = nullptr;
     int size = 0;
     if (!input.GetDirectBufferPointer(&data, &size) || size <= 0) return false;
-    const int part = static_cast<int>(std::min<uint32_t>(bytes, static_cast<uint32_t>(size)));
+    const int part = std::min(bytes, size);
     payload.Append({static_cast<const char*>(data), static_cast<size_t>(part)});
     if (!input.Skip(part)) return false;
-    bytes -= static_cast<uint32_t>(part);
+    bytes -= part;
   }
   return true;
 }
@@ -39,16 +38,18 @@ bool ReadInner(CodedInputStream& input, uint32_t payload_tag, std::string& other
                Payload& payload) {
   StringOutputStream to(&others);
   CodedOutputStream output(&to);
-  while (const uint32_t tag = input.ReadTag()) {
+  while (input.BytesUntilLimit() > 0) {
+    const uint32_t tag = input.ReadTag();
+    if (tag == 0) return false;  // or cut off in its midst
     if (tag == payload_tag) {
-      uint32_t bytes = 0;
-      if (payload.bytes() > 0 || !input.ReadVarint32(&bytes)) return false;
+      int bytes = 0;
+      if (payload.bytes() > 0 || !input.ReadVarintSizeAsInt(&bytes)) return false;
       if (!ReadPayload(input, bytes, payload)) return false;
     } else if (!WireFormatLite::SkipField(&input, tag, &output)) {
       return false;
     }
   }
-  return input.BytesUntilLimit() == 0;
+  return true;
 }
 
 }  // namespace
@@ -81,10 +82,11 @@ bool SplitPayload(grpc::ByteBuffer& buffer, PayloadFields fields,
   grpc::ProtoBufferReader reader(&buffer);
   if (!reader.status().ok()) return false;
   CodedInputStream input(&reader);
-  uint32_t bytes = 0;
-  if (input.ReadTag() != BytesTag(fields.message) || !input.ReadVarint32(&bytes)) return false;
-  if (bytes > static_cast<uint32_t>(std::numeric_limits<int>::max())) return false;
-  const auto limit = input.PushLimit(static_cast<int>(bytes));
+  int bytes = 0;
+  if (input.ReadTag() != BytesTag(fields.message) || !input.ReadVarintSizeAsInt(&bytes)) {
+    return false;
+  }
+  const auto limit = input.PushLimit(bytes);
   std::string others;
   payload = Payload();
   if (!ReadInner(input, BytesTag(fields.payload), others, payload)) return false;

@@ -53,13 +53,13 @@ absl::Status ShardRows::Place(const v1::ShardRows& rows) {
   const std::string& payload = rows.payload();
   const int64_t row_bytes = RowBytes(plan_.spec, kind);
   const bool listed = rows.local_rows_size() > 0;
-  if (rows.rows() < 1 || rows.rows() > store_.rows() ||
+  if (rows.rows() < 1 || rows.rows() > store_.rows() - *placed ||
       static_cast<int64_t>(payload.size()) != rows.rows() * row_bytes ||
       (listed && rows.local_rows_size() != rows.rows())) {
     return Misshapen(absl::StrCat(rows.rows(), " rows of ", wire::TensorName(rows.tensor()), ", ",
                                   rows.local_rows_size(), " of them listed, in ", payload.size(),
                                   " bytes; a row has ", row_bytes, " and the shard ", store_.rows(),
-                                  " rows"));
+                                  " rows, of which ", *placed, " had come"));
   }
   if (wire::Crc32c(payload) != rows.crc32c()) {
     return wire::WithReason(absl::DataLossError(absl::StrCat(

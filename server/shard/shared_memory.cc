@@ -20,6 +20,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr int64_t kPageBytes = 4096;
+constexpr int64_t kMostBytes = int64_t{1} << 62;
 
 // Runs of this length and more are written by a system call, which takes half the time of writing
 // to fresh pages through the mapping: no page is cleared first, none faults.
@@ -61,6 +62,10 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(int64_t bytes
 }
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Open(const v1::SharedMemory& offer) {
+  if (offer.bytes() < 0 || offer.bytes() > kMostBytes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("shared memory: ", offer.bytes(), " bytes are offered"));
+  }
   std::shared_ptr<SharedMemory> memory(new SharedMemory);
   memory->bytes_ = offer.bytes();
   const std::string path =

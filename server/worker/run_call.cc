@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -21,6 +22,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPoll{10};  // until a cancellation is seen
 constexpr milliseconds kProgressInterval{200};
+constexpr std::chrono::hours kLongestCompute{24 * 365};
 constexpr std::chrono::seconds kTurnTimeout{50};  // a cancelled job ends within a tile
 
 absl::Status Cancelled() { return absl::CancelledError("the coordinator cancelled the job"); }
@@ -253,7 +255,8 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
                 static_cast<size_t>(store_->rows() * RowBytes(plan_->spec, TensorKind::kOut)));
   }
   if (open_.compute_timeout_ms() > 0) {
-    control.compute_limit = milliseconds(open_.compute_timeout_ms());
+    const int64_t longest = milliseconds(kLongestCompute).count();
+    control.compute_limit = milliseconds(std::min(open_.compute_timeout_ms(), longest));
   }
   return Execute(*plan_, rank_, *store_, lane_->device, ring_ ? ring_->communicator() : nullptr,
                  ring_ ? ring_->first_step() : 1, control);

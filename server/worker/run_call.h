@@ -47,7 +47,7 @@ struct WorkerState {
   ActiveCalls& calls;
 };
 
-using RunStream = grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>;
+using RunStream = grpc::ServerReaderWriterInterface<v1::RunResponse, v1::RunRequest>;
 
 class RunCall {
  public:

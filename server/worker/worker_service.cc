@@ -51,7 +51,8 @@ grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status WorkerService::Run(grpc::ServerContext* context, RunStream* stream) {
+grpc::Status WorkerService::Run(grpc::ServerContext* context,
+                                grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>* stream) {
   const ActiveCalls::Entry entry(state_.calls, *context);
   return wire::ToGrpc(RunCall(state_, *context, *stream).Serve());
 }

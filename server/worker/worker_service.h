@@ -16,7 +16,8 @@ class WorkerService : public v1::WorkerService::Service {
                            v1::ConnectRingResponse* response) override;
   grpc::Status CloseRing(grpc::ServerContext* context, const v1::CloseRingRequest* request,
                          v1::CloseRingResponse* response) override;
-  grpc::Status Run(grpc::ServerContext* context, RunStream* stream) override;
+  grpc::Status Run(grpc::ServerContext* context,
+                   grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>* stream) override;
 
  private:
   WorkerState& state_;

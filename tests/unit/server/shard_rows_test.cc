@@ -103,5 +103,13 @@ TEST_F(ShardRowsTest, WritesNothingOutsideTheShard) {
   for (int64_t row = 0; row < 10; ++row) EXPECT_EQ(FirstByte(TensorKind::kQ, row), '\0');
 }
 
+TEST_F(ShardRowsTest, RefusesMoreRowsThanThereAre) {
+  ASSERT_TRUE(rows_->Place(Rows(v1::TENSOR_K, 0, 6)).ok());
+  EXPECT_EQ(wire::ReasonOf(rows_->Place(Rows(v1::TENSOR_K, 0, 5))), "ROWS_MISSHAPEN");
+  EXPECT_TRUE(rows_->Place(Rows(v1::TENSOR_K, 6, 4)).ok());
+  EXPECT_EQ(wire::ReasonOf(rows_->Place(Rows(v1::TENSOR_K, 0, 1))), "ROWS_MISSHAPEN");
+  EXPECT_TRUE(rows_->Place(Rows(v1::TENSOR_V, 0, 10)).ok()) << "each tensor has its own";
+}
+
 }  // namespace
 }  // namespace hilbert_ring::server

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -95,6 +96,17 @@ class SharedMemoryPoolTest : public testing::Test {
 
   SharedMemoryPool pool_{milliseconds(60'000)};
 };
+
+TEST(SharedMemory, OffersOfImpossibleSizesAreTurnedDown) {
+  const auto memory = SharedMemory::Create(kBytes);
+  ASSERT_TRUE(memory.ok());
+  v1::SharedMemory offer = (*memory)->offer();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const int64_t bytes : {kMost, kMost - 4096, int64_t{-1}, -kMost}) {
+    offer.set_bytes(bytes);
+    EXPECT_TRUE(absl::IsFailedPrecondition(SharedMemory::Open(offer).status())) << bytes;
+  }
+}
 
 TEST_F(SharedMemoryPoolTest, HandsOutWhatWasKept) {
   const std::byte* const first = TakeAndKeep(kBytes);

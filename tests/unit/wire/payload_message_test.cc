@@ -113,5 +113,28 @@ TEST(PayloadMessage, ASliceKeepsItsOwner) {
   EXPECT_TRUE(watch.expired());
 }
 
+TEST(PayloadMessage, ATagThatIsCutOffIsRefused) {
+  const std::string inner = "\x08\x02\x22\x01x\xff";
+  grpc::ByteBuffer buffer = Cut(std::string("\x12") + static_cast<char>(inner.size()) + inner, 64);
+  v1::Chunk chunk;
+  Payload payload;
+  EXPECT_FALSE(SplitPayload(buffer, kChunkFields, chunk, payload));
+  v1::AttendRequest request;
+  EXPECT_FALSE(Parse(buffer, request));
+}
+
+// As protobuf's own parser says, and not with its upper bits cut off.
+TEST(PayloadMessage, LengthsBeyond32BitsAreRefused) {
+  const std::string inner =
+      "\x08\x02\x22\x83\x80\x80\x80\x10"
+      "abc";  // 2^32 + 3 bytes
+  grpc::ByteBuffer buffer = Cut(std::string("\x12") + static_cast<char>(inner.size()) + inner, 64);
+  v1::Chunk chunk;
+  Payload payload;
+  EXPECT_FALSE(SplitPayload(buffer, kChunkFields, chunk, payload));
+  v1::AttendRequest request;
+  EXPECT_FALSE(Parse(buffer, request));
+}
+
 }  // namespace
 }  // namespace hilbert_ring::wire

@@ -1,0 +1,117 @@
+#include "tests/fuzz/input_spec.h"
+
+namespace hilbert_ring::fuzz {
+namespace {
+
+void ReadOrdering(InputBytes& input, JobSpec& spec) {
+  Ordering ordering;
+  ordering.curve = input.Flag() ? Curve::kHilbert : Curve::kMorton;
+  ordering.scope = input.Flag() ? OrderScope::kQkv : OrderScope::kKv;
+  switch (input.Below(4)) {
+    case 0:
+      ordering.window = 1 + input.Below(32);
+      break;
+    case 1:
+      ordering.coordinate_axes = 2 + input.Below(2);
+      break;
+    case 2:
+      ordering.grid = {1 + input.Below(8), 1 + input.Below(8)};
+      if (input.Flag()) ordering.grid.push_back(1 + input.Below(3));
+      spec.sequence_lengths.clear();
+      spec.tokens = 1;
+      for (const int64_t side : ordering.grid) spec.tokens *= side;
+      break;
+    default:
+      break;
+  }
+  spec.ordering = ordering;
+}
+
+void ReadSequences(InputBytes& input, JobSpec& spec) {
+  int64_t left = spec.tokens;
+  for (int count = input.Below(5); count > 0 && left > 1; --count) {
+    const int64_t length = 1 + input.Below(static_cast<int>(std::min<int64_t>(left - 1, 255)));
+    spec.sequence_lengths.push_back(length);
+    left -= length;
+  }
+  if (!spec.sequence_lengths.empty()) spec.sequence_lengths.push_back(left);
+}
+
+// Any numbers, in places that the input names.
+void ReadOdd(InputBytes& input, JobSpec& spec) {
+  for (int changes = 1 + input.Below(6); changes > 0; --changes) {
+    switch (input.Below(13)) {
+      case 0:
+        spec.tokens = input.Integer();
+        break;
+      case 1:
+        spec.heads = input.Integer();
+        break;
+      case 2:
+        spec.kv_heads = input.Integer();
+        break;
+      case 3:
+        spec.head_dim = input.Integer();
+        break;
+      case 4:
+        spec.value_dim = input.Integer();
+        break;
+      case 5:
+        spec.branches[input.Below(static_cast<int>(spec.branches.size()))].segment =
+            input.Integer();
+        break;
+      case 6:
+        spec.branches[input.Below(static_cast<int>(spec.branches.size()))].dilation =
+            input.Integer();
+        break;
+      case 7:
+        spec.scale = static_cast<double>(input.Integer());
+        break;
+      case 8:
+        spec.sequence_lengths.push_back(input.Integer());
+        break;
+      case 9:
+        if (spec.ordering) spec.ordering->window = input.Integer();
+        break;
+      case 10:
+        if (spec.ordering) spec.ordering->coordinate_axes = static_cast<int>(input.Integer());
+        break;
+      case 11:
+        if (spec.ordering) spec.ordering->grid.push_back(input.Integer());
+        break;
+      default:
+        // Large, and valid.
+        spec.tokens = (int64_t{1} << (input.Byte() % 41)) - input.Below(8);
+        spec.sequence_lengths.clear();
+        spec.ordering.reset();
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+JobSpec InputSpec(InputBytes& input, int max_tokens) {
+  JobSpec spec;
+  const uint8_t flags = input.Byte();
+  spec.tokens = 1 + input.Below(max_tokens);
+  spec.kv_heads = 1 + input.Below(3);
+  spec.heads = spec.kv_heads * (1 + input.Below(3));
+  spec.head_dim = 8 * (1 + input.Below(3));
+  spec.value_dim = 8 * (1 + input.Below(3));
+  spec.dtype = static_cast<DataType>(input.Below(3));
+  spec.mixing = (flags & 1) != 0 ? Mixing::kHeadGroups : Mixing::kLse;
+  spec.causal = (flags & 2) != 0;
+  spec.tail = (flags & 4) != 0 ? Tail::kMask : Tail::kZero;
+  spec.average_groups = (flags & 8) != 0;
+  if ((flags & 16) != 0) spec.scale = 0.125 * (input.Byte() - 128);
+  for (int count = 1 + input.Below(4); count > 0; --count) {
+    spec.branches.push_back({.segment = 1 + input.Byte(), .dilation = 1 + input.Below(12)});
+  }
+  if ((flags & 32) != 0) ReadSequences(input, spec);
+  if ((flags & 64) != 0) ReadOrdering(input, spec);
+  if ((flags & 128) != 0) ReadOdd(input, spec);
+  return spec;
+}
+
+}  // namespace hilbert_ring::fuzz

@@ -1,0 +1,13 @@
+// Job specs of a fuzzer's bytes.
+#pragma once
+
+#include "engine/spec/job_spec.h"
+#include "tests/fuzz/input_bytes.h"
+
+namespace hilbert_ring::fuzz {
+
+// Mostly a valid spec of at most `max_tokens` tokens and a few heads; now and then any numbers in
+// any fields.
+JobSpec InputSpec(InputBytes& input, int max_tokens);
+
+}  // namespace hilbert_ring::fuzz

@@ -1,0 +1,109 @@
+// The fuzz targets without a fuzzer: their seed corpora, and seeded mutations of these.
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/fuzz/target.h"
+
+namespace hilbert_ring::fuzz {
+namespace {
+
+struct Target {
+  const char* name;  // of its corpus
+  void (*run)(Bytes);
+  int mutations;
+};
+
+constexpr Target kTargets[] = {
+    {"attend_messages", AttendMessages, 4000},
+    {"job_spec_json", JobSpecJson, 20000},
+    {"npy_header", NpyHeader, 20000},
+    {"payload_message", PayloadMessage, 20000},
+    {"plan", PlanOfSpec, 4000},
+    {"worker_run", WorkerRun, 2000},
+};
+
+using Input = std::vector<uint8_t>;
+
+std::string corpus_file;  // the input that runs, for a crash's message
+const Input* running = nullptr;
+
+// A broken invariant ends the process: the input is what one wants to know.
+void TellInput(int) {
+  std::fprintf(stderr, "input, from %s:", corpus_file.c_str());
+  for (const uint8_t byte : *running) std::fprintf(stderr, " %02x", byte);
+  std::fprintf(stderr, "\n");
+  std::signal(SIGABRT, SIG_DFL);
+  std::raise(SIGABRT);
+}
+
+void Run(const Target& target, const Input& input) {
+  running = &input;
+  target.run(input);
+}
+
+void Mutate(Input& input, const std::vector<Input>& corpus, std::mt19937_64& random) {
+  for (int changes = 1 + static_cast<int>(random() % 4); changes > 0; --changes) {
+    const size_t at = random() % (input.size() + 1);
+    switch (random() % 5) {
+      case 0:
+        if (at < input.size()) input[at] ^= static_cast<uint8_t>(1 << (random() % 8));
+        break;
+      case 1:
+        if (at < input.size()) input[at] = static_cast<uint8_t>(random());
+        break;
+      case 2:
+        input.insert(input.begin() + static_cast<std::ptrdiff_t>(at),
+                     static_cast<uint8_t>(random()));
+        break;
+      case 3:
+        if (at < input.size()) input.erase(input.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      default: {  // the end of another
+        const Input& other = corpus[random() % corpus.size()];
+        input.resize(at);
+        const size_t from = random() % (other.size() + 1);
+        input.insert(input.end(), other.begin() + static_cast<std::ptrdiff_t>(from), other.end());
+      }
+    }
+  }
+}
+
+class FuzzReplay : public ::testing::TestWithParam<Target> {};
+
+TEST_P(FuzzReplay, CorpusAndMutations) {
+  std::signal(SIGABRT, TellInput);
+  std::vector<Input> corpus;
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           std::filesystem::path(HILBERT_RING_FUZZ_CORPUS) / GetParam().name)) {
+    files.push_back(entry.path());
+  }
+  ASSERT_FALSE(files.empty());
+  std::sort(files.begin(), files.end());
+  for (const std::string& file : files) {
+    std::ifstream stream(file, std::ios::binary);
+    corpus.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
+    corpus_file = file;
+    Run(GetParam(), corpus.back());
+  }
+  std::mt19937_64 random(1);
+  for (int i = 0; i < GetParam().mutations; ++i) {
+    const size_t seed = random() % corpus.size();
+    corpus_file = files[seed];
+    Input input = corpus[seed];
+    Mutate(input, corpus, random);
+    Run(GetParam(), input);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, FuzzReplay, ::testing::ValuesIn(kTargets),
+                         [](const auto& target) { return std::string(target.param.name); });
+
+}  // namespace
+}  // namespace hilbert_ring::fuzz

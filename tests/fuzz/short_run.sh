@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Runs a fuzz target for some seconds from its seeds: short_run.sh BUILD TARGET SECONDS.
+# Exits with 77 where there is no libFuzzer to run it with.
+set -euo pipefail
+
+build="$1" target="$2" seconds="$3"
+program="$build/tests/fuzz/fuzz_$target"
+seeds="$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/corpus/$target"
+
+if [[ ! -x "$program" ]]; then
+  echo "skipped: $program is not there: ./dev fuzz builds it, with clang and libclang-rt-14-dev"
+  exit 77
+fi
+found="$(mktemp -d)"
+trap 'rm -rf "$found"' EXIT
+# What is found is not kept, but an input that breaks something is printed, in base64.
+"$program" "$found" "$seeds" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=4096 \
+  -print_final_stats=1 -artifact_prefix="$found/" 2>&1 | tail -n 60

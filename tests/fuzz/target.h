@@ -1,0 +1,29 @@
+// The fuzz targets: functions of any bytes that end the process when an invariant is broken.
+//
+// Each is built twice: by clang into a program of its own, driven by libFuzzer
+// (libfuzzer_entry.cc), and by any compiler into fuzz_replay_test, which runs them over their seed
+// corpora (corpus/NAME) and seeded mutations of these.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace hilbert_ring::fuzz {
+
+using Bytes = std::span<const uint8_t>;
+
+void AttendMessages(Bytes input);
+void JobSpecJson(Bytes input);
+void NpyHeader(Bytes input);
+void PayloadMessage(Bytes input);
+void PlanOfSpec(Bytes input);
+void WorkerRun(Bytes input);
+
+// From here on protobuf prints nothing: else a line for every name that is no UTF-8.
+void SilenceProtobuf();
+
+// Ends the process with a message unless it holds.
+void Require(bool holds, std::string_view what);
+
+}  // namespace hilbert_ring::fuzz
