@@ -36,7 +36,8 @@ struct Worker {
   std::unique_ptr<Device> device;
   server::JobMemory memory{kMemoryLimit};
   server::RingTable rings{"127.0.0.1"};
-  std::timed_mutex turn;
+  server::Lane lane{.device = *device};
+  server::ActiveCalls calls;
 };
 
 // Gives out the messages, then ends as a coordinator does that is gone. Keeps what is answered.
@@ -264,16 +265,17 @@ void WorkerRun(Bytes bytes) {
   Coordinator coordinator(input);
   MemoryStream stream(coordinator.TakeRequests());
   server::WorkerState state{.incarnation = kIncarnation,
-                            .device = *worker.device,
+                            .lane = worker.lane,
+                            .express_lane = worker.lane,
                             .memory = worker.memory,
                             .share_memory = true,
                             .rings = worker.rings,
-                            .turn = worker.turn};
+                            .calls = worker.calls};
   grpc::ServerContext context;
   const absl::Status status = server::RunCall(state, context, stream).Serve();
   Require(worker.memory.used() == 0, "memory is given back");
-  Require(worker.turn.try_lock(), "the next job has its turn");
-  worker.turn.unlock();
+  Require(worker.lane.turn.try_lock(), "the next job has its turn");
+  worker.lane.turn.unlock();
   if (status.ok()) return CheckAnswers(stream.responses());
   Require(
       status.code() != absl::StatusCode::kUnknown && status.code() != absl::StatusCode::kInternal,
