@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "server/worker/ring_transport.h"
 #include "server/worker/run_call.h"
 #include "tests/fuzz/input_bytes.h"
 #include "tests/fuzz/input_spec.h"
@@ -29,13 +29,10 @@ constexpr int kMaxMessages = 48;
 
 // What all jobs of the worker share.
 struct Worker {
-  Worker() {
-    spdlog::set_level(spdlog::level::off);
-    device = *MakeDevice({.threads = 1});
-  }
-  std::unique_ptr<Device> device;
+  Worker() { spdlog::set_level(spdlog::level::off); }
+  std::unique_ptr<Device> device = *MakeDevice({.threads = 1});
   server::JobMemory memory{kMemoryLimit};
-  server::RingTable rings{"127.0.0.1"};
+  server::RingTable rings{server::MakeRingTransport({.host = "127.0.0.1"})};
   server::Lane lane{.device = *device};
   server::ActiveCalls calls;
 };
