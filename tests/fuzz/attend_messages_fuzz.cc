@@ -176,7 +176,7 @@ class Job {
         }
       }
     }
-    server::OutputRows outputs(plan_, rank, *shard.store, false);
+    server::OutputRows outputs(plan_, rank, *shard.store, false, server::Delivered(spec_.tokens));
     v1::OutputChunk chunk;
     std::string_view payload;
     while (outputs.Next(shard.store->rows(), chunk, payload)) {
