@@ -25,7 +25,7 @@ LaunchRates Rates() {
   return {.multiprocessors = 4,
           .tensor_cores = true,
           .tensor_flops = 4e9,
-          .plain_flops = 4e8,
+          .plain_flops = 2e9,
           .launch_seconds = 0.02};
 }
 
