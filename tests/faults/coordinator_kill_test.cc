@@ -67,7 +67,9 @@ TEST_P(CoordinatorKill, EndsRightOrTyped) {
     }
     const bool fired = moment.Settle();
     if (fired) {
-      if (local) EXPECT_TRUE(AwaitEnds(workers, kOrphanLimit).empty()) << "workers outlive it";
+      if (local) {
+        EXPECT_TRUE(AwaitEnds(workers, kOrphanLimit).empty()) << "workers outlive it";
+      }
       std::this_thread::sleep_for(pause);
       ASSERT_TRUE(cluster.RestartCoordinator().ok());
       const absl::Status restored = cluster.Restore(kRestoreLimit);
@@ -79,7 +81,9 @@ TEST_P(CoordinatorKill, EndsRightOrTyped) {
         << end.what << "; logs are in " << (end.what.empty() ? "" : cluster.KeepLogs());
     EXPECT_LT(end.seconds, 3 * rig.job().seconds + 30);
     EXPECT_EQ(rig.EndRound(random), "");
-    if (!local) EXPECT_EQ(cluster.Workers(), workers) << "remote workers stay";
+    if (!local) {
+      EXPECT_EQ(cluster.Workers(), workers) << "remote workers stay";
+    }
     if (HasFatalFailure()) break;
   }
   tally.Print();

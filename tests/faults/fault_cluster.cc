@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -87,7 +88,8 @@ FaultCluster::~FaultCluster() {
   workers_.clear();
   coordinator_.reset();
   std::error_code ignored;
-  if (!keep_logs_) std::filesystem::remove_all(folder_, ignored);
+  if (!keep_logs_ && std::getenv("HILBERT_RING_FAULT_KEEP_LOGS") == nullptr)
+    std::filesystem::remove_all(folder_, ignored);
 }
 
 std::string FaultCluster::KeepLogs() {

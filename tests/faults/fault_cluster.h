@@ -37,7 +37,8 @@ struct FaultClusterOptions {
 class FaultCluster {
  public:
   static absl::StatusOr<std::unique_ptr<FaultCluster>> Start(const FaultClusterOptions& options);
-  ~FaultCluster();  // ends it, by force where it must
+  // Ends it, by force where it must. Its logs stay where HILBERT_RING_FAULT_KEEP_LOGS is set.
+  ~FaultCluster();
 
   const FaultClusterOptions& options() const { return options_; }
   std::string address() const;

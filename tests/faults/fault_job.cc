@@ -191,7 +191,11 @@ JobEnd RunJob(const std::string& address, const FaultJob& job,
   Output output;
   client::AttendOptions counted = options;
   counted.progress = [&](const client::AttendProgress& progress) {
-    end.attempts = std::max(end.attempts, 1 + progress.attempt - options.attempt);
+    const int attempts = 1 + progress.attempt - options.attempt;
+    if (attempts > end.attempts) {
+      end.attempts = attempts;
+      absl::StrAppend(&end.failures, "; attempt failed: ", progress.last_failure.ToString());
+    }
     if (options.progress) options.progress(progress);
   };
   const Clock::time_point start = Clock::now();

@@ -45,8 +45,9 @@ struct JobEnd {
   std::string reason;  // of the status
   std::string what;    // what is bad
   double seconds = 0;
-  int retries = 0;   // in the service, of which the report tells
-  int attempts = 1;  // of the client library
+  int retries = 0;       // in the service, of which the report tells
+  int attempts = 1;      // of the client library
+  std::string failures;  // of its attempts but the last
 };
 
 // The whole call, its deadline included.

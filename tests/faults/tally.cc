@@ -38,10 +38,10 @@ double Percentile(std::vector<double> values, double part) {
 
 void Tally::Count(const JobEnd& end, bool fault_happened, const std::string& trace) {
   ++jobs_;
-  std::printf("%s%s\n  -> %.2f s, %d retries, %d attempts, %s %s%s\n", trace.c_str(),
+  std::printf("%s%s\n  -> %.2f s, %d retries, %d attempts, %s %s%s%s\n", trace.c_str(),
               fault_happened ? "" : " (no fault)", end.seconds, end.retries, end.attempts,
               absl::StatusCodeToString(end.status.code()).c_str(), end.reason.c_str(),
-              end.what.c_str());
+              end.what.c_str(), end.failures.c_str());
   std::fflush(stdout);
   if (fault_happened) ++faults_;
   if (end.verdict == Verdict::kRight) ++right_;
