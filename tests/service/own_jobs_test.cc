@@ -109,7 +109,8 @@ TEST(OwnJobs, ARunningJobIsListedAndCancelled) {
 }
 
 TEST(OwnJobs, AWaitingJobIsListedAndCancelled) {
-  auto cluster = Cluster::Start({.workers = 1});
+  // Jobs over both workers: none is short enough to run beside another.
+  auto cluster = Cluster::Start({.workers = 2});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   RawCall running(*stub, std::chrono::seconds(60));
