@@ -85,8 +85,8 @@ v1::RunRequest JobRun::OpenRequest(int rank) const {
   open.set_compute_timeout_ms(options_.compute_timeout.count());
   if (streams_[rank]->offered) {
     *open.mutable_shared_memory() = streams_[rank]->shard.memory->offer();
-    return request;  // what has been delivered is left out here
   }
+  // Where memory is shared this process leaves it out, but the offer may be turned down.
   const auto add = [](const RowSet& slots, auto* ranges) {
     for (const auto& [begin, end] : slots.ranges()) {
       v1::SlotRange& range = *ranges->Add();
@@ -469,8 +469,20 @@ absl::Status JobRun::HandleReady(int rank, const v1::RunReady& ready) {
 absl::Status JobRun::Deliver(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                              const std::shared_ptr<const void>& owner, int64_t first_slot) {
   Stream& stream = *streams_[rank];
+  RowSet& slots =
+      chunk.tensor() == v1::TENSOR_OUT ? options_.delivered->out : options_.delivered->lse;
+  const absl::Status unexpected =
+      absl::InternalError(absl::StrCat("worker ", options_.members[rank]->address,
+                                       " sent outputs of slots that it does not have, or twice"));
+  if (first_slot < 0 || chunk.rows() < 1 || chunk.rows() > slots.size() - first_slot) {
+    return unexpected;
+  }
+  const RowSpan span{.begin = first_slot, .end = first_slot + chunk.rows()};
   {
     const std::lock_guard lock(mutex_);
+    // Before the client sees a row twice.
+    const RowSpan gap = slots.GapFrom(span.begin);
+    if (gap.begin != span.begin || gap.end < span.end) return unexpected;
     stream.passing_on = true;
   }
   absl::Status status = options_.output(chunk, payload, owner);
@@ -478,15 +490,7 @@ absl::Status JobRun::Deliver(int rank, const v1::OutputChunk& chunk, std::string
   stream.passing_on = false;
   stream.moved_at = Clock::now();
   if (!status.ok()) return status;
-  RowSet& slots =
-      chunk.tensor() == v1::TENSOR_OUT ? options_.delivered->out : options_.delivered->lse;
-  if (first_slot >= 0 && chunk.rows() > 0 && chunk.rows() <= slots.size() - first_slot &&
-      slots.Add(first_slot, first_slot + chunk.rows())) {
-    return absl::OkStatus();
-  }
-  return absl::InternalError(
-      absl::StrCat("worker ", options_.members[rank]->address,
-                   " sent outputs of slots that it does not have, or twice"));
+  return slots.Add(span.begin, span.end) ? absl::OkStatus() : unexpected;
 }
 
 absl::Status JobRun::PassOn(int rank, v1::OutputChunk& chunk, int64_t first_slot) {

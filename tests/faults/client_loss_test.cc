@@ -147,7 +147,7 @@ class ClientLoss : public ::testing::TestWithParam<WorkerPlace> {
 
 TEST_P(ClientLoss, MemoryIsFreeAgain) {
   const bool local = GetParam() == WorkerPlace::kLocal;
-  const std::string name = absl::StrCat("lost clients, ", local ? "local" : "remote");
+  const std::string name = absl::StrCat("lost clients, ", PlaceName(GetParam()));
   const uint64_t seed = FaultSeed(name, local ? 7000 : 8000);
   const int rounds = FaultRounds(3);
   ASSERT_TRUE(files_.made());
@@ -182,9 +182,7 @@ TEST_P(ClientLoss, MemoryIsFreeAgain) {
 
 INSTANTIATE_TEST_SUITE_P(Workers, ClientLoss,
                          ::testing::Values(WorkerPlace::kLocal, WorkerPlace::kRemote),
-                         [](const auto& info) {
-                           return info.param == WorkerPlace::kLocal ? "Local" : "Remote";
-                         });
+                         [](const auto& info) { return PlaceName(info.param); });
 
 }  // namespace
 }  // namespace hilbert_ring::testing

@@ -36,7 +36,7 @@ std::vector<pid_t> AwaitEnds(std::vector<pid_t> pids, milliseconds limit) {
 
 TEST_P(CoordinatorKill, EndsRightOrTyped) {
   const bool local = GetParam() == WorkerPlace::kLocal;
-  const std::string name = absl::StrCat("killed coordinators, ", local ? "local" : "remote");
+  const std::string name = absl::StrCat("killed coordinators, ", PlaceName(GetParam()));
   const uint64_t seed = FaultSeed(name, local ? 5000 : 6000);
   const int rounds = FaultRounds(2);
   FaultRig rig({.workers = 2, .place = GetParam()});
@@ -92,9 +92,7 @@ TEST_P(CoordinatorKill, EndsRightOrTyped) {
 
 INSTANTIATE_TEST_SUITE_P(Workers, CoordinatorKill,
                          ::testing::Values(WorkerPlace::kLocal, WorkerPlace::kRemote),
-                         [](const auto& info) {
-                           return info.param == WorkerPlace::kLocal ? "Local" : "Remote";
-                         });
+                         [](const auto& info) { return PlaceName(info.param); });
 
 }  // namespace
 }  // namespace hilbert_ring::testing

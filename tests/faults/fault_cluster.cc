@@ -53,6 +53,18 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
 
 }  // namespace
 
+const char* PlaceName(WorkerPlace place) {
+  switch (place) {
+    case WorkerPlace::kLocal:
+      return "Local";
+    case WorkerPlace::kRemote:
+      return "Remote";
+    case WorkerPlace::kUnshared:
+      return "Unshared";
+  }
+  return "";
+}
+
 std::string FaultCluster::Host(int index) const {
   return options_.hosts.empty() ? "127.0.0.1" : options_.hosts.at(index);
 }
@@ -73,7 +85,7 @@ absl::StatusOr<std::unique_ptr<FaultCluster>> FaultCluster::Start(
   if (cluster->port_ == 0) return absl::InternalError("no free port");
   cluster->channel_ = Dial(cluster->address());
   if (absl::Status status = cluster->StartCoordinator(); !status.ok()) return status;
-  if (options.place == WorkerPlace::kRemote) cluster->workers_.resize(options.workers);
+  if (options.place != WorkerPlace::kLocal) cluster->workers_.resize(options.workers);
   if (absl::Status status = cluster->Restore(kStartLimit); !status.ok()) {
     return absl::Status(status.code(),
                         absl::StrCat(status.message(), "; logs are in ", cluster->KeepLogs()));
@@ -107,6 +119,7 @@ absl::Status FaultCluster::StartCoordinator() {
       "--http-port=0",
       absl::StrCat("--spawn-workers=", local ? options_.workers : 0),
       absl::StrCat("--min-workers=", options_.workers),
+      absl::StrCat("--share-memory=", options_.place == WorkerPlace::kRemote ? "false" : "true"),
       "--log-level=info"};
   arguments.insert(arguments.end(), options_.coordinator_arguments.begin(),
                    options_.coordinator_arguments.end());
@@ -147,7 +160,7 @@ absl::Status FaultCluster::RestartCoordinator() {
 
 std::vector<pid_t> FaultCluster::Workers() {
   std::vector<pid_t> pids;
-  if (options_.place == WorkerPlace::kRemote) {
+  if (options_.place != WorkerPlace::kLocal) {
     for (const auto& worker : workers_) {
       if (worker != nullptr && worker->Runs()) pids.push_back(worker->pid());
     }

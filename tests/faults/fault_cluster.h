@@ -21,9 +21,12 @@
 namespace hilbert_ring::testing {
 
 enum class WorkerPlace {
-  kLocal,   // started by the coordinator, which shares memory with them
-  kRemote,  // started by the test, as on other hosts: no memory is shared
+  kLocal,     // started by the coordinator, which shares memory with them
+  kRemote,    // started by the test, as on other hosts: no memory is offered to them
+  kUnshared,  // likewise, but they are offered memory and turn it down, as in other containers
 };
+
+const char* PlaceName(WorkerPlace place);
 
 struct FaultClusterOptions {
   int workers = 3;

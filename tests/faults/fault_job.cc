@@ -195,6 +195,7 @@ JobEnd RunJob(const std::string& address, const FaultJob& job,
     if (attempts > end.attempts) {
       end.attempts = attempts;
       absl::StrAppend(&end.failures, "; attempt failed: ", progress.last_failure.ToString());
+      if (!MayBeCaused(progress.last_failure.code())) end.what = "an attempt failed wrongly; ";
     }
     if (options.progress) options.progress(progress);
   };
@@ -203,18 +204,18 @@ JobEnd RunJob(const std::string& address, const FaultJob& job,
   end.seconds = SecondsSince(start);
   if (report.ok()) {
     end.retries = report->retries();
-    end.what = Mismatch(Decode(job, output), job.expected.out, job.expected.lse, job.tolerance);
+    end.what += Mismatch(Decode(job, output), job.expected.out, job.expected.lse, job.tolerance);
     end.verdict = end.what.empty() ? Verdict::kRight : Verdict::kBad;
     return end;
   }
   end.status = report.status();
   end.reason = wire::ReasonOf(end.status);
   if (!MayBeCaused(end.status.code())) {
-    end.what = absl::StrCat("a status that faults must not cause: ", end.status.ToString());
+    end.what += absl::StrCat("a status that faults must not cause: ", end.status.ToString());
   } else if (!HasReason(end.status) && !absl::IsUnavailable(end.status)) {
     // The end of a connection is UNAVAILABLE without details: gRPC's own.
-    end.what = absl::StrCat("a status without a reason: ", end.status.ToString());
-  } else {
+    end.what += absl::StrCat("a status without a reason: ", end.status.ToString());
+  } else if (end.what.empty()) {
     end.verdict = Verdict::kTyped;
   }
   return end;

@@ -83,7 +83,7 @@ class Recovery : public ::testing::TestWithParam<WorkerPlace> {
 
 TEST_P(Recovery, TheNextRingComputesSoon) {
   const bool local = GetParam() == WorkerPlace::kLocal;
-  const std::string name = absl::StrCat("recovery, ", local ? "local" : "remote");
+  const std::string name = absl::StrCat("recovery, ", PlaceName(GetParam()));
   const uint64_t seed = FaultSeed(name, local ? 9000 : 10'000);
   const int rounds = FaultRounds(2);
   std::vector<double> formed, computes;
@@ -122,9 +122,7 @@ TEST_P(Recovery, TheNextRingComputesSoon) {
 
 INSTANTIATE_TEST_SUITE_P(Workers, Recovery,
                          ::testing::Values(WorkerPlace::kLocal, WorkerPlace::kRemote),
-                         [](const auto& info) {
-                           return info.param == WorkerPlace::kLocal ? "Local" : "Remote";
-                         });
+                         [](const auto& info) { return PlaceName(info.param); });
 
 }  // namespace
 }  // namespace hilbert_ring::testing

@@ -40,9 +40,8 @@ void KillWhileRegistering(FaultCluster& cluster, std::mt19937_64& random) {
 }
 
 TEST_P(WorkerKill, EndsRightOrTyped) {
-  const bool local = GetParam() == WorkerPlace::kLocal;
-  const std::string name = absl::StrCat("killed workers, ", local ? "local" : "remote");
-  const uint64_t seed = FaultSeed(name, local ? 1000 : 2000);
+  const std::string name = absl::StrCat("killed workers, ", PlaceName(GetParam()));
+  const uint64_t seed = FaultSeed(name, 100'000 + 10'000 * static_cast<int>(GetParam()));
   const int rounds = FaultRounds(5);
   FaultRig rig({.workers = 3, .place = GetParam()});
   Tally tally(name);
@@ -80,10 +79,9 @@ TEST_P(WorkerKill, EndsRightOrTyped) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, WorkerKill,
-                         ::testing::Values(WorkerPlace::kLocal, WorkerPlace::kRemote),
-                         [](const auto& info) {
-                           return info.param == WorkerPlace::kLocal ? "Local" : "Remote";
-                         });
+                         ::testing::Values(WorkerPlace::kLocal, WorkerPlace::kRemote,
+                                           WorkerPlace::kUnshared),
+                         [](const auto& info) { return PlaceName(info.param); });
 
 }  // namespace
 }  // namespace hilbert_ring::testing

@@ -59,9 +59,8 @@ std::string RunSome(FaultRig& rig, std::mt19937_64& random) {
 }
 
 TEST_P(WorkerStall, EndsRightOrTyped) {
-  const bool local = GetParam() == WorkerPlace::kLocal;
-  const std::string name = absl::StrCat("stopped workers, ", local ? "local" : "remote");
-  const uint64_t seed = FaultSeed(name, local ? 3000 : 4000);
+  const std::string name = absl::StrCat("stopped workers, ", PlaceName(GetParam()));
+  const uint64_t seed = FaultSeed(name, 200'000 + 10'000 * static_cast<int>(GetParam()));
   const int rounds = FaultRounds(2);
   FaultRig rig({.workers = 3, .place = GetParam()});
   Tally tally(name);
@@ -117,10 +116,9 @@ TEST_P(WorkerStall, WhileTheRingIsFormed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, WorkerStall,
-                         ::testing::Values(WorkerPlace::kLocal, WorkerPlace::kRemote),
-                         [](const auto& info) {
-                           return info.param == WorkerPlace::kLocal ? "Local" : "Remote";
-                         });
+                         ::testing::Values(WorkerPlace::kLocal, WorkerPlace::kRemote,
+                                           WorkerPlace::kUnshared),
+                         [](const auto& info) { return PlaceName(info.param); });
 
 }  // namespace
 }  // namespace hilbert_ring::testing
