@@ -42,7 +42,7 @@ void TellInput(int) {
   std::raise(SIGABRT);
 }
 
-void Run(const Target& target, const Input& input) {
+void RunOn(const Target& target, const Input& input) {
   running = &input;
   target.run(input);
 }
@@ -90,7 +90,7 @@ TEST_P(FuzzReplay, CorpusAndMutations) {
     std::ifstream stream(file, std::ios::binary);
     corpus.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
     corpus_file = file;
-    Run(GetParam(), corpus.back());
+    RunOn(GetParam(), corpus.back());
   }
   std::mt19937_64 random(1);
   for (int i = 0; i < GetParam().mutations; ++i) {
@@ -98,7 +98,7 @@ TEST_P(FuzzReplay, CorpusAndMutations) {
     corpus_file = files[seed];
     Input input = corpus[seed];
     Mutate(input, corpus, random);
-    Run(GetParam(), input);
+    RunOn(GetParam(), input);
   }
 }
 
