@@ -20,6 +20,12 @@ uint32_t BytesTag(int field) {
   return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 }
 
+// Of a length-delimited field before its content.
+int64_t HeadBytes(uint32_t tag, int bytes) {
+  return static_cast<int64_t>(CodedOutputStream::VarintSize32(tag) +
+                              CodedOutputStream::VarintSize32(static_cast<uint32_t>(bytes)));
+}
+
 bool ReadPayload(CodedInputStream& input, int bytes, Payload& payload) {
   while (bytes > 0) {
     const void* data = nullptr;
@@ -33,23 +39,29 @@ bool ReadPayload(CodedInputStream& input, int bytes, Payload& payload) {
   return true;
 }
 
-// The inner message's fields but the payload, as they stand.
+// The inner message's fields but the payload. Numbers that take more bytes than they must are not
+// for here: what the stream makes of some of them, the generated classes refuse.
 bool ReadInner(CodedInputStream& input, uint32_t payload_tag, std::string& others,
                Payload& payload) {
-  StringOutputStream to(&others);
-  CodedOutputStream output(&to);
-  while (input.BytesUntilLimit() > 0) {
-    const uint32_t tag = input.ReadTag();
-    if (tag == 0) return false;  // or cut off in its midst
-    if (tag == payload_tag) {
-      int bytes = 0;
-      if (payload.bytes() > 0 || !input.ReadVarintSizeAsInt(&bytes)) return false;
-      if (!ReadPayload(input, bytes, payload)) return false;
-    } else if (!WireFormatLite::SkipField(&input, tag, &output)) {
-      return false;
+  int64_t least_bytes = 0;
+  const int inner_bytes = input.BytesUntilLimit();
+  {
+    StringOutputStream to(&others);
+    CodedOutputStream output(&to);
+    while (input.BytesUntilLimit() > 0) {
+      const uint32_t tag = input.ReadTag();
+      if (tag == 0) return false;  // or cut off in its midst
+      if (tag == payload_tag) {
+        int bytes = 0;
+        if (payload.bytes() > 0 || !input.ReadVarintSizeAsInt(&bytes)) return false;
+        if (!ReadPayload(input, bytes, payload)) return false;
+        least_bytes += HeadBytes(tag, bytes) + bytes;
+      } else if (!WireFormatLite::SkipField(&input, tag, &output)) {
+        return false;
+      }
     }
   }
-  return true;
+  return least_bytes + static_cast<int64_t>(others.size()) == inner_bytes;
 }
 
 }  // namespace
@@ -86,6 +98,7 @@ bool SplitPayload(grpc::ByteBuffer& buffer, PayloadFields fields,
   if (input.ReadTag() != BytesTag(fields.message) || !input.ReadVarintSizeAsInt(&bytes)) {
     return false;
   }
+  if (input.CurrentPosition() != HeadBytes(BytesTag(fields.message), bytes)) return false;
   const auto limit = input.PushLimit(bytes);
   std::string others;
   payload = Payload();

@@ -77,7 +77,7 @@ class Coordinator {
     MakeOpen(spec, workers);
     if ((flags & 1) != 0) ChangeOpen();
     if ((flags & 2) != 0) OfferMemory((flags & 4) != 0);
-    if ((flags & 8) != 0 && open_.rank() < workers && plan_) SendAll((flags & 16) != 0);
+    if ((flags & 8) != 0 && plan_) SendAll((flags & 16) != 0);
     for (int i = 0; i < kMaxMessages && !input.empty(); ++i) requests_.push_back(Message());
   }
 
@@ -93,7 +93,8 @@ class Coordinator {
     *open_.mutable_spec() = wire::EncodeJobSpec(spec);
     open_.set_job_id("job");
     open_.set_workers(workers);
-    open_.set_rank(input_.Below(workers));
+    rank_ = input_.Below(workers);
+    open_.set_rank(rank_);
     open_.set_incarnation(kIncarnation);
     open_.set_want_lse(input_.Flag());
     open_.set_ring_id("ring");
@@ -141,8 +142,8 @@ class Coordinator {
 
   void OfferMemory(bool honest) {
     v1::SharedMemory& offer = *open_.mutable_shared_memory();
-    if (honest && plan_ && plan_->costs.workers[open_.rank()].resident_bytes() < kMemoryLimit) {
-      auto memory = SharedMemory::Create(ShardStore::SharedBytes(*plan_, open_.rank()));
+    if (honest && plan_ && plan_->costs.workers[rank_].resident_bytes() < kMemoryLimit) {
+      auto memory = SharedMemory::Create(ShardStore::SharedBytes(*plan_, rank_));
       Require(memory.ok(), "memory to share can be had");
       memory_ = *std::move(memory);
       offer = memory_->offer();
@@ -157,7 +158,7 @@ class Coordinator {
 
   // The whole order, all rows and the end.
   void SendAll(bool in_parts) {
-    const int64_t rows = plan_->shards.Rows(open_.rank());
+    const int64_t rows = plan_->shards.Rows(rank_);
     if (rows > 256 || RowBytes(plan_->spec, TensorKind::kQ) > 4096) return;
     const int64_t part = in_parts ? 1 + input_.Below(16) : rows;
     if (plan_->spec.ordering) requests_.push_back(Order(0, rows));
@@ -227,6 +228,7 @@ class Coordinator {
 
   InputBytes& input_;
   v1::RunOpen open_;
+  int rank_ = 0;  // that the job is made for, whatever the open says
   bool opens_ = true;
   std::optional<Plan> plan_;
   std::shared_ptr<SharedMemory> memory_;

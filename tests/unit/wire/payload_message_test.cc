@@ -123,6 +123,18 @@ TEST(PayloadMessage, ATagThatIsCutOffIsRefused) {
   EXPECT_FALSE(Parse(buffer, request));
 }
 
+TEST(PayloadMessage, ATagOfSixBytesIsRefused) {
+  const std::string inner =
+      "\x08\x02\xdd\xdd\xdd\xdd\xdd\x10"
+      "12345678";
+  grpc::ByteBuffer buffer = Cut(std::string("\x12") + static_cast<char>(inner.size()) + inner, 64);
+  v1::Chunk chunk;
+  Payload payload;
+  EXPECT_FALSE(SplitPayload(buffer, kChunkFields, chunk, payload));
+  v1::AttendRequest request;
+  EXPECT_FALSE(Parse(buffer, request));
+}
+
 // As protobuf's own parser says, and not with its upper bits cut off.
 TEST(PayloadMessage, LengthsBeyond32BitsAreRefused) {
   const std::string inner =
