@@ -25,11 +25,12 @@
 namespace hilbert_ring {
 
 struct DeviceInfo {
-  std::string name;               // "AMD EPYC, 2 threads"; "NVIDIA H200, compute capability 9.0"
-  std::string kernel;             // the kernel that Attend uses: "cpu/avx2", "cuda/native"
-  int64_t memory_bytes = 0;       // that buffers may take
-  int64_t memory_peak_bytes = 0;  // the most that buffers took at once; 0 where memory is the host's
-  int threads = 0;                // of a CPU
+  std::string name;          // "AMD EPYC, 2 threads"; "NVIDIA H200, compute capability 9.0"
+  std::string kernel;        // the kernel that Attend uses: "cpu/avx2", "cuda/native"
+  int64_t memory_bytes = 0;  // that buffers may take
+  int64_t memory_peak_bytes =
+      0;            // the most that buffers took at once; 0 where memory is the host's
+  int threads = 0;  // of a CPU
 };
 
 // Memory of a device. Aligned to 64 bytes at least, zero when allocated; empty buffers are valid.
@@ -122,7 +123,8 @@ struct DeviceOptions {
 // reason, "no CUDA device 0: ...".
 absl::Status FindCudaDevice(int ordinal);
 
-// INVALID_ARGUMENT, naming the field, for options out of range; kCuda: the errors of FindCudaDevice.
+// INVALID_ARGUMENT, naming the field, for options out of range; kCuda: the errors of
+// FindCudaDevice.
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceOptions& options);
 
 }  // namespace hilbert_ring

@@ -34,8 +34,7 @@ absl::Status Stopping() {
 // of GPUs.
 bool UsesGpu(const std::string& device) {
   std::error_code ignored;
-  return device != "cpu" &&
-         (device != "auto" || std::filesystem::exists("/dev/nvidia0", ignored));
+  return device != "cpu" && (device != "auto" || std::filesystem::exists("/dev/nvidia0", ignored));
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ struct Job {
   Delivered delivered;
   JobProgress& progress;
   std::atomic<int64_t> rows_sent = 0;  // of OUT
-  bool begun = false;     // an attempt was made
-  bool admitted = false;  // the client was told
+  bool begun = false;                  // an attempt was made
+  bool admitted = false;               // the client was told
   int retries = 0;
 };
 

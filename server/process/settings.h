@@ -60,13 +60,13 @@ struct CoordinatorSettings {
 
 struct WorkerSettings {
   std::string coordinator = "127.0.0.1:8001";
-  std::string host = "127.0.0.1";  // that coordinator and peers reach this worker at
-  int port = 8101;                 // 0: a free one
-  int threads = 0;                 // 0: all that the process may use
-  std::string cpu_instructions;    // empty: the best of the machine
-  int64_t memory_limit_bytes = 0;  // of jobs; 0: 80 % of memory, or a GPU's fraction
-  double memory_share = 1.0;       // of that 80 % or fraction, where workers share them
-  bool share_memory = true;        // with a coordinator of this host
+  std::string host = "127.0.0.1";     // that coordinator and peers reach this worker at
+  int port = 8101;                    // 0: a free one
+  int threads = 0;                    // 0: all that the process may use
+  std::string cpu_instructions;       // empty: the best of the machine
+  int64_t memory_limit_bytes = 0;     // of jobs; 0: 80 % of memory, or a GPU's fraction
+  double memory_share = 1.0;          // of that 80 % or fraction, where workers share them
+  bool share_memory = true;           // with a coordinator of this host
   Milliseconds exit_timeout{10'000};  // for running jobs, on SIGTERM
   DeviceSettings device;
   std::string ready_file;

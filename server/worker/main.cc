@@ -56,8 +56,8 @@ absl::Status RunWorker(const WorkerSettings& settings) {
   Lane lane{.device = **device};
   Lane express_lane{.device = **express_device};
   ActiveCalls calls;
-  const RingTransport transport = MakeRingTransport(
-      {.host = settings.host, .cuda_device = GpuOf(settings, **device)});
+  const RingTransport transport =
+      MakeRingTransport({.host = settings.host, .cuda_device = GpuOf(settings, **device)});
   RingTable rings(transport);
   WorkerState state{.incarnation = DrawIncarnation(),
                     .lane = lane,

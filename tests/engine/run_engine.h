@@ -47,7 +47,7 @@ std::vector<std::string> KernelsUnderTest();
 // told, and the first by rank is the result's.
 struct EngineOptions {
   std::chrono::milliseconds limit{60'000};
-  std::string kernel;  // as of RunEngine
+  std::string kernel;                                                // as of RunEngine
   std::function<void(int rank, const absl::Status& status)> failed;  // by each rank's thread
 };
 absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,

@@ -1,0 +1,263 @@
+// What the workers of a run answer: readiness, progress, outputs, figures, and how they fail.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/coordinator/job_run.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr auto kProgressInterval = std::chrono::milliseconds(200);
+constexpr auto kCulpritLimit = std::chrono::milliseconds(300);
+constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
+
+// Statuses of the transport carry no details.
+bool SaidByWorker(const grpc::Status& status) { return !status.error_details().empty(); }
+
+bool MeansLoss(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
+         code == absl::StatusCode::kCancelled || code == absl::StatusCode::kFailedPrecondition;
+}
+
+}  // namespace
+
+absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*state,
+                           bool watch_progress) {
+  std::unique_lock lock(mutex_);
+  const auto missing = [&] {
+    return std::find_if(streams_.begin(), streams_.end(),
+                        [&](const auto& stream) { return !((*stream).*state); });
+  };
+  for (const auto& stream : streams_) stream->moved_at = Clock::now();
+  while (stop_.why().ok() && missing() != streams_.end()) {
+    const Deadline until =
+        watch_progress ? std::min(deadline, Clock::now() + kStallCheckInterval) : deadline;
+    changed_.wait_until(lock, stop_.token(), until, [&] { return missing() == streams_.end(); });
+    absl::Status failed;
+    if (missing() == streams_.end() || !stop_.why().ok()) continue;
+    if (Clock::now() >= deadline) {
+      const auto rank = missing() - streams_.begin();
+      failed = wire::WithReason(absl::DeadlineExceededError(absl::StrCat(
+                                    "worker ", options_.members[rank]->address, " ", what)),
+                                "JOB_TIMEOUT");
+    } else if (watch_progress) {
+      failed = FindStalled(state);
+    }
+    lock.unlock();
+    if (!failed.ok()) stop_.Request(failed);
+    lock.lock();
+  }
+  return stop_.why();
+}
+
+// Under mutex_. A worker may be slow, or wait for one that is; that none moves is a stall. One that
+// hands outputs to a client that does not read does not count.
+absl::Status JobRun::FindStalled(bool Stream::*state) {
+  const Clock::time_point now = Clock::now();
+  int culprit = -1;
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    const Stream& stream = *streams_[rank];
+    if (stream.*state) continue;
+    if (stream.passing_on || now - stream.moved_at < options_.stall_timeout) {
+      return absl::OkStatus();
+    }
+    if (culprit < 0 || stream.waiting_step < streams_[culprit]->waiting_step) culprit = rank;
+  }
+  if (culprit < 0) return absl::OkStatus();
+  const int64_t step = streams_[culprit]->waiting_step;
+  if (step == 0) stalled_ = options_.members[culprit];
+  return Lost(culprit, absl::StrCat("no worker of the job made progress for ",
+                                    options_.stall_timeout.count(), " ms, and this one ",
+                                    step == 0 ? "waits for nobody"
+                                              : absl::StrCat("waits in exchange step ", step)));
+}
+
+std::shared_ptr<const Member> JobRun::stalled() const {
+  const std::lock_guard lock(mutex_);
+  return stalled_;
+}
+
+void JobRun::ReadFrom(int rank) {
+  Stream& stream = *streams_[rank];
+  v1::RunResponse response;
+  absl::Status status;
+  while (status.ok() && stream.call->Read(&response)) status = Handle(rank, response);
+  if (!status.ok()) {
+    stop_.Request(status);
+    stream.context.TryCancel();
+  }
+  const grpc::Status ended = stream.call->Finish();
+  bool complete = false;
+  {
+    const std::lock_guard lock(mutex_);
+    complete = ended.ok() && stream.report.has_value();
+  }
+  if (!complete) {
+    AwaitCulprit(ended);
+    stop_.Request(Explain(rank, ended));
+  }
+  const std::lock_guard lock(mutex_);
+  stream.ended = true;
+  changed_.notify_all();
+}
+
+absl::Status JobRun::Handle(int rank, v1::RunResponse& response) {
+  Stream& stream = *streams_[rank];
+  switch (response.message_case()) {
+    case v1::RunResponse::kReady:
+      return HandleReady(rank, response.ready());
+    case v1::RunResponse::kProgress:
+      return TellProgress(rank, response.progress());
+    case v1::RunResponse::kOutput:
+      return PassOn(rank, *response.mutable_output(), response.first_slot());
+    case v1::RunResponse::kFinal:
+      return PassOnShared(rank, response.final().rows());
+    case v1::RunResponse::kComputed:
+      NoteComputed(rank);
+      return absl::OkStatus();
+    case v1::RunResponse::kFigures: {
+      const std::lock_guard lock(mutex_);
+      stream.report = std::move(*response.mutable_figures());
+      stream.report->set_worker(options_.members[rank]->address);
+      return absl::OkStatus();
+    }
+    case v1::RunResponse::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InternalError(
+      absl::StrCat("worker ", options_.members[rank]->address, " sent an empty message"));
+}
+
+absl::Status JobRun::HandleReady(int rank, const v1::RunReady& ready) {
+  Stream& stream = *streams_[rank];
+  if (!ready.shares_memory()) stream.outputs.reset();
+  const std::lock_guard lock(mutex_);
+  stream.shares = ready.shares_memory();
+  stream.ready = true;
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::Deliver(int rank, const v1::OutputChunk& chunk, std::string_view payload,
+                             const std::shared_ptr<const void>& owner, int64_t first_slot) {
+  Stream& stream = *streams_[rank];
+  RowSet& slots =
+      chunk.tensor() == v1::TENSOR_OUT ? options_.delivered->out : options_.delivered->lse;
+  const absl::Status unexpected =
+      absl::InternalError(absl::StrCat("worker ", options_.members[rank]->address,
+                                       " sent outputs of slots that it does not have, or twice"));
+  if (first_slot < 0 || chunk.rows() < 1 || chunk.rows() > slots.size() - first_slot) {
+    return unexpected;
+  }
+  const RowSpan span{.begin = first_slot, .end = first_slot + chunk.rows()};
+  {
+    const std::lock_guard lock(mutex_);
+    // Before the client sees a row twice.
+    const RowSpan gap = slots.GapFrom(span.begin);
+    if (gap.begin != span.begin || gap.end < span.end) return unexpected;
+    stream.passing_on = true;
+  }
+  absl::Status status = options_.output(chunk, payload, owner);
+  const std::lock_guard lock(mutex_);
+  stream.passing_on = false;
+  stream.moved_at = Clock::now();
+  if (!status.ok()) return status;
+  return slots.Add(span.begin, span.end) ? absl::OkStatus() : unexpected;
+}
+
+absl::Status JobRun::PassOn(int rank, v1::OutputChunk& chunk, int64_t first_slot) {
+  const auto payload = std::make_shared<const std::string>(std::move(*chunk.mutable_payload()));
+  chunk.clear_payload();
+  return Deliver(rank, chunk, *payload, payload, first_slot);
+}
+
+absl::Status JobRun::PassOnShared(int rank, int64_t rows_final) {
+  Stream& stream = *streams_[rank];
+  if (!stream.outputs || rows_final > options_.plan->shards.Rows(rank)) {
+    return absl::InternalError(absl::StrCat("worker ", options_.members[rank]->address,
+                                            " speaks of rows that it does not share"));
+  }
+  v1::OutputChunk chunk;
+  std::string_view payload;
+  while (stream.outputs->Next(rows_final, chunk, payload)) {
+    absl::Status status =
+        Deliver(rank, chunk, payload, stream.shard.memory, stream.outputs->first_slot());
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void JobRun::NoteComputed(int rank) {
+  const std::lock_guard lock(mutex_);
+  if (streams_[rank]->computed) return;
+  streams_[rank]->computed = true;
+  streams_[rank]->computed_at = Clock::now();
+  changed_.notify_all();
+}
+
+absl::Status JobRun::TellProgress(int rank, const v1::RunProgress& progress) {
+  double mean = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    streams_[rank]->fraction = progress.fraction();
+    streams_[rank]->waiting_step = progress.waiting_step();
+    const Clock::time_point now = Clock::now();
+    streams_[rank]->moved_at = now;
+    if (now - told_ < kProgressInterval) return absl::OkStatus();
+    told_ = now;
+    for (const auto& stream : streams_) mean += stream->fraction;
+    mean /= static_cast<double>(streams_.size());
+  }
+  return options_.progress(mean);
+}
+
+absl::Status JobRun::Lost(int rank, const std::string& how) const {
+  return wire::WithReason(absl::AbortedError(absl::StrCat(
+                              "worker ", options_.members[rank]->address, " was lost: ", how)),
+                          "WORKER_LOST");
+}
+
+// A worker whose peer died says so before we hear of the death itself: give that a moment, so that
+// the right one is named.
+void JobRun::AwaitCulprit(const grpc::Status& status) {
+  if (!SaidByWorker(status) || !MeansLoss(wire::FromGrpc(status).code())) return;
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, stop_.token(), kCulpritLimit, [] { return false; });
+}
+
+// What a worker's status is to the client. The end of its connection, or what it says of a peer
+// that died, is a lost worker; what it found wrong is passed on.
+absl::Status JobRun::Explain(int rank, const grpc::Status& status) const {
+  if (status.ok()) return Lost(rank, "its stream ended without figures");
+  const absl::Status error = wire::FromGrpc(status);
+  if (!SaidByWorker(status)) return Lost(rank, std::string(error.message()));
+  const std::string message =
+      absl::StrCat("worker ", options_.members[rank]->address, ": ", error.message());
+  if (MeansLoss(error.code())) {
+    return wire::WithReason(absl::AbortedError(message), "WORKER_LOST");
+  }
+  if (absl::IsDataLoss(error)) {
+    return wire::WithReason(absl::DataLossError(message), "WORKER_DATA_LOSS");
+  }
+  return wire::WithReason(absl::Status(error.code(), message), wire::ReasonOf(error));
+}
+
+std::vector<v1::WorkerReport> JobRun::Reports() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<v1::WorkerReport> reports;
+  for (const auto& stream : streams_) {
+    reports.push_back(stream->report.value_or(v1::WorkerReport()));
+  }
+  return reports;
+}
+
+Clock::time_point JobRun::computed_at() const {
+  const std::lock_guard lock(mutex_);
+  Clock::time_point last;
+  for (const auto& stream : streams_) last = std::max(last, stream->computed_at);
+  return last;
+}
+
+}  // namespace hilbert_ring::server
