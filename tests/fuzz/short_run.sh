@@ -14,5 +14,5 @@ fi
 found="$(mktemp -d)"
 trap 'rm -rf "$found"' EXIT
 # What is found is not kept, but an input that breaks something is printed, in base64.
-"$program" "$found" "$seeds" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=4096 \
+"$program" "$found" "$seeds" -max_total_time="$seconds" -entropic=0 -timeout=30 -rss_limit_mb=4096 \
   -print_final_stats=1 -artifact_prefix="$found/" 2>&1 | tail -n 60
