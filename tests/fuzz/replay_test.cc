@@ -1,6 +1,10 @@
-// The fuzz targets without a fuzzer: their seed corpora, and seeded mutations of these.
+// The fuzz targets without a fuzzer: their seed corpora, and seeded mutations of these. In the
+// environment, HILBERT_RING_FUZZ_MUTATIONS is their number for each target, HILBERT_RING_FUZZ_SEED
+// another seed, and HILBERT_RING_FUZZ_FOUND a folder of more corpora, such as build/fuzz/corpus.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -47,6 +51,25 @@ void RunOn(const Target& target, const Input& input) {
   target.run(input);
 }
 
+int64_t Environment(const char* name, int64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::strtoll(value, nullptr, 10);
+}
+
+std::vector<std::string> FilesOf(const std::string& target) {
+  std::vector<std::string> files;
+  const char* found = std::getenv("HILBERT_RING_FUZZ_FOUND");
+  for (const char* folder : {HILBERT_RING_FUZZ_CORPUS, found}) {
+    if (folder == nullptr) continue;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(std::filesystem::path(folder) / target)) {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 void Mutate(Input& input, const std::vector<Input>& corpus, std::mt19937_64& random) {
   for (int changes = 1 + static_cast<int>(random() % 4); changes > 0; --changes) {
     const size_t at = random() % (input.size() + 1);
@@ -79,21 +102,17 @@ class FuzzReplay : public ::testing::TestWithParam<Target> {};
 TEST_P(FuzzReplay, CorpusAndMutations) {
   std::signal(SIGABRT, TellInput);
   std::vector<Input> corpus;
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(
-           std::filesystem::path(HILBERT_RING_FUZZ_CORPUS) / GetParam().name)) {
-    files.push_back(entry.path());
-  }
+  const std::vector<std::string> files = FilesOf(GetParam().name);
   ASSERT_FALSE(files.empty());
-  std::sort(files.begin(), files.end());
   for (const std::string& file : files) {
     std::ifstream stream(file, std::ios::binary);
     corpus.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
     corpus_file = file;
     RunOn(GetParam(), corpus.back());
   }
-  std::mt19937_64 random(1);
-  for (int i = 0; i < GetParam().mutations; ++i) {
+  std::mt19937_64 random(Environment("HILBERT_RING_FUZZ_SEED", 1));
+  const int64_t mutations = Environment("HILBERT_RING_FUZZ_MUTATIONS", GetParam().mutations);
+  for (int64_t i = 0; i < mutations; ++i) {
     const size_t seed = random() % corpus.size();
     corpus_file = files[seed];
     Input input = corpus[seed];
