@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ constexpr Target kTargets[] = {
     {"plan", PlanOfSpec, 4000},
     {"worker_run", WorkerRun, 2000},
 };
+
+void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
 
 using Input = std::vector<uint8_t>;
 
