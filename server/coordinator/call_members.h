@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/client_context.h"
 #include "server/coordinator/job_stop.h"
@@ -19,9 +20,12 @@
 
 namespace hilbert_ring::server {
 
+// Payload of an error that a worker gave: the worker's address.
+inline constexpr char kComplainant[] = "hilbert-ring/complainant";
+
 // Calls `start(stub, context, request, response, done)` for every member and waits for all answers,
-// by rank. The first error, naming its worker, ends the others; so does the stop, with its reason,
-// and a member that leaves (UNAVAILABLE), which may never answer.
+// by rank. The first error, naming its worker (also as kComplainant), ends the others; so does the
+// stop, with its reason, and a member that leaves (UNAVAILABLE), which may never answer.
 //   start: [](auto* stub, auto... a) { stub->async()->CloseRing(a...); }
 template <typename Request, typename Response, typename Start>
 absl::Status CallMembers(const Members& members, const std::vector<Request>& requests,
@@ -47,6 +51,7 @@ absl::Status CallMembers(const Members& members, const std::vector<Request>& req
                   absl::Status(error.code(), absl::StrCat("worker ", members[rank]->address, ": ",
                                                           error.message())),
                   wire::ReasonOf(error));
+              first_error.SetPayload(kComplainant, absl::Cord(members[rank]->address));
             }
             ++answered;
             changed.notify_all();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/coordinator/call_members.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -25,6 +26,19 @@ int64_t InputBytes(const JobSpec& spec) {
     row_bytes += RowBytes(spec, tensor);
   }
   return spec.tokens * row_bytes;
+}
+
+// Of a ring that could not be formed for so long that a dead worker would have been missed: the one
+// that could not reach its peer, or be reached, while both are there. Without it the others can go
+// on. Null where a worker has left.
+std::shared_ptr<const Member> Unconnected(const absl::Status& error, const Members& members) {
+  const auto complainant = error.GetPayload(kComplainant);
+  std::shared_ptr<const Member> found;
+  for (const auto& member : members) {
+    if (member->departed.stop_requested()) return nullptr;
+    if (complainant && *complainant == absl::string_view(member->address)) found = member;
+  }
+  return found;
 }
 
 }  // namespace
@@ -48,9 +62,13 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
                                        [this] { stop_.Request(stream_.stop().why()); });
   std::optional<Rings::Lease> ring;
   if (plan_.costs.steps > 0) {
+    const Clock::time_point start = Clock::now();
     auto lease = services_.rings.Take(members_, job_.open.job_id(), stop_);
     if (!lease.ok()) {
       if (absl::Status why = stream_.stop().why(); !why.ok()) return why;
+      if (Clock::now() - start > services_.settings.worker_timeout) {
+        stalled_ = Unconnected(lease.status(), members_);
+      }
       if (wire::ReasonOf(lease.status()) == "MIXED_TRANSPORTS") return lease.status();
       return wire::WithReason(
           absl::AbortedError(

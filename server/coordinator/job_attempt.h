@@ -65,7 +65,7 @@ class JobAttempt {
   // Errors: the client's doing, or of a worker; MayRetry says which can be tried again.
   absl::StatusOr<AttemptFigures> Run();
 
-  // After an error: the worker that hung, null if none did.
+  // After an error: the worker that hung, or that a peer cannot reach; null if none did.
   const std::shared_ptr<const Member>& stalled() const { return stalled_; }
 
  private:

@@ -95,12 +95,49 @@ FaultClusterOptions ClusterOnHosts() {
   return options;
 }
 
-TEST(Partition, EndsRightOrTyped) {
+class Partition : public ::testing::Test {
+ protected:
+  // Once in a process, before it has other threads.
+  static void SetUpTestSuite() { network_ = new auto(HostNetwork::Make(kHosts, 1)); }
+  static void TearDownTestSuite() { delete network_; }
+
+  void SetUp() override {
+    if (!network_->ok()) {
+      GTEST_SKIP() << "hosts cannot be made here: " << network_->status().message();
+    }
+  }
+  void TearDown() override {
+    if (network_->ok()) network().Mend();
+  }
+
+  static HostNetwork& network() { return ***network_; }
+
+ private:
+  static inline absl::StatusOr<std::unique_ptr<HostNetwork>>* network_ = nullptr;
+};
+
+// Heartbeats of all workers come, so nobody is lost, and yet two of them form no ring.
+TEST_F(Partition, TwoWorkersNeverHearEachOther) {
+  const uint64_t seed = FaultSeed("two workers apart", 12'000);
+  std::mt19937_64 random(seed);
+  FaultClusterOptions options = ClusterOnHosts();
+  options.coordinator_arguments = {"--stall-timeout=3"};
+  auto cluster = FaultCluster::Start(options);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto job = MakeMiddleJob(random, (*cluster)->address());
+  ASSERT_TRUE(job.ok()) << job.status();
+  network().Cut(kCoordinatorHost + 1, kCoordinatorHost + 3);
+  const JobEnd end = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+  EXPECT_EQ(end.verdict, Verdict::kRight) << end.what << end.status << end.failures;
+  // A stall, 10 s of connecting in vain, and the job.
+  EXPECT_LT(end.seconds, 10 * job->seconds + 30);
+  std::printf("%.2f s, %d retries, %d attempts\n", end.seconds, end.retries, end.attempts);
+  if (HasFailure()) std::printf("logs are in %s\n", (*cluster)->KeepLogs().c_str());
+}
+
+TEST_F(Partition, EndsRightOrTyped) {
   const uint64_t seed = FaultSeed("partitions", 11'000);
   const int rounds = FaultRounds(5);
-  // First of all: it must be alone in the process.
-  auto network = HostNetwork::Make(kHosts, seed);
-  if (!network.ok()) GTEST_SKIP() << "hosts cannot be made here: " << network.status().message();
   FaultRig rig(ClusterOnHosts());
   Tally tally("partitions, loss and delay");
   for (int round = 0; round < rounds; ++round) {
@@ -116,7 +153,7 @@ TEST(Partition, EndsRightOrTyped) {
         "seed ", seed + round, ", ", TroubleName(trouble), " ", PhaseName(drawn.phase), " ",
         drawn.part, ", host ", victim, " for ", length.count(), " ms: ", Describe(rig.job()));
     SCOPED_TRACE(trace);
-    NetworkTrouble disturbance(**network, trouble, victim, peer, length);
+    NetworkTrouble disturbance(network(), trouble, victim, peer, length);
     FaultMoment moment(drawn, rig.job().seconds, [&] { disturbance.Begin(); });
     const JobEnd end = RunJob(rig.cluster().address(), rig.job(),
                               {.deadline = absl::Seconds(60), .progress = moment.progress()});
@@ -129,8 +166,8 @@ TEST(Partition, EndsRightOrTyped) {
     if (HasFatalFailure()) break;
   }
   tally.Print();
-  std::printf("frames carried %lld, dropped %lld\n", static_cast<long long>((*network)->frames()),
-              static_cast<long long>((*network)->dropped()));
+  std::printf("frames carried %lld, dropped %lld\n", static_cast<long long>(network().frames()),
+              static_cast<long long>(network().dropped()));
   EXPECT_EQ(tally.bad(), 0);
 }
 
