@@ -153,6 +153,9 @@ void PrintSummary(const v1::Report& report, int attempts) {
               FormatBytes(static_cast<double>(report.bytes_exchanged_planned())).c_str(),
               FormatBytes(static_cast<double>(report.bytes_exchanged_naive())).c_str());
   std::printf("  attempts %d, retries by the service %d\n", attempts, report.retries());
+  if (report.rows_checked() > 0) {
+    std::printf("  rows computed again by the service %d\n", report.rows_checked());
+  }
   std::vector<std::vector<std::string>> rows = {{"worker", "tokens", "memory", "predicted",
                                                  "received", "compute", "exchange", "exposed",
                                                  "kernel"}};

@@ -17,6 +17,19 @@ namespace {
 
 std::string OrIdle(const std::string& job_id) { return job_id.empty() ? "idle" : job_id; }
 
+std::string StateName(v1::ClusterWorker::State state) {
+  switch (state) {
+    case v1::ClusterWorker::STATE_UP:
+      return "up";
+    case v1::ClusterWorker::STATE_DRAINING:
+      return "draining";
+    case v1::ClusterWorker::STATE_DISTRUSTED:
+      return "distrusted";
+    default:
+      return "?";
+  }
+}
+
 void PrintCluster(const std::string& server, const v1::GetClusterResponse& cluster) {
   std::printf("%s: version %s, %s; %d worker%s, %d job%s running, %d queued\n", server.c_str(),
               cluster.version().c_str(), cluster.ready() ? "ready" : "not ready",
@@ -24,15 +37,16 @@ void PrintCluster(const std::string& server, const v1::GetClusterResponse& clust
               cluster.jobs_running(), cluster.jobs_running() == 1 ? "" : "s",
               cluster.jobs_queued());
   if (cluster.workers_size() > 0) {
-    std::vector<std::vector<std::string>> rows = {
-        {"worker", "device", "kernel", "used by jobs", "limit", "resident", "heartbeat", "job"}};
+    std::vector<std::vector<std::string>> rows = {{"worker", "device", "kernel", "used by jobs",
+                                                   "limit", "resident", "heartbeat", "state",
+                                                   "job"}};
     for (const v1::ClusterWorker& worker : cluster.workers()) {
       rows.push_back({worker.address(), worker.device(), worker.kernel(),
                       FormatBytes(static_cast<double>(worker.memory_used_bytes())),
                       FormatBytes(static_cast<double>(worker.memory_limit_bytes())),
                       FormatBytes(static_cast<double>(worker.memory_resident_bytes())),
                       absl::StrCat(FormatSeconds(worker.seconds_since_heartbeat()), " ago"),
-                      OrIdle(worker.job_id())});
+                      StateName(worker.state()), OrIdle(worker.job_id())});
     }
     std::printf("\n%s", FormatTable(rows).c_str());
   }

@@ -18,7 +18,6 @@
 namespace hilbert_ring::cli {
 namespace {
 
-using client::Deviation;
 using client::NpyFile;
 using client::VerifyFigures;
 using client::VerifyResult;

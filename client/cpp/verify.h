@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/cpp/coordinates.h"
 #include "client/cpp/npy.h"
+#include "engine/reference/deviation.h"
 #include "engine/spec/job_spec.h"
 
 namespace hilbert_ring::client {
@@ -28,18 +28,6 @@ struct VerifyOptions {
   int threads = 1;
 };
 
-// One number, and how far it is off.
-struct Deviation {
-  int64_t token = -1;
-  int64_t head = 0;
-  int64_t dim = 0;  // of OUT
-  double actual = 0;
-  double expected = 0;
-  double error = 0;
-  double tolerance = 0;
-  double excess = 0;  // error / tolerance; above 1: off
-};
-
 struct VerifyFigures {
   double max_error = 0;
   Deviation worst;  // by excess
@@ -55,18 +43,6 @@ struct VerifyResult {
   std::optional<VerifyFigures> lse;
   bool ok() const { return out.ok() && (!lse || lse->ok()); }
 };
-
-// What an output may be off by. The maxima are those of its row.
-//   float32:  1e-5 |out| + max(2e-6, 2^-22 max|score| max|v|)
-//   bfloat16: 2^-7 |out| + 2^-9 max|v|
-//   float16:  2^-10 |out| + 2^-12 max|v|
-double OutTolerance(DataType dtype, double out, double max_abs_score, double max_abs_value);
-// 1e-5 (1 + |lse|), for any dtype.
-double LseTolerance(double lse);
-
-// Tokens of the sample, ascending and distinct; the first and the last token are always among them
-// when there are two rows or more.
-std::vector<int64_t> SampleTokens(int64_t tokens, int64_t rows, uint64_t seed);
 
 // Errors of Permutation::Make. A deviation is no error but a result that is not ok().
 absl::StatusOr<VerifyResult> Verify(const VerifyInputs& inputs, const VerifyOptions& options);

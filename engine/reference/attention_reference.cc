@@ -72,9 +72,9 @@ class RowReference {
         k_(k),
         v_(v),
         q_row_(spec.heads * spec.head_dim),
-        k_row_(spec.kv_heads * spec.head_dim),
-        v_row_(spec.kv_heads * spec.value_dim) {
-    q.Read(token, q_row_);
+        key_(spec.head_dim),
+        value_(spec.value_dim) {
+    q.Read(token, 0, q_row_);
     slot_ = token;
     if (spec.ordering && spec.ordering->scope == OrderScope::kQkv) {
       order.Slots(token, std::span<int64_t>(&slot_, 1));
@@ -155,19 +155,18 @@ class RowReference {
   void AddKey(int64_t token, int64_t head, Softmax& softmax) {
     if (spec_.causal && token > token_) return;
     const int64_t kv_head = head * spec_.kv_heads / spec_.heads;
-    k_.Read(token, k_row_);
-    v_.Read(token, v_row_);
+    k_.Read(token, kv_head * spec_.head_dim, key_);
+    v_.Read(token, kv_head * spec_.value_dim, value_);
     double score = 0;
     for (int64_t i = 0; i < spec_.head_dim; ++i) {
-      score += q_row_[head * spec_.head_dim + i] * k_row_[kv_head * spec_.head_dim + i];
+      score += q_row_[head * spec_.head_dim + i] * key_[i];
     }
     score *= spec_.Scale();
-    const double* value = v_row_.data() + kv_head * spec_.value_dim;
     result_.max_abs_score = std::max(result_.max_abs_score, std::abs(score));
-    for (int64_t i = 0; i < spec_.value_dim; ++i) {
-      result_.max_abs_value = std::max(result_.max_abs_value, std::abs(value[i]));
+    for (const double value : value_) {
+      result_.max_abs_value = std::max(result_.max_abs_value, std::abs(value));
     }
-    softmax.Add(score, value);
+    softmax.Add(score, value_.data());
   }
 
   const JobSpec& spec_;
@@ -175,7 +174,7 @@ class RowReference {
   const int64_t token_;
   const RowSource& k_;
   const RowSource& v_;
-  std::vector<double> q_row_, k_row_, v_row_;
+  std::vector<double> q_row_, key_, value_;
   int64_t slot_ = 0;
   Sequence sequence_;
   ReferenceRow result_;
@@ -184,8 +183,8 @@ class RowReference {
 class SpanSource final : public RowSource {
  public:
   SpanSource(std::span<const double> values, int64_t width) : values_(values), width_(width) {}
-  void Read(int64_t token, std::span<double> row) const override {
-    std::copy_n(values_.begin() + token * width_, width_, row.begin());
+  void Read(int64_t token, int64_t first, std::span<double> values) const override {
+    std::copy_n(values_.begin() + token * width_ + first, values.size(), values.begin());
   }
 
  private:

@@ -27,8 +27,8 @@ absl::StatusOr<ReferenceResult> ReferenceAttention(const JobSpec& spec, std::spa
 class RowSource {
  public:
   virtual ~RowSource() = default;
-  // Appends nothing; fills values [heads * dim] with row `token`.
-  virtual void Read(int64_t token, std::span<double> values) const = 0;
+  // values[i] = number first + i of row `token`, which has heads * dim.
+  virtual void Read(int64_t token, int64_t first, std::span<double> values) const = 0;
 };
 
 struct ReferenceRow {

@@ -187,7 +187,7 @@ absl::Status AttendCall::Execute() {
   absl::Status status = AwaitGrant(*place, Clock::now() + services_.settings.queue_timeout);
   if (!status.ok()) return status;
   seconds_.queue = SecondsBetween(opened_, Clock::now());
-  job_.emplace(open_, spec_, services_.orders, *progress_);
+  job_.emplace(open_, spec_, services_.orders, *progress_, services_.settings.check_rows);
   while (true) {
     status = Attempt();
     if (status.ok() || !MayRetry(status) || !stream_.stop().why().ok()) return status;
@@ -267,6 +267,7 @@ v1::Report AttendCall::MakeReport(AttemptFigures figures) {
   report.set_bytes_exchanged_naive(plan_->costs.bytes_exchanged_naive);
   report.set_ring_generation(figures.ring_generation);
   report.set_retries(job_->retries);
+  report.set_rows_checked(static_cast<int32_t>(figures.rows_checked));
   int64_t exchanged = 0;
   for (v1::WorkerReport& worker : figures.workers) {
     exchanged += worker.bytes_received();

@@ -52,7 +52,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
                          metrics_.RemoveWorker(member.address);
                          Refresh();
                        },
-                   .drains = [this](const Member&) { Refresh(); },
+                   .closed = [this](const Member&) { Refresh(); },
                    .beat =
                        [this](const Member& member, const v1::Heartbeat& beat) {
                          metrics_.SetWorkerUsed(member.address, beat.memory_used_bytes());

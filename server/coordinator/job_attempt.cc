@@ -92,9 +92,9 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
               .held = &job_.held,
               .delivered = &job_.delivered,
               .output =
-                  [this](const v1::OutputChunk& chunk, std::string_view payload,
+                  [this](int rank, const v1::OutputChunk& chunk, std::string_view payload,
                          const std::shared_ptr<const void>& owner) {
-                    return SendOutput(chunk, payload, owner);
+                    return SendOutput(rank, chunk, payload, owner);
                   },
               .progress = [this](double fraction) { return SendProgress(fraction); }},
              stop_);
@@ -138,6 +138,7 @@ absl::Status JobAttempt::RunWith(JobRun& run) {
   job_.progress.Begin(JobState::kSending, workers);
   TellSent(0);  // rows that left before
   if (status.ok()) status = run.AwaitEnd();
+  if (status.ok()) status = CheckRows(run);
   if (!status.ok()) return status;
   figures_.compute_seconds = std::max(0.0, SecondsBetween(received, run.computed_at()));
   figures_.send_seconds = SecondsBetween(run.computed_at(), Clock::now());
@@ -213,10 +214,43 @@ absl::Status JobAttempt::ReceiveChunk(const AttendMessage& message, JobRun& run)
   return job_.input.order_known() ? PlaceRows(run) : absl::OkStatus();
 }
 
-absl::Status JobAttempt::SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
+// All outputs have left by now, but the client does not have its report.
+absl::Status JobAttempt::CheckRows(const JobRun& run) {
+  if (!job_.check) return absl::OkStatus();
+  const std::vector<const ShardStore*> shards = run.Shards();
+  if (shards.empty()) return absl::OkStatus();
+  std::shared_ptr<const Permutation> order = job_.input.order();
+  if (order == nullptr) {
+    auto identity = Permutation::Make(job_.spec, {});
+    if (!identity.ok()) return identity.status();
+    order = *std::move(identity);
+  }
+  auto mismatch = job_.check->Compare(*router_, *order, shards, stop_);
+  if (!mismatch.ok()) return mismatch.status();
+  services_.metrics.CountRowsChecked(job_.check->rows());
+  if (!*mismatch) {
+    figures_.rows_checked = job_.check->rows();
+    return absl::OkStatus();
+  }
+  const RowCheck::Mismatch& wrong = **mismatch;
+  services_.metrics.CountMismatch(wrong.worker->address);
+  services_.membership.Distrust(*wrong.worker);
+  const Deviation& off = wrong.deviation;
+  return wire::WithReason(
+      absl::DataLossError(absl::StrCat(
+          wire::TensorName(wrong.tensor), " of token ", off.token, ", head ", off.head,
+          wrong.tensor == v1::TENSOR_OUT ? absl::StrCat(", dim ", off.dim) : "", " is ", off.actual,
+          ", computed again in float64 it is ", off.expected, " and may be off by ", off.tolerance,
+          " (--check-rows); worker ", wrong.worker->address, " sent it and gets no more jobs")),
+      "ROW_MISMATCH");
+}
+
+absl::Status JobAttempt::SendOutput(int rank, const v1::OutputChunk& chunk,
+                                    std::string_view payload,
                                     const std::shared_ptr<const void>& owner) {
   absl::Status status = stream_.Write(chunk, payload, owner, IdleDeadline());
   if (!status.ok()) return status;
+  if (job_.check) job_.check->Take(chunk, payload, members_[rank]);
   services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
   if (chunk.tensor() == v1::TENSOR_OUT) TellSent(chunk.rows());
   return status;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "server/coordinator/job_progress.h"
 #include "server/coordinator/job_run.h"
 #include "server/coordinator/job_services.h"
+#include "server/coordinator/row_check.h"
 #include "server/coordinator/row_router.h"
 #include "server/process/metrics.h"
 
@@ -30,12 +32,15 @@ namespace hilbert_ring::server {
 // What a job is, and what lasts from one attempt to the next.
 struct Job {
   // orders and how_far must outlive it.
-  Job(v1::Open opened, const JobSpec& job_spec, OrderCache& orders, JobProgress& how_far)
+  Job(v1::Open opened, const JobSpec& job_spec, OrderCache& orders, JobProgress& how_far,
+      int rows_to_check)
       : open(std::move(opened)),
         spec(job_spec),
         input(spec, orders),
         delivered(spec.tokens),
-        progress(how_far) {}
+        progress(how_far) {
+    if (rows_to_check > 0) check.emplace(spec, rows_to_check, std::random_device()());
+  }
 
   const v1::Open open;  // without its spec
   const JobSpec spec;
@@ -43,6 +48,7 @@ struct Job {
   HeldRows held;
   Delivered delivered;
   JobProgress& progress;
+  std::optional<RowCheck> check;       // where it is asked for
   std::atomic<int64_t> rows_sent = 0;  // of OUT
   bool begun = false;                  // an attempt was made
   bool admitted = false;               // the client was told
@@ -51,6 +57,7 @@ struct Job {
 
 // Of an attempt that ended well.
 struct AttemptFigures {
+  int64_t rows_checked = 0;
   double receive_seconds = 0, compute_seconds = 0, send_seconds = 0;
   int64_t ring_generation = 0;
   std::vector<v1::WorkerReport> workers;  // by rank
@@ -75,7 +82,8 @@ class JobAttempt {
   absl::Status ReceiveRows(JobRun& run);
   absl::Status ReceiveChunk(const AttendMessage& message, JobRun& run);
   absl::Status PlaceRows(JobRun& run);
-  absl::Status SendOutput(const v1::OutputChunk& chunk, std::string_view payload,
+  absl::Status CheckRows(const JobRun& run);
+  absl::Status SendOutput(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                           const std::shared_ptr<const void>& owner);
   void TellSent(int64_t rows);
   absl::Status SendProgress(double fraction);

@@ -68,7 +68,7 @@ struct JobRunOptions {
   Delivered* delivered = nullptr;      // slots that the client has; the run adds to it
   // Called by several threads; blocks as long as it takes. An error ends the job. The payload lies
   // beside the chunk and lives as long as its owner.
-  std::function<absl::Status(const v1::OutputChunk& chunk, std::string_view payload,
+  std::function<absl::Status(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                              const std::shared_ptr<const void>& owner)>
       output;
   std::function<absl::Status(double fraction)> progress;  // mean over the workers, seldom
@@ -112,6 +112,10 @@ class JobRun {
 
   // The worker that made no progress though it waited for nobody; null if none did so.
   std::shared_ptr<const Member> stalled() const;
+
+  // After AwaitEnd, by rank: shards with the rows that the client sent, or nothing at all where one
+  // of them is not here.
+  std::vector<const ShardStore*> Shards() const;
 
   // After AwaitEnd, by rank.
   std::vector<v1::WorkerReport> Reports() const;

@@ -159,7 +159,7 @@ absl::Status JobRun::Deliver(int rank, const v1::OutputChunk& chunk, std::string
     if (gap.begin != span.begin || gap.end < span.end) return unexpected;
     stream.passing_on = true;
   }
-  absl::Status status = options_.output(chunk, payload, owner);
+  absl::Status status = options_.output(rank, chunk, payload, owner);
   const std::lock_guard lock(mutex_);
   stream.passing_on = false;
   stream.moved_at = Clock::now();
@@ -242,6 +242,15 @@ absl::Status JobRun::Explain(int rank, const grpc::Status& status) const {
     return wire::WithReason(absl::DataLossError(message), "WORKER_DATA_LOSS");
   }
   return wire::WithReason(absl::Status(error.code(), message), wire::ReasonOf(error));
+}
+
+std::vector<const ShardStore*> JobRun::Shards() const {
+  std::vector<const ShardStore*> shards;
+  for (const auto& stream : streams_) {
+    if (stream->shard.store == nullptr) return {};
+    shards.push_back(stream->shard.store.get());
+  }
+  return shards;
 }
 
 std::vector<v1::WorkerReport> JobRun::Reports() const {

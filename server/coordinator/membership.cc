@@ -61,7 +61,6 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Join(const v1::Heartbe
 }
 
 bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
-  bool drains = false;
   {
     const std::lock_guard lock(mutex_);
     const auto seat = std::find_if(seats_.begin(), seats_.end(),
@@ -70,12 +69,9 @@ bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
     seat->beat = Clock::now();
     seat->used_bytes = heartbeat.memory_used_bytes();
     seat->resident_bytes = heartbeat.memory_resident_bytes();
-    drains = heartbeat.draining() && !seat->draining;
-    seat->draining = heartbeat.draining();
   }
-  if (drains) {
+  if (heartbeat.draining() && Close(member, v1::ClusterWorker::STATE_DRAINING)) {
     spdlog::info("worker {} takes no more jobs", member.address);
-    hooks_.drains(member);
   }
   hooks_.beat(member, heartbeat);
   return true;
@@ -83,6 +79,28 @@ bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
 
 void Membership::Leave(const Member& member) {
   Drop([&](const Seat& seat) { return seat.member.get() == &member; }, "its stream ended");
+}
+
+void Membership::Distrust(const Member& member) {
+  if (Close(member, v1::ClusterWorker::STATE_DISTRUSTED)) {
+    spdlog::error(
+        "worker {} sent a wrong row and gets no more jobs: start it anew, on another "
+        "machine if it happens again",
+        member.address);
+  }
+}
+
+// False when it took no jobs before.
+bool Membership::Close(const Member& member, v1::ClusterWorker::State state) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto seat = std::find_if(seats_.begin(), seats_.end(),
+                                   [&](const Seat& s) { return s.member.get() == &member; });
+    if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_UP) return false;
+    seat->state = state;
+  }
+  hooks_.closed(member);
+  return true;
 }
 
 template <typename Chosen>
@@ -123,7 +141,7 @@ Members Membership::Live() const {
   const std::lock_guard lock(mutex_);
   Members live;
   for (const Seat& seat : seats_) {
-    if (!seat.draining) live.push_back(seat.member);
+    if (seat.state == v1::ClusterWorker::STATE_UP) live.push_back(seat.member);
   }
   return live;
 }
@@ -151,6 +169,7 @@ std::vector<v1::ClusterWorker> Membership::Describe() const {
     worker.set_memory_resident_bytes(seat.resident_bytes);
     worker.set_seconds_since_heartbeat(SecondsBetween(seat.beat, Clock::now()));
     worker.set_job_id(seat.job_id);
+    worker.set_state(seat.state);
   }
   return workers;
 }

@@ -38,7 +38,8 @@ class Membership {
  public:
   struct Hooks {
     // Called without locks held.
-    std::function<void(const Member&)> joined, left, drains;
+    std::function<void(const Member&)> joined, left;
+    std::function<void(const Member&)> closed;  // it is there and takes no more jobs
     std::function<void(const Member&, const v1::Heartbeat&)> beat;
   };
 
@@ -58,6 +59,9 @@ class Membership {
 
   void Leave(const Member& member);
 
+  // It sent what is wrong: it takes no more jobs until it is started anew.
+  void Distrust(const Member& member);
+
   // Those that take jobs, in the order in which they joined.
   Members Live() const;
 
@@ -71,10 +75,11 @@ class Membership {
     std::shared_ptr<Member> member;
     int64_t used_bytes = 0, resident_bytes = 0;
     Clock::time_point beat;
-    bool draining = false;  // ends what it has and takes no more
+    v1::ClusterWorker::State state = v1::ClusterWorker::STATE_UP;
     std::string job_id;
   };
 
+  bool Close(const Member& member, v1::ClusterWorker::State state);
   void DropSilent(const std::stop_token& stop);
   // Takes seats out under the lock, then tells everyone.
   template <typename Chosen>

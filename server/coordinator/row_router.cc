@@ -47,6 +47,13 @@ std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_
   return runs;
 }
 
+RowRun RowRouter::Find(v1::Tensor tensor, int64_t row) const {
+  int64_t slot = row;
+  if (!InOrder(tensor)) order_->Slots(row, std::span(&slot, 1));
+  const ShardRange& range = shards_.Find(slot);
+  return {.rank = range.rank, .local_row = range.LocalRow(slot), .rows = 1};
+}
+
 void RowRouter::WriteOrder(int rank, std::span<int64_t> tokens) const {
   if (!spec_.ordering) return;
   for (const ShardRange& range : shards_.OfRank(rank)) {

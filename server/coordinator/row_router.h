@@ -31,6 +31,9 @@ class RowRouter {
   // Where rows [first_row, first_row + rows) of Q, K or V go, in their order.
   std::vector<RowRun> Runs(v1::Tensor tensor, int64_t first_row, int64_t rows) const;
 
+  // Where one row goes.
+  RowRun Find(v1::Tensor tensor, int64_t row) const;
+
   // For jobs with an ordering, nothing otherwise: the tokens of a rank's slots, written by local
   // row or sent in parts. Sending ends early and returns false when `send` does.
   void WriteOrder(int rank, std::span<int64_t> tokens) const;

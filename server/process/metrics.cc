@@ -57,6 +57,13 @@ struct Metrics::Families {
       OneCounter(registry, "hilbert_ring_tokens_total", "Tokens of jobs that ended well");
   Counter& retries = OneCounter(registry, "hilbert_ring_job_retries_total",
                                 "Attempts at jobs after workers were lost");
+  Counter& rows_checked = OneCounter(registry, "hilbert_ring_rows_checked_total",
+                                     "Rows of outputs that were computed again");
+  Family<Counter>& mismatches =
+      prometheus::BuildCounter()
+          .Name("hilbert_ring_worker_mismatches_total")
+          .Help("Jobs in which a worker sent a row that is not what the definition says")
+          .Register(registry);
   Counter& received =
       OneCounter(registry, "hilbert_ring_received_bytes_total", "Payload received from clients");
   Counter& sent = OneCounter(registry, "hilbert_ring_sent_bytes_total", "Payload sent to clients");
@@ -101,6 +108,15 @@ void Metrics::ObserveJob(const JobSeconds& seconds) {
 }
 
 void Metrics::CountRetry() { families_->retries.Increment(); }
+
+void Metrics::CountRowsChecked(int64_t rows) {
+  families_->rows_checked.Increment(static_cast<double>(rows));
+}
+
+// Its series outlives the worker: it tells of a machine.
+void Metrics::CountMismatch(const std::string& worker) {
+  families_->mismatches.Add({{"worker", worker}}).Increment();
+}
 
 void Metrics::ObserveCancel(double seconds) { families_->cancel.Observe(seconds); }
 

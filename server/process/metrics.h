@@ -22,6 +22,8 @@ class Metrics {
   void ObserveJob(const JobSeconds& seconds);  // of a job that ended well
   void CountRetry();                           // of a job whose workers were lost
   void ObserveCancel(double seconds);          // until a cancelled job's memory is free on a worker
+  void CountRowsChecked(int64_t rows);         // computed again
+  void CountMismatch(const std::string& worker);  // of a row that it sent
   void AddTokens(int64_t tokens);
   void AddReceived(int64_t bytes);   // payload, from clients
   void AddSent(int64_t bytes);       // payload, to clients

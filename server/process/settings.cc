@@ -177,6 +177,11 @@ std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char**
   AddBytes(app, "--copy-memory", s.copy_memory_bytes,
            "memory for copies of rows sent to workers of other hosts, from which a lost worker's "
            "part is computed anew; beyond it clients are asked to send rows again");
+  app.add_option(
+         "--check-rows", s.check_rows,
+         "rows of each job that are computed again in float64; a mismatch fails the job and "
+         "its worker gets no more")
+      ->check(CLI::Range(0, 1'000'000));
   AddDuration(app, "--exit-timeout", s.exit_timeout, "on SIGTERM running jobs have so long to end");
   AddBytes(app, "--order-memory-limit", s.order_memory_limit_bytes,
            "memory for the coordinates of a job");

@@ -48,6 +48,7 @@ struct CoordinatorSettings {
   int max_retries = 5;                                  // of a job whose workers are lost
   Milliseconds recovery_timeout{30'000};                // for enough workers to try again
   int64_t copy_memory_bytes = int64_t{1} << 30;         // copies of rows sent to other hosts
+  int check_rows = 0;                                   // of each job, computed again
   int64_t order_memory_limit_bytes = int64_t{1} << 30;  // coordinates of a job
   int64_t order_cache_bytes = int64_t{128} << 20;
 

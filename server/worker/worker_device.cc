@@ -17,8 +17,6 @@ AttentionKernel KernelNamed(const std::string& name) {
   return name == "native" ? AttentionKernel::kNative : AttentionKernel::kAuto;
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Device>> MakeWorkerDevice(const WorkerSettings& settings) {
   DeviceOptions options{
       .threads = settings.threads,
@@ -38,12 +36,17 @@ absl::StatusOr<std::unique_ptr<Device>> MakeWorkerDevice(const WorkerSettings& s
   return MakeDevice(options);
 }
 
-absl::StatusOr<std::unique_ptr<Device>> MakeExpressDevice(const WorkerSettings& settings,
-                                                          const Device& device) {
-  WorkerSettings express = settings;
-  express.threads = 1;
-  if (device.host_memory()) express.device.device = "cpu";
-  return MakeWorkerDevice(express);
+}  // namespace
+
+absl::StatusOr<WorkerDevices> MakeWorkerDevices(const WorkerSettings& settings) {
+  auto main = MakeWorkerDevice(settings);
+  if (!main.ok()) return main.status();
+  WorkerSettings short_jobs = settings;
+  short_jobs.threads = 1;
+  if ((*main)->host_memory()) short_jobs.device.device = "cpu";
+  auto express = MakeWorkerDevice(short_jobs);
+  if (!express.ok()) return express.status();
+  return WorkerDevices{.main = *std::move(main), .express = *std::move(express)};
 }
 
 std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device) {

@@ -1,4 +1,4 @@
-// The device of a worker, as its settings say.
+// The devices of a worker, as its settings say.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 
 namespace hilbert_ring::server {
 
-// "auto" takes the first GPU, or the CPU where there is none and says why in the log. Errors of
-// MakeDevice.
-absl::StatusOr<std::unique_ptr<Device>> MakeWorkerDevice(const WorkerSettings& settings);
+struct WorkerDevices {
+  std::unique_ptr<Device> main;
+  std::unique_ptr<Device>
+      express;  // of the same kind, with one thread, for short jobs beside a long
+};
 
-// A second one of the same kind for short jobs beside a long one, of one thread.
-absl::StatusOr<std::unique_ptr<Device>> MakeExpressDevice(const WorkerSettings& settings,
-                                                          const Device& device);
+// "auto" takes a GPU, or the CPU where there is none and says why in the log. Errors of MakeDevice.
+absl::StatusOr<WorkerDevices> MakeWorkerDevices(const WorkerSettings& settings);
 
 // The ordinal of the worker's GPU; nothing where the processor computes.
 std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device);

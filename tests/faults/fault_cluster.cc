@@ -132,7 +132,8 @@ absl::Status FaultCluster::StartCoordinator() {
 }
 
 absl::Status FaultCluster::StartWorker(int index) {
-  std::vector<std::string> arguments = {HILBERT_RING_WORKER_BINARY,
+  const bool other = index + 1 == options_.workers && !options_.last_worker.empty();
+  std::vector<std::string> arguments = {other ? options_.last_worker : HILBERT_RING_WORKER_BINARY,
                                         absl::StrCat("--coordinator=", address()),
                                         absl::StrCat("--host=", Host(1 + index)),
                                         "--port=0",

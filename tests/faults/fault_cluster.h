@@ -32,6 +32,7 @@ struct FaultClusterOptions {
   int workers = 3;
   WorkerPlace place = WorkerPlace::kLocal;
   std::vector<std::string> coordinator_arguments, worker_arguments;  // further ones
+  std::string last_worker;  // program of the last of the remote workers; empty: as the others
   // Network namespaces and the addresses in them: the coordinator's first, then one of each worker
   // (remote ones alone). Empty: all on the loopback interface of the caller's namespace.
   std::vector<std::string> networks, hosts;

@@ -204,6 +204,7 @@ JobEnd RunJob(const std::string& address, const FaultJob& job,
   end.seconds = SecondsSince(start);
   if (report.ok()) {
     end.retries = report->retries();
+    end.rows_checked = report->rows_checked();
     end.what += Mismatch(Decode(job, output), job.expected.out, job.expected.lse, job.tolerance);
     end.verdict = end.what.empty() ? Verdict::kRight : Verdict::kBad;
     return end;

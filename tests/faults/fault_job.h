@@ -46,6 +46,7 @@ struct JobEnd {
   std::string what;    // what is bad
   double seconds = 0;
   int retries = 0;       // in the service, of which the report tells
+  int rows_checked = 0;  // likewise
   int attempts = 1;      // of the client library
   std::string failures;  // of its attempts but the last
 };

@@ -106,36 +106,5 @@ TEST(Verify, MinusInfinityIsAnLseOnlyWhereNothingWasSeen) {
   EXPECT_EQ(result->lse->worst.token, 0);
 }
 
-TEST(Verify, Tolerances) {
-  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kFloat32, -2, 1, 1), 2e-5 + 2e-6);
-  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kFloat32, 0, 1024, 1024), 0.25);
-  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kBFloat16, 1, 99, 2), 1.0 / 128 + 2.0 / 512);
-  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kFloat16, 1, 99, 2), 1.0 / 1024 + 2.0 / 4096);
-  EXPECT_DOUBLE_EQ(LseTolerance(-3), 4e-5);
-}
-
-TEST(SampleTokens, AreDistinctAscendingAndSeeded) {
-  for (const auto& [tokens, rows] : {std::pair<int64_t, int64_t>{1, 64},
-                                     {64, 64},
-                                     {100, 1},
-                                     {100, 2},
-                                     {100, 49},
-                                     {100, 99},
-                                     {int64_t{1} << 40, 64}}) {
-    const std::vector<int64_t> sample = SampleTokens(tokens, rows, 7);
-    EXPECT_EQ(static_cast<int64_t>(sample.size()), std::min(tokens, rows));
-    EXPECT_TRUE(std::is_sorted(sample.begin(), sample.end()));
-    EXPECT_EQ(std::set<int64_t>(sample.begin(), sample.end()).size(), sample.size());
-    EXPECT_GE(sample.front(), 0);
-    EXPECT_LT(sample.back(), tokens);
-    if (rows >= 2) {
-      EXPECT_EQ(sample.front(), 0);
-      EXPECT_EQ(sample.back(), tokens - 1);
-    }
-    EXPECT_EQ(sample, SampleTokens(tokens, rows, 7));
-  }
-  EXPECT_NE(SampleTokens(1000, 10, 1), SampleTokens(1000, 10, 2));
-}
-
 }  // namespace
 }  // namespace hilbert_ring::client

@@ -23,10 +23,10 @@ class WatchedRows final : public RowSource {
   WatchedRows(std::vector<double> values, int64_t width)
       : values_(std::move(values)), width_(width) {}
 
-  void Read(int64_t token, std::span<double> row) const override {
+  void Read(int64_t token, int64_t first, std::span<double> values) const override {
     read_.insert(token);
-    ASSERT_EQ(static_cast<int64_t>(row.size()), width_);
-    std::copy_n(values_.begin() + token * width_, width_, row.begin());
+    ASSERT_LE(first + static_cast<int64_t>(values.size()), width_);
+    std::copy_n(values_.begin() + token * width_ + first, values.size(), values.begin());
   }
 
   const std::set<int64_t>& read() const { return read_; }
@@ -41,8 +41,8 @@ class WatchedRows final : public RowSource {
 class NumberedRows final : public RowSource {
  public:
   explicit NumberedRows(double factor) : factor_(factor) {}
-  void Read(int64_t token, std::span<double> row) const override {
-    std::fill(row.begin(), row.end(), factor_ * static_cast<double>(token));
+  void Read(int64_t token, int64_t, std::span<double> values) const override {
+    std::fill(values.begin(), values.end(), factor_ * static_cast<double>(token));
   }
 
  private:

@@ -21,10 +21,11 @@ v1::Heartbeat Beat(const std::string& address, uint64_t incarnation) {
 }
 
 struct Counts {
-  std::atomic<int> joined = 0, left = 0;
+  std::atomic<int> joined = 0, left = 0, closed = 0;
   Membership::Hooks Hooks() {
     return {.joined = [this](const Member&) { ++joined; },
             .left = [this](const Member&) { ++left; },
+            .closed = [this](const Member&) { ++closed; },
             .beat = [](const Member&, const v1::Heartbeat&) {}};
   }
 };
@@ -45,6 +46,34 @@ TEST(Membership, JoinsAndLeaves) {
   EXPECT_EQ(membership.Live(), (Members{*b}));
   EXPECT_EQ(counts.joined, 2);
   EXPECT_EQ(counts.left, 1);
+}
+
+TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {
+  Counts counts;
+  Membership membership(milliseconds(60'000), counts.Hooks());
+  const auto a = membership.Join(Beat("127.0.0.1:1", 5));
+  const auto b = membership.Join(Beat("127.0.0.1:2", 6));
+  const auto c = membership.Join(Beat("127.0.0.1:3", 7));
+  ASSERT_TRUE(a.ok() && b.ok() && c.ok());
+  v1::Heartbeat draining = Beat("127.0.0.1:1", 5);
+  draining.set_draining(true);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(membership.Beat(**a, draining));
+    membership.Distrust(**b);
+  }
+  membership.Distrust(**a);
+  EXPECT_EQ(membership.Live(), (Members{*c}));
+  EXPECT_EQ(counts.closed, 2);
+  EXPECT_EQ(counts.left, 0);
+  const std::vector<v1::ClusterWorker> workers = membership.Describe();
+  ASSERT_EQ(workers.size(), 3u);
+  EXPECT_EQ(workers[0].state(), v1::ClusterWorker::STATE_DRAINING);
+  EXPECT_EQ(workers[1].state(), v1::ClusterWorker::STATE_DISTRUSTED);
+  EXPECT_EQ(workers[2].state(), v1::ClusterWorker::STATE_UP);
+  // Another process in its place starts with a clean sheet.
+  const auto anew = membership.Join(Beat("127.0.0.1:2", 8));
+  ASSERT_TRUE(anew.ok());
+  EXPECT_EQ(membership.Live(), (Members{*c, *anew}));
 }
 
 TEST(Membership, AnAddressHasOneIncarnation) {

@@ -99,6 +99,9 @@ TEST(RowRouter, EveryRowReachesItsSlotOnce) {
         const auto place = places[range.rank].find(range.LocalRow(slot));
         ASSERT_NE(place, places[range.rank].end());
         ASSERT_EQ(place->second, token);
+        const RowRun found = router.Find(tensor, token);
+        ASSERT_EQ(found.rank, range.rank);
+        ASSERT_EQ(found.local_row, range.LocalRow(slot));
       }
     }
   }

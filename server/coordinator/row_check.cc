@@ -1,0 +1,94 @@
+#include "server/coordinator/row_check.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/reference/attention_reference.h"
+#include "engine/reference/number.h"
+#include "engine/reference/sample_tokens.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// A tensor's rows where the workers' shards have them.
+class PlacedRows final : public RowSource {
+ public:
+  PlacedRows(const JobSpec& spec, TensorKind kind, const RowRouter& router,
+             std::span<const ShardStore* const> shards)
+      : dtype_(spec.dtype), kind_(kind), router_(router), shards_(shards) {}
+
+  void Read(int64_t token, int64_t first, std::span<double> values) const override {
+    const RowRun place = router_.Find(TensorOf(kind_), token);
+    const std::byte* const row = shards_[place.rank]->Row(kind_, place.local_row);
+    WidenNumbers(dtype_, row + first * ElementBytes(dtype_), values);
+  }
+
+ private:
+  static v1::Tensor TensorOf(TensorKind kind) {
+    return kind == TensorKind::kQ   ? v1::TENSOR_Q
+           : kind == TensorKind::kK ? v1::TENSOR_K
+                                    : v1::TENSOR_V;
+  }
+
+  const DataType dtype_;
+  const TensorKind kind_;
+  const RowRouter& router_;
+  const std::span<const ShardStore* const> shards_;
+};
+
+}  // namespace
+
+RowCheck::RowCheck(const JobSpec& spec, int64_t rows, uint64_t seed)
+    : spec_(spec), tokens_(SampleTokens(spec.tokens, rows, seed)) {}
+
+void RowCheck::Take(const v1::OutputChunk& chunk, std::string_view payload,
+                    const std::shared_ptr<const Member>& worker) {
+  if (chunk.tokens_size() == 0) {
+    const int64_t end = chunk.first_token() + chunk.rows();
+    for (auto token = std::lower_bound(tokens_.begin(), tokens_.end(), chunk.first_token());
+         token != tokens_.end() && *token < end; ++token) {
+      Keep(chunk, payload, *token - chunk.first_token(), *token, worker);
+    }
+    return;
+  }
+  for (int place = 0; place < chunk.tokens_size(); ++place) {
+    const int64_t token = chunk.tokens(place);
+    if (!std::binary_search(tokens_.begin(), tokens_.end(), token)) continue;
+    Keep(chunk, payload, place, token, worker);
+  }
+}
+
+void RowCheck::Keep(const v1::OutputChunk& chunk, std::string_view payload, int64_t place,
+                    int64_t token, const std::shared_ptr<const Member>& worker) {
+  const bool out = chunk.tensor() == v1::TENSOR_OUT;
+  const int64_t row_bytes = RowBytes(spec_, out ? TensorKind::kOut : TensorKind::kLse);
+  Sent sent{.worker = worker};
+  sent.values.resize(out ? spec_.heads * spec_.value_dim : spec_.heads);
+  WidenNumbers(out ? spec_.dtype : DataType::kFloat32,
+               reinterpret_cast<const std::byte*>(payload.data()) + place * row_bytes, sent.values);
+  const std::lock_guard lock(mutex_);
+  (out ? rows_[token].out : rows_[token].lse) = std::move(sent);
+}
+
+absl::StatusOr<std::optional<RowCheck::Mismatch>> RowCheck::Compare(
+    const RowRouter& router, const Permutation& order, std::span<const ShardStore* const> shards,
+    const JobStop& stop) const {
+  const PlacedRows q(spec_, TensorKind::kQ, router, shards);
+  const PlacedRows k(spec_, TensorKind::kK, router, shards);
+  const PlacedRows v(spec_, TensorKind::kV, router, shards);
+  std::optional<Mismatch> worst;
+  const auto note = [&](const RowDeviation& row, v1::Tensor tensor, const Sent& sent) {
+    if (row.worst.excess <= 1 || (worst && row.worst.excess <= worst->deviation.excess)) return;
+    worst = Mismatch{.deviation = row.worst, .tensor = tensor, .worker = sent.worker};
+  };
+  const std::lock_guard lock(mutex_);
+  for (const auto& [token, row] : rows_) {
+    if (absl::Status why = stop.why(); !why.ok()) return why;
+    const ReferenceRow expected = ReferenceAttentionRow(spec_, order, token, q, k, v);
+    note(OutDeviation(spec_, token, expected, row.out.values), v1::TENSOR_OUT, row.out);
+    note(LseDeviation(token, expected, row.lse.values), v1::TENSOR_LSE, row.lse);
+  }
+  return worst;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,112 @@
+#include "server/worker/worker_process.h"
+
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "server/process/grpc_endpoint.h"
+#include "server/process/host_port.h"
+#include "server/process/process_memory.h"
+#include "server/process/ready_file.h"
+#include "server/process/stop_signals.h"
+#include "server/process/version.h"
+#include "server/worker/registration.h"
+#include "server/worker/ring_transport.h"
+#include "server/worker/worker_service.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr int kMaxBlockingCalls = 512;  // one job, rings, and what a former coordinator left behind
+
+// Rises from process to process, so that the newer of two at one address is known.
+uint64_t DrawIncarnation() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::system_clock::now().time_since_epoch())
+                                   .count());
+}
+
+// Until the jobs that run here have ended, the time is up, or another stop signal comes. The
+// coordinator hears of it meanwhile; a job that it gave us just before is tried again elsewhere.
+void AwaitDrained(const ActiveCalls& calls, std::chrono::milliseconds limit) {
+  constexpr std::chrono::milliseconds kPoll{20};
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  do {
+    if (AwaitStopSignal(kPoll)) return;
+  } while (calls.count() > 0 && std::chrono::steady_clock::now() < deadline);
+}
+
+}  // namespace
+
+absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devices) {
+  if (IsWildcard(settings.host)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--host is ", settings.host,
+                     ", must be an address at which the coordinator and other workers reach this "
+                     "worker"));
+  }
+  Device& device = *devices.main;
+  JobMemory memory(JobMemoryLimit(settings, device));
+  Lane lane{.device = device};
+  Lane express_lane{.device = *devices.express};
+  ActiveCalls calls;
+  const RingTransport transport =
+      MakeRingTransport({.host = settings.host, .cuda_device = GpuOf(settings, device)});
+  RingTable rings(transport);
+  WorkerState state{.incarnation = DrawIncarnation(),
+                    .lane = lane,
+                    .express_lane = express_lane,
+                    .memory = memory,
+                    .share_memory = settings.share_memory && device.host_memory(),
+                    .rings = rings,
+                    .calls = calls};
+  WorkerService service(state);
+  auto grpc = StartGrpc(
+      {.host = settings.host, .port = settings.port, .max_threads = kMaxBlockingCalls}, {&service});
+  if (!grpc.ok()) return grpc.status();
+  const std::string address = HostPort(settings.host, grpc->port);
+  const DeviceInfo info = device.info();
+  spdlog::info("version {}: {} on {}, kernel {}, rings over {}", kVersion, address, info.name,
+               info.kernel, transport.name);
+  {
+    std::atomic<bool> draining = false;
+    Registration registration(
+        settings.coordinator,
+        [&] {
+          v1::Heartbeat beat;
+          beat.set_address(address);
+          beat.set_incarnation(state.incarnation);
+          beat.set_version(std::string(kVersion));
+          beat.set_device(info.name);
+          beat.set_kernel(info.kernel);
+          beat.set_transport(transport.name);
+          beat.set_memory_limit_bytes(memory.limit());
+          beat.set_memory_used_bytes(memory.used());
+          beat.set_memory_resident_bytes(ResidentBytes());
+          beat.set_draining(draining);
+          for (const double seconds : calls.TakeCancelled()) beat.add_cancel_seconds(seconds);
+          return beat;
+        },
+        [&] {
+          absl::Status status =
+              WriteReadyFile(settings.ready_file, {{"grpc_port", grpc->port}}, {address});
+          if (!status.ok()) spdlog::error("{}", std::string(status.message()));
+        },
+        [&] { calls.CancelAll(); });
+    AwaitStopSignal(std::nullopt);
+    draining = true;
+    registration.BeatNow();
+    spdlog::info("stopping: {} jobs run", calls.count());
+    RemoveReadyFile(settings.ready_file);
+    AwaitDrained(calls, settings.exit_timeout);
+  }
+  spdlog::info("stopped");
+  grpc->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+  grpc->server->Wait();
+  return absl::OkStatus();
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,107 @@
+// A worker whose arithmetic errs: checksums are right, rows are not. With --check-rows the job
+// fails, the worker is named and gets no more, and the service goes on with the others.
+#include <signal.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/faults/fault_cluster.h"
+#include "tests/faults/fault_job.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Sharing {
+  const char* name;
+  WorkerPlace place;
+  const char* of_workers;
+};
+
+class WrongRows : public ::testing::TestWithParam<Sharing> {
+ protected:
+  // Two workers, of which the second errs.
+  static absl::StatusOr<std::unique_ptr<FaultCluster>> Start(int rows_to_check) {
+    return FaultCluster::Start(
+        {.workers = 2,
+         .place = GetParam().place,
+         .coordinator_arguments = {absl::StrCat("--check-rows=", rows_to_check), "--job-workers=2"},
+         .worker_arguments = {absl::StrCat("--share-memory=", GetParam().of_workers)},
+         .last_worker = HILBERT_RING_WRONG_WORKER_BINARY});
+  }
+
+  static std::map<std::string, v1::ClusterWorker::State> States(const FaultCluster& cluster) {
+    std::map<std::string, v1::ClusterWorker::State> states;
+    const auto described = cluster.Describe();
+    EXPECT_TRUE(described.ok()) << described.status();
+    for (const v1::ClusterWorker& worker : described->workers()) {
+      states[worker.address()] = worker.state();
+    }
+    return states;
+  }
+};
+
+TEST_P(WrongRows, AreFoundAndTheirWorkerIsLeftOut) {
+  auto cluster = Start(1000);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  std::mt19937_64 random(1);
+  auto job = MakeSmallJob(random);
+  while (job.ok() && (job->spec.tokens < 50 || job->spec.tokens > 1000)) job = MakeSmallJob(random);
+  ASSERT_TRUE(job.ok()) << job.status();
+
+  const JobEnd wrong = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+  EXPECT_TRUE(absl::IsDataLoss(wrong.status)) << wrong.status << wrong.what;
+  EXPECT_EQ(wrong.reason, "ROW_MISMATCH");
+  EXPECT_THAT(std::string(wrong.status.message()), HasSubstr("token "));
+  EXPECT_EQ(wrong.attempts, 1);
+  int trusted = 0;
+  for (const auto& [address, state] : States(**cluster)) {
+    if (state == v1::ClusterWorker::STATE_UP) {
+      ++trusted;
+      continue;
+    }
+    EXPECT_EQ(state, v1::ClusterWorker::STATE_DISTRUSTED);
+    EXPECT_THAT(std::string(wrong.status.message()), HasSubstr(address));
+  }
+  EXPECT_EQ(trusted, 1);
+
+  const JobEnd next = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+  EXPECT_EQ(next.verdict, Verdict::kRight) << next.what << next.status;
+  EXPECT_EQ(next.rows_checked, job->spec.tokens);
+
+  // A worker that is started anew is trusted again.
+  kill((*cluster)->Workers().at(1), SIGKILL);
+  const absl::Status restored = (*cluster)->Restore(std::chrono::seconds(30));
+  EXPECT_TRUE(restored.ok()) << restored;
+  for (const auto& [address, state] : States(**cluster)) {
+    EXPECT_EQ(state, v1::ClusterWorker::STATE_UP) << address;
+  }
+}
+
+TEST_P(WrongRows, AreNotLookedForUnlessAsked) {
+  auto cluster = Start(0);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  std::mt19937_64 random(2);
+  const auto job = MakeSmallJob(random);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const JobEnd end = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+  EXPECT_TRUE(end.status.ok()) << end.status;
+  EXPECT_EQ(end.rows_checked, 0);
+  for (const auto& [address, state] : States(**cluster)) {
+    EXPECT_EQ(state, v1::ClusterWorker::STATE_UP) << address;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, WrongRows,
+                         ::testing::Values(Sharing{"Shared", WorkerPlace::kUnshared, "true"},
+                                           Sharing{"Copied", WorkerPlace::kRemote, "false"}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace hilbert_ring::testing
