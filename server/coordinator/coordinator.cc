@@ -3,7 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <utility>
@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "server/coordinator/worker_placement.h"
 #include "server/process/child_process.h"
 #include "server/process/host_port.h"
 #include "server/process/ready_file.h"
@@ -28,13 +29,6 @@ constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
 
 absl::Status Stopping() {
   return wire::WithReason(absl::UnavailableError("the service is stopping"), "DRAINING");
-}
-
-// Of the workers that it spawns, which all take the same device. This process itself knows nothing
-// of GPUs.
-bool UsesGpu(const std::string& device) {
-  std::error_code ignored;
-  return device != "cpu" && (device != "auto" || std::filesystem::exists("/dev/nvidia0", ignored));
 }
 
 }  // namespace
@@ -129,14 +123,18 @@ void Coordinator::StartWorkers() {
   if (!settings_.cpu_instructions.empty()) {
     arguments.push_back(absl::StrCat("--cpu-instructions=", settings_.cpu_instructions));
   }
-  arguments.push_back(absl::StrCat("--device=", settings_.device.device));
-  arguments.push_back(absl::StrCat("--gpu-memory-fraction=", settings_.device.gpu_memory_fraction));
   arguments.push_back(absl::StrCat("--attention-kernel=", settings_.device.attention_kernel));
-  workers_ = std::make_unique<WorkerProcesses>(
-      WorkerProcessOptions{.program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),
-                           .arguments = std::move(arguments),
-                           .workers = workers,
-                           .share_gpu = workers > 1 && UsesGpu(settings_.device.device)});
+  WorkerProcessOptions options{.program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),
+                               .arguments = std::move(arguments)};
+  const int gpus = VisibleGpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
+  for (const WorkerPlacement& place : PlaceWorkers(workers, settings_.device.device, gpus)) {
+    options.of_workers.push_back(
+        {absl::StrCat("--device=", place.device),
+         absl::StrCat("--gpu-memory-fraction=",
+                      place.gpu_share * settings_.device.gpu_memory_fraction)});
+    options.share_gpu = options.share_gpu || place.shares_gpu;
+  }
+  workers_ = std::make_unique<WorkerProcesses>(std::move(options));
 }
 
 HttpReply Coordinator::Ready() {

@@ -31,7 +31,7 @@ std::vector<std::string> WorkerEnvironment(const WorkerProcessOptions& options, 
 
 WorkerProcesses::WorkerProcesses(WorkerProcessOptions options)
     : options_(std::move(options)),
-      slots_(options_.workers, Slot{.backoff = kFirstBackoff}),
+      slots_(options_.of_workers.size(), Slot{.backoff = kFirstBackoff}),
       supervisor_([this](const std::stop_token& stop) { Supervise(stop); }) {}
 
 WorkerProcesses::~WorkerProcesses() = default;
@@ -48,12 +48,12 @@ void WorkerProcesses::Stop(std::chrono::milliseconds limit) {
 void WorkerProcesses::Supervise(const std::stop_token& stop) {
   if (options_.share_gpu) {
     spdlog::info(
-        "{} workers share one GPU: each has an NCCL_HOSTID of its own, and their rings take "
+        "some of {} workers share a GPU: each has an NCCL_HOSTID of its own, and their rings take "
         "sockets over loopback",
-        options_.workers);
+        slots_.size());
   }
   while (!stop.stop_requested()) {
-    for (int worker = 0; worker < options_.workers; ++worker) {
+    for (int worker = 0; worker < static_cast<int>(slots_.size()); ++worker) {
       slots_[worker].pid < 0 ? StartDue(worker) : CheckAlive(slots_[worker]);
     }
     std::unique_lock lock(mutex_);
@@ -65,8 +65,10 @@ void WorkerProcesses::Supervise(const std::stop_token& stop) {
 void WorkerProcesses::StartDue(int worker) {
   Slot& slot = slots_[worker];
   if (Clock::now() < slot.start) return;
-  const auto pid =
-      StartChild(options_.program, options_.arguments, WorkerEnvironment(options_, worker));
+  std::vector<std::string> arguments = options_.arguments;
+  const std::vector<std::string>& own = options_.of_workers[worker];
+  arguments.insert(arguments.end(), own.begin(), own.end());
+  const auto pid = StartChild(options_.program, arguments, WorkerEnvironment(options_, worker));
   slot.started = Clock::now();
   if (pid.ok()) {
     slot.pid = *pid;

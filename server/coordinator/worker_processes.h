@@ -17,9 +17,9 @@ namespace hilbert_ring::server {
 
 struct WorkerProcessOptions {
   std::string program;
-  std::vector<std::string> arguments;
-  int workers = 0;
-  // Several workers compute on one GPU. NCCL refuses that within a host, so each worker is told
+  std::vector<std::string> arguments;                // of all workers
+  std::vector<std::vector<std::string>> of_workers;  // and of each its own: as many as there are
+  // Some workers compute on one GPU. NCCL refuses that within a host, so each worker is told
   // that it is a host of its own; their traffic then takes sockets, over loopback.
   bool share_gpu = false;
 };

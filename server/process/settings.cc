@@ -61,11 +61,14 @@ CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value) {
 
 // Whether the GPU is there is the worker's device to say.
 void AddDevice(CLI::App& app, DeviceSettings& device) {
-  app.add_option("--device", device.device,
-                 "of the workers: auto (a GPU where there is one, else the CPU), cpu, or cuda:N")
+  app.add_option(
+         "--device", device.device,
+         "of the workers: auto (a GPU where there is one, else the CPU; spawned workers are "
+         "spread over the GPUs), auto:N (that GPU), cpu, or cuda:N")
       ->check([](const std::string& given) {
-        const bool known = given == "auto" || given == "cpu" || CudaOrdinal(given).has_value();
-        return known ? std::string() : given + " is not auto, cpu or cuda:N";
+        const bool known = given == "auto" || given == "cpu" || CudaOrdinal(given).has_value() ||
+                           PreferredOrdinal(given).has_value();
+        return known ? std::string() : given + " is not auto, auto:N, cpu or cuda:N";
       });
   app.add_option("--gpu-memory-fraction", device.gpu_memory_fraction,
                  "of a GPU's memory, for the jobs of its workers")
@@ -98,6 +101,15 @@ std::vector<std::string> Arguments(const CLI::App& app, int argc, char** argv) {
   return arguments;
 }
 
+std::optional<int> Ordinal(std::string_view prefix, const std::string& device) {
+  if (!device.starts_with(prefix)) return std::nullopt;
+  int ordinal = -1;
+  const char* const end = device.data() + device.size();
+  const auto parsed = std::from_chars(device.data() + prefix.size(), end, ordinal);
+  if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) return std::nullopt;
+  return ordinal;
+}
+
 template <typename Settings>
 std::variant<Settings, int> Parse(CLI::App& app, const Settings& settings, int argc, char** argv) {
   app.set_version_flag("--version", std::string(kVersion));
@@ -120,15 +132,8 @@ std::variant<Settings, int> Parse(CLI::App& app, const Settings& settings, int a
 
 }  // namespace
 
-std::optional<int> CudaOrdinal(const std::string& device) {
-  constexpr std::string_view kPrefix = "cuda:";
-  if (!device.starts_with(kPrefix)) return std::nullopt;
-  int ordinal = -1;
-  const char* const end = device.data() + device.size();
-  const auto parsed = std::from_chars(device.data() + kPrefix.size(), end, ordinal);
-  if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) return std::nullopt;
-  return ordinal;
-}
+std::optional<int> CudaOrdinal(const std::string& device) { return Ordinal("cuda:", device); }
+std::optional<int> PreferredOrdinal(const std::string& device) { return Ordinal("auto:", device); }
 
 std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char** argv) {
   CoordinatorSettings s;
@@ -212,7 +217,7 @@ std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv) {
   AddBytes(app, "--memory-limit", s.memory_limit_bytes,
            "memory for jobs; 0: 80 % of the machine's, or the GPU's fraction");
   app.add_option("--memory-share", s.memory_share,
-                 "of that default, where several workers share machine or GPU")
+                 "of those 80 %, where several workers share the machine")
       ->check(CLI::Range(0.001, 1.0));
   app.add_option("--share-memory", s.share_memory,
                  "true: takes shards in memory that a coordinator of this host offers; false: rows "

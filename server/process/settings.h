@@ -15,7 +15,8 @@ using Milliseconds = std::chrono::milliseconds;
 
 // Where a worker computes, and how a GPU does.
 struct DeviceSettings {
-  std::string device = "auto";  // "auto": a GPU where there is one, else the CPU; "cpu"; "cuda:0"
+  // "cpu"; "cuda:0"; "auto": a GPU where there is one, else the CPU. "auto:1" prefers that GPU.
+  std::string device = "auto";
   double gpu_memory_fraction = 0.9;
   std::string attention_kernel = "auto";  // of a GPU: "auto", "cudnn" or "native"
 };
@@ -66,7 +67,7 @@ struct WorkerSettings {
   int threads = 0;                    // 0: all that the process may use
   std::string cpu_instructions;       // empty: the best of the machine
   int64_t memory_limit_bytes = 0;     // of jobs; 0: 80 % of memory, or a GPU's fraction
-  double memory_share = 1.0;          // of that 80 % or fraction, where workers share them
+  double memory_share = 1.0;          // of that 80 %, where workers share the machine
   bool share_memory = true;           // with a coordinator of this host
   Milliseconds exit_timeout{10'000};  // for running jobs, on SIGTERM
   DeviceSettings device;
@@ -74,8 +75,9 @@ struct WorkerSettings {
   std::string log_level = "info";
 };
 
-// N of "cuda:N"; nothing for other devices.
+// N of "cuda:N" and of "auto:N"; nothing for other devices.
 std::optional<int> CudaOrdinal(const std::string& device);
+std::optional<int> PreferredOrdinal(const std::string& device);
 
 // Settings, or the exit code of a process that has nothing to do: help was asked for (0), or
 // something is wrong, which has been said on standard error.

@@ -17,14 +17,17 @@ AttentionKernel KernelNamed(const std::string& name) {
   return name == "native" ? AttentionKernel::kNative : AttentionKernel::kAuto;
 }
 
+int OrdinalOf(const std::string& device) {
+  return CudaOrdinal(device).value_or(PreferredOrdinal(device).value_or(0));
+}
+
 absl::StatusOr<std::unique_ptr<Device>> MakeWorkerDevice(const WorkerSettings& settings) {
-  DeviceOptions options{
-      .threads = settings.threads,
-      .instructions = settings.cpu_instructions,
-      .ordinal = CudaOrdinal(settings.device.device).value_or(0),
-      .memory_fraction = settings.device.gpu_memory_fraction * settings.memory_share,
-      .attention_kernel = KernelNamed(settings.device.attention_kernel)};
-  if (settings.device.device == "auto") {
+  DeviceOptions options{.threads = settings.threads,
+                        .instructions = settings.cpu_instructions,
+                        .ordinal = OrdinalOf(settings.device.device),
+                        .memory_fraction = settings.device.gpu_memory_fraction,
+                        .attention_kernel = KernelNamed(settings.device.attention_kernel)};
+  if (settings.device.device.starts_with("auto")) {
     options.kind = DeviceKind::kCuda;
     auto gpu = MakeDevice(options);
     if (gpu.ok()) return gpu;
@@ -51,7 +54,7 @@ absl::StatusOr<WorkerDevices> MakeWorkerDevices(const WorkerSettings& settings) 
 
 std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device) {
   if (device.host_memory()) return std::nullopt;
-  return CudaOrdinal(settings.device.device).value_or(0);
+  return OrdinalOf(settings.device.device);
 }
 
 int64_t JobMemoryLimit(const WorkerSettings& settings, const Device& device) {

@@ -81,6 +81,10 @@ TEST_F(Settings, DeviceOfBothProcesses) {
 }
 
 TEST(CudaOrdinal, IsOfCudaDevices) {
+  EXPECT_EQ(PreferredOrdinal("auto:2"), 2);
+  EXPECT_EQ(PreferredOrdinal("auto"), std::nullopt);
+  EXPECT_EQ(PreferredOrdinal("cuda:2"), std::nullopt);
+  EXPECT_EQ(CudaOrdinal("auto:2"), std::nullopt);
   EXPECT_EQ(CudaOrdinal("cuda:0"), 0);
   EXPECT_EQ(CudaOrdinal("cuda:12"), 12);
   for (const char* other : {"auto", "cpu", "cuda", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", ""}) {
@@ -100,8 +104,8 @@ TEST_F(Settings, WhatIsWrongIsRefused) {
   for (const char* wrong :
        {"--grpc-port=70000", "--grpc-port=x", "--no-such-flag", "--worker-timeout=-1",
         "--memory-limit=many", "--log-level=loud", "--config=/no/such/file", "--spawn-workers=-1",
-        "--cpu-instructions=avx9", "--device=gpu", "--device=cuda:x", "--gpu-memory-fraction=0",
-        "--gpu-memory-fraction=2", "--attention-kernel=fast"}) {
+        "--cpu-instructions=avx9", "--device=gpu", "--device=cuda:x", "--device=auto:",
+        "--gpu-memory-fraction=0", "--gpu-memory-fraction=2", "--attention-kernel=fast"}) {
     const auto parsed = Parse({wrong});
     ASSERT_TRUE(std::holds_alternative<int>(parsed)) << wrong;
     EXPECT_NE(std::get<int>(parsed), 0) << wrong;

@@ -19,23 +19,23 @@ using ::testing::Contains;
 using ::testing::IsEmpty;
 
 TEST(WorkerEnvironment, IsTouchedOnlyForASharedGpu) {
-  EXPECT_THAT(WorkerEnvironment({.workers = 2}, 1), IsEmpty());
-  const auto variables = WorkerEnvironment({.workers = 2, .share_gpu = true}, 1);
+  EXPECT_THAT(WorkerEnvironment({}, 1), IsEmpty());
+  const auto variables = WorkerEnvironment({.share_gpu = true}, 1);
   for (const char* variable : {"NCCL_HOSTID=rank1", "NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1",
                                "NCCL_NET=Socket", "NCCL_SOCKET_IFNAME=lo", "NCCL_MAX_CTAS=1"}) {
     EXPECT_THAT(variables, Contains(variable));
   }
 }
 
-TEST(WorkerProcesses, GiveEachWorkerAHostOfItsOwnOnASharedGpu) {
+TEST(WorkerProcesses, GiveEachWorkerItsArgumentsAndAHostOfItsOwnOnASharedGpu) {
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / absl::StrCat("workers_", getpid());
   std::filesystem::create_directories(folder);
-  WorkerProcesses workers(
-      {.program = "/bin/sh",
-       .arguments = {"-c", absl::StrCat("touch ", folder.string(), "/$NCCL_HOSTID; exec sleep 60")},
-       .workers = 3,
-       .share_gpu = true});
+  WorkerProcesses workers({.program = "/bin/sh",
+                           .arguments = {"-c", absl::StrCat("touch ", folder.string(),
+                                                            "/$NCCL_HOSTID-$1; exec sleep 60")},
+                           .of_workers = {{"sh", "a"}, {"sh", "b"}, {"sh", "c"}},
+                           .share_gpu = true});
   const auto hosts = [&] {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -46,7 +46,7 @@ TEST(WorkerProcesses, GiveEachWorkerAHostOfItsOwnOnASharedGpu) {
   for (int i = 0; i < 1000 && hosts().size() < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_EQ(hosts(), (std::set<std::string>{"rank0", "rank1", "rank2"}));
+  EXPECT_EQ(hosts(), (std::set<std::string>{"rank0-a", "rank1-b", "rank2-c"}));
   workers.Stop(std::chrono::milliseconds(1000));
   std::filesystem::remove_all(folder);
 }
