@@ -155,6 +155,10 @@ absl::Status RunCall::MakeStore() {
 absl::Status RunCall::Work() {
   std::thread executor([this] {
     absl::StatusOr<Figures> figures = ExecuteJob();
+    if (absl::IsInternal(figures.status()) && !lane_->device.host_memory() &&
+        state_.device_broken) {
+      state_.device_broken(figures.status());
+    }
     {
       const std::lock_guard lock(mutex_);
       figures_ = std::move(figures);

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,6 +46,9 @@ struct WorkerState {
   const bool share_memory;
   RingTable& rings;
   ActiveCalls& calls;
+  // Told of an error that a GPU does not recover from within its process: what it hung on may still
+  // be written to, and every later call fails. Null: not told.
+  std::function<void(const absl::Status&)> device_broken;
 };
 
 using RunStream = grpc::ServerReaderWriterInterface<v1::RunResponse, v1::RunRequest>;

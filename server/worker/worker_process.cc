@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +22,7 @@
 namespace hilbert_ring::server {
 namespace {
 
+constexpr int kBrokenDevice = 3;        // exit status
 constexpr int kMaxBlockingCalls = 512;  // one job, rings, and what a former coordinator left behind
 
 // Rises from process to process, so that the newer of two at one address is known.
@@ -37,6 +40,14 @@ void AwaitDrained(const ActiveCalls& calls, std::chrono::milliseconds limit) {
   do {
     if (AwaitStopSignal(kPoll)) return;
   } while (calls.count() > 0 && std::chrono::steady_clock::now() < deadline);
+}
+
+// Nothing is freed: a GPU may still write. The coordinator gives the jobs to others, and whoever
+// started this process starts another.
+void EndAtOnce(const absl::Status& error) {
+  spdlog::critical("the device is broken, this process ends: {}", std::string(error.message()));
+  spdlog::default_logger()->flush();
+  std::_Exit(kBrokenDevice);
 }
 
 }  // namespace
@@ -62,7 +73,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                     .memory = memory,
                     .share_memory = settings.share_memory && device.host_memory(),
                     .rings = rings,
-                    .calls = calls};
+                    .calls = calls,
+                    .device_broken = EndAtOnce};
   WorkerService service(state);
   auto grpc = StartGrpc(
       {.host = settings.host, .port = settings.port, .max_threads = kMaxBlockingCalls}, {&service});

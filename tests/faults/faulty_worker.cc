@@ -1,4 +1,4 @@
-// A worker whose arithmetic errs: its scores are a little off, and nothing else tells.
+// A worker whose device fails it. HILBERT_RING_DEVICE_FAULT says how.
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -11,19 +11,27 @@
 namespace hilbert_ring::testing {
 namespace {
 
-class WrongDevice final : public Device {
+enum class Fault {
+  kWrongScores,  // arithmetic errs a little, and nothing else tells
+  kBroken,       // as a GPU's context after an error: it computes nothing any more
+};
+
+constexpr Fault kFault = Fault::HILBERT_RING_DEVICE_FAULT;
+
+class FaultyDevice final : public Device {
  public:
-  explicit WrongDevice(std::unique_ptr<Device> right) : right_(std::move(right)) {}
+  explicit FaultyDevice(std::unique_ptr<Device> right) : right_(std::move(right)) {}
 
   absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
                                        const AttendControl& control) override {
+    if (kFault == Fault::kBroken) return absl::InternalError("an illegal instruction was met");
     std::vector<AttentionTask> wrong(tasks.begin(), tasks.end());
     for (AttentionTask& task : wrong) task.scale *= 1.05F;
     return right_->Attend(wrong, control);
   }
 
   DeviceInfo info() const override { return right_->info(); }
-  bool host_memory() const override { return right_->host_memory(); }
+  bool host_memory() const override { return kFault != Fault::kBroken && right_->host_memory(); }
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
     return right_->Allocate(bytes);
   }
@@ -55,9 +63,9 @@ class WrongDevice final : public Device {
 absl::Status Run(const server::WorkerSettings& settings) {
   auto devices = server::MakeWorkerDevices(settings);
   if (!devices.ok()) return devices.status();
-  return server::RunWorker(settings,
-                           {.main = std::make_unique<WrongDevice>(std::move(devices->main)),
-                            .express = std::make_unique<WrongDevice>(std::move(devices->express))});
+  return server::RunWorker(
+      settings, {.main = std::make_unique<FaultyDevice>(std::move(devices->main)),
+                 .express = std::make_unique<FaultyDevice>(std::move(devices->express))});
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
-// A worker whose arithmetic errs: checksums are right, rows are not. With --check-rows the job
-// fails, the worker is named and gets no more, and the service goes on with the others.
+// A worker whose device errs: checksums are right, rows are not. With --check-rows the job fails,
+// the worker is named and gets no more, and the service goes on with the others. One whose device
+// is broken ends, and its job goes on elsewhere.
 #include <signal.h>
 
 #include <chrono>
 #include <map>
 #include <memory>
 #include <random>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -33,7 +36,7 @@ class WrongRows : public ::testing::TestWithParam<Sharing> {
          .place = GetParam().place,
          .coordinator_arguments = {absl::StrCat("--check-rows=", rows_to_check), "--job-workers=2"},
          .worker_arguments = {absl::StrCat("--share-memory=", GetParam().of_workers)},
-         .last_worker = HILBERT_RING_WRONG_WORKER_BINARY});
+         .last_worker = HILBERT_RING_WORKER_WrongScores});
   }
 
   static std::map<std::string, v1::ClusterWorker::State> States(const FaultCluster& cluster) {
@@ -96,6 +99,36 @@ TEST_P(WrongRows, AreNotLookedForUnlessAsked) {
   for (const auto& [address, state] : States(**cluster)) {
     EXPECT_EQ(state, v1::ClusterWorker::STATE_UP) << address;
   }
+}
+
+// A GPU's errors outlast the call that they came from: only another process computes again.
+TEST(BrokenDevice, EndsItsWorkerAndTheJobGoesOn) {
+  auto cluster = FaultCluster::Start({.workers = 2,
+                                      .place = WorkerPlace::kRemote,
+                                      .coordinator_arguments = {"--job-workers=1"},
+                                      .last_worker = HILBERT_RING_WORKER_Broken});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  ASSERT_EQ((*cluster)->Workers().size(), 2u);
+  std::mt19937_64 random(3);
+  const auto job = MakeSmallJob(random);
+  ASSERT_TRUE(job.ok()) << job.status();
+  // Side by side, so that both workers get some.
+  std::vector<JobEnd> ends(8);
+  {
+    std::vector<std::jthread> callers;
+    for (JobEnd& end : ends) {
+      callers.emplace_back(
+          [&] { end = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)}); });
+    }
+  }
+  int retries = 0;
+  for (const JobEnd& end : ends) {
+    EXPECT_EQ(end.verdict, Verdict::kRight) << end.what << end.status;
+    EXPECT_EQ(end.attempts, 1) << end.failures;
+    retries += end.retries;
+  }
+  EXPECT_GE(retries, 1);
+  EXPECT_EQ((*cluster)->Workers().size(), 1u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, WrongRows,
