@@ -158,6 +158,13 @@ void RingTable::Close(const std::string& ring_id, int64_t generation) {
   Abort(*ring);
 }
 
+void RingTable::CloseAll() {
+  std::map<std::string, std::shared_ptr<Ring>> closed;  // destroyed without the lock
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, ring] : rings_) Abort(*ring);
+  closed.swap(rings_);
+}
+
 absl::StatusOr<RingTable::Lease> RingTable::Take(const std::string& ring_id, int64_t generation) {
   const std::lock_guard lock(mutex_);
   const std::shared_ptr<Ring> ring = Find(ring_id, generation);

@@ -74,6 +74,9 @@ class RingTable {
   // This generation and older ones. A job that uses it sees ABORTED.
   void Close(const std::string& ring_id, int64_t generation);
 
+  // Of a coordinator that is gone: nobody else would.
+  void CloseAll();
+
   // FAILED_PRECONDITION when the ring is not there in that generation, or another job has it.
   absl::StatusOr<Lease> Take(const std::string& ring_id, int64_t generation);
 

@@ -107,7 +107,10 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
               WriteReadyFile(settings.ready_file, {{"grpc_port", grpc->port}}, {address});
           if (!status.ok()) spdlog::error("{}", std::string(status.message()));
         },
-        [&] { calls.CancelAll(); });
+        [&] {
+          calls.CancelAll();
+          rings.CloseAll();
+        });
     AwaitStopSignal(std::nullopt);
     draining = true;
     registration.BeatNow();

@@ -128,6 +128,20 @@ TEST(RingTable, CloseEndsWhatWaits) {
   closer.join();
 }
 
+TEST(RingTable, CloseAllLeavesNoRing) {
+  Workers workers(2);
+  ASSERT_TRUE(workers.Form(7).ok());
+  auto lease = workers[0].Take("ring", 7);
+  ASSERT_TRUE(lease.ok());
+  workers[0].CloseAll();
+  workers[0].CloseAll();
+  EXPECT_TRUE(absl::IsAborted(lease->communicator()->Post({.number = lease->first_step()})));
+  EXPECT_EQ(wire::ReasonOf(workers[0].Take("ring", 7).status()), "STALE_GENERATION");
+  workers[1].CloseAll();
+  // Another coordinator counts its generations anew.
+  EXPECT_TRUE(workers.Form(1).ok());
+}
+
 TEST(RingTable, ClosingEndsAJoinThatIsUnderWay) {
   std::atomic<bool> joining = false;
   RingTable table({.name = "slow",
