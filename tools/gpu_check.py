@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Checks and measures the engine on a GPU, and writes one report.
 
-    tools/gpu_check.py [--binaries FOLDER] [--report FILE] [--minutes N]
+    tools/gpu_check.py [--binaries FOLDER|BUNDLE] [--report FILE] [--minutes N]
 
-builds the engine alone (no gRPC, nothing downloaded or installed) into build/gpu, or takes the test
-programs from FOLDER, wherever they lie below it; runs the device's tests, every golden case and the
-random jobs for each of the GPU's kernels, the memory checker over a part of them, the communicators'
-tests and the benchmark; and writes what came of it as Markdown. Exits with 0 when all passed, with
-1 when something failed, and with 2 when there is no GPU or the programs cannot be had.
+builds the engine alone (no gRPC, nothing downloaded or installed) into build/gpu, or takes the
+programs from FOLDER, wherever they lie below it, or from a bundle that tools/gpu_bundle.py made
+for a machine without the libraries. Then it runs the device's tests, every golden case and the
+random jobs for each of the GPU's kernels, the memory checker over a part of them, rings of 2 and 4
+processes over NCCL and one of them killed, a job through the service where its programs are there,
+and the benchmark, and writes what came of it as Markdown. Exits with 0 when all passed, with 1 when
+something failed, and with 2 when there is no GPU or the programs cannot be had.
 """
 import argparse
 import os
@@ -15,12 +17,16 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+import gpu_service
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ["device_test", "attention_test", "engine_golden_test", "engine_random_test",
-            "communicator_conformance_test", "gpu_bench"]
+            "communicator_conformance_test", "ring_processes_test", "ring_rank", "gpu_bench"]
+SERVICE = ["hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring"]
 GPU = {"HILBERT_RING_TEST_KERNEL": "cuda"}
 
 # Title, program, arguments, environment, seconds at most, run under the memory checker.
@@ -34,6 +40,8 @@ STEPS = [
     ("Memory checker: attention", "attention_test",
      ["--gtest_filter=*EveryDim*cuda*:*TinySegments*cuda*:*WithoutKeys*cuda*"], {}, 90, True),
     ("Communicators", "communicator_conformance_test", [], {}, 90, False),
+    ("Rings over NCCL, 2 and 4 processes on one GPU", "ring_processes_test",
+     ["--gtest_filter=*nccl*"], {}, 90, False),
     ("Benchmark", "gpu_bench", [], {}, 180, False),
 ]
 
@@ -77,9 +85,18 @@ def build(folder, log):
 def find_programs(folder):
     found = {}
     for path in sorted(Path(folder).rglob("*")):
-        if path.name in PROGRAMS and path.is_file() and os.access(path, os.X_OK):
+        if path.name in PROGRAMS + SERVICE and path.is_file() and os.access(path, os.X_OK):
             found.setdefault(path.name, path.resolve())
     return found
+
+
+def libraries(folder):
+    """Folders of shared libraries: those of a bundle, and CUDA's that came with Python packages."""
+    packages = [Path(entry) / "nvidia" for entry in sys.path if entry]
+    folders = [Path(folder).resolve() / "lib", *(lib for package in packages if package.is_dir()
+                                                 for lib in sorted(package.glob("*/lib")))]
+    known = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return ":".join([str(path) for path in folders if path.is_dir()] + [k for k in known if k])
 
 
 def run(step, programs, checker, seconds_left):
@@ -115,7 +132,7 @@ def run(step, programs, checker, seconds_left):
 
 def told(step, verdict, output):
     """The part of a step's output that belongs into the report."""
-    if step[1] == "gpu_bench":
+    if step[1] in ("gpu_bench", "service"):
         return output.strip()
     if verdict == "passed":
         return ""
@@ -125,7 +142,7 @@ def told(step, verdict, output):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binaries", help="folder of built programs; nothing is built then")
+    parser.add_argument("--binaries", help="folder or bundle of built programs; nothing is built then")
     parser.add_argument("--report", default=str(ROOT / "build" / "gpu_check.md"))
     parser.add_argument("--minutes", type=float, default=9.5, help="for everything together")
     options = parser.parse_args()
@@ -137,6 +154,10 @@ def main():
     report = Path(options.report)
     report.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(options.binaries) if options.binaries else ROOT / "build" / "gpu"
+    if folder.is_file():
+        unpacked = tempfile.TemporaryDirectory()  # until the end of the process
+        shutil.unpack_archive(folder, unpacked.name)
+        folder = Path(unpacked.name)
     if not options.binaries:
         folder.mkdir(parents=True, exist_ok=True)
         build(folder, folder / "gpu_check_build.log")
@@ -146,10 +167,19 @@ def main():
     checker = shutil.which("compute-sanitizer") or shutil.which(
         "compute-sanitizer", path="/usr/local/cuda/bin")
 
+    os.environ["LD_LIBRARY_PATH"] = libraries(folder)
+    os.environ["HILBERT_RING_GOLDEN_DIR"] = str(ROOT / "tests" / "golden" / "cases")
+    if "ring_rank" in programs:
+        os.environ["HILBERT_RING_RANK_BINARY"] = str(programs["ring_rank"])
+
     rows, parts = [], []
-    for step in STEPS:
+    for step in [*STEPS, ("Service: a job on two workers of one GPU", "service")]:
         print(f"== {step[0]}", flush=True)
-        verdict, seconds, output = run(step, programs, checker, end - time.monotonic())
+        seconds_left = end - time.monotonic()
+        if step[1] == "service":
+            verdict, seconds, output = gpu_service.run(programs, "cuda:0", min(60, seconds_left))
+        else:
+            verdict, seconds, output = run(step, programs, checker, seconds_left)
         passed = output.count("[       OK ]")
         rows.append(f"| {step[0]} | {verdict} | {passed or ''} | {seconds:.1f} |")
         print(f"   {verdict}", flush=True)

@@ -34,6 +34,12 @@ std::vector<std::string> Environment(int rank) {
   return variables;
 }
 
+// The built one, unless the test runs elsewhere and is told so.
+std::string RankProgram() {
+  const char* const elsewhere = std::getenv("HILBERT_RING_RANK_BINARY");
+  return elsewhere != nullptr ? elsewhere : HILBERT_RING_RANK_BINARY;
+}
+
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
   for (std::string& string : strings) pointers.push_back(string.data());
@@ -56,8 +62,8 @@ RankProcesses::RankProcesses(const std::string& kind, int size, const std::strin
   std::string name = fs::temp_directory_path() / "hilbert_ring_ranks_XXXXXX";
   folder_ = mkdtemp(name.data());
   for (int rank = 0; rank < size; ++rank) {
-    pids_.push_back(Spawn({HILBERT_RING_RANK_BINARY, kind, absl::StrCat(rank), absl::StrCat(size),
-                           folder_, scenario, absl::StrCat(step_limit.count())},
+    pids_.push_back(Spawn({RankProgram(), kind, absl::StrCat(rank), absl::StrCat(size), folder_,
+                           scenario, absl::StrCat(step_limit.count())},
                           rank));
   }
 }
