@@ -10,6 +10,7 @@
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/device/numbers.h"
 #include "engine/order/permutation.h"
+#include "gtest/gtest.h"
 #include "tests/random/random_spec.h"
 #include "tests/unit/device/kernel_options.h"
 
@@ -132,6 +133,7 @@ std::vector<std::string> KernelsUnderTest() {
       kernels.push_back(kernel);
     }
   }
+  EXPECT_FALSE(kernels.empty()) << "no device for HILBERT_RING_TEST_KERNEL=" << only;
   return kernels;
 }
 
