@@ -56,8 +56,10 @@ int Main(int argc, char** argv) {
   attend_app->add_option("--deadline", attend.deadline_seconds,
                          "seconds for the whole job, all attempts together");
   attend_app
-      ->add_option("--max-attempts", attend.max_attempts,
-                   "how often the job is sent when the service is gone, busy or loses a worker")
+      ->add_option(
+          "--max-attempts", attend.max_attempts,
+          "how often the job is sent when the service is gone, busy or loses a worker; with a "
+          "deadline those times do not count when the service was away or full")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
 

@@ -166,8 +166,10 @@ absl::Status Attempt::CheckComplete() const {
 }
 
 AttemptFailure Attempt::Failure(const absl::Status& local, const absl::Status& remote) const {
-  if (!local.ok()) return {.status = local, .output_damaged = absl::IsDataLoss(local)};
-  AttemptFailure failure{.status = remote};
+  if (!local.ok()) {
+    return {.status = local, .admitted = admitted_, .output_damaged = absl::IsDataLoss(local)};
+  }
+  AttemptFailure failure{.status = remote, .admitted = admitted_};
   const auto& metadata = context_.GetServerTrailingMetadata();
   for (auto [entry, end] = metadata.equal_range(kPushback); entry != end; ++entry) {
     // Several make no number, and so no retry.

@@ -105,7 +105,8 @@ class JobCall {
       if (auto* report = std::get_if<v1::Report>(&outcome)) return std::move(*report);
       const auto& failure = std::get<AttemptFailure>(outcome);
       const std::optional<absl::Duration> wait = schedule_.WaitAfter(failure);
-      if (!wait || attempts_ == options_.max_attempts) return Explain(failure.status, "");
+      if (Counts(failure)) ++counted_;
+      if (!wait || counted_ >= options_.max_attempts) return Explain(failure.status, "");
       if (Cancelled()) return CancelledAfter(failure.status);
       const absl::Duration left = deadline_ - timing_.now();
       if (*wait >= left) {
@@ -129,6 +130,14 @@ class JobCall {
     progress.bytes_to_send = InputBytes(inputs_.spec);
     progress.tokens = inputs_.spec.tokens;
     return progress;
+  }
+
+  // A service that is away or full took nothing: with a deadline, that is what bounds the wait.
+  bool Counts(const AttemptFailure& failure) const {
+    const bool away =
+        absl::IsUnavailable(failure.status) || absl::IsResourceExhausted(failure.status);
+    return failure.admitted || !away || options_.max_attempts == 1 ||
+           options_.deadline == absl::InfiniteDuration();
   }
 
   bool Cancelled() const { return options_.cancelled && options_.cancelled(); }
@@ -176,6 +185,7 @@ class JobCall {
   RetrySchedule schedule_;
   ProgressTeller progress_;
   int attempts_ = 0;  // made or under way
+  int counted_ = 0;   // of those, that max_attempts bounds
 };
 
 }  // namespace

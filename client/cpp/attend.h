@@ -58,9 +58,11 @@ struct AttendTiming {
 };
 
 struct AttendOptions {
-  std::string job_id;     // empty: drawn, so that attempts are known to be of one job
-  int attempt = 0;        // of the first; a newer attempt of a job fences an older one
-  int max_attempts = 10;  // 1: a failure is final
+  std::string job_id;  // empty: drawn, so that attempts are known to be of one job
+  int attempt = 0;     // of the first; a newer attempt of a job fences an older one
+  // 1: a failure is final. With a deadline, attempts that find the service away or full do not
+  // count: it may take as long as that to come back.
+  int max_attempts = 10;
   absl::Duration deadline = absl::InfiniteDuration();  // of the whole call, all attempts together
 
   // Payload bytes of a chunk, at most; the service may ask for less.

@@ -27,6 +27,7 @@ namespace hilbert_ring::client {
 // How an attempt failed, as far as another one depends on it.
 struct AttemptFailure {
   absl::Status status;
+  bool admitted = false;                // the service took the job
   bool output_damaged = false;          // found by the client: corrupt, repeated or missing rows
   std::optional<std::string> pushback;  // grpc-retry-pushback-ms as it came, if it did
 };

@@ -21,6 +21,8 @@ constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
 // A worker's stream may end before its heartbeats' does.
 constexpr auto kNewsLimit = std::chrono::milliseconds(200);
 constexpr auto kPoll = std::chrono::milliseconds(20);
+// Until it is looked again whether those that are there suffice.
+constexpr auto kTurnLimit = std::chrono::seconds(1);
 
 std::string DrawJobId() {
   std::random_device device;
@@ -38,6 +40,17 @@ absl::Status CheckJobId(const std::string& job_id) {
   if (job_id.size() <= kMaxJobIdBytes && printable) return absl::OkStatus();
   return BadOpen(absl::StrCat("job_id has ", job_id.size(), " bytes, must be at most ",
                               kMaxJobIdBytes, " printable ASCII characters without spaces"));
+}
+
+// Members of a ring before this one keep their ranks where as many are given again, so that the
+// rows that they have stay where they are.
+Members InOldRanks(const Members& before, Members now) {
+  if (before.size() != now.size()) return now;
+  for (size_t rank = 0; rank < before.size(); ++rank) {
+    const auto found = std::find(now.begin(), now.end(), before[rank]);
+    if (found != now.end()) std::swap(*found, now[rank]);
+  }
+  return now;
 }
 
 }  // namespace
@@ -169,6 +182,7 @@ absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) 
     return job_ && job_->admitted ? absl::OkStatus() : stream_.Write(response, IdleDeadline());
   });
   if (!grant.ok()) return grant.status();
+  grant->members = InOldRanks(grant_.members, std::move(grant->members));
   grant_ = *std::move(grant);
   auto plan = MakePlan(spec_, static_cast<int>(grant_.members.size()));
   if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");
@@ -220,7 +234,6 @@ absl::Status AttendCall::Attempt() {
 // there. After a moment for those that live, until they can hold the job.
 absl::Status AttendCall::AwaitOthers(Scheduler::Place& place) {
   const Clock::time_point start = Clock::now();
-  const Deadline deadline = start + services_.settings.recovery_timeout;
   const auto lost = [this] {
     return std::any_of(grant_.members.begin(), grant_.members.end(),
                        [](const auto& member) { return member->departed.stop_requested(); });
@@ -230,16 +243,21 @@ absl::Status AttendCall::AwaitOthers(Scheduler::Place& place) {
          !(lost() && replaced())) {
     if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
   }
+  // Too few are waited for so long; enough that are busy, as long as any job waits for its turn.
+  const Deadline turn = start + services_.settings.queue_timeout;
+  Deadline enough = start + services_.settings.recovery_timeout;
   absl::Status status;
-  while (Clock::now() < deadline) {
+  while (Clock::now() < std::min(enough, turn)) {
     auto sizes = Sizes();
     status = sizes.status();
     if (status.ok()) {
+      enough = Clock::now() + services_.settings.recovery_timeout;
       place.WaitAgain(*std::move(sizes), hung_);
-      status = AwaitGrant(place, deadline);
+      status = AwaitGrant(place, std::min(turn, Clock::now() + kTurnLimit));
       if (!absl::IsResourceExhausted(status)) return status;
-    } else if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) {
-      return why;
+    } else {
+      place.GiveBack();
+      if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
     }
   }
   return wire::WithReason(absl::UnavailableError(absl::StrCat(

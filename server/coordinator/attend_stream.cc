@@ -11,6 +11,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr size_t kReadAhead = 4;  // messages
+constexpr std::chrono::milliseconds kUnreadLimit{500};
 
 absl::Status ClientIdle(std::string_view what) {
   return wire::WithReason(
@@ -102,6 +103,8 @@ void AttendStream::End(const absl::Status& status,
 void AttendStream::AwaitDone(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   const auto done = [this] { return done_; };
+  // The rows of a write that nobody reads are of a job that has ended.
+  if (write_ == Operation::kPending) limit = std::min(limit, kUnreadLimit);
   if (changed_.wait_for(lock, limit, done)) return;
   context_->TryCancel();
   changed_.wait_for(lock, limit, done);

@@ -23,6 +23,7 @@ constexpr double kJitter = 0.2;
 // A client that does not read its outputs does not see the status behind them.
 constexpr auto kStatusTimeout = std::chrono::seconds(30);
 // Calls beside those that run or wait: ending, not yet opened, or about to be refused.
+constexpr int kMostRunning = 1024;  // a long job and a short one on each of many workers
 constexpr int kSpareCalls = 64;
 
 std::string CallerOf(const grpc::ServerContextBase& context) {
@@ -51,7 +52,7 @@ absl::Status Draining() {
 AttentionService::AttentionService(const JobServices& services, std::function<bool()> ready)
     : services_(services),
       ready_(std::move(ready)),
-      calls_(1 + services.settings.max_queue + kSpareCalls) {}
+      calls_(kMostRunning + services.settings.max_queue + kSpareCalls) {}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
     grpc::CallbackServerContext* context) {

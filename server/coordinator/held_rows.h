@@ -7,9 +7,9 @@
 //
 // Rows lie by slot, and all attempts have one order, so whole ranges are copied; what has been
 // copied is given back to the system at once, so that the rows are there once, not twice. A shard
-// that a worker had, and that the same worker has again, stays where it is: it takes one job at a
-// time, so what it still wrote for the old attempt it wrote before the new one. No other worker
-// gets memory that somebody may still write to.
+// that a worker had, and that the same worker has again on the same lane, stays where it is: a lane
+// takes one job at a time, so what it still wrote for the old attempt it wrote before the new one.
+// No other worker gets memory that somebody may still write to.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,8 @@ struct HeldShard {
 class HeldRows {
  public:
   HeldRows() = default;  // of a job that has not begun: nothing is lost
-  HeldRows(Shards shards, Members members, std::vector<HeldShard> by_rank);
+  // express: it ran on the workers' express lanes.
+  HeldRows(Shards shards, Members members, std::vector<HeldShard> by_rank, bool express);
 
   // No attempt was made before.
   bool empty() const { return by_rank_.empty(); }
@@ -46,7 +47,7 @@ class HeldRows {
 
   // A shard for a rank of the next attempt with all rows of it that are held. Errors as of
   // SharedMemory's.
-  absl::StatusOr<HeldShard> Carry(const Plan& plan, int rank, const Member& member,
+  absl::StatusOr<HeldShard> Carry(const Plan& plan, int rank, const Member& member, bool express,
                                   SharedMemoryPool& pool);
 
  private:
@@ -55,6 +56,7 @@ class HeldRows {
   Shards shards_;
   Members members_;                 // by rank
   std::vector<HeldShard> by_rank_;  // empty: no attempt was made
+  bool express_ = false;
   std::vector<RowSpan> lost_;
 };
 

@@ -176,6 +176,7 @@ absl::Status JobAttempt::AskForLostRows() {
     }
     if (absl::Status status = stream_.Write(response, IdleDeadline()); !status.ok()) return status;
   }
+  job_.held = HeldRows();  // what it had is carried, and its outputs are computed anew
   return absl::OkStatus();
 }
 
@@ -183,7 +184,7 @@ absl::Status JobAttempt::AskForLostRows() {
 absl::Status JobAttempt::PlaceRows(JobRun& run) {
   router_.emplace(job_.spec, plan_.shards, job_.input.order());
   if (absl::Status status = run.SendOrder(*router_); !status.ok()) return status;
-  return job_.retries == 0 ? absl::OkStatus() : run.SendHeld(*router_, job_.input);
+  return run.SendHeld(*router_, job_.input);
 }
 
 // A client that can send rows again keeps its side open; the others close it behind the last row.

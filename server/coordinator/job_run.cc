@@ -49,7 +49,7 @@ HeldRows JobRun::End() {
     stream->outputs.reset();
     shards.push_back(std::move(stream->shard));
   }
-  return HeldRows(options_.plan->shards, options_.members, std::move(shards));
+  return HeldRows(options_.plan->shards, options_.members, std::move(shards), options_.express);
 }
 
 v1::RunRequest JobRun::OpenRequest(int rank) const {
@@ -95,7 +95,8 @@ absl::Status JobRun::MakeShard(int rank) {
   const bool offer = options_.share_memory && MayShareMemory(options_.members[rank]->address);
   auto copy = options_.copies->Reserve(offer ? 0 : ShardStore::SharedBytes(plan, rank));
   if (!copy.ok() && options_.held->empty()) return absl::OkStatus();
-  auto shard = options_.held->Carry(plan, rank, *options_.members[rank], *options_.shards);
+  auto shard =
+      options_.held->Carry(plan, rank, *options_.members[rank], options_.express, *options_.shards);
   if (!shard.ok()) {
     if (!options_.held->empty()) return shard.status();
     spdlog::warn("job {}: {}", options_.job_id, std::string(shard.status().message()));
@@ -141,9 +142,8 @@ void JobRun::Open() {
     streams_.push_back(std::make_unique<Stream>(stop_));
     Stream& stream = *streams_.back();
     stream.call = options_.members[rank]->stub->Run(&stream.context);
-    stream.departed.emplace(options_.members[rank]->departed.get_token(), [this, rank] {
-      stop_.Request(Lost(rank, "its heartbeats or its connection ended"));
-    });
+    stream.departed.emplace(options_.members[rank]->departed.get_token(),
+                            [this, rank, &stream] { NoteDeparted(rank, stream); });
   }
   for (int rank = 0; rank < workers; ++rank) {
     if (absl::Status status = MakeShard(rank); !status.ok()) {
@@ -154,6 +154,16 @@ void JobRun::Open() {
     streams_[rank]->call->Write(OpenRequest(rank));
     streams_[rank]->reader = std::thread([this, rank] { ReadFrom(rank); });
   }
+}
+
+// Of one that has done its part nothing more is wanted.
+void JobRun::NoteDeparted(int rank, const Stream& stream) {
+  if (options_.members[rank]->left_in_order) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stream.ended) return;
+  }
+  stop_.Request(Lost(rank, "its heartbeats or its connection ended"));
 }
 
 absl::Status JobRun::AwaitReady(Deadline deadline) {

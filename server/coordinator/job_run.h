@@ -94,7 +94,7 @@ class JobRun {
 
   absl::Status SendOrder(const RowRouter& router);
 
-  // After AwaitReady and SendOrder.
+  // After SendOrder. Also gives up shards that are neither shared nor held as copies.
   absl::Status SendHeld(const RowRouter& router, const JobInput& input);
 
   absl::Status Send(const v1::Chunk& chunk, const wire::Payload& payload, const RowRouter& router);
@@ -133,7 +133,7 @@ class JobRun {
     bool offered = false;  // memory to share; not guarded
     // Guarded by mutex_:
     bool ready = false, shares = false, computed = false, ended = false;
-    bool passing_on = false;  // outputs, to a client that may be slow
+    bool passing_on = false;  // outputs or progress, to a client that may be slow
     double fraction = 0;
     int64_t waiting_step = 0;    // of the exchange; 0: it does not wait
     Clock::time_point moved_at;  // last progress
@@ -148,6 +148,7 @@ class JobRun {
     int64_t told_arrived = 0;
   };
 
+  void NoteDeparted(int rank, const Stream& stream);
   absl::Status MakeShard(int rank);
   bool Shares(int rank) const;
   bool TakesMessages(int rank) const;
@@ -170,6 +171,7 @@ class JobRun {
   void NoteComputed(int rank);
   absl::Status Await(Deadline deadline, const char* what, bool Stream::*state, bool watch_progress);
   absl::Status Lost(int rank, const std::string& how) const;
+  std::chrono::milliseconds StallLimit(int rank) const;
   absl::Status FindStalled(bool Stream::*state);
   void AwaitCulprit(const grpc::Status& status);
   absl::Status Explain(int rank, const grpc::Status& status) const;

@@ -11,6 +11,7 @@ namespace {
 
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
 constexpr auto kCulpritLimit = std::chrono::milliseconds(300);
+constexpr int64_t kSlowBytesPerMillisecond = 10'000;
 constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
 
 // Statuses of the transport carry no details.
@@ -38,10 +39,15 @@ absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*st
     absl::Status failed;
     if (missing() == streams_.end() || !stop_.why().ok()) continue;
     if (Clock::now() >= deadline) {
-      const auto rank = missing() - streams_.begin();
-      failed = wire::WithReason(absl::DeadlineExceededError(absl::StrCat(
-                                    "worker ", options_.members[rank]->address, " ", what)),
-                                "JOB_TIMEOUT");
+      const auto rank = static_cast<int>(missing() - streams_.begin());
+      if (watch_progress) {
+        failed = wire::WithReason(absl::DeadlineExceededError(absl::StrCat(
+                                      "worker ", options_.members[rank]->address, " ", what)),
+                                  "JOB_TIMEOUT");
+      } else {
+        stalled_ = options_.members[rank];
+        failed = Lost(rank, what);
+      }
     } else if (watch_progress) {
       failed = FindStalled(state);
     }
@@ -52,6 +58,14 @@ absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*st
   return stop_.why();
 }
 
+// A worker that waits for blocks of the exchange tells nothing meanwhile: it gets the time that all
+// it will receive takes over a slow network.
+std::chrono::milliseconds JobRun::StallLimit(int rank) const {
+  if (streams_[rank]->waiting_step == 0) return options_.stall_timeout;
+  const int64_t bytes = options_.plan->costs.workers[rank].bytes_received;
+  return options_.stall_timeout + std::chrono::milliseconds(bytes / kSlowBytesPerMillisecond);
+}
+
 // Under mutex_. A worker may be slow, or wait for one that is; that none moves is a stall. One that
 // hands outputs to a client that does not read does not count.
 absl::Status JobRun::FindStalled(bool Stream::*state) {
@@ -60,7 +74,7 @@ absl::Status JobRun::FindStalled(bool Stream::*state) {
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     const Stream& stream = *streams_[rank];
     if (stream.*state) continue;
-    if (stream.passing_on || now - stream.moved_at < options_.stall_timeout) {
+    if (stream.passing_on || now - stream.moved_at < StallLimit(rank)) {
       return absl::OkStatus();
     }
     if (culprit < 0 || stream.waiting_step < streams_[culprit]->waiting_step) culprit = rank;
@@ -96,6 +110,10 @@ void JobRun::ReadFrom(int rank) {
   }
   if (!complete) {
     AwaitCulprit(ended);
+    if (wire::ReasonOf(wire::FromGrpc(ended)) == "WORKER_BUSY") {
+      const std::lock_guard lock(mutex_);
+      stalled_ = options_.members[rank];  // it does not get rid of a job that we know nothing of
+    }
     stop_.Request(Explain(rank, ended));
   }
   const std::lock_guard lock(mutex_);
@@ -209,8 +227,13 @@ absl::Status JobRun::TellProgress(int rank, const v1::RunProgress& progress) {
     told_ = now;
     for (const auto& stream : streams_) mean += stream->fraction;
     mean /= static_cast<double>(streams_.size());
+    streams_[rank]->passing_on = true;
   }
-  return options_.progress(mean);
+  absl::Status status = options_.progress(mean);
+  const std::lock_guard lock(mutex_);
+  streams_[rank]->passing_on = false;
+  streams_[rank]->moved_at = Clock::now();
+  return status;
 }
 
 absl::Status JobRun::Lost(int rank, const std::string& how) const {

@@ -78,7 +78,13 @@ bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
 }
 
 void Membership::Leave(const Member& member) {
-  Drop([&](const Seat& seat) { return seat.member.get() == &member; }, "its stream ended");
+  Drop(
+      [&](const Seat& seat) {
+        if (seat.member.get() != &member) return false;
+        seat.member->left_in_order = seat.state == v1::ClusterWorker::STATE_DRAINING;
+        return true;
+      },
+      "its stream ended");
 }
 
 void Membership::Distrust(const Member& member) {

@@ -2,6 +2,7 @@
 // ends or its heartbeats stop.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -28,6 +29,8 @@ struct Member {
   int64_t memory_limit_bytes = 0;
   std::shared_ptr<v1::WorkerService::StubInterface> stub;  // calls may outlive the membership
   std::stop_source departed;                               // requested when it leaves
+  // Before that, of one that drained: it had ended its jobs, or their streams tell.
+  mutable std::atomic<bool> left_in_order = false;
 };
 
 // Shared: jobs keep members that have left until their calls have ended.

@@ -38,7 +38,9 @@ absl::StatusOr<Scheduler::Place> Scheduler::Enter(JobRequest request) {
   const auto waiting =
       std::count_if(jobs_.begin(), jobs_.end(), [](const Job& other) { return !other.grant; });
   if (!job->grant && waiting > max_waiting_) {
+    const std::string caller = job->request.caller;
     jobs_.erase(job);
+    ForgetIdle(caller);
     return wire::WithReason(absl::ResourceExhaustedError(absl::StrCat(
                                 "the queue is full: ", waiting - 1, " jobs wait, the limit is ",
                                 max_waiting_, " (--max-queue)")),
@@ -98,7 +100,7 @@ double Scheduler::SecondsOfWork() const {
 std::vector<Scheduler::Job*> Scheduler::InTurn(Clock::time_point now) {
   std::vector<Job*> waiting;
   for (Job& job : jobs_) {
-    if (!job.grant) waiting.push_back(&job);
+    if (!job.grant && !job.parked) waiting.push_back(&job);
   }
   const auto urgency = [&](const Job* job) {
     return job->request.sizes.front().seconds - Seconds(now - job->entered).count();
@@ -123,10 +125,10 @@ void Scheduler::Dispatch() {
                                    [&](const Seat& seat) { return seat.member == member; });
     if (!there) seats_.push_back({.member = member});
   }
-  const Clock::time_point now = Clock::now();
+  const Clock::time_point now = dispatched_ = Clock::now();
   // What is given to one job changes whose turn is next.
   std::vector<const Job*> tried;
-  std::optional<Clock::time_point> reserved;
+  std::optional<Reserved> reserved;
   while (true) {
     Job* next = nullptr;
     for (Job* job : InTurn(now)) {
@@ -181,8 +183,7 @@ Scheduler::Start Scheduler::Earliest(const Job& job, const JobSize& size,
 
 // The first job that cannot start now reserves its time: those behind it run only if they are done
 // by then.
-bool Scheduler::TryStart(Job& job, Clock::time_point now,
-                         std::optional<Clock::time_point>& reserved) {
+bool Scheduler::TryStart(Job& job, Clock::time_point now, std::optional<Reserved>& reserved) {
   const std::vector<Seat*> seats = SeatsFor(job);
   const JobSize* best = nullptr;
   Start best_start;
@@ -196,20 +197,25 @@ bool Scheduler::TryStart(Job& job, Clock::time_point now,
     best_start = std::move(start);
     best_end = end;
   }
-  if (best != nullptr && !best_start.seats.empty() && (!reserved || best_end <= *reserved)) {
+  if (best != nullptr && !best_start.seats.empty() && (!reserved || best_end <= reserved->at)) {
     Give(job, *best, best_start.seats, false, now);
     return true;
   }
-  if (TryExpress(job, seats, now)) return true;
-  if (best != nullptr && !reserved) reserved = best_start.at;
+  if (TryExpress(job, seats, now, reserved)) return true;
+  if (best != nullptr && !reserved) reserved = Reserved{.at = best_start.at, .bytes = best->bytes};
   return false;
 }
 
-bool Scheduler::TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now) {
+// Beside another job, and not in the way of the one that waits for memory.
+bool Scheduler::TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
+                           const std::optional<Reserved>& reserved) {
   const JobSize& size = job.request.sizes.front();
   if (size.workers != 1 || size.seconds > kExpressSeconds) return false;
+  const bool in_time = !reserved || now + Duration(size.seconds) <= reserved->at;
   for (Seat* seat : seats) {
-    if (seat->express == nullptr && seat->bytes <= seat->member->memory_limit_bytes - size.bytes) {
+    const int64_t limit = seat->member->memory_limit_bytes;
+    if (!in_time && size.bytes > limit - reserved->bytes) continue;
+    if (seat->express == nullptr && seat->bytes <= limit - size.bytes) {
       Give(job, size, {seat}, true, now);
       return true;
     }
@@ -252,18 +258,37 @@ Scheduler::Place::~Place() {
   scheduler_->TakeBack(*job_);
   const std::string caller = job_->request.caller;
   scheduler_->jobs_.erase(job_);
-  const bool others = std::any_of(scheduler_->jobs_.begin(), scheduler_->jobs_.end(),
-                                  [&](const Job& other) { return other.request.caller == caller; });
-  if (!others) scheduler_->given_.erase(caller);
+  scheduler_->ForgetIdle(caller);
+  scheduler_->Dispatch();
+}
+
+// Workers that were lost are not held against the caller.
+void Scheduler::Refund(Job& job) {
+  if (job.grant) given_[job.request.caller] -= WorkerSeconds(job.size);
+  TakeBack(job);
+}
+
+// What a caller was given counts while it has jobs here.
+void Scheduler::ForgetIdle(const std::string& caller) {
+  const bool others = std::any_of(jobs_.begin(), jobs_.end(),
+                                  [&](const Job& job) { return job.request.caller == caller; });
+  if (!others) given_.erase(caller);
+}
+
+void Scheduler::Place::GiveBack() {
+  const std::lock_guard lock(scheduler_->mutex_);
+  scheduler_->Refund(*job_);
+  job_->parked = true;
   scheduler_->Dispatch();
 }
 
 void Scheduler::Place::WaitAgain(std::vector<JobSize> sizes, const Members& without) {
   const std::lock_guard lock(scheduler_->mutex_);
-  scheduler_->TakeBack(*job_);
+  scheduler_->Refund(*job_);
   job_->request.sizes = std::move(sizes);
   job_->without = without;
   job_->again = true;
+  job_->parked = false;
   scheduler_->Dispatch();
 }
 
@@ -292,9 +317,11 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
       lock.lock();
       continue;
     }
-    s.changed_.wait_until(lock, stop.token(), std::min(deadline, now + kDispatchInterval),
-                          [&] { return job_->grant.has_value() || s.Position(*job_) != told; });
-    if (!job_->grant) s.Dispatch();
+    const bool news =
+        s.changed_.wait_until(lock, stop.token(), std::min(deadline, now + kDispatchInterval),
+                              [&] { return job_->grant.has_value() || s.Position(*job_) != told; });
+    // Whoever made news has dispatched; as time passes one of those that wait does.
+    if (!news && Clock::now() - s.dispatched_ >= kDispatchInterval) s.Dispatch();
   }
 }
 

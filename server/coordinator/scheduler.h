@@ -3,8 +3,9 @@
 //   auto place = scheduler.Enter(request);         // RESOURCE_EXHAUSTED when the queue is full
 //   auto grant = place->Await(stop, deadline, tell);   // workers, in the order of their ranks
 //   ...
-//   place->WaitAgain(sizes);                       // workers were lost: the others are given back
-//   grant = place->Await(...);                     // and the job is the next one
+//   place->GiveBack();                             // workers were lost: the others may go on
+//   place->WaitAgain(sizes, without);              // and the job is the next one
+//   grant = place->Await(...);
 //
 // A job runs at the size at which it is predicted to end first, waiting for workers included; a
 // worker has one job at a time. Callers take turns by the worker time that they were given; of one
@@ -63,7 +64,10 @@ class Scheduler {
     absl::StatusOr<Grant> Await(const JobStop& stop, Deadline deadline,
                                 const std::function<absl::Status(int)>& tell);
 
-    // Gives the workers back and goes before all others; `without` are not given again.
+    // Gives the workers back and gets no others until it waits again.
+    void GiveBack();
+
+    // Goes before all others, its workers given back; `without` are not given again.
     void WaitAgain(std::vector<JobSize> sizes, const Members& without);
 
    private:
@@ -98,7 +102,8 @@ class Scheduler {
     JobRequest request;
     Members without;
     Clock::time_point entered;
-    bool again = false;  // it had workers before
+    bool again = false;   // it had workers before
+    bool parked = false;  // and wants none now
     std::optional<Grant> grant;
     JobSize size;           // of the grant
     Clock::time_point end;  // of the grant, predicted
@@ -108,6 +113,10 @@ class Scheduler {
     int64_t bytes = 0;  // of its jobs
     const Job* job = nullptr;
     const Job* express = nullptr;
+  };
+  struct Reserved {  // of the first job that cannot start now
+    Clock::time_point at;
+    int64_t bytes = 0;  // of a worker
   };
   struct Start {
     Clock::time_point at;
@@ -121,11 +130,14 @@ class Scheduler {
   std::vector<Job*> InTurn(Clock::time_point now);
   Start Earliest(const Job& job, const JobSize& size, const std::vector<Seat*>& seats,
                  Clock::time_point now) const;
-  bool TryStart(Job& job, Clock::time_point now, std::optional<Clock::time_point>& reserved);
-  bool TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now);
+  bool TryStart(Job& job, Clock::time_point now, std::optional<Reserved>& reserved);
+  bool TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
+                  const std::optional<Reserved>& reserved);
   void Give(Job& job, const JobSize& size, const std::vector<Seat*>& seats, bool express,
             Clock::time_point now);
   void TakeBack(Job& job);
+  void Refund(Job& job);
+  void ForgetIdle(const std::string& caller);
   int Position(const Job& job);
 
   const std::function<Members()> live_;
@@ -136,6 +148,7 @@ class Scheduler {
   absl::Status closed_;  // OK while open
   std::list<Job> jobs_;  // in the order in which they came
   std::list<Seat> seats_;
+  Clock::time_point dispatched_;         // last
   std::map<std::string, double> given_;  // worker seconds, by caller with jobs here
 };
 

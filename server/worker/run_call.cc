@@ -23,6 +23,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPoll{10};  // until a cancellation is seen
 constexpr milliseconds kProgressInterval{200};
 constexpr std::chrono::hours kLongestCompute{24 * 365};
+constexpr std::chrono::seconds kMemoryTimeout{5};
 constexpr std::chrono::seconds kTurnTimeout{50};  // a cancelled job ends within a tile
 
 absl::Status Cancelled() { return absl::CancelledError("the coordinator cancelled the job"); }
@@ -113,7 +114,16 @@ absl::Status RunCall::AwaitTurn(std::unique_lock<std::timed_mutex>& turn) {
 }
 
 absl::Status RunCall::Allocate() {
-  auto reservation = state_.memory.Reserve(plan_->costs.workers[rank_].resident_bytes());
+  // A job of another lane that was given up may still have its memory for a moment.
+  const int64_t bytes = plan_->costs.workers[rank_].resident_bytes();
+  const Deadline deadline = std::chrono::steady_clock::now() + kMemoryTimeout;
+  auto reservation = state_.memory.Reserve(bytes);
+  while (!reservation.ok() && bytes <= state_.memory.limit() &&
+         std::chrono::steady_clock::now() < deadline) {
+    if (context_.IsCancelled()) return Cancelled();
+    std::this_thread::sleep_for(kPoll);
+    reservation = state_.memory.Reserve(bytes);
+  }
   if (!reservation.ok()) return reservation.status();
   reservation_.emplace(*std::move(reservation));
   if (plan_->costs.steps > 0) {

@@ -56,6 +56,32 @@ TEST(AttendRetry, EachAttemptIsNumberedUnderOneJobId) {
   EXPECT_NE(service.record().open.job_id(), drawn);
 }
 
+TEST(AttendRetry, WithADeadlineAServiceThatIsAwayOrFullIsWaitedFor) {
+  std::vector<FakeBehaviour> away(6, Gone());
+  away.push_back(Refuse(absl::StatusCode::kResourceExhausted, "QUEUE_FULL", "100"));
+  {
+    const FakeService service({.earlier_calls = away});
+    EchoJob job;
+    ManualTiming timing;
+    const auto report =
+        job.Attend(service.address(),
+                   {.max_attempts = 3, .deadline = absl::Minutes(10), .timing = timing.timing()});
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(AttemptsOf(service).size(), 8u);
+  }
+  for (const auto& [attempts, deadline] :
+       {std::pair{3, absl::InfiniteDuration()}, {1, absl::Minutes(10)}}) {
+    const FakeService service({.earlier_calls = away});
+    EchoJob job;
+    ManualTiming timing;
+    const auto report =
+        job.Attend(service.address(),
+                   {.max_attempts = attempts, .deadline = deadline, .timing = timing.timing()});
+    EXPECT_TRUE(absl::IsUnavailable(report.status()));
+    EXPECT_EQ(static_cast<int>(AttemptsOf(service).size()), attempts);
+  }
+}
+
 TEST(AttendRetry, PushbackIsObeyed) {
   const FakeService service(
       {.earlier_calls = {Refuse(absl::StatusCode::kResourceExhausted, "QUEUE_FULL", "4000")}});

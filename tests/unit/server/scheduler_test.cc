@@ -148,6 +148,36 @@ TEST_F(SchedulerTest, AJobThatLostWorkersGoesFirstAndWithoutThem) {
   EXPECT_EQ(Now(waiting)->members, (Members{lost}));  // another job may have it
 }
 
+TEST_F(SchedulerTest, AJobThatCannotGoOnGivesItsWorkersBack) {
+  Start(2);
+  auto job = Enter("x", {{2, 10, 10}});
+  auto waiting = Enter("x", {{1, 1, 10}});
+  ASSERT_TRUE(Now(job).has_value());
+  EXPECT_FALSE(Now(waiting).has_value());
+  job.GiveBack();
+  EXPECT_TRUE(Now(waiting).has_value());
+  EXPECT_FALSE(Now(job).has_value());
+  { const Scheduler::Place gone = std::move(waiting); }
+  EXPECT_FALSE(Now(job).has_value());  // not before it asks
+  job.WaitAgain({{2, 10, 10}}, {});
+  EXPECT_TRUE(Now(job).has_value());
+}
+
+TEST_F(SchedulerTest, ShortJobsLeaveMemoryToTheOneThatWaitsForIt) {
+  Start(1);
+  auto first = Enter("z", {{1, 0.2, kGiB / 2}});  // so that it is the turn of y
+  ASSERT_TRUE(Now(first).has_value());
+  auto large = Enter("y", {{1, 3600, kGiB * 3 / 4}});
+  EXPECT_FALSE(Now(large).has_value());
+  // Not done by the time that the large one may start, and its memory would be in the way.
+  auto late = Enter("z", {{1, 0.24, kGiB / 2}});
+  EXPECT_FALSE(Now(late).has_value());
+  auto beside = Enter("z", {{1, 0.24, kGiB / 8}});
+  EXPECT_TRUE(Now(beside).has_value());
+  { const Scheduler::Place gone = std::move(first); }
+  EXPECT_TRUE(Now(large).has_value());
+}
+
 TEST_F(SchedulerTest, MembersThatComeAreUsedAndThoseThatGoAreNot) {
   Start(1);
   auto job = Enter("x", {{2, 10, 10}});
