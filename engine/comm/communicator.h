@@ -50,6 +50,10 @@ struct CommStep {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
+// Payload of an error after which memory of the posted step may still be written to: it must not be
+// freed before the process ends.
+inline constexpr char kMemoryInUse[] = "hilbert-ring/memory-in-use";
+
 // Used by one thread at a time, except for Abort, which any thread may call.
 class Communicator {
  public:
@@ -122,8 +126,8 @@ struct NcclOptions {
 //
 // NCCL matches by order alone. So each step carries, to each peer, the step's number and the sizes
 // of its transfers; ends that disagree get DATA_LOSS, or wait to the deadline where NCCL itself
-// waits for the rest. Errors name all peers of the step. INTERNAL: a GPU that hangs may still use
-// the step's memory.
+// waits for the rest. Errors name all peers of the step. INTERNAL with kMemoryInUse: a GPU that
+// hangs may still use the step's memory.
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions& options,
                                                                    const AllGather& all_gather);
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -145,6 +146,7 @@ class NcclCommunicator : public Communicator {
     if (closed.ok()) return status;
     const std::lock_guard lock(mutex_);
     status_ = absl::InternalError(absl::StrCat(closed.message(), ", after: ", status.message()));
+    status_.SetPayload(kMemoryInUse, absl::Cord());
     return status_;
   }
 

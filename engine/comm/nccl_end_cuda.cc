@@ -32,6 +32,7 @@ absl::StatusCode CodeOf(ncclResult_t result) {
       return absl::StatusCode::kOk;
     case ncclSystemError:
     case ncclRemoteError:
+    case ncclInternalError:  // what some ranks are told when a peer has died
       return absl::StatusCode::kUnavailable;
     case ncclInvalidUsage:  // two ranks on one GPU
       return absl::StatusCode::kFailedPrecondition;
@@ -51,7 +52,13 @@ class CudaNcclEnd : public NcclEnd {
 
   absl::Status Open() {
     if (absl::Status status = Enter(); !status.ok()) return status;
-    return Cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+    // Before compute, which would keep the exchange waiting for the end of its launches.
+    int least = 0, greatest = 0;
+    absl::Status status = Cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                               "cudaDeviceGetStreamPriorityRange");
+    if (!status.ok()) return status;
+    return Cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest),
+                "cudaStreamCreateWithPriority");
   }
 
   ~CudaNcclEnd() override {
@@ -141,7 +148,10 @@ class CudaNcclEnd : public NcclEnd {
   absl::StatusOr<bool> Idle() override {
     if (absl::Status status = Enter(); !status.ok()) return status;
     const cudaError_t error = cudaStreamQuery(stream_);
-    if (error == cudaErrorNotReady) return false;
+    if (error == cudaErrorNotReady) {
+      cudaGetLastError();  // no error of the calls to come
+      return false;
+    }
     if (absl::Status status = Cuda(error, "cudaStreamQuery"); !status.ok()) return status;
     return true;
   }

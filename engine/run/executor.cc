@@ -55,12 +55,17 @@ class Executor {
     if (!figures.ok() && in_flight_) {
       // Transfers must not outlive the arena that they write to.
       communicator_->Abort(std::string(figures.status().message()));
-      communicator_->Wait(Clock::now()).IgnoreError();
+      const absl::Status left = communicator_->Wait(Clock::now());
+      if (left.GetPayload(kMemoryInUse).has_value()) return left;
     }
     return figures;
   }
 
  private:
+  // Long enough to keep many threads busy, short against a job that is worth overlapping. A GPU has
+  // more of them, and waits for the host between two windows.
+  int64_t LeastWindowRows() const { return device_.host_memory() ? 8192 : int64_t{1} << 18; }
+
   absl::StatusOr<Figures> RunSteps() {
     if (absl::Status status = Prepare(); !status.ok()) return status;
     const RankViews views(plan_, store_, workspace_.whole_accumulator,
@@ -72,7 +77,7 @@ class Executor {
       if (absl::Status status = PackOwnBlocks(views); !status.ok()) return status;
     }
     if (absl::Status status = Post(1); !status.ok()) return status;
-    for (const Window& window : MakeWindows(plan_, rank_, in_ring)) {
+    for (const Window& window : MakeWindows(plan_, rank_, in_ring, LeastWindowRows())) {
       if (absl::Status status = AwaitRows(window.rows_needed); !status.ok()) return status;
       if (absl::Status status = Compute(builder.Local(window)); !status.ok()) return status;
       absl::Status status = Finish(builder, builder.LocalZeroKeys(window), window.rows_final);

@@ -5,8 +5,6 @@
 namespace hilbert_ring {
 namespace {
 
-// Long enough to keep many threads busy, short against a job that is worth overlapping.
-constexpr int64_t kLeastWindowRows = 8192;
 constexpr int64_t kMostWindows = 256;  // of one range
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -20,12 +18,12 @@ int64_t Ended(const LocalSegments& run, int64_t slot) {
   return std::clamp<int64_t>((slot - run.begin) / run.length, 0, run.count);
 }
 
-int64_t WindowRows(const Plan& plan, const ShardRange& range) {
+int64_t WindowRows(const Plan& plan, const ShardRange& range, int64_t least_rows) {
   int64_t longest = 1;
   for (const LocalSegments& run : plan.segments.local) {
     if (Within(run, range)) longest = std::max(longest, run.length);
   }
-  const int64_t least = std::max(kLeastWindowRows, CeilDiv(range.size(), kMostWindows));
+  const int64_t least = std::max(least_rows, CeilDiv(range.size(), kMostWindows));
   return CeilDiv(least, longest) * longest;
 }
 
@@ -42,10 +40,10 @@ int64_t FinalSlot(const Plan& plan, const ShardRange& range, int64_t end) {
 
 }  // namespace
 
-std::vector<Window> MakeWindows(const Plan& plan, int rank, bool in_ring) {
+std::vector<Window> MakeWindows(const Plan& plan, int rank, bool in_ring, int64_t least_rows) {
   std::vector<Window> windows;
   for (const ShardRange& range : plan.shards.OfRank(rank)) {
-    const int64_t rows = in_ring ? range.size() : WindowRows(plan, range);
+    const int64_t rows = in_ring ? range.size() : WindowRows(plan, range, least_rows);
     for (int64_t begin = range.begin; begin < range.end; begin += rows) {
       Window& window = windows.emplace_back();
       window.begin = begin;

@@ -18,8 +18,9 @@ struct Window {
 };
 
 // Windows of a rank, in the order of its rows. Where the rank takes part in a ring, there is one
-// for each range, and no row is final before the ring's end (rows_final is 0).
-std::vector<Window> MakeWindows(const Plan& plan, int rank, bool in_ring);
+// for each range, and no row is final before the ring's end (rows_final is 0). least_rows: of a
+// window, but for the last of a range.
+std::vector<Window> MakeWindows(const Plan& plan, int rank, bool in_ring, int64_t least_rows);
 
 // The segments of a run that belong to a window; count 0 where none do.
 LocalSegments InWindow(const LocalSegments& run, const Window& window);

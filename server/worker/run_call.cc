@@ -44,6 +44,20 @@ absl::Status UnexpectedMessage(const char* expected) {
   return absl::InvalidArgumentError(absl::StrCat("expected ", expected));
 }
 
+// After an error of a job: whether the device, or the process with it, is of no use any more.
+// Errors of a GPU's context outlast the call that met them; others do not.
+bool IsBroken(Device& device, const absl::Status& error) {
+  if (error.GetPayload(kMemoryInUse).has_value()) return true;
+  if (!absl::IsInternal(error) || device.host_memory()) return false;
+  constexpr int64_t kFloats = 16;
+  float copy[kFloats] = {};
+  const auto buffer = device.Allocate(sizeof(copy));
+  if (!buffer.ok()) return !absl::IsResourceExhausted(buffer.status());
+  auto* const floats = reinterpret_cast<float*>((*buffer)->data());
+  return !device.FillFloats(floats, kFloats, 1).ok() ||
+         !device.CopyOut(copy, floats, sizeof(copy)).ok() || copy[kFloats - 1] != 1;
+}
+
 }  // namespace
 
 absl::Status RunCall::Serve() {
@@ -165,8 +179,7 @@ absl::Status RunCall::MakeStore() {
 absl::Status RunCall::Work() {
   std::thread executor([this] {
     absl::StatusOr<Figures> figures = ExecuteJob();
-    if (absl::IsInternal(figures.status()) && !lane_->device.host_memory() &&
-        state_.device_broken) {
+    if (state_.device_broken && IsBroken(lane_->device, figures.status())) {
       state_.device_broken(figures.status());
     }
     {

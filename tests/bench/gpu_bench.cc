@@ -260,7 +260,11 @@ int main(int argc, char** argv) {
     return 1;
   }
   std::vector<std::string> kernels = {"cuda/native"};
-  if (MakeDevice(OptionsFor("cuda/cudnn", 0)).ok()) kernels.push_back("cuda/cudnn");
+  if (const auto cudnn = MakeDevice(OptionsFor("cuda/cudnn", 0)); cudnn.ok()) {
+    kernels.push_back("cuda/cudnn");
+  } else {
+    std::printf("cuDNN is not measured: %s\n", cudnn.status().ToString().c_str());
+  }
   std::printf("\n%s\n", MakeDevice({.kind = DeviceKind::kCuda}).value()->info().name.c_str());
   bench::Attention(sizes, kernels);
   bench::Jobs(sizes);

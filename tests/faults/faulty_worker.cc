@@ -13,7 +13,7 @@ namespace {
 
 enum class Fault {
   kWrongScores,  // arithmetic errs a little, and nothing else tells
-  kBroken,       // as a GPU's context after an error: it computes nothing any more
+  kBroken,       // as a GPU's context after an error: it does nothing any more
 };
 
 constexpr Fault kFault = Fault::HILBERT_RING_DEVICE_FAULT;
@@ -24,7 +24,10 @@ class FaultyDevice final : public Device {
 
   absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
                                        const AttendControl& control) override {
-    if (kFault == Fault::kBroken) return absl::InternalError("an illegal instruction was met");
+    if (kFault == Fault::kBroken) {
+      broken_ = true;
+      return Broken();
+    }
     std::vector<AttentionTask> wrong(tasks.begin(), tasks.end());
     for (AttentionTask& task : wrong) task.scale *= 1.05F;
     return right_->Attend(wrong, control);
@@ -43,7 +46,7 @@ class FaultyDevice final : public Device {
     return right_->CopyOut(to, from, bytes);
   }
   absl::Status FillFloats(float* to, int64_t count, float value) override {
-    return right_->FillFloats(to, count, value);
+    return broken_ ? Broken() : right_->FillFloats(to, count, value);
   }
   absl::Status FillSequence(int64_t* to, int64_t count, int64_t first) override {
     return right_->FillSequence(to, count, first);
@@ -57,7 +60,10 @@ class FaultyDevice final : public Device {
   absl::Status Pack(std::span<const PackTask> tasks) override { return right_->Pack(tasks); }
 
  private:
+  static absl::Status Broken() { return absl::InternalError("an illegal instruction was met"); }
+
   const std::unique_ptr<Device> right_;
+  bool broken_ = false;
 };
 
 absl::Status Run(const server::WorkerSettings& settings) {

@@ -1,5 +1,6 @@
 // cuDNN's attention, loaded when a GPU is used: programs start without the library.
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <exception>
@@ -28,13 +29,24 @@ namespace {
 
 namespace fe = cudnn_frontend;
 
-constexpr int kLeastMajor = 8;           // compute capability
+constexpr int kLeastCapability = 80;
 constexpr size_t kLeastVersion = 91200;  // from which strides of the log-sum-exp are honoured
 constexpr size_t kMostGraphs = 256;      // kept; more shapes than that and all are made anew
 constexpr int64_t kMostScores = int64_t{1}
                                 << 36;  // of a call: 25 ms at head dim 64 and 700 TFLOP/s
 
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kStats };
+
+// Where the frontend's headers find cuDNN's functions from here on; false: it is not on this
+// machine.
+bool LoadCudnn() {
+  static void* const library = [] {
+    void* const found = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
+    return found != nullptr ? found : dlopen("libcudnn.so", RTLD_NOW | RTLD_GLOBAL);
+  }();
+  fe::cudnn_dlhandle = library;
+  return library != nullptr;
+}
 
 absl::Status CudnnStatus(fe::error_t error, absl::string_view what) {
   if (error.is_good()) return absl::OkStatus();
@@ -61,13 +73,16 @@ struct Plan {
 
 class CudnnAttention : public LibraryAttention {
  public:
-  explicit CudnnAttention(AttentionKernel wanted) : wanted_(wanted) {}
+  CudnnAttention(AttentionKernel wanted, int compute_capability)
+      : wanted_(wanted), compute_capability_(compute_capability) {}
   ~CudnnAttention() override {
+    plans_.clear();
     if (handle_ != nullptr) fe::detail::destroy_handle(handle_);
     if (workspace_ != nullptr) cudaFree(workspace_);
   }
 
   absl::Status Prepare() {
+    if (!LoadCudnn()) return absl::FailedPreconditionError("cuDNN: libcudnn.so.9 is not found");
     try {
       const size_t version = fe::detail::get_backend_version();
       if (version < kLeastVersion) {
@@ -141,7 +156,8 @@ class CudnnAttention : public LibraryAttention {
         problem.dtype == DataType::kBFloat16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF;
     graph->set_io_data_type(type)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
+        .set_compute_data_type(fe::DataType_t::FLOAT)
+        .set_sm_version(compute_capability_);  // else it looks for a shared CUDA runtime to ask
     auto attributes = fe::graph::SDPA_attributes()
                           .set_name("attention")
                           .set_generate_stats(true)
@@ -160,10 +176,17 @@ class CudnnAttention : public LibraryAttention {
     stats->set_output(true)
         .set_uid(kStats)
         .set_data_type(fe::DataType_t::FLOAT)
+        .set_alignment(sizeof(float))  // they begin at any head
         .set_dim(ListOf(problem.stats.dims))
         .set_stride(ListOf(problem.stats.strides));
     Plan plan;
-    if (graph->build(handle_, {fe::HeurMode_t::A}).is_good()) {
+    bool built = false;
+    try {
+      built = graph->build(handle_, {fe::HeurMode_t::A}).is_good();
+    } catch (const std::exception&) {
+      // Our own kernels take the task.
+    }
+    if (built) {
       plan.graph = std::move(graph);
       absl::Status status = CudnnStatus(plan.graph->get_workspace_size(plan.workspace_bytes),
                                         "asking for attention's workspace");
@@ -174,16 +197,20 @@ class CudnnAttention : public LibraryAttention {
 
   absl::Status Reserve(int64_t bytes, cudaStream_t stream) {
     if (bytes <= workspace_bytes_) return absl::OkStatus();
-    cudaError_t error = cudaStreamSynchronize(stream);  // nobody uses the old one
-    if (workspace_ != nullptr) cudaFree(workspace_);
+    // In the stream's order: a plain free would wait for all streams, an exchange that hangs too.
+    cudaError_t error = cudaSuccess;
+    if (workspace_ != nullptr) error = cudaFreeAsync(workspace_, stream);
     workspace_ = nullptr;
     workspace_bytes_ = 0;
-    if (error == cudaSuccess) error = cudaMalloc(&workspace_, static_cast<size_t>(bytes));
+    if (error == cudaSuccess) {
+      error = cudaMallocAsync(&workspace_, static_cast<size_t>(bytes), stream);
+    }
     if (error == cudaSuccess) workspace_bytes_ = bytes;
     return CudaStatus(error, absl::StrCat("allocating cuDNN's ", bytes, " bytes of workspace"));
   }
 
   const AttentionKernel wanted_;
+  const int compute_capability_;  // 90 of 9.0
   cudnnHandle_t handle_ = nullptr;
   std::map<CudnnProblem, Plan> plans_;
   void* workspace_ = nullptr;
@@ -193,13 +220,12 @@ class CudnnAttention : public LibraryAttention {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LibraryAttention>> MakeLibraryAttention(AttentionKernel wanted,
-                                                                       int compute_major) {
+                                                                       int compute_capability) {
   if (wanted == AttentionKernel::kNative) return nullptr;
   absl::Status status;
-  auto attention = std::make_unique<CudnnAttention>(wanted);
-  if (compute_major < kLeastMajor) {
-    status = absl::FailedPreconditionError(
-        absl::StrCat("cuDNN's attention needs compute capability ", kLeastMajor, ".0"));
+  auto attention = std::make_unique<CudnnAttention>(wanted, compute_capability);
+  if (compute_capability < kLeastCapability) {
+    status = absl::FailedPreconditionError("cuDNN's attention needs compute capability 8.0");
   } else {
     status = attention->Prepare();
   }

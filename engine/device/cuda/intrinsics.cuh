@@ -88,16 +88,14 @@ __device__ __forceinline__ uint32_t PackPair(float first, float second);
 
 template <>
 __device__ __forceinline__ uint32_t PackPair<BFloat16>(float first, float second) {
-  uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(second), "f"(first));
-  return pair;
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+  return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
 template <>
 __device__ __forceinline__ uint32_t PackPair<Float16>(float first, float second) {
-  uint32_t pair;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(second), "f"(first));
-  return pair;
+  const __half2 pair = __floats2half2_rn(first, second);
+  return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
 // 2^x to 2 units in the last place; results below 2^-126 are 0.

@@ -22,8 +22,8 @@ class LibraryAttention {
 };
 
 // Null where our own kernels do everything. FAILED_PRECONDITION for kCudnn where the library is not
-// built in, cannot be loaded, or the GPU is older than it needs.
+// built in, cannot be loaded, or the GPU is older than it needs. compute_capability: 90 of 9.0.
 absl::StatusOr<std::unique_ptr<LibraryAttention>> MakeLibraryAttention(AttentionKernel wanted,
-                                                                       int compute_major);
+                                                                       int compute_capability);
 
 }  // namespace hilbert_ring::cuda

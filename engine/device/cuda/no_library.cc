@@ -4,7 +4,7 @@
 namespace hilbert_ring::cuda {
 
 absl::StatusOr<std::unique_ptr<LibraryAttention>> MakeLibraryAttention(AttentionKernel wanted,
-                                                                       int compute_major) {
+                                                                       int compute_capability) {
   if (wanted == AttentionKernel::kCudnn) {
     return absl::FailedPreconditionError(
         "attention kernel cudnn: this build has no cuDNN attention (cudnn-frontend's headers were "

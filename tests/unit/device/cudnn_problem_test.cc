@@ -41,6 +41,18 @@ TEST(CudnnProblem, ADilatedSegmentIsAView) {
   EXPECT_EQ(ScoresOf(problem), 5 * 512 * 512);
 }
 
+TEST(CudnnProblem, StridesOfOneAreNeverZero) {
+  AttentionTask task = Dilated();
+  task.batch = 1;
+  task.query_rows = task.key_rows = 1;
+  task.q = task.k = task.v = {task.q.data, 0, 0, 64};
+  task.out = {task.out.data, 0, 0, 64};
+  const auto calls = CudnnCalls(task, int64_t{1} << 40);
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0].problem.q, (CudnnTensor{{1, 1, 1, 64}, {64, 64, 64, 1}}));
+  EXPECT_EQ(calls[0].problem.out, calls[0].problem.q);
+}
+
 TEST(CudnnProblem, SaysWhatItDoesNotTake) {
   const auto why = [](auto change) {
     AttentionTask task = Dilated();

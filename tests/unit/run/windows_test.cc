@@ -10,6 +10,8 @@
 namespace hilbert_ring {
 namespace {
 
+constexpr int64_t kLeastRows = 8192;
+
 JobSpec SpecOf(int64_t tokens, std::vector<Branch> branches) {
   JobSpec spec;
   spec.tokens = tokens;
@@ -21,7 +23,7 @@ JobSpec SpecOf(int64_t tokens, std::vector<Branch> branches) {
 
 // What windows promise, for one rank without a ring.
 void ExpectSound(const Plan& plan, int rank) {
-  const std::vector<Window> windows = MakeWindows(plan, rank, false);
+  const std::vector<Window> windows = MakeWindows(plan, rank, false, kLeastRows);
   std::vector<int64_t> left;  // segments not yet computed, by run
   for (const LocalSegments& run : plan.segments.local) left.push_back(run.count);
   int64_t needed = 0, final_rows = 0;
@@ -81,8 +83,9 @@ TEST(Windows, EverySegmentOnceAndRowsFinalInTime) {
 TEST(Windows, LongJobsHaveSeveral) {
   const auto plan = MakePlan(SpecOf(100'000, {{2048, 1}, {8192, 4}}), 1);
   ASSERT_TRUE(plan.ok());
-  const std::vector<Window> windows = MakeWindows(*plan, 0, false);
+  const std::vector<Window> windows = MakeWindows(*plan, 0, false, kLeastRows);
   EXPECT_GE(windows.size(), 10u);
+  EXPECT_EQ(MakeWindows(*plan, 0, false, 50'000).size(), 2u);
   EXPECT_EQ(windows.front().rows_needed, 8192);
   EXPECT_EQ(windows.front().rows_final, 8192);
 }
@@ -90,7 +93,7 @@ TEST(Windows, LongJobsHaveSeveral) {
 TEST(Windows, NoRowIsFinalBeforeTheRingsEnd) {
   const auto plan = MakePlan(SpecOf(100'000, {{2048, 1}, {100'000, 16}}), 2);
   ASSERT_TRUE(plan.ok());
-  for (const Window& window : MakeWindows(*plan, 1, true)) {
+  for (const Window& window : MakeWindows(*plan, 1, true, kLeastRows)) {
     EXPECT_EQ(window.rows_final, 0);
     EXPECT_EQ(window.rows_needed, plan->shards.Rows(1));
   }
