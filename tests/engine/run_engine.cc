@@ -10,7 +10,6 @@
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/device/numbers.h"
 #include "engine/order/permutation.h"
-#include "gtest/gtest.h"
 #include "tests/random/random_spec.h"
 #include "tests/unit/device/kernel_options.h"
 
@@ -133,7 +132,6 @@ std::vector<std::string> KernelsUnderTest() {
       kernels.push_back(kernel);
     }
   }
-  EXPECT_FALSE(kernels.empty()) << "no device for HILBERT_RING_TEST_KERNEL=" << only;
   return kernels;
 }
 

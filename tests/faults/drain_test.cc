@@ -1,0 +1,73 @@
+// A worker that is told to end while its job's outputs are on their way: it has done its part, and
+// the job does not begin anew.
+#include <signal.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "grpcpp/create_channel.h"
+#include "gtest/gtest.h"
+#include "tests/faults/fault_cluster.h"
+#include "tests/service/raw_call.h"
+#include "wire/codec.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+// 32 MiB of output, little compute.
+JobSpec WideSpec() {
+  JobSpec spec;
+  spec.tokens = 65'536;
+  spec.heads = spec.kv_heads = 4;
+  spec.head_dim = spec.value_dim = 32;
+  spec.branches = {{.segment = 64}};
+  return spec;
+}
+
+TEST(Drain, AWorkerThatHasDoneItsPartMayGo) {
+  auto started = FaultCluster::Start(
+      {.workers = 1, .place = WorkerPlace::kUnshared, .worker_arguments = {"--share-memory=true"}});
+  ASSERT_TRUE(started.ok()) << started.status();
+  FaultCluster& cluster = **started;
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(8 << 20);
+  const auto stub = v1::AttentionService::NewStub(
+      grpc::CreateCustomChannel(cluster.address(), grpc::InsecureChannelCredentials(), arguments));
+  const JobSpec spec = WideSpec();
+  RawCall call(*stub, std::chrono::seconds(60));
+  ASSERT_TRUE(call.Open(spec, false) && call.AwaitAdmitted());
+  const int64_t row_bytes = wire::TensorRowBytes(spec, v1::TENSOR_Q);
+  const std::string zeros(spec.tokens * row_bytes, '\0');
+  for (const v1::Tensor tensor : {v1::TENSOR_K, v1::TENSOR_V, v1::TENSOR_Q}) {
+    const int64_t step = (int64_t{1} << 20) / row_bytes;
+    for (int64_t first = 0; first < spec.tokens; first += step) {
+      ASSERT_TRUE(call.Send(MakeChunk(tensor, zeros, row_bytes, first, step)));
+    }
+  }
+  call.WritesDone();
+  // Nobody reads, and yet the worker ends: its rows lie in memory that the coordinator has too.
+  const pid_t worker = cluster.Workers().at(0);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  kill(worker, SIGTERM);
+  for (int i = 0; i < 500 && !cluster.Workers().empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ASSERT_TRUE(cluster.Workers().empty());
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+
+  int64_t rows = 0;
+  int retries = -1;
+  v1::AttendResponse response;
+  while (call.Read(&response)) {
+    if (response.output().tensor() == v1::TENSOR_OUT) rows += response.output().rows();
+    if (response.has_report()) retries = response.report().retries();
+  }
+  const absl::Status status = call.Finish();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(rows, spec.tokens);
+  EXPECT_EQ(retries, 0);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
