@@ -7,6 +7,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <random>
 #include <thread>
 #include <vector>
@@ -26,6 +27,8 @@ struct Sharing {
   const char* name;
   WorkerPlace place;
   const char* of_workers;
+
+  friend void PrintTo(const Sharing& sharing, std::ostream* to) { *to << sharing.name; }
 };
 
 class WrongRows : public ::testing::TestWithParam<Sharing> {
@@ -89,8 +92,9 @@ TEST_P(WrongRows, AreFoundAndTheirWorkerIsLeftOut) {
              return worker.second == v1::ClusterWorker::STATE_UP;
            });
   };
-  // The one that was killed may be missed a moment later.
+  // The one that was killed may be missed only a moment later.
   for (int i = 0; i < 1000 && !all_up(); ++i) {
+    EXPECT_TRUE((*cluster)->StartEnded().ok());
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_TRUE(all_up());
