@@ -1,6 +1,7 @@
 // Several jobs at once: side by side, beside a long one, and while a worker drains.
 #include <signal.h>
 
+#include <algorithm>
 #include <set>
 #include <thread>
 
@@ -30,13 +31,25 @@ void SendAll(RawCall& call, const JobSpec& spec) {
   call.WritesDone();
 }
 
-std::multiset<std::string> JobsOfWorkers(v1::AttentionService::Stub& stub) {
+v1::GetClusterResponse ClusterOf(v1::AttentionService::Stub& stub) {
   grpc::ClientContext context;
   v1::GetClusterResponse response;
   EXPECT_TRUE(stub.GetCluster(&context, {}, &response).ok());
+  return response;
+}
+
+std::multiset<std::string> JobsOfWorkers(v1::AttentionService::Stub& stub) {
+  const v1::GetClusterResponse cluster = ClusterOf(stub);
   std::multiset<std::string> jobs;
-  for (const v1::ClusterWorker& worker : response.workers()) jobs.insert(worker.job_id());
+  for (const v1::ClusterWorker& worker : cluster.workers()) jobs.insert(worker.job_id());
   return jobs;
+}
+
+int WorkersUp(v1::AttentionService::Stub& stub) {
+  const v1::GetClusterResponse cluster = ClusterOf(stub);
+  return static_cast<int>(
+      std::count_if(cluster.workers().begin(), cluster.workers().end(),
+                    [](const auto& w) { return w.state() == v1::ClusterWorker::STATE_UP; }));
 }
 
 TEST(Schedule, SmallJobsRunSideBySide) {
@@ -102,7 +115,12 @@ TEST(Schedule, AWorkerThatDrainsEndsItsJobAndTakesNoOther) {
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_EQ(IsAlive(pids[0]) + IsAlive(pids[1]), 1);
-  const auto other = AttendRaw(*stub, spec, RandomInputs(spec, 2), 64, 1);  // on a new worker
+  // On a new worker, once it is there.
+  const auto replaced = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (WorkersUp(*stub) == 0 && std::chrono::steady_clock::now() < replaced) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const auto other = AttendRaw(*stub, spec, RandomInputs(spec, 2), 64, 1);
   EXPECT_TRUE(other.ok()) << other.status();
   SendAll(first, spec);
   const auto result = first.Collect(spec);
