@@ -132,7 +132,7 @@ void Coordinator::StartWorkers() {
         {absl::StrCat("--device=", place.device),
          absl::StrCat("--gpu-memory-fraction=",
                       place.gpu_share * settings_.device.gpu_memory_fraction)});
-    options.share_gpu = options.share_gpu || place.shares_gpu;
+    options.share_gpu = options.share_gpu || place.gpu_share < 1;
   }
   workers_ = std::make_unique<WorkerProcesses>(std::move(options));
 }

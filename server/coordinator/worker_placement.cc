@@ -21,19 +21,16 @@ bool NamesGpu(std::string_view file) {
 }  // namespace
 
 std::vector<WorkerPlacement> PlaceWorkers(int workers, const std::string& device, int gpus) {
-  const bool spread = device == "auto" && gpus > 0;
-  const bool one_gpu = CudaOrdinal(device).has_value();
-  std::vector<WorkerPlacement> placed;
+  const bool on_gpus = device.starts_with("cuda:") || (device.starts_with("auto") && gpus > 0);
+  std::vector<WorkerPlacement> placed(workers, WorkerPlacement{.device = device});
+  if (!on_gpus) return placed;
+  const bool spread = !GpuOrdinal(device).has_value();
+  const int used = spread ? std::min(gpus, workers) : 1;
   for (int worker = 0; worker < workers; ++worker) {
-    WorkerPlacement place{.device = device};
-    if (spread) place.device = absl::StrCat("auto:", worker % gpus);
-    if (spread || one_gpu) {
-      const int used = one_gpu ? 1 : std::min(gpus, workers);
-      const int here = (workers - worker % used - 1) / used + 1;  // workers on this GPU
-      place.gpu_share = 1.0 / here;
-      place.shares_gpu = here > 1;
-    }
-    placed.push_back(std::move(place));
+    const int gpu = worker % used;
+    const int workers_there = (workers - gpu - 1) / used + 1;
+    if (spread) placed[worker].device = absl::StrCat("auto:", gpu);
+    placed[worker].gpu_share = 1.0 / workers_there;
   }
   return placed;
 }

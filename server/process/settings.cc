@@ -66,8 +66,7 @@ void AddDevice(CLI::App& app, DeviceSettings& device) {
          "of the workers: auto (a GPU where there is one, else the CPU; spawned workers are "
          "spread over the GPUs), auto:N (that GPU), cpu, or cuda:N")
       ->check([](const std::string& given) {
-        const bool known = given == "auto" || given == "cpu" || CudaOrdinal(given).has_value() ||
-                           PreferredOrdinal(given).has_value();
+        const bool known = given == "auto" || given == "cpu" || GpuOrdinal(given).has_value();
         return known ? std::string() : given + " is not auto, auto:N, cpu or cuda:N";
       });
   app.add_option("--gpu-memory-fraction", device.gpu_memory_fraction,
@@ -101,15 +100,6 @@ std::vector<std::string> Arguments(const CLI::App& app, int argc, char** argv) {
   return arguments;
 }
 
-std::optional<int> Ordinal(std::string_view prefix, const std::string& device) {
-  if (!device.starts_with(prefix)) return std::nullopt;
-  int ordinal = -1;
-  const char* const end = device.data() + device.size();
-  const auto parsed = std::from_chars(device.data() + prefix.size(), end, ordinal);
-  if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) return std::nullopt;
-  return ordinal;
-}
-
 template <typename Settings>
 std::variant<Settings, int> Parse(CLI::App& app, const Settings& settings, int argc, char** argv) {
   app.set_version_flag("--version", std::string(kVersion));
@@ -132,8 +122,14 @@ std::variant<Settings, int> Parse(CLI::App& app, const Settings& settings, int a
 
 }  // namespace
 
-std::optional<int> CudaOrdinal(const std::string& device) { return Ordinal("cuda:", device); }
-std::optional<int> PreferredOrdinal(const std::string& device) { return Ordinal("auto:", device); }
+std::optional<int> GpuOrdinal(const std::string& device) {
+  if (!device.starts_with("cuda:") && !device.starts_with("auto:")) return std::nullopt;
+  int ordinal = -1;
+  const char* const end = device.data() + device.size();
+  const auto parsed = std::from_chars(device.data() + device.find(':') + 1, end, ordinal);
+  if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) return std::nullopt;
+  return ordinal;
+}
 
 std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char** argv) {
   CoordinatorSettings s;

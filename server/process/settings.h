@@ -76,8 +76,7 @@ struct WorkerSettings {
 };
 
 // N of "cuda:N" and of "auto:N"; nothing for other devices.
-std::optional<int> CudaOrdinal(const std::string& device);
-std::optional<int> PreferredOrdinal(const std::string& device);
+std::optional<int> GpuOrdinal(const std::string& device);
 
 // Settings, or the exit code of a process that has nothing to do: help was asked for (0), or
 // something is wrong, which has been said on standard error.

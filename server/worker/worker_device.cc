@@ -17,14 +17,10 @@ AttentionKernel KernelNamed(const std::string& name) {
   return name == "native" ? AttentionKernel::kNative : AttentionKernel::kAuto;
 }
 
-int OrdinalOf(const std::string& device) {
-  return CudaOrdinal(device).value_or(PreferredOrdinal(device).value_or(0));
-}
-
 absl::StatusOr<std::unique_ptr<Device>> MakeWorkerDevice(const WorkerSettings& settings) {
   DeviceOptions options{.threads = settings.threads,
                         .instructions = settings.cpu_instructions,
-                        .ordinal = OrdinalOf(settings.device.device),
+                        .ordinal = GpuOrdinal(settings.device.device).value_or(0),
                         .memory_fraction = settings.device.gpu_memory_fraction,
                         .attention_kernel = KernelNamed(settings.device.attention_kernel)};
   if (settings.device.device.starts_with("auto")) {
@@ -54,7 +50,7 @@ absl::StatusOr<WorkerDevices> MakeWorkerDevices(const WorkerSettings& settings) 
 
 std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device) {
   if (device.host_memory()) return std::nullopt;
-  return OrdinalOf(settings.device.device);
+  return GpuOrdinal(settings.device.device).value_or(0);
 }
 
 int64_t JobMemoryLimit(const WorkerSettings& settings, const Device& device) {

@@ -80,15 +80,12 @@ TEST_F(Settings, DeviceOfBothProcesses) {
   EXPECT_EQ(worker.memory_share, 0.25);
 }
 
-TEST(CudaOrdinal, IsOfCudaDevices) {
-  EXPECT_EQ(PreferredOrdinal("auto:2"), 2);
-  EXPECT_EQ(PreferredOrdinal("auto"), std::nullopt);
-  EXPECT_EQ(PreferredOrdinal("cuda:2"), std::nullopt);
-  EXPECT_EQ(CudaOrdinal("auto:2"), std::nullopt);
-  EXPECT_EQ(CudaOrdinal("cuda:0"), 0);
-  EXPECT_EQ(CudaOrdinal("cuda:12"), 12);
+TEST(GpuOrdinal, IsOfGpusAlone) {
+  EXPECT_EQ(GpuOrdinal("auto:2"), 2);
+  EXPECT_EQ(GpuOrdinal("cuda:0"), 0);
+  EXPECT_EQ(GpuOrdinal("cuda:12"), 12);
   for (const char* other : {"auto", "cpu", "cuda", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", ""}) {
-    EXPECT_EQ(CudaOrdinal(other), std::nullopt) << other;
+    EXPECT_EQ(GpuOrdinal(other), std::nullopt) << other;
   }
 }
 

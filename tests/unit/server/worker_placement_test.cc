@@ -17,7 +17,6 @@ TEST(PlaceWorkers, OneGpuEachWhereThereAreEnough) {
     for (int worker = 0; worker < 4; ++worker) {
       EXPECT_EQ(placed[worker].device, absl::StrCat("auto:", worker));
       EXPECT_EQ(placed[worker].gpu_share, 1);
-      EXPECT_FALSE(placed[worker].shares_gpu);
     }
   }
 }
@@ -28,25 +27,25 @@ TEST(PlaceWorkers, TheOthersShare) {
   const char* const devices[] = {"auto:0", "auto:1", "auto:2", "auto:0", "auto:1"};
   for (int worker = 0; worker < 5; ++worker) {
     EXPECT_EQ(placed[worker].device, devices[worker]);
-    EXPECT_EQ(placed[worker].shares_gpu, worker != 2) << worker;
     EXPECT_EQ(placed[worker].gpu_share, worker == 2 ? 1 : 0.5) << worker;
   }
 }
 
 TEST(PlaceWorkers, AllOnTheGpuThatIsNamed) {
-  for (const WorkerPlacement& place : PlaceWorkers(2, "cuda:1", 8)) {
-    EXPECT_EQ(place.device, "cuda:1");
-    EXPECT_EQ(place.gpu_share, 0.5);
-    EXPECT_TRUE(place.shares_gpu);
+  for (const char* device : {"cuda:1", "auto:1"}) {
+    for (const WorkerPlacement& place : PlaceWorkers(2, device, 8)) {
+      EXPECT_EQ(place.device, device);
+      EXPECT_EQ(place.gpu_share, 0.5);
+    }
+    EXPECT_EQ(PlaceWorkers(1, device, 8)[0].gpu_share, 1);
   }
-  EXPECT_FALSE(PlaceWorkers(1, "cuda:1", 8)[0].shares_gpu);
 }
 
 TEST(PlaceWorkers, WithoutGpusTheDeviceIsWhatWasAsked) {
-  for (const char* device : {"auto", "cpu"}) {
+  for (const char* device : {"auto", "auto:1", "cpu"}) {
     for (const WorkerPlacement& place : PlaceWorkers(3, device, 0)) {
       EXPECT_EQ(place.device, device);
-      EXPECT_FALSE(place.shares_gpu);
+      EXPECT_EQ(place.gpu_share, 1);
     }
   }
   EXPECT_EQ(PlaceWorkers(2, "cpu", 8)[1].device, "cpu");
