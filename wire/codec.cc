@@ -44,24 +44,6 @@ absl::StatusOr<Ordering> DecodeOrdering(const v1::Ordering& message) {
   return ordering;
 }
 
-// Q, K, V, OUT or LSE; nothing for any other value.
-std::optional<TensorKind> TensorKindOf(v1::Tensor tensor) {
-  switch (tensor) {
-    case v1::TENSOR_Q:
-      return TensorKind::kQ;
-    case v1::TENSOR_K:
-      return TensorKind::kK;
-    case v1::TENSOR_V:
-      return TensorKind::kV;
-    case v1::TENSOR_OUT:
-      return TensorKind::kOut;
-    case v1::TENSOR_LSE:
-      return TensorKind::kLse;
-    default:
-      return std::nullopt;
-  }
-}
-
 nlohmann::ordered_json PlanJson(const Plan& plan) {
   nlohmann::ordered_json json;
   const Costs& costs = plan.costs;
@@ -233,6 +215,23 @@ v1::PlanResponse EncodePlan(const Plan& plan) {
   response.set_mirrored(plan.mirrored);
   response.set_json(PlanJson(plan).dump());
   return response;
+}
+
+std::optional<TensorKind> TensorKindOf(v1::Tensor tensor) {
+  switch (tensor) {
+    case v1::TENSOR_Q:
+      return TensorKind::kQ;
+    case v1::TENSOR_K:
+      return TensorKind::kK;
+    case v1::TENSOR_V:
+      return TensorKind::kV;
+    case v1::TENSOR_OUT:
+      return TensorKind::kOut;
+    case v1::TENSOR_LSE:
+      return TensorKind::kLse;
+    default:
+      return std::nullopt;
+  }
 }
 
 int64_t TensorRowBytes(const JobSpec& spec, v1::Tensor tensor) {

@@ -1,11 +1,13 @@
 // Engine values to and from the messages of hilbert_ring.v1.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "engine/plan/plan.h"
 #include "engine/spec/job_spec.h"
+#include "engine/spec/tensor.h"
 #include "hilbert_ring/v1/attention.pb.h"
 
 namespace hilbert_ring::wire {
@@ -23,6 +25,9 @@ v1::JobSpec EncodeJobSpec(const JobSpec& spec);
 
 // Costs and shards of a plan; `json` as `hilbert-ring plan --json` prints it.
 v1::PlanResponse EncodePlan(const Plan& plan);
+
+// Of Q, K, V, OUT and LSE; nothing for any other value.
+std::optional<TensorKind> TensorKindOf(v1::Tensor tensor);
 
 // Bytes of one row of a tensor of a job: COORDS, Q, K, V, OUT or LSE; 0 for any other value.
 int64_t TensorRowBytes(const JobSpec& spec, v1::Tensor tensor);

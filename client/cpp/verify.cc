@@ -11,8 +11,8 @@
 
 #include "engine/order/permutation.h"
 #include "engine/reference/attention_reference.h"
-#include "engine/reference/number.h"
 #include "engine/reference/sample_tokens.h"
+#include "engine/spec/numbers.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -36,11 +36,11 @@ class NpyRows : public RowSource {
         std::memcpy(values.data(), from, values.size_bytes());
         break;
       case NpyType::kFloat32:
-        return WidenNumbers(DataType::kFloat32, from, values);
+        return LoadElements(DataType::kFloat32, from, values);
       case NpyType::kFloat16:
-        return WidenNumbers(DataType::kFloat16, from, values);
+        return LoadElements(DataType::kFloat16, from, values);
       default:
-        return WidenNumbers(DataType::kBFloat16, from, values);
+        return LoadElements(DataType::kBFloat16, from, values);
     }
   }
 

@@ -1,8 +1,25 @@
-#include "engine/device/numbers.h"
+#include "engine/spec/numbers.h"
 
 #include <bit>
+#include <cstddef>
+#include <cstring>
 
 namespace hilbert_ring {
+namespace {
+
+template <typename T>
+T Load(const void* data, int64_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const std::byte*>(data) + index * int64_t{sizeof(T)}, sizeof(T));
+  return value;
+}
+
+template <typename T>
+void Store(void* data, int64_t index, T value) {
+  std::memcpy(static_cast<std::byte*>(data) + index * int64_t{sizeof(T)}, &value, sizeof(T));
+}
+
+}  // namespace
 
 float BFloat16ToFloat(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
@@ -44,11 +61,11 @@ uint16_t FloatToFloat16(float value) {
 float LoadElement(DataType dtype, const void* data, int64_t index) {
   switch (dtype) {
     case DataType::kFloat32:
-      return static_cast<const float*>(data)[index];
+      return Load<float>(data, index);
     case DataType::kBFloat16:
-      return BFloat16ToFloat(static_cast<const uint16_t*>(data)[index]);
+      return BFloat16ToFloat(Load<uint16_t>(data, index));
     case DataType::kFloat16:
-      return Float16ToFloat(static_cast<const uint16_t*>(data)[index]);
+      return Float16ToFloat(Load<uint16_t>(data, index));
   }
   return 0.0f;
 }
@@ -56,14 +73,17 @@ float LoadElement(DataType dtype, const void* data, int64_t index) {
 void StoreElement(DataType dtype, void* data, int64_t index, float value) {
   switch (dtype) {
     case DataType::kFloat32:
-      static_cast<float*>(data)[index] = value;
-      return;
+      return Store<float>(data, index, value);
     case DataType::kBFloat16:
-      static_cast<uint16_t*>(data)[index] = FloatToBFloat16(value);
-      return;
+      return Store<uint16_t>(data, index, FloatToBFloat16(value));
     case DataType::kFloat16:
-      static_cast<uint16_t*>(data)[index] = FloatToFloat16(value);
-      return;
+      return Store<uint16_t>(data, index, FloatToFloat16(value));
+  }
+}
+
+void LoadElements(DataType dtype, const void* data, std::span<double> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = LoadElement(dtype, data, static_cast<int64_t>(i));
   }
 }
 

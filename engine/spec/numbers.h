@@ -1,8 +1,9 @@
-// Conversions between float32 and the 16-bit data types, rounding to nearest even; NaN stays NaN,
-// float16 overflows to infinity.
+// The numbers of the data types: conversions between float32 and the 16-bit ones, rounding to
+// nearest even; NaN stays NaN, float16 overflows to infinity.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "engine/spec/job_spec.h"
 
@@ -13,8 +14,11 @@ uint16_t FloatToBFloat16(float value);
 float Float16ToFloat(uint16_t bits);
 uint16_t FloatToFloat16(float value);
 
-// Element `index` of an array of `dtype`.
+// Element `index` of an array of `dtype`, which need not be aligned.
 float LoadElement(DataType dtype, const void* data, int64_t index);
 void StoreElement(DataType dtype, void* data, int64_t index, float value);
+
+// values[i] = element i.
+void LoadElements(DataType dtype, const void* data, std::span<double> values);
 
 }  // namespace hilbert_ring

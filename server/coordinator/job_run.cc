@@ -14,12 +14,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-TensorKind KindOf(v1::Tensor tensor) {
-  return tensor == v1::TENSOR_Q   ? TensorKind::kQ
-         : tensor == v1::TENSOR_K ? TensorKind::kK
-                                  : TensorKind::kV;
-}
-
 constexpr v1::Tensor kRowTensors[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
 
 }  // namespace
@@ -217,7 +211,7 @@ absl::Status JobRun::SendArrived(int rank, const RowRouter& router, const JobInp
         for (const RowRun& run : router.Runs(tensor, row, std::min(most, end - row))) {
           if (run.rank != rank) continue;
           const wire::Payload rows(
-              {reinterpret_cast<const char*>(store.Row(KindOf(tensor), run.local_row)),
+              {reinterpret_cast<const char*>(store.Row(*wire::TensorKindOf(tensor), run.local_row)),
                static_cast<size_t>(run.rows * row_bytes)});
           wire::PayloadReader reader(rows);
           messages.Add(run, reader);
@@ -269,7 +263,7 @@ absl::Status JobRun::SendOrderTo(int rank, const RowRouter& router) {
 absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
                           const RowRouter& router) {
   const int64_t row_bytes = wire::TensorRowBytes(options_.plan->spec, chunk.tensor());
-  const TensorKind kind = KindOf(chunk.tensor());
+  const TensorKind kind = *wire::TensorKindOf(chunk.tensor());
   const std::vector<RowRun> runs = router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows());
   std::map<int, RowMessages> messages;
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {

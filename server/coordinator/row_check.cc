@@ -1,11 +1,11 @@
 #include "server/coordinator/row_check.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "engine/reference/attention_reference.h"
-#include "engine/reference/number.h"
 #include "engine/reference/sample_tokens.h"
+#include "engine/spec/numbers.h"
+#include "wire/codec.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -13,24 +13,23 @@ namespace {
 // A tensor's rows where the workers' shards have them.
 class PlacedRows final : public RowSource {
  public:
-  PlacedRows(const JobSpec& spec, TensorKind kind, const RowRouter& router,
+  PlacedRows(const JobSpec& spec, v1::Tensor tensor, const RowRouter& router,
              std::span<const ShardStore* const> shards)
-      : dtype_(spec.dtype), kind_(kind), router_(router), shards_(shards) {}
+      : dtype_(spec.dtype),
+        tensor_(tensor),
+        kind_(*wire::TensorKindOf(tensor)),
+        router_(router),
+        shards_(shards) {}
 
   void Read(int64_t token, int64_t first, std::span<double> values) const override {
-    const RowRun place = router_.Find(TensorOf(kind_), token);
+    const RowRun place = router_.Find(tensor_, token);
     const std::byte* const row = shards_[place.rank]->Row(kind_, place.local_row);
-    WidenNumbers(dtype_, row + first * ElementBytes(dtype_), values);
+    LoadElements(dtype_, row + first * ElementBytes(dtype_), values);
   }
 
  private:
-  static v1::Tensor TensorOf(TensorKind kind) {
-    return kind == TensorKind::kQ   ? v1::TENSOR_Q
-           : kind == TensorKind::kK ? v1::TENSOR_K
-                                    : v1::TENSOR_V;
-  }
-
   const DataType dtype_;
+  const v1::Tensor tensor_;
   const TensorKind kind_;
   const RowRouter& router_;
   const std::span<const ShardStore* const> shards_;
@@ -61,11 +60,11 @@ void RowCheck::Take(const v1::OutputChunk& chunk, std::string_view payload,
 void RowCheck::Keep(const v1::OutputChunk& chunk, std::string_view payload, int64_t place,
                     int64_t token, const std::shared_ptr<const Member>& worker) {
   const bool out = chunk.tensor() == v1::TENSOR_OUT;
-  const int64_t row_bytes = RowBytes(spec_, out ? TensorKind::kOut : TensorKind::kLse);
+  const int64_t row_bytes = wire::TensorRowBytes(spec_, chunk.tensor());
   Sent sent{.worker = worker};
   sent.values.resize(out ? spec_.heads * spec_.value_dim : spec_.heads);
-  WidenNumbers(out ? spec_.dtype : DataType::kFloat32,
-               reinterpret_cast<const std::byte*>(payload.data()) + place * row_bytes, sent.values);
+  LoadElements(out ? spec_.dtype : DataType::kFloat32, payload.data() + place * row_bytes,
+               sent.values);
   const std::lock_guard lock(mutex_);
   (out ? rows_[token].out : rows_[token].lse) = std::move(sent);
 }
@@ -73,9 +72,9 @@ void RowCheck::Keep(const v1::OutputChunk& chunk, std::string_view payload, int6
 absl::StatusOr<std::optional<RowCheck::Mismatch>> RowCheck::Compare(
     const RowRouter& router, const Permutation& order, std::span<const ShardStore* const> shards,
     const JobStop& stop) const {
-  const PlacedRows q(spec_, TensorKind::kQ, router, shards);
-  const PlacedRows k(spec_, TensorKind::kK, router, shards);
-  const PlacedRows v(spec_, TensorKind::kV, router, shards);
+  const PlacedRows q(spec_, v1::TENSOR_Q, router, shards);
+  const PlacedRows k(spec_, v1::TENSOR_K, router, shards);
+  const PlacedRows v(spec_, v1::TENSOR_V, router, shards);
   std::optional<Mismatch> worst;
   const auto note = [&](const RowDeviation& row, v1::Tensor tensor, const Sent& sent) {
     if (row.worst.excess <= 1 || (worst && row.worst.excess <= worst->deviation.excess)) return;

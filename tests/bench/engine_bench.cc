@@ -20,8 +20,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "engine/device/device.h"
-#include "engine/device/numbers.h"
 #include "engine/plan/plan.h"
+#include "engine/spec/numbers.h"
 #include "tests/bench/measure.h"
 #include "tests/random/random_spec.h"
 

@@ -17,8 +17,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/device/device.h"
-#include "engine/device/numbers.h"
 #include "engine/run/executor.h"
+#include "engine/spec/numbers.h"
 #include "tests/bench/measure.h"
 #include "tests/random/random_spec.h"
 #include "tests/unit/device/kernel_options.h"

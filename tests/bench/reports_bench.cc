@@ -25,9 +25,9 @@
 #include "absl/strings/str_join.h"
 #include "client/cpp/attend.h"
 #include "client/cpp/service.h"
-#include "engine/device/numbers.h"
 #include "engine/order/permutation.h"
 #include "engine/run/executor.h"
+#include "engine/spec/numbers.h"
 #include "tests/service/cluster.h"
 #include "tests/service/memory_watch.h"
 

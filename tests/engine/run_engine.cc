@@ -8,8 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/device/cpu/cpu_device.h"
-#include "engine/device/numbers.h"
 #include "engine/order/permutation.h"
+#include "engine/spec/numbers.h"
 #include "tests/random/random_spec.h"
 #include "tests/unit/device/kernel_options.h"
 

@@ -34,12 +34,6 @@ constexpr int64_t kMaxTokens = 300;
 constexpr int64_t kMaxRowBytes = 4096;
 constexpr int kMaxMessages = 64;
 
-TensorKind KindOf(v1::Tensor tensor) {
-  return tensor == v1::TENSOR_Q   ? TensorKind::kQ
-         : tensor == v1::TENSOR_K ? TensorKind::kK
-                                  : TensorKind::kV;
-}
-
 std::string Content(const JobSpec& spec, v1::Tensor tensor, int64_t first, int64_t rows,
                     bool small_coordinates) {
   std::string bytes = RowContent(tensor, first, rows, wire::TensorRowBytes(spec, tensor));
@@ -170,7 +164,8 @@ class Job {
           const bool ordered = tensor == v1::TENSOR_Q ? queries_ordered : keys_ordered;
           const int64_t token = ordered ? shard.store->tokens()[row] : slot;
           const std::string expected = Content(spec_, tensor, token, 1, small_coordinates_);
-          const auto* at = reinterpret_cast<const char*>(shard.store->Row(KindOf(tensor), row));
+          const auto* at =
+              reinterpret_cast<const char*>(shard.store->Row(*wire::TensorKindOf(tensor), row));
           Require(!content_known_ || std::equal(expected.begin(), expected.end(), at),
                   "a row lies at its slot");
         }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "engine/device/numbers.h"
+#include "engine/spec/numbers.h"
 #include "tests/random/random_spec.h"
 #include "wire/codec.h"
 

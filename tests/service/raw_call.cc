@@ -8,7 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "engine/device/numbers.h"
+#include "engine/spec/numbers.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"

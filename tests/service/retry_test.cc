@@ -6,7 +6,7 @@
 
 #include "client/cpp/attend.h"
 #include "client/cpp/service.h"
-#include "engine/device/numbers.h"
+#include "engine/spec/numbers.h"
 #include "gtest/gtest.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "engine/device/numbers.h"
+#include "engine/spec/numbers.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

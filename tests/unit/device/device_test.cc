@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/device/cpu/cpu_device.h"
-#include "engine/device/numbers.h"
+#include "engine/spec/numbers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/device/devices_under_test.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/device/numbers.h"
+#include "engine/spec/numbers.h"
 
 namespace hilbert_ring {
 

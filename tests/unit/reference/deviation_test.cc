@@ -5,7 +5,6 @@
 #include <set>
 #include <vector>
 
-#include "engine/reference/number.h"
 #include "engine/reference/sample_tokens.h"
 #include "gtest/gtest.h"
 
@@ -59,22 +58,6 @@ TEST(Deviation, IsOfTheNumberThatIsOffMost) {
   EXPECT_EQ(LseDeviation(7, expected, std::vector<double>{nan, -kInfinity}).worst.excess,
             kInfinity);
   EXPECT_EQ(LseDeviation(7, expected, {}).worst.excess, 0);
-}
-
-TEST(WidenNumbers, OfAllTypes) {
-  const float wide[] = {-1.5F, 3e38F};
-  double values[2];
-  WidenNumbers(DataType::kFloat32, reinterpret_cast<const std::byte*>(wide), values);
-  EXPECT_EQ(values[0], -1.5);
-  EXPECT_EQ(values[1], static_cast<double>(3e38F));
-  const uint16_t half[] = {0xc200, 0x0001};
-  WidenNumbers(DataType::kFloat16, reinterpret_cast<const std::byte*>(half), values);
-  EXPECT_EQ(values[0], -3);
-  EXPECT_EQ(values[1], 0x1p-24);
-  const uint16_t brain[] = {0xc040, 0x7f80};
-  WidenNumbers(DataType::kBFloat16, reinterpret_cast<const std::byte*>(brain), values);
-  EXPECT_EQ(values[0], -3);
-  EXPECT_EQ(values[1], kInfinity);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/numbers.h"
 #include "engine/reference/attention_reference.h"
+#include "engine/spec/numbers.h"
 #include "gtest/gtest.h"
 #include "tests/random/random_spec.h"
 

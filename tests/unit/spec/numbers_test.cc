@@ -1,4 +1,4 @@
-#include "engine/device/numbers.h"
+#include "engine/spec/numbers.h"
 
 #include <bit>
 #include <cmath>
@@ -92,6 +92,19 @@ TEST(Numbers, ElementsOfArrays) {
     std::vector<std::byte> data(5 * ElementBytes(dtype));
     for (int64_t i = 0; i < 5; ++i) StoreElement(dtype, data.data(), i, 0.5f * i);
     for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(LoadElement(dtype, data.data(), i), 0.5f * i);
+  }
+}
+
+TEST(Numbers, ElementsNeedNotBeAligned) {
+  for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+    std::vector<std::byte> bytes(1 + 3 * ElementBytes(dtype));
+    for (int64_t i = 0; i < 3; ++i) {
+      StoreElement(dtype, bytes.data() + 1, i, 1.5f * static_cast<float>(i));
+    }
+    double values[3];
+    LoadElements(dtype, bytes.data() + 1, values);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(values[i], 1.5 * i);
+    EXPECT_EQ(LoadElement(dtype, bytes.data() + 1, 2), 3.0f);
   }
 }
 

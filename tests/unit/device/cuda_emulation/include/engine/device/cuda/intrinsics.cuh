@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "engine/device/numbers.h"
+#include "engine/spec/numbers.h"
 #include "tests/unit/device/cuda_emulation/block_runner.h"
 
 namespace hilbert_ring::cuda {
