@@ -3,27 +3,17 @@
 #include <signal.h>
 
 #include <chrono>
-#include <string>
 #include <thread>
 
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
 #include "tests/faults/fault_cluster.h"
+#include "tests/faults/fault_job.h"
 #include "tests/service/raw_call.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::testing {
 namespace {
-
-// 32 MiB of output, little compute.
-JobSpec WideSpec() {
-  JobSpec spec;
-  spec.tokens = 65'536;
-  spec.heads = spec.kv_heads = 4;
-  spec.head_dim = spec.value_dim = 32;
-  spec.branches = {{.segment = 64}};
-  return spec;
-}
 
 TEST(Drain, AWorkerThatHasDoneItsPartMayGo) {
   auto started = FaultCluster::Start(
@@ -34,12 +24,12 @@ TEST(Drain, AWorkerThatHasDoneItsPartMayGo) {
   arguments.SetMaxReceiveMessageSize(8 << 20);
   const auto stub = v1::AttentionService::NewStub(
       grpc::CreateCustomChannel(cluster.address(), grpc::InsecureChannelCredentials(), arguments));
-  const JobSpec spec = WideSpec();
+  const FaultJob job = MakeZeroJob(65'536, 4, 32, 64);  // 32 MiB of output, little compute
+  const JobSpec& spec = job.spec;
   RawCall call(*stub, std::chrono::seconds(60));
   ASSERT_TRUE(call.Open(spec, false) && call.AwaitAdmitted());
   const int64_t row_bytes = wire::TensorRowBytes(spec, v1::TENSOR_Q);
-  const std::string zeros(spec.tokens * row_bytes, '\0');
-  for (const v1::Tensor tensor : {v1::TENSOR_K, v1::TENSOR_V, v1::TENSOR_Q}) {
+  for (const auto& [tensor, zeros] : job.tensors) {
     const int64_t step = (int64_t{1} << 20) / row_bytes;
     for (int64_t first = 0; first < spec.tokens; first += step) {
       ASSERT_TRUE(call.Send(MakeChunk(tensor, zeros, row_bytes, first, step)));

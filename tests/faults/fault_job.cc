@@ -185,6 +185,19 @@ absl::StatusOr<FaultJob> MakeWideJob(std::mt19937_64& random, const std::string&
   return ExpectUndisturbed(MakeJob(std::move(spec), random, inputs), address);
 }
 
+FaultJob MakeZeroJob(int64_t tokens, int64_t heads, int64_t dim, int64_t segment) {
+  FaultJob job;
+  job.spec.tokens = tokens;
+  job.spec.heads = job.spec.kv_heads = heads;
+  job.spec.head_dim = job.spec.value_dim = dim;
+  job.spec.branches = {{.segment = segment}};
+  const std::string zeros(tokens * RowBytes(job.spec, TensorKind::kQ), '\0');
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    job.tensors[tensor] = zeros;
+  }
+  return job;
+}
+
 JobEnd RunJob(const std::string& address, const FaultJob& job,
               const client::AttendOptions& options) {
   JobEnd end;

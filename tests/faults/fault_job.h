@@ -51,6 +51,9 @@ struct JobEnd {
   std::string failures;  // of its attempts but the last
 };
 
+// One segment length, float32, rows of zeros, so that the result is zeros too; lse is not known.
+FaultJob MakeZeroJob(int64_t tokens, int64_t heads, int64_t dim, int64_t segment);
+
 // The whole call, its deadline included.
 JobEnd RunJob(const std::string& address, const FaultJob& job,
               const client::AttendOptions& options);

@@ -7,6 +7,7 @@
 #include "server/process/logging.h"
 #include "server/process/stop_signals.h"
 #include "server/worker/worker_process.h"
+#include "tests/unit/device/forwarding_device.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -18,9 +19,11 @@ enum class Fault {
 
 constexpr Fault kFault = Fault::HILBERT_RING_DEVICE_FAULT;
 
-class FaultyDevice final : public Device {
+class FaultyDevice final : public ForwardingDevice {
  public:
-  explicit FaultyDevice(std::unique_ptr<Device> right) : right_(std::move(right)) {}
+  using ForwardingDevice::ForwardingDevice;
+
+  bool host_memory() const override { return kFault != Fault::kBroken && device().host_memory(); }
 
   absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
                                        const AttendControl& control) override {
@@ -30,39 +33,16 @@ class FaultyDevice final : public Device {
     }
     std::vector<AttentionTask> wrong(tasks.begin(), tasks.end());
     for (AttentionTask& task : wrong) task.scale *= 1.05F;
-    return right_->Attend(wrong, control);
+    return device().Attend(wrong, control);
   }
 
-  DeviceInfo info() const override { return right_->info(); }
-  bool host_memory() const override { return kFault != Fault::kBroken && right_->host_memory(); }
-  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
-    return right_->Allocate(bytes);
-  }
-  absl::Status CopyIn(void* to, const void* from, int64_t bytes) override {
-    return right_->CopyIn(to, from, bytes);
-  }
-  absl::Status CopyRowsIn(const RowsIn& rows) override { return right_->CopyRowsIn(rows); }
-  absl::Status CopyOut(void* to, const void* from, int64_t bytes) override {
-    return right_->CopyOut(to, from, bytes);
-  }
   absl::Status FillFloats(float* to, int64_t count, float value) override {
-    return broken_ ? Broken() : right_->FillFloats(to, count, value);
+    return broken_ ? Broken() : device().FillFloats(to, count, value);
   }
-  absl::Status FillSequence(int64_t* to, int64_t count, int64_t first) override {
-    return right_->FillSequence(to, count, first);
-  }
-  absl::Status AddZeroKeys(std::span<const ZeroKeysTask> tasks) override {
-    return right_->AddZeroKeys(tasks);
-  }
-  absl::Status Finalize(std::span<const FinalizeTask> tasks) override {
-    return right_->Finalize(tasks);
-  }
-  absl::Status Pack(std::span<const PackTask> tasks) override { return right_->Pack(tasks); }
 
  private:
   static absl::Status Broken() { return absl::InternalError("an illegal instruction was met"); }
 
-  const std::unique_ptr<Device> right_;
   bool broken_ = false;
 };
 

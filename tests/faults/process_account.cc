@@ -17,6 +17,8 @@
 namespace hilbert_ring::testing {
 namespace {
 
+constexpr int64_t kBlockBytes = 512;  // of st_blocks
+
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;
@@ -24,18 +26,19 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-// The names of the memfds that a process has open, and how many descriptors there are in all.
-std::set<std::string> OpenMemories(pid_t pid, int& descriptors) {
+// The names of the memfds that a process has open; counts its descriptors and their bytes.
+std::set<std::string> OpenMemories(pid_t pid, ProcessAccount& account) {
   std::set<std::string> memories;
   std::error_code error;
   for (auto entry = std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/fd"), error);
        !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    ++descriptors;
+    ++account.descriptors;
     std::error_code gone;
     const std::string target = std::filesystem::read_symlink(entry->path(), gone).string();
     struct stat inode = {};
     if (target.rfind("/memfd:", 0) == 0 && stat(entry->path().c_str(), &inode) == 0) {
-      memories.insert(absl::StrCat(inode.st_ino));
+      const bool first = memories.insert(absl::StrCat(inode.st_ino)).second;
+      if (first) account.shared_memory_bytes += kBlockBytes * inode.st_blocks;
     }
   }
   return memories;
@@ -71,7 +74,7 @@ ProcessAccount AccountOf(pid_t pid) {
     if (parts[0] == "RssShmem") account.shared = number << 10;
   }
   if (!account.there || account.zombie) return account;
-  std::set<std::string> memories = OpenMemories(pid, account.descriptors);
+  std::set<std::string> memories = OpenMemories(pid, account);
   AddMappedMemories(pid, memories);
   account.shared_memories = static_cast<int>(memories.size());
   return account;

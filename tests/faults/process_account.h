@@ -14,10 +14,11 @@ struct ProcessAccount {
   bool zombie = false;
   int descriptors = 0;
   int threads = 0;
-  int shared_memories = 0;  // memfds that it holds open or has mapped
-  int64_t anonymous = 0;    // resident bytes
-  int64_t shared = 0;       // resident bytes of memory shared with other processes
-  int64_t file = 0;         // resident bytes of files, mostly the program itself
+  int shared_memories = 0;          // memfds that it holds open or has mapped
+  int64_t shared_memory_bytes = 0;  // that those which it holds open take, mapped or not
+  int64_t anonymous = 0;            // resident bytes
+  int64_t shared = 0;               // resident bytes of memory shared with other processes
+  int64_t file = 0;                 // resident bytes of files, mostly the program itself
   int64_t resident() const { return anonymous + shared + file; }
 };
 

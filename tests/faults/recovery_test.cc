@@ -19,20 +19,6 @@ using std::chrono::milliseconds;
 
 constexpr double kLimit = 3;  // seconds, median
 
-// Seconds of compute on rows that all workers exchange.
-FaultJob LongJob() {
-  FaultJob job;
-  job.spec.tokens = 24'000;
-  job.spec.heads = job.spec.kv_heads = 8;
-  job.spec.head_dim = job.spec.value_dim = 64;
-  job.spec.branches = {{.segment = job.spec.tokens}};
-  const std::string zeros(job.spec.tokens * 8 * 64 * sizeof(float), '\0');
-  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    job.tensors[tensor] = zeros;
-  }
-  return job;
-}
-
 class Recovery : public ::testing::TestWithParam<WorkerPlace> {
  protected:
   // Runs the long job, again where it ends with an error, until told to stop.
@@ -75,7 +61,8 @@ class Recovery : public ::testing::TestWithParam<WorkerPlace> {
     return computing_ != before;
   }
 
-  const FaultJob job_ = LongJob();
+  // Seconds of compute on rows that all workers exchange.
+  const FaultJob job_ = MakeZeroJob(24'000, 8, 64, 24'000);
   std::atomic<bool> stop_ = false;
   std::atomic<int> computing_ = 0;    // times that progress of compute was heard of
   std::atomic<double> fraction_ = 0;  // the last one

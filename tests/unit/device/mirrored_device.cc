@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/unit/device/forwarding_device.h"
+
 namespace hilbert_ring {
 namespace {
 
@@ -92,38 +94,24 @@ class Mirror {
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
-class MirroredDevice : public Device {
+class MirroredDevice : public ForwardingDevice {
  public:
-  explicit MirroredDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  using ForwardingDevice::ForwardingDevice;
 
-  DeviceInfo info() const override { return device_->info(); }
+  bool host_memory() const override { return false; }
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
-    auto buffer = device_->Allocate(bytes);
+    auto buffer = device().Allocate(bytes);
     if (buffer.ok() && bytes > 0) {
       const std::lock_guard lock(mutex_);
       own_[reinterpret_cast<uintptr_t>((*buffer)->data())] = bytes;
     }
     return buffer;
   }
-  bool host_memory() const override { return false; }
-  absl::Status CopyIn(void* to, const void* from, int64_t bytes) override {
-    return device_->CopyIn(to, from, bytes);
-  }
-  absl::Status CopyRowsIn(const RowsIn& rows) override { return device_->CopyRowsIn(rows); }
-  absl::Status CopyOut(void* to, const void* from, int64_t bytes) override {
-    return device_->CopyOut(to, from, bytes);
-  }
-  absl::Status FillFloats(float* to, int64_t count, float value) override {
-    return device_->FillFloats(to, count, value);
-  }
-  absl::Status FillSequence(int64_t* to, int64_t count, int64_t first) override {
-    return device_->FillSequence(to, count, first);
-  }
 
   absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> given,
                                        const AttendControl& control) override {
     std::vector<AttentionTask> tasks(given.begin(), given.end());
-    Mirror mirror(*device_);
+    Mirror mirror(device());
     for (const AttentionTask& t : tasks) {
       if (OnDevice(t.q.data)) continue;
       const int64_t element = ElementBytes(t.dtype);
@@ -145,14 +133,14 @@ class MirroredDevice : public Device {
       mirror.Translate(t.query_positions.data);
       mirror.Translate(t.key_positions.data);
     }
-    auto figures = device_->Attend(tasks, control);
+    auto figures = device().Attend(tasks, control);
     if (absl::Status status = mirror.CopyOut(); !status.ok()) return status;
     return figures;
   }
 
   absl::Status AddZeroKeys(std::span<const ZeroKeysTask> given) override {
     std::vector<ZeroKeysTask> tasks(given.begin(), given.end());
-    Mirror mirror(*device_);
+    Mirror mirror(device());
     for (const ZeroKeysTask& t : tasks) {
       mirror.Name(t.out, t.batch, t.rows, t.heads, t.value_dim, sizeof(float));
       mirror.Name(t.lse, t.batch, t.rows, t.heads, 1, sizeof(float));
@@ -162,14 +150,14 @@ class MirroredDevice : public Device {
       mirror.Translate(t.out.data);
       mirror.Translate(t.lse.data);
     }
-    status.Update(device_->AddZeroKeys(tasks));
+    status.Update(device().AddZeroKeys(tasks));
     status.Update(mirror.CopyOut());
     return status;
   }
 
   absl::Status Finalize(std::span<const FinalizeTask> given) override {
     std::vector<FinalizeTask> tasks(given.begin(), given.end());
-    Mirror mirror(*device_);
+    Mirror mirror(device());
     for (const FinalizeTask& t : tasks) {
       mirror.Name(t.from, t.batch, t.rows, t.heads, t.value_dim, sizeof(float));
       mirror.Name(t.to, t.batch, t.rows, t.heads, t.value_dim, ElementBytes(t.to_dtype));
@@ -179,14 +167,14 @@ class MirroredDevice : public Device {
       mirror.Translate(t.from.data);
       mirror.Translate(t.to.data);
     }
-    status.Update(device_->Finalize(tasks));
+    status.Update(device().Finalize(tasks));
     status.Update(mirror.CopyOut());
     return status;
   }
 
   absl::Status Pack(std::span<const PackTask> given) override {
     std::vector<PackTask> tasks(given.begin(), given.end());
-    Mirror mirror(*device_);
+    Mirror mirror(device());
     for (const PackTask& t : tasks) {
       if (t.rows <= 0 || t.heads <= 0) continue;
       mirror.Name(t.from,
@@ -198,7 +186,7 @@ class MirroredDevice : public Device {
       mirror.Translate(t.from);
       mirror.Translate(t.to);
     }
-    status.Update(device_->Pack(tasks));
+    status.Update(device().Pack(tasks));
     status.Update(mirror.CopyOut());
     return status;
   }
@@ -212,7 +200,6 @@ class MirroredDevice : public Device {
     return reinterpret_cast<uintptr_t>(data) < after->first + static_cast<uintptr_t>(after->second);
   }
 
-  std::unique_ptr<Device> device_;
   mutable std::mutex mutex_;
   std::map<uintptr_t, int64_t> own_;  // buffers that were handed out, freed ones too
 };

@@ -113,9 +113,10 @@ TEST(PayloadMessage, ASliceKeepsItsOwner) {
   EXPECT_TRUE(watch.expired());
 }
 
-TEST(PayloadMessage, ATagThatIsCutOffIsRefused) {
-  const std::string inner = "\x08\x02\x22\x01x\xff";
-  grpc::ByteBuffer buffer = Cut(std::string("\x12") + static_cast<char>(inner.size()) + inner, 64);
+// Neither split nor parsed: a chunk of these fields within an AttendRequest.
+void ExpectRefused(const std::string& chunk_fields) {
+  grpc::ByteBuffer buffer =
+      Cut(std::string("\x12") + static_cast<char>(chunk_fields.size()) + chunk_fields, 64);
   v1::Chunk chunk;
   Payload payload;
   EXPECT_FALSE(SplitPayload(buffer, kChunkFields, chunk, payload));
@@ -123,29 +124,19 @@ TEST(PayloadMessage, ATagThatIsCutOffIsRefused) {
   EXPECT_FALSE(Parse(buffer, request));
 }
 
+TEST(PayloadMessage, ATagThatIsCutOffIsRefused) { ExpectRefused("\x08\x02\x22\x01x\xff"); }
+
 TEST(PayloadMessage, ATagOfSixBytesIsRefused) {
-  const std::string inner =
+  ExpectRefused(
       "\x08\x02\xdd\xdd\xdd\xdd\xdd\x10"
-      "12345678";
-  grpc::ByteBuffer buffer = Cut(std::string("\x12") + static_cast<char>(inner.size()) + inner, 64);
-  v1::Chunk chunk;
-  Payload payload;
-  EXPECT_FALSE(SplitPayload(buffer, kChunkFields, chunk, payload));
-  v1::AttendRequest request;
-  EXPECT_FALSE(Parse(buffer, request));
+      "12345678");
 }
 
 // As protobuf's own parser says, and not with its upper bits cut off.
 TEST(PayloadMessage, LengthsBeyond32BitsAreRefused) {
-  const std::string inner =
+  ExpectRefused(
       "\x08\x02\x22\x83\x80\x80\x80\x10"
-      "abc";  // 2^32 + 3 bytes
-  grpc::ByteBuffer buffer = Cut(std::string("\x12") + static_cast<char>(inner.size()) + inner, 64);
-  v1::Chunk chunk;
-  Payload payload;
-  EXPECT_FALSE(SplitPayload(buffer, kChunkFields, chunk, payload));
-  v1::AttendRequest request;
-  EXPECT_FALSE(Parse(buffer, request));
+      "abc");  // 2^32 + 3 bytes
 }
 
 }  // namespace
