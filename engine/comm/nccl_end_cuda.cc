@@ -32,7 +32,7 @@ absl::StatusCode CodeOf(ncclResult_t result) {
       return absl::StatusCode::kOk;
     case ncclSystemError:
     case ncclRemoteError:
-    case ncclInternalError:  // what some ranks are told when a peer has died
+    case ncclInternalError:  // what a rank may be told when a peer has died
       return absl::StatusCode::kUnavailable;
     case ncclInvalidUsage:  // two ranks on one GPU
       return absl::StatusCode::kFailedPrecondition;

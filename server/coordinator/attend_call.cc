@@ -21,7 +21,7 @@ constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
 // A worker's stream may end before its heartbeats' does.
 constexpr auto kNewsLimit = std::chrono::milliseconds(200);
 constexpr auto kPoll = std::chrono::milliseconds(20);
-// Until it is looked again whether those that are there suffice.
+// Until it is looked again whether those that are there are still the same.
 constexpr auto kTurnLimit = std::chrono::seconds(1);
 
 std::string DrawJobId() {
@@ -151,8 +151,10 @@ absl::Status AttendCall::Validate() const {
 
 // On how many of the workers that are up it could run. What cannot run on them at all is refused,
 // saying what would hold it.
-absl::StatusOr<std::vector<JobSize>> AttendCall::Sizes() const {
-  Members live = services_.membership.Live();
+absl::StatusOr<std::vector<JobSize>> AttendCall::Sizes() {
+  asked_.clear();
+  const Members there = services_.membership.Live();
+  Members live = there;
   std::erase_if(live, [this](const auto& member) {
     return std::find(hung_.begin(), hung_.end(), member) != hung_.end();
   });
@@ -168,7 +170,9 @@ absl::StatusOr<std::vector<JobSize>> AttendCall::Sizes() const {
   for (const auto& member : live) limits.push_back(member->memory_limit_bytes);
   std::sort(limits.rbegin(), limits.rend());
   for (const JobSize& size : *sizes) {
-    if (limits[size.workers - 1] >= size.bytes) return sizes;
+    if (limits[size.workers - 1] < size.bytes) continue;
+    asked_ = there;
+    return sizes;
   }
   const auto plan = MakePlan(spec_, workers);
   if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");
@@ -177,9 +181,11 @@ absl::StatusOr<std::vector<JobSize>> AttendCall::Sizes() const {
 
 absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) {
   auto grant = place.Await(stream_.stop(), deadline, [this](int before) {
+    const bool known = std::exchange(position_, before) == before;
+    if (known || (job_ && job_->admitted)) return absl::OkStatus();
     v1::AttendResponse response;
     response.mutable_queued()->set_position(before);
-    return job_ && job_->admitted ? absl::OkStatus() : stream_.Write(response, IdleDeadline());
+    return stream_.Write(response, IdleDeadline());
   });
   if (!grant.ok()) return grant.status();
   grant->members = InOldRanks(grant_.members, std::move(grant->members));
@@ -198,7 +204,7 @@ absl::Status AttendCall::Execute() {
   if (!sizes.ok()) return sizes.status();
   auto place = services_.scheduler.Enter({.caller = caller_, .sizes = *std::move(sizes)});
   if (!place.ok()) return place.status();
-  absl::Status status = AwaitGrant(*place, Clock::now() + services_.settings.queue_timeout);
+  absl::Status status = AwaitWorkers(*place);
   if (!status.ok()) return status;
   seconds_.queue = SecondsBetween(opened_, Clock::now());
   job_.emplace(open_, spec_, services_.orders, *progress_, services_.settings.check_rows);
@@ -243,28 +249,40 @@ absl::Status AttendCall::AwaitOthers(Scheduler::Place& place) {
          !(lost() && replaced())) {
     if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
   }
-  // Too few are waited for so long; enough that are busy, as long as any job waits for its turn.
-  const Deadline turn = start + services_.settings.queue_timeout;
-  Deadline enough = start + services_.settings.recovery_timeout;
-  absl::Status status;
-  while (Clock::now() < std::min(enough, turn)) {
-    auto sizes = Sizes();
-    status = sizes.status();
-    if (status.ok()) {
-      enough = Clock::now() + services_.settings.recovery_timeout;
+  asked_.clear();
+  return AwaitWorkers(place);
+}
+
+// Workers may come and go meanwhile. Too few are waited for so long; enough that are busy, as long
+// as any job waits for its turn.
+absl::Status AttendCall::AwaitWorkers(Scheduler::Place& place) {
+  const Deadline turn = Clock::now() + services_.settings.queue_timeout;
+  Deadline enough = Clock::now() + services_.settings.recovery_timeout;
+  while (true) {
+    if (asked_.empty()) {
+      auto sizes = Sizes();
+      if (!sizes.ok()) {
+        place.GiveBack();
+        if (Clock::now() >= std::min(enough, turn)) return NotEnough(sizes.status());
+        if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
+        continue;
+      }
       place.WaitAgain(*std::move(sizes), hung_);
-      status = AwaitGrant(place, std::min(turn, Clock::now() + kTurnLimit));
-      if (!absl::IsResourceExhausted(status)) return status;
-    } else {
-      place.GiveBack();
-      if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
     }
+    enough = Clock::now() + services_.settings.recovery_timeout;
+    absl::Status status = AwaitGrant(place, std::min(turn, Clock::now() + kTurnLimit));
+    if (!absl::IsResourceExhausted(status) || Clock::now() >= turn) return status;
+    if (asked_ != services_.membership.Live()) asked_.clear();
   }
-  return wire::WithReason(absl::UnavailableError(absl::StrCat(
-                              "workers were lost, and those that live could not go on within ",
-                              services_.settings.recovery_timeout.count(),
-                              " ms (--recovery-timeout): ", status.message())),
-                          "NOT_ENOUGH_WORKERS");
+}
+
+absl::Status AttendCall::NotEnough(const absl::Status& why) const {
+  return wire::WithReason(
+      absl::UnavailableError(
+          absl::StrCat("workers were lost, and those that live could not take the job within ",
+                       services_.settings.recovery_timeout.count(),
+                       " ms (--recovery-timeout): ", why.message())),
+      "NOT_ENOUGH_WORKERS");
 }
 
 v1::Report AttendCall::MakeReport(AttemptFigures figures) {

@@ -33,10 +33,12 @@ class AttendCall {
   absl::Status ReadOpen();
   absl::Status Validate() const;
   absl::Status Execute();
-  absl::StatusOr<std::vector<JobSize>> Sizes() const;
+  absl::StatusOr<std::vector<JobSize>> Sizes();
   absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
   absl::Status Attempt();
   absl::Status AwaitOthers(Scheduler::Place& place);
+  absl::Status AwaitWorkers(Scheduler::Place& place);
+  absl::Status NotEnough(const absl::Status& why) const;
   v1::Report MakeReport(AttemptFigures figures);
   Deadline IdleDeadline() const { return Clock::now() + services_.settings.idle_timeout; }
   void Log(const absl::Status& status) const;
@@ -48,6 +50,8 @@ class AttendCall {
   v1::Open open_;  // without its spec
   JobSpec spec_;
   std::optional<JobProgress> progress_;  // once the spec is known
+  Members asked_;      // that were there when the job was sized; empty: it is to be sized anew
+  int position_ = -1;  // in the queue, as the client knows it
   Grant grant_;
   size_t live_before_ = 0;    // workers when the attempt began
   Members hung_;              // that this job leaves out from here on

@@ -22,8 +22,9 @@ constexpr double kLeastPushback = 0.1, kMostPushback = 60;  // seconds
 constexpr double kJitter = 0.2;
 // A client that does not read its outputs does not see the status behind them.
 constexpr auto kStatusTimeout = std::chrono::seconds(30);
+// A long job and a short one on each of many workers.
+constexpr int kMostRunning = 1024;
 // Calls beside those that run or wait: ending, not yet opened, or about to be refused.
-constexpr int kMostRunning = 1024;  // a long job and a short one on each of many workers
 constexpr int kSpareCalls = 64;
 
 std::string CallerOf(const grpc::ServerContextBase& context) {

@@ -69,6 +69,11 @@ void RowCheck::Keep(const v1::OutputChunk& chunk, std::string_view payload, int6
   (out ? rows_[token].out : rows_[token].lse) = std::move(sent);
 }
 
+int64_t RowCheck::rows() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(rows_.size());
+}
+
 absl::StatusOr<std::optional<RowCheck::Mismatch>> RowCheck::Compare(
     const RowRouter& router, const Permutation& order, std::span<const ShardStore* const> shards,
     const JobStop& stop) const {

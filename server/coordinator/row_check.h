@@ -48,8 +48,8 @@ class RowCheck {
                                                   std::span<const ShardStore* const> shards,
                                                   const JobStop& stop) const;
 
-  // That Compare looks at.
-  int64_t rows() const { return static_cast<int64_t>(tokens_.size()); }
+  // Drawn ones that have left, which are those that Compare looks at.
+  int64_t rows() const;
 
  private:
   struct Sent {

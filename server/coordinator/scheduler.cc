@@ -264,7 +264,10 @@ Scheduler::Place::~Place() {
 
 // Workers that were lost are not held against the caller.
 void Scheduler::Refund(Job& job) {
-  if (job.grant) given_[job.request.caller] -= WorkerSeconds(job.size);
+  if (job.grant) {
+    given_[job.request.caller] -= WorkerSeconds(job.size);
+    job.again = true;
+  }
   TakeBack(job);
 }
 
@@ -287,7 +290,6 @@ void Scheduler::Place::WaitAgain(std::vector<JobSize> sizes, const Members& with
   scheduler_->Refund(*job_);
   job_->request.sizes = std::move(sizes);
   job_->without = without;
-  job_->again = true;
   job_->parked = false;
   scheduler_->Dispatch();
 }

@@ -67,7 +67,8 @@ class Scheduler {
     // Gives the workers back and gets no others until it waits again.
     void GiveBack();
 
-    // Goes before all others, its workers given back; `without` are not given again.
+    // Waits at other sizes, `without` left out. A job that had workers gives them back and goes
+    // before all others.
     void WaitAgain(std::vector<JobSize> sizes, const Members& without);
 
    private:

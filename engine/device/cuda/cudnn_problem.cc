@@ -32,7 +32,7 @@ template <typename View>
 CudnnTensor TensorOf(const View& view, int64_t batch, int64_t heads, int64_t rows, int64_t dim) {
   CudnnTensor tensor{.dims = {batch, heads, rows, dim},
                      .strides = {view.batch_stride, view.head_stride, view.row_stride, 1}};
-  // A view's stride of one segment, head or row may be 0, which cuDNN takes for a broadcast.
+  // A view's stride of one segment, head or row may be 0, which says broadcast elsewhere.
   for (int i = 2; i >= 0; --i) {
     if (tensor.dims[i] == 1 && tensor.strides[i] == 0) {
       tensor.strides[i] = tensor.dims[i + 1] * tensor.strides[i + 1];

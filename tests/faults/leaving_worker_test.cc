@@ -1,8 +1,9 @@
-// A worker that is told to end while its job's outputs are on their way: it has done its part, and
-// the job does not begin anew.
+// Workers that leave: one that has done its part while its outputs are on their way, and the last
+// one while jobs wait for it.
 #include <signal.h>
 
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include "grpcpp/create_channel.h"
@@ -11,19 +12,24 @@
 #include "tests/faults/fault_job.h"
 #include "tests/service/raw_call.h"
 #include "wire/codec.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
 
-TEST(Drain, AWorkerThatHasDoneItsPartMayGo) {
+std::unique_ptr<v1::AttentionService::Stub> StubOf(const FaultCluster& cluster) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(8 << 20);
+  return v1::AttentionService::NewStub(
+      grpc::CreateCustomChannel(cluster.address(), grpc::InsecureChannelCredentials(), arguments));
+}
+
+TEST(LeavingWorker, ThatHasDoneItsPartTakesNothingWithIt) {
   auto started = FaultCluster::Start(
       {.workers = 1, .place = WorkerPlace::kUnshared, .worker_arguments = {"--share-memory=true"}});
   ASSERT_TRUE(started.ok()) << started.status();
   FaultCluster& cluster = **started;
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(8 << 20);
-  const auto stub = v1::AttentionService::NewStub(
-      grpc::CreateCustomChannel(cluster.address(), grpc::InsecureChannelCredentials(), arguments));
+  const auto stub = StubOf(cluster);
   const FaultJob job = MakeZeroJob(65'536, 4, 32, 64);  // 32 MiB of output, little compute
   const JobSpec& spec = job.spec;
   RawCall call(*stub, std::chrono::seconds(60));
@@ -57,6 +63,29 @@ TEST(Drain, AWorkerThatHasDoneItsPartMayGo) {
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(rows, spec.tokens);
   EXPECT_EQ(retries, 0);
+}
+
+TEST(LeavingWorker, EndsTheWaitOfJobsThatNobodyElseCanTake) {
+  auto started = FaultCluster::Start({.workers = 1,
+                                      .place = WorkerPlace::kRemote,
+                                      .coordinator_arguments = {"--recovery-timeout=1"}});
+  ASSERT_TRUE(started.ok()) << started.status();
+  FaultCluster& cluster = **started;
+  const auto stub = StubOf(cluster);
+  const JobSpec spec = MakeZeroJob(200'000, 8, 64, 200'000).spec;  // too long for an express lane
+  RawCall first(*stub, std::chrono::seconds(60)), second(*stub, std::chrono::seconds(60));
+  ASSERT_TRUE(first.Open(spec, false) && first.AwaitAdmitted());
+  ASSERT_TRUE(second.Open(spec, false));
+  v1::AttendResponse response;
+  ASSERT_TRUE(second.Read(&response) && response.has_queued());
+  kill(cluster.Workers().at(0), SIGKILL);
+  const auto start = std::chrono::steady_clock::now();
+  for (RawCall* const call : {&first, &second}) {
+    const absl::Status status = call->Finish();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_EQ(wire::ReasonOf(status), "NOT_ENOUGH_WORKERS");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 }  // namespace
