@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "tests/sanitizer.h"
 #include "tests/service/cluster.h"
 #include "tests/service/memory_watch.h"
 #include "tests/service/raw_call.h"
@@ -26,7 +27,14 @@ JobSpec Reports(int64_t tokens, std::vector<Branch> branches) {
   return spec;
 }
 
-TEST(Memory, WorkersTakeWhatThePlanSays) {
+class Memory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kResidentBytesAreTheSanitizers) GTEST_SKIP() << "resident bytes are the sanitizer's";
+  }
+};
+
+TEST_F(Memory, WorkersTakeWhatThePlanSays) {
   const std::vector<std::vector<Branch>> patterns = {{{2048, 1}, {4096, 2}, {8192, 4}},
                                                      {{2048, 1}, {65536, 64}}};
   for (const std::vector<Branch>& branches : patterns) {
@@ -62,7 +70,7 @@ TEST(Memory, WorkersTakeWhatThePlanSays) {
   }
 }
 
-TEST(Memory, AClientThatStopsReadingHoldsNothingUp) {
+TEST_F(Memory, AClientThatStopsReadingHoldsNothingUp) {
   auto cluster = Cluster::Start({.workers = 2});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
@@ -98,7 +106,7 @@ TEST(Memory, AClientThatStopsReadingHoldsNothingUp) {
   EXPECT_TRUE(reported);
 }
 
-TEST(Memory, AStalledWorkerStopsTheSender) {
+TEST_F(Memory, AStalledWorkerStopsTheSender) {
   auto cluster =
       Cluster::Start({.workers = 2, .arguments = {"--worker-timeout=60", "--share-memory=false"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
