@@ -62,8 +62,8 @@ bool IsBroken(Device& device, const absl::Status& error) {
 
 absl::Status RunCall::Serve() {
   if (absl::Status status = Open(); !status.ok()) return status;
-  std::unique_lock turn(lane_->turn, std::defer_lock);
-  if (absl::Status status = AwaitTurn(turn); !status.ok()) return status;
+  const auto turn = AwaitTurn();
+  if (!turn.ok()) return turn.status();
   idle_bytes_ = ResidentBytes();
   absl::Status status = Allocate();
   if (status.ok()) status = Work();
@@ -115,16 +115,16 @@ absl::Status RunCall::Open() {
   return absl::OkStatus();
 }
 
-absl::Status RunCall::AwaitTurn(std::unique_lock<std::timed_mutex>& turn) {
+absl::StatusOr<Lane::Turn> RunCall::AwaitTurn() {
   const Deadline deadline = std::chrono::steady_clock::now() + kTurnTimeout;
-  while (!turn.try_lock_for(kPoll)) {
+  while (true) {
+    if (Lane::Turn turn = lane_->AwaitTurn(kPoll)) return turn;
     if (context_.IsCancelled()) return Cancelled();
     if (std::chrono::steady_clock::now() > deadline) {
       return wire::WithReason(
           absl::UnavailableError("the job before this one has not ended in time"), "WORKER_BUSY");
     }
   }
-  return absl::OkStatus();
 }
 
 absl::Status RunCall::Allocate() {
@@ -170,7 +170,7 @@ absl::Status RunCall::MakeStore() {
     spdlog::info("job {}, rank {}: rows come by the stream: {}", open_.job_id(), rank_,
                  std::string(shared.status().message()));
   }
-  auto store = ShardStore::Make(lane_->device, *plan_, rank_);
+  auto store = ShardStore::Make(lane_->device(), *plan_, rank_);
   if (!store.ok()) return wire::WithReason(store.status(), "WORKER_MEMORY");
   store_ = *std::move(store);
   return absl::OkStatus();
@@ -179,7 +179,7 @@ absl::Status RunCall::MakeStore() {
 absl::Status RunCall::Work() {
   std::thread executor([this] {
     absl::StatusOr<Figures> figures = ExecuteJob();
-    if (state_.device_broken && IsBroken(lane_->device, figures.status())) {
+    if (state_.device_broken && IsBroken(lane_->device(), figures.status())) {
       state_.device_broken(figures.status());
     }
     {
@@ -285,7 +285,7 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
     const int64_t longest = milliseconds(kLongestCompute).count();
     control.compute_limit = milliseconds(std::min(open_.compute_timeout_ms(), longest));
   }
-  return Execute(*plan_, rank_, *store_, lane_->device, ring_ ? ring_->communicator() : nullptr,
+  return Execute(*plan_, rank_, *store_, lane_->device(), ring_ ? ring_->communicator() : nullptr,
                  ring_ ? ring_->first_step() : 1, control);
 }
 
@@ -374,7 +374,7 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
 
 absl::Status RunCall::SendFigures() {
   const WorkerCost& cost = plan_->costs.workers[rank_];
-  const DeviceInfo info = lane_->device.info();
+  const DeviceInfo info = lane_->device().info();
   v1::RunResponse response;
   v1::WorkerReport& report = *response.mutable_figures();
   report.set_device(info.name);

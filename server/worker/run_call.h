@@ -16,7 +16,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
-#include "engine/device/device.h"
+#include "absl/status/statusor.h"
 #include "engine/plan/plan.h"
 #include "engine/run/executor.h"
 #include "engine/run/shard_store.h"
@@ -26,16 +26,11 @@
 #include "server/shard/output_rows.h"
 #include "server/shard/shared_memory.h"
 #include "server/worker/active_calls.h"
+#include "server/worker/lane.h"
 #include "server/worker/ring_table.h"
 #include "server/worker/row_gate.h"
 
 namespace hilbert_ring::server {
-
-// A device and whose turn on it it is: held while a job runs, for it takes one at a time.
-struct Lane {
-  Device& device;
-  std::timed_mutex turn;
-};
 
 // What all jobs of a worker share.
 struct WorkerState {
@@ -63,7 +58,7 @@ class RunCall {
 
  private:
   absl::Status Open();
-  absl::Status AwaitTurn(std::unique_lock<std::timed_mutex>& turn);
+  absl::StatusOr<Lane::Turn> AwaitTurn();
   absl::Status Allocate();
   absl::Status MakeStore();
   void NoteCancelled();

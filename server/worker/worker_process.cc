@@ -61,8 +61,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   }
   Device& device = *devices.main;
   JobMemory memory(JobMemoryLimit(settings, device));
-  Lane lane{.device = device};
-  Lane express_lane{.device = *devices.express};
+  Lane lane(device);
+  Lane express_lane(*devices.express);
   ActiveCalls calls;
   const RingTransport transport =
       MakeRingTransport({.host = settings.host, .cuda_device = GpuOf(settings, device)});

@@ -33,7 +33,7 @@ struct Worker {
   std::unique_ptr<Device> device = *MakeDevice({.threads = 1});
   server::JobMemory memory{kMemoryLimit};
   server::RingTable rings{server::MakeRingTransport({.host = "127.0.0.1"})};
-  server::Lane lane{.device = *device};
+  server::Lane lane{*device};
   server::ActiveCalls calls;
 };
 
@@ -273,8 +273,8 @@ void WorkerRun(Bytes bytes) {
   grpc::ServerContext context;
   const absl::Status status = server::RunCall(state, context, stream).Serve();
   Require(worker.memory.used() == 0, "memory is given back");
-  Require(worker.lane.turn.try_lock(), "the next job has its turn");
-  worker.lane.turn.unlock();
+  Require(worker.lane.AwaitTurn(std::chrono::milliseconds(0)) != nullptr,
+          "the next job has its turn");
   if (status.ok()) return CheckAnswers(stream.responses());
   Require(
       status.code() != absl::StatusCode::kUnknown && status.code() != absl::StatusCode::kInternal,

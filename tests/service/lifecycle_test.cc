@@ -12,7 +12,9 @@
 namespace hilbert_ring::testing {
 namespace {
 
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 
 JobSpec Spec(int64_t tokens) {
   JobSpec spec;
@@ -203,7 +205,8 @@ void ExpectSurvivesADeadWorker(const std::vector<std::string>& arguments, bool b
   const auto result = call.Collect(spec);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_GE(result->report.retries(), 1);
-  EXPECT_EQ(result->result.out, undisturbed->result.out);
+  // Where another number of workers went on, partial results are merged in another order.
+  EXPECT_THAT(result->result.out, Pointwise(FloatNear(1e-5F), undisturbed->result.out));
 }
 
 TEST(Lifecycle, AJobSurvivesADeadWorker) {

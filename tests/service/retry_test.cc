@@ -3,11 +3,14 @@
 
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "client/cpp/attend.h"
 #include "client/cpp/service.h"
 #include "engine/spec/numbers.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/sanitizer.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
 #include "wire/codec.h"
@@ -15,9 +18,14 @@
 namespace hilbert_ring::testing {
 namespace {
 
+using ::testing::FloatNear;
+using ::testing::Pointwise;
+
+// Other than it was with as many workers: partial results are merged in another order.
+constexpr float kRounding = 1e-5F;
+
 struct Outputs {
-  std::string out, lse;
-  bool operator==(const Outputs&) const = default;
+  std::vector<float> out, lse;
 };
 
 std::span<std::byte> Bytes(std::string& text) {
@@ -28,10 +36,10 @@ absl::StatusOr<v1::Report> Run(const Cluster& cluster, const JobSpec& spec,
                                const EngineInputs& inputs, Outputs& outputs,
                                client::AttendOptions options) {
   auto tensors = EncodeTensors(spec, inputs);
-  outputs.out.assign(spec.tokens * wire::TensorRowBytes(spec, v1::TENSOR_OUT), '\0');
-  outputs.lse.assign(spec.tokens * wire::TensorRowBytes(spec, v1::TENSOR_LSE), '\0');
+  outputs.out.assign(spec.tokens * spec.heads * spec.value_dim, 0);
+  outputs.lse.assign(spec.tokens * spec.heads, 0);
   options.chunk_bytes = 16 << 10;
-  options.deadline = absl::Seconds(60);
+  options.deadline = absl::Minutes(5);
   client::AttendInputs attend{.spec = spec,
                               .q = Bytes(tensors[v1::TENSOR_Q]),
                               .k = Bytes(tensors[v1::TENSOR_K]),
@@ -45,15 +53,17 @@ absl::StatusOr<v1::Report> Run(const Cluster& cluster, const JobSpec& spec,
     };
   }
   return client::Attend(client::Connect(cluster.address()), attend,
-                        {.out = Bytes(outputs.out), .lse = Bytes(outputs.lse)}, options);
+                        {.out = std::as_writable_bytes(std::span(outputs.out)),
+                         .lse = std::as_writable_bytes(std::span(outputs.lse))},
+                        options);
 }
 
 JobSpec Spec(bool ordered) {
   JobSpec spec;
-  spec.tokens = 20'000;
+  spec.tokens = kThreadSanitizer ? 5'000 : 20'000;
   spec.heads = spec.kv_heads = 2;
   spec.head_dim = spec.value_dim = 16;
-  spec.branches = {{2000, 1}, {20'000, 1}};  // a compute that outlives the sending
+  spec.branches = {{2000, 1}, {spec.tokens, 1}};  // a compute that outlives the sending
   if (ordered) spec.ordering = Ordering{.coordinate_axes = 2};
   return spec;
 }
@@ -81,7 +91,8 @@ void ExpectSameResult(const std::vector<std::string>& arguments, bool ordered, d
   EXPECT_TRUE(killed);
   EXPECT_EQ(attempts, 0);  // the client did not have to try again
   EXPECT_EQ(report->retries(), 1);
-  EXPECT_TRUE(outputs == undisturbed);
+  EXPECT_THAT(outputs.out, Pointwise(FloatNear(kRounding), undisturbed.out));
+  EXPECT_THAT(outputs.lse, Pointwise(FloatNear(kRounding), undisturbed.lse));
 }
 
 TEST(Retry, RowsThatWereLostAreSentAgain) {
