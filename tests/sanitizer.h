@@ -1,7 +1,7 @@
 // What a sanitizer's build cannot say, and how it is slower.
 #pragma once
 
-namespace hilbert_ring::testing {
+namespace hilbert_ring {
 
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadSanitizer = true;
@@ -18,4 +18,4 @@ inline constexpr bool kAddressSanitizer = false;
 // shadows what is used.
 inline constexpr bool kResidentBytesAreTheSanitizers = kAddressSanitizer || kThreadSanitizer;
 
-}  // namespace hilbert_ring::testing
+}  // namespace hilbert_ring

@@ -18,7 +18,7 @@ mapfile -t sources < <(dpkg-query -W -f '${source:Package}=${source:Version}\n' 
 made="${sources[*]}"
 if [[ -f "$folder/made" && "$(<"$folder/made")" == "$made" ]]; then exit 0; fi
 rm -rf "$folder"
-mkdir -p "$work/lists/partial" "$work/source"
+mkdir -p "$work/lists/partial"
 
 # Source packages are seldom among the system's own lists, which are left as they are.
 release="$(. /etc/os-release && echo "$VERSION_CODENAME")"
@@ -31,20 +31,21 @@ apt=(apt-get -qq -o "Dir::Etc::sourcelist=$work/sources.list" -o Dir::Etc::sourc
   -o "Dir::State::lists=$work/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
   -o APT::Sandbox::User=)
 "${apt[@]}" update
-(cd "$work/source" && "${apt[@]}" source "${sources[@]}")
+(cd "$work" && "${apt[@]}" source "${sources[@]}")
 
 # library NAME TARGET [CMAKE ARGS...]: its shared libraries, into FOLDER.
 library() {
   local name="$1" target="$2" flags="-fsanitize=thread -O1 -g1 -fno-omit-frame-pointer -w"
-  cmake -G Ninja -S "$work/source/$name"-[0-9]*/ -B "$work/$name" -DCMAKE_BUILD_TYPE=None \
-    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_CXX_STANDARD=17 \
+  local build="$work/build/$name"
+  cmake -G Ninja -S "$(echo "$work/$name"-[0-9]*/)" -B "$build" -DCMAKE_BUILD_TYPE=None \
+    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
     -DCMAKE_SHARED_LINKER_FLAGS=-fsanitize=thread -DBUILD_SHARED_LIBS=ON \
     -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "${@:3}"
-  cmake --build "$work/$name" -j "$jobs" --target "$target"
-  find "$work/$name" -name 'lib*.so.*' -exec cp -a {} "$folder/" \;
+  cmake --build "$build" -j "$jobs" --target "$target"
+  find "$build" -name 'lib*.so.*' -exec cp -a {} "$folder/" \;
 }
 
-library abseil all
+library abseil all -DCMAKE_CXX_STANDARD=17
 library protobuf libprotobuf -Dprotobuf_BUILD_TESTS=OFF -Dprotobuf_BUILD_PROTOC_BINARIES=OFF
 # The code generators are not built, so that any file passes for the library they need.
 library grpc grpc++ -DgRPC_{ABSL,CARES,PROTOBUF,RE2,SSL,ZLIB}_PROVIDER=package \

@@ -4,6 +4,7 @@
 
 #include "engine/plan/plan.h"
 #include "gtest/gtest.h"
+#include "tests/sanitizer.h"
 
 namespace hilbert_ring {
 namespace {
@@ -97,6 +98,7 @@ TEST(Costs, PlansAtTheLimitsDoNotOverflow) {
 
 // Valid specs whose plans would be of billions of parts: planned, or refused, in seconds.
 TEST(Costs, TimeToPlanIsBounded) {
+  if (kThreadSanitizer) GTEST_SKIP() << "the time is the sanitizer's";
   std::vector<JobSpec> specs;
   JobSpec many_offsets = Reports(int64_t{1} << 36, DataType::kFloat32);
   many_offsets.heads = many_offsets.kv_heads = 4096;
