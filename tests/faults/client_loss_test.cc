@@ -17,6 +17,7 @@
 #include "tests/faults/process_account.h"
 #include "tests/faults/program.h"
 #include "tests/faults/tally.h"
+#include "tests/sanitizer.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -146,6 +147,7 @@ class ClientLoss : public ::testing::TestWithParam<WorkerPlace> {
 };
 
 TEST_P(ClientLoss, MemoryIsFreeAgain) {
+  if (kResidentBytesAreTheSanitizers) GTEST_SKIP() << "resident bytes are the sanitizer's";
   const bool local = GetParam() == WorkerPlace::kLocal;
   const std::string name = absl::StrCat("lost clients, ", PlaceName(GetParam()));
   const uint64_t seed = FaultSeed(name, local ? 7000 : 8000);
