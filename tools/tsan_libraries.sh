@@ -3,8 +3,8 @@
 #
 # gRPC, Protobuf and Abseil as shared libraries with the thread sanitizer, from the source packages of
 # the versions that are installed, into FOLDER. Programs take them by LD_LIBRARY_PATH in place of the
-# installed ones, which are the same but hide from the sanitizer what they synchronise. Takes half an
-# hour on 2 cores and 1.5 GB; done again only when the installed versions change.
+# installed ones, which are the same but hide from the sanitizer what they synchronise. Compiles for
+# long (some 40 minutes on 2 cores that were shared); again only when the installed versions change.
 set -euo pipefail
 
 [[ $# -eq 1 ]] || { echo "usage: tsan_libraries.sh FOLDER" >&2; exit 2; }

@@ -263,7 +263,7 @@ absl::Status AttendCall::AwaitWorkers(Scheduler::Place& place) {
       auto sizes = Sizes();
       if (!sizes.ok()) {
         place.GiveBack();
-        if (Clock::now() >= std::min(enough, turn)) return NotEnough(sizes.status());
+        if (Clock::now() >= enough) return NotEnough(sizes.status());
         if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
         continue;
       }

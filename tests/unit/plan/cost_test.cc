@@ -98,7 +98,6 @@ TEST(Costs, PlansAtTheLimitsDoNotOverflow) {
 
 // Valid specs whose plans would be of billions of parts: planned, or refused, in seconds.
 TEST(Costs, TimeToPlanIsBounded) {
-  if (kThreadSanitizer) GTEST_SKIP() << "the time is the sanitizer's";
   std::vector<JobSpec> specs;
   JobSpec many_offsets = Reports(int64_t{1} << 36, DataType::kFloat32);
   many_offsets.heads = many_offsets.kv_heads = 4096;
@@ -122,9 +121,11 @@ TEST(Costs, TimeToPlanIsBounded) {
       const std::clock_t start = std::clock();  // of the processor: others may use it too
       const auto plan = MakePlan(spec, workers);
       EXPECT_TRUE(plan.ok() || absl::IsOutOfRange(plan.status())) << plan.status();
+      if (kThreadSanitizer) continue;
       EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 30);
     }
   }
+  if (kThreadSanitizer) GTEST_SKIP() << "they are planned, but the time is the sanitizer's";
 }
 
 }  // namespace
