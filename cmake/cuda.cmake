@@ -43,6 +43,12 @@ if(HILBERT_RING_HAS_CUDA)
   endif()
   list(SORT architectures COMPARE NATURAL)
 
+  # Hopper's own products are of no GPU before or after it.
+  set(HILBERT_RING_CUDA_WARPGROUPS FALSE)
+  if("90" IN_LIST architectures)
+    set(HILBERT_RING_CUDA_WARPGROUPS TRUE)
+  endif()
+
   # What nvcc is told for kernels that run from `least` on.
   function(hilbert_ring_gencode least result)
     set(options "")

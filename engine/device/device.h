@@ -26,7 +26,7 @@ namespace hilbert_ring {
 
 struct DeviceInfo {
   std::string name;          // "AMD EPYC, 2 threads"; "NVIDIA H200, compute capability 9.0"
-  std::string kernel;        // the kernel that Attend uses: "cpu/avx2", "cuda/native"
+  std::string kernel;        // that Attend uses: "cpu/avx2", "cuda/native", "cuda/native-sm90"
   int64_t memory_bytes = 0;  // that buffers may take
   int64_t memory_peak_bytes =
       0;            // the most that buffers took at once; 0 where memory is the host's
@@ -117,6 +117,8 @@ struct DeviceOptions {
   int ordinal = 0;               // kCuda: which GPU, of those that the process sees
   double memory_fraction = 0.9;  // kCuda: of the GPU's memory that buffers may take, in (0, 1]
   AttentionKernel attention_kernel = AttentionKernel::kAuto;  // kCuda
+  // kCuda: whether our kernels of compute capability 9.0 may serve; without them those of 8.0 do.
+  bool warpgroup_products = true;
 };
 
 // Whether this build has CUDA and the process sees the GPU: OK, or FAILED_PRECONDITION with the

@@ -127,11 +127,8 @@ std::vector<std::string> KernelsUnderTest() {
   for (const std::string& instructions : RunnableCpuInstructions()) {
     if (!absl::StartsWith(only, "cuda")) kernels.push_back("cpu/" + instructions);
   }
-  for (const char* kernel : {"cuda/native", "cuda/cudnn"}) {
-    if (!absl::StartsWith(only, "cpu") && MakeDevice(OptionsFor(kernel, 0)).ok()) {
-      kernels.push_back(kernel);
-    }
-  }
+  if (absl::StartsWith(only, "cpu")) return kernels;
+  for (const std::string& kernel : CudaKernels()) kernels.push_back(kernel);
   return kernels;
 }
 

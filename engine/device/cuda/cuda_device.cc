@@ -19,7 +19,8 @@ namespace hilbert_ring {
 namespace cuda {
 namespace {
 
-constexpr int kTensorMajor = 8;  // compute capability from which our tensor kernels run
+constexpr int kWarpMajor = 8;       // compute capability from which products of a warp run
+constexpr int kWarpgroupMajor = 9;  // the one that has products of a warpgroup
 
 // What our kernels may reach of a multiprocessor's clock cycle: guesses on the low side, which make
 // launches shorter than kLaunchSeconds, not longer.
@@ -35,6 +36,28 @@ constexpr int64_t kLibraryScores = int64_t{1} << 34;
 
 absl::Status UseDevice(int ordinal) {
   return CudaStatus(cudaSetDevice(ordinal), absl::StrCat("using CUDA device ", ordinal));
+}
+
+MatrixUnits UnitsOf(const cudaDeviceProp& properties, const DeviceOptions& options) {
+  if (properties.major < kWarpMajor) return MatrixUnits::kNone;
+  return properties.major == kWarpgroupMajor && options.warpgroup_products && HasWarpgroupKernels()
+             ? MatrixUnits::kWarpgroup
+             : MatrixUnits::kWarp;
+}
+
+cudaError_t LaunchKernel(const PlannedLaunch& planned, const AttendLaunch& launch,
+                         cudaStream_t stream) {
+  const bool bfloat16 = planned.dtype == DataType::kBFloat16;
+  switch (TileOf(planned.kernel).units) {
+    case MatrixUnits::kNone:
+      return LaunchFloat32(planned.kernel, launch, stream);
+    case MatrixUnits::kWarp:
+      return (bfloat16 ? LaunchBFloat16 : LaunchFloat16)(planned.kernel, launch, stream);
+    case MatrixUnits::kWarpgroup:
+      return (bfloat16 ? LaunchBFloat16Warpgroups : LaunchFloat16Warpgroups)(planned.kernel, launch,
+                                                                             stream);
+  }
+  return cudaErrorInvalidValue;
 }
 
 // What one launch needs until it has ended.
@@ -162,13 +185,19 @@ absl::Status CudaDevice::Prepare() {
   if (!status.ok()) return status;
   const double cycles = 1e3 * clock_khz * properties_.multiProcessorCount;
   rates_ = {.multiprocessors = properties_.multiProcessorCount,
-            .tensor_cores = properties_.major >= kTensorMajor,
+            .matrix_units = UnitsOf(properties_, options_),
             .tensor_flops = cycles * kTensorFlopsPerCycle,
             .plain_flops = cycles * kPlainFlopsPerCycle,
             .launch_seconds = kLaunchSeconds};
   cudaError_t error = PrepareFloat32Kernels();
-  if (error == cudaSuccess && rates_.tensor_cores) error = PrepareBFloat16Kernels();
-  if (error == cudaSuccess && rates_.tensor_cores) error = PrepareFloat16Kernels();
+  if (error == cudaSuccess && rates_.matrix_units != MatrixUnits::kNone) {
+    error = PrepareBFloat16Kernels();
+    if (error == cudaSuccess) error = PrepareFloat16Kernels();
+  }
+  if (error == cudaSuccess && rates_.matrix_units == MatrixUnits::kWarpgroup) {
+    error = PrepareBFloat16Warpgroups();
+    if (error == cudaSuccess) error = PrepareFloat16Warpgroups();
+  }
   status.Update(CudaStatus(error, absl::StrCat("no CUDA device ", options_.ordinal,
                                                ": kernels for ", properties_.name)));
   if (!status.ok()) return status;
@@ -205,7 +234,10 @@ absl::Status CudaDevice::Prepare() {
 DeviceInfo CudaDevice::info() const {
   return {.name = absl::StrCat(properties_.name, ", compute capability ", properties_.major, ".",
                                properties_.minor),
-          .kernel = library_ == nullptr ? "cuda/native" : absl::StrCat("cuda/", library_->name()),
+          .kernel =
+              absl::StrCat("cuda/", library_ != nullptr ? library_->name()
+                                    : rates_.matrix_units == MatrixUnits::kWarpgroup ? "native-sm90"
+                                                                                     : "native"),
           .memory_bytes = meter_->limit(),
           .memory_peak_bytes = meter_->peak()};
 }
@@ -380,15 +412,7 @@ absl::Status CudaDevice::Start(const PlannedLaunch& launch, LaunchSlot& slot) {
                             .count = static_cast<int>(launch.works.size()),
                             .tiles = launch.tiles,
                             .scores = slot.DeviceScores()};
-  if (error == cudaSuccess) {
-    if (!TileOf(launch.kernel).tensor) {
-      error = LaunchFloat32(launch.kernel, attend, stream_.get());
-    } else if (launch.dtype == DataType::kBFloat16) {
-      error = LaunchBFloat16(launch.kernel, attend, stream_.get());
-    } else {
-      error = LaunchFloat16(launch.kernel, attend, stream_.get());
-    }
-  }
+  if (error == cudaSuccess) error = LaunchKernel(launch, attend, stream_.get());
   if (error == cudaSuccess) {
     error = cudaMemcpyAsync(slot.PinnedScores(), slot.DeviceScores(), sizeof(unsigned long long),
                             cudaMemcpyDeviceToHost, stream_.get());

@@ -19,9 +19,9 @@ using Float16 = __half;
 __device__ __forceinline__ float ToFloat(BFloat16 value) { return __bfloat162float(value); }
 __device__ __forceinline__ float ToFloat(Float16 value) { return __half2float(value); }
 
-// The block's dynamic shared memory, aligned to 128 bytes.
+// The block's dynamic shared memory, aligned to 1024 bytes.
 __device__ __forceinline__ char* SharedMemory() {
-  extern __shared__ __align__(128) char hilbert_ring_shared[];
+  extern __shared__ __align__(1024) char hilbert_ring_shared[];
   return hilbert_ring_shared;
 }
 

@@ -7,6 +7,16 @@ namespace {
 
 constexpr int64_t kShortLanes = 64;  // of kTensor64Short's tile, half of kTensor64's
 
+// Up to this many lanes, or keys, a warpgroup kernel's tile would be half empty. The bounds are not
+// measured yet.
+constexpr int64_t kFewLanes64 = 128;
+constexpr int64_t kFewLanes128 = 64;
+constexpr int64_t kFewKeys = 64;
+
+bool FillsWarpgroups(const AttentionTask& task, int64_t few_lanes) {
+  return task.query_rows * task.heads > few_lanes && task.key_rows > kFewKeys;
+}
+
 }  // namespace
 
 KernelTile TileOf(NativeKernel kernel) {
@@ -18,25 +28,46 @@ KernelTile TileOf(NativeKernel kernel) {
     case NativeKernel::kPlain256:
       return {.lanes = 64, .keys = 64, .value_dim = 256};
     case NativeKernel::kTensor64Short:
-      return {.lanes = 64, .keys = 64, .head_dim = 64, .value_dim = 64, .tensor = true};
+      return {
+          .lanes = 64, .keys = 64, .head_dim = 64, .value_dim = 64, .units = MatrixUnits::kWarp};
     case NativeKernel::kTensor64:
-      return {.lanes = 128, .keys = 64, .head_dim = 64, .value_dim = 64, .tensor = true};
+      return {
+          .lanes = 128, .keys = 64, .head_dim = 64, .value_dim = 64, .units = MatrixUnits::kWarp};
     case NativeKernel::kTensor128:
-      return {.lanes = 128, .keys = 64, .head_dim = 128, .value_dim = 128, .tensor = true};
+      return {
+          .lanes = 128, .keys = 64, .head_dim = 128, .value_dim = 128, .units = MatrixUnits::kWarp};
     case NativeKernel::kTensor256:
-      return {.lanes = 64, .keys = 64, .head_dim = 256, .value_dim = 256, .tensor = true};
+      return {
+          .lanes = 64, .keys = 64, .head_dim = 256, .value_dim = 256, .units = MatrixUnits::kWarp};
+    case NativeKernel::kWarpgroup64:
+      return {.lanes = 192,
+              .keys = 128,
+              .head_dim = 64,
+              .value_dim = 64,
+              .units = MatrixUnits::kWarpgroup};
+    case NativeKernel::kWarpgroup128:
+      return {.lanes = 128,
+              .keys = 128,
+              .head_dim = 128,
+              .value_dim = 128,
+              .units = MatrixUnits::kWarpgroup};
   }
   return {};
 }
 
-NativeKernel ChooseNative(const AttentionTask& task, bool tensor_cores) {
-  if (task.dtype == DataType::kFloat32 || !tensor_cores) {
+NativeKernel ChooseNative(const AttentionTask& task, MatrixUnits units) {
+  if (task.dtype == DataType::kFloat32 || units == MatrixUnits::kNone) {
     if (task.value_dim <= 64) return NativeKernel::kPlain64;
     return task.value_dim <= 128 ? NativeKernel::kPlain128 : NativeKernel::kPlain256;
   }
   const int64_t dim = std::max(task.head_dim, task.value_dim);
   if (dim > 128) return NativeKernel::kTensor256;
-  if (dim > 64) return NativeKernel::kTensor128;
+  const bool warpgroups = units == MatrixUnits::kWarpgroup;
+  if (dim > 64) {
+    return warpgroups && FillsWarpgroups(task, kFewLanes128) ? NativeKernel::kWarpgroup128
+                                                             : NativeKernel::kTensor128;
+  }
+  if (warpgroups && FillsWarpgroups(task, kFewLanes64)) return NativeKernel::kWarpgroup64;
   return task.query_rows * task.heads <= kShortLanes ? NativeKernel::kTensor64Short
                                                      : NativeKernel::kTensor64;
 }

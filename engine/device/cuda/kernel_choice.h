@@ -15,20 +15,27 @@ enum class NativeKernel {
   kTensor64,
   kTensor128,
   kTensor256,
+  kWarpgroup64,  // Hopper's products, dims up to 64
+  kWarpgroup128,
 };
-inline constexpr int kNativeKernels = 7;
+inline constexpr int kNativeKernels = 9;
+
+// How the GPU multiplies 16-bit matrices, of the ways that our kernels use.
+enum class MatrixUnits {
+  kNone,
+  kWarp,       // products of a warp, from compute capability 8.0
+  kWarpgroup,  // those, and asynchronous products of four warps, compute capability 9.0
+};
 
 struct KernelTile {
   int lanes = 0;
   int keys = 0;
   int head_dim = 0;  // that it computes, whatever the task's is; 0: the task's
   int value_dim = 0;
-  bool tensor = false;
+  MatrixUnits units = MatrixUnits::kNone;  // that it needs
 };
 KernelTile TileOf(NativeKernel kernel);
 
-// tensor_cores: whether the GPU multiplies 16-bit matrices as our kernels need it (from compute
-// capability 8.0).
-NativeKernel ChooseNative(const AttentionTask& task, bool tensor_cores);
+NativeKernel ChooseNative(const AttentionTask& task, MatrixUnits units);
 
 }  // namespace hilbert_ring::cuda

@@ -23,10 +23,20 @@ struct AttendLaunch {
 cudaError_t PrepareFloat32Kernels();
 cudaError_t PrepareBFloat16Kernels();
 cudaError_t PrepareFloat16Kernels();
+cudaError_t PrepareBFloat16Warpgroups();
+cudaError_t PrepareFloat16Warpgroups();
+
+// Whether this build has the kernels of MatrixUnits::kWarpgroup; if not, their functions return
+// cudaErrorNoKernelImageForDevice.
+bool HasWarpgroupKernels();
 
 cudaError_t LaunchFloat32(NativeKernel kernel, const AttendLaunch& launch, cudaStream_t stream);
 cudaError_t LaunchBFloat16(NativeKernel kernel, const AttendLaunch& launch, cudaStream_t stream);
 cudaError_t LaunchFloat16(NativeKernel kernel, const AttendLaunch& launch, cudaStream_t stream);
+cudaError_t LaunchBFloat16Warpgroups(NativeKernel kernel, const AttendLaunch& launch,
+                                     cudaStream_t stream);
+cudaError_t LaunchFloat16Warpgroups(NativeKernel kernel, const AttendLaunch& launch,
+                                    cudaStream_t stream);
 
 cudaError_t LaunchZeroKeys(const ZeroKeysTask& task, cudaStream_t stream);
 cudaError_t LaunchFinalize(const FinalizeTask& task, cudaStream_t stream);

@@ -18,7 +18,7 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t Lanes(const AttentionTask& task) { return task.query_rows * task.heads; }
 
 double Rate(const KernelTile& tile, const LaunchRates& rates) {
-  return tile.tensor ? rates.tensor_flops : rates.plain_flops;
+  return tile.units == MatrixUnits::kNone ? rates.plain_flops : rates.tensor_flops;
 }
 
 // Of one tile of lanes with one key.
@@ -104,7 +104,7 @@ int64_t ScratchFloats(std::span<const AttentionTask> tasks, const LaunchRates& r
   int64_t floats = 0;
   for (const AttentionTask& task : tasks) {
     if (IsEmpty(task) || task.result == Result::kMerge) continue;
-    const KernelTile tile = TileOf(ChooseNative(task, rates.tensor_cores));
+    const KernelTile tile = TileOf(ChooseNative(task, rates.matrix_units));
     if (task.key_rows <= MostKeys(tile, task, rates)) continue;
     const int64_t tiles = std::min(WaveTiles(rates), CeilDiv(Lanes(task), tile.lanes));
     floats = std::max(floats, tiles * tile.lanes * (task.value_dim + 1));
@@ -117,7 +117,7 @@ LaunchPlanner::LaunchPlanner(std::span<const AttentionTask> tasks, const LaunchR
     : rates_(rates), scratch_(scratch) {
   for (const AttentionTask& task : tasks) {
     if (IsEmpty(task)) continue;
-    const NativeKernel kernel = ChooseNative(task, rates.tensor_cores);
+    const NativeKernel kernel = ChooseNative(task, rates.matrix_units);
     items_.push_back({.task = &task,
                       .kernel = kernel,
                       .is_long = task.key_rows > MostKeys(TileOf(kernel), task, rates)});

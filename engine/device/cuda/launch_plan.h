@@ -19,7 +19,7 @@ namespace hilbert_ring::cuda {
 // What the cost of a launch is estimated from.
 struct LaunchRates {
   int multiprocessors = 1;
-  bool tensor_cores = false;
+  MatrixUnits matrix_units = MatrixUnits::kNone;
   double tensor_flops = 1;       // a second, of the whole GPU, as our kernels may reach
   double plain_flops = 1;        // likewise, of float32 kernels
   double launch_seconds = 0.02;  // what a launch should take at most

@@ -44,6 +44,27 @@ TEST_P(AttentionTest, RandomShapes) {
   }
 }
 
+// Several tiles of queries and of keys, the last of each in part, of every kernel.
+TEST_P(AttentionTest, ManyRowsAndKeys) {
+  auto device = MakeDeviceUnderTest();
+  for (int seed = 0; seed < 36 && !HasFailure(); ++seed) {
+    std::mt19937_64 random(seed);
+    CaseShape shape = RandomShape(random);
+    shape.dtype = seed % 2 == 0 ? DataType::kBFloat16 : DataType::kFloat16;
+    shape.batch = 1 + seed % 5 / 4;
+    shape.heads = 1 + static_cast<int64_t>(random() % 2);
+    shape.query_rows = 129 + static_cast<int64_t>(random() % 150);
+    shape.key_rows = 65 + static_cast<int64_t>(random() % 500);
+    shape.head_dim = 8 + 8 * static_cast<int64_t>(random() % (seed % 4 < 2 ? 8 : 16));
+    shape.value_dim = 8 + 8 * static_cast<int64_t>(random() % (seed % 4 < 2 ? 8 : 16));
+    shape.scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
+    shape.diagonal_shift = static_cast<int64_t>(random() % 300) - 150;
+    AttentionCase c(shape, random);
+    SCOPED_TRACE(seed);
+    ExpectRight(*device, c);
+  }
+}
+
 TEST_P(AttentionTest, EveryDim) {
   auto device = MakeDeviceUnderTest();
   std::mt19937_64 random(1);

@@ -11,9 +11,7 @@ std::vector<std::string> DevicesUnderTest() {
   for (const std::string& name : RunnableCpuInstructions()) {
     kernels.push_back(absl::StrCat("cpu/", name));
   }
-  if (!FindCudaDevice(0).ok()) return kernels;
-  kernels.push_back("cuda/native");
-  if (MakeDevice(OptionsFor("cuda/cudnn", 0)).ok()) kernels.push_back("cuda/cudnn");
+  for (const std::string& name : CudaKernels()) kernels.push_back(name);
   return kernels;
 }
 

@@ -21,10 +21,10 @@ AttentionTask Task(int64_t rows, int64_t keys, DataType dtype = DataType::kBFloa
   return task;
 }
 
-LaunchRates Rates() {
+LaunchRates Rates(MatrixUnits units = MatrixUnits::kWarp) {
   return {.multiprocessors = 4,
-          .tensor_cores = true,
-          .tensor_flops = 4e9,
+          .matrix_units = units,
+          .tensor_flops = units == MatrixUnits::kWarpgroup ? 8e9 : 4e9,
           .plain_flops = 2e9,
           .launch_seconds = 0.02};
 }
@@ -41,21 +41,45 @@ std::vector<PlannedLaunch> Launches(const std::vector<AttentionTask>& tasks,
 
 TEST(ChooseNative, ByTypeAndDims) {
   AttentionTask task = Task(1000, 1000);
-  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kTensor64);
-  EXPECT_EQ(ChooseNative(task, false), NativeKernel::kPlain64);
+  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kTensor64);
+  EXPECT_EQ(ChooseNative(task, MatrixUnits::kNone), NativeKernel::kPlain64);
   task.value_dim = 72;
-  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kTensor128);
+  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kTensor128);
   task.head_dim = 136;
-  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kTensor256);
+  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kTensor256);
   task.dtype = DataType::kFloat32;
-  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kPlain128);
+  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kPlain128);
   task.value_dim = 256;
-  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kPlain256);
+  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kPlain256);
   task = Task(32, 1000);
   task.heads = 2;
-  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kTensor64Short);
+  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kTensor64Short);
   task.heads = 3;
-  EXPECT_EQ(ChooseNative(task, true), NativeKernel::kTensor64);
+  EXPECT_EQ(ChooseNative(task, MatrixUnits::kWarp), NativeKernel::kTensor64);
+}
+
+TEST(ChooseNative, WarpgroupsWhereTheirTilesAreFilled) {
+  const auto chosen = [](const AttentionTask& task) {
+    return ChooseNative(task, MatrixUnits::kWarpgroup);
+  };
+  AttentionTask task = Task(1000, 1000);
+  EXPECT_EQ(chosen(task), NativeKernel::kWarpgroup64);
+  task.key_rows = 64;
+  EXPECT_EQ(chosen(task), NativeKernel::kTensor64);
+  task = Task(128, 1000);
+  EXPECT_EQ(chosen(task), NativeKernel::kTensor64);
+  task.heads = 2;
+  EXPECT_EQ(chosen(task), NativeKernel::kWarpgroup64);
+  task.heads = 1;
+  task.head_dim = 128;
+  EXPECT_EQ(chosen(task), NativeKernel::kWarpgroup128);
+  task.query_rows = 64;
+  EXPECT_EQ(chosen(task), NativeKernel::kTensor128);
+  task.query_rows = 1000;
+  task.value_dim = 136;
+  EXPECT_EQ(chosen(task), NativeKernel::kTensor256);
+  task = Task(1000, 1000, DataType::kFloat32);
+  EXPECT_EQ(chosen(task), NativeKernel::kPlain64);
 }
 
 TEST(LaunchPlan, NothingForEmptyTasks) {
@@ -113,7 +137,7 @@ TEST(LaunchPlan, TheScaleIsSplitIntoSignAndSize) {
 // Walks the launches as the kernels do: (task's first lane of a tile) -> keys done, in order.
 TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
   std::mt19937_64 random(3);
-  for (int trial = 0; trial < 200; ++trial) {
+  for (int trial = 0; trial < 300; ++trial) {
     std::vector<AttentionTask> tasks;
     std::vector<std::vector<float>> lses(1 + random() % 5);
     for (auto& lse : lses) {
@@ -127,7 +151,7 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
       task.lse = {lse.data(), task.query_rows * task.heads, task.heads, 1};
       tasks.push_back(task);
     }
-    const LaunchRates rates = Rates();
+    const LaunchRates rates = Rates(static_cast<MatrixUnits>(trial % 3));
     std::vector<float> scratch;
     const auto launches = Launches(tasks, rates, scratch);
     // By position of its first lane among its task's: the keys so far.
@@ -178,12 +202,12 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
         }
       }
       ASSERT_EQ(launch.tiles, tiles);
-      const double rate = tile.tensor ? rates.tensor_flops : rates.plain_flops;
+      const double rate = tile.units == MatrixUnits::kNone ? rates.plain_flops : rates.tensor_flops;
       EXPECT_LE(flops,
                 std::max(rate * rates.launch_seconds * 1.001, 2.0 * tile.lanes * 128 * tile.keys));
     }
     for (size_t i = 0; i < tasks.size(); ++i) {
-      const KernelTile tile = TileOf(ChooseNative(tasks[i], true));
+      const KernelTile tile = TileOf(ChooseNative(tasks[i], rates.matrix_units));
       const int64_t lanes = tasks[i].query_rows * tasks[i].heads;
       const int64_t tiles = tasks[i].batch * ((lanes + tile.lanes - 1) / tile.lanes);
       for (int64_t t = 0; t < tiles; ++t) {

@@ -19,12 +19,7 @@ namespace hilbert_ring::emulation {
 namespace {
 
 constexpr size_t kStackBytes = 256 << 10;
-constexpr size_t kSharedAlignment = 128;
-
-[[noreturn]] void Fail(const char* what) {
-  std::fprintf(stderr, "CUDA emulation: %s in block %u\n", what, blockIdx.x);
-  std::abort();
-}
+constexpr size_t kSharedAlignment = 1024;
 
 struct Copy {
   void* to;
@@ -38,6 +33,7 @@ struct Fiber {
   jmp_buf resume;
   bool started = false;
   bool ended = false;
+  bool published = true;
   std::vector<Copy> copies;
 };
 
@@ -48,10 +44,17 @@ struct Warp {
   WarpOperands operands;
 };
 
+struct Warpgroup {
+  int arrived = 0;
+  uint64_t turn = 0;
+  int number = 0;
+};
+
 // The block that a system thread runs.
 struct Runner {
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Warp> warps;
+  std::vector<Warpgroup> groups;
   std::vector<std::byte> shared;
   std::byte* shared_begin = nullptr;
   const std::function<void()>* body = nullptr;
@@ -64,6 +67,7 @@ struct Runner {
   int votes = 0;
   int result = 0;
   uint64_t turn = 0;
+  uint64_t block = 0;
 };
 
 Runner& ThisRunner() {
@@ -72,6 +76,8 @@ Runner& ThisRunner() {
 }
 
 void EnterFiber();
+
+constexpr int kGroupThreads = 4 * kWarpThreads;
 
 // Goes on with fiber `next`; never returns.
 [[noreturn]] void Resume(Runner& runner, int next) {
@@ -135,9 +141,12 @@ void RunBlock(unsigned block, unsigned blocks, int threads, size_t shared_bytes,
   }
   for (int i = 0; i < threads; ++i) {
     runner.fibers[i]->started = runner.fibers[i]->ended = false;
+    runner.fibers[i]->published = true;
     runner.fibers[i]->copies.clear();
   }
   runner.warps.assign(threads / kWarpThreads, Warp{});
+  runner.groups.assign(threads / kGroupThreads, Warpgroup{});
+  ++runner.block;
   runner.shared.assign(shared_bytes + kSharedAlignment, std::byte{0xff});
   const auto address = reinterpret_cast<uintptr_t>(runner.shared.data());
   runner.shared_begin = runner.shared.data() + (kSharedAlignment - address % kSharedAlignment);
@@ -150,6 +159,13 @@ void RunBlock(unsigned block, unsigned blocks, int threads, size_t shared_bytes,
     if (!runner.fibers[i]->copies.empty()) Fail("a thread ended before its copies arrived");
   }
 }
+
+void Fail(const char* what) {
+  std::fprintf(stderr, "CUDA emulation: %s in block %u\n", what, blockIdx.x);
+  std::abort();
+}
+
+uint64_t BlockNumber() { return ThisRunner().block; }
 
 int ThreadOfBlock() { return ThisRunner().current; }
 
@@ -186,6 +202,23 @@ void WarpInstruction(const char* name, const void* in, size_t in_bytes, void* ou
   std::memcpy(out, warp.operands.out[thread], out_bytes);
 }
 
+void WarpgroupInstruction(int number, void (*instruction)(int first, int number)) {
+  Runner& runner = ThisRunner();
+  const int index = runner.current / kGroupThreads;
+  if (index >= static_cast<int>(runner.groups.size())) Fail("four warps are no whole warpgroup");
+  Warpgroup& group = runner.groups[index];
+  if (group.arrived > 0 && group.number != number) Fail("threads of a warpgroup have parted");
+  group.number = number;
+  const uint64_t turn = group.turn;
+  if (++group.arrived == kGroupThreads) {
+    instruction(index * kGroupThreads, number);
+    group.arrived = 0;
+    ++group.turn;
+  } else {
+    while (group.turn == turn) Yield(runner);
+  }
+}
+
 void CopyLater(void* to, const void* from, size_t bytes) {
   Runner& runner = ThisRunner();
   runner.fibers[runner.current]->copies.push_back({to, from, bytes});
@@ -193,7 +226,9 @@ void CopyLater(void* to, const void* from, size_t bytes) {
 
 void AwaitCopies() {
   Runner& runner = ThisRunner();
-  std::vector<Copy>& copies = runner.fibers[runner.current]->copies;
+  Fiber& fiber = *runner.fibers[runner.current];
+  std::vector<Copy>& copies = fiber.copies;
+  fiber.published = fiber.published && copies.empty();
   for (const Copy& copy : copies) {
     if (copy.from == nullptr) {
       std::memset(copy.to, 0, copy.bytes);
@@ -202,6 +237,16 @@ void AwaitCopies() {
     }
   }
   copies.clear();
+}
+
+void PublishShared() {
+  Runner& runner = ThisRunner();
+  runner.fibers[runner.current]->published = true;
+}
+
+bool SharedIsPublished() {
+  const Runner& runner = ThisRunner();
+  return runner.fibers[runner.current]->published;
 }
 
 }  // namespace hilbert_ring::emulation

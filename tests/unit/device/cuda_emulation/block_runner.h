@@ -29,7 +29,11 @@ void RunBlock(unsigned block, unsigned blocks, int threads, size_t shared_bytes,
 
 // Of the fiber that asks.
 int ThreadOfBlock();
-std::byte* SharedBytes();
+uint64_t BlockNumber();    // counts the blocks that the system thread has run
+std::byte* SharedBytes();  // aligned to 1024
+
+// Ends the process: the kernel did what no kernel may do.
+[[noreturn]] void Fail(const char* what);
 
 // All threads of the block that have not ended. Returns how many brought `vote`.
 int BlockBarrier(bool vote);
@@ -39,8 +43,16 @@ int BlockBarrier(bool vote);
 void WarpInstruction(const char* name, const void* in, size_t in_bytes, void* out, size_t out_bytes,
                      void (*instruction)(WarpOperands&));
 
+// As WarpInstruction, of the four warps of the thread's group, whose first thread is `first`; all
+// bring the same number.
+void WarpgroupInstruction(int number, void (*instruction)(int first, int number));
+
 // Copies that arrive when they are waited for. Zeros where from is null.
 void CopyLater(void* to, const void* from, size_t bytes);
 void AwaitCopies();
+
+// Whether the thread has published what its copies brought to shared memory since.
+void PublishShared();
+bool SharedIsPublished();
 
 }  // namespace hilbert_ring::emulation

@@ -3,6 +3,6 @@
 
 namespace hilbert_ring {
 
-std::vector<std::string> DevicesUnderTest() { return {"cuda/native"}; }
+std::vector<std::string> DevicesUnderTest() { return CudaKernels(); }
 
 }  // namespace hilbert_ring

@@ -43,7 +43,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {.name = "Emulated GPU",
-                 .major = 8,
+                 .major = 9,
                  .minor = 0,
                  .multiProcessorCount = 2,
                  .totalGlobalMem = kMemoryBytes};

@@ -1,0 +1,205 @@
+// Softmax, masks and results of scores that lie in registers as fragments of matrix products.
+//
+// A thread t of a warp holds, of each 16 rows, parts of rows t / 4 and t / 4 + 8: of every 8
+// columns, columns 2 (t % 4) and the next. Products of a warp (mma.m16n8k16) and of a warpgroup
+// (wgmma.m64nNk16) leave their sums alike.
+//
+// A Kernel has Element, kRowTiles (16-row tiles of a warp), kDim (a multiple of 64), kKeys (of a
+// tile) and Walk.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/device/cuda/attention_tile.cuh"
+#include "engine/device/cuda/attention_work.h"
+#include "engine/device/cuda/intrinsics.cuh"
+
+namespace hilbert_ring::cuda {
+
+// float16 weights are scaled by 2^this, so that small ones keep their digits; the greatest of a
+// row, 1, is far from its limit of 65504.
+template <typename T>
+inline constexpr float kWeightShift = 0.0f;
+template <>
+inline constexpr float kWeightShift<Float16> = 10.0f;
+
+// Of the rows that a thread holds parts of: [row tile][rows t / 4 and t / 4 + 8].
+template <typename Kernel>
+struct Softmax16 {
+  float reference[Kernel::kRowTiles][2];  // greatest score so far, scaled; -infinity before any
+  float sum[Kernel::kRowTiles][2];        // of the thread's own columns
+};
+
+template <typename Kernel>
+__device__ __forceinline__ void Clear(Softmax16<Kernel>& state,
+                                      float (&out)[Kernel::kRowTiles][Kernel::kDim / 8][4]) {
+#pragma unroll
+  for (int r = 0; r < Kernel::kRowTiles; ++r) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      state.reference[r][half] = NegativeInfinity();
+      state.sum[r][half] = 0.0f;
+    }
+#pragma unroll
+    for (int x = 0; x < Kernel::kDim / 8; ++x) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) out[r][x][e] = 0.0f;
+    }
+  }
+}
+
+// What sums of weights are multiplied by when a row's reference rises.
+template <typename Kernel>
+struct Decay16 {
+  float factor[Kernel::kRowTiles][2];
+  bool needed = false;  // by some row of the thread
+};
+
+// Scores become weights of the new reference, which the sums of weights are scaled to; those of
+// values still are to be.
+template <typename Kernel>
+__device__ __forceinline__ Decay16<Kernel> Weigh(
+    Softmax16<Kernel>& state, float (&scores)[Kernel::kRowTiles][Kernel::kKeys / 8][4],
+    float scale) {
+  Decay16<Kernel> decay;
+#pragma unroll
+  for (int r = 0; r < Kernel::kRowTiles; ++r) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float most = NegativeInfinity();
+#pragma unroll
+      for (int n = 0; n < Kernel::kKeys / 8; ++n) {
+        most = fmaxf(most, fmaxf(scores[r][n][2 * half], scores[r][n][2 * half + 1]));
+      }
+      most = fmaxf(most, FromPartner(most, 1));
+      most = fmaxf(most, FromPartner(most, 2));
+      const float before = state.reference[r][half];
+      const float reference = fmaxf(before, most * scale);
+      // A row that has seen nothing keeps weights of 0.
+      const float used = reference == NegativeInfinity() ? 0.0f : reference;
+      const float shift = kWeightShift<typename Kernel::Element> - used;
+      float sum = 0;
+#pragma unroll
+      for (int n = 0; n < Kernel::kKeys / 8; ++n) {
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          scores[r][n][e] = Exp2(fmaf(scores[r][n][e], scale, shift));
+          sum += scores[r][n][e];
+        }
+      }
+      decay.factor[r][half] = Exp2(before - used);
+      decay.needed = decay.needed || reference != before;
+      state.reference[r][half] = reference;
+      state.sum[r][half] = state.sum[r][half] * decay.factor[r][half] + sum;
+    }
+  }
+  return decay;
+}
+
+// Sums of values follow the weights to the new reference.
+template <typename Kernel>
+__device__ __forceinline__ void Follow(const Decay16<Kernel>& decay,
+                                       float (&out)[Kernel::kRowTiles][Kernel::kDim / 8][4]) {
+  if (!AnyOfWarp(decay.needed)) return;
+#pragma unroll
+  for (int r = 0; r < Kernel::kRowTiles; ++r) {
+#pragma unroll
+    for (int x = 0; x < Kernel::kDim / 8; ++x) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) out[r][x][e] *= decay.factor[r][e / 2];
+    }
+  }
+}
+
+// The weights of 16 rows and of keys [16 n, 16 n + 16), as the left side of a product.
+template <typename T, int kTiles>
+__device__ __forceinline__ void PackWeights(uint32_t (&left)[4], const float (&weights)[kTiles][4],
+                                            int n) {
+  left[0] = PackPair<T>(weights[2 * n][0], weights[2 * n][1]);
+  left[1] = PackPair<T>(weights[2 * n][2], weights[2 * n][3]);
+  left[2] = PackPair<T>(weights[2 * n + 1][0], weights[2 * n + 1][1]);
+  left[3] = PackPair<T>(weights[2 * n + 1][2], weights[2 * n + 1][3]);
+}
+
+// Scores of keys that a row does not see become -infinity.
+template <typename Kernel>
+__device__ __forceinline__ void Hide(float (&scores)[Kernel::kRowTiles][Kernel::kKeys / 8][4],
+                                     const typename Kernel::Walk& walk, const KeyTile& keys,
+                                     const QueryTile& tile, int first_lane, int thread) {
+#pragma unroll
+  for (int r = 0; r < Kernel::kRowTiles; ++r) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int lane = min(first_lane + 16 * r + 8 * half + thread / 4, tile.lanes - 1);
+      const int limit = walk.Limit(keys, tile.Row(lane));
+#pragma unroll
+      for (int n = 0; n < Kernel::kKeys / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int key = 8 * n + 2 * (thread % 4) + e;
+          float& score = scores[r][n][2 * half + e];
+          score = key >= limit ? NegativeInfinity() : score;
+        }
+      }
+      if (!walk.ByPositions()) continue;
+#pragma unroll
+      for (int n = 0; n < Kernel::kKeys / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          // Beyond the limit positions are of another tile, and the score is hidden already.
+          const int key = 8 * n + 2 * (thread % 4) + e;
+          float& score = scores[r][n][2 * half + e];
+          score = walk.Hides(keys, key, lane) ? NegativeInfinity() : score;
+        }
+      }
+    }
+  }
+}
+
+template <typename Kernel>
+__device__ __forceinline__ void StoreRows(
+    const QueryTile& tile, const Softmax16<Kernel>& state,
+    const float (&out)[Kernel::kRowTiles][Kernel::kDim / 8][4], int first_lane, int thread) {
+  const AttentionWork& work = *tile.work;
+  float sum[Kernel::kRowTiles][2], prior_lse[Kernel::kRowTiles][2];
+#pragma unroll
+  for (int r = 0; r < Kernel::kRowTiles; ++r) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float total = state.sum[r][half];
+      total += FromPartner(total, 1);
+      total += FromPartner(total, 2);
+      sum[r][half] = total;
+      prior_lse[r][half] = PriorLse(tile, first_lane + 16 * r + 8 * half + thread / 4);
+    }
+  }
+  __syncwarp();  // all of a row's threads have read its lse before one of them writes it
+#pragma unroll
+  for (int r = 0; r < Kernel::kRowTiles; ++r) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int lane = first_lane + 16 * r + 8 * half + thread / 4;
+      if (lane >= tile.lanes) continue;
+      if (sum[r][half] == 0 && InPlace(work)) continue;
+      const RowEnd end = EndRow(state.reference[r][half] - kWeightShift<typename Kernel::Element>,
+                                sum[r][half], prior_lse[r][half], work.out_scale);
+      if (thread % 4 == 0 && work.lse.data != nullptr) {
+        static_cast<float*>(work.lse.data)[tile.At(work.lse, lane)] = end.lse;
+      }
+      const float* const prior =
+          work.prior_out.data == nullptr
+              ? nullptr
+              : static_cast<const float*>(work.prior_out.data) + tile.At(work.prior_out, lane);
+      const int64_t row_at = tile.At(work.out, lane);
+#pragma unroll
+      for (int x = 0; x < Kernel::kDim / 8; ++x) {
+        const int dim = 8 * x + 2 * (thread % 4);
+        if (dim < work.value_dim) {
+          EndPair(work, end, prior, row_at, dim, out[r][x][2 * half], out[r][x][2 * half + 1]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace hilbert_ring::cuda

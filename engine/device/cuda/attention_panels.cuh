@@ -1,0 +1,93 @@
+// Rows of 16-bit elements on their way into shared memory.
+//
+// There they lie in panels of 64 elements, 128 bytes a row, one panel after the other; the eight
+// pieces of 16 bytes of a row are permuted by its number, so that a column of pieces of eight rows
+// lies in different banks. It is the layout that Hopper's products call a 128-byte swizzle: a panel
+// begins at a multiple of 1024 bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/device/cuda/attention_tile.cuh"
+#include "engine/device/cuda/attention_work.h"
+#include "engine/device/cuda/intrinsics.cuh"
+
+namespace hilbert_ring::cuda {
+
+inline constexpr int kPiece = 8;           // elements of 16 bytes
+inline constexpr int kPanel = 64;          // elements of a row in one panel
+inline constexpr int kPanelPieces = 8;     // of such a row
+inline constexpr int kSharedAlign = 1024;  // bytes, of a panel
+
+// The place of a piece among `rows` shared rows, in elements.
+__device__ __forceinline__ int PieceAt(int rows, int row, int piece) {
+  constexpr int kMask = kPanelPieces - 1;  // a power of two
+  return (piece / kPanelPieces * rows + row) * kPanel + ((piece & kMask) ^ (row & kMask)) * kPiece;
+}
+
+// Rows [keys.begin, keys.begin + keys.count) of keys or values of a batch, Kernel::kKeys shared
+// rows of which what lies beyond is zero.
+template <typename Kernel>
+__device__ __forceinline__ void LoadRows(typename Kernel::Element* shared, const WorkView& view,
+                                         int64_t batch, const KeyTile& keys, int dim,
+                                         bool aligned) {
+  using T = typename Kernel::Element;
+  constexpr int kPieces = Kernel::kDim / kPiece;
+  constexpr int kStep = Kernel::kThreads / kPieces;  // rows that the block copies at once
+  const T* const base = static_cast<const T*>(view.data) + batch * view.batch;
+  const int first = threadIdx.x / kPieces, piece = threadIdx.x % kPieces;
+  const bool inside = piece * kPiece < dim;
+  const T* from = base + (keys.begin + first) * view.row + piece * kPiece;
+  const int64_t step = kStep * view.row;
+  if (aligned) {
+#pragma unroll
+    for (int row = first; row < Kernel::kKeys; row += kStep, from += step) {
+      const bool read = inside && row < keys.count;
+      CopyAsync16(shared + PieceAt(Kernel::kKeys, row, piece), read ? from : base, read);
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int row = first; row < Kernel::kKeys; row += kStep, from += step) {
+    const bool read = inside && row < keys.count;
+    auto* const to = reinterpret_cast<uint16_t*>(shared + PieceAt(Kernel::kKeys, row, piece));
+#pragma unroll
+    for (int x = 0; x < kPiece; ++x) {
+      to[x] = read ? reinterpret_cast<const uint16_t*>(from)[x] : 0;
+    }
+  }
+}
+
+// The tile's queries, with the sign of the scale.
+template <typename Kernel>
+__device__ __forceinline__ void LoadQueries(typename Kernel::Element* shared,
+                                            const QueryTile& tile) {
+  using T = typename Kernel::Element;
+  constexpr int kPieces = Kernel::kDim / kPiece;
+  const AttentionWork& work = *tile.work;
+  const uint32_t flip = work.query_sign < 0 ? 0x80008000u : 0u;
+  const int piece = threadIdx.x % kPieces;
+  for (int lane = threadIdx.x / kPieces; lane < Kernel::kLanes;
+       lane += Kernel::kThreads / kPieces) {
+    uint4 values = make_uint4(0, 0, 0, 0);
+    if (lane < tile.lanes && piece * kPiece < work.head_dim && work.query_sign != 0) {
+      const T* const from =
+          static_cast<const T*>(work.q.data) + tile.At(work.q, lane) + piece * kPiece;
+      if (work.queries_aligned) {
+        values = *reinterpret_cast<const uint4*>(from);
+      } else {
+        const uint16_t* const halves = reinterpret_cast<const uint16_t*>(from);
+        values = make_uint4(
+            halves[0] | uint32_t{halves[1]} << 16, halves[2] | uint32_t{halves[3]} << 16,
+            halves[4] | uint32_t{halves[5]} << 16, halves[6] | uint32_t{halves[7]} << 16);
+      }
+      values.x ^= flip;
+      values.y ^= flip;
+      values.z ^= flip;
+      values.w ^= flip;
+    }
+    *reinterpret_cast<uint4*>(shared + PieceAt(Kernel::kLanes, lane, piece)) = values;
+  }
+}
+
+}  // namespace hilbert_ring::cuda

@@ -1,0 +1,58 @@
+// Products of a warpgroup on the host, as the PTX ISA defines them. Stands in for the header of the
+// same name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/device/cuda/intrinsics.cuh"
+#include "tests/unit/device/cuda_emulation/warpgroup_products.h"
+
+namespace hilbert_ring::cuda {
+
+struct SharedMatrix {
+  const std::byte* part;
+};
+
+inline SharedMatrix MatrixAt(const void* panel) { return {static_cast<const std::byte*>(panel)}; }
+inline SharedMatrix PartAt(SharedMatrix matrix, int elements) {
+  return {matrix.part + 2 * elements};
+}
+
+inline void PublishToProducts() { emulation::PublishShared(); }
+inline void WarpgroupBegin() {}
+inline void WarpgroupCommit() { emulation::CommitProducts(); }
+template <int kLeft>
+void WarpgroupWait() {
+  emulation::AwaitProducts(kLeft);
+}
+template <int kTiles>
+void WarpgroupEnd(float (&)[kTiles][4]) {}
+
+template <typename T>
+float BitsToFloat(uint16_t bits) {
+  return ToFloat(T{bits});
+}
+
+template <typename T>
+void MultiplyRows(float (&sums)[16][4], SharedMatrix a, SharedMatrix b, bool add) {
+  emulation::StartProduct({.sums = sums[0],
+                           .columns = 128,
+                           .add = add,
+                           .to_float = BitsToFloat<T>,
+                           .left_panel = a.part,
+                           .right_panel = b.part,
+                           .rows_are_columns = true});
+}
+
+template <typename T, int kFirst, int kTiles>
+void MultiplyColumns(float (&sums)[kTiles][4], const uint32_t (&a)[4], SharedMatrix b) {
+  static_assert(kFirst + 8 <= kTiles);
+  emulation::StartProduct({.sums = sums[kFirst],
+                           .columns = 64,
+                           .to_float = BitsToFloat<T>,
+                           .left = a,
+                           .right_panel = b.part});
+}
+
+}  // namespace hilbert_ring::cuda

@@ -1,0 +1,31 @@
+// Asynchronous products of a warpgroup's 128 threads, for include/engine/device/cuda/warpgroup.cuh.
+//
+// They are computed as late as the machine may compute them: when they are waited for, from what
+// registers and shared memory hold then. A kernel that touches either before has wrong results.
+#pragma once
+
+#include <cstdint>
+
+namespace hilbert_ring::emulation {
+
+// One thread's part of sums [64, columns] = or += a [64, 16] x b [16, columns].
+struct Product {
+  float* sums = nullptr;  // [columns / 8][4]
+  int columns = 0;
+  bool add = true;
+  float (*to_float)(uint16_t bits) = nullptr;
+  // The left side: 4 registers of two elements, or a part of a panel whose rows are rows of a.
+  const uint32_t* left = nullptr;
+  const void* left_panel = nullptr;
+  // The right side, a part of a panel: its rows are columns of b, or rows of it.
+  const void* right_panel = nullptr;
+  bool rows_are_columns = false;
+};
+
+void StartProduct(const Product& product);
+void CommitProducts();
+
+// Computes all but the `left` latest batches of the thread's warpgroup.
+void AwaitProducts(int left);
+
+}  // namespace hilbert_ring::emulation
