@@ -7,9 +7,10 @@ builds the engine alone (no gRPC, nothing downloaded or installed) into build/gp
 programs from FOLDER, wherever they lie below it, or from a bundle that tools/gpu_bundle.py made
 for a machine without the libraries. Then it runs the device's tests, every golden case and the
 random jobs for each of the GPU's kernels, the memory checker over a part of them, rings of 2 and 4
-processes over NCCL and one of them killed, a job through the service where its programs are there,
-and the benchmark, and writes what came of it as Markdown. Exits with 0 when all passed, with 1 when
-something failed, and with 2 when there is no GPU or the programs cannot be had.
+processes over NCCL and one of them killed, the benchmark, PyTorch's attention on the same numbers
+where PyTorch is there, and a job through the service where its programs are there, and writes what
+came of it as Markdown. Exits with 0 when all passed, with 1 when something failed, and with 2 when
+there is no GPU or the programs cannot be had.
 """
 import argparse
 import os
@@ -27,7 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ["device_test", "attention_test", "engine_golden_test", "engine_random_test",
             "communicator_conformance_test", "ring_processes_test", "ring_rank", "gpu_bench"]
 SERVICE = ["hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring"]
+PEERS = ROOT / "tests" / "bench" / "gpu_peers.py"
 GPU = {"HILBERT_RING_TEST_KERNEL": "cuda"}
+# PyTorch brings its own libraries, which those of a bundle must not replace.
+OWN_LIBRARIES = {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
 
 # Title, program, arguments, environment, seconds at most, run under the memory checker.
 STEPS = [
@@ -42,8 +46,10 @@ STEPS = [
     ("Communicators", "communicator_conformance_test", [], {}, 90, False),
     ("Rings over NCCL, 2 and 4 processes on one GPU", "ring_processes_test",
      ["--gtest_filter=*nccl*"], {}, 90, False),
-    ("Benchmark", "gpu_bench", [], {}, 180, False),
+    ("Benchmark", "gpu_bench", ["--values={values}"], {}, 180, False),
+    ("PyTorch on the same GPU", PEERS.name, ["--values={values}"], OWN_LIBRARIES, 90, False),
 ]
+MEASURE = ("gpu_bench", PEERS.name, "service")
 
 
 def fail(message):
@@ -99,7 +105,7 @@ def libraries(folder):
     return ":".join([str(path) for path in folders if path.is_dir()] + [k for k in known if k])
 
 
-def run(step, programs, checker, seconds_left):
+def run(step, programs, values, checker, seconds_left):
     """(verdict, seconds, output) of one step."""
     _, name, arguments, environment, limit, checked = step
     if name not in programs:
@@ -109,7 +115,9 @@ def run(step, programs, checker, seconds_left):
     limit = min(limit, seconds_left)
     if limit < 5:
         return "not run: no time was left", 0, ""
-    command = [str(programs[name]), *arguments]
+    command = [str(programs[name]), *(word.format(values=values) for word in arguments)]
+    if name == PEERS.name:
+        command = [sys.executable, *command]
     if checked:
         # Libraries probe the GPU by calls that may fail.
         command = [checker, "--error-exitcode=9", "--leak-check=full", "--report-api-errors=no",
@@ -127,14 +135,17 @@ def run(step, programs, checker, seconds_left):
         if isinstance(output, bytes):
             output = output.decode(errors="replace")
     seconds = time.monotonic() - start
-    if verdict == "passed" and name != "gpu_bench" and "[       OK ]" not in output:
+    if name == PEERS.name and verdict == "FAILED with 2":  # something that it needs is not here
+        why = output.strip().rpartition("\n")[2]
+        return f"not run: {why.removeprefix('gpu_peers: ')}", seconds, ""
+    if verdict == "passed" and name not in MEASURE and "[       OK ]" not in output:
         verdict = "FAILED: no test ran"
     return verdict, seconds, output
 
 
 def told(step, verdict, output):
     """The part of a step's output that belongs into the report."""
-    if step[1] in ("gpu_bench", "service"):
+    if step[1] in MEASURE:
         return output.strip()
     if verdict == "passed":
         return ""
@@ -166,6 +177,8 @@ def main():
     programs = find_programs(folder)
     if not programs:
         fail(f"none of {', '.join(PROGRAMS)} is in {folder}")
+    programs[PEERS.name] = PEERS
+    values = tempfile.NamedTemporaryFile(suffix=".f32")  # until the end of the process
     checker = shutil.which("compute-sanitizer") or shutil.which(
         "compute-sanitizer", path="/usr/local/cuda/bin")
 
@@ -181,7 +194,7 @@ def main():
         if step[1] == "service":
             verdict, seconds, output = gpu_service.run(programs, "cuda:0", min(60, seconds_left))
         else:
-            verdict, seconds, output = run(step, programs, checker, seconds_left)
+            verdict, seconds, output = run(step, programs, values.name, checker, seconds_left)
         passed = output.count("[       OK ]")
         rows.append(f"| {step[0]} | {verdict} | {passed or ''} | {seconds:.1f} |")
         print(f"   {verdict}", flush=True)

@@ -124,6 +124,7 @@ void Coordinator::StartWorkers() {
     arguments.push_back(absl::StrCat("--cpu-instructions=", settings_.cpu_instructions));
   }
   arguments.push_back(absl::StrCat("--attention-kernel=", settings_.device.attention_kernel));
+  arguments.push_back(absl::StrCat("--gpu-exchange-blocks=", settings_.device.gpu_exchange_blocks));
   WorkerProcessOptions options{.program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),
                                .arguments = std::move(arguments)};
   const int gpus = VisibleGpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));

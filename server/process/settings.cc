@@ -75,6 +75,10 @@ void AddDevice(CLI::App& app, DeviceSettings& device) {
   app.add_option("--attention-kernel", device.attention_kernel,
                  "of a GPU: cudnn, native (our own), or auto (cudnn where it was faster)")
       ->check(CLI::IsMember({"auto", "cudnn", "native"}));
+  app.add_option("--gpu-exchange-blocks", device.gpu_exchange_blocks,
+                 "most blocks of threads, each a multiprocessor that compute goes without, that "
+                 "NCCL exchanges with (its CTAs); 0: as it chooses")
+      ->check(CLI::Range(0, 64));
 }
 
 CLI::Option* AddLogLevel(CLI::App& app, std::string& value) {

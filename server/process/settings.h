@@ -19,6 +19,7 @@ struct DeviceSettings {
   std::string device = "auto";
   double gpu_memory_fraction = 0.9;
   std::string attention_kernel = "auto";  // of a GPU: "auto", "cudnn" or "native"
+  int gpu_exchange_blocks = 0;            // that NCCL may take of it at once; 0: NCCL's choice
 };
 
 struct CoordinatorSettings {

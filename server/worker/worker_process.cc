@@ -65,7 +65,9 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   Lane express_lane(*devices.express);
   ActiveCalls calls;
   const RingTransport transport =
-      MakeRingTransport({.host = settings.host, .cuda_device = GpuOf(settings, device)});
+      MakeRingTransport({.host = settings.host,
+                         .cuda_device = GpuOf(settings, device),
+                         .max_ctas = settings.device.gpu_exchange_blocks});
   RingTable rings(transport);
   WorkerState state{.incarnation = DrawIncarnation(),
                     .lane = lane,

@@ -2,20 +2,25 @@
 // dense, causal and by strided views; the published configuration of the reports through the
 // engine; and how many tokens fit.
 //
-//   gpu_bench             everything: about two minutes
-//   gpu_bench --quick     small sizes, to see that it runs
+//   gpu_bench                  everything: about two minutes
+//   gpu_bench --quick          small sizes, to see that it runs
+//   gpu_bench --values=FILE    also writes the numbers that Q, K and V are made of, as
+//                              little-endian float32, for tests/bench/gpu_peers.py
 //
 // Exits with 1 where there is no GPU.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "engine/device/device.h"
 #include "engine/run/executor.h"
 #include "engine/spec/numbers.h"
@@ -62,14 +67,28 @@ constexpr Pattern kPatterns[] = {{"dense", 1, Mask::kNone},
                                  {"dilation 4", 4, Mask::kNone},
                                  {"dilation 8", 8, Mask::kNone}};
 
+// Element i of tensor t (0 Q, 1 K, 2 V) of a layer is LayerValues()[(i + 7919 * t) % their number],
+// rounded to the type.
+std::vector<float> LayerValues() {
+  std::mt19937_64 random(1);
+  return testing::RandomValues(262'139, random);
+}
+
+void WriteValues(const std::string& path) {
+  const std::vector<float> values = LayerValues();
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(values.data()),
+             static_cast<std::streamsize>(values.size() * sizeof(float)));
+  if (!file.flush()) Fail(absl::UnavailableError(absl::StrCat("cannot write ", path)));
+}
+
 // Q, K, V, out [rows * dilation, kHeads, dim] and lse.
 class Layer {
  public:
   Layer(Device& device, DataType dtype, int64_t rows, int64_t dim, const Pattern& pattern)
       : device_(device), dtype_(dtype), rows_(rows), dim_(dim), pattern_(pattern) {
     const int64_t elements = rows * pattern.dilation * kHeads * dim;
-    std::mt19937_64 random(1);
-    const std::vector<float> values = testing::RandomValues(262'139, random);
+    const std::vector<float> values = LayerValues();
     const int64_t element = ElementBytes(dtype);
     for (int t = 0; t < 4; ++t) {
       buffers_[t] = OrFail(device.Allocate(elements * element));
@@ -252,21 +271,26 @@ void Jobs(const Sizes& sizes) {
 int main(int argc, char** argv) {
   using namespace hilbert_ring;
   bench::Sizes sizes;
-  if (argc > 1 && std::string(argv[1]) == "--quick") {
-    sizes = {.rows = 512, .job_tokens = 16'384, .most_tokens = 65'536};
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view word = argv[i];
+    if (word == "--quick") {
+      sizes = {.rows = 512, .job_tokens = 16'384, .most_tokens = 65'536};
+    } else if (absl::ConsumePrefix(&word, "--values=")) {
+      bench::WriteValues(std::string(word));
+    } else {
+      std::fprintf(stderr, "gpu_bench: no option %s\n", argv[i]);
+      return 2;
+    }
   }
   if (const absl::Status found = FindCudaDevice(0); !found.ok()) {
     std::fprintf(stderr, "gpu_bench: %s\n", std::string(found.message()).c_str());
     return 1;
   }
-  std::vector<std::string> kernels = {"cuda/native"};
-  if (const auto cudnn = MakeDevice(OptionsFor("cuda/cudnn", 0)); cudnn.ok()) {
-    kernels.push_back("cuda/cudnn");
-  } else {
+  if (const auto cudnn = MakeDevice(OptionsFor("cuda/cudnn", 0)); !cudnn.ok()) {
     std::printf("cuDNN is not measured: %s\n", cudnn.status().ToString().c_str());
   }
   std::printf("\n%s\n", MakeDevice({.kind = DeviceKind::kCuda}).value()->info().name.c_str());
-  bench::Attention(sizes, kernels);
+  bench::Attention(sizes, CudaKernels());
   bench::Jobs(sizes);
   return 0;
 }

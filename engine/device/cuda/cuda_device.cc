@@ -1,8 +1,6 @@
 #include "engine/device/cuda/cuda_device.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -10,25 +8,14 @@
 #include "engine/device/check_task.h"
 #include "engine/device/cuda/handles.cuh"
 #include "engine/device/cuda/kernels.cuh"
-#include "engine/device/cuda/launch_plan.h"
 #include "engine/device/cuda/library_attention.h"
+#include "engine/device/cuda/native_attention.h"
 #include "engine/device/cuda/staging.h"
 #include "engine/device/memory_meter.h"
 
 namespace hilbert_ring {
 namespace cuda {
 namespace {
-
-constexpr int kWarpMajor = 8;       // compute capability from which products of a warp run
-constexpr int kWarpgroupMajor = 9;  // the one that has products of a warpgroup
-
-// What our kernels may reach of a multiprocessor's clock cycle: guesses on the low side, which make
-// launches shorter than kLaunchSeconds, not longer.
-constexpr double kTensorFlopsPerCycle = 1024;
-constexpr double kPlainFlopsPerCycle = 128;
-constexpr double kLaunchSeconds = 0.02;
-
-constexpr int kSlots = 2;  // launches in flight
 
 // Of calls of the library in flight together: 6 ms at head dim 64 and 700 TFLOP/s. Each may be as
 // long as a launch.
@@ -37,46 +24,6 @@ constexpr int64_t kLibraryScores = int64_t{1} << 34;
 absl::Status UseDevice(int ordinal) {
   return CudaStatus(cudaSetDevice(ordinal), absl::StrCat("using CUDA device ", ordinal));
 }
-
-MatrixUnits UnitsOf(const cudaDeviceProp& properties, const DeviceOptions& options) {
-  if (properties.major < kWarpMajor) return MatrixUnits::kNone;
-  return properties.major == kWarpgroupMajor && options.warpgroup_products && HasWarpgroupKernels()
-             ? MatrixUnits::kWarpgroup
-             : MatrixUnits::kWarp;
-}
-
-cudaError_t LaunchKernel(const PlannedLaunch& planned, const AttendLaunch& launch,
-                         cudaStream_t stream) {
-  const bool bfloat16 = planned.dtype == DataType::kBFloat16;
-  switch (TileOf(planned.kernel).units) {
-    case MatrixUnits::kNone:
-      return LaunchFloat32(planned.kernel, launch, stream);
-    case MatrixUnits::kWarp:
-      return (bfloat16 ? LaunchBFloat16 : LaunchFloat16)(planned.kernel, launch, stream);
-    case MatrixUnits::kWarpgroup:
-      return (bfloat16 ? LaunchBFloat16Warpgroups : LaunchFloat16Warpgroups)(planned.kernel, launch,
-                                                                             stream);
-  }
-  return cudaErrorInvalidValue;
-}
-
-// What one launch needs until it has ended.
-struct LaunchSlot {
-  PinnedMemory pinned;  // works, then the count of scores
-  void* device = nullptr;
-  Event done;
-
-  static constexpr int64_t kScoresAt = int64_t{kMostWorks} * sizeof(AttentionWork);
-  static constexpr int64_t kBytes = kScoresAt + sizeof(unsigned long long);
-
-  void* PinnedWorks() const { return pinned.get(); }
-  unsigned long long* PinnedScores() const {
-    return reinterpret_cast<unsigned long long*>(static_cast<std::byte*>(pinned.get()) + kScoresAt);
-  }
-  unsigned long long* DeviceScores() const {
-    return reinterpret_cast<unsigned long long*>(static_cast<std::byte*>(device) + kScoresAt);
-  }
-};
 
 class CudaDevice : public Device {
  public:
@@ -127,22 +74,16 @@ class CudaDevice : public Device {
 
   absl::Status AttendByLibrary(std::span<const AttentionTask> tasks, const AttendControl& control,
                                int64_t& scores);
-  absl::Status AttendNatively(std::span<const AttentionTask> tasks, const AttendControl& control,
-                              int64_t& scores);
-  absl::Status Start(const PlannedLaunch& launch, LaunchSlot& slot);
-  absl::Status Await(const LaunchSlot& slot, const AttendControl& control, int64_t& scores);
 
   const DeviceOptions options_;
   cudaDeviceProp properties_{};
-  LaunchRates rates_;
   MemoryPool pool_;
   Stream memory_stream_;
   Stream stream_;
   std::unique_ptr<Staging> staging_;
-  std::array<LaunchSlot, kSlots> slots_;
-  std::unique_ptr<LibraryAttention> library_;  // null: our own kernels alone
   std::unique_ptr<MemoryMeter> meter_;
-  std::unique_ptr<Buffer> scratch_;  // of tasks with very many keys; made when first used
+  std::unique_ptr<NativeAttention> native_;
+  std::unique_ptr<LibraryAttention> library_;  // null: our own kernels alone
 };
 
 class CudaDevice::PoolBuffer : public Buffer {
@@ -164,11 +105,9 @@ class CudaDevice::PoolBuffer : public Buffer {
 
 CudaDevice::~CudaDevice() {
   cudaSetDevice(options_.ordinal);
-  scratch_.reset();
   if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
-  for (LaunchSlot& slot : slots_) {
-    if (slot.device != nullptr) cudaFree(slot.device);
-  }
+  library_.reset();
+  native_.reset();
   staging_.reset();
   if (memory_stream_.get() != nullptr) cudaStreamSynchronize(memory_stream_.get());
 }
@@ -176,32 +115,9 @@ CudaDevice::~CudaDevice() {
 absl::Status CudaDevice::Prepare() {
   absl::Status status = UseDevice(options_.ordinal);
   if (!status.ok()) return status;
-  int clock_khz = 0;
-  status.Update(CudaStatus(cudaGetDeviceProperties(&properties_, options_.ordinal),
-                           absl::StrCat("asking CUDA device ", options_.ordinal)));
-  status.Update(
-      CudaStatus(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, options_.ordinal),
-                 absl::StrCat("asking CUDA device ", options_.ordinal)));
+  status = CudaStatus(cudaGetDeviceProperties(&properties_, options_.ordinal),
+                      absl::StrCat("asking CUDA device ", options_.ordinal));
   if (!status.ok()) return status;
-  const double cycles = 1e3 * clock_khz * properties_.multiProcessorCount;
-  rates_ = {.multiprocessors = properties_.multiProcessorCount,
-            .matrix_units = UnitsOf(properties_, options_),
-            .tensor_flops = cycles * kTensorFlopsPerCycle,
-            .plain_flops = cycles * kPlainFlopsPerCycle,
-            .launch_seconds = kLaunchSeconds};
-  cudaError_t error = PrepareFloat32Kernels();
-  if (error == cudaSuccess && rates_.matrix_units != MatrixUnits::kNone) {
-    error = PrepareBFloat16Kernels();
-    if (error == cudaSuccess) error = PrepareFloat16Kernels();
-  }
-  if (error == cudaSuccess && rates_.matrix_units == MatrixUnits::kWarpgroup) {
-    error = PrepareBFloat16Warpgroups();
-    if (error == cudaSuccess) error = PrepareFloat16Warpgroups();
-  }
-  status.Update(CudaStatus(error, absl::StrCat("no CUDA device ", options_.ordinal,
-                                               ": kernels for ", properties_.name)));
-  if (!status.ok()) return status;
-
   meter_ = std::make_unique<MemoryMeter>(static_cast<int64_t>(
       options_.memory_fraction * static_cast<double>(properties_.totalGlobalMem)));
   cudaMemPoolProps pool_properties{};
@@ -214,16 +130,13 @@ absl::Status CudaDevice::Prepare() {
   pool_ = MemoryPool(pool);
   status.Update(MakeStream(memory_stream_));
   status.Update(MakeStream(stream_));
-  for (LaunchSlot& slot : slots_) {
-    status.Update(MakePinned(slot.pinned, LaunchSlot::kBytes));
-    status.Update(MakeEvent(slot.done));
-    status.Update(
-        CudaStatus(cudaMalloc(&slot.device, LaunchSlot::kBytes), "allocating memory for launches"));
-  }
   if (!status.ok()) return status;
   auto staging = Staging::Make();
   if (!staging.ok()) return staging.status();
   staging_ = *std::move(staging);
+  auto native = NativeAttention::Make(options_, properties_, *this);
+  if (!native.ok()) return native.status();
+  native_ = *std::move(native);
   auto library =
       MakeLibraryAttention(options_.attention_kernel, 10 * properties_.major + properties_.minor);
   if (!library.ok()) return library.status();
@@ -234,10 +147,7 @@ absl::Status CudaDevice::Prepare() {
 DeviceInfo CudaDevice::info() const {
   return {.name = absl::StrCat(properties_.name, ", compute capability ", properties_.major, ".",
                                properties_.minor),
-          .kernel =
-              absl::StrCat("cuda/", library_ != nullptr ? library_->name()
-                                    : rates_.matrix_units == MatrixUnits::kWarpgroup ? "native-sm90"
-                                                                                     : "native"),
+          .kernel = absl::StrCat("cuda/", library_ == nullptr ? native_->name() : library_->name()),
           .memory_bytes = meter_->limit(),
           .memory_peak_bytes = meter_->peak()};
 }
@@ -330,7 +240,7 @@ absl::StatusOr<AttendFigures> CudaDevice::Attend(std::span<const AttentionTask> 
   int64_t scores = 0;
   absl::Status status;
   if (library_ == nullptr) {
-    status = AttendNatively(tasks, control, scores);
+    status = native_->Attend(tasks, control, stream_.get(), scores);
   } else {
     status = AttendByLibrary(tasks, control, scores);
   }
@@ -367,69 +277,7 @@ absl::Status CudaDevice::AttendByLibrary(std::span<const AttentionTask> tasks,
   if (unseen > 0) {
     if (absl::Status status = see(); !status.ok()) return status;
   }
-  return AttendNatively(own, control, scores);
-}
-
-absl::Status CudaDevice::AttendNatively(std::span<const AttentionTask> tasks,
-                                        const AttendControl& control, int64_t& scores) {
-  const int64_t scratch_bytes = ScratchFloats(tasks, rates_) * static_cast<int64_t>(sizeof(float));
-  if (scratch_bytes > (scratch_ == nullptr ? 0 : scratch_->bytes())) {
-    scratch_.reset();
-    auto scratch = Allocate(scratch_bytes);
-    if (!scratch.ok()) return scratch.status();
-    scratch_ = *std::move(scratch);
-  }
-  LaunchPlanner planner(tasks, rates_,
-                        scratch_ == nullptr ? nullptr : reinterpret_cast<float*>(scratch_->data()));
-  PlannedLaunch launch;
-  int64_t started = 0, ended = 0;
-  bool more = planner.Next(launch);
-  while (more || ended < started) {
-    if (more) {
-      absl::Status status = Start(launch, slots_[started % kSlots]);
-      if (!status.ok()) return status;
-      ++started;
-      more = planner.Next(launch);
-    }
-    if (started - ended < kSlots && more) continue;
-    if (absl::Status status = Await(slots_[ended % kSlots], control, scores); !status.ok()) {
-      return status;
-    }
-    ++ended;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CudaDevice::Start(const PlannedLaunch& launch, LaunchSlot& slot) {
-  const size_t bytes = launch.works.size() * sizeof(AttentionWork);
-  std::memcpy(slot.PinnedWorks(), launch.works.data(), bytes);
-  cudaError_t error = cudaMemcpyAsync(slot.device, slot.PinnedWorks(), bytes,
-                                      cudaMemcpyHostToDevice, stream_.get());
-  if (error == cudaSuccess) {
-    error = cudaMemsetAsync(slot.DeviceScores(), 0, sizeof(unsigned long long), stream_.get());
-  }
-  const AttendLaunch attend{.works = static_cast<const AttentionWork*>(slot.device),
-                            .count = static_cast<int>(launch.works.size()),
-                            .tiles = launch.tiles,
-                            .scores = slot.DeviceScores()};
-  if (error == cudaSuccess) error = LaunchKernel(launch, attend, stream_.get());
-  if (error == cudaSuccess) {
-    error = cudaMemcpyAsync(slot.PinnedScores(), slot.DeviceScores(), sizeof(unsigned long long),
-                            cudaMemcpyDeviceToHost, stream_.get());
-  }
-  if (error == cudaSuccess) error = cudaEventRecord(slot.done.get(), stream_.get());
-  return CudaStatus(error, "starting attention");
-}
-
-absl::Status CudaDevice::Await(const LaunchSlot& slot, const AttendControl& control,
-                               int64_t& scores) {
-  absl::Status status = CudaStatus(cudaEventSynchronize(slot.done.get()), "attention");
-  if (!status.ok()) return status;
-  const auto computed = static_cast<int64_t>(*slot.PinnedScores());
-  scores += computed;
-  if (control.progress) control.progress(computed);
-  if (control.cancelled && control.cancelled()) return absl::CancelledError("attention cancelled");
-  return absl::OkStatus();
+  return native_->Attend(own, control, stream_.get(), scores);
 }
 
 }  // namespace

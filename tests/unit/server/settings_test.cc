@@ -67,11 +67,13 @@ TEST_F(Settings, CpuInstructionsOfBothProcesses) {
 
 TEST_F(Settings, DeviceOfBothProcesses) {
   EXPECT_EQ(Parsed({}).device.device, "auto");
-  const DeviceSettings device =
-      Parsed({"--device=cuda:3", "--gpu-memory-fraction=0.5", "--attention-kernel=native"}).device;
+  const DeviceSettings device = Parsed({"--device=cuda:3", "--gpu-memory-fraction=0.5",
+                                        "--attention-kernel=native", "--gpu-exchange-blocks=8"})
+                                    .device;
   EXPECT_EQ(device.device, "cuda:3");
   EXPECT_EQ(device.gpu_memory_fraction, 0.5);
   EXPECT_EQ(device.attention_kernel, "native");
+  EXPECT_EQ(device.gpu_exchange_blocks, 8);
   std::string name = "hilbert-ring-worker", flag = "--device=cpu", share = "--memory-share=0.25";
   char* argv[] = {name.data(), flag.data(), share.data()};
   const auto worker = std::get<WorkerSettings>(ParseWorkerSettings(3, argv));
@@ -101,8 +103,9 @@ TEST_F(Settings, WhatIsWrongIsRefused) {
   for (const char* wrong :
        {"--grpc-port=70000", "--grpc-port=x", "--no-such-flag", "--worker-timeout=-1",
         "--memory-limit=many", "--log-level=loud", "--config=/no/such/file", "--spawn-workers=-1",
-        "--cpu-instructions=avx9", "--device=gpu", "--device=cuda:x", "--device=auto:",
-        "--gpu-memory-fraction=0", "--gpu-memory-fraction=2", "--attention-kernel=fast"}) {
+        "--cpu-instructions=avx9", "--device=gpu", "--device=cuda:x",
+        "--device=auto:", "--gpu-memory-fraction=0", "--gpu-memory-fraction=2",
+        "--attention-kernel=fast", "--gpu-exchange-blocks=65"}) {
     const auto parsed = Parse({wrong});
     ASSERT_TRUE(std::holds_alternative<int>(parsed)) << wrong;
     EXPECT_NE(std::get<int>(parsed), 0) << wrong;

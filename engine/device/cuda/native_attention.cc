@@ -1,0 +1,175 @@
+#include "engine/device/cuda/native_attention.h"
+
+#include <cstddef>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "engine/device/cuda/kernels.cuh"
+
+namespace hilbert_ring::cuda {
+namespace {
+
+constexpr int kWarpMajor = 8;       // compute capability from which products of a warp run
+constexpr int kWarpgroupMajor = 9;  // the one that has products of a warpgroup
+
+// What our kernels may reach of a multiprocessor's clock cycle: guesses on the low side, which make
+// launches shorter than kLaunchSeconds, not longer.
+constexpr double kTensorFlopsPerCycle = 1024;
+constexpr double kPlainFlopsPerCycle = 128;
+constexpr double kLaunchSeconds = 0.02;
+
+// Of a slot's memory.
+constexpr size_t kWorksAt = 64;
+constexpr size_t kSlotBytes = kWorksAt + kMostWorks * sizeof(AttentionWork);
+
+MatrixUnits UnitsOf(const cudaDeviceProp& properties, const DeviceOptions& options) {
+  if (properties.major < kWarpMajor) return MatrixUnits::kNone;
+  return properties.major == kWarpgroupMajor && options.warpgroup_products && HasWarpgroupKernels()
+             ? MatrixUnits::kWarpgroup
+             : MatrixUnits::kWarp;
+}
+
+cudaError_t PrepareKernels(MatrixUnits units) {
+  cudaError_t error = PrepareFloat32Kernels();
+  if (error == cudaSuccess && units != MatrixUnits::kNone) {
+    error = PrepareBFloat16Kernels();
+    if (error == cudaSuccess) error = PrepareFloat16Kernels();
+  }
+  if (error == cudaSuccess && units == MatrixUnits::kWarpgroup) {
+    error = PrepareBFloat16Warpgroups();
+    if (error == cudaSuccess) error = PrepareFloat16Warpgroups();
+  }
+  return error;
+}
+
+cudaError_t LaunchKernel(const PlannedLaunch& planned, const AttendLaunch& launch,
+                         cudaStream_t stream) {
+  const bool bfloat16 = planned.dtype == DataType::kBFloat16;
+  switch (TileOf(planned.kernel).units) {
+    case MatrixUnits::kNone:
+      return LaunchFloat32(planned.kernel, launch, stream);
+    case MatrixUnits::kWarp:
+      return (bfloat16 ? LaunchBFloat16 : LaunchFloat16)(planned.kernel, launch, stream);
+    case MatrixUnits::kWarpgroup:
+      return (bfloat16 ? LaunchBFloat16Warpgroups : LaunchFloat16Warpgroups)(planned.kernel, launch,
+                                                                             stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NativeAttention>> NativeAttention::Make(
+    const DeviceOptions& options, const cudaDeviceProp& properties, Device& device) {
+  int clock_khz = 0;
+  absl::Status status =
+      CudaStatus(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, options.ordinal),
+                 absl::StrCat("asking CUDA device ", options.ordinal));
+  const MatrixUnits units = UnitsOf(properties, options);
+  status.Update(CudaStatus(PrepareKernels(units), absl::StrCat("no CUDA device ", options.ordinal,
+                                                               ": kernels for ", properties.name)));
+  if (!status.ok()) return status;
+  auto made = std::unique_ptr<NativeAttention>(new NativeAttention(device));
+  const double cycles = 1e3 * clock_khz * properties.multiProcessorCount;
+  made->rates_ = {.multiprocessors = properties.multiProcessorCount,
+                  .matrix_units = units,
+                  .tensor_flops = cycles * kTensorFlopsPerCycle,
+                  .plain_flops = cycles * kPlainFlopsPerCycle,
+                  .launch_seconds = kLaunchSeconds};
+  status = made->PrepareSlots();
+  if (!status.ok()) return status;
+  return made;
+}
+
+NativeAttention::~NativeAttention() {
+  for (const Slot& slot : slots_) {
+    if (slot.device != nullptr) cudaFree(slot.device);
+  }
+}
+
+absl::Status NativeAttention::PrepareSlots() {
+  absl::Status status;
+  for (Slot& slot : slots_) {
+    status.Update(MakePinned(slot.pinned, kSlotBytes));
+    status.Update(MakeEvent(slot.done));
+    status.Update(
+        CudaStatus(cudaMalloc(&slot.device, kSlotBytes), "allocating memory for launches"));
+  }
+  return status;
+}
+
+std::string NativeAttention::name() const {
+  return rates_.matrix_units == MatrixUnits::kWarpgroup ? "native-sm90" : "native";
+}
+
+absl::Status NativeAttention::Attend(std::span<const AttentionTask> tasks,
+                                     const AttendControl& control, cudaStream_t stream,
+                                     int64_t& scores) {
+  absl::Status status =
+      ReserveScratch(ScratchFloats(tasks, rates_) * static_cast<int64_t>(sizeof(float)));
+  if (!status.ok()) return status;
+  LaunchPlanner planner(tasks, rates_,
+                        scratch_ == nullptr ? nullptr : reinterpret_cast<float*>(scratch_->data()));
+  PlannedLaunch launch;
+  size_t started = 0, ended = 0;
+  bool more = planner.Next(launch);
+  while (more || ended < started) {
+    if (more) {
+      status = Start(launch, slots_[started % slots_.size()], stream);
+      if (!status.ok()) return status;
+      ++started;
+      more = planner.Next(launch);
+    }
+    if (started - ended < slots_.size() && more) continue;
+    status = Await(slots_[ended % slots_.size()], control, scores);
+    if (!status.ok()) return status;
+    ++ended;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NativeAttention::ReserveScratch(int64_t bytes) {
+  if (bytes <= (scratch_ == nullptr ? 0 : scratch_->bytes())) return absl::OkStatus();
+  scratch_.reset();
+  auto scratch = device_.Allocate(bytes);
+  if (!scratch.ok()) return scratch.status();
+  scratch_ = *std::move(scratch);
+  return absl::OkStatus();
+}
+
+absl::Status NativeAttention::Start(const PlannedLaunch& launch, const Slot& slot,
+                                    cudaStream_t stream) {
+  const size_t bytes = launch.works.size() * sizeof(AttentionWork);
+  auto* const pinned = static_cast<std::byte*>(slot.pinned.get());
+  auto* const device = static_cast<std::byte*>(slot.device);
+  constexpr unsigned long long kNone = 0;
+  std::memcpy(pinned, &kNone, sizeof(kNone));
+  std::memcpy(pinned + kWorksAt, launch.works.data(), bytes);
+  cudaError_t error =
+      cudaMemcpyAsync(device, pinned, kWorksAt + bytes, cudaMemcpyHostToDevice, stream);
+  const AttendLaunch attend{.works = reinterpret_cast<const AttentionWork*>(device + kWorksAt),
+                            .count = static_cast<int>(launch.works.size()),
+                            .tiles = launch.tiles,
+                            .scores = reinterpret_cast<unsigned long long*>(device)};
+  if (error == cudaSuccess) error = LaunchKernel(launch, attend, stream);
+  if (error == cudaSuccess) {
+    error = cudaMemcpyAsync(pinned, device, sizeof(kNone), cudaMemcpyDeviceToHost, stream);
+  }
+  if (error == cudaSuccess) error = cudaEventRecord(slot.done.get(), stream);
+  return CudaStatus(error, "starting attention");
+}
+
+absl::Status NativeAttention::Await(const Slot& slot, const AttendControl& control,
+                                    int64_t& scores) {
+  absl::Status status = CudaStatus(cudaEventSynchronize(slot.done.get()), "attention");
+  if (!status.ok()) return status;
+  unsigned long long counted = 0;
+  std::memcpy(&counted, slot.pinned.get(), sizeof(counted));
+  const auto computed = static_cast<int64_t>(counted);
+  scores += computed;
+  if (control.progress) control.progress(computed);
+  if (control.cancelled && control.cancelled()) return absl::CancelledError("attention cancelled");
+  return absl::OkStatus();
+}
+
+}  // namespace hilbert_ring::cuda

@@ -1,0 +1,371 @@
+#!/usr/bin/env python3
+"""PyTorch's attention on the GPU beside gpu_bench: the same work on the same numbers, counted the
+same way, as Markdown tables of the same form.
+
+    gpu_bench --values=FILE && gpu_peers.py --values FILE
+    gpu_peers.py --device cpu --quick     a smoke test without a GPU: small, one round
+
+It needs PyTorch and NumPy. `./dev gpu-check` runs both programs. Without --values the numbers are
+others of the same kind. Times are those of CUDA's events. Each kernel of
+scaled_dot_product_attention gets the rows in each layout that it may like:
+  token-major    [rows, heads, dim], as the service's rows lie
+  head-major     [heads, rows, dim], brought into that order before the clock starts
+  strided views  dilated rows (of the reports' configuration, all) where they lie
+  gathered       the same, copied together first; the copies are in the time
+With the last two, writing the rows of the output to their places is in the time as well.
+
+The reports' configuration is first computed for 16,384 tokens and compared with
+tests/golden/attention_oracle.py; what does not agree is not timed. A kernel that does not take a
+job is a row of the table too. Exits with 1 when results were wrong, and with 2 where PyTorch or a
+GPU is missing.
+"""
+import argparse
+import contextlib
+import math
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+VALUES = 262_139
+HEADS = 8
+WARM_UP = 2
+CHECKED_ROWS = 4  # against float64
+
+# The reports' configuration: one branch for each of three groups of heads.
+SEGMENTS = [2048, 4096, 8192]
+DILATIONS = [1, 2, 4]
+DIM = 64
+CHECKED_TOKENS = 16_384
+# Of any value, over the root mean square of all. PyTorch 2.11's two kernels for a CPU are at 0.04;
+# a row, a head or a divisor that is wrong gives more than 1.
+MOST_ERROR = 0.25
+
+
+@dataclass(frozen=True)
+class Pattern:
+    name: str
+    dilation: int = 1
+    causal: bool = False
+
+    def layouts(self):
+        if self.dilation == 1:
+            return ["token-major", "head-major"]
+        return ["strided views", "gathered"]
+
+
+PATTERNS = [Pattern("dense"), Pattern("causal", causal=True),
+            *(Pattern(f"dilation {r}", r) for r in (2, 4, 8))]
+
+
+@dataclass
+class Sizes:
+    rows: int = 32_768  # selected by a pattern
+    tokens: int = 4_194_304  # of the reports' configuration
+    rounds: int = 5
+
+
+class Wrong(Exception):
+    """A result that is not what the definition says."""
+
+
+def fail(message):
+    print(f"gpu_peers: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def load():
+    """PyTorch and NumPy, only once the command line is known to be right."""
+    global np, torch, attention, SDPBackend, sdpa_kernel
+    try:
+        import torch
+        import numpy as np
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        from torch.nn.functional import scaled_dot_product_attention as attention
+    except ImportError as error:
+        name = {"torch": "PyTorch", "numpy": "NumPy"}.get(error.name)
+        fail(f"{name} not found" if name else f"PyTorch does not load: {error}")
+
+
+def read_values(path):
+    """The numbers that every tensor is made of, exact in bfloat16 and float16."""
+    if path is None:
+        print("Other numbers than gpu_bench's: no --values was given.\n")
+        values = np.random.default_rng(1).standard_normal(VALUES, dtype=np.float32)
+        return np.where(abs(values) > 4, np.round(values * 8) / 8, np.round(values * 32) / 32)
+    try:
+        values = np.fromfile(path, "<f4")
+    except OSError as error:
+        fail(f"{path}: {error.strerror}")
+    if len(values) != VALUES:
+        fail(f"{path} holds {len(values)} numbers, must hold {VALUES}")
+    return values
+
+
+def tensors(values, shape, dtype, device):
+    """Q, K and V: element i of tensor t is values[(i + 7919 * t) % VALUES]."""
+    elements = math.prod(shape)
+    values = torch.from_numpy(values).to(device, dtype)
+    return [values.roll(-7919 * t).repeat(-(-elements // VALUES))[:elements].view(shape)
+            for t in range(3)]
+
+
+def kernels(device):
+    if device == "cpu":
+        return {"PyTorch, math": SDPBackend.MATH, "PyTorch, default": None}
+    return {"PyTorch, cuDNN": SDPBackend.CUDNN_ATTENTION,
+            "PyTorch, flash": SDPBackend.FLASH_ATTENTION}
+
+
+def chosen(backend):
+    return contextlib.nullcontext() if backend is None else sdpa_kernel([backend])
+
+
+def seconds_of(work, device):
+    if device == "cpu":
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    work()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) * 1e-3
+
+
+def best_seconds(work, device, rounds):
+    return min([seconds_of(work, device) for _ in range(WARM_UP + rounds)][WARM_UP:])
+
+
+def reason(error, warned):
+    """Why a kernel did not take a job, for a cell of a table."""
+    texts = [str(error) or type(error).__name__]
+    for warning in warned:  # of kernels, the chosen one among them, that PyTorch looked at
+        text = str(warning.message)
+        if "runtime disabled" not in text and "not used because" not in text:
+            texts.append(text)
+    sentences = [text.strip().partition("\n")[0].partition(" (Triggered")[0].partition(". ")[0]
+                 for text in texts[:2]]
+    return "not run: " + ". ".join(sentences).replace("|", "/")[:120]
+
+
+def attempt(work, backend):
+    """(what the work returns, None), or (None, why there is nothing)."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            with torch.inference_mode(), chosen(backend):
+                return work(), None
+        except Wrong as error:
+            return None, f"WRONG: {error}"
+        except Exception as error:  # whatever a kernel says to a job that it does not take
+            return None, reason(error, warned)
+
+
+def print_table(rows):
+    """As the benchmarks in C++ print them: words to the left, numbers to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for number, row in enumerate(rows):
+        cells = [cell.rjust(width) if i else cell.ljust(width)
+                 for i, (cell, width) in enumerate(zip(row, widths))]
+        print("| " + " | ".join(cells) + " |")
+        if number == 0:
+            print("| " + " | ".join("-" * (width - 1) + (":" if i else "-")
+                                    for i, width in enumerate(widths)) + " |")
+    print(flush=True)
+
+
+# ---------------------------------------------------------------- dense, causal, dilated
+
+def head_first(x):
+    """[rows, heads, dim] -> [1, heads, rows, dim], a view."""
+    return x.transpose(0, 1)[None]
+
+
+def layer(inputs, pattern, layout):
+    """Work that returns the rows selected by a pattern, [rows, heads, dim]."""
+    if pattern.dilation == 1:
+        q, k, v = (head_first(x) for x in inputs)
+        if layout == "head-major":
+            q, k, v = (x.contiguous() for x in (q, k, v))
+        return lambda: attention(q, k, v, is_causal=pattern.causal)[0].transpose(0, 1)
+    out = torch.zeros_like(inputs[0])
+
+    def work():
+        selected = [x[::pattern.dilation] for x in inputs]
+        if layout == "gathered":
+            selected = [x.contiguous() for x in selected]
+        to = out[::pattern.dilation]
+        return to.copy_(attention(*map(head_first, selected))[0].transpose(0, 1))
+    return work
+
+
+def error_of(out, inputs, pattern):
+    """Root mean square error of a few rows of the first head, over that of float64's values."""
+    q, k, v = (x[::pattern.dilation, 0].double() for x in inputs)
+    rows, dim = q.shape
+    wrong = right = 0.0
+    for n in range(CHECKED_ROWS):
+        row = (2 * n + 1) * rows // (2 * CHECKED_ROWS)
+        keys = row + 1 if pattern.causal else rows
+        weights = torch.softmax(k[:keys] @ q[row] / math.sqrt(dim), 0)
+        expected = weights @ v[:keys]
+        wrong += (out[row, 0].double() - expected).square().sum().item()
+        right += expected.square().sum().item()
+    return math.sqrt(wrong / right)
+
+
+def measure_layer(inputs, pattern, layout, device, rounds):
+    """(TFLOP/s, error). Scores above the diagonal do not count."""
+    rows, dim = inputs[0].shape[0] // pattern.dilation, inputs[0].shape[2]
+    work = layer(inputs, pattern, layout)
+    scores = rows * (rows + 1) / 2 if pattern.causal else rows * rows
+    seconds = best_seconds(work, device, rounds)
+    return 4e-12 * dim * HEADS * scores / seconds, error_of(work(), inputs, pattern)
+
+
+def layers(values, dtype, sizes, device):
+    name = str(dtype).removeprefix("torch.")
+    print(f"PyTorch in {name}: {sizes.rows} rows selected, {HEADS} heads, best of "
+          f"{sizes.rounds} rounds\n")
+    table = [["type", "head dim", "pattern", "kernel", "layout", "TFLOP/s", "over dense", "error"]]
+    for dim in (64, 128):
+        dense = {}  # by kernel, of the better layout
+        for pattern in PATTERNS:
+            shape = [sizes.rows * pattern.dilation, HEADS, dim]
+            inputs = tensors(values, shape, dtype, device)
+            for kernel, backend in kernels(device).items():
+                results = [attempt(lambda: measure_layer(inputs, pattern, layout, device,
+                                                         sizes.rounds), backend)
+                           for layout in pattern.layouts()]
+                rates = [found[0] for found, _ in results if found]
+                if pattern.name == "dense" and rates:
+                    dense[kernel] = max(rates)
+                for layout, (found, why) in zip(pattern.layouts(), results):
+                    cells = [why, "", ""]
+                    if found:
+                        rate, error = found
+                        over = f"{rate / dense[kernel]:.3f}" if kernel in dense else ""
+                        cells = [f"{rate:.1f}", over, f"{error:.1e}"]
+                    table.append([name, str(dim), pattern.name, kernel, layout, *cells])
+    print_table(table)
+
+
+# ---------------------------------------------------------------- the reports' configuration
+
+def branches():
+    """[(heads, segment, dilation, offset)], as tests/golden/attention_oracle.py says."""
+    count = len(SEGMENTS)
+    sizes = [HEADS // count + (i < HEADS % count) for i in range(count)]
+    ends = [sum(sizes[:i + 1]) for i in range(count)]
+    return [(slice(ends[i] - sizes[i], ends[i]), w, r, i % r)
+            for i, (w, r) in enumerate(zip(SEGMENTS, DILATIONS))]
+
+
+def rows_of(x, branch):
+    """[tokens, heads, dim] -> [segments, heads of the branch, rows, dim], a view."""
+    heads, w, r, offset = branch
+    tokens, _, dim = x.shape
+    return x.view(tokens // w, w // r, r, HEADS, dim)[:, :, offset, heads].transpose(1, 2)
+
+
+def compute_job(inputs, out, layout):
+    out.zero_()
+    for branch in branches():
+        q, k, v = (rows_of(x, branch) for x in inputs)
+        if layout == "gathered":
+            q, k, v = (x.contiguous() for x in (q, k, v))
+        torch.div(attention(q, k, v), len(SEGMENTS), out=rows_of(out, branch))
+
+
+def definition(inputs):
+    sys.path.insert(0, str(GOLDEN))
+    import attention_oracle
+    q, k, v = (x.cpu().double().numpy() for x in inputs)
+    out, _ = attention_oracle.attention(q, k, v, segments=SEGMENTS, dilations=DILATIONS,
+                                        mixing="head_groups", average_groups=True)
+    return torch.from_numpy(out)
+
+
+def check_job(inputs, expected, layout):
+    """The largest error, over the root mean square of the definition's values."""
+    out = torch.empty_like(inputs[0])
+    compute_job(inputs, out, layout)
+    scale = expected.square().mean().sqrt()
+    error = ((out.cpu().double() - expected).abs().max() / scale).item()
+    if not error <= MOST_ERROR:
+        raise Wrong(f"off by {error:.1e}, may be {MOST_ERROR}")
+    return error
+
+
+def measure_job(inputs, layout, device, rounds):
+    """(seconds, GiB of the GPU's memory, inputs and output included)"""
+    out = torch.empty_like(inputs[0])
+    if device != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+    seconds = best_seconds(lambda: compute_job(inputs, out, layout), device, rounds)
+    return seconds, "" if device == "cpu" else f"{torch.cuda.max_memory_allocated() / 2**30:.1f}"
+
+
+def jobs(values, sizes, device):
+    """Whether all that ran was right."""
+    contestants = kernels(device)
+    if device != "cpu":
+        contestants["PyTorch, efficient"] = SDPBackend.EFFICIENT_ATTENTION
+    small = tensors(values, [CHECKED_TOKENS, HEADS, DIM], torch.bfloat16, device)
+    expected = definition(small)
+    inputs = tensors(values, [sizes.tokens, HEADS, DIM], torch.bfloat16, device)
+    print("PyTorch: the reports' configuration in bfloat16, rows in the device's memory; the "
+          f"largest error is that of {CHECKED_TOKENS} tokens against the definition in float64, "
+          "over the root mean square of its values\n")
+    table = [["kernel", "layout", "tokens", "seconds", "million tokens/s",
+              "GiB of the GPU's memory", "largest error"]]
+    right = True
+    for kernel, backend in contestants.items():
+        for layout in ("strided views", "gathered"):
+            error, why = attempt(lambda: check_job(small, expected, layout), backend)
+            if error is not None:
+                found, why = attempt(lambda: measure_job(inputs, layout, device, sizes.rounds),
+                                     backend)
+            row = [kernel, layout, str(sizes.tokens)]
+            if why is not None:
+                right = right and not why.startswith("WRONG")
+                table.append([*row, why, "", "", ""])
+                continue
+            seconds, memory = found
+            table.append([*row, f"{seconds:.4f}", f"{1e-6 * sizes.tokens / seconds:.1f}", memory,
+                          f"{error:.1e}"])
+    print_table(table)
+    return right
+
+
+def machine_line(device):
+    if device == "cpu":
+        return f"PyTorch {torch.__version__}, CPU"
+    return (f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN "
+            f"{torch.backends.cudnn.version()}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--values", metavar="FILE", help="what gpu_bench --values=FILE wrote")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--quick", action="store_true", help="a smoke test: small, one round")
+    options = parser.parse_args()
+    load()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        fail("PyTorch finds no GPU")
+    sizes = Sizes(rows=512, tokens=CHECKED_TOKENS, rounds=1) if options.quick else Sizes()
+    print(f"{machine_line(options.device)}\n")
+    values = read_values(options.values)
+    layers(values, torch.bfloat16, sizes, options.device)
+    right = jobs(values, sizes, options.device)
+    layers(values, torch.float16, sizes, options.device)
+    sys.exit(0 if right else 1)
+
+
+if __name__ == "__main__":
+    main()
