@@ -26,7 +26,8 @@ import gpu_service
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ["device_test", "attention_test", "engine_golden_test", "engine_random_test",
-            "communicator_conformance_test", "ring_processes_test", "ring_rank", "gpu_bench"]
+            "communicator_conformance_test", "ring_processes_test", "ring_rank", "gpu_bench",
+            "gpu_graph_bench"]
 SERVICE = ["hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring"]
 PEERS = ROOT / "tests" / "bench" / "gpu_peers.py"
 GPU = {"HILBERT_RING_TEST_KERNEL": "cuda"}
@@ -42,14 +43,16 @@ STEPS = [
     ("Memory checker: device", "device_test",
      ["--gtest_filter=*cuda*:-*NoMemory*:*EveryHalf*:*RoundsAsNumbersDo*"], {}, 60, True),
     ("Memory checker: attention", "attention_test",
-     ["--gtest_filter=*EveryDim*cuda*:*TinySegments*cuda*:*WithoutKeys*cuda*"], {}, 90, True),
+     ["--gtest_filter=*EveryDim*cuda*:*ManyRows*cuda*:*TinySegments*cuda*:*WithoutKeys*cuda*"], {},
+     90, True),
     ("Communicators", "communicator_conformance_test", [], {}, 90, False),
     ("Rings over NCCL, 2 and 4 processes on one GPU", "ring_processes_test",
      ["--gtest_filter=*nccl*"], {}, 90, False),
     ("Benchmark", "gpu_bench", ["--values={values}"], {}, 180, False),
+    ("Launches beside a graph of them", "gpu_graph_bench", [], {}, 30, False),
     ("PyTorch on the same GPU", PEERS.name, ["--values={values}"], OWN_LIBRARIES, 90, False),
 ]
-MEASURE = ("gpu_bench", PEERS.name, "service")
+MEASURE = ("gpu_bench", "gpu_graph_bench", PEERS.name, "service")
 
 
 def fail(message):

@@ -1,6 +1,6 @@
 // Attention on a GPU, as Markdown tables for docs/benchmarks.md: our own kernels beside cuDNN's,
 // dense, causal and by strided views; the published configuration of the reports through the
-// engine; and how many tokens fit.
+// engine; how many tokens fit; and how long small jobs take.
 //
 //   gpu_bench                  everything: about two minutes
 //   gpu_bench --quick          small sizes, to see that it runs
@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <random>
@@ -74,6 +75,24 @@ std::vector<float> LayerValues() {
   return testing::RandomValues(262'139, random);
 }
 
+std::vector<std::byte> Stored(DataType dtype, const std::vector<float>& values) {
+  std::vector<std::byte> stored(values.size() * ElementBytes(dtype));
+  for (size_t i = 0; i < values.size(); ++i) {
+    StoreElement(dtype, stored.data(), static_cast<int64_t>(i), values[i]);
+  }
+  return stored;
+}
+
+// Fills `to` with `values` over and over, from byte `first` of them on.
+void Repeat(const std::vector<std::byte>& values, size_t first, std::vector<std::byte>& to) {
+  for (size_t at = 0; at < to.size();) {
+    const size_t bytes = std::min(values.size() - first, to.size() - at);
+    std::memcpy(to.data() + at, values.data() + first, bytes);
+    at += bytes;
+    first = 0;
+  }
+}
+
 void WriteValues(const std::string& path) {
   const std::vector<float> values = LayerValues();
   std::ofstream file(path, std::ios::binary);
@@ -88,16 +107,13 @@ class Layer {
   Layer(Device& device, DataType dtype, int64_t rows, int64_t dim, const Pattern& pattern)
       : device_(device), dtype_(dtype), rows_(rows), dim_(dim), pattern_(pattern) {
     const int64_t elements = rows * pattern.dilation * kHeads * dim;
-    const std::vector<float> values = LayerValues();
     const int64_t element = ElementBytes(dtype);
+    const std::vector<std::byte> values = Stored(dtype, LayerValues());
     for (int t = 0; t < 4; ++t) {
       buffers_[t] = OrFail(device.Allocate(elements * element));
       if (t == 3) break;
       numbers_[t].resize(elements * element);
-      for (int64_t i = 0; i < elements; ++i) {
-        StoreElement(dtype, numbers_[t].data(), i,
-                     values[(i + 7919 * t) % static_cast<int64_t>(values.size())]);
-      }
+      Repeat(values, 7919 * t * element, numbers_[t]);
       OrFail(device.CopyIn(buffers_[t]->data(), numbers_[t].data(), elements * element));
     }
     lse_ = OrFail(device.Allocate(rows * pattern.dilation * kHeads * 4));
@@ -229,27 +245,33 @@ JobSpec ReportsSpec(int64_t tokens) {
   return spec;
 }
 
+// A store with Q, K and V of the plan's only worker.
+std::unique_ptr<ShardStore> StoreOf(Device& device, const Plan& plan) {
+  std::mt19937_64 random(3);
+  const std::vector<float> values = testing::RandomValues(262'139, random);
+  std::vector<uint16_t> piece(values.size());
+  for (size_t i = 0; i < piece.size(); ++i) piece[i] = FloatToBFloat16(values[i]);
+  const auto piece_bytes = static_cast<int64_t>(piece.size() * sizeof(uint16_t));
+  auto store = OrFail(ShardStore::Make(device, plan, 0));
+  for (const TensorKind kind : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
+    const int64_t bytes = plan.spec.tokens * RowBytes(plan.spec, kind);
+    for (int64_t at = 0; at < bytes; at += piece_bytes) {
+      OrFail(
+          device.CopyIn(store->Row(kind, 0) + at, piece.data(), std::min(piece_bytes, bytes - at)));
+    }
+  }
+  return store;
+}
+
 void Jobs(const Sizes& sizes) {
   std::printf(
       "\nThe reports' configuration in bfloat16, engine time, rows in the GPU's memory\n\n");
   std::vector<std::vector<std::string>> table = {
       {"tokens", "seconds", "million tokens/s", "GiB of the GPU's memory"}};
   const auto device = OrFail(MakeDevice({.kind = DeviceKind::kCuda}));
-  std::mt19937_64 random(3);
-  const std::vector<float> values = testing::RandomValues(262'139, random);
-  std::vector<uint16_t> piece(values.size());
-  for (size_t i = 0; i < piece.size(); ++i) piece[i] = FloatToBFloat16(values[i]);
-  const auto piece_bytes = static_cast<int64_t>(piece.size() * sizeof(uint16_t));
   for (const int64_t tokens : {sizes.job_tokens, sizes.most_tokens}) {
     const Plan plan = OrFail(MakePlan(ReportsSpec(tokens), 1));
-    auto store = OrFail(ShardStore::Make(*device, plan, 0));
-    for (const TensorKind kind : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
-      const int64_t bytes = tokens * RowBytes(plan.spec, kind);
-      for (int64_t at = 0; at < bytes; at += piece_bytes) {
-        OrFail(device->CopyIn(store->Row(kind, 0) + at, piece.data(),
-                              std::min(piece_bytes, bytes - at)));
-      }
-    }
+    const auto store = StoreOf(*device, plan);
     double best = 1e9, memory = 0;
     for (int round = 0; round < 3; ++round) {
       best = std::min(best, SecondsOf([&] {
@@ -261,6 +283,24 @@ void Jobs(const Sizes& sizes) {
     table.push_back({absl::StrCat(tokens), Number(best, 4),
                      Number(1e-6 * static_cast<double>(tokens) / best, 1),
                      Number(memory / (1 << 30), 1)});
+  }
+  PrintTable(table);
+}
+
+void SmallJobs() {
+  constexpr int kCalls = 200;
+  std::printf("\nSmall jobs in bfloat16, engine time, median of %d\n\n", kCalls);
+  std::vector<std::vector<std::string>> table = {{"tokens", "microseconds"}};
+  const auto device = OrFail(MakeDevice({.kind = DeviceKind::kCuda}));
+  for (const int64_t tokens : {256, 1024, 4096, 16'384}) {
+    const Plan plan = OrFail(MakePlan(ReportsSpec(tokens), 1));
+    const auto store = StoreOf(*device, plan);
+    std::vector<double> seconds(kCalls);
+    for (double& call : seconds) {
+      call = SecondsOf([&] { OrFail(Execute(plan, 0, *store, *device, nullptr, 1, {}).status()); });
+    }
+    std::nth_element(seconds.begin(), seconds.begin() + kCalls / 2, seconds.end());
+    table.push_back({absl::StrCat(tokens), Number(1e6 * seconds[kCalls / 2], 1)});
   }
   PrintTable(table);
 }
@@ -292,5 +332,6 @@ int main(int argc, char** argv) {
   std::printf("\n%s\n", MakeDevice({.kind = DeviceKind::kCuda}).value()->info().name.c_str());
   bench::Attention(sizes, CudaKernels());
   bench::Jobs(sizes);
+  bench::SmallJobs();
   return 0;
 }
