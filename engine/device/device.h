@@ -100,7 +100,7 @@ enum class DeviceKind { kCpu, kCuda };
 
 // Who computes attention on a GPU.
 enum class AttentionKernel {
-  kAuto,    // cuDNN where it is built in, applies and was measured faster; else our own
+  kAuto,    // cuDNN where it is built in, applies and was measured faster here; else our own
   kCudnn,   // cuDNN wherever it applies; an error where it is not built in
   kNative,  // our own
 };

@@ -1,11 +1,12 @@
 #include "engine/device/cuda/cuda_device.h"
 
-#include <algorithm>
+#include <chrono>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/device/check_task.h"
+#include "engine/device/cuda/attention_split.h"
 #include "engine/device/cuda/handles.cuh"
 #include "engine/device/cuda/kernels.cuh"
 #include "engine/device/cuda/library_attention.h"
@@ -17,12 +18,12 @@ namespace hilbert_ring {
 namespace cuda {
 namespace {
 
-// Of calls of the library in flight together: 6 ms at head dim 64 and 700 TFLOP/s. Each may be as
-// long as a launch.
-constexpr int64_t kLibraryScores = int64_t{1} << 34;
-
 absl::Status UseDevice(int ordinal) {
   return CudaStatus(cudaSetDevice(ordinal), absl::StrCat("using CUDA device ", ordinal));
+}
+
+double SecondsNow() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 class CudaDevice : public Device {
@@ -63,6 +64,7 @@ class CudaDevice : public Device {
  private:
   class PoolBuffer;
 
+  std::string KernelName() const;
   void Free(void* data, int64_t bytes);
   absl::Status Begin();
   absl::Status End(cudaError_t error, absl::string_view what);
@@ -71,9 +73,6 @@ class CudaDevice : public Device {
   template <typename Task>
   absl::Status ComputeAll(absl::string_view what, std::span<const Task> tasks,
                           cudaError_t (*launch)(const Task&, cudaStream_t));
-
-  absl::Status AttendByLibrary(std::span<const AttentionTask> tasks, const AttendControl& control,
-                               int64_t& scores);
 
   const DeviceOptions options_;
   cudaDeviceProp properties_{};
@@ -84,6 +83,7 @@ class CudaDevice : public Device {
   std::unique_ptr<MemoryMeter> meter_;
   std::unique_ptr<NativeAttention> native_;
   std::unique_ptr<LibraryAttention> library_;  // null: our own kernels alone
+  std::unique_ptr<AttentionSplit> split_;      // between the two, where there are two
 };
 
 class CudaDevice::PoolBuffer : public Buffer {
@@ -141,15 +141,28 @@ absl::Status CudaDevice::Prepare() {
       MakeLibraryAttention(options_.attention_kernel, 10 * properties_.major + properties_.minor);
   if (!library.ok()) return library.status();
   library_ = *std::move(library);
+  if (library_ != nullptr) {
+    split_ = std::make_unique<AttentionSplit>(
+        AttentionSplitOptions{.wanted = options_.attention_kernel}, *library_,
+        [this](std::span<const AttentionTask> tasks, const AttendControl& control,
+               int64_t& scores) { return native_->Attend(tasks, control, stream_.get(), scores); },
+        [this] { return End(cudaSuccess, "attention by the library"); }, SecondsNow);
+  }
   return absl::OkStatus();
 }
 
 DeviceInfo CudaDevice::info() const {
   return {.name = absl::StrCat(properties_.name, ", compute capability ", properties_.major, ".",
                                properties_.minor),
-          .kernel = absl::StrCat("cuda/", library_ == nullptr ? native_->name() : library_->name()),
+          .kernel = absl::StrCat("cuda/", KernelName()),
           .memory_bytes = meter_->limit(),
           .memory_peak_bytes = meter_->peak()};
+}
+
+std::string CudaDevice::KernelName() const {
+  if (library_ == nullptr) return native_->name();
+  if (options_.attention_kernel == AttentionKernel::kCudnn) return library_->name();
+  return absl::StrCat(library_->name(), "+", native_->name());
 }
 
 absl::StatusOr<std::unique_ptr<Buffer>> CudaDevice::Allocate(int64_t bytes) {
@@ -239,45 +252,15 @@ absl::StatusOr<AttendFigures> CudaDevice::Attend(std::span<const AttentionTask> 
   if (absl::Status status = Begin(); !status.ok()) return status;
   int64_t scores = 0;
   absl::Status status;
-  if (library_ == nullptr) {
+  if (split_ == nullptr) {
     status = native_->Attend(tasks, control, stream_.get(), scores);
   } else {
-    status = AttendByLibrary(tasks, control, scores);
+    status = split_->Attend(tasks, control, stream_.get(), scores);
   }
   absl::Status ended = End(cudaSuccess, "attention");
   status.Update(ended);
   if (!status.ok()) return status;
   return AttendFigures{.scores = scores};
-}
-
-// What the library takes, and the rest by our own kernels.
-absl::Status CudaDevice::AttendByLibrary(std::span<const AttentionTask> tasks,
-                                         const AttendControl& control, int64_t& scores) {
-  std::vector<AttentionTask> own;
-  int64_t unseen = 0;  // scores of calls that were not waited for
-  const auto see = [&]() -> absl::Status {
-    absl::Status status = End(cudaSuccess, "attention by the library");
-    if (!status.ok()) return status;
-    scores += unseen;
-    if (control.progress) control.progress(unseen);
-    unseen = 0;
-    if (control.cancelled && control.cancelled()) {
-      return absl::CancelledError("attention cancelled");
-    }
-    return status;
-  };
-  for (const AttentionTask& task : tasks) {
-    auto taken = library_->Attend(task, stream_.get());
-    if (!taken.ok()) return taken.status();
-    unseen += *taken;
-    if (*taken == 0) own.push_back(task);
-    if (unseen < kLibraryScores) continue;
-    if (absl::Status status = see(); !status.ok()) return status;
-  }
-  if (unseen > 0) {
-    if (absl::Status status = see(); !status.ok()) return status;
-  }
-  return native_->Attend(own, control, stream_.get(), scores);
 }
 
 }  // namespace

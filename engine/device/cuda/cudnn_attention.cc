@@ -73,8 +73,7 @@ struct Plan {
 
 class CudnnAttention : public LibraryAttention {
  public:
-  CudnnAttention(AttentionKernel wanted, int compute_capability)
-      : wanted_(wanted), compute_capability_(compute_capability) {}
+  explicit CudnnAttention(int compute_capability) : compute_capability_(compute_capability) {}
   ~CudnnAttention() override {
     plans_.clear();
     if (handle_ != nullptr) fe::detail::destroy_handle(handle_);
@@ -103,7 +102,6 @@ class CudnnAttention : public LibraryAttention {
 
   absl::StatusOr<int64_t> Attend(const AttentionTask& task, void* stream) override {
     if (!WhyNotCudnn(task).empty()) return 0;
-    if (wanted_ == AttentionKernel::kAuto && NativeIsFaster(task)) return 0;
     const std::vector<CudnnCall> calls = CudnnCalls(task, kMostScores);
     if (calls.empty()) return 0;
     try {
@@ -209,7 +207,6 @@ class CudnnAttention : public LibraryAttention {
     return CudaStatus(error, absl::StrCat("allocating cuDNN's ", bytes, " bytes of workspace"));
   }
 
-  const AttentionKernel wanted_;
   const int compute_capability_;  // 90 of 9.0
   cudnnHandle_t handle_ = nullptr;
   std::map<CudnnProblem, Plan> plans_;
@@ -223,7 +220,7 @@ absl::StatusOr<std::unique_ptr<LibraryAttention>> MakeLibraryAttention(Attention
                                                                        int compute_capability) {
   if (wanted == AttentionKernel::kNative) return nullptr;
   absl::Status status;
-  auto attention = std::make_unique<CudnnAttention>(wanted, compute_capability);
+  auto attention = std::make_unique<CudnnAttention>(compute_capability);
   if (compute_capability < kLeastCapability) {
     status = absl::FailedPreconditionError("cuDNN's attention needs compute capability 8.0");
   } else {

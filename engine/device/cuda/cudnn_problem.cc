@@ -12,9 +12,6 @@ namespace {
 constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();
 constexpr int64_t kAlignment = 16;  // bytes
 
-// Below this many rows a segment does not fill cuDNN's tiles. A guess that is not measured yet.
-constexpr int64_t kFewRows = 256;
-
 bool IsPowerOfTwo(float value) {
   int exponent = 0;
   return std::frexp(value, &exponent) == 0.5f;
@@ -91,10 +88,6 @@ std::string WhyNotCudnn(const AttentionTask& task) {
   }
   if (!OffsetsFit(ProblemOf(task, 1, 1))) return "keys span more than 2^31 elements";
   return "";
-}
-
-bool NativeIsFaster(const AttentionTask& task) {
-  return task.query_rows < kFewRows && std::max(task.head_dim, task.value_dim) <= 64;
 }
 
 std::vector<CudnnCall> CudnnCalls(const AttentionTask& task, int64_t most_scores) {

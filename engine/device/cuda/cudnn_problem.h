@@ -41,9 +41,6 @@ struct CudnnCall {
 // Why cuDNN does not take the task; empty when it does.
 std::string WhyNotCudnn(const AttentionTask& task);
 
-// Whether a task that cuDNN takes is better left to our own kernels.
-bool NativeIsFaster(const AttentionTask& task);
-
 // All calls of a task that cuDNN takes. most_scores: of one call, at least one row's. Empty when
 // the task cannot be cut so finely.
 std::vector<CudnnCall> CudnnCalls(const AttentionTask& task, int64_t most_scores);

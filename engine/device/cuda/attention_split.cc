@@ -1,0 +1,130 @@
+#include "engine/device/cuda/attention_split.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "engine/device/cuda/cudnn_problem.h"
+
+namespace hilbert_ring::cuda {
+namespace {
+
+TaskShape ShapeOf(const AttentionTask& task) {
+  return {.dtype = task.dtype,
+          .mask = task.mask,
+          .heads = task.heads,
+          .query_rows = task.query_rows,
+          .key_rows = task.key_rows,
+          .head_dim = task.head_dim,
+          .value_dim = task.value_dim};
+}
+
+absl::Status CheckCancelled(const AttendControl& control) {
+  if (control.cancelled && control.cancelled()) return absl::CancelledError("attention cancelled");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+double ScoresOf(const AttentionTask& task) {
+  const double scores = static_cast<double>(task.batch) * static_cast<double>(task.heads) *
+                        static_cast<double>(task.query_rows) * static_cast<double>(task.key_rows);
+  return task.mask == Mask::kNone ? scores : scores / 2;
+}
+
+AttentionTask PartOf(const AttentionTask& task, double most_scores) {
+  const auto cut = [&](int64_t whole, double scores) {
+    const double fit = static_cast<double>(whole) * std::min(1.0, most_scores / scores);
+    return std::max<int64_t>(1, static_cast<int64_t>(fit));
+  };
+  AttentionTask part = task;
+  part.batch = cut(task.batch, ScoresOf(task));
+  if (task.mask == Mask::kNone) part.query_rows = cut(task.query_rows, ScoresOf(part));
+  return part;
+}
+
+AttentionSplit::AttentionSplit(const AttentionSplitOptions& options, LibraryAttention& library,
+                               Native native, Await await, Seconds now)
+    : options_(options),
+      library_(library),
+      native_(std::move(native)),
+      await_(std::move(await)),
+      now_(std::move(now)) {}
+
+absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
+                                    const AttendControl& control, void* stream, int64_t& scores) {
+  std::vector<AttentionTask> own;
+  int64_t unseen = 0;  // scores of calls that were not waited for
+  const auto see = [&]() -> absl::Status {
+    if (absl::Status status = await_(); !status.ok()) return status;
+    scores += unseen;
+    if (control.progress) control.progress(unseen);
+    unseen = 0;
+    return CheckCancelled(control);
+  };
+  for (const AttentionTask& task : tasks) {
+    auto is_for_library = IsForLibrary(task, control, stream);
+    if (!is_for_library.ok()) return is_for_library.status();
+    int64_t taken = 0;
+    if (*is_for_library) {
+      auto started = library_.Attend(task, stream);
+      if (!started.ok()) return started.status();
+      taken = *started;
+    }
+    unseen += taken;
+    if (taken == 0) own.push_back(task);
+    if (unseen < options_.flight_scores) continue;
+    if (absl::Status status = see(); !status.ok()) return status;
+  }
+  if (unseen > 0) {
+    if (absl::Status status = see(); !status.ok()) return status;
+  }
+  return native_(own, control, scores);
+}
+
+absl::StatusOr<bool> AttentionSplit::IsForLibrary(const AttentionTask& task,
+                                                  const AttendControl& control, void* stream) {
+  if (!WhyNotCudnn(task).empty()) return false;
+  if (options_.wanted == AttentionKernel::kCudnn) return true;
+  const TaskShape shape = ShapeOf(task);
+  if (known_.size() >= options_.most_shapes && !known_.contains(shape)) known_.clear();
+  Known& known = known_[shape];
+  known.scores += ScoresOf(task);
+  if (known.choice == Choice::kUnknown && known.scores >= options_.worth_scores) {
+    auto choice = Try(task, control, stream);
+    if (!choice.ok()) return choice.status();
+    known.choice = *choice;
+  }
+  return known.choice == Choice::kLibrary;
+}
+
+// The part is computed again as its task is: results are of one kernel.
+absl::StatusOr<AttentionSplit::Choice> AttentionSplit::Try(const AttentionTask& task,
+                                                           const AttendControl& control,
+                                                           void* stream) {
+  const AttentionTask part = PartOf(task, options_.trial_scores);
+  const AttendControl quiet{.cancelled = control.cancelled};
+  absl::Status status;
+  const auto by_library = [&]() -> absl::StatusOr<int64_t> {
+    auto taken = library_.Attend(part, stream);
+    if (!taken.ok()) return taken;
+    status = await_();
+    if (status.ok()) status = CheckCancelled(control);
+    if (!status.ok()) return status;
+    return taken;
+  };
+  auto taken = by_library();  // which prepares
+  if (!taken.ok()) return taken.status();
+  if (*taken == 0) return Choice::kNative;
+  const double start = now_();
+  taken = by_library();
+  if (!taken.ok()) return taken.status();
+  const double middle = now_();
+  int64_t scores = 0;
+  status = native_({&part, 1}, quiet, scores);
+  if (!status.ok()) return status;
+  const double end = now_();
+  return middle - start < end - middle ? Choice::kLibrary : Choice::kNative;
+}
+
+}  // namespace hilbert_ring::cuda
