@@ -1,7 +1,6 @@
 #include "engine/device/cuda/cudnn_problem.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -11,11 +10,6 @@ namespace {
 
 constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();
 constexpr int64_t kAlignment = 16;  // bytes
-
-bool IsPowerOfTwo(float value) {
-  int exponent = 0;
-  return std::frexp(value, &exponent) == 0.5f;
-}
 
 template <typename View>
 bool RowsAreAligned(const View& view, int64_t element_bytes) {
@@ -70,9 +64,6 @@ std::string WhyNotCudnn(const AttentionTask& task) {
   if (task.dtype == DataType::kFloat32) return "it takes 16-bit types";
   if (task.result != Result::kWrite) return "it rounds results, which are merged in float32";
   if (task.out_dtype != task.dtype) return "it writes the type that it reads";
-  if (!IsPowerOfTwo(task.out_scale)) {
-    return absl::StrCat("scaling by ", task.out_scale, " would round results twice");
-  }
   if (task.lse.data == nullptr) return "it writes the log-sum-exp";
   if (task.mask == Mask::kPositions) return "the mask is no triangle";
   if (task.mask == Mask::kDiagonal && task.diagonal_shift != 0) {

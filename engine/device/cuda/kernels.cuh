@@ -40,8 +40,7 @@ cudaError_t LaunchFloat16Warpgroups(NativeKernel kernel, const AttendLaunch& lau
 
 cudaError_t LaunchZeroKeys(const ZeroKeysTask& task, cudaStream_t stream);
 cudaError_t LaunchFinalize(const FinalizeTask& task, cudaStream_t stream);
-// Multiplies a 16-bit task's results by its out_scale, in place; exact where that is a power of
-// two.
+// Multiplies a 16-bit task's results by its out_scale, in place, and rounds them again.
 cudaError_t LaunchScaleRows(const AttentionTask& task, cudaStream_t stream);
 
 cudaError_t LaunchPack(const PackTask& task, cudaStream_t stream);
