@@ -34,6 +34,7 @@ __device__ __forceinline__ void LoadRows(typename Kernel::Element* shared, const
   using T = typename Kernel::Element;
   constexpr int kPieces = Kernel::kDim / kPiece;
   constexpr int kStep = Kernel::kThreads / kPieces;  // rows that the block copies at once
+  constexpr int kSteps = (Kernel::kKeys + kStep - 1) / kStep;
   const T* const base = static_cast<const T*>(view.data) + batch * view.batch;
   const int first = threadIdx.x / kPieces, piece = threadIdx.x % kPieces;
   const bool inside = piece * kPiece < dim;
@@ -41,7 +42,9 @@ __device__ __forceinline__ void LoadRows(typename Kernel::Element* shared, const
   const int64_t step = kStep * view.row;
   if (aligned) {
 #pragma unroll
-    for (int row = first; row < Kernel::kKeys; row += kStep, from += step) {
+    for (int n = 0; n < kSteps; ++n, from += step) {
+      const int row = first + n * kStep;
+      if (Kernel::kKeys % kStep != 0 && row >= Kernel::kKeys) break;
       const bool read = inside && row < keys.count;
       CopyAsync16(shared + PieceAt(Kernel::kKeys, row, piece), read ? from : base, read);
     }
