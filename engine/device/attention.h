@@ -16,7 +16,10 @@ enum class Mask {
 };
 
 enum class Result {
-  kWrite,  // out and lse are overwritten; out may be of any type and is multiplied by out_scale
+  // out and lse are overwritten; out may be of any type and is multiplied by out_scale, by a
+  // library
+  // after it was rounded
+  kWrite,
   kMerge,  // merged into float32 (out, lse) in place; (0, -inf) is the identity
 };
 

@@ -32,6 +32,7 @@ struct Warpgroup16 {
   using Walk = KeyWalk<kLanes, kKeys>;
   static constexpr int kSharedBytes =
       (kQueries + 4 * kTileRows) * static_cast<int>(sizeof(T)) + Walk::kSharedBytes;
+  static_assert(kSharedBytes <= 227 << 10, "what a block may have on compute capability 9.0");
 };
 
 // Starts scores = queries x keys of a group's lanes. `queries` is its part of the first panel.
@@ -124,11 +125,16 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
 #pragma unroll
       for (int n = 0; n < Kernel::kKeys / 16; ++n) PackWeights<T>(weights[n], scores[0], n);
     };
+    const auto hold = [&] {
+      WarpgroupHold(scores[0]);
+      WarpgroupHold(weights);
+      WarpgroupHold(out[0]);
+    };
 
     WarpgroupBegin();
     StartScores<Kernel>(scores[0], own_queries, MatrixAt(keys));
     WarpgroupWait<0>();
-    WarpgroupEnd(scores[0]);
+    WarpgroupHold(scores[0]);
     weigh(now);
     pack();
     int buffer = 0;  // of the values that the weights are for
@@ -137,23 +143,25 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
       const KeyTile after = walk.Next(next.begin + Kernel::kKeys);
       load_values(next, other);
       load_keys(after, buffer);
+      hold();
       WarpgroupBegin();
       StartScores<Kernel>(scores[0], own_queries, MatrixAt(keys + other * Kernel::kTileRows));
       StartValues<Kernel>(out[0], weights, MatrixAt(values + buffer * Kernel::kTileRows));
       WarpgroupWait<1>();
-      WarpgroupEnd(scores[0]);
+      WarpgroupHold(scores[0]);
       const Decay16<Kernel> decay = weigh(next);
       WarpgroupWait<0>();
-      WarpgroupEnd(out[0]);
+      hold();
       Follow<Kernel>(decay, out);
       pack();
       buffer = other;
       next = after;
     }
+    hold();
     WarpgroupBegin();
     StartValues<Kernel>(out[0], weights, MatrixAt(values + buffer * Kernel::kTileRows));
     WarpgroupWait<0>();
-    WarpgroupEnd(out[0]);
+    hold();
   }
   StoreRows<Kernel>(tile, state, out, first_lane, thread);
   CountScores(scores_computed, computed);

@@ -6,33 +6,20 @@
 // them: warp w of the group holds rows 16 w to 16 w + 15.
 //
 // A product's sums, left fragments and shared memory are its own from WarpgroupBegin until
-// WarpgroupWait says that its batch is done; the sums are then named to WarpgroupEnd before they
-// are read.
+// WarpgroupWait says that its batch is done. The compiler does not know: registers are named to
+// WarpgroupHold before the one and after the other.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include "engine/device/cuda/intrinsics.cuh"
+#include "engine/device/cuda/shared_matrix.cuh"
 
 namespace hilbert_ring::cuda {
 
-// A panel, or a part of one that begins at one of its pieces or at a row that is a multiple of 8.
-struct SharedMatrix {
-  uint64_t descriptor;
-};
-
 __device__ __forceinline__ SharedMatrix MatrixAt(const void* panel) {
-  constexpr uint64_t kUnit = 16;         // bytes, that all fields count in
-  constexpr uint64_t kEightRows = 1024;  // bytes from eight rows to the next
-  constexpr uint64_t kPermuted = 1;      // pieces of 128 bytes
-  const uint64_t address = SharedAddress(panel) & 0x3ffff;
-  return {address / kUnit | kEightRows / kUnit << 16 | kEightRows / kUnit << 32 | kPermuted << 62};
-}
-
-// The part that begins `elements` later: 16 of a row, or 16 rows of 64.
-__device__ __forceinline__ SharedMatrix PartAt(SharedMatrix matrix, int elements) {
-  return {matrix.descriptor + static_cast<uint64_t>(elements / 8)};
+  return PanelAt(SharedAddress(panel));
 }
 
 // What the thread has written to shared memory, by copies that it waited for too, is seen by
@@ -57,13 +44,21 @@ __device__ __forceinline__ void WarpgroupWait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kLeft) : "memory");
 }
 
-// Keeps the compiler from touching sums before they were waited for.
+// Keeps the compiler from moving across this point what reads or writes the registers.
 template <int kTiles>
-__device__ __forceinline__ void WarpgroupEnd(float (&sums)[kTiles][4]) {
+__device__ __forceinline__ void WarpgroupHold(float (&sums)[kTiles][4]) {
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(sums[n][e])::"memory");
+  }
+}
+template <int kTiles>
+__device__ __forceinline__ void WarpgroupHold(uint32_t (&left)[kTiles][4]) {
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) asm volatile("" : "+r"(left[n][e])::"memory");
   }
 }
 

@@ -24,6 +24,7 @@ struct CaseShape {
   float out_scale = 1.0f;
   float deviation = 1.0f;     // of queries and keys
   int64_t position_step = 1;  // positions are multiples of it, around 0
+  int64_t gap_unit = 1;       // of the elements between rows: 8 keeps 16-bit rows aligned
 
   std::string Describe() const;
 };
@@ -56,6 +57,7 @@ struct AttentionCase {
 // their sum. A kernel on pairs of bfloat16 may also round the weights of bfloat16 tasks: by 2^-8,
 // of which only what values differ from their average is felt. A GPU's tensor cores
 // round those of all 16-bit tasks, by 2^-8 or 2^-11, and divide by the sum of what was not rounded.
+// cuDNN's results are rounded before they are scaled and after.
 std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by);
 
 }  // namespace hilbert_ring

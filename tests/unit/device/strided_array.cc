@@ -7,9 +7,13 @@
 
 namespace hilbert_ring {
 
-StridedArray::StridedArray(DataType dtype, const Shape& shape, std::mt19937_64& random)
+StridedArray::StridedArray(DataType dtype, const Shape& shape, std::mt19937_64& random,
+                           int64_t gap_unit)
     : dtype_(dtype), shape_(shape) {
-  const auto gap = [&] { return static_cast<int64_t>(random() % 3 == 0 ? random() % 40 : 0); };
+  const auto gap = [&] {
+    const auto elements = static_cast<int64_t>(random() % 3 == 0 ? random() % 40 : 0);
+    return elements / gap_unit * gap_unit;
+  };
   if (random() % 4 == 0) {  // [heads, rows]: the head stride is the greater one
     row_stride_ = shape.dim + gap();
     head_stride_ = shape.rows * row_stride_ + gap();

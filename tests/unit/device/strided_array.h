@@ -22,8 +22,8 @@ class StridedArray {
  public:
   StridedArray() = default;
 
-  // Elements are NaN too until they are set.
-  StridedArray(DataType dtype, const Shape& shape, std::mt19937_64& random);
+  // Elements are NaN too until they are set. Gaps are multiples of gap_unit elements.
+  StridedArray(DataType dtype, const Shape& shape, std::mt19937_64& random, int64_t gap_unit = 1);
 
   void FillNormal(float deviation, std::mt19937_64& random);
   void Fill(float value);

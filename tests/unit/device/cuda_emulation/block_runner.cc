@@ -33,7 +33,7 @@ struct Fiber {
   jmp_buf resume;
   bool started = false;
   bool ended = false;
-  bool published = true;
+  bool published = false;
   std::vector<Copy> copies;
 };
 
@@ -57,6 +57,8 @@ struct Runner {
   std::vector<Warpgroup> groups;
   std::vector<std::byte> shared;
   std::byte* shared_begin = nullptr;
+  size_t shared_bytes = 0;
+  std::vector<std::byte> published;  // as products see it
   const std::function<void()>* body = nullptr;
   jmp_buf caller;
   int threads = 0;
@@ -110,7 +112,19 @@ void Yield(Runner& runner) {
   if (_setjmp(fiber.resume) == 0) Resume(runner, next);
 }
 
+// Of the block's threads: what all of them have published becomes visible.
+void Publish(Runner& runner) {
+  bool all = true;
+  for (int i = 0; i < runner.threads; ++i) {
+    Fiber& fiber = *runner.fibers[i];
+    all = all && (fiber.published || fiber.ended);
+    fiber.published = false;
+  }
+  if (all) std::memcpy(runner.published.data(), runner.shared_begin, runner.shared_bytes);
+}
+
 void ReleaseBarrier(Runner& runner) {
+  Publish(runner);
   runner.result = runner.votes;
   runner.arrived = runner.votes = 0;
   ++runner.turn;
@@ -141,7 +155,7 @@ void RunBlock(unsigned block, unsigned blocks, int threads, size_t shared_bytes,
   }
   for (int i = 0; i < threads; ++i) {
     runner.fibers[i]->started = runner.fibers[i]->ended = false;
-    runner.fibers[i]->published = true;
+    runner.fibers[i]->published = false;
     runner.fibers[i]->copies.clear();
   }
   runner.warps.assign(threads / kWarpThreads, Warp{});
@@ -150,6 +164,8 @@ void RunBlock(unsigned block, unsigned blocks, int threads, size_t shared_bytes,
   runner.shared.assign(shared_bytes + kSharedAlignment, std::byte{0xff});
   const auto address = reinterpret_cast<uintptr_t>(runner.shared.data());
   runner.shared_begin = runner.shared.data() + (kSharedAlignment - address % kSharedAlignment);
+  runner.shared_bytes = shared_bytes;
+  runner.published.assign(shared_bytes, std::byte{0xff});
   runner.body = &body;
   runner.threads = runner.live = threads;
   runner.step = block % 2 == 0 ? 1 : -1;
@@ -170,6 +186,8 @@ uint64_t BlockNumber() { return ThisRunner().block; }
 int ThreadOfBlock() { return ThisRunner().current; }
 
 std::byte* SharedBytes() { return ThisRunner().shared_begin; }
+
+size_t SharedSize() { return ThisRunner().shared_bytes; }
 
 int BlockBarrier(bool vote) {
   Runner& runner = ThisRunner();
@@ -244,9 +262,6 @@ void PublishShared() {
   runner.fibers[runner.current]->published = true;
 }
 
-bool SharedIsPublished() {
-  const Runner& runner = ThisRunner();
-  return runner.fibers[runner.current]->published;
-}
+const std::byte* PublishedBytes() { return ThisRunner().published.data(); }
 
 }  // namespace hilbert_ring::emulation

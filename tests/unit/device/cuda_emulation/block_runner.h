@@ -31,6 +31,7 @@ void RunBlock(unsigned block, unsigned blocks, int threads, size_t shared_bytes,
 int ThreadOfBlock();
 uint64_t BlockNumber();    // counts the blocks that the system thread has run
 std::byte* SharedBytes();  // aligned to 1024
+size_t SharedSize();
 
 // Ends the process: the kernel did what no kernel may do.
 [[noreturn]] void Fail(const char* what);
@@ -51,8 +52,9 @@ void WarpgroupInstruction(int number, void (*instruction)(int first, int number)
 void CopyLater(void* to, const void* from, size_t bytes);
 void AwaitCopies();
 
-// Whether the thread has published what its copies brought to shared memory since.
+// What the thread has written to shared memory is seen by warpgroups' products after the block's
+// next barrier, if all its threads have published and none has awaited a copy in between.
 void PublishShared();
-bool SharedIsPublished();
+const std::byte* PublishedBytes();  // shared memory as products see it
 
 }  // namespace hilbert_ring::emulation

@@ -20,6 +20,7 @@ using Batch = std::vector<Product>;
 
 struct ThreadProducts {
   uint64_t block = 0;
+  bool begun = false;
   Batch open;
   std::vector<Batch> committed;
 };
@@ -32,21 +33,29 @@ ThreadProducts& ProductsOf(int thread) {
   return products[thread];
 }
 
-// Element (row, column) of a part of a panel: rows of 128 bytes whose pieces of 16 are permuted by
-// bits 7 to 9 of the address, which counts from a multiple of 1024.
-uint16_t ElementAt(const void* part, int row, int column) {
-  const std::byte* const shared = SharedBytes();
-  auto at = static_cast<uint64_t>(static_cast<const std::byte*>(part) - shared);
-  at += static_cast<uint64_t>(row * 128 + column * 2);
+constexpr uint64_t kFirstAddress = 1024;  // of shared memory, as on the machine
+
+// Element (row, column) of a matrix of rows of 64 elements, by its descriptor as the PTX ISA and
+// CUTLASS's canonical layouts have it: eight rows of 128 bytes, then a stride; pieces of 16 bytes
+// permuted by bits 7 to 9 of the address.
+uint16_t ElementAt(uint64_t matrix, int row, int column) {
+  const uint64_t first = (matrix & 0x3fff) * 16, stride = (matrix >> 32 & 0x3fff) * 16;
+  if (matrix >> 62 != 1 || (matrix >> 49 & 7) != 0) Fail("a descriptor of another layout");
+  uint64_t at = first + static_cast<uint64_t>(row / 8) * stride +
+                static_cast<uint64_t>(row % 8 * 128 + column * 2);
   at ^= (at >> 7 & 7) << 4;
-  uint16_t element = 0;
-  std::memcpy(&element, shared + at, sizeof(element));
+  at -= kFirstAddress;
+  if (at >= SharedSize()) Fail("a product reads beyond shared memory");
+  uint16_t element = 0, published = 0;
+  std::memcpy(&element, SharedBytes() + at, sizeof(element));
+  std::memcpy(&published, PublishedBytes() + at, sizeof(published));
+  if (element != published) Fail("a product reads what was not published");
   return element;
 }
 
 bool Agree(const Product& a, const Product& b) {
-  return a.columns == b.columns && a.add == b.add && a.left_panel == b.left_panel &&
-         a.right_panel == b.right_panel && a.rows_are_columns == b.rows_are_columns;
+  return a.columns == b.columns && a.add == b.add && a.left_matrix == b.left_matrix &&
+         a.right_matrix == b.right_matrix && a.rows_are_columns == b.rows_are_columns;
 }
 
 // With g = t % 32 / 4, c = t % 4 and w = t / 32: sum i of a thread is row 16 w + g + 8 (i / 2 % 2),
@@ -65,8 +74,8 @@ void Multiply(int first, size_t batch, size_t number) {
   for (int k = 0; k < kDepth; ++k) {
     for (int column = 0; column < shape.columns; ++column) {
       b[k][column] =
-          shape.to_float(shape.rows_are_columns ? ElementAt(shape.right_panel, column, k)
-                                                : ElementAt(shape.right_panel, k, column));
+          shape.to_float(shape.rows_are_columns ? ElementAt(shape.right_matrix, column, k)
+                                                : ElementAt(shape.right_matrix, k, column));
     }
   }
   for (int t = 0; t < kGroupThreads; ++t) {
@@ -82,7 +91,7 @@ void Multiply(int first, size_t batch, size_t number) {
   }
   for (int row = 0; row < kRows && shape.left == nullptr; ++row) {
     for (int k = 0; k < kDepth; ++k) {
-      a[row][k] = shape.to_float(ElementAt(shape.left_panel, row, k));
+      a[row][k] = shape.to_float(ElementAt(shape.left_matrix, row, k));
     }
   }
   for (int t = 0; t < kGroupThreads; ++t) {
@@ -99,9 +108,17 @@ void Multiply(int first, size_t batch, size_t number) {
 
 }  // namespace
 
+uint32_t AddressOf(const void* shared) {
+  const auto at = static_cast<const std::byte*>(shared) - SharedBytes();
+  return static_cast<uint32_t>(kFirstAddress + static_cast<uint64_t>(at));
+}
+
+void BeginProducts() { ProductsOf(ThreadOfBlock()).begun = true; }
+
 void StartProduct(const Product& product) {
-  if (!SharedIsPublished()) Fail("a product reads rows that were not published");
-  ProductsOf(ThreadOfBlock()).open.push_back(product);
+  ThreadProducts& thread = ProductsOf(ThreadOfBlock());
+  if (!thread.begun) Fail("a product was started without a fence before it");
+  thread.open.push_back(product);
 }
 
 void CommitProducts() {
@@ -111,7 +128,9 @@ void CommitProducts() {
 }
 
 void AwaitProducts(int left) {
-  if (!ProductsOf(ThreadOfBlock()).open.empty()) Fail("products were not committed");
+  ThreadProducts& own = ProductsOf(ThreadOfBlock());
+  if (!own.open.empty()) Fail("products were not committed");
+  own.begun = false;
   WarpgroupInstruction(left, [](int first, int batches_left) {
     const size_t batches = ProductsOf(first).committed.size();
     const size_t due = batches - std::min(batches, static_cast<size_t>(batches_left));

@@ -1,7 +1,9 @@
 // Asynchronous products of a warpgroup's 128 threads, for include/engine/device/cuda/warpgroup.cuh.
 //
 // They are computed as late as the machine may compute them: when they are waited for, from what
-// registers and shared memory hold then. A kernel that touches either before has wrong results.
+// registers and shared memory hold then, a kernel that touches either before has wrong results.
+// What they read must have been published by the threads that wrote it, with a barrier of the block
+// since.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +16,19 @@ struct Product {
   int columns = 0;
   bool add = true;
   float (*to_float)(uint16_t bits) = nullptr;
-  // The left side: 4 registers of two elements, or a part of a panel whose rows are rows of a.
+  // The left side: 4 registers of two elements, or the descriptor of shared rows of a.
   const uint32_t* left = nullptr;
-  const void* left_panel = nullptr;
-  // The right side, a part of a panel: its rows are columns of b, or rows of it.
-  const void* right_panel = nullptr;
+  uint64_t left_matrix = 0;
+  // The right side's descriptor: shared rows are columns of b, or rows of it.
+  uint64_t right_matrix = 0;
   bool rows_are_columns = false;
 };
 
+// Of an address in shared memory, whose first is not 0.
+uint32_t AddressOf(const void* shared);
+
+// Products may be started until the thread waits.
+void BeginProducts();
 void StartProduct(const Product& product);
 void CommitProducts();
 

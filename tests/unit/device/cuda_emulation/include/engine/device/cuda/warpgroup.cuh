@@ -6,28 +6,22 @@
 #include <cstdint>
 
 #include "engine/device/cuda/intrinsics.cuh"
+#include "engine/device/cuda/shared_matrix.cuh"
 #include "tests/unit/device/cuda_emulation/warpgroup_products.h"
 
 namespace hilbert_ring::cuda {
 
-struct SharedMatrix {
-  const std::byte* part;
-};
-
-inline SharedMatrix MatrixAt(const void* panel) { return {static_cast<const std::byte*>(panel)}; }
-inline SharedMatrix PartAt(SharedMatrix matrix, int elements) {
-  return {matrix.part + 2 * elements};
-}
+inline SharedMatrix MatrixAt(const void* panel) { return PanelAt(emulation::AddressOf(panel)); }
 
 inline void PublishToProducts() { emulation::PublishShared(); }
-inline void WarpgroupBegin() {}
+inline void WarpgroupBegin() { emulation::BeginProducts(); }
 inline void WarpgroupCommit() { emulation::CommitProducts(); }
 template <int kLeft>
 void WarpgroupWait() {
   emulation::AwaitProducts(kLeft);
 }
-template <int kTiles>
-void WarpgroupEnd(float (&)[kTiles][4]) {}
+template <typename Register, int kTiles>
+void WarpgroupHold(Register (&)[kTiles][4]) {}
 
 template <typename T>
 float BitsToFloat(uint16_t bits) {
@@ -40,8 +34,8 @@ void MultiplyRows(float (&sums)[16][4], SharedMatrix a, SharedMatrix b, bool add
                            .columns = 128,
                            .add = add,
                            .to_float = BitsToFloat<T>,
-                           .left_panel = a.part,
-                           .right_panel = b.part,
+                           .left_matrix = a.descriptor,
+                           .right_matrix = b.descriptor,
                            .rows_are_columns = true});
 }
 
@@ -52,7 +46,7 @@ void MultiplyColumns(float (&sums)[kTiles][4], const uint32_t (&a)[4], SharedMat
                            .columns = 64,
                            .to_float = BitsToFloat<T>,
                            .left = a,
-                           .right_panel = b.part});
+                           .right_matrix = b.descriptor});
 }
 
 }  // namespace hilbert_ring::cuda
