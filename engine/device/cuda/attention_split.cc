@@ -9,6 +9,9 @@
 namespace hilbert_ring::cuda {
 namespace {
 
+constexpr int kTrialRounds = 3;   // of which the best counts
+constexpr double kFaster = 0.97;  // of our kernels' time, for the library to be worth a change
+
 TaskShape ShapeOf(const AttentionTask& task) {
   return {.dtype = task.dtype,
           .mask = task.mask,
@@ -16,7 +19,9 @@ TaskShape ShapeOf(const AttentionTask& task) {
           .query_rows = task.query_rows,
           .key_rows = task.key_rows,
           .head_dim = task.head_dim,
-          .value_dim = task.value_dim};
+          .value_dim = task.value_dim,
+          .query_stride = task.q.row_stride,
+          .key_stride = task.k.row_stride};
 }
 
 absl::Status CheckCancelled(const AttendControl& control) {
@@ -87,7 +92,7 @@ absl::StatusOr<bool> AttentionSplit::IsForLibrary(const AttentionTask& task,
   if (!WhyNotCudnn(task).empty()) return false;
   if (options_.wanted == AttentionKernel::kCudnn) return true;
   const TaskShape shape = ShapeOf(task);
-  if (known_.size() >= options_.most_shapes && !known_.contains(shape)) known_.clear();
+  if (known_.size() >= options_.most_shapes && !known_.contains(shape)) Forget();
   Known& known = known_[shape];
   known.scores += ScoresOf(task);
   if (known.choice == Choice::kUnknown && known.scores >= options_.worth_scores) {
@@ -98,33 +103,36 @@ absl::StatusOr<bool> AttentionSplit::IsForLibrary(const AttentionTask& task,
   return known.choice == Choice::kLibrary;
 }
 
-// The part is computed again as its task is: results are of one kernel.
+// Shapes that were not tried yet; all, where that is not enough.
+void AttentionSplit::Forget() {
+  std::erase_if(known_, [](const auto& known) { return known.second.choice == Choice::kUnknown; });
+  if (known_.size() >= options_.most_shapes) known_.clear();
+}
+
+// The part is computed again as its task is: results are of one kernel. A library that fails here
+// is not needed, unless it takes the stream with it.
 absl::StatusOr<AttentionSplit::Choice> AttentionSplit::Try(const AttentionTask& task,
                                                            const AttendControl& control,
                                                            void* stream) {
   const AttentionTask part = PartOf(task, options_.trial_scores);
   const AttendControl quiet{.cancelled = control.cancelled};
-  absl::Status status;
-  const auto by_library = [&]() -> absl::StatusOr<int64_t> {
-    auto taken = library_.Attend(part, stream);
-    if (!taken.ok()) return taken;
-    status = await_();
+  double library_seconds = 0, native_seconds = 0;
+  for (int round = 0; round <= kTrialRounds; ++round) {  // the first is to prepare
+    const double start = now_();
+    const auto taken = library_.Attend(part, stream);
+    absl::Status status = await_();
     if (status.ok()) status = CheckCancelled(control);
     if (!status.ok()) return status;
-    return taken;
-  };
-  auto taken = by_library();  // which prepares
-  if (!taken.ok()) return taken.status();
-  if (*taken == 0) return Choice::kNative;
-  const double start = now_();
-  taken = by_library();
-  if (!taken.ok()) return taken.status();
-  const double middle = now_();
-  int64_t scores = 0;
-  status = native_({&part, 1}, quiet, scores);
-  if (!status.ok()) return status;
-  const double end = now_();
-  return middle - start < end - middle ? Choice::kLibrary : Choice::kNative;
+    if (!taken.ok() || *taken == 0) return Choice::kNative;
+    const double middle = now_();
+    int64_t scores = 0;
+    status = native_({&part, 1}, quiet, scores);
+    if (!status.ok()) return status;
+    const double end = now_();
+    if (round < 2 || middle - start < library_seconds) library_seconds = middle - start;
+    if (round < 2 || end - middle < native_seconds) native_seconds = end - middle;
+  }
+  return library_seconds < kFaster * native_seconds ? Choice::kLibrary : Choice::kNative;
 }
 
 }  // namespace hilbert_ring::cuda

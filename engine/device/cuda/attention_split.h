@@ -32,6 +32,8 @@ struct TaskShape {
   int64_t key_rows = 0;
   int64_t head_dim = 0;
   int64_t value_dim = 0;
+  int64_t query_stride = 0;  // from row to row
+  int64_t key_stride = 0;
   auto operator<=>(const TaskShape&) const = default;
 };
 
@@ -45,9 +47,9 @@ AttentionTask PartOf(const AttentionTask& task, double most_scores);
 struct AttentionSplitOptions {
   AttentionKernel wanted = AttentionKernel::kAuto;  // kAuto or kCudnn
   double worth_scores = 0x1p36;  // of a shape before it is tried: 60 ms at head dim 64, 300 TFLOP/s
-  double trial_scores = 0x1p33;  // of a trial, computed four times: 7 ms each
+  double trial_scores = 0x1p32;  // of a trial, computed eight times: 4 ms each
   int64_t flight_scores = int64_t{1} << 34;  // of the library's calls that are waited for together
-  size_t most_shapes = 4096;                 // remembered; more, and all are forgotten
+  size_t most_shapes = 4096;                 // remembered
 };
 
 class AttentionSplit {
@@ -77,6 +79,7 @@ class AttentionSplit {
 
   absl::StatusOr<bool> IsForLibrary(const AttentionTask& task, const AttendControl& control,
                                     void* stream);
+  void Forget();
   absl::StatusOr<Choice> Try(const AttentionTask& task, const AttendControl& control, void* stream);
 
   const AttentionSplitOptions options_;

@@ -106,6 +106,7 @@ class CudaDevice::PoolBuffer : public Buffer {
 CudaDevice::~CudaDevice() {
   cudaSetDevice(options_.ordinal);
   if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
+  split_.reset();
   library_.reset();
   native_.reset();
   staging_.reset();
