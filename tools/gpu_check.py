@@ -40,17 +40,17 @@ STEPS = [
     ("Attention against float64", "attention_test", ["--gtest_filter=*cuda*"], {}, 120, False),
     ("Golden cases", "engine_golden_test", ["--gtest_filter=*AllKernels*"], GPU, 120, False),
     ("Random jobs", "engine_random_test", ["--gtest_filter=*AllKernels*"], GPU, 120, False),
-    ("Memory checker: device", "device_test",
-     ["--gtest_filter=*cuda*:-*NoMemory*:*EveryHalf*:*RoundsAsNumbersDo*"], {}, 60, True),
-    ("Memory checker: attention", "attention_test",
-     ["--gtest_filter=*EveryDim*cuda*:*ManyRows*cuda*:*TinySegments*cuda*:*WithoutKeys*cuda*"], {},
-     90, True),
     ("Communicators", "communicator_conformance_test", [], {}, 90, False),
     ("Rings over NCCL, 2 and 4 processes on one GPU", "ring_processes_test",
      ["--gtest_filter=*nccl*"], {}, 90, False),
     ("Benchmark", "gpu_bench", ["--values={values}"], {}, 180, False),
     ("Launches beside a graph of them", "gpu_graph_bench", [], {}, 30, False),
     ("PyTorch on the same GPU", PEERS.name, ["--values={values}"], OWN_LIBRARIES, 90, False),
+    ("Memory checker: attention", "attention_test",
+     ["--gtest_filter=*EveryDim*cuda*:*ManyRows*cuda*:*TinySegments*cuda*:*WithoutKeys*cuda*"], {},
+     90, True),
+    ("Memory checker: device", "device_test",
+     ["--gtest_filter=*cuda*:-*NoMemory*:*EveryHalf*:*RoundsAsNumbersDo*"], {}, 60, True),
 ]
 MEASURE = ("gpu_bench", "gpu_graph_bench", PEERS.name, "service")
 
@@ -106,6 +106,20 @@ def libraries(folder):
                                                  for lib in sorted(package.glob("*/lib")))]
     known = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     return ":".join([str(path) for path in folders if path.is_dir()] + [k for k in known if k])
+
+
+def kernels(programs):
+    """(verdict, list) of the kernels that the tests find; those of Hopper must be found there."""
+    if "attention_test" not in programs:
+        return "not there", ""
+    listed = output_of(str(programs["attention_test"]), "--gtest_list_tests") or ""
+    found = [name for name in ("cuda_native", "cuda_native_sm90", "cuda_cudnn")
+             if f"NamesItsKernel/{name} " in listed + " "]
+    capability = output_of("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader") or ""
+    needed = ["cuda_native"] + ["cuda_native_sm90"] * capability.startswith("9.0")
+    missing = [name for name in needed if name not in found]
+    verdict = f"FAILED: {', '.join(missing)} not found" if missing else "passed"
+    return verdict, f"Found: {', '.join(found) or 'none'}; compute capability {capability}."
 
 
 def run(step, programs, values, checker, seconds_left):
@@ -190,7 +204,8 @@ def main():
     if "ring_rank" in programs:
         os.environ["HILBERT_RING_RANK_BINARY"] = str(programs["ring_rank"])
 
-    rows, parts = [], []
+    verdict, text = kernels(programs)
+    rows, parts = [f"| Kernels of this GPU | {verdict} | | |"], [f"## Kernels\n\n{text}\n"]
     for step in [*STEPS, ("Service: a job on two workers of one GPU", "service")]:
         print(f"== {step[0]}", flush=True)
         seconds_left = end - time.monotonic()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""PyTorch's attention on the GPU beside gpu_bench: the same work on the same numbers, counted the
-same way, as Markdown tables of the same form.
+"""PyTorch's attention on the GPU beside gpu_bench: the same work on the same numbers, as Markdown
+tables of the same form. Operations are counted alike; gpu_bench's times are those of whole calls,
+launches and waits included.
 
     gpu_bench --values=FILE && gpu_peers.py --values FILE
     gpu_peers.py --device cpu --quick     a smoke test without a GPU: small, one round
