@@ -2,8 +2,8 @@
 //
 // AttentionKernel::kCudnn: the library computes all that it takes. kAuto: it computes the shapes
 // for which it is faster on this GPU. That is found out by computing a part of a task both ways,
-// once enough work of its shape has come to be worth the library's preparations, which take longer
-// than most tasks; until then, and for shapes that hardly ever come, our own kernels compute it.
+// once enough work of its shape has come to be worth the library's preparations; until then, and
+// for shapes that hardly ever come, our own kernels compute it.
 //
 // Needs no GPU by itself: what computes, waits and tells the time is given.
 #pragma once

@@ -1,7 +1,7 @@
 // Asynchronous products of a warpgroup's 128 threads, for include/engine/device/cuda/warpgroup.cuh.
 //
 // They are computed as late as the machine may compute them: when they are waited for, from what
-// registers and shared memory hold then, a kernel that touches either before has wrong results.
+// registers and shared memory hold then. A kernel that touches either before has wrong results.
 // What they read must have been published by the threads that wrote it, with a barrier of the block
 // since.
 #pragma once
