@@ -10,13 +10,14 @@
 //   write FILE  writes the output [tokens, heads, value_dim], raw, in the job's type
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -25,28 +26,14 @@
 #include "engine/run/executor.h"
 #include "engine/spec/job_spec_json.h"
 #include "tests/bench/measure.h"
+#include "tests/bench/or_fail.h"
 
 namespace hilbert_ring::bench {
 namespace {
 
-[[noreturn]] void Fail(const std::string& what) {
-  std::fprintf(stderr, "engine_case: %s\n", what.c_str());
-  std::exit(2);
-}
-
-template <typename T>
-T OrFail(absl::StatusOr<T> result) {
-  if (!result.ok()) Fail(result.status().ToString());
-  return *std::move(result);
-}
-
-void OrFail(const absl::Status& status) {
-  if (!status.ok()) Fail(status.ToString());
-}
-
 std::string Contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) Fail("cannot read " + path);
+  if (!file) throw std::runtime_error("cannot read " + path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -67,7 +54,7 @@ class Job {
     const std::string rows = Contents(path);
     const int64_t bytes = RowBytes(plan_.spec, kind);
     if (static_cast<int64_t>(rows.size()) != bytes * plan_.spec.tokens) {
-      Fail(path + " is not of the spec's size");
+      throw std::runtime_error(path + " is not of the spec's size");
     }
     std::string placed(rows.size(), '\0');
     for (int64_t slot = 0; slot < plan_.spec.tokens; ++slot) {
@@ -96,14 +83,11 @@ class Job {
   std::vector<int64_t> tokens_;  // of each slot
 };
 
-}  // namespace
-}  // namespace hilbert_ring::bench
-
-int main(int argc, char** argv) {
-  using namespace hilbert_ring;
-  using namespace hilbert_ring::bench;
+// Obeys until there are no more commands.
+void Obey(int argc, char** argv) {
   int threads = 0;
-  if (argc != 6 || !absl::SimpleAtoi(argv[5], &threads)) Fail("SPEC Q K V THREADS");
+  if (argc != 6 || !absl::SimpleAtoi(argv[5], &threads))
+    throw std::runtime_error("SPEC Q K V THREADS");
   const JobSpec spec = OrFail(ParseJobSpec(Contents(argv[1]))).spec;
   const auto device = OrFail(MakeDevice({.threads = threads}));
   Job job(spec, *device);
@@ -120,8 +104,20 @@ int main(int argc, char** argv) {
       job.Write(line.substr(6));
       std::cout << "written" << std::endl;
     } else {
-      Fail("no command: " + line);
+      throw std::runtime_error("no command: " + line);
     }
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::bench
+
+int main(int argc, char** argv) {
+  try {
+    hilbert_ring::bench::Obey(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "engine_case: %s\n", error.what());
+    return 2;
   }
   return 0;
 }

@@ -2,7 +2,7 @@
 // dense, causal and by strided views; the published configuration of the reports through the
 // engine; how many tokens fit; and how long small jobs take.
 //
-//   gpu_bench                  everything: about two minutes
+//   gpu_bench                  everything
 //   gpu_bench --quick          small sizes, to see that it runs
 //   gpu_bench --values=FILE    also writes the numbers that Q, K and V are made of, as
 //                              little-endian float32, for tests/bench/gpu_peers.py
@@ -25,6 +25,7 @@
 #include "engine/spec/numbers.h"
 #include "tests/bench/gpu_layer.h"
 #include "tests/bench/measure.h"
+#include "tests/bench/or_fail.h"
 #include "tests/random/random_spec.h"
 #include "tests/unit/device/kernel_options.h"
 

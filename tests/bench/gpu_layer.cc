@@ -8,6 +8,7 @@
 
 #include "engine/spec/numbers.h"
 #include "tests/bench/measure.h"
+#include "tests/bench/or_fail.h"
 #include "tests/random/random_spec.h"
 
 namespace hilbert_ring::bench {

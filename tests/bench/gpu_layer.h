@@ -4,27 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "engine/device/device.h"
 
 namespace hilbert_ring::bench {
-
-// What fails ends a measurement by std::runtime_error, not the program.
-inline void OrFail(const absl::Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.ToString());
-}
-
-template <typename T>
-T OrFail(absl::StatusOr<T> result) {
-  OrFail(result.status());
-  return *std::move(result);
-}
 
 inline constexpr int64_t kLayerHeads = 8;
 
@@ -38,7 +23,7 @@ struct Pattern {
 // tensor t (0 Q, 1 K, 2 V) of a layer is number (i + 7919 * t) % their count, rounded to the type.
 bool WriteLayerValues(const std::string& path);
 
-// Q, K, V, out [rows * dilation, kLayerHeads, dim] and lse.
+// Q, K, V, out [rows * dilation, kLayerHeads, dim] and lse. What fails throws (or_fail.h).
 class Layer {
  public:
   Layer(Device& device, DataType dtype, int64_t rows, int64_t dim, const Pattern& pattern);

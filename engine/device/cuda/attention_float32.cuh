@@ -281,13 +281,8 @@ __device__ __forceinline__ void StoreRows32(const QueryTile& tile, const Sums32<
     if (lane >= tile.lanes) continue;
     if (sum[i] == 0 && InPlace(work)) continue;
     const RowEnd end = EndRow(total.reference[i], sum[i], prior_lse[i], work.out_scale);
-    if (x == 0 && work.lse.data != nullptr) {
-      static_cast<float*>(work.lse.data)[tile.At(work.lse, lane)] = end.lse;
-    }
-    const float* const prior =
-        work.prior_out.data == nullptr
-            ? nullptr
-            : static_cast<const float*>(work.prior_out.data) + tile.At(work.prior_out, lane);
+    if (x == 0) StoreLse(tile, lane, end.lse);
+    const float* const prior = PriorRow(tile, lane);
     const int64_t row_at = tile.At(work.out, lane);
 #pragma unroll
     for (int g = 0; g < Kernel::kGroups; ++g) {

@@ -132,26 +132,19 @@ __device__ __forceinline__ void Hide(float (&scores)[Kernel::kRowTiles][Kernel::
     for (int half = 0; half < 2; ++half) {
       const int lane = min(first_lane + 16 * r + 8 * half + thread / 4, tile.lanes - 1);
       const int limit = walk.Limit(keys, tile.Row(lane));
+      const auto hide = [&](const auto& hidden) {
 #pragma unroll
-      for (int n = 0; n < Kernel::kKeys / 8; ++n) {
+        for (int n = 0; n < Kernel::kKeys / 8; ++n) {
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int key = 8 * n + 2 * (thread % 4) + e;
-          float& score = scores[r][n][2 * half + e];
-          score = key >= limit ? NegativeInfinity() : score;
+          for (int e = 0; e < 2; ++e) {
+            float& score = scores[r][n][2 * half + e];
+            score = hidden(8 * n + 2 * (thread % 4) + e) ? NegativeInfinity() : score;
+          }
         }
-      }
-      if (!walk.ByPositions()) continue;
-#pragma unroll
-      for (int n = 0; n < Kernel::kKeys / 8; ++n) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          // Beyond the limit positions are of another tile, and the score is hidden already.
-          const int key = 8 * n + 2 * (thread % 4) + e;
-          float& score = scores[r][n][2 * half + e];
-          score = walk.Hides(keys, key, lane) ? NegativeInfinity() : score;
-        }
-      }
+      };
+      hide([&](int key) { return key >= limit; });
+      // Positions beyond the limit are another tile's, and those scores are hidden already.
+      if (walk.ByPositions()) hide([&](int key) { return walk.Hides(keys, key, lane); });
     }
   }
 }
@@ -183,13 +176,8 @@ __device__ __forceinline__ void StoreRows(
       if (sum[r][half] == 0 && InPlace(work)) continue;
       const RowEnd end = EndRow(state.reference[r][half] - kWeightShift<typename Kernel::Element>,
                                 sum[r][half], prior_lse[r][half], work.out_scale);
-      if (thread % 4 == 0 && work.lse.data != nullptr) {
-        static_cast<float*>(work.lse.data)[tile.At(work.lse, lane)] = end.lse;
-      }
-      const float* const prior =
-          work.prior_out.data == nullptr
-              ? nullptr
-              : static_cast<const float*>(work.prior_out.data) + tile.At(work.prior_out, lane);
+      if (thread % 4 == 0) StoreLse(tile, lane, end.lse);
+      const float* const prior = PriorRow(tile, lane);
       const int64_t row_at = tile.At(work.out, lane);
 #pragma unroll
       for (int x = 0; x < Kernel::kDim / 8; ++x) {

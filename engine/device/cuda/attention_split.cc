@@ -31,7 +31,7 @@ absl::Status CheckCancelled(const AttendControl& control) {
 
 }  // namespace
 
-double ScoresOf(const AttentionTask& task) {
+double AboutScores(const AttentionTask& task) {
   const double scores = static_cast<double>(task.batch) * static_cast<double>(task.heads) *
                         static_cast<double>(task.query_rows) * static_cast<double>(task.key_rows);
   return task.mask == Mask::kNone ? scores : scores / 2;
@@ -43,8 +43,8 @@ AttentionTask PartOf(const AttentionTask& task, double most_scores) {
     return std::max<int64_t>(1, static_cast<int64_t>(fit));
   };
   AttentionTask part = task;
-  part.batch = cut(task.batch, ScoresOf(task));
-  if (task.mask == Mask::kNone) part.query_rows = cut(task.query_rows, ScoresOf(part));
+  part.batch = cut(task.batch, AboutScores(task));
+  if (task.mask == Mask::kNone) part.query_rows = cut(task.query_rows, AboutScores(part));
   return part;
 }
 
@@ -94,7 +94,7 @@ absl::StatusOr<bool> AttentionSplit::IsForLibrary(const AttentionTask& task,
   const TaskShape shape = ShapeOf(task);
   if (known_.size() >= options_.most_shapes && !known_.contains(shape)) Forget();
   Known& known = known_[shape];
-  known.scores += ScoresOf(task);
+  known.scores += AboutScores(task);
   if (known.choice == Choice::kUnknown && known.scores >= options_.worth_scores) {
     auto choice = Try(task, control, stream);
     if (!choice.ok()) return choice.status();

@@ -38,7 +38,7 @@ struct TaskShape {
 };
 
 // (query, key, head) scores of the task that are not masked, about.
-double ScoresOf(const AttentionTask& task);
+double AboutScores(const AttentionTask& task);
 
 // A part of the task of at most `most_scores`, or as near as batches and, where nothing is masked,
 // query rows can be cut. At least one row.

@@ -190,6 +190,18 @@ __device__ inline float PriorLse(const QueryTile& tile, int lane) {
   return static_cast<const float*>(view.data)[tile.At(view, lane)];
 }
 
+// Where the lane's row begins in prior_out, or null.
+__device__ inline const float* PriorRow(const QueryTile& tile, int lane) {
+  const WorkView& view = tile.work->prior_out;
+  return view.data == nullptr ? nullptr
+                              : static_cast<const float*>(view.data) + tile.At(view, lane);
+}
+
+__device__ inline void StoreLse(const QueryTile& tile, int lane, float lse) {
+  const WorkView& view = tile.work->lse;
+  if (view.data != nullptr) static_cast<float*>(view.data)[tile.At(view, lane)] = lse;
+}
+
 // Whether a row that saw no key is left as it is.
 __device__ inline bool InPlace(const AttentionWork& work) {
   return work.prior_out.data != nullptr && work.prior_out.data == work.out.data;

@@ -17,6 +17,10 @@ bool FillsWarpgroups(const AttentionTask& task, int64_t few_lanes) {
   return task.query_rows * task.heads > few_lanes && task.key_rows > kFewKeys;
 }
 
+KernelTile MatrixTile(MatrixUnits units, int lanes, int keys, int dim) {
+  return {.lanes = lanes, .keys = keys, .head_dim = dim, .value_dim = dim, .units = units};
+}
+
 }  // namespace
 
 KernelTile TileOf(NativeKernel kernel) {
@@ -28,29 +32,17 @@ KernelTile TileOf(NativeKernel kernel) {
     case NativeKernel::kPlain256:
       return {.lanes = 64, .keys = 64, .value_dim = 256};
     case NativeKernel::kTensor64Short:
-      return {
-          .lanes = 64, .keys = 64, .head_dim = 64, .value_dim = 64, .units = MatrixUnits::kWarp};
+      return MatrixTile(MatrixUnits::kWarp, 64, 64, 64);
     case NativeKernel::kTensor64:
-      return {
-          .lanes = 128, .keys = 64, .head_dim = 64, .value_dim = 64, .units = MatrixUnits::kWarp};
+      return MatrixTile(MatrixUnits::kWarp, 128, 64, 64);
     case NativeKernel::kTensor128:
-      return {
-          .lanes = 128, .keys = 64, .head_dim = 128, .value_dim = 128, .units = MatrixUnits::kWarp};
+      return MatrixTile(MatrixUnits::kWarp, 128, 64, 128);
     case NativeKernel::kTensor256:
-      return {
-          .lanes = 64, .keys = 64, .head_dim = 256, .value_dim = 256, .units = MatrixUnits::kWarp};
+      return MatrixTile(MatrixUnits::kWarp, 64, 64, 256);
     case NativeKernel::kWarpgroup64:
-      return {.lanes = 192,
-              .keys = 128,
-              .head_dim = 64,
-              .value_dim = 64,
-              .units = MatrixUnits::kWarpgroup};
+      return MatrixTile(MatrixUnits::kWarpgroup, 192, 128, 64);
     case NativeKernel::kWarpgroup128:
-      return {.lanes = 128,
-              .keys = 128,
-              .head_dim = 128,
-              .value_dim = 128,
-              .units = MatrixUnits::kWarpgroup};
+      return MatrixTile(MatrixUnits::kWarpgroup, 128, 128, 128);
   }
   return {};
 }

@@ -18,7 +18,6 @@ enum class NativeKernel {
   kWarpgroup64,  // Hopper's products, dims up to 64
   kWarpgroup128,
 };
-inline constexpr int kNativeKernels = 9;
 
 // How the GPU multiplies 16-bit matrices, of the ways that our kernels use.
 enum class MatrixUnits {

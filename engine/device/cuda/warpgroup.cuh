@@ -45,20 +45,18 @@ __device__ __forceinline__ void WarpgroupWait() {
 }
 
 // Keeps the compiler from moving across this point what reads or writes the registers.
-template <int kTiles>
-__device__ __forceinline__ void WarpgroupHold(float (&sums)[kTiles][4]) {
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(sums[n][e])::"memory");
-  }
+__device__ __forceinline__ void WarpgroupHold(float& sum) {
+  asm volatile("" : "+f"(sum)::"memory");
 }
-template <int kTiles>
-__device__ __forceinline__ void WarpgroupHold(uint32_t (&left)[kTiles][4]) {
+__device__ __forceinline__ void WarpgroupHold(uint32_t& pair) {
+  asm volatile("" : "+r"(pair)::"memory");
+}
+template <typename Register, int kTiles>
+__device__ __forceinline__ void WarpgroupHold(Register (&registers)[kTiles][4]) {
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) asm volatile("" : "+r"(left[n][e])::"memory");
+    for (int e = 0; e < 4; ++e) WarpgroupHold(registers[n][e]);
   }
 }
 

@@ -248,7 +248,9 @@ std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by) {
                               : s.dtype == DataType::kBFloat16           ? 0x1p-8
                               : s.dtype == DataType::kFloat16            ? 0x1p-11
                                                                          : 0;
-  const bool rounds_twice = absl::StrContains(made_by.kernel, "cudnn") && s.out_scale != 1.0f;
+  int exponent = 0;
+  const bool rounds_twice = absl::StrContains(made_by.kernel, "cudnn") &&
+                            std::frexp(s.out_scale, &exponent) != 0.5f;  // else it is exact
   for (int64_t b = 0; b < s.batch; ++b) {
     for (int64_t i = 0; i < s.query_rows; ++i) {
       for (int64_t h = 0; h < s.heads; ++h) {

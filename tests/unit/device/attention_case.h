@@ -57,7 +57,7 @@ struct AttentionCase {
 // their sum. A kernel on pairs of bfloat16 may also round the weights of bfloat16 tasks: by 2^-8,
 // of which only what values differ from their average is felt. A GPU's tensor cores
 // round those of all 16-bit tasks, by 2^-8 or 2^-11, and divide by the sum of what was not rounded.
-// cuDNN's results are rounded before they are scaled and after.
+// cuDNN's results are rounded before they are scaled and after, unless by a power of two.
 std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by);
 
 }  // namespace hilbert_ring

@@ -243,7 +243,7 @@ TEST(PartOf, CutsBatchesThenRows) {
   EXPECT_EQ(PartOf(task, 1).query_rows, 1);
   task.mask = Mask::kDiagonal;  // whose parts would be other shapes
   EXPECT_EQ(PartOf(task, 2.5e3).query_rows, 100);
-  EXPECT_EQ(ScoresOf(task), 7 * 100 * 100 / 2);
+  EXPECT_EQ(AboutScores(task), 7 * 100 * 100 / 2);
 }
 
 }  // namespace
