@@ -137,7 +137,9 @@ void Jobs(int64_t tokens, const std::vector<std::string>& kernels) {
       {"tokens", "kernel", "seconds", "million tokens/s", "GiB of the GPU's memory"}};
   for (const std::string& kernel : kernels) {
     table.push_back(Measured({absl::StrCat(tokens), kernel}, 3, [&]() -> Row {
-      const auto device = OrFail(MakeDevice(OptionsFor(kernel, 0)));
+      DeviceOptions options = OptionsFor(kernel, 0);
+      options.memory_fraction = DeviceOptions{}.memory_fraction;  // as a service's
+      const auto device = OrFail(MakeDevice(options));
       const Plan plan = OrFail(MakePlan(ReportsSpec(tokens), 1));
       const auto store = StoreOf(*device, plan);
       double best = 1e9, memory = 0;
