@@ -1,8 +1,4 @@
 // The command line as a process: exit codes, messages, files.
-#include <sys/wait.h>
-
-#include <cstdio>
-#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/unit/client/fake_service.h"
+#include "tests/unit/client/run_cli.h"
 #include "tests/unit/client/test_files.h"
 #include "wire/status.h"
 
@@ -23,44 +20,11 @@ using testing::IsEmpty;
 using testing::MatchesRegex;
 using testing::StartsWith;
 
-struct Result {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-Result RunCli(const std::string& arguments) {
-  const TestFiles files;
-  const std::string errors = files.Path("stderr");
-  FILE* process = popen(absl::StrCat(HILBERT_RING_CLI, " ", arguments, " 2>", errors).c_str(), "r");
-  Result result;
-  char part[4096];
-  while (const size_t bytes = fread(part, 1, sizeof(part), process)) result.out.append(part, bytes);
-  const int status = pclose(process);
-  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  result.err = ReadFile(errors);
-  return result;
-}
-
-std::string Inputs(const std::string& golden_case) {
-  std::string arguments;
-  for (const char* name : {"q", "k", "v"}) {
-    absl::StrAppend(&arguments, " --", name, " ",
-                    GoldenPath(golden_case, absl::StrCat(name, ".npy")));
-  }
-  absl::StrAppend(&arguments, " --spec ", GoldenPath(golden_case, "case.json"));
-  if (const std::string coords = GoldenPath(golden_case, "coords.npy");
-      std::filesystem::exists(coords)) {
-    absl::StrAppend(&arguments, " --coords ", coords);
-  }
-  return arguments;
-}
-
 TEST(Cli, AttendWritesItsFiles) {
   const FakeService service;
   const TestFiles files;
-  const Result result =
-      RunCli(absl::StrCat("attend --server ", service.address(), Inputs("hilbert_coords"),
+  const CliResult result =
+      RunCli(absl::StrCat("attend --server ", service.address(), GoldenInputs("hilbert_coords"),
                           " --out ", files.Path("out.npy"), " --lse ", files.Path("lse.npy"),
                           " --report ", files.Path("report.json"), " --job-id j1 --deadline 60"));
   ASSERT_EQ(result.code, 0) << result.err;
@@ -77,8 +41,8 @@ TEST(Cli, AttendWritesItsFiles) {
 TEST(Cli, AttendPrintsTheReportAsJson) {
   const FakeService service;
   const TestFiles files;
-  const Result result =
-      RunCli(absl::StrCat("attend --json", Inputs("dense"), " --out ", files.Path("out.npy"),
+  const CliResult result =
+      RunCli(absl::StrCat("attend --json", GoldenInputs("dense"), " --out ", files.Path("out.npy"),
                           " --server ", service.address()));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(nlohmann::json::parse(result.out)["tokens"], "128");
@@ -88,9 +52,10 @@ TEST(Cli, AFailedJobLeavesNoFiles) {
   const FakeService service(
       {.fail = wire::ToGrpc(wire::WithReason(absl::AbortedError("a worker died"), "WORKER_DIED"))});
   const TestFiles files;
-  const Result result = RunCli(absl::StrCat(
-      "attend --server ", service.address(), Inputs("dense"), " --out ", files.Path("out.npy"),
-      " --lse ", files.Path("lse.npy"), " --report ", files.Path("report.json")));
+  const CliResult result =
+      RunCli(absl::StrCat("attend --server ", service.address(), GoldenInputs("dense"), " --out ",
+                          files.Path("out.npy"), " --lse ", files.Path("lse.npy"), " --report ",
+                          files.Path("report.json")));
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(result.err, "hilbert-ring: ABORTED: a worker died (reason WORKER_DIED)\n");
   EXPECT_THAT(files.Names(), IsEmpty());
@@ -104,9 +69,9 @@ TEST(Cli, AttendTellsOfEachRetry) {
                               absl::ResourceExhaustedError("8 jobs wait"), "QUEUE_FULL")),
                           .pushback = "10"}}});
   const TestFiles files;
-  const std::string attend = absl::StrCat("attend --server ", service.address(), Inputs("dense"),
-                                          " --out ", files.Path("out.npy"));
-  const Result result = RunCli(attend);
+  const std::string attend = absl::StrCat("attend --server ", service.address(),
+                                          GoldenInputs("dense"), " --out ", files.Path("out.npy"));
+  const CliResult result = RunCli(attend);
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.err,
               MatchesRegex("hilbert-ring: UNAVAILABLE: no worker is there \\(reason NO_WORKERS\\); "
@@ -120,8 +85,9 @@ TEST(Cli, AttendTellsOfEachRetry) {
 TEST(Cli, OneAttemptIsFinal) {
   const FakeService service({.refuse = wire::ToGrpc(absl::UnavailableError("starting"))});
   const TestFiles files;
-  const Result result = RunCli(absl::StrCat("attend --max-attempts 1 --server ", service.address(),
-                                            Inputs("dense"), " --out ", files.Path("out.npy")));
+  const CliResult result =
+      RunCli(absl::StrCat("attend --max-attempts 1 --server ", service.address(),
+                          GoldenInputs("dense"), " --out ", files.Path("out.npy")));
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, StartsWith("hilbert-ring: UNAVAILABLE: starting\n"));
   EXPECT_EQ(service.records().size(), 1u);
@@ -129,8 +95,9 @@ TEST(Cli, OneAttemptIsFinal) {
 
 TEST(Cli, NoServiceIsAFailedJob) {
   const TestFiles files;
-  const Result result = RunCli(absl::StrCat("attend --max-attempts 2 --server 127.0.0.1:1",
-                                            Inputs("dense"), " --out ", files.Path("out.npy")));
+  const CliResult result =
+      RunCli(absl::StrCat("attend --max-attempts 2 --server 127.0.0.1:1", GoldenInputs("dense"),
+                          " --out ", files.Path("out.npy")));
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("127.0.0.1:1")));
   EXPECT_THAT(files.Names(), IsEmpty());
@@ -143,7 +110,7 @@ TEST(Cli, BadInputIsFoundBeforeAnythingIsSent) {
   const std::string truncated = files.Write("t.npy", bytes.substr(0, 1000));
   const std::string rest = absl::StrCat(" --k ", q, " --v ", q, " --spec ",
                                         GoldenPath("dense", "case.json"), " --server 127.0.0.1:1");
-  Result result =
+  CliResult result =
       RunCli(absl::StrCat("attend --q ", truncated, rest, " --out ", files.Path("o.npy")));
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr("hilbert-ring: INVALID_ARGUMENT: "), HasSubstr(truncated),
@@ -159,20 +126,20 @@ TEST(Cli, UsageErrors) {
   EXPECT_EQ(RunCli("attend").code, 2);
   EXPECT_EQ(RunCli("attend --no-such-flag").code, 2);
   EXPECT_EQ(RunCli("plan --spec x --workers 0").code, 2);
-  const Result rows = RunCli("verify --rows -1");
+  const CliResult rows = RunCli("verify --rows -1");
   EXPECT_EQ(rows.code, 2);
   EXPECT_THAT(rows.err, HasSubstr("hilbert-ring: INVALID_ARGUMENT: --rows: "));
   for (const char* deadline : {"0", "-3", "nan"}) {
-    const Result result =
-        RunCli(absl::StrCat("attend --out o.npy --deadline ", deadline, Inputs("dense")));
+    const CliResult result =
+        RunCli(absl::StrCat("attend --out o.npy --deadline ", deadline, GoldenInputs("dense")));
     EXPECT_EQ(result.code, 2);
     EXPECT_THAT(result.err, HasSubstr("hilbert-ring: INVALID_ARGUMENT: --deadline: "));
   }
-  const Result attempts =
-      RunCli(absl::StrCat("attend --out o.npy --max-attempts 0", Inputs("dense")));
+  const CliResult attempts =
+      RunCli(absl::StrCat("attend --out o.npy --max-attempts 0", GoldenInputs("dense")));
   EXPECT_EQ(attempts.code, 2);
   EXPECT_THAT(attempts.err, HasSubstr("hilbert-ring: INVALID_ARGUMENT: --max-attempts: "));
-  const Result help = RunCli("--help");
+  const CliResult help = RunCli("--help");
   EXPECT_EQ(help.code, 0);
   EXPECT_THAT(help.out, AllOf(HasSubstr("attend"), HasSubstr("plan"), HasSubstr("status"),
                               HasSubstr("verify"), HasSubstr("version")));
@@ -180,19 +147,19 @@ TEST(Cli, UsageErrors) {
 
 TEST(Cli, PlanExplainsAJob) {
   const std::string spec = absl::StrCat(" --spec ", GoldenPath("spanning_segment", "case.json"));
-  const Result local = RunCli(absl::StrCat("plan --local --workers 3", spec));
+  const CliResult local = RunCli(absl::StrCat("plan --local --workers 3", spec));
   ASSERT_EQ(local.code, 0) << local.err;
   EXPECT_THAT(local.out, AllOf(HasSubstr("3 workers"), HasSubstr("naive ring"),
                                HasSubstr("local segments"), HasSubstr("memory")));
   const FakeService service;
-  const Result asked =
+  const CliResult asked =
       RunCli(absl::StrCat("plan --workers 3", spec, " --server ", service.address()));
   EXPECT_EQ(asked.code, 0) << asked.err;
   EXPECT_EQ(asked.out, local.out);
-  const Result json = RunCli(absl::StrCat("plan --local --json --workers 3", spec));
+  const CliResult json = RunCli(absl::StrCat("plan --local --json --workers 3", spec));
   ASSERT_EQ(json.code, 0) << json.err;
   EXPECT_FALSE(nlohmann::json::parse(json.out).empty());
-  const Result coords =
+  const CliResult coords =
       RunCli(absl::StrCat("plan --local --spec ", GoldenPath("hilbert_coords", "case.json")));
   EXPECT_EQ(coords.code, 0) << coords.err;
 }
@@ -200,12 +167,12 @@ TEST(Cli, PlanExplainsAJob) {
 TEST(Cli, JobsListsTheCallersJobs) {
   const FakeService service;
   const std::string server = absl::StrCat(" --server ", service.address());
-  const Result text = RunCli(absl::StrCat("jobs", server));
+  const CliResult text = RunCli(absl::StrCat("jobs", server));
   EXPECT_EQ(text.code, 0) << text.err;
   for (const char* part : {"job-a", "computing", "25.0 %", "4,096", "2.50 s ago"}) {
     EXPECT_THAT(text.out, HasSubstr(part));
   }
-  const Result json = RunCli(absl::StrCat("--json jobs", server));
+  const CliResult json = RunCli(absl::StrCat("--json jobs", server));
   EXPECT_EQ(json.code, 0) << json.err;
   const auto job = nlohmann::json::parse(json.out)["jobs"][0];
   EXPECT_EQ(job["job_id"], "job-a");
@@ -216,10 +183,10 @@ TEST(Cli, JobsListsTheCallersJobs) {
 TEST(Cli, CancelEndsAJob) {
   const FakeService service;
   const std::string server = absl::StrCat(" --server ", service.address());
-  const Result good = RunCli(absl::StrCat("cancel job-a", server));
+  const CliResult good = RunCli(absl::StrCat("cancel job-a", server));
   EXPECT_EQ(good.code, 0) << good.err;
   EXPECT_THAT(good.out, HasSubstr("job-a"));
-  const Result unknown = RunCli(absl::StrCat("cancel job-b", server));
+  const CliResult unknown = RunCli(absl::StrCat("cancel job-b", server));
   EXPECT_EQ(unknown.code, 1);
   EXPECT_THAT(unknown.err, AllOf(HasSubstr("NOT_FOUND"), HasSubstr("JOB_NOT_FOUND")));
   EXPECT_EQ(RunCli(absl::StrCat("cancel", server)).code, 2);
@@ -229,8 +196,8 @@ TEST(Cli, StatusShowsTheCluster) {
   const FakeService service;
   // The environment names the server where the flag does not.
   setenv("HILBERT_RING_SERVER", service.address().c_str(), 1);
-  const Result text = RunCli("status");
-  const Result json = RunCli("--json status");
+  const CliResult text = RunCli("status");
+  const CliResult json = RunCli("--json status");
   unsetenv("HILBERT_RING_SERVER");
   EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_THAT(text.out, AllOf(HasSubstr("7.8.9"), HasSubstr("localhost:8101"),
@@ -239,17 +206,17 @@ TEST(Cli, StatusShowsTheCluster) {
 }
 
 TEST(Cli, VerifyTellsRightFromWrong) {
-  const std::string inputs = Inputs("longnet_mask");
+  const std::string inputs = GoldenInputs("longnet_mask");
   const std::string out = GoldenPath("longnet_mask", "out.npy");
   const std::string lse = absl::StrCat(" --lse ", GoldenPath("longnet_mask", "lse.npy"));
-  const Result right = RunCli(absl::StrCat("verify --rows 20", inputs, " --out ", out, lse));
+  const CliResult right = RunCli(absl::StrCat("verify --rows 20", inputs, " --out ", out, lse));
   EXPECT_EQ(right.code, 0) << right.out << right.err;
   EXPECT_THAT(right.out, HasSubstr("worst at token"));
   const TestFiles files;
   std::string bytes = ReadFile(out);
   bytes[bytes.size() - 1] = 0x7f;  // a large number in the last row
   const std::string wrong_path = files.Write("out.npy", bytes);
-  const Result wrong =
+  const CliResult wrong =
       RunCli(absl::StrCat("verify --json --rows 20", inputs, " --out ", wrong_path, lse));
   EXPECT_EQ(wrong.code, 1) << wrong.err;
   const auto json = nlohmann::json::parse(wrong.out);
