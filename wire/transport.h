@@ -1,8 +1,10 @@
-// How gRPC's transport is set up on both sides for streams of large chunks.
+// How gRPC's transport is set up on both sides: for streams of large chunks, and so that a message
+// is never longer than what the peer sent of it.
 #pragma once
 
 #include <utility>
 
+#include "grpc/impl/codegen/compression_types.h"
 #include "grpc/impl/codegen/grpc_types.h"
 #include "wire/codec.h"
 
@@ -14,6 +16,11 @@ inline constexpr std::pair<const char*, int> kTransportArguments[] = {
     {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxMessageBytes},
     {GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, 64 << 10},
     {GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kMaxMessageBytes},
+    // gRPC limits the length of a message after it has inflated it, and 4 MiB of gzip inflate to 4
+    // GiB. A call whose messages are compressed ends with UNIMPLEMENTED; a message that is marked
+    // as compressed in a call that did not say so stays as it is.
+    {GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE},
+    {GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0},
 };
 
 }  // namespace hilbert_ring::wire

@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
+#include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/security/credentials.h"
 #include "gtest/gtest.h"
 
 namespace hilbert_ring::server {
@@ -22,9 +24,11 @@ struct Answer {
 
 // A unary call whose messages are bytes.
 Answer CallUnary(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-                 const std::string& request) {
+                 const std::string& request,
+                 grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
+  context.set_compression_algorithm(compression);
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
   grpc::CompletionQueue queue;
   const grpc::Slice slice(request);
@@ -68,6 +72,22 @@ TEST(GrpcEndpoint, HealthFollowsWhatItIsTold) {
   EXPECT_EQ(check("b.Service").status.error_code(), grpc::StatusCode::NOT_FOUND);
   health->SetServingStatus(false);
   EXPECT_EQ(check("").bytes, not_serving);
+  endpoint->server->Shutdown(std::chrono::system_clock::now());
+}
+
+TEST(GrpcEndpoint, CompressedMessagesAreRefusedBeforeTheyInflate) {
+  auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 8}, {});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  // As any client is unless it is told otherwise: one that can compress.
+  const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", endpoint->port),
+                                           grpc::InsecureChannelCredentials());
+  const std::string zeros(1 << 20, '\0');
+  for (const auto compression : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    const grpc::Status status =
+        CallUnary(channel, "/grpc.health.v1.Health/Check", zeros, compression).status;
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+  }
+  EXPECT_TRUE(CallUnary(channel, "/grpc.health.v1.Health/Check", "").status.ok());
   endpoint->server->Shutdown(std::chrono::system_clock::now());
 }
 
