@@ -13,6 +13,7 @@
 #include "client/cli/json_message.h"
 #include "client/cli/progress_bar.h"
 #include "client/cli/table.h"
+#include "client/cpp/distinct_files.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
 #include "client/cpp/pending_file.h"
@@ -127,16 +128,29 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
   return {std::move(report), attempts};
 }
 
+absl::Status CheckPaths(const AttendCommand& command) {
+  return client::CheckDistinct(
+      {{"--spec", command.spec},
+       {"--coords", command.coords},
+       {"--q", command.q},
+       {"--k", command.k},
+       {"--v", command.v}},
+      {{"--out", command.out}, {"--lse", command.lse}, {"--report", command.report}});
+}
+
+// Whatever has a name is on disk; the results come before the report, which can be had again.
 absl::Status Commit(OutputFiles& outputs, const std::string& report_json) {
-  if (outputs.report) {
-    absl::Status status = outputs.report->Append(absl::StrCat(report_json, "\n"));
-    if (!status.ok()) return status;
+  if (absl::Status status = outputs.out.Sync(); !status.ok()) return status;
+  if (outputs.lse) {
+    if (absl::Status status = outputs.lse->Sync(); !status.ok()) return status;
   }
   if (absl::Status status = outputs.out.Commit(); !status.ok()) return status;
   if (outputs.lse) {
     if (absl::Status status = outputs.lse->Commit(); !status.ok()) return status;
   }
-  return outputs.report ? outputs.report->Commit() : absl::OkStatus();
+  if (!outputs.report) return absl::OkStatus();
+  absl::Status status = outputs.report->Append(absl::StrCat(report_json, "\n"));
+  return status.ok() ? outputs.report->Commit() : status;
 }
 
 void PrintSummary(const v1::Report& report, int attempts) {
@@ -178,6 +192,7 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
     return BadInput(absl::InvalidArgumentError(absl::StrCat(
         "--deadline: ", *command.deadline_seconds, " seconds, expected a number above 0")));
   }
+  if (absl::Status status = CheckPaths(command); !status.ok()) return BadInput(status);
   const absl::StatusOr<InputFiles> inputs = OpenInputs(command);
   if (!inputs.ok()) return BadInput(inputs.status());
   CatchInterrupts();

@@ -79,7 +79,10 @@ class NpyWriter {
   const std::string& path() const { return file_.path(); }
   std::span<std::byte> data() const;  // row-major; zero at first
 
-  // Gives the file its name. Call once; data() is gone afterwards.
+  // As of PendingFile.
+  absl::Status Sync() { return file_.Sync(); }
+
+  // Gives the file its name. Call once; data() is gone afterwards. Errors of PendingFile::Commit.
   absl::Status Commit();
 
  private:

@@ -7,32 +7,88 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 namespace hilbert_ring::client {
 
-absl::StatusOr<PendingFile> PendingFile::Create(std::string path) {
-  struct stat existing;
-  if (stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": cannot write: exists and is not a file"));
-  }
-  PendingFile file(std::move(path), -1);
-  const std::string partial = file.partial_path();
-  // Not truncated before the lock is held: somebody else may be writing it.
-  const int fd = open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+namespace {
+
+// Each round that fails is another writer's progress.
+constexpr int kMaxRounds = 100;
+
+// Whether `path` names the open file itself, not what has taken its place.
+bool IsNamed(const std::string& path, int fd) {
+  struct stat opened, named;
+  return fstat(fd, &opened) == 0 && lstat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+absl::Status NotAFile(const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": cannot write: exists and is not a file"));
+}
+
+// Open and locked; -1 where another writer came between.
+absl::StatusOr<int> OpenLocked(const std::string& partial) {
+  // Not truncated: somebody else may be writing it. O_NONBLOCK: a pipe is refused, not waited for.
+  const int fd =
+      open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  if (fd < 0 && errno == ELOOP) return NotAFile(partial);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot create"));
+  absl::Cleanup close_file = [fd] { close(fd); };
+  struct stat info;
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return NotAFile(partial);
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    close(fd);
     return absl::AlreadyExistsError(absl::StrCat(partial, ": is being written already"));
   }
-  file.fd_ = fd;
-  if (ftruncate(fd, 0) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot truncate"));
+  // Until the lock was ours, another writer may have committed this very file, or removed it.
+  if (!IsNamed(partial, fd)) return -1;
+  if (fstat(fd, &info) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot read its size"));
   }
-  return file;
+  if (info.st_size > 0 || info.st_nlink > 1) {
+    // A killed client left it. Under another name it may be somebody's file, so it keeps its bytes.
+    if (unlink(partial.c_str()) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrCat(partial, ": cannot remove what is there"));
+    }
+    return -1;
+  }
+  std::move(close_file).Cancel();
+  return fd;
+}
+
+// Errors of folders that cannot be synced at all are none.
+absl::Status SyncFolderOf(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return absl::OkStatus();
+  const absl::Cleanup close_folder = [fd] { close(fd); };
+  if (fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS) {
+    return absl::OkStatus();
+  }
+  return absl::ErrnoToStatus(
+      errno, absl::StrCat(path, ": complete, but its name may not be on disk: ", folder));
+}
+
+}  // namespace
+
+std::string PartialPath(const std::string& path) { return path + ".partial"; }
+
+absl::StatusOr<PendingFile> PendingFile::Create(std::string path) {
+  struct stat existing;
+  if (stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) return NotAFile(path);
+  const std::string partial = PartialPath(path);
+  for (int round = 0; round < kMaxRounds; ++round) {
+    const absl::StatusOr<int> fd = OpenLocked(partial);
+    if (!fd.ok()) return fd.status();
+    if (*fd >= 0) return PendingFile(std::move(path), *fd);
+  }
+  return absl::AlreadyExistsError(
+      absl::StrCat(partial, ": others wrote it ", kMaxRounds, " times meanwhile"));
 }
 
 PendingFile::PendingFile(PendingFile&& other) noexcept
@@ -51,7 +107,8 @@ PendingFile::~PendingFile() { Discard(); }
 
 void PendingFile::Discard() {
   if (fd_ < 0) return;
-  unlink(partial_path().c_str());
+  const std::string partial = PartialPath(path_);
+  if (IsNamed(partial, fd_)) unlink(partial.c_str());
   close(std::exchange(fd_, -1));
 }
 
@@ -61,19 +118,30 @@ absl::Status PendingFile::Append(std::string_view bytes) {
     if (written < 0) {
       if (errno == EINTR) continue;
       return absl::ErrnoToStatus(
-          errno, absl::StrCat(partial_path(), ": cannot write ", bytes.size(), " bytes"));
+          errno, absl::StrCat(PartialPath(path_), ": cannot write ", bytes.size(), " bytes"));
     }
     bytes.remove_prefix(static_cast<size_t>(written));
   }
   return absl::OkStatus();
 }
 
+absl::Status PendingFile::Sync() {
+  if (fsync(fd_) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat(PartialPath(path_), ": cannot write to disk"));
+}
+
 absl::Status PendingFile::Commit() {
-  if (rename(partial_path().c_str(), path_.c_str()) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot rename from ", partial_path()));
+  const std::string partial = PartialPath(path_);
+  if (absl::Status status = Sync(); !status.ok()) return status;
+  if (!IsNamed(partial, fd_)) {
+    return absl::AbortedError(
+        absl::StrCat(partial, ": was removed or replaced while it was written"));
+  }
+  if (rename(partial.c_str(), path_.c_str()) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot rename from ", partial));
   }
   close(std::exchange(fd_, -1));
-  return absl::OkStatus();
+  return SyncFolderOf(path_);
 }
 
 }  // namespace hilbert_ring::client

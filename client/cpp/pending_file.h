@@ -4,7 +4,8 @@
 //   write(file->fd(), ...);
 //   file->Commit();                               // now it is out.npy
 //
-// A file that is not committed is removed.
+// A file that is not committed is removed. The lock on out.npy.partial tells that somebody writes
+// it: what a killed client left is replaced.
 #pragma once
 
 #include <string>
@@ -14,10 +15,14 @@
 
 namespace hilbert_ring::client {
 
+// "PATH.partial": where a file is until it is committed.
+std::string PartialPath(const std::string& path);
+
 class PendingFile {
  public:
-  // The file's name says why, and the code follows errno: the folder is missing or not writable,
-  // the path is something other than a file. ALREADY_EXISTS: somebody is writing the same path now.
+  // The file's name says why, and the code follows errno: the folder is missing or not writable.
+  // INVALID_ARGUMENT: the path, or the partial one, is something other than a file.
+  // ALREADY_EXISTS: somebody is writing the same path now.
   static absl::StatusOr<PendingFile> Create(std::string path);
 
   PendingFile(PendingFile&& other) noexcept;
@@ -30,12 +35,16 @@ class PendingFile {
   // Writes bytes at the end.
   absl::Status Append(std::string_view bytes);
 
-  // Gives the file its name, replacing what was there. Call once.
+  // Returns when the bytes are on disk, those written through a mapping too. The code follows
+  // errno (RESOURCE_EXHAUSTED: the disk is full).
+  absl::Status Sync();
+
+  // Gives the file its name, replacing what was there, once its bytes are on disk. Call once; what
+  // was there stays when that fails. ABORTED: somebody else removed or replaced the partial file.
   absl::Status Commit();
 
  private:
   PendingFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-  std::string partial_path() const { return path_ + ".partial"; }
   void Discard();
 
   std::string path_;

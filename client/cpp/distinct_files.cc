@@ -1,0 +1,90 @@
+#include "client/cpp/distinct_files.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/pending_file.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+// A file that is there (its device and inode), or one that is not (its folder's, and its name).
+struct Identity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::string absent_name;
+  bool operator==(const Identity&) const = default;
+};
+
+// Nothing where not even the folder is there: opening the path then fails.
+std::optional<Identity> IdentityOf(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0) return Identity{info.st_dev, info.st_ino, ""};
+  const std::filesystem::path whole(path);
+  const std::string folder = whole.has_parent_path() ? whole.parent_path().string() : ".";
+  if (stat(folder.c_str(), &info) != 0) return std::nullopt;
+  return Identity{info.st_dev, info.st_ino, whole.filename().string()};
+}
+
+std::optional<Identity> IdentityOfInput(const std::string& path) {
+  if (path != "-") return IdentityOf(path);
+  struct stat info;
+  if (fstat(STDIN_FILENO, &info) != 0) return std::nullopt;
+  return Identity{info.st_dev, info.st_ino, ""};
+}
+
+struct Place {
+  Identity identity;
+  std::string text;  // "--out out.npy", as the start of a sentence
+};
+
+std::vector<Place> PlacesOfOutput(const NamedFile& output) {
+  std::vector<Place> places;
+  const std::string text = absl::StrCat(output.name, " ", output.path);
+  if (const auto identity = IdentityOf(output.path)) places.push_back({*identity, text});
+  const std::string partial = PartialPath(output.path);
+  if (const auto identity = IdentityOf(partial)) {
+    places.push_back({*identity, absl::StrCat(text, " (written as ", partial, " at first)")});
+  }
+  return places;
+}
+
+absl::Status SameFile(const Place& output, const std::string& other) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(output.text, " is the same file as the ", other, "; nothing was written"));
+}
+
+}  // namespace
+
+absl::Status CheckDistinct(const std::vector<NamedFile>& inputs,
+                           const std::vector<NamedFile>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].path.empty()) continue;
+    const std::vector<Place> places = PlacesOfOutput(outputs[i]);
+    for (const NamedFile& input : inputs) {
+      if (input.path.empty()) continue;
+      const std::optional<Identity> identity = IdentityOfInput(input.path);
+      for (const Place& place : places) {
+        if (identity == place.identity) {
+          return SameFile(place, absl::StrCat("input ", input.name, " ", input.path));
+        }
+      }
+    }
+    for (size_t other = 0; other < i; ++other) {
+      if (outputs[other].path.empty()) continue;
+      for (const Place& theirs : PlacesOfOutput(outputs[other])) {
+        for (const Place& place : places) {
+          if (theirs.identity != place.identity) continue;
+          return SameFile(place, absl::StrCat("output ", theirs.text));
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hilbert_ring::client

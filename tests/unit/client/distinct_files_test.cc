@@ -1,0 +1,49 @@
+#include "client/cpp/distinct_files.h"
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/test_files.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CheckDistinct, NamesBothOptionsAndPaths) {
+  const TestFiles files;
+  const std::string q = files.Write("q.npy", "");
+  const absl::Status status =
+      CheckDistinct({{"--k", ""}, {"--q", q}}, {{"--out", files.Path("./q.npy")}});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--out " + files.Path("./q.npy") +
+                                                       " is the same file as the input --q " + q));
+}
+
+TEST(CheckDistinct, PathsThatAreNotThereAreComparedByFolderAndName) {
+  const TestFiles files;
+  const std::string out = files.Path("out.npy");
+  EXPECT_FALSE(CheckDistinct({}, {{"--out", out}, {"--lse", files.Path("./out.npy")}}).ok());
+  EXPECT_TRUE(CheckDistinct({}, {{"--out", out}, {"--lse", files.Path("lse.npy")}}).ok());
+  std::filesystem::create_directory(files.Path("a"));
+  std::filesystem::create_directory(files.Path("b"));
+  EXPECT_TRUE(CheckDistinct({}, {{"--out", files.Path("a/x")}, {"--lse", files.Path("b/x")}}).ok());
+  // Folders that are not there are told by those who open the path.
+  EXPECT_TRUE(
+      CheckDistinct({{"--q", "no/x"}}, {{"--out", "no/x"}, {"--lse", ""}, {"--report", ""}}).ok());
+}
+
+TEST(CheckDistinct, APlainNameLiesInTheCurrentFolder) {
+  const TestFiles files;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(files.Path(""));
+  const absl::Status status =
+      CheckDistinct({}, {{"--out", "out.npy"}, {"--lse", files.Path("out.npy.partial")}});
+  std::filesystem::current_path(before);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("written as out.npy.partial at first"));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

@@ -1,0 +1,183 @@
+#include "client/cpp/pending_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/test_files.h"
+
+namespace {
+
+// What the calls below do besides: this program's own stand before libc's.
+struct SystemCalls {
+  std::function<void()> before_lock;  // once
+  int sync_error = 0;                 // errno of fsync; 0: it works
+  std::vector<std::string> done;      // "sync" and "rename", with what they were called for
+};
+
+SystemCalls* watched = nullptr;
+
+class WatchedCalls : public SystemCalls {
+ public:
+  WatchedCalls() { watched = this; }
+  ~WatchedCalls() { watched = nullptr; }
+};
+
+std::string NameOf(int fd) {
+  return std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd)).filename();
+}
+
+}  // namespace
+
+extern "C" {
+
+int flock(int fd, int operation) noexcept {
+  if (watched != nullptr && watched->before_lock) std::exchange(watched->before_lock, nullptr)();
+  return static_cast<int>(syscall(SYS_flock, fd, operation));
+}
+
+int fsync(int fd) {
+  if (watched != nullptr) watched->done.push_back(absl::StrCat("sync ", NameOf(fd)));
+  if (watched != nullptr && watched->sync_error != 0) {
+    errno = watched->sync_error;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
+int rename(const char* from, const char* to) noexcept {
+  if (watched != nullptr) {
+    watched->done.push_back(
+        absl::StrCat("rename ", std::filesystem::path(from).filename().string()));
+  }
+  return static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
+}  // extern "C"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(PendingFile, ASecondWriterLeavesWhatTheFirstHasJustCommittedAlone) {
+  const TestFiles files;
+  const std::string path = files.Path("out.npy");
+  auto first = PendingFile::Create(path);
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(first->Append("first").ok());
+  WatchedCalls calls;
+  // The second has opened the file of the first and has no lock yet.
+  calls.before_lock = [&first] { EXPECT_TRUE(first->Commit().ok()); };
+  auto second = PendingFile::Create(path);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(ReadFile(path), "first");
+  ASSERT_TRUE(second->Append("second").ok());
+  EXPECT_EQ(ReadFile(path), "first");
+  ASSERT_TRUE(second->Commit().ok());
+  EXPECT_EQ(ReadFile(path), "second");
+  EXPECT_THAT(files.Names(), ElementsAre("out.npy"));
+}
+
+TEST(PendingFile, ASecondWriterStartsOverWhereTheFirstGaveUp) {
+  const TestFiles files;
+  const std::string path = files.Path("out.npy");
+  auto created = PendingFile::Create(path);
+  ASSERT_TRUE(created.ok()) << created.status();
+  auto first = std::make_unique<PendingFile>(*std::move(created));
+  WatchedCalls calls;
+  calls.before_lock = [&first] { first.reset(); };  // which removes the file
+  auto second = PendingFile::Create(path);
+  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_TRUE(second->Append("second").ok());
+  ASSERT_TRUE(second->Commit().ok());
+  EXPECT_EQ(ReadFile(path), "second");
+}
+
+TEST(PendingFile, WhatAKilledWriterLeftIsReplaced) {
+  const TestFiles files;
+  const std::string other = files.Write("other", "somebody's");
+  files.Write("killed.npy.partial", "half of a longer file");
+  std::filesystem::create_hard_link(other, files.Path("linked.npy.partial"));
+  for (const char* name : {"killed.npy", "linked.npy"}) {
+    auto file = PendingFile::Create(files.Path(name));
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE(file->Append("new").ok());
+    ASSERT_TRUE(file->Commit().ok());
+    EXPECT_EQ(ReadFile(files.Path(name)), "new");
+  }
+  EXPECT_EQ(ReadFile(other), "somebody's");
+}
+
+TEST(PendingFile, APartialThatIsNoFileOfItsOwnIsRefused) {
+  const TestFiles files;
+  const std::string other = files.Write("other", "somebody's");
+  std::filesystem::create_symlink(other, files.Path("link.npy.partial"));
+  ASSERT_EQ(mkfifo(files.Path("pipe.npy.partial").c_str(), 0600), 0);
+  for (const char* name : {"link.npy", "pipe.npy"}) {
+    const absl::Status status = PendingFile::Create(files.Path(name)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(files.Path(name) + ".partial"));
+  }
+  EXPECT_EQ(ReadFile(other), "somebody's");
+  EXPECT_THAT(files.Names(), ElementsAre("link.npy.partial", "other", "pipe.npy.partial"));
+}
+
+TEST(PendingFile, AFileThatWasReplacedMeanwhileIsNotCommitted) {
+  const TestFiles files;
+  const std::string path = files.Write("out.npy", "before");
+  {
+    auto file = PendingFile::Create(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    std::filesystem::remove(path + ".partial");
+    files.Write("out.npy.partial", "somebody's");
+    const absl::Status status = file->Commit();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path + ".partial"));
+  }
+  EXPECT_EQ(ReadFile(path), "before");
+  EXPECT_EQ(ReadFile(path + ".partial"), "somebody's");
+}
+
+TEST(PendingFile, IsOnDiskBeforeItHasItsName) {
+  const TestFiles files;
+  const std::string folder = std::filesystem::path(files.Path("")).parent_path().filename();
+  auto file = PendingFile::Create(files.Path("out.npy"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  WatchedCalls calls;
+  ASSERT_TRUE(file->Commit().ok());
+  EXPECT_THAT(calls.done, ElementsAre("sync out.npy.partial", "rename out.npy.partial",
+                                      absl::StrCat("sync ", folder)));
+}
+
+TEST(PendingFile, AFileThatIsNotOnDiskReplacesNothing) {
+  const TestFiles files;
+  const std::string path = files.Write("out.npy", "before");
+  {
+    auto file = PendingFile::Create(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    WatchedCalls calls;
+    calls.sync_error = ENOSPC;
+    const absl::Status status = file->Commit();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path + ".partial"));
+  }
+  EXPECT_EQ(ReadFile(path), "before");
+  EXPECT_THAT(files.Names(), ElementsAre("out.npy"));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client
