@@ -10,36 +10,43 @@
 namespace hilbert_ring {
 namespace {
 
-constexpr double kNothing = -std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNothing = -kInfinity;
 
 // Slots are asked for in runs of so many, so that no segment is ever listed whole.
 constexpr int64_t kRun = 4096;
 
-// Softmax of scores that come one by one; rescaled when a larger one comes.
+// Softmax of scores that come one by one; rescaled when a larger one comes. A score of NaN or
+// +infinity makes it NaN, one of -infinity has weight 0.
 class Softmax {
  public:
   explicit Softmax(int64_t width) : sum_(width, 0.0) {}
 
-  void Add(double score, const double* value) {
+  // `count` keys of that score and value; null: of value 0.
+  void Add(double score, const double* value, double count = 1) {
+    if (std::isnan(score) || score == kInfinity) is_nan_ = true;
+    if (is_nan_) return;
     if (score > top_) {
-      const double shrink = std::isinf(top_) ? 0.0 : std::exp(top_ - score);
+      const double shrink = std::exp(top_ - score);
       for (double& s : sum_) s *= shrink;
       total_ *= shrink;
       top_ = score;
     }
-    const double weight = std::exp(score - top_);
+    const double weight = score == kNothing ? 0 : count * std::exp(score - top_);
     total_ += weight;
     if (value == nullptr) return;
     for (size_t i = 0; i < sum_.size(); ++i) sum_[i] += weight * value[i];
   }
 
-  double Lse() const { return total_ > 0 ? top_ + std::log(total_) : kNothing; }
-  double Out(int64_t i) const { return total_ > 0 ? sum_[i] / total_ : 0.0; }
+  double Lse() const { return is_nan_ ? kNan : total_ > 0 ? top_ + std::log(total_) : kNothing; }
+  double Out(int64_t i) const { return is_nan_ ? kNan : total_ > 0 ? sum_[i] / total_ : 0.0; }
 
  private:
   std::vector<double> sum_;
   double total_ = 0;
   double top_ = kNothing;
+  bool is_nan_ = false;
 };
 
 int64_t OffsetOf(const JobSpec& spec, int64_t branch, int64_t head) {
@@ -94,20 +101,33 @@ class RowReference {
  private:
   void ComputeHead(int64_t head) {
     // Branches are merged by their log-sum-exps: a softmax over branches of their softmaxes.
-    Softmax merged(spec_.value_dim);
-    std::vector<double> value(spec_.value_dim);
+    std::vector<Softmax> parts;
+    double top = kNothing;
+    bool is_nan = false;
     for (const int64_t branch : BranchesOf(spec_, head)) {
-      const Softmax part = AttendBranch(branch, head);
-      if (std::isinf(part.Lse())) continue;
-      for (int64_t i = 0; i < spec_.value_dim; ++i) value[i] = part.Out(i);
-      merged.Add(part.Lse(), value.data());
+      parts.push_back(AttendBranch(branch, head));
+      top = std::max(top, parts.back().Lse());
+      is_nan = is_nan || std::isnan(parts.back().Lse());
     }
+    double* const out = result_.out.data() + head * spec_.value_dim;
+    if (is_nan) {
+      std::fill_n(out, spec_.value_dim, kNan);
+      result_.lse[head] = kNan;
+      return;
+    }
+    if (top == kNothing) return;
     const bool averages = spec_.mixing == Mixing::kHeadGroups && spec_.average_groups;
     const double share = averages ? 1.0 / static_cast<double>(spec_.branches.size()) : 1.0;
-    for (int64_t i = 0; i < spec_.value_dim; ++i) {
-      result_.out[head * spec_.value_dim + i] = merged.Out(i) * share;
+    double total = 0;
+    for (const Softmax& part : parts) {
+      const double weight = std::exp(part.Lse() - top);
+      total += weight;
+      // What has no weight leaves no trace, whatever it is.
+      if (weight == 0) continue;
+      for (int64_t i = 0; i < spec_.value_dim; ++i) out[i] += weight * part.Out(i);
     }
-    result_.lse[head] = merged.Lse();
+    for (int64_t i = 0; i < spec_.value_dim; ++i) out[i] *= share / total;
+    result_.lse[head] = top + std::log(total);
   }
 
   Softmax AttendBranch(int64_t branch, int64_t head) {
@@ -138,18 +158,9 @@ class RowReference {
     }
     if (spec_.tail == Tail::kZero && !spec_.causal) {
       const int64_t zeros = (length - 1) / pattern.dilation + 1 - selected;
-      if (zeros > 0) softmax = WithZeros(softmax, zeros);
+      if (zeros > 0) softmax.Add(0, nullptr, static_cast<double>(zeros));
     }
     return softmax;
-  }
-
-  Softmax WithZeros(const Softmax& softmax, int64_t zeros) const {
-    Softmax both(spec_.value_dim);
-    std::vector<double> value(spec_.value_dim);
-    for (int64_t i = 0; i < spec_.value_dim; ++i) value[i] = softmax.Out(i);
-    both.Add(softmax.Lse(), value.data());
-    both.Add(std::log(static_cast<double>(zeros)), nullptr);
-    return both;
   }
 
   void AddKey(int64_t token, int64_t head, Softmax& softmax) {

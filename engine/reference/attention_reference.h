@@ -1,5 +1,10 @@
 // The definition of the result in float64: a port of tests/golden/attention_oracle.py for tests and
 // for `hilbert-ring verify`. Clarity before speed.
+//
+// Values that are not finite follow IEEE arithmetic: a row of out and its lse are NaN where the row
+// sees a key whose score is NaN or +infinity (a score of -infinity has weight 0), out is what the
+// sum says where a value that it sees is not finite, and a row is never touched by what it does not
+// see.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <random>
 
 #include "absl/strings/match.h"
@@ -181,28 +182,50 @@ Tolerance ToleranceOf(DataType dtype, double max_score, double max_value) {
   return {};
 }
 
+std::vector<Tolerance> TolerancesOf(DataType dtype, std::span<const double> max_scores,
+                                    double max_value) {
+  std::vector<Tolerance> tolerances;
+  for (const double score : max_scores) {
+    tolerances.push_back(ToleranceOf(dtype, score, max_value));
+  }
+  return tolerances;
+}
+
 std::string Mismatch(const EngineResult& result, const std::vector<double>& out,
-                     const std::vector<double>& lse, const Tolerance& tolerance) {
+                     const std::vector<double>& lse, std::span<const Tolerance> tolerances) {
   if (result.out.size() != out.size() || result.lse.size() != lse.size()) return "sizes differ";
+  const auto same = [](double actual, double expected) {
+    return actual == expected || (std::isnan(actual) && std::isnan(expected));
+  };
   for (size_t i = 0; i < lse.size(); ++i) {
-    if (std::isinf(lse[i]) && result.lse[i] == lse[i]) continue;
+    if (same(result.lse[i], lse[i])) continue;
     const double error = std::abs(result.lse[i] - lse[i]);
-    if (!(error <= 1e-5 * (1 + std::abs(lse[i])))) {
+    if (!std::isfinite(error) || error > 1e-5 * (1 + std::abs(lse[i]))) {
       return absl::StrCat("lse[", i, "] is ", result.lse[i], ", should be ", lse[i]);
     }
   }
+  const size_t width = out.size() / std::max<size_t>(1, tolerances.size());
   double worst = 0;
   std::string message;
   for (size_t i = 0; i < out.size(); ++i) {
+    if (same(result.out[i], out[i])) continue;
+    const Tolerance& tolerance = tolerances[i / width];
     const double limit = tolerance.relative * std::abs(out[i]) + tolerance.absolute;
-    const double ratio = std::abs(result.out[i] - out[i]) / limit;
-    if (!(ratio <= std::max(1.0, worst))) {
+    const double error = std::abs(result.out[i] - out[i]);
+    const double ratio =
+        std::isfinite(error) ? error / limit : std::numeric_limits<double>::infinity();
+    if (ratio > std::max(1.0, worst)) {
       worst = ratio;
       message = absl::StrCat("out[", i, "] is ", result.out[i], ", should be ", out[i], " within ",
                              limit);
     }
   }
   return message;
+}
+
+std::string Mismatch(const EngineResult& result, const std::vector<double>& out,
+                     const std::vector<double>& lse, const Tolerance& tolerance) {
+  return Mismatch(result, out, lse, std::span(&tolerance, 1));
 }
 
 }  // namespace hilbert_ring::testing

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,8 +61,13 @@ struct Tolerance {
   double absolute = 0;
 };
 Tolerance ToleranceOf(DataType dtype, double max_score, double max_value);
+std::vector<Tolerance> TolerancesOf(DataType dtype, std::span<const double> max_scores,
+                                    double max_value);
 
-// Empty when all is within the tolerance, else what is furthest off.
+// Empty when all is within the tolerance, else what is furthest off. NaN and infinities must be
+// where they are expected, and nowhere else. Tolerances are by token.
+std::string Mismatch(const EngineResult& result, const std::vector<double>& out,
+                     const std::vector<double>& lse, std::span<const Tolerance> tolerances);
 std::string Mismatch(const EngineResult& result, const std::vector<double>& out,
                      const std::vector<double>& lse, const Tolerance& tolerance);
 
