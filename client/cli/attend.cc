@@ -17,7 +17,6 @@
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
 #include "client/cpp/pending_file.h"
-#include "client/cpp/service.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -113,15 +112,16 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
             if (progress.attempt == attempts) {  // they are numbered from 0
               ++attempts;
               bar.Clear();
-              PrintRetry(progress.last_failure, attempts, progress.wait);
+              PrintRetry(progress, attempts);
             }
             bar.Show(progress);
           },
       .cancelled = [] { return interrupted != 0; },
   };
   if (command.deadline_seconds) options.deadline = absl::Seconds(*command.deadline_seconds);
+  if (command.outage_seconds) options.outage_timeout = absl::Seconds(*command.outage_seconds);
   absl::StatusOr<v1::Report> report =
-      client::Attend(client::Connect(global.server), inputs,
+      client::Attend(global.server, inputs,
                      {.out = outputs.out.data(),
                       .lse = outputs.lse ? outputs.lse->data() : std::span<std::byte>()},
                      options);

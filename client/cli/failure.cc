@@ -3,6 +3,8 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::cli {
@@ -37,9 +39,12 @@ int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {
   return kExitFailed;
 }
 
-void PrintRetry(const absl::Status& last_failure, int attempt, absl::Duration wait) {
-  std::fprintf(stderr, "hilbert-ring: %s; attempt %d follows in %.1f s\n",
-               Describe(last_failure).c_str(), attempt, absl::ToDoubleSeconds(wait));
+void PrintRetry(const client::AttendProgress& progress, int attempt) {
+  const std::string when = progress.away
+                               ? "when the service is back"
+                               : absl::StrFormat("in %.1f s", absl::ToDoubleSeconds(progress.wait));
+  std::fprintf(stderr, "hilbert-ring: %s; attempt %d follows %s\n",
+               Describe(progress.last_failure).c_str(), attempt, when.c_str());
 }
 
 }  // namespace hilbert_ring::cli

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "client/cli/commands.h"
+#include "client/cpp/attend.h"
 
 namespace hilbert_ring::cli {
 
@@ -15,6 +15,6 @@ int BadInput(const absl::Status& status);
 int ServiceFailed(const GlobalOptions& global, const absl::Status& status);
 
 // A line on stderr: why a job is tried again. attempt: from 1.
-void PrintRetry(const absl::Status& last_failure, int attempt, absl::Duration wait);
+void PrintRetry(const client::AttendProgress& progress, int attempt);
 
 }  // namespace hilbert_ring::cli

@@ -56,10 +56,16 @@ int Main(int argc, char** argv) {
   attend_app->add_option("--deadline", attend.deadline_seconds,
                          "seconds for the whole job, all attempts together");
   attend_app
+      ->add_option("--outage-timeout", attend.outage_seconds,
+                   "seconds that the service may be away at a stretch; not given: until the "
+                   "deadline, or 30 without one")
+      ->check(CLI::Range(0.0, 1e9));
+  attend_app
       ->add_option(
           "--max-attempts", attend.max_attempts,
-          "how often the job is sent when the service is gone, busy or loses a worker; with a "
-          "deadline those times do not count when the service was away or full")
+          "how often the job is sent when the service is busy or loses it; times when the service "
+          "was away do not count, nor, with a deadline, those when it was full; 1: a failure is "
+          "final")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
 

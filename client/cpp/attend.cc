@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cpp/attempt.h"
+#include "client/cpp/connector.h"
 #include "client/cpp/progress_teller.h"
 #include "client/cpp/retry.h"
+#include "client/cpp/service.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
@@ -93,7 +95,7 @@ class JobCall {
         schedule_(timing_.random),
         progress_(options.progress) {}
 
-  absl::StatusOr<v1::Report> Run(const std::shared_ptr<grpc::Channel>& channel) {
+  absl::StatusOr<v1::Report> Run(Connector& connector) {
     AttemptName name{.job_id = options_.job_id.empty() ? DrawJobId() : options_.job_id,
                      .attempt = options_.attempt};
     progress_.Reset(Begin(name.attempt));
@@ -101,25 +103,26 @@ class JobCall {
       // Times out by the system's clock, whichever ours is.
       const absl::Time system_deadline = absl::Now() + (deadline_ - timing_.now());
       Attempt attempt(inputs_, outputs_, options_, name, progress_);
-      auto outcome = attempt.Run(channel, system_deadline);
+      auto outcome = attempt.Run(connector.channel(), system_deadline);
       if (auto* report = std::get_if<v1::Report>(&outcome)) return std::move(*report);
       const auto& failure = std::get<AttemptFailure>(outcome);
       const std::optional<absl::Duration> wait = schedule_.WaitAfter(failure);
+      NoteOutage(failure);
       if (Counts(failure)) ++counted_;
       if (!wait || counted_ >= options_.max_attempts) return Explain(failure.status, "");
       if (Cancelled()) return CancelledAfter(failure.status);
-      const absl::Duration left = deadline_ - timing_.now();
-      if (*wait >= left) {
-        return Explain(failure.status,
-                       absl::StrCat("; the next would start in ", absl::FormatDuration(*wait),
-                                    ", the deadline is in ", absl::FormatDuration(left)));
-      }
+      if (absl::Status late = CheckTime(failure, *wait); !late.ok()) return late;
       AttendProgress next = Begin(name.attempt + 1);
       next.last_failure = failure.status;
       next.wait = *wait;
+      next.away = !connector.connected();
       progress_.Reset(std::move(next));
       progress_.Update([](AttendProgress&) {});
       if (!Sleep(*wait)) return CancelledAfter(failure.status);
+      if (!connector.Await(absl::Now() + TimeLeft(), options_.cancelled)) {
+        if (Cancelled()) return CancelledAfter(failure.status);
+        return CheckTime(failure, absl::InfiniteDuration());
+      }
     }
   }
 
@@ -132,12 +135,51 @@ class JobCall {
     return progress;
   }
 
-  // A service that is away or full took nothing: with a deadline, that is what bounds the wait.
+  // Took nothing, and does not say when to come back.
+  static bool Away(const AttemptFailure& failure) {
+    return absl::IsUnavailable(failure.status) && !failure.pushback;
+  }
+
+  // Its time bounds an outage, not the number of attempts.
   bool Counts(const AttemptFailure& failure) const {
-    const bool away =
+    if (failure.admitted || options_.max_attempts == 1) return true;
+    if (Away(failure)) return false;
+    const bool full =
         absl::IsUnavailable(failure.status) || absl::IsResourceExhausted(failure.status);
-    return failure.admitted || !away || options_.max_attempts == 1 ||
-           options_.deadline == absl::InfiniteDuration();
+    return !full || options_.deadline == absl::InfiniteDuration();
+  }
+
+  void NoteOutage(const AttemptFailure& failure) {
+    if (!Away(failure)) {
+      outage_end_ = absl::InfiniteFuture();
+    } else if (failure.admitted || outage_end_ == absl::InfiniteFuture()) {
+      outage_end_ = timing_.now() + OutageTimeout();
+    }
+  }
+
+  absl::Duration OutageTimeout() const {
+    if (options_.outage_timeout) return *options_.outage_timeout;
+    return options_.deadline == absl::InfiniteDuration() ? kOutageTimeout
+                                                         : absl::InfiniteDuration();
+  }
+
+  absl::Duration TimeLeft() const { return std::min(deadline_, outage_end_) - timing_.now(); }
+
+  // OK when another attempt after `wait` is in time; else the last error, and why it is final.
+  absl::Status CheckTime(const AttemptFailure& failure, absl::Duration wait) const {
+    if (wait < TimeLeft()) return absl::OkStatus();
+    if (outage_end_ < deadline_) {
+      return Explain(failure.status, absl::StrCat("; the service was away for its limit of ",
+                                                  absl::FormatDuration(OutageTimeout())));
+    }
+    const absl::Duration left = deadline_ - timing_.now();
+    if (wait == absl::InfiniteDuration()) {
+      return Explain(failure.status, absl::StrCat("; the service was away until the deadline of ",
+                                                  absl::FormatDuration(options_.deadline)));
+    }
+    return Explain(failure.status,
+                   absl::StrCat("; the next would start in ", absl::FormatDuration(wait),
+                                ", the deadline is in ", absl::FormatDuration(left)));
   }
 
   bool Cancelled() const { return options_.cancelled && options_.cancelled(); }
@@ -184,18 +226,29 @@ class JobCall {
   const absl::Time deadline_;  // on timing_'s clock
   RetrySchedule schedule_;
   ProgressTeller progress_;
-  int attempts_ = 0;  // made or under way
-  int counted_ = 0;   // of those, that max_attempts bounds
+  int attempts_ = 0;                                // made or under way
+  int counted_ = 0;                                 // of those, that max_attempts bounds
+  absl::Time outage_end_ = absl::InfiniteFuture();  // on timing_'s clock; finite: it is away
 };
 
+absl::StatusOr<v1::Report> Attend(Connector connector, const AttendInputs& inputs,
+                                  const AttendOutputs& outputs, const AttendOptions& options) {
+  if (absl::Status status = CheckCall(inputs, outputs, options); !status.ok()) return status;
+  JobCall call(inputs, outputs, options);
+  return call.Run(connector);
+}
+
 }  // namespace
+
+absl::StatusOr<v1::Report> Attend(const std::string& server, const AttendInputs& inputs,
+                                  const AttendOutputs& outputs, const AttendOptions& options) {
+  return Attend(Connector([&server] { return Connect(server); }), inputs, outputs, options);
+}
 
 absl::StatusOr<v1::Report> Attend(const std::shared_ptr<grpc::Channel>& channel,
                                   const AttendInputs& inputs, const AttendOutputs& outputs,
                                   const AttendOptions& options) {
-  if (absl::Status status = CheckCall(inputs, outputs, options); !status.ok()) return status;
-  JobCall call(inputs, outputs, options);
-  return call.Run(channel);
+  return Attend(Connector(channel), inputs, outputs, options);
 }
 
 }  // namespace hilbert_ring::client

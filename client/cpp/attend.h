@@ -1,9 +1,9 @@
 // One attention job, as a client sees it.
 //
-//   auto channel = Connect("localhost:8001");
 //   AttendInputs inputs{.spec = spec, .q = q, .k = k, .v = v};  // bytes in memory or mapped files
 //   AttendOutputs outputs{.out = out, .lse = lse};              // written as rows arrive
-//   absl::StatusOr<v1::Report> report = Attend(channel, inputs, outputs, {.job_id = "night-17"});
+//   absl::StatusOr<v1::Report> report = Attend("localhost:8001", inputs, outputs, {.job_id =
+//   "night-17"});
 //
 // The call sends Open and waits until the service admits the job. Then a thread of its own sends
 // the chunks, coordinates first, while the calling thread puts output rows in place, so that
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -39,7 +40,8 @@ struct AttendOutputs {
 struct AttendProgress {
   int attempt = 0;            // as Open says it: AttendOptions::attempt, and one more each time
   absl::Status last_failure;  // of the attempt before; OK in the first
-  absl::Duration wait;        // from last_failure to this attempt's start
+  absl::Duration wait;        // from last_failure to this attempt's start, at least
+  bool away = false;          // there is no connection: this attempt starts once there is
   bool admitted = false;
   int jobs_before = 0;          // in the queue, until admitted
   int workers = 0;              // that share the job, once admitted
@@ -49,6 +51,8 @@ struct AttendProgress {
   int64_t rows_placed = 0;      // of OUT, of `tokens`
   int64_t tokens = 0;
 };
+
+inline constexpr absl::Duration kOutageTimeout = absl::Seconds(30);
 
 // Time and chance. Tests bring their own, so that they need not wait.
 struct AttendTiming {
@@ -60,10 +64,13 @@ struct AttendTiming {
 struct AttendOptions {
   std::string job_id;  // empty: drawn, so that attempts are known to be of one job
   int attempt = 0;     // of the first; a newer attempt of a job fences an older one
-  // 1: a failure is final. With a deadline, attempts that find the service away or full do not
-  // count: it may take as long as that to come back.
+  // 1: a failure is final. Attempts that find the service away do not count, nor do those that find
+  // it full where there is a deadline.
   int max_attempts = 10;
   absl::Duration deadline = absl::InfiniteDuration();  // of the whole call, all attempts together
+  // How long the service may be away at a stretch: not to be reached, starting, draining, without
+  // workers. Not given: until the deadline, or kOutageTimeout where there is none.
+  std::optional<absl::Duration> outage_timeout;
 
   // Payload bytes of a chunk, at most; the service may ask for less.
   // 1 MiB and 4 MiB reach the same rate over loopback (AMD EPYC Zen 4, 2 cores, gRPC 1.51).
@@ -83,12 +90,20 @@ struct AttendOptions {
   AttendTiming timing;
 };
 
+// server: as of Connect. A service that is away is tried again at once when it is back (within a
+// second).
+//
 // The report of a job whose outputs are complete: every row came once, with the right checksum. On
 // any error the contents of outputs are undefined; the error is that of the last attempt, and says
 // how many were made if there were several. INVALID_ARGUMENT, OUT_OF_RANGE: inputs, outputs or
 // options that contradict the spec; nothing was sent. DATA_LOSS: corrupt, repeated or missing
 // output. INTERNAL: the service broke the protocol. DEADLINE_EXCEEDED, CANCELLED: as asked. Other
 // errors are the service's own, with their reason (wire::ReasonOf).
+absl::StatusOr<v1::Report> Attend(const std::string& server, const AttendInputs& inputs,
+                                  const AttendOutputs& outputs, const AttendOptions& options = {});
+
+// The same over a channel of the caller's, whose arguments say how soon a lost connection is made
+// again.
 absl::StatusOr<v1::Report> Attend(const std::shared_ptr<grpc::Channel>& channel,
                                   const AttendInputs& inputs, const AttendOutputs& outputs,
                                   const AttendOptions& options = {});

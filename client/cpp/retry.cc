@@ -11,6 +11,8 @@ namespace {
 
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(5);
+// Of a service that is away: the job goes on within a second of its return.
+constexpr absl::Duration kLongestAway = absl::Milliseconds(800);
 constexpr int kBackoffDoublings = 6;  // from the first to the longest
 constexpr double kPushbackJitter = 0.25;
 constexpr int kRetriesOfDamagedOutput = 2;
@@ -26,7 +28,9 @@ std::optional<absl::Duration> ParsePushback(const std::string& milliseconds) {
 
 std::optional<absl::Duration> RetrySchedule::WaitAfter(const AttemptFailure& failure) {
   if (!MayHelp(failure)) return std::nullopt;
-  if (!failure.pushback) return Backoff();
+  if (!failure.pushback) {
+    return Backoff(absl::IsUnavailable(failure.status) ? kLongestAway : kLongestBackoff);
+  }
   backoffs_ = 0;
   const std::optional<absl::Duration> pushback = ParsePushback(*failure.pushback);
   if (!pushback) return std::nullopt;
@@ -51,9 +55,9 @@ bool RetrySchedule::MayHelp(const AttemptFailure& failure) {
   }
 }
 
-absl::Duration RetrySchedule::Backoff() {
+absl::Duration RetrySchedule::Backoff(absl::Duration longest) {
   const absl::Duration limit =
-      std::min(kLongestBackoff, kFirstBackoff * (1 << std::min(backoffs_, kBackoffDoublings)));
+      std::min(longest, kFirstBackoff * (1 << std::min(backoffs_, kBackoffDoublings)));
   ++backoffs_;
   return limit * random_();
 }

@@ -2,7 +2,8 @@
 //
 // | the attempt failed with | tried again after |
 // | --- | --- |
-// | UNAVAILABLE: no coordinator, it starts or drains, no worker, a connection lost | backoff |
+// | UNAVAILABLE: no coordinator, it starts or drains, no worker, a connection lost | backoff, |
+// |   then as soon as there is a connection |
 // | ABORTED with reason WORKER_LOST | backoff |
 // | RESOURCE_EXHAUSTED with a pushback | the pushback and up to a quarter more |
 // | ALREADY_EXISTS after an UNAVAILABLE: the service has not noticed that the connection is lost |
@@ -12,7 +13,8 @@
 // Anything else is final, ABORTED with ATTEMPT_FENCED too: a newer attempt has the job. A pushback
 // goes before backoff with every code, and one that is negative or no number means that the service
 // does not want another attempt. Backoff is random between 0 and a limit that doubles from 100 ms
-// to 5 s, so that the clients of a service that was gone do not come back at once.
+// to 5 s (UNAVAILABLE: 0.8 s), so that the clients of a service that was gone do not come back at
+// once.
 #pragma once
 
 #include <functional>
@@ -43,7 +45,7 @@ class RetrySchedule {
 
  private:
   bool MayHelp(const AttemptFailure& failure);
-  absl::Duration Backoff();
+  absl::Duration Backoff(absl::Duration longest);
 
   std::function<double()> random_;
   bool connection_lost_ = false;  // by an attempt before

@@ -18,13 +18,12 @@ namespace {
 // Chunks are 4 MiB at most; the plan of tens of thousands of workers, JSON included, is longer.
 constexpr int kMaxReceiveBytes = 256 << 20;
 
-// Attend waits between its attempts as it sees fit (client/cpp/retry.h). gRPC's own waiting, by
-// default a second at first and two minutes at most, must not keep a new attempt from a service
-// that is back; nor may a host that does not answer hold one for gRPC's 20 s.
+// Where a channel is tried again by itself: gRPC's own waiting, by default a second at first and
+// two minutes at most, must not keep a call from a service that is back.
 constexpr std::pair<const char*, int> kReconnectArguments[] = {
     {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
-    {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000},
-    {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000},  // to connect
+    {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500},
+    {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},  // a fresh channel makes a fresh connection
     // A service whose machine is gone, or cut off, sends no end of its connection. The service
     // takes pings as often as every 5 s.
     {GRPC_ARG_KEEPALIVE_TIME_MS, 10'000},

@@ -56,30 +56,80 @@ TEST(AttendRetry, EachAttemptIsNumberedUnderOneJobId) {
   EXPECT_NE(service.record().open.job_id(), drawn);
 }
 
-TEST(AttendRetry, WithADeadlineAServiceThatIsAwayOrFullIsWaitedFor) {
-  std::vector<FakeBehaviour> away(6, Gone());
-  away.push_back(Refuse(absl::StatusCode::kResourceExhausted, "QUEUE_FULL", "100"));
-  {
-    const FakeService service({.earlier_calls = away});
+TEST(AttendRetry, AnOutageIsBoundedByItsTimeAndNotByAttempts) {
+  const FakeService service({.earlier_calls = std::vector<FakeBehaviour>(30, Gone())});
+  for (const absl::Duration deadline : {absl::InfiniteDuration(), absl::Minutes(10)}) {
     EchoJob job;
     ManualTiming timing;
-    const auto report =
-        job.Attend(service.address(),
-                   {.max_attempts = 3, .deadline = absl::Minutes(10), .timing = timing.timing()});
+    const auto report = job.Attend(
+        service.address(), {.max_attempts = 3, .deadline = deadline, .timing = timing.timing()});
     EXPECT_TRUE(report.ok()) << report.status();
-    EXPECT_EQ(AttemptsOf(service).size(), 8u);
   }
-  for (const auto& [attempts, deadline] :
-       {std::pair{3, absl::InfiniteDuration()}, {1, absl::Minutes(10)}}) {
-    const FakeService service({.earlier_calls = away});
+  EXPECT_EQ(AttemptsOf(service).size(), 32u);
+}
+
+TEST(AttendRetry, AnOutageEndsTheCallAtItsTimeout) {
+  const FakeService service(Gone());
+  ManualTiming timing;
+  absl::Status status = EchoJob().Attend(service.address(), {.timing = timing.timing()}).status();
+  EXPECT_EQ(wire::ReasonOf(status), "NO_WORKERS");
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("as the test says (after "), HasSubstr("its limit of 30s")));
+  EXPECT_GT(timing.total(), kOutageTimeout - absl::Seconds(1));
+  EXPECT_LE(timing.total(), kOutageTimeout);
+  // With a deadline the outage may last as long, unless it has a limit of its own.
+  ManualTiming minutes;
+  status =
+      EchoJob()
+          .Attend(service.address(), {.deadline = absl::Minutes(2), .timing = minutes.timing()})
+          .status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the deadline is in"));
+  EXPECT_GT(minutes.total(), absl::Seconds(119));
+  ManualTiming seconds;
+  EXPECT_FALSE(EchoJob()
+                   .Attend(service.address(), {.deadline = absl::Minutes(2),
+                                               .outage_timeout = absl::Seconds(5),
+                                               .timing = seconds.timing()})
+                   .ok());
+  EXPECT_LE(seconds.total(), absl::Seconds(5));
+}
+
+TEST(AttendRetry, EachOutageHasItsOwnTime) {
+  std::vector<FakeBehaviour> calls(20, Gone());
+  calls.push_back({.fail = Status(absl::StatusCode::kUnavailable)});  // was admitted
+  calls.insert(calls.end(), 20, Gone());
+  const FakeService service({.earlier_calls = calls});
+  EchoJob job;
+  ManualTiming timing;
+  const auto report = job.Attend(service.address(),
+                                 {.outage_timeout = absl::Seconds(10), .timing = timing.timing()});
+  EXPECT_TRUE(report.ok()) << report.status();
+  EXPECT_GT(timing.total(), absl::Seconds(10));
+}
+
+TEST(AttendRetry, WithADeadlineAServiceThatIsFullIsWaitedFor) {
+  const std::vector<FakeBehaviour> full(
+      6, Refuse(absl::StatusCode::kResourceExhausted, "QUEUE_FULL", "100"));
+  for (const auto& [deadline, calls] :
+       {std::pair{absl::Minutes(10), 7u}, {absl::InfiniteDuration(), 3u}}) {
+    const FakeService service({.earlier_calls = full});
     EchoJob job;
     ManualTiming timing;
-    const auto report =
-        job.Attend(service.address(),
-                   {.max_attempts = attempts, .deadline = deadline, .timing = timing.timing()});
-    EXPECT_TRUE(absl::IsUnavailable(report.status()));
-    EXPECT_EQ(static_cast<int>(AttemptsOf(service).size()), attempts);
+    const auto report = job.Attend(
+        service.address(), {.max_attempts = 3, .deadline = deadline, .timing = timing.timing()});
+    EXPECT_EQ(report.ok(), deadline < absl::InfiniteDuration()) << report.status();
+    EXPECT_EQ(AttemptsOf(service).size(), calls);
   }
+}
+
+TEST(AttendRetry, OneAttemptIsFinalWithADeadlineToo) {
+  const FakeService service(Gone());
+  ManualTiming timing;
+  const auto report = EchoJob().Attend(
+      service.address(),
+      {.max_attempts = 1, .deadline = absl::Minutes(10), .timing = timing.timing()});
+  EXPECT_TRUE(absl::IsUnavailable(report.status()));
+  EXPECT_EQ(AttemptsOf(service).size(), 1u);
 }
 
 TEST(AttendRetry, PushbackIsObeyed) {
@@ -166,18 +216,18 @@ TEST(AttendRetry, ProgressTellsOfANewAttempt) {
   ASSERT_EQ(first.size(), 2u);
   EXPECT_EQ(wire::ReasonOf(first[0].last_failure), "NO_WORKERS");
   EXPECT_EQ(first[0].wait, absl::Milliseconds(50));
+  EXPECT_FALSE(first[0].away);  // the service itself has answered
   EXPECT_FALSE(first[0].admitted);
   EXPECT_EQ(wire::ReasonOf(first[1].last_failure), "WORKER_LOST");
   EXPECT_EQ(first[1].bytes_sent, 0);
 }
 
 TEST(AttendRetry, AttemptsAreBounded) {
-  const FakeService service(Gone());
+  const FakeService service(Refuse(absl::StatusCode::kAborted, "WORKER_LOST"));
   ManualTiming timing;
   const absl::Status status =
       EchoJob().Attend(service.address(), {.max_attempts = 4, .timing = timing.timing()}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(wire::ReasonOf(status), "NO_WORKERS");
+  EXPECT_EQ(wire::ReasonOf(status), "WORKER_LOST");
   EXPECT_EQ(status.message(), "as the test says (after 4 attempts)");
   EXPECT_EQ(service.records().size(), 4u);
   EXPECT_EQ(timing.slept.size(), 3u);
@@ -186,7 +236,7 @@ TEST(AttendRetry, AttemptsAreBounded) {
 }
 
 TEST(AttendRetry, ByDefaultTenAttempts) {
-  const FakeService service(Gone());
+  const FakeService service(Refuse(absl::StatusCode::kAborted, "WORKER_LOST"));
   ManualTiming timing;
   EXPECT_FALSE(EchoJob().Attend(service.address(), {.timing = timing.timing()}).ok());
   EXPECT_EQ(service.records().size(), 10u);

@@ -96,10 +96,12 @@ TEST(Cli, OneAttemptIsFinal) {
 TEST(Cli, NoServiceIsAFailedJob) {
   const TestFiles files;
   const CliResult result =
-      RunCli(absl::StrCat("attend --max-attempts 2 --server 127.0.0.1:1", GoldenInputs("dense"),
+      RunCli(absl::StrCat("attend --outage-timeout 0.2 --server 127.0.0.1:1", GoldenInputs("dense"),
                           " --out ", files.Path("out.npy")));
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("127.0.0.1:1")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("127.0.0.1:1"),
+                                HasSubstr("follows when the service is back"),
+                                HasSubstr("its limit of 200ms")));
   EXPECT_THAT(files.Names(), IsEmpty());
 }
 

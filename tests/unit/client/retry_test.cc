@@ -17,6 +17,8 @@ AttemptFailure Failure(absl::StatusCode code, const std::string& reason = "") {
   return {.status = std::move(status)};
 }
 
+AttemptFailure LostWorker() { return Failure(absl::StatusCode::kAborted, "WORKER_LOST"); }
+
 AttemptFailure PushedBack(const std::string& pushback) {
   AttemptFailure failure = Failure(absl::StatusCode::kResourceExhausted);
   failure.pushback = pushback;
@@ -27,11 +29,11 @@ RetrySchedule ScheduleWith(double random) {
   return RetrySchedule([random] { return random; });
 }
 
-std::vector<int64_t> Milliseconds(RetrySchedule schedule, int failures) {
+std::vector<int64_t> Milliseconds(RetrySchedule schedule, int failures,
+                                  const AttemptFailure& failure = LostWorker()) {
   std::vector<int64_t> waits;
   for (int i = 0; i < failures; ++i) {
-    waits.push_back(
-        absl::ToInt64Milliseconds(*schedule.WaitAfter(Failure(absl::StatusCode::kUnavailable))));
+    waits.push_back(absl::ToInt64Milliseconds(*schedule.WaitAfter(failure)));
   }
   return waits;
 }
@@ -42,6 +44,12 @@ TEST(RetrySchedule, BackoffDoublesItsLimitAndHasFullJitter) {
               ElementsAre(50, 100, 200, 400, 800, 1600, 2500, 2500, 2500));
   EXPECT_THAT(Milliseconds(ScheduleWith(0.99), 8),
               ElementsAre(99, 198, 396, 792, 1584, 3168, 4950, 4950));
+}
+
+TEST(RetrySchedule, AServiceThatIsAwayIsTriedAgainWithinASecond) {
+  const AttemptFailure away = Failure(absl::StatusCode::kUnavailable, "NO_WORKERS");
+  EXPECT_THAT(Milliseconds(ScheduleWith(0.5), 6, away), ElementsAre(50, 100, 200, 400, 400, 400));
+  EXPECT_LT(Milliseconds(ScheduleWith(0.999), 1000, away).back(), 800);
 }
 
 TEST(RetrySchedule, ALongSeriesKeepsItsLimit) {

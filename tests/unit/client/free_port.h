@@ -1,0 +1,8 @@
+// A port of the loopback interface that was free when it was asked for.
+#pragma once
+
+namespace hilbert_ring::client {
+
+int FreePort();
+
+}  // namespace hilbert_ring::client
