@@ -5,15 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "client/cpp/npy.h"
-#include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
 #include "tests/faults/fault_rig.h"
+#include "tests/faults/job_folder.h"
 #include "tests/faults/process_account.h"
 #include "tests/faults/program.h"
 #include "tests/faults/tally.h"
@@ -39,42 +36,6 @@ FaultJob LargeJob() {
   job.spec.branches.push_back({1 << 16, 16});
   return job;
 }
-
-// Files of a job for the command line.
-class JobFolder {
- public:
-  explicit JobFolder(const JobSpec& spec) {
-    char folder[] = "/tmp/hilbert_ring_client_XXXXXX";
-    if (mkdtemp(folder) != nullptr) folder_ = folder;
-    std::ofstream(folder_ + "/spec.json") << FormatJobSpec(spec);
-    const std::vector<int64_t> shape = {spec.tokens, spec.heads, spec.head_dim};
-    auto rows = client::NpyWriter::Create(folder_ + "/rows.npy", client::NpyType::kFloat32, shape);
-    made_ = rows.ok() && rows->Commit().ok();
-  }
-  ~JobFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-
-  bool made() const { return made_; }
-
-  std::vector<std::string> Command(const std::string& server) const {
-    const std::string rows = folder_ + "/rows.npy";
-    return {HILBERT_RING_CLIENT_BINARY,
-            absl::StrCat("--server=", server),
-            "attend",
-            absl::StrCat("--spec=", folder_, "/spec.json"),
-            "--q=" + rows,
-            "--k=" + rows,
-            "--v=" + rows,
-            absl::StrCat("--out=", folder_, "/out.npy")};
-  }
-  std::string log() const { return folder_ + "/client.log"; }
-
- private:
-  std::string folder_;
-  bool made_ = false;
-};
 
 // Resident bytes of all processes of a cluster.
 class JobMemory {

@@ -1,0 +1,92 @@
+// The coordinator is killed in mid-job and is back after a while, as the command line with its
+// default flags sees it: its next attempt comes at once.
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/service.h"
+#include "gtest/gtest.h"
+#include "tests/faults/fault_cluster.h"
+#include "tests/faults/fault_job.h"
+#include "tests/faults/job_folder.h"
+#include "tests/faults/program.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLimit{60'000};
+constexpr double kBackWithin = 1;  // seconds
+
+std::string ReadText(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// Whether a job of that kind is seen in time.
+bool AwaitJob(const std::string& address, const std::function<bool(const v1::Job&)>& wanted) {
+  const auto channel = client::Connect(address);
+  const Clock::time_point end = Clock::now() + kLimit;
+  while (Clock::now() < end) {
+    const auto list = client::RequestJobs(channel);
+    if (list.ok() && std::any_of(list->jobs().begin(), list->jobs().end(), wanted)) return true;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return false;
+}
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+class CoordinatorReturn : public ::testing::TestWithParam<double> {};
+
+TEST_P(CoordinatorReturn, TheClientIsBackWithinASecond) {
+  const FaultJob job = MakeZeroJob(1 << 14, 4, 64, 1 << 14);
+  const JobFolder files(job.spec);
+  ASSERT_TRUE(files.made());
+  auto cluster = FaultCluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto client =
+      Program::Start({.arguments = files.Command((*cluster)->address()), .log = files.log()});
+  ASSERT_TRUE(client.ok()) << client.status();
+  ASSERT_TRUE(AwaitJob((*cluster)->address(), [](const v1::Job& seen) {
+    return seen.state() == v1::Job::STATE_COMPUTING;
+  }));
+  kill((*cluster)->coordinator(), SIGKILL);
+  std::this_thread::sleep_for(std::chrono::duration<double>(GetParam()));
+  ASSERT_TRUE((*cluster)->RestartCoordinator().ok());
+  ASSERT_TRUE((*cluster)->Restore(kLimit).ok());
+  const Clock::time_point back = Clock::now();
+  ASSERT_TRUE(AwaitJob((*cluster)->address(), [](const v1::Job& seen) {
+    return seen.attempt() > 0 && seen.state() != v1::Job::STATE_QUEUED;
+  })) << ReadText(files.log());
+  const double seconds = SecondsSince(back);
+  // What a client that starts now takes on this machine as it is.
+  const Clock::time_point fresh = Clock::now();
+  auto jobs =
+      Program::Start({.arguments = {files.Command("").front(),
+                                    absl::StrCat("--server=", (*cluster)->address()), "jobs"}});
+  ASSERT_TRUE(jobs.ok() && (*jobs)->AwaitEnd(kLimit).ok());
+  EXPECT_LT(seconds, kBackWithin + SecondsSince(fresh)) << ReadText(files.log());
+  RecordProperty("seconds", absl::StrCat(seconds));
+  const auto how = (*client)->AwaitEnd(kLimit);
+  ASSERT_TRUE(how.ok()) << how.status();
+  EXPECT_EQ(*how, "exit status 0") << ReadText(files.log());
+  EXPECT_TRUE(std::filesystem::exists(files.out()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Seconds, CoordinatorReturn, ::testing::Values(0.5, 2, 3, 4));
+
+}  // namespace
+}  // namespace hilbert_ring::testing
