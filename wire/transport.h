@@ -10,6 +10,10 @@
 
 namespace hilbert_ring::wire {
 
+// What of a stream may lie here that nobody has asked for: also what a client may send before it is
+// admitted. Left to itself a server takes 4 MiB of each stream.
+inline constexpr int kLookaheadBytes = 1 << 20;
+
 // Channel arguments, for channels and servers alike. A chunk is one frame, not 64 of 16 KiB, and is
 // read in few calls.
 inline constexpr std::pair<const char*, int> kTransportArguments[] = {

@@ -25,8 +25,27 @@ absl::Status ClientIdle(std::string_view what) {
 std::shared_ptr<AttendStream> AttendStream::Make(grpc::CallbackServerContext* context) {
   std::shared_ptr<AttendStream> stream(new AttendStream(context));
   stream->self_ = stream;
-  stream->StartRead(&stream->incoming_);
   return stream;
+}
+
+void AttendStream::AwaitFirst(std::function<void()> began) {
+  began_ = std::move(began);
+  std::unique_lock lock(mutex_);
+  reading_ = true;
+  lock.unlock();
+  StartRead(&incoming_);
+}
+
+int64_t AttendStream::first_bytes() {
+  const std::lock_guard lock(mutex_);
+  return arrived_.empty() ? 0 : static_cast<int64_t>(arrived_.front().Length());
+}
+
+void AttendStream::ReadAhead() {
+  waiting_.reset();
+  std::unique_lock lock(mutex_);
+  read_ahead_ = kReadAhead;
+  ReadNext(lock);
 }
 
 absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, Deadline deadline,
@@ -42,7 +61,7 @@ absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, Deadline deadlin
   if (arrived_.empty()) return false;
   message.buffer.Swap(&arrived_.front());
   arrived_.pop_front();
-  ReadAhead(lock);
+  ReadNext(lock);
   v1::AttendRequest& request = message.request;
   if (wire::SplitPayload(message.buffer, wire::kChunkFields, *request.mutable_chunk(),
                          message.payload)) {
@@ -119,13 +138,14 @@ void AttendStream::OnReadDone(bool ok) {
     ended_ = true;
   }
   changed_.notify_all();
-  ReadAhead(lock);
+  ReadNext(lock);
+  if (began_) std::exchange(began_, nullptr)();
 }
 
 // Starts the next read, unless one is under way or enough has arrived. Unlocks: gRPC may call back
 // before StartRead returns.
-void AttendStream::ReadAhead(std::unique_lock<std::mutex>& lock) {
-  const bool read = !reading_ && !ended_ && arrived_.size() < kReadAhead;
+void AttendStream::ReadNext(std::unique_lock<std::mutex>& lock) {
+  const bool read = !reading_ && !ended_ && arrived_.size() < read_ahead_;
   reading_ = reading_ || read;
   lock.unlock();
   if (read) StartRead(&incoming_);

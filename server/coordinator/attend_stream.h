@@ -2,19 +2,23 @@
 // deadline, and end at once when the job must stop.
 //
 //   auto stream = AttendStream::Make(context);            // its reactor
+//   stream->AwaitFirst(began);                // no thread waits for the first message
+//   stream->ReadAhead();                      // once the job is admitted
 //   absl::StatusOr<bool> more = stream->Read(message, deadline);
 //   stream->Write(response, deadline);        // returns when the transport has taken it
 //   stream->End(status, {});                  // once, whatever is still under way
 //
-// A few messages are read ahead, one is being written: nothing else is buffered. A client that does
-// not read stops Write, one that is not read from stops sending, by HTTP/2 flow control. Calls that
-// block (gRPC's synchronous service) cannot end while they read; that a job can fail while its
-// client is silent is why this is built on callbacks.
+// Before the job is admitted nothing but the first message is read; then a few messages are read
+// ahead, and one is being written: nothing else is buffered. A client that does not read stops
+// Write, one that is not read from stops sending, by HTTP/2 flow control. Calls that block (gRPC's
+// synchronous service) cannot end while they read; that a job can fail while its client is silent
+// is why this is built on callbacks.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,6 +31,7 @@
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/coordinator/job_stop.h"
 #include "server/process/deadline.h"
+#include "server/shard/job_memory.h"
 #include "wire/payload.h"
 
 namespace hilbert_ring::server {
@@ -42,6 +47,20 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
  public:
   // Lives until gRPC is done with it and nobody holds it.
   static std::shared_ptr<AttendStream> Make(grpc::CallbackServerContext* context);
+
+  // Reads the first message. Calls `began` when it is there or none will come, on a thread of
+  // gRPC's, which must not be blocked. Once, before any Read.
+  void AwaitFirst(std::function<void()> began);
+
+  // Of the first message, once it is there.
+  int64_t first_bytes();
+
+  // The job is admitted: from here on messages are read before they are asked for.
+  void ReadAhead();
+
+  // What the call may take before that, in the account of all calls that are not admitted. Of
+  // whoever holds the call's place.
+  std::optional<JobMemory::Reservation>& waiting() { return waiting_; }
 
   // Requested when the client cancels, goes away, or its deadline passes.
   JobStop& stop() { return stop_; }
@@ -83,13 +102,15 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   absl::Status Write(grpc::ByteBuffer response, Deadline deadline);
 
-  void ReadAhead(std::unique_lock<std::mutex>& lock);
+  void ReadNext(std::unique_lock<std::mutex>& lock);
 
   enum class Operation { kPending, kDone, kFailed };
 
   grpc::CallbackServerContext* const context_;  // valid until done_
   JobStop stop_;
   std::shared_ptr<AttendStream> self_;  // until OnDone
+  std::function<void()> began_;         // until the first read is done
+  std::optional<JobMemory::Reservation> waiting_;
 
   std::mutex write_turn_;  // before mutex_: held while a message is being written
   std::mutex mutex_;
@@ -97,7 +118,8 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   grpc::ByteBuffer incoming_;             // gRPC's while reading_
   grpc::ByteBuffer outgoing_;             // gRPC's while write_ is kPending
   std::deque<grpc::ByteBuffer> arrived_;  // guarded by mutex_, like all below; not yet read
-  bool reading_ = true;
+  size_t read_ahead_ = 0;                 // messages
+  bool reading_ = false;
   bool ended_ = false;  // nothing more comes
   Operation write_ = Operation::kDone;
   bool done_ = false;

@@ -12,6 +12,7 @@
 #include "server/process/version.h"
 #include "wire/codec.h"
 #include "wire/status.h"
+#include "wire/transport.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -24,7 +25,7 @@ constexpr double kJitter = 0.2;
 constexpr auto kStatusTimeout = std::chrono::seconds(30);
 // A long job and a short one on each of many workers.
 constexpr int kMostRunning = 1024;
-// Calls beside those that run or wait: ending, not yet opened, or about to be refused.
+// Calls beside those that run or wait: ending, or about to be refused.
 constexpr int kSpareCalls = 64;
 
 std::string CallerOf(const grpc::ServerContextBase& context) {
@@ -48,25 +49,79 @@ absl::Status Draining() {
   return wire::WithReason(absl::UnavailableError("the service is stopping"), "DRAINING");
 }
 
+// Of a call before its first message is there: that message, and what comes behind it.
+constexpr int64_t kFirstBytes = wire::kMaxMessageBytes + wire::kLookaheadBytes;
+
 }  // namespace
+
+// An Attend call until its thread has begun.
+struct AttentionService::Call {
+  std::shared_ptr<AttendStream> stream;
+  std::string caller;
+  std::optional<CallGate::Place> place;
+};
 
 AttentionService::AttentionService(const JobServices& services, std::function<bool()> ready)
     : services_(services),
       ready_(std::move(ready)),
+      waiting_(services.settings.waiting_memory_bytes),
+      gate_({.calls_per_peer = services.settings.max_calls_per_peer,
+             .open_timeout = services.settings.open_timeout}),
       calls_(kMostRunning + services.settings.max_queue + kSpareCalls) {}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
     grpc::CallbackServerContext* context) {
   const std::shared_ptr<AttendStream> stream = AttendStream::Make(context);
+  const auto call = std::make_shared<Call>();
+  call->stream = stream;
+  call->caller = CallerOf(*context);
   if (draining_) {
-    stream->End(Draining(), std::nullopt);
-  } else if (!calls_.Start(
-                 [this, stream, caller = CallerOf(*context)] { Serve(*stream, caller); })) {
-    stream->End(
-        wire::WithReason(absl::ResourceExhaustedError("too many calls are open"), "TOO_MANY_CALLS"),
-        Pushback(services_.scheduler.SecondsOfWork()));
+    Refuse(*stream, Draining());
+  } else if (absl::Status status = Enter(PeerHost(context->peer()), call); !status.ok()) {
+    Refuse(*stream, status);
+  } else {
+    stream->AwaitFirst([this, call] { Begin(call); });
   }
   return stream.get();  // lives until gRPC is done with it
+}
+
+// Memory that there is not is taken from calls that have said nothing.
+absl::Status AttentionService::Enter(const std::string& peer, const std::shared_ptr<Call>& call) {
+  auto waiting = waiting_.Reserve(kFirstBytes);
+  while (!waiting.ok() && gate_.CutOffOne()) waiting = waiting_.Reserve(kFirstBytes);
+  if (!waiting.ok()) {
+    return wire::WithReason(
+        absl::ResourceExhaustedError(absl::StrCat(
+            "calls that are not admitted have ", waiting_.used(), " bytes, this one may take ",
+            kFirstBytes, ", the limit is ", waiting_.limit(), " (--waiting-memory)")),
+        "WAITING_MEMORY");
+  }
+  call->stream->waiting().emplace(*std::move(waiting));
+  auto place = gate_.Enter(peer, [this, weak = std::weak_ptr(call)](const absl::Status& why) {
+    const auto silent = weak.lock();
+    if (silent == nullptr) return;
+    silent->stream->waiting().reset();
+    Refuse(*silent->stream, why);
+  });
+  if (!place.ok()) return place.status();
+  call->place.emplace(*std::move(place));
+  return absl::OkStatus();
+}
+
+// On a thread of gRPC's.
+void AttentionService::Begin(const std::shared_ptr<Call>& call) {
+  if (!call->place->Open()) return;  // it was cut off, and knows
+  AttendStream& stream = *call->stream;
+  stream.waiting()->Shrink(stream.first_bytes() + wire::kLookaheadBytes);
+  absl::Status started = calls_.Start([this, call] { Serve(*call->stream, call->caller); });
+  if (!started.ok()) Refuse(stream, started);
+}
+
+void AttentionService::Refuse(AttendStream& stream, const absl::Status& why) {
+  services_.metrics.CountRefused(wire::ReasonOf(why));
+  const bool retry = absl::IsResourceExhausted(why);
+  stream.End(why,
+             retry ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
 }
 
 void AttentionService::Serve(AttendStream& stream, const std::string& caller) {

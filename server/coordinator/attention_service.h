@@ -7,6 +7,7 @@
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "server/coordinator/attend_call.h"
 #include "server/coordinator/call_threads.h"
+#include "server/process/call_gate.h"
 
 namespace hilbert_ring::server {
 
@@ -34,12 +35,19 @@ class AttentionService
   bool AwaitIdle(std::chrono::milliseconds limit) { return calls_.AwaitIdle(limit); }
 
  private:
+  struct Call;
+
+  absl::Status Enter(const std::string& peer, const std::shared_ptr<Call>& call);
+  void Begin(const std::shared_ptr<Call>& call);
+  void Refuse(AttendStream& stream, const absl::Status& why);
   void Serve(AttendStream& stream, const std::string& caller);
 
   const JobServices services_;
   const std::function<bool()> ready_;
   std::atomic<bool> draining_ = false;
-  CallThreads calls_;
+  JobMemory waiting_;  // of calls that are not admitted
+  CallGate gate_;
+  CallThreads calls_;  // last: they use all of the above
 };
 
 }  // namespace hilbert_ring::server

@@ -8,32 +8,47 @@
 #include <thread>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/process/threads.h"
+#include "wire/status.h"
+
 namespace hilbert_ring::server {
 
 // Thread-safe. Waits for its threads when it is destroyed.
 class CallThreads {
  public:
-  explicit CallThreads(int max_threads) : max_threads_(max_threads) {}
+  explicit CallThreads(int max_threads, ThreadStarter start = StartThread)
+      : max_threads_(max_threads), start_(std::move(start)) {}
   ~CallThreads() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return threads_ == 0; });
   }
 
-  // Runs `call` on a thread of its own; false when there are too many already.
-  bool Start(std::function<void()> call) {
+  // Runs `call` on a thread of its own. RESOURCE_EXHAUSTED when there are too many already
+  // (TOO_MANY_CALLS) or the system has none left (NO_THREADS).
+  absl::Status Start(std::function<void()> call) {
     {
       const std::lock_guard lock(mutex_);
-      if (threads_ >= max_threads_) return false;
+      if (threads_ >= max_threads_) {
+        return wire::WithReason(
+            absl::ResourceExhaustedError(absl::StrCat("too many calls are open: ", threads_,
+                                                      ", the limit is ", max_threads_)),
+            "TOO_MANY_CALLS");
+      }
       ++threads_;
     }
-    std::thread([this, call = std::move(call)]() mutable {
+    auto thread = start_([this, call = std::move(call)]() mutable {
       call();
       call = nullptr;
-      const std::lock_guard lock(mutex_);
-      --threads_;
-      changed_.notify_all();
-    }).detach();
-    return true;
+      End();
+    });
+    if (thread.ok()) {
+      thread->detach();
+    } else {
+      End();
+    }
+    return thread.status();
   }
 
   // Whether no thread was left within the time.
@@ -43,7 +58,14 @@ class CallThreads {
   }
 
  private:
+  void End() {
+    const std::lock_guard lock(mutex_);
+    --threads_;
+    changed_.notify_all();
+  }
+
   const int max_threads_;
+  const ThreadStarter start_;
   std::mutex mutex_;
   std::condition_variable changed_;
   int threads_ = 0;  // guarded by mutex_

@@ -24,6 +24,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr int kMaxBlockingCalls = 8192;  // heartbeats of kMaxWorkers, plans, cluster states
+constexpr int kMaxWorkersOfAHost = 1024;
 constexpr auto kKeepShards = std::chrono::milliseconds(500);  // for a job that follows at once
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
 
@@ -54,7 +55,9 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
                            metrics_.ObserveCancel(seconds);
                          }
                        }}),
-      membership_service_(membership_),
+      membership_gate_(
+          {.calls_per_peer = kMaxWorkersOfAHost, .open_timeout = settings.open_timeout}),
+      membership_service_(membership_, membership_gate_),
       attention_service_({.settings = settings_,
                           .membership = membership_,
                           .scheduler = scheduler_,

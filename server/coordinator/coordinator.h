@@ -54,6 +54,7 @@ class Coordinator {
   Scheduler scheduler_;
   ComputeRate rate_;
   Membership membership_;
+  CallGate membership_gate_;
   MembershipService membership_service_;
   AttentionService attention_service_;
   GrpcEndpoint grpc_;

@@ -70,6 +70,7 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
         stalled_ = Unconnected(lease.status(), members_);
       }
       if (wire::ReasonOf(lease.status()) == "MIXED_TRANSPORTS") return lease.status();
+      if (absl::IsResourceExhausted(lease.status())) return lease.status();
       return wire::WithReason(
           absl::AbortedError(
               absl::StrCat("the workers' ring could not be formed: ", lease.status().message())),
@@ -146,6 +147,7 @@ absl::Status JobAttempt::RunWith(JobRun& run) {
 }
 
 absl::Status JobAttempt::Admit() {
+  stream_.ReadAhead();
   if (std::exchange(job_.admitted, true)) return absl::OkStatus();
   v1::AttendResponse response;
   v1::Admitted& admitted = *response.mutable_admitted();

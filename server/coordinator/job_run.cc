@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/coordinator/row_messages.h"
+#include "server/process/threads.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -146,7 +147,12 @@ void JobRun::Open() {
     }
     // Should that fail, its reader finds out why.
     streams_[rank]->call->Write(OpenRequest(rank));
-    streams_[rank]->reader = std::thread([this, rank] { ReadFrom(rank); });
+    auto reader = StartThread([this, rank] { ReadFrom(rank); });
+    if (!reader.ok()) {
+      stop_.Request(reader.status());
+      return;
+    }
+    streams_[rank]->reader = *std::move(reader);
   }
 }
 

@@ -255,7 +255,9 @@ void JobRun::AwaitCulprit(const grpc::Status& status) {
 absl::Status JobRun::Explain(int rank, const grpc::Status& status) const {
   if (status.ok()) return Lost(rank, "its stream ended without figures");
   const absl::Status error = wire::FromGrpc(status);
-  if (!SaidByWorker(status)) return Lost(rank, std::string(error.message()));
+  // The transport's word for a worker that has no thread for the call.
+  const bool full = absl::IsResourceExhausted(error);
+  if (!SaidByWorker(status) && !full) return Lost(rank, std::string(error.message()));
   const std::string message =
       absl::StrCat("worker ", options_.members[rank]->address, ": ", error.message());
   if (MeansLoss(error.code())) {

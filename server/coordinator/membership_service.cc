@@ -9,8 +9,12 @@ namespace hilbert_ring::server {
 grpc::Status MembershipService::Register(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>* stream) {
+  auto place = BlockingPlace::Enter(gate_, *context);
+  if (!place.ok()) return wire::ToGrpc(place.status());
   v1::Heartbeat heartbeat;
-  if (!stream->Read(&heartbeat)) return wire::ToGrpc(absl::CancelledError("no heartbeat came"));
+  const bool came = stream->Read(&heartbeat);
+  if (!place->Open()) return wire::ToGrpc(place->why());
+  if (!came) return wire::ToGrpc(absl::CancelledError("no heartbeat came"));
   const auto member = membership_.Join(heartbeat);
   if (!member.ok()) return wire::ToGrpc(member.status());
   // A silent worker is dropped by the membership, which ends the read below.

@@ -3,12 +3,15 @@
 
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/coordinator/membership.h"
+#include "server/process/call_gate.h"
 
 namespace hilbert_ring::server {
 
 class MembershipService : public v1::MembershipService::Service {
  public:
-  explicit MembershipService(Membership& membership) : membership_(membership) {}
+  // gate: whose streams may be open.
+  MembershipService(Membership& membership, CallGate& gate)
+      : membership_(membership), gate_(gate) {}
 
   grpc::Status Register(
       grpc::ServerContext* context,
@@ -16,6 +19,7 @@ class MembershipService : public v1::MembershipService::Service {
 
  private:
   Membership& membership_;
+  CallGate& gate_;
 };
 
 }  // namespace hilbert_ring::server

@@ -23,7 +23,7 @@ constexpr int kLeastPingIntervalMs = 5'000;  // of clients, which keep their con
 // What a worker's stream may have under way before its reader asks for it: two chunks. Left to
 // itself, as servers are, the transport lets up to 16 MiB of a connection pile up: less waiting for
 // the other side, but a coordinator has as many connections as workers.
-constexpr int kLookaheadBytes = 2 * wire::kMaxMessageBytes;
+constexpr int kWorkerLookaheadBytes = 2 * wire::kMaxMessageBytes;
 
 }  // namespace
 
@@ -47,6 +47,8 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                              kLeastPingIntervalMs);
   for (const auto& [name, value] : wire::kTransportArguments)
     builder.AddChannelArgument(name, value);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, wire::kLookaheadBytes);
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
@@ -68,7 +70,7 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
   arguments.SetMaxSendMessageSize(wire::kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWorkerLookaheadBytes);
   for (const auto& [name, value] : wire::kTransportArguments) arguments.SetInt(name, value);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);

@@ -44,6 +44,10 @@ struct Metrics::Families {
                               .Name("hilbert_ring_jobs_total")
                               .Help("Jobs that ended, by status code")
                               .Register(registry);
+  Family<Counter>& refused = prometheus::BuildCounter()
+                                 .Name("hilbert_ring_calls_refused_total")
+                                 .Help("Calls that were refused before they were jobs, by reason")
+                                 .Register(registry);
   Family<Histogram>& seconds = prometheus::BuildHistogram()
                                    .Name("hilbert_ring_job_seconds")
                                    .Help("Seconds of jobs that ended well, by phase")
@@ -105,6 +109,10 @@ void Metrics::ObserveJob(const JobSeconds& seconds) {
   observe("compute", seconds.compute);
   observe("send", seconds.send);
   observe("total", seconds.total);
+}
+
+void Metrics::CountRefused(const std::string& reason) {
+  families_->refused.Add({{"reason", reason}}).Increment();
 }
 
 void Metrics::CountRetry() { families_->retries.Increment(); }

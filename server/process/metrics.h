@@ -19,10 +19,11 @@ class Metrics {
 
   // code: of the status, "OK" or as gRPC spells it.
   void CountJob(const std::string& code);
-  void ObserveJob(const JobSeconds& seconds);  // of a job that ended well
-  void CountRetry();                           // of a job whose workers were lost
-  void ObserveCancel(double seconds);          // until a cancelled job's memory is free on a worker
-  void CountRowsChecked(int64_t rows);         // computed again
+  void ObserveJob(const JobSeconds& seconds);    // of a job that ended well
+  void CountRefused(const std::string& reason);  // a call that never became a job
+  void CountRetry();                             // of a job whose workers were lost
+  void ObserveCancel(double seconds);   // until a cancelled job's memory is free on a worker
+  void CountRowsChecked(int64_t rows);  // computed again
   void CountMismatch(const std::string& worker);  // of a row that it sent
   void AddTokens(int64_t tokens);
   void AddReceived(int64_t bytes);   // payload, from clients

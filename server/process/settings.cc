@@ -81,6 +81,14 @@ void AddDevice(CLI::App& app, DeviceSettings& device) {
       ->check(CLI::Range(0, 64));
 }
 
+// What the streams of a host may be, at coordinator and worker.
+void AddCallLimits(CLI::App& app, int& calls_per_peer, Milliseconds& open_timeout) {
+  app.add_option("--max-calls-per-peer", calls_per_peer, "streams that one host may have open")
+      ->check(CLI::Range(1, 100'000));
+  AddDuration(app, "--open-timeout", open_timeout,
+              "a stream that has said nothing for so long is ended");
+}
+
 CLI::Option* AddLogLevel(CLI::App& app, std::string& value) {
   return app.add_option("--log-level", value, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
@@ -167,6 +175,10 @@ std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char**
                  "of a job, or all if there are fewer; 0: as many as end it first")
       ->check(CLI::Range(0, kMaxWorkersOfAJob));
   app.add_option("--max-queue", s.max_queue, "jobs that may wait")->check(CLI::Range(0, 100'000));
+  AddCallLimits(app, s.max_calls_per_peer, s.open_timeout);
+  AddBytes(app, "--waiting-memory", s.waiting_memory_bytes,
+           "memory for all calls that are not admitted: at most 5 MiB of one until its first "
+           "message is there, then that message and 1 MiB");
   AddDuration(app, "--queue-timeout", s.queue_timeout, "a job waits at most so long for its turn");
   AddDuration(app, "--job-timeout", s.job_timeout, "a job's compute takes at most so long");
   AddDuration(app, "--idle-timeout", s.idle_timeout,
@@ -222,6 +234,7 @@ std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv) {
   app.add_option("--share-memory", s.share_memory,
                  "true: takes shards in memory that a coordinator of this host offers; false: rows "
                  "come by its stream");
+  AddCallLimits(app, s.max_calls_per_peer, s.open_timeout);
   AddDuration(app, "--exit-timeout", s.exit_timeout,
               "on SIGTERM takes no more jobs, and those that run have so long to end");
   app.add_option("--ready-file", s.ready_file, "written as JSON when the worker is registered");

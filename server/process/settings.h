@@ -41,7 +41,10 @@ struct CoordinatorSettings {
 
   int job_workers = 0;  // of a job; 0: as many as end it first
 
-  int max_queue = 64;  // jobs that wait
+  int max_queue = 64;                                 // jobs that wait
+  int max_calls_per_peer = 256;                       // open at once
+  Milliseconds open_timeout{5'000};                   // of a call that has said nothing
+  int64_t waiting_memory_bytes = int64_t{512} << 20;  // of all calls that are not admitted
   Milliseconds queue_timeout{3'600'000};
   Milliseconds job_timeout{3'600'000};                  // of a job's compute
   Milliseconds idle_timeout{300'000};                   // of a client that neither sends nor reads
@@ -71,6 +74,8 @@ struct WorkerSettings {
   double memory_share = 1.0;          // of that 80 %, where workers share the machine
   bool share_memory = true;           // with a coordinator of this host
   Milliseconds exit_timeout{10'000};  // for running jobs, on SIGTERM
+  int max_calls_per_peer = 64;        // Run calls, open at once
+  Milliseconds open_timeout{5'000};   // of a call that has said nothing
   DeviceSettings device;
   std::string ready_file;
   std::string log_level = "info";

@@ -27,6 +27,13 @@ class JobMemory {
       if (memory_ != nullptr) memory_->used_ -= bytes_;
     }
 
+    // Gives back what is beyond `bytes`.
+    void Shrink(int64_t bytes) {
+      if (memory_ == nullptr || bytes >= bytes_) return;
+      memory_->used_ -= bytes_ - bytes;
+      bytes_ = bytes;
+    }
+
    private:
     friend class JobMemory;
     Reservation(JobMemory* memory, int64_t bytes) : memory_(memory), bytes_(bytes) {}

@@ -8,6 +8,8 @@
 
 #include "server/process/deadline.h"
 #include "server/process/grpc_endpoint.h"
+#include "server/process/threads.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -69,7 +71,7 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   std::atomic<Clock::rep> heard = Clock::now().time_since_epoch().count();
   std::atomic<int64_t> interval_ms = kFirstInterval.count();
   std::atomic<bool> ended = false;
-  std::thread reader([&] {
+  auto reader = StartThread([&] {
     v1::HeartbeatReply reply;
     while (stream->Read(&reply)) {
       heard = Clock::now().time_since_epoch().count();
@@ -84,6 +86,11 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
     const std::lock_guard lock(mutex_);
     wake_.notify_all();
   });
+  if (!reader.ok()) {
+    context.TryCancel();
+    stream->Finish();
+    return wire::ToGrpc(reader.status());
+  }
   while (!stop.stop_requested() && !ended && stream->Write(heartbeat_())) {
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, stop, milliseconds(interval_ms),
@@ -95,7 +102,7 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
     if (Clock::now().time_since_epoch() - Clock::duration(heard) > limit) break;
   }
   context.TryCancel();
-  reader.join();
+  reader->join();
   return stream->Finish();
 }
 

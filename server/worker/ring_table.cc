@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/process/threads.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -81,8 +82,13 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
   auto ring = std::make_shared<Ring>();
   ring->end = end;
   rings_[end.ring_id] = ring;
-  ++forming_;
-  std::thread([this, ring, deadline] { Form(ring, deadline); }).detach();
+  auto forming = StartThread([this, ring, deadline] { Form(ring, deadline); });
+  if (!forming.ok()) {
+    rings_.erase(end.ring_id);
+    return forming.status();
+  }
+  ++forming_;  // before the thread can count itself out, which takes the lock
+  forming->detach();
   const bool in_time =
       changed_.wait_until(lock, deadline, [&] { return ring->own.has_value() || ring->settled(); });
   if (ring->own) return *ring->own;

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/process/process_memory.h"
+#include "server/process/threads.h"
 #include "server/shard/shard_rows.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -85,7 +86,9 @@ absl::Status RunCall::Serve() {
 
 absl::Status RunCall::Open() {
   v1::RunRequest request;
-  if (!stream_.Read(&request) || !request.has_open()) return UnexpectedMessage("RunOpen first");
+  const bool came = stream_.Read(&request);
+  if (place_ != nullptr && !place_->Open()) return place_->why();
+  if (!came || !request.has_open()) return UnexpectedMessage("RunOpen first");
   open_ = std::move(*request.mutable_open());
   rank_ = open_.rank();
   lane_ = open_.express() ? &state_.express_lane : &state_.lane;
@@ -177,7 +180,9 @@ absl::Status RunCall::MakeStore() {
 }
 
 absl::Status RunCall::Work() {
-  std::thread executor([this] {
+  auto sender = StartThread([this] { SendUntilExecuted(); });
+  if (!sender.ok()) return sender.status();
+  auto executor = StartThread([this] {
     absl::StatusOr<Figures> figures = ExecuteJob();
     if (state_.device_broken && IsBroken(lane_->device(), figures.status())) {
       state_.device_broken(figures.status());
@@ -190,7 +195,16 @@ absl::Status RunCall::Work() {
     if (shared_ != nullptr) SendNews();
     changed_.notify_all();
   });
-  std::thread sender([this] { SendUntilExecuted(); });
+  if (!executor.ok()) {
+    {
+      const std::lock_guard lock(mutex_);
+      figures_ = executor.status();
+      executed_ = true;
+    }
+    changed_.notify_all();
+    sender->join();
+    return executor.status();
+  }
   absl::Status received = ReceiveRows();
   if (!received.ok()) {
     NoteCancelled();
@@ -198,12 +212,12 @@ absl::Status RunCall::Work() {
   }
   if (shared_ == nullptr) TrimMalloc();  // of messages
   AwaitExecuted();
-  executor.join();
+  executor->join();
   if (figures_.ok() && ring_) {
     ring_->Finish(plan_->costs.steps);
     ring_.reset();
   }
-  sender.join();
+  sender->join();
   if (!received.ok()) return received;
   if (context_.IsCancelled()) return Cancelled();
   if (!figures_.ok()) {

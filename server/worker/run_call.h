@@ -22,6 +22,7 @@
 #include "engine/run/shard_store.h"
 #include "grpcpp/server_context.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/process/call_gate.h"
 #include "server/shard/job_memory.h"
 #include "server/shard/output_rows.h"
 #include "server/shard/shared_memory.h"
@@ -50,8 +51,10 @@ using RunStream = grpc::ServerReaderWriterInterface<v1::RunResponse, v1::RunRequ
 
 class RunCall {
  public:
-  RunCall(WorkerState& state, grpc::ServerContext& context, RunStream& stream)
-      : state_(state), context_(context), stream_(stream) {}
+  // place: opened with the first message; null: none is needed.
+  RunCall(WorkerState& state, grpc::ServerContext& context, RunStream& stream,
+          BlockingPlace* place = nullptr)
+      : state_(state), context_(context), stream_(stream), place_(place) {}
 
   // The whole job. All its memory is free when the call is destroyed.
   absl::Status Serve();
@@ -82,6 +85,7 @@ class RunCall {
   WorkerState& state_;
   grpc::ServerContext& context_;
   RunStream& stream_;
+  BlockingPlace* const place_;
 
   v1::RunOpen open_;
   Lane* lane_ = nullptr;  // once opened

@@ -77,7 +77,9 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                     .rings = rings,
                     .calls = calls,
                     .device_broken = EndAtOnce};
-  WorkerService service(state);
+  CallGate gate(
+      {.calls_per_peer = settings.max_calls_per_peer, .open_timeout = settings.open_timeout});
+  WorkerService service(state, gate);
   auto grpc = StartGrpc(
       {.host = settings.host, .port = settings.port, .max_threads = kMaxBlockingCalls}, {&service});
   if (!grpc.ok()) return grpc.status();

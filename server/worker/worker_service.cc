@@ -53,8 +53,10 @@ grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
 
 grpc::Status WorkerService::Run(grpc::ServerContext* context,
                                 grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>* stream) {
+  auto place = BlockingPlace::Enter(gate_, *context);
+  if (!place.ok()) return wire::ToGrpc(place.status());
   const ActiveCalls::Entry entry(state_.calls, *context);
-  return wire::ToGrpc(RunCall(state_, *context, *stream).Serve());
+  return wire::ToGrpc(RunCall(state_, *context, *stream, &*place).Serve());
 }
 
 }  // namespace hilbert_ring::server

@@ -8,7 +8,8 @@ namespace hilbert_ring::server {
 
 class WorkerService : public v1::WorkerService::Service {
  public:
-  explicit WorkerService(WorkerState& state) : state_(state) {}
+  // gate: whose Run calls may be open.
+  WorkerService(WorkerState& state, CallGate& gate) : state_(state), gate_(gate) {}
 
   grpc::Status PrepareRing(grpc::ServerContext* context, const v1::PrepareRingRequest* request,
                            v1::PrepareRingResponse* response) override;
@@ -21,6 +22,7 @@ class WorkerService : public v1::WorkerService::Service {
 
  private:
   WorkerState& state_;
+  CallGate& gate_;
 };
 
 }  // namespace hilbert_ring::server

@@ -1,7 +1,15 @@
 // Callers that take what they can, by intent or by mistake: threads, memory, places. The service
 // refuses them, and serves the others meanwhile.
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <map>
+#include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
@@ -17,6 +25,8 @@
 namespace hilbert_ring::testing {
 namespace {
 
+using ::testing::HasSubstr;
+
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 JobSpec Spec(int64_t tokens) {
@@ -28,19 +38,20 @@ JobSpec Spec(int64_t tokens) {
   return spec;
 }
 
-// Bytes that were resident at their most since the process started.
-int64_t PeakBytes(pid_t pid) {
+// A figure of /proc/PID/status.
+int64_t StatusFigure(pid_t pid, const std::string& name) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);) {
     const std::vector<std::string> parts =
         absl::StrSplit(line, absl::ByAnyChar(": \t"), absl::SkipEmpty());
-    int64_t kib = 0;
-    if (parts.size() > 1 && parts[0] == "VmHWM" && absl::SimpleAtoi(parts[1], &kib)) {
-      return kib << 10;
-    }
+    int64_t value = 0;
+    if (parts.size() > 1 && parts[0] == name && absl::SimpleAtoi(parts[1], &value)) return value;
   }
   return 0;
 }
+
+// Bytes that were resident at their most since the process started.
+int64_t PeakBytes(pid_t pid) { return StatusFigure(pid, "VmHWM") << 10; }
 
 // Of a client that may send anything.
 std::shared_ptr<grpc::Channel> UnboundedChannel(const std::string& address) {
@@ -106,6 +117,253 @@ TEST(Callers, CompressedZerosTakeNoMemory) {
   EXPECT_LT(PeakBytes((*cluster)->pid()) - coordinator_before, 16 * kMiB);
   EXPECT_LT(PeakBytes(worker) - worker_before, 16 * kMiB);
   ExpectAJobIsRight(**cluster);
+}
+
+// Attend calls of one caller that say nothing.
+class SilentCalls {
+ public:
+  SilentCalls(const Cluster& cluster, int calls) : stub_(cluster.Stub()) {
+    for (int i = 0; i < calls; ++i) {
+      contexts_.push_back(std::make_unique<grpc::ClientContext>());
+      contexts_.back()->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+      streams_.push_back(stub_->Attend(contexts_.back().get()));
+    }
+  }
+
+  absl::Status Finish(size_t call) { return wire::FromGrpc(streams_.at(call)->Finish()); }
+  size_t size() const { return streams_.size(); }
+
+ private:
+  std::unique_ptr<v1::AttentionService::Stub> stub_;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts_;
+  std::vector<std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>>>
+      streams_;
+};
+
+TEST(Callers, StreamsThatSayNothingKeepNobodyOutAndTakeNoThread) {
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  ExpectAJobIsRight(**cluster);
+  const int64_t threads = StatusFigure((*cluster)->pid(), "Threads");
+  SilentCalls silent(**cluster, 1200);
+  // Calls of one connection reach the service in their order.
+  ExpectAJobIsRight(**cluster);
+  EXPECT_LT(StatusFigure((*cluster)->pid(), "Threads"), threads + 8);
+  const auto start = std::chrono::steady_clock::now();
+  std::map<std::string, int> reasons;
+  for (size_t call = 0; call < silent.size(); ++call) {
+    ++reasons[wire::ReasonOf(silent.Finish(call))];
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
+  EXPECT_GT(reasons["OPEN_TIMEOUT"], 50);  // --waiting-memory: 512 MiB, 5 MiB each
+  EXPECT_EQ(reasons["OPEN_TIMEOUT"] + reasons["TOO_MANY_CALLS"], 1200);
+  const auto metrics = (*cluster)->HttpGet("/metrics");
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_calls_refused_total{reason=\"OPEN_TIMEOUT\"}"));
+  ExpectAJobIsRight(**cluster);
+}
+
+TEST(Callers, RunsThatSayNothingKeepNobodyOut) {
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  grpc::ClientContext cluster_context;
+  v1::GetClusterResponse described;
+  ASSERT_TRUE((*cluster)->Stub()->GetCluster(&cluster_context, {}, &described).ok());
+  const auto stub = v1::WorkerService::NewStub(UnboundedChannel(described.workers(0).address()));
+  constexpr int kCalls = 600;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReaderWriter<v1::RunRequest, v1::RunResponse>>> streams;
+  for (int i = 0; i < kCalls; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    contexts.back()->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    streams.push_back(stub->Run(contexts.back().get()));
+  }
+  ExpectAJobIsRight(**cluster);
+  const auto start = std::chrono::steady_clock::now();
+  for (const auto& stream : streams) EXPECT_FALSE(stream->Finish().ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
+  ExpectAJobIsRight(**cluster);
+}
+
+TEST(Callers, CallsOfAPeerAreCapped) {
+  auto cluster = Cluster::Start({.workers = 2, .arguments = {"--max-calls-per-peer=3"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  std::vector<std::unique_ptr<RawCall>> calls;  // the first runs, the others wait
+  v1::AttendResponse response;
+  for (int i = 0; i < 3; ++i) {
+    calls.push_back(std::make_unique<RawCall>(*stub, std::chrono::seconds(60)));
+    ASSERT_TRUE(calls.back()->Open(Spec(64)));
+    ASSERT_TRUE(calls.back()->Read(&response));
+  }
+  RawCall refused(*stub, std::chrono::seconds(60));
+  refused.Open(Spec(64));
+  const absl::Status status = refused.Finish();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(wire::ReasonOf(status), "TOO_MANY_CALLS");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--max-calls-per-peer"));
+  EXPECT_TRUE(refused.pushback_ms().has_value());
+  calls.pop_back();
+  calls.pop_back();  // and their places are free
+  // Until the service has seen them end.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  bool taken = false;
+  while (!taken && std::chrono::steady_clock::now() < limit) {
+    RawCall next(*stub, std::chrono::seconds(60));
+    next.Open(Spec(64));
+    taken = next.Read(&response);
+  }
+  EXPECT_TRUE(taken);
+}
+
+// Calls that write rows as fast as they can before they are admitted.
+class EagerCalls {
+ public:
+  // Until one is refused.
+  EagerCalls(const Cluster& cluster, int calls) {
+    const JobSpec spec = Spec(1 << 20);
+    chunk_ = MakeChunk(v1::TENSOR_Q, std::string(3 * kMiB, '\0'), 128, 0, 24'576);
+    for (int i = 0; i < calls; ++i) {
+      stubs_.push_back(cluster.Stub());
+      auto call = std::make_unique<RawCall>(*stubs_.back(), std::chrono::seconds(120));
+      v1::AttendResponse response;
+      if (!call->Open(spec) || !call->Read(&response)) {
+        refused_ = std::move(call);
+        break;
+      }
+      EXPECT_TRUE(response.has_queued());
+      calls_.push_back(std::move(call));
+      writers_.emplace_back([this, sending = calls_.back().get()] {
+        while (sending->Send(chunk_)) ++sent_;
+      });
+    }
+  }
+  ~EagerCalls() {
+    for (const auto& call : calls_) call->Cancel();
+    for (std::thread& writer : writers_) writer.join();
+  }
+
+  int sent() const { return sent_; }
+  size_t size() const { return calls_.size(); }
+  RawCall* refused() const { return refused_.get(); }
+
+ private:
+  v1::Chunk chunk_;
+  std::vector<std::unique_ptr<v1::AttentionService::Stub>> stubs_;
+  std::vector<std::unique_ptr<RawCall>> calls_;
+  std::unique_ptr<RawCall> refused_;
+  std::vector<std::thread> writers_;
+  std::atomic<int> sent_ = 0;
+};
+
+// What a process has resident, once that has not risen by a MiB for two seconds.
+int64_t SettledBytes(pid_t pid) {
+  int64_t settled = MemoryOf(pid).resident();
+  for (int quiet = 0; quiet < 20; ++quiet) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const int64_t now = MemoryOf(pid).resident();
+    if (now > settled + kMiB) {
+      settled = now;
+      quiet = 0;
+    }
+  }
+  return settled;
+}
+
+TEST(Callers, JobsThatWaitHoldAMiBEach) {
+  if (kResidentBytesAreTheSanitizers) GTEST_SKIP() << "resident bytes are the sanitizer's";
+  auto cluster = Cluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawCall running(*stub, std::chrono::seconds(120));
+  ASSERT_TRUE(running.Open(Spec(64)));
+  ASSERT_TRUE(running.AwaitAdmitted());
+  const int64_t before = MemoryOf((*cluster)->pid()).resident();
+  constexpr int kCalls = 16;
+  const EagerCalls eager(**cluster, kCalls);
+  ASSERT_EQ(eager.size(), static_cast<size_t>(kCalls));
+  const int64_t held = SettledBytes((*cluster)->pid()) - before;
+  RecordProperty("mib_held", held / kMiB);
+  EXPECT_LT(held, kCalls * kMiB + 16 * kMiB) << "16 MiB: threads and connections";
+}
+
+TEST(Callers, JobsThatWaitAreBoundedTogether) {
+  auto cluster = Cluster::Start({.workers = 2, .arguments = {"--waiting-memory=12MiB"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawCall running(*stub, std::chrono::seconds(120));
+  ASSERT_TRUE(running.Open(Spec(64)));
+  ASSERT_TRUE(running.AwaitAdmitted());
+  const EagerCalls eager(**cluster, 20);
+  EXPECT_EQ(eager.size(), 7u) << "7 x 1 MiB, and 5 MiB until the first message has come";
+  ASSERT_NE(eager.refused(), nullptr);
+  const absl::Status status = eager.refused()->Finish();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(wire::ReasonOf(status), "WAITING_MEMORY");
+  EXPECT_TRUE(eager.refused()->pushback_ms().has_value());
+}
+
+// A process under which no thread can be started, for as long as this lives.
+class NoThreads {
+ public:
+  NoThreads(const std::string& folder, pid_t pid) : path_(folder + "/" + std::to_string(pid)) {
+    std::ofstream(path_).flush();
+  }
+  ~NoThreads() { std::filesystem::remove(path_); }
+
+ private:
+  const std::string path_;
+};
+
+class Threads : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kAddressSanitizer || kThreadSanitizer)
+      GTEST_SKIP() << "the sanitizer starts threads itself";
+    char folder[] = "/tmp/hilbert_ring_test_XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    setenv("LD_PRELOAD", HILBERT_RING_FAILING_THREADS, 1);
+    setenv("NO_THREADS_FOLDER", folder_.c_str(), 1);
+    auto cluster = Cluster::Start({.workers = 2});
+    unsetenv("LD_PRELOAD");
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    cluster_ = *std::move(cluster);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // A job is refused, and told when to come back, while the process has no threads.
+  void ExpectRefused(pid_t pid) {
+    const NoThreads none(folder_, pid);
+    const auto stub = cluster_->Stub();
+    for (int i = 0; i < 3; ++i) {
+      RawCall call(*stub, std::chrono::seconds(20));
+      call.Open(Spec(64));
+      const absl::Status status = call.Finish();
+      EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+      EXPECT_TRUE(call.pushback_ms().has_value());
+    }
+    EXPECT_TRUE(IsAlive(pid));
+    EXPECT_TRUE(cluster_->HttpGet("/livez").ok());
+  }
+
+  std::string folder_;
+  std::unique_ptr<Cluster> cluster_;
+};
+
+TEST_F(Threads, ACoordinatorThatHasNoneRefusesAndGoesOn) {
+  ExpectRefused(cluster_->pid());
+  ExpectAJobIsRight(*cluster_);
+  EXPECT_EQ(cluster_->Stop(), 0);
+}
+
+TEST_F(Threads, AWorkerThatHasNoneRefusesAndGoesOn) {
+  for (const pid_t worker : cluster_->WorkerPids()) ExpectRefused(worker);
+  ExpectAJobIsRight(*cluster_);
+  // The ring is there now; what is left are the threads of a job.
+  for (const pid_t worker : cluster_->WorkerPids()) ExpectRefused(worker);
+  ExpectAJobIsRight(*cluster_);
+  EXPECT_EQ(cluster_->Stop(), 0);
 }
 
 }  // namespace

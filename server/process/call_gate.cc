@@ -1,0 +1,152 @@
+#include "server/process/call_gate.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/server_context.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+absl::Status TooLate(std::chrono::milliseconds timeout) {
+  return wire::WithReason(
+      absl::DeadlineExceededError(absl::StrCat("the first message did not come within ",
+                                               timeout.count(), " ms (--open-timeout)")),
+      "OPEN_TIMEOUT");
+}
+
+absl::Status GaveWay() {
+  return wire::WithReason(
+      absl::ResourceExhaustedError(
+          "too many calls are open, and this one, which has said nothing, gave way to another"),
+      "TOO_MANY_CALLS");
+}
+
+}  // namespace
+
+std::string PeerHost(const std::string& peer) {
+  if (!peer.starts_with("ipv4:") && !peer.starts_with("ipv6:")) return peer;
+  return peer.substr(0, peer.rfind(':'));
+}
+
+CallGate::CallGate(const Limits& limits)
+    : limits_(limits), watch_([this](const std::stop_token& stop) { CutOffLate(stop); }) {}
+
+CallGate::~CallGate() = default;
+
+absl::StatusOr<CallGate::Place> CallGate::Enter(const std::string& peer,
+                                                std::function<void(absl::Status)> cut_off) {
+  auto call = std::make_shared<Call>();
+  std::shared_ptr<Call> instead;
+  {
+    const std::lock_guard lock(mutex_);
+    Peer& entry = peers_[peer];
+    if (entry.calls >= limits_.calls_per_peer) {
+      if (entry.silent.empty()) {
+        return wire::WithReason(
+            absl::ResourceExhaustedError(absl::StrCat(
+                "too many calls are open: ", peer, " has ", entry.calls,
+                ", the limit of a peer is ", limits_.calls_per_peer, " (--max-calls-per-peer)")),
+            "TOO_MANY_CALLS");
+      }
+      instead = entry.silent.front();
+      TakeOut(instead);
+    }
+    ++entry.calls;
+    call->peer = peer;
+    call->cut_off = std::move(cut_off);
+    call->due = Clock::now() + limits_.open_timeout;
+    call->place = entry.silent.insert(entry.silent.end(), call);
+    call->in_turn = silent_.insert(silent_.end(), call);
+    changed_.notify_all();
+  }
+  if (instead != nullptr) instead->cut_off(GaveWay());
+  return Place(this, std::move(call));
+}
+
+void CallGate::TakeOut(const std::shared_ptr<Call>& call) {
+  peers_[call->peer].silent.erase(call->place);
+  silent_.erase(call->in_turn);
+  call->silent = false;
+}
+
+bool CallGate::Place::Open() {
+  const std::lock_guard lock(gate_->mutex_);
+  if (!call_->silent) return false;
+  gate_->TakeOut(call_);
+  return true;
+}
+
+CallGate::Place::~Place() {
+  if (gate_ == nullptr) return;
+  const std::lock_guard lock(gate_->mutex_);
+  if (call_->silent) gate_->TakeOut(call_);
+  const auto peer = gate_->peers_.find(call_->peer);
+  if (--peer->second.calls == 0) gate_->peers_.erase(peer);
+}
+
+bool CallGate::CutOffOne() {
+  std::shared_ptr<Call> call;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto most =
+        std::max_element(peers_.begin(), peers_.end(), [](const auto& a, const auto& b) {
+          return a.second.silent.size() < b.second.silent.size();
+        });
+    if (most == peers_.end() || most->second.silent.empty()) return false;
+    call = most->second.silent.front();
+    TakeOut(call);
+  }
+  call->cut_off(GaveWay());
+  return true;
+}
+
+void CallGate::CutOffLate(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    if (silent_.empty()) {
+      changed_.wait(lock, stop, [this] { return !silent_.empty(); });
+      continue;
+    }
+    const std::shared_ptr<Call> first = silent_.front();
+    if (Clock::now() < first->due) {
+      changed_.wait_until(lock, stop, first->due,
+                          [&] { return silent_.empty() || silent_.front() != first; });
+      continue;
+    }
+    TakeOut(first);
+    lock.unlock();
+    first->cut_off(TooLate(limits_.open_timeout));
+    lock.lock();
+  }
+}
+
+absl::StatusOr<BlockingPlace> BlockingPlace::Enter(CallGate& gate,
+                                                   grpc::ServerContextBase& context) {
+  auto link = std::make_shared<Link>();
+  link->context = &context;
+  auto place = gate.Enter(PeerHost(context.peer()), [link](absl::Status why) {
+    const std::lock_guard lock(link->mutex);
+    if (link->context == nullptr) return;
+    link->why = std::move(why);
+    link->context->TryCancel();
+  });
+  if (!place.ok()) return place.status();
+  return BlockingPlace(*std::move(place), std::move(link));
+}
+
+BlockingPlace::~BlockingPlace() {
+  if (link_ == nullptr) return;
+  const std::lock_guard lock(link_->mutex);
+  link_->context = nullptr;
+}
+
+absl::Status BlockingPlace::why() const {
+  const std::lock_guard lock(link_->mutex);
+  return link_->why;
+}
+
+}  // namespace hilbert_ring::server

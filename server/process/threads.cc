@@ -1,0 +1,21 @@
+#include "server/process/threads.h"
+
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+
+absl::StatusOr<std::thread> StartThread(std::function<void()> body) {
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    return wire::WithReason(
+        absl::ResourceExhaustedError(absl::StrCat("no thread can be started: ", error.what())),
+        "NO_THREADS");
+  }
+}
+
+}  // namespace hilbert_ring::server
