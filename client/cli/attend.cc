@@ -21,8 +21,7 @@
 namespace hilbert_ring::cli {
 namespace {
 
-using client::Job;
-using client::NpyFile;
+using client::JobFiles;
 using client::NpyWriter;
 using client::PendingFile;
 
@@ -38,30 +37,13 @@ void CatchInterrupts() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-struct InputFiles {
-  Job job;
-  NpyFile q, k, v;
-};
-
 struct OutputFiles {
   NpyWriter out;
   std::optional<NpyWriter> lse;
   std::optional<PendingFile> report;
 };
 
-absl::StatusOr<InputFiles> OpenInputs(const AttendCommand& command) {
-  absl::StatusOr<Job> job = client::ReadJob(command.spec, command.coords);
-  if (!job.ok()) return job.status();
-  absl::StatusOr<NpyFile> q = client::OpenTensor(command.q, job->spec, v1::TENSOR_Q);
-  if (!q.ok()) return q.status();
-  absl::StatusOr<NpyFile> k = client::OpenTensor(command.k, job->spec, v1::TENSOR_K);
-  if (!k.ok()) return k.status();
-  absl::StatusOr<NpyFile> v = client::OpenTensor(command.v, job->spec, v1::TENSOR_V);
-  if (!v.ok()) return v.status();
-  return InputFiles{*std::move(job), *std::move(q), *std::move(k), *std::move(v)};
-}
-
-absl::StatusOr<OutputFiles> CreateOutputs(const AttendCommand& command, const InputFiles& inputs) {
+absl::StatusOr<OutputFiles> CreateOutputs(const AttendCommand& command, const JobFiles& inputs) {
   const JobSpec& spec = inputs.job.spec;
   absl::StatusOr<NpyWriter> out =
       NpyWriter::Create(command.out, client::OutputType(spec, inputs.q.type()),
@@ -87,7 +69,7 @@ struct CallResult {
   int attempts = 1;
 };
 
-CallResult Call(const GlobalOptions& global, const AttendCommand& command, const InputFiles& files,
+CallResult Call(const GlobalOptions& global, const AttendCommand& command, const JobFiles& files,
                 const OutputFiles& outputs) {
   ProgressBar bar;
   int attempts = 1;
@@ -128,13 +110,13 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
   return {std::move(report), attempts};
 }
 
-absl::Status CheckPaths(const AttendCommand& command) {
+absl::Status CheckPaths(const AttendCommand& command, const std::string& coords_path) {
   return client::CheckDistinct(
-      {{"--spec", command.spec},
-       {"--coords", command.coords},
-       {"--q", command.q},
-       {"--k", command.k},
-       {"--v", command.v}},
+      {{"--spec", command.job.spec},
+       {"--coords", coords_path},
+       {"--q", command.job.q},
+       {"--k", command.job.k},
+       {"--v", command.job.v}},
       {{"--out", command.out}, {"--lse", command.lse}, {"--report", command.report}});
 }
 
@@ -192,9 +174,10 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
     return BadInput(absl::InvalidArgumentError(absl::StrCat(
         "--deadline: ", *command.deadline_seconds, " seconds, expected a number above 0")));
   }
-  if (absl::Status status = CheckPaths(command); !status.ok()) return BadInput(status);
-  const absl::StatusOr<InputFiles> inputs = OpenInputs(command);
+  const absl::StatusOr<JobFiles> inputs = client::OpenJob(SourceOf(command.job));
   if (!inputs.ok()) return BadInput(inputs.status());
+  absl::Status distinct = CheckPaths(command, inputs->job.coords_path);
+  if (!distinct.ok()) return BadInput(distinct);
   CatchInterrupts();
   absl::StatusOr<OutputFiles> outputs = CreateOutputs(command, *inputs);
   if (!outputs.ok()) return BadInput(outputs.status());

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/cli/job_flags.h"
 
 namespace hilbert_ring::cli {
 
@@ -23,8 +24,9 @@ struct GlobalOptions {
 };
 
 struct AttendCommand {
-  std::string spec, q, k, v, out;   // paths
-  std::string lse, coords, report;  // paths; empty: none
+  JobFlags job;
+  std::string out;          // path
+  std::string lse, report;  // paths; empty: none
   std::string job_id;
   std::optional<double> deadline_seconds;  // of the whole job; above 0
   std::optional<double> outage_seconds;    // that the service may be away at a stretch
@@ -32,15 +34,15 @@ struct AttendCommand {
 };
 
 struct PlanCommand {
-  std::string spec;    // path
-  std::string coords;  // path; empty: none
-  int workers = 0;     // 0: as many as the service has; with local: 1
+  JobFlags job;
+  int workers = 0;  // 0: as many as the service has; with local: 1
   bool local = false;
 };
 
 struct VerifyCommand {
-  std::string spec, q, k, v, out;  // paths
-  std::string lse, coords;         // paths; empty: none
+  JobFlags job;
+  std::string out;  // path
+  std::string lse;  // path; empty: none
   int64_t rows = 64;
   uint64_t seed = 0;
 };

@@ -13,15 +13,51 @@
 namespace hilbert_ring::cli {
 namespace {
 
-void AddTensors(CLI::App& app, std::string& spec, std::string& q, std::string& k, std::string& v) {
-  app.add_option("--spec", spec, "the job, as JSON")->required();
-  app.add_option("--q", q, ".npy [tokens, heads, head_dim]")->required();
-  app.add_option("--k", k, ".npy [tokens, kv_heads, head_dim]")->required();
-  app.add_option("--v", v, ".npy [tokens, kv_heads, value_dim]")->required();
-}
+constexpr char kFields[] = "Fields of the spec";  // a group of options
 
-constexpr char kCoordsHelp[] =
-    ".npy [tokens, 2 or 3], integers: the file that the spec's coords_file stands for";
+enum class Tensors { kRequired, kOptional };
+
+// The job: files, and the fields of the spec.
+void AddJob(CLI::App& app, JobFlags& job, Tensors tensors) {
+  app.add_option("--spec", job.spec,
+                 "the job, as JSON (-: from stdin); flags replace its fields, or stand alone");
+  const bool required = tensors == Tensors::kRequired;
+  app.add_option("--q", job.q, ".npy [tokens, heads, head_dim]")->required(required);
+  app.add_option("--k", job.k, ".npy [tokens, kv_heads, head_dim]")->required(required);
+  app.add_option("--v", job.v, ".npy [tokens, kv_heads, value_dim]")->required(required);
+  app.add_option(
+      "--coords", job.coords,
+      ".npy [tokens, 2 or 3], integers (x, y) or (x, y, z), that is (column, row, plane); "
+      "replaces the spec's coords_file");
+
+  const auto flag = [&app](const char* name, std::optional<bool>& value, const char* description) {
+    app.add_flag(name, value, description)->group(kFields);
+  };
+  const auto field = [&app](const char* name, auto& value, const char* description) {
+    return app.add_option(name, value, description)->group(kFields);
+  };
+  field("--segments", job.segments, "lengths, one a branch: 2048,16384")->delimiter(',');
+  field("--dilations", job.dilations, "rates, one a branch: 1,8")->delimiter(',');
+  field("--mixing", job.mixing, "head_groups or lse");
+  flag("--causal,!--no-causal", job.causal, "a query sees keys of its own and earlier tokens");
+  field("--scale", job.scale, "of the scores; 1 / sqrt(head_dim) when not given");
+  field("--tail", job.tail, "mask or zero");
+  flag("--average-groups,!--no-average-groups", job.average_groups,
+       "head_groups: divide outputs by the number of branches");
+  field("--sequence-lengths", job.sequence_lengths, "of packed sequences: 100,200")->delimiter(',');
+  field("--curve,--ordering", job.curve, "hilbert or morton: the ordering; none: no ordering");
+  field("--scope", job.scope, "of the ordering: qkv or kv");
+  field("--window", job.window, "of the ordering, tokens");
+  field("--grid", job.grid, "of the ordering: rows,cols or planes,rows,cols")->delimiter(',');
+  const char* kFromFiles = "from q, k and v when not given";
+  field("--tokens", job.tokens, kFromFiles);
+  field("--heads", job.heads, kFromFiles);
+  field("--kv-heads", job.kv_heads, kFromFiles);
+  field("--head-dim", job.head_dim, kFromFiles);
+  field("--value-dim", job.value_dim, kFromFiles);
+  field("--dtype", job.dtype,
+        "float32, bfloat16 or float16; from q, k and v when not given, but for 16-bit integers");
+}
 
 int Main(int argc, char** argv) {
   // glibc would map and unmap the memory of every message: page faults were 78 % of the time of a
@@ -45,12 +81,11 @@ int Main(int argc, char** argv) {
 
   AttendCommand attend;
   CLI::App* attend_app = app.add_subcommand("attend", "run a job on .npy files");
-  AddTensors(*attend_app, attend.spec, attend.q, attend.k, attend.v);
+  AddJob(*attend_app, attend.job, Tensors::kRequired);
   attend_app->add_option("--out", attend.out, ".npy to write: [tokens, heads, value_dim]")
       ->required();
   attend_app->add_option("--lse", attend.lse,
                          ".npy to write: [tokens, heads], logarithms of the softmax denominators");
-  attend_app->add_option("--coords", attend.coords, kCoordsHelp);
   attend_app->add_option("--report", attend.report, "JSON to write: what the service measured");
   attend_app->add_option("--job-id", attend.job_id, "name of the job; drawn when not given");
   attend_app->add_option("--deadline", attend.deadline_seconds,
@@ -71,8 +106,7 @@ int Main(int argc, char** argv) {
 
   PlanCommand plan;
   CLI::App* plan_app = app.add_subcommand("plan", "explain a job without running it");
-  plan_app->add_option("--spec", plan.spec, "the job, as JSON")->required();
-  plan_app->add_option("--coords", plan.coords, kCoordsHelp);
+  AddJob(*plan_app, plan.job, Tensors::kOptional);
   plan_app
       ->add_option("--workers", plan.workers,
                    "number of workers; as many as the service has when not given (--local: 1)")
@@ -89,11 +123,10 @@ int Main(int argc, char** argv) {
   VerifyCommand verify;
   CLI::App* verify_app =
       app.add_subcommand("verify", "compute a sample of rows again in float64 and compare");
-  AddTensors(*verify_app, verify.spec, verify.q, verify.k, verify.v);
+  AddJob(*verify_app, verify.job, Tensors::kRequired);
   verify_app->add_option("--out", verify.out, ".npy [tokens, heads, value_dim] to check")
       ->required();
   verify_app->add_option("--lse", verify.lse, ".npy [tokens, heads] to check");
-  verify_app->add_option("--coords", verify.coords, kCoordsHelp);
   verify_app->add_option("--rows", verify.rows, "rows to compute again")
       ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();

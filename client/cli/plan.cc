@@ -86,7 +86,7 @@ void PrintPlan(const JobSpec& spec, const v1::PlanResponse& plan) {
 
 int RunPlan(const GlobalOptions& global, const PlanCommand& command) {
   const absl::StatusOr<client::Job> job =
-      client::ReadJob(command.spec, command.coords, client::CoordinatesUse::kOptional);
+      client::ReadJob(SourceOf(command.job), client::CoordinatesUse::kOptional);
   if (!job.ok()) return BadInput(job.status());
   v1::PlanResponse response;
   if (command.local) {

@@ -80,36 +80,30 @@ void Print(const GlobalOptions& global, const VerifyCommand& command, const JobS
 }  // namespace
 
 int RunVerify(const GlobalOptions& global, const VerifyCommand& command) {
-  const absl::StatusOr<client::Job> job = client::ReadJob(command.spec, command.coords);
-  if (!job.ok()) return BadInput(job.status());
-  const JobSpec& spec = job->spec;
-  const absl::StatusOr<NpyFile> q = client::OpenTensor(command.q, spec, v1::TENSOR_Q);
-  if (!q.ok()) return BadInput(q.status());
-  const absl::StatusOr<NpyFile> k = client::OpenTensor(command.k, spec, v1::TENSOR_K);
-  if (!k.ok()) return BadInput(k.status());
-  const absl::StatusOr<NpyFile> v = client::OpenTensor(command.v, spec, v1::TENSOR_V);
-  if (!v.ok()) return BadInput(v.status());
-  const absl::StatusOr<NpyFile> out = client::OpenTensor(command.out, spec, v1::TENSOR_OUT);
+  const absl::StatusOr<client::JobFiles> inputs = client::OpenJob(SourceOf(command.job));
+  if (!inputs.ok()) return BadInput(inputs.status());
+  const client::Job& job = inputs->job;
+  const absl::StatusOr<NpyFile> out = client::OpenTensor(command.out, job.shape, v1::TENSOR_OUT);
   if (!out.ok()) return BadInput(out.status());
   std::optional<NpyFile> lse;
   if (!command.lse.empty()) {
-    absl::StatusOr<NpyFile> file = client::OpenTensor(command.lse, spec, v1::TENSOR_LSE);
+    absl::StatusOr<NpyFile> file = client::OpenTensor(command.lse, job.shape, v1::TENSOR_LSE);
     if (!file.ok()) return BadInput(file.status());
     lse = *std::move(file);
   }
   const absl::StatusOr<VerifyResult> result = client::Verify(
-      {.spec = spec,
-       .coordinates = job->coordinates ? &*job->coordinates : nullptr,
-       .q = *q,
-       .k = *k,
-       .v = *v,
+      {.spec = job.spec,
+       .coordinates = job.coordinates ? &*job.coordinates : nullptr,
+       .q = inputs->q,
+       .k = inputs->k,
+       .v = inputs->v,
        .out = *out,
        .lse = lse ? &*lse : nullptr},
       {.rows = command.rows,
        .seed = command.seed,
        .threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))});
   if (!result.ok()) return BadInput(result.status());
-  Print(global, command, spec, *result);
+  Print(global, command, job.spec, *result);
   return result->ok() ? kExitOk : kExitFailed;
 }
 

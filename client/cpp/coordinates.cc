@@ -8,19 +8,25 @@
 namespace hilbert_ring::client {
 namespace {
 
-// Numbers of one type that need not be aligned.
+// Numbers [tokens, axes] of one type, which need not be aligned.
 template <typename T>
 class Numbers {
  public:
-  explicit Numbers(const void* begin) : begin_(static_cast<const char*>(begin)) {}
-  T operator[](int64_t index) const {
+  Numbers(const void* begin, int64_t row_stride, int64_t axis_stride)
+      : begin_(static_cast<const char*>(begin)),
+        row_stride_(row_stride),
+        axis_stride_(axis_stride) {}
+
+  T At(int64_t row, int64_t axis) const {
     T value;
+    const int64_t index = row * row_stride_ + axis * axis_stride_;
     std::memcpy(&value, begin_ + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
     return value;
   }
 
  private:
   const char* begin_;
+  int64_t row_stride_, axis_stride_;  // numbers
 };
 
 bool IsInteger(NpyType type) {
@@ -39,26 +45,31 @@ bool IsInteger(NpyType type) {
 
 }  // namespace
 
-// Calls function(numbers), an indexable of the source's own type.
+// Calls function(numbers), Numbers of the source's own type.
 template <typename Function>
 auto Coordinates::Visit(Function function) const {
   if (const auto* rows = std::get_if<std::vector<int64_t>>(&source_)) {
-    return function(Numbers<int64_t>(rows->data()));
+    return function(Numbers<int64_t>(rows->data(), axes_, 1));
   }
   const NpyFile& file = std::get<NpyFile>(source_);
+  const int64_t row_stride = file.fortran_order() ? 1 : axes_;
+  const int64_t axis_stride = file.fortran_order() ? tokens_ : 1;
+  const auto visit = [&]<typename T>(T) {
+    return function(Numbers<T>(file.data(), row_stride, axis_stride));
+  };
   switch (file.type()) {
     case NpyType::kInt16:
-      return function(Numbers<int16_t>(file.data()));
+      return visit(int16_t{});
     case NpyType::kUInt16:
-      return function(Numbers<uint16_t>(file.data()));
+      return visit(uint16_t{});
     case NpyType::kInt32:
-      return function(Numbers<int32_t>(file.data()));
+      return visit(int32_t{});
     case NpyType::kUInt32:
-      return function(Numbers<uint32_t>(file.data()));
+      return visit(uint32_t{});
     case NpyType::kUInt64:
-      return function(Numbers<uint64_t>(file.data()));
+      return visit(uint64_t{});
     default:
-      return function(Numbers<int64_t>(file.data()));
+      return visit(int64_t{});
   }
 }
 
@@ -76,7 +87,7 @@ absl::StatusOr<Coordinates> Coordinates::FromFile(NpyFile file, int64_t tokens) 
   }
   if (shape[0] != tokens) {
     return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": axis 0 (tokens) is ", shape[0], ", the spec says ", tokens));
+        absl::StrCat(file.path(), ": axis 0 (tokens) is ", shape[0], ", the job has ", tokens));
   }
   const std::string path = file.path();
   const int axes = static_cast<int>(shape[1]);
@@ -100,10 +111,11 @@ absl::StatusOr<Coordinates> Coordinates::FromRows(std::vector<int64_t> rows, int
 absl::Status Coordinates::CheckRange(const std::string& name) const {
   const int64_t limit = axes_ == 2 ? (int64_t{1} << 32) - 1 : (int64_t{1} << 21) - 1;
   return Visit([&](auto numbers) -> absl::Status {
-    for (int64_t i = 0; i < tokens_ * axes_; ++i) {
-      const auto value = numbers[i];
-      if (std::cmp_less(value, 0) || std::cmp_greater(value, limit)) {
-        return absl::OutOfRangeError(absl::StrCat(name, ": row ", i / axes_, ", axis ", i % axes_,
+    for (int64_t row = 0; row < tokens_; ++row) {
+      for (int axis = 0; axis < axes_; ++axis) {
+        const auto value = numbers.At(row, axis);
+        if (!std::cmp_less(value, 0) && !std::cmp_greater(value, limit)) continue;
+        return absl::OutOfRangeError(absl::StrCat(name, ": row ", row, ", axis ", axis,
                                                   ": coordinate ", value, " is outside [0, ", limit,
                                                   "], the range with ", axes_, " axes"));
       }
@@ -114,8 +126,11 @@ absl::Status Coordinates::CheckRange(const std::string& name) const {
 
 void Coordinates::Read(int64_t first_row, std::span<uint32_t> values) const {
   Visit([&](auto numbers) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = static_cast<uint32_t>(numbers[first_row * axes_ + static_cast<int64_t>(i)]);
+    auto value = values.begin();
+    for (int64_t row = first_row; value != values.end(); ++row) {
+      for (int axis = 0; axis < axes_; ++axis) {
+        *value++ = static_cast<uint32_t>(numbers.At(row, axis));
+      }
     }
   });
 }
@@ -123,8 +138,11 @@ void Coordinates::Read(int64_t first_row, std::span<uint32_t> values) const {
 std::vector<int64_t> Coordinates::All() const {
   std::vector<int64_t> all(static_cast<size_t>(tokens_ * axes_));
   Visit([&](auto numbers) {
-    for (size_t i = 0; i < all.size(); ++i) {
-      all[i] = static_cast<int64_t>(numbers[static_cast<int64_t>(i)]);
+    auto value = all.begin();
+    for (int64_t row = 0; row < tokens_; ++row) {
+      for (int axis = 0; axis < axes_; ++axis) {
+        *value++ = static_cast<int64_t>(numbers.At(row, axis));
+      }
     }
   });
   return all;

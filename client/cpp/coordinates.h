@@ -1,4 +1,4 @@
-// The coordinates of a job's tokens, from a .npy file or from the spec itself.
+// The coordinates of a job's tokens, (x, y) or (x, y, z), from a .npy file or from the spec itself.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace hilbert_ring::client {
 // Immutable; any number of threads may read one.
 class Coordinates {
  public:
-  // file: integers [tokens, 2 or 3]. INVALID_ARGUMENT: another type or shape. OUT_OF_RANGE: a
-  // coordinate that is negative or not below 2^32 (two axes) or 2^21 (three). The message names the
-  // file, and row, axis, value and limit.
+  // file: integers [tokens, 2 or 3], in C or Fortran order. INVALID_ARGUMENT: another type or
+  // shape. OUT_OF_RANGE: a coordinate that is negative or not below 2^32 (two axes) or 2^21
+  // (three). The message names the file, and row, axis, value and limit.
   static absl::StatusOr<Coordinates> FromFile(NpyFile file, int64_t tokens);
 
   // rows: [tokens, axes], row-major, named "ordering.coords" in messages; errors as above.

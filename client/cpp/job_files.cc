@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <map>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -15,8 +17,10 @@
 namespace hilbert_ring::client {
 namespace {
 
+// "-": what the process reads from.
 absl::StatusOr<std::string> ReadText(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                             : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
   const absl::Cleanup close_file = [fd] { close(fd); };
   std::string text;
@@ -30,152 +34,170 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   }
 }
 
-struct Axis {
-  const char* name;
-  int64_t size;
-};
+constexpr v1::Tensor kInputs[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
 
-std::vector<Axis> Axes(const JobSpec& spec, v1::Tensor tensor) {
-  const Axis tokens{"tokens", spec.tokens};
-  switch (tensor) {
-    case v1::TENSOR_Q:
-      return {tokens, {"heads", spec.heads}, {"head_dim", spec.head_dim}};
-    case v1::TENSOR_K:
-      return {tokens, {"kv_heads", spec.kv_heads}, {"head_dim", spec.head_dim}};
-    case v1::TENSOR_V:
-      return {tokens, {"kv_heads", spec.kv_heads}, {"value_dim", spec.value_dim}};
-    case v1::TENSOR_OUT:
-      return {tokens, {"heads", spec.heads}, {"value_dim", spec.value_dim}};
-    case v1::TENSOR_LSE:
-      return {tokens, {"heads", spec.heads}};
-    default:
-      return {};
-  }
+const std::string& PathOf(const JobSource& source, v1::Tensor tensor) {
+  return tensor == v1::TENSOR_Q ? source.q : tensor == v1::TENSOR_K ? source.k : source.v;
 }
 
-bool IsBFloat16(NpyType type) {
+bool IsSixteenBits(NpyType type) {
   return type == NpyType::kRaw16 || type == NpyType::kInt16 || type == NpyType::kUInt16;
 }
 
-absl::Status CheckType(const NpyFile& file, const JobSpec& spec, v1::Tensor tensor) {
-  const NpyType type = file.type();
-  const bool output = tensor == v1::TENSOR_OUT || tensor == v1::TENSOR_LSE;
-  const DataType dtype = tensor == v1::TENSOR_LSE ? DataType::kFloat32 : spec.dtype;
-  if (output && type == NpyType::kFloat64) return absl::OkStatus();
-  std::string expected;
-  switch (dtype) {
-    case DataType::kFloat32:
-      if (type == NpyType::kFloat32) return absl::OkStatus();
-      expected = "float32 ('<f4')";
-      break;
-    case DataType::kFloat16:
-      if (type == NpyType::kFloat16) return absl::OkStatus();
-      expected = "float16 ('<f2')";
-      break;
-    case DataType::kBFloat16:
-      if (IsBFloat16(type)) return absl::OkStatus();
-      expected = "bfloat16 as raw 16-bit ('|V2' or '<u2')";
-      break;
-  }
-  std::string advice;
-  if (type == NpyType::kFloat64) {
-    advice =
-        absl::StrCat("; convert it with array.astype('", std::string(DataTypeName(dtype)), "')");
-  } else if (tensor != v1::TENSOR_LSE) {
-    advice = "; or name the file's dtype in the spec";
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(wire::TensorName(tensor), " has dtype ", NpyTypeName(type), " ('",
-                   NpyDescr(type), "'), the spec's dtype is ",
-                   std::string(DataTypeName(spec.dtype)), ": expected ", expected, advice));
+// "PATH: message" where the job has a spec file.
+absl::Status AtSpec(const JobSource& source, const absl::Status& status) {
+  return source.spec.empty() ? status : AtPath(source.spec, status);
 }
 
-absl::Status CheckShape(const NpyFile& file, const JobSpec& spec, v1::Tensor tensor) {
-  const std::vector<Axis> axes = Axes(spec, tensor);
-  const std::vector<int64_t>& shape = file.shape();
-  if (shape.size() != axes.size()) {
-    std::string names;
-    for (const Axis& axis : axes) absl::StrAppend(&names, names.empty() ? "" : ", ", axis.name);
-    return absl::InvalidArgumentError(
-        absl::StrCat(wire::TensorName(tensor), " has shape ", FormatShape(shape), ", expected ",
-                     FormatShape(TensorShape(spec, tensor)), ": [", names, "]"));
+absl::StatusOr<JobSpecDocument> ReadDocument(const JobSource& source) {
+  std::string text = "{}";
+  if (!source.spec.empty()) {
+    absl::StatusOr<std::string> read = ReadText(source.spec);
+    if (!read.ok()) return read.status();
+    text = *std::move(read);
   }
-  for (size_t i = 0; i < axes.size(); ++i) {
-    if (shape[i] != axes[i].size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(wire::TensorName(tensor), " has ", shape[i], " ", axes[i].name, " (axis ", i,
-                       " of shape ", FormatShape(shape), "), the spec says ", axes[i].size));
-    }
-  }
-  return absl::OkStatus();
+  absl::StatusOr<JobSpecDocument> document =
+      ParsePartialJobSpec(text, source.fields.empty() ? "{}" : source.fields);
+  return document.ok() ? std::move(document) : AtSpec(source, document.status());
 }
 
-absl::StatusOr<std::optional<Coordinates>> FindCoordinates(JobSpecDocument& document,
-                                                           const std::string& spec_path,
-                                                           const std::string& coords_path,
+// The spec's own file lies in the spec's folder.
+std::string CoordinatesPath(const JobSpecDocument& document, const JobSource& source) {
+  if (!source.coords.empty()) return source.coords;
+  if (!document.coords_file) return "";
+  return std::filesystem::path(source.spec).parent_path() / *document.coords_file;
+}
+
+absl::StatusOr<std::optional<Coordinates>> OpenCoordinates(const std::string& path,
+                                                           const JobSpecDocument& document,
+                                                           const JobSource& source,
                                                            CoordinatesUse use) {
-  JobSpec& spec = document.spec;
-  const bool wanted = spec.ordering && spec.ordering->coordinate_axes != 0;
-  if (!coords_path.empty()) {
-    if (!wanted) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(coords_path, ": the ordering in ", spec_path,
-                       " has no coordinates; announce them with \"coords_file\""));
-    }
-    if (!document.coords.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(coords_path, ": ", spec_path, " has ordering.coords too; give one of them"));
-    }
-    absl::StatusOr<NpyFile> file = NpyFile::Open(coords_path);
-    if (!file.ok()) return file.status();
-    absl::StatusOr<Coordinates> coordinates = Coordinates::FromFile(*std::move(file), spec.tokens);
-    if (!coordinates.ok()) return coordinates.status();
-    spec.ordering->coordinate_axes = coordinates->axes();
-    return *std::move(coordinates);
+  absl::StatusOr<NpyFile> file = NpyFile::Open(path);
+  if (!file.ok() && source.coords.empty()) {
+    if (use == CoordinatesUse::kOptional && absl::IsNotFound(file.status())) return std::nullopt;
+    return AtSpec(source,
+                  absl::Status(file.status().code(),
+                               absl::StrCat("ordering.coords_file: ", file.status().message(),
+                                            "; --coords names another file")));
   }
-  if (!wanted) return std::nullopt;
-  if (document.coords.empty()) {
-    if (use == CoordinatesUse::kOptional) return std::nullopt;
-    return absl::InvalidArgumentError(absl::StrCat(
-        spec_path, ": ordering.coords_file: give the file of the coordinates with --coords"));
+  if (!file.ok()) return file.status();
+  absl::StatusOr<Coordinates> coordinates =
+      Coordinates::FromFile(*std::move(file), document.spec.tokens);
+  if (!coordinates.ok()) return coordinates.status();
+  if (document.coords_axes && *document.coords_axes != coordinates->axes()) {
+    return AtPath(path, absl::InvalidArgumentError(absl::StrCat(
+                            "has ", coordinates->axes(),
+                            " axes, the spec's ordering.coords_axes is ", *document.coords_axes)));
   }
-  absl::StatusOr<Coordinates> coordinates = Coordinates::FromRows(
-      std::move(document.coords), spec.tokens, spec.ordering->coordinate_axes);
-  if (!coordinates.ok()) return AtPath(spec_path, coordinates.status());
   return *std::move(coordinates);
+}
+
+absl::StatusOr<std::optional<Coordinates>> FindCoordinates(const JobSpecDocument& document,
+                                                           const std::string& path,
+                                                           const JobSource& source,
+                                                           CoordinatesUse use) {
+  const std::optional<Ordering>& ordering = document.spec.ordering;
+  if (!source.coords.empty() && (!ordering || ordering->coordinate_axes == 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source.coords,
+                     ": the job's ordering has no coordinates; announce them with "
+                     "\"coords_file\""));
+  }
+  if (!source.coords.empty() && !document.coords.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source.coords, ": the spec has ordering.coords too; give one of them"));
+  }
+  if (!path.empty()) return OpenCoordinates(path, document, source, use);
+  if (document.coords.empty()) return std::nullopt;
+  absl::StatusOr<Coordinates> coordinates =
+      Coordinates::FromRows(document.coords, document.spec.tokens, ordering->coordinate_axes);
+  if (!coordinates.ok()) return AtSpec(source, coordinates.status());
+  return *std::move(coordinates);
+}
+
+// Fields that neither the spec nor a file says, and that have no default.
+absl::Status CheckKnown(const SpecShape& known) {
+  const char* missing = !known.tokens     ? "tokens"
+                        : !known.heads    ? "heads"
+                        : !known.head_dim ? "head_dim"
+                                          : nullptr;
+  if (missing == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(missing, " is required: no file of q, k and v says it"));
+}
+
+// A job and those of its tensors that are named.
+struct NamedFiles {
+  Job job;
+  std::map<v1::Tensor, NpyFile> tensors;
+};
+
+absl::StatusOr<std::map<v1::Tensor, NpyFile>> OpenNamed(const JobSource& source, JobShape& shape) {
+  std::map<v1::Tensor, NpyFile> files;
+  for (const v1::Tensor tensor : kInputs) {
+    if (PathOf(source, tensor).empty()) continue;
+    absl::StatusOr<NpyFile> file = NpyFile::Open(PathOf(source, tensor));
+    if (!file.ok()) return file.status();
+    if (absl::Status s = shape.LearnType(*file, tensor); !s.ok()) return s;
+    files.emplace(tensor, *std::move(file));
+  }
+  for (const auto& [tensor, file] : files) {
+    if (absl::Status s = shape.CheckTypeKnown(file, tensor); !s.ok()) return s;
+    if (absl::Status s = shape.Take(file, tensor); !s.ok()) return s;
+  }
+  return files;
+}
+
+absl::StatusOr<NamedFiles> ReadFiles(const JobSource& source, CoordinatesUse use) {
+  absl::StatusOr<JobSpecDocument> document = ReadDocument(source);
+  if (!document.ok()) return document.status();
+  JobShape shape(document->given, source.spec.empty() ? "the command line" : "the spec");
+  absl::StatusOr<std::map<v1::Tensor, NpyFile>> tensors = OpenNamed(source, shape);
+  if (!tensors.ok()) return tensors.status();
+  JobSpec& spec = document->spec;
+  if (absl::Status s = CheckKnown(shape.known()); !s.ok()) return AtSpec(source, s);
+  FillIn(shape.known(), spec);
+  if (absl::Status valid = Validate(spec); !valid.ok()) {
+    return AtSpec(source,
+                  absl::Status(valid.code(), absl::StrCat(valid.message(), shape.ToldByFiles())));
+  }
+  const std::string coords_path = CoordinatesPath(*document, source);
+  absl::StatusOr<std::optional<Coordinates>> coordinates =
+      FindCoordinates(*document, coords_path, source, use);
+  if (!coordinates.ok()) return coordinates.status();
+  if (*coordinates) spec.ordering->coordinate_axes = (*coordinates)->axes();
+  return NamedFiles{{std::move(spec), *std::move(coordinates), coords_path, std::move(shape)},
+                    *std::move(tensors)};
 }
 
 }  // namespace
 
-absl::StatusOr<Job> ReadJob(const std::string& spec_path, const std::string& coords_path,
-                            CoordinatesUse use) {
-  const absl::StatusOr<std::string> text = ReadText(spec_path);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<JobSpecDocument> document = ParseJobSpec(*text);
-  if (!document.ok()) return AtPath(spec_path, document.status());
-  if (absl::Status valid = Validate(document->spec); !valid.ok()) return AtPath(spec_path, valid);
-  absl::StatusOr<std::optional<Coordinates>> coordinates =
-      FindCoordinates(*document, spec_path, coords_path, use);
-  if (!coordinates.ok()) return coordinates.status();
-  return Job{std::move(document->spec), *std::move(coordinates)};
+absl::StatusOr<Job> ReadJob(const JobSource& source, CoordinatesUse use) {
+  absl::StatusOr<NamedFiles> files = ReadFiles(source, use);
+  if (!files.ok()) return files.status();
+  return std::move(files->job);
+}
+
+absl::StatusOr<JobFiles> OpenJob(const JobSource& source) {
+  for (const v1::Tensor tensor : kInputs) {
+    if (!PathOf(source, tensor).empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(wire::TensorName(tensor), ": no file is named"));
+  }
+  absl::StatusOr<NamedFiles> files = ReadFiles(source, CoordinatesUse::kRequired);
+  if (!files.ok()) return files.status();
+  const auto take = [&files](v1::Tensor tensor) { return std::move(files->tensors.at(tensor)); };
+  return JobFiles{std::move(files->job), take(v1::TENSOR_Q), take(v1::TENSOR_K),
+                  take(v1::TENSOR_V)};
 }
 
 std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor) {
-  std::vector<int64_t> shape;
-  for (const Axis& axis : Axes(spec, tensor)) shape.push_back(axis.size);
-  return shape;
+  return JobShape(spec).SizesOf(tensor);
 }
 
-absl::StatusOr<NpyFile> OpenTensor(const std::string& path, const JobSpec& spec,
-                                   v1::Tensor tensor) {
+absl::StatusOr<NpyFile> OpenTensor(const std::string& path, JobShape shape, v1::Tensor tensor) {
   absl::StatusOr<NpyFile> file = NpyFile::Open(path);
   if (!file.ok()) return file.status();
-  if (absl::Status status = CheckType(*file, spec, tensor); !status.ok()) {
-    return AtPath(path, status);
-  }
-  if (absl::Status status = CheckShape(*file, spec, tensor); !status.ok()) {
-    return AtPath(path, status);
-  }
+  if (absl::Status status = shape.Take(*file, tensor); !status.ok()) return status;
   return file;
 }
 
@@ -184,7 +206,7 @@ NpyType OutputType(const JobSpec& spec, NpyType q_type) {
     case DataType::kFloat16:
       return NpyType::kFloat16;
     case DataType::kBFloat16:
-      return IsBFloat16(q_type) ? q_type : NpyType::kRaw16;
+      return IsSixteenBits(q_type) ? q_type : NpyType::kRaw16;
     case DataType::kFloat32:
       break;
   }

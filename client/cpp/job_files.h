@@ -1,10 +1,10 @@
 // The files of a job: its spec as JSON, its tensors as .npy, checked against each other before
-// anything is sent.
+// anything is sent. What the tensors' headers say, the spec may leave out.
 //
-//   auto job = ReadJob("case.json", "coords.npy");       // the spec is valid now
-//   auto q = OpenTensor("q.npy", job->spec, v1::TENSOR_Q);
-//   auto out = NpyWriter::Create("out.npy", OutputType(job->spec, q->type()),
-//                                TensorShape(job->spec, v1::TENSOR_OUT));
+//   auto job = OpenJob({.spec = "case.json", .q = "q.npy", .k = "k.npy", .v = "v.npy"});
+//   job->job.spec;                                       // whole and valid
+//   auto out = NpyWriter::Create("out.npy", OutputType(job->job.spec, job->q.type()),
+//                                TensorShape(job->job.spec, v1::TENSOR_OUT));
 //
 // Messages name the file, and the field or axis with its value and what was expected.
 #pragma once
@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/cpp/coordinates.h"
+#include "client/cpp/job_shape.h"
 #include "client/cpp/npy.h"
 #include "engine/spec/job_spec.h"
 #include "engine/spec/job_spec_json.h"
@@ -22,28 +23,45 @@
 
 namespace hilbert_ring::client {
 
+// How a job is named: a spec's file, fields that replace those of the file, or both.
+struct JobSource {
+  std::string spec = "";    // path, "-" for what the process reads from; empty: the fields alone
+  std::string fields = "";  // JSON, as ParsePartialJobSpec has a patch; empty: none
+  std::string coords = "";  // path, in place of the spec's coords_file; empty: none
+  std::string q = "", k = "", v = "";  // paths
+};
+
 struct Job {
   JobSpec spec;
-  std::optional<Coordinates>
-      coordinates;  // when the ordering has coordinate axes and they are given
+  std::optional<Coordinates> coordinates;  // when the ordering has coordinates and they are given
+  std::string coords_path;                 // of their file; empty: none
+  JobShape shape;                          // of the spec, and who said it
+};
+
+struct JobFiles {
+  Job job;
+  NpyFile q, k, v;
 };
 
 enum class CoordinatesUse {
-  kRequired,  // a spec with coordinates and neither a file nor inline rows is an error
+  kRequired,  // a coords_file that is not there is an error
   kOptional,  // their number of axes is enough
 };
 
-// Reads and validates a spec. coords_path: empty, or the file that the spec's coords_file stands
-// for.
-absl::StatusOr<Job> ReadJob(const std::string& spec_path, const std::string& coords_path,
+// Reads a spec, fills in what the headers of q, k and v say, those of them that are named, and
+// validates it. A coords_file lies in the spec's folder.
+absl::StatusOr<Job> ReadJob(const JobSource& source,
                             CoordinatesUse use = CoordinatesUse::kRequired);
+
+// The same with its tensors, all of which are named.
+absl::StatusOr<JobFiles> OpenJob(const JobSource& source);
 
 // [tokens, heads, head_dim] and so on: Q, K, V, OUT or LSE.
 std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor);
 
-// Opens Q, K or V of the spec's dtype and shape; bfloat16 as any 16-bit integers or raw 16-bit. OUT
-// and LSE, which are read to be verified, may be float64 too.
-absl::StatusOr<NpyFile> OpenTensor(const std::string& path, const JobSpec& spec, v1::Tensor tensor);
+// Opens a tensor of the shape's type and sizes. OUT and LSE, which are read to be verified, may be
+// float64 too.
+absl::StatusOr<NpyFile> OpenTensor(const std::string& path, JobShape shape, v1::Tensor tensor);
 
 // The type of an output file; for bfloat16 the one in which q came.
 NpyType OutputType(const JobSpec& spec, NpyType q_type);

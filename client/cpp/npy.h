@@ -50,6 +50,7 @@ class NpyFile {
   const std::string& path() const { return path_; }
   NpyType type() const { return header_.type; }
   const std::vector<int64_t>& shape() const { return header_.shape; }
+  bool fortran_order() const { return header_.fortran_order; }
   const std::byte* data() const { return mapping_.begin() + header_.data_offset; }
   int64_t bytes() const { return header_.data_bytes; }
   std::span<const std::byte> span() const { return {data(), static_cast<size_t>(bytes())}; }

@@ -1,5 +1,6 @@
 #include "client/cpp/npy_header.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <limits>
@@ -187,11 +188,10 @@ absl::StatusOr<NpyHeader> ParseDictionary(std::string_view dictionary) {
                                 : "shape",
                      "' is missing");
   }
-  if (*fortran && shape->size() > 1) {
-    return Malformed("fortran_order: True for shape ", FormatShape(*shape),
-                     "; save the array with numpy.ascontiguousarray");
-  }
   NpyHeader header{.type = *type, .shape = *std::move(shape)};
+  const auto axes = std::count_if(header.shape.begin(), header.shape.end(),
+                                  [](int64_t size) { return size > 1; });
+  header.fortran_order = *fortran && axes > 1;
   header.data_bytes = NpyItemBytes(header.type);
   for (int64_t axis : header.shape) {
     if (__builtin_mul_overflow(header.data_bytes, axis, &header.data_bytes)) {

@@ -1,4 +1,4 @@
-// The header of NumPy's .npy format: versions 1.0, 2.0 and 3.0, little-endian numbers, C order.
+// The header of NumPy's .npy format: versions 1.0, 2.0 and 3.0, little-endian numbers.
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #pragma once
 
@@ -32,7 +32,8 @@ const char* NpyDescr(NpyType type);     // "<f4"
 struct NpyHeader {
   NpyType type = NpyType::kFloat32;
   std::vector<int64_t> shape;
-  int64_t data_offset = 0;  // of the first element, in the file
+  bool fortran_order = false;  // the first axis varies fastest; false where that is all the same
+  int64_t data_offset = 0;     // of the first element, in the file
   int64_t data_bytes = 0;
 };
 
@@ -41,11 +42,11 @@ inline constexpr int64_t kMaxNpyHeaderBytes = 1 << 20;
 
 // The header at the start of a file, of which `file` is all bytes or at least the header's.
 // INVALID_ARGUMENT, naming the field: not a .npy file, a version that is not known, a header that
-// is truncated, too long or malformed, big-endian or structured numbers, Fortran order (above one
-// axis).
+// is truncated, too long or malformed, big-endian or structured numbers.
 absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view file);
 
-// A version 1.0 header, padded so that the data start at a multiple of 64 bytes.
+// A version 1.0 header, of an array in C order, padded so that the data start at a multiple of 64
+// bytes.
 std::string FormatNpyHeader(NpyType type, std::span<const int64_t> shape);
 
 // "(4096, 8, 64)".

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <initializer_list>
 #include <limits>
 #include <set>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "engine/spec/watched_json.h"
 #include "nlohmann/json.hpp"
 
 namespace hilbert_ring {
@@ -17,11 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A spec nests four deep: the spec, "ordering", "coords", one row.
-constexpr int kMaxDepth = 8;
-
-// Bytes of what a client sent that a message repeats.
-constexpr size_t kMaxQuoted = 80;
+constexpr char kWhat[] = "the job spec";
 
 template <typename Enum>
 struct Name {
@@ -46,12 +41,6 @@ const char* NameOf(const std::array<Name<Enum>, N>& names, Enum value) {
     if (entry.value == value) return entry.name;
   }
   return "";
-}
-
-// Printable ASCII of at most kMaxQuoted bytes of the text, in quotes.
-std::string Quoted(std::string_view text) {
-  const absl::string_view head(text.data(), std::min(text.size(), kMaxQuoted));
-  return absl::StrCat("\"", absl::CHexEscape(head), "\"", head.size() < text.size() ? "..." : "");
 }
 
 // The value as a message shows it. Never recurses into what was sent.
@@ -124,6 +113,10 @@ class ObjectReader {
 
   void Integer(const char* name, int64_t& into) {
     if (const Json* value = Find(name)) status_ = ReadInteger(FieldName(name), *value, into);
+  }
+
+  void Integer(const char* name, std::optional<int64_t>& into) {
+    if (Find(name) != nullptr) Integer(name, into.emplace());
   }
 
   void Integers(const char* name, std::vector<int64_t>& into) {
@@ -205,6 +198,7 @@ absl::Status ReadCoordinates(ObjectReader& reader, JobSpecDocument& document, Or
       return absl::InvalidArgumentError(
           absl::StrCat("ordering.coords_axes is ", axes, ", but must be 2 or 3"));
     }
+    document.coords_axes = static_cast<int>(axes);
     if (rows == nullptr && file == nullptr) {
       return absl::InvalidArgumentError(
           "ordering.coords_axes needs ordering.coords or ordering.coords_file");
@@ -216,7 +210,7 @@ absl::Status ReadCoordinates(ObjectReader& reader, JobSpecDocument& document, Or
   }
   if (file != nullptr) {
     if (!file->is_string()) return WrongType("ordering.coords_file", "a file's name", *file);
-    document.names_coords_file = true;
+    document.coords_file = file->get<std::string>();
     ordering.coordinate_axes = axes == 0 ? 2 : static_cast<int>(axes);
   }
   if (rows != nullptr) {
@@ -266,23 +260,28 @@ absl::Status ReadBranches(ObjectReader& reader, JobSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json) {
+enum class Shape { kRequired, kOptional };
+
+absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
   if (!json.is_object()) return WrongType("the job spec", "an object", json);
   JobSpecDocument document;
   JobSpec& spec = document.spec;
+  SpecShape& given = document.given;
   ObjectReader reader(
       json, "",
       {"tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype", "segments", "dilations",
        "mixing", "causal", "scale", "tail", "average_groups", "ordering", "sequence_lengths"});
-  reader.Require({"tokens", "heads", "head_dim", "segments", "dilations"});
-  reader.Integer("tokens", spec.tokens);
-  reader.Integer("heads", spec.heads);
-  spec.kv_heads = spec.heads;
-  reader.Integer("kv_heads", spec.kv_heads);
-  reader.Integer("head_dim", spec.head_dim);
-  spec.value_dim = spec.head_dim;
-  reader.Integer("value_dim", spec.value_dim);
-  reader.Choice("dtype", kDataTypes, spec.dtype);
+  if (shape == Shape::kRequired) reader.Require({"tokens", "heads", "head_dim"});
+  reader.Require({"segments", "dilations"});
+  reader.Integer("tokens", given.tokens);
+  reader.Integer("heads", given.heads);
+  reader.Integer("kv_heads", given.kv_heads);
+  reader.Integer("head_dim", given.head_dim);
+  reader.Integer("value_dim", given.value_dim);
+  if (reader.Find("dtype") != nullptr) {
+    reader.Choice("dtype", kDataTypes, given.dtype.emplace());
+  }
+  FillIn(given, spec);
   reader.Choice("mixing", kMixings, spec.mixing);
   reader.Boolean("causal", spec.causal);
   reader.Number("scale", spec.scale);
@@ -297,71 +296,53 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json) {
   return document;
 }
 
-// Follows the parser: refuses repeated keys and deep nesting, and knows the field that is being
-// read.
-class ParseWatch {
- public:
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    if (!status_.ok()) return false;
-    switch (event) {
-      case Json::parse_event_t::object_start:
-        keys_.emplace_back();
-        [[fallthrough]];
-      case Json::parse_event_t::array_start:
-        if (depth < kMaxDepth) return true;
-        status_ = absl::InvalidArgumentError(
-            absl::StrCat("the job spec nests deeper than ", kMaxDepth, " levels", Place()));
-        return false;
-      case Json::parse_event_t::object_end:
-        keys_.pop_back();
-        return true;
-      case Json::parse_event_t::key:
-        field_ = parsed.get_ref<const std::string&>();
-        if (keys_.back().insert(field_).second) return true;
-        status_ = absl::InvalidArgumentError(
-            absl::StrCat("field ", Quoted(field_), " is given more than once"));
-        return false;
-      default:
-        return true;
-    }
+// As ParsePartialJobSpec says it of orderings.
+absl::Status PatchOrdering(Json& base, Json& patch) {
+  const auto change = patch.find("ordering");
+  if (change == patch.end() || !change->is_object() || change->empty()) return absl::OkStatus();
+  const auto found = base.find("ordering");
+  if (found == base.end() || found->is_null()) {
+    if (change->contains("curve")) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("ordering.", change->begin().key(),
+                     " is given, but the job has no ordering: name its curve too"));
   }
-
-  const absl::Status& status() const { return status_; }
-
-  // " (at field ...)", or nothing before the first field.
-  std::string Place() const {
-    return field_.empty() ? "" : absl::StrCat(" (at field ", Quoted(field_), ")");
-  }
-
- private:
-  absl::Status status_;
-  std::string field_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
-};
+  const std::initializer_list<const char*> places = {"window", "grid", "coords", "coords_file"};
+  const bool moves = std::any_of(places.begin(), places.end(),
+                                 [&](const char* name) { return change->contains(name); });
+  if (!found->is_object() || !moves) return absl::OkStatus();
+  for (const char* name : places) found->erase(name);
+  found->erase("coords_axes");
+  return absl::OkStatus();
+}
 
 }  // namespace
 
 absl::StatusOr<JobSpecDocument> ParseJobSpec(std::string_view json) {
-  ParseWatch watch;
-  try {
-    const Json parsed = Json::parse(json.begin(), json.end(),
-                                    [&watch](int depth, Json::parse_event_t event, Json& value) {
-                                      return watch(depth, event, value);
-                                    });
-    if (!watch.status().ok()) return watch.status();
-    return ReadDocument(parsed);
-  } catch (const std::exception& error) {  // the JSON library's, and out of memory
-    if (!watch.status().ok()) return watch.status();
-    // The library puts its own name and number in brackets before the reason.
-    std::string_view reason = error.what();
-    if (const size_t end = reason.find("] "); reason.starts_with('[') && end != reason.npos) {
-      reason.remove_prefix(end + 2);
-    }
-    constexpr size_t kMaxReason = 240;
-    const absl::string_view head(reason.data(), std::min(reason.size(), kMaxReason));
-    return absl::InvalidArgumentError(absl::StrCat("the job spec is malformed JSON", watch.Place(),
-                                                   ": ", absl::CHexEscape(head)));
+  const absl::StatusOr<Json> parsed = ParseWatchedJson(json, kWhat);
+  if (!parsed.ok()) return parsed.status();
+  return ReadDocument(*parsed, Shape::kRequired);
+}
+
+absl::StatusOr<JobSpecDocument> ParsePartialJobSpec(std::string_view json, std::string_view patch) {
+  absl::StatusOr<Json> base = ParseWatchedJson(json, kWhat);
+  if (!base.ok()) return base.status();
+  absl::StatusOr<Json> changes = ParseWatchedJson(patch, kWhat);
+  if (!changes.ok()) return changes.status();
+  if (base->is_object() && changes->is_object()) {
+    if (absl::Status s = PatchOrdering(*base, *changes); !s.ok()) return s;
+    base->merge_patch(*changes);
   }
+  return ReadDocument(*base, Shape::kOptional);
+}
+
+void FillIn(const SpecShape& shape, JobSpec& spec) {
+  spec.tokens = shape.tokens.value_or(0);
+  spec.heads = shape.heads.value_or(0);
+  spec.kv_heads = shape.kv_heads.value_or(spec.heads);
+  spec.head_dim = shape.head_dim.value_or(0);
+  spec.value_dim = shape.value_dim.value_or(spec.head_dim);
+  spec.dtype = shape.dtype.value_or(DataType::kFloat32);
 }
 
 std::string FormatJobSpec(const JobSpec& spec) {

@@ -1,6 +1,7 @@
 // A job spec's JSON: whatever the bytes are, an error that names what is wrong, or a spec that,
 // printed and parsed again, is the same.
 #include <string_view>
+#include <utility>
 
 #include "engine/spec/job_spec_json.h"
 #include "tests/fuzz/target.h"
@@ -21,8 +22,14 @@ void CheckError(const absl::Status& status) {
 
 void JobSpecJson(Bytes input) {
   const std::string_view json(reinterpret_cast<const char*>(input.data()), input.size());
+  for (const auto& [base, patch] : {std::pair(json, json), {"{}", json}, {json, "{}"}}) {
+    const auto patched = ParsePartialJobSpec(base, patch);
+    if (!patched.ok()) CheckError(patched.status());
+  }
   const auto document = ParseJobSpec(json);
   if (!document.ok()) return CheckError(document.status());
+  const auto partial = ParsePartialJobSpec(json, "{}");
+  Require(partial.ok() && partial->spec == document->spec, "a whole spec is a partial one too");
   const std::string printed = FormatJobSpec(document->spec);
   const auto again = ParseJobSpec(printed);
   Require(again.ok(), "a spec that was parsed prints as one that can be");

@@ -119,7 +119,7 @@ absl::StatusOr<GoldenCase> LoadGoldenCase(const std::string& name) {
   auto lse = ReadNpy<float>(folder + "lse.npy", "<f4");
   if (!lse.ok()) return lse.status();
   golden.lse.assign(lse->begin(), lse->end());
-  if (document->names_coords_file) {
+  if (document->coords_file.has_value()) {
     auto coords = ReadNpy<int32_t>(folder + "coords.npy", "<i4");
     if (!coords.ok()) return coords.status();
     golden.coords.assign(coords->begin(), coords->end());

@@ -4,11 +4,13 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "engine/spec/job_spec_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/client/fake_service.h"
 #include "tests/unit/client/run_cli.h"
 #include "tests/unit/client/test_files.h"
+#include "wire/codec.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -94,6 +96,152 @@ TEST_F(CliPaths, OutputsMayReplaceOtherFiles) {
   const CliResult right = Attend(service.address(), "hard.npy", {{"--out", "old.npy"}});
   EXPECT_EQ(right.code, 0) << right.err;
   EXPECT_TRUE(ReadFile(files_.Path("old.npy")) == ReadFile(files_.Path("q.npy")));
+}
+
+TEST_F(CliPaths, FilesThatTheCommandLineDoesNotNameAreInputsToo) {
+  const FakeService service;
+  const auto before = Contents();
+  const std::string attend =
+      absl::StrCat("attend --server ", service.address(), " --q ", files_.Path("q.npy"), " --k ",
+                   files_.Path("k.npy"), " --v ", files_.Path("v.npy"));
+  const std::string spec = files_.Path("case.json");
+  CliResult result = RunCli(absl::StrCat(attend, " --spec ", spec, " --out ", files_.Path("o.npy"),
+                                         " --lse ", files_.Path("coords.npy")));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("input --coords "));
+  result = RunCli(absl::StrCat(attend, " --spec - --out ", files_.Path("o.npy"), " --report ", spec,
+                               " --coords ", files_.Path("coords.npy"), " <", spec));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("input --spec -"));
+  EXPECT_TRUE(Contents() == before);
+}
+
+// " --q Q --k K --v V" of a golden case.
+std::string Tensors(const std::string& golden_case) {
+  std::string arguments;
+  for (const char* name : {"q", "k", "v"}) {
+    absl::StrAppend(&arguments, " --", name, " ",
+                    GoldenPath(golden_case, absl::StrCat(name, ".npy")));
+  }
+  return arguments;
+}
+
+// What a job of the command line is to the service.
+JobSpec SpecOf(const std::string& arguments) {
+  const FakeService service;
+  const TestFiles files;
+  const CliResult result = RunCli(absl::StrCat("attend --server ", service.address(), " --out ",
+                                               files.Path("o.npy"), arguments));
+  EXPECT_EQ(result.code, 0) << result.err;
+  if (result.code != 0) return {};
+  const auto spec = wire::DecodeJobSpec(service.record().open.spec());
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  return spec.value_or(JobSpec{});
+}
+
+TEST(CliSpec, FlagsAloneAreAJob) {
+  const JobSpec spec = SpecOf(absl::StrCat(
+      Tensors("dense"), " --segments 16,64 --dilations 1,2 --mixing lse --causal --scale 0.25",
+      " --tail zero --no-average-groups --sequence-lengths 64,64 --curve morton --scope kv",
+      " --grid 8,8"));
+  JobSpec expected;
+  expected.tokens = 128;
+  expected.heads = spec.heads;  // as the files say
+  expected.kv_heads = spec.kv_heads;
+  expected.head_dim = spec.head_dim;
+  expected.value_dim = spec.value_dim;
+  expected.branches = {{16, 1}, {64, 2}};
+  expected.mixing = Mixing::kLse;
+  expected.causal = true;
+  expected.scale = 0.25;
+  expected.tail = Tail::kZero;
+  expected.average_groups = false;
+  expected.sequence_lengths = {64, 64};
+  expected.ordering = Ordering{.curve = Curve::kMorton, .scope = OrderScope::kKv, .grid = {8, 8}};
+  EXPECT_EQ(FormatJobSpec(spec), FormatJobSpec(expected));
+  EXPECT_GT(spec.heads, 0);
+}
+
+TEST(CliSpec, FlagsReplaceFieldsOfTheFile) {
+  const JobSpec file = SpecOf(GoldenInputs("hilbert_coords"));
+  JobSpec changed = file;
+  changed.causal = true;
+  changed.mixing = Mixing::kHeadGroups;
+  changed.ordering->curve = Curve::kMorton;
+  EXPECT_EQ(FormatJobSpec(SpecOf(absl::StrCat(GoldenInputs("hilbert_coords"),
+                                              " --causal --mixing head_groups --curve morton"))),
+            FormatJobSpec(changed));
+  changed = file;
+  changed.ordering = Ordering{.window = 50};
+  const std::string without_coords = absl::StrCat(Tensors("hilbert_coords"), " --spec ",
+                                                  GoldenPath("hilbert_coords", "case.json"));
+  EXPECT_EQ(FormatJobSpec(SpecOf(absl::StrCat(without_coords, " --window 50"))),
+            FormatJobSpec(changed));
+  changed.ordering.reset();
+  EXPECT_EQ(FormatJobSpec(SpecOf(absl::StrCat(without_coords, " --ordering none"))),
+            FormatJobSpec(changed));
+  // Which lie next to the spec.
+  EXPECT_EQ(FormatJobSpec(SpecOf(without_coords)), FormatJobSpec(file));
+}
+
+TEST(CliSpec, TheSpecComesFromStdin) {
+  const std::string spec = GoldenPath("dense", "case.json");
+  EXPECT_EQ(FormatJobSpec(SpecOf(absl::StrCat(Tensors("dense"), " --spec - <", spec))),
+            FormatJobSpec(SpecOf(GoldenInputs("dense"))));
+}
+
+TEST(CliSpec, FlagsThatContradictAreBadInput) {
+  const auto failure = [](const std::string& arguments) {
+    const CliResult result =
+        RunCli(absl::StrCat("attend --server 127.0.0.1:1 --out /nowhere/o.npy", arguments));
+    EXPECT_EQ(result.code, 2) << arguments;
+    return result.err;
+  };
+  const std::string dense = Tensors("dense");
+  EXPECT_THAT(failure(dense), HasSubstr("segments is required"));
+  EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1,2")),
+              HasSubstr("segments has 1 entries, but dilations has 2"));
+  EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --mixing mean")),
+              HasSubstr("mixing is \"mean\""));
+  EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --grid 8,16")),
+              HasSubstr("no ordering: name its curve"));
+  EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --curve hilbert --window 4",
+                                   " --grid 8,16")),
+              HasSubstr("ordering.window is 4, but must be 0 with ordering.grid"));
+  EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --tokens 100")),
+              HasSubstr("Q has 128 tokens"));
+  EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --dtype float16")),
+              HasSubstr("the command line says dtype float16"));
+}
+
+TEST(CliSpec, VerifyAndPlanTakeFlagsToo) {
+  const std::string spec = GoldenPath("longnet_mask", "case.json");
+  const CliResult planned = RunCli(absl::StrCat("plan --local --json --workers 3 --spec ", spec));
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  const auto document = ParseJobSpec(ReadFile(spec));
+  ASSERT_TRUE(document.ok()) << document.status();
+  const JobSpec& job = document->spec;
+  std::string pattern = " --segments ";
+  for (const Branch& branch : job.branches) absl::StrAppend(&pattern, branch.segment, ",");
+  pattern.back() = ' ';
+  pattern += "--dilations ";
+  for (const Branch& branch : job.branches) absl::StrAppend(&pattern, branch.dilation, ",");
+  pattern.back() = ' ';
+  absl::StrAppend(&pattern, "--mixing ", job.mixing == Mixing::kLse ? "lse" : "head_groups",
+                  " --tail ", job.tail == Tail::kZero ? "zero" : "mask",
+                  job.causal ? " --causal" : "");
+  const CliResult by_shape =
+      RunCli(absl::StrCat("plan --local --json --workers 3", pattern, " --tokens ", job.tokens,
+                          " --heads ", job.heads, " --kv-heads ", job.kv_heads, " --head-dim ",
+                          job.head_dim, " --value-dim ", job.value_dim, " --dtype float32"));
+  EXPECT_EQ(by_shape.code, 0) << by_shape.err;
+  EXPECT_EQ(by_shape.out, planned.out);
+  const CliResult by_files =
+      RunCli(absl::StrCat("plan --local --json --workers 3", pattern, Tensors("longnet_mask")));
+  EXPECT_EQ(by_files.out, planned.out) << by_files.err;
+  const CliResult verified = RunCli(absl::StrCat("verify", pattern, Tensors("longnet_mask"),
+                                                 " --out ", GoldenPath("longnet_mask", "out.npy")));
+  EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
 }
 
 }  // namespace

@@ -41,6 +41,31 @@ TEST(Coordinates, ReadsEveryIntegerType) {
   check(Coordinates::FromRows({1, 2, 3, 4}, 2, 2));
 }
 
+// As np.argwhere gives them.
+TEST(Coordinates, ReadsFortranOrder) {
+  const TestFiles files;
+  auto file = NpyFile::Open(files.WriteFortranNpy("f.npy", NpyType::kInt64, {4, 3},
+                                                  std::vector<int64_t>{0, 3, 6, 9,      // x
+                                                                       1, 4, 7, 10,     // y
+                                                                       2, 5, 8, 11}));  // z
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto coordinates = Coordinates::FromFile(*std::move(file), 4);
+  ASSERT_TRUE(coordinates.ok()) << coordinates.status();
+  EXPECT_THAT(coordinates->All(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+  std::vector<uint32_t> rows(6);
+  coordinates->Read(2, rows);
+  EXPECT_THAT(rows, ElementsAre(6, 7, 8, 9, 10, 11));
+}
+
+TEST(Coordinates, ErrorsInFortranOrderNameTheirRowAndAxis) {
+  const TestFiles files;
+  auto file = NpyFile::Open(files.WriteFortranNpy("f.npy", NpyType::kInt32, {3, 2},
+                                                  std::vector<int32_t>{0, 0, 0, 0, 0, -7}));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(std::string(Coordinates::FromFile(*std::move(file), 3).status().message()),
+              HasSubstr("row 2, axis 1: coordinate -7"));
+}
+
 TEST(Coordinates, LimitsFollowTheAxes) {
   EXPECT_TRUE(Open<int64_t>(NpyType::kInt64, {1, 2}, {0, 4294967295}, 1).ok());
   EXPECT_TRUE(Open<int64_t>(NpyType::kInt64, {1, 3}, {0, 0, 2097151}, 1).ok());
@@ -65,7 +90,7 @@ TEST(Coordinates, RefusesOtherShapesAndTypes) {
   EXPECT_THAT(std::string(Open<int32_t>(NpyType::kInt32, {2}, {0, 0}, 1).status().message()),
               HasSubstr("shape is (2,), expected (1, 2) or (1, 3)"));
   EXPECT_THAT(std::string(Open<int32_t>(NpyType::kInt32, {1, 2}, {0, 0}, 5).status().message()),
-              HasSubstr("axis 0 (tokens) is 1, the spec says 5"));
+              HasSubstr("axis 0 (tokens) is 1, the job has 5"));
   EXPECT_THAT(std::string(Coordinates::FromRows({1, 2, 3}, 2, 2).status().message()),
               HasSubstr("ordering.coords"));
 }

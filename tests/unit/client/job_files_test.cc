@@ -1,8 +1,10 @@
 #include "client/cpp/job_files.h"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/client/test_files.h"
@@ -21,13 +23,13 @@ constexpr std::string_view kSpec =
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 TEST(ReadJob, TakesGoldenCasesAsTheyStand) {
-  const auto plain = ReadJob(GoldenPath("dense", "case.json"), "");
+  const auto plain = ReadJob({.spec = GoldenPath("dense", "case.json")});
   ASSERT_TRUE(plain.ok()) << plain.status();
   EXPECT_EQ(plain->spec.tokens, 128);
   EXPECT_FALSE(plain->coordinates.has_value());
 
-  const auto volume = ReadJob(GoldenPath("morton_coords_3d", "case.json"),
-                              GoldenPath("morton_coords_3d", "coords.npy"));
+  const auto volume = ReadJob({.spec = GoldenPath("morton_coords_3d", "case.json"),
+                               .coords = GoldenPath("morton_coords_3d", "coords.npy")});
   ASSERT_TRUE(volume.ok()) << volume.status();
   EXPECT_EQ(volume->spec.ordering->coordinate_axes, 3);
   EXPECT_EQ(volume->coordinates->axes(), 3);
@@ -36,20 +38,79 @@ TEST(ReadJob, TakesGoldenCasesAsTheyStand) {
 TEST(ReadJob, CoordinatesMustMatchTheSpec) {
   const std::string with = GoldenPath("hilbert_coords", "case.json");
   const std::string coords = GoldenPath("hilbert_coords", "coords.npy");
-  EXPECT_THAT(Message(ReadJob(with, "").status()),
-              AllOf(HasSubstr("ordering.coords_file"), HasSubstr("--coords")));
-  EXPECT_TRUE(ReadJob(with, "", CoordinatesUse::kOptional).ok());
-  EXPECT_THAT(Message(ReadJob(GoldenPath("dense", "case.json"), coords).status()),
-              HasSubstr("has no coordinates"));
+  EXPECT_TRUE(ReadJob({.spec = with, .coords = coords}).ok());
+  EXPECT_THAT(
+      Message(ReadJob({.spec = GoldenPath("dense", "case.json"), .coords = coords}).status()),
+      HasSubstr("has no coordinates"));
+}
+
+// A spec with coordinates of two tokens in a folder of its own, next to which they lie.
+class CoordsFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directory(files_.Path("jobs"));
+    files_.WriteNpy("jobs/c.npy", NpyType::kInt32, {2, 3}, std::vector<int32_t>{1, 2, 3, 4, 5, 6});
+  }
+  std::string Spec(const std::string& coords) const {
+    return files_.Write("jobs/s.json",
+                        absl::StrCat(R"({"tokens": 2, "heads": 1, "head_dim": 8, "segments": [2],)"
+                                     R"( "dilations": [1], "ordering": {"curve": "hilbert", )",
+                                     coords, "}}"));
+  }
+  const TestFiles files_;
+};
+
+TEST_F(CoordsFile, LiesInTheSpecsFolder) {
+  for (const std::string& name : {std::string("c.npy"), files_.Path("jobs/c.npy")}) {
+    const std::string spec = Spec(absl::StrCat("\"coords_file\": \"", name, "\""));
+    const auto job = ReadJob({.spec = spec});
+    ASSERT_TRUE(job.ok()) << job.status();
+    EXPECT_THAT(job->coordinates->All(), ElementsAre(1, 2, 3, 4, 5, 6));
+    EXPECT_EQ(job->spec.ordering->coordinate_axes, 3);
+    EXPECT_TRUE(std::filesystem::equivalent(job->coords_path, files_.Path("jobs/c.npy")));
+  }
+}
+
+TEST_F(CoordsFile, ThatIsMissingIsNamed) {
+  const std::string spec = Spec(R"("coords_file": "no.npy")");
+  EXPECT_THAT(
+      Message(ReadJob({.spec = spec}).status()),
+      AllOf(HasSubstr(spec), HasSubstr("ordering.coords_file: " + files_.Path("jobs/no.npy")),
+            HasSubstr("--coords")));
+  const auto job = ReadJob({.spec = spec}, CoordinatesUse::kOptional);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.ordering->coordinate_axes, 2);
+  files_.Write("jobs/bad.npy", "no array");
+  const std::string bad = Spec(R"("coords_file": "bad.npy")");
+  EXPECT_FALSE(ReadJob({.spec = bad}, CoordinatesUse::kOptional).ok());
+}
+
+TEST_F(CoordsFile, MustHaveTheAxesThatTheSpecSays) {
+  EXPECT_TRUE(ReadJob({.spec = Spec(R"("coords_file": "c.npy", "coords_axes": 3)")}).ok());
+  EXPECT_THAT(
+      Message(ReadJob({.spec = Spec(R"("coords_file": "c.npy", "coords_axes": 2)")}).status()),
+      AllOf(HasSubstr("c.npy: has 3 axes"), HasSubstr("ordering.coords_axes is 2")));
+}
+
+TEST_F(CoordsFile, GivesWayToAnother) {
+  const std::string other =
+      files_.WriteNpy("d.npy", NpyType::kInt32, {2, 2}, std::vector<int32_t>{7, 8, 9, 0});
+  const auto job = ReadJob({.spec = Spec(R"("coords_file": "no.npy")"), .coords = other});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_THAT(job->coordinates->All(), ElementsAre(7, 8, 9, 0));
+  EXPECT_EQ(job->coords_path, other);
+  EXPECT_THAT(
+      Message(ReadJob({.spec = Spec(R"("coords": [[1, 2], [3, 4]])"), .coords = other}).status()),
+      HasSubstr("ordering.coords too"));
 }
 
 TEST(ReadJob, ReadsInlineCoordinates) {
   const TestFiles files;
-  const auto job = ReadJob(
-      files.Write("s.json",
-                  R"({"tokens": 2, "heads": 1, "head_dim": 8, "segments": [2], "dilations": [1],)"
-                  R"( "ordering": {"curve": "hilbert", "coords": [[1, 2], [3, 4]]}})"),
-      "");
+  const auto job =
+      ReadJob({.spec = files.Write(
+                   "s.json",
+                   R"({"tokens": 2, "heads": 1, "head_dim": 8, "segments": [2], "dilations": [1],)"
+                   R"( "ordering": {"curve": "hilbert", "coords": [[1, 2], [3, 4]]}})")});
   ASSERT_TRUE(job.ok()) << job.status();
   ASSERT_TRUE(job->coordinates.has_value());
   EXPECT_THAT(job->coordinates->All(), ElementsAre(1, 2, 3, 4));
@@ -57,28 +118,29 @@ TEST(ReadJob, ReadsInlineCoordinates) {
 
 TEST(ReadJob, ErrorsNameFileAndField) {
   const TestFiles files;
-  EXPECT_EQ(ReadJob(files.Path("none.json"), "").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadJob({.spec = files.Path("none.json")}).status().code(),
+            absl::StatusCode::kNotFound);
   const std::string malformed = files.Write("malformed.json", "{");
-  EXPECT_THAT(Message(ReadJob(malformed, "").status()), HasSubstr(malformed));
+  EXPECT_THAT(Message(ReadJob({.spec = malformed}).status()), HasSubstr(malformed));
   const std::string unknown =
       files.Write("unknown.json", R"({"tokens": 2, "heads": 1, "head_dim": 8, "segments": [2],)"
                                   R"( "dilations": [1], "sigments": 3})");
-  EXPECT_THAT(Message(ReadJob(unknown, "").status()), HasSubstr("sigments"));
+  EXPECT_THAT(Message(ReadJob({.spec = unknown}).status()), HasSubstr("sigments"));
   const std::string missing = files.Write(
       "missing.json", R"({"heads": 1, "head_dim": 8, "segments": [2], "dilations": [1]})");
-  EXPECT_THAT(Message(ReadJob(missing, "").status()), HasSubstr("tokens"));
+  EXPECT_THAT(Message(ReadJob({.spec = missing}).status()), HasSubstr("tokens"));
   const std::string invalid =
       files.Write("invalid.json",
                   R"({"tokens": 2, "heads": 1, "head_dim": 9, "segments": [2], "dilations": [1]})");
-  EXPECT_THAT(Message(ReadJob(invalid, "").status()),
+  EXPECT_THAT(Message(ReadJob({.spec = invalid}).status()),
               AllOf(HasSubstr(invalid), HasSubstr("head_dim")));
-  EXPECT_FALSE(ReadJob(files.Path(""), "").ok());
+  EXPECT_FALSE(ReadJob({.spec = files.Path("")}).ok());
 }
 
 class Tensors : public testing::Test {
  protected:
   JobSpec Spec(DataType dtype = DataType::kFloat32) const {
-    JobSpec spec = ReadJob(files_.Write("s.json", kSpec), "")->spec;
+    JobSpec spec = ReadJob({.spec = files_.Write("s.json", kSpec)})->spec;
     spec.dtype = dtype;
     return spec;
   }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -41,6 +42,21 @@ TEST(NpyHeader, ReadsKeysInAnyOrderAndEitherQuote) {
   ASSERT_TRUE(header.ok()) << header.status();
   EXPECT_EQ(header->type, NpyType::kRaw16);
   EXPECT_THAT(header->shape, ElementsAre(7));
+}
+
+TEST(NpyHeader, KnowsFortranOrderWhereItMakesADifference) {
+  const auto order = [](std::string_view shape) {
+    return ParseNpyHeader(
+               Header(1, absl::StrCat("{'descr': '<f4', 'fortran_order': True, 'shape': ",
+                                      std::string(shape), "}")))
+        ->fortran_order;
+  };
+  EXPECT_TRUE(order("(3, 4)"));
+  EXPECT_TRUE(order("(1, 3, 4)"));
+  EXPECT_FALSE(order("(1, 4)"));
+  EXPECT_FALSE(order("(4,)"));
+  EXPECT_FALSE(order("()"));
+  EXPECT_FALSE(ParseNpyHeader(Header(1, kPlain))->fortran_order);
 }
 
 TEST(NpyHeader, WritesWhatItReads) {
@@ -89,7 +105,6 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}", "big-endian"},
         Refusal{"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "'<c8' is not known"},
         Refusal{"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "structures"},
-        Refusal{"{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2)}", "fortran_order"},
         Refusal{"{'descr': '<f4', 'fortran_order': 0, 'shape': (1, 2)}", "True or False"},
         Refusal{"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "axis 0"},
         Refusal{"{'descr': '<f4', 'fortran_order': False, 'shape': (1)}", "tuple"},

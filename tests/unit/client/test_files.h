@@ -25,6 +25,24 @@ class TestFiles {
 
   std::string Write(std::string_view name, std::string_view bytes) const;  // returns the path
 
+  // An array in Fortran order, all zero.
+  std::string WriteFortranNpy(std::string_view name, NpyType type,
+                              std::vector<int64_t> shape) const {
+    int64_t bytes = NpyItemBytes(type);
+    for (const int64_t axis : shape) bytes *= axis;
+    return WriteFortranNpy(name, type, shape, std::vector<char>(static_cast<size_t>(bytes)));
+  }
+
+  // values: as they lie in the file.
+  template <typename T>
+  std::string WriteFortranNpy(std::string_view name, NpyType type, std::vector<int64_t> shape,
+                              const std::vector<T>& values) const {
+    std::string header = FormatNpyHeader(type, shape);
+    header.replace(header.find("False"), 5, "True ");
+    header.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+    return Write(name, header);
+  }
+
   template <typename T>
   std::string WriteNpy(std::string_view name, NpyType type, std::vector<int64_t> shape,
                        const std::vector<T>& values) const {

@@ -15,7 +15,7 @@ namespace {
 
 struct GoldenFiles {
   explicit GoldenFiles(const std::string& name)
-      : job(ReadJob(GoldenPath(name, "case.json"), Coords(name)).value()),
+      : job(ReadJob({.spec = GoldenPath(name, "case.json"), .coords = Coords(name)}).value()),
         q(OpenTensor(GoldenPath(name, "q.npy"), job.spec, v1::TENSOR_Q).value()),
         k(OpenTensor(GoldenPath(name, "k.npy"), job.spec, v1::TENSOR_K).value()),
         v(OpenTensor(GoldenPath(name, "v.npy"), job.spec, v1::TENSOR_V).value()),

@@ -52,7 +52,7 @@ TEST(ParseJobSpec, ReadsEveryField) {
   expected.ordering =
       Ordering{.curve = Curve::kMorton, .scope = OrderScope::kKv, .window = 0, .grid = {4, 6, 10}};
   EXPECT_EQ(document->spec, expected);
-  EXPECT_FALSE(document->names_coords_file);
+  EXPECT_FALSE(document->coords_file.has_value());
   EXPECT_TRUE(document->coords.empty());
   EXPECT_TRUE(Validate(document->spec).ok());
 }
@@ -80,13 +80,14 @@ TEST(ParseJobSpec, ReadsInlineCoordinates) {
   ASSERT_TRUE(document.ok()) << document.status();
   EXPECT_THAT(document->coords, ElementsAre(1, 2, 3, 4, 5, 6, 0, 0, -1, 7, 8, 9));
   EXPECT_EQ(document->spec.ordering->coordinate_axes, 3);
-  EXPECT_FALSE(document->names_coords_file);
+  EXPECT_FALSE(document->coords_file.has_value());
 }
 
 TEST(ParseJobSpec, ACoordinatesFileHasTwoAxesUnlessTheSpecSaysThree) {
   const auto two = ParseJobSpec(WithOrdering(R"("coords_file": "c.npy")"));
   ASSERT_TRUE(two.ok()) << two.status();
-  EXPECT_TRUE(two->names_coords_file);
+  EXPECT_EQ(two->coords_file, "c.npy");
+  EXPECT_FALSE(two->coords_axes.has_value());
   EXPECT_EQ(two->spec.ordering->coordinate_axes, 2);
   const auto three = ParseJobSpec(WithOrdering(R"("coords_file": "c.npy", "coords_axes": 3)"));
   ASSERT_TRUE(three.ok()) << three.status();
@@ -298,7 +299,7 @@ TEST(FormatJobSpec, ReadsBackToAnEqualSpec) {
     const auto document = ParseJobSpec(FormatJobSpec(spec));
     ASSERT_TRUE(document.ok()) << FormatJobSpec(spec) << ": " << document.status();
     ASSERT_EQ(document->spec, spec) << FormatJobSpec(spec);
-    EXPECT_EQ(document->names_coords_file,
+    EXPECT_EQ(document->coords_file.has_value(),
               spec.ordering.has_value() && spec.ordering->coordinate_axes != 0);
   }
 }

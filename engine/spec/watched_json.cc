@@ -1,0 +1,97 @@
+#include "engine/spec/watched_json.h"
+
+#include <algorithm>
+#include <exception>
+#include <set>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring {
+namespace {
+
+using Json = nlohmann::json;
+
+// A spec nests four deep: the spec, "ordering", "coords", one row.
+constexpr int kMaxDepth = 8;
+
+// Bytes of what a client sent that a message repeats.
+constexpr size_t kMaxQuoted = 80;
+
+// Follows the parser: refuses repeated keys and deep nesting, and knows the field that is being
+// read.
+class ParseWatch {
+ public:
+  explicit ParseWatch(std::string_view what) : what_(what) {}
+
+  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
+    if (!status_.ok()) return false;
+    switch (event) {
+      case Json::parse_event_t::object_start:
+        keys_.emplace_back();
+        [[fallthrough]];
+      case Json::parse_event_t::array_start:
+        if (depth < kMaxDepth) return true;
+        status_ = absl::InvalidArgumentError(
+            absl::StrCat(what_, " nests deeper than ", kMaxDepth, " levels", Place()));
+        return false;
+      case Json::parse_event_t::object_end:
+        keys_.pop_back();
+        return true;
+      case Json::parse_event_t::key:
+        field_ = parsed.get_ref<const std::string&>();
+        if (keys_.back().insert(field_).second) return true;
+        status_ = absl::InvalidArgumentError(
+            absl::StrCat("field ", Quoted(field_), " is given more than once"));
+        return false;
+      default:
+        return true;
+    }
+  }
+
+  const absl::Status& status() const { return status_; }
+
+  // " (at field ...)", or nothing before the first field.
+  std::string Place() const {
+    return field_.empty() ? "" : absl::StrCat(" (at field ", Quoted(field_), ")");
+  }
+
+ private:
+  const std::string what_;
+  absl::Status status_;
+  std::string field_;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+};
+
+}  // namespace
+
+absl::StatusOr<Json> ParseWatchedJson(std::string_view json, std::string_view what) {
+  ParseWatch watch(what);
+  try {
+    Json parsed = Json::parse(json.begin(), json.end(),
+                              [&watch](int depth, Json::parse_event_t event, Json& value) {
+                                return watch(depth, event, value);
+                              });
+    if (!watch.status().ok()) return watch.status();
+    return parsed;
+  } catch (const std::exception& error) {  // the JSON library's, and out of memory
+    if (!watch.status().ok()) return watch.status();
+    // The library puts its own name and number in brackets before the reason.
+    std::string_view reason = error.what();
+    if (const size_t end = reason.find("] "); reason.starts_with('[') && end != reason.npos) {
+      reason.remove_prefix(end + 2);
+    }
+    constexpr size_t kMaxReason = 240;
+    const absl::string_view head(reason.data(), std::min(reason.size(), kMaxReason));
+    return absl::InvalidArgumentError(absl::StrCat(std::string(what), " is malformed JSON",
+                                                   watch.Place(), ": ", absl::CHexEscape(head)));
+  }
+}
+
+std::string Quoted(std::string_view text) {
+  const absl::string_view head(text.data(), std::min(text.size(), kMaxQuoted));
+  return absl::StrCat("\"", absl::CHexEscape(head), "\"", head.size() < text.size() ? "..." : "");
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,200 @@
+// What a job's files say of its shape, and what its spec does.
+#include "client/cpp/job_shape.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/job_files.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/test_files.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr char kPattern[] = R"("segments": [2], "dilations": [1])";
+
+// Tensors of two tokens, four heads over two, head dim 8, value dim 16.
+class JobShapes : public testing::Test {
+ protected:
+  JobSource Source(NpyType type = NpyType::kFloat32) const {
+    return {.q = Zeros("q.npy", type, {2, 4, 8}),
+            .k = Zeros("k.npy", type, {2, 2, 8}),
+            .v = Zeros("v.npy", type, {2, 2, 16})};
+  }
+
+  std::string Zeros(const char* name, NpyType type, const std::vector<int64_t>& shape) const {
+    int64_t bytes = NpyItemBytes(type);
+    for (const int64_t axis : shape) bytes *= axis;
+    return files_.WriteNpy(name, type, shape, std::vector<char>(static_cast<size_t>(bytes)));
+  }
+
+  // With a spec of the pattern and further fields.
+  JobSource WithSpec(const std::string& fields, JobSource source) const {
+    source.spec = files_.Write("s.json", absl::StrCat("{", kPattern, fields, "}"));
+    return source;
+  }
+
+  static std::string Failure(const JobSource& source) {
+    const auto files = OpenJob(source);
+    EXPECT_EQ(files.status().code(), absl::StatusCode::kInvalidArgument) << files.status();
+    return std::string(files.status().message());
+  }
+
+  const TestFiles files_;
+};
+
+TEST_F(JobShapes, FilesSayWhatASpecLeavesOut) {
+  const auto files = OpenJob(WithSpec("", Source()));
+  ASSERT_TRUE(files.ok()) << files.status();
+  JobSpec expected;
+  expected.tokens = 2;
+  expected.heads = 4;
+  expected.kv_heads = 2;
+  expected.head_dim = 8;
+  expected.value_dim = 16;
+  expected.branches = {{2, 1}};
+  EXPECT_EQ(files->job.spec, expected);
+  EXPECT_EQ(files->q.shape(), TensorShape(files->job.spec, v1::TENSOR_Q));
+  EXPECT_EQ(files->k.shape(), TensorShape(files->job.spec, v1::TENSOR_K));
+  EXPECT_EQ(files->v.shape(), TensorShape(files->job.spec, v1::TENSOR_V));
+}
+
+TEST_F(JobShapes, FieldsAloneAreASpec) {
+  JobSource source = Source();
+  source.fields = R"({"segments": [1], "dilations": [1], "causal": true})";
+  const auto files = OpenJob(source);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_TRUE(files->job.spec.causal);
+  EXPECT_EQ(files->job.spec.tokens, 2);
+  source.fields = R"({"segments": [1], "dilations": [1], "heads": 8})";
+  EXPECT_THAT(Failure(source), HasSubstr("Q has 4 heads (axis 1 of shape (2, 4, 8)), the command "
+                                         "line says 8"));
+  EXPECT_THAT(Failure(Source()), HasSubstr("segments is required"));
+}
+
+TEST_F(JobShapes, EachFieldIsComparedWithTheSpec) {
+  struct Case {
+    const char* fields;
+    const char* file;
+    const char* words;
+  };
+  for (const Case& bad : std::vector<Case>{
+           {R"("tokens": 3)", "q.npy",
+            "Q has 2 tokens (axis 0 of shape (2, 4, 8)), the spec says 3"},
+           {R"("heads": 8)", "q.npy", "Q has 4 heads (axis 1 of shape (2, 4, 8)), the spec says 8"},
+           {R"("head_dim": 16)", "q.npy",
+            "Q has 8 head_dim (axis 2 of shape (2, 4, 8)), the spec "
+            "says 16"},
+           {R"("kv_heads": 4)", "k.npy",
+            "K has 2 kv_heads (axis 1 of shape (2, 2, 8)), the spec "
+            "says 4"},
+           {R"("value_dim": 8)", "v.npy",
+            "V has 16 value_dim (axis 2 of shape (2, 2, 16)), the "
+            "spec says 8"},
+           {R"("dtype": "float16")", "q.npy",
+            "Q has dtype float32 ('<f4'), the spec's dtype is "
+            "float16"}}) {
+    EXPECT_THAT(Failure(WithSpec(absl::StrCat(", ", bad.fields), Source())),
+                AllOf(HasSubstr(files_.Path(bad.file)), HasSubstr(bad.words)));
+  }
+}
+
+TEST_F(JobShapes, FilesAreComparedWithEachOther) {
+  JobSource source = Source();
+  source.v = Zeros("v.npy", NpyType::kFloat32, {3, 2, 16});
+  EXPECT_THAT(Failure(WithSpec("", source)), AllOf(HasSubstr(source.v + ": V has 3 tokens"),
+                                                   HasSubstr(absl::StrCat(source.q, " says 2"))));
+  source = Source();
+  source.k = Zeros("k.npy", NpyType::kFloat16, {2, 2, 8});
+  EXPECT_THAT(Failure(WithSpec("", source)),
+              AllOf(HasSubstr(source.k + ": K has dtype float16 ('<f2')"),
+                    HasSubstr(absl::StrCat(source.q, " says dtype float32"))));
+  source = Source();
+  source.q = Zeros("q.npy", NpyType::kFloat32, {2, 32});
+  EXPECT_THAT(Failure(WithSpec(R"(, "tokens": 2)", source)),
+              HasSubstr("Q has shape (2, 32), expected (2, heads, head_dim): [tokens, heads, "
+                        "head_dim]"));
+}
+
+TEST_F(JobShapes, WhatFilesSayMustBeValid) {
+  JobSource source = Source();
+  source.q = Zeros("q.npy", NpyType::kFloat32, {2, 4, 12});
+  source.k = Zeros("k.npy", NpyType::kFloat32, {2, 2, 12});
+  EXPECT_THAT(Failure(WithSpec("", source)),
+              AllOf(HasSubstr("head_dim is 12, but must be"),
+                    HasSubstr(absl::StrCat(source.q, " says head_dim 12"))));
+  // What the spec says itself is not told of the files.
+  EXPECT_THAT(Failure(WithSpec(R"(, "head_dim": 12)", source)),
+              testing::Not(HasSubstr("says head_dim")));
+}
+
+TEST_F(JobShapes, TheTypeIsTold) {
+  const auto dtype = [this](NpyType type, const char* fields) {
+    return OpenJob(WithSpec(fields, Source(type)))->job.spec.dtype;
+  };
+  EXPECT_EQ(dtype(NpyType::kFloat32, ""), DataType::kFloat32);
+  EXPECT_EQ(dtype(NpyType::kFloat16, ""), DataType::kFloat16);
+  EXPECT_EQ(dtype(NpyType::kRaw16, ""), DataType::kBFloat16);  // as ml_dtypes' bfloat16 is saved
+  EXPECT_EQ(dtype(NpyType::kUInt16, R"(, "dtype": "bfloat16")"), DataType::kBFloat16);
+}
+
+TEST_F(JobShapes, SixteenBitIntegersTellNoType) {
+  for (const NpyType type : {NpyType::kUInt16, NpyType::kInt16}) {
+    const JobSource source = Source(type);
+    EXPECT_THAT(Failure(WithSpec("", source)),
+                AllOf(HasSubstr(source.q), HasSubstr("bfloat16's bits or integers"),
+                      HasSubstr("name the dtype")));
+  }
+  // Another file tells it.
+  JobSource source = Source(NpyType::kUInt16);
+  source.v = Zeros("v.npy", NpyType::kRaw16, {2, 2, 16});
+  EXPECT_EQ(OpenJob(WithSpec("", source))->job.spec.dtype, DataType::kBFloat16);
+  source.v = Zeros("v.npy", NpyType::kFloat16, {2, 2, 16});
+  EXPECT_THAT(Failure(WithSpec("", source)),
+              AllOf(HasSubstr("Q has dtype uint16"), HasSubstr("v.npy says dtype float16")));
+  EXPECT_THAT(Failure(WithSpec("", Source(NpyType::kFloat64))), HasSubstr("astype('float32')"));
+}
+
+TEST_F(JobShapes, FortranOrderSaysHowToSave) {
+  JobSource source = Source();
+  source.k = files_.WriteFortranNpy("k.npy", NpyType::kFloat32, {2, 2, 8});
+  EXPECT_THAT(Failure(WithSpec("", source)),
+              AllOf(HasSubstr(source.k + ": K of shape (2, 2, 8) is in Fortran order"),
+                    HasSubstr("numpy.save(path, numpy.ascontiguousarray(array))")));
+}
+
+TEST_F(JobShapes, APlanNeedsNoFilesWhereItsSpecIsWhole) {
+  EXPECT_THAT(std::string(ReadJob(WithSpec("", {})).status().message()),
+              HasSubstr("tokens is required"));
+  EXPECT_THAT(std::string(ReadJob(WithSpec(R"(, "tokens": 5, "heads": 2)", {})).status().message()),
+              HasSubstr("head_dim is required"));
+  const auto job = ReadJob(WithSpec(R"(, "tokens": 5, "heads": 2, "head_dim": 8)", {}));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.kv_heads, 2);
+  const auto some = ReadJob(WithSpec("", {.q = Source().q}));
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_EQ(some->spec.kv_heads, 4);
+  EXPECT_EQ(OpenJob(WithSpec("", {.q = Source().q})).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(JobShapes, OutputsAreComparedWithWhatFilesSaid) {
+  const auto files = OpenJob(WithSpec("", Source()));
+  ASSERT_TRUE(files.ok()) << files.status();
+  const JobShape& shape = files->job.shape;
+  EXPECT_TRUE(
+      OpenTensor(Zeros("o.npy", NpyType::kFloat32, {2, 4, 16}), shape, v1::TENSOR_OUT).ok());
+  const absl::Status status =
+      OpenTensor(Zeros("o.npy", NpyType::kFloat32, {2, 4, 8}), shape, v1::TENSOR_OUT).status();
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("OUT has 8 value_dim"), HasSubstr("v.npy says 16")));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client
