@@ -127,10 +127,12 @@ class Executor {
     if (rows_final > rows_final_) {
       absl::Status s = device_.Finalize(builder.FinalizeRows(rows_final_, rows_final));
       if (!s.ok()) return s;
+    }
+    figures_.compute_seconds += SecondsSince(start);
+    if (rows_final > rows_final_) {
       rows_final_ = rows_final;
       if (control_.rows_final) control_.rows_final(rows_final);
     }
-    figures_.compute_seconds += SecondsSince(start);
     return absl::OkStatus();
   }
 

@@ -182,10 +182,10 @@ absl::StatusOr<std::vector<JobSize>> AttendCall::Sizes() {
 absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) {
   auto grant = place.Await(stream_.stop(), deadline, [this](int before) {
     const bool known = std::exchange(position_, before) == before;
-    if (known || (job_ && job_->admitted)) return absl::OkStatus();
+    if (known || (job_ && job_->admitted)) return;
     v1::AttendResponse response;
     response.mutable_queued()->set_position(before);
-    return stream_.Write(response, IdleDeadline());
+    stream_.Offer(response);  // a client that does not read must not keep workers meanwhile
   });
   if (!grant.ok()) return grant.status();
   grant->members = InOldRanks(grant_.members, std::move(grant->members));

@@ -13,17 +13,11 @@ namespace {
 constexpr size_t kReadAhead = 4;  // messages
 constexpr std::chrono::milliseconds kUnreadLimit{500};
 
-absl::Status ClientIdle(std::string_view what) {
-  return wire::WithReason(
-      absl::DeadlineExceededError(absl::StrCat("the client has not ", std::string(what),
-                                               " anything within the idle timeout")),
-      "CLIENT_IDLE");
-}
-
 }  // namespace
 
-std::shared_ptr<AttendStream> AttendStream::Make(grpc::CallbackServerContext* context) {
-  std::shared_ptr<AttendStream> stream(new AttendStream(context));
+std::shared_ptr<AttendStream> AttendStream::Make(grpc::CallbackServerContext* context,
+                                                 const PaceLimits& limits) {
+  std::shared_ptr<AttendStream> stream(new AttendStream(context, limits));
   stream->self_ = stream;
   return stream;
 }
@@ -48,19 +42,34 @@ void AttendStream::ReadAhead() {
   ReadNext(lock);
 }
 
-absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, Deadline deadline,
-                                        const JobStop& stop) {
+absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, Deadline deadline) {
   std::unique_lock lock(mutex_);
+  const Clock::time_point began = Clock::now();
+  return Take(lock, message, began, deadline, stop_);
+}
+
+absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, const JobStop& stop) {
+  std::unique_lock lock(mutex_);
+  const Clock::time_point began = Clock::now();
+  return Take(lock, message, began, sends_.Due(began, 0), stop);
+}
+
+absl::StatusOr<bool> AttendStream::Take(std::unique_lock<std::mutex>& lock, AttendMessage& message,
+                                        Clock::time_point began, Deadline deadline,
+                                        const JobStop& stop) {
+  const bool waits = arrived_.empty() && !ended_;
   const bool in_time = changed_.wait_until(lock, stop.token(), deadline,
                                            [this] { return !arrived_.empty() || ended_; });
   if (absl::Status why = stop.why(); !why.ok()) return why;
+  const Clock::duration waited = waits ? Clock::now() - began : Clock::duration(0);
   // The job stops here and now: were that left to the caller, another thread could name a
   // consequence as the reason.
-  if (!in_time) stop_.Request(ClientIdle("sent"));
+  if (!in_time) stop_.Request(sends_.Late(waited));
   if (absl::Status why = stop_.why(); !why.ok()) return why;
   if (arrived_.empty()) return false;
   message.buffer.Swap(&arrived_.front());
   arrived_.pop_front();
+  sends_.Moved(waited, static_cast<int64_t>(message.buffer.Length()));
   ReadNext(lock);
   v1::AttendRequest& request = message.request;
   if (wire::SplitPayload(message.buffer, wire::kChunkFields, *request.mutable_chunk(),
@@ -75,38 +84,77 @@ absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, Deadline deadlin
   return true;
 }
 
-absl::Status AttendStream::Write(const v1::AttendResponse& response, Deadline deadline) {
-  return Write(wire::Serialize(response), deadline);
-}
-
-absl::Status AttendStream::Write(const v1::OutputChunk& chunk, std::string_view payload,
-                                 std::shared_ptr<const void> owner, Deadline deadline) {
-  return Write(
-      wire::JoinPayload(wire::kOutputFields, chunk, {wire::SliceOf(payload, std::move(owner))}),
-      deadline);
-}
-
-absl::Status AttendStream::Write(grpc::ByteBuffer response, Deadline deadline) {
-  const std::lock_guard turn(write_turn_);
+absl::Status AttendStream::Write(const v1::AttendResponse& response, const JobStop& stop) {
+  grpc::ByteBuffer message = wire::Serialize(response);
   std::unique_lock lock(mutex_);
-  if (absl::Status why = stop_.why(); !why.ok()) return why;
-  if (write_ != Operation::kDone) return absl::CancelledError("the client is gone");
+  const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
+  if (turn.ok()) Hand(lock, std::move(message));
+  return turn.status();
+}
+
+absl::StatusOr<bool> AttendStream::Write(const v1::OutputChunk& chunk, std::string_view payload,
+                                         std::shared_ptr<const void> owner,
+                                         Clock::duration patience, const JobStop& stop) {
+  std::unique_lock lock(mutex_);
+  const absl::StatusOr<bool> turn = AwaitTurn(lock, patience, stop);
+  if (turn.ok() && *turn) {
+    Hand(lock,
+         wire::JoinPayload(wire::kOutputFields, chunk, {wire::SliceOf(payload, std::move(owner))}));
+  }
+  return turn;
+}
+
+void AttendStream::Offer(const v1::AttendResponse& response) {
+  std::unique_lock lock(mutex_);
+  if (stop_.why().ok() && write_ == Operation::kDone) Hand(lock, wire::Serialize(response));
+}
+
+absl::StatusOr<bool> AttendStream::AwaitTurn(std::unique_lock<std::mutex>& lock,
+                                             Clock::duration patience, const JobStop& stop) {
+  const Deadline patient = patience == kAnyPatience ? Deadline::max() : Clock::now() + patience;
+  absl::Status status;
+  while (true) {
+    status = stop.why();
+    if (status.ok()) status = stop_.why();
+    if (!status.ok() || write_ != Operation::kPending) break;
+    const Clock::time_point now = Clock::now();
+    if (now >= write_due_) {
+      stop_.Request(reads_.Late(now - write_began_));
+      continue;
+    }
+    if (now >= patient) return false;
+    // Another message may be the one that is waited for by then.
+    written_.wait_until(lock, stop.token(), std::min(patient, write_due_),
+                        [this] { return write_ != Operation::kPending; });
+  }
+  if (status.ok() && write_ == Operation::kFailed) {
+    status = absl::CancelledError("the client is gone");
+  }
+  if (status.ok()) return true;
+  written_.notify_one();  // the turn is another's
+  return status;
+}
+
+// gRPC may call back before StartWrite returns.
+void AttendStream::Hand(std::unique_lock<std::mutex>& lock, grpc::ByteBuffer response) {
   outgoing_.Swap(&response);
   write_ = Operation::kPending;
+  write_began_ = Clock::now();
+  write_bytes_ = static_cast<int64_t>(outgoing_.Length());
+  write_due_ = reads_.Due(write_began_, write_bytes_);
   lock.unlock();
   StartWrite(&outgoing_);
-  lock.lock();
-  const bool in_time = changed_.wait_until(lock, stop_.token(), deadline,
-                                           [this] { return write_ != Operation::kPending; });
-  if (!in_time) stop_.Request(ClientIdle("read"));
-  if (absl::Status why = stop_.why(); !why.ok()) return why;
-  if (write_ == Operation::kFailed) return absl::CancelledError("the client is gone");
-  return absl::OkStatus();
 }
 
 void AttendStream::End(const v1::Report& report) {
   v1::AttendResponse response;
   *response.mutable_report() = report;
+  std::unique_lock lock(mutex_);
+  if (const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop_); !turn.ok()) {
+    lock.unlock();
+    return End(turn.status(), std::nullopt);
+  }
+  lock.unlock();
   outgoing_ = wire::Serialize(response);
   StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
 }
@@ -154,7 +202,8 @@ void AttendStream::ReadNext(std::unique_lock<std::mutex>& lock) {
 void AttendStream::OnWriteDone(bool ok) {
   const std::lock_guard lock(mutex_);
   write_ = ok ? Operation::kDone : Operation::kFailed;
-  changed_.notify_all();
+  if (ok) reads_.Moved(Clock::now() - write_began_, write_bytes_);
+  written_.notify_one();
 }
 
 void AttendStream::OnCancel() {

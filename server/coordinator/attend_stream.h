@@ -4,15 +4,16 @@
 //   auto stream = AttendStream::Make(context);            // its reactor
 //   stream->AwaitFirst(began);                // no thread waits for the first message
 //   stream->ReadAhead();                      // once the job is admitted
-//   absl::StatusOr<bool> more = stream->Read(message, deadline);
-//   stream->Write(response, deadline);        // returns when the transport has taken it
+//   absl::StatusOr<bool> more = stream->Read(message, stop);
+//   stream->Write(response, stop);            // waits for the message before it to be taken
 //   stream->End(status, {});                  // once, whatever is still under way
 //
 // Before the job is admitted nothing but the first message is read; then a few messages are read
 // ahead, and one is being written: nothing else is buffered. A client that does not read stops
-// Write, one that is not read from stops sending, by HTTP/2 flow control. Calls that block (gRPC's
-// synchronous service) cannot end while they read; that a job can fail while its client is silent
-// is why this is built on callbacks.
+// Write, one that is not read from stops sending, by HTTP/2 flow control. How long it may do so is
+// its pace's to say, which counts from when a message was handed to the transport, not from when
+// somebody wanted to write. Calls that block (gRPC's synchronous service) cannot end while they
+// read; that a job can fail while its client is silent is why this is built on callbacks.
 #pragma once
 
 #include <chrono>
@@ -29,6 +30,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "hilbert_ring/v1/attention.pb.h"
+#include "server/coordinator/client_pace.h"
 #include "server/coordinator/job_stop.h"
 #include "server/process/deadline.h"
 #include "server/shard/job_memory.h"
@@ -46,7 +48,8 @@ struct AttendMessage {
 class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   // Lives until gRPC is done with it and nobody holds it.
-  static std::shared_ptr<AttendStream> Make(grpc::CallbackServerContext* context);
+  static std::shared_ptr<AttendStream> Make(grpc::CallbackServerContext* context,
+                                            const PaceLimits& limits);
 
   // Reads the first message. Calls `began` when it is there or none will come, on a thread of
   // gRPC's, which must not be blocked. Once, before any Read.
@@ -66,24 +69,34 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   JobStop& stop() { return stop_; }
 
   // True with a message, false when the client has closed its side. The stop's reason, which is
-  // DEADLINE_EXCEEDED (CLIENT_IDLE) when nothing came until the deadline. Used by one thread at a
-  // time. INVALID_ARGUMENT (MALFORMED) for bytes that are no request.
-  absl::StatusOr<bool> Read(AttendMessage& message, Deadline deadline) {
-    return Read(message, deadline, stop_);
-  }
+  // DEADLINE_EXCEEDED when nothing came until the deadline (CLIENT_IDLE), or too little in all
+  // (CLIENT_SLOW). Used by one thread at a time. INVALID_ARGUMENT (MALFORMED) for bytes that are no
+  // request.
+  absl::StatusOr<bool> Read(AttendMessage& message, Deadline deadline);
 
-  // Ends also when `stop` is requested, which the stream's own stop must request; nothing is lost.
-  absl::StatusOr<bool> Read(AttendMessage& message, Deadline deadline, const JobStop& stop);
+  // At the client's pace. Ends also when `stop` is requested, which the stream's own stop must
+  // request; nothing is lost.
+  absl::StatusOr<bool> Read(AttendMessage& message, const JobStop& stop);
 
-  // Any thread; messages leave one after the other. Errors as of Read, after which no write
+  // Hands a message to the transport, once it has taken the one before: from then on the client
+  // gets it, whatever becomes of the job. Any thread. Errors as of Read, after which no write
   // succeeds.
-  absl::Status Write(const v1::AttendResponse& response, Deadline deadline);
+  absl::Status Write(const v1::AttendResponse& response, const JobStop& stop);
 
   // An output chunk with its payload, which `owner` keeps until the transport has let go of it.
-  absl::Status Write(const v1::OutputChunk& chunk, std::string_view payload,
-                     std::shared_ptr<const void> owner, Deadline deadline);
+  // False when the transport has not taken the message before within `patience`: this one is left
+  // to the caller.
+  absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
+                             std::shared_ptr<const void> owner, Clock::duration patience,
+                             const JobStop& stop);
+  static constexpr Clock::duration kAnyPatience = Clock::duration::max();
 
-  // Ends the call with OK and the report.
+  // Hands a message over that may as well be left out: it is, where the transport has not taken the
+  // one before.
+  void Offer(const v1::AttendResponse& response);
+
+  // Ends the call with OK and the report, once the client has taken what was written before; with
+  // the stop's reason if it does not.
   void End(const v1::Report& report);
 
   // Ends the call with an error. retry_after goes along as pushback.
@@ -93,14 +106,23 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void AwaitDone(std::chrono::milliseconds limit);
 
  private:
-  explicit AttendStream(grpc::CallbackServerContext* context) : context_(context) {}
+  AttendStream(grpc::CallbackServerContext* context, const PaceLimits& limits)
+      : context_(context), sends_(limits, "sent"), reads_(limits, "read") {}
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
 
-  absl::Status Write(grpc::ByteBuffer response, Deadline deadline);
+  // Until the transport has taken the message before; false when it has not within the patience.
+  absl::StatusOr<bool> AwaitTurn(std::unique_lock<std::mutex>& lock, Clock::duration patience,
+                                 const JobStop& stop);
+  // Unlocks.
+  void Hand(std::unique_lock<std::mutex>& lock, grpc::ByteBuffer response);
+
+  // Waits for the client, which is waited for since `began`. Unlocks.
+  absl::StatusOr<bool> Take(std::unique_lock<std::mutex>& lock, AttendMessage& message,
+                            Clock::time_point began, Deadline deadline, const JobStop& stop);
 
   void ReadNext(std::unique_lock<std::mutex>& lock);
 
@@ -112,9 +134,9 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   std::function<void()> began_;         // until the first read is done
   std::optional<JobMemory::Reservation> waiting_;
 
-  std::mutex write_turn_;  // before mutex_: held while a message is being written
   std::mutex mutex_;
-  std::condition_variable_any changed_;
+  std::condition_variable_any changed_;   // what has arrived, and the call's end
+  std::condition_variable_any written_;   // one waits for its turn to write
   grpc::ByteBuffer incoming_;             // gRPC's while reading_
   grpc::ByteBuffer outgoing_;             // gRPC's while write_ is kPending
   std::deque<grpc::ByteBuffer> arrived_;  // guarded by mutex_, like all below; not yet read
@@ -122,6 +144,10 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   bool reading_ = false;
   bool ended_ = false;  // nothing more comes
   Operation write_ = Operation::kDone;
+  Clock::time_point write_began_;
+  Deadline write_due_;
+  int64_t write_bytes_ = 0;
+  ClientPace sends_, reads_;
   bool done_ = false;
 };
 

@@ -71,7 +71,9 @@ AttentionService::AttentionService(const JobServices& services, std::function<bo
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
     grpc::CallbackServerContext* context) {
-  const std::shared_ptr<AttendStream> stream = AttendStream::Make(context);
+  const std::shared_ptr<AttendStream> stream =
+      AttendStream::Make(context, {.idle = services_.settings.idle_timeout,
+                                   .bytes_per_second = services_.settings.least_rate_bytes});
   const auto call = std::make_shared<Call>();
   call->stream = stream;
   call->caller = CallerOf(*context);

@@ -94,10 +94,10 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
               .delivered = &job_.delivered,
               .output =
                   [this](int rank, const v1::OutputChunk& chunk, std::string_view payload,
-                         const std::shared_ptr<const void>& owner) {
-                    return SendOutput(rank, chunk, payload, owner);
+                         const std::shared_ptr<const void>& owner, Clock::duration patience) {
+                    return SendOutput(rank, chunk, payload, owner, patience);
                   },
-              .progress = [this](double fraction) { return SendProgress(fraction); }},
+              .progress = [this](double fraction) { SendProgress(fraction); }},
              stop_);
   absl::Status status = RunWith(run);
   if (status.ok()) {
@@ -141,8 +141,9 @@ absl::Status JobAttempt::RunWith(JobRun& run) {
   if (status.ok()) status = run.AwaitEnd();
   if (status.ok()) status = CheckRows(run);
   if (!status.ok()) return status;
-  figures_.compute_seconds = std::max(0.0, SecondsBetween(received, run.computed_at()));
-  figures_.send_seconds = SecondsBetween(run.computed_at(), Clock::now());
+  figures_.compute_seconds = run.compute_seconds();
+  figures_.send_seconds =
+      std::max(0.0, SecondsBetween(received, Clock::now()) - figures_.compute_seconds);
   return status;
 }
 
@@ -154,7 +155,7 @@ absl::Status JobAttempt::Admit() {
   admitted.set_job_id(job_.open.job_id());
   admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
   admitted.set_workers(static_cast<int>(members_.size()));
-  return stream_.Write(response, IdleDeadline());
+  return stream_.Write(response, stop_);
 }
 
 absl::Status JobAttempt::AskForLostRows() {
@@ -176,7 +177,7 @@ absl::Status JobAttempt::AskForLostRows() {
       range.set_first_row(tokens.begin);
       range.set_rows(tokens.end - tokens.begin);
     }
-    if (absl::Status status = stream_.Write(response, IdleDeadline()); !status.ok()) return status;
+    if (absl::Status status = stream_.Write(response, stop_); !status.ok()) return status;
   }
   job_.held = HeldRows();  // what it had is carried, and its outputs are computed anew
   return absl::OkStatus();
@@ -194,7 +195,7 @@ absl::Status JobAttempt::ReceiveRows(JobRun& run) {
   const Clock::time_point start = Clock::now();
   AttendMessage message;
   while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
-    const absl::StatusOr<bool> more = stream_.Read(message, IdleDeadline(), stop_);
+    const absl::StatusOr<bool> more = stream_.Read(message, stop_);
     if (!more.ok()) return more.status();
     if (!*more) break;
     if (absl::Status status = ReceiveChunk(message, run); !status.ok()) return status;
@@ -248,15 +249,16 @@ absl::Status JobAttempt::CheckRows(const JobRun& run) {
       "ROW_MISMATCH");
 }
 
-absl::Status JobAttempt::SendOutput(int rank, const v1::OutputChunk& chunk,
-                                    std::string_view payload,
-                                    const std::shared_ptr<const void>& owner) {
-  absl::Status status = stream_.Write(chunk, payload, owner, IdleDeadline());
-  if (!status.ok()) return status;
+absl::StatusOr<bool> JobAttempt::SendOutput(int rank, const v1::OutputChunk& chunk,
+                                            std::string_view payload,
+                                            const std::shared_ptr<const void>& owner,
+                                            Clock::duration patience) {
+  absl::StatusOr<bool> handed = stream_.Write(chunk, payload, owner, patience, stop_);
+  if (!handed.ok() || !*handed) return handed;
   if (job_.check) job_.check->Take(chunk, payload, members_[rank]);
   services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
   if (chunk.tensor() == v1::TENSOR_OUT) TellSent(chunk.rows());
-  return status;
+  return handed;
 }
 
 void JobAttempt::TellSent(int64_t rows) {
@@ -265,14 +267,12 @@ void JobAttempt::TellSent(int64_t rows) {
                         static_cast<double>(sent) / static_cast<double>(job_.spec.tokens));
 }
 
-absl::Status JobAttempt::SendProgress(double fraction) {
+void JobAttempt::SendProgress(double fraction) {
   job_.progress.Advance(JobState::kComputing, fraction);
   v1::AttendResponse response;
   response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
   response.mutable_progress()->set_fraction(fraction);
-  return stream_.Write(response, IdleDeadline());
+  stream_.Offer(response);
 }
-
-Deadline JobAttempt::IdleDeadline() const { return Clock::now() + services_.settings.idle_timeout; }
 
 }  // namespace hilbert_ring::server

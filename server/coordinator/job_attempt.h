@@ -83,11 +83,11 @@ class JobAttempt {
   absl::Status ReceiveChunk(const AttendMessage& message, JobRun& run);
   absl::Status PlaceRows(JobRun& run);
   absl::Status CheckRows(const JobRun& run);
-  absl::Status SendOutput(int rank, const v1::OutputChunk& chunk, std::string_view payload,
-                          const std::shared_ptr<const void>& owner);
+  absl::StatusOr<bool> SendOutput(int rank, const v1::OutputChunk& chunk, std::string_view payload,
+                                  const std::shared_ptr<const void>& owner,
+                                  Clock::duration patience);
   void TellSent(int64_t rows);
-  absl::Status SendProgress(double fraction);
-  Deadline IdleDeadline() const;
+  void SendProgress(double fraction);
 
   const JobServices& services_;
   AttendStream& stream_;

@@ -322,6 +322,10 @@ absl::Status JobRun::TellArrived() {
 }
 
 absl::Status JobRun::FinishRows() {
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = Clock::now();
+  }
   v1::RunRequest request;
   request.mutable_done();
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {

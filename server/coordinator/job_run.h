@@ -17,7 +17,9 @@
 // of which a copy is held here while there is memory for copies.
 //
 // One thread reads from each worker and hands its outputs on, so that a client that reads slowly
-// slows the workers and nothing is kept here. When a worker fails, is lost or stalls, the attempt's
+// slows the workers and nothing is kept here. Outputs of a shared shard that the client does not
+// take at once are handed on by another thread, so that the first still hears what the worker says.
+// When a worker fails, is lost or stalls, the attempt's
 // stop is requested with the reason; when the stop is requested, by whomever, all streams are
 // cancelled.
 #pragma once
@@ -66,12 +68,13 @@ struct JobRunOptions {
   JobMemory* copies = nullptr;         // what copies of workers' rows may take
   HeldRows* held = nullptr;            // of the attempt before this one
   Delivered* delivered = nullptr;      // slots that the client has; the run adds to it
-  // Called by several threads; blocks as long as it takes. An error ends the job. The payload lies
-  // beside the chunk and lives as long as its owner.
-  std::function<absl::Status(int rank, const v1::OutputChunk& chunk, std::string_view payload,
-                             const std::shared_ptr<const void>& owner)>
+  // Called by several threads. False when the client has not made room for it within `patience`. An
+  // error ends the job. The payload lies beside the chunk and lives as long as its owner.
+  std::function<absl::StatusOr<bool>(
+      int rank, const v1::OutputChunk& chunk, std::string_view payload,
+      const std::shared_ptr<const void>& owner, Clock::duration patience)>
       output;
-  std::function<absl::Status(double fraction)> progress;  // mean over the workers, seldom
+  std::function<void(double fraction)> progress;  // mean over the workers, seldom; does not block
 };
 
 class JobRun {
@@ -100,7 +103,8 @@ class JobRun {
   absl::Status Send(const v1::Chunk& chunk, const wire::Payload& payload, const RowRouter& router);
   absl::Status FinishRows();
 
-  // Until every worker has computed its part.
+  // Until every worker has computed its part. Time in which a worker's reader waits for the client
+  // is added to the deadline, for it may keep the worker's word from it.
   absl::Status AwaitComputed(Deadline deadline);
 
   // Until every worker's outputs have gone to `output` and it has said its figures. Takes as long
@@ -120,8 +124,9 @@ class JobRun {
   // After AwaitEnd, by rank.
   std::vector<v1::WorkerReport> Reports() const;
 
-  // When the last worker had computed its part.
-  Clock::time_point computed_at() const;
+  // From the last row to the last result, by the clock of the worker that took longest: when we
+  // hear of it depends on how fast the client reads.
+  double compute_seconds() const;
 
  private:
   struct Stream {
@@ -133,15 +138,24 @@ class JobRun {
     bool offered = false;  // memory to share; not guarded
     // Guarded by mutex_:
     bool ready = false, shares = false, computed = false, ended = false;
-    bool passing_on = false;  // outputs or progress, to a client that may be slow
+    bool passing_on = false;  // outputs, to a client that may be slow; nothing is read meanwhile
+    Clock::time_point passing_since;
+    Clock::duration passed_on{0};  // time, since the wait began
     double fraction = 0;
     int64_t waiting_step = 0;    // of the exchange; 0: it does not wait
     Clock::time_point moved_at;  // last progress
-    Clock::time_point computed_at;
+    double compute_seconds = 0;
     std::optional<v1::WorkerReport> report;
-    std::thread reader;  // not guarded
-    // The shard, or a copy of its rows; null and unused where neither is here. Not guarded: set
-    // before the stream is opened, rows and arrived are the sender's, outputs the reader's.
+    int64_t rows_final = 0;  // of the shared shard
+    bool all_final = false;  // no more will be
+    std::thread reader;      // not guarded, like all below
+    std::thread passer;      // the reader's: hands outputs of the shared shard on, once it is there
+    // Cut, but not yet taken by the client; of the thread that hands outputs on.
+    bool cut = false;
+    v1::OutputChunk chunk;
+    std::string_view payload;
+    // The shard, or a copy of its rows; null and unused where neither is here. Set before the
+    // stream is opened; rows and arrived are the sender's, outputs of who hands them on.
     HeldShard shard;
     std::optional<ArrivedRows> arrived;
     std::optional<OutputRows> outputs;
@@ -165,10 +179,16 @@ class JobRun {
   absl::Status HandleReady(int rank, const v1::RunReady& ready);
   absl::Status PassOn(int rank, v1::OutputChunk& chunk, int64_t first_slot);
   absl::Status PassOnShared(int rank, int64_t rows_final);
-  absl::Status Deliver(int rank, const v1::OutputChunk& chunk, std::string_view payload,
-                       const std::shared_ptr<const void>& owner, int64_t first_slot);
-  absl::Status TellProgress(int rank, const v1::RunProgress& progress);
-  void NoteComputed(int rank);
+  absl::StatusOr<bool> PassOnFinal(int rank, int64_t rows_final, Clock::duration patience);
+  void PassOnRest(int rank);
+  void EndPasser(int rank);
+  absl::StatusOr<bool> Deliver(int rank, const v1::OutputChunk& chunk, std::string_view payload,
+                               const std::shared_ptr<const void>& owner, int64_t first_slot,
+                               Clock::duration patience);
+  void NotePassingOn(int rank, bool passing_on);
+  void TellProgress(int rank, const v1::RunProgress& progress);
+  void NoteComputed(int rank, double seconds);
+  void NoteFailed(int rank, const grpc::Status& status);
   absl::Status Await(Deadline deadline, const char* what, bool Stream::*state, bool watch_progress);
   absl::Status Lost(int rank, const std::string& how) const;
   std::chrono::milliseconds StallLimit(int rank) const;
@@ -182,6 +202,7 @@ class JobRun {
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   Clock::time_point told_;                        // guarded by mutex_; last progress
+  Clock::time_point finished_;                    // guarded by mutex_; the rows
   std::shared_ptr<const Member> stalled_;         // guarded by mutex_
   std::vector<std::unique_ptr<Stream>> streams_;  // by rank; set by Start
 };

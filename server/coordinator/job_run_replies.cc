@@ -13,6 +13,9 @@ constexpr auto kProgressInterval = std::chrono::milliseconds(200);
 constexpr auto kCulpritLimit = std::chrono::milliseconds(300);
 constexpr int64_t kSlowBytesPerMillisecond = 10'000;
 constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
+// Of a worker's reader with a client that does not take its outputs.
+constexpr auto kPatience = std::chrono::milliseconds(100);
+constexpr Clock::duration kAnyPatience = Clock::duration::max();
 
 // Statuses of the transport carry no details.
 bool SaidByWorker(const grpc::Status& status) { return !status.error_details().empty(); }
@@ -31,15 +34,26 @@ absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*st
     return std::find_if(streams_.begin(), streams_.end(),
                         [&](const auto& stream) { return !((*stream).*state); });
   };
-  for (const auto& stream : streams_) stream->moved_at = Clock::now();
+  for (const auto& stream : streams_) {
+    stream->moved_at = stream->passing_since = Clock::now();
+    stream->passed_on = Clock::duration(0);
+  }
+  // Of one that has not done it: the first whose time is over.
+  const auto late = [&] {
+    const Clock::time_point now = Clock::now();
+    return std::find_if(streams_.begin(), streams_.end(), [&](const auto& stream) {
+      Clock::duration passed_on = stream->passed_on;
+      if (stream->passing_on) passed_on += now - stream->passing_since;
+      return !((*stream).*state) && now - passed_on >= deadline;
+    });
+  };
   while (stop_.why().ok() && missing() != streams_.end()) {
-    const Deadline until =
-        watch_progress ? std::min(deadline, Clock::now() + kStallCheckInterval) : deadline;
+    const Deadline until = watch_progress ? Clock::now() + kStallCheckInterval : deadline;
     changed_.wait_until(lock, stop_.token(), until, [&] { return missing() == streams_.end(); });
     absl::Status failed;
     if (missing() == streams_.end() || !stop_.why().ok()) continue;
-    if (Clock::now() >= deadline) {
-      const auto rank = static_cast<int>(missing() - streams_.begin());
+    if (late() != streams_.end()) {
+      const auto rank = static_cast<int>(late() - streams_.begin());
       if (watch_progress) {
         failed = wire::WithReason(absl::DeadlineExceededError(absl::StrCat(
                                       "worker ", options_.members[rank]->address, " ", what)),
@@ -108,17 +122,20 @@ void JobRun::ReadFrom(int rank) {
     const std::lock_guard lock(mutex_);
     complete = ended.ok() && stream.report.has_value();
   }
-  if (!complete) {
-    AwaitCulprit(ended);
-    if (wire::ReasonOf(wire::FromGrpc(ended)) == "WORKER_BUSY") {
-      const std::lock_guard lock(mutex_);
-      stalled_ = options_.members[rank];  // it does not get rid of a job that we know nothing of
-    }
-    stop_.Request(Explain(rank, ended));
-  }
+  if (!complete) NoteFailed(rank, ended);
+  EndPasser(rank);
   const std::lock_guard lock(mutex_);
   stream.ended = true;
   changed_.notify_all();
+}
+
+void JobRun::NoteFailed(int rank, const grpc::Status& status) {
+  AwaitCulprit(status);
+  if (wire::ReasonOf(wire::FromGrpc(status)) == "WORKER_BUSY") {
+    const std::lock_guard lock(mutex_);
+    stalled_ = options_.members[rank];  // it does not get rid of a job that we know nothing of
+  }
+  stop_.Request(Explain(rank, status));
 }
 
 absl::Status JobRun::Handle(int rank, v1::RunResponse& response) {
@@ -127,14 +144,22 @@ absl::Status JobRun::Handle(int rank, v1::RunResponse& response) {
     case v1::RunResponse::kReady:
       return HandleReady(rank, response.ready());
     case v1::RunResponse::kProgress:
-      return TellProgress(rank, response.progress());
+      TellProgress(rank, response.progress());
+      return absl::OkStatus();
     case v1::RunResponse::kOutput:
       return PassOn(rank, *response.mutable_output(), response.first_slot());
     case v1::RunResponse::kFinal:
       return PassOnShared(rank, response.final().rows());
     case v1::RunResponse::kComputed:
-      NoteComputed(rank);
+      NoteComputed(rank, response.computed().seconds());
       return absl::OkStatus();
+    case v1::RunResponse::kFailed: {
+      const v1::RunFailed& failed = response.failed();
+      NoteFailed(rank, wire::ToGrpc(wire::WithReason(
+                           absl::Status(absl::StatusCode(failed.code()), failed.message()),
+                           failed.reason())));
+      return stop_.why();
+    }
     case v1::RunResponse::kFigures: {
       const std::lock_guard lock(mutex_);
       stream.report = std::move(*response.mutable_figures());
@@ -158,9 +183,10 @@ absl::Status JobRun::HandleReady(int rank, const v1::RunReady& ready) {
   return absl::OkStatus();
 }
 
-absl::Status JobRun::Deliver(int rank, const v1::OutputChunk& chunk, std::string_view payload,
-                             const std::shared_ptr<const void>& owner, int64_t first_slot) {
-  Stream& stream = *streams_[rank];
+absl::StatusOr<bool> JobRun::Deliver(int rank, const v1::OutputChunk& chunk,
+                                     std::string_view payload,
+                                     const std::shared_ptr<const void>& owner, int64_t first_slot,
+                                     Clock::duration patience) {
   RowSet& slots =
       chunk.tensor() == v1::TENSOR_OUT ? options_.delivered->out : options_.delivered->lse;
   const absl::Status unexpected =
@@ -175,20 +201,31 @@ absl::Status JobRun::Deliver(int rank, const v1::OutputChunk& chunk, std::string
     // Before the client sees a row twice.
     const RowSpan gap = slots.GapFrom(span.begin);
     if (gap.begin != span.begin || gap.end < span.end) return unexpected;
-    stream.passing_on = true;
   }
-  absl::Status status = options_.output(rank, chunk, payload, owner);
+  const absl::StatusOr<bool> handed = options_.output(rank, chunk, payload, owner, patience);
+  if (!handed.ok() || !*handed) return handed;
   const std::lock_guard lock(mutex_);
-  stream.passing_on = false;
-  stream.moved_at = Clock::now();
-  if (!status.ok()) return status;
-  return slots.Add(span.begin, span.end) ? absl::OkStatus() : unexpected;
+  if (!slots.Add(span.begin, span.end)) return unexpected;
+  return true;
+}
+
+void JobRun::NotePassingOn(int rank, bool passing_on) {
+  Stream& stream = *streams_[rank];
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  if (stream.passing_on) stream.passed_on += now - stream.passing_since;
+  stream.passing_on = passing_on;
+  stream.passing_since = stream.moved_at = now;
 }
 
 absl::Status JobRun::PassOn(int rank, v1::OutputChunk& chunk, int64_t first_slot) {
   const auto payload = std::make_shared<const std::string>(std::move(*chunk.mutable_payload()));
   chunk.clear_payload();
-  return Deliver(rank, chunk, *payload, payload, first_slot);
+  NotePassingOn(rank, true);
+  const absl::StatusOr<bool> handed =
+      Deliver(rank, chunk, *payload, payload, first_slot, kAnyPatience);
+  NotePassingOn(rank, false);
+  return handed.status();
 }
 
 absl::Status JobRun::PassOnShared(int rank, int64_t rows_final) {
@@ -197,25 +234,79 @@ absl::Status JobRun::PassOnShared(int rank, int64_t rows_final) {
     return absl::InternalError(absl::StrCat("worker ", options_.members[rank]->address,
                                             " speaks of rows that it does not share"));
   }
-  v1::OutputChunk chunk;
-  std::string_view payload;
-  while (stream.outputs->Next(rows_final, chunk, payload)) {
-    absl::Status status =
-        Deliver(rank, chunk, payload, stream.shard.memory, stream.outputs->first_slot());
-    if (!status.ok()) return status;
+  {
+    const std::lock_guard lock(mutex_);
+    stream.rows_final = std::max(stream.rows_final, rows_final);
+    stream.moved_at = Clock::now();
+    changed_.notify_all();
   }
-  return absl::OkStatus();
+  if (stream.passer.joinable()) return absl::OkStatus();
+  NotePassingOn(rank, true);
+  const absl::StatusOr<bool> all = PassOnFinal(rank, rows_final, kPatience);
+  NotePassingOn(rank, false);
+  if (all.ok() && !*all) stream.passer = std::thread([this, rank] { PassOnRest(rank); });
+  return all.status();
 }
 
-void JobRun::NoteComputed(int rank) {
+// Of rows that are final, as many as the client takes; false when it does not take them all.
+absl::StatusOr<bool> JobRun::PassOnFinal(int rank, int64_t rows_final, Clock::duration patience) {
+  Stream& stream = *streams_[rank];
+  while (stream.cut ||
+         (stream.cut = stream.outputs->Next(rows_final, stream.chunk, stream.payload))) {
+    const absl::StatusOr<bool> handed =
+        Deliver(rank, stream.chunk, stream.payload, stream.shard.memory,
+                stream.outputs->first_slot(), patience);
+    if (!handed.ok() || !*handed) return handed;
+    stream.cut = false;
+  }
+  return true;
+}
+
+// In the passing thread: until the reader has heard of all rows, and the client has them.
+void JobRun::PassOnRest(int rank) {
+  Stream& stream = *streams_[rank];
+  int64_t passed = 0;
+  while (stop_.why().ok()) {
+    bool all = false;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, stop_.token(),
+                    [&] { return stream.rows_final > passed || stream.all_final; });
+      passed = stream.rows_final;
+      all = stream.all_final;
+    }
+    const absl::StatusOr<bool> handed = PassOnFinal(rank, passed, kAnyPatience);
+    if (!handed.ok()) stop_.Request(handed.status());
+    if (all) return;
+  }
+}
+
+// In the reader, when its stream has ended.
+void JobRun::EndPasser(int rank) {
+  Stream& stream = *streams_[rank];
+  if (!stream.passer.joinable()) return;
+  NotePassingOn(rank, true);  // that the worker is silent now is no stall
+  {
+    const std::lock_guard lock(mutex_);
+    stream.all_final = true;
+    changed_.notify_all();
+  }
+  stream.passer.join();
+}
+
+void JobRun::NoteComputed(int rank, double seconds) {
   const std::lock_guard lock(mutex_);
-  if (streams_[rank]->computed) return;
-  streams_[rank]->computed = true;
-  streams_[rank]->computed_at = Clock::now();
+  Stream& stream = *streams_[rank];
+  if (stream.computed) return;
+  stream.computed = true;
+  // A worker cannot have computed for longer than we have waited for it.
+  if (seconds > 0 && finished_ != Clock::time_point()) {
+    stream.compute_seconds = std::min(seconds, SecondsBetween(finished_, Clock::now()));
+  }
   changed_.notify_all();
 }
 
-absl::Status JobRun::TellProgress(int rank, const v1::RunProgress& progress) {
+void JobRun::TellProgress(int rank, const v1::RunProgress& progress) {
   double mean = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -223,17 +314,12 @@ absl::Status JobRun::TellProgress(int rank, const v1::RunProgress& progress) {
     streams_[rank]->waiting_step = progress.waiting_step();
     const Clock::time_point now = Clock::now();
     streams_[rank]->moved_at = now;
-    if (now - told_ < kProgressInterval) return absl::OkStatus();
+    if (now - told_ < kProgressInterval) return;
     told_ = now;
     for (const auto& stream : streams_) mean += stream->fraction;
     mean /= static_cast<double>(streams_.size());
-    streams_[rank]->passing_on = true;
   }
-  absl::Status status = options_.progress(mean);
-  const std::lock_guard lock(mutex_);
-  streams_[rank]->passing_on = false;
-  streams_[rank]->moved_at = Clock::now();
-  return status;
+  options_.progress(mean);
 }
 
 absl::Status JobRun::Lost(int rank, const std::string& how) const {
@@ -287,11 +373,11 @@ std::vector<v1::WorkerReport> JobRun::Reports() const {
   return reports;
 }
 
-Clock::time_point JobRun::computed_at() const {
+double JobRun::compute_seconds() const {
   const std::lock_guard lock(mutex_);
-  Clock::time_point last;
-  for (const auto& stream : streams_) last = std::max(last, stream->computed_at);
-  return last;
+  double longest = 0;
+  for (const auto& stream : streams_) longest = std::max(longest, stream->compute_seconds);
+  return longest;
 }
 
 }  // namespace hilbert_ring::server

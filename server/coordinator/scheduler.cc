@@ -295,7 +295,7 @@ void Scheduler::Place::WaitAgain(std::vector<JobSize> sizes, const Members& with
 }
 
 absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline deadline,
-                                              const std::function<absl::Status(int)>& tell) {
+                                              const std::function<void(int)>& tell) {
   Scheduler& s = *scheduler_;
   constexpr auto kDispatchInterval = std::chrono::milliseconds(500);  // predictions change
   std::unique_lock lock(s.mutex_);
@@ -315,7 +315,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
     if (position != told) {
       told = position;
       lock.unlock();
-      if (absl::Status status = tell(position); !status.ok()) return status;
+      tell(position);
       lock.lock();
       continue;
     }

@@ -59,10 +59,10 @@ class Scheduler {
     ~Place();
 
     // Calls `tell` with the number of jobs before this one, should it have to wait, and again
-    // whenever it has changed; its error ends the wait. RESOURCE_EXHAUSTED (QUEUE_TIMEOUT) at the
+    // whenever it has changed; it does not block. RESOURCE_EXHAUSTED (QUEUE_TIMEOUT) at the
     // deadline, or the stop's reason.
     absl::StatusOr<Grant> Await(const JobStop& stop, Deadline deadline,
-                                const std::function<absl::Status(int)>& tell);
+                                const std::function<void(int)>& tell);
 
     // Gives the workers back and gets no others until it waits again.
     void GiveBack();

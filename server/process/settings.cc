@@ -182,7 +182,12 @@ std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char**
   AddDuration(app, "--queue-timeout", s.queue_timeout, "a job waits at most so long for its turn");
   AddDuration(app, "--job-timeout", s.job_timeout, "a job's compute takes at most so long");
   AddDuration(app, "--idle-timeout", s.idle_timeout,
-              "a client that neither sends nor reads for so long loses its job");
+              "a client that neither sends nor reads for so long while it is waited for loses its "
+              "job");
+  AddBytes(
+      app, "--least-rate", s.least_rate_bytes,
+      "bytes a second at which a client sends rows and reads outputs; one that falls behind it "
+      "by the idle timeout in all loses its job; 0: any rate will do");
   AddDuration(
       app, "--stall-timeout", s.stall_timeout,
       "a job none of whose workers makes progress for so long is tried again without the one "

@@ -48,6 +48,7 @@ struct CoordinatorSettings {
   Milliseconds queue_timeout{3'600'000};
   Milliseconds job_timeout{3'600'000};                  // of a job's compute
   Milliseconds idle_timeout{300'000};                   // of a client that neither sends nor reads
+  int64_t least_rate_bytes = int64_t{256} << 10;        // a second, that a client sends and reads
   Milliseconds exit_timeout{10'000};                    // for running jobs, on SIGTERM
   Milliseconds stall_timeout{30'000};                   // without progress of any worker of a job
   int max_retries = 5;                                  // of a job whose workers are lost

@@ -184,6 +184,7 @@ absl::Status RunCall::Work() {
   if (!sender.ok()) return sender.status();
   auto executor = StartThread([this] {
     absl::StatusOr<Figures> figures = ExecuteJob();
+    const Deadline ended = std::chrono::steady_clock::now();
     if (state_.device_broken && IsBroken(lane_->device(), figures.status())) {
       state_.device_broken(figures.status());
     }
@@ -191,6 +192,9 @@ absl::Status RunCall::Work() {
       const std::lock_guard lock(mutex_);
       figures_ = std::move(figures);
       executed_ = true;
+      if (rows_done_) {
+        compute_seconds_ = std::chrono::duration<double>(ended - *rows_done_).count();
+      }
     }
     if (shared_ != nullptr) SendNews();
     changed_.notify_all();
@@ -252,6 +256,10 @@ absl::Status RunCall::ReceiveRows() {
         break;
       case v1::RunRequest::kDone:
         if (shared_ == nullptr) status = rows.CheckComplete();
+        if (status.ok()) {
+          const std::lock_guard lock(mutex_);
+          rows_done_ = std::chrono::steady_clock::now();
+        }
         if (status.ok()) arrived_.Open(store_->rows());
         return status;
       default:
@@ -339,9 +347,12 @@ void RunCall::SendNews() {
   const News news = news_;
   const bool executed = executed_;
   lock.unlock();
-  if (executed && !figures_.ok()) return;
   all_sent_ = executed;
-  sent_ = executed ? SendEnd(news.rows_final) : SendProgress(news);
+  if (executed && !figures_.ok()) {
+    sent_ = SendFailure();
+  } else {
+    sent_ = executed ? SendEnd(news.rows_final) : SendProgress(news);
+  }
 }
 
 absl::Status RunCall::SendProgress(const News& news) {
@@ -359,11 +370,23 @@ absl::Status RunCall::SendProgress(const News& news) {
   return SendOutputs(news.rows_final, {});
 }
 
+// The status could follow only when all rows have come.
+absl::Status RunCall::SendFailure() {
+  const absl::Status& error = figures_.status();
+  if (cancelled_ || context_.IsCancelled()) return absl::OkStatus();
+  v1::RunResponse response;
+  v1::RunFailed& failed = *response.mutable_failed();
+  failed.set_code(static_cast<int>(error.code()));
+  failed.set_message(std::string(error.message()));
+  failed.set_reason(absl::IsDeadlineExceeded(error) ? "JOB_TIMEOUT" : wire::ReasonOf(error));
+  return Send(response);
+}
+
 // The last messages leave together.
 absl::Status RunCall::SendEnd(int64_t rows_final) {
   const auto options = grpc::WriteOptions().set_buffer_hint();
   v1::RunResponse response;
-  response.mutable_computed();
+  response.mutable_computed()->set_seconds(compute_seconds_);
   if (absl::Status status = Send(response, options); !status.ok()) return status;
   if (absl::Status status = SendOutputs(rows_final, options); !status.ok()) return status;
   return SendFigures();

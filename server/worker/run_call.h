@@ -77,6 +77,7 @@ class RunCall {
     int64_t waiting_step = 0;
   };
   absl::Status SendProgress(const News& news);
+  absl::Status SendFailure();
   absl::Status SendEnd(int64_t rows_final);
   absl::Status SendOutputs(int64_t rows_final, grpc::WriteOptions options);
   absl::Status SendFigures();
@@ -117,6 +118,8 @@ class RunCall {
   std::condition_variable changed_;
   // Guarded by mutex_:
   News news_;
+  std::optional<Deadline> rows_done_;  // since when all rows are there
+  double compute_seconds_ = 0;         // from then to the last result
   bool executed_ = false;
   absl::StatusOr<Figures> figures_ = absl::InternalError("not run");
 };

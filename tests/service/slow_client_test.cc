@@ -1,0 +1,138 @@
+// Clients that read or send slowly: what they hold, for how long, and what is said of their time.
+#include <algorithm>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/service/cluster.h"
+#include "tests/service/raw_call.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr int64_t kChunkRows = 4096;
+
+// Cheap to compute, and its outputs are more than the transport holds: 32 MiB.
+JobSpec LargeOutputs() {
+  JobSpec spec;
+  spec.tokens = 65'536;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_dim = spec.value_dim = 64;
+  spec.branches = {{64, 1}};
+  return spec;
+}
+
+JobSpec Small() {
+  JobSpec spec;
+  spec.tokens = 64;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_dim = spec.value_dim = 16;
+  spec.branches = {{64, 1}};
+  return spec;
+}
+
+// All rows but those from `end` on of V.
+void SendUpTo(RawCall& call, const JobSpec& spec, int64_t end) {
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    const int64_t row_bytes = wire::TensorRowBytes(spec, tensor);
+    const std::string data(kChunkRows * row_bytes, '\0');
+    const int64_t rows = tensor == v1::TENSOR_V ? end : spec.tokens;
+    for (int64_t first = 0; first < rows; first += kChunkRows) {
+      v1::Chunk chunk = MakeChunk(tensor, data, row_bytes, 0, std::min(kChunkRows, rows - first));
+      chunk.set_first_row(first);
+      ASSERT_TRUE(call.Send(chunk));
+    }
+  }
+}
+
+bool WorkersIdleWithin(v1::AttentionService::Stub& stub, seconds limit) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < until) {
+    grpc::ClientContext context;
+    v1::GetClusterResponse cluster;
+    EXPECT_TRUE(stub.GetCluster(&context, {}, &cluster).ok());
+    if (cluster.jobs_running() == 0) return true;
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  return false;
+}
+
+TEST(SlowClient, ItsReadingIsNotCompute) {
+  auto cluster = Cluster::Start({.workers = 2, .spread = false});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  for (const bool sent : {false, true}) {
+    if (sent) {
+      cluster =
+          Cluster::Start({.workers = 2, .arguments = {"--share-memory=false"}, .spread = false});
+      ASSERT_TRUE(cluster.ok()) << cluster.status();
+      stub = (*cluster)->Stub();
+    }
+    const JobSpec spec = LargeOutputs();
+    RawCall call(*stub, seconds(120));
+    ASSERT_TRUE(call.Open(spec) && call.AwaitAdmitted());
+    SendUpTo(call, spec, spec.tokens);
+    call.WritesDone();
+    std::this_thread::sleep_for(seconds(6));
+    const auto result = call.Collect(spec);
+    ASSERT_TRUE(result.ok()) << result.status();
+    RecordProperty(sent ? "compute_sent" : "compute_shared",
+                   std::to_string(result->report.compute_seconds()));
+    EXPECT_LT(result->report.compute_seconds(), 3);
+    EXPECT_GT(result->report.send_seconds(), 3);
+  }
+}
+
+TEST(SlowClient, ARowNowAndThenLosesTheWorkers) {
+  auto cluster = Cluster::Start(
+      {.workers = 1, .arguments = {"--idle-timeout=3", "--least-rate=1MiB"}, .spread = false});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  const JobSpec spec = LargeOutputs();
+  RawCall call(*stub, seconds(120));
+  ASSERT_TRUE(call.Open(spec) && call.AwaitAdmitted());
+  const int64_t row_bytes = wire::TensorRowBytes(spec, v1::TENSOR_Q);
+  const std::string row(row_bytes, '\0');
+  const auto start = std::chrono::steady_clock::now();
+  v1::Chunk chunk = MakeChunk(v1::TENSOR_Q, row, row_bytes, 0, 1);
+  for (int i = 0; i < 100 && call.Send(chunk); ++i) {
+    chunk.set_first_row(i + 1);
+    std::this_thread::sleep_for(milliseconds(200));
+  }
+  const absl::Status status = call.Finish();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_EQ(wire::ReasonOf(status), "CLIENT_SLOW");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the least rate is 1048576"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(15));
+  EXPECT_TRUE(WorkersIdleWithin(*stub, seconds(10)));
+}
+
+TEST(SlowClient, AnErrorFreesTheWorkersThoughTheClientDoesNotRead) {
+  for (const char* share : {"--share-memory=true", "--share-memory=false"}) {
+    auto cluster = Cluster::Start({.workers = 2, .arguments = {share}, .spread = false});
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    auto stub = (*cluster)->Stub();
+    const JobSpec spec = LargeOutputs();
+    RawCall call(*stub, seconds(120));
+    ASSERT_TRUE(call.Open(spec) && call.AwaitAdmitted());
+    // Outputs leave while rows still come; nobody reads them.
+    SendUpTo(call, spec, spec.tokens - kChunkRows);
+    std::this_thread::sleep_for(seconds(1));
+    const int64_t row_bytes = wire::TensorRowBytes(spec, v1::TENSOR_V);
+    const std::string rows(row_bytes, '\0');
+    call.Send(MakeChunk(v1::TENSOR_V, rows, row_bytes, 0, 1));  // once more
+    EXPECT_TRUE(WorkersIdleWithin(*stub, seconds(15))) << share;
+    const JobSpec small = Small();
+    const auto next = AttendRaw(*stub, small, RandomInputs(small, 1), 64, 1);
+    EXPECT_TRUE(next.ok()) << next.status();
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

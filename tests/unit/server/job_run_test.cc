@@ -1,0 +1,232 @@
+// A run over a worker that says what the test wants.
+#include "server/coordinator/job_run.h"
+
+#include <atomic>
+#include <thread>
+
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
+#include "server/coordinator/job_input.h"
+#include "wire/checksum.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Stream = grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>;
+
+class FakeWorker : public v1::WorkerService::Service {
+ public:
+  grpc::Status Run(grpc::ServerContext*, Stream* stream) override {
+    v1::RunRequest open;
+    return stream->Read(&open) ? run(*stream) : grpc::Status::CANCELLED;
+  }
+  std::function<grpc::Status(Stream&)> run;  // after RunOpen
+};
+
+JobSpec Spec() {
+  JobSpec spec;
+  spec.tokens = 64;
+  spec.heads = spec.kv_heads = 1;
+  spec.head_dim = spec.value_dim = 8;
+  spec.branches = {{64, 1}};
+  return spec;
+}
+
+class JobRunTest : public ::testing::Test {
+ protected:
+  JobRunTest() {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&worker_);
+    server_ = builder.BuildAndStart();
+    auto member = std::make_shared<Member>();
+    member->address = "127.0.0.1:1";
+    member->stub = v1::WorkerService::NewStub(server_->InProcessChannel({}));
+    members_ = {member};
+  }
+  ~JobRunTest() override {
+    run_.reset();
+    server_->Shutdown();
+  }
+
+  // share: the worker gets its shard in shared memory. The output blocks until the client reads.
+  void Start(bool share) {
+    run_.emplace(
+        JobRunOptions{.job_id = "job",
+                      .plan = &plan_,
+                      .members = members_,
+                      .stall_timeout = seconds(60),
+                      .share_memory = share,
+                      .shards = &shards_,
+                      .copies = &copies_,
+                      .held = &held_,
+                      .delivered = &delivered_,
+                      .output = [this](int, const v1::OutputChunk&, std::string_view,
+                                       const std::shared_ptr<const void>&,
+                                       Clock::duration patience) -> absl::StatusOr<bool> {
+                        ++outputs_;
+                        std::unique_lock lock(mutex_);
+                        const Deadline limit =
+                            Clock::now() + std::min<Clock::duration>(patience, kLong);
+                        if (reads_from_) {
+                          changed_.wait_until(lock, stop_.token(), std::min(limit, *reads_from_),
+                                              [] { return false; });
+                        } else {
+                          changed_.wait_until(lock, stop_.token(), limit, [] { return false; });
+                        }
+                        if (!stop_.why().ok()) return stop_.why();
+                        return reads_from_ && Clock::now() >= *reads_from_;
+                      },
+                      .progress = [](double) {}},
+        stop_);
+    run_->Open();
+  }
+
+  // Until the attempt's stop; whether it came.
+  bool AwaitStop() { return !stop_.AwaitFor(kLong).ok(); }
+
+  static bool Send(Stream& stream, const std::function<void(v1::RunResponse&)>& fill) {
+    v1::RunResponse response;
+    fill(response);
+    return stream.Write(response);
+  }
+  static void ReadAll(Stream& stream) {
+    v1::RunRequest request;
+    while (stream.Read(&request) && !request.has_done()) {
+    }
+  }
+
+  static constexpr milliseconds kLong{20'000};
+
+  const Plan plan_ = *MakePlan(Spec(), 1);
+  FakeWorker worker_;
+  std::unique_ptr<grpc::Server> server_;
+  Members members_;
+  SharedMemoryPool shards_{milliseconds(10)};
+  JobMemory copies_{0};
+  HeldRows held_;
+  Delivered delivered_{64};
+  JobStop stop_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::optional<Deadline> reads_from_;  // nothing: the client never reads
+  std::atomic<int> outputs_ = 0;
+  std::optional<JobRun> run_;
+};
+
+TEST_F(JobRunTest, TheClientsReadingIsNotCompute) {
+  worker_.run = [](Stream& stream) {
+    Send(stream, [](auto& r) { r.mutable_ready(); });
+    ReadAll(stream);
+    Send(stream, [](auto& r) {
+      r.mutable_output()->set_tensor(v1::TENSOR_OUT);
+      r.mutable_output()->set_rows(64);
+      r.mutable_output()->set_payload(std::string(64 * 8 * 4, '\0'));
+    });
+    Send(stream, [](auto& r) { r.mutable_computed()->set_seconds(0.012); });
+    Send(stream, [](auto& r) { r.mutable_figures(); });
+    return grpc::Status::OK;
+  };
+  reads_from_ = Clock::now() + seconds(5);
+  Start(false);
+  ASSERT_TRUE(run_->AwaitReady(Clock::now() + kLong).ok());
+  ASSERT_TRUE(run_->FinishRows().ok());
+  // A job timeout that is over long before the client reads.
+  const absl::Status status = run_->AwaitComputed(Clock::now() + seconds(2));
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GE(Clock::now(), *reads_from_);
+  EXPECT_TRUE(run_->AwaitEnd().ok());
+  EXPECT_DOUBLE_EQ(run_->compute_seconds(), 0.012);
+}
+
+TEST_F(JobRunTest, AWorkerThatDoesNotComputeInTimeIsNamed) {
+  worker_.run = [this](Stream& stream) {
+    Send(stream, [](auto& r) { r.mutable_ready(); });
+    ReadAll(stream);
+    (void)stop_.AwaitFor(kLong);
+    return grpc::Status::CANCELLED;
+  };
+  Start(false);
+  ASSERT_TRUE(run_->AwaitReady(Clock::now() + kLong).ok());
+  ASSERT_TRUE(run_->FinishRows().ok());
+  const absl::Status status = run_->AwaitComputed(Clock::now() + milliseconds(300));
+  EXPECT_EQ(wire::ReasonOf(status), "JOB_TIMEOUT") << status;
+}
+
+TEST_F(JobRunTest, WhatAWorkerSaysOfItsComputeIsNoMoreThanWasWaitedFor) {
+  worker_.run = [](Stream& stream) {
+    Send(stream, [](auto& r) { r.mutable_ready(); });
+    ReadAll(stream);
+    Send(stream, [](auto& r) { r.mutable_computed()->set_seconds(1e300); });
+    Send(stream, [](auto& r) { r.mutable_figures(); });
+    return grpc::Status::OK;
+  };
+  Start(false);
+  const Clock::time_point start = Clock::now();
+  ASSERT_TRUE(run_->AwaitReady(start + kLong).ok());
+  ASSERT_TRUE(run_->FinishRows().ok());
+  ASSERT_TRUE(run_->AwaitEnd().ok());
+  EXPECT_LE(run_->compute_seconds(), SecondsBetween(start, Clock::now()));
+}
+
+TEST_F(JobRunTest, AnErrorIsHeardBeforeAllRowsHaveCome) {
+  worker_.run = [](Stream& stream) {
+    Send(stream, [](auto& r) { r.mutable_ready(); });
+    Send(stream, [](auto& r) {
+      r.mutable_failed()->set_code(static_cast<int>(absl::StatusCode::kInternal));
+      r.mutable_failed()->set_message("the device failed");
+      r.mutable_failed()->set_reason("DEVICE");
+    });
+    ReadAll(stream);  // rows that never come
+    return grpc::Status::CANCELLED;
+  };
+  Start(false);
+  ASSERT_TRUE(AwaitStop());
+  EXPECT_TRUE(absl::IsInternal(stop_.why()));
+  EXPECT_EQ(wire::ReasonOf(stop_.why()), "DEVICE");
+}
+
+TEST_F(JobRunTest, AnErrorIsHeardWhileTheClientDoesNotRead) {
+  worker_.run = [this](Stream& stream) {
+    Send(stream, [](auto& r) { r.mutable_ready()->set_shares_memory(true); });
+    ReadAll(stream);
+    Send(stream, [](auto& r) { r.mutable_final()->set_rows(32); });
+    const Deadline limit = Clock::now() + kLong;
+    while (outputs_ == 0 && Clock::now() < limit) std::this_thread::yield();
+    return wire::ToGrpc(wire::WithReason(absl::DataLossError("a block is corrupt"), "BLOCK"));
+  };
+  Start(true);
+  ASSERT_TRUE(run_->AwaitReady(Clock::now() + kLong).ok());
+  ASSERT_TRUE(run_->FinishRows().ok());
+  ASSERT_TRUE(AwaitStop());
+  EXPECT_EQ(wire::ReasonOf(stop_.why()), "WORKER_DATA_LOSS");
+  const Clock::time_point start = Clock::now();
+  run_->End();
+  EXPECT_LT(Clock::now() - start, kLong / 2);
+}
+
+TEST_F(JobRunTest, OutputsThatTheClientTakesLateAllCome) {
+  worker_.run = [](Stream& stream) {
+    Send(stream, [](auto& r) { r.mutable_ready()->set_shares_memory(true); });
+    ReadAll(stream);
+    Send(stream, [](auto& r) { r.mutable_final()->set_rows(16); });
+    Send(stream, [](auto& r) { r.mutable_final()->set_rows(48); });
+    Send(stream, [](auto& r) { r.mutable_computed()->set_seconds(0.001); });
+    Send(stream, [](auto& r) { r.mutable_final()->set_rows(64); });
+    Send(stream, [](auto& r) { r.mutable_figures(); });
+    return grpc::Status::OK;
+  };
+  reads_from_ = Clock::now() + seconds(1);
+  Start(true);
+  ASSERT_TRUE(run_->AwaitReady(Clock::now() + kLong).ok());
+  ASSERT_TRUE(run_->FinishRows().ok());
+  ASSERT_TRUE(run_->AwaitComputed(Clock::now() + kLong).ok());
+  ASSERT_TRUE(run_->AwaitEnd().ok());
+  EXPECT_EQ(delivered_.out.count(), 64);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
