@@ -64,6 +64,12 @@ absl::StatusOr<OutputFiles> CreateOutputs(const AttendCommand& command, const Jo
   return outputs;
 }
 
+absl::Status CheckIntact(const JobFiles& inputs, const OutputFiles& outputs) {
+  if (absl::Status status = client::CheckIntact(inputs); !status.ok()) return status;
+  if (absl::Status status = outputs.out.CheckIntact(); !status.ok()) return status;
+  return outputs.lse ? outputs.lse->CheckIntact() : absl::OkStatus();
+}
+
 struct CallResult {
   absl::StatusOr<v1::Report> report;
   int attempts = 1;
@@ -98,7 +104,7 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
             }
             bar.Show(progress);
           },
-      .cancelled = [] { return interrupted != 0; },
+      .cancelled = [&] { return interrupted != 0 || !CheckIntact(files, outputs).ok(); },
   };
   if (command.deadline_seconds) options.deadline = absl::Seconds(*command.deadline_seconds);
   if (command.outage_seconds) options.outage_timeout = absl::Seconds(*command.outage_seconds);
@@ -132,7 +138,10 @@ absl::Status Commit(OutputFiles& outputs, const std::string& report_json) {
   }
   if (!outputs.report) return absl::OkStatus();
   absl::Status status = outputs.report->Append(absl::StrCat(report_json, "\n"));
-  return status.ok() ? outputs.report->Commit() : status;
+  if (status.ok()) status = outputs.report->Commit();
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), "; ", outputs.out.path(), " is complete"));
 }
 
 void PrintSummary(const v1::Report& report, int attempts) {
@@ -182,6 +191,8 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   absl::StatusOr<OutputFiles> outputs = CreateOutputs(command, *inputs);
   if (!outputs.ok()) return BadInput(outputs.status());
   const auto [report, attempts] = Call(global, command, *inputs, *outputs);
+  absl::Status intact = CheckIntact(*inputs, *outputs);
+  if (!intact.ok()) return ServiceFailed(global, intact);
   if (!report.ok()) return ServiceFailed(global, report.status());
   const std::string json = MessageAsJson(*report);
   if (absl::Status status = Commit(*outputs, json); !status.ok()) {

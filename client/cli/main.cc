@@ -9,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
+#include "client/cpp/file_mapping.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -67,6 +68,7 @@ int Main(int argc, char** argv) {
   // A file above the limit of the user's session is an error of the call, not the end of the
   // process.
   std::signal(SIGXFSZ, SIG_IGN);
+  client::CatchLostBytes();
 
   CLI::App app("Exact attention over long sequences, computed by a Hilbert Ring service.",
                "hilbert-ring");

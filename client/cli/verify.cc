@@ -102,6 +102,10 @@ int RunVerify(const GlobalOptions& global, const VerifyCommand& command) {
       {.rows = command.rows,
        .seed = command.seed,
        .threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))});
+  absl::Status intact = client::CheckIntact(*inputs);
+  if (intact.ok()) intact = out->CheckIntact();
+  if (intact.ok() && lse) intact = lse->CheckIntact();
+  if (!intact.ok()) return BadInput(intact);
   if (!result.ok()) return BadInput(result.status());
   Print(global, command, job.spec, *result);
   return result->ok() ? kExitOk : kExitFailed;

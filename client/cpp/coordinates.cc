@@ -124,6 +124,11 @@ absl::Status Coordinates::CheckRange(const std::string& name) const {
   });
 }
 
+absl::Status Coordinates::CheckIntact() const {
+  const NpyFile* file = std::get_if<NpyFile>(&source_);
+  return file == nullptr ? absl::OkStatus() : file->CheckIntact();
+}
+
 void Coordinates::Read(int64_t first_row, std::span<uint32_t> values) const {
   Visit([&](auto numbers) {
     auto value = values.begin();

@@ -26,6 +26,9 @@ class Coordinates {
   int64_t tokens() const { return tokens_; }
   int axes() const { return axes_; }
 
+  // As of NpyFile, of those from a file.
+  absl::Status CheckIntact() const;
+
   // Fills values [rows, axes] from first_row on.
   void Read(int64_t first_row, std::span<uint32_t> values) const;
 

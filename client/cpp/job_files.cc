@@ -190,6 +190,14 @@ absl::StatusOr<JobFiles> OpenJob(const JobSource& source) {
                   take(v1::TENSOR_V)};
 }
 
+absl::Status CheckIntact(const JobFiles& files) {
+  for (const NpyFile* file : {&files.q, &files.k, &files.v}) {
+    if (absl::Status status = file->CheckIntact(); !status.ok()) return status;
+  }
+  const std::optional<Coordinates>& coordinates = files.job.coordinates;
+  return coordinates ? coordinates->CheckIntact() : absl::OkStatus();
+}
+
 std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor) {
   return JobShape(spec).SizesOf(tensor);
 }

@@ -43,6 +43,9 @@ struct JobFiles {
   NpyFile q, k, v;
 };
 
+// As of NpyFile, of all files of a job.
+absl::Status CheckIntact(const JobFiles& files);
+
 enum class CoordinatesUse {
   kRequired,  // a coords_file that is not there is an error
   kOptional,  // their number of axes is enough

@@ -19,14 +19,6 @@
 namespace hilbert_ring::client {
 namespace {
 
-absl::StatusOr<FileMapping> Map(int fd, int64_t bytes, int protection) {
-  void* begin = mmap(nullptr, static_cast<size_t>(bytes), protection, MAP_SHARED, fd, 0);
-  if (begin == MAP_FAILED) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", bytes, " bytes"));
-  }
-  return FileMapping(static_cast<std::byte*>(begin), bytes);
-}
-
 absl::Status TakeSpace(int fd, int64_t bytes) {
   int error;
   do {
@@ -45,19 +37,6 @@ absl::Status TakeSpace(int fd, int64_t bytes) {
 
 }  // namespace
 
-FileMapping::FileMapping(FileMapping&& other) noexcept
-    : begin_(std::exchange(other.begin_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-
-FileMapping& FileMapping::operator=(FileMapping&& other) noexcept {
-  std::swap(begin_, other.begin_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-FileMapping::~FileMapping() {
-  if (begin_ != nullptr) munmap(begin_, static_cast<size_t>(bytes_));
-}
-
 absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
   // O_NONBLOCK: a pipe is refused below, not waited for.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -72,7 +51,7 @@ absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
   }
   const int64_t size = info.st_size;
   if (size == 0) return AtPath(path, ParseNpyHeader("").status());
-  absl::StatusOr<FileMapping> mapping = Map(fd, size, PROT_READ);
+  absl::StatusOr<FileMapping> mapping = FileMapping::Map(fd, size, PROT_READ);
   if (!mapping.ok()) return AtPath(path, mapping.status());
   absl::StatusOr<NpyHeader> header =
       ParseNpyHeader({reinterpret_cast<const char*>(mapping->begin()), static_cast<size_t>(size)});
@@ -86,6 +65,12 @@ absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
   }
   madvise(mapping->begin(), static_cast<size_t>(size), MADV_SEQUENTIAL);
   return NpyFile(path, *std::move(header), *std::move(mapping));
+}
+
+absl::Status NpyFile::CheckIntact() const {
+  if (mapping_.Intact()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(path_, ": was shortened while it was read, or its disk failed"));
 }
 
 void NpyFile::Release(int64_t begin, int64_t end) const {
@@ -118,7 +103,7 @@ absl::StatusOr<NpyWriter> NpyWriter::Create(const std::string& path, NpyType typ
   absl::StatusOr<PendingFile> file = PendingFile::Create(path);
   if (!file.ok()) return file.status();
   if (absl::Status space = TakeSpace(file->fd(), bytes); !space.ok()) return AtPath(path, space);
-  absl::StatusOr<FileMapping> mapping = Map(file->fd(), bytes, PROT_READ | PROT_WRITE);
+  absl::StatusOr<FileMapping> mapping = FileMapping::Map(file->fd(), bytes, PROT_READ | PROT_WRITE);
   if (!mapping.ok()) return AtPath(path, mapping.status());
   std::memcpy(mapping->begin(), header.data(), header.size());
   return NpyWriter(*std::move(file), *std::move(mapping), static_cast<int64_t>(header.size()));
@@ -128,7 +113,19 @@ std::span<std::byte> NpyWriter::data() const {
   return {mapping_.begin() + data_offset_, static_cast<size_t>(mapping_.bytes() - data_offset_)};
 }
 
+absl::Status NpyWriter::CheckIntact() const {
+  if (mapping_.Intact()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      PartialPath(path()), ": was shortened while it was written, or its disk is full or failed"));
+}
+
+absl::Status NpyWriter::Sync() {
+  if (absl::Status status = CheckIntact(); !status.ok()) return status;
+  return file_.Sync();
+}
+
 absl::Status NpyWriter::Commit() {
+  if (absl::Status status = CheckIntact(); !status.ok()) return status;
   mapping_ = FileMapping();
   return file_.Commit();
 }

@@ -17,26 +17,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cpp/file_mapping.h"
 #include "client/cpp/npy_header.h"
 #include "client/cpp/pending_file.h"
 
 namespace hilbert_ring::client {
-
-// A file's bytes in the address space. Unmapped with the object.
-class FileMapping {
- public:
-  FileMapping() = default;
-  FileMapping(std::byte* begin, int64_t bytes) : begin_(begin), bytes_(bytes) {}
-  FileMapping(FileMapping&& other) noexcept;
-  FileMapping& operator=(FileMapping&& other) noexcept;
-  ~FileMapping();
-  std::byte* begin() const { return begin_; }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  std::byte* begin_ = nullptr;
-  int64_t bytes_ = 0;
-};
 
 // An array on disk, mapped read-only. Immutable; any number of threads may read it. The file must
 // keep its size while it is open.
@@ -54,6 +39,10 @@ class NpyFile {
   const std::byte* data() const { return mapping_.begin() + header_.data_offset; }
   int64_t bytes() const { return header_.data_bytes; }
   std::span<const std::byte> span() const { return {data(), static_cast<size_t>(bytes())}; }
+
+  // DATA_LOSS, naming the path, when the file was shortened, or could not be read, while it was
+  // open: what was read then is not to be trusted. With CatchLostBytes.
+  absl::Status CheckIntact() const;
 
   // Gives the memory of bytes [begin, end) of the data and of their surroundings back; they are
   // read from disk when used again.
@@ -80,10 +69,15 @@ class NpyWriter {
   const std::string& path() const { return file_.path(); }
   std::span<std::byte> data() const;  // row-major; zero at first
 
-  // As of PendingFile.
-  absl::Status Sync() { return file_.Sync(); }
+  // DATA_LOSS, naming the path, when bytes that were written are lost: the file was shortened, or
+  // its disk had no room after all. With CatchLostBytes.
+  absl::Status CheckIntact() const;
 
-  // Gives the file its name. Call once; data() is gone afterwards. Errors of PendingFile::Commit.
+  // Errors of CheckIntact and of PendingFile::Sync.
+  absl::Status Sync();
+
+  // Gives the file its name. Call once; data() is gone afterwards. Errors of CheckIntact
+  // and of PendingFile::Commit.
   absl::Status Commit();
 
  private:

@@ -116,6 +116,105 @@ TEST_F(CliPaths, FilesThatTheCommandLineDoesNotNameAreInputsToo) {
   EXPECT_TRUE(Contents() == before);
 }
 
+// Files that another process shortens while a job uses them. The service asks for their rows again,
+// so that they are read then for sure.
+TEST_F(CliPaths, AnInputThatShrinksIsAFailedJob) {
+  const std::map<std::string, v1::Tensor> inputs = {
+      {"q.npy", v1::TENSOR_Q}, {"v.npy", v1::TENSOR_V}, {"coords.npy", v1::TENSOR_COORDS}};
+  for (const auto& [name, tensor] : inputs) {
+    const std::string before = ReadFile(files_.Path(name));
+    v1::Resend resend;
+    resend.set_tensor(tensor);
+    v1::Resend::Range* rows = resend.add_ranges();
+    rows->set_first_row(0);
+    rows->set_rows(450);
+    const FakeService service(
+        {.before_admitted = [&] { std::filesystem::resize_file(files_.Path(name), 200); },
+         .resends = {resend},
+         .resend_after_chunks = 3});  // after all four
+    const CliResult result = Attend(service.address(), "q.npy", {{"--out", "o.npy"}});
+    EXPECT_EQ(result.code, 1) << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("DATA_LOSS: "), HasSubstr(files_.Path(name)),
+                                  HasSubstr("was shortened while it was read")));
+    EXPECT_FALSE(std::filesystem::exists(files_.Path("o.npy")));
+    files_.Write(name, before);
+  }
+}
+
+// Nothing of it is read from a page that is gone: the last page stays.
+TEST_F(CliPaths, AnInputThatShrinksByAByteIsAFailedJob) {
+  const std::string path = files_.Path("q.npy");
+  const auto bytes = std::filesystem::file_size(path);
+  const FakeService service(
+      {.before_admitted = [&] { std::filesystem::resize_file(path, bytes - 1); }});
+  const CliResult result = Attend(service.address(), "q.npy", {{"--out", "o.npy"}});
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat(path, ": was shortened")));
+}
+
+TEST_F(CliPaths, AnOutputThatShrinksIsAFailedJobAndReplacesNothing) {
+  files_.Write("o.npy", "before");
+  const std::string partial = files_.Path("o.npy.partial");
+  const FakeService service(
+      {.change_outputs = [&](auto&) { std::filesystem::resize_file(partial, 0); }});
+  const CliResult result = Attend(service.address(), "q.npy", {{"--out", "o.npy"}});
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("DATA_LOSS: "), HasSubstr(partial)));
+  EXPECT_EQ(ReadFile(files_.Path("o.npy")), "before");
+  EXPECT_FALSE(std::filesystem::exists(partial));
+}
+
+// A disk of its own, mounted on "folder" for the command line alone.
+class CliFullDisk : public CliPaths {
+ protected:
+  void SetUp() override {
+    CliPaths::SetUp();
+    const CliResult mounted = RunShell(absl::StrCat(OnDisk(64), "true'"));
+    if (mounted.code != 0) GTEST_SKIP() << "no rights to mount a disk: " << mounted.err;
+  }
+
+  // Up to the command, which a "'" ends.
+  std::string OnDisk(int kibibytes) const {
+    return absl::StrCat("unshare -Urm sh -c 'mount -t tmpfs -o size=", kibibytes, "k none ",
+                        files_.Path("folder"), " && ");
+  }
+
+  // Attends, lists the disk on stdout and keeps a copy of out.npy.
+  CliResult Attend(int kibibytes, const std::string& server) const {
+    const std::string folder = files_.Path("folder");
+    std::string arguments;
+    for (const char* name : {"q", "k", "v", "coords"}) {
+      absl::StrAppend(&arguments, " --", name, " ", files_.Path(name), ".npy");
+    }
+    return RunShell(
+        absl::StrCat(OnDisk(kibibytes), "{ $CLI attend --server ", server, " --spec ",
+                     files_.Path("case.json"), arguments, " --out ", folder, "/out.npy --report ",
+                     folder, "/report.json >/dev/null; code=$?; ls ", folder, "; cp ", folder,
+                     "/out.npy ", files_.Path("copy.npy"), " 2>/dev/null; exit $code; }'"));
+  }
+};
+
+TEST_F(CliFullDisk, IsToldBeforeAnythingIsSent) {
+  const FakeService service;
+  const CliResult result = Attend(64, service.address());
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("RESOURCE_EXHAUSTED"), HasSubstr("/out.npy"),
+                                HasSubstr("115328 bytes (65536 are free)")));
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(service.records().empty());
+}
+
+// Results of a long job outlive the lack of room for its report.
+TEST_F(CliFullDisk, WithoutRoomForTheReportKeepsTheResults) {
+  const FakeService service;
+  const CliResult result = Attend(116, service.address());
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("report.json.partial: cannot write"),
+                                HasSubstr("/out.npy is complete")));
+  EXPECT_EQ(result.out, "out.npy\n");
+  EXPECT_TRUE(ReadFile(files_.Path("copy.npy")) == ReadFile(files_.Path("q.npy")));
+}
+
 // " --q Q --k K --v V" of a golden case.
 std::string Tensors(const std::string& golden_case) {
   std::string arguments;

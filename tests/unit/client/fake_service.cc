@@ -91,6 +91,7 @@ class FakeCall {
     }
     if (behaviour_.refuse) return *behaviour_.refuse;
     spec_ = *wire::DecodeJobSpec(record_.open.spec());
+    if (behaviour_.before_admitted) behaviour_.before_admitted();
     response.mutable_admitted()->set_job_id(record_.open.job_id());
     response.mutable_admitted()->set_max_payload_bytes(behaviour_.max_payload_bytes);
     response.mutable_admitted()->set_workers(2);

@@ -23,6 +23,7 @@ struct FakeBehaviour {
   int64_t rows_per_output = 3;
   bool output_while_receiving = false;  // a row leaves as soon as its query is there
   std::function<void(std::vector<v1::OutputChunk>&)> change_outputs;
+  std::function<void()> before_admitted;
   std::optional<grpc::Status> refuse;  // in place of Admitted
   std::optional<grpc::Status> fail;    // after fail_after_chunks of input
   int fail_after_chunks = 0;

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +12,14 @@
 namespace hilbert_ring::client {
 
 CliResult RunCli(const std::string& arguments) {
+  return RunShell(absl::StrCat(HILBERT_RING_CLI, " ", arguments));
+}
+
+CliResult RunShell(const std::string& command) {
   const TestFiles files;
   const std::string errors = files.Path("stderr");
-  FILE* process = popen(absl::StrCat(HILBERT_RING_CLI, " ", arguments, " 2>", errors).c_str(), "r");
+  setenv("CLI", HILBERT_RING_CLI, 1);
+  FILE* process = popen(absl::StrCat("{ ", command, "\n} 2>", errors).c_str(), "r");
   CliResult result;
   char part[4096];
   while (const size_t bytes = fread(part, 1, sizeof(part), process)) result.out.append(part, bytes);

@@ -14,6 +14,9 @@ struct CliResult {
 // arguments: as a shell reads them.
 CliResult RunCli(const std::string& arguments);
 
+// A shell's command line; "$CLI" is the program.
+CliResult RunShell(const std::string& command);
+
 // " --q Q --k K --v V --spec SPEC", and " --coords COORDS" where it has them, of a golden case.
 std::string GoldenInputs(const std::string& golden_case);
 

@@ -1,0 +1,127 @@
+#include "client/cpp/file_mapping.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+struct WatchedMapping {
+  std::atomic<bool> taken = false;
+  std::atomic<uintptr_t> begin = 0, end = 0;  // 0: none
+  std::atomic<bool> lost = false;
+};
+
+// Global, since a signal's handler gets nothing passed in. A command has six mappings.
+constinit std::array<WatchedMapping, 64> watched_mappings;
+constinit std::atomic<uintptr_t> page_bytes = 0;
+
+static_assert(std::atomic<uintptr_t>::is_always_lock_free, "a handler must not wait");
+
+// Puts zeros in place of the rest of the mapping that `address` lies in.
+bool Replace(uintptr_t address) {
+  for (WatchedMapping& mapping : watched_mappings) {
+    const uintptr_t end = mapping.end;
+    if (address < mapping.begin || address >= end) continue;
+    const uintptr_t page = address / page_bytes * page_bytes;
+    void* zeros = mmap(reinterpret_cast<void*>(page), end - page, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (zeros == MAP_FAILED) return false;
+    mapping.lost = true;
+    return true;
+  }
+  return false;
+}
+
+void OnBusError(int signal, siginfo_t* info, void* /*context*/) {
+  const int error = errno;
+  if (info->si_code != BUS_ADRERR || !Replace(reinterpret_cast<uintptr_t>(info->si_addr))) {
+    std::signal(signal, SIG_DFL);
+    raise(signal);  // comes when the handler returns
+  }
+  errno = error;
+}
+
+int Watch(uintptr_t begin, uintptr_t end) {
+  for (size_t place = 0; place < watched_mappings.size(); ++place) {
+    WatchedMapping& mapping = watched_mappings[place];
+    if (mapping.taken.exchange(true)) continue;
+    mapping.lost = false;
+    mapping.end = end;
+    mapping.begin = begin;
+    return static_cast<int>(place);
+  }
+  return -1;
+}
+
+void Unwatch(int place) {
+  WatchedMapping& mapping = watched_mappings[static_cast<size_t>(place)];
+  mapping.end = 0;
+  mapping.begin = 0;
+  mapping.taken = false;
+}
+
+}  // namespace
+
+absl::StatusOr<FileMapping> FileMapping::Map(int fd, int64_t bytes, int protection) {
+  void* begin = mmap(nullptr, static_cast<size_t>(bytes), protection, MAP_SHARED, fd, 0);
+  if (begin == MAP_FAILED) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", bytes, " bytes"));
+  }
+  FileMapping mapping(static_cast<std::byte*>(begin), bytes, fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (mapping.fd_ < 0) return absl::ErrnoToStatus(errno, "cannot keep the file open");
+  return mapping;
+}
+
+FileMapping::FileMapping(std::byte* begin, int64_t bytes, int fd)
+    : begin_(begin), bytes_(bytes), fd_(fd) {
+  const auto address = reinterpret_cast<uintptr_t>(begin);
+  watched_ = Watch(address, address + static_cast<uintptr_t>(bytes));
+}
+
+FileMapping::FileMapping(FileMapping&& other) noexcept
+    : begin_(std::exchange(other.begin_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      fd_(std::exchange(other.fd_, -1)),
+      watched_(std::exchange(other.watched_, -1)) {}
+
+FileMapping& FileMapping::operator=(FileMapping&& other) noexcept {
+  std::swap(begin_, other.begin_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(fd_, other.fd_);
+  std::swap(watched_, other.watched_);
+  return *this;
+}
+
+FileMapping::~FileMapping() {
+  if (begin_ == nullptr) return;
+  if (watched_ >= 0) Unwatch(watched_);
+  munmap(begin_, static_cast<size_t>(bytes_));
+  if (fd_ >= 0) close(fd_);
+}
+
+bool FileMapping::Intact() const {
+  if (watched_ >= 0 && watched_mappings[static_cast<size_t>(watched_)].lost) return false;
+  struct stat info;
+  return fd_ < 0 || (fstat(fd_, &info) == 0 && info.st_size >= bytes_);
+}
+
+void CatchLostBytes() {
+  page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  struct sigaction action = {};
+  action.sa_sigaction = OnBusError;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &action, nullptr);
+}
+
+}  // namespace hilbert_ring::client

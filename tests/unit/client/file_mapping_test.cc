@@ -1,0 +1,116 @@
+#include "client/cpp/file_mapping.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/test_files.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+constexpr int64_t kBytes = 1 << 18;
+
+class FileMappings : public testing::Test {
+ protected:
+  FileMappings() : fd_(open(files_.Write("f", std::string(kBytes, 'x')).c_str(), O_RDWR)) {}
+  ~FileMappings() override { close(fd_); }
+
+  FileMapping Map(int protection = PROT_READ) const {
+    auto mapping = FileMapping::Map(fd_, kBytes, protection);
+    EXPECT_TRUE(mapping.ok()) << mapping.status();
+    return mapping.ok() ? *std::move(mapping) : FileMapping();
+  }
+
+  const TestFiles files_;
+  const int fd_;
+};
+
+// In a process of their own: what SIGBUS does is the process's.
+using FileMappingsDeathTest = FileMappings;
+
+TEST_F(FileMappingsDeathTest, LostBytesReadAsZeroAndAreTold) {
+  EXPECT_EXIT(
+      {
+        CatchLostBytes();
+        const FileMapping mapping = Map();
+        if (!mapping.Intact() || ftruncate(fd_, 100'000) != 0) _exit(1);
+        // Those before the new end are there.
+        if (static_cast<char>(mapping.begin()[99'999]) != 'x') _exit(2);
+        for (int64_t byte = 200'000; byte < kBytes; ++byte) {
+          if (static_cast<char>(mapping.begin()[byte]) != 0) _exit(3);
+        }
+        _exit(mapping.Intact() ? 4 : 0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(FileMappingsDeathTest, BytesWrittenBehindTheEndAreTold) {
+  EXPECT_EXIT(
+      {
+        CatchLostBytes();
+        FileMapping first = Map(PROT_READ | PROT_WRITE);
+        const FileMapping mapping = std::move(first);
+        if (ftruncate(fd_, 0) != 0) _exit(1);
+        std::memset(mapping.begin(), 'y', static_cast<size_t>(kBytes));
+        // The file has its size again, but not what was written.
+        if (ftruncate(fd_, kBytes) != 0) _exit(2);
+        _exit(mapping.Intact() ? 3 : 0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(FileMappingsDeathTest, AMappingThatIsGoneIsNotWatched) {
+  EXPECT_EXIT(
+      {
+        CatchLostBytes();
+        for (int round = 0; round < 1000; ++round) Map();
+        const FileMapping mapping = Map();
+        if (ftruncate(fd_, 0) != 0) _exit(1);
+        _exit(static_cast<char>(mapping.begin()[0]) == 0 && !mapping.Intact() ? 0 : 2);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(FileMappingsDeathTest, OtherBusErrorsEndTheProcess) {
+  const auto read_behind_the_end = [this] {
+    const FileMapping watched = Map();
+    if (ftruncate(fd_, 0) != 0) return;
+    const auto* other =
+        static_cast<const char*>(mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd_, 0));
+    volatile char lost = *other;
+    (void)lost;
+  };
+  EXPECT_EXIT(
+      {
+        CatchLostBytes();
+        read_behind_the_end();
+        _exit(0);
+      },
+      testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT(
+      {
+        CatchLostBytes();
+        raise(SIGBUS);
+        _exit(0);
+      },
+      testing::KilledBySignal(SIGBUS), "");
+}
+
+TEST_F(FileMappings, AShorterFileIsToldThoughNoByteWasUsed) {
+  const FileMapping mapping = Map();
+  EXPECT_TRUE(mapping.Intact());
+  ASSERT_EQ(ftruncate(fd_, kBytes - 1), 0);
+  EXPECT_FALSE(mapping.Intact());
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client
