@@ -125,9 +125,11 @@ absl::Status JobShape::LearnType(const NpyFile& file, v1::Tensor tensor) {
 
 absl::Status JobShape::CheckTypeKnown(const NpyFile& file, v1::Tensor tensor) const {
   if (known_.dtype) return absl::OkStatus();
-  return AtPath(file.path(), absl::InvalidArgumentError(absl::StrCat(
-                                 HasType(file, tensor),
-                                 ", which may be bfloat16's bits or integers: name the dtype")));
+  return AtPath(
+      file.path(),
+      absl::InvalidArgumentError(absl::StrCat(
+          HasType(file, tensor),
+          ", which may be bfloat16's bits or integers: name the dtype (--dtype bfloat16)")));
 }
 
 absl::Status JobShape::Take(const NpyFile& file, v1::Tensor tensor) {

@@ -313,6 +313,14 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
               HasSubstr("the command line says dtype float16"));
 }
 
+TEST(CliSpec, HelpTellsOfTheFieldsAndOfTheOrderOfAxes) {
+  for (const char* command : {"attend", "verify", "plan"}) {
+    EXPECT_THAT(RunCli(absl::StrCat(command, " --help")).out,
+                AllOf(HasSubstr("--segments"), HasSubstr("--sequence-lengths"),
+                      HasSubstr("(x, y) or (x, y, z), that is (column, row, plane)")));
+  }
+}
+
 TEST(CliSpec, VerifyAndPlanTakeFlagsToo) {
   const std::string spec = GoldenPath("longnet_mask", "case.json");
   const CliResult planned = RunCli(absl::StrCat("plan --local --json --workers 3 --spec ", spec));
