@@ -24,11 +24,15 @@ using client::VerifyResult;
 
 void PrintFigures(const char* name, bool has_dim, const VerifyFigures& figures) {
   const Deviation& worst = figures.worst;
-  std::printf("%s: largest error %.3g; worst at token %lld, head %lld", name, figures.max_error,
-              static_cast<long long>(worst.token), static_cast<long long>(worst.head));
-  if (has_dim) std::printf(", dim %lld", static_cast<long long>(worst.dim));
-  std::printf(": %.9g, expected %.9g, off by %.3g of %.3g allowed\n", worst.actual, worst.expected,
-              worst.error, worst.tolerance);
+  if (worst.token < 0) {
+    std::printf("%s: no number could be judged\n", name);
+  } else {
+    std::printf("%s: largest error %.3g; worst at token %lld, head %lld", name, figures.max_error,
+                static_cast<long long>(worst.token), static_cast<long long>(worst.head));
+    if (has_dim) std::printf(", dim %lld", static_cast<long long>(worst.dim));
+    std::printf(": %.9g, expected %.9g, off by %.3g of %.3g allowed\n", worst.actual,
+                worst.expected, worst.error, worst.tolerance);
+  }
   if (figures.not_finite > 0) {
     std::printf("%s: %lld numbers in the file are not finite, the first for token %lld\n", name,
                 static_cast<long long>(figures.not_finite),
@@ -60,11 +64,9 @@ nlohmann::ordered_json FiguresAsJson(bool has_dim, const VerifyFigures& figures)
 void Print(const GlobalOptions& global, const VerifyCommand& command, const JobSpec& spec,
            const VerifyResult& result) {
   if (global.format == OutputFormat::kJson) {
-    nlohmann::ordered_json json = {{"ok", result.ok()},
-                                   {"rows", result.rows},
-                                   {"tokens", spec.tokens},
-                                   {"seed", command.seed},
-                                   {"out", FiguresAsJson(true, result.out)}};
+    nlohmann::ordered_json json = {
+        {"ok", result.ok()},     {"rows", result.rows},  {"rows_not_judged", result.not_judged},
+        {"tokens", spec.tokens}, {"seed", command.seed}, {"out", FiguresAsJson(true, result.out)}};
     if (result.lse) json["lse"] = FiguresAsJson(false, *result.lse);
     std::printf("%s\n", json.dump(2).c_str());
     return;
@@ -72,6 +74,12 @@ void Print(const GlobalOptions& global, const VerifyCommand& command, const JobS
   std::printf("%lld of %lld rows computed again in float64 (seed %llu)\n",
               static_cast<long long>(result.rows), static_cast<long long>(spec.tokens),
               static_cast<unsigned long long>(command.seed));
+  if (result.not_judged > 0) {
+    std::printf(
+        "%lld more were not judged: they see numbers that are not finite, or scores beyond "
+        "float32\n",
+        static_cast<long long>(result.not_judged));
+  }
   PrintFigures("out", true, result.out);
   if (result.lse) PrintFigures("lse", false, *result.lse);
   std::printf("%s\n", result.ok() ? "ok" : "off");

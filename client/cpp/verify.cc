@@ -6,11 +6,12 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <random>
 #include <span>
 #include <thread>
+#include <vector>
 
 #include "engine/order/permutation.h"
-#include "engine/reference/attention_reference.h"
 #include "engine/reference/sample_tokens.h"
 #include "engine/spec/numbers.h"
 
@@ -49,17 +50,44 @@ class NpyRows : public RowSource {
   int64_t width_;
 };
 
+// Rows with numbers that are not finite, drawn evenly from all that come.
+class OddRows {
+ public:
+  OddRows(int64_t most, uint64_t seed) : most_(most), random_(seed) {}
+
+  void Add(int64_t token) {
+    ++seen_;
+    if (static_cast<int64_t>(drawn_.size()) < most_) {
+      drawn_.push_back(token);
+      return;
+    }
+    const uint64_t place = random_() % static_cast<uint64_t>(seen_);
+    if (place < drawn_.size()) drawn_[place] = token;
+  }
+
+  const std::vector<int64_t>& drawn() const { return drawn_; }
+
+ private:
+  const int64_t most_;
+  std::mt19937_64 random_;
+  int64_t seen_ = 0;
+  std::vector<int64_t> drawn_;
+};
+
 // Looks through the whole file, in blocks whose memory is given back.
-void CountNotFinite(const NpyFile& file, double allowed, VerifyFigures& figures) {
+void CountNotFinite(const NpyFile& file, double allowed, VerifyFigures& figures, OddRows& odd) {
   const NpyRows rows(file);
   const int64_t tokens = file.shape()[0];
   const int64_t row_bytes = rows.width() * NpyItemBytes(file.type());
   std::vector<double> row(static_cast<size_t>(rows.width()));
   for (int64_t token = 0; token < tokens; ++token) {
     rows.Read(token, 0, row);
-    for (const double value : row) {
-      if (std::isfinite(value) || value == allowed) continue;
-      if (figures.not_finite++ == 0) figures.first_not_finite_token = token;
+    const auto count = std::ranges::count_if(
+        row, [&](double value) { return !std::isfinite(value) && value != allowed; });
+    if (count > 0) {
+      if (figures.not_finite == 0) figures.first_not_finite_token = token;
+      figures.not_finite += count;
+      odd.Add(token);
     }
     constexpr int64_t kBlockBytes = 8 << 20;
     if ((token + 1) * row_bytes / kBlockBytes != token * row_bytes / kBlockBytes) {
@@ -70,20 +98,23 @@ void CountNotFinite(const NpyFile& file, double allowed, VerifyFigures& figures)
 
 void Merge(const RowDeviation& row, VerifyFigures& whole) {
   whole.max_error = std::max(whole.max_error, row.max_error);
+  if (row.worst.token < 0) return;
   if (whole.worst.token < 0 || row.worst.excess > whole.worst.excess) whole.worst = row.worst;
 }
 
 struct CheckedRow {
   RowDeviation out, lse;
+  bool judged = false;
 };
 
 CheckedRow CheckRow(const VerifyInputs& inputs, const Permutation& order, int64_t token) {
   const JobSpec& spec = inputs.spec;
-  const ReferenceRow expected = ReferenceAttentionRow(spec, order, token, NpyRows(inputs.q),
-                                                      NpyRows(inputs.k), NpyRows(inputs.v));
+  const ExpectedRow expected =
+      ExpectRow(spec, order, token, NpyRows(inputs.q), NpyRows(inputs.k), NpyRows(inputs.v));
   std::vector<double> actual(static_cast<size_t>(spec.heads * spec.value_dim));
   NpyRows(inputs.out).Read(token, 0, actual);
-  CheckedRow row{.out = OutDeviation(spec, token, expected, actual)};
+  CheckedRow row{.out = OutDeviation(spec, token, expected, actual),
+                 .judged = expected.tolerance.AllJudged()};
   if (inputs.lse == nullptr) return row;
   actual.resize(static_cast<size_t>(spec.heads));
   NpyRows(*inputs.lse).Read(token, 0, actual);
@@ -100,7 +131,16 @@ absl::StatusOr<VerifyResult> Verify(const VerifyInputs& inputs, const VerifyOpti
       Permutation::Make(inputs.spec, coords);
   if (!order.ok()) return order.status();
 
-  const std::vector<int64_t> sample = SampleTokens(inputs.spec.tokens, options.rows, options.seed);
+  VerifyResult result;
+  if (inputs.lse != nullptr) result.lse.emplace();
+  OddRows odd(options.rows, options.seed);
+  CountNotFinite(inputs.out, 0, result.out, odd);  // 0 is finite: nothing else is allowed
+  if (inputs.lse != nullptr) CountNotFinite(*inputs.lse, -kInfinity, *result.lse, odd);
+
+  std::vector<int64_t> sample = SampleTokens(inputs.spec.tokens, options.rows, options.seed);
+  sample.insert(sample.end(), odd.drawn().begin(), odd.drawn().end());
+  std::ranges::sort(sample);
+  sample.erase(std::ranges::unique(sample).begin(), sample.end());
   std::vector<CheckedRow> rows(sample.size());
   std::atomic<size_t> next = 0;
   const auto check_rows = [&] {
@@ -114,14 +154,11 @@ absl::StatusOr<VerifyResult> Verify(const VerifyInputs& inputs, const VerifyOpti
     check_rows();
   }
 
-  VerifyResult result{.rows = static_cast<int64_t>(sample.size())};
-  if (inputs.lse != nullptr) result.lse.emplace();
   for (const CheckedRow& row : rows) {
+    row.judged ? ++result.rows : ++result.not_judged;
     Merge(row.out, result.out);
     if (result.lse) Merge(row.lse, *result.lse);
   }
-  CountNotFinite(inputs.out, 0, result.out);  // 0 is finite: nothing else is allowed
-  if (inputs.lse != nullptr) CountNotFinite(*inputs.lse, -kInfinity, *result.lse);
   return result;
 }
 

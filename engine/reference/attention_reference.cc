@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/order/permutation.h"
+#include "engine/reference/seen_keys.h"
 
 namespace hilbert_ring {
 namespace {
@@ -14,59 +15,63 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kNothing = -kInfinity;
 
-// Slots are asked for in runs of so many, so that no segment is ever listed whole.
-constexpr int64_t kRun = 4096;
-
-// Softmax of scores that come one by one; rescaled when a larger one comes. A score of NaN or
-// +infinity makes it NaN, one of -infinity has weight 0.
+// Softmax of keys that come one by one; rescaled when a larger score comes. A score of NaN or
+// +infinity makes it NaN, one of -infinity has weight 0. Products of query and key are subtracted
+// before they are scaled, so that great ones lose nothing.
 class Softmax {
  public:
-  explicit Softmax(int64_t width) : sum_(width, 0.0) {}
+  Softmax(double scale, int64_t width) : scale_(scale), sum_(width, 0.0) {}
 
-  // `count` keys of that score and value; null: of value 0.
-  void Add(double score, const double* value, double count = 1) {
+  // `count` keys of that product and value; null: of value 0.
+  void Add(double product, const double* value, int64_t token, double count = 1) {
+    const double score = product * scale_;
     if (std::isnan(score) || score == kInfinity) is_nan_ = true;
     if (is_nan_) return;
     if (score > top_) {
-      const double shrink = std::exp(top_ - score);
+      const double shrink = std::isinf(top_) ? 0.0 : std::exp((top_product_ - product) * scale_);
       for (double& s : sum_) s *= shrink;
       total_ *= shrink;
       top_ = score;
+      top_product_ = product;
+      top_token_ = token;
     }
-    const double weight = score == kNothing ? 0 : count * std::exp(score - top_);
+    const double weight =
+        score == kNothing ? 0 : count * std::exp((product - top_product_) * scale_);
     total_ += weight;
     if (value == nullptr) return;
     for (size_t i = 0; i < sum_.size(); ++i) sum_[i] += weight * value[i];
   }
 
+  // Of another with the same scale. What has no weight leaves no trace, whatever it is.
+  void Merge(const Softmax& part) {
+    is_nan_ = is_nan_ || part.is_nan_;
+    if (is_nan_ || part.total_ == 0) return;
+    if (part.top_ > top_ || total_ == 0) {
+      Softmax rest = part;
+      std::swap(*this, rest);
+      Merge(rest);
+      return;
+    }
+    const double weight = std::exp((part.top_product_ - top_product_) * scale_);
+    if (weight == 0) return;
+    total_ += weight * part.total_;
+    for (size_t i = 0; i < sum_.size(); ++i) sum_[i] += weight * part.sum_[i];
+  }
+
   double Lse() const { return is_nan_ ? kNan : total_ > 0 ? top_ + std::log(total_) : kNothing; }
   double Out(int64_t i) const { return is_nan_ ? kNan : total_ > 0 ? sum_[i] / total_ : 0.0; }
+  ReferenceRow::Top Top() const {
+    return {.product = top_product_, .token = top_token_, .weights = is_nan_ ? kNan : total_};
+  }
 
  private:
+  double scale_;
   std::vector<double> sum_;
   double total_ = 0;
-  double top_ = kNothing;
+  double top_ = kNothing, top_product_ = 0;
+  int64_t top_token_ = ReferenceRow::kZeroKey;
   bool is_nan_ = false;
 };
-
-int64_t OffsetOf(const JobSpec& spec, int64_t branch, int64_t head) {
-  const int64_t dilation = spec.branches[branch].dilation;
-  if (spec.mixing == Mixing::kHeadGroups) return branch % dilation;
-  return head / ((spec.heads - 1) / dilation + 1);
-}
-
-// Branches that a head runs.
-std::vector<int64_t> BranchesOf(const JobSpec& spec, int64_t head) {
-  const auto branches = static_cast<int64_t>(spec.branches.size());
-  std::vector<int64_t> own;
-  int64_t begin = 0;
-  for (int64_t i = 0; i < branches; ++i) {
-    const int64_t size = spec.heads / branches + (i < spec.heads % branches ? 1 : 0);
-    if (spec.mixing == Mixing::kLse || (head >= begin && head < begin + size)) own.push_back(i);
-    begin += size;
-  }
-  return own;
-}
 
 // One token against what it sees.
 class RowReference {
@@ -74,120 +79,55 @@ class RowReference {
   RowReference(const JobSpec& spec, const Permutation& order, int64_t token, const RowSource& q,
                const RowSource& k, const RowSource& v)
       : spec_(spec),
-        order_(order),
-        token_(token),
+        seen_(spec, order, token),
         k_(k),
         v_(v),
         q_row_(spec.heads * spec.head_dim),
         key_(spec.head_dim),
         value_(spec.value_dim) {
     q.Read(token, 0, q_row_);
-    slot_ = token;
-    if (spec.ordering && spec.ordering->scope == OrderScope::kQkv) {
-      order.Slots(token, std::span<int64_t>(&slot_, 1));
-    }
-    for (const Sequence& sequence : Sequences(spec)) {
-      if (slot_ >= sequence.begin && slot_ < sequence.begin + sequence.length) sequence_ = sequence;
-    }
   }
 
   ReferenceRow Compute() {
     result_.out.assign(spec_.heads * spec_.value_dim, 0.0);
-    result_.lse.assign(spec_.heads, kNothing);
     for (int64_t head = 0; head < spec_.heads; ++head) ComputeHead(head);
-    return result_;
+    return std::move(result_);
   }
 
  private:
   void ComputeHead(int64_t head) {
-    // Branches are merged by their log-sum-exps: a softmax over branches of their softmaxes.
-    std::vector<Softmax> parts;
-    double top = kNothing;
-    bool is_nan = false;
-    for (const int64_t branch : BranchesOf(spec_, head)) {
-      parts.push_back(AttendBranch(branch, head));
-      top = std::max(top, parts.back().Lse());
-      is_nan = is_nan || std::isnan(parts.back().Lse());
+    // Branches are merged by their denominators: a softmax over branches of their softmaxes.
+    Softmax merged(spec_.Scale(), spec_.value_dim);
+    for (const int64_t branch : BranchesOf(spec_, head)) merged.Merge(AttendBranch(branch, head));
+    const double share = OutShare(spec_);
+    for (int64_t i = 0; i < spec_.value_dim; ++i) {
+      result_.out[head * spec_.value_dim + i] = merged.Out(i) * share;
     }
-    double* const out = result_.out.data() + head * spec_.value_dim;
-    if (is_nan) {
-      std::fill_n(out, spec_.value_dim, kNan);
-      result_.lse[head] = kNan;
-      return;
-    }
-    if (top == kNothing) return;
-    const bool averages = spec_.mixing == Mixing::kHeadGroups && spec_.average_groups;
-    const double share = averages ? 1.0 / static_cast<double>(spec_.branches.size()) : 1.0;
-    double total = 0;
-    for (const Softmax& part : parts) {
-      const double weight = std::exp(part.Lse() - top);
-      total += weight;
-      // What has no weight leaves no trace, whatever it is.
-      if (weight == 0) continue;
-      for (int64_t i = 0; i < spec_.value_dim; ++i) out[i] += weight * part.Out(i);
-    }
-    for (int64_t i = 0; i < spec_.value_dim; ++i) out[i] *= share / total;
-    result_.lse[head] = top + std::log(total);
+    result_.lse.push_back(merged.Lse());
+    result_.top.push_back(merged.Top());
   }
 
   Softmax AttendBranch(int64_t branch, int64_t head) {
-    Softmax softmax(spec_.value_dim);
-    const Branch& pattern = spec_.branches[branch];
-    const int64_t length = std::min(pattern.segment, sequence_.length);
-    const int64_t place = slot_ - sequence_.begin;
-    const int64_t start = place / length * length;
-    const int64_t end = std::min(start + length, sequence_.length);
-    const int64_t offset = OffsetOf(spec_, branch, head);
-    const int64_t ahead = place - start - offset;
-    if (ahead < 0 || ahead % pattern.dilation != 0) return softmax;
-    int64_t selected = 0;
-    std::vector<int64_t> tokens;
-    int64_t run_begin = -1;
-    for (int64_t row = start + offset; row < end; ++selected) {
-      if (run_begin < 0 || row >= run_begin + static_cast<int64_t>(tokens.size())) {
-        run_begin = row;
-        tokens.resize(std::min(pattern.dilation < kRun ? kRun : 1, end - row));
-        order_.Tokens(sequence_.begin + row, tokens);
+    Softmax softmax(spec_.Scale(), spec_.value_dim);
+    const int64_t kv_head = head * spec_.kv_heads / spec_.heads;
+    const int64_t zeros = seen_.Visit(branch, head, [&](int64_t token) {
+      k_.Read(token, kv_head * spec_.head_dim, key_);
+      v_.Read(token, kv_head * spec_.value_dim, value_);
+      double product = 0;
+      for (int64_t i = 0; i < spec_.head_dim; ++i) {
+        product += q_row_[head * spec_.head_dim + i] * key_[i];
       }
-      AddKey(tokens[row - run_begin], head, softmax);
-      if (pattern.dilation >= end - row) {
-        ++selected;
-        break;
-      }
-      row += pattern.dilation;
-    }
-    if (spec_.tail == Tail::kZero && !spec_.causal) {
-      const int64_t zeros = (length - 1) / pattern.dilation + 1 - selected;
-      if (zeros > 0) softmax.Add(0, nullptr, static_cast<double>(zeros));
-    }
+      softmax.Add(product, value_.data(), token);
+    });
+    if (zeros > 0) softmax.Add(0, nullptr, ReferenceRow::kZeroKey, static_cast<double>(zeros));
     return softmax;
   }
 
-  void AddKey(int64_t token, int64_t head, Softmax& softmax) {
-    if (spec_.causal && token > token_) return;
-    const int64_t kv_head = head * spec_.kv_heads / spec_.heads;
-    k_.Read(token, kv_head * spec_.head_dim, key_);
-    v_.Read(token, kv_head * spec_.value_dim, value_);
-    double score = 0;
-    for (int64_t i = 0; i < spec_.head_dim; ++i) {
-      score += q_row_[head * spec_.head_dim + i] * key_[i];
-    }
-    score *= spec_.Scale();
-    result_.max_abs_score = std::max(result_.max_abs_score, std::abs(score));
-    for (const double value : value_) {
-      result_.max_abs_value = std::max(result_.max_abs_value, std::abs(value));
-    }
-    softmax.Add(score, value_.data());
-  }
-
   const JobSpec& spec_;
-  const Permutation& order_;
-  const int64_t token_;
+  const SeenKeys seen_;
   const RowSource& k_;
   const RowSource& v_;
   std::vector<double> q_row_, key_, value_;
-  int64_t slot_ = 0;
-  Sequence sequence_;
   ReferenceRow result_;
 };
 
@@ -210,6 +150,11 @@ absl::Status CheckSize(const char* name, std::span<const double> values, int64_t
 }
 
 }  // namespace
+
+double OutShare(const JobSpec& spec) {
+  const bool averages = spec.mixing == Mixing::kHeadGroups && spec.average_groups;
+  return averages ? 1.0 / static_cast<double>(spec.branches.size()) : 1.0;
+}
 
 ReferenceRow ReferenceAttentionRow(const JobSpec& spec, const Permutation& order, int64_t token,
                                    const RowSource& q, const RowSource& k, const RowSource& v) {

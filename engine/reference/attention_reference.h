@@ -37,11 +37,21 @@ class RowSource {
 };
 
 struct ReferenceRow {
-  std::vector<double> out;   // [heads, value_dim]
-  std::vector<double> lse;   // [heads]
-  double max_abs_score = 0;  // over all scores of the row
-  double max_abs_value = 0;  // over all values that the row sees
+  std::vector<double> out;  // [heads, value_dim]
+  std::vector<double> lse;  // [heads]
+
+  static constexpr int64_t kZeroKey = -1;
+  // The key of the greatest score, and what its softmax weighs beside it.
+  struct Top {
+    double product = 0;        // q . k, not scaled
+    int64_t token = kZeroKey;  // or kZeroKey
+    double weights = 0;        // sum of exp(score - greatest score); 0: nothing was seen
+  };
+  std::vector<Top> top;  // [heads]
 };
+
+// What a softmax is multiplied by: one part of the branches where they are averaged, else 1.
+double OutShare(const JobSpec& spec);
 
 // The result of one token, from the rows that it sees alone. `slots` and `tokens` of the order come
 // from engine/order (the order is stored or evaluated there, and tested against the oracle on its

@@ -1,10 +1,11 @@
-// How far computed rows are from their reference, and how far they may be.
+// How far computed rows are from their reference, against how far they may be.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "engine/reference/attention_reference.h"
+#include "engine/reference/row_tolerance.h"
 #include "engine/spec/job_spec.h"
 
 namespace hilbert_ring {
@@ -23,21 +24,22 @@ struct Deviation {
 
 struct RowDeviation {
   double max_error = 0;
-  Deviation worst;  // by excess
+  Deviation worst;  // by excess; its token is -1 where nothing was judged
 };
 
-// actual [heads, value_dim] and [heads]. NaN is off without bound, equal infinities are not off.
-RowDeviation OutDeviation(const JobSpec& spec, int64_t token, const ReferenceRow& expected,
-                          std::span<const double> actual);
-RowDeviation LseDeviation(int64_t token, const ReferenceRow& expected,
-                          std::span<const double> actual);
+// What a row should be, and how far off it may be.
+struct ExpectedRow {
+  ReferenceRow row;
+  RowTolerance tolerance;
+};
+ExpectedRow ExpectRow(const JobSpec& spec, const Permutation& order, int64_t token,
+                      const RowSource& q, const RowSource& k, const RowSource& v);
 
-// What an output may be off by. The maxima are those of its row.
-//   float32:  1e-5 |out| + max(2e-6, 2^-22 max|score| max|v|)
-//   bfloat16: 2^-7 |out| + 2^-9 max|v|
-//   float16:  2^-10 |out| + 2^-12 max|v|
-double OutTolerance(DataType dtype, double out, double max_abs_score, double max_abs_value);
-// 1e-5 (1 + |lse|), for any dtype.
-double LseTolerance(double lse);
+// actual [heads, value_dim] and [heads]; heads that are not judged are left out. NaN for a number
+// is off without bound; NaN for NaN and equal infinities are not off.
+RowDeviation OutDeviation(const JobSpec& spec, int64_t token, const ExpectedRow& expected,
+                          std::span<const double> actual);
+RowDeviation LseDeviation(int64_t token, const ExpectedRow& expected,
+                          std::span<const double> actual);
 
 }  // namespace hilbert_ring

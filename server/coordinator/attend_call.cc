@@ -304,6 +304,7 @@ v1::Report AttendCall::MakeReport(AttemptFigures figures) {
   report.set_ring_generation(figures.ring_generation);
   report.set_retries(job_->retries);
   report.set_rows_checked(static_cast<int32_t>(figures.rows_checked));
+  report.set_rows_not_judged(static_cast<int32_t>(figures.rows_not_judged));
   int64_t exchanged = 0;
   for (v1::WorkerReport& worker : figures.workers) {
     exchanged += worker.bytes_received();

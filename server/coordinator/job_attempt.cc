@@ -229,14 +229,16 @@ absl::Status JobAttempt::CheckRows(const JobRun& run) {
     if (!identity.ok()) return identity.status();
     order = *std::move(identity);
   }
-  auto mismatch = job_.check->Compare(*router_, *order, shards, stop_);
-  if (!mismatch.ok()) return mismatch.status();
-  services_.metrics.CountRowsChecked(job_.check->rows());
-  if (!*mismatch) {
-    figures_.rows_checked = job_.check->rows();
+  const auto verdict = job_.check->Compare(*router_, *order, shards, stop_);
+  if (!verdict.ok()) return verdict.status();
+  services_.metrics.CountRowsChecked(verdict->judged);
+  services_.metrics.CountRowsNotJudged(verdict->not_judged);
+  if (!verdict->mismatch) {
+    figures_.rows_checked = verdict->judged;
+    figures_.rows_not_judged = verdict->not_judged;
     return absl::OkStatus();
   }
-  const RowCheck::Mismatch& wrong = **mismatch;
+  const RowCheck::Mismatch& wrong = *verdict->mismatch;
   services_.metrics.CountMismatch(wrong.worker->address);
   services_.membership.Distrust(*wrong.worker);
   const Deviation& off = wrong.deviation;

@@ -74,13 +74,15 @@ int64_t RowCheck::rows() const {
   return static_cast<int64_t>(rows_.size());
 }
 
-absl::StatusOr<std::optional<RowCheck::Mismatch>> RowCheck::Compare(
-    const RowRouter& router, const Permutation& order, std::span<const ShardStore* const> shards,
-    const JobStop& stop) const {
+absl::StatusOr<RowCheck::Verdict> RowCheck::Compare(const RowRouter& router,
+                                                    const Permutation& order,
+                                                    std::span<const ShardStore* const> shards,
+                                                    const JobStop& stop) const {
   const PlacedRows q(spec_, v1::TENSOR_Q, router, shards);
   const PlacedRows k(spec_, v1::TENSOR_K, router, shards);
   const PlacedRows v(spec_, v1::TENSOR_V, router, shards);
-  std::optional<Mismatch> worst;
+  Verdict verdict;
+  std::optional<Mismatch>& worst = verdict.mismatch;
   const auto note = [&](const RowDeviation& row, v1::Tensor tensor, const Sent& sent) {
     if (row.worst.excess <= 1 || (worst && row.worst.excess <= worst->deviation.excess)) return;
     worst = Mismatch{.deviation = row.worst, .tensor = tensor, .worker = sent.worker};
@@ -88,11 +90,12 @@ absl::StatusOr<std::optional<RowCheck::Mismatch>> RowCheck::Compare(
   const std::lock_guard lock(mutex_);
   for (const auto& [token, row] : rows_) {
     if (absl::Status why = stop.why(); !why.ok()) return why;
-    const ReferenceRow expected = ReferenceAttentionRow(spec_, order, token, q, k, v);
+    const ExpectedRow expected = ExpectRow(spec_, order, token, q, k, v);
+    expected.tolerance.AllJudged() ? ++verdict.judged : ++verdict.not_judged;
     note(OutDeviation(spec_, token, expected, row.out.values), v1::TENSOR_OUT, row.out);
     note(LseDeviation(token, expected, row.lse.values), v1::TENSOR_LSE, row.lse);
   }
-  return worst;
+  return verdict;
 }
 
 }  // namespace hilbert_ring::server

@@ -42,11 +42,18 @@ class RowCheck {
     std::shared_ptr<const Member> worker;  // that sent it
   };
 
-  // shards: of all ranks, with the rows that the client sent. Takes the time of a float64 softmax
-  // over all that the drawn rows see. Errors: the stop's reason.
-  absl::StatusOr<std::optional<Mismatch>> Compare(const RowRouter& router, const Permutation& order,
-                                                  std::span<const ShardStore* const> shards,
-                                                  const JobStop& stop) const;
+  struct Verdict {
+    std::optional<Mismatch> mismatch;
+    int64_t judged = 0;
+    // Rows of which some head sees what is not finite, or whose scores leave float32.
+    int64_t not_judged = 0;
+  };
+
+  // shards: of all ranks, with the rows that the client sent. Takes the time of two float64
+  // softmaxes over all that the drawn rows see. Errors: the stop's reason.
+  absl::StatusOr<Verdict> Compare(const RowRouter& router, const Permutation& order,
+                                  std::span<const ShardStore* const> shards,
+                                  const JobStop& stop) const;
 
   // Drawn ones that have left, which are those that Compare looks at.
   int64_t rows() const;

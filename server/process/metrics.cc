@@ -63,6 +63,10 @@ struct Metrics::Families {
                                 "Attempts at jobs after workers were lost");
   Counter& rows_checked = OneCounter(registry, "hilbert_ring_rows_checked_total",
                                      "Rows of outputs that were computed again");
+  Counter& rows_not_judged =
+      OneCounter(registry, "hilbert_ring_rows_not_judged_total",
+                 "Rows drawn to be computed again that see numbers that are not finite, or scores "
+                 "beyond float32");
   Family<Counter>& mismatches =
       prometheus::BuildCounter()
           .Name("hilbert_ring_worker_mismatches_total")
@@ -119,6 +123,10 @@ void Metrics::CountRetry() { families_->retries.Increment(); }
 
 void Metrics::CountRowsChecked(int64_t rows) {
   families_->rows_checked.Increment(static_cast<double>(rows));
+}
+
+void Metrics::CountRowsNotJudged(int64_t rows) {
+  families_->rows_not_judged.Increment(static_cast<double>(rows));
 }
 
 // Its series outlives the worker: it tells of a machine.

@@ -22,8 +22,9 @@ class Metrics {
   void ObserveJob(const JobSeconds& seconds);    // of a job that ended well
   void CountRefused(const std::string& reason);  // a call that never became a job
   void CountRetry();                             // of a job whose workers were lost
-  void ObserveCancel(double seconds);   // until a cancelled job's memory is free on a worker
-  void CountRowsChecked(int64_t rows);  // computed again
+  void ObserveCancel(double seconds);     // until a cancelled job's memory is free on a worker
+  void CountRowsChecked(int64_t rows);    // computed again
+  void CountRowsNotJudged(int64_t rows);  // which that could not be done for
   void CountMismatch(const std::string& worker);  // of a row that it sent
   void AddTokens(int64_t tokens);
   void AddReceived(int64_t bytes);   // payload, from clients

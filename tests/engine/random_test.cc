@@ -1,38 +1,24 @@
 // Fresh random jobs through the engine against the float64 reference, on any number of ranks.
 #include <random>
 
-#include "engine/reference/attention_reference.h"
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
+#include "tests/engine/expected_rows.h"
 #include "tests/engine/run_engine.h"
 #include "tests/random/random_spec.h"
 
 namespace hilbert_ring::testing {
 namespace {
 
-double MaxAbs(const std::vector<float>& values) {
-  double most = 0;
-  for (const float value : values) most = std::max(most, std::abs(static_cast<double>(value)));
-  return most;
-}
-
 void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers, RingKind ring,
                            const std::string& kernel = "") {
   const EngineInputs inputs = RandomInputs(spec, seed);
   const auto result = RunEngine(spec, inputs, workers, ring, kernel);
   ASSERT_TRUE(result.ok()) << result.status();
-  const std::vector<double> q(inputs.q.begin(), inputs.q.end());
-  const std::vector<double> k(inputs.k.begin(), inputs.k.end());
-  const std::vector<double> v(inputs.v.begin(), inputs.v.end());
-  const auto reference = ReferenceAttention(spec, q, k, v, inputs.coords);
-  ASSERT_TRUE(reference.ok()) << reference.status();
-  const double max_value = MaxAbs(inputs.v);
-  // A bound of the scores is enough here; golden cases know theirs.
-  const double max_score = MaxAbs(inputs.q) * MaxAbs(inputs.k) * std::abs(spec.Scale()) *
-                           std::sqrt(static_cast<double>(spec.head_dim));
-  EXPECT_EQ(Mismatch(*result, reference->out, reference->lse,
-                     ToleranceOf(spec.dtype, max_score, max_value)),
-            "")
+  const auto expected = ExpectRows(spec, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  EXPECT_EQ(expected->judged, spec.tokens);
+  EXPECT_EQ(Mismatch(spec, *result, *expected), "")
       << "seed " << seed << ", " << workers << " workers, " << kernel << " " << FormatJobSpec(spec);
   for (int rank = 0; rank < workers; ++rank) {
     const WorkerCost& planned = result->plan.costs.workers[rank];

@@ -1,21 +1,15 @@
 // Random jobs through the real service, in shuffled chunks, against the float64 reference.
 #include <random>
 
-#include "engine/reference/attention_reference.h"
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
+#include "tests/engine/expected_rows.h"
 #include "tests/random/random_spec.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
 
 namespace hilbert_ring::testing {
 namespace {
-
-double MaxAbs(const std::vector<float>& values) {
-  double most = 0;
-  for (const float value : values) most = std::max(most, std::abs(static_cast<double>(value)));
-  return most;
-}
 
 class ServiceJobs : public ::testing::TestWithParam<int> {};
 
@@ -32,17 +26,9 @@ TEST_P(ServiceJobs, AgreeWithTheReference) {
     const int64_t chunk_rows = 1 + static_cast<int64_t>(random() % 100);
     const auto service = AttendRaw(*stub, spec, inputs, chunk_rows, random());
     ASSERT_TRUE(service.ok()) << service.status() << " " << FormatJobSpec(spec);
-    const std::vector<double> q(inputs.q.begin(), inputs.q.end());
-    const std::vector<double> k(inputs.k.begin(), inputs.k.end());
-    const std::vector<double> v(inputs.v.begin(), inputs.v.end());
-    const auto reference = ReferenceAttention(spec, q, k, v, inputs.coords);
-    ASSERT_TRUE(reference.ok()) << reference.status();
-    const double max_score = MaxAbs(inputs.q) * MaxAbs(inputs.k) * std::abs(spec.Scale()) *
-                             std::sqrt(static_cast<double>(spec.head_dim));
-    EXPECT_EQ(Mismatch(service->result, reference->out, reference->lse,
-                       ToleranceOf(spec.dtype, max_score, MaxAbs(inputs.v))),
-              "")
-        << FormatJobSpec(spec);
+    const auto expected = ExpectRows(spec, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_EQ(Mismatch(spec, service->result, *expected), "") << FormatJobSpec(spec);
     const auto plan = MakePlan(spec, GetParam());
     EXPECT_EQ(service->report.tokens(), spec.tokens);
     EXPECT_EQ(service->report.bytes_exchanged(), plan->costs.bytes_exchanged);

@@ -12,14 +12,7 @@ namespace hilbert_ring {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-TEST(Deviation, Tolerances) {
-  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kFloat32, -2, 1, 1), 2e-5 + 2e-6);
-  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kFloat32, 0, 1024, 1024), 0.25);
-  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kBFloat16, 1, 99, 2), 1.0 / 128 + 2.0 / 512);
-  EXPECT_DOUBLE_EQ(OutTolerance(DataType::kFloat16, 1, 99, 2), 1.0 / 1024 + 2.0 / 4096);
-  EXPECT_DOUBLE_EQ(LseTolerance(-3), 4e-5);
-}
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(SampleTokens, AreDistinctAscendingAndSeeded) {
   for (const auto& [tokens, rows] : {std::pair<int64_t, int64_t>{1, 64},
@@ -46,18 +39,28 @@ TEST(SampleTokens, AreDistinctAscendingAndSeeded) {
 
 TEST(Deviation, IsOfTheNumberThatIsOffMost) {
   const JobSpec spec{.tokens = 9, .heads = 2, .kv_heads = 1, .head_dim = 8, .value_dim = 2};
-  const ReferenceRow expected{.out = {1, 2, 3, 4}, .lse = {0, -kInfinity}};
-  const RowDeviation out = OutDeviation(spec, 7, expected, std::vector<double>{1, 2, 3.5, 4.25});
-  EXPECT_EQ(out.max_error, 0.5);
+  ExpectedRow expected{
+      .row = {.out = {1, 2, 3, 4}, .lse = {0, -kInfinity}},
+      .tolerance = {.out = {0.1, 0.1, 0.1, 0.5}, .lse = {0.1, 0}, .judged = {1, 1}}};
+  const RowDeviation out = OutDeviation(spec, 7, expected, std::vector<double>{1, 2, 3.5, 4.75});
+  EXPECT_EQ(out.max_error, 0.75);
   EXPECT_EQ(out.worst.token, 7);
   EXPECT_EQ(out.worst.head, 1);
   EXPECT_EQ(out.worst.dim, 0);
-  EXPECT_GT(out.worst.excess, 1);
+  EXPECT_DOUBLE_EQ(out.worst.excess, 5);
   EXPECT_EQ(LseDeviation(7, expected, std::vector<double>{0, -kInfinity}).worst.excess, 0);
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(LseDeviation(7, expected, std::vector<double>{nan, -kInfinity}).worst.excess,
-            kInfinity);
+  const std::vector<double> nan = {kNan, -kInfinity};
+  EXPECT_EQ(LseDeviation(7, expected, nan).worst.excess, kInfinity);
+  EXPECT_EQ(LseDeviation(7, expected, std::vector<double>{0, -1e30}).worst.excess, kInfinity);
   EXPECT_EQ(LseDeviation(7, expected, {}).worst.excess, 0);
+  // Equal NaNs are no deviation, and what is not judged is none.
+  expected.row.lse[0] = kNan;
+  EXPECT_EQ(LseDeviation(7, expected, nan).worst.excess, 0);
+  expected.tolerance.judged = {0, 1};
+  EXPECT_EQ(LseDeviation(7, expected, std::vector<double>{5, -kInfinity}).worst.excess, 0);
+  EXPECT_EQ(OutDeviation(spec, 7, expected, std::vector<double>{9, 9, 3, 4}).worst.excess, 0);
+  expected.tolerance.judged = {0, 0};
+  EXPECT_EQ(OutDeviation(spec, 7, expected, std::vector<double>{9, 9, 9, 9}).worst.token, -1);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ TEST(Metrics, CountsJobs) {
   metrics.AddSent(2);
   metrics.AddExchanged(3);
   metrics.CountRowsChecked(8);
+  metrics.CountRowsNotJudged(5);
   metrics.CountMismatch("a:1");
   metrics.RemoveWorker("a:1");
   metrics.SetJobs(1, 4);
@@ -35,6 +36,7 @@ TEST(Metrics, CountsJobs) {
   EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_queued 4\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_workers_up 2\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_rows_checked_total 8\n"));
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_rows_not_judged_total 5\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_mismatches_total{worker=\"a:1\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_job_seconds_count{phase=\"compute\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_job_seconds_sum{phase=\"total\"} 23.1"));

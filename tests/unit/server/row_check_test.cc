@@ -110,11 +110,13 @@ TEST(RowCheck, FindsTheWrongNumberAndWhoSentIt) {
     }
     check.Take(chunk, payload, b);
     EXPECT_EQ(check.rows(), job.spec.tokens);
-    auto mismatch = check.Compare(job.router, *job.order, job.shards, JobStop());
-    ASSERT_TRUE(mismatch.ok());
-    ASSERT_FALSE(*mismatch) << "token " << (*mismatch)->deviation.token << " "
-                            << (*mismatch)->deviation.actual << " "
-                            << (*mismatch)->deviation.expected;
+    auto verdict = check.Compare(job.router, *job.order, job.shards, JobStop());
+    ASSERT_TRUE(verdict.ok());
+    EXPECT_EQ(verdict->judged, job.spec.tokens);
+    EXPECT_EQ(verdict->not_judged, 0);
+    ASSERT_FALSE(verdict->mismatch)
+        << "token " << verdict->mismatch->deviation.token << " "
+        << verdict->mismatch->deviation.actual << " " << verdict->mismatch->deviation.expected;
 
     // One number of one row is off.
     const auto token = static_cast<int64_t>(random() % job.spec.tokens);
@@ -124,14 +126,14 @@ TEST(RowCheck, FindsTheWrongNumberAndWhoSentIt) {
     const auto place = static_cast<int64_t>(random() % (payload.size() / element));
     StoreElement(of_lse ? DataType::kFloat32 : job.spec.dtype, payload.data(), place, 1000.0F);
     check.Take(chunk, payload, a);
-    mismatch = check.Compare(job.router, *job.order, job.shards, JobStop());
-    ASSERT_TRUE(mismatch.ok() && *mismatch);
-    const Deviation& off = (*mismatch)->deviation;
+    verdict = check.Compare(job.router, *job.order, job.shards, JobStop());
+    ASSERT_TRUE(verdict.ok() && verdict->mismatch);
+    const Deviation& off = verdict->mismatch->deviation;
     EXPECT_EQ(off.token, token);
-    EXPECT_EQ((*mismatch)->tensor, chunk.tensor());
+    EXPECT_EQ(verdict->mismatch->tensor, chunk.tensor());
     EXPECT_EQ(of_lse ? off.head : off.head * job.spec.value_dim + off.dim, place);
     EXPECT_EQ(off.actual, 1000);
-    EXPECT_EQ((*mismatch)->worker, a);
+    EXPECT_EQ(verdict->mismatch->worker, a);
   }
 }
 
@@ -145,9 +147,9 @@ TEST(RowCheck, LooksAtDrawnRowsAlone) {
   const v1::OutputChunk chunk = job.Chunk(v1::TENSOR_OUT, 1, job.spec.tokens - 2, payload);
   std::fill(payload.begin(), payload.end(), '\x42');
   check.Take(chunk, payload, Worker("a:1"));
-  const auto mismatch = check.Compare(job.router, *job.order, job.shards, JobStop());
-  ASSERT_TRUE(mismatch.ok());
-  EXPECT_FALSE(*mismatch);
+  const auto verdict = check.Compare(job.router, *job.order, job.shards, JobStop());
+  ASSERT_TRUE(verdict.ok());
+  EXPECT_FALSE(verdict->mismatch);
   EXPECT_EQ(check.rows(), 0);
   check.Take(job.Chunk(v1::TENSOR_OUT, 0, 1, payload), payload, Worker("a:1"));
   EXPECT_EQ(check.rows(), 1);
@@ -162,8 +164,8 @@ TEST(RowCheck, StopsWithTheJob) {
   check.Take(chunk, payload, Worker("a:1"));
   JobStop stop;
   stop.Request(absl::CancelledError("by the caller"));
-  const auto mismatch = check.Compare(job.router, *job.order, job.shards, stop);
-  EXPECT_TRUE(absl::IsCancelled(mismatch.status()));
+  const auto verdict = check.Compare(job.router, *job.order, job.shards, stop);
+  EXPECT_TRUE(absl::IsCancelled(verdict.status()));
 }
 
 }  // namespace

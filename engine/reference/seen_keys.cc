@@ -1,0 +1,75 @@
+#include "engine/reference/seen_keys.h"
+
+#include <algorithm>
+#include <span>
+
+#include "engine/order/permutation.h"
+
+namespace hilbert_ring {
+namespace {
+
+// Slots are asked for in runs of so many, so that no segment is ever listed whole.
+constexpr int64_t kRun = 4096;
+
+int64_t OffsetOf(const JobSpec& spec, int64_t branch, int64_t head) {
+  const int64_t dilation = spec.branches[branch].dilation;
+  if (spec.mixing == Mixing::kHeadGroups) return branch % dilation;
+  return head / ((spec.heads - 1) / dilation + 1);
+}
+
+}  // namespace
+
+std::vector<int64_t> BranchesOf(const JobSpec& spec, int64_t head) {
+  const auto branches = static_cast<int64_t>(spec.branches.size());
+  std::vector<int64_t> own;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < branches; ++i) {
+    const int64_t size = spec.heads / branches + (i < spec.heads % branches ? 1 : 0);
+    if (spec.mixing == Mixing::kLse || (head >= begin && head < begin + size)) own.push_back(i);
+    begin += size;
+  }
+  return own;
+}
+
+SeenKeys::SeenKeys(const JobSpec& spec, const Permutation& order, int64_t token)
+    : spec_(spec), order_(order), token_(token), slot_(token) {
+  if (spec.ordering && spec.ordering->scope == OrderScope::kQkv) {
+    order.Slots(token, std::span<int64_t>(&slot_, 1));
+  }
+  for (const Sequence& sequence : Sequences(spec)) {
+    if (slot_ >= sequence.begin && slot_ < sequence.begin + sequence.length) sequence_ = sequence;
+  }
+}
+
+int64_t SeenKeys::Visit(int64_t branch, int64_t head,
+                        const std::function<void(int64_t)>& key) const {
+  const Branch& pattern = spec_.branches[branch];
+  const int64_t length = std::min(pattern.segment, sequence_.length);
+  const int64_t place = slot_ - sequence_.begin;
+  const int64_t start = place / length * length;
+  const int64_t end = std::min(start + length, sequence_.length);
+  const int64_t offset = OffsetOf(spec_, branch, head);
+  const int64_t ahead = place - start - offset;
+  if (ahead < 0 || ahead % pattern.dilation != 0) return 0;
+  int64_t selected = 0;
+  std::vector<int64_t> tokens;
+  int64_t run_begin = -1;
+  for (int64_t row = start + offset; row < end; ++selected) {
+    if (run_begin < 0 || row >= run_begin + static_cast<int64_t>(tokens.size())) {
+      run_begin = row;
+      tokens.resize(std::min(pattern.dilation < kRun ? kRun : 1, end - row));
+      order_.Tokens(sequence_.begin + row, tokens);
+    }
+    const int64_t token = tokens[row - run_begin];
+    if (!spec_.causal || token <= token_) key(token);
+    if (pattern.dilation >= end - row) {
+      ++selected;
+      break;
+    }
+    row += pattern.dilation;
+  }
+  if (spec_.tail != Tail::kZero || spec_.causal) return 0;
+  return (length - 1) / pattern.dilation + 1 - selected;
+}
+
+}  // namespace hilbert_ring
