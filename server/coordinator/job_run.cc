@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/coordinator/row_messages.h"
+#include "server/coordinator/row_pass.h"
 #include "server/process/threads.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -173,61 +173,64 @@ absl::Status JobRun::AwaitReady(Deadline deadline) {
 }
 
 absl::Status JobRun::SendAgain(const RowRouter& router, const JobInput& input) {
+  std::vector<int> turned_down;
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (!streams_[rank]->offered || !TakesMessages(rank)) continue;
     if (absl::Status status = SendOrderTo(rank, router); !status.ok()) return status;
-    if (absl::Status status = SendArrived(rank, router, input); !status.ok()) return status;
-    DropUnneeded(rank);
+    turned_down.push_back(rank);
   }
-  return absl::OkStatus();
+  return PassOn(turned_down, router, input);
 }
 
 absl::Status JobRun::SendHeld(const RowRouter& router, const JobInput& input) {
+  std::vector<int> held;
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    if (streams_[rank]->shard.store == nullptr) continue;
-    if (!TakesMessages(rank)) {
-      NoteArrived(rank, router, input);
-    } else if (absl::Status status = SendArrived(rank, router, input); !status.ok()) {
-      return status;
-    }
-    DropUnneeded(rank);
+    if (streams_[rank]->shard.store != nullptr) held.push_back(rank);
   }
+  if (absl::Status status = PassOn(held, router, input); !status.ok()) return status;
   return TellArrived();
 }
 
-void JobRun::NoteArrived(int rank, const RowRouter& router, const JobInput& input) {
+// From the shards that are here: rows that have come are noted for those that share them, and sent
+// to the others.
+absl::Status JobRun::PassOn(const std::vector<int>& ranks, const RowRouter& router,
+                            const JobInput& input) {
+  if (ranks.empty()) return absl::OkStatus();
+  enum class Way { kNone, kNoted, kSent };
+  std::vector<Way> ways(streams_.size(), Way::kNone);
+  for (const int rank : ranks) ways[rank] = TakesMessages(rank) ? Way::kSent : Way::kNoted;
   for (const v1::Tensor tensor : kRowTensors) {
-    for (const auto& [begin, end] : input.Rows(tensor).ranges()) {
-      for (const RowRun& run : router.Runs(tensor, begin, end - begin)) {
-        if (run.rank == rank) streams_[rank]->arrived->Add(run.local_row, run.rows);
+    const TensorKind kind = *wire::TensorKindOf(tensor);
+    const int64_t row_bytes = wire::TensorRowBytes(options_.plan->spec, tensor);
+    const int64_t piece = std::max<int64_t>(1, wire::kMaxPayloadBytes / row_bytes);
+    const auto pass_on = [&](const std::vector<RowRun>& runs) {
+      if (absl::Status why = stop_.why(); !why.ok()) return why;
+      std::map<int, RowMessages> messages;
+      for (const RowRun& run : runs) {
+        Stream& stream = *streams_[run.rank];
+        if (ways[run.rank] == Way::kNoted) stream.arrived->Add(run.local_row, run.rows);
+        if (ways[run.rank] != Way::kSent) continue;
+        const std::byte* const row = stream.shard.store->Row(kind, run.local_row);
+        const wire::Payload rows(
+            {reinterpret_cast<const char*>(row), static_cast<size_t>(run.rows * row_bytes)});
+        wire::PayloadReader reader(rows);
+        messages.try_emplace(run.rank, options_.plan->spec, tensor).first->second.Add(run, reader);
       }
-    }
+      return WriteRows(messages);
+    };
+    absl::Status status = VisitPlaces(router, tensor, input.Rows(tensor), piece, pass_on);
+    if (!status.ok()) return status;
   }
+  for (const int rank : ranks) DropUnneeded(rank);
+  return absl::OkStatus();
 }
 
-// From the shard that is here.
-absl::Status JobRun::SendArrived(int rank, const RowRouter& router, const JobInput& input) {
-  const ShardStore& store = *streams_[rank]->shard.store;
-  for (const v1::Tensor tensor : kRowTensors) {
-    const int64_t row_bytes = wire::TensorRowBytes(options_.plan->spec, tensor);
-    const int64_t most = std::max<int64_t>(1, wire::kMaxPayloadBytes / row_bytes);
-    for (const auto& [begin, end] : input.Rows(tensor).ranges()) {
-      for (int64_t row = begin; row < end; row += most) {
-        RowMessages messages(options_.plan->spec, tensor);
-        for (const RowRun& run : router.Runs(tensor, row, std::min(most, end - row))) {
-          if (run.rank != rank) continue;
-          const wire::Payload rows(
-              {reinterpret_cast<const char*>(store.Row(*wire::TensorKindOf(tensor), run.local_row)),
-               static_cast<size_t>(run.rows * row_bytes)});
-          wire::PayloadReader reader(rows);
-          messages.Add(run, reader);
-        }
-        for (v1::ShardRows& rows : messages.Take()) {
-          v1::RunRequest request;
-          *request.mutable_rows() = std::move(rows);
-          if (absl::Status status = Write(rank, request); !status.ok()) return status;
-        }
-      }
+absl::Status JobRun::WriteRows(std::map<int, RowMessages>& by_rank) {
+  v1::RunRequest request;
+  for (auto& [rank, messages] : by_rank) {
+    for (v1::ShardRows& rows : messages.Take()) {
+      *request.mutable_rows() = std::move(rows);
+      if (absl::Status status = Write(rank, request); !status.ok()) return status;
     }
   }
   return absl::OkStatus();
@@ -296,13 +299,7 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
       sent.Skip(bytes);
     }
   }
-  v1::RunRequest request;
-  for (auto& [rank, of_rank] : messages) {
-    for (v1::ShardRows& rows : of_rank.Take()) {
-      *request.mutable_rows() = std::move(rows);
-      if (absl::Status status = Write(rank, request); !status.ok()) return status;
-    }
-  }
+  if (absl::Status status = WriteRows(messages); !status.ok()) return status;
   return TellArrived();
 }
 

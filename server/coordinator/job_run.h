@@ -27,6 +27,7 @@
 #include <condition_variable>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,6 +45,7 @@
 #include "server/coordinator/job_input.h"
 #include "server/coordinator/job_stop.h"
 #include "server/coordinator/membership.h"
+#include "server/coordinator/row_messages.h"
 #include "server/coordinator/row_router.h"
 #include "server/process/deadline.h"
 #include "server/shard/arrived_rows.h"
@@ -168,8 +170,9 @@ class JobRun {
   bool TakesMessages(int rank) const;
   void DropUnneeded(int rank);
   absl::Status SendOrderTo(int rank, const RowRouter& router);
-  absl::Status SendArrived(int rank, const RowRouter& router, const JobInput& input);
-  void NoteArrived(int rank, const RowRouter& router, const JobInput& input);
+  absl::Status PassOn(const std::vector<int>& ranks, const RowRouter& router,
+                      const JobInput& input);
+  absl::Status WriteRows(std::map<int, RowMessages>& by_rank);
   absl::Status TellArrived();
   void CancelAndJoin();
   v1::RunRequest OpenRequest(int rank) const;
