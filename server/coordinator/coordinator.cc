@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "server/coordinator/worker_placement.h"
@@ -67,7 +69,8 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
                           .orders = orders_,
                           .shards = shards_,
                           .copies = copies_,
-                          .metrics = metrics_},
+                          .metrics = metrics_,
+                          .suspects = suspects_},
                          [this] { return ready_.load(); }) {}
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
@@ -139,6 +142,15 @@ void Coordinator::StartWorkers() {
     options.share_gpu = options.share_gpu || place.gpu_share < 1;
   }
   workers_ = std::make_unique<WorkerProcesses>(std::move(options));
+}
+
+// A worker that this process spawned is found by where it listens.
+void Coordinator::Distrust(const Member& worker) {
+  membership_.Distrust(worker);
+  int port = 0;
+  absl::string_view address = worker.address;
+  if (workers_ == nullptr || !absl::ConsumePrefix(&address, "127.0.0.1:")) return;
+  if (absl::SimpleAtoi(address, &port)) workers_->Replace(port);
 }
 
 HttpReply Coordinator::Ready() {

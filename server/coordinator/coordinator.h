@@ -35,6 +35,7 @@ class Coordinator {
 
   absl::Status Listen();
   void StartWorkers();
+  void Distrust(const Member& worker);
   HttpReply Ready();
   HttpReply ServeMetrics();
   // Takes note of a change of the members: health, ready file, metrics.
@@ -56,6 +57,7 @@ class Coordinator {
   Membership membership_;
   CallGate membership_gate_;
   MembershipService membership_service_;
+  Suspects suspects_{[this](const Member& worker) { Distrust(worker); }};
   AttentionService attention_service_;
   GrpcEndpoint grpc_;
   std::unique_ptr<HttpEndpoint> http_;

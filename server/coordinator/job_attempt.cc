@@ -240,14 +240,15 @@ absl::Status JobAttempt::CheckRows(const JobRun& run) {
   }
   const RowCheck::Mismatch& wrong = *verdict->mismatch;
   services_.metrics.CountMismatch(wrong.worker->address);
-  services_.membership.Distrust(*wrong.worker);
+  const bool distrusted = services_.suspects.Note(wrong.worker, job_.open.job_id());
   const Deviation& off = wrong.deviation;
   return wire::WithReason(
       absl::DataLossError(absl::StrCat(
           wire::TensorName(wrong.tensor), " of token ", off.token, ", head ", off.head,
           wrong.tensor == v1::TENSOR_OUT ? absl::StrCat(", dim ", off.dim) : "", " is ", off.actual,
           ", computed again in float64 it is ", off.expected, " and may be off by ", off.tolerance,
-          " (--check-rows); worker ", wrong.worker->address, " sent it and gets no more jobs")),
+          " (--check-rows); worker ", wrong.worker->address,
+          distrusted ? " sent it, not for the first time, and gets no more jobs" : " sent it")),
       "ROW_MISMATCH");
 }
 

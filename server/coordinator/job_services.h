@@ -7,6 +7,7 @@
 #include "server/coordinator/membership.h"
 #include "server/coordinator/rings.h"
 #include "server/coordinator/scheduler.h"
+#include "server/coordinator/suspects.h"
 #include "server/process/metrics.h"
 #include "server/process/settings.h"
 #include "server/shard/job_memory.h"
@@ -25,6 +26,7 @@ struct JobServices {
   SharedMemoryPool& shards;
   JobMemory& copies;  // of rows that workers elsewhere have
   Metrics& metrics;
+  Suspects& suspects;  // workers that sent wrong rows
 };
 
 }  // namespace hilbert_ring::server

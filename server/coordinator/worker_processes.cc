@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/process/child_process.h"
+#include "server/process/listener.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 constexpr auto kPoll = std::chrono::milliseconds(20);
 constexpr auto kFirstBackoff = std::chrono::milliseconds(100);
 constexpr auto kLongestBackoff = std::chrono::milliseconds(10'000);
+constexpr auto kReplaceLimit = std::chrono::seconds(5);
 constexpr auto kHealthyLife = std::chrono::seconds(30);  // after which a death is not in a row
 
 }  // namespace
@@ -53,6 +55,7 @@ void WorkerProcesses::Supervise(const std::stop_token& stop) {
         slots_.size());
   }
   while (!stop.stop_requested()) {
+    EndReplaced();
     for (int worker = 0; worker < static_cast<int>(slots_.size()); ++worker) {
       slots_[worker].pid < 0 ? StartDue(worker) : CheckAlive(slots_[worker]);
     }
@@ -60,6 +63,30 @@ void WorkerProcesses::Supervise(const std::stop_token& stop) {
     wake_.wait_for(lock, stop, kPoll, [] { return false; });
   }
   StopAll();
+}
+
+void WorkerProcesses::Replace(int port) {
+  const std::lock_guard lock(mutex_);
+  replaced_.push_back(port);
+}
+
+void WorkerProcesses::EndReplaced() {
+  std::vector<int> ports;
+  {
+    const std::lock_guard lock(mutex_);
+    ports.swap(replaced_);
+  }
+  const Clock::time_point now = Clock::now();
+  for (Slot& slot : slots_) {
+    if (slot.pid < 0) continue;
+    for (const int port : ports) {
+      if (slot.kill || !ListensAt(slot.pid, port)) continue;
+      spdlog::warn("worker process {} at port {} is replaced", slot.pid, port);
+      kill(slot.pid, SIGTERM);
+      slot.kill = now + kReplaceLimit;
+    }
+    if (slot.kill && now > *slot.kill) kill(slot.pid, SIGKILL);
+  }
 }
 
 void WorkerProcesses::StartDue(int worker) {
@@ -88,6 +115,7 @@ void WorkerProcesses::CheckAlive(Slot& slot) {
   spdlog::error("worker process {} ended with {}; another starts in {} ms", slot.pid, how,
                 slot.backoff.count());
   slot.pid = -1;
+  slot.kill.reset();
   slot.start = now + slot.backoff;
   slot.backoff = std::min(2 * slot.backoff, kLongestBackoff);
 }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,16 +40,23 @@ class WorkerProcesses {
   // gone.
   void Stop(std::chrono::milliseconds limit);
 
+  // Ends the worker that listens at the port, if it is one of these, so that another is started in
+  // its place: SIGTERM, and SIGKILL if it is still there 5 s later. Returns at once.
+  void Replace(int port);
+
  private:
   struct Slot {
     pid_t pid = -1;  // -1: to be started at `start`
     Clock::time_point started, start;
     std::chrono::milliseconds backoff;
+    std::optional<Clock::time_point>
+        kill;  // of one that is to be replaced: when it must have ended
   };
 
   void Supervise(const std::stop_token& stop);
   void StartDue(int worker);
   void CheckAlive(Slot& slot);
+  void EndReplaced();
   void StopAll();
 
   const WorkerProcessOptions options_;
@@ -56,7 +64,8 @@ class WorkerProcesses {
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::chrono::milliseconds stop_limit_{5000};  // guarded by mutex_
-  std::jthread supervisor_;                     // last: it uses all of the above
+  std::vector<int> replaced_;  // guarded by mutex_: ports that are to be looked for
+  std::jthread supervisor_;    // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

@@ -1,0 +1,43 @@
+// Rows computed again (--check-rows) where inputs are not finite: they are no worker's fault.
+#include <limits>
+
+#include "gtest/gtest.h"
+#include "tests/service/cluster.h"
+#include "tests/service/raw_call.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+TEST(CheckedRows, NotFiniteInputsPutNoWorkerOutOfService) {
+  auto cluster = Cluster::Start({.workers = 2, .arguments = {"--check-rows=1000"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  JobSpec spec;
+  spec.tokens = 64;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_dim = spec.value_dim = 8;
+  spec.branches = {{16, 1}};
+  const EngineInputs finite = RandomInputs(spec, 1);
+  for (const float odd :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (int job = 0; job < 2; ++job) {
+      EngineInputs inputs = finite;
+      (job == 0 ? inputs.k : inputs.v)[20 * 16 + 3] = odd;
+      const auto service = AttendRaw(*stub, spec, inputs, 37, 5);
+      ASSERT_TRUE(service.ok()) << service.status();
+      // Segment [16, 32) sees it.
+      EXPECT_EQ(service->report.rows_not_judged(), 16) << odd;
+      EXPECT_EQ(service->report.rows_checked(), 48) << odd;
+    }
+  }
+  grpc::ClientContext context;
+  v1::GetClusterResponse described;
+  ASSERT_TRUE(stub->GetCluster(&context, {}, &described).ok());
+  ASSERT_EQ(described.workers_size(), 2);
+  for (const v1::ClusterWorker& worker : described.workers()) {
+    EXPECT_EQ(worker.state(), v1::ClusterWorker::STATE_UP) << worker.address();
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
