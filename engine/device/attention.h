@@ -20,7 +20,9 @@ enum class Result {
   // library
   // after it was rounded
   kWrite,
-  kMerge,  // merged into float32 (out, lse) in place; (0, -inf) is the identity
+  // Merged in place into float32 out, which is always divided by the sum, and the softmax state;
+  // (0, -inf, 0) is the identity. FinalizeTask makes lse of the state when all is merged.
+  kMerge,
 };
 
 // Attention of one unit over one or more alike segments: query heads that share one kv head.
@@ -28,8 +30,12 @@ enum class Result {
 // A query row that sees no key gives out = 0 and lse = -inf when written and changes nothing when
 // merged. Accumulation is in float32; a kernel on pairs of bfloat16 ("cpu/avx512-bf16") rounds
 // the weights of a bfloat16 task to bfloat16, and a GPU's tensor cores those of a 16-bit task to
-// its type. Inputs are finite: a NaN or infinity spreads to other rows of its tile. Tasks of one
-// call never write the same element.
+// its type. Where the greatest score is finite in float32, all weights are relative to it, exactly,
+// at any size; sums of weight times value do not overflow where the result does not.
+// Values that are not finite follow IEEE arithmetic in float32: out and lse of a row are NaN where
+// it sees a key whose score is NaN or +infinity, a score of -infinity has weight 0, and a value
+// that is not finite reaches the rows that see it. A row is never touched by what it does not see.
+// Tasks of one call never write the same element.
 struct AttentionTask {
   DataType dtype = DataType::kFloat32;  // of q, k and v
   int64_t batch = 1;
@@ -44,7 +50,8 @@ struct AttentionTask {
   Result result = Result::kWrite;
   DataType out_dtype = DataType::kFloat32;
   MutableView out;  // [batch, query_rows, heads, value_dim]
-  LseView lse;      // [batch, query_rows, heads]; kWrite: no data, then it is not written
+  LseView lse;      // [batch, query_rows, heads]; kWrite only; without data it is not written
+  StateView state;  // [batch, query_rows, heads]; kMerge only
   float scale = 1.0f;
   float out_scale = 1.0f;  // kWrite only
   Mask mask = Mask::kNone;
@@ -53,23 +60,28 @@ struct AttentionTask {
   PositionsView key_positions;
 };
 
-// Merges `count` zero keys with zero values into float32 (out, lse): each has score 0. Tasks of one
-// call never write the same element.
+// Merges `count` zero keys with zero values into float32 out and state: each has score 0. Tasks of
+// one call never write the same element.
 struct ZeroKeysTask {
   int64_t batch = 1, rows = 0, heads = 0, value_dim = 0;
   MutableView out;  // float32
-  LseView lse;
+  StateView state;
+  float scale = 1.0f;  // of the scores
   int64_t count = 0;
 };
 
-// to = from * scale, rounded to nearest even; from is float32. In place where every row and head of
-// `to` begins at the address at which it begins in `from`.
+// Makes results of what was merged: to = from * scale, rounded to nearest even, from being float32;
+// lse = score_scale * max + log(sum). Each in place where every row and head begins at the address
+// at which it begins in what it is made of: `to` at that of `from`, `lse` at that of `state.max`.
 struct FinalizeTask {
   int64_t batch = 1, rows = 0, heads = 0, value_dim = 0;
   ConstView from;
   DataType to_dtype = DataType::kFloat32;
-  MutableView to;
+  MutableView to;  // without data out stays as it is
   float scale = 1.0f;
+  StateView state;
+  LseView lse;               // without data there is none to be made
+  float score_scale = 1.0f;  // AttentionTask.scale, whose sign is ignored
 };
 
 // Copies rows x heads pieces of head_bytes to a dense [rows, heads, head_bytes] block. Strides in

@@ -31,6 +31,19 @@ struct LseView {
   int64_t head_stride = 0;
 };
 
+// Softmax of rows that are merged, [batch, rows, heads], float32: the greatest score before the
+// scale (of a negative scale: the greatest of the negated scores), and the sum of exp(|scale| *
+// (score - greatest)). The two stay apart until all is merged, so that differences of maxima, and
+// with them the weights of the parts, are exact at scores of any size. (-inf, 0) is the identity; a
+// sum that is NaN makes the row NaN.
+struct StateView {
+  float* max = nullptr;
+  float* sum = nullptr;
+  int64_t batch_stride = 0;  // strides of both
+  int64_t row_stride = 0;
+  int64_t head_stride = 0;
+};
+
 // Original token positions [batch, rows].
 struct PositionsView {
   const int64_t* data = nullptr;
