@@ -31,7 +31,7 @@ void AddLocal(const JobSpec& spec, const std::vector<Phase>& phases, const Segme
 }
 
 void AddRing(const JobSpec& spec, const SpanningSegment& segment, const Phase& phase,
-             StepBytes& step_bytes, Costs& costs) {
+             StepBytes& step_bytes, std::vector<bool>& merges, Costs& costs) {
   const PhaseRing ring(spec, segment, phase);
   const bool triangle = spec.causal && !spec.ordering;
   const Progression all =
@@ -40,6 +40,7 @@ void AddRing(const JobSpec& spec, const SpanningSegment& segment, const Phase& p
   const int64_t row_bytes = BlockRowBytes(spec, phase);
   for (const Block& block : ring.blocks()) {
     WorkerCost& owner = costs.workers[block.rank];
+    merges[block.rank] = true;
     owner.flops +=
         FlopsPerPair(spec) * static_cast<double>(phase.heads()) * Pairs(block.rows, all, triangle);
     if (!AccumulatesWholeShard(spec) && spec.dtype != DataType::kFloat32) {
@@ -109,11 +110,12 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
   }
   AddLocal(spec, phases, segments, costs);
   StepBytes step_bytes(shards.workers());
+  std::vector<bool> merges(shards.workers(), AccumulatesWholeShard(spec));  // partial results
   for (const SpanningSegment& segment : segments.spanning) {
     const int64_t before = costs.branches[segment.branch].bytes_exchanged;
     const PhaseRange of_branch = PhasesOf(phases, segment.branch);
     for (size_t p = of_branch.begin; p < of_branch.end; ++p) {
-      AddRing(spec, segment, phases[p], step_bytes, costs);
+      AddRing(spec, segment, phases[p], step_bytes, merges, costs);
     }
     BranchCost& branch = costs.branches[segment.branch];
     ++(branch.bytes_exchanged > before ? branch.segments_exchanged : branch.segments_local);
@@ -122,6 +124,10 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
   for (int rank = 0; rank < shards.workers(); ++rank) {
     WorkerCost& worker = costs.workers[rank];
     worker.exchange_buffer_bytes = step_bytes.ArenaBytes(rank);
+    if (merges[rank]) {  // the softmax's sums; its maxima lie where lse will
+      worker.accumulator_bytes =
+          SaturatingAdd(worker.accumulator_bytes, SaturatingMultiply(worker.tokens, lse_row));
+    }
     costs.flops += worker.flops;
     busiest = std::max(busiest, worker.flops);
     costs.bytes_exchanged = SaturatingAdd(costs.bytes_exchanged, worker.bytes_received);

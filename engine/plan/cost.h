@@ -16,8 +16,10 @@ struct WorkerCost {
   double flops = 0;  // 2 (head_dim + value_dim) for each unmasked (query, key, head)
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
-  int64_t shard_bytes = 0;        // Q, K, V, out, lse
-  int64_t accumulator_bytes = 0;  // float32 out of rows that are merged (16-bit jobs)
+  int64_t shard_bytes = 0;  // Q, K, V, out, lse
+  // Of rows that are merged: float32 out where the job is 16-bit, and the softmax's sums of every
+  // row [tokens, heads] on a worker that merges any.
+  int64_t accumulator_bytes = 0;
   int64_t exchange_buffer_bytes = 0;
   int64_t order_bytes = 0;
   int64_t resident_bytes() const {

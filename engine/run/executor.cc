@@ -25,10 +25,10 @@ constexpr char kDeviceTransport[] = "nccl";
 // The buffers of a run beside the shard.
 struct Workspace {
   std::unique_ptr<Buffer> arena;         // packed and arrived blocks
-  std::unique_ptr<Buffer> accumulators;  // float32 out of 16-bit jobs
+  std::unique_ptr<Buffer> accumulators;  // of rows that are merged
   std::unique_ptr<Buffer> query_slots;   // int64 [rows], where queries' positions are slots
-  float* whole_accumulator = nullptr;
-  std::vector<std::vector<float*>> piece_accumulators;  // [ring][block]
+  AccumulatorMemory accumulator_memory;  // in `accumulators`
+  std::vector<std::vector<float*>> piece_accumulators;  // [ring][block], likewise
 
   // The arena again in host memory, where the communicator cannot reach the device's.
   std::vector<std::byte> host_arena;
@@ -68,7 +68,7 @@ class Executor {
 
   absl::StatusOr<Figures> RunSteps() {
     if (absl::Status status = Prepare(); !status.ok()) return status;
-    const RankViews views(plan_, store_, workspace_.whole_accumulator,
+    const RankViews views(plan_, store_, workspace_.accumulator_memory,
                           workspace_.query_slots->bytes() > 0 ? QuerySlots() : nullptr);
     const TaskBuilder builder(plan_, rank_, schedule_, views, workspace_.piece_accumulators);
     const bool in_ring = !schedule_.rings.empty();
@@ -188,8 +188,11 @@ class Executor {
 
   void PlaceAccumulators() {
     auto* next = reinterpret_cast<float*>(workspace_.accumulators->data());
+    workspace_.accumulator_memory.sums = next;
+    next += store_.rows() * plan_.spec.heads;
+    if (plan_.spec.dtype == DataType::kFloat32) return;
     if (AccumulatesWholeShard(plan_.spec)) {
-      workspace_.whole_accumulator = next;
+      workspace_.accumulator_memory.out = next;
       return;
     }
     for (const RankRing& ring : schedule_.rings) {

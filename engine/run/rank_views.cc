@@ -8,12 +8,9 @@ int64_t RowStep(const LocalRows& rows) { return rows.rows.count > 1 ? rows.rows.
 
 }  // namespace
 
-RankViews::RankViews(const Plan& plan, ShardStore& store, float* whole_accumulator,
+RankViews::RankViews(const Plan& plan, ShardStore& store, const AccumulatorMemory& accumulators,
                      const int64_t* query_slots)
-    : plan_(plan),
-      store_(store),
-      whole_accumulator_(whole_accumulator),
-      query_slots_(query_slots) {}
+    : plan_(plan), store_(store), accumulators_(accumulators), query_slots_(query_slots) {}
 
 ConstView RankViews::Rows(TensorKind tensor, const LocalRows& rows, int64_t head) const {
   const JobSpec& spec = plan_.spec;
@@ -44,12 +41,21 @@ LseView RankViews::Lse(const LocalRows& rows, int64_t head) const {
           .head_stride = 1};
 }
 
+StateView RankViews::State(const LocalRows& rows, int64_t head) const {
+  const LseView max = Lse(rows, head);
+  return {.max = max.data,
+          .sum = accumulators_.sums + LocalRow(rows.rows.first) * plan_.spec.heads + head,
+          .batch_stride = max.batch_stride,
+          .row_stride = max.row_stride,
+          .head_stride = max.head_stride};
+}
+
 Accumulator RankViews::WholeAccumulator(const LocalRows& rows, int64_t head) const {
-  Accumulator accumulator{.out = Out(rows, head), .lse = Lse(rows, head)};
+  Accumulator accumulator{.out = Out(rows, head), .state = State(rows, head)};
   if (plan_.spec.dtype != DataType::kFloat32) {
     const int64_t row = plan_.spec.heads * plan_.spec.value_dim;
     accumulator.out.data =
-        whole_accumulator_ + LocalRow(rows.rows.first) * row + head * plan_.spec.value_dim;
+        accumulators_.out + LocalRow(rows.rows.first) * row + head * plan_.spec.value_dim;
   }
   return accumulator;
 }
@@ -60,7 +66,7 @@ Accumulator RankViews::PieceAccumulator(const LocalRows& rows, float* block, con
   return {.out = {.data = block + (head - phase.head_begin) * dim,
                   .row_stride = phase.heads() * dim,
                   .head_stride = dim},
-          .lse = Lse(rows, head)};
+          .state = State(rows, head)};
 }
 
 PositionsView RankViews::Positions(const int64_t* data, const LocalRows& rows) const {

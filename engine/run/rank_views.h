@@ -18,24 +18,29 @@ struct LocalRows {
   Progression rows;  // slots of the first batch, all within one range of the rank
 };
 
-// Float32 (out, lse) that partial results are merged into.
+// Float32 out and softmax state that partial results are merged into.
 struct Accumulator {
   MutableView out;
-  LseView lse;
+  StateView state;
+};
+
+// What partial results are merged into beside the shard's own rows.
+struct AccumulatorMemory {
+  float* sums = nullptr;  // [rows, heads]; maxima are kept where lse will be
+  float* out = nullptr;   // [rows, heads, value_dim] of 16-bit jobs that accumulate the whole shard
 };
 
 class RankViews {
  public:
-  // Buffers must outlive the views. whole_accumulator: float32 [rows, heads, value_dim] of 16-bit
-  // jobs that accumulate the whole shard, else null. query_slots: [rows], where queries' positions
-  // are slots.
-  RankViews(const Plan& plan, ShardStore& store, float* whole_accumulator,
+  // Buffers must outlive the views. query_slots: [rows], where queries' positions are slots.
+  RankViews(const Plan& plan, ShardStore& store, const AccumulatorMemory& accumulators,
             const int64_t* query_slots);
 
   // Heads begin at `head` in every view.
   ConstView Rows(TensorKind tensor, const LocalRows& rows, int64_t head) const;
   MutableView Out(const LocalRows& rows, int64_t head) const;
   LseView Lse(const LocalRows& rows, int64_t head) const;
+  StateView State(const LocalRows& rows, int64_t head) const;
 
   // Where the rows' partial results are merged: out itself for float32 jobs, the whole accumulator
   // for 16-bit jobs that have one. Otherwise use PieceAccumulator.
@@ -56,7 +61,7 @@ class RankViews {
 
   const Plan& plan_;
   ShardStore& store_;
-  float* whole_accumulator_;
+  AccumulatorMemory accumulators_;
   const int64_t* query_slots_;
 };
 

@@ -98,7 +98,7 @@ Rounds TaskBuilder::Local(const Window& window) const {
           const Accumulator accumulator = views_.WholeAccumulator(rows, head);
           task.result = Result::kMerge;
           task.out = accumulator.out;
-          task.lse = accumulator.lse;
+          task.state = accumulator.state;
         } else {
           task.result = Result::kWrite;
           task.out_dtype = plan_.spec.dtype;
@@ -170,7 +170,7 @@ void TaskBuilder::AddKeys(int ring_index, const KeyBlock& keys, Rounds& rounds,
       const Accumulator accumulator = AccumulatorOf(queries, ring_index, static_cast<int>(b), head);
       task.result = Result::kMerge;
       task.out = accumulator.out;
-      task.lse = accumulator.lse;
+      task.state = accumulator.state;
       AddToRound(rounds, round, task);
     }
   }
@@ -206,7 +206,8 @@ void TaskBuilder::AddZeroKeys(const LocalRows& rows, const Phase& phase, int64_t
                                  .heads = phase.heads(),
                                  .value_dim = plan_.spec.value_dim,
                                  .out = accumulator.out,
-                                 .lse = accumulator.lse,
+                                 .state = accumulator.state,
+                                 .scale = static_cast<float>(plan_.spec.Scale()),
                                  .count = zeros});
 }
 
@@ -248,7 +249,7 @@ TaskBuilder::ZeroKeys TaskBuilder::RingZeroKeys() const {
   return tasks;
 }
 
-bool TaskBuilder::NeedsFinalizing() const {
+bool TaskBuilder::OutNeedsFinalizing() const {
   return plan_.spec.dtype != DataType::kFloat32 || OutScale() != 1.0f;
 }
 
@@ -262,13 +263,16 @@ FinalizeTask TaskBuilder::FinalizeOf(const LocalRows& rows, const Accumulator& f
                    .row_stride = from.out.row_stride,
                    .head_stride = from.out.head_stride},
           .to_dtype = plan_.spec.dtype,
-          .to = views_.Out(rows, head),
-          .scale = OutScale()};
+          .to = OutNeedsFinalizing() ? views_.Out(rows, head) : MutableView{},
+          .scale = OutScale(),
+          .state = from.state,
+          .lse = views_.Lse(rows, head),
+          .score_scale = static_cast<float>(plan_.spec.Scale())};
 }
 
 std::vector<FinalizeTask> TaskBuilder::FinalizeRows(int64_t begin, int64_t end) const {
   std::vector<FinalizeTask> tasks;
-  if (!NeedsFinalizing() || !AccumulatesWholeShard(plan_.spec)) return tasks;
+  if (!AccumulatesWholeShard(plan_.spec)) return tasks;
   for (const ShardRange& range : plan_.shards.OfRank(rank_)) {
     const int64_t first = std::max(begin, range.local_begin);
     const int64_t last = std::min(end, range.local_begin + range.size());
@@ -283,7 +287,7 @@ std::vector<FinalizeTask> TaskBuilder::FinalizeRows(int64_t begin, int64_t end) 
 
 std::vector<FinalizeTask> TaskBuilder::FinalizePieces() const {
   std::vector<FinalizeTask> tasks;
-  if (!NeedsFinalizing() || AccumulatesWholeShard(plan_.spec)) return tasks;
+  if (AccumulatesWholeShard(plan_.spec)) return tasks;
   for (size_t r = 0; r < schedule_.rings.size(); ++r) {
     const Phase& phase = plan_.phases[schedule_.rings[r].phase];
     const std::vector<Block>& blocks = schedule_.rings[r].ring.blocks();

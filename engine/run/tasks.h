@@ -43,8 +43,8 @@ class TaskBuilder {
   ZeroKeys LocalZeroKeys(const Window& window) const;
   ZeroKeys RingZeroKeys() const;
 
-  // What turns accumulators into output rows: of local rows [begin, end) where the whole shard is
-  // accumulated, and of pieces that are accumulated alone.
+  // What turns accumulators into rows of out and lse: of local rows [begin, end) where the whole
+  // shard is accumulated, and of pieces that are accumulated alone.
   std::vector<FinalizeTask> FinalizeRows(int64_t begin, int64_t end) const;
   std::vector<FinalizeTask> FinalizePieces() const;
 
@@ -52,7 +52,7 @@ class TaskBuilder {
   void AddZeroKeys(const LocalRows& rows, const Phase& phase, int64_t zeros, ZeroKeys& tasks) const;
   FinalizeTask FinalizeOf(const LocalRows& rows, const Accumulator& from, int64_t head,
                           int64_t heads) const;
-  bool NeedsFinalizing() const;
+  bool OutNeedsFinalizing() const;
   float OutScale() const;
   Accumulator AccumulatorOf(const LocalRows& rows, int ring, int block, int64_t head) const;
   KeyBlock OwnKeys(const RankRing& ring, const Block& block) const;

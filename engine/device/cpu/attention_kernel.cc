@@ -1,12 +1,16 @@
 #include "engine/device/cpu/attention_kernel.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <limits>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "engine/device/cpu/lane_end.h"
 #include "engine/device/cpu/machine.h"
 
 // Kernels keep vectors in arrays, which scalable vectors do not allow.
@@ -54,7 +58,32 @@ class TileRun {
 
   void Attend(const std::function<bool(int64_t)>& report) {
     PackQueries();
+    if (!Run(report)) return;
+    if (NeedsCare()) {
+      BeCareful();
+      // These scores have been told of.
+      if (!Run([&](int64_t) { return report(0); })) return;
+    }
+    const LaneState& state = State();
+    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
+      const int64_t width = BlockVectors(first) * vector_;
+      const int64_t at = first * task_.value_dim;
+      Transpose(state.out + at, task_.value_dim, width, scratch_.rows);
+      // Keys are all used: their part of the scratch is free.
+      if (careful_) Transpose(scratch_.odd + at, task_.value_dim, width, OddRows());
+      for (int64_t lane = first; lane < std::min(lanes_, first + width); ++lane) {
+        Finish(state, lane, (lane - first) * task_.value_dim);
+      }
+    }
+  }
+
+ private:
+  // Of every key, into State(). False when `report` said so.
+  template <typename Report>
+  bool Run(const Report& report) {
     Reset(scratch_.run);
+    has_total_ = false;
+    run_is_empty_ = true;
     int64_t scores = 0;    // since the last report
     int64_t products = 0;  // likewise; hidden tiles count as one lane's
     const int64_t dims = task_.head_dim + task_.value_dim;
@@ -66,23 +95,46 @@ class TileRun {
       products += (computed + keys.count) * dims;
       if (++tiles % kTilesPerFold == 0) Fold();
       if (products >= kProductsPerReport) {
-        if (!report(scores)) return;
+        if (!report(scores)) return false;
         scores = products = 0;
       }
     }
     if (has_total_) Fold();
-    const LaneState& state = has_total_ ? scratch_.total : scratch_.run;
-    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
-      const int64_t width = BlockVectors(first) * vector_;
-      Transpose(state.out + first * task_.value_dim, task_.value_dim, width, scratch_.rows);
-      for (int64_t lane = first; lane < std::min(lanes_, first + width); ++lane) {
-        Finish(state, lane, scratch_.rows + (lane - first) * task_.value_dim);
-      }
-    }
-    report(scores);
+    return report(scores);
   }
 
- private:
+  const LaneState& State() const { return has_total_ ? scratch_.total : scratch_.run; }
+
+  // Whether sums of weight times value are not finite in a lane whose weights are: values are not
+  // finite, in rows that the lane sees or in others, or the sums overflowed.
+  bool NeedsCare() const {
+    const LaneTag d;
+    const LaneState& state = State();
+    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
+      const int64_t width = BlockVectors(first) * vector_;
+      for (int64_t b = 0; b < width; b += vector_) {
+        auto probe = hn::Zero(d);  // becomes NaN
+        for (int64_t x = 0; x < task_.value_dim; ++x) {
+          const float* at = state.out + first * task_.value_dim + x * width + b;
+          probe = hn::MulAdd(hn::Load(d, at), hn::Zero(d), probe);
+        }
+        const auto sum = hn::Load(d, state.sum + first + b);
+        if (!hn::AllFalse(d, hn::AndNot(hn::Ne(sum, sum), hn::Ne(probe, probe)))) return true;
+      }
+    }
+    return false;
+  }
+
+  // From now on weights are so small that their sum stays below 1, whatever the number of keys, and
+  // values that are not finite are kept apart for the lanes that see them.
+  void BeCareful() {
+    careful_ = true;
+    halvings_ = std::bit_width(static_cast<uint64_t>(visibility_.key_end())) + 1;
+    const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
+    std::fill_n(scratch_.odd, width * task_.value_dim, 0.0f);
+  }
+
+  float* OddRows() { return scratch_.keys; }
   // Blocks are 3 vectors of lanes; the last one is as many as it takes.
   int64_t FullBlock() const { return 3 * vector_; }
   int64_t BlockVectors(int64_t first_lane) const {
@@ -92,12 +144,13 @@ class TileRun {
   LaneBlock Block(LaneState& state, int64_t first_lane) const {
     return {.queries = scratch_.queries + first_lane * QueryElements(),
             .limits = scratch_.limits + first_lane,
-            .reference = state.reference + first_lane,
+            .row_max = state.row_max + first_lane,
             .sum = state.sum + first_lane,
             .rounded_sum = state.rounded_sum + first_lane,
             .out = state.out + first_lane * task_.value_dim,
             .scores = scratch_.scores,
-            .decay = scratch_.decay};
+            .decay = scratch_.decay,
+            .odd = scratch_.odd + first_lane * task_.value_dim};
   }
 
   // Of a query or key.
@@ -119,6 +172,11 @@ class TileRun {
                     lane % task_.heads * task_.q.head_stride,
                 task_.head_dim, 8, row);
         StoreRow(row, task_.head_dim, sign, Product::kDataType, row);
+      }
+      if constexpr (Product::kTerms > 1) {
+        least_query_ = std::min(
+            least_query_,
+            LeastNonzero(reinterpret_cast<const uint16_t*>(scratch_.rows), lanes * task_.head_dim));
       }
       std::fill(scratch_.rows + lanes * elements, scratch_.rows + width * elements, 0.0f);
       Transpose(scratch_.rows, width, elements, scratch_.queries + first * elements);
@@ -142,15 +200,39 @@ class TileRun {
                 scratch_.values + 8 * j);
       }
     } else {
+      least_key_ = kNoBFloat16;
       const auto* k = static_cast<const uint16_t*>(task_.k.data);
       const auto* v = static_cast<const uint16_t*>(task_.v.data);
       for (int64_t j = 0; j < keys.count; ++j) {
-        std::memcpy(scratch_.keys + j * elements, k + index(task_.k, j),
+        const uint16_t* row = k + index(task_.k, j);
+        std::memcpy(scratch_.keys + j * elements, row,
                     static_cast<size_t>(task_.head_dim) * sizeof(uint16_t));
+        least_key_ = std::min(least_key_, LeastNonzero(row, task_.head_dim));
       }
       for (int64_t j = 0; j < keys.count; j += 2) {
         PairRows(v + index(task_.v, j), j + 1 < keys.count ? v + index(task_.v, j + 1) : kNoRow,
                  task_.value_dim, 8 * kKeyTile / Product::kTerms, scratch_.values + 8 * (j / 2));
+      }
+    }
+    if (careful_) TakeOddValues(keys);
+  }
+
+  // Values of the packed tile that are not finite become 0 and are listed.
+  void TakeOddValues(const KeyRange& keys) {
+    odd_.clear();
+    for (int64_t j = 0; j < keys.count; ++j) {
+      const int64_t row = keys.batch * task_.v.batch_stride + (keys.begin + j) * task_.v.row_stride;
+      for (int64_t x = 0; x < task_.value_dim; ++x) {
+        const float value = LoadElement(task_.dtype, task_.v.data, row + x);
+        if (std::isfinite(value)) continue;
+        odd_.push_back({.j = j, .x = x, .value = value});
+        const int64_t block = x / 8 * 8 * kKeyTile / Product::kTerms;
+        if constexpr (Product::kTerms == 1) {
+          scratch_.values[block + 8 * j + x % 8] = 0.0f;
+        } else {
+          char* pair = reinterpret_cast<char*>(scratch_.values + block + 8 * (j / 2) + x % 8);
+          std::memset(pair + j % 2 * sizeof(uint16_t), 0, sizeof(uint16_t));
+        }
       }
     }
   }
@@ -175,7 +257,7 @@ class TileRun {
 
   void Reset(LaneState& state) {
     const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
-    std::fill_n(state.reference, width, kNegativeInfinity);
+    std::fill_n(state.row_max, width, kNegativeInfinity);
     std::fill_n(state.sum, width, 0.0f);
     if constexpr (Product::kRoundsWeights) std::fill_n(state.rounded_sum, width, 0.0f);
     std::fill_n(state.out, width * task_.value_dim, 0.0f);
@@ -212,7 +294,10 @@ class TileRun {
                    .count = keys.count,
                    .head_dim = task_.head_dim,
                    .value_dim = task_.value_dim,
-                   .scale = task_.scale == 0 ? 1.0f : std::abs(task_.scale)};
+                   .scale = Scale(),
+                   .halvings = halvings_,
+                   .exact_scores = Product::kTerms > 1 && !ProductsAreNormal(),
+                   .odd = odd_};
       if (visible == Visible::kSome) {
         const float* limits = scratch_.limits + first;
         const auto [least, greatest] = std::minmax_element(limits, limits + lanes);
@@ -232,50 +317,63 @@ class TileRun {
     has_total_ = true;
     for (int64_t first = 0; first < lanes_; first += FullBlock()) {
       FoldBlock<Product>(Block(scratch_.run, first), Block(scratch_.total, first),
-                         BlockVectors(first) * vector_, task_.value_dim);
+                         BlockVectors(first) * vector_, task_.value_dim, Scale());
     }
     Reset(scratch_.run);
     run_is_empty_ = true;
   }
 
-  // Writes or merges one lane's result; `values` are its sums of weight times value.
-  void Finish(const LaneState& state, int64_t lane, const float* HWY_RESTRICT values) {
+  // Of the packed scores; its sign is the queries'. > 0.
+  float Scale() const { return task_.scale == 0 ? 1.0f : std::abs(task_.scale); }
+
+  // Whether every product of a score that is not 0, and every sum of them, is a normal number: an
+  // instruction that takes others for 0 then misses nothing.
+  bool ProductsAreNormal() const {
+    constexpr int kBias = 127, kLeastExponent = -126;
+    constexpr int kFractionBits = 2 * 7;  // of a product: sums are multiples of its last bit
+    const int exponents = (least_query_ >> 7) + (least_key_ >> 7) - 2 * kBias;
+    return exponents - kFractionBits >= kLeastExponent;
+  }
+
+  // Writes or merges one lane's result; its sums of weight times value are `at` elements into
+  // scratch_.rows, and what is not finite into OddRows().
+  void Finish(const LaneState& state, int64_t lane, int64_t at) {
     const int64_t row = (tile_.begin + lane) / task_.heads;
     const int64_t head = (tile_.begin + lane) % task_.heads;
-    const int64_t out_index = tile_.batch * task_.out.batch_stride + row * task_.out.row_stride +
-                              head * task_.out.head_stride;
-    const int64_t lse_index = tile_.batch * task_.lse.batch_stride + row * task_.lse.row_stride +
-                              head * task_.lse.head_stride;
-    const double sum = state.sum[lane];
+    const auto index = [&](const auto& view) {
+      return tile_.batch * view.batch_stride + row * view.row_stride + head * view.head_stride;
+    };
+    const int halvings = static_cast<int>(halvings_);
+    LaneEnd end{.row_max = state.row_max[lane],
+                .sum = std::ldexp(static_cast<double>(state.sum[lane]), halvings),
+                .scale = std::abs(task_.scale)};
     // Rounded weights are divided by their own sum, so that they are an average, and `lse` is that
     // of the weights themselves.
     const double weight_sum = Product::kRoundsWeights ? state.rounded_sum[lane] : state.sum[lane];
-    const double reference = state.reference[lane];
-    const bool merge = task_.result == Result::kMerge;
-    if (sum == 0 && merge) return;
-
-    if (!merge) {
-      const double factor = sum == 0 ? 0.0 : task_.out_scale / weight_sum;
-      StoreRow(values, task_.value_dim, static_cast<float>(factor), task_.out_dtype,
-               static_cast<char*>(task_.out.data) + out_index * ElementBytes(task_.out_dtype));
-      if (task_.lse.data != nullptr) {
-        task_.lse.data[lse_index] =
-            sum == 0 ? kNegativeInfinity : static_cast<float>(reference + std::log(sum));
+    end.factor = end.Seen() == Sight::kKeys ? 1.0 / weight_sum : 0.0;
+    float* HWY_RESTRICT values = scratch_.rows + at;
+    if (end.Seen() != Sight::kKeys) {
+      std::fill_n(values, task_.value_dim, end.Seen() == Sight::kNothing ? 0.0f : std::nanf(""));
+      end.factor = 1.0;
+    } else if (careful_) {
+      constexpr double kMost = std::numeric_limits<float>::max();
+      const float* HWY_RESTRICT odd = OddRows() + at;
+      for (int64_t x = 0; x < task_.value_dim; ++x) {
+        const double value = std::clamp(values[x] * end.factor, -kMost, kMost);
+        values[x] = odd[x] == 0 ? static_cast<float>(value) : odd[x];
       }
+      end.factor = 1.0;
+    }
+    if (task_.result == Result::kMerge) {
+      const int64_t state_index = index(task_.state);
+      MergeRow(end, values, task_.value_dim, static_cast<float*>(task_.out.data) + index(task_.out),
+               task_.state.max[state_index], task_.state.sum[state_index]);
       return;
     }
-    const double old_lse = task_.lse.data[lse_index];
-    const double greatest = std::max(old_lse, reference);
-    const double old_weight = std::exp(old_lse - greatest);
-    const double new_weight = std::exp(reference - greatest);
-    const double weights = old_weight + sum * new_weight;
-    const float old_factor = static_cast<float>(old_weight / weights);
-    const float new_factor = static_cast<float>(sum / weight_sum * new_weight / weights);
-    float* HWY_RESTRICT out = static_cast<float*>(task_.out.data) + out_index;
-    for (int64_t x = 0; x < task_.value_dim; ++x) {
-      out[x] = out[x] * old_factor + values[x] * new_factor;
-    }
-    task_.lse.data[lse_index] = static_cast<float>(greatest + std::log(weights));
+    StoreRow(values, task_.value_dim, static_cast<float>(end.factor * task_.out_scale),
+             task_.out_dtype,
+             static_cast<char*>(task_.out.data) + index(task_.out) * ElementBytes(task_.out_dtype));
+    if (task_.lse.data != nullptr) task_.lse.data[index(task_.lse)] = end.Lse();
   }
 
   const LaneTile& tile_;
@@ -286,6 +384,11 @@ class TileRun {
   KeyVisibility visibility_;
   bool run_is_empty_ = true;
   bool has_total_ = false;
+  bool careful_ = false;
+  int64_t halvings_ = 0;
+  std::vector<OddValue> odd_;  // of the packed tile
+  uint16_t least_query_ = kNoBFloat16;
+  uint16_t least_key_ = kNoBFloat16;  // of the packed tile
 };
 
 // Tasks in bfloat16 by BFloat16Product, all others by FloatProduct.

@@ -31,20 +31,22 @@ struct LaneTile {
   int64_t end = 0;
 };
 
-// Softmax state of a tile's lanes: the sums of exp(score - reference) and of that times value.
+// Softmax state of a tile's lanes: the greatest score before the scale, and the sums of
+// exp(scale * (score - row_max)) and of that times value.
 struct LaneState {
-  alignas(64) float reference[kMaxLaneTile];
+  alignas(64) float row_max[kMaxLaneTile];
   alignas(64) float sum[kMaxLaneTile];
   alignas(64) float rounded_sum[kMaxLaneTile];  // as `out` has it, where weights are rounded
   alignas(64) float out[kMaxTileFloats];        // [lane blocks][value_dim][lanes of the block]
 };
 
-// Memory of one thread: 971 KiB at most, resident as far as it is used. Where queries, keys and
+// Memory of one thread: 1,227 KiB at most, resident as far as it is used. Where queries, keys and
 // values are packed as pairs of bfloat16 they take the first half of their part.
 struct AttentionScratch {
   alignas(64) float queries[kMaxTileFloats];     // [lane blocks][head_dim][lanes of the block]
   LaneState run;                                 // of the keys since the last fold
   LaneState total;                               // of the keys before
+  alignas(64) float odd[kMaxTileFloats];         // as LaneState.out: sums of what is not finite
   alignas(64) float keys[kKeyTile * kMaxDim];    // [kKeyTile][head_dim]
   alignas(64) float values[kKeyTile * kMaxDim];  // [value_dim / 8][kKeyTile][8]
   alignas(64) float scores[kKeyTile * kMaxLaneBlock];

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/device/check_task.h"
 #include "engine/device/cpu/attention_kernel.h"
+#include "engine/device/cpu/lane_end.h"
 #include "engine/device/cpu/machine.h"
 #include "engine/device/cpu/memory.h"
 #include "engine/device/cpu/thread_pool.h"
@@ -217,24 +218,30 @@ absl::Status CpuDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
       const ZeroKeysTask& task = tasks[index];
       const int64_t batch = piece / task.rows;
       const int64_t row = piece % task.rows;
-      const double log_count = std::log(static_cast<double>(task.count));
       float* out = static_cast<float*>(task.out.data) + batch * task.out.batch_stride +
                    row * task.out.row_stride;
-      float* lse = task.lse.data + batch * task.lse.batch_stride + row * task.lse.row_stride;
+      const int64_t state = batch * task.state.batch_stride + row * task.state.row_stride;
       for (int64_t head = 0; head < task.heads; ++head) {
-        float& at = lse[head * task.lse.head_stride];
-        const double old_lse = at;
-        const double excess = log_count - old_lse;  // +infinity where no key was seen
-        const float factor = static_cast<float>(1.0 / (1.0 + std::exp(excess)));
-        at = static_cast<float>(excess > 0 ? log_count + std::log1p(std::exp(-excess))
-                                           : old_lse + std::log1p(std::exp(excess)));
-        float* values = out + head * task.out.head_stride;
-        for (int64_t x = 0; x < task.value_dim; ++x) values[x] *= factor;
+        const int64_t at = state + head * task.state.head_stride;
+        MergeZeroKeys(task.count, task.scale, task.value_dim, out + head * task.out.head_stride,
+                      task.state.max[at], task.state.sum[at]);
       }
       return true;
     });
   });
   return absl::OkStatus();
+}
+
+void FinalizeLse(const FinalizeTask& task, int64_t batch, int64_t row) {
+  const int64_t state = batch * task.state.batch_stride + row * task.state.row_stride;
+  const int64_t lse = batch * task.lse.batch_stride + row * task.lse.row_stride;
+  for (int64_t head = 0; head < task.heads; ++head) {
+    const int64_t at = state + head * task.state.head_stride;
+    task.lse.data[lse + head * task.lse.head_stride] = LaneEnd{.row_max = task.state.max[at],
+                                                               .sum = task.state.sum[at],
+                                                               .scale = std::abs(task.score_scale)}
+                                                           .Lse();
+  }
 }
 
 absl::Status CpuDevice::Finalize(std::span<const FinalizeTask> tasks) {
@@ -249,6 +256,8 @@ absl::Status CpuDevice::Finalize(std::span<const FinalizeTask> tasks) {
       const FinalizeTask& task = tasks[index];
       const int64_t batch = piece / task.rows;
       const int64_t row = piece % task.rows;
+      if (task.lse.data != nullptr) FinalizeLse(task, batch, row);
+      if (task.to.data == nullptr) return true;
       const float* from = static_cast<const float*>(task.from.data) +
                           batch * task.from.batch_stride + row * task.from.row_stride;
       std::byte* to =

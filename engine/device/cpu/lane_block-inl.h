@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <type_traits>
 
 #include "engine/device/cpu/key_visibility.h"
 #include "engine/device/cpu/product-inl.h"
@@ -35,12 +37,20 @@ inline constexpr int64_t kDimRun = 64;
 struct LaneBlock {
   const float* queries;  // [head_dim / kTerms][lanes]
   const float* limits;   // [lanes]
-  float* reference;      // [lanes]
+  float* row_max;        // [lanes], of scores before the scale
   float* sum;            // [lanes]
   float* rounded_sum;    // [lanes]
   float* out;            // [value_dim][lanes]
   float* scores;         // [kKeyTile][lanes], then weights [kKeyTile / kTerms][lanes]
   float* decay;          // [lanes]
+  float* odd;            // [value_dim][lanes]
+};
+
+// A value that is not finite: element x of key j of a tile.
+struct OddValue {
+  int64_t j;
+  int64_t x;
+  float value;
 };
 
 struct KeyTile {
@@ -50,20 +60,41 @@ struct KeyTile {
   int64_t count;
   int64_t head_dim;
   int64_t value_dim;
-  float scale;  // > 0
+  float scale;                    // > 0
+  int64_t halvings;               // weights are 2^-halvings of themselves
+  bool exact_scores;              // no product of a score may be taken for 0
+  std::span<const OddValue> odd;  // in `values` they are 0
 };
 
-// 2^n has a normal exponent down to here, and a float32 sum that holds a 1 feels nothing below.
-inline constexpr float kLeastExponent = -86.0f;
+// x where it is at least `least` or NaN, else `least`.
+HWY_INLINE LaneVector AtLeast(LaneVector x, LaneVector least) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  return hn::Max(least, x);  // MAXPS returns its second operand where one is NaN
+#else
+  return hn::IfThenElse(hn::Lt(x, least), least, x);
+#endif
+}
 
-// e^x for x in [kLeastExponent, about 1]; e^0 is 1. Error under 1 ulp.
-HWY_INLINE LaneVector Exp(LaneVector x) {
+// The factor 2^(n - halvings) of the exponential as it is made of the bits of a sum.
+struct WeightScale {
+  explicit HWY_INLINE WeightScale(int64_t halvings)
+      : shifter(hn::Set(LaneTag(), static_cast<float>((3 << 22) + 127 - halvings))),
+        least(hn::Set(LaneTag(), -0.693147180559945309f * static_cast<float>(127 - halvings))) {}
+
+  LaneVector shifter;
+  LaneVector least;  // its n is so small that the factor's bits, and the factor, are 0
+};
+
+// e^x / 2^halvings for x up to about 1; e^0 is 1. Exactly 0 where that is below float32's normal
+// numbers, as for -infinity; NaN for NaN. Error under 1 ulp.
+HWY_INLINE LaneVector Exp(LaneVector x, const WeightScale& to) {
   const LaneTag d;
   const hn::RebindToSigned<LaneTag> i;
-  // In 1.5 * 2^23 + n the integer n stands in the lowest bits, rounded by the sum itself.
-  const auto shifter = hn::Set(d, 12582912.0f);
-  const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), shifter);
-  const auto n = hn::Sub(shifted, shifter);
+  x = AtLeast(x, to.least);
+  // In 1.5 * 2^23 + 127 - halvings + n the exponent of the factor stands in the lowest bits,
+  // rounded by the sum itself.
+  const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), to.shifter);
+  const auto n = hn::Sub(shifted, to.shifter);
   const auto r = hn::NegMulAdd(n, hn::Set(d, 0.693147180559945309f), x);
   // Least relative error for |r| <= ln(2) / 2 among polynomials of degree 6, by Remez' algorithm.
   auto p = hn::MulAdd(hn::Set(d, 1.3836835742e-3f), r, hn::Set(d, 8.3748240506e-3f));
@@ -72,14 +103,14 @@ HWY_INLINE LaneVector Exp(LaneVector x) {
   p = hn::MulAdd(p, r, hn::Set(d, 4.9999992075e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  return hn::BitCast(d, hn::Add(hn::BitCast(i, p), hn::ShiftLeft<23>(hn::BitCast(i, shifted))));
+  // A product, unlike a sum of exponents, keeps NaN and takes 0.
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(i, shifted))));
 }
 
-// e^x for x up to about 1, from -infinity on; exactly 0 below kLeastExponent.
-HWY_INLINE LaneVector ExpOrZero(LaneVector x) {
-  const LaneTag d;
-  const auto least = hn::Set(d, kLeastExponent);
-  return hn::IfThenElseZero(hn::Ge(x, least), Exp(hn::Max(x, least)));
+// The greatest of scores seen before and now, or 0 in place of -infinity: any finite number keeps
+// -infinity - -infinity, which is NaN, away.
+HWY_INLINE LaneVector Finite(LaneVector row_max) {
+  return hn::IfThenZeroElse(hn::Eq(row_max, hn::Set(LaneTag(), kNegativeInfinity)), row_max);
 }
 
 // scores[j] = queries . keys[j] for kKeys keys at a time.
@@ -125,17 +156,18 @@ HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {
   }
 }
 
-// Scores become weights exp(scale * score - reference), as elements of the product; references and
-// sums move on, decay is the factor for what was summed before. A lane that has seen no key keeps
-// the reference -infinity.
+// Scores become weights exp(scale * (score - row_max)), as elements of the product; maxima and sums
+// move on, decay is the factor for what was summed before. A lane that has seen no key keeps the
+// maximum -infinity. A score that is NaN or +infinity makes the sum NaN for good, whatever becomes
+// of the maximum.
 template <typename Product, int kVectors, bool kMasked>
 HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile) {
   const LaneTag d;
   const int64_t n = hn::Lanes(d);
   const int64_t lanes = kVectors * n;
   const auto hidden = hn::Set(d, kNegativeInfinity);
-  const auto least = hn::Set(d, kLeastExponent);
   const auto scale = hn::Set(d, tile.scale);
+  const WeightScale to(tile.halvings);
   for (int64_t b = 0; b < lanes; b += n) {
     float* HWY_RESTRICT scores = block.scores + b;
     auto greatest = hidden;
@@ -152,17 +184,15 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile) {
         greatest = hn::Max(greatest, hn::Load(d, scores + j * lanes));
       }
     }
-    const auto before = hn::Load(d, block.reference + b);
-    const auto after = hn::Max(before, hn::Mul(greatest, scale));
-    hn::Store(after, d, block.reference + b);
-    // Nothing seen so far: any finite number keeps -infinity - -infinity, which is NaN, away.
-    const auto finite = kMasked ? hn::IfThenZeroElse(hn::Eq(after, hidden), after) : after;
-    const auto decay = ExpOrZero(hn::Sub(before, finite));
+    const auto before = hn::Load(d, block.row_max + b);
+    const auto after = hn::Max(before, greatest);
+    hn::Store(after, d, block.row_max + b);
+    // Differences are taken before the scale: those of near scores are exact, at any size.
+    const auto finite = Finite(after);
+    const auto decay = Exp(hn::Mul(hn::Sub(before, finite), scale), WeightScale(0));
     hn::Store(decay, d, block.decay + b);
     const auto weigh = [&](float* at) HWY_ATTR {
-      const auto score = hn::Load(d, at);
-      auto weight = Exp(hn::Max(hn::MulSub(score, scale, finite), least));
-      if constexpr (kMasked) weight = hn::IfThenElseZero(hn::Gt(score, hidden), weight);
+      const auto weight = Exp(hn::Mul(hn::Sub(hn::Load(d, at), finite), scale), to);
       if constexpr (!Product::kRoundsWeights) hn::Store(weight, d, at);
       return weight;
     };
@@ -241,9 +271,41 @@ HWY_INLINE void AddValues(const LaneBlock& block, const KeyTile& tile) {
   }
 }
 
+// Adds values that are not finite to `odd` of the lanes that see them, whatever their weight: a
+// finite weight changes neither infinity nor NaN, and a weight of 0, of a score of -infinity, makes
+// NaN of both.
+inline void AddOddValues(const LaneBlock& block, const KeyTile& tile, int64_t lanes) {
+  const LaneTag d;
+  const auto hidden = hn::Set(d, kNegativeInfinity);
+  for (const OddValue& odd : tile.odd) {
+    if (odd.j >= tile.count) continue;
+    const auto value = hn::Set(d, odd.value);
+    const auto nothing = hn::Mul(value, hn::Zero(d));
+    for (int64_t b = 0; b < lanes; b += hn::Lanes(d)) {
+      const auto score =
+          hn::Mul(hn::Load(d, block.scores + odd.j * lanes + b), hn::Set(d, tile.scale));
+      auto added = hn::IfThenElse(hn::Eq(score, hidden), nothing, value);
+      if (tile.ranks != nullptr) {
+        const auto seen = hn::Lt(hn::Set(d, tile.ranks[odd.j]), hn::Load(d, block.limits + b));
+        added = hn::IfThenElseZero(seen, added);
+      }
+      float* at = block.odd + odd.x * lanes + b;
+      hn::Store(hn::Add(hn::Load(d, at), added), d, at);
+    }
+  }
+}
+
 template <typename Product, int kVectors, int kAtOnce>
 HWY_INLINE void AttendVectors(const LaneBlock& block, const KeyTile& tile) {
-  Scores<Product, kVectors, kAtOnce>(block, tile);
+  using Exact = typename Product::Exact;
+  if constexpr (std::is_same_v<Product, Exact>) {
+    Scores<Product, kVectors, kAtOnce>(block, tile);
+  } else if (tile.exact_scores) {
+    Scores<Exact, kVectors, kAtOnce>(block, tile);
+  } else {
+    Scores<Product, kVectors, kAtOnce>(block, tile);
+  }
+  if (!tile.odd.empty()) AddOddValues(block, tile, kVectors * hn::Lanes(LaneTag()));
   if (tile.ranks != nullptr) {
     Weights<Product, kVectors, true>(block, tile);
   } else {
@@ -265,19 +327,21 @@ void AttendBlock(const LaneBlock& block, int64_t vectors, const KeyTile& tile) {
   }
 }
 
-// total = total and run together; run is left as it is.
+// total = total and run together; run is left as it is. scale: of the scores, > 0.
 template <typename Product>
-void FoldBlock(const LaneBlock& run, const LaneBlock& total, int64_t lanes, int64_t value_dim) {
+void FoldBlock(const LaneBlock& run, const LaneBlock& total, int64_t lanes, int64_t value_dim,
+               float scale) {
   const LaneTag d;
-  const auto hidden = hn::Set(d, kNegativeInfinity);
   for (int64_t b = 0; b < lanes; b += hn::Lanes(d)) {
-    const auto run_reference = hn::Load(d, run.reference + b);
-    const auto total_reference = hn::Load(d, total.reference + b);
-    const auto reference = hn::Max(run_reference, total_reference);
-    const auto finite = hn::IfThenZeroElse(hn::Eq(reference, hidden), reference);
-    const auto of_run = ExpOrZero(hn::Sub(run_reference, finite));
-    const auto of_total = ExpOrZero(hn::Sub(total_reference, finite));
-    hn::Store(reference, d, total.reference + b);
+    const auto run_max = hn::Load(d, run.row_max + b);
+    const auto total_max = hn::Load(d, total.row_max + b);
+    const auto row_max = hn::Max(run_max, total_max);
+    const auto weight = [&](LaneVector of) HWY_ATTR {
+      return Exp(hn::Mul(hn::Sub(of, Finite(row_max)), hn::Set(d, scale)), WeightScale(0));
+    };
+    const auto of_run = weight(run_max);
+    const auto of_total = weight(total_max);
+    hn::Store(row_max, d, total.row_max + b);
     const auto fold = [&](const float* from, float* to) HWY_ATTR {
       const auto before = hn::Mul(hn::Load(d, to), of_total);
       hn::Store(hn::MulAdd(hn::Load(d, from), of_run, before), d, to);

@@ -32,6 +32,7 @@ struct FloatProduct {
   static constexpr DataType kDataType = DataType::kFloat32;
   static constexpr int64_t kTerms = 1;
   static constexpr bool kRoundsWeights = false;
+  using Exact = FloatProduct;  // takes no product for 0 that is not
 
   // sum + a . b
   static HWY_INLINE LaneVector MulAdd(LaneVector a, LaneVector b, LaneVector sum) {
@@ -60,6 +61,8 @@ HWY_INLINE LaneVector BFloat16Pair(LaneVector first, LaneVector second) {
 
 // In the order of AVX512_BF16: the upper halves first.
 struct EmulatedPairProduct : PairProduct {
+  using Exact = EmulatedPairProduct;
+
   static HWY_INLINE LaneVector MulAdd(LaneVector a, LaneVector b, LaneVector sum) {
     const LaneTag d;
     const hn::RebindToUnsigned<LaneTag> u;
@@ -80,6 +83,8 @@ inline constexpr bool kHasPairInstruction = true;
 // includes that extension, and an intrinsic cannot be inlined into functions that are compiled
 // without it; the instruction itself can.
 struct InstructionPairProduct : PairProduct {
+  using Exact = EmulatedPairProduct;
+
   static HWY_INLINE LaneVector MulAdd(LaneVector a, LaneVector b, LaneVector sum) {
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
     return sum;

@@ -8,6 +8,7 @@
 #define HILBERT_RING_DEVICE_CPU_ROWS_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 
 #include "engine/spec/numbers.h"
@@ -118,6 +119,27 @@ HWY_INLINE void PairRows(const uint16_t* HWY_RESTRICT first, const uint16_t* HWY
       hn::StoreU(hn::BitCast(d, hn::Or(lower, hn::ShiftLeft<16>(upper))), d, to + i);
     }
   }
+}
+
+// Where there is no bfloat16 but 0.
+inline constexpr uint16_t kNoBFloat16 = 0x7fff;
+
+// The least magnitude's bits, without the sign, among `count` bfloat16 that are not 0; `count` is a
+// multiple of 8.
+HWY_INLINE uint16_t LeastNonzero(const uint16_t* from, int64_t count) {
+  const hn::CappedTag<uint16_t, 8> d;
+  // Less 1, so that 0 is the greatest.
+  auto least = hn::Set(d, 0xffffu);
+  const auto one = hn::Set(d, 1u);
+  const auto magnitude = hn::Set(d, 0x7fffu);
+  const int64_t step = hn::Lanes(d);
+  for (int64_t x = 0; x < count; x += step) {
+    least = hn::Min(least, hn::Sub(hn::And(hn::LoadU(d, from + x), magnitude), one));
+  }
+  alignas(16) uint16_t lanes[8];
+  hn::StoreU(least, d, lanes);
+  const uint16_t found = *std::min_element(lanes, lanes + step);
+  return found >= kNoBFloat16 ? kNoBFloat16 : static_cast<uint16_t>(found + 1);
 }
 
 // As CpuKernels::store_row. Each vector is read before it is written, from the first to the last,

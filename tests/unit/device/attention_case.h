@@ -43,21 +43,37 @@ struct AttentionCase {
 
   bool Sees(int64_t batch, int64_t query, int64_t key) const;
 
+  // As the task wrote it, or as the state has it, now or before the task.
+  double Lse(int64_t batch, int64_t query, int64_t head) const;
+  double OldLse(int64_t batch, int64_t query, int64_t head) const;
+
+  // Everything that the task wrote.
+  std::vector<std::byte> Written() const;
+
   CaseShape shape;
   StridedArray q, k, v;
-  StridedArray out, lse;          // of the task
-  StridedArray old_out, old_lse;  // what was merged into: copies of out and lse before the task
+  StridedArray out, lse;                   // of the task
+  StridedArray row_max, row_sum;           // the state, where results are merged
+  StridedArray old_out, old_max, old_sum;  // what was merged into: copies from before the task
   std::vector<int64_t> query_positions, key_positions;  // [batch, rows] dense
+
+ private:
+  double StateLse(const StridedArray& max, const StridedArray& sum, int64_t batch, int64_t query,
+                  int64_t head) const;
 };
 
 // Nothing when out and lse are right for the shape's masks and result; else the first thing wrong.
-// Right is |out - expected| <= 1e-5 |expected| + max(2e-6, 2^-22 max|score| max|value|) and
-// |lse - expected| <= 1e-5 (1 + |expected|), plus the rounding of out_dtype, and of a float32 dot
-// product: a score that is far smaller than its terms cannot be better than they are, 2^-24 of
-// their sum. A kernel on pairs of bfloat16 may also round the weights of bfloat16 tasks: by 2^-8,
-// of which only what values differ from their average is felt. A GPU's tensor cores
-// round those of all 16-bit tasks, by 2^-8 or 2^-11, and divide by the sum of what was not rounded.
-// cuDNN's results are rounded before they are scaled and after, unless by a power of two.
+//
+// A float32 dot product of n terms is off by 4 sqrt(n) 2^-24 of the sum of their magnitudes at
+// most, but for one in thousands (Higham and Mary 2019, lambda = 4); a part that is merged adds
+// nothing that grows with the scores. A weight is off by as much, relatively, and by 4e-7 for the
+// exponential and its argument: twice that of what values differ from their average is felt in
+// out. Sums are off by 2e-6 of their terms. lse is off by a score's error and the rounding of
+// itself and of the scaled maximum. A kernel on pairs of bfloat16 may also round the weights of
+// bfloat16 tasks: by 2^-8, of which only what values differ from their average is felt. A GPU's
+// tensor cores round those of all 16-bit tasks, by 2^-8 or 2^-11, and divide by the sum of what was
+// not rounded. cuDNN's results are rounded before they are scaled and after, unless by a power of
+// two.
 std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by);
 
 }  // namespace hilbert_ring

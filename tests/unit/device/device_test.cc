@@ -208,56 +208,116 @@ TEST_P(DeviceTest, CopiesFromOtherThreadsWhileItAttends) {
   for (const float value : found) ASSERT_NEAR(value, 0.5f, 1e-6);
 }
 
+// A row's softmax state, with the scale of its scores.
+struct State {
+  float max;
+  float sum;
+  double Lse(double scale) const {
+    return sum == 0 ? -std::numeric_limits<double>::infinity()
+                    : std::abs(scale) * max + std::log(double{sum});
+  }
+};
+
+constexpr State kStates[] = {{-INFINITY, 0.0f}, {0.0f, 1.0f},      {3.5f, 2.5f},
+                             {-3.5f, 1.0f},     {300.0f, 70.0f},   {-300.0f, 1.0f},
+                             {2000.0f, 1.0f},   {-2000.0f, 1e6f},  {0x1p40f, 1.0f},
+                             {-0x1p40f, 3.0f},  {1.0f, float{NAN}}};
+constexpr int64_t kStateRows = std::size(kStates);
+
+void FillStates(StridedArray& max, StridedArray& sum, StridedArray& out, int64_t dim) {
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t i = 0; i < kStateRows; ++i)
+      for (int64_t h = 0; h < 3; ++h) {
+        max.Set(b, i, h, 0, kStates[i].max);
+        sum.Set(b, i, h, 0, kStates[i].sum);
+        for (int64_t x = 0; x < dim && kStates[i].sum == 0; ++x) out.Set(b, i, h, x, 0.0f);
+      }
+}
+
 TEST_P(DeviceTest, ZeroKeys) {
   std::mt19937_64 random(1);
-  std::vector<float> lses = {-INFINITY, 0.0f, 3.5f, -3.5f, 300.0f, -300.0f, 2000.0f, -2000.0f};
-  for (int64_t count : {int64_t{0}, int64_t{1}, int64_t{13}, int64_t{1} << 40}) {
-    const Shape shape{2, static_cast<int64_t>(lses.size()), 3, 16};
-    StridedArray out(DataType::kFloat32, shape, random);
-    StridedArray lse(DataType::kFloat32, {2, shape.rows, 3, 1}, random);
+  for (const auto& [count, scale] :
+       {std::pair{int64_t{0}, 1.0f}, std::pair{int64_t{1}, -0.3f}, std::pair{int64_t{13}, 1.0f},
+        std::pair{int64_t{1} << 40, 0.125f}, std::pair{int64_t{5}, 0.0f}}) {
+    StridedArray out(DataType::kFloat32, {2, kStateRows, 3, 16}, random);
+    StridedArray max(DataType::kFloat32, {2, kStateRows, 3, 1}, random);
+    StridedArray sum = max;
     out.FillNormal(1.0f, random);
-    for (int64_t b = 0; b < 2; ++b)
-      for (int64_t i = 0; i < shape.rows; ++i)
-        for (int64_t h = 0; h < 3; ++h) {
-          lse.Set(b, i, h, 0, lses[i]);
-          if (lses[i] == -INFINITY) {
-            for (int64_t x = 0; x < 16; ++x) out.Set(b, i, h, x, 0.0f);
-          }
-        }
+    FillStates(max, sum, out, 16);
     const StridedArray before = out;
     const ZeroKeysTask task{.batch = 2,
-                            .rows = shape.rows,
+                            .rows = kStateRows,
                             .heads = 3,
                             .value_dim = 16,
                             .out = out.View(),
-                            .lse = lse.Lse(),
+                            .state = max.StateWith(sum),
+                            .scale = scale,
                             .count = count};
     ASSERT_TRUE(device_->AddZeroKeys({&task, 1}).ok());
     for (int64_t b = 0; b < 2; ++b)
-      for (int64_t i = 0; i < shape.rows; ++i)
+      for (int64_t i = 0; i < kStateRows; ++i)
         for (int64_t h = 0; h < 3; ++h) {
-          const double old_lse = lses[i];
+          const State now{static_cast<float>(max.Get(b, i, h, 0)),
+                          static_cast<float>(sum.Get(b, i, h, 0))};
+          if (std::isnan(kStates[i].sum)) {
+            EXPECT_TRUE(std::isnan(now.sum));
+            continue;
+          }
+          const double old_lse = kStates[i].Lse(scale);
           const double log_count = count == 0 ? -INFINITY : std::log(static_cast<double>(count));
           const double most = std::max(old_lse, log_count);
           const double expected =
               most == -INFINITY
                   ? most
                   : most + std::log(std::exp(old_lse - most) + std::exp(log_count - most));
-          const double factor = expected == -INFINITY ? 0.0 : std::exp(old_lse - expected);
+          const double factor = old_lse == -INFINITY ? 0.0 : std::exp(old_lse - expected);
           if (std::isinf(expected)) {
-            EXPECT_EQ(lse.Get(b, i, h, 0), expected);
+            EXPECT_EQ(now.Lse(scale), expected);
           } else {
-            EXPECT_NEAR(lse.Get(b, i, h, 0), expected, 1e-6 * (1 + std::abs(expected)));
+            EXPECT_NEAR(now.Lse(scale), expected, 1e-6 * (1 + std::abs(expected)));
           }
           for (int64_t x = 0; x < 16; ++x) {
-            EXPECT_NEAR(out.Get(b, i, h, x), before.Get(b, i, h, x) * factor, 1e-6);
+            EXPECT_NEAR(out.Get(b, i, h, x), before.Get(b, i, h, x) * factor, 1e-6) << i;
           }
         }
     EXPECT_TRUE(out.GapsAreUntouched());
-    EXPECT_TRUE(lse.GapsAreUntouched());
+    EXPECT_TRUE(max.GapsAreUntouched());
+    EXPECT_TRUE(sum.GapsAreUntouched());
   }
   const ZeroKeysTask negative{.count = -1};
   EXPECT_EQ(device_->AddZeroKeys({&negative, 1}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(DeviceTest, FinalizeMakesLseOfTheStateInPlace) {
+  std::mt19937_64 random(3);
+  for (const float scale : {1.0f, -0.3f, 0.0f}) {
+    StridedArray out(DataType::kFloat32, {2, kStateRows, 3, 8}, random);
+    out.FillNormal(1.0f, random);
+    StridedArray max(DataType::kFloat32, {2, kStateRows, 3, 1}, random);
+    StridedArray sum = max;
+    FillStates(max, sum, out, 8);
+    const StridedArray before = out;
+    const FinalizeTask task{.batch = 2,
+                            .rows = kStateRows,
+                            .heads = 3,
+                            .value_dim = 8,
+                            .from = std::as_const(out).View(),
+                            .state = max.StateWith(sum),
+                            .lse = max.Lse(),
+                            .score_scale = scale};
+    ASSERT_TRUE(device_->Finalize({&task, 1}).ok());
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t i = 0; i < kStateRows; ++i)
+        for (int64_t h = 0; h < 3; ++h) {
+          if (std::isnan(kStates[i].sum)) {
+            EXPECT_TRUE(std::isnan(max.Get(b, i, h, 0)));
+          } else {
+            EXPECT_FLOAT_EQ(static_cast<float>(max.Get(b, i, h, 0)),
+                            static_cast<float>(kStates[i].Lse(scale)));
+          }
+        }
+    EXPECT_EQ(out.bytes(), before.bytes()) << "without data for it, out stays as it is";
+  }
 }
 
 TEST_P(DeviceTest, FinalizeScalesIntoAnyType) {

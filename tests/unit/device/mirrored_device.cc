@@ -94,6 +94,13 @@ class Mirror {
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
+void NameState(Mirror& mirror, const StateView& state, int64_t batch, int64_t rows, int64_t heads) {
+  for (float* data : {state.max, state.sum}) {
+    mirror.Name(LseView{data, state.batch_stride, state.row_stride, state.head_stride}, batch, rows,
+                heads, 1, sizeof(float));
+  }
+}
+
 class MirroredDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
@@ -120,6 +127,7 @@ class MirroredDevice : public ForwardingDevice {
       mirror.Name(t.v, t.batch, t.key_rows, 1, t.value_dim, element);
       mirror.Name(t.out, t.batch, t.query_rows, t.heads, t.value_dim, ElementBytes(t.out_dtype));
       mirror.Name(t.lse, t.batch, t.query_rows, t.heads, 1, sizeof(float));
+      NameState(mirror, t.state, t.batch, t.query_rows, t.heads);
       mirror.Name(t.query_positions, t.batch, t.query_rows);
       mirror.Name(t.key_positions, t.batch, t.key_rows);
     }
@@ -130,6 +138,8 @@ class MirroredDevice : public ForwardingDevice {
       mirror.Translate(t.v.data);
       mirror.Translate(t.out.data);
       mirror.Translate(t.lse.data);
+      mirror.Translate(t.state.max);
+      mirror.Translate(t.state.sum);
       mirror.Translate(t.query_positions.data);
       mirror.Translate(t.key_positions.data);
     }
@@ -143,12 +153,13 @@ class MirroredDevice : public ForwardingDevice {
     Mirror mirror(device());
     for (const ZeroKeysTask& t : tasks) {
       mirror.Name(t.out, t.batch, t.rows, t.heads, t.value_dim, sizeof(float));
-      mirror.Name(t.lse, t.batch, t.rows, t.heads, 1, sizeof(float));
+      NameState(mirror, t.state, t.batch, t.rows, t.heads);
     }
     absl::Status status = mirror.CopyIn();
     for (ZeroKeysTask& t : tasks) {
       mirror.Translate(t.out.data);
-      mirror.Translate(t.lse.data);
+      mirror.Translate(t.state.max);
+      mirror.Translate(t.state.sum);
     }
     status.Update(device().AddZeroKeys(tasks));
     status.Update(mirror.CopyOut());
@@ -161,11 +172,16 @@ class MirroredDevice : public ForwardingDevice {
     for (const FinalizeTask& t : tasks) {
       mirror.Name(t.from, t.batch, t.rows, t.heads, t.value_dim, sizeof(float));
       mirror.Name(t.to, t.batch, t.rows, t.heads, t.value_dim, ElementBytes(t.to_dtype));
+      NameState(mirror, t.state, t.batch, t.rows, t.heads);
+      mirror.Name(t.lse, t.batch, t.rows, t.heads, 1, sizeof(float));
     }
     absl::Status status = mirror.CopyIn();
     for (FinalizeTask& t : tasks) {
       mirror.Translate(t.from.data);
       mirror.Translate(t.to.data);
+      mirror.Translate(t.state.max);
+      mirror.Translate(t.state.sum);
+      mirror.Translate(t.lse.data);
     }
     status.Update(device().Finalize(tasks));
     status.Update(mirror.CopyOut());

@@ -60,6 +60,14 @@ void StridedArray::Fill(float value) {
 
 ConstView StridedArray::View() const { return ViewFrom(0); }
 
+StateView StridedArray::StateWith(StridedArray& sum) {
+  return {.max = Lse().data,
+          .sum = sum.Lse().data,
+          .batch_stride = batch_stride_,
+          .row_stride = row_stride_,
+          .head_stride = head_stride_};
+}
+
 ConstView StridedArray::ViewFrom(int64_t row) const {
   return {bytes_.data() + row * row_stride_ * ElementBytes(dtype_), batch_stride_, row_stride_,
           head_stride_};

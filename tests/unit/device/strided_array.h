@@ -36,6 +36,10 @@ class StridedArray {
   MutableView View();
   LseView Lse();
 
+  // This array's elements are the maxima; `sum` is a copy of it, so that their strides are the
+  // same.
+  StateView StateWith(StridedArray& sum);
+
   // The rows from this one on, as views of the same memory.
   ConstView ViewFrom(int64_t row) const;
 
