@@ -40,6 +40,8 @@ inline constexpr int64_t kLineBytes = 64;  // of a cache, or a multiple of what 
 // Products between reports: about a millisecond at 15 GFLOP/s.
 inline constexpr int64_t kProductsPerReport = int64_t{1} << 23;
 
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
 // Beside the last row of values where their number is odd.
 inline constexpr uint16_t kNoRow[kMaxDim] = {};
 
@@ -130,6 +132,7 @@ class TileRun {
   void BeCareful() {
     careful_ = true;
     halvings_ = std::bit_width(static_cast<uint64_t>(visibility_.key_end())) + 1;
+    doubling_ = std::ldexp(1.0, static_cast<int>(halvings_));
     const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
     std::fill_n(scratch_.odd, width * task_.value_dim, 0.0f);
   }
@@ -343,37 +346,54 @@ class TileRun {
     const auto index = [&](const auto& view) {
       return tile_.batch * view.batch_stride + row * view.row_stride + head * view.head_stride;
     };
-    const int halvings = static_cast<int>(halvings_);
-    LaneEnd end{.row_max = state.row_max[lane],
-                .sum = std::ldexp(static_cast<double>(state.sum[lane]), halvings),
-                .scale = std::abs(task_.scale)};
+    const LaneEnd end{.row_max = state.row_max[lane],
+                      .sum = state.sum[lane] * doubling_,
+                      .scale = std::abs(task_.scale)};
+    const Sight seen = end.Seen();
     // Rounded weights are divided by their own sum, so that they are an average, and `lse` is that
     // of the weights themselves.
-    const double weight_sum = Product::kRoundsWeights ? state.rounded_sum[lane] : state.sum[lane];
-    end.factor = end.Seen() == Sight::kKeys ? 1.0 / weight_sum : 0.0;
+    double factor = 1.0 / (Product::kRoundsWeights ? state.rounded_sum[lane] : state.sum[lane]);
     float* HWY_RESTRICT values = scratch_.rows + at;
-    if (end.Seen() != Sight::kKeys) {
-      std::fill_n(values, task_.value_dim, end.Seen() == Sight::kNothing ? 0.0f : std::nanf(""));
-      end.factor = 1.0;
+    if (seen != Sight::kKeys) {
+      std::fill_n(values, task_.value_dim, seen == Sight::kNothing ? 0.0f : kNan);
+      factor = 1.0;
     } else if (careful_) {
       constexpr double kMost = std::numeric_limits<float>::max();
       const float* HWY_RESTRICT odd = OddRows() + at;
       for (int64_t x = 0; x < task_.value_dim; ++x) {
-        const double value = std::clamp(values[x] * end.factor, -kMost, kMost);
+        const double value = std::clamp(values[x] * factor, -kMost, kMost);
         values[x] = odd[x] == 0 ? static_cast<float>(value) : odd[x];
       }
-      end.factor = 1.0;
+      factor = 1.0;
     }
     if (task_.result == Result::kMerge) {
-      const int64_t state_index = index(task_.state);
-      MergeRow(end, values, task_.value_dim, static_cast<float*>(task_.out.data) + index(task_.out),
-               task_.state.max[state_index], task_.state.sum[state_index]);
+      if (seen != Sight::kNothing) Merge(end, seen, values, factor, index);
       return;
     }
-    StoreRow(values, task_.value_dim, static_cast<float>(end.factor * task_.out_scale),
-             task_.out_dtype,
+    StoreRow(values, task_.value_dim, static_cast<float>(factor * task_.out_scale), task_.out_dtype,
              static_cast<char*>(task_.out.data) + index(task_.out) * ElementBytes(task_.out_dtype));
     if (task_.lse.data != nullptr) task_.lse.data[index(task_.lse)] = end.Lse();
+  }
+
+  // values * factor is the average of the values that the lane sees, or NaN where that is spoilt.
+  template <typename Index>
+  void Merge(const LaneEnd& end, Sight seen, const float* HWY_RESTRICT values, double factor,
+             const Index& index) {
+    float& max = task_.state.max[index(task_.state)];
+    float& sum = task_.state.sum[index(task_.state)];
+    if (std::isnan(sum)) return;
+    MergeShares shares;
+    if (seen == Sight::kSpoilt) {
+      sum = kNan;
+      shares = {.before = 0, .now = 1};
+    } else {
+      shares = MergeKeys(end, max, sum);
+    }
+    shares.now *= factor;
+    float* HWY_RESTRICT out = static_cast<float*>(task_.out.data) + index(task_.out);
+    for (int64_t x = 0; x < task_.value_dim; ++x) {
+      out[x] = static_cast<float>(out[x] * shares.before + values[x] * shares.now);
+    }
   }
 
   const LaneTile& tile_;
@@ -386,6 +406,7 @@ class TileRun {
   bool has_total_ = false;
   bool careful_ = false;
   int64_t halvings_ = 0;
+  double doubling_ = 1;        // 2^halvings_
   std::vector<OddValue> odd_;  // of the packed tile
   uint16_t least_query_ = kNoBFloat16;
   uint16_t least_key_ = kNoBFloat16;  // of the packed tile

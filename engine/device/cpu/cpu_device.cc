@@ -223,8 +223,12 @@ absl::Status CpuDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
       const int64_t state = batch * task.state.batch_stride + row * task.state.row_stride;
       for (int64_t head = 0; head < task.heads; ++head) {
         const int64_t at = state + head * task.state.head_stride;
-        MergeZeroKeys(task.count, task.scale, task.value_dim, out + head * task.out.head_stride,
-                      task.state.max[at], task.state.sum[at]);
+        const MergeShares shares =
+            MergeZeroKeys(task.count, task.scale, task.state.max[at], task.state.sum[at]);
+        float* values = out + head * task.out.head_stride;
+        for (int64_t x = 0; x < task.value_dim; ++x) {
+          values[x] = static_cast<float>(values[x] * shares.before);
+        }
       }
       return true;
     });

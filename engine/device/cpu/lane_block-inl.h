@@ -75,36 +75,59 @@ HWY_INLINE LaneVector AtLeast(LaneVector x, LaneVector least) {
 #endif
 }
 
-// The factor 2^(n - halvings) of the exponential as it is made of the bits of a sum.
-struct WeightScale {
-  explicit HWY_INLINE WeightScale(int64_t halvings)
-      : shifter(hn::Set(LaneTag(), static_cast<float>((3 << 22) + 127 - halvings))),
-        least(hn::Set(LaneTag(), -0.693147180559945309f * static_cast<float>(127 - halvings))) {}
+// x split into the nearest integer n and the rest r, for x up to about 1: 2^r, of a polynomial,
+// times 2^n is 2^x, exactly 0 for -infinity and NaN for NaN.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+struct PowerOfTwo {
+  explicit HWY_INLINE PowerOfTwo(LaneVector x)
+      : r{_mm512_reduce_ps(x.raw, 0)}, n(hn::Sub(x, r)) {}  // the rest of infinity is 0
+  HWY_INLINE LaneVector Times(LaneVector p) const { return {_mm512_scalef_ps(p.raw, n.raw)}; }
 
-  LaneVector shifter;
-  LaneVector least;  // its n is so small that the factor's bits, and the factor, are 0
+  LaneVector r;
+  LaneVector n;
 };
-
-// e^x / 2^halvings for x up to about 1; e^0 is 1. Exactly 0 where that is below float32's normal
-// numbers, as for -infinity; NaN for NaN. Error under 1 ulp.
-HWY_INLINE LaneVector Exp(LaneVector x, const WeightScale& to) {
-  const LaneTag d;
-  const hn::RebindToSigned<LaneTag> i;
-  x = AtLeast(x, to.least);
-  // In 1.5 * 2^23 + 127 - halvings + n the exponent of the factor stands in the lowest bits,
-  // rounded by the sum itself.
-  const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), to.shifter);
-  const auto n = hn::Sub(shifted, to.shifter);
-  const auto r = hn::NegMulAdd(n, hn::Set(d, 0.693147180559945309f), x);
-  // Least relative error for |r| <= ln(2) / 2 among polynomials of degree 6, by Remez' algorithm.
-  auto p = hn::MulAdd(hn::Set(d, 1.3836835742e-3f), r, hn::Set(d, 8.3748240506e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 4.1668226189e-2f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.6666420072e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 4.9999992075e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+#else
+struct PowerOfTwo {
+  explicit HWY_INLINE PowerOfTwo(LaneVector x) {
+    const LaneTag d;
+    const hn::RebindToSigned<LaneTag> i;
+    // In 1.5 * 2^23 + 127 + n the exponent of 2^n stands in the lowest bits; the sum itself rounds.
+    const auto shifter = hn::Set(d, 12583039.0f);
+    x = AtLeast(x, hn::Set(d, -127.0f));  // whose power's bits, and so the power, are 0
+    const auto shifted = hn::Add(x, shifter);
+    r = hn::Sub(x, hn::Sub(shifted, shifter));
+    power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(i, shifted)));
+  }
   // A product, unlike a sum of exponents, keeps NaN and takes 0.
-  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(i, shifted))));
+  HWY_INLINE LaneVector Times(LaneVector p) const { return hn::Mul(p, power); }
+
+  LaneVector r;
+  LaneVector power;
+};
+#endif
+
+inline constexpr float kLog2E = 1.44269504088896341f;
+
+// Of differences of scores, for Exp2. Finite: a difference of 0 stays one.
+HWY_INLINE LaneVector Log2Scale(float scale) {
+  return hn::Set(LaneTag(), std::min(scale * kLog2E, std::numeric_limits<float>::max()));
+}
+
+// 2^x for x up to about 1; 2^0 is 1, what is below float32's normal numbers may be 0. Error under
+// 1 ulp.
+HWY_INLINE LaneVector Exp2(LaneVector x) {
+  const LaneTag d;
+  const PowerOfTwo power(x);
+  const auto r = power.r;
+  // Least relative error, 3e-9, for |r| <= 1/2 among polynomials of degree 6 that are 1 at 0, by
+  // Remez' algorithm.
+  auto p = hn::MulAdd(hn::Set(d, 1.5328802692e-4f), r, hn::Set(d, 1.3390975073e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 9.6185002476e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.5503595620e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 2.4022647738e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 6.9314718246e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  return power.Times(p);
 }
 
 // The greatest of scores seen before and now, or 0 in place of -infinity: any finite number keeps
@@ -166,8 +189,8 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile) {
   const int64_t n = hn::Lanes(d);
   const int64_t lanes = kVectors * n;
   const auto hidden = hn::Set(d, kNegativeInfinity);
-  const auto scale = hn::Set(d, tile.scale);
-  const WeightScale to(tile.halvings);
+  const auto scale = Log2Scale(tile.scale);
+  const auto halvings = hn::Set(d, static_cast<float>(tile.halvings));
   for (int64_t b = 0; b < lanes; b += n) {
     float* HWY_RESTRICT scores = block.scores + b;
     auto greatest = hidden;
@@ -189,10 +212,10 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile) {
     hn::Store(after, d, block.row_max + b);
     // Differences are taken before the scale: those of near scores are exact, at any size.
     const auto finite = Finite(after);
-    const auto decay = Exp(hn::Mul(hn::Sub(before, finite), scale), WeightScale(0));
+    const auto decay = Exp2(hn::Mul(hn::Sub(before, finite), scale));
     hn::Store(decay, d, block.decay + b);
     const auto weigh = [&](float* at) HWY_ATTR {
-      const auto weight = Exp(hn::Mul(hn::Sub(hn::Load(d, at), finite), scale), to);
+      const auto weight = Exp2(hn::MulSub(hn::Sub(hn::Load(d, at), finite), scale, halvings));
       if constexpr (!Product::kRoundsWeights) hn::Store(weight, d, at);
       return weight;
     };
@@ -337,7 +360,7 @@ void FoldBlock(const LaneBlock& run, const LaneBlock& total, int64_t lanes, int6
     const auto total_max = hn::Load(d, total.row_max + b);
     const auto row_max = hn::Max(run_max, total_max);
     const auto weight = [&](LaneVector of) HWY_ATTR {
-      return Exp(hn::Mul(hn::Sub(of, Finite(row_max)), hn::Set(d, scale)), WeightScale(0));
+      return Exp2(hn::Mul(hn::Sub(of, Finite(row_max)), Log2Scale(scale)));
     };
     const auto of_run = weight(run_max);
     const auto of_total = weight(total_max);
