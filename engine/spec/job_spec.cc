@@ -178,7 +178,9 @@ absl::Status Validate(const JobSpec& spec, const SpecLimits& limits) {
   if (absl::Status s = ValidateBranches(spec, limits); !s.ok()) return s;
   if (spec.scale.has_value() && !std::isfinite(static_cast<float>(*spec.scale))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("scale is ", *spec.scale, ", but must be a finite number"));
+        absl::StrCat("scale is ", *spec.scale,
+                     ", but must be a finite number of float32, from -3.40282e+38 to "
+                     "3.40282e+38"));
   }
   if (absl::Status s = ValidateSequences(spec, limits); !s.ok()) return s;
   return ValidateOrdering(spec);

@@ -121,7 +121,7 @@ class TileRun {
           probe = hn::MulAdd(hn::Load(d, at), hn::Zero(d), probe);
         }
         const auto sum = hn::Load(d, state.sum + first + b);
-        if (!hn::AllFalse(d, hn::AndNot(hn::Ne(sum, sum), hn::Ne(probe, probe)))) return true;
+        if (!hn::AllFalse(d, hn::AndNot(hn::IsNaN(sum), hn::IsNaN(probe)))) return true;
       }
     }
     return false;

@@ -70,7 +70,20 @@ TEST(Costs, SixteenBitJobsAccumulateOnlyMergedRows) {
   JobSpec spec = Reports(1 << 20, DataType::kBFloat16);
   spec.mixing = Mixing::kLse;
   const auto mixed = MakePlan(spec, 2);
-  EXPECT_EQ(mixed->costs.workers[0].accumulator_bytes, (1 << 19) * 8 * 64 * 4);
+  EXPECT_EQ(mixed->costs.workers[0].accumulator_bytes, int64_t{1 << 19} * 8 * (64 + 1) * 4);
+}
+
+// A float32 job merges in its own rows of out, beside which it keeps the softmax's sums: on workers
+// that merge at all.
+TEST(Costs, WorkersThatMergeKeepSums) {
+  const auto local = MakePlan(Reports(1 << 20, DataType::kFloat32), 2);
+  EXPECT_EQ(local->costs.workers[0].accumulator_bytes, 0);
+  JobSpec spec = Reports(3000, DataType::kFloat32);
+  spec.branches = {{1000, 1}};  // the second of three segments spans both workers
+  const auto spanning = MakePlan(spec, 2);
+  for (const WorkerCost& worker : spanning->costs.workers) {
+    EXPECT_EQ(worker.accumulator_bytes, worker.tokens * spec.heads * 4);
+  }
 }
 
 TEST(Costs, ABillionTokensOnAThousandWorkersIsPlannedWithoutThem) {

@@ -203,6 +203,10 @@ INSTANTIATE_TEST_SUITE_P(
                 {"dilations[1] is 9223372036854775807"}},
         BadCase{
             "scale_nan", [](JobSpec& s) { s.scale = std::nan(""); }, kInvalid, {"scale", "nan"}},
+        BadCase{"scale_beyond_float32",
+                [](JobSpec& s) { s.scale = 1e39; },
+                kInvalid,
+                {"scale is 1e+39", "float32", "3.40282e+38"}},
         BadCase{"scale_infinite",
                 [](JobSpec& s) { s.scale = -std::numeric_limits<double>::infinity(); },
                 kInvalid,
