@@ -1,10 +1,11 @@
 // One job through the engine alone, at the command of another program (tests/bench/peers.py), so
 // that its runs can alternate with other programs' runs over the same inputs.
 //
-//   engine_case SPEC Q K V THREADS
+//   engine_case SPEC Q K V THREADS [INSTRUCTIONS]
 //
 // SPEC is a file with the job as JSON, as in engine/spec/job_spec_json.h, without coordinates; Q, K
-// and V are raw files of [tokens, heads, dim] in the job's type. Then, a line each, it obeys
+// and V are raw files of [tokens, heads, dim] in the job's type, INSTRUCTIONS those of
+// DeviceOptions. Then, a line each, it obeys
 //   run         computes the job and prints the seconds that it took, placing of rows not counted
 //   peak        prints the multiply-add peak of the threads, GFLOP/s (tests/bench/measure.h)
 //   write FILE  writes the output [tokens, heads, value_dim], raw, in the job's type
@@ -86,10 +87,11 @@ class Job {
 // Obeys until there are no more commands.
 void Obey(int argc, char** argv) {
   int threads = 0;
-  if (argc != 6 || !absl::SimpleAtoi(argv[5], &threads))
+  if (argc < 6 || argc > 7 || !absl::SimpleAtoi(argv[5], &threads))
     throw std::runtime_error("SPEC Q K V THREADS");
   const JobSpec spec = OrFail(ParseJobSpec(Contents(argv[1]))).spec;
-  const auto device = OrFail(MakeDevice({.threads = threads}));
+  const auto device =
+      OrFail(MakeDevice({.threads = threads, .instructions = argc > 6 ? argv[6] : ""}));
   Job job(spec, *device);
   job.Place(TensorKind::kQ, argv[2]);
   job.Place(TensorKind::kK, argv[3]);
