@@ -330,6 +330,39 @@ TEST_P(EveryValueTest, WhatIsNotFiniteReachesTheRowsThatSeeIt) {
   }
 }
 
+// A row that does not see them is what it would be without them: on a processor to the bit, on a
+// GPU, which computes such rows by another kernel, within rounding.
+TEST_P(EveryValueTest, WhatIsNotSeenChangesNothing) {
+  std::mt19937_64 random(6);
+  for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+    ValueTask task(dtype, 150, 150, 16, 8);
+    task.scale = 0.3f;
+    task.causal = true;
+    for (int64_t i = 0; i < 150; ++i) {
+      for (int64_t x = 0; x < 16; ++x) task.SetQ(i, x, Uniform(random, -1, 1));
+      for (int64_t x = 0; x < 16; ++x) task.SetK(i, x, Uniform(random, -1, 1));
+      for (int64_t x = 0; x < 8; ++x) task.SetV(i, x, Uniform(random, -1, 1));
+    }
+    for (const int64_t odd : {1, 70, 149}) {
+      ValueTask spoilt = task;
+      spoilt.q[odd * 16] = kInfinity;
+      spoilt.k[odd * 16 + 1] = kNan;
+      spoilt.v[odd * 8 + 2] = -kInfinity;
+      const ValueResult with = Attend(*device_, spoilt), without = Attend(*device_, task);
+      for (int64_t i = 0; i < odd; ++i) {
+        for (int64_t x = 0; x < 8; ++x) {
+          const float found = with.out[i * 8 + x], expected = without.out[i * 8 + x];
+          if (absl::StartsWith(GetParam(), "cuda/")) {
+            ASSERT_NEAR(found, expected, 1e-5 + 2 * WeightRounding(dtype)) << i;
+          } else {
+            ASSERT_EQ(found, expected) << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 // Products of bfloat16 that are below float32's normal numbers, made large by the scale.
 TEST_P(EveryValueTest, TinyProductsCount) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {

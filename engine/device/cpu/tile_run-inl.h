@@ -1,0 +1,434 @@
+// One lane tile on its way through the keys of its task, for one Highway target.
+
+// Highway includes this once per target.
+#if defined(HILBERT_RING_DEVICE_CPU_TILE_RUN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HILBERT_RING_DEVICE_CPU_TILE_RUN_INL_H_
+#undef HILBERT_RING_DEVICE_CPU_TILE_RUN_INL_H_
+#else
+#define HILBERT_RING_DEVICE_CPU_TILE_RUN_INL_H_
+#endif
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "engine/device/cpu/attention_kernel.h"
+#include "engine/device/cpu/lane_block-inl.h"
+#include "engine/device/cpu/lane_end.h"
+#include "engine/device/cpu/product-inl.h"
+#include "engine/device/cpu/rows-inl.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hilbert_ring {
+namespace HWY_NAMESPACE {
+
+// Key tiles that are summed on their own before they are folded into the total: rounding errors of
+// long sums grow with 64 + tiles / 64 instead of tiles, which equal keys by the million would show.
+inline constexpr int64_t kTilesPerFold = 64;
+
+inline constexpr int64_t kLineBytes = 64;  // of a cache, or a multiple of what it has
+
+// Products between reports: about a millisecond at 15 GFLOP/s.
+inline constexpr int64_t kProductsPerReport = int64_t{1} << 23;
+
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Beside the last row of values where their number is odd.
+inline constexpr uint16_t kNoRow[kMaxDim] = {};
+
+// One lane tile on its way through the keys.
+template <typename Product>
+class TileRun {
+ public:
+  TileRun(const LaneTile& tile, AttentionScratch& scratch)
+      : tile_(tile),
+        task_(*tile.task),
+        scratch_(scratch),
+        lanes_(tile.end - tile.begin),
+        vector_(hn::Lanes(LaneTag())),
+        visibility_(task_,
+                    RowRange{tile.batch, tile.begin / task_.heads, (tile.end - 1) / task_.heads}) {}
+
+  void Attend(const std::function<bool(int64_t)>& report) {
+    PackQueries();
+    if (!Run(report)) return;
+    if (NeedsCare()) {
+      BeCareful();
+      // These scores have been told of.
+      if (!Run([&](int64_t) { return report(0); })) return;
+    }
+    const LaneState& state = State();
+    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
+      const int64_t width = BlockVectors(first) * vector_;
+      const int64_t at = first * task_.value_dim;
+      Transpose(state.out + at, task_.value_dim, width, scratch_.rows);
+      // Keys are all used: their part of the scratch is free.
+      if (careful_) Transpose(scratch_.odd + at, task_.value_dim, width, OddRows());
+      for (int64_t lane = first; lane < std::min(lanes_, first + width); ++lane) {
+        Finish(state, lane, (lane - first) * task_.value_dim);
+      }
+    }
+  }
+
+ private:
+  // Of every key, into State(). False when `report` said so.
+  template <typename Report>
+  bool Run(const Report& report) {
+    Reset(scratch_.run);
+    has_total_ = false;
+    run_is_empty_ = true;
+    int64_t scores = 0;    // since the last report
+    int64_t products = 0;  // likewise; hidden tiles count as one lane's
+    const int64_t dims = task_.head_dim + task_.value_dim;
+    int64_t tiles = 0;
+    for (int64_t begin = 0; begin < visibility_.key_end(); begin += kKeyTile) {
+      const KeyRange keys{tile_.batch, begin, std::min(kKeyTile, visibility_.key_end() - begin)};
+      const int64_t computed = AttendKeys(keys);
+      scores += computed;
+      products += (computed + keys.count) * dims;
+      if (++tiles % kTilesPerFold == 0) Fold();
+      if (products >= kProductsPerReport) {
+        if (!report(scores)) return false;
+        scores = products = 0;
+      }
+    }
+    if (has_total_) Fold();
+    return report(scores);
+  }
+
+  const LaneState& State() const { return has_total_ ? scratch_.total : scratch_.run; }
+
+  // Whether sums of weight times value are not finite in a lane whose weights are: values are not
+  // finite, in rows that the lane sees or in others, or the sums overflowed.
+  bool NeedsCare() const {
+    const LaneTag d;
+    const LaneState& state = State();
+    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
+      const int64_t width = BlockVectors(first) * vector_;
+      for (int64_t b = 0; b < width; b += vector_) {
+        auto probe = hn::Zero(d);  // becomes NaN
+        for (int64_t x = 0; x < task_.value_dim; ++x) {
+          const float* at = state.out + first * task_.value_dim + x * width + b;
+          probe = hn::MulAdd(hn::Load(d, at), hn::Zero(d), probe);
+        }
+        const auto sum = hn::Load(d, state.sum + first + b);
+        if (!hn::AllFalse(d, hn::AndNot(hn::IsNaN(sum), hn::IsNaN(probe)))) return true;
+      }
+    }
+    return false;
+  }
+
+  // From now on weights are so small that their sum stays below 1, whatever the number of keys, and
+  // values that are not finite are kept apart for the lanes that see them.
+  void BeCareful() {
+    careful_ = true;
+    halvings_ = std::bit_width(static_cast<uint64_t>(visibility_.key_end())) + 1;
+    doubling_ = std::ldexp(1.0, static_cast<int>(halvings_));
+    const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
+    std::fill_n(scratch_.odd, width * task_.value_dim, 0.0f);
+  }
+
+  float* OddRows() { return scratch_.keys; }
+  // Blocks are 3 vectors of lanes; the last one is as many as it takes.
+  int64_t FullBlock() const { return 3 * vector_; }
+  int64_t BlockVectors(int64_t first_lane) const {
+    return std::min<int64_t>(3, hwy::DivCeil(lanes_ - first_lane, vector_));
+  }
+
+  LaneBlock Block(LaneState& state, int64_t first_lane) const {
+    return {.queries = scratch_.queries + first_lane * QueryElements(),
+            .limits = scratch_.limits + first_lane,
+            .row_max = state.row_max + first_lane,
+            .sum = state.sum + first_lane,
+            .rounded_sum = state.rounded_sum + first_lane,
+            .out = state.out + first_lane * task_.value_dim,
+            .scores = scratch_.scores,
+            .decay = scratch_.decay,
+            .odd = scratch_.odd + first_lane * task_.value_dim};
+  }
+
+  // Of a query or key.
+  int64_t QueryElements() const { return task_.head_dim / Product::kTerms; }
+
+  void PackQueries() {
+    // The scale's sign goes into the queries, exactly, so that the greatest score stays the
+    // greatest.
+    const float sign = task_.scale > 0 ? 1.0f : task_.scale < 0 ? -1.0f : 0.0f;
+    const int64_t elements = QueryElements();
+    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
+      const int64_t width = BlockVectors(first) * vector_;
+      const int64_t lanes = std::min(width, lanes_ - first);
+      for (int64_t i = 0; i < lanes; ++i) {
+        const int64_t lane = tile_.begin + first + i;
+        float* row = scratch_.rows + i * elements;
+        LoadRow(task_.dtype, task_.q.data,
+                tile_.batch * task_.q.batch_stride + lane / task_.heads * task_.q.row_stride +
+                    lane % task_.heads * task_.q.head_stride,
+                task_.head_dim, 8, row);
+        StoreRow(row, task_.head_dim, sign, Product::kDataType, row);
+      }
+      if constexpr (Product::kTerms > 1) {
+        least_query_ = std::min(
+            least_query_,
+            LeastNonzero(reinterpret_cast<const uint16_t*>(scratch_.rows), lanes * task_.head_dim));
+      }
+      std::fill(scratch_.rows + lanes * elements, scratch_.rows + width * elements, 0.0f);
+      Transpose(scratch_.rows, width, elements, scratch_.queries + first * elements);
+    }
+  }
+
+  void PackKeys(const KeyRange& keys) {
+    const int64_t elements = QueryElements();
+    const auto index = [&](const ConstView& view, int64_t j) {
+      return keys.batch * view.batch_stride + (keys.begin + j) * view.row_stride;
+    };
+    std::fill(scratch_.keys + keys.count * elements,
+              scratch_.keys + (keys.count + 7) / 8 * 8 * elements, 0.0f);
+    if constexpr (Product::kTerms == 1) {
+      for (int64_t j = 0; j < keys.count; ++j) {
+        LoadRow(task_.dtype, task_.k.data, index(task_.k, j), task_.head_dim, 8,
+                scratch_.keys + j * elements);
+      }
+      for (int64_t j = 0; j < keys.count; ++j) {
+        LoadRow(task_.dtype, task_.v.data, index(task_.v, j), task_.value_dim, 8 * kKeyTile,
+                scratch_.values + 8 * j);
+      }
+    } else {
+      least_key_ = kNoBFloat16;
+      const auto* k = static_cast<const uint16_t*>(task_.k.data);
+      const auto* v = static_cast<const uint16_t*>(task_.v.data);
+      for (int64_t j = 0; j < keys.count; ++j) {
+        const uint16_t* row = k + index(task_.k, j);
+        std::memcpy(scratch_.keys + j * elements, row,
+                    static_cast<size_t>(task_.head_dim) * sizeof(uint16_t));
+        least_key_ = std::min(least_key_, LeastNonzero(row, task_.head_dim));
+      }
+      for (int64_t j = 0; j < keys.count; j += 2) {
+        PairRows(v + index(task_.v, j), j + 1 < keys.count ? v + index(task_.v, j + 1) : kNoRow,
+                 task_.value_dim, 8 * kKeyTile / Product::kTerms, scratch_.values + 8 * (j / 2));
+      }
+    }
+    if (careful_) TakeOddValues(keys);
+  }
+
+  // Values of the packed tile that are not finite become 0 and are listed.
+  void TakeOddValues(const KeyRange& keys) {
+    odd_.clear();
+    for (int64_t j = 0; j < keys.count; ++j) {
+      const int64_t row = keys.batch * task_.v.batch_stride + (keys.begin + j) * task_.v.row_stride;
+      for (int64_t x = 0; x < task_.value_dim; ++x) {
+        const float value = LoadElement(task_.dtype, task_.v.data, row + x);
+        if (std::isfinite(value)) continue;
+        odd_.push_back({.j = j, .x = x, .value = value});
+        const int64_t block = x / 8 * 8 * kKeyTile / Product::kTerms;
+        if constexpr (Product::kTerms == 1) {
+          scratch_.values[block + 8 * j + x % 8] = 0.0f;
+        } else {
+          char* pair = reinterpret_cast<char*>(scratch_.values + block + 8 * (j / 2) + x % 8);
+          std::memset(pair + j % 2 * sizeof(uint16_t), 0, sizeof(uint16_t));
+        }
+      }
+    }
+  }
+
+  // Asks for part `part` of `parts` of the rows of the key tile after `keys`: in time for its
+  // packing, which reads strided rows faster than they are foreseen.
+  void PrefetchNext(const KeyRange& keys, int64_t part, int64_t parts) const {
+    const int64_t begin = keys.begin + keys.count;
+    const int64_t count = std::min(kKeyTile, visibility_.key_end() - begin);
+    const int64_t bytes = ElementBytes(task_.dtype);
+    const auto prefetch = [&](const ConstView& view, int64_t dim) HWY_ATTR {
+      for (int64_t j = count * part / parts; j < count * (part + 1) / parts; ++j) {
+        const char* row = static_cast<const char*>(view.data) +
+                          (keys.batch * view.batch_stride + (begin + j) * view.row_stride) * bytes;
+        for (int64_t at = 0; at < dim * bytes; at += kLineBytes) hwy::Prefetch(row + at);
+      }
+    };
+    if (count <= 0) return;
+    prefetch(task_.k, task_.head_dim);
+    prefetch(task_.v, task_.value_dim);
+  }
+
+  void Reset(LaneState& state) {
+    const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
+    std::fill_n(state.row_max, width, kNegativeInfinity);
+    std::fill_n(state.sum, width, 0.0f);
+    if constexpr (Product::kRoundsWeights) std::fill_n(state.rounded_sum, width, 0.0f);
+    std::fill_n(state.out, width * task_.value_dim, 0.0f);
+  }
+
+  // Returns the scores of the rectangles that were not wholly masked.
+  int64_t AttendKeys(const KeyRange& keys) {
+    const Visible visible = visibility_.See(keys);
+    if (visible == Visible::kNothing) return 0;
+    if (visible == Visible::kSome) {
+      int64_t row = tile_.begin / task_.heads;
+      int64_t head = tile_.begin % task_.heads;
+      float limit = static_cast<float>(visibility_.Limit(row));
+      const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
+      for (int64_t lane = 0; lane < width; ++lane) {
+        scratch_.limits[lane] = lane < lanes_ ? limit : 0.0f;
+        if (++head == task_.heads && lane + 1 < lanes_) {
+          head = 0;
+          limit = static_cast<float>(visibility_.Limit(++row));
+        }
+      }
+    }
+    PackKeys(keys);
+    run_is_empty_ = false;
+    int64_t scores = 0;
+    const int64_t blocks = hwy::DivCeil(lanes_, FullBlock());
+    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
+      PrefetchNext(keys, first / FullBlock(), blocks);
+      const int64_t vectors = BlockVectors(first);
+      const int64_t lanes = std::min(lanes_ - first, vectors * vector_);
+      KeyTile tile{.keys = scratch_.keys,
+                   .values = scratch_.values,
+                   .ranks = nullptr,
+                   .count = keys.count,
+                   .head_dim = task_.head_dim,
+                   .value_dim = task_.value_dim,
+                   .scale = Scale(),
+                   .halvings = halvings_,
+                   .exact_scores = Product::kTerms > 1 && !ProductsAreNormal(),
+                   .odd = odd_};
+      if (visible == Visible::kSome) {
+        const float* limits = scratch_.limits + first;
+        const auto [least, greatest] = std::minmax_element(limits, limits + lanes);
+        if (*greatest == 0.0f) continue;
+        if (*least < static_cast<float>(keys.count)) tile.ranks = visibility_.ranks();
+        if (visibility_.RanksAreIndices()) tile.count = static_cast<int64_t>(*greatest);
+      }
+      AttendBlock<Product>(Block(scratch_.run, first), vectors, tile);
+      scores += lanes * tile.count;
+    }
+    return scores;
+  }
+
+  void Fold() {
+    if (run_is_empty_) return;
+    if (!has_total_) Reset(scratch_.total);
+    has_total_ = true;
+    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
+      FoldBlock<Product>(Block(scratch_.run, first), Block(scratch_.total, first),
+                         BlockVectors(first) * vector_, task_.value_dim, Scale());
+    }
+    Reset(scratch_.run);
+    run_is_empty_ = true;
+  }
+
+  // Of the packed scores; its sign is the queries'. > 0.
+  float Scale() const { return task_.scale == 0 ? 1.0f : std::abs(task_.scale); }
+
+  // Whether every product of a score that is not 0, and every sum of them, is a normal number: an
+  // instruction that takes others for 0 then misses nothing.
+  bool ProductsAreNormal() const {
+    constexpr int kBias = 127, kLeastExponent = -126;
+    constexpr int kFractionBits = 2 * 7;  // of a product: sums are multiples of its last bit
+    const int exponents = (least_query_ >> 7) + (least_key_ >> 7) - 2 * kBias;
+    return exponents - kFractionBits >= kLeastExponent;
+  }
+
+  // Writes or merges one lane's result; its sums of weight times value are `at` elements into
+  // scratch_.rows, and what is not finite into OddRows().
+  void Finish(const LaneState& state, int64_t lane, int64_t at) {
+    const int64_t row = (tile_.begin + lane) / task_.heads;
+    const int64_t head = (tile_.begin + lane) % task_.heads;
+    const auto index = [&](const auto& view) {
+      return tile_.batch * view.batch_stride + row * view.row_stride + head * view.head_stride;
+    };
+    const LaneEnd end{.row_max = state.row_max[lane],
+                      .sum = state.sum[lane] * doubling_,
+                      .scale = std::abs(task_.scale)};
+    const Sight seen = end.Seen();
+    // Rounded weights are divided by their own sum, so that they are an average, and `lse` is that
+    // of the weights themselves.
+    const double factor =
+        seen != Sight::kKeys
+            ? 1.0
+            : 1.0 / (Product::kRoundsWeights ? state.rounded_sum[lane] : state.sum[lane]);
+    float* HWY_RESTRICT values = scratch_.rows + at;
+    if (seen != Sight::kKeys) {
+      std::fill_n(values, task_.value_dim, seen == Sight::kNothing ? 0.0f : kNan);
+    } else if (careful_) {
+      TakeOdd(OddRows() + at, values);
+    }
+    if (task_.result == Result::kMerge) {
+      if (seen != Sight::kNothing) Merge(end, seen, values, factor, index);
+      return;
+    }
+    float scale = static_cast<float>(factor * task_.out_scale);
+    if (careful_ && std::abs(task_.out_scale) <= 1) {
+      for (int64_t x = 0; x < task_.value_dim; ++x) {
+        values[x] = static_cast<float>(NotBeyond(values[x], values[x] * scale));
+      }
+      scale = 1.0f;
+    }
+    StoreRow(values, task_.value_dim, scale, task_.out_dtype,
+             static_cast<char*>(task_.out.data) + index(task_.out) * ElementBytes(task_.out_dtype));
+    if (task_.lse.data != nullptr) task_.lse.data[index(task_.lse)] = end.Lse();
+  }
+
+  void TakeOdd(const float* HWY_RESTRICT odd, float* HWY_RESTRICT values) const {
+    for (int64_t x = 0; x < task_.value_dim; ++x) {
+      if (odd[x] != 0) values[x] = odd[x];  // NaN too
+    }
+  }
+
+  // values * factor is the average of the values that the lane sees, or NaN where that is spoilt.
+  template <typename Index>
+  void Merge(const LaneEnd& end, Sight seen, const float* HWY_RESTRICT values, double factor,
+             const Index& index) {
+    float& max = task_.state.max[index(task_.state)];
+    float& sum = task_.state.sum[index(task_.state)];
+    if (std::isnan(sum)) return;
+    MergeShares shares;
+    if (seen == Sight::kSpoilt) {
+      sum = kNan;
+      shares = {.before = 0, .now = 1};
+    } else {
+      shares = MergeKeys(end, max, sum);
+    }
+    shares.now *= factor;
+    float* HWY_RESTRICT out = static_cast<float*>(task_.out.data) + index(task_.out);
+    for (int64_t x = 0; x < task_.value_dim; ++x) {
+      const double merged = out[x] * shares.before + values[x] * shares.now;
+      out[x] =
+          static_cast<float>(NotBeyond(std::max(std::abs(out[x]), std::abs(values[x])), merged));
+    }
+  }
+
+  // An average of finite numbers that rounding took beyond float32; others, of infinities, as they
+  // are.
+  static double NotBeyond(float greatest, double average) {
+    const double most = std::max<double>(std::numeric_limits<float>::max(), std::abs(greatest));
+    return average > most ? most : average < -most ? -most : average;
+  }
+
+  const LaneTile& tile_;
+  const AttentionTask& task_;
+  AttentionScratch& scratch_;
+  const int64_t lanes_;
+  const int64_t vector_;  // lanes of a vector
+  KeyVisibility visibility_;
+  bool run_is_empty_ = true;
+  bool has_total_ = false;
+  bool careful_ = false;
+  int64_t halvings_ = 0;
+  double doubling_ = 1;        // 2^halvings_
+  std::vector<OddValue> odd_;  // of the packed tile
+  uint16_t least_query_ = kNoBFloat16;
+  uint16_t least_key_ = kNoBFloat16;  // of the packed tile
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hilbert_ring
+HWY_AFTER_NAMESPACE();
+
+#endif  // HILBERT_RING_DEVICE_CPU_TILE_RUN_INL_H_
