@@ -241,10 +241,10 @@ void FinalizeLse(const FinalizeTask& task, int64_t batch, int64_t row) {
   const int64_t lse = batch * task.lse.batch_stride + row * task.lse.row_stride;
   for (int64_t head = 0; head < task.heads; ++head) {
     const int64_t at = state + head * task.state.head_stride;
-    task.lse.data[lse + head * task.lse.head_stride] = LaneEnd{.row_max = task.state.max[at],
-                                                               .sum = task.state.sum[at],
-                                                               .scale = std::abs(task.score_scale)}
-                                                           .Lse();
+    const LaneEnd end{.row_max = task.state.max[at],
+                      .sum = task.state.sum[at],
+                      .scale = std::abs(task.score_scale)};
+    task.lse.data[lse + head * task.lse.head_stride] = end.Lse(end.Seen());
   }
 }
 

@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -108,27 +109,40 @@ struct PowerOfTwo {
 
 inline constexpr float kLog2E = 1.44269504088896341f;
 
-// Of differences of scores, for Exp2. Finite: a difference of 0 stays one.
+// Of differences of scores, for Exp2. It is finite: a difference of 0 stays one.
 HWY_INLINE LaneVector Log2Scale(float scale) {
   return hn::Set(LaneTag(), std::min(scale * kLog2E, std::numeric_limits<float>::max()));
 }
 
-// 2^x for x up to about 1; 2^0 is 1, what is below float32's normal numbers may be 0. Error under
-// 1 ulp.
-HWY_INLINE LaneVector Exp2(LaneVector x) {
-  const LaneTag d;
-  const PowerOfTwo power(x);
-  const auto r = power.r;
-  // Least relative error, 3e-9, for |r| <= 1/2 among polynomials of degree 6 that are 1 at 0, by
-  // Remez' algorithm.
-  auto p = hn::MulAdd(hn::Set(d, 1.5328802692e-4f), r, hn::Set(d, 1.3390975073e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 9.6185002476e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 5.5503595620e-2f));
-  p = hn::MulAdd(p, r, hn::Set(d, 2.4022647738e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 6.9314718246e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  return power.Times(p);
-}
+// 2^x / 2^halvings for x up to about 1. Of x = 0 it is exact, what is below float32's normal
+// numbers may be 0. Error under 1 ulp, the same for any number of halvings.
+class Exp2 {
+ public:
+  explicit HWY_INLINE Exp2(int64_t halvings) {
+    // Least relative error, 3e-9, for |r| <= 1/2 among polynomials of degree 6 that are 1 at 0, by
+    // Remez' algorithm.
+    constexpr float kSeries[] = {1.0f,
+                                 6.9314718246e-1f,
+                                 2.4022647738e-1f,
+                                 5.5503595620e-2f,
+                                 9.6185002476e-3f,
+                                 1.3390975073e-3f,
+                                 1.5328802692e-4f};
+    const float unit = std::bit_cast<float>(static_cast<uint32_t>(127 - halvings) << 23);
+    for (int i = 0; i < 7; ++i) series_[i] = hn::Set(LaneTag(), kSeries[i] * unit);
+  }
+
+  HWY_INLINE LaneVector operator()(LaneVector x) const {
+    const PowerOfTwo power(x);
+    auto p = series_[6];
+#pragma GCC unroll 6
+    for (int i = 5; i >= 0; --i) p = hn::MulAdd(p, power.r, series_[i]);
+    return power.Times(p);
+  }
+
+ private:
+  LaneVector series_[7];
+};
 
 // The greatest of scores seen before and now, or 0 in place of -infinity: any finite number keeps
 // -infinity - -infinity, which is NaN, away.
@@ -190,7 +204,7 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile) {
   const int64_t lanes = kVectors * n;
   const auto hidden = hn::Set(d, kNegativeInfinity);
   const auto scale = Log2Scale(tile.scale);
-  const auto halvings = hn::Set(d, static_cast<float>(tile.halvings));
+  const Exp2 exp2(tile.halvings);
   for (int64_t b = 0; b < lanes; b += n) {
     float* HWY_RESTRICT scores = block.scores + b;
     auto greatest = hidden;
@@ -212,10 +226,10 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile) {
     hn::Store(after, d, block.row_max + b);
     // Differences are taken before the scale: those of near scores are exact, at any size.
     const auto finite = Finite(after);
-    const auto decay = Exp2(hn::Mul(hn::Sub(before, finite), scale));
+    const auto decay = Exp2(0)(hn::Mul(hn::Sub(before, finite), scale));
     hn::Store(decay, d, block.decay + b);
     const auto weigh = [&](float* at) HWY_ATTR {
-      const auto weight = Exp2(hn::MulSub(hn::Sub(hn::Load(d, at), finite), scale, halvings));
+      const auto weight = exp2(hn::Mul(hn::Sub(hn::Load(d, at), finite), scale));
       if constexpr (!Product::kRoundsWeights) hn::Store(weight, d, at);
       return weight;
     };
@@ -360,7 +374,7 @@ void FoldBlock(const LaneBlock& run, const LaneBlock& total, int64_t lanes, int6
     const auto total_max = hn::Load(d, total.row_max + b);
     const auto row_max = hn::Max(run_max, total_max);
     const auto weight = [&](LaneVector of) HWY_ATTR {
-      return Exp2(hn::Mul(hn::Sub(of, Finite(row_max)), Log2Scale(scale)));
+      return Exp2(0)(hn::Mul(hn::Sub(of, Finite(row_max)), Log2Scale(scale)));
     };
     const auto of_run = weight(run_max);
     const auto of_total = weight(total_max);

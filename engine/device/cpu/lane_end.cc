@@ -7,30 +7,10 @@
 namespace hilbert_ring {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 // Of a part that is not empty; what is not finite in it outlasts any weight.
 constexpr double kLeastShare = std::numeric_limits<double>::min();
 
 }  // namespace
-
-Sight LaneEnd::Seen() const {
-  const float score = row_max * scale;
-  if (std::isnan(sum) || (sum > 0 && score == kInfinity)) return Sight::kSpoilt;
-  return sum == 0 || score == -kInfinity ? Sight::kNothing : Sight::kKeys;
-}
-
-float LaneEnd::Lse() const {
-  switch (Seen()) {
-    case Sight::kNothing:
-      return -kInfinity;
-    case Sight::kSpoilt:
-      return std::numeric_limits<float>::quiet_NaN();
-    case Sight::kKeys:
-      break;
-  }
-  return static_cast<float>(static_cast<double>(row_max) * scale + std::log(sum));
-}
 
 MergeShares MergeKeys(const LaneEnd& end, float& state_max, float& state_sum) {
   const double scale = end.scale;

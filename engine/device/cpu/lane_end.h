@@ -2,7 +2,9 @@
 // it that is merged.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace hilbert_ring {
 
@@ -19,10 +21,21 @@ struct LaneEnd {
   float scale = 1;    // at least 0
 
   // Scores are float32: a product with the scale that overflows it is infinite.
-  Sight Seen() const;
+  Sight Seen() const {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const float score = row_max * scale;
+    if (std::isnan(sum) || (sum > 0 && score == kInfinity)) return Sight::kSpoilt;
+    return sum == 0 || score == -kInfinity ? Sight::kNothing : Sight::kKeys;
+  }
 
-  // Natural logarithm of the denominator.
-  float Lse() const;
+  // Natural logarithm of the denominator, where `seen` is Seen().
+  float Lse(Sight seen) const {
+    if (seen == Sight::kKeys) {
+      return static_cast<float>(static_cast<double>(row_max) * scale + std::log(sum));
+    }
+    return seen == Sight::kNothing ? -std::numeric_limits<float>::infinity()
+                                   : std::numeric_limits<float>::quiet_NaN();
+  }
 };
 
 // out = out * before + average * now, in float64, so that an element is rounded once a merge.

@@ -372,7 +372,7 @@ class TileRun {
     }
     StoreRow(values, task_.value_dim, scale, task_.out_dtype,
              static_cast<char*>(task_.out.data) + index(task_.out) * ElementBytes(task_.out_dtype));
-    if (task_.lse.data != nullptr) task_.lse.data[index(task_.lse)] = end.Lse();
+    if (task_.lse.data != nullptr) task_.lse.data[index(task_.lse)] = end.Lse(seen);
   }
 
   void TakeOdd(const float* HWY_RESTRICT odd, float* HWY_RESTRICT values) const {
