@@ -103,10 +103,10 @@ __device__ __forceinline__ void AddValues(
   }
 }
 
-// One block computes tile blockIdx.x of the works and adds its scores to *scores.
+// One block computes tile blockIdx.x of the works.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
-    Attend16(const AttentionWork* works, int count, unsigned long long* scores_computed) {
+    Attend16(const AttentionWork* works, int count, LaunchNotes notes) {
   using T = typename Kernel::Element;
   T* const queries = reinterpret_cast<T*>(SharedMemory());
   T* const keys = queries + Kernel::kLanes * Kernel::kDim;
@@ -142,8 +142,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
     computed += int64_t{tile.lanes} * now.count;
     now = next;
   }
-  StoreRows<Kernel>(tile, state, out, first_lane, thread);
-  CountScores(scores_computed, computed);
+  CountScores(notes, computed);
+  StoreRows<Kernel>(tile, state, out, first_lane, thread, notes);
 }
 
 }  // namespace hilbert_ring::cuda

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "engine/device/cuda/attention_rows.cuh"
 #include "engine/device/cuda/attention_tile.cuh"
 #include "engine/device/cuda/attention_work.h"
 #include "engine/device/cuda/intrinsics.cuh"
@@ -40,17 +41,6 @@ struct Plain32 {
   static constexpr int kSharedBytes =
       (kPieceFloats + kLanes * kWeightPitch) * static_cast<int>(sizeof(float)) + Walk::kSharedBytes;
 };
-
-__device__ __forceinline__ float Widen(int dtype, const void* data, int64_t at) {
-  switch (dtype) {
-    case kWorkBFloat16:
-      return ToFloat(static_cast<const BFloat16*>(data)[at]);
-    case kWorkFloat16:
-      return ToFloat(static_cast<const Float16*>(data)[at]);
-    default:
-      return static_cast<const float*>(data)[at];
-  }
-}
 
 // Four elements from `at` on; zeros where not `read`.
 __device__ __forceinline__ float4 LoadFour(int dtype, const void* data, int64_t at, bool read,
@@ -109,19 +99,22 @@ __device__ __forceinline__ void LoadValues(float* values, const QueryTile& tile,
 template <typename Kernel>
 struct Sums32 {
   float out[Kernel::kGroups][Kernel::kOwnLanes][4];
-  float reference[Kernel::kOwnLanes];  // greatest score so far, scaled; -infinity before any
+  float reference[Kernel::kOwnLanes];  // greatest score so far; -infinity before any
   float sum[Kernel::kOwnLanes];        // of the thread's own keys
 };
 
+// What sums are multiplied by when their reference rises.
+__device__ __forceinline__ float Decay32(float before, float reference, float scale) {
+  return Exp2((before - (reference == NegativeInfinity() ? 0.0f : reference)) * scale);
+}
+
 // Adds the run to the total, which then has the run's references, and empties it.
 template <typename Kernel>
-__device__ __forceinline__ void Fold(Sums32<Kernel>& run, Sums32<Kernel>& total) {
+__device__ __forceinline__ void Fold(Sums32<Kernel>& run, Sums32<Kernel>& total, float scale) {
 #pragma unroll
   for (int i = 0; i < Kernel::kOwnLanes; ++i) {
-    const float reference = run.reference[i];
-    const float decay =
-        Exp2(total.reference[i] - (reference == NegativeInfinity() ? 0.0f : reference));
-    total.reference[i] = reference;
+    const float decay = Decay32(total.reference[i], run.reference[i], scale);
+    total.reference[i] = run.reference[i];
     total.sum[i] = total.sum[i] * decay + run.sum[i];
     run.sum[i] = 0.0f;
 #pragma unroll
@@ -183,7 +176,8 @@ __device__ __forceinline__ void Score32(float (&scores)[Kernel::kOwnLanes][Kerne
   }
 }
 
-// Scores become weights, in shared memory; returns in `decay` what older sums are scaled by.
+// Scores become weights, in shared memory; returns in `decay` what older sums are scaled by. As in
+// attention_fragments.cuh, differences are taken before the scale, and a NaN is felt in the sum.
 template <typename Kernel>
 __device__ __forceinline__ void Weigh32(Sums32<Kernel>& run,
                                         float (&scores)[Kernel::kOwnLanes][Kernel::kOwnKeys],
@@ -198,14 +192,14 @@ __device__ __forceinline__ void Weigh32(Sums32<Kernel>& run,
 #pragma unroll
     for (int mask = 1; mask < 16; mask *= 2) most = fmaxf(most, FromPartner(most, mask));
     const float before = run.reference[i];
-    const float reference = fmaxf(before, most * scale);
+    const float reference = fmaxf(before, most);
     const float used = reference == NegativeInfinity() ? 0.0f : reference;
-    decay[i] = Exp2(before - used);
+    decay[i] = Decay32(before, reference, scale);
     run.reference[i] = reference;
     run.sum[i] *= decay[i];
 #pragma unroll
     for (int j = 0; j < Kernel::kOwnKeys; ++j) {
-      const float weight = Exp2(fmaf(scores[i][j], scale, -used));
+      const float weight = Exp2((scores[i][j] - used) * scale);
       run.sum[i] += weight;
       weights[(y * Kernel::kOwnLanes + i) * Kernel::kWeightPitch + x + 16 * j] = weight;
     }
@@ -262,42 +256,55 @@ __device__ __forceinline__ void AddValues32(Sums32<Kernel>& run,
   }
 }
 
+// Stores the block's rows, or leaves them all to AttendCarefully.
 template <typename Kernel>
-__device__ __forceinline__ void StoreRows32(const QueryTile& tile, const Sums32<Kernel>& total) {
+__device__ __forceinline__ void StoreRows32(const QueryTile& tile, const Sums32<Kernel>& total,
+                                            const LaunchNotes& notes) {
   const AttentionWork& work = *tile.work;
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
-  float sum[Kernel::kOwnLanes], prior_lse[Kernel::kOwnLanes];
+  float sum[Kernel::kOwnLanes];
+  RowState prior[Kernel::kOwnLanes];
+  bool careful = false;
 #pragma unroll
   for (int i = 0; i < Kernel::kOwnLanes; ++i) {
+    const int lane = y * Kernel::kOwnLanes + i;
     sum[i] = total.sum[i];
 #pragma unroll
     for (int mask = 1; mask < 16; mask *= 2) sum[i] += FromPartner(sum[i], mask);
-    prior_lse[i] = PriorLse(tile, y * Kernel::kOwnLanes + i);
+    prior[i] = PriorState(tile, lane);
+    bool finite = true;
+#pragma unroll
+    for (int g = 0; g < Kernel::kGroups; ++g) {
+#pragma unroll
+      for (int d = 0; d < 4; ++d) finite = finite && IsFinite(total.out[g][i][d]);
+    }
+    careful = careful || (!finite && sum[i] == sum[i] && lane < tile.lanes);
   }
-  __syncwarp();  // all of a lane's threads have read its lse before one of them writes it
+  // By then, all of a lane's threads have read its prior state before one of them writes it.
+  if (NoteTile(notes, careful)) return;
 #pragma unroll
   for (int i = 0; i < Kernel::kOwnLanes; ++i) {
     const int lane = y * Kernel::kOwnLanes + i;
     if (lane >= tile.lanes) continue;
     if (sum[i] == 0 && InPlace(work)) continue;
-    const RowEnd end = EndRow(total.reference[i], sum[i], prior_lse[i], work.out_scale);
-    if (x == 0) StoreLse(tile, lane, end.lse);
-    const float* const prior = PriorRow(tile, lane);
+    const RowEnd end = EndRow(work, {total.reference[i], sum[i]}, prior[i]);
+    if (x == 0) StoreState(tile, lane, end.state);
+    const float* const prior_row = PriorRow(tile, lane);
     const int64_t row_at = tile.At(work.out, lane);
 #pragma unroll
     for (int g = 0; g < Kernel::kGroups; ++g) {
       const int dim = 64 * g + 4 * x;
       if (dim >= work.value_dim) continue;
-      EndPair(work, end, prior, row_at, dim, total.out[g][i][0], total.out[g][i][1]);
-      EndPair(work, end, prior, row_at, dim + 2, total.out[g][i][2], total.out[g][i][3]);
+      EndPair(work, end, prior_row, row_at, dim, total.out[g][i][0], total.out[g][i][1]);
+      EndPair(work, end, prior_row, row_at, dim + 2, total.out[g][i][2], total.out[g][i][3]);
     }
   }
 }
 
-// One block computes tile blockIdx.x of the works and adds its scores to *scores.
+// One block computes tile blockIdx.x of the works.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
-    Attend32(const AttentionWork* works, int count, unsigned long long* scores_computed) {
+    Attend32(const AttentionWork* works, int count, LaunchNotes notes) {
   float* const pieces = reinterpret_cast<float*>(SharedMemory());
   float* const weights = pieces + Kernel::kPieceFloats;
   const QueryTile tile = FindTile(works, count, blockIdx.x, Kernel::kLanes);
@@ -333,11 +340,11 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
     AddValues32<Kernel>(run, decay, weights, pieces, tile, now);
     __syncthreads();  // nobody reads weights and values any more
     computed += int64_t{tile.lanes} * now.count;
-    if (++tiles % kTilesPerFold == 0) Fold(run, total);
+    if (++tiles % kTilesPerFold == 0) Fold(run, total, work.score_scale);
   }
-  Fold(run, total);
-  StoreRows32<Kernel>(tile, total);
-  CountScores(scores_computed, computed);
+  Fold(run, total, work.score_scale);
+  CountScores(notes, computed);
+  StoreRows32<Kernel>(tile, total, notes);
 }
 
 }  // namespace hilbert_ring::cuda

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "engine/device/cuda/attention_rows.cuh"
 #include "engine/device/cuda/attention_tile.cuh"
 #include "engine/device/cuda/attention_work.h"
 #include "engine/device/cuda/intrinsics.cuh"
@@ -23,10 +24,16 @@ inline constexpr float kWeightShift = 0.0f;
 template <>
 inline constexpr float kWeightShift<Float16> = 10.0f;
 
+// 2^-kWeightShift.
+template <typename T>
+inline constexpr float kWeightUnit = 1.0f;
+template <>
+inline constexpr float kWeightUnit<Float16> = 0x1p-10f;
+
 // Of the rows that a thread holds parts of: [row tile][rows t / 4 and t / 4 + 8].
 template <typename Kernel>
 struct Softmax16 {
-  float reference[Kernel::kRowTiles][2];  // greatest score so far, scaled; -infinity before any
+  float reference[Kernel::kRowTiles][2];  // greatest score so far; -infinity before any
   float sum[Kernel::kRowTiles][2];        // of the thread's own columns
 };
 
@@ -56,7 +63,9 @@ struct Decay16 {
 };
 
 // Scores become weights of the new reference, which the sums of weights are scaled to; those of
-// values still are to be.
+// values still are to be. Differences of scores are taken before the scale: they are exact where
+// they matter, so that the greatest key's weight is that of 1 at any size. A NaN among the scores
+// is not felt in the reference, but in the sum for good.
 template <typename Kernel>
 __device__ __forceinline__ Decay16<Kernel> Weigh(
     Softmax16<Kernel>& state, float (&scores)[Kernel::kRowTiles][Kernel::kKeys / 8][4],
@@ -74,20 +83,20 @@ __device__ __forceinline__ Decay16<Kernel> Weigh(
       most = fmaxf(most, FromPartner(most, 1));
       most = fmaxf(most, FromPartner(most, 2));
       const float before = state.reference[r][half];
-      const float reference = fmaxf(before, most * scale);
+      const float reference = fmaxf(before, most);
       // A row that has seen nothing keeps weights of 0.
       const float used = reference == NegativeInfinity() ? 0.0f : reference;
-      const float shift = kWeightShift<typename Kernel::Element> - used;
       float sum = 0;
 #pragma unroll
       for (int n = 0; n < Kernel::kKeys / 8; ++n) {
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          scores[r][n][e] = Exp2(fmaf(scores[r][n][e], scale, shift));
+          scores[r][n][e] =
+              Exp2(fmaf(scores[r][n][e] - used, scale, kWeightShift<typename Kernel::Element>));
           sum += scores[r][n][e];
         }
       }
-      decay.factor[r][half] = Exp2(before - used);
+      decay.factor[r][half] = Exp2((before - used) * scale);
       decay.needed = decay.needed || reference != before;
       state.reference[r][half] = reference;
       state.sum[r][half] = state.sum[r][half] * decay.factor[r][half] + sum;
@@ -149,24 +158,36 @@ __device__ __forceinline__ void Hide(float (&scores)[Kernel::kRowTiles][Kernel::
   }
 }
 
+// Stores the block's rows, or leaves them all to AttendCarefully.
 template <typename Kernel>
 __device__ __forceinline__ void StoreRows(
     const QueryTile& tile, const Softmax16<Kernel>& state,
-    const float (&out)[Kernel::kRowTiles][Kernel::kDim / 8][4], int first_lane, int thread) {
+    const float (&out)[Kernel::kRowTiles][Kernel::kDim / 8][4], int first_lane, int thread,
+    const LaunchNotes& notes) {
   const AttentionWork& work = *tile.work;
-  float sum[Kernel::kRowTiles][2], prior_lse[Kernel::kRowTiles][2];
+  float sum[Kernel::kRowTiles][2];
+  RowState prior[Kernel::kRowTiles][2];
+  bool careful = false;
 #pragma unroll
   for (int r = 0; r < Kernel::kRowTiles; ++r) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const int lane = first_lane + 16 * r + 8 * half + thread / 4;
       float total = state.sum[r][half];
       total += FromPartner(total, 1);
       total += FromPartner(total, 2);
-      sum[r][half] = total;
-      prior_lse[r][half] = PriorLse(tile, first_lane + 16 * r + 8 * half + thread / 4);
+      sum[r][half] = total * kWeightUnit<typename Kernel::Element>;
+      prior[r][half] = PriorState(tile, lane);
+      bool finite = true;
+#pragma unroll
+      for (int x = 0; x < Kernel::kDim / 8; ++x) {
+        finite = finite && IsFinite(out[r][x][2 * half]) && IsFinite(out[r][x][2 * half + 1]);
+      }
+      careful = careful || (!finite && total == total && lane < tile.lanes);
     }
   }
-  __syncwarp();  // all of a row's threads have read its lse before one of them writes it
+  // By then, all of a row's threads have read its prior state before one of them writes it.
+  if (NoteTile(notes, careful)) return;
 #pragma unroll
   for (int r = 0; r < Kernel::kRowTiles; ++r) {
 #pragma unroll
@@ -174,16 +195,16 @@ __device__ __forceinline__ void StoreRows(
       const int lane = first_lane + 16 * r + 8 * half + thread / 4;
       if (lane >= tile.lanes) continue;
       if (sum[r][half] == 0 && InPlace(work)) continue;
-      const RowEnd end = EndRow(state.reference[r][half] - kWeightShift<typename Kernel::Element>,
-                                sum[r][half], prior_lse[r][half], work.out_scale);
-      if (thread % 4 == 0) StoreLse(tile, lane, end.lse);
-      const float* const prior = PriorRow(tile, lane);
+      RowEnd end = EndRow(work, {state.reference[r][half], sum[r][half]}, prior[r][half]);
+      end.own *= kWeightUnit<typename Kernel::Element>;
+      if (thread % 4 == 0) StoreState(tile, lane, end.state);
+      const float* const prior_row = PriorRow(tile, lane);
       const int64_t row_at = tile.At(work.out, lane);
 #pragma unroll
       for (int x = 0; x < Kernel::kDim / 8; ++x) {
         const int dim = 8 * x + 2 * (thread % 4);
         if (dim < work.value_dim) {
-          EndPair(work, end, prior, row_at, dim, out[r][x][2 * half], out[r][x][2 * half + 1]);
+          EndPair(work, end, prior_row, row_at, dim, out[r][x][2 * half], out[r][x][2 * half + 1]);
         }
       }
     }

@@ -61,6 +61,17 @@ __device__ __forceinline__ void LoadRows(typename Kernel::Element* shared, const
   }
 }
 
+// What becomes of two elements where the scale is 0: zeros, but where they are not finite, as 0
+// times such a number is NaN.
+template <typename T>
+__device__ __forceinline__ uint32_t TimesZero(uint32_t pair) {
+  const auto half = [](uint32_t bits) {
+    const uint16_t short_bits = static_cast<uint16_t>(bits);
+    return ToFloat(*reinterpret_cast<const T*>(&short_bits)) * 0.0f;
+  };
+  return PackPair<T>(half(pair), half(pair >> 16));
+}
+
 // The tile's queries, with the sign of the scale.
 template <typename Kernel>
 __device__ __forceinline__ void LoadQueries(typename Kernel::Element* shared,
@@ -73,7 +84,7 @@ __device__ __forceinline__ void LoadQueries(typename Kernel::Element* shared,
   for (int lane = threadIdx.x / kPieces; lane < Kernel::kLanes;
        lane += Kernel::kThreads / kPieces) {
     uint4 values = make_uint4(0, 0, 0, 0);
-    if (lane < tile.lanes && piece * kPiece < work.head_dim && work.query_sign != 0) {
+    if (lane < tile.lanes && piece * kPiece < work.head_dim) {
       const T* const from =
           static_cast<const T*>(work.q.data) + tile.At(work.q, lane) + piece * kPiece;
       if (work.queries_aligned) {
@@ -88,6 +99,10 @@ __device__ __forceinline__ void LoadQueries(typename Kernel::Element* shared,
       values.y ^= flip;
       values.z ^= flip;
       values.w ^= flip;
+      if (work.query_sign == 0) {
+        values = make_uint4(TimesZero<T>(values.x), TimesZero<T>(values.y), TimesZero<T>(values.z),
+                            TimesZero<T>(values.w));
+      }
     }
     *reinterpret_cast<uint4*>(shared + PieceAt(Kernel::kLanes, lane, piece)) = values;
   }

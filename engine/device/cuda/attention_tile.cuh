@@ -1,5 +1,5 @@
-// What every attention kernel does around its products: finds its tile, walks the key tiles that
-// its rows see, and turns sums into results.
+// What every attention kernel does before its products: finds its tile and walks the key tiles that
+// its rows see. What follows them is in attention_rows.cuh.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,19 @@
 
 namespace hilbert_ring::cuda {
 
-inline constexpr float kLn2 = 0.69314718055994531f;
-
 __device__ __forceinline__ float NegativeInfinity() { return __int_as_float(0xff800000); }
+
+// An element of q, k or v.
+__device__ __forceinline__ float Widen(int dtype, const void* data, int64_t at) {
+  switch (dtype) {
+    case kWorkBFloat16:
+      return ToFloat(static_cast<const BFloat16*>(data)[at]);
+    case kWorkFloat16:
+      return ToFloat(static_cast<const Float16*>(data)[at]);
+    default:
+      return static_cast<const float*>(data)[at];
+  }
+}
 
 // Up to kLanes lanes of one batch of a work.
 struct QueryTile {
@@ -28,11 +38,21 @@ struct QueryTile {
   __device__ int Head(int lane) const {
     return work->heads == 1 ? 0 : (first_head + lane) % static_cast<int>(work->heads);
   }
-  // Elements from a view's data to a lane's first one.
-  __device__ int64_t At(const WorkView& view, int lane) const {
+  // Elements from the data of a view, or state, to a lane's first one.
+  template <typename View>
+  __device__ int64_t At(const View& view, int lane) const {
     return batch * view.batch + Row(lane) * view.row + Head(lane) * view.head;
   }
 };
+
+// Lanes [first, first + count) of a tile, or as many of them as there are.
+__device__ inline QueryTile PartOf(const QueryTile& tile, int first, int count) {
+  QueryTile part = tile;
+  part.first_row = tile.Row(first);
+  part.first_head = tile.Head(first);
+  part.lanes = min(count, tile.lanes - first);
+  return part;
+}
 
 // Tile `tile` of a launch, whose works are sorted by their first tiles.
 __device__ inline QueryTile FindTile(const AttentionWork* works, int count, int64_t tile,
@@ -152,105 +172,5 @@ class KeyWalk {
   int64_t least_ = 0, greatest_ = 0;    // of the lanes' positions
   int buffer_ = 0;
 };
-
-// How a row's sums become its result: out = sums * own + prior * before.
-struct RowEnd {
-  float own = 0, before = 0;
-  float lse = 0;
-};
-
-// The row's weights are 2^(score - reference), in units of log2; `sum` is theirs, 0 where no key
-// was seen. prior_lse: of what it is merged with, -infinity where there is nothing.
-__device__ inline RowEnd EndRow(float reference, float sum, float prior_lse, float out_scale) {
-  RowEnd end{.lse = NegativeInfinity()};
-  if (sum != 0) {
-    end.own = 1.0f / sum;
-    end.lse = (reference + log2f(sum)) * kLn2;
-  }
-  if (prior_lse != NegativeInfinity()) {
-    if (sum == 0) {
-      end.before = 1.0f;
-      end.lse = prior_lse;
-    } else {
-      const float ratio = expf(-fabsf(end.lse - prior_lse));
-      const float more = 1.0f / (1.0f + ratio), less = ratio / (1.0f + ratio);
-      end.own *= end.lse >= prior_lse ? more : less;
-      end.before = end.lse >= prior_lse ? less : more;
-      end.lse = fmaxf(end.lse, prior_lse) + log1pf(ratio);
-    }
-  }
-  end.own *= out_scale;
-  end.before *= out_scale;
-  return end;
-}
-
-__device__ inline float PriorLse(const QueryTile& tile, int lane) {
-  const WorkView& view = tile.work->prior_lse;
-  if (view.data == nullptr || lane >= tile.lanes) return NegativeInfinity();
-  return static_cast<const float*>(view.data)[tile.At(view, lane)];
-}
-
-// Where the lane's row begins in prior_out, or null.
-__device__ inline const float* PriorRow(const QueryTile& tile, int lane) {
-  const WorkView& view = tile.work->prior_out;
-  return view.data == nullptr ? nullptr
-                              : static_cast<const float*>(view.data) + tile.At(view, lane);
-}
-
-__device__ inline void StoreLse(const QueryTile& tile, int lane, float lse) {
-  const WorkView& view = tile.work->lse;
-  if (view.data != nullptr) static_cast<float*>(view.data)[tile.At(view, lane)] = lse;
-}
-
-// Whether a row that saw no key is left as it is.
-__device__ inline bool InPlace(const AttentionWork& work) {
-  return work.prior_out.data != nullptr && work.prior_out.data == work.out.data;
-}
-
-// Two values of a row at elements `at` and at + 1 of out, an even number from the row's first.
-__device__ inline void StorePair(const AttentionWork& work, int64_t at, float first, float second) {
-  switch (work.out_dtype) {
-    case kWorkFloat32: {
-      float* to = static_cast<float*>(work.out.data) + at;
-      if (work.out_aligned) {
-        *reinterpret_cast<float2*>(to) = make_float2(first, second);
-      } else {
-        to[0] = first;
-        to[1] = second;
-      }
-      break;
-    }
-    case kWorkBFloat16:
-    case kWorkFloat16: {
-      const uint32_t pair = work.out_dtype == kWorkBFloat16 ? PackPair<BFloat16>(first, second)
-                                                            : PackPair<Float16>(first, second);
-      uint16_t* to = static_cast<uint16_t*>(work.out.data) + at;
-      if (work.out_aligned) {
-        *reinterpret_cast<uint32_t*>(to) = pair;
-      } else {
-        to[0] = static_cast<uint16_t>(pair);
-        to[1] = static_cast<uint16_t>(pair >> 16);
-      }
-      break;
-    }
-  }
-}
-
-// As StorePair, of sums; `prior` is where the row begins in prior_out, or null.
-__device__ inline void EndPair(const AttentionWork& work, const RowEnd& end, const float* prior,
-                               int64_t row_at, int dim, float first, float second) {
-  first *= end.own;
-  second *= end.own;
-  if (end.before != 0) {
-    first += prior[dim] * end.before;
-    second += prior[dim + 1] * end.before;
-  }
-  StorePair(work, row_at + dim, first, second);
-}
-
-// Adds what a block has computed to the launch's count.
-__device__ inline void CountScores(unsigned long long* scores, int64_t count) {
-  if (threadIdx.x == 0 && count > 0) atomicAdd(scores, static_cast<unsigned long long>(count));
-}
 
 }  // namespace hilbert_ring::cuda

@@ -66,10 +66,10 @@ __device__ __forceinline__ void StartValues(float (&out)[Kernel::kDim / 8][4],
   WarpgroupCommit();
 }
 
-// One block computes tile blockIdx.x of the works and adds its scores to *scores_computed.
+// One block computes tile blockIdx.x of the works.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
-    AttendByWarpgroups(const AttentionWork* works, int count, unsigned long long* scores_computed) {
+    AttendByWarpgroups(const AttentionWork* works, int count, LaunchNotes notes) {
   using T = typename Kernel::Element;
   static_assert(Kernel::kDim == kPanel || Kernel::kDim == 2 * kPanel);
   T* const queries = reinterpret_cast<T*>(SharedMemory());
@@ -163,8 +163,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     WarpgroupWait<0>();
     hold();
   }
-  StoreRows<Kernel>(tile, state, out, first_lane, thread);
-  CountScores(scores_computed, computed);
+  CountScores(notes, computed);
+  StoreRows<Kernel>(tile, state, out, first_lane, thread, notes);
 }
 
 }  // namespace hilbert_ring::cuda

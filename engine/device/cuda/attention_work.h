@@ -25,14 +25,29 @@ struct WorkView {
   int64_t head = 0;
 };
 
+// StateView: element (b, i, h) is at b * batch + i * row + h * head of both.
+struct WorkState {
+  float* max = nullptr;
+  float* sum = nullptr;
+  int64_t batch = 0;
+  int64_t row = 0;
+  int64_t head = 0;
+};
+
 // One task over keys [key_begin, key_end). Trivially copyable, as it travels to the device.
 struct AttentionWork {
   WorkView q, k, v;  // k and v: head 0
-  WorkView out, lse;
+  WorkView out;
 
-  // Float32 (out, lse) that the result is merged with; no data: it is not merged. May be out and
-  // lse themselves.
-  WorkView prior_out, prior_lse;
+  // The softmax of the result: as its logarithm, or as a state that more is merged with. Without
+  // data neither is written.
+  WorkView lse;
+  WorkState state;
+
+  // Float32 out and its state that the result is merged with; no data: it is not merged. May be out
+  // and state themselves.
+  WorkView prior_out;
+  WorkState prior_state;
 
   WorkView query_positions, key_positions;  // int64
 
@@ -49,8 +64,9 @@ struct AttentionWork {
   int64_t task_tile = 0;
   int64_t tiles_per_batch = 1;
 
-  float score_scale = 1.0f;  // |scale| * log2(e), above 0
-  float query_sign = 1.0f;   // of the scale: 1, -1, or 0 where every score is 0
+  float scale = 1.0f;        // |scale|
+  float score_scale = 1.0f;  // |scale| * log2(e), above 0; 1 where the scale is 0
+  float query_sign = 1.0f;   // of the scale: 1, -1, or 0 where every finite score is 0
   float out_scale = 1.0f;
 
   int head_dim = 0;
@@ -64,6 +80,16 @@ struct AttentionWork {
   int queries_aligned = 0;
   int keys_aligned = 0;
   int out_aligned = 0;
+};
+
+// What a launch tells of its tiles.
+struct LaunchNotes {
+  unsigned long long* scores = nullptr;  // computed; is added to
+  unsigned* careful = nullptr;           // becomes 1 where one of careful_tiles is
+
+  // [tiles]: 1 where the kernel left a tile's results as they were, because sums of weight times
+  // value are not finite though the weights are; else 0. AttendCarefully computes those.
+  unsigned char* careful_tiles = nullptr;
 };
 
 }  // namespace hilbert_ring

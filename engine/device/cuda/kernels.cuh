@@ -16,7 +16,7 @@ struct AttendLaunch {
   const AttentionWork* works = nullptr;
   int count = 0;
   int64_t tiles = 0;
-  unsigned long long* scores = nullptr;  // is added to
+  LaunchNotes notes;
 };
 
 // Lets kernels of the current device use the shared memory that they need. Once per device.
@@ -37,6 +37,11 @@ cudaError_t LaunchBFloat16Warpgroups(NativeKernel kernel, const AttendLaunch& la
                                      cudaStream_t stream);
 cudaError_t LaunchFloat16Warpgroups(NativeKernel kernel, const AttendLaunch& launch,
                                     cudaStream_t stream);
+
+// After an attention kernel, on the same stream: computes the tiles that its launch has left in
+// notes.careful_tiles. Does nothing where notes.careful is 0.
+cudaError_t LaunchCareful(NativeKernel kernel, const AttendLaunch& launch, int multiprocessors,
+                          cudaStream_t stream);
 
 cudaError_t LaunchZeroKeys(const ZeroKeysTask& task, cudaStream_t stream);
 cudaError_t LaunchFinalize(const FinalizeTask& task, cudaStream_t stream);

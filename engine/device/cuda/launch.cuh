@@ -7,7 +7,7 @@
 
 namespace hilbert_ring::cuda {
 
-using AttendFunction = void (*)(const AttentionWork*, int, unsigned long long*);
+using AttendFunction = void (*)(const AttentionWork*, int, LaunchNotes);
 
 template <typename Kernel>
 cudaError_t AllowShared(AttendFunction function) {
@@ -22,7 +22,7 @@ cudaError_t LaunchTiles(AttendFunction function, const AttendLaunch& launch, cud
   config.blockDim = dim3(Kernel::kThreads);
   config.dynamicSmemBytes = Kernel::kSharedBytes;
   config.stream = stream;
-  return cudaLaunchKernelEx(&config, function, launch.works, launch.count, launch.scores);
+  return cudaLaunchKernelEx(&config, function, launch.works, launch.count, launch.notes);
 }
 
 }  // namespace hilbert_ring::cuda

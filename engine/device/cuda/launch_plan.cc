@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <tuple>
 
 namespace hilbert_ring::cuda {
 namespace {
 
-constexpr int64_t kMostTiles = 1 << 30;   // of a launch
 constexpr double kLoneBlockShare = 0.25;  // of a multiprocessor's rate, by one block alone on it
 constexpr int64_t kWaveTilesPerMultiprocessor = 4;
-constexpr int64_t kCopyBytes = 16;  // that asynchronous copies move
+constexpr int64_t kCopyBytes = 16;   // that asynchronous copies move
+constexpr int64_t kStateFloats = 2;  // of a lane, beside its values
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -41,6 +42,14 @@ int64_t WaveTiles(const LaunchRates& rates) {
 
 bool IsEmpty(const AttentionTask& task) { return task.batch == 0 || Lanes(task) == 0; }
 
+WorkState StateOf(const StateView& state) {
+  return {.max = state.max,
+          .sum = state.sum,
+          .batch = state.batch_stride,
+          .row = state.row_stride,
+          .head = state.head_stride};
+}
+
 WorkView ViewOf(const void* data, int64_t batch, int64_t row, int64_t head) {
   return {.data = const_cast<void*>(data), .batch = batch, .row = row, .head = head};
 }
@@ -63,10 +72,11 @@ AttentionWork WorkOf(const AttentionTask& task, const KernelTile& tile) {
   work.k = ViewOf(task.k.data, task.k.batch_stride, task.k.row_stride, 0);
   work.v = ViewOf(task.v.data, task.v.batch_stride, task.v.row_stride, 0);
   work.out = ViewOf(task.out);
-  work.lse = ViewOf(task.lse);
-  if (task.result == Result::kMerge) {
+  if (task.result == Result::kWrite) {
+    work.lse = ViewOf(task.lse);
+  } else {
     work.prior_out = work.out;
-    work.prior_lse = work.lse;
+    work.state = work.prior_state = StateOf(task.state);
   }
   work.query_positions = ViewOf(task.query_positions.data, task.query_positions.batch_stride,
                                 task.query_positions.row_stride, 0);
@@ -79,10 +89,16 @@ AttentionWork WorkOf(const AttentionTask& task, const KernelTile& tile) {
   work.diagonal_shift = std::clamp(task.diagonal_shift, -task.query_rows, task.key_rows);
   work.tiles_per_batch = CeilDiv(work.lanes, tile.lanes);
   work.tiles = task.batch * work.tiles_per_batch;
-  const double scale = std::abs(static_cast<double>(task.scale)) * std::numbers::log2e;
-  const bool zero = static_cast<float>(scale) == 0.0f;
-  work.score_scale = zero ? 1.0f : static_cast<float>(scale);
-  work.query_sign = zero ? 0.0f : task.scale > 0 ? 1.0f : -1.0f;
+  work.scale = std::abs(task.scale);
+  if (task.scale == 0.0f) {
+    work.score_scale = 1.0f;
+    work.query_sign = 0.0f;
+  } else {
+    constexpr double kMostScale = std::numeric_limits<float>::max();
+    const double scale = double{work.scale} * std::numbers::log2e;
+    work.score_scale = static_cast<float>(std::min(scale, kMostScale));
+    work.query_sign = task.scale > 0 ? 1.0f : -1.0f;
+  }
   work.out_scale = task.result == Result::kWrite ? task.out_scale : 1.0f;
   work.head_dim = static_cast<int>(task.head_dim);
   work.value_dim = static_cast<int>(task.value_dim);
@@ -107,7 +123,7 @@ int64_t ScratchFloats(std::span<const AttentionTask> tasks, const LaunchRates& r
     const KernelTile tile = TileOf(ChooseNative(task, rates.matrix_units));
     if (task.key_rows <= MostKeys(tile, task, rates)) continue;
     const int64_t tiles = std::min(WaveTiles(rates), CeilDiv(Lanes(task), tile.lanes));
-    floats = std::max(floats, tiles * tile.lanes * (task.value_dim + 1));
+    floats = std::max(floats, tiles * tile.lanes * (task.value_dim + kStateFloats));
   }
   return floats;
 }
@@ -136,7 +152,7 @@ bool LaunchPlanner::Next(PlannedLaunch& launch) {
     if (launch.works.empty()) {
       launch.kernel = item.kernel;
       launch.dtype = item.task->dtype;
-      flops_left = Rate(TileOf(item.kernel), rates_) * rates_.launch_seconds;
+      flops_left = Rate(TileOf(item.kernel), rates_) * rates_.launch_seconds / slowness_;
     } else if (item.is_long || item.kernel != launch.kernel || item.task->dtype != launch.dtype) {
       break;
     }
@@ -188,10 +204,14 @@ void LaunchPlanner::AddPart(const Item& item, PlannedLaunch& launch) {
   const bool last = work.key_end == task.key_rows;
   if (task.result == Result::kWrite) {
     UseScratch(work, task, tile);
-    if (key_ == 0) work.prior_out = work.prior_lse = {};
+    if (key_ == 0) {
+      work.prior_out = {};
+      work.prior_state = {};
+    }
     if (last) {
       work.out = whole.out;
       work.lse = whole.lse;
+      work.state = whole.state;
       work.out_scale = whole.out_scale;
       work.out_dtype = whole.out_dtype;
       work.out_aligned = whole.out_aligned;
@@ -215,14 +235,22 @@ void LaunchPlanner::UseScratch(AttentionWork& work, const AttentionTask& task,
   const int64_t first_tile =
       task.mask == Mask::kDiagonal ? work.tiles_per_batch - of_batch - work.tiles : of_batch;
   const int64_t first_lane = first_tile * tile.lanes;
-  const auto view = [&](int64_t floats_before, int64_t lane_floats) {
-    const int64_t bytes =
-        (floats_before - first_lane * lane_floats) * static_cast<int64_t>(sizeof(float));
+  const int64_t lanes = work.tiles * tile.lanes;
+  // Where lane 0 of the task would have `lane_floats` of its own, after `lane_floats_before` of
+  // all.
+  const auto floats = [&](int64_t lane_floats_before, int64_t lane_floats) {
+    const int64_t bytes = (lanes * lane_floats_before - first_lane * lane_floats) *
+                          static_cast<int64_t>(sizeof(float));
     const uintptr_t address = reinterpret_cast<uintptr_t>(scratch_) + static_cast<uintptr_t>(bytes);
-    return ViewOf(reinterpret_cast<void*>(address), 0, task.heads * lane_floats, lane_floats);
+    return reinterpret_cast<float*>(address);
   };
-  work.out = work.prior_out = view(0, task.value_dim);
-  work.lse = work.prior_lse = view(work.tiles * tile.lanes * task.value_dim, 1);
+  work.out = work.prior_out =
+      ViewOf(floats(0, task.value_dim), 0, task.heads * task.value_dim, task.value_dim);
+  work.lse = {};
+  work.state = work.prior_state = {.max = floats(task.value_dim, 1),
+                                   .sum = floats(task.value_dim + 1, 1),
+                                   .row = task.heads,
+                                   .head = 1};
   work.out_scale = 1.0f;
   work.out_dtype = kWorkFloat32;
   work.out_aligned = 1;  // value_dim is even

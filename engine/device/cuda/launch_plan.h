@@ -32,6 +32,7 @@ struct PlannedLaunch {
   int64_t tiles = 0;
 };
 inline constexpr size_t kMostWorks = 1024;
+inline constexpr int64_t kMostTiles = 1 << 19;  // of a launch, each with a byte of its notes
 
 // Floats of scratch memory that the launches of these tasks need; 0 for most.
 int64_t ScratchFloats(std::span<const AttentionTask> tasks, const LaunchRates& rates);
@@ -46,6 +47,9 @@ class LaunchPlanner {
   // this order.
   bool Next(PlannedLaunch& launch);
 
+  // Launches take so many times longer than their rates say: from now on they get fewer tiles.
+  void ExpectSlowness(double times) { slowness_ = times; }
+
  private:
   struct Item {
     const AttentionTask* task = nullptr;
@@ -57,6 +61,7 @@ class LaunchPlanner {
   void UseScratch(AttentionWork& work, const AttentionTask& task, const KernelTile& tile) const;
 
   const LaunchRates rates_;
+  double slowness_ = 1;
   float* const scratch_;
   std::vector<Item> items_;
   size_t item_ = 0;

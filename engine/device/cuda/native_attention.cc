@@ -18,7 +18,13 @@ constexpr double kTensorFlopsPerCycle = 1024;
 constexpr double kPlainFlopsPerCycle = 128;
 constexpr double kLaunchSeconds = 0.02;
 
+// How many times longer a launch takes whose tiles are all computed with care: a guess.
+constexpr double kCarefulSlowness = 32;
+
 // Of a slot's memory.
+constexpr size_t kScoresAt = 0;
+constexpr size_t kCarefulAt = sizeof(unsigned long long);
+constexpr size_t kNotesBytes = 2 * sizeof(unsigned long long);
 constexpr size_t kWorksAt = 64;
 constexpr size_t kSlotBytes = kWorksAt + kMostWorks * sizeof(AttentionWork);
 
@@ -85,6 +91,7 @@ NativeAttention::~NativeAttention() {
   for (const Slot& slot : slots_) {
     if (slot.device != nullptr) cudaFree(slot.device);
   }
+  if (careful_tiles_ != nullptr) cudaFree(careful_tiles_);
 }
 
 absl::Status NativeAttention::PrepareSlots() {
@@ -95,6 +102,8 @@ absl::Status NativeAttention::PrepareSlots() {
     status.Update(
         CudaStatus(cudaMalloc(&slot.device, kSlotBytes), "allocating memory for launches"));
   }
+  status.Update(
+      CudaStatus(cudaMalloc(&careful_tiles_, kMostTiles), "allocating memory for launches"));
   return status;
 }
 
@@ -121,9 +130,11 @@ absl::Status NativeAttention::Attend(std::span<const AttentionTask> tasks,
       more = planner.Next(launch);
     }
     if (started - ended < slots_.size() && more) continue;
-    status = Await(slots_[ended % slots_.size()], control, scores);
+    bool careful = false;
+    status = Await(slots_[ended % slots_.size()], control, scores, careful);
     if (!status.ok()) return status;
     ++ended;
+    if (careful) planner.ExpectSlowness(kCarefulSlowness);
   }
   return absl::OkStatus();
 }
@@ -142,29 +153,38 @@ absl::Status NativeAttention::Start(const PlannedLaunch& launch, const Slot& slo
   const size_t bytes = launch.works.size() * sizeof(AttentionWork);
   auto* const pinned = static_cast<std::byte*>(slot.pinned.get());
   auto* const device = static_cast<std::byte*>(slot.device);
-  constexpr unsigned long long kNone = 0;
-  std::memcpy(pinned, &kNone, sizeof(kNone));
+  std::memset(pinned, 0, kNotesBytes);
   std::memcpy(pinned + kWorksAt, launch.works.data(), bytes);
   cudaError_t error =
       cudaMemcpyAsync(device, pinned, kWorksAt + bytes, cudaMemcpyHostToDevice, stream);
-  const AttendLaunch attend{.works = reinterpret_cast<const AttentionWork*>(device + kWorksAt),
-                            .count = static_cast<int>(launch.works.size()),
-                            .tiles = launch.tiles,
-                            .scores = reinterpret_cast<unsigned long long*>(device)};
+  const AttendLaunch attend{
+      .works = reinterpret_cast<const AttentionWork*>(device + kWorksAt),
+      .count = static_cast<int>(launch.works.size()),
+      .tiles = launch.tiles,
+      .notes = {.scores = reinterpret_cast<unsigned long long*>(device + kScoresAt),
+                .careful = reinterpret_cast<unsigned*>(device + kCarefulAt),
+                .careful_tiles = static_cast<unsigned char*>(careful_tiles_)}};
   if (error == cudaSuccess) error = LaunchKernel(launch, attend, stream);
   if (error == cudaSuccess) {
-    error = cudaMemcpyAsync(pinned, device, sizeof(kNone), cudaMemcpyDeviceToHost, stream);
+    error = LaunchCareful(launch.kernel, attend, rates_.multiprocessors, stream);
+  }
+  if (error == cudaSuccess) {
+    error = cudaMemcpyAsync(pinned, device, kNotesBytes, cudaMemcpyDeviceToHost, stream);
   }
   if (error == cudaSuccess) error = cudaEventRecord(slot.done.get(), stream);
   return CudaStatus(error, "starting attention");
 }
 
-absl::Status NativeAttention::Await(const Slot& slot, const AttendControl& control,
-                                    int64_t& scores) {
+absl::Status NativeAttention::Await(const Slot& slot, const AttendControl& control, int64_t& scores,
+                                    bool& careful) {
   absl::Status status = CudaStatus(cudaEventSynchronize(slot.done.get()), "attention");
   if (!status.ok()) return status;
+  const auto* const pinned = static_cast<const std::byte*>(slot.pinned.get());
   unsigned long long counted = 0;
-  std::memcpy(&counted, slot.pinned.get(), sizeof(counted));
+  unsigned any_careful = 0;
+  std::memcpy(&counted, pinned + kScoresAt, sizeof(counted));
+  std::memcpy(&any_careful, pinned + kCarefulAt, sizeof(any_careful));
+  careful = any_careful != 0;
   const auto computed = static_cast<int64_t>(counted);
   scores += computed;
   if (control.progress) control.progress(computed);

@@ -38,7 +38,7 @@ class NativeAttention {
  private:
   // What one launch needs until it has ended.
   struct Slot {
-    PinnedMemory pinned;  // the count of scores, then works: one copy brings both
+    PinnedMemory pinned;  // the launch's notes, then works: one copy brings both
     void* device = nullptr;
     Event done;
   };
@@ -47,11 +47,14 @@ class NativeAttention {
   absl::Status PrepareSlots();
   absl::Status ReserveScratch(int64_t bytes);
   absl::Status Start(const PlannedLaunch& launch, const Slot& slot, cudaStream_t stream);
-  absl::Status Await(const Slot& slot, const AttendControl& control, int64_t& scores);
+  // careful: whether any of the launch's tiles was computed by AttendCarefully.
+  absl::Status Await(const Slot& slot, const AttendControl& control, int64_t& scores,
+                     bool& careful);
 
   Device& device_;
   LaunchRates rates_;
   std::array<Slot, 2> slots_;
+  void* careful_tiles_ = nullptr;    // device memory, of one launch after the other
   std::unique_ptr<Buffer> scratch_;  // of tasks with very many keys; made when first used
 };
 

@@ -3,8 +3,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <cmath>
 
+#include "engine/device/cuda/attention_rows.cuh"
 #include "engine/device/cuda/attention_work.h"
 #include "engine/device/cuda/intrinsics.cuh"
 #include "engine/device/cuda/kernels.cuh"
@@ -38,22 +38,27 @@ struct PieceAt {
 __device__ int64_t ThisThread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ int64_t AllThreads() { return int64_t{gridDim.x} * blockDim.x; }
 
-__global__ void AddZeroKeysKernel(ZeroKeysTask task, double log_count) {
+__global__ void AddZeroKeysKernel(ZeroKeysTask task) {
   const Pieces pieces{task.batch, task.rows, task.heads};
   const int thread = threadIdx.x % kWarp;
+  const double scale = fabs(double{task.scale});
   for (int64_t i = ThisThread() / kWarp; i < pieces.count(); i += AllThreads() / kWarp) {
     const PieceAt at(pieces, i);
-    float* const lse = task.lse.data + at.In(task.lse);
-    const double before = *lse;
-    __syncwarp();                              // all have read before one writes
-    const double excess = log_count - before;  // +infinity where no key was seen
-    const float factor = static_cast<float>(1.0 / (1.0 + exp(excess)));
+    const int64_t state = at.In(task.state);
+    const float max = task.state.max[state], sum = task.state.sum[state];
+    __syncwarp();  // all have read before one writes
+    const float top = fmaxf(max, 0.0f);
+    const double before = sum == 0 ? 0 : sum * exp(scale * (double{max} - top));
+    const double all = before + static_cast<double>(task.count) * exp(-scale * top);
+    const float factor = static_cast<float>(before / all);
     if (thread == 0) {
-      *lse = static_cast<float>(excess > 0 ? log_count + log1p(exp(-excess))
-                                           : before + log1p(exp(excess)));
+      task.state.max[state] = top;
+      task.state.sum[state] = static_cast<float>(all);
     }
     float* const out = static_cast<float*>(task.out.data) + at.In(task.out);
-    for (int64_t x = thread; x < task.value_dim; x += kWarp) out[x] *= factor;
+    for (int64_t x = thread; x < task.value_dim; x += kWarp) {
+      out[x] = sum == 0 ? 0.0f : Share(out[x], factor);
+    }
   }
 }
 
@@ -61,22 +66,28 @@ __global__ void FinalizeKernel(FinalizeTask task, int to_dtype) {
   constexpr int kMost = 8;  // values of a thread that are read before any is written
   const Pieces pieces{task.batch, task.rows, task.heads};
   const int thread = threadIdx.x % kWarp;
+  const int64_t value_dim = task.to.data == nullptr ? 0 : task.value_dim;
   for (int64_t i = ThisThread() / kWarp; i < pieces.count(); i += AllThreads() / kWarp) {
     const PieceAt at(pieces, i);
+    if (thread == 0 && task.lse.data != nullptr) {
+      const int64_t state = at.In(task.state);
+      task.lse.data[at.In(task.lse)] =
+          LseOf({task.state.max[state], task.state.sum[state]}, fabsf(task.score_scale));
+    }
     const float* const from = static_cast<const float*>(task.from.data) + at.In(task.from);
     const int64_t to = at.In(task.to);
-    for (int64_t first = 0; first < task.value_dim; first += kMost * kWarp) {
+    for (int64_t first = 0; first < value_dim; first += kMost * kWarp) {
       float values[kMost];
 #pragma unroll
       for (int x = 0; x < kMost; ++x) {
         const int64_t dim = first + x * kWarp + thread;
-        values[x] = dim < task.value_dim ? from[dim] * task.scale : 0.0f;
+        values[x] = dim < value_dim ? from[dim] * task.scale : 0.0f;
       }
       __syncwarp();  // `to` may begin where `from` does
 #pragma unroll
       for (int x = 0; x < kMost; ++x) {
         const int64_t dim = first + x * kWarp + thread;
-        if (dim >= task.value_dim) continue;
+        if (dim >= value_dim) continue;
         if (to_dtype == kWorkFloat32) {
           static_cast<float*>(task.to.data)[to + dim] = values[x];
         } else {
@@ -167,13 +178,12 @@ cudaError_t LaunchZeroKeys(const ZeroKeysTask& task, cudaStream_t stream) {
   const int64_t pieces = task.batch * task.rows * task.heads;
   if (pieces == 0 || task.count == 0) return cudaSuccess;
   const cudaLaunchConfig_t config = ForThreads(pieces * kWarp, stream);
-  return cudaLaunchKernelEx(&config, AddZeroKeysKernel, task,
-                            std::log(static_cast<double>(task.count)));
+  return cudaLaunchKernelEx(&config, AddZeroKeysKernel, task);
 }
 
 cudaError_t LaunchFinalize(const FinalizeTask& task, cudaStream_t stream) {
   const int64_t pieces = task.batch * task.rows * task.heads;
-  if (pieces == 0 || task.value_dim == 0) return cudaSuccess;
+  if (pieces == 0) return cudaSuccess;
   const cudaLaunchConfig_t config = ForThreads(pieces * kWarp, stream);
   return cudaLaunchKernelEx(&config, FinalizeKernel, task, static_cast<int>(task.to_dtype));
 }

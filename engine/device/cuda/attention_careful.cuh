@@ -1,0 +1,213 @@
+// Attention of the tiles that another kernel has left alone: where its sums of weight times value
+// were not finite though the weights were.
+//
+// The other kernels multiply all weights of a tile of keys with all of its values, so that a value
+// that is not finite spoils rows that do not see its key, as 0 times it is NaN; and values near the
+// end of their type's range overflow float32 in sums whose average does not. Here a value is added
+// to the rows that see its key, and sums are float64. Weights are what they are elsewhere, in
+// float32, but those that underflow are above 0: an infinity keeps its sign.
+//
+// A block of 128 threads takes 16 lanes over tiles of 64 keys. It looks for rightness, not speed.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/device/cuda/attention_rows.cuh"
+#include "engine/device/cuda/attention_tile.cuh"
+#include "engine/device/cuda/attention_work.h"
+#include "engine/device/cuda/intrinsics.cuh"
+
+namespace hilbert_ring::cuda {
+
+inline constexpr double kLeastWeight = 1e-300;  // far below what float32 feels
+
+template <int kDimension>
+struct Careful {
+  static constexpr int kThreads = 128;
+  static constexpr int kLanes = 16;
+  static constexpr int kKeys = 64;
+  static constexpr int kMostHeadDim = 256;
+  // Of scores, a thread owns those of one key and kScoreLanes lanes; of sums, those of two dims and
+  // kValueLanes lanes.
+  static constexpr int kScoreLanes = kLanes * kKeys / kThreads;
+  static constexpr int kPairs = kDimension / 2;
+  static constexpr int kValueLanes = kLanes * kPairs / kThreads;
+  using Walk = KeyWalk<kLanes, kKeys>;
+
+  struct Shared {
+    double weights[kKeys][kLanes];  // -0 where the lane does not see the key
+    double decay[kLanes];           // of older sums
+    double sum[kLanes];             // of weights
+    RowEnd end[kLanes];
+    float max[kLanes];
+    float scores[kLanes][kKeys + 1];
+    float queries[kLanes][kMostHeadDim];
+    alignas(int64_t) char walk[Walk::kSharedBytes];
+  };
+  static constexpr int kSharedBytes = static_cast<int>(sizeof(Shared));
+  static_assert(kSharedBytes <= 48 << 10, "what a block has without asking");
+};
+
+__device__ __forceinline__ bool IsHidden(double weight) { return copysign(1.0, weight) < 0; }
+
+// The tile's queries, with the sign of the scale, and softmax that has seen nothing.
+template <typename Kernel>
+__device__ inline void BeginCarefully(typename Kernel::Shared& shared, const QueryTile& tile) {
+  const AttentionWork& work = *tile.work;
+  for (int i = threadIdx.x; i < Kernel::kLanes * work.head_dim; i += Kernel::kThreads) {
+    const int lane = i / work.head_dim, dim = i % work.head_dim;
+    const bool there = lane < tile.lanes;
+    shared.queries[lane][dim] =
+        there ? Widen(work.dtype, work.q.data, tile.At(work.q, lane) + dim) * work.query_sign : 0;
+  }
+  const int lane = threadIdx.x;
+  if (lane < Kernel::kLanes) {
+    shared.max[lane] = NegativeInfinity();
+    shared.sum[lane] = 0;
+  }
+  __syncthreads();
+}
+
+// Weights of a tile of keys, by which decay and sums of weights have been moved on.
+template <typename Kernel>
+__device__ inline void WeighCarefully(typename Kernel::Shared& shared,
+                                      const typename Kernel::Walk& walk, const KeyTile& keys,
+                                      const QueryTile& tile) {
+  const AttentionWork& work = *tile.work;
+  const int key = static_cast<int>(threadIdx.x) % Kernel::kKeys;
+  const int first = static_cast<int>(threadIdx.x) / Kernel::kKeys * Kernel::kScoreLanes;
+  float scores[Kernel::kScoreLanes] = {};
+  if (key < keys.count) {
+    const int64_t at = tile.batch * work.k.batch + (keys.begin + key) * work.k.row;
+    for (int dim = 0; dim < work.head_dim; ++dim) {
+      const float element = Widen(work.dtype, work.k.data, at + dim);
+#pragma unroll
+      for (int i = 0; i < Kernel::kScoreLanes; ++i) {
+        scores[i] = fmaf(shared.queries[first + i][dim], element, scores[i]);
+      }
+    }
+  }
+  bool hidden[Kernel::kScoreLanes];
+#pragma unroll
+  for (int i = 0; i < Kernel::kScoreLanes; ++i) {
+    const int lane = min(first + i, tile.lanes - 1);
+    hidden[i] = key >= walk.Limit(keys, tile.Row(lane)) ||
+                (walk.ByPositions() && walk.Hides(keys, key, lane));
+    if (hidden[i]) scores[i] = NegativeInfinity();
+    shared.scores[first + i][key] = scores[i];
+  }
+  __syncthreads();
+  const int lane = threadIdx.x;
+  if (lane < Kernel::kLanes) {
+    const float before = shared.max[lane];
+    float most = before;
+    for (int j = 0; j < Kernel::kKeys; ++j) most = fmaxf(most, shared.scores[lane][j]);
+    const float used = most == NegativeInfinity() ? 0.0f : most;
+    shared.decay[lane] = fmax(double{exp2f((before - used) * work.score_scale)}, kLeastWeight);
+    shared.max[lane] = most;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < Kernel::kScoreLanes; ++i) {
+    const float most = shared.max[first + i];
+    const float used = most == NegativeInfinity() ? 0.0f : most;
+    const double weight = exp2f((scores[i] - used) * work.score_scale);
+    shared.weights[key][first + i] = hidden[i]                         ? -0.0
+                                     : scores[i] == NegativeInfinity() ? 0.0
+                                     : weight < kLeastWeight           ? kLeastWeight
+                                                                       : weight;
+  }
+  __syncthreads();
+  if (lane < Kernel::kLanes) {
+    double sum = shared.sum[lane] * shared.decay[lane];
+    for (int j = 0; j < Kernel::kKeys; ++j) sum += shared.weights[j][lane];
+    shared.sum[lane] = sum;
+  }
+}
+
+// The thread's sums of values, of dims `dim` and the next and lanes from `first` on.
+template <typename Kernel>
+__device__ inline void AddCarefully(double (&out)[Kernel::kValueLanes][2],
+                                    const typename Kernel::Shared& shared, const KeyTile& keys,
+                                    const QueryTile& tile, int first, int dim) {
+  const AttentionWork& work = *tile.work;
+#pragma unroll
+  for (int i = 0; i < Kernel::kValueLanes; ++i) {
+    out[i][0] *= shared.decay[first + i];
+    out[i][1] *= shared.decay[first + i];
+  }
+  for (int key = 0; key < keys.count; ++key) {
+    const int64_t at = tile.batch * work.v.batch + (keys.begin + key) * work.v.row + dim;
+    const float values[2] = {Widen(work.dtype, work.v.data, at),
+                             Widen(work.dtype, work.v.data, at + 1)};
+    const bool finite = IsFinite(values[0]) && IsFinite(values[1]);
+#pragma unroll
+    for (int i = 0; i < Kernel::kValueLanes; ++i) {
+      const double weight = shared.weights[key][first + i];
+      if (!finite && IsHidden(weight)) continue;
+      out[i][0] += weight * values[0];
+      out[i][1] += weight * values[1];
+    }
+  }
+}
+
+// Computes the results of up to Kernel::kLanes lanes.
+template <typename Kernel>
+__device__ inline void AttendLanes(typename Kernel::Shared& shared, const QueryTile& tile) {
+  const AttentionWork& work = *tile.work;
+  typename Kernel::Walk walk(tile, shared.walk);
+  BeginCarefully<Kernel>(shared, tile);
+  const int dim = 2 * (static_cast<int>(threadIdx.x) % Kernel::kPairs);
+  const int first = static_cast<int>(threadIdx.x) / Kernel::kPairs * Kernel::kValueLanes;
+  const bool there = dim < work.value_dim;
+  double out[Kernel::kValueLanes][2] = {};
+  for (KeyTile now = walk.Next(work.key_begin); now.count > 0;
+       now = walk.Next(now.begin + Kernel::kKeys)) {
+    WeighCarefully<Kernel>(shared, walk, now, tile);
+    if (there) AddCarefully<Kernel>(out, shared, now, tile, first, dim);
+    __syncthreads();  // nobody reads weights any more
+  }
+  const int lane = threadIdx.x;
+  if (lane < tile.lanes) {
+    const RowState own{shared.max[lane], static_cast<float>(shared.sum[lane])};
+    const RowEnd end = EndRow(work, own, PriorState(tile, lane));
+    if (end.sees || !InPlace(work)) StoreState(tile, lane, end.state);
+    shared.end[lane] = end;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < Kernel::kValueLanes; ++i) {
+    if (!there || first + i >= tile.lanes) continue;
+    const RowEnd& end = shared.end[first + i];
+    if (!end.sees && InPlace(work)) continue;
+    const float* const prior = PriorRow(tile, first + i);
+    float results[2];
+#pragma unroll
+    for (int x = 0; x < 2; ++x) {
+      double sum = end.sees ? Share(out[i][x], end.own) : 0;
+      if (end.merges) sum += Share(double{prior[dim + x]}, end.before);
+      results[x] = static_cast<float>(sum);
+    }
+    StorePair(work, tile.At(work.out, first + i) + dim, results[0], results[1]);
+  }
+}
+
+// Computes those of the launch's tiles, of lanes_per_tile lanes each, that are to be.
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads)
+    AttendCarefully(const AttentionWork* works, int count, LaunchNotes notes, int64_t tiles,
+                    int lanes_per_tile) {
+  if (*notes.careful == 0) return;
+  auto& shared = *reinterpret_cast<typename Kernel::Shared*>(SharedMemory());
+  const int64_t parts = (lanes_per_tile + Kernel::kLanes - 1) / Kernel::kLanes;
+  for (int64_t i = blockIdx.x; i < tiles * parts; i += gridDim.x) {
+    if (notes.careful_tiles[i / parts] == 0) continue;
+    const QueryTile tile = FindTile(works, count, i / parts, lanes_per_tile);
+    const int first = static_cast<int>(i % parts) * Kernel::kLanes;
+    if (first >= tile.lanes) continue;
+    AttendLanes<Kernel>(shared, PartOf(tile, first, Kernel::kLanes));
+    __syncthreads();  // nobody reads the results' ends any more
+  }
+}
+
+}  // namespace hilbert_ring::cuda
