@@ -2,6 +2,8 @@
 #include "engine/device/cuda/launch_plan.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 #include <tuple>
@@ -131,7 +133,10 @@ TEST(LaunchPlan, TheScaleIsSplitIntoSignAndSize) {
     const AttentionWork work = Launches({task}, Rates(), scratch).at(0).works.at(0);
     EXPECT_GT(work.score_scale, 0.0f);
     EXPECT_NEAR(work.score_scale * work.query_sign, scale * 1.442695f, 1e-6);
+    EXPECT_EQ(work.scale, std::abs(scale));
   }
+  task.scale = std::numeric_limits<float>::max();
+  EXPECT_TRUE(std::isfinite(Launches({task}, Rates(), scratch).at(0).works.at(0).score_scale));
 }
 
 // Walks the launches as the kernels do: (task's first lane of a tile) -> keys done, in order.
@@ -147,8 +152,13 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
       task.heads = 1 + random() % 3;
       task.mask = static_cast<Mask>(random() % 3);
       task.result = random() % 2 == 0 ? Result::kMerge : Result::kWrite;
-      lse.resize(task.batch * task.query_rows * task.heads + 1);
-      task.lse = {lse.data(), task.query_rows * task.heads, task.heads, 1};
+      const int64_t rows = task.batch * task.query_rows * task.heads + 1;
+      lse.resize(2 * rows);
+      if (task.result == Result::kWrite) {
+        task.lse = {lse.data(), task.query_rows * task.heads, task.heads, 1};
+      } else {
+        task.state = {lse.data(), lse.data() + rows, task.query_rows * task.heads, task.heads, 1};
+      }
       tasks.push_back(task);
     }
     const LaunchRates rates = Rates(static_cast<MatrixUnits>(trial % 3));
@@ -180,21 +190,26 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
         const bool last = work.key_end == task.key_rows;
         if (task.result == Result::kMerge || last) {
           ASSERT_EQ(work.lse.data, task.lse.data);
+          ASSERT_EQ(work.state.max, task.state.max);
+          ASSERT_EQ(work.state.sum, task.state.sum);
         } else {  // dense rows of the wave, all within the scratch memory
           for (const int64_t index_of_tile : {int64_t{0}, work.tiles - 1}) {
             int64_t of_batch = (work.task_tile + index_of_tile) % work.tiles_per_batch;
             if (task.mask == Mask::kDiagonal) of_batch = work.tiles_per_batch - 1 - of_batch;
             const int64_t lane = of_batch * tile.lanes;
-            const auto* lse = static_cast<const float*>(work.lse.data) + lane;
             const auto* out = static_cast<const float*>(work.out.data) + lane * 64;
+            ASSERT_EQ(work.lse.data, nullptr);
+            ASSERT_EQ(work.state.row, task.heads);
+            ASSERT_EQ(work.state.head, 1);
             ASSERT_GE(out, scratch.data());
-            ASSERT_LE(out + int64_t{tile.lanes} * 64, scratch.data() + scratch.size());
-            ASSERT_GE(lse, scratch.data());
-            ASSERT_LE(lse + tile.lanes, scratch.data() + scratch.size());
+            ASSERT_LE(out + int64_t{tile.lanes} * 64, work.state.max + lane);
+            ASSERT_LE(work.state.max + lane + tile.lanes, work.state.sum + lane);
+            ASSERT_LE(work.state.sum + lane + tile.lanes, scratch.data() + scratch.size());
           }
         }
-        ASSERT_EQ(work.prior_lse.data != nullptr,
-                  task.result == Result::kMerge || work.key_begin > 0);
+        const bool merges = task.result == Result::kMerge || work.key_begin > 0;
+        ASSERT_EQ(work.prior_state.max != nullptr, merges);
+        ASSERT_EQ(work.prior_state.sum != nullptr, merges);
         for (int64_t t = 0; t < work.tiles; ++t) {
           int64_t& keys = done[{index, work.task_tile + t}];
           ASSERT_EQ(keys, work.key_begin);
@@ -215,6 +230,36 @@ TEST(LaunchPlan, EveryTileSeesAllKeysOnceInOrder) {
       }
     }
   }
+}
+
+// After a launch that took so much longer than its rates say.
+TEST(LaunchPlan, ExpectedSlownessMakesLaunchesSmaller) {
+  const std::vector<AttentionTask> tasks(4, Task(20'000, 64));
+  std::vector<float> scratch(ScratchFloats(tasks, Rates()));
+  LaunchPlanner planner(tasks, Rates(), scratch.data());
+  PlannedLaunch launch;
+  ASSERT_TRUE(planner.Next(launch));
+  const int64_t before = launch.tiles;
+  int64_t tiles = before;
+  planner.ExpectSlowness(4);
+  ASSERT_TRUE(planner.Next(launch));
+  EXPECT_LE(launch.tiles, std::max<int64_t>(1, before / 4));
+  do {
+    tiles += launch.tiles;
+  } while (planner.Next(launch));
+  const int64_t lanes = TileOf(ChooseNative(tasks[0], Rates().matrix_units)).lanes;
+  EXPECT_EQ(tiles, 4 * ((20'000 + lanes - 1) / lanes));
+}
+
+TEST(LaunchPlan, ALaunchHasAByteOfNotesForEachTile) {
+  AttentionTask task = Task(8, 8);
+  task.batch = 3 * kMostTiles;
+  std::vector<float> scratch;
+  LaunchRates rates = Rates();
+  rates.plain_flops = rates.tensor_flops = 1e30;
+  const auto launches = Launches({task}, rates, scratch);
+  EXPECT_EQ(launches.size(), 3u);
+  for (const PlannedLaunch& launch : launches) EXPECT_LE(launch.tiles, kMostTiles);
 }
 
 // 2^40 keys are cut as they are launched, not at once.
