@@ -38,7 +38,7 @@ struct Careful {
     double weights[kKeys][kLanes];  // -0 where the lane does not see the key
     double decay[kLanes];           // of older sums
     double sum[kLanes];             // of weights
-    RowEnd end[kLanes];
+    RowEnd<double> end[kLanes];
     float max[kLanes];
     float scores[kLanes][kKeys + 1];
     float queries[kLanes][kMostHeadDim];
@@ -169,8 +169,8 @@ __device__ inline void AttendLanes(typename Kernel::Shared& shared, const QueryT
   }
   const int lane = threadIdx.x;
   if (lane < tile.lanes) {
-    const RowState own{shared.max[lane], static_cast<float>(shared.sum[lane])};
-    const RowEnd end = EndRow(work, own, PriorState(tile, lane));
+    const RowEnd<double> end =
+        EndRow(work, shared.max[lane], shared.sum[lane], PriorState(tile, lane));
     if (end.sees || !InPlace(work)) StoreState(tile, lane, end.state);
     shared.end[lane] = end;
   }
@@ -178,15 +178,13 @@ __device__ inline void AttendLanes(typename Kernel::Shared& shared, const QueryT
 #pragma unroll
   for (int i = 0; i < Kernel::kValueLanes; ++i) {
     if (!there || first + i >= tile.lanes) continue;
-    const RowEnd& end = shared.end[first + i];
+    const RowEnd<double>& end = shared.end[first + i];
     if (!end.sees && InPlace(work)) continue;
     const float* const prior = PriorRow(tile, first + i);
     float results[2];
 #pragma unroll
     for (int x = 0; x < 2; ++x) {
-      double sum = end.sees ? Share(out[i][x], end.own) : 0;
-      if (end.merges) sum += Share(double{prior[dim + x]}, end.before);
-      results[x] = static_cast<float>(sum);
+      results[x] = EndExactly(work, end, out[i][x], end.merges ? prior[dim + x] : 0.0f);
     }
     StorePair(work, tile.At(work.out, first + i) + dim, results[0], results[1]);
   }

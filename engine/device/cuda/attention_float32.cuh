@@ -287,7 +287,7 @@ __device__ __forceinline__ void StoreRows32(const QueryTile& tile, const Sums32<
     const int lane = y * Kernel::kOwnLanes + i;
     if (lane >= tile.lanes) continue;
     if (sum[i] == 0 && InPlace(work)) continue;
-    const RowEnd end = EndRow(work, {total.reference[i], sum[i]}, prior[i]);
+    const RowEnd<float> end = EndRow(work, total.reference[i], sum[i], prior[i]);
     if (x == 0) StoreState(tile, lane, end.state);
     const float* const prior_row = PriorRow(tile, lane);
     const int64_t row_at = tile.At(work.out, lane);

@@ -165,6 +165,7 @@ __device__ __forceinline__ void StoreRows(
     const float (&out)[Kernel::kRowTiles][Kernel::kDim / 8][4], int first_lane, int thread,
     const LaunchNotes& notes) {
   const AttentionWork& work = *tile.work;
+  constexpr float kUnit = kWeightUnit<typename Kernel::Element>;
   float sum[Kernel::kRowTiles][2];
   RowState prior[Kernel::kRowTiles][2];
   bool careful = false;
@@ -176,7 +177,7 @@ __device__ __forceinline__ void StoreRows(
       float total = state.sum[r][half];
       total += FromPartner(total, 1);
       total += FromPartner(total, 2);
-      sum[r][half] = total * kWeightUnit<typename Kernel::Element>;
+      sum[r][half] = total * kUnit;
       prior[r][half] = PriorState(tile, lane);
       bool finite = true;
 #pragma unroll
@@ -195,8 +196,8 @@ __device__ __forceinline__ void StoreRows(
       const int lane = first_lane + 16 * r + 8 * half + thread / 4;
       if (lane >= tile.lanes) continue;
       if (sum[r][half] == 0 && InPlace(work)) continue;
-      RowEnd end = EndRow(work, {state.reference[r][half], sum[r][half]}, prior[r][half]);
-      end.own *= kWeightUnit<typename Kernel::Element>;
+      const RowEnd<float> end =
+          EndRow(work, state.reference[r][half], sum[r][half], prior[r][half]);
       if (thread % 4 == 0) StoreState(tile, lane, end.state);
       const float* const prior_row = PriorRow(tile, lane);
       const int64_t row_at = tile.At(work.out, lane);
@@ -204,7 +205,8 @@ __device__ __forceinline__ void StoreRows(
       for (int x = 0; x < Kernel::kDim / 8; ++x) {
         const int dim = 8 * x + 2 * (thread % 4);
         if (dim < work.value_dim) {
-          EndPair(work, end, prior_row, row_at, dim, out[r][x][2 * half], out[r][x][2 * half + 1]);
+          EndPair(work, end, prior_row, row_at, dim, out[r][x][2 * half] * kUnit,
+                  out[r][x][2 * half + 1] * kUnit);
         }
       }
     }

@@ -20,12 +20,20 @@ struct RowState {
   float sum;
 };
 
-// How a row's sums become its result: out = sums * own + prior * before.
+// How a row's sums become its result: out = sums * own + prior * before. Sum is float, or double
+// where sums are.
+template <typename Sum>
 struct RowEnd {
   float own = 0, before = 0;
-  bool sees = false;    // a key whose score is not -infinity; else `own` is 0 whatever the sums are
-  bool merges = false;  // with a prior that saw one; else there is no need to read it
   RowState state{NegativeInfinity(), 0.0f};
+
+  // Whether a key was seen whose score is not -infinity, else `own` is 0 whatever the sums are; and
+  // whether the prior saw one, else there is no need to read it.
+  bool sees = false, merges = false;
+
+  // out again, = (sums * now + prior * then) / (sum * now + then) * out_scale.
+  Sum sum = 0;
+  float now = 0, then = 0;
 };
 
 // exp(scale * difference), of two greatest scores that are not -infinity.
@@ -33,31 +41,37 @@ __device__ inline float MergeWeight(const AttentionWork& work, float difference)
   return work.scale == 0 ? 1.0f : exp2f(difference * work.score_scale);
 }
 
-// `own` is of the weights that the row's sums are made with, `prior` of what they are merged with.
-__device__ inline RowEnd EndRow(const AttentionWork& work, RowState own, const RowState& prior) {
+// `max` and `sum` are of the weights that the row's sums are made with, `prior` of what they are
+// merged with.
+template <typename Sum>
+__device__ inline RowEnd<Sum> EndRow(const AttentionWork& work, float max, Sum sum,
+                                     const RowState& prior) {
   // Scores are float32: a product with the scale that overflows it is infinite.
-  const float greatest = own.max * work.scale;
-  if (own.sum == own.sum && greatest == NegativeInfinity()) own.sum = 0;
-  if (own.sum != 0 && greatest == -NegativeInfinity()) own.sum = greatest - greatest;
-  RowEnd end;
-  end.sees = own.sum != 0;
+  const float greatest = max * work.scale;
+  if (sum == sum && greatest == NegativeInfinity()) sum = 0;
+  if (sum != 0 && greatest == -NegativeInfinity()) sum = greatest - greatest;
+  RowEnd<Sum> end;
+  end.sum = sum;
+  end.sees = sum != 0;
   end.merges = prior.sum != 0;
   if (!end.merges) {
     if (end.sees) {
-      end.own = 1.0f / own.sum;
-      end.state = own;
+      end.now = 1.0f;
+      end.own = 1.0f / static_cast<float>(sum);
+      end.state = {max, static_cast<float>(sum)};
     }
   } else if (!end.sees) {
+    end.then = prior.sum;
     end.before = 1.0f;
     end.state = prior;
   } else {
-    const float top = fmaxf(own.max, prior.max);
-    const float now = MergeWeight(work, own.max - top);
-    const float then = prior.sum * MergeWeight(work, prior.max - top);
-    const float sum = own.sum * now + then;
-    end.own = now / sum;
-    end.before = then / sum;
-    end.state = {top, sum};
+    const float top = fmaxf(max, prior.max);
+    end.now = MergeWeight(work, max - top);
+    end.then = prior.sum * MergeWeight(work, prior.max - top);
+    const float all = static_cast<float>(sum * end.now + end.then);
+    end.own = end.now / all;
+    end.before = end.then / all;
+    end.state = {top, all};
   }
   end.own *= work.out_scale;
   end.before *= work.out_scale;
@@ -135,17 +149,32 @@ __device__ inline Number Share(Number value, float factor) {
   return factor == 0 && !(value - value == 0) ? value : value * factor;
 }
 
+// An element of the result in float64: it is finite where the exact one is.
+template <typename Sum>
+__device__ inline float EndExactly(const AttentionWork& work, const RowEnd<Sum>& end, double sum,
+                                   float prior) {
+  if (!end.sees && !end.merges) return 0.0f;
+  const double own = end.sees ? Share(sum, end.now) : 0.0;
+  const double before = end.merges ? Share(double{prior}, end.then) : 0.0;
+  const double all = double{end.sum} * end.now + end.then;
+  return static_cast<float>((own + before) / all * work.out_scale);
+}
+
 // As StorePair, of sums that are finite where the row's state is; `prior` is where the row begins
 // in prior_out, or null.
-__device__ inline void EndPair(const AttentionWork& work, const RowEnd& end, const float* prior,
-                               int64_t row_at, int dim, float first, float second) {
-  first *= end.own;
-  second *= end.own;
+__device__ inline void EndPair(const AttentionWork& work, const RowEnd<float>& end,
+                               const float* prior, int64_t row_at, int dim, float first,
+                               float second) {
+  float results[2] = {first * end.own, second * end.own};
   if (end.merges) {
-    first += Share(prior[dim], end.before);
-    second += Share(prior[dim + 1], end.before);
+    const float sums[2] = {first, second};
+#pragma unroll
+    for (int x = 0; x < 2; ++x) {
+      results[x] += prior[dim + x] * end.before;
+      if (!IsFinite(results[x])) results[x] = EndExactly(work, end, sums[x], prior[dim + x]);
+    }
   }
-  StorePair(work, row_at + dim, first, second);
+  StorePair(work, row_at + dim, results[0], results[1]);
 }
 
 // Tells whether the tile of this block is left to AttendCarefully, which it is where any thread

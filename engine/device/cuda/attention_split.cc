@@ -59,14 +59,29 @@ AttentionSplit::AttentionSplit(const AttentionSplitOptions& options, LibraryAtte
 absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
                                     const AttendControl& control, void* stream, int64_t& scores) {
   std::vector<AttentionTask> own;
-  int64_t unseen = 0;  // scores of calls that were not waited for
+  struct Started {
+    const AttentionTask* task;
+    int64_t scores;
+  };
+  std::vector<Started> flight;  // calls that were not waited for
+  int64_t unseen = 0;           // their scores
   const auto see = [&]() -> absl::Status {
     if (absl::Status status = await_(); !status.ok()) return status;
+    TakeDoubts();
+    for (size_t i = 0; i < flight.size(); ++i) {
+      if (!doubts_[i]) continue;
+      own.push_back(*flight[i].task);
+      unseen -= flight[i].scores;
+    }
     scores += unseen;
     if (control.progress) control.progress(unseen);
     unseen = 0;
+    flight.clear();
+    doubts_.clear();
     return CheckCancelled(control);
   };
+  library_.Doubts();  // of a call that ended early
+  doubts_.clear();
   for (const AttentionTask& task : tasks) {
     auto is_for_library = IsForLibrary(task, control, stream);
     if (!is_for_library.ok()) return is_for_library.status();
@@ -76,12 +91,16 @@ absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
       if (!started.ok()) return started.status();
       taken = *started;
     }
+    if (taken == 0) {
+      own.push_back(task);
+      continue;
+    }
     unseen += taken;
-    if (taken == 0) own.push_back(task);
-    if (unseen < options_.flight_scores) continue;
+    flight.push_back({&task, taken});
+    if (unseen < options_.flight_scores && flight.size() < kMostLibraryTasks) continue;
     if (absl::Status status = see(); !status.ok()) return status;
   }
-  if (unseen > 0) {
+  if (!flight.empty()) {
     if (absl::Status status = see(); !status.ok()) return status;
   }
   return native_(own, control, scores);
@@ -101,6 +120,11 @@ absl::StatusOr<bool> AttentionSplit::IsForLibrary(const AttentionTask& task,
     known.choice = *choice;
   }
   return known.choice == Choice::kLibrary;
+}
+
+void AttentionSplit::TakeDoubts() {
+  const std::vector<bool> doubts = library_.Doubts();
+  doubts_.insert(doubts_.end(), doubts.begin(), doubts.end());
 }
 
 // Shapes that were not tried yet; all, where that is not enough.
@@ -124,6 +148,8 @@ absl::StatusOr<AttentionSplit::Choice> AttentionSplit::Try(const AttentionTask& 
     if (status.ok()) status = CheckCancelled(control);
     if (!status.ok()) return status;
     if (!taken.ok() || *taken == 0) return Choice::kNative;
+    TakeDoubts();
+    doubts_.pop_back();  // the part's
     const double middle = now_();
     int64_t scores = 0;
     status = native_({&part, 1}, quiet, scores);

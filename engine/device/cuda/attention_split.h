@@ -5,6 +5,10 @@
 // once enough work of its shape has come to be worth the library's preparations; until then, and
 // for shapes that hardly ever come, our own kernels compute it.
 //
+// Tasks of which the library's results are in doubt are computed again by our own kernels. Only
+// what is written goes to the library: it keeps neither a merged row's float32 result nor its
+// maximum apart.
+//
 // Needs no GPU by itself: what computes, waits and tells the time is given.
 #pragma once
 
@@ -14,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -80,6 +85,7 @@ class AttentionSplit {
   absl::StatusOr<bool> IsForLibrary(const AttentionTask& task, const AttendControl& control,
                                     void* stream);
   void Forget();
+  void TakeDoubts();
   absl::StatusOr<Choice> Try(const AttentionTask& task, const AttendControl& control, void* stream);
 
   const AttentionSplitOptions options_;
@@ -88,6 +94,7 @@ class AttentionSplit {
   const Await await_;
   const Seconds now_;
   std::map<TaskShape, Known> known_;
+  std::vector<bool> doubts_;  // of the library's tasks that are in flight, as far as they are known
 };
 
 }  // namespace hilbert_ring::cuda

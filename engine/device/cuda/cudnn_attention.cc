@@ -35,6 +35,11 @@ constexpr size_t kMostGraphs = 256;      // kept; more shapes than that and all 
 constexpr int64_t kMostScores = int64_t{1}
                                 << 36;  // of a call: 25 ms at head dim 64 and 700 TFLOP/s
 
+// Of a log-sum-exp, beyond which results are in doubt: how cuDNN takes a row's maximum from its
+// scores is its own, and a product of the two with the scale that is rounded before it is
+// subtracted is felt from 2^20 on.
+constexpr float kMostLse = 0x1p16f;
+
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kStats };
 
 // Where the frontend's headers find cuDNN's functions from here on; false: it is not on this
@@ -95,13 +100,13 @@ class CudnnAttention : public LibraryAttention {
     } catch (const std::exception& error) {
       return absl::FailedPreconditionError(absl::StrCat("cuDNN: ", error.what()));
     }
-    return absl::OkStatus();
+    return MakePinned(doubts_, kMostLibraryTasks * sizeof(unsigned));
   }
 
   std::string name() const override { return "cudnn"; }
 
   absl::StatusOr<int64_t> Attend(const AttentionTask& task, void* stream) override {
-    if (!WhyNotCudnn(task).empty()) return 0;
+    if (!WhyNotCudnn(task).empty() || in_flight_ == kMostLibraryTasks) return 0;
     const std::vector<CudnnCall> calls = CudnnCalls(task, kMostScores);
     if (calls.empty()) return 0;
     try {
@@ -109,6 +114,14 @@ class CudnnAttention : public LibraryAttention {
     } catch (const std::exception& error) {
       return absl::InternalError(absl::StrCat("cuDNN: ", error.what()));
     }
+  }
+
+  std::vector<bool> Doubts() override {
+    const auto* const doubts = static_cast<const volatile unsigned*>(doubts_.get());
+    std::vector<bool> taken;
+    while (taken.size() < in_flight_) taken.push_back(doubts[taken.size()] != 0);
+    in_flight_ = 0;
+    return taken;
   }
 
  private:
@@ -140,8 +153,12 @@ class CudnnAttention : public LibraryAttention {
       if (!status.ok()) return status;
       scores += ScoresOf(call.problem);
     }
+    unsigned* const doubt = static_cast<unsigned*>(doubts_.get()) + in_flight_;
+    *doubt = 0;
     absl::Status status = CudaStatus(LaunchScaleRows(task, stream), "scaling results");
+    status.Update(CudaStatus(LaunchDoubt(task, kMostLse, doubt, stream), "checking results"));
     if (!status.ok()) return status;
+    ++in_flight_;
     return scores;
   }
 
@@ -212,6 +229,8 @@ class CudnnAttention : public LibraryAttention {
   std::map<CudnnProblem, Plan> plans_;
   void* workspace_ = nullptr;
   int64_t workspace_bytes_ = 0;
+  PinnedMemory doubts_;  // unsigned [kMostLibraryTasks], of tasks in flight
+  size_t in_flight_ = 0;
 };
 
 }  // namespace

@@ -2,9 +2,10 @@
 //
 // cuDNN takes 4-D tensors with any batch, head and row strides as long as the last is 1, so that a
 // dilated segment is a view and outputs land at their slots. It rounds its results to the data's
-// type, so that it serves tasks that write, not those that merge in float32. Where a task scales
-// its results by other than a power of two they are rounded twice, as PyTorch's are when a division
-// follows its attention.
+// type, so that it serves tasks that write, not those that merge in float32: though a row's maximum
+// and sum can be asked for instead of the log-sum-exp, they would belong to a rounded row. Where a
+// task scales its results by other than a power of two they are rounded twice, as PyTorch's are
+// when a division follows its attention.
 #pragma once
 
 #include <array>

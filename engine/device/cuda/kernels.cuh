@@ -48,6 +48,11 @@ cudaError_t LaunchFinalize(const FinalizeTask& task, cudaStream_t stream);
 // Multiplies a 16-bit task's results by its out_scale, in place, and rounds them again.
 cudaError_t LaunchScaleRows(const AttentionTask& task, cudaStream_t stream);
 
+// *doubt becomes 1 where a written 16-bit task's lse is not finite or beyond +-most_lse, or a
+// result is not finite. May be pinned host memory.
+cudaError_t LaunchDoubt(const AttentionTask& task, float most_lse, unsigned* doubt,
+                        cudaStream_t stream);
+
 cudaError_t LaunchPack(const PackTask& task, cudaStream_t stream);
 
 // Row i of `from` goes to row rows[i] of `to`.

@@ -114,6 +114,19 @@ __global__ void ScaleRowsKernel(Pieces pieces, MutableView out, int64_t dim, flo
   }
 }
 
+template <typename T>
+__global__ void DoubtKernel(Pieces pieces, MutableView out, int64_t dim, LseView lse,
+                            float most_lse, unsigned* doubt) {
+  const int thread = threadIdx.x % kWarp;
+  for (int64_t i = ThisThread() / kWarp; i < pieces.count(); i += AllThreads() / kWarp) {
+    const PieceAt at(pieces, i);
+    const T* const row = static_cast<const T*>(out.data) + at.In(out);
+    bool sound = fabsf(lse.data[at.In(lse)]) <= most_lse;
+    for (int64_t x = thread; x < dim; x += kWarp) sound = sound && IsFinite(ToFloat(row[x]));
+    if (!sound) *doubt = 1;
+  }
+}
+
 // Everything in units of Unit.
 template <typename Unit>
 __global__ void PackKernel(PackTask task) {
@@ -199,6 +212,20 @@ cudaError_t LaunchScaleRows(const AttentionTask& task, cudaStream_t stream) {
   }
   return cudaLaunchKernelEx(&config, ScaleRowsKernel<Float16>, pieces, task.out, task.value_dim,
                             task.out_scale);
+}
+
+cudaError_t LaunchDoubt(const AttentionTask& task, float most_lse, unsigned* doubt,
+                        cudaStream_t stream) {
+  const Pieces pieces{task.batch, task.query_rows, task.heads};
+  const int64_t count = task.batch * task.query_rows * task.heads;
+  if (count == 0) return cudaSuccess;
+  const cudaLaunchConfig_t config = ForThreads(count * kWarp, stream);
+  if (task.out_dtype == DataType::kBFloat16) {
+    return cudaLaunchKernelEx(&config, DoubtKernel<BFloat16>, pieces, task.out, task.value_dim,
+                              task.lse, most_lse, doubt);
+  }
+  return cudaLaunchKernelEx(&config, DoubtKernel<Float16>, pieces, task.out, task.value_dim,
+                            task.lse, most_lse, doubt);
 }
 
 cudaError_t LaunchPack(const PackTask& packed, cudaStream_t stream) {

@@ -1,6 +1,7 @@
 // Who computes which task, with a library and kernels that only tell the time.
 #include "engine/device/cuda/attention_split.h"
 
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -40,13 +41,18 @@ class Library : public LibraryAttention {
     if (!error.ok()) return error;
     if (!takes) return 0;
     rows.push_back(task.query_rows);
+    doubts.push_back(task.query_rows == doubted_rows);
     scores += Scores(task);
     const double slow = static_cast<int>(rows.size()) == slow_call ? 100 : 1;
     clock_ += slow * seconds_of_score * static_cast<double>(Scores(task));
     return Scores(task);
   }
 
+  std::vector<bool> Doubts() override { return std::exchange(doubts, {}); }
+
   bool takes = true;
+  int64_t doubted_rows = -1;
+  std::vector<bool> doubts;
   double seconds_of_score = 1;
   int slow_call = 0;  // counted from 1
   absl::Status error;
@@ -114,6 +120,36 @@ TEST_F(AttentionSplitTest, TheLibraryThatIsWantedGetsAllThatItTakes) {
   EXPECT_EQ(Attend(split, {Task(10)}), 100);
   EXPECT_THAT(library_.rows, IsEmpty());
   EXPECT_THAT(native_rows_, ElementsAre(10));
+}
+
+TEST_F(AttentionSplitTest, WhatIsInDoubtIsComputedAgainByUs) {
+  AttentionSplit split = Split({.wanted = AttentionKernel::kCudnn, .flight_scores = 1000});
+  library_.doubted_rows = 20;
+  EXPECT_EQ(Attend(split, {Task(10), Task(20), Task(30), Task(20), Task(10)}),
+            100 + 400 + 900 + 400 + 100)
+      << "each is counted once";
+  EXPECT_THAT(library_.rows, ElementsAre(10, 20, 30, 20, 10));
+  EXPECT_THAT(native_rows_, ElementsAre(20, 20));
+}
+
+// A trial's doubts are not those of the tasks that were started before it.
+TEST_F(AttentionSplitTest, DoubtsOutlastATrial) {
+  AttentionSplit split = Split(Soon());
+  library_.seconds_of_score = 0.5;
+  Attend(split, std::vector<AttentionTask>(10, Task(100)));  // from here on the library's
+  Forget();
+  library_.doubted_rows = 100;
+  std::vector<AttentionTask> tasks(1, Task(100));
+  tasks.insert(tasks.end(), 10, Task(101));
+  Attend(split, tasks);
+  EXPECT_THAT(native_rows_, testing::Contains(100));
+}
+
+TEST_F(AttentionSplitTest, FewEnoughTasksAreInFlight) {
+  AttentionSplit split = Split({.wanted = AttentionKernel::kCudnn});
+  EXPECT_EQ(Attend(split, std::vector<AttentionTask>(2 * kMostLibraryTasks + 1, Task(1))),
+            2 * kMostLibraryTasks + 1);
+  EXPECT_EQ(awaited_, 3);
 }
 
 TEST_F(AttentionSplitTest, AShapeIsOursUntilItIsWorthATrial) {

@@ -301,6 +301,29 @@ TEST_P(AttentionValuesTest, TwoEqualKeysOf2e38) {
   }
 }
 
+// However small its weight, an infinity is felt, and keeps its sign.
+TEST_P(AttentionValuesTest, AnInfinityOfAnyWeightReachesTheRow) {
+  for (const DataType dtype : kTypes) {
+    for (const int64_t parts : {1, 2, 5}) {
+      std::mt19937_64 random(6);
+      AttentionCase c({.dtype = dtype, .result = Result::kMerge, .query_rows = 2, .key_rows = 90},
+                      random);
+      c.out.Fill(0.0f);
+      c.row_max.Fill(-std::numeric_limits<float>::infinity());
+      c.row_sum.Fill(0.0f);
+      c.q.Fill(1.0f);
+      c.k.Fill(0.0f);
+      c.k.Set(0, 80, 0, 0, 300.0f);
+      c.v.Set(0, 10, 0, 3, kOdd[1]);
+      Attend(c, parts);
+      for (int64_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(c.out.Get(0, i, 0, 3), kInfinity) << parts;
+        EXPECT_NEAR(c.out.Get(0, i, 0, 2), c.v.Get(0, 80, 0, 2), 1e-6);
+      }
+    }
+  }
+}
+
 // A key far below the greatest has no weight at all.
 TEST_P(AttentionValuesTest, SmallWeightsAreZero) {
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
