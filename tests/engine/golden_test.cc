@@ -83,7 +83,7 @@ TEST_P(Golden, Gloo) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Golden, ::testing::ValuesIn(KernelGoldenCaseNames()),
+INSTANTIATE_TEST_SUITE_P(Cases, Golden, ::testing::ValuesIn(GoldenCaseNames()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

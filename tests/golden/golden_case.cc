@@ -8,10 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
-#include <set>
 #include <sstream>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/spec/job_spec_json.h"
@@ -78,23 +76,6 @@ std::vector<std::string> GoldenCaseNames() {
     names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
-  return names;
-}
-
-// TEMPORARY, with its declaration: remove each line with the change that makes it pass.
-std::vector<std::string> KernelGoldenCaseNames() {
-  const std::set<std::string> cuda = {
-      "level_scores_1024",     "level_scores_256",  "level_scores_32",  "level_scores_causal",
-      "level_scores_lse",      "odd_values_causal", "retrieval_causal", "retrieval_of_128",
-      "retrieval_lse_dilated", "retrieval_of_32",   "retrieval_of_48",  "retrieval_of_80"};
-  std::set<std::string> cpu = cuda;
-  cpu.insert({"nan_key", "nan_key_causal", "retrieval_of_24"});
-  std::vector<std::string> names = GoldenCaseNames();
-  if (std::getenv("HILBERT_RING_ALL_GOLDEN") != nullptr) return names;
-  const char* const kernel = std::getenv("HILBERT_RING_TEST_KERNEL");
-  const bool of_cuda = kernel != nullptr && absl::StartsWith(kernel, "cuda");
-  std::erase_if(names,
-                [&](const std::string& name) { return (of_cuda ? cuda : cpu).contains(name); });
   return names;
 }
 

@@ -28,10 +28,6 @@ std::vector<DataType> TypesThatHold(const GoldenCase& golden);
 // Names of all cases, sorted.
 std::vector<std::string> GoldenCaseNames();
 
-// TEMPORARY: without those that the kernels of that device do not pass yet; they are listed in
-// golden_case.cc, and HILBERT_RING_ALL_GOLDEN=1 in the environment brings them back.
-std::vector<std::string> KernelGoldenCaseNames();
-
 absl::StatusOr<GoldenCase> LoadGoldenCase(const std::string& name);
 
 }  // namespace hilbert_ring::testing

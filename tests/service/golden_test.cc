@@ -14,7 +14,7 @@ namespace {
 
 void CheckEveryCase(const Cluster& cluster) {
   auto stub = cluster.Stub();
-  const std::vector<std::string> names = KernelGoldenCaseNames();
+  const std::vector<std::string> names = GoldenCaseNames();
   ASSERT_GE(names.size(), 35u);
   for (const std::string& name : names) {
     const auto golden = LoadGoldenCase(name);
