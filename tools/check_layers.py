@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "engine/reference": {"engine/spec", "engine/order"},
     "engine/run": {"engine/spec", "engine/plan", "engine/device", "engine/comm"},
     "wire": {PROTO, "engine/spec", "engine/plan"},
-    "server/process": {PROTO, "wire"},
+    "server/process": {PROTO, "wire", "engine/spec"},
     "server/shard": {PROTO, "wire", "engine/spec", "engine/plan", "engine/run"},
     "server/coordinator": {PROTO, "wire", "server/process", "server/shard",
                            "engine/spec", "engine/order", "engine/plan", "engine/run",

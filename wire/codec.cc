@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "engine/spec/spec_notes.h"
 #include "engine/spec/tensor.h"
 #include "nlohmann/json.hpp"
 #include "wire/status.h"
@@ -44,10 +45,13 @@ absl::StatusOr<Ordering> DecodeOrdering(const v1::Ordering& message) {
   return ordering;
 }
 
-nlohmann::ordered_json PlanJson(const Plan& plan) {
+nlohmann::ordered_json PlanJson(const Plan& plan, const PlanSeconds& time) {
   nlohmann::ordered_json json;
   const Costs& costs = plan.costs;
   json["tokens"] = plan.spec.tokens;
+  json["notes"] = NotesOn(plan.spec);
+  json["seconds"] = time.seconds > 0 ? nlohmann::ordered_json(time.seconds) : nullptr;
+  json["seconds_basis"] = time.basis;
   json["mirrored"] = plan.mirrored;
   json["ring_steps"] = costs.steps;
   json["flops"] = costs.flops;
@@ -177,7 +181,7 @@ v1::JobSpec EncodeJobSpec(const JobSpec& spec) {
   return message;
 }
 
-v1::PlanResponse EncodePlan(const Plan& plan) {
+v1::PlanResponse EncodePlan(const Plan& plan, const PlanSeconds& time) {
   v1::PlanResponse response;
   const Costs& costs = plan.costs;
   for (size_t rank = 0; rank < costs.workers.size(); ++rank) {
@@ -213,7 +217,10 @@ v1::PlanResponse EncodePlan(const Plan& plan) {
   response.set_bytes_exchanged_union(costs.bytes_exchanged_union);
   response.set_bytes_exchanged_naive(costs.bytes_exchanged_naive);
   response.set_mirrored(plan.mirrored);
-  response.set_json(PlanJson(plan).dump());
+  for (std::string& note : NotesOn(plan.spec)) response.add_notes(std::move(note));
+  response.set_seconds(time.seconds);
+  response.set_seconds_basis(time.basis);
+  response.set_json(PlanJson(plan, time).dump());
   return response;
 }
 

@@ -24,7 +24,11 @@ absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message);
 v1::JobSpec EncodeJobSpec(const JobSpec& spec);
 
 // Costs and shards of a plan; `json` as `hilbert-ring plan --json` prints it.
-v1::PlanResponse EncodePlan(const Plan& plan);
+struct PlanSeconds {
+  double seconds = 0;  // predicted; 0: unknown
+  std::string basis = "a plan alone knows no worker";
+};
+v1::PlanResponse EncodePlan(const Plan& plan, const PlanSeconds& time = {});
 
 // Of Q, K, V, OUT and LSE; nothing for any other value.
 std::optional<TensorKind> TensorKindOf(v1::Tensor tensor);

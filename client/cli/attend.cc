@@ -17,6 +17,7 @@
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
 #include "client/cpp/pending_file.h"
+#include "engine/spec/spec_notes.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -77,7 +78,8 @@ struct CallResult {
 
 CallResult Call(const GlobalOptions& global, const AttendCommand& command, const JobFiles& files,
                 const OutputFiles& outputs) {
-  ProgressBar bar;
+  ProgressBar bar(global);
+  RetryTeller retries(global);
   int attempts = 1;
   client::AttendInputs inputs{
       .spec = files.job.spec, .q = files.q.span(), .k = files.k.span(), .v = files.v.span()};
@@ -99,10 +101,9 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
           [&](const client::AttendProgress& progress) {
             if (progress.attempt == attempts) {  // they are numbered from 0
               ++attempts;
-              bar.Clear();
-              PrintRetry(progress, attempts);
+              bar.Interrupt([&] { retries.Tell(progress, attempts); });
             }
-            bar.Show(progress);
+            bar.Note(progress);
           },
       .cancelled = [&] { return interrupted != 0 || !CheckIntact(files, outputs).ok(); },
   };
@@ -144,12 +145,20 @@ absl::Status Commit(OutputFiles& outputs, const std::string& report_json) {
                       absl::StrCat(status.message(), "; ", outputs.out.path(), " is complete"));
 }
 
+void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
+  if (report.rows_not_finite() == 0) return;
+  PrintWarning(global, absl::StrCat(report.rows_not_finite(), " of ", report.tokens(),
+                                    " rows of the output are not finite, the first for token ",
+                                    report.first_row_not_finite()));
+}
+
 void PrintSummary(const v1::Report& report, int attempts) {
   std::printf("job %s: %s tokens in %s, %s tokens/s\n", report.job_id().c_str(),
               FormatCount(report.tokens()).c_str(), FormatSeconds(report.total_seconds()).c_str(),
               FormatCount(static_cast<int64_t>(report.tokens_per_second())).c_str());
-  std::printf("  queue %s, receive %s, compute %s, send %s\n",
+  std::printf("  queue %s, ring %s, receive %s, compute %s, send %s\n",
               FormatSeconds(report.queue_seconds()).c_str(),
+              FormatSeconds(report.ring_seconds()).c_str(),
               FormatSeconds(report.receive_seconds()).c_str(),
               FormatSeconds(report.compute_seconds()).c_str(),
               FormatSeconds(report.send_seconds()).c_str());
@@ -184,20 +193,23 @@ void PrintSummary(const v1::Report& report, int attempts) {
 
 int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   if (command.deadline_seconds && !(*command.deadline_seconds > 0)) {  // NaN too
-    return BadInput(absl::InvalidArgumentError(absl::StrCat(
-        "--deadline: ", *command.deadline_seconds, " seconds, expected a number above 0")));
+    return BadInput(
+        global, absl::InvalidArgumentError(absl::StrCat("--deadline: ", *command.deadline_seconds,
+                                                        " seconds, expected a number above 0")));
   }
   const absl::StatusOr<JobFiles> inputs = client::OpenJob(SourceOf(command.job));
-  if (!inputs.ok()) return BadInput(inputs.status());
+  if (!inputs.ok()) return BadInput(global, inputs.status());
   absl::Status distinct = CheckPaths(command, inputs->job.coords_path);
-  if (!distinct.ok()) return BadInput(distinct);
+  if (!distinct.ok()) return BadInput(global, distinct);
+  PrintNotes(global, NotesOn(inputs->job.spec));
   CatchInterrupts();
   absl::StatusOr<OutputFiles> outputs = CreateOutputs(command, *inputs);
-  if (!outputs.ok()) return BadInput(outputs.status());
+  if (!outputs.ok()) return BadInput(global, outputs.status());
   const auto [report, attempts] = Call(global, command, *inputs, *outputs);
   absl::Status intact = CheckIntact(*inputs, *outputs);
   if (!intact.ok()) return ServiceFailed(global, intact);
   if (!report.ok()) return ServiceFailed(global, report.status());
+  WarnOfRows(global, *report);
   const std::string json = MessageAsJson(*report);
   if (absl::Status status = Commit(*outputs, json); !status.ok()) {
     return ServiceFailed(global, status);

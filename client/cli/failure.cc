@@ -4,34 +4,58 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/time.h"
+#include "absl/time/clock.h"
+#include "nlohmann/json.hpp"
 #include "wire/status.h"
 
 namespace hilbert_ring::cli {
 namespace {
 
-std::string Describe(const absl::Status& status) {
-  const std::string code = absl::StatusCodeToString(status.code());
+using Json = nlohmann::ordered_json;
+
+constexpr absl::Duration kTellAgain = absl::Seconds(10);
+
+std::string ReasonBeyondCode(const absl::Status& status) {
   const std::string reason = wire::ReasonOf(status);
-  std::string text = absl::StrCat(code, ": ", status.message());
-  if (!reason.empty() && reason != code) absl::StrAppend(&text, " (reason ", reason, ")");
-  return text;
+  return reason == absl::StatusCodeToString(status.code()) ? "" : reason;
 }
 
-void PrintError(const absl::Status& status) {
-  std::fprintf(stderr, "hilbert-ring: %s\n", Describe(status).c_str());
+std::string Describe(const absl::Status& status) {
+  const std::string reason = ReasonBeyondCode(status);
+  return absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message(),
+                      reason.empty() ? "" : absl::StrCat(" (reason ", reason, ")"));
+}
+
+Json AsJson(const absl::Status& status) {
+  Json json = {{"code", absl::StatusCodeToString(status.code())}};
+  if (const std::string reason = ReasonBeyondCode(status); !reason.empty()) json["reason"] = reason;
+  json["message"] = std::string(status.message());
+  return json;
+}
+
+// text: what people read; json: what programs do.
+void Print(const GlobalOptions& global, const std::string& text, const Json& json) {
+  if (global.format == OutputFormat::kJson) {
+    // A message may quote bytes of a file that are no UTF-8.
+    std::fprintf(stderr, "%s\n",
+                 json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  } else {
+    std::fprintf(stderr, "hilbert-ring: %s\n", text.c_str());
+  }
 }
 
 }  // namespace
 
-int BadInput(const absl::Status& status) {
-  PrintError(status);
+int BadInput(const GlobalOptions& global, const absl::Status& status) {
+  Print(global, Describe(status), {{"error", AsJson(status)}});
   return kExitBadInput;
 }
 
 int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {
-  PrintError(status);
-  if (absl::IsUnavailable(status)) {
+  Json json = {{"error", AsJson(status)}};
+  json["error"]["server"] = global.server;
+  Print(global, Describe(status), json);
+  if (absl::IsUnavailable(status) && global.format == OutputFormat::kText) {
     std::fprintf(stderr,
                  "hilbert-ring: the server is %s; --server or HILBERT_RING_SERVER name another\n",
                  global.server.c_str());
@@ -39,12 +63,35 @@ int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {
   return kExitFailed;
 }
 
-void PrintRetry(const client::AttendProgress& progress, int attempt) {
-  const std::string when = progress.away
-                               ? "when the service is back"
-                               : absl::StrFormat("in %.1f s", absl::ToDoubleSeconds(progress.wait));
-  std::fprintf(stderr, "hilbert-ring: %s; attempt %d follows %s\n",
-               Describe(progress.last_failure).c_str(), attempt, when.c_str());
+void RetryTeller::Tell(const client::AttendProgress& progress, int attempt) {
+  const absl::Time now = absl::Now();
+  if (progress.last_failure == told_ && now - told_at_ < kTellAgain) return;
+  told_ = progress.last_failure;
+  told_at_ = now;
+  const double seconds = absl::ToDoubleSeconds(progress.wait);
+  const std::string when =
+      progress.away ? "when the service is back" : absl::StrFormat("in %.1f s", seconds);
+  Json retry = {{"attempt", attempt},
+                {"away", progress.away},
+                {"seconds", seconds},
+                {"error", AsJson(progress.last_failure)}};
+  Print(global_,
+        absl::StrCat(Describe(progress.last_failure), "; attempt ", attempt, " follows ", when),
+        {{"retry", std::move(retry)}});
+}
+
+void PrintNotes(const GlobalOptions& global, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) {
+    Print(global, absl::StrCat("note: ", note), {{"note", note}});
+  }
+}
+
+void PrintProgress(const GlobalOptions& global, const ProgressLine& line, absl::Time now) {
+  Print(global, line.Sentence(now), {{"progress", line.Json(now)}});
+}
+
+void PrintWarning(const GlobalOptions& global, const std::string& warning) {
+  Print(global, absl::StrCat("warning: ", warning), {{"warning", warning}});
 }
 
 }  // namespace hilbert_ring::cli

@@ -1,20 +1,46 @@
-// How the command line says that something went wrong.
+// How the command line says that something went wrong, or may be wrong: a line on stderr, which is
+// a JSON object where results are printed as JSON.
+//
+//   hilbert-ring: UNAVAILABLE: no worker is there (reason NO_WORKERS)
+//   {"error":{"code":"UNAVAILABLE","reason":"NO_WORKERS","message":"no worker is there"}}
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "client/cli/commands.h"
+#include "client/cli/progress_line.h"
 #include "client/cpp/attend.h"
 
 namespace hilbert_ring::cli {
 
-// "hilbert-ring: CODE: message" on stderr, and the reason where it says more than the code. Return
-// the exit code.
-int BadInput(const absl::Status& status);
+// An error; the reason is left out where it says no more than the code. Return the exit code.
+int BadInput(const GlobalOptions& global, const absl::Status& status);
 int ServiceFailed(const GlobalOptions& global, const absl::Status& status);
 
-// A line on stderr: why a job is tried again. attempt: from 1.
-void PrintRetry(const client::AttendProgress& progress, int attempt);
+// Why a job is tried again; the same reason once in ten seconds.
+class RetryTeller {
+ public:
+  explicit RetryTeller(const GlobalOptions& global) : global_(global) {}
+
+  // attempt: from 1.
+  void Tell(const client::AttendProgress& progress, int attempt);
+
+ private:
+  const GlobalOptions& global_;
+  absl::Status told_;
+  absl::Time told_at_ = absl::InfinitePast();
+};
+
+// What the job says and its writer seldom means.
+void PrintNotes(const GlobalOptions& global, const std::vector<std::string>& notes);
+
+// How far a job is.
+void PrintProgress(const GlobalOptions& global, const ProgressLine& line, absl::Time now);
+
+// What is wrong with a result that is there all the same.
+void PrintWarning(const GlobalOptions& global, const std::string& warning);
 
 }  // namespace hilbert_ring::cli

@@ -1,4 +1,5 @@
-// A message of the service as JSON, with the field names of the .proto and every field.
+// A message of the service as JSON: the field names of the .proto, every field, numbers as numbers
+// (NaN and infinities, which JSON does not have, as strings).
 #pragma once
 
 #include <string>

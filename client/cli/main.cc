@@ -1,15 +1,20 @@
-// The command line of Hilbert Ring. The only file that includes CLI11.
+// The command line of Hilbert Ring.
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "CLI/CLI.hpp"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
+#include "client/cli/usage.h"
 #include "client/cpp/file_mapping.h"
+#include "wire/server_address.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -79,7 +84,11 @@ int Main(int argc, char** argv) {
   app.add_option("--server", global.server, "host:port of the coordinator")
       ->envname("HILBERT_RING_SERVER")
       ->capture_default_str();
-  app.add_flag("--json", json, "print the result as JSON");
+  app.add_flag("--json", json, "print the result as JSON, and errors, a line each, on stderr");
+  app.set_version_flag("--version", "hilbert-ring " HILBERT_RING_VERSION);
+  app.footer(
+      "Exit codes: 0: done; 1: the service or the job failed, or verify found a deviation; 2: "
+      "command line, spec or files are wrong, and nothing was sent.");
 
   AttendCommand attend;
   CLI::App* attend_app = app.add_subcommand("attend", "run a job on .npy files");
@@ -136,15 +145,28 @@ int Main(int argc, char** argv) {
 
   CLI::App* version_app = app.add_subcommand("version", "print the version");
 
+  std::string shell;
+  CLI::App* completion_app =
+      app.add_subcommand("completion", "print a script that completes these commands in a shell");
+  completion_app->add_option("shell", shell, "bash, zsh or fish")->required();
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    return BadInput(absl::InvalidArgumentError(
-        std::string(error.what()) +
-        "; hilbert-ring --help and hilbert-ring SUBCOMMAND --help tell more"));
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    // Not everything has been read.
+    const bool asked_for_json =
+        std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
+    global.format = asked_for_json ? OutputFormat::kJson : OutputFormat::kText;
+    return BadInput(global, UsageError(app, error));
   }
   if (json) global.format = OutputFormat::kJson;
+  const bool calls = attend_app->parsed() || status_app->parsed() || jobs_app->parsed() ||
+                     cancel_app->parsed() || (plan_app->parsed() && !plan.local);
+  if (absl::Status status = wire::CheckServerAddress("--server", global.server);
+      calls && !status.ok()) {
+    return BadInput(global, status);
+  }
   if (attend_app->parsed()) return RunAttend(global, attend);
   if (plan_app->parsed()) return RunPlan(global, plan);
   if (status_app->parsed()) return RunStatus(global);
@@ -152,7 +174,10 @@ int Main(int argc, char** argv) {
   if (cancel_app->parsed()) return RunCancel(global, cancel);
   if (verify_app->parsed()) return RunVerify(global, verify);
   if (version_app->parsed()) return RunVersion(global);
-  return kExitBadInput;
+  const absl::StatusOr<std::string> script = CompletionScript(app, shell);
+  if (!script.ok()) return BadInput(global, script.status());
+  std::fputs(script->c_str(), stdout);
+  return kExitOk;
 }
 
 }  // namespace

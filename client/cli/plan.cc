@@ -80,6 +80,13 @@ void PrintPlan(const JobSpec& spec, const v1::PlanResponse& plan) {
               FormatBytes(static_cast<double>(plan.bytes_exchanged_union())).c_str());
   std::printf("  a naive ring: %s; this plan takes %s of it\n", FormatBytes(naive).c_str(),
               FormatPercent(exchanged, naive).c_str());
+  if (plan.seconds() > 0) {
+    std::printf("\npredicted to take %s when nothing else runs: %s\n",
+                FormatSeconds(plan.seconds()).c_str(), plan.seconds_basis().c_str());
+  } else {
+    std::printf("\nhow long it takes is unknown: %s\n", plan.seconds_basis().c_str());
+  }
+  for (const std::string& note : plan.notes()) std::printf("note: %s\n", note.c_str());
 }
 
 }  // namespace
@@ -87,12 +94,12 @@ void PrintPlan(const JobSpec& spec, const v1::PlanResponse& plan) {
 int RunPlan(const GlobalOptions& global, const PlanCommand& command) {
   const absl::StatusOr<client::Job> job =
       client::ReadJob(SourceOf(command.job), client::CoordinatesUse::kOptional);
-  if (!job.ok()) return BadInput(job.status());
+  if (!job.ok()) return BadInput(global, job.status());
   v1::PlanResponse response;
   if (command.local) {
     const absl::StatusOr<Plan> plan =
         MakePlan(job->spec, command.workers == 0 ? 1 : command.workers);
-    if (!plan.ok()) return BadInput(plan.status());
+    if (!plan.ok()) return BadInput(global, plan.status());
     response = wire::EncodePlan(*plan);
   } else {
     absl::StatusOr<v1::PlanResponse> answer =

@@ -2,64 +2,40 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <string>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "client/cli/table.h"
+#include "client/cli/failure.h"
 
 namespace hilbert_ring::cli {
 namespace {
 
-constexpr absl::Duration kRedrawInterval = absl::Milliseconds(100);
+constexpr std::chrono::milliseconds kRedraw{100};
+constexpr std::chrono::seconds kLogInterval{10};
 
 }  // namespace
 
-ProgressBar::ProgressBar()
-    : enabled_(isatty(STDERR_FILENO) == 1),
-      stage_begin_(absl::Now()),
-      last_drawn_(absl::InfinitePast()) {}
+ProgressBar::ProgressBar(const GlobalOptions& global)
+    : global_(global),
+      terminal_(isatty(STDERR_FILENO) == 1 && global.format == OutputFormat::kText),
+      line_(absl::Now()),
+      thread_([this](const std::stop_token& stop) { Tell(stop); }) {}
 
-void ProgressBar::Show(const client::AttendProgress& progress) {
-  if (!enabled_) return;
-  const absl::Time now = absl::Now();
-  Stage stage = Stage::kQueue;
-  std::string_view name = "queue";
-  double fraction = 0;
-  if (progress.rows_placed > 0) {
-    stage = Stage::kReceive;
-    name = "receive";
-    fraction = static_cast<double>(progress.rows_placed) / static_cast<double>(progress.tokens);
-  } else if (progress.admitted && progress.bytes_sent < progress.bytes_to_send) {
-    stage = Stage::kSend;
-    name = "send";
-    fraction =
-        static_cast<double>(progress.bytes_sent) / static_cast<double>(progress.bytes_to_send);
-  } else if (progress.admitted) {
-    stage = Stage::kCompute;
-    name = "compute";
-    fraction = progress.compute_fraction;
-  }
-  if (stage != stage_) {
-    stage_ = stage;
-    stage_begin_ = now;
-  } else if (now - last_drawn_ < kRedrawInterval) {
-    return;
-  }
-  last_drawn_ = now;
-  const double seconds = absl::ToDoubleSeconds(now - stage_begin_);
-  const double rate = seconds > 0 ? fraction * static_cast<double>(progress.tokens) / seconds : 0;
-  const std::string line =
-      stage == Stage::kQueue
-          ? absl::StrCat("in the queue, ", progress.jobs_before, " jobs before this one")
-          : FormatProgress(name, fraction, rate);
-  std::fprintf(stderr, "\r\033[K%s", line.c_str());
-  std::fflush(stderr);
-  drawn_ = true;
+ProgressBar::~ProgressBar() {
+  thread_.request_stop();
+  thread_.join();
+  Interrupt([] {});
 }
 
+void ProgressBar::Note(const client::AttendProgress& progress) {
+  const std::lock_guard lock(mutex_);
+  line_.Note(progress, absl::Now());
+  noted_ = true;
+}
+
+// With mutex_.
 void ProgressBar::Clear() {
   if (!drawn_) return;
   std::fputs("\r\033[K", stderr);
@@ -67,14 +43,26 @@ void ProgressBar::Clear() {
   drawn_ = false;
 }
 
-std::string FormatProgress(std::string_view stage, double fraction, double tokens_per_second) {
-  constexpr int kWidth = 30;
-  fraction = std::clamp(fraction, 0.0, 1.0);
-  const int full = static_cast<int>(fraction * kWidth);
-  return absl::StrFormat(
-      "[%s%s] %3d %%  %s  %s tokens/s", std::string(static_cast<size_t>(full), '#'),
-      std::string(static_cast<size_t>(kWidth - full), ' '), static_cast<int>(fraction * 100), stage,
-      FormatCount(static_cast<int64_t>(tokens_per_second)));
+void ProgressBar::Tell(const std::stop_token& stop) {
+  const std::chrono::milliseconds interval =
+      terminal_ ? kRedraw : std::chrono::milliseconds(kLogInterval);
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, stop, interval, [&stop] { return stop.stop_requested(); })) {
+    if (stop.stop_requested()) return;
+    if (noted_) Draw();
+  }
+}
+
+// With mutex_.
+void ProgressBar::Draw() {
+  const absl::Time now = absl::Now();
+  if (terminal_) {
+    std::fprintf(stderr, "\r\033[K%s", line_.Bar(now).c_str());
+    std::fflush(stderr);
+    drawn_ = true;
+  } else {
+    PrintProgress(global_, line_, now);
+  }
 }
 
 }  // namespace hilbert_ring::cli

@@ -1,37 +1,47 @@
-// One line on a terminal that says how far a job is.
+// Tells of a job's progress on stderr: on a terminal a line that is drawn again and again,
+// elsewhere a line every ten seconds, so that a log says that the job lives.
 #pragma once
 
-#include <string>
-#include <string_view>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 #include "absl/time/time.h"
+#include "client/cli/commands.h"
+#include "client/cli/progress_line.h"
 #include "client/cpp/attend.h"
 
 namespace hilbert_ring::cli {
 
-// Draws on stderr where that is a terminal, and nothing elsewhere. Show may be called by any
-// thread, one at a time.
+// Thread-safe.
 class ProgressBar {
  public:
-  ProgressBar();
-  ~ProgressBar() { Clear(); }
+  explicit ProgressBar(const GlobalOptions& global);
+  ~ProgressBar();
 
-  void Show(const client::AttendProgress& progress);
+  void Note(const client::AttendProgress& progress);
 
-  // Takes the line away.
-  void Clear();
+  // Takes the terminal's line away while `print` writes others.
+  template <typename Print>
+  void Interrupt(Print print) {
+    const std::lock_guard lock(mutex_);
+    Clear();
+    print();
+  }
 
  private:
-  enum class Stage { kQueue, kSend, kCompute, kReceive };
+  void Clear();
+  void Tell(const std::stop_token& stop);
+  void Draw();
 
-  const bool enabled_;
-  bool drawn_ = false;
-  Stage stage_ = Stage::kQueue;
-  absl::Time stage_begin_;
-  absl::Time last_drawn_;
+  const GlobalOptions& global_;
+  const bool terminal_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  ProgressLine line_;    // guarded by mutex_
+  bool noted_ = false;   // guarded by mutex_
+  bool drawn_ = false;   // guarded by mutex_
+  std::jthread thread_;  // last: it uses all above
 };
-
-// "[#####               ]  25 %  send  120,000 tokens/s".
-std::string FormatProgress(std::string_view stage, double fraction, double tokens_per_second);
 
 }  // namespace hilbert_ring::cli

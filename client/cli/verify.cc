@@ -13,6 +13,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cpp/job_files.h"
+#include "engine/spec/spec_notes.h"
 #include "nlohmann/json.hpp"
 
 namespace hilbert_ring::cli {
@@ -89,14 +90,15 @@ void Print(const GlobalOptions& global, const VerifyCommand& command, const JobS
 
 int RunVerify(const GlobalOptions& global, const VerifyCommand& command) {
   const absl::StatusOr<client::JobFiles> inputs = client::OpenJob(SourceOf(command.job));
-  if (!inputs.ok()) return BadInput(inputs.status());
+  if (!inputs.ok()) return BadInput(global, inputs.status());
   const client::Job& job = inputs->job;
+  PrintNotes(global, NotesOn(job.spec));
   const absl::StatusOr<NpyFile> out = client::OpenTensor(command.out, job.shape, v1::TENSOR_OUT);
-  if (!out.ok()) return BadInput(out.status());
+  if (!out.ok()) return BadInput(global, out.status());
   std::optional<NpyFile> lse;
   if (!command.lse.empty()) {
     absl::StatusOr<NpyFile> file = client::OpenTensor(command.lse, job.shape, v1::TENSOR_LSE);
-    if (!file.ok()) return BadInput(file.status());
+    if (!file.ok()) return BadInput(global, file.status());
     lse = *std::move(file);
   }
   const absl::StatusOr<VerifyResult> result = client::Verify(
@@ -113,8 +115,8 @@ int RunVerify(const GlobalOptions& global, const VerifyCommand& command) {
   absl::Status intact = client::CheckIntact(*inputs);
   if (intact.ok()) intact = out->CheckIntact();
   if (intact.ok() && lse) intact = lse->CheckIntact();
-  if (!intact.ok()) return BadInput(intact);
-  if (!result.ok()) return BadInput(result.status());
+  if (!intact.ok()) return BadInput(global, intact);
+  if (!result.ok()) return BadInput(global, result.status());
   Print(global, command, job.spec, *result);
   return result->ok() ? kExitOk : kExitFailed;
 }

@@ -33,10 +33,11 @@ Attempt::Attempt(const AttendInputs& inputs, const AttendOutputs& outputs,
       name_(std::move(name)),
       progress_(progress),
       out_(v1::TENSOR_OUT, inputs.spec.tokens, wire::TensorRowBytes(inputs.spec, v1::TENSOR_OUT),
-           outputs.out) {
+           inputs.spec.dtype, outputs.out) {
   if (!outputs.lse.empty()) {
     lse_.emplace(v1::TENSOR_LSE, inputs.spec.tokens,
-                 wire::TensorRowBytes(inputs.spec, v1::TENSOR_LSE), outputs.lse);
+                 wire::TensorRowBytes(inputs.spec, v1::TENSOR_LSE), DataType::kFloat32,
+                 outputs.lse);
   }
 }
 
@@ -58,6 +59,8 @@ std::variant<v1::Report, AttemptFailure> Attempt::Run(const std::shared_ptr<grpc
   const absl::Status remote = wire::FromGrpc(stream_->Finish());
   if (local.ok() && remote.ok()) local = CheckComplete();
   if (!local.ok() || !remote.ok()) return Failure(local, remote);
+  report_->set_rows_not_finite(out_.rows_not_finite());
+  report_->set_first_row_not_finite(out_.first_not_finite());
   return *std::move(report_);
 }
 
@@ -87,8 +90,10 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
   switch (response.message_case()) {
     case v1::AttendResponse::kQueued:
       if (admitted_) return ProtocolError("the job is queued after it was admitted");
-      progress_.Update(
-          [&](AttendProgress& progress) { progress.jobs_before = response.queued().position(); });
+      progress_.Update([&](AttendProgress& progress) {
+        progress.away = false;
+        progress.jobs_before = response.queued().position();
+      });
       return absl::OkStatus();
     case v1::AttendResponse::kAdmitted:
       return Admit(response.admitted());
@@ -119,6 +124,7 @@ absl::Status Attempt::Admit(const v1::Admitted& admitted) {
   if (admitted_) return ProtocolError("the job was admitted twice");
   admitted_ = true;
   progress_.Update([&](AttendProgress& progress) {
+    progress.away = false;
     progress.admitted = true;
     progress.workers = admitted.workers();
   });

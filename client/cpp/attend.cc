@@ -98,7 +98,7 @@ class JobCall {
   absl::StatusOr<v1::Report> Run(Connector& connector) {
     AttemptName name{.job_id = options_.job_id.empty() ? DrawJobId() : options_.job_id,
                      .attempt = options_.attempt};
-    progress_.Reset(Begin(name.attempt));
+    progress_.Reset(Begin(name));
     for (attempts_ = 1;; ++attempts_, ++name.attempt) {
       // Times out by the system's clock, whichever ours is.
       const absl::Time system_deadline = absl::Now() + (deadline_ - timing_.now());
@@ -112,7 +112,7 @@ class JobCall {
       if (!wait || counted_ >= options_.max_attempts) return Explain(failure.status, "");
       if (Cancelled()) return CancelledAfter(failure.status);
       if (absl::Status late = CheckTime(failure, *wait); !late.ok()) return late;
-      AttendProgress next = Begin(name.attempt + 1);
+      AttendProgress next = Begin({name.job_id, name.attempt + 1});
       next.last_failure = failure.status;
       next.wait = *wait;
       next.away = !connector.connected();
@@ -127,9 +127,10 @@ class JobCall {
   }
 
  private:
-  AttendProgress Begin(int attempt) const {
+  AttendProgress Begin(const AttemptName& name) const {
     AttendProgress progress;
-    progress.attempt = attempt;
+    progress.job_id = name.job_id;
+    progress.attempt = name.attempt;
     progress.bytes_to_send = InputBytes(inputs_.spec);
     progress.tokens = inputs_.spec.tokens;
     return progress;

@@ -38,6 +38,7 @@ struct AttendOutputs {
 
 // How far an attempt of a job is.
 struct AttendProgress {
+  std::string job_id;
   int attempt = 0;            // as Open says it: AttendOptions::attempt, and one more each time
   absl::Status last_failure;  // of the attempt before; OK in the first
   absl::Duration wait;        // from last_failure to this attempt's start, at least

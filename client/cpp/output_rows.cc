@@ -1,18 +1,35 @@
 #include "client/cpp/output_rows.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
+namespace {
 
-OutputRows::OutputRows(v1::Tensor tensor, int64_t tokens, int64_t row_bytes,
+// Whether all bits of the exponent are set in one of the numbers, that lie side by side.
+template <typename Word>
+bool SomeExponentFull(const std::byte* numbers, int64_t bytes, Word exponent) {
+  bool full = false;
+  for (int64_t at = 0; at < bytes; at += static_cast<int64_t>(sizeof(Word))) {
+    Word number;
+    std::memcpy(&number, numbers + at, sizeof(Word));
+    full |= (number & exponent) == exponent;
+  }
+  return full;
+}
+
+}  // namespace
+
+OutputRows::OutputRows(v1::Tensor tensor, int64_t tokens, int64_t row_bytes, DataType type,
                        std::span<std::byte> data)
     : tensor_(tensor),
       tokens_(tokens),
       row_bytes_(row_bytes),
+      type_(type),
       data_(data),
       placed_(static_cast<size_t>(tokens)) {}
 
@@ -66,7 +83,25 @@ absl::Status OutputRows::PlaceRange(int64_t first_token, int64_t rows,
   }
   payload.Read(data_.data() + first_token * row_bytes_, rows * row_bytes_);
   rows_placed_ += rows;
+  for (int64_t token = first_token; token < first_token + rows; ++token) {
+    if (Finite(token)) continue;
+    first_not_finite_ = rows_not_finite_ == 0 ? token : std::min(first_not_finite_, token);
+    ++rows_not_finite_;
+  }
   return absl::OkStatus();
+}
+
+bool OutputRows::Finite(int64_t token) const {
+  const std::byte* const row = data_.data() + token * row_bytes_;
+  switch (type_) {
+    case DataType::kFloat16:
+      return !SomeExponentFull<uint16_t>(row, row_bytes_, 0x7c00);
+    case DataType::kBFloat16:
+      return !SomeExponentFull<uint16_t>(row, row_bytes_, 0x7f80);
+    case DataType::kFloat32:
+      break;
+  }
+  return !SomeExponentFull<uint32_t>(row, row_bytes_, 0x7f800000);
 }
 
 absl::Status OutputRows::CheckComplete() const {

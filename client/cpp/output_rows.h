@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/spec/job_spec.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "wire/payload.h"
 
@@ -15,8 +16,9 @@ namespace hilbert_ring::client {
 // Used by one thread.
 class OutputRows {
  public:
-  // data: [tokens, row_bytes]; must outlive the object.
-  OutputRows(v1::Tensor tensor, int64_t tokens, int64_t row_bytes, std::span<std::byte> data);
+  // data: [tokens, row_bytes], of numbers of `type`; must outlive the object.
+  OutputRows(v1::Tensor tensor, int64_t tokens, int64_t row_bytes, DataType type,
+             std::span<std::byte> data);
 
   // Checks a chunk, whose payload lies beside it, and copies its rows to their tokens. DATA_LOSS:
   // the checksum does not match, or a row came twice. INTERNAL: sizes that contradict each other, a
@@ -28,15 +30,23 @@ class OutputRows {
 
   int64_t rows_placed() const { return rows_placed_; }
 
+  // Rows in place with a number that is NaN or infinite; the first of them by its token.
+  int64_t rows_not_finite() const { return rows_not_finite_; }
+  int64_t first_not_finite() const { return first_not_finite_; }
+
  private:
+  bool Finite(int64_t token) const;
   absl::Status PlaceRange(int64_t first_token, int64_t rows, wire::PayloadReader& payload);
 
   const v1::Tensor tensor_;
   const int64_t tokens_;
   const int64_t row_bytes_;
+  const DataType type_;
   const std::span<std::byte> data_;
   std::vector<bool> placed_;  // by token: a bit each
   int64_t rows_placed_ = 0;
+  int64_t rows_not_finite_ = 0;
+  int64_t first_not_finite_ = 0;
 };
 
 }  // namespace hilbert_ring::client

@@ -1,6 +1,8 @@
 // hilbert-ring-coordinator: takes jobs, shards them over workers, streams their outputs back.
 #include <spdlog/spdlog.h>
 
+#include <string>
+
 #include "server/coordinator/coordinator.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
@@ -15,6 +17,7 @@ int main(int argc, char** argv) {
   if (const int* code = std::get_if<int>(&parsed)) return *code;
   const auto& settings = std::get<CoordinatorSettings>(parsed);
   StartLogging("coordinator", settings.log_level);
+  for (const std::string& warning : settings.warnings) spdlog::warn("{}", warning);
   auto coordinator = Coordinator::Start(settings);
   if (!coordinator.ok()) {
     spdlog::critical("{}", std::string(coordinator.status().message()));

@@ -10,6 +10,7 @@
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "server/process/host_port.h"
+#include "server/process/listen_check.h"
 #include "wire/codec.h"
 #include "wire/transport.h"
 
@@ -33,6 +34,8 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  absl::Status free = CheckCanListen("grpc", listen.host, listen.port);
+  if (!free.ok()) return free;
   const std::string where = HostPort(listen.host, listen.port);
   GrpcEndpoint endpoint;
   grpc::ServerBuilder builder;

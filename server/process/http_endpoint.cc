@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/process/host_port.h"
+#include "server/process/listen_check.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -75,6 +76,7 @@ class CivetEndpoint : public HttpEndpoint, private CivetHandler {
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
     const std::string& host, int port, std::map<std::string, Handler> routes) {
+  if (absl::Status free = CheckCanListen("http", host, port); !free.ok()) return free;
   const std::string where = HostPort(host, port);
   try {
     return std::make_unique<CivetEndpoint>(

@@ -93,7 +93,7 @@ struct Metrics::Families {
 
 Metrics::Metrics() : families_(std::make_unique<Families>()) {
   families_->jobs.Add({{"code", "OK"}});
-  for (const char* phase : {"queue", "receive", "compute", "send", "total"}) {
+  for (const char* phase : {"queue", "ring", "receive", "compute", "send", "total"}) {
     families_->seconds.Add({{"phase", phase}}, kSecondsBuckets);
   }
 }
@@ -109,6 +109,7 @@ void Metrics::ObserveJob(const JobSeconds& seconds) {
     families_->seconds.Add({{"phase", phase}}, kSecondsBuckets).Observe(value);
   };
   observe("queue", seconds.queue);
+  observe("ring", seconds.ring);
   observe("receive", seconds.receive);
   observe("compute", seconds.compute);
   observe("send", seconds.send);

@@ -8,7 +8,7 @@
 namespace hilbert_ring::server {
 
 struct JobSeconds {
-  double queue = 0, receive = 0, compute = 0, send = 0, total = 0;
+  double queue = 0, ring = 0, receive = 0, compute = 0, send = 0, total = 0;
 };
 
 // Thread-safe.

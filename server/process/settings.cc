@@ -1,16 +1,23 @@
 #include "server/process/settings.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "engine/spec/nearest_name.h"
 #include "server/process/version.h"
+#include "wire/server_address.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -112,41 +119,7 @@ std::vector<std::string> Arguments(const CLI::App& app, int argc, char** argv) {
   return arguments;
 }
 
-template <typename Settings>
-std::variant<Settings, int> Parse(CLI::App& app, const Settings& settings, int argc, char** argv) {
-  app.set_version_flag("--version", std::string(kVersion));
-  app.set_config("--config", "", "a file of lines such as grpc-port=8001");
-  app.footer(
-      "Every setting can be given as a flag, as an environment variable (HILBERT_RING_ and the "
-      "flag's "
-      "name in capitals with underscores) or in the configuration file; the first that is given "
-      "counts.");
-  for (CLI::Option* option : app.get_options()) {
-    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  }
-  try {
-    app.parse(Arguments(app, argc, argv));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
-  }
-  return settings;
-}
-
-}  // namespace
-
-std::optional<int> GpuOrdinal(const std::string& device) {
-  if (!device.starts_with("cuda:") && !device.starts_with("auto:")) return std::nullopt;
-  int ordinal = -1;
-  const char* const end = device.data() + device.size();
-  const auto parsed = std::from_chars(device.data() + device.find(':') + 1, end, ordinal);
-  if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) return std::nullopt;
-  return ordinal;
-}
-
-std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char** argv) {
-  CoordinatorSettings s;
-  CLI::App app("Serves attention jobs over gRPC and shards them over worker processes.",
-               "hilbert-ring-coordinator");
+void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   app.option_defaults()->always_capture_default();
   app.add_option("--grpc-host", s.grpc_host, "address to serve gRPC on");
   app.add_option("--grpc-port", s.grpc_port, "0: a free port")->check(CLI::Range(0, kMaxPort));
@@ -217,14 +190,14 @@ std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char**
   app.add_option("--max-sequences", s.max_sequences, "of a job")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   AddLogLevel(app, s.log_level);
-  return Parse(app, s, argc, argv);
 }
 
-std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv) {
-  WorkerSettings s;
-  CLI::App app("Holds shards of attention jobs and computes them.", "hilbert-ring-worker");
+void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   app.option_defaults()->always_capture_default();
-  app.add_option("--coordinator", s.coordinator, "HOST:PORT of the coordinator");
+  app.add_option("--coordinator", s.coordinator, "HOST:PORT of the coordinator")
+      ->check([](const std::string& given) {
+        return std::string(wire::CheckServerAddress("--coordinator", given).message());
+      });
   app.add_option("--host", s.host, "address at which coordinator and other workers reach this one");
   app.add_option("--port", s.port, "0: a free port")->check(CLI::Range(0, kMaxPort));
   app.add_option("--threads", s.threads, "of the CPU device; 0: all that the process may use")
@@ -244,7 +217,131 @@ std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv) {
               "on SIGTERM takes no more jobs, and those that run have so long to end");
   app.add_option("--ready-file", s.ready_file, "written as JSON when the worker is registered");
   AddLogLevel(app, s.log_level);
-  return Parse(app, s, argc, argv);
+}
+
+std::vector<std::string> Flags(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (name != "help" && name != "version" && name != "config") flags.push_back(name);
+    }
+  }
+  return flags;
+}
+
+// CLI11 passes over what it does not know.
+class CheckedConfig : public CLI::ConfigTOML {
+ public:
+  explicit CheckedConfig(std::vector<std::string> flags) : flags_(std::move(flags)) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(input);
+    std::set<std::string> given;
+    for (const CLI::ConfigItem& item : items) {
+      const std::string name = item.fullname();
+      if (std::find(flags_.begin(), flags_.end(), name) == flags_.end()) {
+        throw CLI::ConfigError(
+            absl::StrCat("--config: unknown key ", name, NearestNameHint(name, flags_)));
+      }
+      if (!given.insert(name).second || item.inputs.size() > 1) {
+        throw CLI::ConfigError(absl::StrCat("--config: key ", name, " has several values"));
+      }
+    }
+    return items;
+  }
+
+ private:
+  const std::vector<std::string> flags_;
+};
+
+constexpr char kPrefix[] = "HILBERT_RING_";
+
+// Variables that no program of the service reads, which a slip has made or an older version left.
+std::vector<std::string> UnknownVariables() {
+  CoordinatorSettings coordinator;
+  WorkerSettings worker;
+  CLI::App coordinator_app, worker_app;
+  AddCoordinatorSettings(coordinator_app, coordinator);
+  AddWorkerSettings(worker_app, worker);
+  std::vector<std::string> known = {absl::StrCat(kPrefix, "CONFIG"),
+                                    absl::StrCat(kPrefix, "SERVER")};  // the command line's
+  for (const CLI::App* app : {&coordinator_app, &worker_app}) {
+    for (const std::string& flag : Flags(*app)) known.push_back(Variable(flag));
+  }
+  std::vector<std::string> warnings;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    const std::string name(variable.substr(0, variable.find('=')));
+    if (!name.starts_with(kPrefix) || std::find(known.begin(), known.end(), name) != known.end()) {
+      continue;
+    }
+    warnings.push_back(absl::StrCat("environment variable ", name, " is not one of the settings",
+                                    NearestNameHint(name, known)));
+  }
+  return warnings;
+}
+
+int Refuse(const CLI::App& app, const CLI::ParseError& error) {
+  std::string text = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    for (const std::string& argument : app.remaining()) {
+      const std::string flag = argument.substr(0, argument.find('='));
+      std::vector<std::string> flags;
+      for (const std::string& name : Flags(app)) flags.push_back("--" + name);
+      absl::StrAppend(&text, NearestNameHint(flag, flags));
+    }
+  }
+  std::fprintf(stderr, "%s: %s\nRun with --help for more information.\n", app.get_name().c_str(),
+               text.c_str());
+  return error.get_exit_code();
+}
+
+template <typename Settings>
+std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, char** argv) {
+  app.set_version_flag("--version", std::string(kVersion));
+  app.set_config("--config", "", "a file of lines such as grpc-port=8001");
+  app.config_formatter(std::make_shared<CheckedConfig>(Flags(app)));
+  app.footer(
+      "Every setting can be given as a flag, as an environment variable (HILBERT_RING_ and the "
+      "flag's "
+      "name in capitals with underscores) or in the configuration file; the first that is given "
+      "counts. A key that the file gives and this program does not know is an error.");
+  for (CLI::Option* option : app.get_options()) {
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  try {
+    app.parse(Arguments(app, argc, argv));
+  } catch (const CLI::ParseError& error) {
+    return error.get_exit_code() == 0 ? app.exit(error) : Refuse(app, error);
+  }
+  settings.warnings = UnknownVariables();
+  return settings;
+}
+
+}  // namespace
+
+std::optional<int> GpuOrdinal(const std::string& device) {
+  if (!device.starts_with("cuda:") && !device.starts_with("auto:")) return std::nullopt;
+  int ordinal = -1;
+  const char* const end = device.data() + device.size();
+  const auto parsed = std::from_chars(device.data() + device.find(':') + 1, end, ordinal);
+  if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) return std::nullopt;
+  return ordinal;
+}
+
+std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char** argv) {
+  CoordinatorSettings settings;
+  CLI::App app("Serves attention jobs over gRPC and shards them over worker processes.",
+               "hilbert-ring-coordinator");
+  AddCoordinatorSettings(app, settings);
+  return Parse(app, settings, argc, argv);
+}
+
+std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv) {
+  WorkerSettings settings;
+  CLI::App app("Holds shards of attention jobs and computes them.", "hilbert-ring-worker");
+  AddWorkerSettings(app, settings);
+  return Parse(app, settings, argc, argv);
 }
 
 }  // namespace hilbert_ring::server

@@ -1,6 +1,7 @@
 // Settings of both processes. Each is a flag, else an environment variable (--grpc-port:
 // HILBERT_RING_GRPC_PORT), else a line of the file given by --config (grpc-port=8001), else a
-// default.
+// default. What is given and not known is refused, and named with what it may have meant; of the
+// environment, which all programs share, it is warned of.
 #pragma once
 
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace hilbert_ring::server {
 
@@ -63,6 +65,7 @@ struct CoordinatorSettings {
   int64_t max_branches = 64;
   int64_t max_sequences = int64_t{1} << 20;
   std::string log_level = "info";
+  std::vector<std::string> warnings;  // about how they were given; for the log
 };
 
 struct WorkerSettings {
@@ -80,6 +83,7 @@ struct WorkerSettings {
   DeviceSettings device;
   std::string ready_file;
   std::string log_level = "info";
+  std::vector<std::string> warnings;  // about how they were given; for the log
 };
 
 // N of "cuda:N" and of "auto:N"; nothing for other devices.

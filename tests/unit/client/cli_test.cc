@@ -34,7 +34,7 @@ TEST(Cli, AttendWritesItsFiles) {
   EXPECT_EQ(ReadFile(files.Path("out.npy")), ReadFile(GoldenPath("hilbert_coords", "q.npy")));
   const auto report = nlohmann::json::parse(ReadFile(files.Path("report.json")));
   EXPECT_EQ(report["job_id"], "j1");
-  EXPECT_EQ(report["ring_generation"], "0");  // printed though it is the default
+  EXPECT_EQ(report["ring_generation"], 0);  // printed though it is the default
   EXPECT_TRUE(service.record().tensors.contains(v1::TENSOR_COORDS));
 }
 
@@ -45,7 +45,7 @@ TEST(Cli, AttendPrintsTheReportAsJson) {
       RunCli(absl::StrCat("attend --json", GoldenInputs("dense"), " --out ", files.Path("out.npy"),
                           " --server ", service.address()));
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(nlohmann::json::parse(result.out)["tokens"], "128");
+  EXPECT_EQ(nlohmann::json::parse(result.out)["tokens"], 128);
 }
 
 TEST(Cli, AFailedJobLeavesNoFiles) {
@@ -204,7 +204,7 @@ TEST(Cli, StatusShowsTheCluster) {
   EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_THAT(text.out, AllOf(HasSubstr("7.8.9"), HasSubstr("localhost:8101"),
                               HasSubstr("3.00 GiB"), HasSubstr("ring-a")));
-  EXPECT_EQ(nlohmann::json::parse(json.out)["rings"][0]["generation"], "4");
+  EXPECT_EQ(nlohmann::json::parse(json.out)["rings"][0]["generation"], 4);
 }
 
 TEST(Cli, VerifyTellsRightFromWrong) {

@@ -28,7 +28,7 @@ class OutputRowsTest : public testing::Test {
   std::string Text() const { return {reinterpret_cast<const char*>(data_.data()), data_.size()}; }
 
   std::vector<std::byte> data_ = std::vector<std::byte>(10);
-  OutputRows rows_{v1::TENSOR_OUT, 5, 2, data_};
+  OutputRows rows_{v1::TENSOR_OUT, 5, 2, DataType::kFloat16, data_};
 };
 
 TEST_F(OutputRowsTest, PlacesRangesAndLists) {
@@ -43,6 +43,49 @@ TEST_F(OutputRowsTest, PlacesRangesAndLists) {
   EXPECT_TRUE(rows_.CheckComplete().ok());
   EXPECT_EQ(rows_.rows_placed(), 5);
   EXPECT_EQ(Text(), "aabbccddee");
+}
+
+// The rows of four numbers each, of which one is the one given.
+template <typename Word>
+int64_t CountOf(DataType type, Word number, std::vector<size_t> rows) {
+  std::vector<Word> numbers(5 * 4, 1);
+  for (const size_t row : rows) numbers[4 * row + row % 4] = number;
+  v1::OutputChunk chunk;
+  chunk.set_rows(5);
+  chunk.set_payload(
+      std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Word)));
+  chunk.set_crc32c(wire::Crc32c(chunk.payload()));
+  std::vector<std::byte> data(chunk.payload().size());
+  OutputRows placed(v1::TENSOR_OUT, 5, 4 * sizeof(Word), type, data);
+  EXPECT_TRUE(placed.Place(chunk, wire::Payload(chunk.payload())).ok());
+  if (placed.rows_not_finite() > 0) {
+    EXPECT_EQ(placed.first_not_finite(), static_cast<int64_t>(rows.front()));
+  }
+  return placed.rows_not_finite();
+}
+
+TEST(OutputRows, RowsThatAreNotFiniteAreCounted) {
+  for (const uint32_t odd : {0x7f800000u, 0xff800000u, 0x7fc00000u, 0xff800001u}) {
+    EXPECT_EQ(CountOf<uint32_t>(DataType::kFloat32, odd, {1, 4}), 2) << odd;
+  }
+  EXPECT_EQ(CountOf<uint32_t>(DataType::kFloat32, 0x7f7fffff, {1, 4}), 0);
+  EXPECT_EQ(CountOf<uint32_t>(DataType::kFloat32, 0x7f807f80, {}), 0);
+  EXPECT_EQ(CountOf<uint16_t>(DataType::kFloat16, 0xfc00, {0, 1, 2, 3, 4}), 5);
+  EXPECT_EQ(CountOf<uint16_t>(DataType::kFloat16, 0x7bff, {2}), 0);
+  EXPECT_EQ(CountOf<uint16_t>(DataType::kBFloat16, 0x7f81, {3}), 1);
+  EXPECT_EQ(CountOf<uint16_t>(DataType::kBFloat16, 0x7f7f, {3}), 0);
+  EXPECT_EQ(CountOf<uint16_t>(DataType::kBFloat16, 0x7c00, {3}), 0);  // infinite as float16 alone
+}
+
+TEST_F(OutputRowsTest, RowsThatAreNotFiniteAreFoundByTheirToken) {
+  v1::OutputChunk list = Chunk(3, std::string("\x00\x7e"
+                                              "ab"
+                                              "\x01\xfc",
+                                              6));
+  for (int64_t token : {4, 0, 2}) list.add_tokens(token);
+  ASSERT_TRUE(Place(list).ok());
+  EXPECT_EQ(rows_.rows_not_finite(), 2);
+  EXPECT_EQ(rows_.first_not_finite(), 2);
 }
 
 TEST_F(OutputRowsTest, RefusesWhatDoesNotFit) {

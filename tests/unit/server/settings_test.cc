@@ -1,5 +1,6 @@
 #include "server/process/settings.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -30,6 +31,9 @@ class Settings : public ::testing::Test {
     unsetenv("HILBERT_RING_GRPC_PORT");
     unsetenv("HILBERT_RING_MAX_QUEUE");
     unsetenv("HILBERT_RING_CONFIG");
+    unsetenv("HILBERT_RING_GRPC_PROT");
+    unsetenv("HILBERT_RING_MEMORY_SHARE");
+    unsetenv("HILBERT_RING_SERVER");
   }
 };
 
@@ -112,6 +116,62 @@ TEST_F(Settings, WhatIsWrongIsRefused) {
   }
   setenv("HILBERT_RING_MAX_QUEUE", "many", 1);
   EXPECT_TRUE(std::holds_alternative<int>(Parse({})));
+}
+
+// What is said on stderr when arguments are refused.
+std::string RefusalOf(const std::vector<std::string>& arguments) {
+  ::testing::internal::CaptureStderr();
+  const auto parsed = Parse(arguments);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(std::holds_alternative<int>(parsed) && std::get<int>(parsed) != 0) << said;
+  return said;
+}
+
+TEST_F(Settings, AFileOfUnknownKeysIsRefused) {
+  const std::string path = ::testing::TempDir() + "settings_unknown_test.ini";
+  const auto refusal_of = [&path](const std::string& text) {
+    std::ofstream(path) << text;
+    return RefusalOf({"--config=" + path});
+  };
+  const std::string slip = refusal_of("max-queue=3\ngrpc-prot=1001\n");
+  EXPECT_NE(slip.find("unknown key grpc-prot; the nearest known one is grpc-port"),
+            std::string::npos)
+      << slip;
+  for (const char* other : {"grpc_port=1001", "--grpc-port=1001", "memory-share=0.5", "help=true",
+                            "config=other.ini", "grpc-port 1001", "[worker]\ngrpc-port=1001"}) {
+    const std::string said = refusal_of(other);
+    EXPECT_NE(said.find("unknown key"), std::string::npos) << other << ": " << said;
+  }
+  for (const char* twice :
+       {"grpc-port=1\nmax-queue=3\ngrpc-port=2\n", "grpc-port=1\ngrpc-port=2\n", "grpc-port=1,2"}) {
+    const std::string said = refusal_of(twice);
+    EXPECT_NE(said.find("grpc-port has several values"), std::string::npos)
+        << twice << ": " << said;
+  }
+  std::ofstream(path) << "# a comment\n\ngrpc-port = 1001  # and another\nlog-level=\"warn\"\n";
+  EXPECT_EQ(Parsed({"--config=" + path}).grpc_port, 1001);
+  EXPECT_EQ(Parsed({"--config=" + path}).log_level, "warn");
+}
+
+TEST_F(Settings, AnUnknownFlagIsNamedWithTheNearest) {
+  const std::string said = RefusalOf({"--grpc-prot=1001"});
+  EXPECT_NE(said.find("--grpc-prot"), std::string::npos) << said;
+  EXPECT_NE(said.find("; the nearest known one is --grpc-port"), std::string::npos) << said;
+}
+
+TEST_F(Settings, UnknownVariablesAreWarnedOf) {
+  // The tests' own variables are not known either.
+  const std::vector<std::string> before = Parsed({}).warnings;
+  setenv("HILBERT_RING_MEMORY_SHARE", "0.5", 1);  // the worker's
+  setenv("HILBERT_RING_SERVER", "here:1", 1);     // the command line's
+  EXPECT_EQ(Parsed({}).warnings, before);
+  setenv("HILBERT_RING_GRPC_PROT", "1001", 1);
+  const std::vector<std::string> warnings = Parsed({}).warnings;
+  EXPECT_EQ(warnings.size(), before.size() + 1);
+  EXPECT_EQ(std::count(warnings.begin(), warnings.end(),
+                       "environment variable HILBERT_RING_GRPC_PROT is not one of the settings; "
+                       "the nearest known one is HILBERT_RING_GRPC_PORT"),
+            1);
 }
 
 TEST_F(Settings, HelpEndsWell) {

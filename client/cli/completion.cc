@@ -1,0 +1,153 @@
+// Completion scripts, from the definition of the command line.
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "client/cli/usage.h"
+
+namespace hilbert_ring::cli {
+namespace {
+
+struct Word {
+  std::string name;  // "attend", "--spec", "bash"
+  std::string help;
+  bool takes_value = false;  // of an option
+};
+
+struct Command {
+  Word word;
+  std::vector<Word> options;
+  std::vector<std::string> values;  // of its argument, where they are known
+};
+
+std::vector<Word> OptionsOf(const CLI::App& app) {
+  std::vector<Word> options;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      options.push_back({.name = "--" + name,
+                         .help = option->get_description(),
+                         .takes_value = option->get_type_size() > 0});
+    }
+  }
+  return options;
+}
+
+std::vector<Command> CommandsOf(const CLI::App& app) {
+  std::vector<Command> commands;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    commands.push_back({.word = {.name = command->get_name(), .help = command->get_description()},
+                        .options = OptionsOf(*command)});
+    if (command->get_name() == "completion") commands.back().values = {"bash", "zsh", "fish"};
+  }
+  return commands;
+}
+
+std::string Names(const std::vector<Word>& words) {
+  return absl::StrJoin(words, " ", [](std::string* out, const Word& word) { *out += word.name; });
+}
+
+std::string Bash(const std::vector<Word>& global, const std::vector<Command>& commands) {
+  std::string names, cases;
+  for (const Command& command : commands) {
+    absl::StrAppend(&names, names.empty() ? "" : " ", command.word.name);
+    absl::StrAppend(&cases, "    ", command.word.name, ") options=\"", Names(command.options),
+                    "\"; values=\"", absl::StrJoin(command.values, " "), "\" ;;\n");
+  }
+  return absl::StrCat(R"(# hilbert-ring completion for bash: source <(hilbert-ring completion bash)
+_hilbert_ring() {
+  local current="${COMP_WORDS[COMP_CWORD]}" command="" options="" values="" word
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case " )",
+                      names, R"( " in *" $word "*) command="$word"; break ;; esac
+  done
+  case "$command" in
+    "") values=")",
+                      names, R"(" ;;
+)",
+                      cases, R"(  esac
+  if [[ "$current" == -* ]]; then
+    COMPREPLY=($(compgen -W ")",
+                      Names(global), R"( $options" -- "$current"))
+  else
+    COMPREPLY=($(compgen -W "$values" -- "$current"))
+  fi
+}
+complete -o default -F _hilbert_ring hilbert-ring
+)");
+}
+
+// Within single quotes.
+std::string Quoted(const std::string& text) {
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
+
+std::string ZshOption(const Word& option) {
+  const std::string help =
+      absl::StrReplaceAll(option.help, {{"[", "("}, {"]", ")"}, {"\\", ""}, {":", ";"}});
+  return Quoted(
+      absl::StrCat(option.name, "[", help, "]", option.takes_value ? ":value:_files" : ""));
+}
+
+std::string Zsh(const std::vector<Word>& global, const std::vector<Command>& commands) {
+  std::string names, cases;
+  for (const Command& command : commands) {
+    const std::string help = absl::StrReplaceAll(command.word.help, {{":", ";"}});
+    absl::StrAppend(&names, " ", Quoted(absl::StrCat(command.word.name, ":", help)));
+    absl::StrAppend(&cases, "    ", command.word.name, ") _arguments");
+    for (const std::vector<Word>* options : {&global, &command.options}) {
+      for (const Word& option : *options) absl::StrAppend(&cases, " ", ZshOption(option));
+    }
+    if (!command.values.empty()) {
+      absl::StrAppend(&cases, " ",
+                      Quoted(absl::StrCat("1:value:(", absl::StrJoin(command.values, " "), ")")));
+    }
+    absl::StrAppend(&cases, " ;;\n");
+  }
+  std::string options;
+  for (const Word& option : global) absl::StrAppend(&options, " ", ZshOption(option));
+  return absl::StrCat("#compdef hilbert-ring\n# source <(hilbert-ring completion zsh)\n",
+                      "_hilbert_ring() {\n  local -a commands=(", names, ")\n",
+                      "  local line state\n  _arguments -C", options,
+                      " '1: :->command' '*::argument:->arguments'\n  case $state in\n"
+                      "    command) _describe command commands; return ;;\n  esac\n"
+                      "  case $line[1] in\n",
+                      cases, "  esac\n}\ncompdef _hilbert_ring hilbert-ring\n");
+}
+
+std::string FishOption(const std::string& condition, const Word& option) {
+  return absl::StrCat("complete -c hilbert-ring", condition, " -l ", option.name.substr(2),
+                      option.takes_value ? " -r" : "", " -d ", Quoted(option.help), "\n");
+}
+
+std::string Fish(const std::vector<Word>& global, const std::vector<Command>& commands) {
+  std::string text = "# hilbert-ring completion fish | source\n";
+  for (const Word& option : global) absl::StrAppend(&text, FishOption("", option));
+  for (const Command& command : commands) {
+    absl::StrAppend(&text, "complete -c hilbert-ring -n __fish_use_subcommand -f -a ",
+                    command.word.name, " -d ", Quoted(command.word.help), "\n");
+    const std::string seen =
+        absl::StrCat(" -n '__fish_seen_subcommand_from ", command.word.name, "'");
+    for (const Word& option : command.options) absl::StrAppend(&text, FishOption(seen, option));
+    if (!command.values.empty()) {
+      absl::StrAppend(&text, "complete -c hilbert-ring", seen, " -f -a ",
+                      Quoted(absl::StrJoin(command.values, " ")), "\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> CompletionScript(const CLI::App& app, const std::string& shell) {
+  const std::vector<Word> global = OptionsOf(app);
+  const std::vector<Command> commands = CommandsOf(app);
+  if (shell == "bash") return Bash(global, commands);
+  if (shell == "zsh") return Zsh(global, commands);
+  if (shell == "fish") return Fish(global, commands);
+  return absl::InvalidArgumentError(
+      absl::StrCat("completion: the shell is ", shell, ", expected bash, zsh or fish"));
+}
+
+}  // namespace hilbert_ring::cli

@@ -1,0 +1,51 @@
+// How far a job is, over all its attempts, as one number that never falls, and in words.
+//
+//   ProgressLine line(absl::Now());
+//   line.Note(progress, absl::Now());      // of client::AttendOptions::progress
+//   line.Bar(absl::Now());                 // "[####      ]  31 %  compute  9,000 tokens/s  8 s
+//   left"
+#pragma once
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "client/cpp/attend.h"
+#include "nlohmann/json.hpp"
+
+namespace hilbert_ring::cli {
+
+// Used by one thread at a time.
+class ProgressLine {
+ public:
+  explicit ProgressLine(absl::Time now) : begin_(now) {}
+
+  void Note(const client::AttendProgress& progress, absl::Time now);
+
+  // Of the whole job, 0 to 1. An attempt that begins anew leaves it until it has come as far.
+  double fraction() const { return fraction_; }
+
+  // For a terminal, a log and a program.
+  std::string Bar(absl::Time now) const;
+  std::string Sentence(absl::Time now) const;
+  nlohmann::ordered_json Json(absl::Time now) const;
+
+ private:
+  enum class Phase { kAway, kQueue, kSend, kCompute, kReceive };
+  struct Part {  // of the work of a phase
+    double done = 0;
+    absl::Time begin = absl::InfinitePast();  // of the phase, in this attempt
+  };
+
+  const char* PhaseName() const;
+  std::string Rate(absl::Time now) const;
+  double SecondsLeft(absl::Time now) const;
+  std::string TimeLeft(absl::Time now) const;
+
+  const absl::Time begin_;
+  client::AttendProgress progress_;
+  Phase phase_ = Phase::kQueue;
+  Part part_;
+  double fraction_ = 0;
+};
+
+}  // namespace hilbert_ring::cli

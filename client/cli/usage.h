@@ -1,0 +1,18 @@
+// What a command line that cannot be read says, and completes.
+#pragma once
+
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+
+namespace hilbert_ring::cli {
+
+// INVALID_ARGUMENT: the error of app.parse; commands and options that there are not are named with
+// the nearest ones.
+absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error);
+
+// A script that completes commands, options and their values: bash, zsh or fish.
+absl::StatusOr<std::string> CompletionScript(const CLI::App& app, const std::string& shell);
+
+}  // namespace hilbert_ring::cli

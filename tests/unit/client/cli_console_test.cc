@@ -1,0 +1,211 @@
+// What the command line says to people, programs and shells.
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/unit/client/fake_service.h"
+#include "tests/unit/client/run_cli.h"
+#include "tests/unit/client/test_files.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// Every line of standard error, which must be a JSON object each.
+std::vector<json> ErrorLines(const CliResult& result) {
+  std::vector<json> lines;
+  for (const auto line : absl::StrSplit(result.err, '\n', absl::SkipEmpty())) {
+    lines.push_back(json::parse(std::string(line), nullptr, false));
+    EXPECT_TRUE(lines.back().is_object()) << line;
+  }
+  return lines;
+}
+
+TEST(CliConsole, ErrorsAreJsonWhereResultsAre) {
+  const FakeService service(
+      {.fail = wire::ToGrpc(wire::WithReason(absl::AbortedError("a worker died"), "WORKER_DIED")),
+       .earlier_calls = {{.refuse = wire::ToGrpc(wire::WithReason(
+                              absl::UnavailableError("no \"worker\""), "NO_WORKERS"))}}});
+  const TestFiles files;
+  const CliResult result =
+      RunCli(absl::StrCat("attend --json --server ", service.address(), GoldenInputs("dense"),
+                          " --out ", files.Path("out.npy")));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.out, "");
+  const std::vector<json> lines = ErrorLines(result);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["retry"]["attempt"], 2);
+  EXPECT_EQ(lines[0]["retry"]["error"]["message"], "no \"worker\"");
+  EXPECT_EQ(lines[1]["error"]["code"], "ABORTED");
+  EXPECT_EQ(lines[1]["error"]["reason"], "WORKER_DIED");
+  EXPECT_EQ(lines[1]["error"]["server"], service.address());
+  const std::vector<json> wrong = ErrorLines(RunCli("atend --json"));
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_EQ(wrong[0]["error"]["code"], "INVALID_ARGUMENT");
+  EXPECT_THAT(wrong[0]["error"]["message"].get<std::string>(), HasSubstr("attend"));
+}
+
+TEST(CliConsole, NumbersOfTheServiceAreNumbers) {
+  const FakeService service;
+  const CliResult result = RunCli(absl::StrCat("--json status --server ", service.address()));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json cluster = json::parse(result.out);
+  EXPECT_EQ(cluster["workers"][0]["memory_limit_bytes"], int64_t{3} << 30);
+  EXPECT_TRUE(cluster["workers"][0]["seconds_since_heartbeat"].is_number());
+  EXPECT_EQ(cluster["ready"], true);
+  EXPECT_EQ(cluster["jobs_queued"], 0);
+  EXPECT_EQ(cluster["rings"][0]["members"], json({"localhost:8101"}));
+}
+
+TEST(CliConsole, UnknownCommandsAndOptionsAreNamedWithTheNearest) {
+  const auto refusal = [](const std::string& arguments) {
+    const CliResult result = RunCli(arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    return result.err;
+  };
+  EXPECT_THAT(
+      refusal("atend"),
+      HasSubstr("INVALID_ARGUMENT: unknown command atend; the nearest known one is attend"));
+  EXPECT_THAT(refusal("stats"), HasSubstr("is status"));
+  EXPECT_THAT(refusal("xyzzy"),
+              AllOf(HasSubstr("unknown command xyzzy"), Not(HasSubstr("nearest"))));
+  EXPECT_THAT(refusal("plan --spce x.json"),
+              HasSubstr("unknown option --spce; the nearest known one is --spec"));
+  EXPECT_THAT(refusal("status --sever=localhost:1"),
+              HasSubstr("unknown option --sever; the nearest known one is --server"));
+  EXPECT_THAT(refusal("attend"), HasSubstr("required"));
+}
+
+TEST(CliConsole, AServersAddressIsCheckedBeforeItIsCalled) {
+  for (const char* command : {"status", "jobs", "cancel j", "plan --spec x"}) {
+    const CliResult url = RunCli(absl::StrCat(command, " --server http://localhost:8001"));
+    EXPECT_EQ(url.code, 2);
+    EXPECT_THAT(url.err, HasSubstr("--server: \"http://localhost:8001\" has a scheme"));
+    const CliResult no_port = RunCli(absl::StrCat(command, " --server localhost"));
+    EXPECT_EQ(no_port.code, 2);
+    EXPECT_THAT(no_port.err, HasSubstr("has no port"));
+  }
+  EXPECT_EQ(RunCli(absl::StrCat("plan --local --server localhost --spec ",
+                                GoldenPath("dense", "case.json")))
+                .code,
+            0);
+}
+
+TEST(CliConsole, VersionAndExitCodesAreTold) {
+  const CliResult version = RunCli("--version");
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(version.out, RunCli("version").out);
+  EXPECT_THAT(RunCli("--help").out, AllOf(HasSubstr("Exit codes"), HasSubstr("completion")));
+}
+
+TEST(CliConsole, ABashCompletesCommandsOptionsAndValues) {
+  const TestFiles files;
+  const std::string script = files.Write("script", RunCli("completion bash").out);
+  const auto completions = [&](const std::string& words, int at) {
+    const std::string out = files.Path("completions");
+    const std::string command =
+        absl::StrCat("bash -c 'source ", script, "; COMP_WORDS=(hilbert-ring ", words,
+                     "); COMP_CWORD=", at, "; _hilbert_ring; echo ${COMPREPLY[*]}' > ", out);
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return ReadFile(out);
+  };
+  EXPECT_EQ(completions("at", 1), "attend\n");
+  EXPECT_EQ(completions("--ser", 1), "--server\n");
+  EXPECT_EQ(completions("attend --outa", 2), "--outage-timeout\n");
+  EXPECT_EQ(completions("--json attend --rep", 3), "--report\n");
+  EXPECT_EQ(completions("plan --outa", 2), "\n");
+  EXPECT_EQ(completions("completion z", 2), "zsh\n");
+}
+
+TEST(CliConsole, EachShellHasItsScript) {
+  EXPECT_THAT(RunCli("completion zsh").out,
+              AllOf(HasSubstr("#compdef hilbert-ring"), HasSubstr("'attend:"),
+                    HasSubstr("'--outage-timeout["), HasSubstr("(bash zsh fish)")));
+  EXPECT_THAT(RunCli("completion fish").out,
+              AllOf(HasSubstr("-a attend"), HasSubstr("__fish_seen_subcommand_from attend' -l "
+                                                      "outage-timeout -r")));
+  const CliResult other = RunCli("completion tcsh");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("expected bash, zsh or fish"));
+}
+
+// Two tokens, one head, of which `odd` rows of q are NaN.
+struct SmallJob {
+  explicit SmallJob(const std::string& fields, int odd = 0) {
+    std::vector<float> rows(2 * 8, 1.0f);
+    const std::string good = files.WriteNpy("k.npy", NpyType::kFloat32, {2, 1, 8}, rows);
+    for (int row = 0; row < odd; ++row) {
+      rows[8 * (1 - row)] = std::numeric_limits<float>::quiet_NaN();
+    }
+    const std::string q = files.WriteNpy("q.npy", NpyType::kFloat32, {2, 1, 8}, rows);
+    const std::string spec = files.Write(
+        "spec.json",
+        absl::StrCat(
+            R"({"tokens": 2, "heads": 1, "head_dim": 8, "segments": [2], "dilations": [1])", fields,
+            "}"));
+    arguments = absl::StrCat(" --spec ", spec, " --q ", q, " --k ", good, " --v ", good);
+  }
+  TestFiles files;
+  std::string arguments;
+};
+
+TEST(CliConsole, WhatASpecSeldomMeansIsSaid) {
+  const FakeService service;
+  const SmallJob job(R"(, "ordering": {"curve": "hilbert"})");
+  const std::string attend = absl::StrCat("attend --server ", service.address(), job.arguments,
+                                          " --out ", job.files.Path("out.npy"));
+  const CliResult text = RunCli(attend);
+  EXPECT_EQ(text.code, 0);
+  EXPECT_THAT(text.err, AllOf(HasSubstr("hilbert-ring: note: ordering: "), HasSubstr("square")));
+  const std::vector<json> lines = ErrorLines(RunCli(attend + " --json"));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0]["note"].get<std::string>(), HasSubstr("square"));
+  const std::string plan = absl::StrCat("plan --local --spec ", job.files.Path("spec.json"));
+  EXPECT_THAT(RunCli(plan).out, AllOf(HasSubstr("note: ordering: "), HasSubstr("unknown")));
+  const json planned = json::parse(RunCli(plan + " --json").out);
+  EXPECT_EQ(planned["notes"].size(), 1u);
+  EXPECT_TRUE(planned["seconds"].is_null());
+  const SmallJob plain("");
+  EXPECT_EQ(RunCli(absl::StrCat("attend --server ", service.address(), plain.arguments, " --out ",
+                                plain.files.Path("out.npy")))
+                .err,
+            "");
+}
+
+TEST(CliConsole, RowsThatAreNotFiniteAreCountedAndWarnedOf) {
+  const FakeService service;  // gives q back
+  for (const int odd : {0, 1, 2}) {
+    const SmallJob job("", odd);
+    const std::string report_path = job.files.Path("report.json");
+    const CliResult result =
+        RunCli(absl::StrCat("attend --server ", service.address(), job.arguments, " --out ",
+                            job.files.Path("out.npy"), " --report ", report_path));
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(json::parse(ReadFile(report_path))["rows_not_finite"], odd);
+    if (odd == 0) {
+      EXPECT_EQ(result.err, "");
+    } else {
+      EXPECT_EQ(result.err, absl::StrCat("hilbert-ring: warning: ", odd,
+                                         " of 2 rows of the output are not finite, the first for "
+                                         "token ",
+                                         2 - odd, "\n"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

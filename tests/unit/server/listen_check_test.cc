@@ -1,0 +1,48 @@
+#include "server/process/listen_check.h"
+
+#include <memory>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "server/process/grpc_endpoint.h"
+#include "server/process/http_endpoint.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+std::string Refusal(const std::string& host, int port) {
+  const absl::Status status = CheckCanListen("grpc", host, port);
+  EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
+  return std::string(status.message());
+}
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(ListenCheck, FreePortsCanBeListenedOn) {
+  EXPECT_EQ(Refusal("127.0.0.1", 0), "");
+  EXPECT_EQ(Refusal("0.0.0.0", 0), "");
+  EXPECT_EQ(Refusal("localhost", 0), "");
+}
+
+TEST(ListenCheck, APortInUseIsSaidToBeByBothServers) {
+  const auto http = HttpEndpoint::Start("127.0.0.1", 0, {});
+  ASSERT_TRUE(http.ok()) << http.status();
+  const int port = (*http)->port();
+  const std::string in_use = "127.0.0.1:" + std::to_string(port) + ": another process listens";
+  EXPECT_TRUE(Has(Refusal("127.0.0.1", port), "cannot listen on grpc " + in_use));
+  EXPECT_TRUE(Has(Refusal("0.0.0.0", port), "another process listens"));
+  const auto grpc = StartGrpc({.host = "127.0.0.1", .port = port, .max_threads = 4}, {});
+  EXPECT_TRUE(Has(std::string(grpc.status().message()), "grpc " + in_use)) << grpc.status();
+  const auto again = HttpEndpoint::Start("127.0.0.1", port, {});
+  EXPECT_TRUE(Has(std::string(again.status().message()), "http " + in_use)) << again.status();
+}
+
+TEST(ListenCheck, AHostThatIsNotThisMachineIsSaidToBeNone) {
+  EXPECT_TRUE(Has(Refusal("192.0.2.1", 0), "is no address of this machine"));
+  EXPECT_TRUE(Has(Refusal("300.0.0.1", 0), "the host is no address: "));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
