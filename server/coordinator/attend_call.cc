@@ -90,10 +90,10 @@ absl::StatusOr<v1::Report> AttendCall::Run() {
 void AttendCall::Log(const absl::Status& status) const {
   if (status.ok()) {
     spdlog::info(
-        "job {} OK: {} tokens in {:.3f} s (queue {:.3f}, receive {:.3f}, compute {:.3f}, "
-        "send {:.3f})",
-        open_.job_id(), spec_.tokens, seconds_.total, seconds_.queue, seconds_.receive,
-        seconds_.compute, seconds_.send);
+        "job {} OK: {} tokens in {:.3f} s (queue {:.3f}, ring {:.3f}, receive {:.3f}, "
+        "compute {:.3f}, send {:.3f})",
+        open_.job_id(), spec_.tokens, seconds_.total, seconds_.queue, seconds_.ring,
+        seconds_.receive, seconds_.compute, seconds_.send);
   } else {
     spdlog::warn("job {} {}: {} tokens after {:.3f} s: {} [{}]", open_.job_id(),
                  absl::StatusCodeToString(status.code()), spec_.tokens,
@@ -286,6 +286,7 @@ absl::Status AttendCall::NotEnough(const absl::Status& why) const {
 }
 
 v1::Report AttendCall::MakeReport(AttemptFigures figures) {
+  seconds_.ring = figures.ring_seconds;
   seconds_.receive = figures.receive_seconds;
   seconds_.compute = figures.compute_seconds;
   seconds_.send = figures.send_seconds;
@@ -295,6 +296,7 @@ v1::Report AttendCall::MakeReport(AttemptFigures figures) {
   report.set_tokens(spec_.tokens);
   report.set_tokens_per_second(static_cast<double>(spec_.tokens) / seconds_.total);
   report.set_queue_seconds(seconds_.queue);
+  report.set_ring_seconds(seconds_.ring);
   report.set_receive_seconds(seconds_.receive);
   report.set_compute_seconds(seconds_.compute);
   report.set_send_seconds(seconds_.send);
@@ -308,7 +310,8 @@ v1::Report AttendCall::MakeReport(AttemptFigures figures) {
   int64_t exchanged = 0;
   for (v1::WorkerReport& worker : figures.workers) {
     exchanged += worker.bytes_received();
-    if (!grant_.express) services_.rate.Observe(worker.flops(), worker.compute_seconds());
+    if (!grant_.express)
+      services_.rate.Observe(worker.worker(), worker.flops(), worker.compute_seconds());
     services_.metrics.SetWorkerJob(worker.worker(), worker.memory_peak_bytes(),
                                    worker.memory_predicted_bytes());
     *report.add_workers() = std::move(worker);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -155,7 +156,10 @@ grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::Plan
   }
   const auto plan = MakePlan(*spec, workers);
   if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), "INVALID_SPEC"));
-  *response = wire::EncodePlan(*plan);
+  std::vector<std::string> addresses;
+  for (const auto& member : services_.membership.Live()) addresses.push_back(member->address);
+  const PlanTime time = PredictTime(*plan, services_.rate.MeasuredOf(addresses));
+  *response = wire::EncodePlan(*plan, {.seconds = time.seconds, .basis = time.basis});
   return grpc::Status::OK;
 }
 

@@ -47,6 +47,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
                    .left =
                        [this](const Member& member) {
                          metrics_.RemoveWorker(member.address);
+                         rate_.Forget(member.address);
                          Refresh();
                        },
                    .closed = [this](const Member&) { Refresh(); },

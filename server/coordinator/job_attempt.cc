@@ -77,6 +77,7 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
           "WORKER_LOST");
     }
     ring.emplace(*std::move(lease));
+    figures_.ring_seconds = SecondsBetween(start, Clock::now());
   }
   JobRun run({.job_id = job_.open.job_id(),
               .plan = &plan_,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_format.h"
 #include "server/coordinator/fit.h"
 
 namespace hilbert_ring::server {
@@ -20,10 +21,32 @@ constexpr double kWeight = 0.3;          // of the newest job
 
 }  // namespace
 
-void ComputeRate::Observe(double flops, double seconds) {
+void ComputeRate::Observe(const std::string& worker, double flops, double seconds) {
   if (seconds < kLeastObserved || flops <= 0) return;
+  const double rate = flops / seconds;
   const std::lock_guard lock(mutex_);
-  flops_per_second_ += kWeight * (flops / seconds - flops_per_second_);
+  flops_per_second_ += kWeight * (rate - flops_per_second_);
+  const auto [known, first] = rates_.try_emplace(worker, rate);
+  if (!first) known->second += kWeight * (rate - known->second);
+}
+
+ComputeRate::Measured ComputeRate::MeasuredOf(const std::vector<std::string>& workers) const {
+  const std::lock_guard lock(mutex_);
+  Measured measured;
+  for (const std::string& worker : workers) {
+    const auto known = rates_.find(worker);
+    if (known == rates_.end()) continue;
+    if (measured.workers == 0 || known->second < measured.flops_per_second) {
+      measured.flops_per_second = known->second;
+    }
+    ++measured.workers;
+  }
+  return measured;
+}
+
+void ComputeRate::Forget(const std::string& worker) {
+  const std::lock_guard lock(mutex_);
+  rates_.erase(worker);
 }
 
 double ComputeRate::flops_per_second() const {
@@ -48,6 +71,16 @@ JobSize SizeOf(const Plan& plan, double flops_per_second) {
   }
   size.seconds += compute;
   return size;
+}
+
+PlanTime PredictTime(const Plan& plan, const ComputeRate::Measured& measured) {
+  if (measured.workers == 0) return {.basis = "no worker has been measured by a job yet"};
+  const JobSize size = SizeOf(plan, measured.flops_per_second);
+  return {.seconds = size.seconds,
+          .basis = absl::StrFormat("%.3g Gflop/s, the slowest of %d worker%s in the jobs that it "
+                                   "has computed; rows and blocks at %.3g GB/s",
+                                   measured.flops_per_second / 1e9, measured.workers,
+                                   measured.workers == 1 ? "" : "s", kBytesPerSecond / 1e9)};
 }
 
 absl::StatusOr<std::vector<JobSize>> SizesOf(const JobSpec& spec, int least_workers,

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "engine/plan/plan.h"
@@ -20,12 +22,22 @@ struct JobSize {
 class ComputeRate {
  public:
   // Of one worker's part of a job.
-  void Observe(double flops, double seconds);
+  void Observe(const std::string& worker, double flops, double seconds);
 
   double flops_per_second() const;  // of one worker
 
+  struct Measured {
+    int workers = 0;              // of those asked for, that have been measured
+    double flops_per_second = 0;  // of the slowest of them
+  };
+  Measured MeasuredOf(const std::vector<std::string>& workers) const;
+
+  // It has left; another process may come at its address.
+  void Forget(const std::string& worker);
+
  private:
   mutable std::mutex mutex_;
+  std::map<std::string, double> rates_;  // guarded by mutex_; flops per second, by address
   // Guarded by mutex_. At first that of one core: too low rather than too high, for a job that is
   // spread wider than it should be ends sooner than one that is not.
   double flops_per_second_ = 5e10;
@@ -33,6 +45,14 @@ class ComputeRate {
 
 // Prediction for one plan, given the rate of one worker.
 JobSize SizeOf(const Plan& plan, double flops_per_second);
+
+// How long a plan is predicted to take when nothing else runs, and in words what that rests on. 0
+// seconds: no worker has been measured.
+struct PlanTime {
+  double seconds = 0;
+  std::string basis;
+};
+PlanTime PredictTime(const Plan& plan, const ComputeRate::Measured& measured);
 
 // Sizes in rising order: least_workers, twice as many, and so on, and most_workers.
 // INVALID_ARGUMENT for a spec without a plan.

@@ -47,10 +47,39 @@ TEST(JobSizes, SmallJobsEndFirstOnOneWorkerAndLargeOnesOnAll) {
 TEST(ComputeRate, LearnsFromJobsThatTookSomeTime) {
   ComputeRate rate;
   const double first = rate.flops_per_second();
-  rate.Observe(1e12, 0.001);
+  rate.Observe("a", 1e12, 0.001);
   EXPECT_EQ(rate.flops_per_second(), first);
-  for (int i = 0; i < 50; ++i) rate.Observe(2e11, 1.0);
+  for (int i = 0; i < 50; ++i) rate.Observe("a", 2e11, 1.0);
   EXPECT_NEAR(rate.flops_per_second(), 2e11, 1e9);
+}
+
+TEST(ComputeRate, TheSlowestMeasuredWorkerThatIsThereCounts) {
+  ComputeRate rate;
+  EXPECT_EQ(rate.MeasuredOf({"a", "b"}).workers, 0);
+  rate.Observe("a", 1e12, 0.001);  // too short to say anything
+  EXPECT_EQ(rate.MeasuredOf({"a", "b"}).workers, 0);
+  rate.Observe("a", 2e11, 1.0);
+  rate.Observe("b", 1e11, 1.0);
+  rate.Observe("b", 2e11, 1.0);
+  rate.Observe("gone", 1e9, 1.0);
+  const ComputeRate::Measured measured = rate.MeasuredOf({"a", "b", "c"});
+  EXPECT_EQ(measured.workers, 2);
+  EXPECT_NEAR(measured.flops_per_second, 1.3e11, 1e9);
+  EXPECT_EQ(rate.MeasuredOf({"a"}).flops_per_second, 2e11);
+  rate.Forget("gone");
+  EXPECT_EQ(rate.MeasuredOf({"gone"}).workers, 0);
+}
+
+TEST(PlanTime, IsUnknownUntilAJobWasMeasured) {
+  const auto plan = MakePlan(Spec(100'000), 4);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const PlanTime unknown = PredictTime(*plan, {});
+  EXPECT_EQ(unknown.seconds, 0);
+  EXPECT_NE(unknown.basis.find("no worker has been measured"), std::string::npos);
+  const PlanTime known = PredictTime(*plan, {.workers = 4, .flops_per_second = 1e11});
+  EXPECT_EQ(known.seconds, SizeOf(*plan, 1e11).seconds);
+  EXPECT_NE(known.basis.find("100 Gflop/s, the slowest of 4 workers"), std::string::npos)
+      << known.basis;
 }
 
 }  // namespace
