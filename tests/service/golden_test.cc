@@ -15,7 +15,7 @@ namespace {
 void CheckEveryCase(const Cluster& cluster) {
   auto stub = cluster.Stub();
   const std::vector<std::string> names = GoldenCaseNames();
-  ASSERT_GE(names.size(), 35u);
+  ASSERT_GE(names.size(), 50u);
   for (const std::string& name : names) {
     const auto golden = LoadGoldenCase(name);
     ASSERT_TRUE(golden.ok()) << golden.status();
