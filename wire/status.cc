@@ -2,6 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -15,6 +16,17 @@ static_assert(static_cast<int>(absl::StatusCode::kInvalidArgument) ==
               grpc::StatusCode::INVALID_ARGUMENT);
 static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) ==
               grpc::StatusCode::UNAUTHENTICATED);
+
+// A status travels in the trailer, whose bytes gRPC bounds to 8 KiB; the message is there twice,
+// and in one of them a byte that is not printable ASCII takes three.
+constexpr size_t kMostMessageBytes = 1024;
+
+std::string Shortened(absl::string_view message) {
+  if (message.size() <= kMostMessageBytes) return std::string(message);
+  size_t end = kMostMessageBytes;
+  while (end > 0 && (message[end] & 0xC0) == 0x80) --end;  // not within a character
+  return absl::StrCat(message.substr(0, end), "... (", message.size(), " bytes)");
+}
 
 }  // namespace
 
@@ -40,10 +52,10 @@ grpc::Status ToGrpc(const absl::Status& status) {
   info.set_domain(std::string(kErrorDomain));
   google::rpc::Status details;
   details.set_code(static_cast<int>(status.code()));
-  details.set_message(std::string(status.message()));
+  const std::string message = Shortened(status.message());
+  details.set_message(message);
   details.add_details()->PackFrom(info);
-  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message()),
-          details.SerializeAsString()};
+  return {static_cast<grpc::StatusCode>(status.code()), message, details.SerializeAsString()};
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

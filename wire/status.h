@@ -19,7 +19,8 @@ absl::Status WithReason(absl::Status status, std::string_view reason);
 // The reason; a default by code when none is attached ("INVALID_ARGUMENT").
 std::string ReasonOf(const absl::Status& status);
 
-// Code, message and ErrorInfo, in either direction.
+// Code, message and ErrorInfo, in either direction. A message of more than 1,024 bytes is cut
+// short.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 

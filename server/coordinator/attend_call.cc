@@ -3,19 +3,19 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/coordinator/coordinates.h"
 #include "server/coordinator/fit.h"
+#include "server/coordinator/job_id.h"
+#include "server/coordinator/worker_figures.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-constexpr size_t kMaxJobIdBytes = 128;
 // After a worker was lost, for another in its place, which finds its rows where they lie.
 constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
 // A worker's stream may end before its heartbeats' does.
@@ -24,22 +24,13 @@ constexpr auto kPoll = std::chrono::milliseconds(20);
 // Until it is looked again whether those that are there are still the same.
 constexpr auto kTurnLimit = std::chrono::seconds(1);
 
-std::string DrawJobId() {
-  std::random_device device;
-  const uint64_t bits = (uint64_t{device()} << 32) | device();
-  return absl::StrCat("job-", absl::Hex(bits, absl::kZeroPad16));
-}
-
 absl::Status BadOpen(const std::string& message) {
   return wire::WithReason(absl::InvalidArgumentError(message), "INVALID_OPEN");
 }
 
-absl::Status CheckJobId(const std::string& job_id) {
-  const bool printable =
-      std::all_of(job_id.begin(), job_id.end(), [](char c) { return c > ' ' && c <= '~'; });
-  if (job_id.size() <= kMaxJobIdBytes && printable) return absl::OkStatus();
-  return BadOpen(absl::StrCat("job_id has ", job_id.size(), " bytes, must be at most ",
-                              kMaxJobIdBytes, " printable ASCII characters without spaces"));
+// Of one job.
+int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
+  return std::min(settings.order_memory_limit_bytes, settings.total_order_memory_limit_bytes);
 }
 
 // Members of a ring before this one keep their ranks where as many are given again, so that the
@@ -110,7 +101,7 @@ absl::Status AttendCall::ReadOpen() {
   open_ = std::move(*message.request.mutable_open());
   if (absl::Status status = CheckJobId(open_.job_id()); !status.ok()) {
     open_.set_job_id("?");
-    return status;
+    return wire::WithReason(std::move(status), "INVALID_OPEN");
   }
   if (open_.job_id().empty()) open_.set_job_id(DrawJobId());
   if (open_.attempt() < 0) {
@@ -138,12 +129,12 @@ absl::Status AttendCall::Validate() const {
     }
   }
   if (spec_.ordering && spec_.ordering->coordinate_axes > 0 &&
-      Coordinates::MemoryBytes(spec_) > settings.order_memory_limit_bytes) {
+      Coordinates::MemoryBytes(spec_) > OrderMemoryLimit(settings)) {
     return wire::WithReason(
         absl::FailedPreconditionError(absl::StrCat(
             "ordering: coordinates of ", spec_.tokens, " tokens take ",
             Coordinates::MemoryBytes(spec_), " bytes at the coordinator, whose limit is ",
-            settings.order_memory_limit_bytes, " (--order-memory-limit)")),
+            OrderMemoryLimit(settings), " (--order-memory-limit, --total-order-memory-limit)")),
         "DOES_NOT_FIT");
   }
   return absl::OkStatus();
@@ -199,15 +190,34 @@ absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) 
   return absl::OkStatus();
 }
 
+// Of all jobs together; before the job waits for its turn, so that it does not wait in vain.
+absl::Status AttendCall::ReserveOrder() {
+  if (!spec_.ordering || spec_.ordering->coordinate_axes == 0) return absl::OkStatus();
+  auto reserved = services_.order_memory.Reserve(Coordinates::MemoryBytes(spec_));
+  if (!reserved.ok()) {
+    return wire::WithReason(
+        absl::ResourceExhaustedError(
+            absl::StrCat("ordering: coordinates of ", spec_.tokens, " tokens take ",
+                         Coordinates::MemoryBytes(spec_), " bytes, jobs that run or wait have ",
+                         services_.order_memory.used(), " of ", services_.order_memory.limit(),
+                         " (--total-order-memory-limit)")),
+        "ORDER_MEMORY");
+  }
+  order_memory_.emplace(*std::move(reserved));
+  return absl::OkStatus();
+}
+
 absl::Status AttendCall::Execute() {
   auto sizes = Sizes();
   if (!sizes.ok()) return sizes.status();
+  if (absl::Status status = ReserveOrder(); !status.ok()) return status;
   auto place = services_.scheduler.Enter({.caller = caller_, .sizes = *std::move(sizes)});
   if (!place.ok()) return place.status();
   absl::Status status = AwaitWorkers(*place);
   if (!status.ok()) return status;
   seconds_.queue = SecondsBetween(opened_, Clock::now());
   job_.emplace(open_, spec_, services_.orders, *progress_, services_.settings.check_rows);
+  if (order_memory_) job_->order_memory = &*order_memory_;
   while (true) {
     status = Attempt();
     if (status.ok() || !MayRetry(status) || !stream_.stop().why().ok()) return status;
@@ -309,6 +319,9 @@ v1::Report AttendCall::MakeReport(AttemptFigures figures) {
   report.set_rows_not_judged(static_cast<int32_t>(figures.rows_not_judged));
   int64_t exchanged = 0;
   for (v1::WorkerReport& worker : figures.workers) {
+    for (const std::string_view figure : DropAbsurd(worker)) {
+      services_.metrics.CountDropped(figure);
+    }
     exchanged += worker.bytes_received();
     if (!grant_.express)
       services_.rate.Observe(worker.worker(), worker.flops(), worker.compute_seconds());

@@ -33,6 +33,7 @@ class AttendCall {
   absl::Status ReadOpen();
   absl::Status Validate() const;
   absl::Status Execute();
+  absl::Status ReserveOrder();
   absl::StatusOr<std::vector<JobSize>> Sizes();
   absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
   absl::Status Attempt();
@@ -49,7 +50,8 @@ class AttendCall {
 
   v1::Open open_;  // without its spec
   JobSpec spec_;
-  std::optional<JobProgress> progress_;  // once the spec is known
+  std::optional<JobProgress> progress_;                 // once the spec is known
+  std::optional<JobMemory::Reservation> order_memory_;  // of jobs with coordinates
   Members asked_;      // that were there when the job was sized; empty: it is to be sized anew
   int position_ = -1;  // in the queue, as the client knows it
   Grant grant_;

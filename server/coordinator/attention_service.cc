@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/coordinator/job_id.h"
 #include "server/process/process_memory.h"
 #include "server/process/version.h"
 #include "wire/codec.h"
@@ -189,6 +190,9 @@ grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
 grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
                                          const v1::CancelJobRequest* request,
                                          v1::CancelJobResponse* response) {
+  if (absl::Status status = CheckJobId(request->job_id()); !status.ok()) {
+    return wire::ToGrpc(wire::WithReason(std::move(status), "INVALID_JOB_ID"));
+  }
   return wire::ToGrpc(
       services_.jobs.Cancel(CallerOf(*context), request->job_id(), context->peer()));
 }

@@ -5,8 +5,12 @@
 namespace hilbert_ring::server {
 
 int64_t Coordinates::MemoryBytes(const JobSpec& spec) {
-  // 8 bytes a coordinate, the order (8 to 16 a token) and 32 a token while it is sorted.
-  return spec.tokens * (8 * int64_t{spec.ordering->coordinate_axes} + 48);
+  // 8 bytes a coordinate, the order and 32 a token while it is sorted.
+  return OrderBytes(spec) + spec.tokens * (8 * int64_t{spec.ordering->coordinate_axes} + 32);
+}
+
+int64_t Coordinates::OrderBytes(const JobSpec& spec) {
+  return 16 * spec.tokens;  // 8 to 16 a token
 }
 
 Coordinates::Coordinates(const JobSpec& spec)

@@ -16,6 +16,9 @@ class Coordinates {
   // Memory that coordinates and the order made of them take at their most.
   static int64_t MemoryBytes(const JobSpec& spec);
 
+  // Of these, what is left once the order is made.
+  static int64_t OrderBytes(const JobSpec& spec);
+
   // The spec's ordering has coordinates.
   explicit Coordinates(const JobSpec& spec);
 

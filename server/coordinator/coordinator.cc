@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -41,6 +42,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
       orders_(settings.order_cache_bytes),
       shards_(kKeepShards),
       copies_(settings.copy_memory_bytes),
+      order_memory_(settings.total_order_memory_limit_bytes),
       scheduler_([this] { return membership_.Live(); }, settings.max_queue),
       membership_(settings.worker_timeout,
                   {.joined = [this](const Member&) { Refresh(); },
@@ -60,7 +62,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
                        }}),
       membership_gate_(
           {.calls_per_peer = kMaxWorkersOfAHost, .open_timeout = settings.open_timeout}),
-      membership_service_(membership_, membership_gate_),
+      membership_service_(membership_, membership_gate_, metrics_),
       attention_service_({.settings = settings_,
                           .membership = membership_,
                           .scheduler = scheduler_,
@@ -70,6 +72,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
                           .orders = orders_,
                           .shards = shards_,
                           .copies = copies_,
+                          .order_memory = order_memory_,
                           .metrics = metrics_,
                           .suspects = suspects_},
                          [this] { return ready_.load(); }) {}
@@ -161,6 +164,9 @@ HttpReply Coordinator::Ready() {
 
 HttpReply Coordinator::ServeMetrics() {
   metrics_.SetJobs(scheduler_.running(), scheduler_.waiting());
+  std::set<std::string> there;
+  for (const v1::ClusterWorker& worker : membership_.Describe()) there.insert(worker.address());
+  metrics_.KeepWorkers(there);
   return {.content_type = Metrics::ContentType(), .body = metrics_.Serialize()};
 }
 

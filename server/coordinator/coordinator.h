@@ -52,6 +52,7 @@ class Coordinator {
   OrderCache orders_;
   SharedMemoryPool shards_;
   JobMemory copies_;
+  JobMemory order_memory_;
   Scheduler scheduler_;
   ComputeRate rate_;
   Membership membership_;

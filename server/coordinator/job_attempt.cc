@@ -98,7 +98,8 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
                          const std::shared_ptr<const void>& owner, Clock::duration patience) {
                     return SendOutput(rank, chunk, payload, owner, patience);
                   },
-              .progress = [this](double fraction) { SendProgress(fraction); }},
+              .progress = [this](double fraction) { SendProgress(fraction); },
+              .absurd_progress = [this] { services_.metrics.CountDropped("progress"); }},
              stop_);
   absl::Status status = RunWith(run);
   if (status.ok()) {
@@ -216,7 +217,9 @@ absl::Status JobAttempt::ReceiveChunk(const AttendMessage& message, JobRun& run)
   if (absl::Status status = job_.input.Accept(chunk, message.payload); !status.ok()) return status;
   job_.progress.Advance(JobState::kReceiving, job_.input.fraction());
   if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
-  return job_.input.order_known() ? PlaceRows(run) : absl::OkStatus();
+  if (!job_.input.order_known()) return absl::OkStatus();
+  if (job_.order_memory != nullptr) job_.order_memory->Shrink(Coordinates::OrderBytes(job_.spec));
+  return PlaceRows(run);
 }
 
 // All outputs have left by now, but the client does not have its report.

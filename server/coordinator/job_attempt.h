@@ -48,10 +48,11 @@ struct Job {
   HeldRows held;
   Delivered delivered;
   JobProgress& progress;
-  std::optional<RowCheck> check;       // where it is asked for
-  std::atomic<int64_t> rows_sent = 0;  // of OUT
-  bool begun = false;                  // an attempt was made
-  bool admitted = false;               // the client was told
+  std::optional<RowCheck> check;                   // where it is asked for
+  std::atomic<int64_t> rows_sent = 0;              // of OUT
+  JobMemory::Reservation* order_memory = nullptr;  // of coordinates, and the order made of them
+  bool begun = false;                              // an attempt was made
+  bool admitted = false;                           // the client was told
   int retries = 0;
 };
 

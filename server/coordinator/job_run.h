@@ -77,6 +77,7 @@ struct JobRunOptions {
       const std::shared_ptr<const void>& owner, Clock::duration patience)>
       output;
   std::function<void(double fraction)> progress;  // mean over the workers, seldom; does not block
+  std::function<void()> absurd_progress;          // what a worker said of its progress cannot be
 };
 
 class JobRun {

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/coordinator/job_run.h"
+#include "server/coordinator/worker_figures.h"
+#include "server/process/threads.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -244,8 +246,10 @@ absl::Status JobRun::PassOnShared(int rank, int64_t rows_final) {
   NotePassingOn(rank, true);
   const absl::StatusOr<bool> all = PassOnFinal(rank, rows_final, kPatience);
   NotePassingOn(rank, false);
-  if (all.ok() && !*all) stream.passer = std::thread([this, rank] { PassOnRest(rank); });
-  return all.status();
+  if (!all.ok() || *all) return all.status();
+  auto passer = StartThread([this, rank] { PassOnRest(rank); });
+  if (passer.ok()) stream.passer = *std::move(passer);
+  return passer.status();
 }
 
 // Of rows that are final, as many as the client takes; false when it does not take them all.
@@ -307,6 +311,10 @@ void JobRun::NoteComputed(int rank, double seconds) {
 }
 
 void JobRun::TellProgress(int rank, const v1::RunProgress& progress) {
+  if (IsAbsurd(progress)) {
+    if (options_.absurd_progress) options_.absurd_progress();
+    return;
+  }
   double mean = 0;
   {
     const std::lock_guard lock(mutex_);

@@ -24,7 +24,8 @@ struct JobServices {
   Rings& rings;
   OrderCache& orders;
   SharedMemoryPool& shards;
-  JobMemory& copies;  // of rows that workers elsewhere have
+  JobMemory& copies;        // of rows that workers elsewhere have
+  JobMemory& order_memory;  // of coordinates, and the orders made of them
   Metrics& metrics;
   Suspects& suspects;  // workers that sent wrong rows
 };

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "server/coordinator/coordinator.h"
+#include "server/process/file_limit.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/settings.h"
@@ -13,6 +14,7 @@ int main(int argc, char** argv) {
   using namespace hilbert_ring::server;
   TuneMalloc();
   BlockStopSignals();
+  RaiseFileLimit();
   const auto parsed = ParseCoordinatorSettings(argc, argv);
   if (const int* code = std::get_if<int>(&parsed)) return *code;
   const auto& settings = std::get<CoordinatorSettings>(parsed);

@@ -23,6 +23,12 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Join(const v1::Heartbe
                                                       " has version ", heartbeat.version(),
                                                       ", the coordinator ", std::string(kVersion)));
   }
+  constexpr size_t kMostAddressBytes = 256;
+  if (heartbeat.address().size() > kMostAddressBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("heartbeat: address '", heartbeat.address().substr(0, 32), "...' has ",
+                     heartbeat.address().size(), " bytes, must be at most ", kMostAddressBytes));
+  }
   if (heartbeat.address().empty() || heartbeat.memory_limit_bytes() <= 0) {
     return absl::InvalidArgumentError(absl::StrCat("heartbeat: address '", heartbeat.address(),
                                                    "' or memory_limit_bytes ",

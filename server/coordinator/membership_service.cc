@@ -2,6 +2,7 @@
 
 #include <stop_token>
 
+#include "server/coordinator/worker_figures.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -15,6 +16,7 @@ grpc::Status MembershipService::Register(
   const bool came = stream->Read(&heartbeat);
   if (!place->Open()) return wire::ToGrpc(place->why());
   if (!came) return wire::ToGrpc(absl::CancelledError("no heartbeat came"));
+  for (const std::string_view figure : DropAbsurd(heartbeat)) metrics_.CountDropped(figure);
   const auto member = membership_.Join(heartbeat);
   if (!member.ok()) return wire::ToGrpc(member.status());
   // A silent worker is dropped by the membership, which ends the read below.
@@ -23,6 +25,7 @@ grpc::Status MembershipService::Register(
   v1::HeartbeatReply reply;
   reply.set_interval_ms(membership_.BeatInterval().count());
   do {
+    for (const std::string_view figure : DropAbsurd(heartbeat)) metrics_.CountDropped(figure);
     if (!membership_.Beat(**member, heartbeat)) break;
   } while (stream->Write(reply) && stream->Read(&heartbeat));
   membership_.Leave(**member);

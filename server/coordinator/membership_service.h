@@ -4,14 +4,15 @@
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/coordinator/membership.h"
 #include "server/process/call_gate.h"
+#include "server/process/metrics.h"
 
 namespace hilbert_ring::server {
 
 class MembershipService : public v1::MembershipService::Service {
  public:
   // gate: whose streams may be open.
-  MembershipService(Membership& membership, CallGate& gate)
-      : membership_(membership), gate_(gate) {}
+  MembershipService(Membership& membership, CallGate& gate, Metrics& metrics)
+      : membership_(membership), gate_(gate), metrics_(metrics) {}
 
   grpc::Status Register(
       grpc::ServerContext* context,
@@ -20,6 +21,7 @@ class MembershipService : public v1::MembershipService::Service {
  private:
   Membership& membership_;
   CallGate& gate_;
+  Metrics& metrics_;
 };
 
 }  // namespace hilbert_ring::server

@@ -1,4 +1,5 @@
-// The HTTP port: a few paths that answer GET.
+// The HTTP port: a few paths that answer GET and HEAD. A connection has one request, and 5 s for it
+// and its answer; one that says nothing keeps none of the others waiting.
 //
 //   auto http = HttpEndpoint::Start("0.0.0.0", 8002, {{"/livez", [] { return HttpReply{.body =
 //   "ok\n"}; }}});
@@ -21,7 +22,7 @@ struct HttpReply {
 
 class HttpEndpoint {
  public:
-  using Handler = std::function<HttpReply()>;  // called from several threads at once
+  using Handler = std::function<HttpReply()>;  // called by one thread, which it must not block
 
   // Port 0 takes a free one. Other paths than those of `routes` are 404. UNAVAILABLE, naming host
   // and port, when they cannot be listened on.

@@ -6,9 +6,12 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
+#include <vector>
 
 namespace hilbert_ring::server {
 namespace {
@@ -72,6 +75,15 @@ struct Metrics::Families {
           .Name("hilbert_ring_worker_mismatches_total")
           .Help("Jobs in which a worker sent a row that is not what the definition says")
           .Register(registry);
+  Counter& all_mismatches = OneCounter(
+      registry, "hilbert_ring_mismatches_total",
+      "Jobs in which a worker, there or gone, sent a row that is not what the definition "
+      "says");
+  Family<Counter>& dropped =
+      prometheus::BuildCounter()
+          .Name("hilbert_ring_worker_figures_dropped_total")
+          .Help("Figures that workers said of themselves and that cannot be, by figure")
+          .Register(registry);
   Counter& received =
       OneCounter(registry, "hilbert_ring_received_bytes_total", "Payload received from clients");
   Counter& sent = OneCounter(registry, "hilbert_ring_sent_bytes_total", "Payload sent to clients");
@@ -130,8 +142,14 @@ void Metrics::CountRowsNotJudged(int64_t rows) {
   families_->rows_not_judged.Increment(static_cast<double>(rows));
 }
 
-// Its series outlives the worker: it tells of a machine.
+void Metrics::CountDropped(std::string_view figure) {
+  families_->dropped.Add({{"figure", std::string(figure)}}).Increment();
+}
+
 void Metrics::CountMismatch(const std::string& worker) {
+  families_->all_mismatches.Increment();
+  const std::lock_guard lock(families_->mutex);
+  families_->workers.insert(worker);
   families_->mismatches.Add({{"worker", worker}}).Increment();
 }
 
@@ -178,6 +196,17 @@ void Metrics::RemoveWorker(const std::string& worker) {
   for (Family<Gauge>* family : {&families_->used, &families_->peak, &families_->predicted}) {
     family->Remove(&family->Add(labels));
   }
+  families_->mismatches.Remove(&families_->mismatches.Add(labels));
+}
+
+void Metrics::KeepWorkers(const std::set<std::string>& there) {
+  std::vector<std::string> gone;
+  {
+    const std::lock_guard lock(families_->mutex);
+    std::set_difference(families_->workers.begin(), families_->workers.end(), there.begin(),
+                        there.end(), std::back_inserter(gone));
+  }
+  for (const std::string& worker : gone) RemoveWorker(worker);
 }
 
 std::string Metrics::Serialize() const {

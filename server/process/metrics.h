@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 
 namespace hilbert_ring::server {
 
@@ -36,8 +38,14 @@ class Metrics {
   void SetWorkerUsed(const std::string& worker, int64_t bytes);
   void SetWorkerJob(const std::string& worker, int64_t peak_bytes, int64_t predicted_bytes);
 
+  // A figure that a worker said of itself and that cannot be. figure: as its message calls it.
+  void CountDropped(std::string_view figure);
+
   // Its series are no longer served.
   void RemoveWorker(const std::string& worker);
+
+  // Nor are those of others than these, whatever was said of them after they left.
+  void KeepWorkers(const std::set<std::string>& there);
 
   // All of it, in Prometheus's text format.
   std::string Serialize() const;

@@ -180,6 +180,8 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   AddDuration(app, "--exit-timeout", s.exit_timeout, "on SIGTERM running jobs have so long to end");
   AddBytes(app, "--order-memory-limit", s.order_memory_limit_bytes,
            "memory for the coordinates of a job");
+  AddBytes(app, "--total-order-memory-limit", s.total_order_memory_limit_bytes,
+           "memory for the coordinates of all jobs that run or wait");
   AddBytes(app, "--order-cache", s.order_cache_bytes, "memory for orders that later jobs reuse");
   app.add_option("--max-tokens", s.max_tokens, "of a job")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));

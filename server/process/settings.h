@@ -58,6 +58,7 @@ struct CoordinatorSettings {
   int64_t copy_memory_bytes = int64_t{1} << 30;         // copies of rows sent to other hosts
   int check_rows = 0;                                   // of each job, computed again
   int64_t order_memory_limit_bytes = int64_t{1} << 30;  // coordinates of a job
+  int64_t total_order_memory_limit_bytes = int64_t{4} << 30;  // of all jobs
   int64_t order_cache_bytes = int64_t{128} << 20;
 
   int64_t max_tokens = int64_t{1} << 40;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "server/process/file_limit.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/settings.h"
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
   using namespace hilbert_ring::server;
   TuneMalloc();
   BlockStopSignals();
+  RaiseFileLimit();
   const auto parsed = ParseWorkerSettings(argc, argv);
   if (const int* code = std::get_if<int>(&parsed)) return *code;
   const auto& settings = std::get<WorkerSettings>(parsed);

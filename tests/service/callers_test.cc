@@ -1,9 +1,12 @@
 // Callers that take what they can, by intent or by mistake: threads, memory, places. The service
 // refuses them, and serves the others meanwhile.
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -303,67 +306,80 @@ TEST(Callers, JobsThatWaitAreBoundedTogether) {
   EXPECT_TRUE(eager.refused()->pushback_ms().has_value());
 }
 
-// A process under which no thread can be started, for as long as this lives.
-class NoThreads {
+// Connections to the HTTP port, each with the start of a request.
+class IdleConnections {
  public:
-  NoThreads(const std::string& folder, pid_t pid) : path_(folder + "/" + std::to_string(pid)) {
-    std::ofstream(path_).flush();
+  IdleConnections(int port, int connections, const std::string& start) {
+    sockaddr_in to = {};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int i = 0; i < connections; ++i) {
+      // A port that takes no more of them does not hold the test up.
+      const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+      (void)connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
+      if (!start.empty()) (void)send(fd, start.data(), start.size(), MSG_NOSIGNAL);
+      sockets_.push_back(fd);
+    }
   }
-  ~NoThreads() { std::filesystem::remove(path_); }
+  ~IdleConnections() {
+    for (const int fd : sockets_) close(fd);
+  }
 
  private:
-  const std::string path_;
+  std::vector<int> sockets_;
 };
 
-class Threads : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (kAddressSanitizer || kThreadSanitizer)
-      GTEST_SKIP() << "the sanitizer starts threads itself";
-    char folder[] = "/tmp/hilbert_ring_test_XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    folder_ = folder;
-    setenv("LD_PRELOAD", HILBERT_RING_FAILING_THREADS, 1);
-    setenv("NO_THREADS_FOLDER", folder_.c_str(), 1);
-    auto cluster = Cluster::Start({.workers = 2});
-    unsetenv("LD_PRELOAD");
-    ASSERT_TRUE(cluster.ok()) << cluster.status();
-    cluster_ = *std::move(cluster);
+TEST(Callers, LivenessAnswersBehindAThousandConnections) {
+  rlimit files = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  if (files.rlim_max < 2048) GTEST_SKIP() << "this process may have few descriptors";
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  for (const char* start : {"", "GET /livez HTTP/1.1\r\nHost:"}) {
+    const IdleConnections idle((*cluster)->http_port(), 1000, start);
+    const auto asked = std::chrono::steady_clock::now();
+    const auto live = (*cluster)->HttpGet("/livez");
+    EXPECT_TRUE(live.ok()) << live.status();
+    EXPECT_LT(std::chrono::steady_clock::now() - asked, std::chrono::seconds(1));
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  // A job is refused, and told when to come back, while the process has no threads.
-  void ExpectRefused(pid_t pid) {
-    const NoThreads none(folder_, pid);
-    const auto stub = cluster_->Stub();
-    for (int i = 0; i < 3; ++i) {
-      RawCall call(*stub, std::chrono::seconds(20));
-      call.Open(Spec(64));
-      const absl::Status status = call.Finish();
-      EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-      EXPECT_TRUE(call.pushback_ms().has_value());
-    }
-    EXPECT_TRUE(IsAlive(pid));
-    EXPECT_TRUE(cluster_->HttpGet("/livez").ok());
-  }
-
-  std::string folder_;
-  std::unique_ptr<Cluster> cluster_;
-};
-
-TEST_F(Threads, ACoordinatorThatHasNoneRefusesAndGoesOn) {
-  ExpectRefused(cluster_->pid());
-  ExpectAJobIsRight(*cluster_);
-  EXPECT_EQ(cluster_->Stop(), 0);
 }
 
-TEST_F(Threads, AWorkerThatHasNoneRefusesAndGoesOn) {
-  for (const pid_t worker : cluster_->WorkerPids()) ExpectRefused(worker);
-  ExpectAJobIsRight(*cluster_);
-  // The ring is there now; what is left are the threads of a job.
-  for (const pid_t worker : cluster_->WorkerPids()) ExpectRefused(worker);
-  ExpectAJobIsRight(*cluster_);
-  EXPECT_EQ(cluster_->Stop(), 0);
+// A job of so many tokens with coordinates, admitted or refused.
+absl::Status OpenWithCoordinates(RawCall& call, int64_t tokens) {
+  JobSpec spec = Spec(tokens);
+  spec.ordering = Ordering{.coordinate_axes = 2};
+  call.Open(spec);
+  v1::AttendResponse response;
+  return call.Read(&response) ? absl::OkStatus() : call.Finish();
+}
+
+TEST(Callers, CoordinatesOfAllJobsTogetherAreBounded) {
+  // 64 bytes a token.
+  auto cluster = Cluster::Start({.workers = 2, .arguments = {"--total-order-memory-limit=14MiB"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  auto first = std::make_unique<RawCall>(*stub, std::chrono::seconds(60));
+  EXPECT_TRUE(OpenWithCoordinates(*first, 100'000).ok());
+  RawCall second(*stub, std::chrono::seconds(60));
+  EXPECT_TRUE(OpenWithCoordinates(second, 100'000).ok());
+  RawCall third(*stub, std::chrono::seconds(60));
+  const absl::Status refused = OpenWithCoordinates(third, 100'000);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_EQ(wire::ReasonOf(refused), "ORDER_MEMORY");
+  EXPECT_TRUE(third.pushback_ms().has_value());
+  RawCall never(*stub, std::chrono::seconds(60));
+  EXPECT_TRUE(absl::IsFailedPrecondition(OpenWithCoordinates(never, 300'000)));
+  first.reset();  // and its memory is free, once the service has seen it end
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  absl::Status again = refused;
+  while (!again.ok() && std::chrono::steady_clock::now() < limit) {
+    RawCall next(*stub, std::chrono::seconds(60));
+    again = OpenWithCoordinates(next, 100'000);
+  }
+  EXPECT_TRUE(again.ok()) << again;
 }
 
 }  // namespace

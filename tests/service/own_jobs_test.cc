@@ -143,5 +143,23 @@ TEST(OwnJobs, AnUnknownJobIsNotFound) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("job-that-is-not"));
 }
 
+TEST(OwnJobs, LongIdsAreRefused) {
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  for (const size_t bytes : {129, 9000, 1'000'000}) {
+    const absl::Status status = Cancel(*stub, std::string(bytes, 'x'));
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << bytes << ": " << status.code();
+    EXPECT_EQ(wire::ReasonOf(status), "INVALID_JOB_ID");
+    EXPECT_THAT(std::string(status.message()), HasSubstr("job_id 'xxxx"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("128"));
+    RawCall call(*stub, std::chrono::seconds(20));
+    v1::AttendRequest request;
+    request.mutable_open()->set_job_id(std::string(bytes, 'x'));
+    call.Write(request);
+    EXPECT_TRUE(absl::IsInvalidArgument(call.Finish()));
+  }
+}
+
 }  // namespace
 }  // namespace hilbert_ring::testing

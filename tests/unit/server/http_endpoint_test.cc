@@ -1,10 +1,13 @@
 #include "server/process/http_endpoint.h"
 
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -57,6 +60,68 @@ TEST(HttpEndpoint, AnswersItsPathsAlone) {
   const auto start = std::chrono::steady_clock::now();
   http->reset();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1000));
+}
+
+// A connection that sends `request` and waits.
+class IdleConnection {
+ public:
+  IdleConnection(int port, const std::string& request) {
+    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    sockaddr_in to = {};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    // A port that takes no more connections does not hold the test up.
+    (void)connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
+    if (!request.empty()) (void)send(fd_, request.data(), request.size(), MSG_NOSIGNAL);
+  }
+  IdleConnection(IdleConnection&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~IdleConnection() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+ private:
+  int fd_;
+};
+
+TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
+  rlimit files = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  if (files.rlim_max < 4096) GTEST_SKIP() << "this process may have few descriptors";
+  for (const char* request : {"", "GET /livez HTTP/1.1\r\nHost:"}) {
+    auto http =
+        HttpEndpoint::Start("127.0.0.1", 0, {{"/livez", [] { return HttpReply{.body = "ok\n"}; }}});
+    ASSERT_TRUE(http.ok()) << http.status();
+    std::vector<IdleConnection> idle;
+    for (int i = 0; i < 1000; ++i) idle.emplace_back((*http)->port(), request);
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_THAT(Get((*http)->port(), "/livez"), StartsWith("HTTP/1.1 200 "));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1000));
+  }
+}
+
+TEST(HttpEndpoint, RefusesWhatItDoesNotTake) {
+  auto http =
+      HttpEndpoint::Start("127.0.0.1", 0, {{"/livez", [] { return HttpReply{.body = "ok\n"}; }}});
+  ASSERT_TRUE(http.ok()) << http.status();
+  const int port = (*http)->port();
+  EXPECT_THAT(Ask(port, "POST /livez HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
+  EXPECT_THAT(Ask(port, "hello\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(Ask(port, "GET /livez HTTP/1.1\r\nX: " + std::string(9000, 'x')),
+              StartsWith("HTTP/1.1 431 "));
+  EXPECT_THAT(
+      Ask(port, "HEAD /livez HTTP/1.1\r\n\r\n"),
+      AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Content-Length: 3"), EndsWith("\r\n\r\n")));
+}
+
+TEST(HttpEndpoint, LongAnswersArriveWhole) {
+  const std::string body(20 << 20, 'x');
+  auto http =
+      HttpEndpoint::Start("127.0.0.1", 0, {{"/metrics", [&] { return HttpReply{.body = body}; }}});
+  ASSERT_TRUE(http.ok()) << http.status();
+  EXPECT_THAT(Get((*http)->port(), "/metrics"), EndsWith("\r\n\r\n" + body));
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ TEST(Metrics, CountsJobs) {
   metrics.CountRowsChecked(8);
   metrics.CountRowsNotJudged(5);
   metrics.CountMismatch("a:1");
-  metrics.RemoveWorker("a:1");
+  metrics.CountDropped("flops");
+  metrics.CountRefused("OPEN_TIMEOUT");
   metrics.SetJobs(1, 4);
   metrics.SetWorkersUp(2);
   const std::string text = metrics.Serialize();
@@ -38,6 +39,8 @@ TEST(Metrics, CountsJobs) {
   EXPECT_THAT(text, HasSubstr("hilbert_ring_rows_checked_total 8\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_rows_not_judged_total 5\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_mismatches_total{worker=\"a:1\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_figures_dropped_total{figure=\"flops\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_calls_refused_total{reason=\"OPEN_TIMEOUT\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_job_seconds_count{phase=\"compute\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_job_seconds_sum{phase=\"total\"} 23.1"));
 }
@@ -47,6 +50,7 @@ TEST(Metrics, SeriesOfAWorkerLeaveWithIt) {
   metrics.SetWorkerUsed("a:1", 10);
   metrics.SetWorkerUsed("b:1", 20);
   metrics.SetWorkerJob("a:1", 30, 40);
+  metrics.CountMismatch("a:1");
   std::string text = metrics.Serialize();
   EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_memory_used_bytes{worker=\"a:1\"} 10\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_memory_peak_bytes{worker=\"a:1\"} 30\n"));
@@ -56,6 +60,21 @@ TEST(Metrics, SeriesOfAWorkerLeaveWithIt) {
   text = metrics.Serialize();
   EXPECT_THAT(text, Not(HasSubstr("a:1")));
   EXPECT_THAT(text, HasSubstr("worker=\"b:1\"} 20\n"));
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_mismatches_total 1\n")) << "of all there ever were";
+}
+
+TEST(Metrics, WhatIsSaidOfAWorkerThatHasLeftDoesNotStay) {
+  Metrics metrics;
+  metrics.SetWorkerUsed("a:1", 10);
+  metrics.RemoveWorker("a:1");
+  metrics.SetWorkerUsed("a:1", 20);  // a beat that was under way
+  metrics.CountMismatch("c:1");
+  metrics.SetWorkerUsed("b:1", 30);
+  metrics.KeepWorkers({"b:1"});
+  const std::string text = metrics.Serialize();
+  EXPECT_THAT(text, Not(HasSubstr("a:1")));
+  EXPECT_THAT(text, Not(HasSubstr("c:1")));
+  EXPECT_THAT(text, HasSubstr("worker=\"b:1\"} 30\n"));
 }
 
 }  // namespace

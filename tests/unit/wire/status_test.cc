@@ -49,5 +49,17 @@ TEST(Status, WithoutDetailsTheCodeIsTheReason) {
   EXPECT_TRUE(absl::IsInternal(FromGrpc({grpc::StatusCode::INTERNAL, "x", "\xff\xff\xff"})));
 }
 
+TEST(Status, LongMessagesAreCutShort) {
+  const std::string start(1023, 'x');
+  const grpc::Status status = ToGrpc(absl::NotFoundError(start + std::string(9000, '\xc3')));
+  EXPECT_LT(status.error_message().size(), 1100u);
+  EXPECT_LT(status.error_details().size(), 1300u);
+  EXPECT_EQ(status.error_message().substr(0, 1023), start);
+  EXPECT_NE(status.error_message().find("(10023 bytes)"), std::string::npos);
+  const grpc::Status within = ToGrpc(absl::NotFoundError(start + "\xc3\xa9 and more"));
+  EXPECT_EQ(within.error_message().substr(0, 1026), start + "...") << "no character is cut in two";
+  EXPECT_EQ(ToGrpc(absl::NotFoundError(start)).error_message(), start);
+}
+
 }  // namespace
 }  // namespace hilbert_ring::wire

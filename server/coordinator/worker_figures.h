@@ -1,0 +1,23 @@
+// Figures that workers say of themselves. They reach metrics, reports and the scheduler: what
+// cannot be is dropped before.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "hilbert_ring/v1/worker.pb.h"
+
+namespace hilbert_ring::server {
+
+// Set to 0 where they are not a number, negative, or more than anything can have; names longer than
+// 128 bytes are cut short. Returns the fields that were, as the messages call them.
+std::vector<std::string_view> DropAbsurd(v1::WorkerReport& report);
+
+// Of its cancel_seconds the absurd ones, and those beyond the first 1,024, go. The address is not
+// touched.
+std::vector<std::string_view> DropAbsurd(v1::Heartbeat& heartbeat);
+
+// Whether a job's progress is one.
+bool IsAbsurd(const v1::RunProgress& progress);
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,108 @@
+// Processes under which no thread can be started: calls are refused, the process goes on, and stops
+// when it is told to.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/sanitizer.h"
+#include "tests/service/cluster.h"
+#include "tests/service/raw_call.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+JobSpec Spec(int64_t tokens) {
+  JobSpec spec;
+  spec.tokens = tokens;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_dim = spec.value_dim = 16;
+  spec.branches = {{tokens, 1}};
+  return spec;
+}
+
+void ExpectAJobIsRight(const Cluster& cluster) {
+  const JobSpec spec = Spec(64);
+  const auto result = AttendRaw(*cluster.Stub(), spec, RandomInputs(spec, 1), 32, 1);
+  EXPECT_TRUE(result.ok()) << result.status();
+}
+
+// A process under which no thread can be started, for as long as this lives.
+class NoThreads {
+ public:
+  NoThreads(const std::string& folder, pid_t pid) : path_(folder + "/" + std::to_string(pid)) {
+    std::ofstream(path_).flush();
+  }
+  ~NoThreads() { std::filesystem::remove(path_); }
+
+ private:
+  const std::string path_;
+};
+
+class Threads : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kAddressSanitizer || kThreadSanitizer)
+      GTEST_SKIP() << "the sanitizer starts threads itself";
+    char folder[] = "/tmp/hilbert_ring_test_XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    setenv("LD_PRELOAD", HILBERT_RING_FAILING_THREADS, 1);
+    setenv("NO_THREADS_FOLDER", folder_.c_str(), 1);
+    auto cluster = Cluster::Start({.workers = 2});
+    unsetenv("LD_PRELOAD");
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    cluster_ = *std::move(cluster);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // A job is refused, and told when to come back, while the process has no threads.
+  void ExpectRefused(pid_t pid) {
+    const NoThreads none(folder_, pid);
+    const auto stub = cluster_->Stub();
+    for (int i = 0; i < 3; ++i) {
+      RawCall call(*stub, std::chrono::seconds(20));
+      call.Open(Spec(64));
+      const absl::Status status = call.Finish();
+      EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+      EXPECT_TRUE(call.pushback_ms().has_value());
+    }
+    EXPECT_TRUE(IsAlive(pid));
+    EXPECT_TRUE(cluster_->HttpGet("/livez").ok());
+  }
+
+  std::string folder_;
+  std::unique_ptr<Cluster> cluster_;
+};
+
+TEST_F(Threads, ACoordinatorThatHasNoneRefusesAndGoesOn) {
+  ExpectRefused(cluster_->pid());
+  ExpectAJobIsRight(*cluster_);
+  EXPECT_EQ(cluster_->Stop(), 0);
+}
+
+TEST_F(Threads, AWorkerThatHasNoneRefusesAndGoesOn) {
+  for (const pid_t worker : cluster_->WorkerPids()) ExpectRefused(worker);
+  ExpectAJobIsRight(*cluster_);
+  // The ring is there now; what is left are the threads of a job.
+  for (const pid_t worker : cluster_->WorkerPids()) ExpectRefused(worker);
+  ExpectAJobIsRight(*cluster_);
+  EXPECT_EQ(cluster_->Stop(), 0);
+}
+
+TEST_F(Threads, ACoordinatorThatHasNoneStops) {
+  ExpectAJobIsRight(*cluster_);
+  const NoThreads none(folder_, cluster_->pid());
+  const auto stub = cluster_->Stub();
+  grpc::ClientContext context;
+  v1::GetClusterResponse described;
+  const grpc::Status status = stub->GetCluster(&context, {}, &described);
+  EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED)
+      << status.error_message();
+  EXPECT_EQ(cluster_->Stop(), 0);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
