@@ -38,7 +38,7 @@ class LocalService:
     def __enter__(self):
         command = [str(self.coordinator), f"--spawn-workers={self.workers}",
                    f"--job-workers={self.workers}", "--grpc-port=0",
-                   "--http-port=0", f"--ready-file={self.ready_file}"]
+                   "--http-port=0", "--membership-port=0", f"--ready-file={self.ready_file}"]
         with open(self.log, "wb") as log:
             # A session of its own: Ctrl-C reaches this script, which then stops the coordinator.
             self.process = subprocess.Popen(

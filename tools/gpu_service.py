@@ -66,7 +66,8 @@ def run(programs, device, seconds):
         ready = folder / "ready.json"
         with open(folder / "log", "w") as log:
             coordinator = subprocess.Popen(
-                [str(programs[NEEDS[0]]), "--grpc-port=0", "--http-port=0", "--spawn-workers=2",
+                [str(programs[NEEDS[0]]), "--grpc-port=0", "--http-port=0",
+                 "--membership-port=0", "--spawn-workers=2",
                  "--job-workers=2", f"--device={device}", f"--ready-file={ready}"],
                 stdout=log, stderr=log)
         right, lines = False, []

@@ -25,6 +25,10 @@ std::string StateName(v1::ClusterWorker::State state) {
       return "draining";
     case v1::ClusterWorker::STATE_DISTRUSTED:
       return "distrusted";
+    case v1::ClusterWorker::STATE_JOINING:
+      return "joining";
+    case v1::ClusterWorker::STATE_RESTING:
+      return "resting";
     default:
       return "?";
   }
@@ -49,6 +53,10 @@ void PrintCluster(const std::string& server, const v1::GetClusterResponse& clust
                       StateName(worker.state()), OrIdle(worker.job_id())});
     }
     std::printf("\n%s", FormatTable(rows).c_str());
+    for (const v1::ClusterWorker& worker : cluster.workers()) {
+      if (worker.reason().empty()) continue;
+      std::printf("%s: %s\n", worker.address().c_str(), worker.reason().c_str());
+    }
   }
   if (cluster.rings_size() > 0) {
     std::vector<std::vector<std::string>> rows = {{"ring", "generation", "job", "members"}};

@@ -143,11 +143,24 @@ absl::Status AttendCall::Validate() const {
 // On how many of the workers that are up it could run. What cannot run on them at all is refused,
 // saying what would hold it.
 absl::StatusOr<std::vector<JobSize>> AttendCall::Sizes() {
+  auto sizes = SizesWithout(LeftOut());
+  if (sizes.ok() || failed_.empty()) return sizes;
+  failed_.clear();
+  return SizesWithout(hung_);
+}
+
+Members AttendCall::LeftOut() const {
+  Members left_out = hung_;
+  left_out.insert(left_out.end(), failed_.begin(), failed_.end());
+  return left_out;
+}
+
+absl::StatusOr<std::vector<JobSize>> AttendCall::SizesWithout(const Members& without) {
   asked_.clear();
   const Members there = services_.membership.Live();
   Members live = there;
-  std::erase_if(live, [this](const auto& member) {
-    return std::find(hung_.begin(), hung_.end(), member) != hung_.end();
+  std::erase_if(live, [&](const auto& member) {
+    return std::find(without.begin(), without.end(), member) != without.end();
   });
   if (live.empty()) {
     return wire::WithReason(absl::UnavailableError("no worker is there"), "NO_WORKERS");
@@ -241,9 +254,25 @@ absl::Status AttendCall::Attempt() {
   JobAttempt attempt(services_, stream_, *job_, *plan_, grant_);
   absl::StatusOr<AttemptFigures> figures = attempt.Run();
   if (!grant_.express) services_.membership.SetJob(grant_.members, "");
-  if (figures.ok()) report_ = MakeReport(*std::move(figures));
-  if (attempt.stalled() != nullptr) hung_.push_back(attempt.stalled());
+  if (figures.ok()) {
+    report_ = MakeReport(*std::move(figures));
+    services_.membership.Worked(grant_.members);
+  } else {
+    NoteFailures(attempt, figures.status());
+  }
   return figures.status();
+}
+
+void AttendCall::NoteFailures(const JobAttempt& attempt, const absl::Status& status) {
+  const std::string why = absl::StrCat("job ", open_.job_id(), ": ", status.message());
+  if (attempt.stalled() != nullptr) {
+    hung_.push_back(attempt.stalled());
+    services_.membership.Failed(*attempt.stalled(), why);
+  }
+  if (attempt.failed() != nullptr && attempt.failed() != attempt.stalled()) {
+    failed_.push_back(attempt.failed());
+    services_.membership.Failed(*attempt.failed(), why);
+  }
 }
 
 // For the news of who is gone, then for a worker in the place of one that was lost: its rows are
@@ -277,7 +306,7 @@ absl::Status AttendCall::AwaitWorkers(Scheduler::Place& place) {
         if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
         continue;
       }
-      place.WaitAgain(*std::move(sizes), hung_);
+      place.WaitAgain(*std::move(sizes), LeftOut());
     }
     enough = Clock::now() + services_.settings.recovery_timeout;
     absl::Status status = AwaitGrant(place, std::min(turn, Clock::now() + kTurnLimit));

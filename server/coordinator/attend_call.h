@@ -35,6 +35,9 @@ class AttendCall {
   absl::Status Execute();
   absl::Status ReserveOrder();
   absl::StatusOr<std::vector<JobSize>> Sizes();
+  absl::StatusOr<std::vector<JobSize>> SizesWithout(const Members& without);
+  Members LeftOut() const;
+  void NoteFailures(const JobAttempt& attempt, const absl::Status& status);
   absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
   absl::Status Attempt();
   absl::Status AwaitOthers(Scheduler::Place& place);
@@ -57,6 +60,7 @@ class AttendCall {
   Grant grant_;
   size_t live_before_ = 0;    // workers when the attempt began
   Members hung_;              // that this job leaves out from here on
+  Members failed_;            // likewise, as long as it can do without them
   std::optional<Plan> plan_;  // over the grant's members
   std::optional<Job> job_;    // once it starts
   JobSeconds seconds_;

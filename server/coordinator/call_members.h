@@ -16,21 +16,24 @@
 #include "server/coordinator/job_stop.h"
 #include "server/coordinator/membership.h"
 #include "server/process/deadline.h"
+#include "server/process/tokens.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 
 // Payload of an error that a worker gave: the worker's address.
 inline constexpr char kComplainant[] = "hilbert-ring/complainant";
+// Likewise, where it was not the worker that gave the error: it did not answer.
+inline constexpr char kUnreached[] = "hilbert-ring/unreached";
 
 // Calls `start(stub, context, request, response, done)` for every member and waits for all answers,
 // by rank. The first error, naming its worker (also as kComplainant), ends the others; so does the
 // stop, with its reason, and a member that leaves (UNAVAILABLE), which may never answer.
-//   start: [](auto* stub, auto... a) { stub->async()->CloseRing(a...); }
+//   call, start: "CloseRing", [](auto* stub, auto... a) { stub->async()->CloseRing(a...); }
 template <typename Request, typename Response, typename Start>
 absl::Status CallMembers(const Members& members, const std::vector<Request>& requests,
                          std::vector<Response>& responses, Deadline deadline, const JobStop* stop,
-                         const Start& start) {
+                         const char* call, const Start& start) {
   std::mutex mutex;
   std::condition_variable changed;
   size_t answered = 0;       // guarded by mutex
@@ -42,6 +45,7 @@ absl::Status CallMembers(const Members& members, const std::vector<Request>& req
   };
   for (size_t rank = 0; rank < members.size(); ++rank) {
     contexts[rank].set_deadline(OnSystemClock(deadline));
+    AddCallToken(contexts[rank], members[rank]->secret, call);
     start(members[rank]->stub.get(), &contexts[rank], &requests[rank], &responses[rank],
           [&, rank](const grpc::Status& answer) {
             const std::lock_guard lock(mutex);
@@ -51,7 +55,9 @@ absl::Status CallMembers(const Members& members, const std::vector<Request>& req
                   absl::Status(error.code(), absl::StrCat("worker ", members[rank]->address, ": ",
                                                           error.message())),
                   wire::ReasonOf(error));
-              first_error.SetPayload(kComplainant, absl::Cord(members[rank]->address));
+              const bool answered_itself = !answer.error_details().empty();
+              first_error.SetPayload(answered_itself ? kComplainant : kUnreached,
+                                     absl::Cord(members[rank]->address));
             }
             ++answered;
             changed.notify_all();

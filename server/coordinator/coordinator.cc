@@ -20,6 +20,7 @@
 #include "server/process/host_port.h"
 #include "server/process/ready_file.h"
 #include "server/process/stop_signals.h"
+#include "server/process/tokens.h"
 #include "server/process/version.h"
 #include "wire/status.h"
 
@@ -31,38 +32,46 @@ constexpr int kMaxWorkersOfAHost = 1024;
 constexpr auto kKeepShards = std::chrono::milliseconds(500);  // for a job that follows at once
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
 
+// Without a token of the operator's: where workers are spawned, one for them alone.
+absl::StatusOr<std::string> JoinToken(const CoordinatorSettings& settings) {
+  if (!settings.join_token_file.empty()) return ReadTokenFile(settings.join_token_file);
+  return settings.spawn_workers > 0 ? DrawSecret() : "";
+}
+
 absl::Status Stopping() {
   return wire::WithReason(absl::UnavailableError("the service is stopping"), "DRAINING");
 }
 
 }  // namespace
 
-Coordinator::Coordinator(const CoordinatorSettings& settings)
+Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_token)
     : settings_(settings),
+      join_token_(std::move(join_token)),
       orders_(settings.order_cache_bytes),
       shards_(kKeepShards),
       copies_(settings.copy_memory_bytes),
       order_memory_(settings.total_order_memory_limit_bytes),
       scheduler_([this] { return membership_.Live(); }, settings.max_queue),
-      membership_(settings.worker_timeout,
-                  {.joined = [this](const Member&) { Refresh(); },
-                   .left =
-                       [this](const Member& member) {
-                         metrics_.RemoveWorker(member.address);
-                         rate_.Forget(member.address);
-                         Refresh();
-                       },
-                   .closed = [this](const Member&) { Refresh(); },
-                   .beat =
-                       [this](const Member& member, const v1::Heartbeat& beat) {
-                         metrics_.SetWorkerUsed(member.address, beat.memory_used_bytes());
-                         for (const double seconds : beat.cancel_seconds()) {
-                           metrics_.ObserveCancel(seconds);
-                         }
-                       }}),
+      membership_(
+          settings.worker_timeout,
+          {.joined = [this](const Member&) { Refresh(); },
+           .left =
+               [this](const Member& member) {
+                 metrics_.RemoveWorker(member.address);
+                 Refresh();
+               },
+           .closed = [this](const Member&) { Refresh(); },
+           .failed = [this](const Member& member) { metrics_.CountFailure(member.address); },
+           .beat =
+               [this](const Member& member, const v1::Heartbeat& beat) {
+                 metrics_.SetWorkerUsed(member.address, beat.memory_used_bytes());
+                 for (const double seconds : beat.cancel_seconds()) {
+                   metrics_.ObserveCancel(seconds);
+                 }
+               }}),
       membership_gate_(
           {.calls_per_peer = kMaxWorkersOfAHost, .open_timeout = settings.open_timeout}),
-      membership_service_(membership_, membership_gate_, metrics_),
+      membership_service_(membership_, membership_gate_, metrics_, join_token_),
       attention_service_({.settings = settings_,
                           .membership = membership_,
                           .scheduler = scheduler_,
@@ -80,9 +89,11 @@ Coordinator::Coordinator(const CoordinatorSettings& settings)
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     const CoordinatorSettings& settings) {
   RemoveReadyFile(settings.ready_file);
-  std::unique_ptr<Coordinator> coordinator(new Coordinator(settings));
+  auto join_token = JoinToken(settings);
+  if (!join_token.ok()) return join_token.status();
+  std::unique_ptr<Coordinator> coordinator(new Coordinator(settings, *std::move(join_token)));
   if (absl::Status status = coordinator->Listen(); !status.ok()) return status;
-  coordinator->StartWorkers();
+  if (absl::Status status = coordinator->StartWorkers(); !status.ok()) return status;
   return coordinator;
 }
 
@@ -95,9 +106,15 @@ absl::Status Coordinator::Listen() {
     auto grpc = StartGrpc({.host = settings_.grpc_host,
                            .port = settings_.grpc_port,
                            .max_threads = kMaxBlockingCalls},
-                          {&attention_service_, &membership_service_});
+                          {&attention_service_});
     if (!grpc.ok()) return grpc.status();
     grpc_ = *std::move(grpc);
+    auto membership = StartGrpc({.host = MembershipHost(),
+                                 .port = settings_.membership_port,
+                                 .max_threads = kMaxBlockingCalls},
+                                {&membership_service_});
+    if (!membership.ok()) return membership.status();
+    membership_grpc_ = *std::move(membership);
     auto http = HttpEndpoint::Start(settings_.http_host, settings_.http_port,
                                     {{"/livez", [] { return HttpReply{.body = "ok\n"}; }},
                                      {"/readyz", [this] { return Ready(); }},
@@ -105,25 +122,40 @@ absl::Status Coordinator::Listen() {
     if (!http.ok()) return http.status();
     http_ = *std::move(http);
   }
-  spdlog::info("version {}: gRPC on {}:{}, HTTP on {}:{}", kVersion, settings_.grpc_host,
-               grpc_.port, settings_.http_host, http_->port());
+  spdlog::info("version {}: gRPC on {}:{}, HTTP on {}:{}, workers on {}:{}", kVersion,
+               settings_.grpc_host, grpc_.port, settings_.http_host, http_->port(),
+               MembershipHost(), membership_grpc_.port);
+  if (join_token_.empty()) {
+    spdlog::warn(
+        "no --join-token-file: whoever reaches {}:{} can register a worker, which is given rows",
+        MembershipHost(), membership_grpc_.port);
+  }
   Refresh();
   return absl::OkStatus();
 }
 
-void Coordinator::StartWorkers() {
+std::string Coordinator::MembershipHost() const {
+  if (!settings_.membership_host.empty()) return settings_.membership_host;
+  return settings_.spawn_workers > 0 ? "127.0.0.1" : settings_.grpc_host;
+}
+
+absl::Status Coordinator::StartWorkers() {
   const int workers = settings_.spawn_workers;
   if (workers == 0) {
     spdlog::info("waiting for {} workers to register", settings_.min_workers);
-    return;
+    return absl::OkStatus();
   }
   const int hardware = static_cast<int>(std::thread::hardware_concurrency());
   const int threads =
       settings_.worker_threads > 0 ? settings_.worker_threads : std::max(1, hardware / workers);
   // Local workers reach a coordinator that listens on all addresses by the loopback one.
-  const std::string host = IsWildcard(settings_.grpc_host) ? "127.0.0.1" : settings_.grpc_host;
+  const std::string host = IsWildcard(MembershipHost()) ? "127.0.0.1" : MembershipHost();
+  auto token_memory = TokenMemory::Make(join_token_);
+  if (!token_memory.ok()) return token_memory.status();
+  token_memory_.emplace(*std::move(token_memory));
   std::vector<std::string> arguments = {
-      absl::StrCat("--coordinator=", HostPort(host, grpc_.port)),
+      absl::StrCat("--coordinator=", HostPort(host, membership_grpc_.port)),
+      absl::StrCat("--join-token-file=", token_memory_->path()),
       "--host=127.0.0.1",
       "--port=0",
       absl::StrCat("--threads=", threads),
@@ -146,6 +178,7 @@ void Coordinator::StartWorkers() {
     options.share_gpu = options.share_gpu || place.gpu_share < 1;
   }
   workers_ = std::make_unique<WorkerProcesses>(std::move(options));
+  return absl::OkStatus();
 }
 
 // A worker that this process spawned is found by where it listens.
@@ -193,8 +226,11 @@ void Coordinator::Refresh() {
   was_ready_ = true;
   std::vector<std::string> addresses;
   for (const auto& member : live) addresses.push_back(member->address);
-  absl::Status status = WriteReadyFile(
-      settings_.ready_file, {{"grpc_port", grpc_.port}, {"http_port", http_->port()}}, addresses);
+  absl::Status status = WriteReadyFile(settings_.ready_file,
+                                       {{"grpc_port", grpc_.port},
+                                        {"http_port", http_->port()},
+                                        {"membership_port", membership_grpc_.port}},
+                                       addresses);
   if (!status.ok()) spdlog::error("{}", std::string(status.message()));
 }
 
@@ -213,8 +249,11 @@ void Coordinator::Stop() {
   jobs_.StopAll(Stopping());
   attention_service_.AwaitIdle(std::chrono::milliseconds(1000));
   if (workers_ != nullptr) workers_->Stop(kWorkerStopLimit);
-  grpc_.server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
-  grpc_.server->Wait();
+  for (const GrpcEndpoint* endpoint : {&grpc_, &membership_grpc_}) {
+    if (endpoint->server == nullptr) continue;
+    endpoint->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+    endpoint->server->Wait();
+  }
   {
     const std::lock_guard lock(refresh_);
     grpc_.server.reset();

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "server/coordinator/attention_service.h"
@@ -17,6 +19,7 @@
 #include "server/process/http_endpoint.h"
 #include "server/process/metrics.h"
 #include "server/process/settings.h"
+#include "server/process/token_memory.h"
 
 namespace hilbert_ring::server {
 
@@ -31,10 +34,11 @@ class Coordinator {
   void Stop();
 
  private:
-  explicit Coordinator(const CoordinatorSettings& settings);
+  Coordinator(const CoordinatorSettings& settings, std::string join_token);
 
   absl::Status Listen();
-  void StartWorkers();
+  absl::Status StartWorkers();
+  std::string MembershipHost() const;
   void Distrust(const Member& worker);
   HttpReply Ready();
   HttpReply ServeMetrics();
@@ -42,6 +46,8 @@ class Coordinator {
   void Refresh();
 
   const CoordinatorSettings settings_;
+  const std::string join_token_;
+  std::optional<TokenMemory> token_memory_;  // of the workers that are spawned
   Metrics metrics_;
   std::atomic<bool> draining_ = false;
   std::atomic<bool> ready_ = false;
@@ -60,7 +66,7 @@ class Coordinator {
   MembershipService membership_service_;
   Suspects suspects_{[this](const Member& worker) { Distrust(worker); }};
   AttentionService attention_service_;
-  GrpcEndpoint grpc_;
+  GrpcEndpoint grpc_, membership_grpc_;
   std::unique_ptr<HttpEndpoint> http_;
   std::unique_ptr<WorkerProcesses> workers_;
 };

@@ -28,15 +28,15 @@ int64_t InputBytes(const JobSpec& spec) {
   return spec.tokens * row_bytes;
 }
 
-// Of a ring that could not be formed for so long that a dead worker would have been missed: the one
-// that could not reach its peer, or be reached, while both are there. Without it the others can go
-// on. Null where a worker has left.
-std::shared_ptr<const Member> Unconnected(const absl::Status& error, const Members& members) {
-  const auto complainant = error.GetPayload(kComplainant);
+// Of a ring that could not be formed: the one that the payload names, while all are there. Null
+// where a worker has left, and the ring failed for that.
+std::shared_ptr<const Member> Named(const absl::Status& error, const char* payload,
+                                    const Members& members) {
+  const auto address = error.GetPayload(payload);
   std::shared_ptr<const Member> found;
   for (const auto& member : members) {
     if (member->departed.stop_requested()) return nullptr;
-    if (complainant && *complainant == absl::string_view(member->address)) found = member;
+    if (address && *address == absl::string_view(member->address)) found = member;
   }
   return found;
 }
@@ -66,8 +66,11 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
     auto lease = services_.rings.Take(members_, job_.open.job_id(), stop_);
     if (!lease.ok()) {
       if (absl::Status why = stream_.stop().why(); !why.ok()) return why;
+      failed_ = Named(lease.status(), kUnreached, members_);
+      // For so long that a dead worker would have been missed: the one that could not reach its
+      // peer, or be reached by it. Without it the others can go on.
       if (Clock::now() - start > services_.settings.worker_timeout) {
-        stalled_ = Unconnected(lease.status(), members_);
+        stalled_ = Named(lease.status(), kComplainant, members_);
       }
       if (wire::ReasonOf(lease.status()) == "MIXED_TRANSPORTS") return lease.status();
       if (absl::IsResourceExhausted(lease.status())) return lease.status();
@@ -111,6 +114,7 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
   // The first reason counts, also for the streams that still run.
   stop_.Request(status);
   stalled_ = run.stalled();
+  failed_ = run.failed();
   job_.held = run.End();
   return stop_.why();
 }

@@ -78,6 +78,10 @@ class JobAttempt {
   // After an error: the worker that hung, or that a peer cannot reach; null if none did.
   const std::shared_ptr<const Member>& stalled() const { return stalled_; }
 
+  // After an error: the worker that could not be reached, or whose connection broke, though it has
+  // not left; null if none did so.
+  const std::shared_ptr<const Member>& failed() const { return failed_; }
+
  private:
   absl::Status RunWith(JobRun& run);
   absl::Status Admit();
@@ -101,7 +105,7 @@ class JobAttempt {
   JobStop stop_;                     // of this attempt: the client's, or a worker's failure
   std::optional<RowRouter> router_;  // once the order is known
   AttemptFigures figures_;
-  std::shared_ptr<const Member> stalled_;
+  std::shared_ptr<const Member> stalled_, failed_;
 };
 
 // A worker's failure that other workers, or the same ones once more, need not share.

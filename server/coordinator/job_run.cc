@@ -9,12 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "server/coordinator/row_pass.h"
 #include "server/process/threads.h"
+#include "server/process/tokens.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
+constexpr auto kTellInterval = std::chrono::seconds(10);
 constexpr v1::Tensor kRowTensors[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
 
 }  // namespace
@@ -62,7 +64,6 @@ v1::RunRequest JobRun::OpenRequest(int rank) const {
   open.set_workers(options_.plan->shards.workers());
   open.set_ring_id(options_.ring_id);
   open.set_generation(options_.generation);
-  open.set_incarnation(options_.members[rank]->incarnation);
   open.set_want_lse(options_.want_lse);
   open.set_express(options_.express);
   open.set_compute_timeout_ms(options_.compute_timeout.count());
@@ -136,6 +137,7 @@ void JobRun::Open() {
   for (int rank = 0; rank < workers; ++rank) {
     streams_.push_back(std::make_unique<Stream>(stop_));
     Stream& stream = *streams_.back();
+    AddCallToken(stream.context, options_.members[rank]->secret, "Run");
     stream.call = options_.members[rank]->stub->Run(&stream.context);
     stream.departed.emplace(options_.members[rank]->departed.get_token(),
                             [this, rank, &stream] { NoteDeparted(rank, stream); });
@@ -146,6 +148,7 @@ void JobRun::Open() {
       return;
     }
     // Should that fail, its reader finds out why.
+    streams_[rank]->told_at = Clock::now();
     streams_[rank]->call->Write(OpenRequest(rank));
     auto reader = StartThread([this, rank] { ReadFrom(rank); });
     if (!reader.ok()) {
@@ -238,6 +241,7 @@ absl::Status JobRun::WriteRows(std::map<int, RowMessages>& by_rank) {
 
 // A write fails when the stream has ended; why, its reader finds out.
 absl::Status JobRun::Write(int rank, const v1::RunRequest& request) {
+  streams_[rank]->told_at = Clock::now();
   if (streams_[rank]->call->Write(request)) return absl::OkStatus();
   std::unique_lock lock(mutex_);
   constexpr auto kLimit = std::chrono::seconds(5);
@@ -300,7 +304,20 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
     }
   }
   if (absl::Status status = WriteRows(messages); !status.ok()) return status;
-  return TellArrived();
+  absl::Status status = TellArrived();
+  return status.ok() ? TellElsewhere() : status;
+}
+
+// Rows may come for long before a worker gets any: it is told that the job is fed.
+absl::Status JobRun::TellElsewhere() {
+  const Clock::time_point now = Clock::now();
+  v1::RunRequest request;
+  request.mutable_elsewhere();
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    if (now - streams_[rank]->told_at < kTellInterval) continue;
+    if (absl::Status status = Write(rank, request); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 // Before a worker is ready it may still turn the memory down; FinishRows says it all then.

@@ -120,6 +120,10 @@ class JobRun {
   // The worker that made no progress though it waited for nobody; null if none did so.
   std::shared_ptr<const Member> stalled() const;
 
+  // The worker whose connection broke first, before any other failure, though it has not left; null
+  // if none did so.
+  std::shared_ptr<const Member> failed() const;
+
   // After AwaitEnd, by rank: shards with the rows that the client sent, or nothing at all where one
   // of them is not here.
   std::vector<const ShardStore*> Shards() const;
@@ -163,6 +167,7 @@ class JobRun {
     std::optional<ArrivedRows> arrived;
     std::optional<OutputRows> outputs;
     int64_t told_arrived = 0;
+    Clock::time_point told_at;  // anything; the sender's
   };
 
   void NoteDeparted(int rank, const Stream& stream);
@@ -175,6 +180,7 @@ class JobRun {
                       const JobInput& input);
   absl::Status WriteRows(std::map<int, RowMessages>& by_rank);
   absl::Status TellArrived();
+  absl::Status TellElsewhere();
   void CancelAndJoin();
   v1::RunRequest OpenRequest(int rank) const;
   absl::Status Write(int rank, const v1::RunRequest& request);
@@ -198,6 +204,7 @@ class JobRun {
   std::chrono::milliseconds StallLimit(int rank) const;
   absl::Status FindStalled(bool Stream::*state);
   void AwaitCulprit(const grpc::Status& status);
+  void NoteBroken(int rank, const grpc::Status& status);
   absl::Status Explain(int rank, const grpc::Status& status) const;
 
   const JobRunOptions options_;
@@ -205,10 +212,10 @@ class JobRun {
   bool settled_ = false;  // who shares memory: AwaitReady has ended well; its thread's
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  Clock::time_point told_;                        // guarded by mutex_; last progress
-  Clock::time_point finished_;                    // guarded by mutex_; the rows
-  std::shared_ptr<const Member> stalled_;         // guarded by mutex_
-  std::vector<std::unique_ptr<Stream>> streams_;  // by rank; set by Start
+  Clock::time_point told_;                          // guarded by mutex_; last progress
+  Clock::time_point finished_;                      // guarded by mutex_; the rows
+  std::shared_ptr<const Member> stalled_, failed_;  // guarded by mutex_
+  std::vector<std::unique_ptr<Stream>> streams_;    // by rank; set by Start
 };
 
 }  // namespace hilbert_ring::server

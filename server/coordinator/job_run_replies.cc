@@ -24,7 +24,8 @@ bool SaidByWorker(const grpc::Status& status) { return !status.error_details().e
 
 bool MeansLoss(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
-         code == absl::StatusCode::kCancelled || code == absl::StatusCode::kFailedPrecondition;
+         code == absl::StatusCode::kCancelled || code == absl::StatusCode::kFailedPrecondition ||
+         code == absl::StatusCode::kUnauthenticated;  // it has registered anew meanwhile
 }
 
 }  // namespace
@@ -109,6 +110,22 @@ std::shared_ptr<const Member> JobRun::stalled() const {
   return stalled_;
 }
 
+std::shared_ptr<const Member> JobRun::failed() const {
+  const std::lock_guard lock(mutex_);
+  return failed_;
+}
+
+// What the transport says of a stream that nobody cancelled.
+void JobRun::NoteBroken(int rank, const grpc::Status& status) {
+  const auto& member = options_.members[rank];
+  if (status.ok() || SaidByWorker(status) || !stop_.why().ok() ||
+      member->departed.stop_requested()) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (failed_ == nullptr) failed_ = member;
+}
+
 void JobRun::ReadFrom(int rank) {
   Stream& stream = *streams_[rank];
   v1::RunResponse response;
@@ -133,6 +150,7 @@ void JobRun::ReadFrom(int rank) {
 
 void JobRun::NoteFailed(int rank, const grpc::Status& status) {
   AwaitCulprit(status);
+  NoteBroken(rank, status);
   if (wire::ReasonOf(wire::FromGrpc(status)) == "WORKER_BUSY") {
     const std::lock_guard lock(mutex_);
     stalled_ = options_.members[rank];  // it does not get rid of a job that we know nothing of

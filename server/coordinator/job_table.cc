@@ -6,6 +6,11 @@
 namespace hilbert_ring::server {
 namespace {
 
+// Of a client that tries once a second for a fortnight.
+constexpr int kMostAttempt = 1'000'000;
+// By a client that did not reach the service while the job still ran there.
+constexpr int kMostSkipped = 10'000;
+
 absl::Status Fenced(const std::string& job_id, int attempt, int newer) {
   return wire::WithReason(absl::AbortedError(absl::StrCat("attempt ", attempt, " of job ", job_id,
                                                           " gave way to attempt ", newer)),
@@ -31,6 +36,11 @@ v1::Job::State StateOf(JobState state) {
 absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
                                                 const std::string& job_id, int attempt,
                                                 JobStop* stop, const JobProgress* progress) {
+  if (attempt > kMostAttempt) {
+    return wire::WithReason(absl::InvalidArgumentError(absl::StrCat(
+                                "attempt is ", attempt, ", must be at most ", kMostAttempt)),
+                            "INVALID_OPEN");
+  }
   const std::pair<std::string, std::string> key(caller, job_id);
   const std::lock_guard lock(mutex_);
   const auto found = jobs_.find(key);
@@ -42,6 +52,12 @@ absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
                               "JOB_RUNNING");
     }
     if (runs > attempt) return Fenced(job_id, attempt, runs);
+    if (attempt - runs > kMostSkipped) {
+      return wire::WithReason(absl::InvalidArgumentError(absl::StrCat(
+                                  "attempt is ", attempt, ", must be at most ", kMostSkipped,
+                                  " above that of the job which runs under this id, ", runs)),
+                              "INVALID_OPEN");
+    }
     // Its entry cannot go meanwhile: that needs this lock. A stop only tells, it never waits for
     // jobs.
     found->second.stop->Request(Fenced(job_id, runs, attempt));

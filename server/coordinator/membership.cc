@@ -6,9 +6,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/process/grpc_endpoint.h"
+#include "server/process/tokens.h"
 #include "server/process/version.h"
 
 namespace hilbert_ring::server {
+namespace {
+
+constexpr size_t kMostSeats = 4096;
+constexpr std::chrono::milliseconds kJoiningInterval{20};
+constexpr std::chrono::milliseconds kFirstRest{1000};
+constexpr std::chrono::milliseconds kLongestRest{60'000};
+
+}  // namespace
 
 Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks)
     : timeout_(timeout),
@@ -17,7 +26,12 @@ Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks)
 
 Membership::~Membership() = default;
 
-absl::StatusOr<std::shared_ptr<const Member>> Membership::Join(const v1::Heartbeat& heartbeat) {
+std::list<Membership::Seat>::iterator Membership::Find(const Member& member) {
+  return std::find_if(seats_.begin(), seats_.end(),
+                      [&](const Seat& seat) { return seat.member.get() == &member; });
+}
+
+absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Heartbeat& heartbeat) {
   if (heartbeat.version() != kVersion) {
     return absl::FailedPreconditionError(absl::StrCat("worker ", heartbeat.address(),
                                                       " has version ", heartbeat.version(),
@@ -34,43 +48,112 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Join(const v1::Heartbe
                                                    "' or memory_limit_bytes ",
                                                    heartbeat.memory_limit_bytes(), " is missing"));
   }
-  {
-    const std::lock_guard lock(mutex_);
-    for (const Seat& seat : seats_) {
-      if (seat.member->address == heartbeat.address() &&
-          seat.member->incarnation > heartbeat.incarnation()) {
-        return absl::AlreadyExistsError(
-            absl::StrCat("a newer incarnation of worker ", heartbeat.address(), " is registered"));
-      }
-    }
-  }
-  Drop([&](const Seat& seat) { return seat.member->address == heartbeat.address(); },
-       "registered anew");
+  auto secret = DrawSecret();
+  if (!secret.ok()) return secret.status();
   auto member = std::make_shared<Member>();
   member->address = heartbeat.address();
-  member->incarnation = heartbeat.incarnation();
+  member->secret = *std::move(secret);
   member->device = heartbeat.device();
   member->kernel = heartbeat.kernel();
   member->transport = heartbeat.transport();
   member->memory_limit_bytes = heartbeat.memory_limit_bytes();
-  const auto channel = Dial(heartbeat.address());
-  channel->GetState(true);  // connects now, not with the first job
+  const auto channel = Dial(heartbeat.address(), timeout_);
+  channel->GetState(true);  // connects now, not with the greeting
   member->stub = v1::WorkerService::NewStub(channel);
+  const std::lock_guard lock(mutex_);
+  if (seats_.size() >= kMostSeats) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(seats_.size(), " workers are registered, the limit is ", kMostSeats));
+  }
+  seats_.push_back({.member = member, .beat = Clock::now(), .registered = Clock::now()});
+  return member;
+}
+
+void Membership::Reached(const Member& member) {
   {
     const std::lock_guard lock(mutex_);
-    seats_.push_back({.member = member, .beat = Clock::now()});
+    const auto seat = Find(member);
+    if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_JOINING) return;
+    seat->state = v1::ClusterWorker::STATE_UP;
+    seat->reason.clear();
   }
-  spdlog::info("worker {} joined: {}, kernel {}, {} MiB for jobs", member->address, member->device,
-               member->kernel, member->memory_limit_bytes >> 20);
-  hooks_.joined(*member);
-  return member;
+  Drop(
+      [&](const Seat& seat) {
+        return seat.member->address == member.address && seat.member.get() != &member;
+      },
+      "registered anew");
+  spdlog::info("worker {} joined: {}, kernel {}, {} MiB for jobs", member.address, member.device,
+               member.kernel, member.memory_limit_bytes >> 20);
+  hooks_.joined(member);
+}
+
+void Membership::NotReached(const Member& member, const std::string& why) {
+  bool known = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto seat = Find(member);
+    if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_JOINING) return;
+    std::string reason = absl::StrCat("cannot be reached at ", member.address, ": ", why);
+    known = seat->reason == reason;
+    seat->reason = std::move(reason);
+  }
+  if (!known) {
+    spdlog::warn(
+        "worker {} registered but gets no jobs, for it cannot be reached at this address: {} (is "
+        "its --host right?)",
+        member.address, why);
+  }
+  hooks_.failed(member);
+}
+
+v1::HeartbeatReply Membership::ReplyTo(const Member& member) const {
+  v1::HeartbeatReply reply;
+  reply.set_interval_ms((timeout_ / 4).count());
+  const std::lock_guard lock(mutex_);
+  for (const Seat& seat : seats_) {
+    if (seat.member.get() != &member) continue;
+    reply.set_up(seat.state != v1::ClusterWorker::STATE_JOINING);
+    reply.set_reason(seat.reason);
+    // It hears soon that it was reached.
+    if (!reply.up() && Clock::now() - seat.registered < timeout_ / 2) {
+      reply.set_interval_ms(kJoiningInterval.count());
+    }
+  }
+  return reply;
+}
+
+void Membership::Failed(const Member& member, const std::string& why) {
+  std::chrono::milliseconds rest = kFirstRest;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto seat = Find(member);
+    if (seat == seats_.end()) return;  // it has left: nobody gives it jobs
+    for (int i = 0; i < seat->failures && rest < kLongestRest; ++i) rest *= 2;
+    rest = std::min(rest, kLongestRest);
+    ++seat->failures;
+    seat->reason = absl::StrCat("failed ", seat->failures, " jobs in a row: ", why);
+    member.rests_until = (Clock::now() + rest).time_since_epoch();
+  }
+  spdlog::warn("worker {} gets no jobs for {} ms, for it failed one: {}", member.address,
+               rest.count(), why);
+  hooks_.failed(member);
+}
+
+void Membership::Worked(const Members& members) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& member : members) {
+    const auto seat = Find(*member);
+    if (seat == seats_.end() || seat->failures == 0) continue;
+    seat->failures = 0;
+    seat->reason.clear();
+    member->rests_until = Clock::duration(0);
+  }
 }
 
 bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
   {
     const std::lock_guard lock(mutex_);
-    const auto seat = std::find_if(seats_.begin(), seats_.end(),
-                                   [&](const Seat& s) { return s.member.get() == &member; });
+    const auto seat = Find(member);
     if (seat == seats_.end()) return false;
     seat->beat = Clock::now();
     seat->used_bytes = heartbeat.memory_used_bytes();
@@ -106,8 +189,7 @@ void Membership::Distrust(const Member& member) {
 bool Membership::Close(const Member& member, v1::ClusterWorker::State state) {
   {
     const std::lock_guard lock(mutex_);
-    const auto seat = std::find_if(seats_.begin(), seats_.end(),
-                                   [&](const Seat& s) { return s.member.get() == &member; });
+    const auto seat = Find(member);
     if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_UP) return false;
     seat->state = state;
   }
@@ -173,7 +255,6 @@ std::vector<v1::ClusterWorker> Membership::Describe() const {
   for (const Seat& seat : seats_) {
     v1::ClusterWorker& worker = workers.emplace_back();
     worker.set_address(seat.member->address);
-    worker.set_incarnation(seat.member->incarnation);
     worker.set_device(seat.member->device);
     worker.set_kernel(seat.member->kernel);
     worker.set_memory_limit_bytes(seat.member->memory_limit_bytes);
@@ -181,7 +262,10 @@ std::vector<v1::ClusterWorker> Membership::Describe() const {
     worker.set_memory_resident_bytes(seat.resident_bytes);
     worker.set_seconds_since_heartbeat(SecondsBetween(seat.beat, Clock::now()));
     worker.set_job_id(seat.job_id);
-    worker.set_state(seat.state);
+    const bool rests = seat.state == v1::ClusterWorker::STATE_UP &&
+                       seat.member->rests_until.load() > Clock::now().time_since_epoch();
+    worker.set_state(rests ? v1::ClusterWorker::STATE_RESTING : seat.state);
+    worker.set_reason(seat.reason);
   }
   return workers;
 }

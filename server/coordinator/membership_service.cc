@@ -1,8 +1,13 @@
 #include "server/coordinator/membership_service.h"
 
-#include <stop_token>
+#include <spdlog/spdlog.h>
 
+#include <stop_token>
+#include <utility>
+
+#include "server/coordinator/greeting.h"
 #include "server/coordinator/worker_figures.h"
+#include "server/process/tokens.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -10,6 +15,10 @@ namespace hilbert_ring::server {
 grpc::Status MembershipService::Register(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>* stream) {
+  if (absl::Status status = CheckJoinToken(*context, join_token_); !status.ok()) {
+    spdlog::warn("a worker at {} was refused: {}", context->peer(), std::string(status.message()));
+    return wire::ToGrpc(status);
+  }
   auto place = BlockingPlace::Enter(gate_, *context);
   if (!place.ok()) return wire::ToGrpc(place.status());
   v1::Heartbeat heartbeat;
@@ -17,17 +26,21 @@ grpc::Status MembershipService::Register(
   if (!place->Open()) return wire::ToGrpc(place->why());
   if (!came) return wire::ToGrpc(absl::CancelledError("no heartbeat came"));
   for (const std::string_view figure : DropAbsurd(heartbeat)) metrics_.CountDropped(figure);
-  const auto member = membership_.Join(heartbeat);
+  const auto member = membership_.Register(heartbeat);
   if (!member.ok()) return wire::ToGrpc(member.status());
   // A silent worker is dropped by the membership, which ends the read below.
   const std::stop_callback end((*member)->departed.get_token(),
                                [context] { context->TryCancel(); });
-  v1::HeartbeatReply reply;
-  reply.set_interval_ms(membership_.BeatInterval().count());
+  Greeting greeting(membership_, *member);
+  bool first = true;
   do {
     for (const std::string_view figure : DropAbsurd(heartbeat)) metrics_.CountDropped(figure);
     if (!membership_.Beat(**member, heartbeat)) break;
-  } while (stream->Write(reply) && stream->Read(&heartbeat));
+    v1::HeartbeatReply reply = membership_.ReplyTo(**member);
+    if (std::exchange(first, false)) reply.set_secret((*member)->secret);
+    if (!stream->Write(reply)) break;
+    greeting.Continue();
+  } while (stream->Read(&heartbeat));
   membership_.Leave(**member);
   return grpc::Status::OK;
 }

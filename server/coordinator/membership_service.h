@@ -1,5 +1,9 @@
-// Workers' heartbeats: one stream, and one thread, for each worker.
+// Workers' heartbeats: one stream, and one thread, for each worker. On a port that callers need not
+// reach.
 #pragma once
+
+#include <string>
+#include <utility>
 
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/coordinator/membership.h"
@@ -10,9 +14,13 @@ namespace hilbert_ring::server {
 
 class MembershipService : public v1::MembershipService::Service {
  public:
-  // gate: whose streams may be open.
-  MembershipService(Membership& membership, CallGate& gate, Metrics& metrics)
-      : membership_(membership), gate_(gate), metrics_(metrics) {}
+  // gate: whose streams may be open. join_token: what workers must have; empty: nothing.
+  MembershipService(Membership& membership, CallGate& gate, Metrics& metrics,
+                    std::string join_token)
+      : membership_(membership),
+        gate_(gate),
+        metrics_(metrics),
+        join_token_(std::move(join_token)) {}
 
   grpc::Status Register(
       grpc::ServerContext* context,
@@ -22,6 +30,7 @@ class MembershipService : public v1::MembershipService::Service {
   Membership& membership_;
   CallGate& gate_;
   Metrics& metrics_;
+  const std::string join_token_;
 };
 
 }  // namespace hilbert_ring::server

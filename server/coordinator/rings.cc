@@ -74,13 +74,12 @@ absl::Status Rings::Form(const Ring& ring, const JobStop& stop) const {
     prepare.set_generation(ring.generation);
     prepare.set_rank(static_cast<int>(rank));
     prepare.set_size(static_cast<int>(ring.members.size()));
-    prepare.set_incarnation(ring.members[rank]->incarnation);
     prepare.set_timeout_ms(
         std::chrono::duration_cast<std::chrono::milliseconds>(kFormTimeout).count());
   }
   std::vector<v1::PrepareRingResponse> ends;
   absl::Status status =
-      CallMembers(ring.members, prepares, ends, deadline, &stop,
+      CallMembers(ring.members, prepares, ends, deadline, &stop, "PrepareRing",
                   [](auto* stub, auto... a) { stub->async()->PrepareRing(a...); });
   if (!status.ok()) return status;
 
@@ -90,7 +89,7 @@ absl::Status Rings::Form(const Ring& ring, const JobStop& stop) const {
   for (v1::PrepareRingResponse& end : ends) connect.add_blobs(std::move(*end.mutable_blob()));
   const std::vector<v1::ConnectRingRequest> connects(ring.members.size(), connect);
   std::vector<v1::ConnectRingResponse> connected;
-  return CallMembers(ring.members, connects, connected, deadline, &stop,
+  return CallMembers(ring.members, connects, connected, deadline, &stop, "ConnectRing",
                      [](auto* stub, auto... a) { stub->async()->ConnectRing(a...); });
 }
 
@@ -106,7 +105,7 @@ void Rings::Close(const Ring& ring) {
   // A worker that cannot be told sees its peers' ends close, or is gone itself.
   for (const auto& member : live) {
     CallMembers({member}, std::vector{close}, closed, Clock::now() + kCloseTimeout, nullptr,
-                [](auto* stub, auto... a) { stub->async()->CloseRing(a...); })
+                "CloseRing", [](auto* stub, auto... a) { stub->async()->CloseRing(a...); })
         .IgnoreError();
   }
 }

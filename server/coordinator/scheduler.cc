@@ -162,7 +162,7 @@ Scheduler::Start Scheduler::Earliest(const Job& job, const JobSize& size,
   std::vector<std::pair<Clock::time_point, Seat*>> free;
   for (Seat* seat : seats) {
     if (seat->member->memory_limit_bytes < size.bytes) continue;
-    Clock::time_point at = now;
+    Clock::time_point at = std::max(now, Clock::time_point(seat->member->rests_until.load()));
     for (const Job* other : {seat->job, seat->express}) {
       const bool in_the_way =
           other != nullptr &&
@@ -215,6 +215,7 @@ bool Scheduler::TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::tim
   for (Seat* seat : seats) {
     const int64_t limit = seat->member->memory_limit_bytes;
     if (!in_time && size.bytes > limit - reserved->bytes) continue;
+    if (Clock::time_point(seat->member->rests_until.load()) > now) continue;
     if (seat->express == nullptr && seat->bytes <= limit - size.bytes) {
       Give(job, size, {seat}, true, now);
       return true;

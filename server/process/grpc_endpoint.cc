@@ -1,5 +1,7 @@
 #include "server/process/grpc_endpoint.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/create_channel.h"
@@ -20,6 +22,9 @@ namespace {
 // A peer whose machine is gone sends no end of its connection; one that lives answers.
 constexpr int kKeepaliveMs = 10'000;
 constexpr int kLeastPingIntervalMs = 5'000;  // of clients, which keep their connections alike
+
+constexpr std::chrono::milliseconds kLeastSilence{500};
+constexpr std::chrono::milliseconds kMostSilence{600'000};
 
 // What a worker's stream may have under way before its reader asks for it: two chunks. Left to
 // itself, as servers are, the transport lets up to 16 MiB of a connection pile up: less waiting for
@@ -67,7 +72,11 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   return endpoint;
 }
 
-std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
+// gRPC has the kernel give up a connection on which nothing is acknowledged for the time that a
+// keepalive may take (TCP_USER_TIMEOUT). A call that is cancelled while the kernel holds its bytes
+// ends only then: a link that was cut must not hold its writer for longer than a worker may be
+// silent.
+std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::milliseconds silence) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(wire::kMaxMessageBytes);
@@ -76,7 +85,8 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWorkerLookaheadBytes);
   for (const auto& [name, value] : wire::kTransportArguments) arguments.SetInt(name, value);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                   static_cast<int>(std::clamp(silence, kLeastSilence, kMostSilence).count()));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);

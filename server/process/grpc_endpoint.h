@@ -2,6 +2,7 @@
 // keepalive.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,7 +30,8 @@ struct GrpcEndpoint {
 absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                                        const std::vector<grpc::Service*>& services);
 
-// A channel within the service. It connects again within seconds when the other side is back.
-std::shared_ptr<grpc::Channel> Dial(const std::string& address);
+// A channel within the service. It connects again within seconds when the other side is back. Calls
+// of a connection over which what was sent is not acknowledged for `silence` end.
+std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::milliseconds silence);
 
 }  // namespace hilbert_ring::server

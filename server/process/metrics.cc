@@ -84,6 +84,11 @@ struct Metrics::Families {
           .Name("hilbert_ring_worker_figures_dropped_total")
           .Help("Figures that workers said of themselves and that cannot be, by figure")
           .Register(registry);
+  Family<Counter>& failures =
+      prometheus::BuildCounter()
+          .Name("hilbert_ring_worker_failures_total")
+          .Help("Times that a worker could not be reached, or failed a job or a ring")
+          .Register(registry);
   Counter& received =
       OneCounter(registry, "hilbert_ring_received_bytes_total", "Payload received from clients");
   Counter& sent = OneCounter(registry, "hilbert_ring_sent_bytes_total", "Payload sent to clients");
@@ -153,6 +158,12 @@ void Metrics::CountMismatch(const std::string& worker) {
   families_->mismatches.Add({{"worker", worker}}).Increment();
 }
 
+void Metrics::CountFailure(const std::string& worker) {
+  const std::lock_guard lock(families_->mutex);
+  families_->workers.insert(worker);
+  families_->failures.Add({{"worker", worker}}).Increment();
+}
+
 void Metrics::ObserveCancel(double seconds) { families_->cancel.Observe(seconds); }
 
 void Metrics::AddTokens(int64_t tokens) {
@@ -193,6 +204,7 @@ void Metrics::RemoveWorker(const std::string& worker) {
   const std::lock_guard lock(families_->mutex);
   families_->workers.erase(worker);
   const prometheus::Labels labels = {{"worker", worker}};
+  families_->failures.Remove(&families_->failures.Add(labels));
   for (Family<Gauge>* family : {&families_->used, &families_->peak, &families_->predicted}) {
     family->Remove(&family->Add(labels));
   }

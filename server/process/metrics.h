@@ -28,6 +28,7 @@ class Metrics {
   void CountRowsChecked(int64_t rows);    // computed again
   void CountRowsNotJudged(int64_t rows);  // which that could not be done for
   void CountMismatch(const std::string& worker);  // of a row that it sent
+  void CountFailure(const std::string& worker);   // of a job or a ring, or it was not reached
   void AddTokens(int64_t tokens);
   void AddReceived(int64_t bytes);   // payload, from clients
   void AddSent(int64_t bytes);       // payload, to clients

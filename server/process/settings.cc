@@ -126,6 +126,16 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   app.add_option("--http-host", s.http_host, "address to serve HTTP on");
   app.add_option("--http-port", s.http_port, "/livez, /readyz and /metrics; 0: a free port")
       ->check(CLI::Range(0, kMaxPort));
+  app.add_option("--membership-host", s.membership_host,
+                 "address to take workers on; not given: 127.0.0.1 where workers are spawned, else "
+                 "as --grpc-host");
+  app.add_option("--membership-port", s.membership_port,
+                 "workers register here, never on the gRPC port; 0: a free port")
+      ->check(CLI::Range(0, kMaxPort));
+  app.add_option("--join-token-file", s.join_token_file,
+                 "a file with the token that workers must have to register, of at least 16 "
+                 "characters; not given: where workers are spawned no others are taken, else "
+                 "whoever reaches the membership port is");
   app.add_option("--ready-file", s.ready_file, "written as JSON when the service is ready");
   app.add_option("--spawn-workers", s.spawn_workers,
                  "local workers to start; 0: workers started elsewhere register themselves")
@@ -196,10 +206,12 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
 
 void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   app.option_defaults()->always_capture_default();
-  app.add_option("--coordinator", s.coordinator, "HOST:PORT of the coordinator")
+  app.add_option("--coordinator", s.coordinator, "HOST:PORT of the coordinator's membership port")
       ->check([](const std::string& given) {
         return std::string(wire::CheckServerAddress("--coordinator", given).message());
       });
+  app.add_option("--join-token-file", s.join_token_file,
+                 "a file with the token that the coordinator asks for; not given: none");
   app.add_option("--host", s.host, "address at which coordinator and other workers reach this one");
   app.add_option("--port", s.port, "0: a free port")->check(CLI::Range(0, kMaxPort));
   app.add_option("--threads", s.threads, "of the CPU device; 0: all that the process may use")
@@ -217,6 +229,9 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   AddCallLimits(app, s.max_calls_per_peer, s.open_timeout);
   AddDuration(app, "--exit-timeout", s.exit_timeout,
               "on SIGTERM takes no more jobs, and those that run have so long to end");
+  AddDuration(app, "--feed-timeout", s.feed_timeout,
+              "a job of whose rows nothing is heard for so long ends here; longer than the "
+              "coordinator's --idle-timeout");
   app.add_option("--ready-file", s.ready_file, "written as JSON when the worker is registered");
   AddLogLevel(app, s.log_level);
 }

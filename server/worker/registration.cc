@@ -9,6 +9,7 @@
 #include "server/process/deadline.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/threads.h"
+#include "server/process/tokens.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -24,15 +25,23 @@ constexpr milliseconds kLongestPause{2000};
 constexpr int kSilentIntervals = 8;
 constexpr milliseconds kLeastAnswerLimit{2000};
 
+std::string Explained(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    return "no workers are taken there: --coordinator names the coordinator's membership port "
+           "(8003 if it is not set otherwise)";
+  }
+  return status.error_message();
+}
+
 }  // namespace
 
-Registration::Registration(const std::string& coordinator, std::function<v1::Heartbeat()> heartbeat,
-                           std::function<void()> registered, std::function<void()> lost)
+Registration::Registration(const std::string& coordinator, const std::string& join_token,
+                           CoordinatorSecret& secret, Hooks hooks)
     : coordinator_(coordinator),
-      heartbeat_(std::move(heartbeat)),
-      registered_(std::move(registered)),
-      lost_(std::move(lost)),
-      stub_(v1::MembershipService::NewStub(Dial(coordinator))),
+      join_token_(join_token),
+      secret_(secret),
+      hooks_(std::move(hooks)),
+      stub_(v1::MembershipService::NewStub(Dial(coordinator, kLeastAnswerLimit))),
       thread_([this](const std::stop_token& stop) { KeepUp(stop); }) {}
 
 void Registration::BeatNow() {
@@ -53,10 +62,11 @@ void Registration::KeepUp(const std::stop_token& stop) {
     bool answered = false;
     const grpc::Status status = Beat(stop, answered);
     if (stop.stop_requested()) return;
-    if (answered) lost_();
-    if (answered || status.error_message() != last_reason) {
-      spdlog::warn("not registered with {}: {}", coordinator_, status.error_message());
-      last_reason = status.error_message();
+    if (answered) hooks_.lost();
+    const std::string reason = Explained(status);
+    if (answered || reason != last_reason) {
+      spdlog::warn("not registered with {}: {}", coordinator_, reason);
+      last_reason = reason;
     }
     if (answered) pause = kFirstPause;
     Sleep(stop, pause);
@@ -66,6 +76,10 @@ void Registration::KeepUp(const std::stop_token& stop) {
 
 grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   grpc::ClientContext context;
+  AddJoinToken(context, join_token_);
+  secret_.Expect();
+  up_ = false;
+  told_.clear();
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
   const auto stream = stub_->Register(&context);
   std::atomic<Clock::rep> heard = Clock::now().time_since_epoch().count();
@@ -76,11 +90,8 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
     while (stream->Read(&reply)) {
       heard = Clock::now().time_since_epoch().count();
       interval_ms = std::max<int64_t>(1, reply.interval_ms());
-      if (!answered) {
-        answered = true;
-        spdlog::info("registered with {}", coordinator_);
-        if (registered_) std::exchange(registered_, nullptr)();
-      }
+      answered = true;
+      Take(reply);
     }
     ended = true;
     const std::lock_guard lock(mutex_);
@@ -91,7 +102,7 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
     stream->Finish();
     return wire::ToGrpc(reader.status());
   }
-  while (!stop.stop_requested() && !ended && stream->Write(heartbeat_())) {
+  while (!stop.stop_requested() && !ended && stream->Write(hooks_.heartbeat())) {
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, stop, milliseconds(interval_ms),
                    [&] { return ended.load() || beat_now_; });
@@ -104,6 +115,19 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   context.TryCancel();
   reader->join();
   return stream->Finish();
+}
+
+void Registration::Take(v1::HeartbeatReply& reply) {
+  if (!reply.secret().empty()) secret_.Set(std::move(*reply.mutable_secret()));
+  if (reply.reason() != told_) {
+    told_ = reply.reason();
+    if (!told_.empty()) {
+      spdlog::warn("the coordinator at {} gives this worker no jobs: it {}", coordinator_, told_);
+    }
+  }
+  if (!reply.up() || std::exchange(up_, true)) return;
+  spdlog::info("registered with {}", coordinator_);
+  if (hooks_.registered) std::exchange(hooks_.registered, nullptr)();
 }
 
 }  // namespace hilbert_ring::server

@@ -12,15 +12,23 @@
 
 #include "grpcpp/channel.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/worker/coordinator_secret.h"
 
 namespace hilbert_ring::server {
 
 class Registration {
  public:
-  // heartbeat: asked for each beat. registered: called once, when the coordinator first answers.
+  // registered: called once, when the coordinator has first reached this worker.
   // lost: called when the stream of a registration ends, or the coordinator answers no more.
-  Registration(const std::string& coordinator, std::function<v1::Heartbeat()> heartbeat,
-               std::function<void()> registered, std::function<void()> lost);
+  struct Hooks {
+    std::function<v1::Heartbeat()> heartbeat;  // asked for each beat
+    std::function<void()> registered, lost;
+  };
+
+  // join_token: empty where the coordinator asks for none. The secret, which must outlive this, is
+  // told what the coordinator's calls are made with.
+  Registration(const std::string& coordinator, const std::string& join_token,
+               CoordinatorSecret& secret, Hooks hooks);
 
   // Ends the stream: the coordinator then knows that the worker has left.
   ~Registration() = default;
@@ -32,12 +40,14 @@ class Registration {
   void KeepUp(const std::stop_token& stop);
   // One stream, to its end; the reason. `answered` says whether the coordinator took us.
   grpc::Status Beat(const std::stop_token& stop, bool& answered);
+  void Take(v1::HeartbeatReply& reply);
   void Sleep(const std::stop_token& stop, std::chrono::milliseconds time);
 
-  const std::string coordinator_;
-  const std::function<v1::Heartbeat()> heartbeat_;
-  std::function<void()> registered_;  // null once called
-  const std::function<void()> lost_;
+  const std::string coordinator_, join_token_;
+  CoordinatorSecret& secret_;
+  Hooks hooks_;       // registered is null once called
+  bool up_ = false;   // of this stream; the reading thread's
+  std::string told_;  // reason in the log; likewise
   std::unique_ptr<v1::MembershipService::Stub> stub_;
   std::mutex mutex_;
   std::condition_variable_any wake_;

@@ -92,11 +92,6 @@ absl::Status RunCall::Open() {
   open_ = std::move(*request.mutable_open());
   rank_ = open_.rank();
   lane_ = open_.express() ? &state_.express_lane : &state_.lane;
-  if (open_.incarnation() != state_.incarnation) {
-    return wire::WithReason(
-        absl::FailedPreconditionError("this worker is not the incarnation that is meant"),
-        "STALE_INCARNATION");
-  }
   if (open_.workers() < 1 || open_.workers() > kMaxWorkers || rank_ < 0 ||
       rank_ >= open_.workers()) {
     return absl::InvalidArgumentError(
@@ -240,7 +235,8 @@ void RunCall::NoteCancelled() {
 absl::Status RunCall::ReceiveRows() {
   ShardRows rows(*plan_, *store_);
   v1::RunRequest request;
-  while (stream_.Read(&request)) {
+  const auto fed = [this] { fed_until_ = std::chrono::steady_clock::now() + state_.feed_timeout; };
+  for (fed(); stream_.Read(&request); fed()) {
     absl::Status status;
     switch (request.message_case()) {
       case v1::RunRequest::kOrder:
@@ -261,7 +257,10 @@ absl::Status RunCall::ReceiveRows() {
           rows_done_ = std::chrono::steady_clock::now();
         }
         if (status.ok()) arrived_.Open(store_->rows());
+        fed_until_ = Deadline::max();
         return status;
+      case v1::RunRequest::kElsewhere:
+        break;
       default:
         status = UnexpectedMessage("an order part, rows or RowsDone");
     }
@@ -335,6 +334,12 @@ void RunCall::SendUntilExecuted() {
     lock.unlock();
     SendNews();
     if (executed) return;
+    if (std::chrono::steady_clock::now() > fed_until_.load()) {
+      spdlog::warn("job {}, rank {}: nothing was heard of its rows for {} ms (--feed-timeout)",
+                   open_.job_id(), rank_, state_.feed_timeout.count());
+      fed_until_ = Deadline::max();
+      context_.TryCancel();
+    }
   }
 }
 

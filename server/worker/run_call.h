@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -35,11 +36,12 @@ namespace hilbert_ring::server {
 
 // What all jobs of a worker share.
 struct WorkerState {
-  const uint64_t incarnation;
   Lane& lane;
   Lane& express_lane;  // of one thread, for short jobs beside a long one
   JobMemory& memory;
   const bool share_memory;
+  // A job whose rows are awaited and of which the coordinator says nothing for so long ends.
+  const std::chrono::milliseconds feed_timeout;
   RingTable& rings;
   ActiveCalls& calls;
   // Told of an error that a GPU does not recover from within its process: what it hung on may still
@@ -111,6 +113,7 @@ class RunCall {
 
   int64_t rows_final_seen_ = 0;  // the sending thread's
 
+  std::atomic<Deadline> fed_until_ = Deadline::max();  // while rows are awaited
   RowGate arrived_;
   std::atomic<bool> cancelled_ = false;
   std::optional<Deadline> cancelled_at_;  // the call's own thread's

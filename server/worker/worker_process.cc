@@ -14,6 +14,7 @@
 #include "server/process/process_memory.h"
 #include "server/process/ready_file.h"
 #include "server/process/stop_signals.h"
+#include "server/process/tokens.h"
 #include "server/process/version.h"
 #include "server/worker/registration.h"
 #include "server/worker/ring_transport.h"
@@ -24,13 +25,6 @@ namespace {
 
 constexpr int kBrokenDevice = 3;        // exit status
 constexpr int kMaxBlockingCalls = 512;  // one job, rings, and what a former coordinator left behind
-
-// Rises from process to process, so that the newer of two at one address is known.
-uint64_t DrawIncarnation() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::system_clock::now().time_since_epoch())
-                                   .count());
-}
 
 // Until the jobs that run here have ended, the time is up, or another stop signal comes. The
 // coordinator hears of it meanwhile; a job that it gave us just before is tried again elsewhere.
@@ -59,6 +53,12 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                      ", must be an address at which the coordinator and other workers reach this "
                      "worker"));
   }
+  std::string join_token;
+  if (!settings.join_token_file.empty()) {
+    auto token = ReadTokenFile(settings.join_token_file);
+    if (!token.ok()) return token.status();
+    join_token = *std::move(token);
+  }
   Device& device = *devices.main;
   JobMemory memory(JobMemoryLimit(settings, device));
   Lane lane(device);
@@ -69,17 +69,18 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                          .cuda_device = GpuOf(settings, device),
                          .max_ctas = settings.device.gpu_exchange_blocks});
   RingTable rings(transport);
-  WorkerState state{.incarnation = DrawIncarnation(),
-                    .lane = lane,
+  CoordinatorSecret secret;
+  WorkerState state{.lane = lane,
                     .express_lane = express_lane,
                     .memory = memory,
                     .share_memory = settings.share_memory && device.host_memory(),
+                    .feed_timeout = settings.feed_timeout,
                     .rings = rings,
                     .calls = calls,
                     .device_broken = EndAtOnce};
   CallGate gate(
       {.calls_per_peer = settings.max_calls_per_peer, .open_timeout = settings.open_timeout});
-  WorkerService service(state, gate);
+  WorkerService service(state, gate, secret);
   auto grpc = StartGrpc(
       {.host = settings.host, .port = settings.port, .max_threads = kMaxBlockingCalls}, {&service});
   if (!grpc.ok()) return grpc.status();
@@ -89,32 +90,36 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                info.kernel, transport.name);
   {
     std::atomic<bool> draining = false;
-    Registration registration(
-        settings.coordinator,
-        [&] {
-          v1::Heartbeat beat;
-          beat.set_address(address);
-          beat.set_incarnation(state.incarnation);
-          beat.set_version(std::string(kVersion));
-          beat.set_device(info.name);
-          beat.set_kernel(info.kernel);
-          beat.set_transport(transport.name);
-          beat.set_memory_limit_bytes(memory.limit());
-          beat.set_memory_used_bytes(memory.used());
-          beat.set_memory_resident_bytes(ResidentBytes());
-          beat.set_draining(draining);
-          for (const double seconds : calls.TakeCancelled()) beat.add_cancel_seconds(seconds);
-          return beat;
-        },
-        [&] {
-          absl::Status status =
-              WriteReadyFile(settings.ready_file, {{"grpc_port", grpc->port}}, {address});
-          if (!status.ok()) spdlog::error("{}", std::string(status.message()));
-        },
-        [&] {
-          calls.CancelAll();
-          rings.CloseAll();
-        });
+    Registration registration(settings.coordinator, join_token, secret,
+                              {.heartbeat =
+                                   [&] {
+                                     v1::Heartbeat beat;
+                                     beat.set_address(address);
+                                     beat.set_version(std::string(kVersion));
+                                     beat.set_device(info.name);
+                                     beat.set_kernel(info.kernel);
+                                     beat.set_transport(transport.name);
+                                     beat.set_memory_limit_bytes(memory.limit());
+                                     beat.set_memory_used_bytes(memory.used());
+                                     beat.set_memory_resident_bytes(ResidentBytes());
+                                     beat.set_draining(draining);
+                                     for (const double seconds : calls.TakeCancelled())
+                                       beat.add_cancel_seconds(seconds);
+                                     return beat;
+                                   },
+                               .registered =
+                                   [&] {
+                                     absl::Status status =
+                                         WriteReadyFile(settings.ready_file,
+                                                        {{"grpc_port", grpc->port}}, {address});
+                                     if (!status.ok())
+                                       spdlog::error("{}", std::string(status.message()));
+                                   },
+                               .lost =
+                                   [&] {
+                                     calls.CancelAll();
+                                     rings.CloseAll();
+                                   }});
     AwaitStopSignal(std::nullopt);
     draining = true;
     registration.BeatNow();

@@ -13,15 +13,21 @@ namespace {
 // A coordinator says less.
 constexpr std::chrono::milliseconds kLongestRingTimeout{60'000};
 
+// The secret may be on its way beside a greeting that is made with it.
+constexpr std::chrono::milliseconds kSecretLimit{1000};
+
 }  // namespace
+
+grpc::Status WorkerService::Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
+                                  v1::GreetResponse* response) {
+  return wire::ToGrpc(secret_.Await(*context, "Greet", kSecretLimit));
+}
 
 grpc::Status WorkerService::PrepareRing(grpc::ServerContext* context,
                                         const v1::PrepareRingRequest* request,
                                         v1::PrepareRingResponse* response) {
-  if (request->incarnation() != state_.incarnation) {
-    return wire::ToGrpc(wire::WithReason(
-        absl::FailedPreconditionError("this worker is not the incarnation that is meant"),
-        "STALE_INCARNATION"));
+  if (absl::Status status = secret_.Check(*context, "PrepareRing"); !status.ok()) {
+    return wire::ToGrpc(status);
   }
   const auto timeout =
       std::min(std::chrono::milliseconds(request->timeout_ms()), kLongestRingTimeout);
@@ -38,6 +44,9 @@ grpc::Status WorkerService::PrepareRing(grpc::ServerContext* context,
 grpc::Status WorkerService::ConnectRing(grpc::ServerContext* context,
                                         const v1::ConnectRingRequest* request,
                                         v1::ConnectRingResponse* response) {
+  if (absl::Status status = secret_.Check(*context, "ConnectRing"); !status.ok()) {
+    return wire::ToGrpc(status);
+  }
   return wire::ToGrpc(state_.rings.Connect(
       request->ring_id(), request->generation(),
       std::vector<std::string>(request->blobs().begin(), request->blobs().end()),
@@ -47,12 +56,18 @@ grpc::Status WorkerService::ConnectRing(grpc::ServerContext* context,
 grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
                                       const v1::CloseRingRequest* request,
                                       v1::CloseRingResponse* response) {
+  if (absl::Status status = secret_.Check(*context, "CloseRing"); !status.ok()) {
+    return wire::ToGrpc(status);
+  }
   state_.rings.Close(request->ring_id(), request->generation());
   return grpc::Status::OK;
 }
 
 grpc::Status WorkerService::Run(grpc::ServerContext* context,
                                 grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>* stream) {
+  if (absl::Status status = secret_.Check(*context, "Run"); !status.ok()) {
+    return wire::ToGrpc(status);
+  }
   auto place = BlockingPlace::Enter(gate_, *context);
   if (!place.ok()) return wire::ToGrpc(place.status());
   const ActiveCalls::Entry entry(state_.calls, *context);

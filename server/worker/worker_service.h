@@ -2,15 +2,19 @@
 #pragma once
 
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/worker/coordinator_secret.h"
 #include "server/worker/run_call.h"
 
 namespace hilbert_ring::server {
 
 class WorkerService : public v1::WorkerService::Service {
  public:
-  // gate: whose Run calls may be open.
-  WorkerService(WorkerState& state, CallGate& gate) : state_(state), gate_(gate) {}
+  // gate: whose Run calls may be open. secret: of the coordinator, whose calls alone are taken.
+  WorkerService(WorkerState& state, CallGate& gate, const CoordinatorSecret& secret)
+      : state_(state), gate_(gate), secret_(secret) {}
 
+  grpc::Status Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
+                     v1::GreetResponse* response) override;
   grpc::Status PrepareRing(grpc::ServerContext* context, const v1::PrepareRingRequest* request,
                            v1::PrepareRingResponse* response) override;
   grpc::Status ConnectRing(grpc::ServerContext* context, const v1::ConnectRingRequest* request,
@@ -23,6 +27,7 @@ class WorkerService : public v1::WorkerService::Service {
  private:
   WorkerState& state_;
   CallGate& gate_;
+  const CoordinatorSecret& secret_;
 };
 
 }  // namespace hilbert_ring::server

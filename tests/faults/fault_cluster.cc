@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -51,6 +52,14 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
+// Those that gave their jobs back and rest are back soon.
+int Registered(const v1::GetClusterResponse& cluster) {
+  return static_cast<int>(std::count_if(cluster.workers().begin(), cluster.workers().end(),
+                                        [](const v1::ClusterWorker& worker) {
+                                          return worker.state() != v1::ClusterWorker::STATE_JOINING;
+                                        }));
+}
+
 }  // namespace
 
 const char* PlaceName(WorkerPlace place) {
@@ -82,7 +91,11 @@ absl::StatusOr<std::unique_ptr<FaultCluster>> FaultCluster::Start(
   if (mkdtemp(folder) == nullptr) return absl::InternalError("mkdtemp failed");
   cluster->folder_ = folder;
   cluster->port_ = FreePort();
-  if (cluster->port_ == 0) return absl::InternalError("no free port");
+  do {
+    cluster->membership_port_ = FreePort();
+  } while (cluster->membership_port_ == cluster->port_ && cluster->port_ != 0);
+  if (cluster->port_ == 0 || cluster->membership_port_ == 0)
+    return absl::InternalError("no free port");
   cluster->channel_ = Dial(cluster->address());
   if (absl::Status status = cluster->StartCoordinator(); !status.ok()) return status;
   if (options.place != WorkerPlace::kLocal) cluster->workers_.resize(options.workers);
@@ -117,6 +130,7 @@ absl::Status FaultCluster::StartCoordinator() {
       absl::StrCat("--grpc-port=", port_),
       absl::StrCat("--http-host=", Host(0)),
       "--http-port=0",
+      absl::StrCat("--membership-port=", membership_port_),
       absl::StrCat("--spawn-workers=", local ? options_.workers : 0),
       absl::StrCat("--min-workers=", options_.workers),
       absl::StrCat("--share-memory=", options_.place == WorkerPlace::kRemote ? "false" : "true"),
@@ -133,14 +147,15 @@ absl::Status FaultCluster::StartCoordinator() {
 
 absl::Status FaultCluster::StartWorker(int index) {
   const bool other = index + 1 == options_.workers && !options_.last_worker.empty();
-  std::vector<std::string> arguments = {other ? options_.last_worker : HILBERT_RING_WORKER_BINARY,
-                                        absl::StrCat("--coordinator=", address()),
-                                        absl::StrCat("--host=", Host(1 + index)),
-                                        "--port=0",
-                                        "--threads=1",
-                                        "--memory-limit=4GiB",
-                                        "--share-memory=false",
-                                        "--log-level=info"};
+  std::vector<std::string> arguments = {
+      other ? options_.last_worker : HILBERT_RING_WORKER_BINARY,
+      absl::StrCat("--coordinator=", Host(0), ":", membership_port_),
+      absl::StrCat("--host=", Host(1 + index)),
+      "--port=0",
+      "--threads=1",
+      "--memory-limit=4GiB",
+      "--share-memory=false",
+      "--log-level=info"};
   arguments.insert(arguments.end(), options_.worker_arguments.begin(),
                    options_.worker_arguments.end());
   auto program = Program::Start({.arguments = std::move(arguments),
@@ -206,7 +221,7 @@ absl::Status FaultCluster::Restore(milliseconds limit) {
     if (absl::Status status = StartEnded(); !status.ok()) return status;
     if (!coordinator_->Runs()) return absl::UnavailableError("the coordinator has ended");
     const auto cluster = Describe();
-    if (cluster.ok()) registered = cluster->workers_size();
+    if (cluster.ok()) registered = Registered(*cluster);
     if (cluster.ok() && cluster->ready() && registered == options_.workers) break;
     if (Clock::now() > end) {
       return absl::DeadlineExceededError(absl::StrCat(

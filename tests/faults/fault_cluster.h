@@ -80,7 +80,7 @@ class FaultCluster {
   const FaultClusterOptions options_;
   std::string folder_;
   bool keep_logs_ = false;
-  int port_ = 0;
+  int port_ = 0, membership_port_ = 0;
   std::unique_ptr<Program> coordinator_;
   std::vector<std::unique_ptr<Program>> workers_;  // remote ones, by index
   std::shared_ptr<grpc::Channel> channel_;

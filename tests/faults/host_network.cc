@@ -74,6 +74,11 @@ absl::StatusOr<int> OpenTap(const std::string& name) {
   return fd;
 }
 
+std::string SetLink(int host, const char* to) {
+  const std::string within = host == 0 ? "" : absl::StrCat("-n ", HostNetwork::Name(host), " ");
+  return absl::StrCat("ip ", within, "link set tap", host, " ", to);
+}
+
 std::pair<int, int> Ordered(int a, int b) { return {std::min(a, b), std::max(a, b)}; }
 
 }  // namespace
@@ -138,6 +143,14 @@ void HostNetwork::Isolate(int host) {
   }
 }
 
+void HostNetwork::SetLinkDown(int host) {
+  {
+    const std::lock_guard lock(mutex_);
+    down_.insert(host);
+  }
+  Run(SetLink(host, "down")).IgnoreError();
+}
+
 void HostNetwork::SetDelay(std::chrono::microseconds delay) {
   const std::lock_guard lock(mutex_);
   delay_ = delay;
@@ -150,6 +163,8 @@ void HostNetwork::SetLoss(double part) {
 
 void HostNetwork::Mend() {
   const std::lock_guard lock(mutex_);
+  for (const int host : down_) Run(SetLink(host, "up")).IgnoreError();
+  down_.clear();
   cuts_.clear();
   delay_ = {};
   loss_ = 0;
@@ -176,6 +191,14 @@ void HostNetwork::Carry(const std::stop_token& stop) {
           std::chrono::microseconds(0), wait);
     }
     const timespec limit = {.tv_sec = 0, .tv_nsec = wait.count() * 1000};
+    {
+      // One that is down would be ready all the time, with errors.
+      const std::lock_guard lock(mutex_);
+      for (int host = 0; host < hosts(); ++host) {
+        polled[host].fd = down_.contains(host) ? -1 : taps_[host];
+        polled[host].revents = 0;
+      }
+    }
     ppoll(polled.data(), polled.size(), &limit, nullptr);
     for (int host = 0; host < hosts(); ++host) {
       if (polled[host].revents != 0) Take(host);

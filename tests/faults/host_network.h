@@ -42,9 +42,10 @@ class HostNetwork {
   // Thread-safe, in either direction.
   void Cut(int a, int b);
   void Isolate(int host);
+  void SetLinkDown(int host);                      // at the host itself
   void SetDelay(std::chrono::microseconds delay);  // of every frame
   void SetLoss(double part);                       // of all frames, 0 to 1
-  void Mend();                                     // no cut, no delay, no loss
+  void Mend();                                     // no cut, no link down, no delay, no loss
 
   int64_t frames() const;   // carried
   int64_t dropped() const;  // cut or lost
@@ -72,6 +73,7 @@ class HostNetwork {
   mutable std::mutex mutex_;
   // Guarded by mutex_:
   std::set<std::pair<int, int>> cuts_;  // the lower host first
+  std::set<int> down_;                  // hosts
   std::chrono::microseconds delay_{0};
   double loss_ = 0;
   int64_t frames_ = 0, dropped_ = 0;

@@ -23,7 +23,6 @@ namespace {
 
 using server::SharedMemory;
 
-constexpr uint64_t kIncarnation = 7;
 constexpr int64_t kMemoryLimit = int64_t{1} << 20;
 constexpr int kMaxMessages = 48;
 
@@ -95,7 +94,6 @@ class Coordinator {
     open_.set_workers(workers);
     rank_ = input_.Below(workers);
     open_.set_rank(rank_);
-    open_.set_incarnation(kIncarnation);
     open_.set_want_lse(input_.Flag());
     open_.set_ring_id("ring");
     auto plan = MakePlan(spec, workers);
@@ -118,7 +116,7 @@ class Coordinator {
         open_.set_workers(static_cast<int>(input_.Integer()));
         break;
       case 2:
-        open_.set_incarnation(input_.Byte());
+        open_.set_generation(input_.Byte());
         break;
       case 3:
         open_.set_compute_timeout_ms(input_.Integer());
@@ -263,11 +261,11 @@ void WorkerRun(Bytes bytes) {
   InputBytes input(bytes);
   Coordinator coordinator(input);
   MemoryStream stream(coordinator.TakeRequests());
-  server::WorkerState state{.incarnation = kIncarnation,
-                            .lane = worker.lane,
+  server::WorkerState state{.lane = worker.lane,
                             .express_lane = worker.lane,
                             .memory = worker.memory,
                             .share_memory = true,
+                            .feed_timeout = std::chrono::hours(1),
                             .rings = worker.rings,
                             .calls = worker.calls};
   grpc::ServerContext context;

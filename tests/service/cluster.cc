@@ -64,6 +64,7 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(const ClusterOptions& op
       "--http-host=127.0.0.1",
       "--grpc-port=0",
       "--http-port=0",
+      "--membership-port=0",
       "--log-level=warn",
       absl::StrCat("--ready-file=", ready)};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());

@@ -85,7 +85,8 @@ TEST(Lifecycle, ClusterShowsWorkersAndRings) {
   v1::GetClusterResponse response;
   ASSERT_TRUE(stub->GetCluster(&context, {}, &response).ok());
   ASSERT_EQ(response.workers_size(), 2);
-  EXPECT_NE(response.workers(0).incarnation(), response.workers(1).incarnation());
+  EXPECT_NE(response.workers(0).address(), response.workers(1).address());
+  EXPECT_EQ(response.workers(0).state(), v1::ClusterWorker::STATE_UP);
   EXPECT_GT(response.workers(0).memory_limit_bytes(), 0);
   ASSERT_EQ(response.rings_size(), 1);
   EXPECT_EQ(response.rings(0).members_size(), 2);

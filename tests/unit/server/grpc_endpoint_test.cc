@@ -53,7 +53,7 @@ TEST(GrpcEndpoint, HealthFollowsWhatItIsTold) {
   auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 8}, {});
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   ASSERT_GT(endpoint->port, 0);
-  const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port));
+  const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port), std::chrono::seconds(10));
   const auto check = [&](const std::string& service) {
     std::string request;  // HealthCheckRequest{service}
     if (!service.empty()) {

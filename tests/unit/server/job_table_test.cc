@@ -1,5 +1,6 @@
 #include "server/coordinator/job_table.h"
 
+#include <limits>
 #include <optional>
 
 #include "gtest/gtest.h"
@@ -38,6 +39,24 @@ TEST(JobTable, ANewerAttemptFencesTheOlder) {
   EXPECT_TRUE(absl::IsAlreadyExists(table.Enter("", "job", 2, &late_stop, &progress).status()));
   EXPECT_TRUE(absl::IsAborted(table.Enter("", "job", 0, &late_stop, &progress).status()));
   EXPECT_TRUE(new_stop.why().ok());
+}
+
+// No number locks an id for those who count from 0.
+TEST(JobTable, AnAttemptOfAnUnheardOfSizeFencesNobody) {
+  JobTable table;
+  const JobProgress progress(64);
+  JobStop running, other;
+  const auto entry = table.Enter("", "job", 3, &running, &progress);
+  ASSERT_TRUE(entry.ok());
+  for (const int attempt : {10'004, 1'000'000, 1'000'001, std::numeric_limits<int>::max()}) {
+    const absl::Status refused = table.Enter("", "job", attempt, &other, &progress).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << attempt << ": " << refused;
+  }
+  EXPECT_TRUE(running.why().ok());
+  EXPECT_FALSE(table.Enter("", "new", 1'000'001, &other, &progress).ok());
+  EXPECT_TRUE(table.Enter("", "new", 1'000'000, &other, &progress).ok());
+  EXPECT_TRUE(table.Enter("", "job", 10'003, &other, &progress).ok());
+  EXPECT_TRUE(absl::IsAborted(running.why()));
 }
 
 TEST(JobTable, StopsAll) {

@@ -135,6 +135,21 @@ TEST_F(SchedulerTest, TheMemoryOfWorkersDecides) {
   EXPECT_EQ(Now(job)->members, (Members{live_[1], live_[2]}));
 }
 
+// One that failed a job gets none for a while, unless nothing else holds the job: then it waits.
+TEST_F(SchedulerTest, WorkersThatRestAreLeftOutUntilTheyHaveRested) {
+  Start(2);
+  live_[0]->rests_until = (Clock::now() + std::chrono::hours(1)).time_since_epoch();
+  auto job = Enter("x", {{1, 10, 10}, {2, 6, 10}});
+  ASSERT_TRUE(Now(job).has_value());
+  EXPECT_EQ(Now(job)->members, (Members{live_[1]}));
+  auto waiting = Enter("x", {{1, 0.1, kGiB}});
+  EXPECT_FALSE(Now(waiting).has_value()) << "nor an express lane";
+  live_[0]->rests_until = Clock::now().time_since_epoch();
+  scheduler_->Changed();
+  ASSERT_TRUE(Now(waiting).has_value());
+  EXPECT_EQ(Now(waiting)->members, (Members{live_[0]}));
+}
+
 TEST_F(SchedulerTest, AJobThatLostWorkersGoesFirstAndWithoutThem) {
   Start(2);
   auto job = Enter("x", {{2, 10, 10}});

@@ -41,6 +41,8 @@ TEST_F(Settings, Defaults) {
   const CoordinatorSettings settings = Parsed({});
   EXPECT_EQ(settings.grpc_port, 8001);
   EXPECT_EQ(settings.http_port, 8002);
+  EXPECT_EQ(settings.membership_port, 8003);
+  EXPECT_EQ(settings.join_token_file, "");
   EXPECT_EQ(settings.spawn_workers, 1);
   EXPECT_EQ(settings.idle_timeout, std::chrono::minutes(5));
 }

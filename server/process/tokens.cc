@@ -1,0 +1,125 @@
+#include "server/process/tokens.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr char kJoinTokenKey[] = "hilbert-ring-join-token";
+constexpr char kCallTokenKey[] = "hilbert-ring-call-token-bin";  // a draw, then its proof
+constexpr size_t kDrawBytes = 16;
+constexpr size_t kProofBytes = 32;
+constexpr size_t kMostTokenBytes = 4096;
+
+// Takes as long wherever they differ.
+bool Same(absl::string_view a, absl::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::string ProofOf(const std::string& secret, absl::string_view call, absl::string_view draw) {
+  const std::string message = absl::StrCat(call, ":", draw);
+  std::array<unsigned char, EVP_MAX_MD_SIZE> proof;
+  unsigned int bytes = 0;
+  const void* const made = HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+                                reinterpret_cast<const unsigned char*>(message.data()),
+                                message.size(), proof.data(), &bytes);
+  if (made == nullptr) return "";  // which proves nothing
+  return std::string(reinterpret_cast<const char*>(proof.data()), bytes);
+}
+
+absl::StatusOr<std::string> DrawBytes(size_t count) {
+  std::string bytes(count, '\0');
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(count)) != 1) {
+    return absl::UnavailableError("the system has no random bytes");
+  }
+  return bytes;
+}
+
+// Null when it is not there.
+const grpc::string_ref* Metadata(const grpc::ServerContextBase& context, const char* key) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? nullptr : &found->second;
+}
+
+absl::Status Refused(const std::string& message, const char* reason) {
+  return wire::WithReason(absl::UnauthenticatedError(message), reason);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadTokenFile(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return absl::NotFoundError(absl::StrCat("--join-token-file: cannot read ", path));
+  }
+  std::string token(absl::StripAsciiWhitespace(text.str()));
+  const bool printable =
+      std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (token.size() < kLeastTokenBytes || token.size() > kMostTokenBytes || !printable) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--join-token-file: ", path, " must hold one token of ", kLeastTokenBytes, " to ",
+        kMostTokenBytes, " printable ASCII characters, it has ", token.size(), " bytes"));
+  }
+  return token;
+}
+
+absl::StatusOr<std::string> DrawSecret() {
+  auto bytes = DrawBytes(kProofBytes);
+  if (!bytes.ok()) return bytes.status();
+  return absl::BytesToHexString(*bytes);
+}
+
+void AddJoinToken(grpc::ClientContext& context, const std::string& token) {
+  if (!token.empty()) context.AddMetadata(kJoinTokenKey, token);
+}
+
+absl::Status CheckJoinToken(const grpc::ServerContextBase& context, const std::string& token) {
+  if (token.empty()) return absl::OkStatus();
+  const grpc::string_ref* const given = Metadata(context, kJoinTokenKey);
+  if (given == nullptr) {
+    return Refused("the coordinator takes workers with its join token alone (--join-token-file)",
+                   "JOIN_TOKEN");
+  }
+  if (!Same({given->data(), given->size()}, token)) {
+    return Refused("the join token is not the coordinator's (--join-token-file)", "JOIN_TOKEN");
+  }
+  return absl::OkStatus();
+}
+
+void AddCallToken(grpc::ClientContext& context, const std::string& secret, absl::string_view call) {
+  const auto draw = DrawBytes(kDrawBytes);
+  if (!draw.ok() || secret.empty()) return;  // the worker refuses the call
+  context.AddMetadata(kCallTokenKey, absl::StrCat(*draw, ProofOf(secret, call, *draw)));
+}
+
+absl::Status CheckCallToken(const grpc::ServerContextBase& context, const std::string& secret,
+                            absl::string_view call) {
+  const grpc::string_ref* const given = Metadata(context, kCallTokenKey);
+  const absl::string_view token =
+      given == nullptr ? "" : absl::string_view(given->data(), given->size());
+  if (!secret.empty() && token.size() == kDrawBytes + kProofBytes &&
+      Same(token.substr(kDrawBytes), ProofOf(secret, call, token.substr(0, kDrawBytes)))) {
+    return absl::OkStatus();
+  }
+  return Refused(
+      absl::StrCat(call, " is for the coordinator alone at which this worker is registered"),
+      "CALL_TOKEN");
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,176 @@
+// A worker's host falls silent at a chosen moment of a job: its link is cut, or it freezes. Nobody
+// sees a connection end. The job goes on in a ring without it within seconds, and ends right.
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/faults/fault_cluster.h"
+#include "tests/faults/fault_job.h"
+#include "tests/faults/fault_moment.h"
+#include "tests/faults/host_network.h"
+#include "tests/sanitizer.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWorkers = 3;
+constexpr int kCoordinatorHost = 1;
+constexpr int kVictim = 1;  // of the workers
+constexpr int kVictimHost = kCoordinatorHost + 1 + kVictim;
+constexpr int kHosts = 2 + kWorkers;  // the client's and the coordinator's, then the workers'
+// From the cut to the next ring's work. The coordinator misses heartbeats after 2 to 2.25 s.
+constexpr bool kSlow = kThreadSanitizer || kAddressSanitizer;
+constexpr double kRingLimit = kSlow ? 12 : 4;
+
+enum class How { kNobodyHearsIt, kItsLinkIsDown, kItIsFrozen };
+
+const char* HowName(How how) {
+  constexpr const char* kNames[] = {"NobodyHearsIt", "ItsLinkIsDown", "ItIsFrozen"};
+  return kNames[static_cast<int>(how)];
+}
+
+FaultClusterOptions ClusterOnHosts() {
+  FaultClusterOptions options{.workers = kWorkers, .place = WorkerPlace::kRemote};
+  options.coordinator_arguments = {absl::StrCat("--job-workers=", kWorkers)};
+  for (int host = kCoordinatorHost; host < kHosts; ++host) {
+    options.networks.push_back(HostNetwork::Name(host));
+    options.hosts.push_back(HostNetwork::Address(host));
+  }
+  return options;
+}
+
+// When a job works on a ring without the host, in a thread of its own.
+class RingWatch {
+ public:
+  RingWatch(const FaultCluster& cluster, std::string host)
+      : thread_([this, &cluster, host = std::move(host)](const std::stop_token& stop) {
+          while (!stop.stop_requested()) {
+            const auto described = cluster.Describe();
+            if (described.ok() && HasOther(*described, host)) {
+              seen_ = Clock::now();
+              return;
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          }
+        }) {}
+
+  std::optional<Clock::time_point> End() {
+    thread_.request_stop();
+    thread_.join();
+    return seen_;
+  }
+
+ private:
+  static bool HasOther(const v1::GetClusterResponse& cluster, const std::string& host) {
+    return std::any_of(cluster.rings().begin(), cluster.rings().end(), [&](const v1::Ring& ring) {
+      return !ring.job_id().empty() && std::none_of(ring.members().begin(), ring.members().end(),
+                                                    [&](const std::string& member) {
+                                                      return member.starts_with(host + ":");
+                                                    });
+    });
+  }
+
+  std::optional<Clock::time_point> seen_;  // the thread's until it has ended
+  std::jthread thread_;
+};
+
+class LinkCut : public ::testing::TestWithParam<std::tuple<How, Moment>> {
+ protected:
+  // Once in a process, before it has other threads.
+  static void SetUpTestSuite() { network_ = new auto(HostNetwork::Make(kHosts, 1)); }
+  static void TearDownTestSuite() { delete network_; }
+
+  void SetUp() override {
+    if (!network_->ok()) {
+      GTEST_SKIP() << "hosts cannot be made here: " << network_->status().message();
+    }
+  }
+  void TearDown() override {
+    if (network_->ok()) network().Mend();
+  }
+
+  static HostNetwork& network() { return ***network_; }
+
+  static void FallSilent(How how, pid_t victim) {
+    switch (how) {
+      case How::kNobodyHearsIt:
+        return network().Isolate(kVictimHost);
+      case How::kItsLinkIsDown:
+        return network().SetLinkDown(kVictimHost);
+      case How::kItIsFrozen:
+        kill(victim, SIGSTOP);
+    }
+  }
+
+ private:
+  static inline absl::StatusOr<std::unique_ptr<HostNetwork>>* network_ = nullptr;
+};
+
+TEST_P(LinkCut, TheNextRingWorksWithinSeconds) {
+  const auto [how, drawn] = GetParam();
+  auto cluster = FaultCluster::Start(ClusterOnHosts());
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  // More than sockets and streams hold, and seconds of compute and of sending.
+  FaultJob job = MakeZeroJob(48'000, 8, 64, 4'096);
+  job.spec.branches.push_back({.segment = job.spec.tokens, .dilation = 4});
+  job.spec.mixing = Mixing::kLse;
+  const JobEnd undisturbed =
+      RunJob((*cluster)->address(), job, {.deadline = absl::Seconds(kSlow ? 300 : 100)});
+  ASSERT_TRUE(undisturbed.status.ok()) << undisturbed.status;
+  job.seconds = undisturbed.seconds;
+
+  const pid_t victim = (*cluster)->Workers().at(kVictim);
+  std::optional<Clock::time_point> cut;
+  std::optional<RingWatch> watch;
+  FaultMoment moment(drawn, job.seconds, [&] {
+    FallSilent(how, victim);
+    cut = Clock::now();
+    watch.emplace(**cluster, HostNetwork::Address(kVictimHost));
+  });
+  const JobEnd end =
+      RunJob((*cluster)->address(), job,
+             {.deadline = absl::Seconds(kSlow ? 400 : 120), .progress = moment.progress()});
+  ASSERT_TRUE(moment.Settle()) << "the job ended before; it took " << job.seconds << " s";
+  const auto ring = watch->End();
+  EXPECT_TRUE(end.status.ok()) << end.status << end.failures;
+  EXPECT_GE(end.retries, 1);
+  EXPECT_EQ(end.attempts, 1);
+  ASSERT_TRUE(ring.has_value());
+  const double seconds = std::chrono::duration<double>(*ring - *cut).count();
+  std::printf("next ring %.2f s after the cut; the job took %.2f s, undisturbed %.2f s\n", seconds,
+              end.seconds, job.seconds);
+  EXPECT_LT(seconds, kRingLimit);
+  if (HasFailure()) std::printf("logs are in %s\n", (*cluster)->KeepLogs().c_str());
+  kill(victim, SIGCONT);
+  network().Mend();
+  EXPECT_TRUE((*cluster)->Restore(std::chrono::seconds(30)).ok()) << "it comes back";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Moments, LinkCut,
+    ::testing::Combine(::testing::Values(How::kNobodyHearsIt, How::kItsLinkIsDown,
+                                         How::kItIsFrozen),
+                       ::testing::Values(Moment{Phase::kReceive, 0.3}, Moment{Phase::kCompute, 0.1},
+                                         Moment{Phase::kSend, 0.2})),
+    [](const auto& info) {
+      constexpr const char* kMoments[] = {"WhileRowsAreSent", "WhileItComputes",
+                                          "WhileOutputReturns"};
+      const Phase phase = std::get<1>(info.param).phase;
+      return absl::StrCat(HowName(std::get<0>(info.param)), "_",
+                          kMoments[phase == Phase::kReceive   ? 0
+                                   : phase == Phase::kCompute ? 1
+                                                              : 2]);
+    });
+
+}  // namespace
+}  // namespace hilbert_ring::testing
