@@ -31,6 +31,10 @@ constexpr std::chrono::milliseconds kMostSilence{600'000};
 // the other side, but a coordinator has as many connections as workers.
 constexpr int kWorkerLookaheadBytes = 2 * wire::kMaxMessageBytes;
 
+int AsMilliseconds(std::chrono::milliseconds silence) {
+  return static_cast<int>(std::clamp(silence, kLeastSilence, kMostSilence).count());
+}
+
 }  // namespace
 
 absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
@@ -50,7 +54,7 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   builder.SetMaxSendMessageSize(-1);  // plans of very many workers are longer than a chunk
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, AsMilliseconds(listen.silence));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kLeastPingIntervalMs);
   for (const auto& [name, value] : wire::kTransportArguments)
@@ -85,8 +89,7 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::mil
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWorkerLookaheadBytes);
   for (const auto& [name, value] : wire::kTransportArguments) arguments.SetInt(name, value);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                   static_cast<int>(std::clamp(silence, kLeastSilence, kMostSilence).count()));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, AsMilliseconds(silence));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);

@@ -17,6 +17,8 @@ struct GrpcListen {
   std::string host;
   int port = 0;         // 0: a free one
   int max_threads = 0;  // of calls that block one
+  // Calls of a connection over which what was sent is not acknowledged for so long end.
+  std::chrono::milliseconds silence{10'000};
 };
 
 struct GrpcEndpoint {

@@ -9,7 +9,6 @@
 #include <array>
 #include <cctype>
 #include <fstream>
-#include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -63,12 +62,14 @@ absl::Status Refused(const std::string& message, const char* reason) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(2 * kMostTokenBytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (file.bad() || !file.is_open()) {
     return absl::NotFoundError(absl::StrCat("--join-token-file: cannot read ", path));
   }
-  std::string token(absl::StripAsciiWhitespace(text.str()));
+  const std::string token(absl::StripAsciiWhitespace(text));
   const bool printable =
       std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (token.size() < kLeastTokenBytes || token.size() > kMostTokenBytes || !printable) {

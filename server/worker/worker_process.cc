@@ -23,7 +23,9 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int kBrokenDevice = 3;        // exit status
+constexpr int kBrokenDevice = 3;  // exit status
+// As long as a coordinator that answers no more keeps its jobs here (registration.cc).
+constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
 constexpr int kMaxBlockingCalls = 512;  // one job, rings, and what a former coordinator left behind
 
 // Until the jobs that run here have ended, the time is up, or another stop signal comes. The
@@ -81,8 +83,11 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   CallGate gate(
       {.calls_per_peer = settings.max_calls_per_peer, .open_timeout = settings.open_timeout});
   WorkerService service(state, gate, secret);
-  auto grpc = StartGrpc(
-      {.host = settings.host, .port = settings.port, .max_threads = kMaxBlockingCalls}, {&service});
+  auto grpc = StartGrpc({.host = settings.host,
+                         .port = settings.port,
+                         .max_threads = kMaxBlockingCalls,
+                         .silence = kCoordinatorSilence},
+                        {&service});
   if (!grpc.ok()) return grpc.status();
   const std::string address = HostPort(settings.host, grpc->port);
   const DeviceInfo info = device.info();

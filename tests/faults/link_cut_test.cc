@@ -156,21 +156,21 @@ TEST_P(LinkCut, TheNextRingWorksWithinSeconds) {
   EXPECT_TRUE((*cluster)->Restore(std::chrono::seconds(30)).ok()) << "it comes back";
 }
 
+std::string CaseName(const ::testing::TestParamInfo<std::tuple<How, Moment>>& info) {
+  const auto& [how, moment] = info.param;
+  const char* const when = moment.phase == Phase::kReceive   ? "WhileRowsAreSent"
+                           : moment.phase == Phase::kCompute ? "WhileItComputes"
+                                                             : "WhileOutputReturns";
+  return absl::StrCat(HowName(how), "_", when);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Moments, LinkCut,
     ::testing::Combine(::testing::Values(How::kNobodyHearsIt, How::kItsLinkIsDown,
                                          How::kItIsFrozen),
                        ::testing::Values(Moment{Phase::kReceive, 0.3}, Moment{Phase::kCompute, 0.1},
                                          Moment{Phase::kSend, 0.2})),
-    [](const auto& info) {
-      constexpr const char* kMoments[] = {"WhileRowsAreSent", "WhileItComputes",
-                                          "WhileOutputReturns"};
-      const Phase phase = std::get<1>(info.param).phase;
-      return absl::StrCat(HowName(std::get<0>(info.param)), "_",
-                          kMoments[phase == Phase::kReceive   ? 0
-                                   : phase == Phase::kCompute ? 1
-                                                              : 2]);
-    });
+    CaseName);
 
 }  // namespace
 }  // namespace hilbert_ring::testing

@@ -204,6 +204,8 @@ TEST(Cli, StatusShowsTheCluster) {
   EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_THAT(text.out, AllOf(HasSubstr("7.8.9"), HasSubstr("localhost:8101"),
                               HasSubstr("3.00 GiB"), HasSubstr("ring-a")));
+  EXPECT_THAT(text.out, AllOf(HasSubstr("joining"),
+                              HasSubstr("localhost:8102: cannot be reached at localhost:8102")));
   EXPECT_EQ(nlohmann::json::parse(json.out)["rings"][0]["generation"], 4);
 }
 

@@ -264,6 +264,10 @@ grpc::Status FakeService::GetCluster(grpc::ServerContext*, const v1::GetClusterR
   worker.set_address("localhost:8101");
   worker.set_kernel("cpu/test");
   worker.set_memory_limit_bytes(int64_t{3} << 30);
+  v1::ClusterWorker& joining = *response->add_workers();
+  joining.set_address("localhost:8102");
+  joining.set_state(v1::ClusterWorker::STATE_JOINING);
+  joining.set_reason("cannot be reached at localhost:8102: refused");
   v1::Ring& ring = *response->add_rings();
   ring.set_ring_id("ring-a");
   ring.set_generation(4);

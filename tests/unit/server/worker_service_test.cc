@@ -1,0 +1,193 @@
+// A worker's service over a real connection: whose calls it takes, and for how long it waits to be
+// fed.
+#include "server/worker/worker_service.h"
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "engine/device/device.h"
+#include "engine/plan/plan.h"
+#include "gtest/gtest.h"
+#include "server/process/grpc_endpoint.h"
+#include "server/process/tokens.h"
+#include "server/worker/ring_transport.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int64_t kMemoryLimit = int64_t{64} << 20;
+constexpr milliseconds kAnswerLimit{20'000};
+
+class WorkerServiceTest : public ::testing::Test {
+ protected:
+  void Start(milliseconds feed_timeout) {
+    state_.emplace(WorkerState{.lane = lane_,
+                               .express_lane = express_lane_,
+                               .memory = memory_,
+                               .share_memory = false,
+                               .feed_timeout = feed_timeout,
+                               .rings = rings_,
+                               .calls = calls_});
+    service_.emplace(*state_, gate_, secret_);
+    auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 16}, {&*service_});
+    ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+    endpoint_ = *std::move(endpoint);
+    stub_ =
+        v1::WorkerService::NewStub(Dial(absl::StrCat("127.0.0.1:", endpoint_.port), kAnswerLimit));
+  }
+
+  void TearDown() override {
+    if (endpoint_.server == nullptr) return;
+    endpoint_.server->Shutdown(std::chrono::system_clock::now());
+    endpoint_.server->Wait();
+  }
+
+  static std::unique_ptr<grpc::ClientContext> Context(const std::string& secret, const char* call) {
+    auto context = std::make_unique<grpc::ClientContext>();
+    context->set_deadline(std::chrono::system_clock::now() + kAnswerLimit);
+    if (!secret.empty()) AddCallToken(*context, secret, call);
+    return context;
+  }
+
+  static v1::RunRequest OpenRequest() {
+    JobSpec spec;
+    spec.tokens = 64;
+    spec.heads = spec.kv_heads = 2;
+    spec.head_dim = spec.value_dim = 16;
+    spec.branches = {{.segment = 64}};
+    const Plan plan = *MakePlan(spec, 1);
+    v1::RunRequest request;
+    v1::RunOpen& open = *request.mutable_open();
+    open.set_job_id("job");
+    *open.mutable_spec() = wire::EncodeJobSpec(spec);
+    open.set_workers(1);
+    for (const ShardRange& range : plan.shards.ranges()) {
+      v1::ShardRange& shard = *open.add_shards();
+      shard.set_begin(range.begin);
+      shard.set_end(range.end);
+    }
+    return request;
+  }
+
+  // The status of a Run that sends RunOpen and then nothing.
+  absl::Status OpenAndSendNothing(const std::string& secret) {
+    const auto context = Context(secret, "Run");
+    const auto run = stub_->Run(context.get());
+    run->Write(OpenRequest());
+    v1::RunResponse response;
+    while (run->Read(&response)) {
+    }
+    return wire::FromGrpc(run->Finish());
+  }
+
+  std::unique_ptr<Device> device_ = *MakeDevice({.threads = 1});
+  JobMemory memory_{kMemoryLimit};
+  RingTable rings_{MakeRingTransport({.host = "127.0.0.1"})};
+  Lane lane_{*device_}, express_lane_{*device_};
+  ActiveCalls calls_;
+  CoordinatorSecret secret_;
+  CallGate gate_{{.calls_per_peer = 16, .open_timeout = kAnswerLimit}};
+  std::optional<WorkerState> state_;
+  std::optional<WorkerService> service_;
+  GrpcEndpoint endpoint_;
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+};
+
+void ExpectRefused(const absl::Status& status) {
+  EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
+  EXPECT_EQ(wire::ReasonOf(status), "CALL_TOKEN");
+}
+
+TEST_F(WorkerServiceTest, TakesCallsOfItsCoordinatorAlone) {
+  Start(milliseconds(60'000));
+  const std::string secret = *DrawSecret();
+  ExpectRefused(OpenAndSendNothing(secret));  // it is not registered
+  secret_.Expect();
+  secret_.Set(secret);
+  for (const std::string& stranger : {std::string(), *DrawSecret()}) {
+    ExpectRefused(OpenAndSendNothing(stranger));
+    v1::GreetResponse greeted;
+    ExpectRefused(wire::FromGrpc(stub_->Greet(Context(stranger, "Greet").get(), {}, &greeted)));
+    v1::PrepareRingResponse prepared;
+    ExpectRefused(
+        wire::FromGrpc(stub_->PrepareRing(Context(stranger, "PrepareRing").get(), {}, &prepared)));
+    v1::ConnectRingResponse connected;
+    ExpectRefused(
+        wire::FromGrpc(stub_->ConnectRing(Context(stranger, "ConnectRing").get(), {}, &connected)));
+    v1::CloseRingResponse closed;
+    ExpectRefused(
+        wire::FromGrpc(stub_->CloseRing(Context(stranger, "CloseRing").get(), {}, &closed)));
+  }
+  v1::GreetResponse greeted;
+  EXPECT_TRUE(stub_->Greet(Context(secret, "Greet").get(), {}, &greeted).ok());
+  v1::CloseRingResponse closed;
+  EXPECT_TRUE(stub_->CloseRing(Context(secret, "CloseRing").get(), {}, &closed).ok());
+  EXPECT_EQ(memory_.used(), 0);
+  secret_.Expect();  // registers anew
+  ExpectRefused(OpenAndSendNothing(secret));
+}
+
+// A stranger holds no thread for longer than its call takes: no message is waited for.
+TEST_F(WorkerServiceTest, AStrangersRunEndsThoughNothingIsSent) {
+  Start(milliseconds(60'000));
+  const auto context = Context("", "Run");
+  const auto run = stub_->Run(context.get());
+  v1::RunResponse response;
+  EXPECT_FALSE(run->Read(&response));
+  ExpectRefused(wire::FromGrpc(run->Finish()));
+}
+
+TEST_F(WorkerServiceTest, AGreetingMayComeBeforeTheSecret) {
+  Start(milliseconds(60'000));
+  const std::string secret = *DrawSecret();
+  secret_.Expect();
+  std::jthread teller([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    secret_.Set(secret);
+  });
+  v1::GreetResponse greeted;
+  EXPECT_TRUE(stub_->Greet(Context(secret, "Greet").get(), {}, &greeted).ok());
+}
+
+TEST_F(WorkerServiceTest, ARunThatNobodyFeedsEnds) {
+  Start(milliseconds(300));
+  const std::string secret = *DrawSecret();
+  secret_.Set(secret);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret)));
+  const auto seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(seconds, milliseconds(300));
+  EXPECT_LT(seconds, kAnswerLimit);
+  while (calls_.count() > 0) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(memory_.used(), 0);
+  EXPECT_NE(lane_.AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
+}
+
+// Rows may come for other workers alone for longer than that.
+TEST_F(WorkerServiceTest, ARunThatIsToldOfItLives) {
+  Start(milliseconds(2'000));
+  const std::string secret = *DrawSecret();
+  secret_.Set(secret);
+  const auto context = Context(secret, "Run");
+  const auto run = stub_->Run(context.get());
+  ASSERT_TRUE(run->Write(OpenRequest()));
+  v1::RunRequest elsewhere;
+  elsewhere.mutable_elsewhere();
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_TRUE(run->Write(elsewhere)) << i;
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  EXPECT_EQ(calls_.count(), 1);
+  context->TryCancel();
+  run->Finish();
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
