@@ -81,6 +81,7 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(const ClusterOptions& op
     if (json.is_object()) {
       cluster->grpc_port_ = json.at("grpc_port").get<int>();
       cluster->http_port_ = json.at("http_port").get<int>();
+      cluster->membership_port_ = json.at("membership_port").get<int>();
       return cluster;
     }
     int status = 0;
@@ -100,6 +101,10 @@ Cluster::~Cluster() {
 }
 
 std::string Cluster::address() const { return absl::StrCat("127.0.0.1:", grpc_port_); }
+
+std::string Cluster::membership_address() const {
+  return absl::StrCat("127.0.0.1:", membership_port_);
+}
 
 std::vector<pid_t> Cluster::WorkerPids() const {
   std::vector<pid_t> pids;

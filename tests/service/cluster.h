@@ -30,6 +30,7 @@ class Cluster {
 
   std::string address() const;
   int http_port() const { return http_port_; }
+  std::string membership_address() const;  // where workers register
   pid_t pid() const { return pid_; }
   std::vector<pid_t> WorkerPids() const;  // live children of the coordinator
 
@@ -48,6 +49,7 @@ class Cluster {
   pid_t pid_ = -1;
   int grpc_port_ = 0;
   int http_port_ = 0;
+  int membership_port_ = 0;
   std::string folder_;
 };
 

@@ -4,7 +4,9 @@
 #include <thread>
 
 #include "gmock/gmock.h"
+#include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
+#include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
 #include "wire/status.h"
@@ -73,6 +75,29 @@ TEST(Lifecycle, HttpAndMetrics) {
         "hilbert_ring_worker_memory_predicted_bytes"}) {
     EXPECT_THAT(*metrics, HasSubstr(name));
   }
+}
+
+absl::Status TryToRegister(const std::string& address) {
+  const auto stub = v1::MembershipService::NewStub(
+      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  const auto stream = stub->Register(&context);
+  v1::Heartbeat beat;
+  beat.set_address("127.0.0.1:1");
+  beat.set_version("0.0.0");
+  stream->Write(beat);
+  return wire::FromGrpc(stream->Finish());
+}
+
+// Neither on the public port nor without the token that its own workers were given.
+TEST(Lifecycle, StrangersDoNotBecomeWorkers) {
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ(TryToRegister((*cluster)->address()).code(), absl::StatusCode::kUnimplemented);
+  const absl::Status refused = TryToRegister((*cluster)->membership_address());
+  EXPECT_TRUE(absl::IsUnauthenticated(refused)) << refused;
+  EXPECT_EQ(wire::ReasonOf(refused), "JOIN_TOKEN");
 }
 
 TEST(Lifecycle, ClusterShowsWorkersAndRings) {
