@@ -1,6 +1,7 @@
 // One job at a worker, over a stream in memory.
 #include "server/worker/run_call.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -15,8 +16,6 @@
 
 namespace hilbert_ring::server {
 namespace {
-
-constexpr uint64_t kIncarnation = 7;
 
 class FailingDevice : public ForwardingDevice {
  public:
@@ -87,7 +86,6 @@ TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
   *open.mutable_spec() = wire::EncodeJobSpec(spec);
   open.set_job_id("job");
   open.set_workers(1);
-  open.set_incarnation(kIncarnation);
   open.add_shards()->set_end(spec.tokens);
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
     requests.push_back(Rows(spec, tensor, spec.tokens / 2));
@@ -98,11 +96,11 @@ TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
   RingTable rings{MakeRingTransport({.host = "127.0.0.1"})};
   Lane lane(device);
   ActiveCalls calls;
-  WorkerState state{.incarnation = kIncarnation,
-                    .lane = lane,
+  WorkerState state{.lane = lane,
                     .express_lane = lane,
                     .memory = memory,
                     .share_memory = true,
+                    .feed_timeout = std::chrono::hours(1),
                     .rings = rings,
                     .calls = calls};
   grpc::ServerContext context;
