@@ -15,9 +15,10 @@ double FlopsPerPair(const JobSpec& spec) {
 }
 
 void AddLocal(const JobSpec& spec, const std::vector<Phase>& phases, const Segments& segments,
-              Costs& costs) {
+              Costs& costs, Cancellation& cancellation) {
   const bool triangle = spec.causal && !spec.ordering;
   for (const LocalSegments& run : segments.local) {
+    if (cancellation.Step()) return;
     costs.branches[run.branch].segments_local += run.count;
     const PhaseRange of_branch = PhasesOf(phases, run.branch);
     for (size_t p = of_branch.begin; p < of_branch.end; ++p) {
@@ -87,7 +88,7 @@ int64_t StepBytes::ArenaBytes(int rank) const {
 }
 
 Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
-             const Segments& segments) {
+             const Segments& segments, Cancellation& cancellation) {
   Costs costs;
   costs.workers.resize(shards.workers());
   costs.branches.resize(spec.branches.size());
@@ -108,13 +109,13 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
       worker.order_bytes += worker.tokens * static_cast<int64_t>(sizeof(int64_t));
     }
   }
-  AddLocal(spec, phases, segments, costs);
+  AddLocal(spec, phases, segments, costs, cancellation);
   StepBytes step_bytes(shards.workers());
   std::vector<bool> merges(shards.workers(), AccumulatesWholeShard(spec));  // partial results
   for (const SpanningSegment& segment : segments.spanning) {
     const int64_t before = costs.branches[segment.branch].bytes_exchanged;
     const PhaseRange of_branch = PhasesOf(phases, segment.branch);
-    for (size_t p = of_branch.begin; p < of_branch.end; ++p) {
+    for (size_t p = of_branch.begin; p < of_branch.end && !cancellation.Ask(); ++p) {
       AddRing(spec, segment, phases[p], step_bytes, merges, costs);
     }
     BranchCost& branch = costs.branches[segment.branch];

@@ -28,13 +28,19 @@ double BusiestFinish(const Costs& costs) {
   return latest;
 }
 
-absl::StatusOr<Plan> PlanOf(const JobSpec& spec, Shards shards, bool mirrored) {
+absl::Status Cancelled() { return absl::CancelledError("the plan is no longer wanted"); }
+
+absl::StatusOr<Plan> PlanOf(const JobSpec& spec, Shards shards, bool mirrored,
+                            Cancellation& cancellation) {
+  if (cancellation.Ask()) return Cancelled();
   Plan plan{.spec = spec, .shards = std::move(shards), .mirrored = mirrored};
   plan.phases = Phases(spec);
   plan.segments = FindSegments(spec, plan.shards);
+  if (cancellation.Ask()) return Cancelled();
   absl::Status status = CheckPlanSize(spec, plan.phases, plan.segments);
   if (!status.ok()) return status;
-  plan.costs = CostOf(spec, plan.shards, plan.phases, plan.segments);
+  plan.costs = CostOf(spec, plan.shards, plan.phases, plan.segments, cancellation);
+  if (cancellation.Ask()) return Cancelled();
   return plan;
 }
 
@@ -63,24 +69,24 @@ bool HasSeveralRanges(const Shards& shards) {
 
 }  // namespace
 
-absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers) {
+absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers, std::function<bool()> cancelled) {
   if (absl::Status status = Validate(spec); !status.ok()) return status;
   if (workers < 1 || workers > kMaxWorkers) {
     return absl::OutOfRangeError(
         absl::StrCat("workers is ", workers, ", must be 1 to ", kMaxWorkers));
   }
   if (absl::Status status = CheckSequences(spec); !status.ok()) return status;
-  absl::StatusOr<Plan> best = PlanOf(spec, CutShards(spec, workers, 0), false);
+  Cancellation cancellation(std::move(cancelled));
+  absl::StatusOr<Plan> best = PlanOf(spec, CutShards(spec, workers, 0), false, cancellation);
   if (!best.ok()) return best;
   for (const int64_t length : MirrorLengths(spec, workers)) {
-    absl::StatusOr<Plan> plan = PlanOf(spec, CutShards(spec, workers, length), true);
+    absl::StatusOr<Plan> plan = PlanOf(spec, CutShards(spec, workers, length), true, cancellation);
+    if (absl::IsCancelled(plan.status())) return plan;
     if (!plan.ok()) continue;  // twice the ranges are too many
     if (BusiestFinish(plan->costs) < kMirrorGain * BusiestFinish(best->costs)) {
       best = std::move(plan);
     }
   }
-  best->costs.bytes_exchanged_union =
-      UnionBytes(spec, best->shards, best->phases, best->segments, best->costs.bytes_exchanged);
   return best;
 }
 
@@ -92,11 +98,15 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards) {
   }
   if (absl::Status status = CheckSequences(spec); !status.ok()) return status;
   const bool mirrored = HasSeveralRanges(shards);
-  absl::StatusOr<Plan> plan = PlanOf(spec, std::move(shards), mirrored);
-  if (!plan.ok()) return plan;
-  plan->costs.bytes_exchanged_union =
-      UnionBytes(spec, plan->shards, plan->phases, plan->segments, plan->costs.bytes_exchanged);
-  return plan;
+  Cancellation cancellation(nullptr);
+  return PlanOf(spec, std::move(shards), mirrored, cancellation);
+}
+
+absl::Status CountUnion(Plan& plan, std::function<bool()> cancelled) {
+  Cancellation cancellation(std::move(cancelled));
+  plan.costs.bytes_exchanged_union = UnionBytes(plan.spec, plan.shards, plan.phases, plan.segments,
+                                                plan.costs.bytes_exchanged, cancellation);
+  return cancellation.Ask() ? Cancelled() : absl::OkStatus();
 }
 
 }  // namespace hilbert_ring

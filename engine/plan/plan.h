@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,10 +36,17 @@ inline constexpr int kMaxWorkers = 4096;
 // INVALID_ARGUMENT / OUT_OF_RANGE: the spec (see Validate), workers outside [1, kMaxWorkers], or a
 // pattern of so many parts that planning it would take more than seconds (engine/plan/plan_size.h).
 // Tries the cuts that could pay (plain, and mirrored for causal jobs without an ordering) and takes
-// the one whose busiest worker is estimated to finish first.
-absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers);
+// the one whose busiest worker is estimated to finish first. CANCELLED soon after `cancelled`,
+// which may be null, has said so.
+absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers,
+                              std::function<bool()> cancelled = nullptr);
 
 // The plan for given shards.
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards);
+
+// Counts what the exchange would take were rows that several branches need sent once, for those who
+// show it: it can take longer than the plan itself, and nothing is decided by it. CANCELLED as
+// above.
+absl::Status CountUnion(Plan& plan, std::function<bool()> cancelled = nullptr);
 
 }  // namespace hilbert_ring

@@ -13,14 +13,18 @@ namespace {
 // What counting may take for a whole plan, about two seconds; beyond it, sums stand for unions.
 class Effort {
  public:
-  // False when `units` (some nanoseconds each) are no longer there.
+  explicit Effort(Cancellation& cancellation) : cancellation_(cancellation) {}
+
+  // False when `units` (some nanoseconds each) are no longer there, or nobody wants them.
   bool Take(int64_t units) {
+    if (cancellation_.Step()) left_ = 0;
     if (units > left_) return false;
     left_ -= units;
     return true;
   }
 
  private:
+  Cancellation& cancellation_;
   int64_t left_ = int64_t{1} << 27;
 };
 
@@ -199,9 +203,9 @@ int64_t UnionRowHeads(const std::vector<Need>& needs, Effort& effort) {
 }  // namespace
 
 int64_t UnionBytes(const JobSpec& spec, const Shards& shards, const std::vector<Phase>& phases,
-                   const Segments& segments, int64_t sum) {
+                   const Segments& segments, int64_t sum, Cancellation& cancellation) {
   constexpr int64_t kNeedsUnits = 16;
-  Effort effort;
+  Effort effort(cancellation);
   std::vector<std::pair<Phase, PhaseRing>> rings;
   for (const SpanningSegment& segment : segments.spanning) {
     const PhaseRange of_branch = PhasesOf(phases, segment.branch);
@@ -214,7 +218,7 @@ int64_t UnionBytes(const JobSpec& spec, const Shards& shards, const std::vector<
   }
   const int64_t head_bytes = (spec.head_dim + spec.value_dim) * ElementBytes(spec.dtype);
   int64_t bytes = 0;
-  for (int rank = 0; rank < shards.workers(); ++rank) {
+  for (int rank = 0; rank < shards.workers() && !cancellation.Ask(); ++rank) {
     const std::vector<Need> needs = NeedsOf(rank, rings);
     if (needs.empty()) continue;
     bytes = SaturatingAdd(bytes, SaturatingMultiply(UnionRowHeads(needs, effort), head_bytes));

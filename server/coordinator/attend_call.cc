@@ -20,7 +20,6 @@ namespace {
 constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
 // A worker's stream may end before its heartbeats' does.
 constexpr auto kNewsLimit = std::chrono::milliseconds(200);
-constexpr auto kPoll = std::chrono::milliseconds(20);
 // Until it is looked again whether those that are there are still the same.
 constexpr auto kTurnLimit = std::chrono::seconds(1);
 
@@ -157,6 +156,7 @@ Members AttendCall::LeftOut() const {
 
 absl::StatusOr<std::vector<JobSize>> AttendCall::SizesWithout(const Members& without) {
   asked_.clear();
+  const auto gone = [this] { return !stream_.stop().why().ok(); };
   const Members there = services_.membership.Live();
   Members live = there;
   std::erase_if(live, [&](const auto& member) {
@@ -168,7 +168,14 @@ absl::StatusOr<std::vector<JobSize>> AttendCall::SizesWithout(const Members& wit
   int workers = static_cast<int>(std::min<size_t>(live.size(), kMaxWorkers));
   const int asked = services_.settings.job_workers;
   if (asked > 0) workers = std::min(asked, workers);
-  auto sizes = SizesOf(spec_, asked > 0 ? workers : 1, workers, services_.rate.flops_per_second());
+  PlanGate::Turn turn;
+  if (!PlansFast(spec_, workers)) {
+    auto awaited = services_.plans.Await(stream_.stop());
+    if (!awaited.ok()) return awaited.status();
+    turn = *std::move(awaited);
+  }
+  auto sizes =
+      SizesOf(spec_, asked > 0 ? workers : 1, workers, services_.rate.flops_per_second(), gone);
   if (!sizes.ok()) return wire::WithReason(sizes.status(), "INVALID_SPEC");
   std::vector<int64_t> limits;
   for (const auto& member : live) limits.push_back(member->memory_limit_bytes);
@@ -178,9 +185,9 @@ absl::StatusOr<std::vector<JobSize>> AttendCall::SizesWithout(const Members& wit
     asked_ = there;
     return sizes;
   }
-  const auto plan = MakePlan(spec_, workers);
+  const auto plan = MakePlan(spec_, workers, gone);
   if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");
-  return CheckFits(*plan, std::vector<int64_t>(workers, limits[workers - 1]));
+  return CheckFits(*plan, std::vector<int64_t>(workers, limits[workers - 1]), gone);
 }
 
 absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) {
@@ -194,7 +201,8 @@ absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) 
   if (!grant.ok()) return grant.status();
   grant->members = InOldRanks(grant_.members, std::move(grant->members));
   grant_ = *std::move(grant);
-  auto plan = MakePlan(spec_, static_cast<int>(grant_.members.size()));
+  auto plan = MakePlan(spec_, static_cast<int>(grant_.members.size()),
+                       [this] { return !stream_.stop().why().ok(); });
   if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");
   plan_ = *std::move(plan);
   spdlog::info("job {} starts: {} tokens, {} heads, {} branches on {} workers{}, {} exchange steps",
@@ -221,6 +229,9 @@ absl::Status AttendCall::ReserveOrder() {
 }
 
 absl::Status AttendCall::Execute() {
+  if (!PlansFast(spec_, 1)) {
+    if (absl::Status status = services_.scheduler.CheckRoom(); !status.ok()) return status;
+  }
   auto sizes = Sizes();
   if (!sizes.ok()) return sizes.status();
   if (absl::Status status = ReserveOrder(); !status.ok()) return status;
@@ -284,9 +295,12 @@ absl::Status AttendCall::AwaitOthers(Scheduler::Place& place) {
                        [](const auto& member) { return member->departed.stop_requested(); });
   };
   const auto replaced = [this] { return services_.membership.Live().size() >= live_before_; };
-  while (Clock::now() < start + (lost() ? kReplacementLimit : kNewsLimit) &&
-         !(lost() && replaced())) {
-    if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
+  while (true) {
+    const int64_t seen = services_.membership.changes();
+    const Deadline limit = start + (lost() ? kReplacementLimit : kNewsLimit);
+    if (Clock::now() >= limit || (lost() && replaced())) break;
+    absl::Status why = services_.membership.AwaitChange(seen, limit, stream_.stop());
+    if (!why.ok()) return why;
   }
   asked_.clear();
   return AwaitWorkers(place);
@@ -299,11 +313,13 @@ absl::Status AttendCall::AwaitWorkers(Scheduler::Place& place) {
   Deadline enough = Clock::now() + services_.settings.recovery_timeout;
   while (true) {
     if (asked_.empty()) {
+      const int64_t seen = services_.membership.changes();
       auto sizes = Sizes();
       if (!sizes.ok()) {
         place.GiveBack();
         if (Clock::now() >= enough) return NotEnough(sizes.status());
-        if (absl::Status why = stream_.stop().AwaitFor(kPoll); !why.ok()) return why;
+        absl::Status why = services_.membership.AwaitChange(seen, enough, stream_.stop());
+        if (!why.ok()) return why;
         continue;
       }
       place.WaitAgain(*std::move(sizes), LeftOut());

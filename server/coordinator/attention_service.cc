@@ -23,6 +23,8 @@ namespace {
 // done, each at a time of its own.
 constexpr double kLeastPushback = 0.1, kMostPushback = 60;  // seconds
 constexpr double kJitter = 0.2;
+constexpr double kPlanSeconds = 2;  // of the longest
+constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
 // A client that does not read its outputs does not see the status behind them.
 constexpr auto kStatusTimeout = std::chrono::seconds(30);
 // A long job and a short one on each of many workers.
@@ -66,6 +68,7 @@ struct AttentionService::Call {
 AttentionService::AttentionService(const JobServices& services, std::function<bool()> ready)
     : services_(services),
       ready_(std::move(ready)),
+      plans_(services.settings.max_plans),
       waiting_(services.settings.waiting_memory_bytes),
       gate_({.calls_per_peer = services.settings.max_calls_per_peer,
              .open_timeout = services.settings.open_timeout}),
@@ -155,8 +158,19 @@ grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::Plan
         absl::UnavailableError("no worker is there: say for how many the plan should be"),
         "NO_WORKERS"));
   }
-  const auto plan = MakePlan(*spec, workers);
+  PlanGate::Turn turn;
+  if (!PlansFast(*spec, workers) && (turn = plans_.TryEnter()) == nullptr) {
+    context->AddTrailingMetadata(kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
+    absl::Status refused = absl::ResourceExhaustedError(
+        absl::StrCat(plans_.most(), " plans are being made, which is the limit (--max-plans)"));
+    services_.metrics.CountRefused("TOO_MANY_PLANS");
+    return wire::ToGrpc(wire::WithReason(std::move(refused), "TOO_MANY_PLANS"));
+  }
+  const auto gone = [context] { return context->IsCancelled(); };
+  auto plan = MakePlan(*spec, workers, gone);
+  if (absl::IsCancelled(plan.status())) return wire::ToGrpc(plan.status());
   if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), "INVALID_SPEC"));
+  if (absl::Status status = CountUnion(*plan, gone); !status.ok()) return wire::ToGrpc(status);
   std::vector<std::string> addresses;
   for (const auto& member : services_.membership.Live()) addresses.push_back(member->address);
   const PlanTime time = PredictTime(*plan, services_.rate.MeasuredOf(addresses));

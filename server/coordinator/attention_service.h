@@ -45,6 +45,7 @@ class AttentionService
   const JobServices services_;
   const std::function<bool()> ready_;
   std::atomic<bool> draining_ = false;
+  PlanGate plans_;     // that callers ask for
   JobMemory waiting_;  // of calls that are not admitted
   CallGate gate_;
   CallThreads calls_;  // last: they use all of the above

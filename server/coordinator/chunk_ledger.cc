@@ -82,6 +82,9 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& pa
                                                 end - 1, " have come before")),
         "CHUNK_OVERLAP");
   }
+  if (const auto gone = gone_.find(chunk.tensor()); gone != gone_.end()) {
+    gone->second.Remove(chunk.first_row(), end);
+  }
   if (found->second.fragments() > kMaxFragments) {
     return wire::WithReason(
         absl::OutOfRangeError(
@@ -104,6 +107,9 @@ bool ChunkLedger::Complete() const {
 
 void ChunkLedger::Forget(v1::Tensor tensor, int64_t begin, int64_t end) {
   tensors_.at(tensor).Remove(begin, end);
+  RowSet& gone = gone_.try_emplace(tensor, spec_.tokens).first->second;
+  gone.Remove(begin, end);
+  gone.Add(begin, end);
 }
 
 double ChunkLedger::fraction() const {
@@ -118,6 +124,17 @@ double ChunkLedger::fraction() const {
 absl::Status ChunkLedger::CheckComplete() const {
   for (const auto& [tensor, rows] : tensors_) {
     if (Complete(tensor)) continue;
+    const auto gone = gone_.find(tensor);
+    if (gone != gone_.end() && gone->second.count() > 0) {
+      const auto& [begin, end] = *gone->second.ranges().begin();
+      return wire::WithReason(
+          absl::AbortedError(absl::StrCat(
+              gone->second.count(), " rows of ", wire::TensorName(tensor), ", the first are ",
+              begin, " to ", end - 1,
+              ", were lost with a worker, and the client has closed its side without sending them "
+              "again")),
+          "ROWS_LOST");
+    }
     const RowSpan gap = rows.GapFrom(0);
     return wire::WithReason(
         absl::InvalidArgumentError(absl::StrCat(

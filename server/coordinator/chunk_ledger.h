@@ -39,7 +39,8 @@ class ChunkLedger {
   // Of the rows of all tensors, those that have come.
   double fraction() const;
 
-  // INVALID_ARGUMENT (CHUNK_MISSING), naming tensor and first rows, unless every row has come.
+  // Unless every row has come, naming tensor and first rows: INVALID_ARGUMENT (CHUNK_MISSING), or
+  // ABORTED (ROWS_LOST) where rows came, were forgotten, and have not come again.
   absl::Status CheckComplete() const;
 
  private:
@@ -47,6 +48,7 @@ class ChunkLedger {
 
   JobSpec spec_;
   std::map<v1::Tensor, RowSet> tensors_;  // that the job takes
+  std::map<v1::Tensor, RowSet> gone_;     // forgotten, and not come again
 };
 
 }  // namespace hilbert_ring::server

@@ -51,6 +51,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
       shards_(kKeepShards),
       copies_(settings.copy_memory_bytes),
       order_memory_(settings.total_order_memory_limit_bytes),
+      plans_(settings.max_plans),
       scheduler_([this] { return membership_.Live(); }, settings.max_queue),
       membership_(
           settings.worker_timeout,
@@ -82,6 +83,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                           .shards = shards_,
                           .copies = copies_,
                           .order_memory = order_memory_,
+                          .plans = plans_,
                           .metrics = metrics_,
                           .suspects = suspects_},
                          [this] { return ready_.load(); }) {}

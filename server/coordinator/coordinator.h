@@ -59,6 +59,7 @@ class Coordinator {
   SharedMemoryPool shards_;
   JobMemory copies_;
   JobMemory order_memory_;
+  PlanGate plans_;
   Scheduler scheduler_;
   ComputeRate rate_;
   Membership membership_;

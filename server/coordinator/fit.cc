@@ -17,8 +17,9 @@ int64_t Needed(const Plan& plan, int rank) {
   return SaturatingAdd(plan.costs.workers[rank].resident_bytes(), kRunOverheadBytes);
 }
 
-bool Holds(const JobSpec& spec, int workers, int64_t limit) {
-  const auto plan = MakePlan(spec, workers);
+bool Holds(const JobSpec& spec, int workers, int64_t limit,
+           const std::function<bool()>& cancelled) {
+  const auto plan = MakePlan(spec, workers, cancelled);
   if (!plan.ok()) return false;
   for (int rank = 0; rank < workers; ++rank) {
     if (Needed(*plan, rank) > limit) return false;
@@ -28,7 +29,8 @@ bool Holds(const JobSpec& spec, int workers, int64_t limit) {
 
 // The smallest number of workers above `workers` of `limit` bytes that hold the job; 0 when none of
 // the numbers tried does.
-int SmallestThatHolds(const Plan& plan, int workers, int64_t limit) {
+int SmallestThatHolds(const Plan& plan, int workers, int64_t limit,
+                      const std::function<bool()>& cancelled) {
   if (limit <= kRunOverheadBytes) return 0;
   int64_t total = 0;
   for (int rank = 0; rank < workers; ++rank) {
@@ -37,14 +39,14 @@ int SmallestThatHolds(const Plan& plan, int workers, int64_t limit) {
   int64_t high = std::max<int64_t>(workers + 1, total / (limit - kRunOverheadBytes));
   int64_t low = high - 1;  // does not hold it
   while (true) {
-    if (high > kMostPlannedWorkers) return 0;
-    if (Holds(plan.spec, static_cast<int>(high), limit)) break;
+    if (high > kMostPlannedWorkers || (cancelled && cancelled())) return 0;
+    if (Holds(plan.spec, static_cast<int>(high), limit, cancelled)) break;
     low = high;
     high *= 2;
   }
   while (high - low > 1) {
     const int64_t middle = (low + high) / 2;
-    (Holds(plan.spec, static_cast<int>(middle), limit) ? high : low) = middle;
+    (Holds(plan.spec, static_cast<int>(middle), limit, cancelled) ? high : low) = middle;
   }
   return static_cast<int>(high);
 }
@@ -53,12 +55,14 @@ std::string Mebibytes(int64_t bytes) { return absl::StrCat((bytes + (1 << 20) - 
 
 }  // namespace
 
-absl::Status CheckFits(const Plan& plan, std::span<const int64_t> limits) {
+absl::Status CheckFits(const Plan& plan, std::span<const int64_t> limits,
+                       const std::function<bool()>& cancelled) {
   const int workers = plan.shards.workers();
   for (int rank = 0; rank < workers; ++rank) {
     if (Needed(plan, rank) <= limits[rank]) continue;
     const int64_t limit = *std::min_element(limits.begin(), limits.end());
-    const int enough = SmallestThatHolds(plan, workers, limit);
+    const int enough = SmallestThatHolds(plan, workers, limit, cancelled);
+    if (cancelled && cancelled()) return absl::CancelledError("the plan is no longer wanted");
     return wire::WithReason(
         absl::FailedPreconditionError(absl::StrCat(
             "the job does not fit: worker ", rank + 1, " of ", workers, " would need ",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "absl/status/status.h"
@@ -13,7 +14,8 @@ namespace hilbert_ring::server {
 inline constexpr int64_t kRunOverheadBytes = int64_t{16} << 20;
 
 // limits: bytes by rank. FAILED_PRECONDITION (DOES_NOT_FIT) says what the job needs, what there is,
-// and how many workers like these would hold it.
-absl::Status CheckFits(const Plan& plan, std::span<const int64_t> limits);
+// and how many workers like these would hold it. CANCELLED as of MakePlan.
+absl::Status CheckFits(const Plan& plan, std::span<const int64_t> limits,
+                       const std::function<bool()>& cancelled = nullptr);
 
 }  // namespace hilbert_ring::server

@@ -5,6 +5,7 @@
 #include "server/coordinator/job_sizes.h"
 #include "server/coordinator/job_table.h"
 #include "server/coordinator/membership.h"
+#include "server/coordinator/plan_gate.h"
 #include "server/coordinator/rings.h"
 #include "server/coordinator/scheduler.h"
 #include "server/coordinator/suspects.h"
@@ -26,6 +27,7 @@ struct JobServices {
   SharedMemoryPool& shards;
   JobMemory& copies;        // of rows that workers elsewhere have
   JobMemory& order_memory;  // of coordinates, and the orders made of them
+  PlanGate& plans;          // of jobs
   Metrics& metrics;
   Suspects& suspects;  // workers that sent wrong rows
 };

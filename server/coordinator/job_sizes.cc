@@ -84,10 +84,11 @@ PlanTime PredictTime(const Plan& plan, const ComputeRate::Measured& measured) {
 }
 
 absl::StatusOr<std::vector<JobSize>> SizesOf(const JobSpec& spec, int least_workers,
-                                             int most_workers, double flops_per_second) {
+                                             int most_workers, double flops_per_second,
+                                             const std::function<bool()>& cancelled) {
   std::vector<JobSize> sizes;
   for (int workers = least_workers; workers > 0;) {
-    const auto plan = MakePlan(spec, workers);
+    const auto plan = MakePlan(spec, workers, cancelled);
     if (!plan.ok()) return plan.status();
     sizes.push_back(SizeOf(*plan, flops_per_second));
     const int next = std::min(2 * workers, most_workers);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -55,8 +56,9 @@ struct PlanTime {
 PlanTime PredictTime(const Plan& plan, const ComputeRate::Measured& measured);
 
 // Sizes in rising order: least_workers, twice as many, and so on, and most_workers.
-// INVALID_ARGUMENT for a spec without a plan.
+// INVALID_ARGUMENT for a spec without a plan; CANCELLED as of MakePlan.
 absl::StatusOr<std::vector<JobSize>> SizesOf(const JobSpec& spec, int least_workers,
-                                             int most_workers, double flops_per_second);
+                                             int most_workers, double flops_per_second,
+                                             const std::function<bool()>& cancelled = nullptr);
 
 }  // namespace hilbert_ring::server

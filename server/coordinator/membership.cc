@@ -84,6 +84,7 @@ void Membership::Reached(const Member& member) {
       "registered anew");
   spdlog::info("worker {} joined: {}, kernel {}, {} MiB for jobs", member.address, member.device,
                member.kernel, member.memory_limit_bytes >> 20);
+  TellChange();
   hooks_.joined(member);
 }
 
@@ -193,6 +194,7 @@ bool Membership::Close(const Member& member, v1::ClusterWorker::State state) {
     if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_UP) return false;
     seat->state = state;
   }
+  TellChange();
   hooks_.closed(member);
   return true;
 }
@@ -211,6 +213,7 @@ void Membership::Drop(const Chosen& chosen, const char* why) {
   for (const Seat& seat : dropped) {
     spdlog::info("worker {} left: {}", seat.member->address, why);
     seat.member->departed.request_stop();
+    TellChange();
     hooks_.left(*seat.member);
   }
 }
@@ -229,6 +232,23 @@ void Membership::DropSilent(const std::stop_token& stop) {
     if (slept || stop.stop_requested()) continue;
     Drop([&](const Seat& seat) { return now - seat.beat > timeout_; }, "its heartbeats stopped");
   }
+}
+
+void Membership::TellChange() {
+  const std::lock_guard lock(mutex_);
+  ++changes_;
+  changed_.notify_all();
+}
+
+int64_t Membership::changes() const {
+  const std::lock_guard lock(mutex_);
+  return changes_;
+}
+
+absl::Status Membership::AwaitChange(int64_t seen, Deadline deadline, const JobStop& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, stop.token(), deadline, [&] { return changes_ != seen; });
+  return stop.why();
 }
 
 Members Membership::Live() const {

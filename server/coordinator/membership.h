@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/coordinator/job_stop.h"
 #include "server/process/deadline.h"
 
 namespace hilbert_ring::server {
@@ -86,6 +87,12 @@ class Membership {
   // rests_until.
   Members Live() const;
 
+  // How often members came, went, or stopped to take jobs: to be read before they are looked at.
+  int64_t changes() const;
+
+  // Until there is such news beyond `seen`, or the deadline; the stop's reason when it comes first.
+  absl::Status AwaitChange(int64_t seen, Deadline deadline, const JobStop& stop);
+
   // Says which job the members work on; an empty id: none.
   void SetJob(const Members& members, const std::string& job_id);
 
@@ -107,6 +114,7 @@ class Membership {
 
   bool Close(const Member& member, v1::ClusterWorker::State state);
   void DropSilent(const std::stop_token& stop);
+  void TellChange();
   // Takes seats out under the lock, then tells everyone.
   template <typename Chosen>
   void Drop(const Chosen& chosen, const char* why);
@@ -116,7 +124,9 @@ class Membership {
   mutable std::mutex mutex_;
   std::condition_variable_any wake_;
   std::list<Seat> seats_;  // guarded by mutex_
-  std::jthread dropper_;   // last: it uses all of the above
+  std::condition_variable_any changed_;
+  int64_t changes_ = 0;   // guarded by mutex_
+  std::jthread dropper_;  // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

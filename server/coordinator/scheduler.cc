@@ -35,18 +35,33 @@ absl::StatusOr<Scheduler::Place> Scheduler::Enter(JobRequest request) {
   const auto job = std::prev(jobs_.end());
   given_.emplace(job->request.caller, GivenToNewcomers());
   Dispatch();
-  const auto waiting =
-      std::count_if(jobs_.begin(), jobs_.end(), [](const Job& other) { return !other.grant; });
+  const int64_t waiting = Waiting();
   if (!job->grant && waiting > max_waiting_) {
     const std::string caller = job->request.caller;
     jobs_.erase(job);
     ForgetIdle(caller);
-    return wire::WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                                "the queue is full: ", waiting - 1, " jobs wait, the limit is ",
-                                max_waiting_, " (--max-queue)")),
-                            "QUEUE_FULL");
+    return QueueFull(waiting - 1);
   }
   return Place(this, job);
+}
+
+int64_t Scheduler::Waiting() const {
+  return std::count_if(jobs_.begin(), jobs_.end(), [](const Job& job) { return !job.grant; });
+}
+
+absl::Status Scheduler::QueueFull(int64_t waiting) const {
+  return wire::WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                              "the queue is full: ", waiting, " jobs wait, the limit is ",
+                              max_waiting_, " (--max-queue)")),
+                          "QUEUE_FULL");
+}
+
+absl::Status Scheduler::CheckRoom() const {
+  const std::lock_guard lock(mutex_);
+  const int64_t waiting = Waiting();
+  const bool idle = std::any_of(seats_.begin(), seats_.end(),
+                                [](const Seat& seat) { return seat.job == nullptr; });
+  return idle || waiting < max_waiting_ ? absl::OkStatus() : QueueFull(waiting);
 }
 
 // As much as the caller here that had least, jobs that run left aside: neither does a newcomer wait
@@ -80,8 +95,7 @@ int Scheduler::running() const {
 
 int Scheduler::waiting() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<int>(
-      std::count_if(jobs_.begin(), jobs_.end(), [](const Job& job) { return !job.grant; }));
+  return static_cast<int>(Waiting());
 }
 
 double Scheduler::SecondsOfWork() const {

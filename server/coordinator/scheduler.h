@@ -82,6 +82,10 @@ class Scheduler {
   Scheduler(std::function<Members()> live, int max_waiting)
       : live_(std::move(live)), max_waiting_(max_waiting) {}
 
+  // Before a job is sized, which can take long. RESOURCE_EXHAUSTED (QUEUE_FULL) when as many wait
+  // as may and every worker has a job; what is short could still run beside one.
+  absl::Status CheckRoom() const;
+
   // RESOURCE_EXHAUSTED (QUEUE_FULL), or the reason of Close.
   absl::StatusOr<Place> Enter(JobRequest request);
 
@@ -127,6 +131,8 @@ class Scheduler {
   // All under mutex_.
   void Dispatch();
   double GivenToNewcomers() const;
+  int64_t Waiting() const;
+  absl::Status QueueFull(int64_t waiting) const;
   std::vector<Seat*> SeatsFor(const Job& job);
   std::vector<Job*> InTurn(Clock::time_point now);
   Start Earliest(const Job& job, const JobSize& size, const std::vector<Seat*>& seats,

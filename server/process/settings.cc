@@ -162,6 +162,10 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   AddBytes(app, "--waiting-memory", s.waiting_memory_bytes,
            "memory for all calls that are not admitted: at most 5 MiB of one until its first "
            "message is there, then that message and 1 MiB");
+  app.add_option("--max-plans", s.max_plans,
+                 "plans that are made at once for jobs, and as many for callers that ask for one; "
+                 "further jobs wait, further callers are refused")
+      ->check(CLI::Range(1, 4096));
   AddDuration(app, "--queue-timeout", s.queue_timeout, "a job waits at most so long for its turn");
   AddDuration(app, "--job-timeout", s.job_timeout, "a job's compute takes at most so long");
   AddDuration(app, "--idle-timeout", s.idle_timeout,

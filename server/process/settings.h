@@ -48,9 +48,10 @@ struct CoordinatorSettings {
 
   int job_workers = 0;  // of a job; 0: as many as end it first
 
-  int max_queue = 64;                                 // jobs that wait
-  int max_calls_per_peer = 256;                       // open at once
-  Milliseconds open_timeout{5'000};                   // of a call that has said nothing
+  int max_queue = 64;                // jobs that wait
+  int max_plans = 2;                 // made at once for jobs, and as many for callers of Plan
+  int max_calls_per_peer = 256;      // open at once
+  Milliseconds open_timeout{5'000};  // of a call that has said nothing
   int64_t waiting_memory_bytes = int64_t{512} << 20;  // of all calls that are not admitted
   Milliseconds queue_timeout{3'600'000};
   Milliseconds job_timeout{3'600'000};                  // of a job's compute

@@ -9,6 +9,7 @@
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
+#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -270,6 +271,33 @@ TEST(Lifecycle, RowsThatNobodyHoldsAnymoreEndTheJob) {
   EXPECT_EQ(wire::ReasonOf(status), "ROWS_LOST");
   const auto next = AttendRaw(*stub, spec, RandomInputs(spec, 2), 500, 1);
   EXPECT_TRUE(next.ok()) << next.status();
+}
+
+TEST(Lifecycle, RowsThatAClosedClientCannotSendAgainAreLost) {
+  auto cluster =
+      Cluster::Start({.workers = 2, .arguments = {"--share-memory=false", "--copy-memory=0"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  const JobSpec spec = Spec(60'000);  // seconds of compute
+  RawCall call(*stub, std::chrono::seconds(60));
+  v1::AttendRequest open;
+  *open.mutable_open()->mutable_spec() = wire::EncodeJobSpec(spec);
+  open.mutable_open()->set_can_resend(true);
+  ASSERT_TRUE(call.Write(open));
+  ASSERT_TRUE(call.AwaitAdmitted());
+  for (const auto& [tensor, data] : EncodeTensors(spec, RandomInputs(spec, 5))) {
+    for (int64_t first = 0; first < spec.tokens; first += 20'000) {
+      ASSERT_TRUE(call.Send(MakeChunk(tensor, data, 2 * 16 * 4, first, 20'000)));
+    }
+  }
+  call.WritesDone();  // though it has said that it can send rows again
+  v1::AttendResponse response;
+  while (call.Read(&response) && response.progress().phase() != v1::Progress::PHASE_COMPUTE) {
+  }
+  kill((*cluster)->WorkerPids().at(0), SIGKILL);
+  const absl::Status status = call.Finish();
+  EXPECT_TRUE(absl::IsAborted(status)) << status;
+  EXPECT_EQ(wire::ReasonOf(status), "ROWS_LOST");
 }
 
 }  // namespace

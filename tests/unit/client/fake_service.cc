@@ -250,8 +250,9 @@ grpc::Status FakeService::Plan(grpc::ServerContext*, const v1::PlanRequest* requ
                                v1::PlanResponse* response) {
   const auto spec = wire::DecodeJobSpec(request->spec());
   if (!spec.ok()) return wire::ToGrpc(spec.status());
-  const auto plan = MakePlan(*spec, request->workers() == 0 ? 2 : request->workers());
+  auto plan = MakePlan(*spec, request->workers() == 0 ? 2 : request->workers());
   if (!plan.ok()) return wire::ToGrpc(plan.status());
+  if (absl::Status status = CountUnion(*plan); !status.ok()) return wire::ToGrpc(status);
   *response = wire::EncodePlan(*plan);
   return grpc::Status::OK;
 }

@@ -109,6 +109,44 @@ TEST(Costs, PlansAtTheLimitsDoNotOverflow) {
   }
 }
 
+TEST(Costs, TheUnionIsCountedOnlyForThoseWhoShowIt) {
+  JobSpec spec = Reports(1 << 20, DataType::kFloat32);
+  spec.branches = {{1 << 20, 1}, {1 << 20, 2}};
+  spec.mixing = Mixing::kLse;
+  auto plan = MakePlan(spec, 4);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->costs.bytes_exchanged_union, 0);
+  ASSERT_TRUE(CountUnion(*plan).ok());
+  EXPECT_GT(plan->costs.bytes_exchanged_union, 0);
+  EXPECT_LT(plan->costs.bytes_exchanged_union, plan->costs.bytes_exchanged);
+}
+
+// A hundred thousand sequences, and as many segments over several workers.
+TEST(Costs, PlanningEndsWhenNobodyWantsThePlan) {
+  JobSpec sequences = Reports(200'000, DataType::kFloat32);
+  sequences.sequence_lengths.assign(100'000, 2);
+  sequences.branches = {{64, 1}, {128, 2}};
+  JobSpec spanning = Reports(int64_t{1} << 30, DataType::kFloat32);
+  spanning.heads = spanning.kv_heads = 64;
+  spanning.mixing = Mixing::kLse;
+  spanning.branches.clear();
+  for (int i = 0; i < 16; ++i) spanning.branches.push_back({spanning.tokens, 2 * i + 1});
+  for (const JobSpec& spec : {sequences, spanning}) {
+    int asked = 0;
+    ASSERT_TRUE(MakePlan(spec, 32, [&] { return ++asked < 0; }).ok());
+    EXPECT_GT(asked, 20);  // often, while it takes its time
+    for (const int left : {1, asked / 2, asked}) {
+      int times = 0;
+      const auto plan = MakePlan(spec, 32, [&] { return ++times >= left; });
+      EXPECT_TRUE(absl::IsCancelled(plan.status())) << plan.status();
+      EXPECT_EQ(times, left);  // nothing is made once it was said
+    }
+  }
+  auto plan = MakePlan(spanning, 32);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(absl::IsCancelled(CountUnion(*plan, [] { return true; })));
+}
+
 // Valid specs whose plans would be of billions of parts: planned, or refused, in seconds.
 TEST(Costs, TimeToPlanIsBounded) {
   std::vector<JobSpec> specs;

@@ -25,8 +25,9 @@ TEST(Exchange, EveryPairOnceAndNoRowTooMany) {
     const JobSpec spec = testing::RandomSpec(random, {.max_tokens = 90, .max_heads = 6});
     ASSERT_TRUE(Validate(spec).ok()) << Validate(spec);
     const int workers = 1 + static_cast<int>(random() % 7);
-    const auto plan = MakePlan(spec, workers);
+    auto plan = MakePlan(spec, workers);
     ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_TRUE(CountUnion(*plan).ok());
     PlanSimulation simulation(*plan);
     const absl::Status status = simulation.Run();
     ASSERT_TRUE(status.ok()) << status << ", trial " << trial;
@@ -55,8 +56,8 @@ TEST(Exchange, UnionCountsSharedRowsOnce) {
   for (int trial = 0; trial < 200; ++trial) {
     const JobSpec spec = testing::RandomSpec(random, {.max_tokens = 90, .max_heads = 6});
     const int workers = 2 + static_cast<int>(random() % 4);
-    const auto plan = MakePlan(spec, workers);
-    ASSERT_TRUE(plan.ok());
+    auto plan = MakePlan(spec, workers);
+    ASSERT_TRUE(plan.ok() && CountUnion(*plan).ok());
     std::set<std::tuple<int, int64_t, int64_t>> rows;  // rank, kv head, slot
     std::set<std::pair<int, int64_t>> positions;
     for (int rank = 0; rank < workers; ++rank) {

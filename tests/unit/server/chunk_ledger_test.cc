@@ -64,6 +64,23 @@ TEST(ChunkLedger, NamesWhatIsMissing) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("K"), HasSubstr("4 to 5")));
 }
 
+// A client that closes its side sends nothing again: what was lost is not its mistake.
+TEST(ChunkLedger, RowsThatWereForgottenAreLostNotMissing) {
+  ChunkLedger ledger(Spec());
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    ASSERT_TRUE(Accept(ledger, Rows(tensor, 0, 10)).ok());
+  }
+  ledger.Forget(v1::TENSOR_K, 2, 6);
+  ledger.Forget(v1::TENSOR_K, 4, 8);
+  ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_K, 2, 3)).ok());
+  ExpectRefused(ledger.CheckComplete(), absl::StatusCode::kAborted, "ROWS_LOST",
+                "3 rows of K, the first are 5 to 7");
+  ASSERT_TRUE(Accept(ledger, Rows(v1::TENSOR_K, 5, 3)).ok());
+  EXPECT_TRUE(ledger.CheckComplete().ok());
+  ledger.Forget(v1::TENSOR_V, 0, 10);
+  EXPECT_EQ(wire::ReasonOf(ledger.CheckComplete()), "ROWS_LOST");
+}
+
 TEST(ChunkLedger, RefusesWhatIsWrong) {
   const auto invalid = absl::StatusCode::kInvalidArgument;
   const auto range = absl::StatusCode::kOutOfRange;

@@ -46,6 +46,31 @@ Clock::duration RestOf(const Member& member) {
   return member.rests_until.load() - Clock::now().time_since_epoch();
 }
 
+TEST(Membership, NewsEndTheWaitForThem) {
+  Counts counts;
+  Membership membership(milliseconds(60'000), counts.Hooks());
+  const Deadline late = Clock::now() + std::chrono::seconds(60);
+  JobStop stop;
+  const int64_t seen = membership.changes();
+  std::jthread joins([&] { Join(membership, "127.0.0.1:1"); });
+  EXPECT_TRUE(membership.AwaitChange(seen, late, stop).ok());
+  EXPECT_EQ(membership.Live().size(), 1u);
+  joins.join();
+  const Members live = membership.Live();
+  const int64_t joined = membership.changes();
+  std::jthread leaves([&] { membership.Leave(*live[0]); });
+  EXPECT_TRUE(membership.AwaitChange(joined, late, stop).ok());
+  EXPECT_TRUE(live[0]->departed.stop_requested());
+  // What changed before the wait ends it at once; without news the deadline does, or a stop.
+  EXPECT_TRUE(membership.AwaitChange(seen, late, stop).ok());
+  leaves.join();
+  const int64_t now = membership.changes();
+  EXPECT_TRUE(membership.AwaitChange(now, Clock::now() + milliseconds(10), stop).ok());
+  stop.Request(absl::CancelledError("the client left"));
+  EXPECT_TRUE(absl::IsCancelled(membership.AwaitChange(now, late, stop)));
+  EXPECT_LT(Clock::now(), late);
+}
+
 TEST(Membership, JoinsAndLeaves) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());

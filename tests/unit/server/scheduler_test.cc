@@ -210,11 +210,23 @@ TEST_F(SchedulerTest, AFullQueueRefuses) {
   Start(1, 1);
   auto running = Enter("x", {{1, 10, 10}});
   auto waiting = Enter("x", {{1, 10, 10}});
+  EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom()), "QUEUE_FULL");
   const auto refused = scheduler_->Enter(Request("x", {{1, 10, 10}}));
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
   EXPECT_EQ(wire::ReasonOf(refused.status()), "QUEUE_FULL");
   EXPECT_NEAR(scheduler_->SecondsOfWork(), 20, 1);
   EXPECT_EQ(scheduler_->waiting(), 1);
+}
+
+TEST_F(SchedulerTest, ThereIsRoomWhileAWorkerIsIdleOrAJobMayWait) {
+  Start(1, 0);
+  scheduler_->Changed();
+  EXPECT_TRUE(scheduler_->CheckRoom().ok());
+  {
+    auto running = Enter("x", {{1, 10, 10}});
+    EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom()), "QUEUE_FULL");
+  }
+  EXPECT_TRUE(scheduler_->CheckRoom().ok());
 }
 
 TEST_F(SchedulerTest, WaitsEnd) {

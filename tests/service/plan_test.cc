@@ -1,0 +1,123 @@
+// Plans that take long: how many are made at once, and for whom.
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/service/cluster.h"
+#include "tests/service/raw_call.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+JobSpec Small() {
+  JobSpec spec;
+  spec.tokens = 64;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_dim = spec.value_dim = 16;
+  spec.branches = {{64, 1}};
+  return spec;
+}
+
+// Seconds of a processor, and 200 MiB.
+JobSpec ManySequences() {
+  JobSpec spec = Small();
+  constexpr int64_t kSequences = 1'000'000;
+  spec.tokens = 2 * kSequences;
+  spec.sequence_lengths.assign(kSequences, 2);
+  spec.heads = spec.kv_heads = 64;
+  spec.head_dim = spec.value_dim = 8;
+  spec.branches = {{64, 1}, {128, 2}, {256, 4}, {512, 8}};
+  spec.mixing = Mixing::kLse;
+  return spec;
+}
+
+grpc::Status RequestPlan(v1::AttentionService::Stub& stub, grpc::ClientContext& context,
+                         const JobSpec& spec) {
+  v1::PlanRequest request;
+  *request.mutable_spec() = wire::EncodeJobSpec(spec);
+  request.set_workers(8);
+  v1::PlanResponse response;
+  return stub.Plan(&context, request, &response);
+}
+
+double ProcessorSeconds(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line, field;
+  std::getline(file, line);
+  std::istringstream fields(line.substr(line.rfind(')') + 2));
+  double ticks = 0;
+  for (int i = 3; i <= 15 && fields >> field; ++i) {
+    if (i >= 14) ticks += std::stod(field);  // utime, stime
+  }
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+TEST(Plans, AreBoundedAndEndWithTheirCaller) {
+  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-plans=1"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  constexpr int kCallers = 3;
+  std::vector<grpc::ClientContext> contexts(kCallers);
+  std::atomic<int> refused = 0, ended = 0;
+  {
+    std::vector<std::jthread> callers;
+    for (grpc::ClientContext& context : contexts) {
+      callers.emplace_back([&] {
+        const grpc::Status status = RequestPlan(*stub, context, ManySequences());
+        ++ended;
+        if (wire::ReasonOf(wire::FromGrpc(status)) != "TOO_MANY_PLANS") return;
+        EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+        EXPECT_EQ(context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 1u);
+        ++refused;
+      });
+    }
+    while (ended < kCallers - 1) std::this_thread::sleep_for(milliseconds(1));
+    // What is planned at once needs no turn.
+    grpc::ClientContext context;
+    EXPECT_TRUE(RequestPlan(*stub, context, Small()).ok());
+    for (grpc::ClientContext& left : contexts) left.TryCancel();
+  }
+  EXPECT_GE(refused, 1);
+  // The place of the one that left is free: the next is being made when its own time is over.
+  const auto limit = std::chrono::steady_clock::now() + seconds(20);
+  std::string reason = "TOO_MANY_PLANS";
+  while (reason == "TOO_MANY_PLANS" && std::chrono::steady_clock::now() < limit) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + seconds(20));
+    const grpc::Status status = RequestPlan(*stub, context, ManySequences());
+    reason = status.ok() ? "OK" : wire::ReasonOf(wire::FromGrpc(status));
+  }
+  EXPECT_NE(reason, "TOO_MANY_PLANS");
+}
+
+TEST(Plans, AreNotMadeForJobsThatFindTheQueueFull) {
+  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-queue=0"}, .spread = false});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawCall running(*stub, seconds(60));
+  ASSERT_TRUE(running.Open(Small()) && running.AwaitAdmitted());
+  const double before = ProcessorSeconds((*cluster)->pid());
+  constexpr int kJobs = 4;
+  for (int i = 0; i < kJobs; ++i) {
+    RawCall refused(*stub, seconds(60));
+    refused.Open(ManySequences());
+    const absl::Status status = refused.Finish();
+    EXPECT_EQ(wire::ReasonOf(status), "QUEUE_FULL") << status;
+  }
+  const double seconds_each = (ProcessorSeconds((*cluster)->pid()) - before) / kJobs;
+  RecordProperty("processor_seconds_each", std::to_string(seconds_each));
+  EXPECT_LT(seconds_each, 0.5);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
