@@ -118,13 +118,15 @@ absl::StatusOr<bool> AttendStream::AwaitTurn(std::unique_lock<std::mutex>& lock,
     if (status.ok()) status = stop_.why();
     if (!status.ok() || write_ != Operation::kPending) break;
     const Clock::time_point now = Clock::now();
-    if (now >= write_due_) {
+    // One that still sends rows may read when it has sent them all.
+    const Deadline due = std::max(write_due_, heard_ + idle_);
+    if (now >= due) {
       stop_.Request(reads_.Late(now - write_began_));
       continue;
     }
     if (now >= patient) return false;
     // Another message may be the one that is waited for by then.
-    written_.wait_until(lock, stop.token(), std::min(patient, write_due_),
+    written_.wait_until(lock, stop.token(), std::min(patient, due),
                         [this] { return write_ != Operation::kPending; });
   }
   if (status.ok() && write_ == Operation::kFailed) {
@@ -182,6 +184,7 @@ void AttendStream::OnReadDone(bool ok) {
   reading_ = false;
   if (ok) {
     arrived_.emplace_back().Swap(&incoming_);
+    heard_ = Clock::now();
   } else {
     ended_ = true;
   }

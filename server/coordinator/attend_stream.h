@@ -107,7 +107,7 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
  private:
   AttendStream(grpc::CallbackServerContext* context, const PaceLimits& limits)
-      : context_(context), sends_(limits, "sent"), reads_(limits, "read") {}
+      : context_(context), idle_(limits.idle), sends_(limits, "sent"), reads_(limits, "read") {}
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -129,6 +129,7 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   enum class Operation { kPending, kDone, kFailed };
 
   grpc::CallbackServerContext* const context_;  // valid until done_
+  const std::chrono::milliseconds idle_;
   JobStop stop_;
   std::shared_ptr<AttendStream> self_;  // until OnDone
   std::function<void()> began_;         // until the first read is done
@@ -142,7 +143,8 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   std::deque<grpc::ByteBuffer> arrived_;  // guarded by mutex_, like all below; not yet read
   size_t read_ahead_ = 0;                 // messages
   bool reading_ = false;
-  bool ended_ = false;  // nothing more comes
+  bool ended_ = false;       // nothing more comes
+  Clock::time_point heard_;  // when something came last
   Operation write_ = Operation::kDone;
   Clock::time_point write_began_;
   Deadline write_due_;

@@ -97,6 +97,24 @@ TEST_F(AttendStreamTest, AClientThatDoesNotReadIsIdle) {
   EXPECT_EQ(stream_->stop().why(), status);
 }
 
+TEST_F(AttendStreamTest, AClientThatStillSendsMayReadLater) {
+  Open({.idle = seconds(3), .bytes_per_second = 0});
+  ASSERT_TRUE(stream_->Write(Position(1), stream_->stop()).ok());
+  auto write =
+      std::async(std::launch::async, [&] { return stream_->Write(Position(2), stream_->stop()); });
+  for (int i = 0; i < 15; ++i) {
+    std::this_thread::sleep_for(milliseconds(300));
+    v1::AttendRequest request;
+    request.mutable_chunk()->set_rows(i);
+    ASSERT_TRUE(client_->Write(request));
+    AttendMessage message;
+    ASSERT_TRUE(stream_->Read(message, stream_->stop()).ok());
+  }
+  EXPECT_EQ(ReadPosition(), 1);
+  EXPECT_EQ(ReadPosition(), 2);
+  EXPECT_TRUE(write.get().ok());
+}
+
 TEST_F(AttendStreamTest, AStopWakesEveryWriterAndLeavesTheStreamToTheNextAttempt) {
   Open({.idle = seconds(300), .bytes_per_second = 0});
   JobStop attempt;
