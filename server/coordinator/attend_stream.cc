@@ -104,6 +104,13 @@ absl::StatusOr<bool> AttendStream::Write(const v1::OutputChunk& chunk, std::stri
   return turn;
 }
 
+absl::Status AttendStream::AwaitTaken(const JobStop& stop) {
+  std::unique_lock lock(mutex_);
+  const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
+  written_.notify_one();  // it is not used
+  return turn.status();
+}
+
 void AttendStream::Offer(const v1::AttendResponse& response) {
   std::unique_lock lock(mutex_);
   if (stop_.why().ok() && write_ == Operation::kDone) Hand(lock, wire::Serialize(response));

@@ -91,6 +91,10 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
                              const JobStop& stop);
   static constexpr Clock::duration kAnyPatience = Clock::duration::max();
 
+  // Until the transport has taken all that was handed to it, and what it was made from is no longer
+  // in use. Errors as of Write.
+  absl::Status AwaitTaken(const JobStop& stop);
+
   // Hands a message over that may as well be left out: it is, where the transport has not taken the
   // one before.
   void Offer(const v1::AttendResponse& response);

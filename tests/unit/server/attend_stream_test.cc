@@ -155,6 +155,15 @@ TEST_F(AttendStreamTest, PatienceEndsAndOffersAreLeftOutWhileTheClientDoesNotRea
   EXPECT_TRUE(write.get().ok());
 }
 
+TEST_F(AttendStreamTest, WhatWasHandedOverIsInUseUntilItIsTaken) {
+  Open({.idle = seconds(300), .bytes_per_second = 0});
+  ASSERT_TRUE(stream_->Write(Position(1), stream_->stop()).ok());
+  auto taken = std::async(std::launch::async, [&] { return stream_->AwaitTaken(stream_->stop()); });
+  EXPECT_EQ(taken.wait_for(milliseconds(100)), std::future_status::timeout);
+  EXPECT_EQ(ReadPosition(), 1);
+  EXPECT_TRUE(taken.get().ok());
+}
+
 TEST_F(AttendStreamTest, TheReportWaitsForWhatWasWrittenBefore) {
   Open({.idle = seconds(300), .bytes_per_second = 0});
   stream_->Offer(Position(1));
