@@ -102,6 +102,7 @@ TEST_F(AttendStreamTest, AClientThatStillSendsMayReadLater) {
   ASSERT_TRUE(stream_->Write(Position(1), stream_->stop()).ok());
   auto write =
       std::async(std::launch::async, [&] { return stream_->Write(Position(2), stream_->stop()); });
+  stream_->ReadAhead();
   for (int i = 0; i < 15; ++i) {
     std::this_thread::sleep_for(milliseconds(300));
     v1::AttendRequest request;
