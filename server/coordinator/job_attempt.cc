@@ -145,7 +145,8 @@ absl::Status JobAttempt::RunWith(JobRun& run) {
   job_.progress.Begin(JobState::kSending, workers);
   TellSent(0);  // rows that left before
   if (status.ok()) status = run.AwaitEnd();
-  // The last output may be a part of a shard: while a client does not take it, its memory is in use.
+  // The last output may be a part of a shard: while a client does not take it, its memory is in
+  // use.
   if (status.ok()) status = stream_.AwaitTaken(stop_);
   if (status.ok()) status = CheckRows(run);
   if (!status.ok()) return status;

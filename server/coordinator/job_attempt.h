@@ -60,7 +60,7 @@ struct Job {
 struct AttemptFigures {
   int64_t rows_checked = 0;     // and found right
   int64_t rows_not_judged = 0;  // of those that were to be checked
-  double ring_seconds = 0;       // until there was one; hardly any where it was there before
+  double ring_seconds = 0;      // until there was one; hardly any where it was there before
   double receive_seconds = 0, compute_seconds = 0, send_seconds = 0;
   int64_t ring_generation = 0;
   std::vector<v1::WorkerReport> workers;  // by rank

@@ -1,5 +1,5 @@
-// The HTTP port: a few paths that answer GET and HEAD. A connection has one request, and 5 s for it
-// and its answer; one that says nothing keeps none of the others waiting.
+// The HTTP port, by libmicrohttpd: a few paths that answer GET and HEAD. A connection has one
+// request and ends after 5 s of silence; one that says nothing keeps none of the others waiting.
 //
 //   auto http = HttpEndpoint::Start("0.0.0.0", 8002, {{"/livez", [] { return HttpReply{.body =
 //   "ok\n"}; }}});

@@ -26,7 +26,7 @@ JobSpec Spec() {
   return spec;
 }
 
-absl::StatusOr<v1::Report> Run(const Cluster& cluster, const JobSpec& spec) {
+absl::StatusOr<v1::Report> RunJob(const Cluster& cluster, const JobSpec& spec) {
   std::vector<std::byte> rows(spec.tokens * spec.heads * spec.head_dim * sizeof(float));
   std::vector<std::byte> out(rows.size());
   return client::Attend(cluster.address(), {.spec = spec, .q = rows, .k = rows, .v = rows},
@@ -43,7 +43,7 @@ TEST(PlanTime, IsPredictedFromTheRatesOfJobsBefore) {
   EXPECT_THAT(plan->seconds_basis(), HasSubstr("no worker has been measured"));
   EXPECT_TRUE(nlohmann::json::parse(plan->json())["seconds"].is_null());
 
-  const auto first = Run(**cluster, Spec());
+  const auto first = RunJob(**cluster, Spec());
   ASSERT_TRUE(first.ok()) << first.status();
   plan = client::RequestPlan(channel, Spec(), 0);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -70,11 +70,11 @@ TEST(PlanTime, IsPredictedFromTheRatesOfJobsBefore) {
 TEST(RingSeconds, AreAPhaseOfTheJobThatFormsTheRing) {
   auto cluster = Cluster::Start({.workers = 4});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const auto first = Run(**cluster, Spec());
+  const auto first = RunJob(**cluster, Spec());
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_GT(first->ring_seconds(), 0.001);
   EXPECT_LE(first->ring_seconds(), first->total_seconds());
-  const auto second = Run(**cluster, Spec());
+  const auto second = RunJob(**cluster, Spec());
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_LT(second->ring_seconds(), first->ring_seconds());  // it is there
   RecordProperty("ring_seconds", std::to_string(first->ring_seconds()));

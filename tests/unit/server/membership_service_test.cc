@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/process/grpc_endpoint.h"
+#include "server/process/metrics.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
 #include "wire/status.h"
@@ -80,7 +81,7 @@ struct Registered {
 class MembershipServiceTest : public ::testing::Test {
  protected:
   void Start(const std::string& token) {
-    service_.emplace(membership_, gate_, token);
+    service_.emplace(membership_, gate_, metrics_, token);
     endpoint_ = *StartGrpc({.host = "127.0.0.1", .max_threads = 16}, {&*service_});
     stub_ =
         v1::MembershipService::NewStub(Dial(absl::StrCat("127.0.0.1:", endpoint_.port), kLimit));
@@ -108,6 +109,7 @@ class MembershipServiceTest : public ::testing::Test {
                           .closed = [](const Member&) {},
                           .failed = [this](const Member&) { ++failures_; },
                           .beat = [](const Member&, const v1::Heartbeat&) {}}};
+  Metrics metrics_;
   CallGate gate_{{.calls_per_peer = 16, .open_timeout = kLimit}};
   std::optional<MembershipService> service_;
   GrpcEndpoint endpoint_;
