@@ -108,7 +108,7 @@ TEST(HttpEndpoint, RefusesWhatItDoesNotTake) {
   ASSERT_TRUE(http.ok()) << http.status();
   const int port = (*http)->port();
   EXPECT_THAT(Ask(port, "POST /livez HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
-  EXPECT_THAT(Ask(port, "hello\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_EQ(Ask(port, "hello\r\n\r\n"), "") << "what is no HTTP gets no answer";
   EXPECT_THAT(Ask(port, "GET /livez HTTP/1.1\r\nX: " + std::string(9000, 'x')),
               StartsWith("HTTP/1.1 431 "));
   EXPECT_THAT(
