@@ -19,6 +19,8 @@ namespace {
 
 constexpr int64_t kBlockBytes = 512;  // of st_blocks
 
+constexpr char kShards[] = "/memfd:hilbert-ring-shard";
+
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;
@@ -26,7 +28,8 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-// The names of the memfds that a process has open; counts its descriptors and their bytes.
+// The names of the memfds of shards that a process has open; counts its descriptors and their
+// bytes.
 std::set<std::string> OpenMemories(pid_t pid, ProcessAccount& account) {
   std::set<std::string> memories;
   std::error_code error;
@@ -36,7 +39,7 @@ std::set<std::string> OpenMemories(pid_t pid, ProcessAccount& account) {
     std::error_code gone;
     const std::string target = std::filesystem::read_symlink(entry->path(), gone).string();
     struct stat inode = {};
-    if (target.rfind("/memfd:", 0) == 0 && stat(entry->path().c_str(), &inode) == 0) {
+    if (target.rfind(kShards, 0) == 0 && stat(entry->path().c_str(), &inode) == 0) {
       const bool first = memories.insert(absl::StrCat(inode.st_ino)).second;
       if (first) account.shared_memory_bytes += kBlockBytes * inode.st_blocks;
     }
@@ -47,7 +50,7 @@ std::set<std::string> OpenMemories(pid_t pid, ProcessAccount& account) {
 void AddMappedMemories(pid_t pid, std::set<std::string>& memories) {
   std::ifstream maps(absl::StrCat("/proc/", pid, "/maps"));
   for (std::string line; std::getline(maps, line);) {
-    if (line.find("/memfd:") == std::string::npos) continue;
+    if (line.find(kShards) == std::string::npos) continue;
     const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
     if (words.size() > 4) memories.insert(words[4]);  // the inode
   }

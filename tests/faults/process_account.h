@@ -14,7 +14,7 @@ struct ProcessAccount {
   bool zombie = false;
   int descriptors = 0;
   int threads = 0;
-  int shared_memories = 0;          // memfds that it holds open or has mapped
+  int shared_memories = 0;          // memfds of shards that it holds open or has mapped
   int64_t shared_memory_bytes = 0;  // that those which it holds open take, mapped or not
   int64_t anonymous = 0;            // resident bytes
   int64_t shared = 0;               // resident bytes of memory shared with other processes
