@@ -158,13 +158,16 @@ absl::Status JobAttempt::RunWith(JobRun& run) {
 
 absl::Status JobAttempt::Admit() {
   stream_.ReadAhead();
-  if (std::exchange(job_.admitted, true)) return absl::OkStatus();
+  if (job_.admitted) return absl::OkStatus();
   v1::AttendResponse response;
   v1::Admitted& admitted = *response.mutable_admitted();
   admitted.set_job_id(job_.open.job_id());
   admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
   admitted.set_workers(static_cast<int>(members_.size()));
-  return stream_.Write(response, stop_);
+  // An attempt that ends before it could say so leaves it to the next.
+  absl::Status status = stream_.Write(response, stop_);
+  job_.admitted = status.ok();
+  return status;
 }
 
 absl::Status JobAttempt::AskForLostRows() {
@@ -186,7 +189,9 @@ absl::Status JobAttempt::AskForLostRows() {
       range.set_first_row(tokens.begin);
       range.set_rows(tokens.end - tokens.begin);
     }
-    if (absl::Status status = stream_.Write(response, stop_); !status.ok()) return status;
+    // Said though this attempt ends: the rows are forgotten, and no other attempt asks for them.
+    absl::Status status = stream_.Write(response, stream_.stop());
+    if (!status.ok()) return status;
   }
   job_.held = HeldRows();  // what it had is carried, and its outputs are computed anew
   return absl::OkStatus();

@@ -64,9 +64,13 @@ std::shared_ptr<grpc::Channel> UnboundedChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
+// A job that was told to come back, for it was silent among calls that came after it, does so.
 void ExpectAJobIsRight(const Cluster& cluster) {
   const JobSpec spec = Spec(64);
-  const auto result = AttendRaw(*cluster.Stub(), spec, RandomInputs(spec, 1), 32, 1);
+  auto result = AttendRaw(*cluster.Stub(), spec, RandomInputs(spec, 1), 32, 1);
+  for (int tries = 1; tries < 5 && wire::ReasonOf(result.status()) == "TOO_MANY_CALLS"; ++tries) {
+    result = AttendRaw(*cluster.Stub(), spec, RandomInputs(spec, 1), 32, 1);
+  }
   EXPECT_TRUE(result.ok()) << result.status();
 }
 
