@@ -221,10 +221,12 @@ absl::Status CpuDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
       float* out = static_cast<float*>(task.out.data) + batch * task.out.batch_stride +
                    row * task.out.row_stride;
       const int64_t state = batch * task.state.batch_stride + row * task.state.row_stride;
+      const LaneEnd zeros{
+          .row_max = 0, .sum = static_cast<double>(task.count), .scale = std::abs(task.scale)};
       for (int64_t head = 0; head < task.heads; ++head) {
         const int64_t at = state + head * task.state.head_stride;
-        const MergeShares shares =
-            MergeZeroKeys(task.count, task.scale, task.state.max[at], task.state.sum[at]);
+        if (std::isnan(task.state.sum[at])) continue;
+        const MergeShares shares = MergeKeys(zeros, task.state.max[at], task.state.sum[at]);
         float* values = out + head * task.out.head_stride;
         for (int64_t x = 0; x < task.value_dim; ++x) {
           values[x] = static_cast<float>(values[x] * shares.before);

@@ -24,16 +24,4 @@ MergeShares MergeKeys(const LaneEnd& end, float& state_max, float& state_sum) {
   return {.before = old_share, .now = std::max(kLeastShare, now / sum)};
 }
 
-MergeShares MergeZeroKeys(int64_t count, float scale, float& state_max, float& state_sum) {
-  if (count == 0 || std::isnan(state_sum)) return {};
-  const double factor = std::abs(static_cast<double>(scale));
-  const float top = std::max(state_max, 0.0f);
-  const double before = state_sum == 0 ? 0.0 : state_sum * std::exp(factor * (state_max - top));
-  const double sum = before + static_cast<double>(count) * std::exp(-factor * top);
-  const double old_share = state_sum == 0 ? 0.0 : std::max(kLeastShare, before / sum);
-  state_max = top;
-  state_sum = static_cast<float>(sum);
-  return {.before = old_share};
-}
-
 }  // namespace hilbert_ring

@@ -48,7 +48,4 @@ struct MergeShares {
 // The sum of the state is no NaN.
 MergeShares MergeKeys(const LaneEnd& end, float& state_max, float& state_sum);
 
-// Merges `count` keys of score 0 and values of 0 likewise.
-MergeShares MergeZeroKeys(int64_t count, float scale, float& state_max, float& state_sum);
-
 }  // namespace hilbert_ring
