@@ -19,7 +19,7 @@ constexpr double kLeastFloat = 0x1p-149;
 constexpr double kLeastNormal = 0x1p-126;
 constexpr double kGreatestFloat = std::numeric_limits<float>::max();
 constexpr double kLog2E = 1.4426950408889634;
-constexpr double kLeastExponent = -86;      // below it weights may be missing
+constexpr double kLeastExponent = -86.6;    // below it weights may be missing
 constexpr double kNoWeightExponent = -105;  // below it float32 has no number
 constexpr int kNoGrain = 1 << 20;           // of 0, which is a multiple of everything
 

@@ -28,8 +28,9 @@
 //         average stays among what is averaged.
 //    For sum w_j (w'_j/w_j - 1)(v_j - out) is the numerator of the difference, and sum w_j (v_j -
 //    out) = 0.
-// 4. Weights below e^-86 may be missing (e^-87.3 is float32's least normal number):
-//      sum of w_j |v_j - out| over x_j < -86.
+// 4. Weights below float32's least normal number, e^-87.3, may be missing:
+//      sum of w_j |v_j - out| over x_j < -86.6, for x_j is off by h_j, and where h_j passes log 2,
+//      3. allows for the whole weight already.
 // 5. Sums of weights and of weighted values round on their way. With m roundings between a term and
 //    the result the sums are off by m u sum w_j |v_j| and m u sum w_j. Kernels sum tiles of 64
 //    keys, add up 64 tiles, and fold these: m = 256 + K / 1024, with room for decays and the merges
