@@ -16,9 +16,8 @@ enum class Mask {
 };
 
 enum class Result {
-  // out and lse are overwritten; out may be of any type and is multiplied by out_scale, by a
-  // library
-  // after it was rounded
+  // out and lse are overwritten; out may be of any type and is multiplied by out_scale (by a
+  // library: after it was rounded).
   kWrite,
   // Merged in place into float32 out, which is always divided by the sum, and the softmax state;
   // (0, -inf, 0) is the identity. FinalizeTask makes lse of the state when all is merged.

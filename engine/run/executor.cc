@@ -94,9 +94,7 @@ class Executor {
       }
     }
     if (in_ring) {
-      if (absl::Status status = device_.Finalize(builder.FinalizePieces()); !status.ok()) {
-        return status;
-      }
+      if (absl::Status status = Finalize(builder.FinalizePieces()); !status.ok()) return status;
       absl::Status status = Finish(builder, builder.RingZeroKeys(), store_.rows());
       if (!status.ok()) return status;
     }
@@ -117,6 +115,13 @@ class Executor {
     return absl::OkStatus();
   }
 
+  absl::Status Finalize(const std::vector<FinalizeTask>& tasks) {
+    const Clock::time_point start = Clock::now();
+    absl::Status status = device_.Finalize(tasks);
+    figures_.compute_seconds += SecondsSince(start);
+    return status;
+  }
+
   // Adds zero keys and makes rows up to rows_final final.
   absl::Status Finish(const TaskBuilder& builder, const TaskBuilder::ZeroKeys& zero_keys,
                       int64_t rows_final) {
@@ -124,12 +129,10 @@ class Executor {
     for (const std::vector<ZeroKeysTask>& of_branch : zero_keys) {
       if (absl::Status s = device_.AddZeroKeys(of_branch); !s.ok()) return s;
     }
-    if (rows_final > rows_final_) {
-      absl::Status s = device_.Finalize(builder.FinalizeRows(rows_final_, rows_final));
-      if (!s.ok()) return s;
-    }
     figures_.compute_seconds += SecondsSince(start);
     if (rows_final > rows_final_) {
+      absl::Status s = Finalize(builder.FinalizeRows(rows_final_, rows_final));
+      if (!s.ok()) return s;
       rows_final_ = rows_final;
       if (control_.rows_final) control_.rows_final(rows_final);
     }

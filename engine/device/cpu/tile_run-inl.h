@@ -135,6 +135,7 @@ class TileRun {
   }
 
   float* OddRows() { return scratch_.keys; }
+
   // Blocks are 3 vectors of lanes; the last one is as many as it takes.
   int64_t FullBlock() const { return 3 * vector_; }
   int64_t BlockVectors(int64_t first_lane) const {
@@ -364,6 +365,7 @@ class TileRun {
       return;
     }
     float scale = static_cast<float>(factor * task_.out_scale);
+    // A scale beyond 1 may take an average of finite numbers beyond float32, and is left to.
     if (careful_ && std::abs(task_.out_scale) <= 1) {
       for (int64_t x = 0; x < task_.value_dim; ++x) {
         values[x] = static_cast<float>(NotBeyond(values[x], values[x] * scale));
