@@ -1,10 +1,6 @@
 #include "tests/faults/fault_cluster.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,6 +13,7 @@
 #include "grpcpp/create_channel.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "tests/faults/process_account.h"
+#include "tests/free_port.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -29,19 +26,6 @@ constexpr milliseconds kStartLimit{30'000};
 constexpr milliseconds kStopLimit{20'000};
 constexpr milliseconds kPoll{10};
 constexpr milliseconds kDescribeLimit{2'000};
-
-// Free when it is asked for: the coordinator is started on it, again and again.
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  const bool bound = bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  close(fd);
-  return bound ? ntohs(address.sin_port) : 0;
-}
 
 std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
   grpc::ChannelArguments arguments;

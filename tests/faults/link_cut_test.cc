@@ -16,6 +16,7 @@
 #include "tests/faults/fault_job.h"
 #include "tests/faults/fault_moment.h"
 #include "tests/faults/host_network.h"
+#include "tests/faults/on_hosts.h"
 #include "tests/sanitizer.h"
 
 namespace hilbert_ring::testing {
@@ -23,11 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kWorkers = 3;
-constexpr int kCoordinatorHost = 1;
 constexpr int kVictim = 1;  // of the workers
-constexpr int kVictimHost = kCoordinatorHost + 1 + kVictim;
-constexpr int kHosts = 2 + kWorkers;  // the client's and the coordinator's, then the workers'
+constexpr int kVictimHost = OnHosts::kCoordinatorHost + 1 + kVictim;
 // From the cut to the next ring's work. The coordinator misses heartbeats after 2 to 2.25 s.
 constexpr bool kSlow = kThreadSanitizer || kAddressSanitizer;
 constexpr double kRingLimit = kSlow ? 12 : 4;
@@ -37,16 +35,6 @@ enum class How { kNobodyHearsIt, kItsLinkIsDown, kItIsFrozen };
 const char* HowName(How how) {
   constexpr const char* kNames[] = {"NobodyHearsIt", "ItsLinkIsDown", "ItIsFrozen"};
   return kNames[static_cast<int>(how)];
-}
-
-FaultClusterOptions ClusterOnHosts() {
-  FaultClusterOptions options{.workers = kWorkers, .place = WorkerPlace::kRemote};
-  options.coordinator_arguments = {absl::StrCat("--job-workers=", kWorkers)};
-  for (int host = kCoordinatorHost; host < kHosts; ++host) {
-    options.networks.push_back(HostNetwork::Name(host));
-    options.hosts.push_back(HostNetwork::Address(host));
-  }
-  return options;
 }
 
 // When a job works on a ring without the host, in a thread of its own.
@@ -84,23 +72,8 @@ class RingWatch {
   std::jthread thread_;
 };
 
-class LinkCut : public ::testing::TestWithParam<std::tuple<How, Moment>> {
+class LinkCut : public OnHosts, public ::testing::WithParamInterface<std::tuple<How, Moment>> {
  protected:
-  // Once in a process, before it has other threads.
-  static void SetUpTestSuite() { network_ = new auto(HostNetwork::Make(kHosts, 1)); }
-  static void TearDownTestSuite() { delete network_; }
-
-  void SetUp() override {
-    if (!network_->ok()) {
-      GTEST_SKIP() << "hosts cannot be made here: " << network_->status().message();
-    }
-  }
-  void TearDown() override {
-    if (network_->ok()) network().Mend();
-  }
-
-  static HostNetwork& network() { return ***network_; }
-
   static void FallSilent(How how, pid_t victim) {
     switch (how) {
       case How::kNobodyHearsIt:
@@ -111,14 +84,13 @@ class LinkCut : public ::testing::TestWithParam<std::tuple<How, Moment>> {
         kill(victim, SIGSTOP);
     }
   }
-
- private:
-  static inline absl::StatusOr<std::unique_ptr<HostNetwork>>* network_ = nullptr;
 };
 
 TEST_P(LinkCut, TheNextRingWorksWithinSeconds) {
   const auto [how, drawn] = GetParam();
-  auto cluster = FaultCluster::Start(ClusterOnHosts());
+  FaultClusterOptions options = ClusterOptions();
+  options.coordinator_arguments = {absl::StrCat("--job-workers=", kWorkers)};
+  auto cluster = FaultCluster::Start(options);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   // More than sockets and streams hold, and seconds of compute and of sending.
   FaultJob job = MakeZeroJob(48'000, 8, 64, 4'096);

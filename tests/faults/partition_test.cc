@@ -11,6 +11,7 @@
 #include "tests/faults/fault_moment.h"
 #include "tests/faults/fault_rig.h"
 #include "tests/faults/host_network.h"
+#include "tests/faults/on_hosts.h"
 #include "tests/faults/tally.h"
 
 namespace hilbert_ring::testing {
@@ -18,10 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kWorkers = 3;
-constexpr int kCoordinatorHost = 1;
-constexpr int kHosts = 2 + kWorkers;  // the client's and the coordinator's, then the workers'
-constexpr double kJobLimit = 45;      // seconds beyond ten times what the job takes undisturbed
+constexpr double kJobLimit = 45;  // seconds beyond ten times what the job takes undisturbed
 
 enum class Trouble { kIsolated, kPeerCut, kFlapping, kLoss, kDelay };
 
@@ -86,41 +84,13 @@ class NetworkTrouble {
   std::jthread timer_;
 };
 
-FaultClusterOptions ClusterOnHosts() {
-  FaultClusterOptions options{.workers = kWorkers, .place = WorkerPlace::kRemote};
-  for (int host = kCoordinatorHost; host < kHosts; ++host) {
-    options.networks.push_back(HostNetwork::Name(host));
-    options.hosts.push_back(HostNetwork::Address(host));
-  }
-  return options;
-}
-
-class Partition : public ::testing::Test {
- protected:
-  // Once in a process, before it has other threads.
-  static void SetUpTestSuite() { network_ = new auto(HostNetwork::Make(kHosts, 1)); }
-  static void TearDownTestSuite() { delete network_; }
-
-  void SetUp() override {
-    if (!network_->ok()) {
-      GTEST_SKIP() << "hosts cannot be made here: " << network_->status().message();
-    }
-  }
-  void TearDown() override {
-    if (network_->ok()) network().Mend();
-  }
-
-  static HostNetwork& network() { return ***network_; }
-
- private:
-  static inline absl::StatusOr<std::unique_ptr<HostNetwork>>* network_ = nullptr;
-};
+class Partition : public OnHosts {};
 
 // Heartbeats of all workers come, so nobody is lost, and yet two of them form no ring.
 TEST_F(Partition, TwoWorkersNeverHearEachOther) {
   const uint64_t seed = FaultSeed("two workers apart", 12'000);
   std::mt19937_64 random(seed);
-  FaultClusterOptions options = ClusterOnHosts();
+  FaultClusterOptions options = ClusterOptions();
   options.coordinator_arguments = {"--stall-timeout=3"};
   auto cluster = FaultCluster::Start(options);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
@@ -138,7 +108,7 @@ TEST_F(Partition, TwoWorkersNeverHearEachOther) {
 TEST_F(Partition, EndsRightOrTyped) {
   const uint64_t seed = FaultSeed("partitions", 11'000);
   const int rounds = FaultRounds(5);
-  FaultRig rig(ClusterOnHosts());
+  FaultRig rig(ClusterOptions());
   Tally tally("partitions, loss and delay");
   for (int round = 0; round < rounds; ++round) {
     std::mt19937_64 random(seed + round);

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "tests/random/random_spec.h"
 #include "tests/sanitizer.h"
 #include "tests/service/cluster.h"
@@ -20,14 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-JobSpec SmallSpec() {
-  JobSpec spec;
-  spec.tokens = 64;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{32, 1}};
-  return spec;
-}
+JobSpec SmallSpec() { return PlainSpec({.dim = 8, .segment = 32}); }
 
 class BadInput : public ::testing::Test {
  protected:

@@ -20,6 +20,7 @@
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "tests/plain_spec.h"
 #include "tests/sanitizer.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
@@ -31,15 +32,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-
-JobSpec Spec(int64_t tokens) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 16;
-  spec.branches = {{tokens, 1}};
-  return spec;
-}
 
 // A figure of /proc/PID/status.
 int64_t StatusFigure(pid_t pid, const std::string& name) {
@@ -66,7 +58,7 @@ std::shared_ptr<grpc::Channel> UnboundedChannel(const std::string& address) {
 
 // A job that was told to come back, for it was silent among calls that came after it, does so.
 void ExpectAJobIsRight(const Cluster& cluster) {
-  const JobSpec spec = Spec(64);
+  const JobSpec spec = PlainSpec();
   auto result = AttendRaw(*cluster.Stub(), spec, RandomInputs(spec, 1), 32, 1);
   for (int tries = 1; tries < 5 && wire::ReasonOf(result.status()) == "TOO_MANY_CALLS"; ++tries) {
     result = AttendRaw(*cluster.Stub(), spec, RandomInputs(spec, 1), 32, 1);
@@ -200,11 +192,11 @@ TEST(Callers, CallsOfAPeerAreCapped) {
   v1::AttendResponse response;
   for (int i = 0; i < 3; ++i) {
     calls.push_back(std::make_unique<RawCall>(*stub, std::chrono::seconds(60)));
-    ASSERT_TRUE(calls.back()->Open(Spec(64)));
+    ASSERT_TRUE(calls.back()->Open(PlainSpec()));
     ASSERT_TRUE(calls.back()->Read(&response));
   }
   RawCall refused(*stub, std::chrono::seconds(60));
-  refused.Open(Spec(64));
+  refused.Open(PlainSpec());
   const absl::Status status = refused.Finish();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_EQ(wire::ReasonOf(status), "TOO_MANY_CALLS");
@@ -217,7 +209,7 @@ TEST(Callers, CallsOfAPeerAreCapped) {
   bool taken = false;
   while (!taken && std::chrono::steady_clock::now() < limit) {
     RawCall next(*stub, std::chrono::seconds(60));
-    next.Open(Spec(64));
+    next.Open(PlainSpec());
     taken = next.Read(&response);
   }
   EXPECT_TRUE(taken);
@@ -228,7 +220,7 @@ class EagerCalls {
  public:
   // Until one is refused.
   EagerCalls(const Cluster& cluster, int calls) {
-    const JobSpec spec = Spec(1 << 20);
+    const JobSpec spec = PlainSpec({.tokens = 1 << 20});
     chunk_ = MakeChunk(v1::TENSOR_Q, std::string(3 * kMiB, '\0'), 128, 0, 24'576);
     for (int i = 0; i < calls; ++i) {
       stubs_.push_back(cluster.Stub());
@@ -283,7 +275,7 @@ TEST(Callers, JobsThatWaitHoldAMiBEach) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   RawCall running(*stub, std::chrono::seconds(120));
-  ASSERT_TRUE(running.Open(Spec(64)));
+  ASSERT_TRUE(running.Open(PlainSpec()));
   ASSERT_TRUE(running.AwaitAdmitted());
   const int64_t before = MemoryOf((*cluster)->pid()).resident();
   constexpr int kCalls = 16;
@@ -299,7 +291,7 @@ TEST(Callers, JobsThatWaitAreBoundedTogether) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   RawCall running(*stub, std::chrono::seconds(120));
-  ASSERT_TRUE(running.Open(Spec(64)));
+  ASSERT_TRUE(running.Open(PlainSpec()));
   ASSERT_TRUE(running.AwaitAdmitted());
   const EagerCalls eager(**cluster, 20);
   EXPECT_EQ(eager.size(), 7u) << "7 x 1 MiB, and 5 MiB until the first message has come";
@@ -353,7 +345,7 @@ TEST(Callers, LivenessAnswersBehindAThousandConnections) {
 
 // A job of so many tokens with coordinates, admitted or refused.
 absl::Status OpenWithCoordinates(RawCall& call, int64_t tokens) {
-  JobSpec spec = Spec(tokens);
+  JobSpec spec = PlainSpec({.tokens = tokens});
   spec.ordering = Ordering{.coordinate_axes = 2};
   call.Open(spec);
   v1::AttendResponse response;

@@ -6,6 +6,7 @@
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
 #include "tests/golden/golden_case.h"
+#include "tests/plain_spec.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
 
@@ -57,11 +58,7 @@ TEST(ServiceGoldenWithoutSharedMemory, WorkersTurnItDown) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   CheckEveryCase(**cluster);
   // More rows than are told of at once, and still few bytes.
-  JobSpec spec;
-  spec.tokens = 10'000;
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{50, 1}};
+  const JobSpec spec = PlainSpec({.tokens = 10'000, .heads = 1, .dim = 8, .segment = 50});
   const EngineInputs inputs = RandomInputs(spec, 3);
   const auto service = AttendRaw(*(*cluster)->Stub(), spec, inputs, 500, 7);
   ASSERT_TRUE(service.ok()) << service.status();

@@ -7,6 +7,7 @@
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "tests/plain_spec.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
 #include "wire/codec.h"
@@ -16,15 +17,6 @@ namespace hilbert_ring::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-JobSpec Spec(int64_t tokens) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 16;
-  spec.branches = {{tokens, 1}};
-  return spec;
-}
 
 bool DieWithin(const std::vector<pid_t>& pids, std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
@@ -61,7 +53,7 @@ TEST(Lifecycle, HttpAndMetrics) {
   EXPECT_TRUE((*cluster)->HttpGet("/livez").ok());
   EXPECT_TRUE((*cluster)->HttpGet("/readyz").ok());
   EXPECT_FALSE((*cluster)->HttpGet("/nothing").ok());
-  const JobSpec spec = Spec(256);
+  const JobSpec spec = PlainSpec({.tokens = 256});
   auto stub = (*cluster)->Stub();
   ASSERT_TRUE(AttendRaw(*stub, spec, RandomInputs(spec, 1), 50, 1).ok());
   const auto metrics = (*cluster)->HttpGet("/metrics");
@@ -105,7 +97,7 @@ TEST(Lifecycle, ClusterShowsWorkersAndRings) {
   auto cluster = Cluster::Start({.workers = 2});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
-  const JobSpec spec = Spec(256);
+  const JobSpec spec = PlainSpec({.tokens = 256});
   ASSERT_TRUE(AttendRaw(*stub, spec, RandomInputs(spec, 1), 50, 1).ok());
   grpc::ClientContext context;
   v1::GetClusterResponse response;
@@ -122,7 +114,7 @@ TEST(Lifecycle, CancelFreesTheWorkersForTheNextJob) {
   auto cluster = Cluster::Start({.workers = 2});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
-  const JobSpec spec = Spec(60'000);  // seconds of compute
+  const JobSpec spec = PlainSpec({.tokens = 60'000});  // seconds of compute
   const EngineInputs inputs = RandomInputs(spec, 1);
   {
     RawCall call(*stub, std::chrono::seconds(60));
@@ -141,7 +133,7 @@ TEST(Lifecycle, CancelFreesTheWorkersForTheNextJob) {
     EXPECT_TRUE(absl::IsCancelled(call.Finish()));
   }
   const auto start = std::chrono::steady_clock::now();
-  const JobSpec small = Spec(128);
+  const JobSpec small = PlainSpec({.tokens = 128});
   const auto next = AttendRaw(*stub, small, RandomInputs(small, 2), 50, 1);
   EXPECT_TRUE(next.ok()) << next.status();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
@@ -154,7 +146,7 @@ TEST(Lifecycle, DeadlineEndsTheJob) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   RawCall call(*stub, std::chrono::milliseconds(400));
-  ASSERT_TRUE(call.Open(Spec(64)));
+  ASSERT_TRUE(call.Open(PlainSpec()));
   ASSERT_TRUE(call.AwaitAdmitted());
   EXPECT_TRUE(absl::IsDeadlineExceeded(call.Finish()));
 }
@@ -167,7 +159,7 @@ TEST(Lifecycle, JobsQueueAndAllFinish) {
   for (int i = 0; i < 6; ++i) {
     threads.emplace_back([&, i] {
       auto stub = (*cluster)->Stub();
-      const JobSpec spec = Spec(300 + i);
+      const JobSpec spec = PlainSpec({.tokens = 300 + i});
       good += AttendRaw(*stub, spec, RandomInputs(spec, i), 64, i).ok();
     });
   }
@@ -180,18 +172,18 @@ TEST(Lifecycle, FullQueueIsRefusedWithPushback) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   RawCall running(*stub, std::chrono::seconds(30));
-  ASSERT_TRUE(running.Open(Spec(64)));
+  ASSERT_TRUE(running.Open(PlainSpec()));
   ASSERT_TRUE(running.AwaitAdmitted());
   RawCall beside(*stub, std::chrono::seconds(30));  // on the express lane
-  ASSERT_TRUE(beside.Open(Spec(64)));
+  ASSERT_TRUE(beside.Open(PlainSpec()));
   ASSERT_TRUE(beside.AwaitAdmitted());
   RawCall waiting(*stub, std::chrono::seconds(30));
-  ASSERT_TRUE(waiting.Open(Spec(64)));
+  ASSERT_TRUE(waiting.Open(PlainSpec()));
   v1::AttendResponse response;
   ASSERT_TRUE(waiting.Read(&response));
   EXPECT_TRUE(response.has_queued());
   RawCall refused(*stub, std::chrono::seconds(30));
-  refused.Open(Spec(64));
+  refused.Open(PlainSpec());
   EXPECT_TRUE(absl::IsResourceExhausted(refused.Finish()));
 }
 
@@ -200,7 +192,7 @@ TEST(Lifecycle, AJobThatCanNeverFitIsRefusedBeforeAnyByte) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   RawCall call(*stub, std::chrono::seconds(30));
-  call.Open(Spec(4'000'000));
+  call.Open(PlainSpec({.tokens = 4'000'000}));
   const absl::Status status = call.Finish();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("workers"));
@@ -211,7 +203,7 @@ void ExpectSurvivesADeadWorker(const std::vector<std::string>& arguments, bool b
   auto cluster = Cluster::Start({.workers = 2, .arguments = arguments});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
-  const JobSpec spec = Spec(3000);
+  const JobSpec spec = PlainSpec({.tokens = 3000});
   const EngineInputs inputs = RandomInputs(spec, 5);
   const auto undisturbed = AttendRaw(*stub, spec, inputs, 500, 1);
   ASSERT_TRUE(undisturbed.ok()) << undisturbed.status();
@@ -258,7 +250,7 @@ TEST(Lifecycle, RowsThatNobodyHoldsAnymoreEndTheJob) {
       Cluster::Start({.workers = 2, .arguments = {"--share-memory=false", "--copy-memory=0"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
-  const JobSpec spec = Spec(3000);
+  const JobSpec spec = PlainSpec({.tokens = 3000});
   RawCall call(*stub, std::chrono::seconds(30));
   ASSERT_TRUE(call.Open(spec));
   ASSERT_TRUE(call.AwaitAdmitted());
@@ -278,7 +270,7 @@ TEST(Lifecycle, RowsThatAClosedClientCannotSendAgainAreLost) {
       Cluster::Start({.workers = 2, .arguments = {"--share-memory=false", "--copy-memory=0"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
-  const JobSpec spec = Spec(60'000);  // seconds of compute
+  const JobSpec spec = PlainSpec({.tokens = 60'000});  // seconds of compute
   RawCall call(*stub, std::chrono::seconds(60));
   v1::AttendRequest open;
   *open.mutable_open()->mutable_spec() = wire::EncodeJobSpec(spec);

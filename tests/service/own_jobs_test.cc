@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
 #include "wire/status.h"
@@ -15,15 +16,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int64_t kTokens = 60'000;  // seconds of compute
-
-JobSpec Spec(int64_t tokens) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 16;
-  spec.branches = {{tokens, 1}};
-  return spec;
-}
 
 v1::ListJobsResponse List(v1::AttentionService::Stub& stub) {
   grpc::ClientContext context;
@@ -77,7 +69,7 @@ TEST(OwnJobs, ARunningJobIsListedAndCancelled) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   EXPECT_TRUE(List(*stub).jobs().empty());
-  const JobSpec spec = Spec(kTokens);
+  const JobSpec spec = PlainSpec({.tokens = kTokens});
   RawCall call(*stub, std::chrono::seconds(120));
   ASSERT_TRUE(call.Open(spec));
   ASSERT_TRUE(call.AwaitAdmitted());
@@ -114,11 +106,11 @@ TEST(OwnJobs, AWaitingJobIsListedAndCancelled) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   RawCall running(*stub, std::chrono::seconds(60));
-  ASSERT_TRUE(running.Open(Spec(64)));
+  ASSERT_TRUE(running.Open(PlainSpec()));
   ASSERT_TRUE(running.AwaitAdmitted());
   const std::string first = List(*stub).jobs(0).job_id();
   RawCall waiting(*stub, std::chrono::seconds(60));
-  ASSERT_TRUE(waiting.Open(Spec(128)));
+  ASSERT_TRUE(waiting.Open(PlainSpec({.tokens = 128})));
   v1::AttendResponse response;
   ASSERT_TRUE(waiting.Read(&response));
   ASSERT_TRUE(response.has_queued());

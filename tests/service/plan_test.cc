@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
 #include "wire/codec.h"
@@ -19,18 +20,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-JobSpec Small() {
-  JobSpec spec;
-  spec.tokens = 64;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 16;
-  spec.branches = {{64, 1}};
-  return spec;
-}
-
 // Seconds of a processor, and 200 MiB.
 JobSpec ManySequences() {
-  JobSpec spec = Small();
+  JobSpec spec = PlainSpec();
   constexpr int64_t kSequences = 1'000'000;
   spec.tokens = 2 * kSequences;
   spec.sequence_lengths.assign(kSequences, 2);
@@ -84,7 +76,7 @@ TEST(Plans, AreBoundedAndEndWithTheirCaller) {
     while (ended < kCallers - 1) std::this_thread::sleep_for(milliseconds(1));
     // What is planned at once needs no turn.
     grpc::ClientContext context;
-    EXPECT_TRUE(RequestPlan(*stub, context, Small()).ok());
+    EXPECT_TRUE(RequestPlan(*stub, context, PlainSpec()).ok());
     for (grpc::ClientContext& left : contexts) left.TryCancel();
   }
   EXPECT_GE(refused, 1);
@@ -105,7 +97,7 @@ TEST(Plans, AreNotMadeForJobsThatFindTheQueueFull) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   RawCall running(*stub, seconds(60));
-  ASSERT_TRUE(running.Open(Small()) && running.AwaitAdmitted());
+  ASSERT_TRUE(running.Open(PlainSpec()) && running.AwaitAdmitted());
   const double before = ProcessorSeconds((*cluster)->pid());
   constexpr int kJobs = 4;
   for (int i = 0; i < kJobs; ++i) {

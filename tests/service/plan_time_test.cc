@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/plain_spec.h"
 #include "tests/sanitizer.h"
 #include "tests/service/cluster.h"
 
@@ -18,12 +19,8 @@ using ::testing::HasSubstr;
 
 // A part of a second of compute, spread over the workers.
 JobSpec Spec() {
-  JobSpec spec;
-  spec.tokens = kThreadSanitizer || kAddressSanitizer ? 2'048 : 8'192;
-  spec.heads = spec.kv_heads = 4;
-  spec.head_dim = spec.value_dim = 64;
-  spec.branches = {{spec.tokens, 1}};
-  return spec;
+  const int64_t tokens = kThreadSanitizer || kAddressSanitizer ? 2'048 : 8'192;
+  return PlainSpec({.tokens = tokens, .heads = 4, .dim = 64});
 }
 
 absl::StatusOr<v1::Report> RunJob(const Cluster& cluster, const JobSpec& spec) {

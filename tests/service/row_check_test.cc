@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
 
@@ -12,11 +13,7 @@ TEST(CheckedRows, NotFiniteInputsPutNoWorkerOutOfService) {
   auto cluster = Cluster::Start({.workers = 2, .arguments = {"--check-rows=1000"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
-  JobSpec spec;
-  spec.tokens = 64;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{16, 1}};
+  const JobSpec spec = PlainSpec({.dim = 8, .segment = 16});
   const EngineInputs finite = RandomInputs(spec, 1);
   for (const float odd :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {

@@ -6,20 +6,12 @@
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
 
 namespace hilbert_ring::testing {
 namespace {
-
-JobSpec Spec(int64_t tokens) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 16;
-  spec.branches = {{tokens, 1}};
-  return spec;
-}
 
 void SendAll(RawCall& call, const JobSpec& spec) {
   for (const auto& [tensor, data] : EncodeTensors(spec, RandomInputs(spec, 1))) {
@@ -56,7 +48,7 @@ TEST(Schedule, SmallJobsRunSideBySide) {
   auto cluster = Cluster::Start({.workers = 2, .spread = false});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
-  const JobSpec spec = Spec(64);
+  const JobSpec spec = PlainSpec();
   RawCall first(*stub, std::chrono::seconds(30)), second(*stub, std::chrono::seconds(30));
   ASSERT_TRUE(first.Open(spec) && first.AwaitAdmitted());
   ASSERT_TRUE(second.Open(spec) && second.AwaitAdmitted());
@@ -74,7 +66,7 @@ TEST(Schedule, ALargeJobGetsAllWorkers) {
   auto cluster = Cluster::Start({.workers = 2, .spread = false});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
-  const JobSpec spec = Spec(10'000);
+  const JobSpec spec = PlainSpec({.tokens = 10'000});
   const auto result = AttendRaw(*stub, spec, RandomInputs(spec, 1), 5000, 1);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->report.workers_size(), 2);
@@ -84,11 +76,11 @@ TEST(Schedule, AShortJobDoesNotWaitForALongOne) {
   auto cluster = Cluster::Start({.workers = 2, .spread = false});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
-  const JobSpec spec = Spec(80'000);
+  const JobSpec spec = PlainSpec({.tokens = 80'000});
   RawCall large(*stub, std::chrono::seconds(120));
   ASSERT_TRUE(large.Open(spec) && large.AwaitAdmitted());
   SendAll(large, spec);
-  const JobSpec small = Spec(128);
+  const JobSpec small = PlainSpec({.tokens = 128});
   for (int i = 0; i < 3; ++i) {
     const auto result = AttendRaw(*stub, small, RandomInputs(small, i), 50, 1);
     ASSERT_TRUE(result.ok()) << result.status();
@@ -103,7 +95,7 @@ TEST(Schedule, AWorkerThatDrainsEndsItsJobAndTakesNoOther) {
   auto cluster = Cluster::Start({.workers = 2, .spread = false});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
-  const JobSpec spec = Spec(64);
+  const JobSpec spec = PlainSpec();
   RawCall first(*stub, std::chrono::seconds(30));
   ASSERT_TRUE(first.Open(spec) && first.AwaitAdmitted());
   // Whichever of them has the job: it lives on, the other ends.

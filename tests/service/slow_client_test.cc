@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
 #include "wire/codec.h"
@@ -19,23 +20,7 @@ using ::testing::HasSubstr;
 constexpr int64_t kChunkRows = 4096;
 
 // Cheap to compute, and its outputs are more than the transport holds: 32 MiB.
-JobSpec LargeOutputs() {
-  JobSpec spec;
-  spec.tokens = 65'536;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 64;
-  spec.branches = {{64, 1}};
-  return spec;
-}
-
-JobSpec Small() {
-  JobSpec spec;
-  spec.tokens = 64;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 16;
-  spec.branches = {{64, 1}};
-  return spec;
-}
+JobSpec LargeOutputs() { return PlainSpec({.tokens = 65'536, .dim = 64, .segment = 64}); }
 
 // All rows but those from `end` on of V.
 void SendUpTo(RawCall& call, const JobSpec& spec, int64_t end) {
@@ -128,7 +113,7 @@ TEST(SlowClient, AnErrorFreesTheWorkersThoughTheClientDoesNotRead) {
     const std::string rows(row_bytes, '\0');
     call.Send(MakeChunk(v1::TENSOR_V, rows, row_bytes, 0, 1));  // once more
     EXPECT_TRUE(WorkersIdleWithin(*stub, seconds(15))) << share;
-    const JobSpec small = Small();
+    const JobSpec small = PlainSpec();
     const auto next = AttendRaw(*stub, small, RandomInputs(small, 1), 64, 1);
     EXPECT_TRUE(next.ok()) << next.status();
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "tests/sanitizer.h"
 #include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
@@ -14,17 +15,8 @@
 namespace hilbert_ring::testing {
 namespace {
 
-JobSpec Spec(int64_t tokens) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 16;
-  spec.branches = {{tokens, 1}};
-  return spec;
-}
-
 void ExpectAJobIsRight(const Cluster& cluster) {
-  const JobSpec spec = Spec(64);
+  const JobSpec spec = PlainSpec();
   const auto result = AttendRaw(*cluster.Stub(), spec, RandomInputs(spec, 1), 32, 1);
   EXPECT_TRUE(result.ok()) << result.status();
 }
@@ -64,7 +56,7 @@ class Threads : public ::testing::Test {
     const auto stub = cluster_->Stub();
     for (int i = 0; i < 3; ++i) {
       RawCall call(*stub, std::chrono::seconds(20));
-      call.Open(Spec(64));
+      call.Open(PlainSpec());
       const absl::Status status = call.Finish();
       EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
       EXPECT_TRUE(call.pushback_ms().has_value());

@@ -12,8 +12,8 @@
 #include "absl/time/clock.h"
 #include "client/cpp/service.h"
 #include "gtest/gtest.h"
+#include "tests/free_port.h"
 #include "tests/unit/client/fake_service.h"
-#include "tests/unit/client/free_port.h"
 
 namespace hilbert_ring::client {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -12,14 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-JobSpec Spec() {
-  JobSpec spec;
-  spec.tokens = 10;
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{10, 1}};
-  return spec;
-}
+JobSpec Spec() { return testing::PlainSpec({.tokens = 10, .heads = 1, .dim = 8}); }
 
 absl::Status Accept(ChunkLedger& ledger, const v1::Chunk& chunk) {
   return ledger.Accept(chunk, wire::Payload(chunk.payload()));

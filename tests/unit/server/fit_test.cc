@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -15,12 +16,7 @@ using ::testing::HasSubstr;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 JobSpec Spec(int64_t tokens) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 8;
-  spec.head_dim = spec.value_dim = 64;
-  spec.branches = {{1024, 1}};
-  return spec;
+  return testing::PlainSpec({.tokens = tokens, .heads = 8, .dim = 64, .segment = 1024});
 }
 
 TEST(Fit, SaysHowManyWorkersWouldHoldTheJob) {

@@ -4,17 +4,14 @@
 #include <random>
 
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 JobSpec Spec(int64_t tokens, bool causal) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{tokens, 1}};
+  JobSpec spec = testing::PlainSpec({.tokens = tokens, .dim = 8});
   spec.causal = causal;  // mirrored: a shard of several ranges
   return spec;
 }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -12,14 +13,7 @@ namespace {
 
 constexpr int64_t kTokens = 100;
 
-JobSpec Spec() {
-  JobSpec spec;
-  spec.tokens = kTokens;
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{kTokens, 1}};
-  return spec;
-}
+JobSpec Spec() { return testing::PlainSpec({.tokens = kTokens, .heads = 1, .dim = 8}); }
 
 absl::Status Accept(JobInput& input, const JobSpec& spec, v1::Tensor tensor, int64_t begin,
                     int64_t end) {

@@ -8,6 +8,7 @@
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "server/coordinator/job_input.h"
+#include "tests/plain_spec.h"
 #include "wire/checksum.h"
 #include "wire/status.h"
 
@@ -26,15 +27,6 @@ class FakeWorker : public v1::WorkerService::Service {
   }
   std::function<grpc::Status(Stream&)> run;  // after RunOpen
 };
-
-JobSpec Spec() {
-  JobSpec spec;
-  spec.tokens = 64;
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{64, 1}};
-  return spec;
-}
 
 class JobRunTest : public ::testing::Test {
  protected:
@@ -101,7 +93,7 @@ class JobRunTest : public ::testing::Test {
 
   static constexpr milliseconds kLong{20'000};
 
-  const Plan plan_ = *MakePlan(Spec(), 1);
+  const Plan plan_ = *MakePlan(testing::PlainSpec({.heads = 1, .dim = 8}), 1);
   FakeWorker worker_;
   std::unique_ptr<grpc::Server> server_;
   Members members_;

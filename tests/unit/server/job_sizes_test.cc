@@ -2,17 +2,13 @@
 
 #include "gtest/gtest.h"
 #include "server/coordinator/fit.h"
+#include "tests/plain_spec.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 JobSpec Spec(int64_t tokens) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 8;
-  spec.head_dim = spec.value_dim = 64;
-  spec.branches = {{tokens, 1}};
-  return spec;
+  return testing::PlainSpec({.tokens = tokens, .heads = 8, .dim = 64});
 }
 
 int Best(const std::vector<JobSize>& sizes) {

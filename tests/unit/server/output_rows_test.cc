@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 
@@ -73,11 +74,7 @@ void ExpectAllRows(JobSpec spec, int workers, bool want_lse, RowSpan delivered_s
 
 TEST(OutputRows, NameEveryTokenOnce) {
   for (const int64_t tokens : {1, 2, 1000, 400'000}) {
-    JobSpec spec;
-    spec.tokens = tokens;
-    spec.heads = spec.kv_heads = 2;
-    spec.head_dim = spec.value_dim = 8;
-    spec.branches = {{tokens, 1}};
+    JobSpec spec = testing::PlainSpec({.tokens = tokens, .dim = 8});
     for (const int workers : {1, 3}) {
       for (const bool causal : {false, true}) {  // causal shards are mirrored ranges
         spec.causal = causal;
@@ -93,11 +90,7 @@ TEST(OutputRows, NameEveryTokenOnce) {
 }
 
 TEST(OutputRows, LeaveOutWhatIsDelivered) {
-  JobSpec spec;
-  spec.tokens = 5000;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{5000, 1}};
+  JobSpec spec = testing::PlainSpec({.tokens = 5000, .dim = 8});
   spec.causal = true;  // mirrored ranges
   for (const RowSpan delivered : {RowSpan{0, 1}, {4999, 5000}, {0, 2500}, {100, 4900}}) {
     for (const int workers : {1, 3}) {

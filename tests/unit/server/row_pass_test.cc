@@ -8,6 +8,7 @@
 #include "engine/order/permutation.h"
 #include "engine/plan/plan.h"
 #include "gtest/gtest.h"
+#include "tests/plain_spec.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -38,11 +39,7 @@ class CountingOrder final : public Permutation {
 };
 
 JobSpec OrderedSpec(int64_t tokens) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{tokens, 1}};
+  JobSpec spec = testing::PlainSpec({.tokens = tokens, .heads = 1, .dim = 8});
   spec.ordering = Ordering{};
   return spec;
 }

@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "server/worker/ring_transport.h"
+#include "tests/plain_spec.h"
 #include "tests/unit/device/forwarding_device.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
@@ -75,11 +76,8 @@ v1::RunRequest Rows(const JobSpec& spec, v1::Tensor tensor, int64_t rows) {
 }
 
 TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
-  JobSpec spec;
-  spec.tokens = 32'768;  // several windows
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{64, 1}};
+  const JobSpec spec = testing::PlainSpec(
+      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several windows
   const Plan plan = *MakePlan(spec, 1);
   std::vector<v1::RunRequest> requests(1);
   v1::RunOpen& open = *requests[0].mutable_open();

@@ -15,6 +15,7 @@
 #include "server/process/grpc_endpoint.h"
 #include "server/process/tokens.h"
 #include "server/worker/ring_transport.h"
+#include "tests/plain_spec.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -58,11 +59,7 @@ class WorkerServiceTest : public ::testing::Test {
   }
 
   static v1::RunRequest OpenRequest() {
-    JobSpec spec;
-    spec.tokens = 64;
-    spec.heads = spec.kv_heads = 2;
-    spec.head_dim = spec.value_dim = 16;
-    spec.branches = {{.segment = 64}};
+    const JobSpec spec = testing::PlainSpec();
     const Plan plan = *MakePlan(spec, 1);
     v1::RunRequest request;
     v1::RunOpen& open = *request.mutable_open();

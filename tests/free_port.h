@@ -1,8 +1,8 @@
 // A port of the loopback interface that was free when it was asked for.
 #pragma once
 
-namespace hilbert_ring::client {
+namespace hilbert_ring {
 
 int FreePort();
 
-}  // namespace hilbert_ring::client
+}  // namespace hilbert_ring

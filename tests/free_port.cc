@@ -1,10 +1,10 @@
-#include "tests/unit/client/free_port.h"
+#include "tests/free_port.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-namespace hilbert_ring::client {
+namespace hilbert_ring {
 
 int FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -18,4 +18,4 @@ int FreePort() {
   return bound ? ntohs(address.sin_port) : 0;
 }
 
-}  // namespace hilbert_ring::client
+}  // namespace hilbert_ring

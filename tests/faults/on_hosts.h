@@ -1,0 +1,37 @@
+// Tests of a coordinator and workers on hosts of their own (host_network.h), with the client on
+// host 0. They are skipped, and say why, where such hosts cannot be made.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "gtest/gtest.h"
+#include "tests/faults/fault_cluster.h"
+#include "tests/faults/host_network.h"
+
+namespace hilbert_ring::testing {
+
+class OnHosts : public ::testing::Test {
+ public:
+  static constexpr int kWorkers = 3;
+  static constexpr int kCoordinatorHost = 1;
+  static constexpr int kHosts = 2 + kWorkers;  // the client's, the coordinator's, the workers'
+
+ protected:
+  // Once in a process, before it has other threads: one test suite a program.
+  static void SetUpTestSuite() { network_ = new auto(HostNetwork::Make(kHosts, 1)); }
+  static void TearDownTestSuite() { delete network_; }
+
+  void SetUp() override;
+  void TearDown() override;
+
+  static HostNetwork& network() { return ***network_; }
+
+  // Each process on its host.
+  static FaultClusterOptions ClusterOptions();
+
+ private:
+  static inline absl::StatusOr<std::unique_ptr<HostNetwork>>* network_ = nullptr;
+};
+
+}  // namespace hilbert_ring::testing
