@@ -61,7 +61,7 @@ absl::StatusOr<CallGate::Place> CallGate::Enter(const std::string& peer,
     call->due = Clock::now() + limits_.open_timeout;
     call->place = entry.silent.insert(entry.silent.end(), call);
     call->in_turn = silent_.insert(silent_.end(), call);
-    changed_.notify_all();
+    if (call->due < watched_until_) changed_.notify_all();
   }
   if (instead != nullptr) instead->cut_off(GaveWay());
   return Place(this, std::move(call));
@@ -104,19 +104,21 @@ bool CallGate::CutOffOne() {
   return true;
 }
 
+// Calls come far more often than one is late: the watch sleeps until the deadline of the call that
+// was first when it looked, though that one may have opened since, and later ones do not wake it.
 void CallGate::CutOffLate(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
+    watched_until_ = silent_.empty() ? Deadline::max() : silent_.front()->due;
     if (silent_.empty()) {
       changed_.wait(lock, stop, [this] { return !silent_.empty(); });
       continue;
     }
-    const std::shared_ptr<Call> first = silent_.front();
-    if (Clock::now() < first->due) {
-      changed_.wait_until(lock, stop, first->due,
-                          [&] { return silent_.empty() || silent_.front() != first; });
+    if (Clock::now() < watched_until_) {
+      changed_.wait_until(lock, stop, watched_until_, [] { return false; });
       continue;
     }
+    const std::shared_ptr<Call> first = silent_.front();
     TakeOut(first);
     lock.unlock();
     first->cut_off(TooLate(limits_.open_timeout));

@@ -98,6 +98,7 @@ class CallGate {
   std::condition_variable_any changed_;
   std::map<std::string, Peer> peers_;  // guarded by mutex_
   Calls silent_;                       // guarded by mutex_; by deadline
+  Deadline watched_until_;             // guarded by mutex_; until when the watch sleeps
   std::jthread watch_;                 // last: it uses all of the above
 };
 
