@@ -10,8 +10,8 @@
 
 namespace hilbert_ring::wire {
 
-// What of a stream may lie here that nobody has asked for: also what a client may send before it is
-// admitted. Left to itself a server takes 4 MiB of each stream.
+// What of a client's stream may lie at the coordinator that nobody has asked for: what it may send
+// behind Open before the job has its workers. Left to itself a server takes 4 MiB of each stream.
 inline constexpr int kLookaheadBytes = 1 << 20;
 
 // Channel arguments, for channels and servers alike. A chunk is one frame, not 64 of 16 KiB, and is

@@ -23,6 +23,7 @@
 #include "server/process/tokens.h"
 #include "server/process/version.h"
 #include "wire/status.h"
+#include "wire/transport.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -107,7 +108,8 @@ absl::Status Coordinator::Listen() {
     const std::lock_guard lock(refresh_);
     auto grpc = StartGrpc({.host = settings_.grpc_host,
                            .port = settings_.grpc_port,
-                           .max_threads = kMaxBlockingCalls},
+                           .max_threads = kMaxBlockingCalls,
+                           .lookahead_bytes = wire::kLookaheadBytes},
                           {&attention_service_});
     if (!grpc.ok()) return grpc.status();
     grpc_ = *std::move(grpc);

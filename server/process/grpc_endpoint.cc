@@ -59,8 +59,10 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                              kLeastPingIntervalMs);
   for (const auto& [name, value] : wire::kTransportArguments)
     builder.AddChannelArgument(name, value);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, wire::kLookaheadBytes);
+  if (listen.lookahead_bytes > 0) {
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, listen.lookahead_bytes);
+  }
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);

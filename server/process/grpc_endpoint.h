@@ -19,6 +19,10 @@ struct GrpcListen {
   int max_threads = 0;  // of calls that block one
   // Calls of a connection over which what was sent is not acknowledged for so long end.
   std::chrono::milliseconds silence{10'000};
+  // What a peer may send on a stream before anybody reads it. 0: what the connection can carry,
+  // which the transport measures, up to some 16 MiB of it. A bound costs the peer a pause for each
+  // 64 KiB that nobody waits for.
+  int lookahead_bytes = 0;
 };
 
 struct GrpcEndpoint {
