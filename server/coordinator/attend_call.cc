@@ -201,6 +201,7 @@ absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) 
   if (!grant.ok()) return grant.status();
   grant->members = InOldRanks(grant_.members, std::move(grant->members));
   grant_ = *std::move(grant);
+  stream_.ReadAhead();  // rows come while the attempt begins
   auto plan = MakePlan(spec_, static_cast<int>(grant_.members.size()),
                        [this] { return !stream_.stop().why().ok(); });
   if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");

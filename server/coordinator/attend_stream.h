@@ -3,13 +3,13 @@
 //
 //   auto stream = AttendStream::Make(context);            // its reactor
 //   stream->AwaitFirst(began);                // no thread waits for the first message
-//   stream->ReadAhead();                      // once the job is admitted
+//   stream->ReadAhead();                      // once the job has its workers
 //   absl::StatusOr<bool> more = stream->Read(message, stop);
 //   stream->Write(response, stop);            // waits for the message before it to be taken
 //   stream->End(status, {});                  // once, whatever is still under way
 //
-// Before the job is admitted nothing but the first message is read; then a few messages are read
-// ahead, and one is being written: nothing else is buffered. A client that does not read stops
+// Before the job has its workers nothing but the first message is read; then a few messages are
+// read ahead, and one is being written: nothing else is buffered. A client that does not read stops
 // Write, one that is not read from stops sending, by HTTP/2 flow control. How long it may do so is
 // its pace's to say, which counts from when a message was handed to the transport, not from when
 // somebody wanted to write. Calls that block (gRPC's synchronous service) cannot end while they
@@ -58,11 +58,11 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   // Of the first message, once it is there.
   int64_t first_bytes();
 
-  // The job is admitted: from here on messages are read before they are asked for.
+  // The job has its workers: from here on messages are read before they are asked for.
   void ReadAhead();
 
-  // What the call may take before that, in the account of all calls that are not admitted. Of
-  // whoever holds the call's place.
+  // What the call may take before that, in the account of all calls that wait. Of whoever holds the
+  // call's place.
   std::optional<JobMemory::Reservation>& waiting() { return waiting_; }
 
   // Requested when the client cancels, goes away, or its deadline passes.

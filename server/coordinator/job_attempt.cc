@@ -157,7 +157,6 @@ absl::Status JobAttempt::RunWith(JobRun& run) {
 }
 
 absl::Status JobAttempt::Admit() {
-  stream_.ReadAhead();
   if (job_.admitted) return absl::OkStatus();
   v1::AttendResponse response;
   v1::Admitted& admitted = *response.mutable_admitted();
