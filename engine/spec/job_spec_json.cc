@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
-#include <limits>
-#include <set>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/spec/nearest_name.h"
+#include "engine/spec/object_reader.h"
 #include "engine/spec/watched_json.h"
 #include "nlohmann/json.hpp"
 
@@ -18,153 +21,61 @@ using Json = nlohmann::json;
 
 constexpr char kWhat[] = "the job spec";
 
-template <typename Enum>
-struct Name {
-  const char* name;
-  Enum value;
-};
+std::span<const std::string> SpecFields() {
+  static const std::vector<std::string> fields = {
+      "tokens", "heads",    "kv_heads",       "head_dim", "value_dim",
+      "dtype",  "segments", "dilations",      "mixing",   "causal",
+      "scale",  "tail",     "average_groups", "ordering", "sequence_lengths"};
+  return fields;
+}
 
-constexpr std::array<Name<DataType>, 3> kDataTypes{{{"float32", DataType::kFloat32},
-                                                    {"bfloat16", DataType::kBFloat16},
-                                                    {"float16", DataType::kFloat16}}};
-constexpr std::array<Name<Mixing>, 2> kMixings{
+std::span<const std::string> OrderingFields() {
+  static const std::vector<std::string> fields = {"curve",  "scope",       "window",     "grid",
+                                                  "coords", "coords_file", "coords_axes"};
+  return fields;
+}
+
+constexpr std::array<EnumName<DataType>, 3> kDataTypes{{{"float32", DataType::kFloat32},
+                                                        {"bfloat16", DataType::kBFloat16},
+                                                        {"float16", DataType::kFloat16}}};
+constexpr std::array<EnumName<Mixing>, 2> kMixings{
     {{"head_groups", Mixing::kHeadGroups}, {"lse", Mixing::kLse}}};
-constexpr std::array<Name<Tail>, 2> kTails{{{"mask", Tail::kMask}, {"zero", Tail::kZero}}};
-constexpr std::array<Name<Curve>, 2> kCurves{
+constexpr std::array<EnumName<Tail>, 2> kTails{{{"mask", Tail::kMask}, {"zero", Tail::kZero}}};
+constexpr std::array<EnumName<Curve>, 2> kCurves{
     {{"hilbert", Curve::kHilbert}, {"morton", Curve::kMorton}}};
-constexpr std::array<Name<OrderScope>, 2> kScopes{
+constexpr std::array<EnumName<OrderScope>, 2> kScopes{
     {{"qkv", OrderScope::kQkv}, {"kv", OrderScope::kKv}}};
 
 template <typename Enum, size_t N>
-const char* NameOf(const std::array<Name<Enum>, N>& names, Enum value) {
-  for (const Name<Enum>& entry : names) {
+const char* NameOf(const std::array<EnumName<Enum>, N>& names, Enum value) {
+  for (const EnumName<Enum>& entry : names) {
     if (entry.value == value) return entry.name;
   }
   return "";
 }
 
-// The value as a message shows it. Never recurses into what was sent.
-std::string Shown(const Json& value) {
-  if (value.is_string()) return Quoted(value.get_ref<const std::string&>());
-  if (value.is_structured()) return absl::StrCat("an ", value.type_name());
-  return value.dump();
+bool Contains(std::span<const std::string> fields, const std::string& field) {
+  return std::ranges::find(fields, field) != fields.end();
 }
 
-absl::Status WrongType(const std::string& field, const char* wanted, const Json& value) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", Shown(value), ", but must be ", wanted));
+// What the writer of an unknown field meant: a field of the other object, or one of this.
+std::string FieldHint(const std::string& field, std::span<const std::string> known) {
+  if (Contains(OrderingFields(), field)) return "; it is a field of ordering";
+  if (Contains(SpecFields(), field)) return "; it is a field of the job spec itself";
+  return NearestNameHint(field, known);
 }
 
-absl::Status ReadInteger(const std::string& field, const Json& value, int64_t& into) {
-  constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  if (!value.is_number()) return WrongType(field, "an integer", value);
-  if (value.is_number_float() || (value.is_number_unsigned() && value.get<uint64_t>() > kMax)) {
-    return WrongType(field, "an integer of 64 bits, written without fraction and exponent", value);
-  }
-  into = value.get<int64_t>();
-  return absl::OkStatus();
-}
-
-absl::Status ReadIntegers(const std::string& field, const Json& value, std::vector<int64_t>& into) {
-  if (!value.is_array()) return WrongType(field, "a list of integers", value);
-  into.reserve(into.size() + value.size());
-  for (size_t i = 0; i < value.size(); ++i) {
-    int64_t& entry = into.emplace_back();
-    // The entry's name is put together only for the message.
-    if (ReadInteger(field, value[i], entry).ok()) continue;
-    return ReadInteger(absl::StrCat(field, "[", i, "]"), value[i], entry);
+// name: of the object in messages; empty: the spec itself.
+absl::Status CheckFields(const Json& object, const std::string& name,
+                         std::span<const std::string> known) {
+  for (const auto& [field, value] : object.items()) {
+    if (Contains(known, field)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("unknown field ", Quoted(field),
+                                                   name.empty() ? "" : " in ", name,
+                                                   FieldHint(field, known)));
   }
   return absl::OkStatus();
 }
-
-// Reads the fields of one object and keeps the first error. A field that is absent or null leaves
-// its place as it is.
-class ObjectReader {
- public:
-  // prefix: what stands before a field's name in messages ("ordering.", say).
-  ObjectReader(const Json& object, std::string prefix, std::initializer_list<const char*> fields)
-      : object_(object), prefix_(std::move(prefix)) {
-    const std::set<std::string> known(fields.begin(), fields.end());
-    for (auto entry = object.begin(); entry != object.end(); ++entry) {
-      if (known.contains(entry.key())) continue;
-      status_ = absl::InvalidArgumentError(absl::StrCat("unknown field ", Quoted(entry.key()),
-                                                        prefix_.empty() ? "" : " in ",
-                                                        prefix_.substr(0, prefix_.size() - 1)));
-      return;
-    }
-  }
-
-  const absl::Status& status() const { return status_; }
-  std::string FieldName(const char* name) const { return absl::StrCat(prefix_, name); }
-
-  // The value of a field, or null when it is absent, null or after an error.
-  const Json* Find(const char* name) const {
-    if (!status_.ok()) return nullptr;
-    const auto found = object_.find(name);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-
-  void Require(std::initializer_list<const char*> names) {
-    for (const char* name : names) {
-      if (status_.ok() && Find(name) == nullptr)
-        Fail(absl::StrCat(FieldName(name), " is required"));
-    }
-  }
-
-  void Integer(const char* name, int64_t& into) {
-    if (const Json* value = Find(name)) status_ = ReadInteger(FieldName(name), *value, into);
-  }
-
-  void Integer(const char* name, std::optional<int64_t>& into) {
-    if (Find(name) != nullptr) Integer(name, into.emplace());
-  }
-
-  void Integers(const char* name, std::vector<int64_t>& into) {
-    if (const Json* value = Find(name)) status_ = ReadIntegers(FieldName(name), *value, into);
-  }
-
-  void Boolean(const char* name, bool& into) {
-    const Json* value = Find(name);
-    if (value == nullptr) return;
-    if (!value->is_boolean()) {
-      status_ = WrongType(FieldName(name), "true or false", *value);
-      return;
-    }
-    into = value->get<bool>();
-  }
-
-  void Number(const char* name, std::optional<double>& into) {
-    const Json* value = Find(name);
-    if (value == nullptr) return;
-    if (!value->is_number()) {
-      status_ = WrongType(FieldName(name), "a number or null", *value);
-      return;
-    }
-    into = value->get<double>();
-  }
-
-  template <typename Enum, size_t N>
-  void Choice(const char* name, const std::array<Name<Enum>, N>& names, Enum& into) {
-    const Json* value = Find(name);
-    if (value == nullptr) return;
-    std::string wanted;
-    for (const Name<Enum>& entry : names) {
-      if (value->is_string() && value->get_ref<const std::string&>() == entry.name) {
-        into = entry.value;
-        return;
-      }
-      absl::StrAppend(&wanted, wanted.empty() ? "\"" : " or \"", entry.name, "\"");
-    }
-    status_ = WrongType(FieldName(name), wanted.c_str(), *value);
-  }
-
-  void Fail(std::string message) { status_ = absl::InvalidArgumentError(std::move(message)); }
-
- private:
-  const Json& object_;
-  const std::string prefix_;
-  absl::Status status_;
-};
 
 // Inline coordinates: rows of two or three integers, all of one length.
 absl::Status ReadCoords(const Json& rows, JobSpecDocument& document, int& axes) {
@@ -229,9 +140,10 @@ absl::Status ReadOrdering(const Json& value, JobSpecDocument& document) {
   if (value.empty()) {
     return absl::InvalidArgumentError("ordering is empty: name a curve, or give null for none");
   }
+  absl::Status known = CheckFields(value, "ordering", OrderingFields());
+  if (!known.ok()) return known;
   Ordering ordering;
-  ObjectReader reader(value, "ordering.",
-                      {"curve", "scope", "window", "grid", "coords", "coords_file", "coords_axes"});
+  ObjectReader reader(value, "ordering");
   reader.Choice("curve", kCurves, ordering.curve);
   reader.Choice("scope", kScopes, ordering.scope);
   reader.Integer("window", ordering.window);
@@ -263,14 +175,12 @@ absl::Status ReadBranches(ObjectReader& reader, JobSpec& spec) {
 enum class Shape { kRequired, kOptional };
 
 absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
-  if (!json.is_object()) return WrongType("the job spec", "an object", json);
+  if (!json.is_object()) return WrongType(kWhat, "an object", json);
+  if (absl::Status s = CheckFields(json, "", SpecFields()); !s.ok()) return s;
   JobSpecDocument document;
   JobSpec& spec = document.spec;
   SpecShape& given = document.given;
-  ObjectReader reader(
-      json, "",
-      {"tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype", "segments", "dilations",
-       "mixing", "causal", "scale", "tail", "average_groups", "ordering", "sequence_lengths"});
+  ObjectReader reader(json, "");
   if (shape == Shape::kRequired) reader.Require({"tokens", "heads", "head_dim"});
   reader.Require({"segments", "dilations"});
   reader.Integer("tokens", given.tokens);
@@ -386,7 +296,7 @@ std::string FormatJobSpec(const JobSpec& spec) {
 std::string_view DataTypeName(DataType dtype) { return NameOf(kDataTypes, dtype); }
 
 absl::StatusOr<DataType> ParseDataType(std::string_view name) {
-  for (const Name<DataType>& entry : kDataTypes) {
+  for (const EnumName<DataType>& entry : kDataTypes) {
     if (name == entry.name) return entry.value;
   }
   return absl::InvalidArgumentError(absl::StrCat(

@@ -1,7 +1,7 @@
 // Job specs as JSON, with the field names of tests/golden/*/case.json.
 //
-//   {"tokens": 4096, "heads": 8, "kv_heads": 8, "head_dim": 64, "value_dim": 64, "dtype":
-//   "float32",
+//   {"tokens": 4096, "heads": 8, "kv_heads": 8, "head_dim": 64, "value_dim": 64,
+//    "dtype": "float32",
 //    "segments": [1024, 4096], "dilations": [1, 2], "mixing": "head_groups", "causal": false,
 //    "scale": null, "tail": "mask", "average_groups": true, "sequence_lengths": null,
 //    "ordering": {"curve": "hilbert", "scope": "qkv", "window": 0, "grid": [64, 64]}}
@@ -37,8 +37,8 @@ struct JobSpecDocument {
   std::optional<int> coords_axes;          // where given
 };
 
-// INVALID_ARGUMENT, naming the field: malformed JSON, an unknown field, a value of the wrong type,
-// a number that is no finite number or does not fit.
+// INVALID_ARGUMENT, naming the field: malformed JSON, an unknown field (with the nearest known
+// one), a value of the wrong type, a number that is no finite number or does not fit.
 absl::StatusOr<JobSpecDocument> ParseJobSpec(std::string_view json);
 
 // Fields of a spec that replace those of a document, as JSON (a merge patch, RFC 7386): null takes

@@ -158,7 +158,15 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Fields, BadDocuments,
     ::testing::Values(
-        BadJson{"unknown", With(R"("segment": [4])"), "unknown field \"segment\""},
+        BadJson{"unknown", With(R"("segment": [4])"),
+                "unknown field \"segment\"; the nearest known one is segments"},
+        BadJson{"unknown_and_near_nothing", With(R"("xyzzy": 1)"), "unknown field \"xyzzy\""},
+        BadJson{"swapped_in_ordering", WithOrdering(R"("gird": [2, 2])"),
+                "unknown field \"gird\" in ordering; the nearest known one is grid"},
+        BadJson{"of_the_ordering", With(R"("grid": [2, 2])"),
+                "unknown field \"grid\"; it is a field of ordering"},
+        BadJson{"of_the_spec", WithOrdering(R"("causal": true)"),
+                "unknown field \"causal\" in ordering; it is a field of the job spec itself"},
         BadJson{"unknown_in_ordering", WithOrdering(R"("order": 1)"),
                 "unknown field \"order\" in ordering"},
         BadJson{"unknown_long", With(std::string("\"") + std::string(100000, 'a') + "\": 1"),

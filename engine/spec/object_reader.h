@@ -1,0 +1,81 @@
+// Reads the fields of a JSON object that anybody may have written.
+//
+//   ObjectReader reader(json, "ordering");
+//   reader.Choice("curve", kCurves, ordering.curve);
+//   reader.Integers("grid", ordering.grid);
+//   if (!reader.status().ok()) return reader.status();   // of the first field that is wrong
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+namespace hilbert_ring {
+
+template <typename Enum>
+struct EnumName {
+  const char* name;
+  Enum value;
+};
+
+// INVALID_ARGUMENT: "FIELD is VALUE, but must be WANTED".
+absl::Status WrongType(const std::string& field, const char* wanted, const nlohmann::json& value);
+
+// INVALID_ARGUMENT: no list of integers of 64 bits. Appends them.
+absl::Status ReadIntegers(const std::string& field, const nlohmann::json& value,
+                          std::vector<int64_t>& into);
+
+// Keeps the first error. A field that is absent or null leaves its place as it is.
+class ObjectReader {
+ public:
+  // name: of the object, before its fields' names in messages; empty: its fields stand alone.
+  // The object must outlive the reader.
+  ObjectReader(const nlohmann::json& object, const std::string& name)
+      : object_(object), prefix_(name.empty() ? "" : name + ".") {}
+
+  const absl::Status& status() const { return status_; }
+
+  // The value of a field, or null when it is absent, null or after an error.
+  const nlohmann::json* Find(const char* name) const;
+
+  void Require(std::initializer_list<const char*> names);
+  void Integer(const char* name, int64_t& into);
+  void Integer(const char* name, std::optional<int64_t>& into);
+  void Integers(const char* name, std::vector<int64_t>& into);
+  void Boolean(const char* name, bool& into);
+  void Number(const char* name, std::optional<double>& into);
+
+  template <typename Enum, size_t N>
+  void Choice(const char* name, const std::array<EnumName<Enum>, N>& names, Enum& into) {
+    const nlohmann::json* value = Find(name);
+    if (value == nullptr) return;
+    std::string wanted;
+    for (const EnumName<Enum>& entry : names) {
+      if (value->is_string() && value->get_ref<const std::string&>() == entry.name) {
+        into = entry.value;
+        return;
+      }
+      absl::StrAppend(&wanted, wanted.empty() ? "\"" : " or \"", entry.name, "\"");
+    }
+    status_ = WrongType(FieldName(name), wanted.c_str(), *value);
+  }
+
+  void Fail(std::string message) { status_ = absl::InvalidArgumentError(std::move(message)); }
+
+ private:
+  std::string FieldName(const char* name) const { return prefix_ + name; }
+
+  const nlohmann::json& object_;
+  const std::string prefix_;
+  absl::Status status_;
+};
+
+}  // namespace hilbert_ring
