@@ -101,7 +101,12 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
           [&](const client::AttendProgress& progress) {
             if (progress.attempt == attempts) {  // they are numbered from 0
               ++attempts;
-              bar.Interrupt([&] { retries.Tell(progress, attempts); });
+              bar.Interrupt([&] {
+                retries.Tell({.failure = progress.last_failure,
+                              .attempt = attempts,
+                              .wait = progress.wait,
+                              .away = progress.away});
+              });
             }
             bar.Note(progress);
           },

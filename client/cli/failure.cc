@@ -63,21 +63,21 @@ int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {
   return kExitFailed;
 }
 
-void RetryTeller::Tell(const client::AttendProgress& progress, int attempt) {
+void RetryTeller::Tell(const Retry& retry) {
   const absl::Time now = absl::Now();
-  if (progress.last_failure == told_ && now - told_at_ < kTellAgain) return;
-  told_ = progress.last_failure;
+  if (retry.failure == told_ && now - told_at_ < kTellAgain) return;
+  told_ = retry.failure;
   told_at_ = now;
-  const double seconds = absl::ToDoubleSeconds(progress.wait);
+  const double seconds = absl::ToDoubleSeconds(retry.wait);
   const std::string when =
-      progress.away ? "when the service is back" : absl::StrFormat("in %.1f s", seconds);
-  Json retry = {{"attempt", attempt},
-                {"away", progress.away},
-                {"seconds", seconds},
-                {"error", AsJson(progress.last_failure)}};
+      retry.away ? "when the service is back" : absl::StrFormat("in %.1f s", seconds);
+  const Json json = {{"attempt", retry.attempt},
+                     {"away", retry.away},
+                     {"seconds", seconds},
+                     {"error", AsJson(retry.failure)}};
   Print(global_,
-        absl::StrCat(Describe(progress.last_failure), "; attempt ", attempt, " follows ", when),
-        {{"retry", std::move(retry)}});
+        absl::StrCat(Describe(retry.failure), "; attempt ", retry.attempt, " follows ", when),
+        {{"retry", json}});
 }
 
 void PrintNotes(const GlobalOptions& global, const std::vector<std::string>& notes) {

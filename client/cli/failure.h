@@ -12,7 +12,6 @@
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/progress_line.h"
-#include "client/cpp/attend.h"
 
 namespace hilbert_ring::cli {
 
@@ -20,17 +19,24 @@ namespace hilbert_ring::cli {
 int BadInput(const GlobalOptions& global, const absl::Status& status);
 int ServiceFailed(const GlobalOptions& global, const absl::Status& status);
 
-// Why a job is tried again; the same reason once in ten seconds.
+// A call that failed and is made again.
+struct Retry {
+  absl::Status failure;
+  int attempt = 0;      // that follows: 2, 3, ...
+  absl::Duration wait;  // until then, at least
+  bool away = false;    // and until the service is back
+};
+
+// Says why a call is made again; the same reason once in ten seconds.
 class RetryTeller {
  public:
   explicit RetryTeller(const GlobalOptions& global) : global_(global) {}
 
-  // attempt: from 1.
-  void Tell(const client::AttendProgress& progress, int attempt);
+  void Tell(const Retry& retry);
 
  private:
   const GlobalOptions& global_;
-  absl::Status told_;
+  absl::Status told_;  // the last reason
   absl::Time told_at_ = absl::InfinitePast();
 };
 

@@ -102,8 +102,12 @@ int RunPlan(const GlobalOptions& global, const PlanCommand& command) {
     if (absl::Status status = CountUnion(*plan); !status.ok()) return BadInput(global, status);
     response = wire::EncodePlan(*plan);
   } else {
+    RetryTeller retries(global);
+    const client::PlanOptions options{.retry = [&retries](const client::CallRetry& retry) {
+      retries.Tell({.failure = retry.failure, .attempt = retry.attempt, .wait = retry.wait});
+    }};
     absl::StatusOr<v1::PlanResponse> answer =
-        client::RequestPlan(client::Connect(global.server), job->spec, command.workers);
+        client::RequestPlan(client::Connect(global.server), job->spec, command.workers, options);
     if (!answer.ok()) return ServiceFailed(global, answer.status());
     response = *std::move(answer);
   }

@@ -18,8 +18,6 @@ constexpr int64_t kEagerBytes = 1 << 20;
 
 constexpr char kAttendMethod[] = "/hilbert_ring.v1.AttentionService/Attend";
 
-constexpr char kPushback[] = "grpc-retry-pushback-ms";
-
 absl::Status ProtocolError(const std::string& what) {
   return absl::InternalError(absl::StrCat("the service broke the protocol: ", what));
 }
@@ -175,14 +173,7 @@ AttemptFailure Attempt::Failure(const absl::Status& local, const absl::Status& r
   if (!local.ok()) {
     return {.status = local, .admitted = admitted_, .output_damaged = absl::IsDataLoss(local)};
   }
-  AttemptFailure failure{.status = remote, .admitted = admitted_};
-  const auto& metadata = context_.GetServerTrailingMetadata();
-  for (auto [entry, end] = metadata.equal_range(kPushback); entry != end; ++entry) {
-    // Several make no number, and so no retry.
-    failure.pushback = absl::StrCat(failure.pushback ? *failure.pushback + "," : "",
-                                    std::string(entry->second.data(), entry->second.size()));
-  }
-  return failure;
+  return {.status = remote, .admitted = admitted_, .pushback = PushbackOf(context_)};
 }
 
 }  // namespace hilbert_ring::client

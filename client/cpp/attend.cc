@@ -13,6 +13,7 @@
 #include "client/cpp/progress_teller.h"
 #include "client/cpp/retry.h"
 #include "client/cpp/service.h"
+#include "client/cpp/with_message.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
@@ -61,26 +62,6 @@ std::string DrawJobId() {
   std::random_device device;
   const uint64_t bits = (uint64_t{device()} << 32) | device();
   return absl::StrCat("job-", absl::Hex(bits, absl::kZeroPad16));
-}
-
-AttendTiming WithDefaults(AttendTiming timing) {
-  if (!timing.now) timing.now = [] { return absl::Now(); };
-  if (!timing.sleep) timing.sleep = [](absl::Duration duration) { absl::SleepFor(duration); };
-  if (!timing.random) {
-    timing.random = [engine = std::mt19937_64(std::random_device{}())]() mutable {
-      return std::uniform_real_distribution<double>(0, 1)(engine);
-    };
-  }
-  return timing;
-}
-
-// The same error, reason included, in other words.
-absl::Status WithMessage(const absl::Status& status, const std::string& message) {
-  absl::Status changed(status.code(), message);
-  status.ForEachPayload([&changed](absl::string_view url, const absl::Cord& payload) {
-    changed.SetPayload(url, payload);
-  });
-  return changed;
 }
 
 // One Attend: its attempts, one after the other.
@@ -223,7 +204,7 @@ class JobCall {
   const AttendInputs& inputs_;
   const AttendOutputs& outputs_;
   const AttendOptions& options_;
-  const AttendTiming timing_;
+  const CallTiming timing_;
   const absl::Time deadline_;  // on timing_'s clock
   RetrySchedule schedule_;
   ProgressTeller progress_;

@@ -2,8 +2,8 @@
 //
 //   AttendInputs inputs{.spec = spec, .q = q, .k = k, .v = v};  // bytes in memory or mapped files
 //   AttendOutputs outputs{.out = out, .lse = lse};              // written as rows arrive
-//   absl::StatusOr<v1::Report> report = Attend("localhost:8001", inputs, outputs, {.job_id =
-//   "night-17"});
+//   const AttendOptions options{.job_id = "night-17"};
+//   absl::StatusOr<v1::Report> report = Attend("localhost:8001", inputs, outputs, options);
 //
 // The call sends Open and waits until the service admits the job. Then a thread of its own sends
 // the chunks, coordinates first, while the calling thread puts output rows in place, so that
@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/call_timing.h"
 #include "client/cpp/input_chunks.h"
 #include "grpcpp/channel.h"
 #include "hilbert_ring/v1/attention.pb.h"
@@ -55,13 +56,6 @@ struct AttendProgress {
 
 inline constexpr absl::Duration kOutageTimeout = absl::Seconds(30);
 
-// Time and chance. Tests bring their own, so that they need not wait.
-struct AttendTiming {
-  std::function<absl::Time()> now;            // empty: the system's clock
-  std::function<void(absl::Duration)> sleep;  // empty: the thread sleeps
-  std::function<double()> random;             // in [0, 1); empty: drawn from a seed of the system
-};
-
 struct AttendOptions {
   std::string job_id;  // empty: drawn, so that attempts are known to be of one job
   int attempt = 0;     // of the first; a newer attempt of a job fences an older one
@@ -88,7 +82,7 @@ struct AttendOptions {
   // Asked some ten times a second, by one thread at a time; true ends the call with CANCELLED.
   std::function<bool()> cancelled;
 
-  AttendTiming timing;
+  CallTiming timing;
 };
 
 // server: as of Connect. A service that is away is tried again at once when it is back (within a

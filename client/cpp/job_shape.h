@@ -1,9 +1,9 @@
 // A job's sizes and type: what its spec says of them, and what the headers of its tensors say.
 //
 //   JobShape shape(document.given, "the spec");
-//   shape.LearnType(*q, v1::TENSOR_Q);             // where the spec names no dtype
-//   shape.Take(*q, v1::TENSOR_Q);                  // fills in tokens, heads and head_dim, or
-//   compares FillIn(shape.known(), spec);
+//   shape.LearnType(*q, v1::TENSOR_Q);  // where the spec names no dtype
+//   shape.Take(*q, v1::TENSOR_Q);       // fills in tokens, heads and head_dim, or compares them
+//   FillIn(shape.known(), spec);
 //
 // Messages name the file, the field and who says otherwise: "k.npy: K has 90 tokens (axis 0 of
 // shape (90, 8, 64)), q.npy says 100".

@@ -4,11 +4,13 @@
 #include <cstdint>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::client {
 namespace {
 
+constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(5);
 // Of a service that is away: the job goes on within a second of its return.
@@ -25,6 +27,16 @@ std::optional<absl::Duration> ParsePushback(const std::string& milliseconds) {
 }
 
 }  // namespace
+
+std::optional<std::string> PushbackOf(const grpc::ClientContext& context) {
+  std::optional<std::string> pushback;
+  const auto& metadata = context.GetServerTrailingMetadata();
+  for (auto [entry, end] = metadata.equal_range(kPushbackKey); entry != end; ++entry) {
+    pushback = absl::StrCat(pushback ? *pushback + "," : "",
+                            std::string(entry->second.data(), entry->second.size()));
+  }
+  return pushback;
+}
 
 std::optional<absl::Duration> RetrySchedule::WaitAfter(const AttemptFailure& failure) {
   if (!MayHelp(failure)) return std::nullopt;

@@ -1,17 +1,15 @@
 // When a job that failed is tried again, and how long the client waits before.
 //
-// | the attempt failed with | tried again after |
-// | --- | --- |
-// | UNAVAILABLE: no coordinator, it starts or drains, no worker, a connection lost | backoff, |
-// |   then as soon as there is a connection |
-// | ABORTED with reason WORKER_LOST | backoff |
-// | RESOURCE_EXHAUSTED with a pushback | the pushback and up to a quarter more |
-// | ALREADY_EXISTS after an UNAVAILABLE: the service has not noticed that the connection is lost |
-// |   backoff |
-// | DATA_LOSS found in the output by the client | backoff, twice at most |
+// - UNAVAILABLE (no coordinator, it starts or drains, no worker, a connection lost): backoff, then
+//   as soon as there is a connection.
+// - ABORTED with reason WORKER_LOST: backoff.
+// - RESOURCE_EXHAUSTED with a pushback: the pushback and up to a quarter more.
+// - ALREADY_EXISTS after an UNAVAILABLE (the service has not noticed that the connection is lost):
+//   backoff.
+// - DATA_LOSS found in the output by the client: backoff, twice at most.
 //
 // Anything else is final, ABORTED with ATTEMPT_FENCED too: a newer attempt has the job. A pushback
-// goes before backoff with every code, and one that is negative or no number means that the service
+// replaces the backoff with every code; one that is negative or no number means that the service
 // does not want another attempt. Backoff is random between 0 and a limit that doubles from 100 ms
 // to 5 s (UNAVAILABLE: 0.8 s), so that the clients of a service that was gone do not come back at
 // once.
@@ -23,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "grpcpp/client_context.h"
 
 namespace hilbert_ring::client {
 
@@ -33,6 +32,9 @@ struct AttemptFailure {
   bool output_damaged = false;          // found by the client: corrupt, repeated or missing rows
   std::optional<std::string> pushback;  // grpc-retry-pushback-ms as it came, if it did
 };
+
+// Of a call that has ended. Several values are joined by commas, which make no number.
+std::optional<std::string> PushbackOf(const grpc::ClientContext& context);
 
 class RetrySchedule {
  public:

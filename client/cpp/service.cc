@@ -1,8 +1,13 @@
 #include "client/cpp/service.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cpp/retry.h"
+#include "client/cpp/with_message.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -45,17 +50,38 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& server) {
 }
 
 absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,
-                                             const JobSpec& spec, int workers) {
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+                                             const JobSpec& spec, int workers,
+                                             const PlanOptions& options) {
+  const CallTiming timing = WithDefaults(options.timing);
+  const absl::Time deadline = timing.now() + options.deadline;
+  RetrySchedule schedule(timing.random);
   v1::PlanRequest request;
   *request.mutable_spec() = wire::EncodeJobSpec(spec);
   request.set_workers(workers);
-  v1::PlanResponse response;
-  const grpc::Status status =
-      v1::AttentionService::NewStub(channel)->Plan(&context, request, &response);
-  if (!status.ok()) return wire::FromGrpc(status);
-  return response;
+  for (int attempt = 1;; ++attempt) {
+    grpc::ClientContext context;
+    // Times out by the system's clock, whichever ours is.
+    context.set_deadline(absl::ToChronoTime(absl::Now() + (deadline - timing.now())));
+    v1::PlanResponse response;
+    const grpc::Status status =
+        v1::AttentionService::NewStub(channel)->Plan(&context, request, &response);
+    if (status.ok()) return response;
+    const absl::Status failure = wire::FromGrpc(status);
+    const std::optional<std::string> pushback = PushbackOf(context);
+    if (!pushback) return failure;  // a short call fails at once
+    const std::optional<absl::Duration> wait =
+        schedule.WaitAfter({.status = failure, .pushback = pushback});
+    if (!wait) return failure;
+    if (const absl::Duration left = deadline - timing.now(); *wait >= left) {
+      return WithMessage(failure,
+                         absl::StrCat(failure.message(), " (after ", attempt,
+                                      attempt == 1 ? " attempt" : " attempts",
+                                      "; the next would start in ", absl::FormatDuration(*wait),
+                                      ", the deadline is in ", absl::FormatDuration(left), ")"));
+    }
+    if (options.retry) options.retry({.failure = failure, .attempt = attempt + 1, .wait = *wait});
+    timing.sleep(*wait);
+  }
 }
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(

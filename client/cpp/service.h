@@ -1,11 +1,14 @@
 // A connection to a coordinator, and its short calls.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/call_timing.h"
 #include "engine/spec/job_spec.h"
 #include "grpcpp/channel.h"
 #include "hilbert_ring/v1/attention.pb.h"
@@ -18,10 +21,25 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& server);
 
 inline constexpr absl::Duration kShortCallDeadline = absl::Seconds(60);
 
-// The plan of a job over `workers` (0: as many as the service has now). Errors of the service, and
-// UNAVAILABLE when there is none.
+// A call that the service pushed back, and that is made again.
+struct CallRetry {
+  absl::Status failure;
+  int attempt = 0;      // that follows: 2, 3, ...
+  absl::Duration wait;  // until then
+};
+
+struct PlanOptions {
+  absl::Duration deadline = kShortCallDeadline;  // of the whole call, all attempts together
+  std::function<void(const CallRetry&)> retry;   // called before the wait; may be empty
+  CallTiming timing;
+};
+
+// The plan of a job over `workers` (0: as many as the service has now). A service that makes too
+// many plans (RESOURCE_EXHAUSTED with a pushback) is asked again after the time that it names.
+// Errors of the service, and UNAVAILABLE when there is none.
 absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,
-                                             const JobSpec& spec, int workers);
+                                             const JobSpec& spec, int workers,
+                                             const PlanOptions& options = {});
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
     const std::shared_ptr<grpc::Channel>& channel);

@@ -231,20 +231,5 @@ TEST(Attend, NoServiceIsUnavailable) {
             absl::StatusCode::kUnavailable);
 }
 
-TEST(Service, PlanAndCluster) {
-  const FakeService service;
-  const auto channel = Connect(service.address());
-  const EchoJob job;
-  const auto plan = RequestPlan(channel, job.spec_, 3);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->workers_size(), 3);
-  const auto cluster = RequestCluster(channel);
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  EXPECT_EQ(cluster->version(), "7.8.9");
-  JobSpec invalid = job.spec_;
-  invalid.head_dim = 9;
-  EXPECT_EQ(RequestPlan(channel, invalid, 1).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
 }  // namespace
 }  // namespace hilbert_ring::client

@@ -59,6 +59,21 @@ TEST(CliConsole, ErrorsAreJsonWhereResultsAre) {
   EXPECT_THAT(wrong[0]["error"]["message"].get<std::string>(), HasSubstr("attend"));
 }
 
+TEST(CliConsole, APlanThatIsPushedBackIsTriedAgainAndSaysSo) {
+  const FakeService service(
+      {.refuse = wire::ToGrpc(wire::WithReason(
+           absl::ResourceExhaustedError("2 plans are being made"), "TOO_MANY_PLANS")),
+       .pushback = "10",
+       .refused_plans = 1});
+  const CliResult result = RunCli(absl::StrCat("plan --json --server ", service.address(),
+                                               " --spec ", GoldenPath("dense", "case.json")));
+  EXPECT_EQ(result.code, 0) << result.err;
+  const std::vector<json> lines = ErrorLines(result);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0]["retry"]["attempt"], 2);
+  EXPECT_EQ(lines[0]["retry"]["error"]["reason"], "TOO_MANY_PLANS");
+}
+
 TEST(CliConsole, NumbersOfTheServiceAreNumbers) {
   const FakeService service;
   const CliResult result = RunCli(absl::StrCat("--json status --server ", service.address()));

@@ -246,8 +246,14 @@ grpc::Status FakeService::Attend(grpc::ServerContext* context, Stream* stream) {
   return status;
 }
 
-grpc::Status FakeService::Plan(grpc::ServerContext*, const v1::PlanRequest* request,
+grpc::Status FakeService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                v1::PlanResponse* response) {
+  if (++plans_ <= behaviour_.refused_plans) {
+    if (behaviour_.pushback) {
+      context->AddTrailingMetadata("grpc-retry-pushback-ms", *behaviour_.pushback);
+    }
+    return *behaviour_.refuse;
+  }
   const auto spec = wire::DecodeJobSpec(request->spec());
   if (!spec.ok()) return wire::ToGrpc(spec.status());
   auto plan = MakePlan(*spec, request->workers() == 0 ? 2 : request->workers());

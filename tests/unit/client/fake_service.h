@@ -3,6 +3,7 @@
 // cannot.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -36,7 +37,8 @@ struct FakeBehaviour {
   bool await_close = false;             // reads until the client closes its side, after the report
   std::optional<std::string> pushback;  // along with `refuse` or `fail`
   std::vector<FakeBehaviour>
-      earlier_calls;  // the first calls go so, one each; those after as above
+      earlier_calls;      // the first calls go so, one each; those after as above
+  int refused_plans = 0;  // calls of Plan that get `refuse`, with `pushback`, before one is served
 };
 
 // What came in a call.
@@ -58,6 +60,7 @@ class FakeService final : public v1::AttentionService::Service {
   int port() const { return port_; }
   FakeRecord record() const;                // of the last call
   std::vector<FakeRecord> records() const;  // of all that came to Attend
+  int plans() const { return plans_; }      // calls of Plan that came
 
   grpc::Status Attend(
       grpc::ServerContext* context,
@@ -74,6 +77,7 @@ class FakeService final : public v1::AttentionService::Service {
 
  private:
   const FakeBehaviour behaviour_;
+  std::atomic<int> plans_ = 0;
   mutable std::mutex mutex_;
   std::vector<FakeRecord> records_;  // guarded by mutex_
   int port_;

@@ -5,7 +5,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "client/cpp/attend.h"
+#include "client/cpp/call_timing.h"
 
 namespace hilbert_ring::client {
 
@@ -21,7 +21,7 @@ struct ManualTiming {
     return sum;
   }
 
-  AttendTiming timing() {
+  CallTiming timing() {
     return {.now = [this] { return now; },
             .sleep =
                 [this](absl::Duration duration) {
