@@ -197,12 +197,9 @@ void PrintSummary(const v1::Report& report, int attempts) {
 }  // namespace
 
 int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
-  if (command.deadline_seconds && !(*command.deadline_seconds > 0)) {  // NaN too
-    return BadInput(
-        global, absl::InvalidArgumentError(absl::StrCat("--deadline: ", *command.deadline_seconds,
-                                                        " seconds, expected a number above 0")));
-  }
-  const absl::StatusOr<JobFiles> inputs = client::OpenJob(SourceOf(command.job));
+  const absl::StatusOr<client::JobSource> source = SourceOf(command.job);
+  if (!source.ok()) return BadInput(global, source.status());
+  const absl::StatusOr<JobFiles> inputs = client::OpenJob(*source);
   if (!inputs.ok()) return BadInput(global, inputs.status());
   absl::Status distinct = CheckPaths(command, inputs->job.coords_path);
   if (!distinct.ok()) return BadInput(global, distinct);

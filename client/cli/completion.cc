@@ -1,26 +1,36 @@
 // Completion scripts, from the definition of the command line.
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/usage.h"
 
 namespace hilbert_ring::cli {
 namespace {
 
 struct Word {
-  std::string name;  // "attend", "--spec", "bash"
+  std::string name;  // "attend", "--spec"
   std::string help;
-  bool takes_value = false;  // of an option
+  bool takes_value = false;         // of an option
+  std::vector<std::string> values;  // of an option or an argument, where they are known
 };
 
 struct Command {
-  Word word;
+  Word word;  // with the values of its argument
   std::vector<Word> options;
-  std::vector<std::string> values;  // of its argument, where they are known
 };
+
+// "a|b|c" is all that there is.
+std::vector<std::string> ValuesOf(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  if (type.find('|') == std::string::npos) return {};
+  return absl::StrSplit(type, '|');
+}
 
 std::vector<Word> OptionsOf(const CLI::App& app) {
   std::vector<Word> options;
@@ -28,7 +38,8 @@ std::vector<Word> OptionsOf(const CLI::App& app) {
     for (const std::string& name : option->get_lnames()) {
       options.push_back({.name = "--" + name,
                          .help = option->get_description(),
-                         .takes_value = option->get_type_size() > 0});
+                         .takes_value = option->get_type_size() > 0,
+                         .values = ValuesOf(*option)});
     }
   }
   return options;
@@ -39,7 +50,9 @@ std::vector<Command> CommandsOf(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     commands.push_back({.word = {.name = command->get_name(), .help = command->get_description()},
                         .options = OptionsOf(*command)});
-    if (command->get_name() == "completion") commands.back().values = {"bash", "zsh", "fish"};
+    for (const CLI::Option* option : command->get_options()) {
+      if (option->get_positional()) commands.back().word.values = ValuesOf(*option);
+    }
   }
   return commands;
 }
@@ -48,16 +61,37 @@ std::string Names(const std::vector<Word>& words) {
   return absl::StrJoin(words, " ", [](std::string* out, const Word& word) { *out += word.name; });
 }
 
+// What follows an option: its values, or a file.
+std::string BashValues(const std::vector<Word>& global, const std::vector<Command>& commands) {
+  std::map<std::string, std::string> values;  // by option
+  const auto add = [&values](const std::vector<Word>& options) {
+    for (const Word& option : options) {
+      if (option.takes_value) values[option.name] = absl::StrJoin(option.values, " ");
+    }
+  };
+  add(global);
+  for (const Command& command : commands) add(command.options);
+  std::string cases;
+  for (const auto& [option, list] : values) {
+    absl::StrAppend(&cases, "    ", option, ") COMPREPLY=($(compgen -W \"", list,
+                    "\" -- \"$current\")); return ;;\n");
+  }
+  return cases;
+}
+
 std::string Bash(const std::vector<Word>& global, const std::vector<Command>& commands) {
   std::string names, cases;
   for (const Command& command : commands) {
     absl::StrAppend(&names, names.empty() ? "" : " ", command.word.name);
     absl::StrAppend(&cases, "    ", command.word.name, ") options=\"", Names(command.options),
-                    "\"; values=\"", absl::StrJoin(command.values, " "), "\" ;;\n");
+                    "\"; values=\"", absl::StrJoin(command.word.values, " "), "\" ;;\n");
   }
   return absl::StrCat(R"(# hilbert-ring completion for bash: source <(hilbert-ring completion bash)
 _hilbert_ring() {
   local current="${COMP_WORDS[COMP_CWORD]}" command="" options="" values="" word
+  case "${COMP_WORDS[COMP_CWORD-1]}" in
+)",
+                      BashValues(global, commands), R"(  esac
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case " )",
                       names, R"( " in *" $word "*) command="$word"; break ;; esac
@@ -86,8 +120,10 @@ std::string Quoted(const std::string& text) {
 std::string ZshOption(const Word& option) {
   const std::string help =
       absl::StrReplaceAll(option.help, {{"[", "("}, {"]", ")"}, {"\\", ""}, {":", ";"}});
-  return Quoted(
-      absl::StrCat(option.name, "[", help, "]", option.takes_value ? ":value:_files" : ""));
+  const std::string values =
+      option.values.empty() ? "_files" : absl::StrCat("(", absl::StrJoin(option.values, " "), ")");
+  return Quoted(absl::StrCat(option.name, "[", help, "]",
+                             option.takes_value ? absl::StrCat(":value:", values) : ""));
 }
 
 std::string Zsh(const std::vector<Word>& global, const std::vector<Command>& commands) {
@@ -99,9 +135,9 @@ std::string Zsh(const std::vector<Word>& global, const std::vector<Command>& com
     for (const std::vector<Word>* options : {&global, &command.options}) {
       for (const Word& option : *options) absl::StrAppend(&cases, " ", ZshOption(option));
     }
-    if (!command.values.empty()) {
+    if (const auto& values = command.word.values; !values.empty()) {
       absl::StrAppend(&cases, " ",
-                      Quoted(absl::StrCat("1:value:(", absl::StrJoin(command.values, " "), ")")));
+                      Quoted(absl::StrCat("1:value:(", absl::StrJoin(values, " "), ")")));
     }
     absl::StrAppend(&cases, " ;;\n");
   }
@@ -117,8 +153,11 @@ std::string Zsh(const std::vector<Word>& global, const std::vector<Command>& com
 }
 
 std::string FishOption(const std::string& condition, const Word& option) {
+  const std::string values =
+      option.values.empty() ? ""
+                            : absl::StrCat(" -f -a ", Quoted(absl::StrJoin(option.values, " ")));
   return absl::StrCat("complete -c hilbert-ring", condition, " -l ", option.name.substr(2),
-                      option.takes_value ? " -r" : "", " -d ", Quoted(option.help), "\n");
+                      option.takes_value ? " -r" : "", values, " -d ", Quoted(option.help), "\n");
 }
 
 std::string Fish(const std::vector<Word>& global, const std::vector<Command>& commands) {
@@ -130,9 +169,9 @@ std::string Fish(const std::vector<Word>& global, const std::vector<Command>& co
     const std::string seen =
         absl::StrCat(" -n '__fish_seen_subcommand_from ", command.word.name, "'");
     for (const Word& option : command.options) absl::StrAppend(&text, FishOption(seen, option));
-    if (!command.values.empty()) {
+    if (const auto& values = command.word.values; !values.empty()) {
       absl::StrAppend(&text, "complete -c hilbert-ring", seen, " -f -a ",
-                      Quoted(absl::StrJoin(command.values, " ")), "\n");
+                      Quoted(absl::StrJoin(values, " ")), "\n");
     }
   }
   return text;
@@ -147,7 +186,7 @@ absl::StatusOr<std::string> CompletionScript(const CLI::App& app, const std::str
   if (shell == "zsh") return Zsh(global, commands);
   if (shell == "fish") return Fish(global, commands);
   return absl::InvalidArgumentError(
-      absl::StrCat("completion: the shell is ", shell, ", expected bash, zsh or fish"));
+      absl::StrCat("shell is ", shell, ", expected bash, zsh or fish"));
 }
 
 }  // namespace hilbert_ring::cli

@@ -1,61 +1,124 @@
 #include "client/cli/job_flags.h"
 
-#include "nlohmann/json.hpp"
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 
 namespace hilbert_ring::cli {
 namespace {
 
 using Json = nlohmann::json;
+using Integers = std::vector<int64_t>;
 
-template <typename T>
-void Put(Json& json, const char* name, const std::optional<T>& value) {
-  if (value) json[name] = *value;
-}
+// Adds options that set members of a JSON object.
+class FieldFlags {
+ public:
+  FieldFlags(CLI::App& app, Json& object) : app_(app), object_(object) {}
 
-template <typename List>
-void PutIfAny(Json& json, const char* name, const List& value) {
-  if (!value.empty()) json[name] = value;
-}
+  // type: as --help shows it, "a|b" where a and b are all that there is. field: empty where it is
+  // the flag's name with '_' for '-'.
+  template <typename T>
+  CLI::Option* Add(const std::string& flag, const char* type, const char* help,
+                   std::string field = "") {
+    if (field.empty()) field = FieldOf(flag);
+    const auto set = [&object = object_, field](const T& value) { object[field] = value; };
+    return app_.add_option_function<T>(flag, set, help)->type_name(type)->group(kGroup);
+  }
 
-Json OrderingOf(const JobFlags& flags) {
-  Json ordering = Json::object();
-  PutIfAny(ordering, "curve", flags.curve);
-  PutIfAny(ordering, "scope", flags.scope);
-  Put(ordering, "window", flags.window);
-  PutIfAny(ordering, "grid", flags.grid);
-  PutIfAny(ordering, "coords_file", flags.coords);
-  return ordering;
-}
+  void AddList(const std::string& flag, const char* type, const char* help) {
+    Add<Integers>(flag, type, help)->delimiter(',');
+  }
+
+  // --flag and --no-flag.
+  void AddSwitch(const std::string& flag, const char* help) {
+    const auto set = [&object = object_, field = FieldOf(flag)](int64_t count) {
+      object[field] = count > 0;  // --no-flag counts down
+    };
+    app_.add_flag_function(absl::StrCat(flag, ",!--no-", flag.substr(2)), set, help)->group(kGroup);
+  }
+
+ private:
+  static constexpr char kGroup[] = "Fields of the spec";
+
+  // "--kv-heads": "kv_heads".
+  static std::string FieldOf(const std::string& flag) {
+    std::string field = flag.substr(2);
+    std::ranges::replace(field, '-', '_');
+    return field;
+  }
+
+  CLI::App& app_;
+  Json& object_;
+};
 
 }  // namespace
 
-client::JobSource SourceOf(const JobFlags& flags) {
-  Json fields = Json::object();
-  Put(fields, "tokens", flags.tokens);
-  Put(fields, "heads", flags.heads);
-  Put(fields, "kv_heads", flags.kv_heads);
-  Put(fields, "head_dim", flags.head_dim);
-  Put(fields, "value_dim", flags.value_dim);
-  PutIfAny(fields, "dtype", flags.dtype);
-  PutIfAny(fields, "segments", flags.segments);
-  PutIfAny(fields, "dilations", flags.dilations);
-  PutIfAny(fields, "mixing", flags.mixing);
-  Put(fields, "causal", flags.causal);
-  Put(fields, "scale", flags.scale);
-  PutIfAny(fields, "tail", flags.tail);
-  Put(fields, "average_groups", flags.average_groups);
-  PutIfAny(fields, "sequence_lengths", flags.sequence_lengths);
-  if (flags.curve == "none") {
-    fields["ordering"] = nullptr;
-  } else {
-    PutIfAny(fields, "ordering", OrderingOf(flags));
+void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors) {
+  const auto file = [&app](const char* flag, std::string& path, const char* help) {
+    return app.add_option(flag, path, help)->type_name("FILE");
+  };
+  file("--spec", job.spec,
+       "the job, as JSON (-: from stdin); flags replace its fields, or stand alone");
+  const bool required = tensors == Tensors::kRequired;
+  file("--q", job.q, ".npy [tokens, heads, head_dim]")->required(required);
+  file("--k", job.k, ".npy [tokens, kv_heads, head_dim]")->required(required);
+  file("--v", job.v, ".npy [tokens, kv_heads, value_dim]")->required(required);
+  file("--coords", job.coords,
+       ".npy [tokens, 2 or 3], integers (x, y) or (x, y, z), that is (column, row, plane); "
+       "replaces the spec's coords_file");
+
+  FieldFlags spec(app, job.fields);
+  spec.AddList("--segments", "N", "lengths, one a branch: 2048,16384");
+  spec.AddList("--dilations", "N", "rates, one a branch: 1,8");
+  spec.Add<std::string>("--mixing", "head_groups|lse", "of the branches");
+  spec.AddSwitch("--causal", "a query sees keys of its own and earlier tokens");
+  spec.Add<double>("--scale", "X", "of the scores; 1 / sqrt(head_dim) when not given");
+  spec.Add<std::string>("--tail", "mask|zero", "what a segment that runs short sees");
+  spec.AddSwitch("--average-groups", "head_groups: divide outputs by the number of branches");
+  spec.AddList("--sequence-lengths", "N", "of packed sequences: 100,200");
+
+  FieldFlags ordering(app, job.fields["ordering"]);
+  ordering.Add<std::string>("--curve,--ordering", "hilbert|morton|none",
+                            "of the ordering; none: no ordering", "curve");
+  ordering.Add<std::string>("--scope", "qkv|kv", "of the ordering");
+  ordering.Add<int64_t>("--window", "N", "of the ordering, tokens");
+  ordering.AddList("--grid", "N", "of the ordering: rows,cols or planes,rows,cols");
+
+  for (const char* size : {"--tokens", "--heads", "--kv-heads", "--head-dim", "--value-dim"}) {
+    spec.Add<int64_t>(size, "N", "from q, k and v when not given");
   }
-  return {.spec = flags.spec,
-          .fields = fields.dump(),
-          .coords = flags.coords,
-          .q = flags.q,
-          .k = flags.k,
-          .v = flags.v};
+  spec.Add<std::string>("--dtype", "float32|bfloat16|float16",
+                        "from q, k and v when not given, but for 16-bit integers");
+}
+
+absl::StatusOr<client::JobSource> SourceOf(const JobFlags& flags) {
+  Json fields = flags.fields;
+  if (const double scale = fields.value("scale", 0.0); !std::isfinite(scale)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--scale: ", scale, ", expected a finite number"));
+  }
+  Json& ordering = fields["ordering"];
+  if (!flags.coords.empty()) ordering["coords_file"] = flags.coords;
+  if (ordering.is_null()) {
+    fields.erase("ordering");  // no flag says anything of it; null would take it away
+  } else if (ordering.value("curve", "") == "none") {
+    if (ordering.size() > 1) {
+      return absl::InvalidArgumentError(
+          "--curve none takes the ordering away: leave out --scope, --window, --grid and --coords");
+    }
+    ordering = nullptr;
+  }
+  return client::JobSource{.spec = flags.spec,
+                           // A path may hold bytes that are no UTF-8; `coords` has it as it is.
+                           .fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace),
+                           .coords = flags.coords,
+                           .q = flags.q,
+                           .k = flags.k,
+                           .v = flags.v};
 }
 
 }  // namespace hilbert_ring::cli

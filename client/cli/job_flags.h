@@ -1,29 +1,34 @@
 // The job of a command: a spec's file, flags that replace its fields, or flags alone.
+//
+//   JobFlags job;
+//   AddJobFlags(app, job, Tensors::kRequired);   // --spec, --q, --segments, --kv-heads, ...
+//   app.parse(argc, argv);
+//   absl::StatusOr<client::JobSource> source = SourceOf(job);
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
 
+#include "absl/status/statusor.h"
 #include "client/cpp/job_files.h"
+#include "nlohmann/json.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace hilbert_ring::cli {
 
 struct JobFlags {
-  std::string spec, coords, q, k, v;  // paths; empty: none
-
-  // Fields of the spec, as job_spec_json.h names them; empty or absent: not given.
-  std::optional<int64_t> tokens, heads, kv_heads, head_dim, value_dim;
-  std::string dtype, mixing, tail;
-  std::vector<int64_t> segments, dilations, sequence_lengths;
-  std::optional<bool> causal, average_groups;
-  std::optional<double> scale;
-  std::string curve, scope;  // of the ordering; curve "none": no ordering
-  std::optional<int64_t> window;
-  std::vector<int64_t> grid;
+  std::string spec, coords, q, k, v;                 // paths; empty: not given
+  nlohmann::json fields = nlohmann::json::object();  // of the spec, those that a flag gives
 };
 
-client::JobSource SourceOf(const JobFlags& flags);
+enum class Tensors { kRequired, kOptional };
+
+// job must outlive app.
+void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors);
+
+// INVALID_ARGUMENT: flags of an ordering beside --curve none.
+absl::StatusOr<client::JobSource> SourceOf(const JobFlags& flags);
 
 }  // namespace hilbert_ring::cli

@@ -15,12 +15,6 @@ using Json = nlohmann::ordered_json;
 
 Json FieldsAsJson(const Message& message);
 
-// JSON has no infinities.
-Json Number(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
-}
-
 // The value of a field that is not repeated, or the one at an index of one that is.
 template <typename... Index>
 Json ValueAsJson(const Message& message, const FieldDescriptor* field, Index... index) {
@@ -43,9 +37,9 @@ Json ValueAsJson(const Message& message, const FieldDescriptor* field, Index... 
     case FieldDescriptor::CPPTYPE_UINT64:
       return read(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64);
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return Number(read(&Reflection::GetDouble, &Reflection::GetRepeatedDouble));
+      return JsonNumber(read(&Reflection::GetDouble, &Reflection::GetRepeatedDouble));
     case FieldDescriptor::CPPTYPE_FLOAT:
-      return Number(read(&Reflection::GetFloat, &Reflection::GetRepeatedFloat));
+      return JsonNumber(read(&Reflection::GetFloat, &Reflection::GetRepeatedFloat));
     case FieldDescriptor::CPPTYPE_BOOL:
       return read(&Reflection::GetBool, &Reflection::GetRepeatedBool);
     case FieldDescriptor::CPPTYPE_ENUM:
@@ -80,6 +74,11 @@ Json FieldsAsJson(const Message& message) {
 }
 
 }  // namespace
+
+Json JsonNumber(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+}
 
 std::string MessageAsJson(const Message& message) {
   // A message of the service may quote bytes that are no UTF-8.

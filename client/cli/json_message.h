@@ -5,8 +5,12 @@
 #include <string>
 
 #include "google/protobuf/message.h"
+#include "nlohmann/json.hpp"
 
 namespace hilbert_ring::cli {
+
+// As said above of one number.
+nlohmann::ordered_json JsonNumber(double value);
 
 // Indented, without a newline at the end.
 std::string MessageAsJson(const google::protobuf::Message& message);

@@ -10,6 +10,8 @@
 #include <string_view>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cli/usage.h"
@@ -19,50 +21,25 @@
 namespace hilbert_ring::cli {
 namespace {
 
-constexpr char kFields[] = "Fields of the spec";  // a group of options
+// An integer of 1 to `most`; its option's text says so where it matters.
+template <typename Integer>
+CLI::Validator From1To(Integer most) {
+  return CLI::Range(Integer{1}, most).description("");
+}
 
-enum class Tensors { kRequired, kOptional };
-
-// The job: files, and the fields of the spec.
-void AddJob(CLI::App& app, JobFlags& job, Tensors tensors) {
-  app.add_option("--spec", job.spec,
-                 "the job, as JSON (-: from stdin); flags replace its fields, or stand alone");
-  const bool required = tensors == Tensors::kRequired;
-  app.add_option("--q", job.q, ".npy [tokens, heads, head_dim]")->required(required);
-  app.add_option("--k", job.k, ".npy [tokens, kv_heads, head_dim]")->required(required);
-  app.add_option("--v", job.v, ".npy [tokens, kv_heads, value_dim]")->required(required);
-  app.add_option(
-      "--coords", job.coords,
-      ".npy [tokens, 2 or 3], integers (x, y) or (x, y, z), that is (column, row, plane); "
-      "replaces the spec's coords_file");
-
-  const auto flag = [&app](const char* name, std::optional<bool>& value, const char* description) {
-    app.add_flag(name, value, description)->group(kFields);
-  };
-  const auto field = [&app](const char* name, auto& value, const char* description) {
-    return app.add_option(name, value, description)->group(kFields);
-  };
-  field("--segments", job.segments, "lengths, one a branch: 2048,16384")->delimiter(',');
-  field("--dilations", job.dilations, "rates, one a branch: 1,8")->delimiter(',');
-  field("--mixing", job.mixing, "head_groups or lse");
-  flag("--causal,!--no-causal", job.causal, "a query sees keys of its own and earlier tokens");
-  field("--scale", job.scale, "of the scores; 1 / sqrt(head_dim) when not given");
-  field("--tail", job.tail, "mask or zero");
-  flag("--average-groups,!--no-average-groups", job.average_groups,
-       "head_groups: divide outputs by the number of branches");
-  field("--sequence-lengths", job.sequence_lengths, "of packed sequences: 100,200")->delimiter(',');
-  field("--curve,--ordering", job.curve, "hilbert or morton: the ordering; none: no ordering");
-  field("--scope", job.scope, "of the ordering: qkv or kv");
-  field("--window", job.window, "of the ordering, tokens");
-  field("--grid", job.grid, "of the ordering: rows,cols or planes,rows,cols")->delimiter(',');
-  const char* kFromFiles = "from q, k and v when not given";
-  field("--tokens", job.tokens, kFromFiles);
-  field("--heads", job.heads, kFromFiles);
-  field("--kv-heads", job.kv_heads, kFromFiles);
-  field("--head-dim", job.head_dim, kFromFiles);
-  field("--value-dim", job.value_dim, kFromFiles);
-  field("--dtype", job.dtype,
-        "float32, bfloat16 or float16; from q, k and v when not given, but for 16-bit integers");
+// NaN and infinities are out of range too.
+CLI::Validator SecondsFrom(double least) {
+  return CLI::Validator(
+      [least](const std::string& text) {
+        constexpr double kMost = 1e9;
+        double seconds = 0;
+        const bool in_range =
+            absl::SimpleAtod(text, &seconds) && seconds >= least && seconds <= kMost;
+        return in_range ? ""
+                        : absl::StrCat(text, ", expected a number of seconds from ", least, " to ",
+                                       kMost);
+      },
+      "");
 }
 
 int Main(int argc, char** argv) {
@@ -81,47 +58,59 @@ int Main(int argc, char** argv) {
   app.fallthrough();
   GlobalOptions global;
   bool json = false;
-  app.add_option("--server", global.server, "host:port of the coordinator")
+  app.formatter(HelpFormatter());
+  app.add_option("--server", global.server, "of the coordinator")
+      ->type_name("HOST:PORT")
       ->envname("HILBERT_RING_SERVER")
       ->capture_default_str();
   app.add_flag("--json", json, "print the result as JSON, and errors, a line each, on stderr");
   app.set_version_flag("--version", "hilbert-ring " HILBERT_RING_VERSION);
   app.footer(
+      "--server and --json stand before or behind the command.\n"
       "Exit codes: 0: done; 1: the service or the job failed, or verify found a deviation; 2: "
       "command line, spec or files are wrong, and nothing was sent.");
+  const auto file = [](CLI::App* command, const char* flag, std::string& path, const char* help) {
+    return command->add_option(flag, path, help)->type_name("FILE");
+  };
 
   AttendCommand attend;
   CLI::App* attend_app = app.add_subcommand("attend", "run a job on .npy files");
-  AddJob(*attend_app, attend.job, Tensors::kRequired);
-  attend_app->add_option("--out", attend.out, ".npy to write: [tokens, heads, value_dim]")
-      ->required();
-  attend_app->add_option("--lse", attend.lse,
-                         ".npy to write: [tokens, heads], logarithms of the softmax denominators");
-  attend_app->add_option("--report", attend.report, "JSON to write: what the service measured");
-  attend_app->add_option("--job-id", attend.job_id, "name of the job; drawn when not given");
-  attend_app->add_option("--deadline", attend.deadline_seconds,
-                         "seconds for the whole job, all attempts together");
+  AddJobFlags(*attend_app, attend.job, Tensors::kRequired);
+  file(attend_app, "--out", attend.out, ".npy to write: [tokens, heads, value_dim]")->required();
+  file(attend_app, "--lse", attend.lse,
+       ".npy to write: [tokens, heads], logarithms of the softmax denominators");
+  file(attend_app, "--report", attend.report, "JSON to write: what the service measured");
+  attend_app->add_option("--job-id", attend.job_id, "name of the job; drawn when not given")
+      ->type_name("NAME");
+  attend_app
+      ->add_option("--deadline", attend.deadline_seconds, "of the whole job, all attempts together")
+      ->type_name("SECONDS")
+      ->check(SecondsFrom(0.001));
   attend_app
       ->add_option("--outage-timeout", attend.outage_seconds,
-                   "seconds that the service may be away at a stretch; not given: until the "
-                   "deadline, or 30 without one")
-      ->check(CLI::Range(0.0, 1e9));
+                   "how long the service may be away at a stretch; not given: until the deadline, "
+                   "or 30 without one")
+      ->type_name("SECONDS")
+      ->check(SecondsFrom(0));
   attend_app
       ->add_option(
           "--max-attempts", attend.max_attempts,
-          "how often the job is sent when the service is busy or loses it; times when the service "
-          "was away do not count, nor, with a deadline, those when it was full; 1: a failure is "
-          "final")
-      ->check(CLI::Range(1, 1000))
+          "how often the job is sent when the service is busy or loses it, 1 to 1000; times when "
+          "the service was away do not count, nor, with a deadline, those when it was full; 1: a "
+          "failure is final")
+      ->type_name("N")
+      ->check(From1To(1000))
       ->capture_default_str();
 
   PlanCommand plan;
   CLI::App* plan_app = app.add_subcommand("plan", "explain a job without running it");
-  AddJob(*plan_app, plan.job, Tensors::kOptional);
+  AddJobFlags(*plan_app, plan.job, Tensors::kOptional);
   plan_app
       ->add_option("--workers", plan.workers,
-                   "number of workers; as many as the service has when not given (--local: 1)")
-      ->check(CLI::Range(1, 65536));
+                   "number of workers, 1 to 65536; as many as the service has when not given "
+                   "(--local: 1)")
+      ->type_name("N")
+      ->check(From1To(65536));
   plan_app->add_flag("--local", plan.local, "plan in this process, without a service");
 
   CLI::App* status_app = app.add_subcommand("status", "show workers, memory, rings and jobs");
@@ -129,26 +118,30 @@ int Main(int argc, char** argv) {
   CLI::App* jobs_app = app.add_subcommand("jobs", "list your jobs that wait or run");
   CancelCommand cancel;
   CLI::App* cancel_app = app.add_subcommand("cancel", "end one of your jobs");
-  cancel_app->add_option("job", cancel.job_id, "its id, as jobs prints it")->required();
+  cancel_app->add_option("job", cancel.job_id, "its id, as jobs prints it")
+      ->type_name("ID")
+      ->required();
 
   VerifyCommand verify;
   CLI::App* verify_app =
       app.add_subcommand("verify", "compute a sample of rows again in float64 and compare");
-  AddJob(*verify_app, verify.job, Tensors::kRequired);
-  verify_app->add_option("--out", verify.out, ".npy [tokens, heads, value_dim] to check")
-      ->required();
-  verify_app->add_option("--lse", verify.lse, ".npy [tokens, heads] to check");
+  AddJobFlags(*verify_app, verify.job, Tensors::kRequired);
+  file(verify_app, "--out", verify.out, ".npy [tokens, heads, value_dim] to check")->required();
+  file(verify_app, "--lse", verify.lse, ".npy [tokens, heads] to check");
   verify_app->add_option("--rows", verify.rows, "rows to compute again")
-      ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
+      ->type_name("N")
+      ->check(From1To(std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
-  verify_app->add_option("--seed", verify.seed, "of the sample")->capture_default_str();
+  verify_app->add_option("--seed", verify.seed, "of the sample")
+      ->type_name("N")
+      ->capture_default_str();
 
   CLI::App* version_app = app.add_subcommand("version", "print the version");
 
   std::string shell;
   CLI::App* completion_app =
       app.add_subcommand("completion", "print a script that completes these commands in a shell");
-  completion_app->add_option("shell", shell, "bash, zsh or fish")->required();
+  completion_app->add_option("shell", shell)->type_name("bash|zsh|fish")->required();
 
   try {
     app.parse(argc, argv);

@@ -92,8 +92,10 @@ void PrintPlan(const JobSpec& spec, const v1::PlanResponse& plan) {
 }  // namespace
 
 int RunPlan(const GlobalOptions& global, const PlanCommand& command) {
+  const absl::StatusOr<client::JobSource> source = SourceOf(command.job);
+  if (!source.ok()) return BadInput(global, source.status());
   const absl::StatusOr<client::Job> job =
-      client::ReadJob(SourceOf(command.job), client::CoordinatesUse::kOptional);
+      client::ReadJob(*source, client::CoordinatesUse::kOptional);
   if (!job.ok()) return BadInput(global, job.status());
   v1::PlanResponse response;
   if (command.local) {

@@ -48,7 +48,6 @@ void ProgressBar::Tell(const std::stop_token& stop) {
       terminal_ ? kRedraw : std::chrono::milliseconds(kLogInterval);
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, stop, interval, [&stop] { return stop.stop_requested(); })) {
-    if (stop.stop_requested()) return;
     if (noted_) Draw();
   }
 }

@@ -5,20 +5,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/table.h"
 
 namespace hilbert_ring::cli {
 namespace {
 
-// Shares of the bar, in tenths. How long each takes is known only when it is over.
-constexpr int kSendShare = 3, kComputeShare = 6, kReceiveShare = 1;
+// Tenths of the bar, as whole numbers so that they add up. How long each takes is known only when
+// it is over.
+constexpr int kSendTenths = 3, kComputeTenths = 6, kReceiveTenths = 1;
 constexpr int kWidth = 30;
-// Earlier a phase says little about its end.
+// A phase that has run for less, or has done less, says little about its end.
 constexpr double kLeastSeconds = 0.5, kLeastDone = 0.02;
 
 double PartOf(int64_t part, int64_t whole) {
-  return whole <= 0 ? 0
-                    : std::clamp(static_cast<double>(part) / static_cast<double>(whole), 0.0, 1.0);
+  if (whole <= 0) return 0;
+  return std::clamp(static_cast<double>(part) / static_cast<double>(whole), 0.0, 1.0);
 }
 
 int Percent(double fraction) { return static_cast<int>(100 * fraction + 1e-9); }
@@ -29,14 +31,11 @@ void ProgressLine::Note(const client::AttendProgress& progress, absl::Time now) 
   const double sent = PartOf(progress.bytes_sent, progress.bytes_to_send);
   const double received = PartOf(progress.rows_placed, progress.tokens);
   // Rows leave as soon as they are final, and what has come is computed.
-  const double computed = std::clamp(std::max(progress.compute_fraction, received), 0.0, 1.0);
+  const double computed = std::clamp(progress.compute_fraction, received, 1.0);
   Phase phase = Phase::kReceive;
   double done = received;
-  if (progress.away) {
-    phase = Phase::kAway;
-    done = 0;
-  } else if (!progress.admitted) {
-    phase = Phase::kQueue;
+  if (progress.away || !progress.admitted) {
+    phase = progress.away ? Phase::kAway : Phase::kQueue;
     done = 0;
   } else if (sent < 1) {
     phase = Phase::kSend;
@@ -45,20 +44,17 @@ void ProgressLine::Note(const client::AttendProgress& progress, absl::Time now) 
     phase = Phase::kCompute;
     done = computed;
   }
-  if (phase != phase_ || progress.attempt != progress_.attempt ||
-      part_.begin == absl::InfinitePast()) {
-    part_.begin = now;
-    phase_ = phase;
-  }
-  part_.done = done;
+  if (phase != phase_ || progress.attempt != progress_.attempt) phase_begin_ = now;
+  phase_ = phase;
+  phase_done_ = done;
   progress_ = progress;
-  if (progress.admitted) {
-    fraction_ = std::max(
-        fraction_, (kSendShare * sent + kComputeShare * computed + kReceiveShare * received) / 10);
-  }
+  if (!progress.admitted) return;
+  const double fraction =
+      (kSendTenths * sent + kComputeTenths * computed + kReceiveTenths * received) / 10;
+  fraction_ = std::clamp(fraction, fraction_, 1.0);
 }
 
-const char* ProgressLine::PhaseName() const {
+std::string ProgressLine::PhaseName() const {
   switch (phase_) {
     case Phase::kAway:
       return "away";
@@ -74,54 +70,56 @@ const char* ProgressLine::PhaseName() const {
   return "";
 }
 
-std::string ProgressLine::Rate(absl::Time now) const {
+// How fast the phase goes, or what it waits for.
+std::string ProgressLine::Pace(absl::Time now) const {
+  const double seconds = absl::ToDoubleSeconds(now - phase_begin_);
+  const double rate = seconds > 0 ? phase_done_ / seconds : 0;
   switch (phase_) {
     case Phase::kAway:
       return "waits for the service";
     case Phase::kQueue:
       return absl::StrCat(progress_.jobs_before, " job", progress_.jobs_before == 1 ? "" : "s",
                           " before this one");
-    default:
+    case Phase::kSend:
+      return absl::StrCat(FormatBytes(rate * static_cast<double>(progress_.bytes_to_send)), "/s");
+    case Phase::kCompute:
+    case Phase::kReceive:
       break;
   }
-  const double seconds = absl::ToDoubleSeconds(now - part_.begin);
-  const double done = seconds > 0 ? part_.done / seconds : 0;
-  if (phase_ == Phase::kSend) {
-    return absl::StrCat(FormatBytes(done * static_cast<double>(progress_.bytes_to_send)), "/s");
-  }
   return absl::StrCat(
-      FormatCount(static_cast<int64_t>(done * static_cast<double>(progress_.tokens))), " tokens/s");
+      FormatCount(static_cast<int64_t>(rate * static_cast<double>(progress_.tokens))), " tokens/s");
 }
 
-// Of the phase, at its rate; below 0 while that is unknown.
-double ProgressLine::SecondsLeft(absl::Time now) const {
-  const double seconds = absl::ToDoubleSeconds(now - part_.begin);
-  if (seconds < kLeastSeconds || part_.done < kLeastDone) return -1;
-  return seconds * (1 - part_.done) / part_.done;
+// Of the phase, at its rate; nothing while that is unknown.
+std::optional<double> ProgressLine::SecondsLeft(absl::Time now) const {
+  const double seconds = absl::ToDoubleSeconds(now - phase_begin_);
+  if (seconds < kLeastSeconds || phase_done_ < kLeastDone) return std::nullopt;
+  return seconds * (1 - phase_done_) / phase_done_;
 }
 
-std::string ProgressLine::TimeLeft(absl::Time now) const {
-  const double seconds = SecondsLeft(now);
-  if (seconds < 0) return "";
-  const std::string time =
-      seconds < 60 ? absl::StrFormat("%.0f s", std::ceil(seconds)) : FormatSeconds(seconds);
-  // What follows the sending is not known yet.
-  return absl::StrCat("  ", time, phase_ == Phase::kSend ? " left of sending" : " left");
+std::vector<std::string> ProgressLine::Words(absl::Time now) const {
+  std::vector<std::string> words = {PhaseName(), Pace(now)};
+  if (const std::optional<double> left = SecondsLeft(now)) {
+    // What follows the sending is not known yet.
+    words.push_back(absl::StrCat(
+        *left < 60 ? absl::StrFormat("%.0f s", std::ceil(*left)) : FormatSeconds(*left),
+        phase_ == Phase::kSend ? " left of sending" : " left"));
+  }
+  if (progress_.attempt > 0) words.push_back(absl::StrCat("attempt ", progress_.attempt + 1));
+  return words;
 }
 
 std::string ProgressLine::Bar(absl::Time now) const {
-  const int full = static_cast<int>(fraction_ * kWidth);
-  return absl::StrFormat(
-      "[%s%s] %3d %%  %s  %s%s%s", std::string(static_cast<size_t>(full), '#'),
-      std::string(static_cast<size_t>(kWidth - full), ' '), Percent(fraction_), PhaseName(),
-      Rate(now), TimeLeft(now),
-      progress_.attempt > 0 ? absl::StrCat("  attempt ", progress_.attempt + 1) : "");
+  const auto full = static_cast<size_t>(fraction_ * kWidth);
+  return absl::StrFormat("[%s%s] %3d %%  %s", std::string(full, '#'),
+                         std::string(kWidth - full, ' '), Percent(fraction_),
+                         absl::StrJoin(Words(now), "  "));
 }
 
 std::string ProgressLine::Sentence(absl::Time now) const {
-  return absl::StrFormat("job %s: %d %% after %s, %s, %s%s", progress_.job_id, Percent(fraction_),
-                         FormatSeconds(absl::ToDoubleSeconds(now - begin_)), PhaseName(), Rate(now),
-                         SecondsLeft(now) < 0 ? "" : absl::StrCat(",", TimeLeft(now).substr(1)));
+  return absl::StrFormat("job %s: %d %% after %s, %s", progress_.job_id, Percent(fraction_),
+                         FormatSeconds(absl::ToDoubleSeconds(now - begin_)),
+                         absl::StrJoin(Words(now), ", "));
 }
 
 nlohmann::ordered_json ProgressLine::Json(absl::Time now) const {
@@ -130,7 +128,7 @@ nlohmann::ordered_json ProgressLine::Json(absl::Time now) const {
                                  {"phase", PhaseName()},
                                  {"fraction", fraction_},
                                  {"seconds", absl::ToDoubleSeconds(now - begin_)}};
-  if (const double left = SecondsLeft(now); left >= 0) json["phase_seconds_left"] = left;
+  if (const auto left = SecondsLeft(now)) json["phase_seconds_left"] = *left;
   return json;
 }
 

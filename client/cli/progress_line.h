@@ -1,12 +1,13 @@
 // How far a job is, over all its attempts, as one number that never falls, and in words.
 //
 //   ProgressLine line(absl::Now());
-//   line.Note(progress, absl::Now());      // of client::AttendOptions::progress
-//   line.Bar(absl::Now());                 // "[####      ]  31 %  compute  9,000 tokens/s  8 s
-//   left"
+//   line.Note(progress, absl::Now());   // of client::AttendOptions::progress
+//   line.Bar(absl::Now());              // "[####    ]  31 %  compute  9,000 tokens/s  8 s left"
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "client/cpp/attend.h"
@@ -17,7 +18,7 @@ namespace hilbert_ring::cli {
 // Used by one thread at a time.
 class ProgressLine {
  public:
-  explicit ProgressLine(absl::Time now) : begin_(now) {}
+  explicit ProgressLine(absl::Time now) : begin_(now), phase_begin_(now) {}
 
   void Note(const client::AttendProgress& progress, absl::Time now);
 
@@ -31,20 +32,17 @@ class ProgressLine {
 
  private:
   enum class Phase { kAway, kQueue, kSend, kCompute, kReceive };
-  struct Part {  // of the work of a phase
-    double done = 0;
-    absl::Time begin = absl::InfinitePast();  // of the phase, in this attempt
-  };
 
-  const char* PhaseName() const;
-  std::string Rate(absl::Time now) const;
-  double SecondsLeft(absl::Time now) const;
-  std::string TimeLeft(absl::Time now) const;
+  std::string PhaseName() const;
+  std::string Pace(absl::Time now) const;
+  std::optional<double> SecondsLeft(absl::Time now) const;
+  std::vector<std::string> Words(absl::Time now) const;
 
   const absl::Time begin_;
   client::AttendProgress progress_;
   Phase phase_ = Phase::kQueue;
-  Part part_;
+  absl::Time phase_begin_;  // in this attempt
+  double phase_done_ = 0;   // 0 to 1
   double fraction_ = 0;
 };
 

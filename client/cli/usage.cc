@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "engine/spec/nearest_name.h"
 
 namespace hilbert_ring::cli {
@@ -22,7 +23,18 @@ void AddOptions(const CLI::App& app, std::vector<std::string>& options) {
   }
 }
 
+class Help : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    // A flag that sets false is listed as "--no-flag{false}".
+    return absl::StrReplaceAll(CLI::Formatter::make_option_name(option, is_positional),
+                               {{"{false}", ""}});
+  }
+};
+
 }  // namespace
+
+std::shared_ptr<CLI::FormatterBase> HelpFormatter() { return std::make_shared<Help>(); }
 
 absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> parsed = app.get_subcommands();

@@ -1,6 +1,7 @@
 // What a command line that cannot be read says, and completes.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "CLI/CLI.hpp"
@@ -11,6 +12,9 @@ namespace hilbert_ring::cli {
 // INVALID_ARGUMENT: the error of app.parse; commands and options that there are not are named with
 // the nearest ones.
 absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error);
+
+// --help, without CLI11's marks on flags that come in two forms.
+std::shared_ptr<CLI::FormatterBase> HelpFormatter();
 
 // A script that completes commands, options and their values: bash, zsh or fish.
 absl::StatusOr<std::string> CompletionScript(const CLI::App& app, const std::string& shell);

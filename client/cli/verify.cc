@@ -3,7 +3,6 @@
 #include "client/cpp/verify.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
+#include "client/cli/json_message.h"
 #include "client/cpp/job_files.h"
 #include "engine/spec/spec_notes.h"
 #include "nlohmann/json.hpp"
@@ -41,22 +41,16 @@ void PrintFigures(const char* name, bool has_dim, const VerifyFigures& figures) 
   }
 }
 
-// JSON has no infinities.
-nlohmann::ordered_json Number(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
-}
-
 nlohmann::ordered_json FiguresAsJson(bool has_dim, const VerifyFigures& figures) {
   const Deviation& worst = figures.worst;
   nlohmann::ordered_json json_worst = {{"token", worst.token}, {"head", worst.head}};
   if (has_dim) json_worst["dim"] = worst.dim;
-  json_worst["actual"] = Number(worst.actual);
-  json_worst["expected"] = Number(worst.expected);
-  json_worst["error"] = Number(worst.error);
-  json_worst["tolerance"] = Number(worst.tolerance);
+  json_worst["actual"] = JsonNumber(worst.actual);
+  json_worst["expected"] = JsonNumber(worst.expected);
+  json_worst["error"] = JsonNumber(worst.error);
+  json_worst["tolerance"] = JsonNumber(worst.tolerance);
   return {{"ok", figures.ok()},
-          {"max_error", Number(figures.max_error)},
+          {"max_error", JsonNumber(figures.max_error)},
           {"worst", json_worst},
           {"not_finite", figures.not_finite},
           {"first_not_finite_token", figures.first_not_finite_token}};
@@ -89,7 +83,9 @@ void Print(const GlobalOptions& global, const VerifyCommand& command, const JobS
 }  // namespace
 
 int RunVerify(const GlobalOptions& global, const VerifyCommand& command) {
-  const absl::StatusOr<client::JobFiles> inputs = client::OpenJob(SourceOf(command.job));
+  const absl::StatusOr<client::JobSource> source = SourceOf(command.job);
+  if (!source.ok()) return BadInput(global, source.status());
+  const absl::StatusOr<client::JobFiles> inputs = client::OpenJob(*source);
   if (!inputs.ok()) return BadInput(global, inputs.status());
   const client::Job& job = inputs->job;
   PrintNotes(global, NotesOn(job.spec));

@@ -144,15 +144,22 @@ TEST(CliConsole, ABashCompletesCommandsOptionsAndValues) {
   EXPECT_EQ(completions("--json attend --rep", 3), "--report\n");
   EXPECT_EQ(completions("plan --outa", 2), "\n");
   EXPECT_EQ(completions("completion z", 2), "zsh\n");
+  EXPECT_EQ(completions("attend --mixing l", 3), "lse\n");
+  EXPECT_EQ(completions("plan --curve \"\"", 3), "hilbert morton none\n");
+  EXPECT_EQ(completions("plan --spec p", 3), "\n");  // a file, not a command
+  EXPECT_EQ(completions("attend --no-c", 2), "--no-causal\n");
 }
 
 TEST(CliConsole, EachShellHasItsScript) {
   EXPECT_THAT(RunCli("completion zsh").out,
               AllOf(HasSubstr("#compdef hilbert-ring"), HasSubstr("'attend:"),
-                    HasSubstr("'--outage-timeout["), HasSubstr("(bash zsh fish)")));
+                    HasSubstr("'--outage-timeout["), HasSubstr("(bash zsh fish)"),
+                    HasSubstr("]:value:(head_groups lse)'")));
   EXPECT_THAT(RunCli("completion fish").out,
-              AllOf(HasSubstr("-a attend"), HasSubstr("__fish_seen_subcommand_from attend' -l "
-                                                      "outage-timeout -r")));
+              AllOf(HasSubstr("-a attend"),
+                    HasSubstr("__fish_seen_subcommand_from attend' -l "
+                              "outage-timeout -r"),
+                    HasSubstr(" -l mixing -r -f -a 'head_groups lse'")));
   const CliResult other = RunCli("completion tcsh");
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, HasSubstr("expected bash, zsh or fish"));

@@ -307,6 +307,16 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
   EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --curve hilbert --window 4",
                                    " --grid 8,16")),
               HasSubstr("ordering.window is 4, but must be 0 with ordering.grid"));
+  EXPECT_THAT(
+      failure(absl::StrCat(dense, " --segments 8 --dilations 1 --curve none --grid 8,16")),
+      HasSubstr("--curve none takes the ordering away: leave out --scope, --window, --grid"));
+  for (const char* scale : {"nan", "inf", "-inf"}) {
+    EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --scale ", scale)),
+                HasSubstr(absl::StrCat("--scale: ", scale, ", expected a finite number")));
+  }
+  EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --curve hilbert --coords ",
+                                   "$(printf '\\377').npy")),
+              HasSubstr("\xff.npy: cannot open"));
   EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --tokens 100")),
               HasSubstr("Q has 128 tokens"));
   EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --dtype float16")),
@@ -316,7 +326,8 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
 TEST(CliSpec, HelpTellsOfTheFieldsAndOfTheOrderOfAxes) {
   for (const char* command : {"attend", "verify", "plan"}) {
     EXPECT_THAT(RunCli(absl::StrCat(command, " --help")).out,
-                AllOf(HasSubstr("--segments"), HasSubstr("--sequence-lengths"),
+                AllOf(HasSubstr("--segments N ..."), HasSubstr("--sequence-lengths"),
+                      HasSubstr("--mixing head_groups|lse "), HasSubstr("--causal,--no-causal "),
                       HasSubstr("(x, y) or (x, y, z), that is (column, row, plane)")));
   }
 }

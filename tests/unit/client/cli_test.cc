@@ -131,7 +131,7 @@ TEST(Cli, UsageErrors) {
   const CliResult rows = RunCli("verify --rows -1");
   EXPECT_EQ(rows.code, 2);
   EXPECT_THAT(rows.err, HasSubstr("hilbert-ring: INVALID_ARGUMENT: --rows: "));
-  for (const char* deadline : {"0", "-3", "nan"}) {
+  for (const char* deadline : {"0", "-3", "nan", "inf"}) {
     const CliResult result =
         RunCli(absl::StrCat("attend --out o.npy --deadline ", deadline, GoldenInputs("dense")));
     EXPECT_EQ(result.code, 2);

@@ -48,6 +48,8 @@ TEST(ProgressLine, PhasesAreNamedWithTheirRatesAndTimeLeft) {
   EXPECT_EQ(json["job_id"], "night-17");
   EXPECT_EQ(json["phase"], "receive");
   EXPECT_EQ(json["fraction"], 1.0);
+  EXPECT_EQ(json["phase_seconds_left"], 0.0);
+  EXPECT_FALSE(ProgressLine(kBegin).Json(At(9)).contains("phase_seconds_left"));
 }
 
 TEST(ProgressLine, ItNeverRunsBack) {
@@ -75,7 +77,8 @@ TEST(ProgressLine, ItNeverRunsBack) {
   // The time left is that of this attempt.
   again.bytes_sent = 1 << 29;
   line.Note(again, At(16));
-  EXPECT_THAT(line.Bar(At(16)), HasSubstr("10 s left of sending"));
+  EXPECT_THAT(line.Bar(At(16)), HasSubstr("10 s left of sending  attempt 2"));
+  EXPECT_THAT(line.Sentence(At(16)), HasSubstr("10 s left of sending, attempt 2"));
 }
 
 TEST(ProgressLine, AServiceThatIsAwayIsSaidToBe) {
