@@ -51,13 +51,20 @@ int BadInput(const GlobalOptions& global, const absl::Status& status) {
   return kExitBadInput;
 }
 
-int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {
+int ServiceFailed(const GlobalOptions& global, const absl::Status& failure) {
+  absl::Status status = failure;
+  // gRPC's own answer for a method that the server does not have has no words.
+  if (absl::IsUnimplemented(failure) && failure.message().empty()) {
+    status = absl::UnimplementedError(
+        "the server does not know this call: it is no coordinator's gRPC port (--grpc-port, 8001)");
+  }
   Json json = {{"error", AsJson(status)}};
   json["error"]["server"] = global.server;
   Print(global, Describe(status), json);
-  if (absl::IsUnavailable(status) && global.format == OutputFormat::kText) {
+  const bool other_server = absl::IsUnavailable(status) || absl::IsUnimplemented(status);
+  if (other_server && global.format == OutputFormat::kText) {
     std::fprintf(stderr,
-                 "hilbert-ring: the server is %s; --server or HILBERT_RING_SERVER name another\n",
+                 "hilbert-ring: the server is %s; set another by --server or HILBERT_RING_SERVER\n",
                  global.server.c_str());
   }
   return kExitFailed;

@@ -101,6 +101,10 @@ absl::StatusOr<client::JobSource> SourceOf(const JobFlags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--scale: ", scale, ", expected a finite number"));
   }
+  if (flags.spec.empty() && !fields.contains("segments")) {
+    return absl::InvalidArgumentError(
+        "segments is required: give --segments and --dilations, or a --spec that has them");
+  }
   Json& ordering = fields["ordering"];
   if (!flags.coords.empty()) ordering["coords_file"] = flags.coords;
   if (ordering.is_null()) {

@@ -28,7 +28,8 @@ enum class Tensors { kRequired, kOptional };
 // job must outlive app.
 void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors);
 
-// INVALID_ARGUMENT: flags of an ordering beside --curve none.
+// INVALID_ARGUMENT: neither a spec nor segments, a scale that is not finite, flags of an ordering
+// beside --curve none.
 absl::StatusOr<client::JobSource> SourceOf(const JobFlags& flags);
 
 }  // namespace hilbert_ring::cli

@@ -76,7 +76,11 @@ int Main(int argc, char** argv) {
   AttendCommand attend;
   CLI::App* attend_app = app.add_subcommand("attend", "run a job on .npy files");
   AddJobFlags(*attend_app, attend.job, Tensors::kRequired);
-  file(attend_app, "--out", attend.out, ".npy to write: [tokens, heads, value_dim]")->required();
+  const CLI::Validator path(
+      [](const std::string& text) { return text.empty() ? "is empty, expected a path" : ""; }, "");
+  file(attend_app, "--out", attend.out, ".npy to write: [tokens, heads, value_dim]")
+      ->required()
+      ->check(path);
   file(attend_app, "--lse", attend.lse,
        ".npy to write: [tokens, heads], logarithms of the softmax denominators");
   file(attend_app, "--report", attend.report, "JSON to write: what the service measured");
@@ -126,7 +130,9 @@ int Main(int argc, char** argv) {
   CLI::App* verify_app =
       app.add_subcommand("verify", "compute a sample of rows again in float64 and compare");
   AddJobFlags(*verify_app, verify.job, Tensors::kRequired);
-  file(verify_app, "--out", verify.out, ".npy [tokens, heads, value_dim] to check")->required();
+  file(verify_app, "--out", verify.out, ".npy [tokens, heads, value_dim] to check")
+      ->required()
+      ->check(path);
   file(verify_app, "--lse", verify.lse, ".npy [tokens, heads] to check");
   verify_app->add_option("--rows", verify.rows, "rows to compute again")
       ->type_name("N")

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "engine/spec/nearest_name.h"
 
@@ -51,6 +52,10 @@ absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
       return absl::InvalidArgumentError(absl::StrCat(
           "unknown command ", argument, NearestNameHint(argument, Commands(app)), kMore));
     }
+  }
+  if (parsed.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no command is given: ", absl::StrJoin(Commands(app), ", "), kMore));
   }
   return absl::InvalidArgumentError(absl::StrCat(error.what(), kMore));
 }

@@ -187,14 +187,15 @@ class JobCall {
                      absl::StatusCodeToString(last.code()), ": ", last.message()));
   }
 
-  // The last error, and how many attempts led to it. gRPC's own words for what this client asked
-  // for are short.
+  // The last error, and how many attempts led to it. What this client asked for itself, gRPC says
+  // in its own words.
   absl::Status Explain(const absl::Status& status, const std::string& why_no_more) const {
     std::string message(status.message());
     if (absl::IsDeadlineExceeded(status) && options_.deadline < absl::InfiniteDuration()) {
       message = absl::StrCat("the job's deadline of ", absl::FormatDuration(options_.deadline),
                              " passed: ", message);
     }
+    if (absl::IsCancelled(status) && Cancelled()) message = "the caller ended the job";
     if (attempts_ > 1 || !why_no_more.empty()) {
       absl::StrAppend(&message, " (after ", Count(), why_no_more, ")");
     }

@@ -78,7 +78,7 @@ absl::StatusOr<Coordinates> Coordinates::FromFile(NpyFile file, int64_t tokens) 
   if (!IsInteger(file.type())) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.path(), ": dtype is ", NpyTypeName(file.type()),
-                     ", coordinates are integers (int32, uint32, int64 or uint64)"));
+                     ", expected integers of 16 to 64 bits (int16 to int64, uint16 to uint64)"));
   }
   if (shape.size() != 2 || (shape[1] != 2 && shape[1] != 3)) {
     return absl::InvalidArgumentError(absl::StrCat(file.path(), ": shape is ", FormatShape(shape),

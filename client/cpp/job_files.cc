@@ -46,7 +46,8 @@ bool IsSixteenBits(NpyType type) {
 
 // "PATH: message" where the job has a spec file.
 absl::Status AtSpec(const JobSource& source, const absl::Status& status) {
-  return source.spec.empty() ? status : AtPath(source.spec, status);
+  if (source.spec.empty()) return status;
+  return AtPath(source.spec == "-" ? "the spec from stdin" : source.spec, status);
 }
 
 absl::StatusOr<JobSpecDocument> ReadDocument(const JobSource& source) {
@@ -123,7 +124,7 @@ absl::Status CheckKnown(const SpecShape& known) {
                                           : nullptr;
   if (missing == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(missing, " is required: no file of q, k and v says it"));
+      absl::StrCat(missing, " is required: neither the job nor a file of q, k and v says it"));
 }
 
 // A job and those of its tensors that are named.

@@ -73,8 +73,8 @@ JobShape::JobShape(const SpecShape& given, const std::string& source)
     : known_(given),
       fields_{{{"tokens", &SpecShape::tokens, ""},
                {"heads", &SpecShape::heads, ""},
-               {"kv_heads", &SpecShape::kv_heads, ""},
                {"head_dim", &SpecShape::head_dim, ""},
+               {"kv_heads", &SpecShape::kv_heads, ""},
                {"value_dim", &SpecShape::value_dim, ""}}} {
   for (Field& field : fields_) {
     if (known_.*field.value) field.source = source;
@@ -156,13 +156,10 @@ absl::Status JobShape::CheckType(const NpyFile& file, v1::Tensor tensor) const {
   if (type == NpyType::kFloat64) {
     advice =
         absl::StrCat("; convert it with array.astype('", std::string(DataTypeName(known)), "')");
-  } else if (tensor != v1::TENSOR_LSE) {
-    advice = "; or name the file's dtype in the spec";
   }
-  const char* says = dtype_source_ == "the spec" ? "'s dtype is " : " says dtype ";
-  return absl::InvalidArgumentError(absl::StrCat(HasType(file, tensor), ", ", dtype_source_, says,
-                                                 std::string(DataTypeName(known)), ": expected ",
-                                                 Expected(dtype), advice));
+  return absl::InvalidArgumentError(absl::StrCat(HasType(file, tensor), ", ", dtype_source_,
+                                                 " says dtype ", std::string(DataTypeName(known)),
+                                                 ": expected ", Expected(dtype), advice));
 }
 
 absl::Status JobShape::TakeAxes(const NpyFile& file, v1::Tensor tensor) {
@@ -170,13 +167,16 @@ absl::Status JobShape::TakeAxes(const NpyFile& file, v1::Tensor tensor) {
   const std::vector<int64_t>& shape = file.shape();
   if (shape.size() != names.size()) {
     std::vector<std::string> sizes;
+    bool some_known = false;
     for (const char* name : names) {
       const std::optional<int64_t> size = known_.*fields_[IndexOf(name)].value;
+      some_known |= size.has_value();
       sizes.push_back(size ? absl::StrCat(*size) : name);
     }
     return absl::InvalidArgumentError(
-        absl::StrCat(wire::TensorName(tensor), " has shape ", FormatShape(shape), ", expected (",
-                     absl::StrJoin(sizes, ", "), "): [", absl::StrJoin(names, ", "), "]"));
+        absl::StrCat(wire::TensorName(tensor), " has shape ", FormatShape(shape), ", expected ",
+                     some_known ? absl::StrCat("(", absl::StrJoin(sizes, ", "), "): ") : "", "[",
+                     absl::StrJoin(names, ", "), "]"));
   }
   for (size_t axis = 0; axis < names.size(); ++axis) {
     Field& field = fields_[IndexOf(names[axis])];
@@ -187,7 +187,7 @@ absl::Status JobShape::TakeAxes(const NpyFile& file, v1::Tensor tensor) {
       field.from_file = true;
     } else if (*size != shape[axis]) {
       return absl::InvalidArgumentError(absl::StrCat(
-          wire::TensorName(tensor), " has ", shape[axis], " ", field.name, " (axis ", axis,
+          field.name, " of ", wire::TensorName(tensor), " is ", shape[axis], " (axis ", axis,
           " of shape ", FormatShape(shape), "), ", field.source, " says ", *size));
     }
   }
@@ -195,10 +195,13 @@ absl::Status JobShape::TakeAxes(const NpyFile& file, v1::Tensor tensor) {
 }
 
 std::string JobShape::ToldByFiles() const {
-  std::string text;
+  std::string text, last;
   for (const Field& field : fields_) {
     if (!field.from_file) continue;
-    absl::StrAppend(&text, "; ", field.source, " says ", field.name, " ", *(known_.*field.value));
+    // Fields come in the order of q, k and v, so that those of a file stand side by side.
+    absl::StrAppend(&text, field.source == last ? ", " : absl::StrCat("; ", field.source, " says "),
+                    field.name, " ", *(known_.*field.value));
+    last = field.source;
   }
   return text;
 }

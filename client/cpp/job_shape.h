@@ -5,8 +5,8 @@
 //   shape.Take(*q, v1::TENSOR_Q);       // fills in tokens, heads and head_dim, or compares them
 //   FillIn(shape.known(), spec);
 //
-// Messages name the file, the field and who says otherwise: "k.npy: K has 90 tokens (axis 0 of
-// shape (90, 8, 64)), q.npy says 100".
+// Messages name the file, the field and who says otherwise: "k.npy: tokens of K is 90 (axis 0
+// of shape (90, 8, 64)), q.npy says 100".
 #pragma once
 
 #include <array>

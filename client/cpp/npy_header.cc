@@ -54,7 +54,9 @@ absl::StatusOr<NpyType> ParseDescr(std::string_view descr) {
   }
   if (descr == "<V2") return NpyType::kRaw16;
   if (!descr.empty() && descr.front() == '>') {
-    return Malformed("descr ", Quoted(descr), " is big-endian, only little-endian is read");
+    return Malformed("descr ", Quoted(descr),
+                     " is big-endian, only little-endian is read: convert it with array.astype(",
+                     Quoted(absl::StrCat("<", std::string(descr.substr(1)))), ")");
   }
   return Malformed("descr ", Quoted(descr),
                    " is not known: expected one of <f4, <f2, |V2, <u2, <i2, <i4, <u4, <i8, <u8");

@@ -79,6 +79,7 @@ absl::Status SyncFolderOf(const std::string& path) {
 std::string PartialPath(const std::string& path) { return path + ".partial"; }
 
 absl::StatusOr<PendingFile> PendingFile::Create(std::string path) {
+  if (path.empty()) return absl::InvalidArgumentError("a file to write has no path");
   struct stat existing;
   if (stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) return NotAFile(path);
   const std::string partial = PartialPath(path);

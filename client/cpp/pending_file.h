@@ -21,7 +21,7 @@ std::string PartialPath(const std::string& path);
 class PendingFile {
  public:
   // The file's name says why, and the code follows errno: the folder is missing or not writable.
-  // INVALID_ARGUMENT: the path, or the partial one, is something other than a file.
+  // INVALID_ARGUMENT: the path is empty, or it or the partial one is something other than a file.
   // ALREADY_EXISTS: somebody is writing the same path now.
   static absl::StatusOr<PendingFile> Create(std::string path);
 

@@ -201,6 +201,7 @@ TEST(Attend, CanBeCancelled) {
       job.Attend({.stall = true}, {.cancelled = [&cancelled] { return cancelled.load(); }})
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(status.message(), "the caller ended the job");
 }
 
 TEST(Attend, ContradictionsAreFoundBeforeAnythingIsSent) {

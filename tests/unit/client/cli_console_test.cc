@@ -120,6 +120,19 @@ TEST(CliConsole, AServersAddressIsCheckedBeforeItIsCalled) {
             0);
 }
 
+TEST(CliConsole, AServerThatIsNoCoordinatorIsSaidToBeNone) {
+  // As gRPC answers for a method that the server does not have.
+  const FakeService service(
+      {.refuse = grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""), .refused_plans = 1});
+  const CliResult result = RunCli(absl::StrCat("plan --server ", service.address(), " --spec ",
+                                               GoldenPath("dense", "case.json")));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("UNIMPLEMENTED: the server does not know this call: it is "
+                              "no coordinator's gRPC port"),
+                    HasSubstr(absl::StrCat("the server is ", service.address()))));
+}
+
 TEST(CliConsole, VersionAndExitCodesAreTold) {
   const CliResult version = RunCli("--version");
   EXPECT_EQ(version.code, 0);

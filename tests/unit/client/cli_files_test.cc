@@ -297,7 +297,8 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
     return result.err;
   };
   const std::string dense = Tensors("dense");
-  EXPECT_THAT(failure(dense), HasSubstr("segments is required"));
+  EXPECT_THAT(failure(dense), HasSubstr("segments is required: give --segments and --dilations, or "
+                                        "a --spec that has them"));
   EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1,2")),
               HasSubstr("segments has 1 entries, but dilations has 2"));
   EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --mixing mean")),
@@ -318,7 +319,7 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
                                    "$(printf '\\377').npy")),
               HasSubstr("\xff.npy: cannot open"));
   EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --tokens 100")),
-              HasSubstr("Q has 128 tokens"));
+              HasSubstr("tokens of Q is 128"));
   EXPECT_THAT(failure(absl::StrCat(dense, " --segments 8 --dilations 1 --dtype float16")),
               HasSubstr("the command line says dtype float16"));
 }

@@ -124,7 +124,12 @@ TEST(Cli, BadInputIsFoundBeforeAnythingIsSent) {
 }
 
 TEST(Cli, UsageErrors) {
-  EXPECT_EQ(RunCli("").code, 2);
+  const CliResult nothing = RunCli("");
+  EXPECT_EQ(nothing.code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("no command is given: attend, plan, status, jobs, cancel, "));
+  const CliResult no_path = RunCli(absl::StrCat("attend --out ''", GoldenInputs("dense")));
+  EXPECT_EQ(no_path.code, 2);
+  EXPECT_THAT(no_path.err, HasSubstr("--out: is empty, expected a path"));
   EXPECT_EQ(RunCli("attend").code, 2);
   EXPECT_EQ(RunCli("attend --no-such-flag").code, 2);
   EXPECT_EQ(RunCli("plan --spec x --workers 0").code, 2);

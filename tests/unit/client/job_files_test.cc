@@ -160,7 +160,7 @@ TEST_F(Tensors, HaveTheSpecsShape) {
   EXPECT_TRUE(OpenTensor(File(NpyType::kFloat64, {2, 2}), Spec(), v1::TENSOR_LSE).ok());
   const std::string path = File(NpyType::kFloat32, {2, 2, 8});
   EXPECT_THAT(Message(OpenTensor(path, Spec(), v1::TENSOR_K).status()),
-              AllOf(HasSubstr(path), HasSubstr("K has 2 kv_heads (axis 1 of shape (2, 2, 8))"),
+              AllOf(HasSubstr(path), HasSubstr("kv_heads of K is 2 (axis 1 of shape (2, 2, 8))"),
                     HasSubstr("the spec says 1")));
   EXPECT_THAT(Message(OpenTensor(File(NpyType::kFloat32, {2, 16}), Spec(), v1::TENSOR_Q).status()),
               HasSubstr("Q has shape (2, 16), expected (2, 2, 8): [tokens, heads, head_dim]"));
@@ -176,7 +176,7 @@ TEST_F(Tensors, HaveTheSpecsType) {
   }
   EXPECT_THAT(Message(open(NpyType::kFloat64, DataType::kFloat32)), HasSubstr("astype('float32')"));
   EXPECT_THAT(Message(open(NpyType::kFloat16, DataType::kFloat32)),
-              HasSubstr("Q has dtype float16 ('<f2'), the spec's dtype is float32"));
+              HasSubstr("Q has dtype float16 ('<f2'), the spec says dtype float32"));
   EXPECT_FALSE(open(NpyType::kFloat16, DataType::kBFloat16).ok());
   EXPECT_FALSE(open(NpyType::kUInt16, DataType::kFloat16).ok());
 }

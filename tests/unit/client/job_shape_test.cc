@@ -73,7 +73,7 @@ TEST_F(JobShapes, FieldsAloneAreASpec) {
   EXPECT_TRUE(files->job.spec.causal);
   EXPECT_EQ(files->job.spec.tokens, 2);
   source.fields = R"({"segments": [1], "dilations": [1], "heads": 8})";
-  EXPECT_THAT(Failure(source), HasSubstr("Q has 4 heads (axis 1 of shape (2, 4, 8)), the command "
+  EXPECT_THAT(Failure(source), HasSubstr("heads of Q is 4 (axis 1 of shape (2, 4, 8)), the command "
                                          "line says 8"));
   EXPECT_THAT(Failure(Source()), HasSubstr("segments is required"));
 }
@@ -84,22 +84,23 @@ TEST_F(JobShapes, EachFieldIsComparedWithTheSpec) {
     const char* file;
     const char* words;
   };
-  for (const Case& bad : std::vector<Case>{
-           {R"("tokens": 3)", "q.npy",
-            "Q has 2 tokens (axis 0 of shape (2, 4, 8)), the spec says 3"},
-           {R"("heads": 8)", "q.npy", "Q has 4 heads (axis 1 of shape (2, 4, 8)), the spec says 8"},
-           {R"("head_dim": 16)", "q.npy",
-            "Q has 8 head_dim (axis 2 of shape (2, 4, 8)), the spec "
-            "says 16"},
-           {R"("kv_heads": 4)", "k.npy",
-            "K has 2 kv_heads (axis 1 of shape (2, 2, 8)), the spec "
-            "says 4"},
-           {R"("value_dim": 8)", "v.npy",
-            "V has 16 value_dim (axis 2 of shape (2, 2, 16)), the "
-            "spec says 8"},
-           {R"("dtype": "float16")", "q.npy",
-            "Q has dtype float32 ('<f4'), the spec's dtype is "
-            "float16"}}) {
+  for (const Case& bad :
+       std::vector<Case>{{R"("tokens": 3)", "q.npy",
+                          "tokens of Q is 2 (axis 0 of shape (2, 4, 8)), the spec says 3"},
+                         {R"("heads": 8)", "q.npy",
+                          "heads of Q is 4 (axis 1 of shape (2, 4, 8)), the spec says 8"},
+                         {R"("head_dim": 16)", "q.npy",
+                          "head_dim of Q is 8 (axis 2 of shape (2, 4, 8)), the spec "
+                          "says 16"},
+                         {R"("kv_heads": 4)", "k.npy",
+                          "kv_heads of K is 2 (axis 1 of shape (2, 2, 8)), the spec "
+                          "says 4"},
+                         {R"("value_dim": 8)", "v.npy",
+                          "value_dim of V is 16 (axis 2 of shape (2, 2, 16)), the "
+                          "spec says 8"},
+                         {R"("dtype": "float16")", "q.npy",
+                          "Q has dtype float32 ('<f4'), the spec says dtype "
+                          "float16"}}) {
     EXPECT_THAT(Failure(WithSpec(absl::StrCat(", ", bad.fields), Source())),
                 AllOf(HasSubstr(files_.Path(bad.file)), HasSubstr(bad.words)));
   }
@@ -108,7 +109,7 @@ TEST_F(JobShapes, EachFieldIsComparedWithTheSpec) {
 TEST_F(JobShapes, FilesAreComparedWithEachOther) {
   JobSource source = Source();
   source.v = Zeros("v.npy", NpyType::kFloat32, {3, 2, 16});
-  EXPECT_THAT(Failure(WithSpec("", source)), AllOf(HasSubstr(source.v + ": V has 3 tokens"),
+  EXPECT_THAT(Failure(WithSpec("", source)), AllOf(HasSubstr(source.v + ": tokens of V is 3"),
                                                    HasSubstr(absl::StrCat(source.q, " says 2"))));
   source = Source();
   source.k = Zeros("k.npy", NpyType::kFloat16, {2, 2, 8});
@@ -120,6 +121,8 @@ TEST_F(JobShapes, FilesAreComparedWithEachOther) {
   EXPECT_THAT(Failure(WithSpec(R"(, "tokens": 2)", source)),
               HasSubstr("Q has shape (2, 32), expected (2, heads, head_dim): [tokens, heads, "
                         "head_dim]"));
+  EXPECT_THAT(Failure(WithSpec("", source)),
+              HasSubstr("Q has shape (2, 32), expected [tokens, heads, head_dim]"));
 }
 
 TEST_F(JobShapes, WhatFilesSayMustBeValid) {
@@ -128,7 +131,8 @@ TEST_F(JobShapes, WhatFilesSayMustBeValid) {
   source.k = Zeros("k.npy", NpyType::kFloat32, {2, 2, 12});
   EXPECT_THAT(Failure(WithSpec("", source)),
               AllOf(HasSubstr("head_dim is 12, but must be"),
-                    HasSubstr(absl::StrCat(source.q, " says head_dim 12"))));
+                    HasSubstr(absl::StrCat("; ", source.q, " says tokens 2, heads 4, head_dim 12; ",
+                                           source.k, " says kv_heads 2; "))));
   // What the spec says itself is not told of the files.
   EXPECT_THAT(Failure(WithSpec(R"(, "head_dim": 12)", source)),
               testing::Not(HasSubstr("says head_dim")));
@@ -193,7 +197,7 @@ TEST_F(JobShapes, OutputsAreComparedWithWhatFilesSaid) {
   const absl::Status status =
       OpenTensor(Zeros("o.npy", NpyType::kFloat32, {2, 4, 8}), shape, v1::TENSOR_OUT).status();
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("OUT has 8 value_dim"), HasSubstr("v.npy says 16")));
+              AllOf(HasSubstr("value_dim of OUT is 8"), HasSubstr("v.npy says 16")));
 }
 
 }  // namespace

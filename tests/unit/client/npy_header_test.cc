@@ -102,7 +102,8 @@ INSTANTIATE_TEST_SUITE_P(
     All, RefusedHeader,
     testing::Values(
         Refusal{"", "expected a dictionary"},
-        Refusal{"{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}", "big-endian"},
+        Refusal{"{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}",
+                "only little-endian is read: convert it with array.astype('<f4')"},
         Refusal{"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "'<c8' is not known"},
         Refusal{"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "structures"},
         Refusal{"{'descr': '<f4', 'fortran_order': 0, 'shape': (1, 2)}", "True or False"},

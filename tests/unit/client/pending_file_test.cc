@@ -73,6 +73,10 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+TEST(PendingFile, NeedsAPath) {
+  EXPECT_EQ(PendingFile::Create("").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(PendingFile, ASecondWriterLeavesWhatTheFirstHasJustCommittedAlone) {
   const TestFiles files;
   const std::string path = files.Path("out.npy");
