@@ -3,26 +3,10 @@
 #include <cstring>
 
 namespace hilbert_ring {
-namespace {
-
-constexpr int64_t kPartAlignment = 4096;  // of tensors in one piece of memory
-
-int64_t Aligned(int64_t bytes) {
-  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-}
-
-}  // namespace
-
-ShardStore::ShardStore(const Plan& plan, int rank) : rows_(plan.shards.Rows(rank)) {
-  for (int i = 0; i < kTensorKinds; ++i) {
-    row_bytes_[i] = RowBytes(plan.spec, static_cast<TensorKind>(i));
-  }
-  if (plan.spec.ordering) tokens_ = {static_cast<int64_t*>(nullptr), static_cast<size_t>(rows_)};
-}
-
 absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Make(Device& device, const Plan& plan,
                                                              int rank) {
-  std::unique_ptr<ShardStore> store(new ShardStore(plan, rank));
+  const ShardLayout layout(plan, rank);
+  std::unique_ptr<ShardStore> store(new ShardStore(layout));
   const auto allocate = [&](int64_t bytes, std::byte*& data) {
     auto buffer = device.Allocate(bytes);
     if (!buffer.ok()) return buffer.status();
@@ -31,50 +15,37 @@ absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Make(Device& device, con
     return absl::OkStatus();
   };
   for (int i = 0; i < kTensorKinds; ++i) {
-    absl::Status status = allocate(store->rows_ * store->row_bytes_[i], store->tensors_[i]);
+    absl::Status status =
+        allocate(layout.rows() * layout.RowBytes(static_cast<TensorKind>(i)), store->tensors_[i]);
     if (!status.ok()) return status;
   }
   std::byte* tokens = nullptr;
-  absl::Status status = allocate(static_cast<int64_t>(store->tokens_.size_bytes()), tokens);
+  absl::Status status = allocate(layout.tokens() * static_cast<int64_t>(sizeof(int64_t)), tokens);
   if (!status.ok()) return status;
   store->device_tokens_ = reinterpret_cast<int64_t*>(tokens);
   if (device.host_memory()) {
-    store->tokens_ = {store->device_tokens_, store->tokens_.size()};
+    store->tokens_ = {store->device_tokens_, static_cast<size_t>(layout.tokens())};
   } else {
     store->device_ = &device;
-    store->tokens_on_host_.resize(store->tokens_.size());
+    store->tokens_on_host_.resize(static_cast<size_t>(layout.tokens()));
     store->tokens_ = store->tokens_on_host_;
   }
   return store;
 }
 
-int64_t ShardStore::SharedBytes(const Plan& plan, int rank) {
-  const ShardStore store(plan, rank);
-  int64_t bytes = static_cast<int64_t>(store.tokens_.size_bytes());
-  for (const int64_t row_bytes : store.row_bytes_) bytes += Aligned(store.rows_ * row_bytes);
-  return bytes;
-}
-
-std::unique_ptr<ShardStore> ShardStore::Over(std::byte* memory, const Plan& plan, int rank) {
-  std::unique_ptr<ShardStore> store(new ShardStore(plan, rank));
+std::unique_ptr<ShardStore> ShardStore::Over(const HostShard& shard) {
+  std::unique_ptr<ShardStore> store(new ShardStore(shard.layout()));
   for (int i = 0; i < kTensorKinds; ++i) {
-    store->tensors_[i] = memory;
-    memory += Aligned(store->rows_ * store->row_bytes_[i]);
+    store->tensors_[i] = shard.Row(static_cast<TensorKind>(i), 0);
   }
-  store->device_tokens_ = reinterpret_cast<int64_t*>(memory);
-  store->tokens_ = {store->device_tokens_, store->tokens_.size()};
+  store->tokens_ = shard.tokens();
+  store->device_tokens_ = store->tokens_.data();
   return store;
-}
-
-int64_t ShardStore::bytes() const {
-  int64_t bytes = static_cast<int64_t>(tokens_.size_bytes());
-  for (const int64_t row_bytes : row_bytes_) bytes += rows_ * row_bytes;
-  return bytes;
 }
 
 std::byte* ShardStore::Row(TensorKind tensor, int64_t local_row) {
   const int i = static_cast<int>(tensor);
-  return tensors_[i] + local_row * row_bytes_[i];
+  return tensors_[i] + local_row * layout_.RowBytes(tensor);
 }
 
 const std::byte* ShardStore::Row(TensorKind tensor, int64_t local_row) const {
@@ -84,7 +55,7 @@ const std::byte* ShardStore::Row(TensorKind tensor, int64_t local_row) const {
 absl::Status ShardStore::Write(TensorKind tensor, int64_t local_row, int64_t rows,
                                const void* from) {
   std::byte* const to = Row(tensor, local_row);
-  const int64_t bytes = rows * row_bytes_[static_cast<int>(tensor)];
+  const int64_t bytes = rows * layout_.RowBytes(tensor);
   if (device_ != nullptr) return device_->CopyIn(to, from, bytes);
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
   return absl::OkStatus();
@@ -92,7 +63,7 @@ absl::Status ShardStore::Write(TensorKind tensor, int64_t local_row, int64_t row
 
 absl::Status ShardStore::WriteRows(TensorKind tensor, std::span<const int64_t> local_rows,
                                    const void* from) {
-  const int64_t row_bytes = row_bytes_[static_cast<int>(tensor)];
+  const int64_t row_bytes = layout_.RowBytes(tensor);
   if (device_ != nullptr) {
     return device_->CopyRowsIn(
         {.to = Row(tensor, 0), .from = from, .rows = local_rows, .row_bytes = row_bytes});
@@ -107,7 +78,7 @@ absl::Status ShardStore::WriteRows(TensorKind tensor, std::span<const int64_t> l
 
 absl::Status ShardStore::Read(TensorKind tensor, int64_t local_row, int64_t rows, void* to) const {
   const std::byte* const from = Row(tensor, local_row);
-  const int64_t bytes = rows * row_bytes_[static_cast<int>(tensor)];
+  const int64_t bytes = rows * layout_.RowBytes(tensor);
   if (device_ != nullptr) return device_->CopyOut(to, from, bytes);
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
   return absl::OkStatus();

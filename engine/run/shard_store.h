@@ -8,7 +8,7 @@
 //
 // Or over host memory that somebody else holds, so that two processes share one shard:
 //
-//   auto store = ShardStore::Over(memory, plan, rank);           // SharedBytes(plan, rank) of it
+//   auto store = ShardStore::Over(HostShard(memory, ShardLayout(plan, rank)));
 //
 // Where the shard lies in host memory, Row() and tokens() reach it without a copy.
 #pragma once
@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "engine/device/device.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/shard_layout.h"
 #include "engine/spec/tensor.h"
 
 namespace hilbert_ring {
@@ -33,13 +34,11 @@ class ShardStore {
   static absl::StatusOr<std::unique_ptr<ShardStore>> Make(Device& device, const Plan& plan,
                                                           int rank);
 
-  // Over memory of SharedBytes, aligned to 64 bytes, whose rows of out are zero; it outlives the
-  // store.
-  static int64_t SharedBytes(const Plan& plan, int rank);
-  static std::unique_ptr<ShardStore> Over(std::byte* memory, const Plan& plan, int rank);
+  static std::unique_ptr<ShardStore> Over(const HostShard& shard);
 
-  int64_t rows() const { return rows_; }
-  int64_t bytes() const;  // of tensors and tokens
+  const ShardLayout& layout() const { return layout_; }
+  int64_t rows() const { return layout_.rows(); }
+  int64_t bytes() const { return layout_.net_bytes(); }
 
   // Whether the host may read and write at Row().
   bool host_memory() const { return device_ == nullptr; }
@@ -64,13 +63,12 @@ class ShardStore {
   const int64_t* device_tokens() const { return device_tokens_; }
 
  private:
-  ShardStore(const Plan& plan, int rank);
+  explicit ShardStore(const ShardLayout& layout) : layout_(layout) {}
 
   Device* device_ = nullptr;  // null: host memory
-  int64_t rows_ = 0;
-  int64_t row_bytes_[kTensorKinds] = {};
+  const ShardLayout layout_;  // of sizes; each tensor may lie for itself
   std::byte* tensors_[kTensorKinds] = {};
-  std::span<int64_t> tokens_;  // its size is known from the start
+  std::span<int64_t> tokens_;
   int64_t* device_tokens_ = nullptr;
   std::vector<int64_t> tokens_on_host_;           // where tokens_ cannot lie in the device's memory
   std::vector<std::unique_ptr<Buffer>> buffers_;  // what the store allocated itself

@@ -13,11 +13,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/plan/plan.h"
-#include "engine/run/shard_store.h"
+#include "engine/plan/shard_layout.h"
 #include "server/coordinator/membership.h"
 #include "server/shard/job_memory.h"
 #include "server/shard/row_set.h"
@@ -25,10 +26,10 @@
 
 namespace hilbert_ring::server {
 
-// One worker's shard in memory of this process; both are null where it is not held.
+// One worker's shard in memory of this process; both are empty where it is not held.
 struct HeldShard {
   std::shared_ptr<SharedMemory> memory;  // shared with outputs on their way to the client
-  std::unique_ptr<ShardStore> store;
+  std::optional<HostShard> rows;
   // Of a shard that its worker has for itself.
   std::unique_ptr<JobMemory::Reservation> copy;
 };

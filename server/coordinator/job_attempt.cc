@@ -236,7 +236,7 @@ absl::Status JobAttempt::ReceiveChunk(const AttendMessage& message, JobRun& run)
 // All outputs have left by now, but the client does not have its report.
 absl::Status JobAttempt::CheckRows(const JobRun& run) {
   if (!job_.check) return absl::OkStatus();
-  const std::vector<const ShardStore*> shards = run.Shards();
+  const std::vector<HostShard> shards = run.Shards();
   if (shards.empty()) return absl::OkStatus();
   std::shared_ptr<const Permutation> order = job_.input.order();
   if (order == nullptr) {

@@ -89,7 +89,7 @@ absl::Status JobRun::MakeShard(int rank) {
   const Plan& plan = *options_.plan;
   Stream& stream = *streams_[rank];
   const bool offer = options_.share_memory && MayShareMemory(options_.members[rank]->address);
-  auto copy = options_.copies->Reserve(offer ? 0 : ShardStore::SharedBytes(plan, rank));
+  auto copy = options_.copies->Reserve(offer ? 0 : ShardLayout(plan, rank).bytes());
   if (!copy.ok() && options_.held->empty()) return absl::OkStatus();
   auto shard =
       options_.held->Carry(plan, rank, *options_.members[rank], options_.express, *options_.shards);
@@ -102,8 +102,9 @@ absl::Status JobRun::MakeShard(int rank) {
   stream.shard.copy.reset();
   stream.offered = offer;
   if (offer) {
-    stream.arrived.emplace(stream.shard.store->rows());
-    stream.outputs.emplace(plan, rank, *stream.shard.store, options_.want_lse, *options_.delivered);
+    stream.arrived.emplace(stream.shard.rows->rows());
+    stream.outputs.emplace(plan, rank, SourceOf(*stream.shard.rows), options_.want_lse,
+                           *options_.delivered);
   } else if (copy.ok()) {
     stream.shard.copy = std::make_unique<JobMemory::Reservation>(*std::move(copy));
   }
@@ -123,7 +124,7 @@ bool JobRun::TakesMessages(int rank) const {
 // A shard that is not the worker's own stays as a copy if there is memory for that.
 void JobRun::DropUnneeded(int rank) {
   Stream& stream = *streams_[rank];
-  if (stream.shard.store == nullptr || stream.shard.copy || !TakesMessages(rank)) return;
+  if (!stream.shard.rows || stream.shard.copy || !TakesMessages(rank)) return;
   auto copy = options_.copies->Reserve(stream.shard.memory->bytes());
   if (copy.ok()) {
     stream.shard.copy = std::make_unique<JobMemory::Reservation>(*std::move(copy));
@@ -188,7 +189,7 @@ absl::Status JobRun::SendAgain(const RowRouter& router, const JobInput& input) {
 absl::Status JobRun::SendHeld(const RowRouter& router, const JobInput& input) {
   std::vector<int> held;
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    if (streams_[rank]->shard.store != nullptr) held.push_back(rank);
+    if (streams_[rank]->shard.rows) held.push_back(rank);
   }
   if (absl::Status status = PassOn(held, router, input); !status.ok()) return status;
   return TellArrived();
@@ -213,7 +214,7 @@ absl::Status JobRun::PassOn(const std::vector<int>& ranks, const RowRouter& rout
         Stream& stream = *streams_[run.rank];
         if (ways[run.rank] == Way::kNoted) stream.arrived->Add(run.local_row, run.rows);
         if (ways[run.rank] != Way::kSent) continue;
-        const std::byte* const row = stream.shard.store->Row(kind, run.local_row);
+        const std::byte* const row = stream.shard.rows->Row(kind, run.local_row);
         const wire::Payload rows(
             {reinterpret_cast<const char*>(row), static_cast<size_t>(run.rows * row_bytes)});
         wire::PayloadReader reader(rows);
@@ -254,7 +255,7 @@ absl::Status JobRun::Write(int rank, const v1::RunRequest& request) {
 absl::Status JobRun::SendOrder(const RowRouter& router) {
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (!TakesMessages(rank)) {
-      router.WriteOrder(rank, streams_[rank]->shard.store->tokens());
+      router.WriteOrder(rank, streams_[rank]->shard.rows->tokens());
     } else if (absl::Status status = SendOrderTo(rank, router); !status.ok()) {
       return status;
     }
@@ -288,8 +289,8 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
   for (const RowRun& run : runs) {
     Stream& stream = *streams_[run.rank];
     const int64_t bytes = run.rows * row_bytes;
-    if (stream.shard.store != nullptr) {
-      std::byte* const to = stream.shard.store->Row(kind, run.local_row);
+    if (stream.shard.rows) {
+      std::byte* const to = stream.shard.rows->Row(kind, run.local_row);
       absl::Status status = stream.shard.memory->Write(to, held, bytes);
       if (!status.ok()) return status;
       if (stream.arrived) stream.arrived->Add(run.local_row, run.rows);
@@ -328,7 +329,7 @@ absl::Status JobRun::TellArrived() {
     if (!settled_ || !stream.arrived || stream.arrived->prefix() == stream.told_arrived) continue;
     if (!Shares(rank)) continue;
     stream.told_arrived = stream.arrived->prefix();
-    if (stream.told_arrived == stream.shard.store->rows()) continue;  // FinishRows says so
+    if (stream.told_arrived == stream.shard.rows->rows()) continue;  // FinishRows says so
     request.mutable_arrived()->set_rows(stream.told_arrived);
     if (absl::Status status = Write(rank, request); !status.ok()) return status;
   }

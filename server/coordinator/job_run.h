@@ -38,7 +38,7 @@
 
 #include "absl/status/status.h"
 #include "engine/plan/plan.h"
-#include "engine/run/shard_store.h"
+#include "engine/plan/shard_layout.h"
 #include "grpcpp/client_context.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/coordinator/held_rows.h"
@@ -126,7 +126,7 @@ class JobRun {
 
   // After AwaitEnd, by rank: shards with the rows that the client sent, or nothing at all where one
   // of them is not here.
-  std::vector<const ShardStore*> Shards() const;
+  std::vector<HostShard> Shards() const;
 
   // After AwaitEnd, by rank.
   std::vector<v1::WorkerReport> Reports() const;
@@ -161,7 +161,7 @@ class JobRun {
     bool cut = false;
     v1::OutputChunk chunk;
     std::string_view payload;
-    // The shard, or a copy of its rows; null and unused where neither is here. Set before the
+    // The shard, or a copy of its rows; empty and unused where neither is here. Set before the
     // stream is opened; rows and arrived are the sender's, outputs of who hands them on.
     HeldShard shard;
     std::optional<ArrivedRows> arrived;

@@ -381,11 +381,11 @@ absl::Status JobRun::Explain(int rank, const grpc::Status& status) const {
   return wire::WithReason(absl::Status(error.code(), message), wire::ReasonOf(error));
 }
 
-std::vector<const ShardStore*> JobRun::Shards() const {
-  std::vector<const ShardStore*> shards;
+std::vector<HostShard> JobRun::Shards() const {
+  std::vector<HostShard> shards;
   for (const auto& stream : streams_) {
-    if (stream->shard.store == nullptr) return {};
-    shards.push_back(stream->shard.store.get());
+    if (!stream->shard.rows) return {};
+    shards.push_back(*stream->shard.rows);
   }
   return shards;
 }

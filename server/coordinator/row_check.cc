@@ -14,7 +14,7 @@ namespace {
 class PlacedRows final : public RowSource {
  public:
   PlacedRows(const JobSpec& spec, v1::Tensor tensor, const RowRouter& router,
-             std::span<const ShardStore* const> shards)
+             std::span<const HostShard> shards)
       : dtype_(spec.dtype),
         tensor_(tensor),
         kind_(*wire::TensorKindOf(tensor)),
@@ -23,7 +23,7 @@ class PlacedRows final : public RowSource {
 
   void Read(int64_t token, int64_t first, std::span<double> values) const override {
     const RowRun place = router_.Find(tensor_, token);
-    const std::byte* const row = shards_[place.rank]->Row(kind_, place.local_row);
+    const std::byte* const row = shards_[place.rank].Row(kind_, place.local_row);
     LoadElements(dtype_, row + first * ElementBytes(dtype_), values);
   }
 
@@ -32,7 +32,7 @@ class PlacedRows final : public RowSource {
   const v1::Tensor tensor_;
   const TensorKind kind_;
   const RowRouter& router_;
-  const std::span<const ShardStore* const> shards_;
+  const std::span<const HostShard> shards_;
 };
 
 }  // namespace
@@ -76,7 +76,7 @@ int64_t RowCheck::rows() const {
 
 absl::StatusOr<RowCheck::Verdict> RowCheck::Compare(const RowRouter& router,
                                                     const Permutation& order,
-                                                    std::span<const ShardStore* const> shards,
+                                                    std::span<const HostShard> shards,
                                                     const JobStop& stop) const {
   const PlacedRows q(spec_, v1::TENSOR_Q, router, shards);
   const PlacedRows k(spec_, v1::TENSOR_K, router, shards);

@@ -18,8 +18,8 @@
 
 #include "absl/status/statusor.h"
 #include "engine/order/permutation.h"
+#include "engine/plan/shard_layout.h"
 #include "engine/reference/deviation.h"
-#include "engine/run/shard_store.h"
 #include "server/coordinator/job_stop.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/row_router.h"
@@ -52,8 +52,7 @@ class RowCheck {
   // shards: of all ranks, with the rows that the client sent. Takes the time of two float64
   // softmaxes over all that the drawn rows see. Errors: the stop's reason.
   absl::StatusOr<Verdict> Compare(const RowRouter& router, const Permutation& order,
-                                  std::span<const ShardStore* const> shards,
-                                  const JobStop& stop) const;
+                                  std::span<const HostShard> shards, const JobStop& stop) const;
 
   // Drawn ones that have left, which are those that Compare looks at.
   int64_t rows() const;

@@ -18,6 +18,15 @@ bool SlotsAreTokens(const JobSpec& spec) {
 
 }  // namespace
 
+OutputSource SourceOf(const HostShard& shard) {
+  return {.tokens = shard.tokens(),
+          .read = [shard](TensorKind tensor, int64_t local_row,
+                          int64_t rows) -> absl::StatusOr<std::string_view> {
+            return std::string_view(reinterpret_cast<const char*>(shard.Row(tensor, local_row)),
+                                    static_cast<size_t>(rows * shard.layout().RowBytes(tensor)));
+          }};
+}
+
 bool OutputRows::Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_view& payload) {
   return Next(TensorKind::kOut, out_, rows_final, chunk, payload) ||
          (want_lse_ && Next(TensorKind::kLse, lse_, rows_final, chunk, payload));
@@ -57,20 +66,17 @@ bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1:
   chunk.set_tensor(tensor == TensorKind::kOut ? v1::TENSOR_OUT : v1::TENSOR_LSE);
   chunk.set_rows(rows);
   if (listed) {
-    const auto tokens = store_.tokens().subspan(cursor.row, rows);
+    const auto tokens = source_.tokens.subspan(cursor.row, rows);
     chunk.mutable_tokens()->Add(tokens.begin(), tokens.end());
   } else {
     chunk.set_first_token(slots.begin);
   }
-  if (store_.host_memory()) {
-    payload = {reinterpret_cast<const char*>(store_.Row(tensor, cursor.row)),
-               static_cast<size_t>(rows * row_bytes)};
-  } else {
-    copied_.resize(static_cast<size_t>(rows * row_bytes));
-    status_ = store_.Read(tensor, cursor.row, rows, copied_.data());
-    if (!status_.ok()) return false;
-    payload = copied_;
+  const auto there = source_.read(tensor, cursor.row, rows);
+  if (!there.ok()) {
+    status_ = there.status();
+    return false;
   }
+  payload = *there;
   chunk.set_crc32c(wire::Crc32c(payload));
   first_slot_ = slots.begin;
   cursor.row += rows;

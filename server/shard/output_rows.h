@@ -2,13 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <functional>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/plan/plan.h"
-#include "engine/run/shard_store.h"
+#include "engine/plan/shard_layout.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/shard/row_set.h"
 
@@ -21,21 +23,31 @@ struct Delivered {
   RowSet lse;
 };
 
+// Where OutputRows finds a shard's rows.
+struct OutputSource {
+  std::span<const int64_t> tokens;  // of the shard's slots; jobs with an ordering alone need them
+  // Rows of OUT or LSE, where they stay until the next call.
+  std::function<absl::StatusOr<std::string_view>(TensorKind tensor, int64_t local_row,
+                                                 int64_t rows)>
+      read;
+};
+
+// The shard's memory outlives the source, and what is read stays where it is.
+OutputSource SourceOf(const HostShard& shard);
+
 // In the order of the shard: rows of OUT as they become final, and of LSE if wanted.
 class OutputRows {
  public:
-  // plan and store must outlive it. Rows of `delivered` are left out.
-  OutputRows(const Plan& plan, int rank, const ShardStore& store, bool want_lse,
-             Delivered delivered)
+  // plan must outlive it. Rows of `delivered` are left out.
+  OutputRows(const Plan& plan, int rank, OutputSource source, bool want_lse, Delivered delivered)
       : plan_(plan),
         rank_(rank),
-        store_(store),
+        source_(std::move(source)),
         want_lse_(want_lse),
         delivered_(std::move(delivered)) {}
 
-  // The next chunk of local rows [0, rows_final), without its payload, which is where it lies in
-  // the store, or in memory that is used again for the next chunk where the store is not host
-  // memory; false when there is none, or when it could not be read: then status() says why.
+  // The next chunk of local rows [0, rows_final), without its payload, which is where the source
+  // has it; false when there is none, or when it could not be read: then status() says why.
   bool Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_view& payload);
 
   // Of the last chunk's first row; the others follow it.
@@ -55,14 +67,13 @@ class OutputRows {
 
   const Plan& plan_;
   const int rank_;
-  const ShardStore& store_;
+  const OutputSource source_;
   const bool want_lse_;
   const Delivered delivered_;
   Cursor out_;
   Cursor lse_;
   int64_t first_slot_ = 0;
   absl::Status status_;
-  std::string copied_;  // the payload, where the store is not host memory
 };
 
 }  // namespace hilbert_ring::server

@@ -12,7 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "server/process/process_memory.h"
 #include "server/process/threads.h"
-#include "server/shard/shard_rows.h"
+#include "server/worker/shard_rows.h"
+#include "server/worker/store_outputs.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -149,7 +150,7 @@ absl::Status RunCall::Allocate() {
   absl::Status status = AddSlots(open_.delivered_out(), delivered.out);
   if (status.ok()) status = AddSlots(open_.delivered_lse(), delivered.lse);
   if (!status.ok()) return status;
-  output_.emplace(*plan_, rank_, *store_, open_.want_lse(), std::move(delivered));
+  output_.emplace(*plan_, rank_, SourceOf(*store_), open_.want_lse(), std::move(delivered));
   v1::RunResponse response;
   response.mutable_ready()->set_shares_memory(shared_ != nullptr);
   return Send(response);
@@ -158,11 +159,11 @@ absl::Status RunCall::Allocate() {
 // In the coordinator's memory if it offers some and this process can reach it.
 absl::Status RunCall::MakeStore() {
   if (state_.share_memory && open_.has_shared_memory() &&
-      open_.shared_memory().bytes() >= ShardStore::SharedBytes(*plan_, rank_)) {
+      open_.shared_memory().bytes() >= ShardLayout(*plan_, rank_).bytes()) {
     auto shared = SharedMemory::Open(open_.shared_memory());
     if (shared.ok()) {
       shared_ = *std::move(shared);
-      store_ = ShardStore::Over(shared_->data(), *plan_, rank_);
+      store_ = ShardStore::Over(HostShard(shared_->data(), ShardLayout(*plan_, rank_)));
       return absl::OkStatus();
     }
     spdlog::info("job {}, rank {}: rows come by the stream: {}", open_.job_id(), rank_,

@@ -17,7 +17,7 @@
 #include "server/coordinator/row_messages.h"
 #include "server/coordinator/row_router.h"
 #include "server/shard/output_rows.h"
-#include "server/shard/shard_rows.h"
+#include "server/worker/shard_rows.h"
 #include "tests/fuzz/attend_model.h"
 #include "tests/fuzz/input_bytes.h"
 #include "tests/fuzz/input_spec.h"
@@ -52,8 +52,10 @@ struct FreeMemory {
 // One worker's shard.
 struct Shard {
   Shard(const Plan& plan, int rank)
-      : memory(static_cast<std::byte*>(std::calloc(1, ShardStore::SharedBytes(plan, rank) + 64))),
-        store(ShardStore::Over(Aligned(memory.get()), plan, rank)),
+      : memory(static_cast<std::byte*>(
+            std::calloc(1, static_cast<size_t>(ShardLayout(plan, rank).bytes()) + 64))),
+        shard(Aligned(memory.get()), ShardLayout(plan, rank)),
+        store(ShardStore::Over(shard)),
         rows(plan, *store) {}
 
   static std::byte* Aligned(std::byte* memory) {
@@ -61,6 +63,7 @@ struct Shard {
   }
 
   std::unique_ptr<std::byte, FreeMemory> memory;
+  const HostShard shard;
   std::unique_ptr<ShardStore> store;
   server::ShardRows rows;
 };
@@ -171,7 +174,8 @@ class Job {
         }
       }
     }
-    server::OutputRows outputs(plan_, rank, *shard.store, false, server::Delivered(spec_.tokens));
+    server::OutputRows outputs(plan_, rank, server::SourceOf(shard.shard), false,
+                               server::Delivered(spec_.tokens));
     v1::OutputChunk chunk;
     std::string_view payload;
     while (outputs.Next(shard.store->rows(), chunk, payload)) {

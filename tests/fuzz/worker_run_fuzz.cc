@@ -141,7 +141,7 @@ class Coordinator {
   void OfferMemory(bool honest) {
     v1::SharedMemory& offer = *open_.mutable_shared_memory();
     if (honest && plan_ && plan_->costs.workers[rank_].resident_bytes() < kMemoryLimit) {
-      auto memory = SharedMemory::Create(ShardStore::SharedBytes(*plan_, rank_));
+      auto memory = SharedMemory::Create(ShardLayout(*plan_, rank_).bytes());
       Require(memory.ok(), "memory to share can be had");
       memory_ = *std::move(memory);
       offer = memory_->offer();

@@ -28,13 +28,14 @@ constexpr TensorKind kRows[] = {TensorKind::kQ, TensorKind::kK, TensorKind::kV};
 int64_t MarkOf(TensorKind tensor, int64_t slot) { return slot * 8 + static_cast<int64_t>(tensor); }
 
 HeldShard Filled(const Plan& plan, int rank, SharedMemoryPool& pool) {
-  HeldShard shard{.memory = pool.Take(ShardStore::SharedBytes(plan, rank)).value()};
-  shard.store = ShardStore::Over(shard.memory->data(), plan, rank);
+  const ShardLayout layout(plan, rank);
+  HeldShard shard{.memory = pool.Take(layout.bytes()).value()};
+  shard.rows.emplace(shard.memory->data(), layout);
   for (const ShardRange& range : plan.shards.OfRank(rank)) {
     for (int64_t slot = range.begin; slot < range.end; ++slot) {
       for (const TensorKind tensor : kRows) {
         const int64_t mark = MarkOf(tensor, slot);
-        std::memcpy(shard.store->Row(tensor, range.LocalRow(slot)), &mark, sizeof(mark));
+        std::memcpy(shard.rows->Row(tensor, range.LocalRow(slot)), &mark, sizeof(mark));
       }
     }
   }
@@ -42,14 +43,14 @@ HeldShard Filled(const Plan& plan, int rank, SharedMemoryPool& pool) {
 }
 
 // Slots of a rank's shard whose rows are not what they were.
-int64_t WrongSlots(const Plan& plan, int rank, const ShardStore& store) {
+int64_t WrongSlots(const Plan& plan, int rank, const HostShard& rows) {
   int64_t wrong = 0;
   for (const ShardRange& range : plan.shards.OfRank(rank)) {
     for (int64_t slot = range.begin; slot < range.end; ++slot) {
       bool right = true;
       for (const TensorKind tensor : kRows) {
         int64_t mark = 0;
-        std::memcpy(&mark, store.Row(tensor, range.LocalRow(slot)), sizeof(mark));
+        std::memcpy(&mark, rows.Row(tensor, range.LocalRow(slot)), sizeof(mark));
         right = right && mark == MarkOf(tensor, slot);
       }
       wrong += !right;
@@ -77,7 +78,7 @@ TEST_F(HeldRowsTest, MoveToTheShardsOfAnyOtherPlan) {
       for (int rank = 0; rank < after; ++rank) {
         const auto shard = held.Carry(plan, rank, *members[rank], false, pool_);
         ASSERT_TRUE(shard.ok()) << shard.status();
-        EXPECT_EQ(WrongSlots(plan, rank, *shard->store), 0);
+        EXPECT_EQ(WrongSlots(plan, rank, *shard->rows), 0);
       }
     }
   }
@@ -96,7 +97,7 @@ TEST_F(HeldRowsTest, StayWhereTheyAreForTheSameWorkerAlone) {
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(same->memory->data(), first);
   EXPECT_TRUE(same->memory->offer().used());
-  EXPECT_EQ(WrongSlots(plan, 0, *same->store), 0);
+  EXPECT_EQ(WrongSlots(plan, 0, *same->rows), 0);
   // The other lane of the same worker may still compute the attempt before.
   std::vector<HeldShard> once;
   once.push_back(Filled(plan, 0, pool_));
@@ -106,12 +107,12 @@ TEST_F(HeldRowsTest, StayWhereTheyAreForTheSameWorkerAlone) {
   const auto moved = of_express.Carry(plan, 0, *members[0], false, pool_);
   ASSERT_TRUE(moved.ok());
   EXPECT_NE(moved->memory->data(), express);
-  EXPECT_EQ(WrongSlots(plan, 0, *moved->store), 0);
+  EXPECT_EQ(WrongSlots(plan, 0, *moved->rows), 0);
   // A new process in the place of the second: the lost one may still write to its shard.
   const auto other = held.Carry(plan, 1, *MakeMembers(1)[0], false, pool_);
   ASSERT_TRUE(other.ok());
   EXPECT_NE(other->memory->data(), second);
-  EXPECT_EQ(WrongSlots(plan, 1, *other->store), 0);
+  EXPECT_EQ(WrongSlots(plan, 1, *other->rows), 0);
 }
 
 TEST_F(HeldRowsTest, AreThereOnceNotTwice) {
@@ -125,10 +126,10 @@ TEST_F(HeldRowsTest, AreThereOnceNotTwice) {
   const Members members = MakeMembers(2);
   const auto first = held.Carry(plan, 0, *members[0], false, pool_);
   ASSERT_TRUE(first.ok());
-  EXPECT_EQ(WrongSlots(plan, 0, *first->store), 0);
+  EXPECT_EQ(WrongSlots(plan, 0, *first->rows), 0);
   // What has moved is zero where it was, in whole pages.
-  const auto before = ShardStore::Over(memory->data(), old, 0);
-  const int64_t wrong = WrongSlots(old, 0, *before);
+  const HostShard before(memory->data(), ShardLayout(old, 0));
+  const int64_t wrong = WrongSlots(old, 0, before);
   EXPECT_GT(wrong, 190'000);
   EXPECT_LE(wrong, 200'001);
 }
@@ -144,7 +145,7 @@ TEST_F(HeldRowsTest, WhatIsNotHeldIsLost) {
   const Plan next = *MakePlan(spec, 2);
   const auto shard = held.Carry(next, 0, *MakeMembers(1)[0], false, pool_);
   ASSERT_TRUE(shard.ok());
-  EXPECT_EQ(WrongSlots(next, 0, *shard->store), 250);
+  EXPECT_EQ(WrongSlots(next, 0, *shard->rows), 250);
   EXPECT_TRUE(HeldRows().lost().empty());
   EXPECT_TRUE(HeldRows().empty());
 }

@@ -16,29 +16,29 @@ namespace {
 void ExpectAllRows(JobSpec spec, int workers, bool want_lse, RowSpan delivered_slots = {}) {
   const auto plan = MakePlan(spec, workers);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto device = MakeDevice({.threads = 1});
   const bool listed = spec.ordering && spec.ordering->scope == OrderScope::kQkv;
   Delivered delivered(spec.tokens);
   const int64_t left_out = delivered_slots.end - delivered_slots.begin;
   if (left_out > 0) delivered.out.Add(delivered_slots.begin, delivered_slots.end);
   std::map<v1::Tensor, std::map<int64_t, int>> seen;
   for (int rank = 0; rank < workers; ++rank) {
-    const auto store = ShardStore::Make(**device, *plan, rank);
-    ASSERT_TRUE(store.ok());
+    const ShardLayout layout(*plan, rank);
+    std::vector<std::byte> memory(layout.bytes());
+    const HostShard shard(memory.data(), layout);
     for (const ShardRange& range : plan->shards.OfRank(rank)) {
       for (int64_t slot = range.begin; slot < range.end; ++slot) {
         // An order that turns the job round.
         const int64_t token = listed ? spec.tokens - 1 - slot : slot;
-        if (spec.ordering) (*store)->tokens()[range.LocalRow(slot)] = spec.tokens - 1 - slot;
-        std::memcpy((*store)->Row(TensorKind::kOut, range.LocalRow(slot)), &token, 8);
-        std::memcpy((*store)->Row(TensorKind::kLse, range.LocalRow(slot)), &token, 8);
+        if (spec.ordering) shard.tokens()[range.LocalRow(slot)] = spec.tokens - 1 - slot;
+        std::memcpy(shard.Row(TensorKind::kOut, range.LocalRow(slot)), &token, 8);
+        std::memcpy(shard.Row(TensorKind::kLse, range.LocalRow(slot)), &token, 8);
       }
     }
-    OutputRows rows(*plan, rank, **store, want_lse, delivered);
+    OutputRows rows(*plan, rank, SourceOf(shard), want_lse, delivered);
     v1::OutputChunk chunk;
     std::string_view payload;
     // In three parts, as rows become final.
-    const int64_t all = (*store)->rows();
+    const int64_t all = shard.rows();
     int part = 0;
     const int64_t finals[] = {all / 3, all / 2, all};
     while (part < 3) {

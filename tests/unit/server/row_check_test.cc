@@ -26,8 +26,9 @@ struct RandomJob {
         plan(*MakePlan(spec, 1 + static_cast<int>(random() % 3))),
         router(spec, plan.shards, order) {
     for (int rank = 0; rank < plan.shards.workers(); ++rank) {
-      stores.push_back(ShardStore::Make(*device, plan, rank).value());
-      shards.push_back(stores.back().get());
+      const ShardLayout layout(plan, rank);
+      memory.emplace_back(layout.bytes());
+      shards.emplace_back(memory.back().data(), layout);
     }
     const auto q = Place(TensorKind::kQ, v1::TENSOR_Q, spec.heads * spec.head_dim, random);
     const auto k = Place(TensorKind::kK, v1::TENSOR_K, spec.kv_heads * spec.head_dim, random);
@@ -40,7 +41,7 @@ struct RandomJob {
     const auto values = hilbert_ring::testing::RandomValues(spec.tokens * width, random);
     for (int64_t token = 0; token < spec.tokens; ++token) {
       const RowRun place = router.Find(tensor, token);
-      std::byte* const row = stores[place.rank]->Row(kind, place.local_row);
+      std::byte* const row = shards[place.rank].Row(kind, place.local_row);
       for (int64_t i = 0; i < width; ++i) {
         StoreElement(spec.dtype, row, i, values[token * width + i]);
       }
@@ -77,9 +78,8 @@ struct RandomJob {
   const std::shared_ptr<const Permutation> order;
   const Plan plan;
   const RowRouter router;
-  const std::unique_ptr<Device> device = *MakeDevice({.threads = 1});
-  std::vector<std::unique_ptr<ShardStore>> stores;  // by rank
-  std::vector<const ShardStore*> shards;
+  std::vector<std::vector<std::byte>> memory;  // of shards, by rank
+  std::vector<HostShard> shards;
   ReferenceResult expected;
 };
 

@@ -1,4 +1,4 @@
-#include "server/shard/shard_rows.h"
+#include "server/worker/shard_rows.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,0 +1,32 @@
+#include "engine/plan/shard_layout.h"
+
+namespace hilbert_ring {
+namespace {
+
+constexpr int64_t kPartAlignment = 4096;  // of tensors
+
+int64_t Aligned(int64_t bytes) {
+  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+}
+
+}  // namespace
+
+ShardLayout::ShardLayout(const Plan& plan, int rank)
+    : rows_(plan.shards.Rows(rank)), tokens_(plan.spec.ordering ? rows_ : 0) {
+  for (int i = 0; i < kTensorKinds; ++i) {
+    row_bytes_[i] = hilbert_ring::RowBytes(plan.spec, static_cast<TensorKind>(i));
+    begin_[i + 1] = begin_[i] + Aligned(rows_ * row_bytes_[i]);
+  }
+}
+
+int64_t ShardLayout::net_bytes() const {
+  int64_t bytes = tokens_ * static_cast<int64_t>(sizeof(int64_t));
+  for (const int64_t row_bytes : row_bytes_) bytes += rows_ * row_bytes;
+  return bytes;
+}
+
+int64_t ShardLayout::bytes() const {
+  return token_offset() + tokens_ * static_cast<int64_t>(sizeof(int64_t));
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,84 @@
+#include "engine/plan/shard_layout.h"
+
+#include <cstring>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/random/random_spec.h"
+
+namespace hilbert_ring {
+namespace {
+
+constexpr TensorKind kTensors[] = {TensorKind::kQ, TensorKind::kK, TensorKind::kV, TensorKind::kOut,
+                                   TensorKind::kLse};
+
+TEST(ShardLayout, EveryRowHasBytesOfItsOwn) {
+  std::mt19937_64 random(1);
+  for (int trial = 0; trial < 50; ++trial) {
+    SCOPED_TRACE(trial);
+    const JobSpec spec = testing::RandomSpec(random);
+    const Plan plan = *MakePlan(spec, 1 + static_cast<int>(random() % 3));
+    for (int rank = 0; rank < plan.shards.workers(); ++rank) {
+      const ShardLayout layout(plan, rank);
+      ASSERT_EQ(layout.rows(), plan.shards.Rows(rank));
+      EXPECT_EQ(layout.tokens(), spec.ordering ? layout.rows() : 0);
+      std::vector<int> taken(layout.bytes());
+      const auto take = [&](int64_t begin, int64_t bytes) {
+        ASSERT_GE(begin, 0);
+        ASSERT_LE(begin + bytes, layout.bytes());
+        for (int64_t i = begin; i < begin + bytes; ++i) ++taken[i];
+      };
+      int64_t net = layout.tokens() * 8;
+      for (const TensorKind tensor : kTensors) {
+        const int64_t row_bytes = RowBytes(spec, tensor);
+        net += layout.rows() * row_bytes;
+        // What a vector load asks for, of the start of each tensor.
+        EXPECT_EQ(layout.Offset(tensor, 0) % 64, 0);
+        for (int64_t row = 0; row < layout.rows(); ++row) {
+          take(layout.Offset(tensor, row), row_bytes);
+        }
+      }
+      take(layout.token_offset(), layout.tokens() * 8);
+      EXPECT_EQ(layout.token_offset() % 8, 0);
+      EXPECT_EQ(layout.net_bytes(), net);
+      int64_t used = 0;
+      for (const int times : taken) {
+        ASSERT_LE(times, 1);
+        used += times;
+      }
+      EXPECT_EQ(used, net);
+    }
+  }
+}
+
+TEST(HostShard, TwoOverOneMemoryAreOneShard) {
+  JobSpec spec;
+  spec.tokens = 100;
+  spec.heads = spec.kv_heads = 2;
+  spec.head_dim = spec.value_dim = 8;
+  spec.branches = {{100, 1}};
+  spec.ordering = Ordering{};
+  const Plan plan = *MakePlan(spec, 3);
+  const ShardLayout layout(plan, 1);
+  std::vector<std::byte> memory(layout.bytes());
+  const HostShard writer(memory.data(), layout);
+  const HostShard reader(memory.data(), ShardLayout(plan, 1));
+  const int64_t last = writer.rows() - 1;
+  for (const TensorKind tensor : kTensors) {
+    const float mark = 1.0f + static_cast<float>(tensor);
+    std::memcpy(writer.Row(tensor, last), &mark, sizeof(mark));
+  }
+  writer.tokens()[last] = 77;
+  for (const TensorKind tensor : kTensors) {
+    float found = 0;
+    std::memcpy(&found, reader.Row(tensor, last), sizeof(found));
+    EXPECT_EQ(found, 1.0f + static_cast<float>(tensor));
+  }
+  EXPECT_EQ(reader.tokens()[last], 77);
+  EXPECT_EQ(reader.tokens().size(), static_cast<size_t>(reader.rows()));
+}
+
+}  // namespace
+}  // namespace hilbert_ring
