@@ -44,11 +44,13 @@ class FarDevice : public ForwardingDevice {
   int64_t left_;
 };
 
+constexpr int64_t kWidth = 8;  // of a row, in floats
+
 Plan OrderedPlan() {
   JobSpec spec;
   spec.tokens = 50;
   spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 4;
+  spec.head_dim = spec.value_dim = kWidth;
   spec.branches = {{50, 1}};
   spec.ordering = Ordering{};
   return *MakePlan(spec, 2);
@@ -62,25 +64,26 @@ std::vector<float> Numbers(int64_t count, float first) {
 
 // Rows 3 to 6 at once, then rows 20, 0 and 9 by name.
 void ExpectRowsComeBack(ShardStore& store, TensorKind tensor) {
-  const std::vector<float> written = Numbers(4 * 4, 100);
+  const std::vector<float> written = Numbers(4 * kWidth, 100);
   ASSERT_TRUE(store.Write(tensor, 3, 4, written.data()).ok());
-  const std::vector<float> named = Numbers(3 * 4, 500);
+  const std::vector<float> named = Numbers(3 * kWidth, 500);
   const std::vector<int64_t> rows = {20, 0, 9};
   ASSERT_TRUE(store.WriteRows(tensor, rows, named.data()).ok());
-  std::vector<float> read(4 * 4);
+  std::vector<float> read(4 * kWidth);
   ASSERT_TRUE(store.Read(tensor, 3, 4, read.data()).ok());
   EXPECT_EQ(read, written);
   for (size_t i = 0; i < rows.size(); ++i) {
-    read.resize(4);
+    read.resize(kWidth);
     ASSERT_TRUE(store.Read(tensor, rows[i], 1, read.data()).ok());
-    EXPECT_EQ(read, std::vector<float>(named.begin() + 4 * i, named.begin() + 4 * (i + 1)));
+    EXPECT_EQ(read,
+              std::vector<float>(named.begin() + kWidth * i, named.begin() + kWidth * (i + 1)));
   }
   // And no other row was touched.
   const std::set<int64_t> touched = {0, 3, 4, 5, 6, 9, 20};
   for (int64_t row = 0; row < store.rows(); ++row) {
     if (touched.contains(row)) continue;
     ASSERT_TRUE(store.Read(tensor, row, 1, read.data()).ok());
-    EXPECT_EQ(read, std::vector<float>(4)) << row;
+    EXPECT_EQ(read, std::vector<float>(kWidth)) << row;
   }
 }
 
@@ -95,7 +98,7 @@ TEST(ShardStore, RowsComeBackFromHostMemory) {
   ExpectRowsComeBack(*store, TensorKind::kOut);
   float first = 0;
   std::memcpy(&first, store->Row(TensorKind::kQ, 9), sizeof(first));
-  EXPECT_EQ(first, 508.0f) << "they lie where Row says";
+  EXPECT_EQ(first, 500.0f + 2 * kWidth) << "they lie where Row says";
 }
 
 TEST(ShardStore, RowsInADevicesMemoryTravelByItsCalls) {
@@ -104,9 +107,9 @@ TEST(ShardStore, RowsInADevicesMemoryTravelByItsCalls) {
   const auto store = *ShardStore::Make(device, plan, 0);
   EXPECT_FALSE(store->host_memory());
   ExpectRowsComeBack(*store, TensorKind::kK);
-  EXPECT_EQ(device.copied_in, 4 * 4 * 4);
+  EXPECT_EQ(device.copied_in, 4 * kWidth * 4);
   EXPECT_EQ(device.rows_in, 3);
-  EXPECT_EQ(device.copied_out, 25 * 4 * 4);
+  EXPECT_EQ(device.copied_out, 25 * kWidth * 4);
 }
 
 TEST(ShardStore, TokensAreInHostMemoryAndInTheDevices) {
