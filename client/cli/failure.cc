@@ -61,8 +61,9 @@ int ServiceFailed(const GlobalOptions& global, const absl::Status& failure) {
   Json json = {{"error", AsJson(status)}};
   json["error"]["server"] = global.server;
   Print(global, Describe(status), json);
-  const bool other_server = absl::IsUnavailable(status) || absl::IsUnimplemented(status);
-  if (other_server && global.format == OutputFormat::kText) {
+  // A status with a reason comes from the service itself.
+  const bool unreached = absl::IsUnavailable(status) || absl::IsUnimplemented(status);
+  if (unreached && ReasonBeyondCode(status).empty() && global.format == OutputFormat::kText) {
     std::fprintf(stderr,
                  "hilbert-ring: the server is %s; set another by --server or HILBERT_RING_SERVER\n",
                  global.server.c_str());

@@ -133,6 +133,18 @@ TEST(CliConsole, AServerThatIsNoCoordinatorIsSaidToBeNone) {
                     HasSubstr(absl::StrCat("the server is ", service.address()))));
 }
 
+TEST(CliConsole, AnotherServerIsSuggestedOnlyWhereThisOneWasNotReached) {
+  const FakeService service({.refuse = wire::ToGrpc(wire::WithReason(
+                                 absl::UnavailableError("no worker is there"), "NO_WORKERS")),
+                             .refused_plans = 1});
+  EXPECT_EQ(RunCli(absl::StrCat("plan --server ", service.address(), " --spec ",
+                                GoldenPath("dense", "case.json")))
+                .err,
+            "hilbert-ring: UNAVAILABLE: no worker is there (reason NO_WORKERS)\n");
+  EXPECT_THAT(RunCli("status --server 127.0.0.1:1").err,
+              HasSubstr("the server is 127.0.0.1:1; set another by --server"));
+}
+
 TEST(CliConsole, VersionAndExitCodesAreTold) {
   const CliResult version = RunCli("--version");
   EXPECT_EQ(version.code, 0);
