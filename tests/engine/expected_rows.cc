@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -32,14 +33,21 @@ std::vector<double> Row(const std::vector<float>& values, int64_t token, int64_t
 }  // namespace
 
 absl::StatusOr<ExpectedRows> ExpectRows(const JobSpec& spec, const EngineInputs& inputs) {
+  std::vector<int64_t> tokens(spec.tokens);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  return ExpectRows(spec, inputs, std::move(tokens));
+}
+
+absl::StatusOr<ExpectedRows> ExpectRows(const JobSpec& spec, const EngineInputs& inputs,
+                                        std::vector<int64_t> tokens) {
   const auto order = Permutation::Make(spec, inputs.coords);
   if (!order.ok()) return order.status();
   const EngineInputs rounded = Rounded(spec, inputs);
   const FloatRows q(rounded.q, spec.heads * spec.head_dim);
   const FloatRows k(rounded.k, spec.kv_heads * spec.head_dim);
   const FloatRows v(rounded.v, spec.kv_heads * spec.value_dim);
-  ExpectedRows expected;
-  for (int64_t token = 0; token < spec.tokens; ++token) {
+  ExpectedRows expected{.tokens = std::move(tokens)};
+  for (const int64_t token : expected.tokens) {
     expected.rows.push_back(ExpectRow(spec, **order, token, q, k, v));
     expected.judged += expected.rows.back().tolerance.AllJudged();
   }
@@ -66,8 +74,9 @@ std::string Mismatch(const JobSpec& spec, const EngineResult& result,
     worst = row.worst;
     tensor = of;
   };
-  for (int64_t token = 0; token < spec.tokens; ++token) {
-    const ExpectedRow& row = expected.rows[token];
+  for (size_t i = 0; i < expected.tokens.size(); ++i) {
+    const int64_t token = expected.tokens[i];
+    const ExpectedRow& row = expected.rows[i];
     note(OutDeviation(spec, token, row, Row(result.out, token, spec.heads * spec.value_dim)),
          "out");
     note(LseDeviation(token, row, Row(result.lse, token, spec.heads)), "lse");

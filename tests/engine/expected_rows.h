@@ -1,4 +1,4 @@
-// A whole job by the definition, each row with its tolerance.
+// A job's rows by the definition, each with its tolerance.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,15 @@
 namespace hilbert_ring::testing {
 
 struct ExpectedRows {
-  std::vector<ExpectedRow> rows;  // by token
+  std::vector<int64_t> tokens;
+  std::vector<ExpectedRow> rows;  // of these tokens
   int64_t judged = 0;             // rows of which all heads are
 };
 
-// Of inputs as the job's type rounds them.
+// Of inputs as the job's type rounds them: all rows, or those of some tokens.
 absl::StatusOr<ExpectedRows> ExpectRows(const JobSpec& spec, const EngineInputs& inputs);
+absl::StatusOr<ExpectedRows> ExpectRows(const JobSpec& spec, const EngineInputs& inputs,
+                                        std::vector<int64_t> tokens);
 
 // Inputs as the job's type rounds them.
 EngineInputs Rounded(const JobSpec& spec, EngineInputs inputs);

@@ -5,15 +5,12 @@
 #include "engine/reference/attention_reference.h"
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
+#include "tests/engine/expected_golden.h"
 #include "tests/engine/run_engine.h"
 #include "tests/golden/golden_case.h"
 
 namespace hilbert_ring::testing {
 namespace {
-
-EngineInputs InputsOf(const GoldenCase& golden) {
-  return {.q = golden.q, .k = golden.k, .v = golden.v, .coords = golden.coords};
-}
 
 bool Same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
@@ -25,14 +22,13 @@ class Golden : public ::testing::TestWithParam<std::string> {
     golden_ = *std::move(golden);
   }
 
-  void Check(DataType dtype, int workers, RingKind ring, const std::string& kernel = "") {
+  void Check(DataType dtype, const ExpectedRows& expected, int workers, RingKind ring,
+             const std::string& kernel = "") {
     JobSpec spec = golden_.spec;
     spec.dtype = dtype;
     const auto result = RunEngine(spec, InputsOf(golden_), workers, ring, kernel);
     ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(Mismatch(*result, golden_.out, golden_.lse,
-                       TolerancesOf(dtype, golden_.max_scores, golden_.max_value)),
-              "")
+    EXPECT_EQ(Mismatch(spec, *result, expected), "")
         << DataTypeName(dtype) << ", " << workers << " ranks " << kernel;
   }
 
@@ -57,9 +53,10 @@ TEST_P(Golden, ReferenceAgrees) {
 }
 
 TEST_P(Golden, InProcess) {
-  for (int workers = 1; workers <= 7; ++workers) {
-    for (const DataType dtype : TypesThatHold(golden_)) {
-      Check(dtype, workers, RingKind::kInProcess);
+  for (const DataType dtype : TypesThatHold(golden_)) {
+    const ExpectedRows expected = ExpectGolden(golden_, dtype);
+    for (int workers = 1; workers <= 7; ++workers) {
+      Check(dtype, expected, workers, RingKind::kInProcess);
     }
   }
 }
@@ -67,19 +64,25 @@ TEST_P(Golden, InProcess) {
 TEST_P(Golden, AllKernels) {
   const std::vector<std::string> kernels = KernelsUnderTest();
   ASSERT_FALSE(kernels.empty()) << "no device for HILBERT_RING_TEST_KERNEL";
-  for (const std::string& kernel : kernels) {
-    for (const DataType dtype : TypesThatHold(golden_)) {
-      for (const int workers : {1, 3}) Check(dtype, workers, RingKind::kInProcess, kernel);
+  for (const DataType dtype : TypesThatHold(golden_)) {
+    const auto expected = ExpectGoldenRows(golden_, dtype);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    for (const std::string& kernel : kernels) {
+      for (const int workers : {1, 3}) {
+        Check(dtype, *expected, workers, RingKind::kInProcess, kernel);
+      }
     }
   }
 }
 
 TEST_P(Golden, Gloo) {
-  for (int workers = 1; workers <= 7; ++workers) {
-    Check(DataType::kFloat32, workers, RingKind::kGloo);
-  }
   for (const DataType dtype : TypesThatHold(golden_)) {
-    if (dtype != DataType::kFloat32) Check(dtype, 3, RingKind::kGloo);
+    const ExpectedRows expected = ExpectGolden(golden_, dtype);
+    for (int workers = 1; workers <= 7; ++workers) {
+      if (dtype == DataType::kFloat32 || workers == 3) {
+        Check(dtype, expected, workers, RingKind::kGloo);
+      }
+    }
   }
 }
 

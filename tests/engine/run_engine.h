@@ -55,20 +55,4 @@ absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const J
                                            const EngineInputs& inputs,
                                            const EngineOptions& options = {});
 
-// What a result may be off: out within relative * |out| + absolute, lse within 1e-5 (1 + |lse|).
-struct Tolerance {
-  double relative = 0;
-  double absolute = 0;
-};
-Tolerance ToleranceOf(DataType dtype, double max_score, double max_value);
-std::vector<Tolerance> TolerancesOf(DataType dtype, std::span<const double> max_scores,
-                                    double max_value);
-
-// Empty when all is within the tolerance, else what is furthest off. NaN and infinities must be
-// where they are expected, and nowhere else. Tolerances are by token.
-std::string Mismatch(const EngineResult& result, const std::vector<double>& out,
-                     const std::vector<double>& lse, std::span<const Tolerance> tolerances);
-std::string Mismatch(const EngineResult& result, const std::vector<double>& out,
-                     const std::vector<double>& lse, const Tolerance& tolerance);
-
 }  // namespace hilbert_ring::testing

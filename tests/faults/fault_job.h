@@ -3,14 +3,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/cpp/attend.h"
-#include "engine/reference/attention_reference.h"
-#include "tests/engine/run_engine.h"
+#include "tests/faults/fault_answer.h"
 
 namespace hilbert_ring::testing {
 
@@ -18,19 +18,18 @@ struct FaultJob {
   JobSpec spec;
   std::map<v1::Tensor, std::string> tensors;  // bytes of the job's type; no coordinates
   std::vector<int64_t> coords;
-  ReferenceResult expected;
-  Tolerance tolerance;
+  std::shared_ptr<const FaultAnswer> answer;
   double seconds = 0;  // that it takes undisturbed
 };
 
-// A random job of up to some hundred tokens, any kind; expected is the float64 reference.
+// A random job of up to some hundred tokens, any kind; every row is known by the definition.
 absl::StatusOr<FaultJob> MakeSmallJob(std::mt19937_64& random);
 
-// Some thousand tokens, segments that span the workers, a part of a second of compute; expected is
-// what the service at `address` answers undisturbed.
+// Some thousand tokens, segments that span the workers, a part of a second of compute. Runs once,
+// undisturbed, at the service at `address`.
 absl::StatusOr<FaultJob> MakeMiddleJob(std::mt19937_64& random, const std::string& address);
 
-// Many tokens, little compute: receiving and sending are most of it.
+// Likewise. Many tokens, little compute: receiving and sending are most of it.
 absl::StatusOr<FaultJob> MakeWideJob(std::mt19937_64& random, const std::string& address);
 
 enum class Verdict {
@@ -51,7 +50,7 @@ struct JobEnd {
   std::string failures;  // of its attempts but the last
 };
 
-// One segment length, float32, rows of zeros, so that the result is zeros too; lse is not known.
+// One segment length, float32, rows of zeros, so that the result is zeros too.
 FaultJob MakeZeroJob(int64_t tokens, int64_t heads, int64_t dim, int64_t segment);
 
 // The whole call, its deadline included.

@@ -30,7 +30,7 @@ int64_t SharedPeak(const std::string& copy_memory) {
   const FaultJob job = MakeZeroJob(65'536, 4, 32, 64);  // 96 MiB of rows, little compute
   const JobEnd end = RunJob((*cluster)->address(), job, {.deadline = absl::Seconds(60)});
   watch = {};
-  EXPECT_TRUE(end.status.ok()) << end.status;
+  EXPECT_EQ(end.verdict, Verdict::kRight) << end.what << end.status;
   return peak;
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
+#include "tests/engine/expected_golden.h"
 #include "tests/golden/golden_case.h"
 #include "tests/plain_spec.h"
 #include "tests/service/cluster.h"
@@ -13,26 +14,27 @@
 namespace hilbert_ring::testing {
 namespace {
 
-void CheckEveryCase(const Cluster& cluster) {
+void CheckEveryCase(const Cluster& cluster, int workers) {
   auto stub = cluster.Stub();
   const std::vector<std::string> names = GoldenCaseNames();
   ASSERT_GE(names.size(), 50u);
+  int64_t bytes_exchanged = 0;
   for (const std::string& name : names) {
     const auto golden = LoadGoldenCase(name);
     ASSERT_TRUE(golden.ok()) << golden.status();
-    const EngineInputs inputs{
-        .q = golden->q, .k = golden->k, .v = golden->v, .coords = golden->coords};
+    const EngineInputs inputs = InputsOf(*golden);
     for (const DataType dtype : TypesThatHold(*golden)) {
       JobSpec spec = golden->spec;
       spec.dtype = dtype;
       const auto service = AttendRaw(*stub, spec, inputs, 37, 5);
       ASSERT_TRUE(service.ok()) << service.status() << " " << name;
-      EXPECT_EQ(Mismatch(service->result, golden->out, golden->lse,
-                         TolerancesOf(dtype, golden->max_scores, golden->max_value)),
-                "")
+      EXPECT_EQ(service->report.workers_size(), workers) << name;
+      bytes_exchanged += service->report.bytes_exchanged();
+      EXPECT_EQ(Mismatch(spec, service->result, ExpectGolden(*golden, dtype)), "")
           << name << " " << DataTypeName(dtype);
     }
   }
+  EXPECT_EQ(bytes_exchanged > 0, workers > 1);
 }
 
 class ServiceGolden : public ::testing::TestWithParam<int> {};
@@ -40,7 +42,7 @@ class ServiceGolden : public ::testing::TestWithParam<int> {};
 TEST_P(ServiceGolden, EveryCase) {
   auto cluster = Cluster::Start({.workers = GetParam()});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
-  CheckEveryCase(**cluster);
+  CheckEveryCase(**cluster, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, ServiceGolden, ::testing::Values(1, 2, 3, 5));
@@ -48,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, ServiceGolden, ::testing::Values(1, 2, 3, 5));
 TEST(ServiceGoldenWithoutSharedMemory, RowsAreSent) {
   auto cluster = Cluster::Start({.workers = 2, .arguments = {"--share-memory=false"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
-  CheckEveryCase(**cluster);
+  CheckEveryCase(**cluster, 2);
 }
 
 TEST(ServiceGoldenWithoutSharedMemory, WorkersTurnItDown) {
@@ -56,7 +58,7 @@ TEST(ServiceGoldenWithoutSharedMemory, WorkersTurnItDown) {
   auto cluster = Cluster::Start({.workers = 2, .arguments = {"--share-memory=true"}});
   unsetenv("HILBERT_RING_SHARE_MEMORY");
   ASSERT_TRUE(cluster.ok()) << cluster.status();
-  CheckEveryCase(**cluster);
+  CheckEveryCase(**cluster, 2);
   // More rows than are told of at once, and still few bytes.
   const JobSpec spec = PlainSpec({.tokens = 10'000, .heads = 1, .dim = 8, .segment = 50});
   const EngineInputs inputs = RandomInputs(spec, 3);
