@@ -17,20 +17,30 @@
 namespace hilbert_ring::client {
 namespace {
 
+// Inline coordinates of ten million tokens; what never ends is refused.
+constexpr size_t kMaxSpecBytes = size_t{256} << 20;
+
 // "-": what the process reads from.
+std::string SpecName(const std::string& path) { return path == "-" ? "stdin" : path; }
+
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   const int fd = path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                              : open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(SpecName(path), ": cannot open"));
   const absl::Cleanup close_file = [fd] { close(fd); };
   std::string text;
   char part[1 << 16];
   while (true) {
     const ssize_t bytes = read(fd, part, sizeof(part));
     if (bytes < 0 && errno == EINTR) continue;
-    if (bytes < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot read"));
+    if (bytes < 0) return absl::ErrnoToStatus(errno, absl::StrCat(SpecName(path), ": cannot read"));
     if (bytes == 0) return text;
     text.append(part, static_cast<size_t>(bytes));
+    if (text.size() > kMaxSpecBytes) {
+      return absl::OutOfRangeError(
+          absl::StrCat(SpecName(path), ": has more than ", kMaxSpecBytes,
+                       " bytes, the limit of a job spec; coordinates may come by coords_file"));
+    }
   }
 }
 
@@ -40,14 +50,10 @@ const std::string& PathOf(const JobSource& source, v1::Tensor tensor) {
   return tensor == v1::TENSOR_Q ? source.q : tensor == v1::TENSOR_K ? source.k : source.v;
 }
 
-bool IsSixteenBits(NpyType type) {
-  return type == NpyType::kRaw16 || type == NpyType::kInt16 || type == NpyType::kUInt16;
-}
-
 // "PATH: message" where the job has a spec file.
 absl::Status AtSpec(const JobSource& source, const absl::Status& status) {
   if (source.spec.empty()) return status;
-  return AtPath(source.spec == "-" ? "the spec from stdin" : source.spec, status);
+  return AtPath(SpecName(source.spec), status);
 }
 
 absl::StatusOr<JobSpecDocument> ReadDocument(const JobSource& source) {
@@ -215,7 +221,7 @@ NpyType OutputType(const JobSpec& spec, NpyType q_type) {
     case DataType::kFloat16:
       return NpyType::kFloat16;
     case DataType::kBFloat16:
-      return IsSixteenBits(q_type) ? q_type : NpyType::kRaw16;
+      return MayHold(q_type, DataType::kBFloat16) ? q_type : NpyType::kRaw16;
     case DataType::kFloat32:
       break;
   }

@@ -20,21 +20,6 @@ const char* Expected(DataType dtype) {
                                        : kBFloat16;
 }
 
-bool MayBe(NpyType type, DataType dtype) {
-  switch (type) {
-    case NpyType::kFloat32:
-      return dtype == DataType::kFloat32;
-    case NpyType::kFloat16:
-      return dtype == DataType::kFloat16;
-    case NpyType::kRaw16:
-    case NpyType::kInt16:
-    case NpyType::kUInt16:
-      return dtype == DataType::kBFloat16;
-    default:
-      return false;
-  }
-}
-
 std::string HasType(const NpyFile& file, v1::Tensor tensor) {
   return absl::StrCat(wire::TensorName(tensor), " has dtype ", NpyTypeName(file.type()), " ('",
                       NpyDescr(file.type()), "')");
@@ -68,6 +53,21 @@ SpecShape ShapeOf(const JobSpec& spec) {
 }
 
 }  // namespace
+
+bool MayHold(NpyType type, DataType dtype) {
+  switch (type) {
+    case NpyType::kFloat32:
+      return dtype == DataType::kFloat32;
+    case NpyType::kFloat16:
+      return dtype == DataType::kFloat16;
+    case NpyType::kRaw16:
+    case NpyType::kInt16:
+    case NpyType::kUInt16:
+      return dtype == DataType::kBFloat16;
+    default:
+      return false;
+  }
+}
 
 JobShape::JobShape(const SpecShape& given, const std::string& source)
     : known_(given),
@@ -151,7 +151,7 @@ absl::Status JobShape::CheckType(const NpyFile& file, v1::Tensor tensor) const {
   const bool output = tensor == v1::TENSOR_OUT || tensor == v1::TENSOR_LSE;
   const DataType known = known_.dtype.value_or(DataType::kFloat32);
   const DataType dtype = tensor == v1::TENSOR_LSE ? DataType::kFloat32 : known;
-  if (MayBe(type, dtype) || (output && type == NpyType::kFloat64)) return absl::OkStatus();
+  if (MayHold(type, dtype) || (output && type == NpyType::kFloat64)) return absl::OkStatus();
   std::string advice;
   if (type == NpyType::kFloat64) {
     advice =

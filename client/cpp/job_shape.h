@@ -23,6 +23,10 @@
 
 namespace hilbert_ring::client {
 
+// Whether a file of this type may hold numbers of a job's: bfloat16 comes as any 16-bit integers or
+// raw 16-bit.
+bool MayHold(NpyType type, DataType dtype);
+
 class JobShape {
  public:
   // source: who says what is given, as messages name it.
@@ -39,7 +43,7 @@ class JobShape {
   absl::Status CheckTypeKnown(const NpyFile& file, v1::Tensor tensor) const;
 
   // Compares a tensor's order, type and axes with what is known, and learns the axes that are not.
-  // bfloat16 comes as any 16-bit integers or raw 16-bit; OUT and LSE may be float64 too.
+  // OUT and LSE may be float64 too.
   // INVALID_ARGUMENT where they disagree.
   absl::Status Take(const NpyFile& file, v1::Tensor tensor);
 
@@ -48,7 +52,7 @@ class JobShape {
   // Of a tensor, in the order of its axes; all are known.
   std::vector<int64_t> SizesOf(v1::Tensor tensor) const;
 
-  // "; q.npy says heads 4 and head_dim 12", of the fields that files told; empty if none did.
+  // "; q.npy says heads 4, head_dim 12", of the fields that files told; empty if none did.
   std::string ToldByFiles() const;
 
  private:

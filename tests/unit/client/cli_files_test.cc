@@ -287,6 +287,14 @@ TEST(CliSpec, TheSpecComesFromStdin) {
   const std::string spec = GoldenPath("dense", "case.json");
   EXPECT_EQ(FormatJobSpec(SpecOf(absl::StrCat(Tensors("dense"), " --spec - <", spec))),
             FormatJobSpec(SpecOf(GoldenInputs("dense"))));
+  EXPECT_THAT(RunCli("plan --local --spec - </dev/null").err,
+              HasSubstr("INVALID_ARGUMENT: stdin: the job spec is malformed JSON"));
+}
+
+TEST(CliSpec, ASpecThatNeverEndsIsRefused) {
+  const CliResult result = RunCli("plan --local --spec /dev/zero");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("OUT_OF_RANGE: /dev/zero: has more than 268435456 bytes"));
 }
 
 TEST(CliSpec, FlagsThatContradictAreBadInput) {
