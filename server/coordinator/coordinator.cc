@@ -70,6 +70,9 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                  for (const double seconds : beat.cancel_seconds()) {
                    metrics_.ObserveCancel(seconds);
                  }
+                 for (const v1::RunFailure& failure : beat.failures()) {
+                   runs_.Tell(member.address, failure);
+                 }
                }}),
       membership_gate_(
           {.calls_per_peer = kMaxWorkersOfAHost, .open_timeout = settings.open_timeout}),
@@ -80,6 +83,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                           .rate = rate_,
                           .jobs = jobs_,
                           .rings = rings_,
+                          .runs = runs_,
                           .orders = orders_,
                           .shards = shards_,
                           .copies = copies_,

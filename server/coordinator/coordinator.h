@@ -55,6 +55,7 @@ class Coordinator {
   std::mutex refresh_;  // one Refresh at a time
   JobTable jobs_;
   Rings rings_;
+  OpenRuns runs_;
   OrderCache orders_;
   SharedMemoryPool shards_;
   JobMemory copies_;

@@ -96,6 +96,7 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
               .copies = &services_.copies,
               .held = &job_.held,
               .delivered = &job_.delivered,
+              .runs = &services_.runs,
               .output =
                   [this](int rank, const v1::OutputChunk& chunk, std::string_view payload,
                          const std::shared_ptr<const void>& owner, Clock::duration patience) {

@@ -66,6 +66,7 @@ v1::RunRequest JobRun::OpenRequest(int rank) const {
   open.set_generation(options_.generation);
   open.set_want_lse(options_.want_lse);
   open.set_express(options_.express);
+  open.set_run(place_->number());
   open.set_compute_timeout_ms(options_.compute_timeout.count());
   if (streams_[rank]->offered) {
     *open.mutable_shared_memory() = streams_[rank]->shard.memory->offer();
@@ -134,6 +135,9 @@ void JobRun::DropUnneeded(int rank) {
 }
 
 void JobRun::Open() {
+  place_ = options_.runs->Enter([this](const std::string& worker, const v1::RunFailed& failed) {
+    HandleFailed(worker, failed);
+  });
   const int workers = static_cast<int>(options_.members.size());
   for (int rank = 0; rank < workers; ++rank) {
     streams_.push_back(std::make_unique<Stream>(stop_));

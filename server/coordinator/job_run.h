@@ -19,9 +19,10 @@
 // One thread reads from each worker and hands its outputs on, so that a client that reads slowly
 // slows the workers and nothing is kept here. Outputs of a shared shard that the client does not
 // take at once are handed on by another thread, so that the first still hears what the worker says.
-// When a worker fails, is lost or stalls, the attempt's
-// stop is requested with the reason; when the stop is requested, by whomever, all streams are
-// cancelled.
+// A worker that sends its outputs and fails says so by a heartbeat too, for nothing is read from
+// its stream while the client does not take them. When a worker fails, is lost or stalls, the
+// attempt's stop is requested with the reason; when the stop is requested, by whomever, all streams
+// are cancelled.
 #pragma once
 
 #include <condition_variable>
@@ -45,6 +46,7 @@
 #include "server/coordinator/job_input.h"
 #include "server/coordinator/job_stop.h"
 #include "server/coordinator/membership.h"
+#include "server/coordinator/open_runs.h"
 #include "server/coordinator/row_messages.h"
 #include "server/coordinator/row_router.h"
 #include "server/process/deadline.h"
@@ -70,6 +72,7 @@ struct JobRunOptions {
   JobMemory* copies = nullptr;         // what copies of workers' rows may take
   HeldRows* held = nullptr;            // of the attempt before this one
   Delivered* delivered = nullptr;      // slots that the client has; the run adds to it
+  OpenRuns* runs = nullptr;            // where it is heard of while it is open
   // Called by several threads. False when the client has not made room for it within `patience`. An
   // error ends the job. The payload lies beside the chunk and lives as long as its owner.
   std::function<absl::StatusOr<bool>(
@@ -195,6 +198,8 @@ class JobRun {
   absl::StatusOr<bool> Deliver(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                                const std::shared_ptr<const void>& owner, int64_t first_slot,
                                Clock::duration patience);
+  void HandleFailed(int rank, const v1::RunFailed& failed);
+  void HandleFailed(const std::string& worker, const v1::RunFailed& failed);
   void NotePassingOn(int rank, bool passing_on);
   void TellProgress(int rank, const v1::RunProgress& progress);
   void NoteComputed(int rank, double seconds);
@@ -216,6 +221,7 @@ class JobRun {
   Clock::time_point finished_;                      // guarded by mutex_; the rows
   std::shared_ptr<const Member> stalled_, failed_;  // guarded by mutex_
   std::vector<std::unique_ptr<Stream>> streams_;    // by rank; set by Start
+  std::unique_ptr<OpenRuns::Place> place_;          // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

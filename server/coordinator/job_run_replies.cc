@@ -173,13 +173,9 @@ absl::Status JobRun::Handle(int rank, v1::RunResponse& response) {
     case v1::RunResponse::kComputed:
       NoteComputed(rank, response.computed().seconds());
       return absl::OkStatus();
-    case v1::RunResponse::kFailed: {
-      const v1::RunFailed& failed = response.failed();
-      NoteFailed(rank, wire::ToGrpc(wire::WithReason(
-                           absl::Status(absl::StatusCode(failed.code()), failed.message()),
-                           failed.reason())));
+    case v1::RunResponse::kFailed:
+      HandleFailed(rank, response.failed());
       return stop_.why();
-    }
     case v1::RunResponse::kFigures: {
       const std::lock_guard lock(mutex_);
       stream.report = std::move(*response.mutable_figures());
@@ -191,6 +187,19 @@ absl::Status JobRun::Handle(int rank, v1::RunResponse& response) {
   }
   return absl::InternalError(
       absl::StrCat("worker ", options_.members[rank]->address, " sent an empty message"));
+}
+
+void JobRun::HandleFailed(int rank, const v1::RunFailed& failed) {
+  NoteFailed(
+      rank, wire::ToGrpc(wire::WithReason(
+                absl::Status(absl::StatusCode(failed.code()), failed.message()), failed.reason())));
+}
+
+// Beside the stream.
+void JobRun::HandleFailed(const std::string& worker, const v1::RunFailed& failed) {
+  for (int rank = 0; rank < static_cast<int>(options_.members.size()); ++rank) {
+    if (options_.members[rank]->address == worker) HandleFailed(rank, failed);
+  }
 }
 
 absl::Status JobRun::HandleReady(int rank, const v1::RunReady& ready) {

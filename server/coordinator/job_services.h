@@ -5,6 +5,7 @@
 #include "server/coordinator/job_sizes.h"
 #include "server/coordinator/job_table.h"
 #include "server/coordinator/membership.h"
+#include "server/coordinator/open_runs.h"
 #include "server/coordinator/plan_gate.h"
 #include "server/coordinator/rings.h"
 #include "server/coordinator/scheduler.h"
@@ -23,6 +24,7 @@ struct JobServices {
   ComputeRate& rate;
   JobTable& jobs;
   Rings& rings;
+  OpenRuns& runs;
   OrderCache& orders;
   SharedMemoryPool& shards;
   JobMemory& copies;        // of rows that workers elsewhere have

@@ -1,13 +1,15 @@
-// The Run calls that are open at a worker: how many, their end when the coordinator is lost, and
-// how long those that were cancelled took to end.
+// The Run calls that are open at a worker: how many, their end when the coordinator is lost, how
+// long those that were cancelled took to end, and how others failed.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "grpcpp/server_context.h"
+#include "hilbert_ring/v1/worker.pb.h"
 
 namespace hilbert_ring::server {
 
@@ -49,6 +51,24 @@ class ActiveCalls {
     return std::exchange(cancel_seconds_, {});
   }
 
+  // A failure that the coordinator must hear of beside the call's stream; a few are kept until they
+  // are taken.
+  void NoteFailed(v1::RunFailure failure) {
+    const std::lock_guard lock(mutex_);
+    if (failures_.size() < kMostKept) failures_.push_back(std::move(failure));
+    if (on_failure_) on_failure_();
+  }
+  std::vector<v1::RunFailure> TakeFailures() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(failures_, {});
+  }
+
+  // Called with each failure, by any thread; it must not call back. Null: nobody is.
+  void SetOnFailure(std::function<void()> on_failure) {
+    const std::lock_guard lock(mutex_);
+    on_failure_ = std::move(on_failure);
+  }
+
   // They end, and free what they hold, within a tile.
   void CancelAll() {
     const std::lock_guard lock(mutex_);
@@ -60,6 +80,8 @@ class ActiveCalls {
 
   mutable std::mutex mutex_;
   std::vector<double> cancel_seconds_;        // guarded by mutex_
+  std::vector<v1::RunFailure> failures_;      // guarded by mutex_
+  std::function<void()> on_failure_;          // guarded by mutex_
   std::list<grpc::ServerContext*> contexts_;  // guarded by mutex_
 };
 

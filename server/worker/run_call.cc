@@ -194,6 +194,7 @@ absl::Status RunCall::Work() {
     }
     if (shared_ != nullptr) SendNews();
     changed_.notify_all();
+    TellFailure();
   });
   if (!executor.ok()) {
     {
@@ -376,16 +377,30 @@ absl::Status RunCall::SendProgress(const News& news) {
   return SendOutputs(news.rows_final, {});
 }
 
-// The status could follow only when all rows have come.
-absl::Status RunCall::SendFailure() {
+v1::RunFailed RunCall::Failure() const {
   const absl::Status& error = figures_.status();
-  if (cancelled_ || context_.IsCancelled()) return absl::OkStatus();
-  v1::RunResponse response;
-  v1::RunFailed& failed = *response.mutable_failed();
+  v1::RunFailed failed;
   failed.set_code(static_cast<int>(error.code()));
   failed.set_message(std::string(error.message()));
   failed.set_reason(absl::IsDeadlineExceeded(error) ? "JOB_TIMEOUT" : wire::ReasonOf(error));
+  return failed;
+}
+
+// The status could follow only when all rows have come.
+absl::Status RunCall::SendFailure() {
+  if (cancelled_ || context_.IsCancelled()) return absl::OkStatus();
+  v1::RunResponse response;
+  *response.mutable_failed() = Failure();
   return Send(response);
+}
+
+// In the executing thread: the sending one may wait for a client that does not read.
+void RunCall::TellFailure() {
+  if (figures_.ok() || shared_ != nullptr || cancelled_ || context_.IsCancelled()) return;
+  v1::RunFailure failure;
+  failure.set_run(open_.run());
+  *failure.mutable_failed() = Failure();
+  state_.calls.NoteFailed(std::move(failure));
 }
 
 // The last messages leave together.

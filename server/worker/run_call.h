@@ -79,7 +79,9 @@ class RunCall {
     int64_t waiting_step = 0;
   };
   absl::Status SendProgress(const News& news);
+  v1::RunFailed Failure() const;
   absl::Status SendFailure();
+  void TellFailure();
   absl::Status SendEnd(int64_t rows_final);
   absl::Status SendOutputs(int64_t rows_final, grpc::WriteOptions options);
   absl::Status SendFigures();

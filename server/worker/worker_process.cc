@@ -110,6 +110,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                      beat.set_draining(draining);
                                      for (const double seconds : calls.TakeCancelled())
                                        beat.add_cancel_seconds(seconds);
+                                     for (v1::RunFailure& failure : calls.TakeFailures())
+                                       *beat.add_failures() = std::move(failure);
                                      return beat;
                                    },
                                .registered =
@@ -125,12 +127,14 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                      calls.CancelAll();
                                      rings.CloseAll();
                                    }});
+    calls.SetOnFailure([&registration] { registration.BeatNow(); });
     AwaitStopSignal(std::nullopt);
     draining = true;
     registration.BeatNow();
     spdlog::info("stopping: {} jobs run", calls.count());
     RemoveReadyFile(settings.ready_file);
     AwaitDrained(calls, settings.exit_timeout);
+    calls.SetOnFailure(nullptr);
   }
   spdlog::info("stopped");
   grpc->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));

@@ -23,8 +23,11 @@ class FakeWorker : public v1::WorkerService::Service {
  public:
   grpc::Status Run(grpc::ServerContext*, Stream* stream) override {
     v1::RunRequest open;
-    return stream->Read(&open) ? run(*stream) : grpc::Status::CANCELLED;
+    if (!stream->Read(&open)) return grpc::Status::CANCELLED;
+    number = open.open().run();
+    return run(*stream);
   }
+  std::atomic<uint64_t> number = 0;
   std::function<grpc::Status(Stream&)> run;  // after RunOpen
 };
 
@@ -56,6 +59,7 @@ class JobRunTest : public ::testing::Test {
                       .copies = &copies_,
                       .held = &held_,
                       .delivered = &delivered_,
+                      .runs = &runs_,
                       .output = [this](int, const v1::OutputChunk&, std::string_view,
                                        const std::shared_ptr<const void>&,
                                        Clock::duration patience) -> absl::StatusOr<bool> {
@@ -101,6 +105,7 @@ class JobRunTest : public ::testing::Test {
   JobMemory copies_{0};
   HeldRows held_;
   Delivered delivered_{64};
+  OpenRuns runs_;
   JobStop stop_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
@@ -198,6 +203,38 @@ TEST_F(JobRunTest, AnErrorIsHeardWhileTheClientDoesNotRead) {
   const Clock::time_point start = Clock::now();
   run_->End();
   EXPECT_LT(Clock::now() - start, kLong / 2);
+}
+
+// The reader waits for the client, with an output in its hand.
+TEST_F(JobRunTest, AnErrorBehindOutputsIsHeardWhileTheClientDoesNotRead) {
+  worker_.run = [this](Stream& stream) {
+    Send(stream, [](auto& r) { r.mutable_ready(); });
+    Send(stream, [](auto& r) {
+      r.mutable_output()->set_tensor(v1::TENSOR_OUT);
+      r.mutable_output()->set_rows(1);
+      r.mutable_output()->set_payload(std::string(8 * 4, '\0'));
+    });
+    ReadAll(stream);
+    return grpc::Status::CANCELLED;
+  };
+  Start(false);
+  const Clock::time_point limit = Clock::now() + kLong;
+  while (outputs_ == 0 && Clock::now() < limit) std::this_thread::yield();
+  v1::RunFailure failure;
+  failure.mutable_failed()->set_code(static_cast<int>(absl::StatusCode::kInternal));
+  failure.mutable_failed()->set_reason("DEVICE");
+  failure.set_run(worker_.number + 1);
+  runs_.Tell("127.0.0.1:1", failure);
+  failure.set_run(worker_.number);
+  runs_.Tell("127.0.0.1:2", failure);
+  EXPECT_TRUE(stop_.why().ok()) << "another run's and another worker's are not this one's";
+  runs_.Tell("127.0.0.1:1", failure);
+  EXPECT_EQ(wire::ReasonOf(stop_.why()), "DEVICE") << stop_.why();
+  const Clock::time_point start = Clock::now();
+  run_->End();
+  EXPECT_LT(Clock::now() - start, kLong / 2);
+  run_.reset();
+  runs_.Tell("127.0.0.1:1", failure);  // of a run that has ended
 }
 
 TEST_F(JobRunTest, OutputsThatTheClientTakesLateAllCome) {

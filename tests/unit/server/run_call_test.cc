@@ -75,24 +75,21 @@ v1::RunRequest Rows(const JobSpec& spec, v1::Tensor tensor, int64_t rows) {
   return request;
 }
 
-TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
-  const JobSpec spec = testing::PlainSpec(
-      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several windows
-  const Plan plan = *MakePlan(spec, 1);
-  std::vector<v1::RunRequest> requests(1);
-  v1::RunOpen& open = *requests[0].mutable_open();
+v1::RunRequest OpenOf(const JobSpec& spec) {
+  v1::RunRequest request;
+  v1::RunOpen& open = *request.mutable_open();
   *open.mutable_spec() = wire::EncodeJobSpec(spec);
   open.set_job_id("job");
   open.set_workers(1);
   open.add_shards()->set_end(spec.tokens);
-  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    requests.push_back(Rows(spec, tensor, spec.tokens / 2));
-  }
-  OpenStream stream(std::move(requests));
-  FailingDevice device(*MakeDevice({.threads = 1}));
-  JobMemory memory(int64_t{64} << 20);
+  return request;
+}
+
+struct OneWorker {
+  explicit OneWorker(Device& device) : lane(device) {}
+  JobMemory memory{int64_t{64} << 20};
   RingTable rings{MakeRingTransport({.host = "127.0.0.1"})};
-  Lane lane(device);
+  Lane lane;
   ActiveCalls calls;
   WorkerState state{.lane = lane,
                     .express_lane = lane,
@@ -101,8 +98,105 @@ TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
                     .feed_timeout = std::chrono::hours(1),
                     .rings = rings,
                     .calls = calls};
+};
+
+// Its first output is not taken before the coordinator has heard of the failure.
+class FullStream : public RunStream {
+ public:
+  explicit FullStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
+  void SendInitialMetadata() override {}
+  bool NextMessageSize(uint32_t* size) override {
+    *size = wire::kMaxMessageBytes;
+    return true;
+  }
+  bool Read(v1::RunRequest* request) override {
+    const bool more = next_ < requests_.size();
+    if (more) *request = requests_[next_++];
+    return more;
+  }
+  bool Write(const v1::RunResponse& response, grpc::WriteOptions) override {
+    if (!response.has_output()) return true;
+    std::unique_lock lock(mutex_);
+    full_ = true;
+    changed_.notify_all();
+    return changed_.wait_for(lock, kLimit, [this] { return heard_; });
+  }
+  bool AwaitFull() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kLimit, [this] { return full_; });
+  }
+  void Hear() {
+    const std::lock_guard lock(mutex_);
+    heard_ = true;
+    changed_.notify_all();
+  }
+  bool heard() {
+    const std::lock_guard lock(mutex_);
+    return heard_;
+  }
+
+ private:
+  static constexpr std::chrono::seconds kLimit{20};
+  const std::vector<v1::RunRequest> requests_;
+  size_t next_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool full_ = false, heard_ = false;
+};
+
+// Fails behind its first window, once the window's outputs are on their way.
+class LaterFailingDevice : public ForwardingDevice {
+ public:
+  LaterFailingDevice(std::unique_ptr<Device> device, FullStream& stream)
+      : ForwardingDevice(std::move(device)), stream_(stream) {}
+  absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
+                                       const AttendControl& control) override {
+    if (std::exchange(first_, false)) return ForwardingDevice::Attend(tasks, control);
+    stream_.AwaitFull();
+    return absl::DataLossError("the device failed");
+  }
+
+ private:
+  FullStream& stream_;
+  bool first_ = true;
+};
+
+TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
+  const JobSpec spec = testing::PlainSpec(
+      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several windows
+  std::vector<v1::RunRequest> requests = {OpenOf(spec)};
+  requests[0].mutable_open()->set_run(7);
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    requests.push_back(Rows(spec, tensor, spec.tokens));
+  }
+  requests.emplace_back().mutable_done();
+  FullStream stream(std::move(requests));
+  LaterFailingDevice device(*MakeDevice({.threads = 1}), stream);
+  OneWorker worker(device);
+  worker.calls.SetOnFailure([&] { stream.Hear(); });
   grpc::ServerContext context;
-  EXPECT_FALSE(RunCall(state, context, stream).Serve().ok());
+  EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
+  EXPECT_TRUE(stream.heard());
+  const std::vector<v1::RunFailure> failures = worker.calls.TakeFailures();
+  ASSERT_EQ(failures.size(), 1u);
+  EXPECT_EQ(failures[0].run(), 7u);
+  EXPECT_EQ(failures[0].failed().code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(failures[0].failed().message(), "the device failed");
+  EXPECT_TRUE(worker.calls.TakeFailures().empty());
+}
+
+TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
+  const JobSpec spec = testing::PlainSpec(
+      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several windows
+  std::vector<v1::RunRequest> requests = {OpenOf(spec)};
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    requests.push_back(Rows(spec, tensor, spec.tokens / 2));
+  }
+  OpenStream stream(std::move(requests));
+  FailingDevice device(*MakeDevice({.threads = 1}));
+  OneWorker worker(device);
+  grpc::ServerContext context;
+  EXPECT_FALSE(RunCall(worker.state, context, stream).Serve().ok());
   EXPECT_TRUE(stream.told_before_end());
   ASSERT_TRUE(stream.failed().has_value());
   EXPECT_EQ(stream.failed()->code(), static_cast<int>(absl::StatusCode::kDataLoss));

@@ -1,0 +1,110 @@
+// A worker's registration with a coordinator that says what the test wants.
+#include "server/worker/registration.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
+#include "server/process/deadline.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kLong{30};
+
+// Takes a worker, or refuses it, and notes its beats.
+class FakeCoordinator : public v1::MembershipService::Service {
+ public:
+  explicit FakeCoordinator(int refusals) : refusals_(refusals) {}
+
+  grpc::Status Register(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>* stream) override {
+    v1::Heartbeat beat;
+    while (stream->Read(&beat)) {
+      v1::HeartbeatReply reply;
+      {
+        const std::lock_guard lock(mutex_);
+        beats_.push_back({std::exchange(beat, {}), Clock::now()});
+        changed_.notify_all();
+        if (static_cast<int>(beats_.size()) <= refusals_) return grpc::Status::CANCELLED;
+      }
+      reply.set_interval_ms(milliseconds(kLong).count());
+      reply.set_up(true);
+      if (!stream->Write(reply)) break;
+    }
+    return grpc::Status::OK;
+  }
+
+  struct Beat {
+    v1::Heartbeat heartbeat;
+    Clock::time_point came;
+  };
+  // The first `count` beats; fewer when they did not come within kLong.
+  std::vector<Beat> Await(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kLong, [&] { return beats_.size() >= count; });
+    return beats_;
+  }
+
+ private:
+  const int refusals_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Beat> beats_;
+};
+
+class RegistrationTest : public ::testing::Test {
+ protected:
+  void Start(int refusals) {
+    coordinator_.emplace(refusals);
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&*coordinator_);
+    server_ = builder.BuildAndStart();
+    registration_.emplace(absl::StrCat("127.0.0.1:", port_), "", secret_,
+                          Registration::Hooks{.heartbeat =
+                                                  [this] {
+                                                    v1::Heartbeat beat;
+                                                    beat.set_memory_used_bytes(++beats_);
+                                                    return beat;
+                                                  },
+                                              .registered = [] {},
+                                              .lost = [] {}});
+  }
+  void TearDown() override {
+    registration_.reset();
+    server_->Shutdown(std::chrono::system_clock::now());
+  }
+
+  int port_ = 0;
+  int beats_ = 0;  // the registration's thread's
+  CoordinatorSecret secret_;
+  std::optional<FakeCoordinator> coordinator_;
+  std::unique_ptr<grpc::Server> server_;
+  std::optional<Registration> registration_;
+};
+
+TEST_F(RegistrationTest, NewsDoesNotWaitForTheNextBeat) {
+  Start(0);
+  ASSERT_EQ(coordinator_->Await(1).size(), 1u);
+  registration_->BeatNow();
+  const auto beats = coordinator_->Await(2);
+  ASSERT_EQ(beats.size(), 2u);
+  EXPECT_EQ(beats[1].heartbeat.memory_used_bytes(), 2);
+  EXPECT_LT(beats[1].came - beats[0].came, kLong);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
