@@ -19,11 +19,18 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstInterval{200};
 constexpr milliseconds kFirstPause{50};
-constexpr milliseconds kLongestPause{2000};
+constexpr milliseconds kLongestPause{2000};  // of a worker that is refused
+// Nobody is there yet, or for a moment: jobs may wait for this worker as soon as somebody is.
+constexpr milliseconds kLongestUnreachedPause{250};
 // A coordinator that does not answer is given up after so many intervals, twice as late as it gives
 // up a worker, but not before this.
 constexpr int kSilentIntervals = 8;
 constexpr milliseconds kLeastAnswerLimit{2000};
+
+// Statuses of the transport carry no details.
+bool Unreached(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE && status.error_details().empty();
+}
 
 std::string Explained(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
@@ -41,7 +48,6 @@ Registration::Registration(const std::string& coordinator, const std::string& jo
       join_token_(join_token),
       secret_(secret),
       hooks_(std::move(hooks)),
-      stub_(v1::MembershipService::NewStub(Dial(coordinator, kLeastAnswerLimit))),
       thread_([this](const std::stop_token& stop) { KeepUp(stop); }) {}
 
 void Registration::BeatNow() {
@@ -70,7 +76,7 @@ void Registration::KeepUp(const std::stop_token& stop) {
     }
     if (answered) pause = kFirstPause;
     Sleep(stop, pause);
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, Unreached(status) ? kLongestUnreachedPause : kLongestPause);
   }
 }
 
@@ -81,7 +87,9 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   up_ = false;
   told_.clear();
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
-  const auto stream = stub_->Register(&context);
+  // A fresh channel: one that was refused waits longer and longer before it tries again.
+  const auto stub = v1::MembershipService::NewStub(Dial(coordinator_, kLeastAnswerLimit));
+  const auto stream = stub->Register(&context);
   std::atomic<Clock::rep> heard = Clock::now().time_since_epoch().count();
   std::atomic<int64_t> interval_ms = kFirstInterval.count();
   std::atomic<bool> ended = false;

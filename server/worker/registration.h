@@ -1,16 +1,15 @@
-// Keeps this worker registered with its coordinator: a stream of heartbeats, taken up again, after
-// a growing pause, whenever it ends.
+// Keeps this worker registered with its coordinator: a stream of heartbeats, taken up again
+// whenever it ends: after a growing pause where the coordinator refuses it, within 250 ms of the
+// coordinator's start where there is none.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 
-#include "grpcpp/channel.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/worker/coordinator_secret.h"
 
@@ -48,7 +47,6 @@ class Registration {
   Hooks hooks_;       // registered is null once called
   bool up_ = false;   // of this stream; the reading thread's
   std::string told_;  // reason in the log; likewise
-  std::unique_ptr<v1::MembershipService::Stub> stub_;
   std::mutex mutex_;
   std::condition_variable_any wake_;
   bool beat_now_ = false;  // guarded by mutex_

@@ -1,6 +1,11 @@
 // A worker's registration with a coordinator that says what the test wants.
 #include "server/worker/registration.h"
 
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -95,6 +100,44 @@ class RegistrationTest : public ::testing::Test {
   std::unique_ptr<grpc::Server> server_;
   std::optional<Registration> registration_;
 };
+
+// Nobody answers there; the time until it has tried so often to connect.
+Clock::duration TimeOfAttempts(Registration::Hooks hooks, int attempts) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{.sin_family = AF_INET};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof(address);
+  EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), bytes), 0);
+  EXPECT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  EXPECT_EQ(listen(listener, 1), 0);
+  CoordinatorSecret secret;
+  const Clock::time_point start = Clock::now();
+  const Registration registration(absl::StrCat("127.0.0.1:", ntohs(address.sin_port)), "", secret,
+                                  std::move(hooks));
+  pollfd ready{.fd = listener, .events = POLLIN};
+  for (int i = 0; i < attempts; ++i) {
+    EXPECT_EQ(poll(&ready, 1, milliseconds(kLong).count()), 1);
+    close(accept(listener, nullptr, nullptr));
+  }
+  close(listener);
+  return Clock::now() - start;
+}
+
+// One that starts before its coordinator is there soon after it. With pauses of up to 2 s between
+// attempts this takes 13 s.
+TEST(Registration, ACoordinatorThatIsNotThereYetIsLookedForOften) {
+  EXPECT_LT(
+      TimeOfAttempts(
+          {.heartbeat = [] { return v1::Heartbeat(); }, .registered = [] {}, .lost = [] {}}, 12),
+      seconds(8));
+}
+
+TEST_F(RegistrationTest, ACoordinatorThatRefusesItIsAskedLessAndLessOften) {
+  Start(5);
+  const auto beats = coordinator_->Await(6);
+  ASSERT_EQ(beats.size(), 6u);
+  EXPECT_GE(beats[5].came - beats[4].came, milliseconds(800));
+}
 
 TEST_F(RegistrationTest, NewsDoesNotWaitForTheNextBeat) {
   Start(0);
