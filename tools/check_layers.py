@@ -13,13 +13,16 @@ from pathlib import Path
 PROTO = "hilbert_ring/v1"
 ENGINE = {f"engine/{layer}"
           for layer in ("spec", "order", "plan", "device", "comm", "reference", "run")}
+CUDA = {"engine/device/cuda", "engine/device/cuda/kernels"}
 
-# Layer -> the layers that it may include besides itself.
+# Layer -> the layers that it may include besides itself. A folder within another comes before it.
 MAY_INCLUDE = {
     "engine/spec": set(),
     "engine/order": {"engine/spec"},
     "engine/plan": {"engine/spec", "engine/order"},
-    "engine/device": {"engine/spec"},
+    "engine/device/cuda/kernels": {"engine/spec", "engine/device"},
+    "engine/device/cuda": {"engine/spec", "engine/device", "engine/device/cuda/kernels"},
+    "engine/device": {"engine/spec", "engine/device/cuda"},
     "engine/comm": set(),
     "engine/reference": {"engine/spec", "engine/order"},
     "engine/run": {"engine/spec", "engine/plan", "engine/device", "engine/comm"},
@@ -32,7 +35,7 @@ MAY_INCLUDE = {
                       "server/shard"} | ENGINE - {"engine/reference"},
     "client": {PROTO, "wire", "engine/spec", "engine/order", "engine/plan", "engine/reference"},
     "tests": {PROTO, "wire", "client", "server/process", "server/shard",
-              "server/coordinator", "server/worker"} | ENGINE,
+              "server/coordinator", "server/worker"} | ENGINE | CUDA,
 }
 
 # Library, by the start of the include -> the only layers that may see it.

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/device/cuda/handles.cuh"
-#include "engine/device/cuda/kernels.cuh"
+#include "engine/device/cuda/kernels/kernels.cuh"
 #include "tests/bench/measure.h"
 
 namespace hilbert_ring::bench {

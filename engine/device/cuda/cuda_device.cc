@@ -8,7 +8,7 @@
 #include "engine/device/check_task.h"
 #include "engine/device/cuda/attention_split.h"
 #include "engine/device/cuda/handles.cuh"
-#include "engine/device/cuda/kernels.cuh"
+#include "engine/device/cuda/kernels/kernels.cuh"
 #include "engine/device/cuda/library_attention.h"
 #include "engine/device/cuda/native_attention.h"
 #include "engine/device/cuda/staging.h"

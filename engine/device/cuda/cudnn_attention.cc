@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/device/cuda/cudnn_problem.h"
 #include "engine/device/cuda/handles.cuh"
-#include "engine/device/cuda/kernels.cuh"
+#include "engine/device/cuda/kernels/kernels.cuh"
 #include "engine/device/cuda/library_attention.h"
 
 // Where the frontend's headers look for the libraries that they have opened.

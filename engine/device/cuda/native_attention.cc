@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "engine/device/cuda/kernels.cuh"
+#include "engine/device/cuda/kernels/kernels.cuh"
 
 namespace hilbert_ring::cuda {
 namespace {

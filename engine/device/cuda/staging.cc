@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "engine/device/cuda/handles.cuh"
-#include "engine/device/cuda/kernels.cuh"
+#include "engine/device/cuda/kernels/kernels.cuh"
 
 namespace hilbert_ring::cuda {
 namespace {

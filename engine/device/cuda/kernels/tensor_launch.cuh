@@ -1,8 +1,8 @@
 // The tensor-core kernels of one 16-bit type.
 #pragma once
 
-#include "engine/device/cuda/attention_16bit.cuh"
-#include "engine/device/cuda/launch.cuh"
+#include "engine/device/cuda/kernels/attention_16bit.cuh"
+#include "engine/device/cuda/kernels/launch.cuh"
 
 namespace hilbert_ring::cuda {
 

@@ -13,10 +13,10 @@
 
 #include <cstdint>
 
-#include "engine/device/cuda/attention_rows.cuh"
-#include "engine/device/cuda/attention_tile.cuh"
-#include "engine/device/cuda/attention_work.h"
-#include "engine/device/cuda/intrinsics.cuh"
+#include "engine/device/cuda/kernels/attention_rows.cuh"
+#include "engine/device/cuda/kernels/attention_tile.cuh"
+#include "engine/device/cuda/kernels/attention_work.h"
+#include "engine/device/cuda/kernels/intrinsics.cuh"
 
 namespace hilbert_ring::cuda {
 

@@ -1,4 +1,4 @@
-#include "engine/device/cuda/tensor_launch.cuh"
+#include "engine/device/cuda/kernels/tensor_launch.cuh"
 
 namespace hilbert_ring::cuda {
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/device/cuda/intrinsics.cuh"
-#include "engine/device/cuda/shared_matrix.cuh"
+#include "engine/device/cuda/kernels/intrinsics.cuh"
+#include "engine/device/cuda/kernels/shared_matrix.cuh"
 #include "tests/unit/device/cuda_emulation/warpgroup_products.h"
 
 namespace hilbert_ring::cuda {

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "engine/device/attention.h"
-#include "engine/device/cuda/attention_work.h"
-#include "engine/device/cuda/kernel_choice.h"
+#include "engine/device/cuda/kernels/attention_work.h"
+#include "engine/device/cuda/kernels/kernel_choice.h"
 
 namespace hilbert_ring::cuda {
 

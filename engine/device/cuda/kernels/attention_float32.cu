@@ -1,5 +1,5 @@
-#include "engine/device/cuda/attention_float32.cuh"
-#include "engine/device/cuda/launch.cuh"
+#include "engine/device/cuda/kernels/attention_float32.cuh"
+#include "engine/device/cuda/kernels/launch.cuh"
 
 namespace hilbert_ring::cuda {
 

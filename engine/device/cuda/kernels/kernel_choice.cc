@@ -1,4 +1,4 @@
-#include "engine/device/cuda/kernel_choice.h"
+#include "engine/device/cuda/kernels/kernel_choice.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 // The warpgroup kernels of one 16-bit type.
 #pragma once
 
-#include "engine/device/cuda/attention_warpgroup.cuh"
-#include "engine/device/cuda/launch.cuh"
+#include "engine/device/cuda/kernels/attention_warpgroup.cuh"
+#include "engine/device/cuda/kernels/launch.cuh"
 
 namespace hilbert_ring::cuda {
 

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "engine/device/cuda/intrinsics.cuh"
-#include "engine/device/cuda/shared_matrix.cuh"
+#include "engine/device/cuda/kernels/intrinsics.cuh"
+#include "engine/device/cuda/kernels/shared_matrix.cuh"
 
 namespace hilbert_ring::cuda {
 

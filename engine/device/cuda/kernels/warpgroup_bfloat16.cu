@@ -1,4 +1,4 @@
-#include "engine/device/cuda/warpgroup_launch.cuh"
+#include "engine/device/cuda/kernels/warpgroup_launch.cuh"
 
 namespace hilbert_ring::cuda {
 

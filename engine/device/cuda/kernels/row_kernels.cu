@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "engine/device/cuda/attention_rows.cuh"
-#include "engine/device/cuda/attention_work.h"
-#include "engine/device/cuda/intrinsics.cuh"
-#include "engine/device/cuda/kernels.cuh"
+#include "engine/device/cuda/kernels/attention_rows.cuh"
+#include "engine/device/cuda/kernels/attention_work.h"
+#include "engine/device/cuda/kernels/intrinsics.cuh"
+#include "engine/device/cuda/kernels/kernels.cuh"
 
 namespace hilbert_ring::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // A build for other GPUs than those of compute capability 9.0.
-#include "engine/device/cuda/kernels.cuh"
+#include "engine/device/cuda/kernels/kernels.cuh"
 
 namespace hilbert_ring::cuda {
 

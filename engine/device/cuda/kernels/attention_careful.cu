@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "engine/device/cuda/attention_careful.cuh"
-#include "engine/device/cuda/launch.cuh"
+#include "engine/device/cuda/kernels/attention_careful.cuh"
+#include "engine/device/cuda/kernels/launch.cuh"
 
 namespace hilbert_ring::cuda {
 namespace {

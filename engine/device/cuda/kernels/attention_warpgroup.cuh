@@ -8,12 +8,12 @@
 
 #include <cstdint>
 
-#include "engine/device/cuda/attention_fragments.cuh"
-#include "engine/device/cuda/attention_panels.cuh"
-#include "engine/device/cuda/attention_tile.cuh"
-#include "engine/device/cuda/attention_work.h"
-#include "engine/device/cuda/intrinsics.cuh"
-#include "engine/device/cuda/warpgroup.cuh"
+#include "engine/device/cuda/kernels/attention_fragments.cuh"
+#include "engine/device/cuda/kernels/attention_panels.cuh"
+#include "engine/device/cuda/kernels/attention_tile.cuh"
+#include "engine/device/cuda/kernels/attention_work.h"
+#include "engine/device/cuda/kernels/intrinsics.cuh"
+#include "engine/device/cuda/kernels/warpgroup.cuh"
 
 namespace hilbert_ring::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "engine/device/cuda/kernels.cuh"
+#include "engine/device/cuda/kernels/kernels.cuh"
 
 namespace hilbert_ring::cuda {
 
