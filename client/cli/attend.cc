@@ -176,7 +176,7 @@ void PrintSummary(const v1::Report& report, int attempts) {
     std::printf("  rows computed again by the service %d\n", report.rows_checked());
   }
   if (report.rows_not_judged() > 0) {
-    std::printf("  rows drawn for that but not judged, for not all they see is finite %d\n",
+    std::printf("  rows not judged, since they see numbers that are not finite %d\n",
                 report.rows_not_judged());
   }
   std::vector<std::vector<std::string>> rows = {{"worker", "tokens", "memory", "predicted",

@@ -29,7 +29,7 @@ struct AttendCommand {
   std::string lse, report;  // paths; empty: none
   std::string job_id;
   std::optional<double> deadline_seconds;  // of the whole job; above 0
-  std::optional<double> outage_seconds;    // that the service may be away at a stretch
+  std::optional<double> outage_seconds;    // of one outage of the service, at most
   int max_attempts = 10;
 };
 

@@ -25,7 +25,7 @@ struct Command {
   std::vector<Word> options;
 };
 
-// "a|b|c" is all that there is.
+// Those of an option or argument of the type "a|b|c"; none where any value will do.
 std::vector<std::string> ValuesOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   if (type.find('|') == std::string::npos) return {};

@@ -46,7 +46,7 @@ void PrintNotes(const GlobalOptions& global, const std::vector<std::string>& not
 // How far a job is.
 void PrintProgress(const GlobalOptions& global, const ProgressLine& line, absl::Time now);
 
-// What is wrong with a result that is there all the same.
+// What may be wrong with a result that was written.
 void PrintWarning(const GlobalOptions& global, const std::string& warning);
 
 }  // namespace hilbert_ring::cli

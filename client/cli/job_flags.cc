@@ -19,7 +19,7 @@ class FieldFlags {
  public:
   FieldFlags(CLI::App& app, Json& object) : app_(app), object_(object) {}
 
-  // type: as --help shows it, "a|b" where a and b are all that there is. field: empty where it is
+  // type: as --help shows it, "a|b" where a and b are its only values. field: empty where it is
   // the flag's name with '_' for '-'.
   template <typename T>
   CLI::Option* Add(const std::string& flag, const char* type, const char* help,

@@ -9,8 +9,8 @@
 
 namespace hilbert_ring::cli {
 
-// INVALID_ARGUMENT: the error of app.parse; commands and options that there are not are named with
-// the nearest ones.
+// INVALID_ARGUMENT: the error of app.parse; unknown commands and options are named with
+// the nearest known ones.
 absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error);
 
 // --help, without CLI11's marks on flags that come in two forms.

@@ -117,12 +117,12 @@ class JobCall {
     return progress;
   }
 
-  // Took nothing, and does not say when to come back.
+  // The service did not take the job, and did not say when to come back.
   static bool Away(const AttemptFailure& failure) {
     return absl::IsUnavailable(failure.status) && !failure.pushback;
   }
 
-  // Its time bounds an outage, not the number of attempts.
+  // Whether it counts against max_attempts. An outage is bounded by its time.
   bool Counts(const AttemptFailure& failure) const {
     if (failure.admitted || options_.max_attempts == 1) return true;
     if (Away(failure)) return false;

@@ -59,12 +59,12 @@ inline constexpr absl::Duration kOutageTimeout = absl::Seconds(30);
 struct AttendOptions {
   std::string job_id;  // empty: drawn, so that attempts are known to be of one job
   int attempt = 0;     // of the first; a newer attempt of a job fences an older one
-  // 1: a failure is final. Attempts that find the service away do not count, nor do those that find
-  // it full where there is a deadline.
+  // 1: a failure is final. Attempts that find the service away do not count; with a deadline those
+  // that find it full do not count either.
   int max_attempts = 10;
   absl::Duration deadline = absl::InfiniteDuration();  // of the whole call, all attempts together
-  // How long the service may be away at a stretch: not to be reached, starting, draining, without
-  // workers. Not given: until the deadline, or kOutageTimeout where there is none.
+  // How long one outage may take: the service cannot be reached, starts, drains, or has no workers.
+  // Not given: until the deadline, or kOutageTimeout where there is none.
   std::optional<absl::Duration> outage_timeout;
 
   // Payload bytes of a chunk, at most; the service may ask for less.

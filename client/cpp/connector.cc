@@ -13,7 +13,7 @@ constexpr absl::Duration kRedial = absl::Milliseconds(500);
 // gRPC gives a connection up after 20 s.
 constexpr size_t kMostChannels = 40;
 
-// Waits until a channel's state is another one, for kLook at most.
+// Waits until the state of a channel changes, for kLook at most.
 void AwaitChange(const std::vector<std::shared_ptr<grpc::Channel>>& channels,
                  const std::vector<grpc_connectivity_state>& states, absl::Time until) {
   grpc::CompletionQueue changes;

@@ -59,7 +59,7 @@ class JobShape {
   struct Field {
     const char* name;
     std::optional<int64_t> SpecShape::*value;
-    std::string source;  // who said it; empty while nobody has
+    std::string source;  // who said it; empty: it is not known
     bool from_file = false;
   };
 

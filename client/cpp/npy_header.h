@@ -32,7 +32,7 @@ const char* NpyDescr(NpyType type);     // "<f4"
 struct NpyHeader {
   NpyType type = NpyType::kFloat32;
   std::vector<int64_t> shape;
-  bool fortran_order = false;  // the first axis varies fastest; false where that is all the same
+  bool fortran_order = false;  // the first axis varies fastest; false where both orders are one
   int64_t data_offset = 0;     // of the first element, in the file
   int64_t data_bytes = 0;
 };

@@ -1,6 +1,5 @@
-// Checks an output against the definition: a sample of rows is computed again in float64, and as
-// many of those that hold numbers that are not finite, for nothing but their inputs may explain
-// these.
+// Checks an output against the definition: a sample of its rows is computed again in float64, and
+// as many of the rows that hold numbers that are not finite, which their inputs must explain.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What somebody meant who wrote a name that there is not.
+// What the writer of an unknown name meant.
 #pragma once
 
 #include <span>
