@@ -110,7 +110,8 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
     stream->Finish();
     return wire::ToGrpc(reader.status());
   }
-  while (!stop.stop_requested() && !ended && stream->Write(hooks_.heartbeat())) {
+  bool written = true;
+  while (!stop.stop_requested() && !ended && (written = stream->Write(hooks_.heartbeat()))) {
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, stop, milliseconds(interval_ms),
                    [&] { return ended.load() || beat_now_; });
@@ -120,7 +121,8 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
         std::max(kLeastAnswerLimit, kSilentIntervals * milliseconds(interval_ms));
     if (Clock::now().time_since_epoch() - Clock::duration(heard) > limit) break;
   }
-  context.TryCancel();
+  // A call that the coordinator has ended keeps the coordinator's status, which says why.
+  if (written && !ended) context.TryCancel();
   reader->join();
   return stream->Finish();
 }

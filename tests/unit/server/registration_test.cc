@@ -6,19 +6,25 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "server/process/deadline.h"
+#include "spdlog/sinks/ostream_sink.h"
+#include "spdlog/spdlog.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -147,6 +153,45 @@ TEST_F(RegistrationTest, NewsDoesNotWaitForTheNextBeat) {
   ASSERT_EQ(beats.size(), 2u);
   EXPECT_EQ(beats[1].heartbeat.memory_used_bytes(), 2);
   EXPECT_LT(beats[1].came - beats[0].came, kLong);
+}
+
+// Refuses workers before it reads a beat.
+class RefusingCoordinator : public v1::MembershipService::Service {
+ public:
+  grpc::Status Register(grpc::ServerContext*,
+                        grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>*) override {
+    ++calls;
+    return {grpc::StatusCode::UNAUTHENTICATED, "the join token is another one"};
+  }
+  std::atomic<int> calls = 0;
+};
+
+TEST(Registration, ARefusalIsLoggedInTheCoordinatorsWords) {
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  RefusingCoordinator coordinator;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&coordinator);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  {
+    CoordinatorSecret secret;
+    const Registration registration(
+        absl::StrCat("127.0.0.1:", port), "", secret,
+        {.heartbeat = [] { return v1::Heartbeat(); }, .registered = [] {}, .lost = [] {}});
+    for (int i = 0; i < 1000 && coordinator.calls < 4; ++i) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  }
+  server->Shutdown(std::chrono::system_clock::now());
+  spdlog::set_default_logger(before);
+  ASSERT_GE(coordinator.calls, 4);
+  // Three of its four answers at least have been heard, and no other words were logged.
+  EXPECT_THAT(log.str(), testing::HasSubstr("the join token is another one"));
+  EXPECT_THAT(log.str(), testing::Not(testing::HasSubstr("CANCELLED")));
 }
 
 }  // namespace
