@@ -212,7 +212,10 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   app.option_defaults()->always_capture_default();
   app.add_option("--coordinator", s.coordinator, "HOST:PORT of the coordinator's membership port")
       ->check([](const std::string& given) {
-        return std::string(wire::CheckServerAddress("--coordinator", given).message());
+        // CLI11 names the flag itself.
+        constexpr std::string_view kFlag = "--coordinator";
+        const absl::Status status = wire::CheckServerAddress(kFlag, given);
+        return status.ok() ? "" : std::string(status.message().substr(kFlag.size() + 2));
       });
   app.add_option("--join-token-file", s.join_token_file,
                  "a file with the token that the coordinator asks for; not given: none");
@@ -276,6 +279,7 @@ class CheckedConfig : public CLI::ConfigTOML {
 };
 
 constexpr char kPrefix[] = "HILBERT_RING_";
+constexpr int kExitBadSettings = 2;  // as the command line's
 
 // Variables that no program of the service reads, which a slip has made or an older version left.
 std::vector<std::string> UnknownVariables() {
@@ -314,7 +318,7 @@ int Refuse(const CLI::App& app, const CLI::ParseError& error) {
   }
   std::fprintf(stderr, "%s: %s\nRun with --help for more information.\n", app.get_name().c_str(),
                text.c_str());
-  return error.get_exit_code();
+  return kExitBadSettings;
 }
 
 template <typename Settings>

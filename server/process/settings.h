@@ -98,7 +98,7 @@ struct WorkerSettings {
 // N of "cuda:N" and of "auto:N"; nothing for other devices.
 std::optional<int> GpuOrdinal(const std::string& device);
 
-// Settings, or the exit code of a process that has nothing to do: help was asked for (0), or
+// Settings, or the exit code of a process that has nothing to do: help was asked for (0), or (2)
 // something is wrong, which has been said on standard error.
 std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char** argv);
 std::variant<WorkerSettings, int> ParseWorkerSettings(int argc, char** argv);

@@ -114,7 +114,7 @@ TEST_F(Settings, WhatIsWrongIsRefused) {
         "--attention-kernel=fast", "--gpu-exchange-blocks=65"}) {
     const auto parsed = Parse({wrong});
     ASSERT_TRUE(std::holds_alternative<int>(parsed)) << wrong;
-    EXPECT_NE(std::get<int>(parsed), 0) << wrong;
+    EXPECT_EQ(std::get<int>(parsed), 2) << wrong;
   }
   setenv("HILBERT_RING_MAX_QUEUE", "many", 1);
   EXPECT_TRUE(std::holds_alternative<int>(Parse({})));
@@ -125,7 +125,7 @@ std::string RefusalOf(const std::vector<std::string>& arguments) {
   ::testing::internal::CaptureStderr();
   const auto parsed = Parse(arguments);
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(std::holds_alternative<int>(parsed) && std::get<int>(parsed) != 0) << said;
+  EXPECT_TRUE(std::holds_alternative<int>(parsed) && std::get<int>(parsed) == 2) << said;
   return said;
 }
 
