@@ -109,7 +109,7 @@ std::string FaultCluster::KeepLogs() {
 absl::Status FaultCluster::StartCoordinator() {
   const bool local = options_.place == WorkerPlace::kLocal;
   std::vector<std::string> arguments = {
-      HILBERT_RING_COORDINATOR_BINARY,
+      options_.coordinator.empty() ? HILBERT_RING_COORDINATOR_BINARY : options_.coordinator,
       absl::StrCat("--grpc-host=", Host(0)),
       absl::StrCat("--grpc-port=", port_),
       absl::StrCat("--http-host=", Host(0)),

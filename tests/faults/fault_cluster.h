@@ -33,6 +33,9 @@ struct FaultClusterOptions {
   WorkerPlace place = WorkerPlace::kLocal;
   std::vector<std::string> coordinator_arguments, worker_arguments;  // further ones
   std::string last_worker;  // program of the last of the remote workers; empty: as the others
+  // Program of the coordinator, which starts the hilbert-ring-worker beside it; empty: the
+  // service's.
+  std::string coordinator;
   // Network namespaces and the addresses in them: the coordinator's first, then one of each worker
   // (remote ones alone). Empty: all on the loopback interface of the caller's namespace.
   std::vector<std::string> networks, hosts;

@@ -2,13 +2,18 @@
 // the worker is named and gets no more, and the service goes on with the others. One whose device
 // is broken ends, and its job goes on elsewhere.
 #include <signal.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <ostream>
 #include <random>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -115,6 +120,80 @@ TEST_P(WrongRows, AreNotLookedForUnlessAsked) {
   for (const auto& [address, state] : States(**cluster)) {
     EXPECT_EQ(state, v1::ClusterWorker::STATE_UP) << address;
   }
+}
+
+// The service's programs in a folder of their own, where the first worker that is started errs, and
+// those after it do not.
+class ProgramsWithOneFault {
+ public:
+  ProgramsWithOneFault() {
+    char folder[] = "/tmp/hilbert_ring_programs_XXXXXX";
+    if (mkdtemp(folder) == nullptr) return;
+    folder_ = folder;
+    std::error_code error;
+    std::filesystem::copy_file(HILBERT_RING_COORDINATOR_BINARY, coordinator(), error);
+    const std::string worker = folder_ / "hilbert-ring-worker";
+    std::ofstream(worker) << "#!/bin/sh\n"
+                          << "mkdir '" << (folder_ / "started").string()
+                          << "' 2>/dev/null && exec '" << HILBERT_RING_WORKER_WrongScores
+                          << "' \"$@\"\n"
+                          << "exec '" << HILBERT_RING_WORKER_BINARY << "' \"$@\"\n";
+    std::filesystem::permissions(worker, std::filesystem::perms::owner_all, error);
+  }
+  ~ProgramsWithOneFault() {
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+  }
+
+  std::string coordinator() const { return folder_ / "hilbert-ring-coordinator"; }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+TEST(WrongRowsOfASpawnedWorker, AnotherIsStartedInItsPlace) {
+  const ProgramsWithOneFault programs;
+  auto cluster =
+      FaultCluster::Start({.workers = 2,
+                           .coordinator_arguments = {"--check-rows=1000", "--job-workers=2"},
+                           .coordinator = programs.coordinator()});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const std::vector<pid_t> first = (*cluster)->Workers();
+  ASSERT_EQ(first.size(), 2u);
+  const auto stayed = [&] {
+    int count = 0;
+    for (const pid_t pid : (*cluster)->Workers())
+      count += std::count(first.begin(), first.end(), pid);
+    return count;
+  };
+  std::mt19937_64 random(1);
+  auto job = MakeSmallJob(random);
+  while (job.ok() && (job->spec.tokens < 50 || job->spec.tokens > 1000)) job = MakeSmallJob(random);
+  ASSERT_TRUE(job.ok()) << job.status();
+  for (const int workers_that_stay : {2, 1}) {
+    const JobEnd wrong = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+    EXPECT_EQ(wrong.reason, "ROW_MISMATCH") << wrong.status << wrong.what;
+    // After the second job it ends, which takes a moment.
+    for (int i = 0; i < 3000 && stayed() > workers_that_stay; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_EQ(stayed(), workers_that_stay);
+  }
+  const auto up = [&] {
+    const auto described = (*cluster)->Describe();
+    if (!described.ok()) return int64_t{0};
+    return std::count_if(described->workers().begin(), described->workers().end(),
+                         [](const v1::ClusterWorker& worker) {
+                           return worker.state() == v1::ClusterWorker::STATE_UP;
+                         });
+  };
+  for (int i = 0; i < 3000 && up() < 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(up(), 2);
+  const JobEnd next = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+  EXPECT_EQ(next.verdict, Verdict::kRight) << next.what << next.status;
+  EXPECT_EQ(next.rows_checked, job->spec.tokens);
 }
 
 // A GPU's errors outlast the call that they came from: only another process computes again.

@@ -46,69 +46,30 @@ struct Expected {
 // One row and head, merged with what was there before.
 Expected Expect(const AttentionCase& c, int64_t b, int64_t i, int64_t h) {
   const CaseShape& s = c.shape;
-  std::vector<double> scores(s.key_rows, -kInfinity);
-  Expected e;
-  double greatest = s.result == Result::kMerge ? c.OldLse(b, i, h) : -kInfinity;
-  const double old_lse = greatest;
-  for (int64_t j = 0; j < s.key_rows; ++j) {
-    if (!c.Sees(b, i, j)) continue;
-    double dot = 0, terms = 0;
-    for (int64_t x = 0; x < s.head_dim; ++x) {
-      const double term = c.q.Get(b, i, h, x) * c.k.Get(b, j, 0, x) * s.scale;
-      dot += term;
-      terms += std::abs(term);
-    }
-    scores[j] = dot;
-    e.max_terms = std::max(e.max_terms, terms);
-    e.max_score = std::max(e.max_score, std::abs(scores[j]));
-    greatest = std::max(greatest, scores[j]);
-  }
-  e.out.assign(s.value_dim, 0.0);
-  e.deviation.assign(s.value_dim, 0.0);
-  e.magnitude.assign(s.value_dim, 0.0);
-  if (greatest == -kInfinity) return e;
-  double sum = std::exp(old_lse - greatest);
-  if (sum > 0) {
-    e.max_score = std::max(e.max_score, std::abs(old_lse));
-    for (int64_t x = 0; x < s.value_dim; ++x) {
-      e.out[x] = sum * c.old_out.Get(b, i, h, x);
-    }
-  }
-  std::vector<double> average(s.value_dim, 0.0);
-  double weights = 0;
-  for (int64_t j = 0; j < s.key_rows; ++j) {
-    if (scores[j] == -kInfinity) continue;
-    const double weight = std::exp(scores[j] - greatest);
-    weights += weight;
-    for (int64_t x = 0; x < s.value_dim; ++x) {
-      average[x] += weight * c.v.Get(b, j, 0, x);
-    }
-  }
-  sum += weights;
-  const double old_weight = sum - weights;
-  for (int64_t x = 0; x < s.value_dim; ++x) {
-    const double old_part = e.out[x];  // times its weight
-    e.out[x] += average[x];
-    if (weights > 0) average[x] /= weights;
-    // The new part as a whole against the old one.
-    if (old_weight > 0) {
-      e.deviation[x] += 2 * weights * std::abs(old_part / old_weight - average[x]);
-      e.magnitude[x] += std::abs(old_part);
-    }
-  }
-  for (int64_t j = 0; j < s.key_rows; ++j) {
-    if (scores[j] == -kInfinity) continue;
-    const double weight = std::exp(scores[j] - greatest);
-    for (int64_t x = 0; x < s.value_dim; ++x) {
-      e.deviation[x] += weight * std::abs(c.v.Get(b, j, 0, x) - average[x]);
-      e.magnitude[x] += weight * std::abs(c.v.Get(b, j, 0, x));
-    }
-  }
+  const DefinedRow row = c.Define(b, i, h);
+  Expected e{.out = row.out,
+             .deviation = row.deviation,
+             .magnitude = row.magnitude,
+             .lse = row.lse,
+             .max_score = row.max_score,
+             .max_terms = row.terms};
   const double factor = s.result == Result::kWrite ? double{s.out_scale} : 1.0;
-  for (double& x : e.out) x *= factor / sum;
-  for (double& x : e.deviation) x *= std::abs(factor) / sum;
-  for (double& x : e.magnitude) x *= std::abs(factor) / sum;
+  const double old_lse = s.result == Result::kMerge ? c.OldLse(b, i, h) : -kInfinity;
+  const double greatest = std::max(old_lse, row.lse);
+  if (greatest == -kInfinity) return e;
+  const double sum = std::exp(old_lse - greatest) + std::exp(row.lse - greatest);
+  const double old_share = std::exp(old_lse - greatest) / sum;
+  const double share = std::exp(row.lse - greatest) / sum;
   e.lse = greatest + std::log(sum);
+  if (old_share > 0) e.max_score = std::max(e.max_score, std::abs(old_lse));
+  for (int64_t x = 0; x < s.value_dim; ++x) {
+    const double old = old_share > 0 ? c.old_out.Get(b, i, h, x) : 0;
+    // The new part as a whole against the old one.
+    const double apart = old_share > 0 ? 2 * std::abs(old - row.out[x]) : 0;
+    e.out[x] = factor * (old_share * old + share * row.out[x]);
+    e.deviation[x] = std::abs(factor) * share * (apart + row.deviation[x]);
+    e.magnitude[x] = std::abs(factor) * (old_share * std::abs(old) + share * row.magnitude[x]);
+  }
   return e;
 }
 
@@ -269,6 +230,25 @@ std::vector<std::byte> AttentionCase::Written() const {
     bytes.insert(bytes.end(), array->bytes().begin(), array->bytes().end());
   }
   return bytes;
+}
+
+void AttentionCase::ClearState() {
+  out.Fill(0.0f);
+  row_max.Fill(-std::numeric_limits<float>::infinity());
+  row_sum.Fill(0.0f);
+}
+
+DefinedRow AttentionCase::Define(int64_t batch, int64_t query, int64_t head) const {
+  RowInputs inputs{.scale = shape.scale, .value_dim = shape.value_dim};
+  for (int64_t x = 0; x < shape.head_dim; ++x) {
+    inputs.query.push_back(q.Get(batch, query, head, x));
+  }
+  for (int64_t j = 0; j < shape.key_rows; ++j) {
+    if (!Sees(batch, query, j)) continue;
+    for (int64_t x = 0; x < shape.head_dim; ++x) inputs.keys.push_back(k.Get(batch, j, 0, x));
+    for (int64_t x = 0; x < shape.value_dim; ++x) inputs.values.push_back(v.Get(batch, j, 0, x));
+  }
+  return DefineRow(inputs);
 }
 
 std::string WhatIsWrong(const AttentionCase& c, const DeviceInfo& made_by) {

@@ -8,6 +8,7 @@
 
 #include "engine/device/attention.h"
 #include "engine/device/device.h"
+#include "tests/unit/device/defined_row.h"
 #include "tests/unit/device/strided_array.h"
 
 namespace hilbert_ring {
@@ -43,9 +44,15 @@ struct AttentionCase {
 
   bool Sees(int64_t batch, int64_t query, int64_t key) const;
 
+  // What a task merges into when nothing was there before.
+  void ClearState();
+
   // As the task wrote it, or as the state has it, now or before the task.
   double Lse(int64_t batch, int64_t query, int64_t head) const;
   double OldLse(int64_t batch, int64_t query, int64_t head) const;
+
+  // Of the task's own keys alone, not scaled by out_scale.
+  DefinedRow Define(int64_t batch, int64_t query, int64_t head) const;
 
   // Everything that the task wrote.
   std::vector<std::byte> Written() const;

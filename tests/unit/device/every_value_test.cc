@@ -46,7 +46,7 @@ double Gamma(const ValueTask& task) { return static_cast<double>(task.head_dim) 
 void ExpectWithinTheValues(const ValueTask& task, const ValueResult& result,
                            double weight_rounding) {
   for (int64_t i = 0; i < task.queries; ++i) {
-    const ExpectedRow row = Expect(task, i);
+    const DefinedRow row = Expect(task, i);
     for (int64_t x = 0; x < task.value_dim; ++x) {
       const double most = std::max(std::abs(row.least[x]), std::abs(row.greatest[x]));
       const double rounding = (2e-6 + weight_rounding) * most + 0x1p-149;
@@ -70,7 +70,7 @@ TEST_P(EveryValueTest, LargeIntegersStayWithinTheValues) {
       const ValueResult result = Attend(*device_, task);
       ExpectWithinTheValues(task, result, WeightRounding(dtype));
       for (int64_t i = 0; i < task.queries; ++i) {
-        const ExpectedRow row = Expect(task, i);
+        const DefinedRow row = Expect(task, i);
         EXPECT_NEAR(result.lse[i], row.lse, (Gamma(task) + 0x1p-22) * row.terms) << dim;
       }
     }
@@ -102,7 +102,7 @@ ValueTask RandomMagnitudes(std::mt19937_64& random) {
   return task;
 }
 
-double ErrorAllowed(const ValueTask& task, const ExpectedRow& row, int64_t x, double weight) {
+double ErrorAllowed(const ValueTask& task, const DefinedRow& row, int64_t x, double weight) {
   // Weights are off by the errors of their scores, and every average by 2e-6 of its terms.
   const double of_scores = std::min(1.0, 2 * (Gamma(task) + 0x1p-22) * row.terms);
   const double spread = row.greatest[x] - row.least[x];
@@ -118,7 +118,7 @@ TEST_P(EveryValueTest, AnyMagnitudeIsRight) {
     const double weight = WeightRounding(task.dtype);
     ExpectWithinTheValues(task, result, weight);
     for (int64_t i = 0; i < task.queries; ++i) {
-      const ExpectedRow row = Expect(task, i);
+      const DefinedRow row = Expect(task, i);
       ASSERT_NEAR(result.lse[i], row.lse,
                   (Gamma(task) + 0x1p-22) * row.terms + 1e-6 * (1 + std::abs(row.lse)))
           << "row " << i;
@@ -152,7 +152,7 @@ TEST_P(EveryValueTest, OrderAndShiftOfKeysChangeNothing) {
     const ValueResult other = Attend(*device_, permuted);
     const double weight = WeightRounding(task.dtype);
     for (int64_t i = 0; i < task.queries; ++i) {
-      const ExpectedRow row = Expect(task, i);
+      const DefinedRow row = Expect(task, i);
       for (int64_t x = 0; x < task.value_dim; ++x) {
         // Scores are the same sums; only the sums over keys are taken in another order.
         ASSERT_NEAR(result.out[i * task.value_dim + x], other.out[i * task.value_dim + x],
@@ -194,7 +194,7 @@ TEST_P(EveryValueTest, PartsAreAsGoodAsTheWhole) {
       const ValueResult merged = AttendInParts(*device_, task, ends);
       double of_whole = 0, of_merged = 0;
       for (int64_t i = 0; i < task.queries; ++i) {
-        const ExpectedRow row = Expect(task, i);
+        const DefinedRow row = Expect(task, i);
         EXPECT_NEAR(merged.lse[i], row.lse, 0x1p-22 * (4 + std::abs(row.lse)));
         for (int64_t x = 0; x < 8; ++x) {
           of_whole = std::max(of_whole, std::abs(whole.out[i * 8 + x] - row.out[x]));
@@ -315,7 +315,7 @@ TEST_P(EveryValueTest, WhatIsNotFiniteReachesTheRowsThatSeeIt) {
     for (const ValueResult& result : results) {
       const bool in_parts = &result == &results[1];
       for (int64_t i = 0; i < task.queries; ++i) {
-        const ExpectedRow row = Expect(task, i);
+        const DefinedRow row = Expect(task, i);
         if (in_parts && row.sees_weightless_odd_value) continue;  // lost with a part of no weight
         ASSERT_TRUE(Alike(result.lse[i], row.lse, 1e-5))
             << "trial " << trial << " row " << i << ": " << result.lse[i] << ", " << row.lse;
@@ -378,7 +378,7 @@ TEST_P(EveryValueTest, TinyProductsCount) {
       }
       const ValueResult result = Attend(*device_, task);
       for (int64_t i = 0; i < 3; ++i) {
-        const ExpectedRow row = Expect(task, i);
+        const DefinedRow row = Expect(task, i);
         // Products of subnormal numbers have few bits: multiples of 2^-149 each.
         const double allowed = 16 * 0x1p-149 * task.scale + 1e-5 * (1 + std::abs(row.lse));
         EXPECT_NEAR(result.lse[i], row.lse, allowed) << of_q;

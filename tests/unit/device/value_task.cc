@@ -1,8 +1,7 @@
 #include "tests/unit/device/value_task.h"
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
+#include <span>
 
 #include "engine/spec/numbers.h"
 #include "gtest/gtest.h"
@@ -103,48 +102,19 @@ ValueResult AttendInParts(Device& device, const ValueTask& task, const std::vect
   return result;
 }
 
-ExpectedRow Expect(const ValueTask& task, int64_t query) {
-  std::vector<double> scores(task.keys, -kInfinity);
-  ExpectedRow row{.out = std::vector<double>(task.value_dim),
-                  .least = std::vector<double>(task.value_dim, kInfinity),
-                  .greatest = std::vector<double>(task.value_dim, -kInfinity),
-                  .magnitude = std::vector<double>(task.value_dim)};
-  double top = -kInfinity;
-  bool spoilt = false;
+DefinedRow Expect(const ValueTask& task, int64_t query) {
+  const auto row = [](const std::vector<float>& rows, int64_t i, int64_t dim) {
+    return std::span(rows).subspan(i * dim, dim);
+  };
+  const auto q = row(task.q, query, task.head_dim);
+  RowInputs inputs{.scale = task.scale, .query = {q.begin(), q.end()}, .value_dim = task.value_dim};
   for (int64_t j = 0; j < task.keys; ++j) {
     if (!task.Sees(query, j)) continue;
-    double dot = 0, terms = 0;
-    for (int64_t x = 0; x < task.head_dim; ++x) {
-      const double term = double{task.q[query * task.head_dim + x]} * task.k[j * task.head_dim + x];
-      dot += term;
-      terms += std::abs(term * task.scale);
-    }
-    scores[j] = dot * task.scale;
-    spoilt |= std::isnan(scores[j]) || scores[j] == kInfinity;
-    top = std::max(top, scores[j]);
-    row.terms = std::max(row.terms, terms);
+    const auto k = row(task.k, j, task.head_dim), v = row(task.v, j, task.value_dim);
+    inputs.keys.insert(inputs.keys.end(), k.begin(), k.end());
+    inputs.values.insert(inputs.values.end(), v.begin(), v.end());
   }
-  double sum = 0;
-  for (int64_t j = 0; j < task.keys && !spoilt; ++j) {
-    if (!task.Sees(query, j)) continue;
-    const double weight = top == -kInfinity ? 0 : std::exp(scores[j] - top);
-    sum += weight;
-    for (int64_t x = 0; x < task.value_dim; ++x) {
-      const double value = task.v[j * task.value_dim + x];
-      row.sees_weightless_odd_value |= scores[j] == -kInfinity && !std::isfinite(value);
-      row.out[x] += weight * value;
-      row.magnitude[x] += weight * std::abs(value);
-      row.least[x] = std::min(row.least[x], value);
-      row.greatest[x] = std::max(row.greatest[x], value);
-    }
-  }
-  row.lse = spoilt ? NAN : top + std::log(sum);
-  for (int64_t x = 0; x < task.value_dim; ++x) {
-    row.out[x] = spoilt ? NAN : sum == 0 ? 0.0 : row.out[x] / sum;
-    row.magnitude[x] /= sum;
-  }
-  if (!spoilt && sum == 0) row.lse = -kInfinity;
-  return row;
+  return DefineRow(inputs);
 }
 
 }  // namespace hilbert_ring

@@ -1,5 +1,5 @@
 // A dense attention task over a few rows with values of the test's own, and what float64 makes of
-// them, NaN and infinities included, as tests/golden/attention_oracle.py defines it.
+// them.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "engine/device/attention.h"
 #include "engine/device/device.h"
+#include "tests/unit/device/defined_row.h"
 
 namespace hilbert_ring {
 
@@ -41,16 +42,6 @@ struct ValueResult {
 ValueResult Attend(Device& device, const ValueTask& task);
 ValueResult AttendInParts(Device& device, const ValueTask& task, const std::vector<int64_t>& ends);
 
-struct ExpectedRow {
-  std::vector<double> out;
-  double lse = 0;
-  std::vector<double> least, greatest;  // of the values that the row sees, by dim
-  std::vector<double> magnitude;        // softmax-weighted |v|
-  double terms = 0;                     // the greatest sum of |scale q k| of a key that it sees
-  // A key of score -infinity whose value is not finite: 0 times that is NaN.
-  bool sees_weightless_odd_value = false;
-};
-
-ExpectedRow Expect(const ValueTask& task, int64_t query);
+DefinedRow Expect(const ValueTask& task, int64_t query);
 
 }  // namespace hilbert_ring
