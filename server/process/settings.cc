@@ -8,10 +8,13 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +29,7 @@ constexpr int kMaxPort = 65535;
 constexpr int kMaxWorkersOfAJob = 4096;
 constexpr int kMaxThreads = 4096;
 constexpr int kMaxSpawned = 256;
+constexpr int kClashExit = 2;  // as of the command line, for paths that are one file
 
 std::string Variable(const std::string& flag) {
   std::string name = "HILBERT_RING_";
@@ -321,6 +325,22 @@ int Refuse(const CLI::App& app, const CLI::ParseError& error) {
   return kExitBadSettings;
 }
 
+// Writing the ready file would replace what the process was started with.
+template <typename Settings>
+std::string ReadyFileClash(const CLI::App& app, const Settings& settings) {
+  const CLI::Option& config = *app.get_config_ptr();
+  const std::pair<const char*, std::string> inputs[] = {
+      {"--config", config.count() > 0 ? config.as<std::string>() : ""},
+      {"--join-token-file", settings.join_token_file}};
+  for (const auto& [flag, path] : inputs) {
+    std::error_code absent;  // of either: they are not one file
+    if (path.empty() || !std::filesystem::equivalent(settings.ready_file, path, absent)) continue;
+    return absl::StrCat("--ready-file ", settings.ready_file, " is the same file as ", flag, " ",
+                        path, "; nothing was written");
+  }
+  return "";
+}
+
 template <typename Settings>
 std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, char** argv) {
   app.set_version_flag("--version", std::string(kVersion));
@@ -338,6 +358,10 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
     app.parse(Arguments(app, argc, argv));
   } catch (const CLI::ParseError& error) {
     return error.get_exit_code() == 0 ? app.exit(error) : Refuse(app, error);
+  }
+  if (const std::string clash = ReadyFileClash(app, settings); !clash.empty()) {
+    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), clash.c_str());
+    return kClashExit;
   }
   settings.warnings = UnknownVariables();
   return settings;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -45,6 +46,39 @@ TEST_F(Settings, Defaults) {
   EXPECT_EQ(settings.join_token_file, "");
   EXPECT_EQ(settings.spawn_workers, 1);
   EXPECT_EQ(settings.idle_timeout, std::chrono::minutes(5));
+}
+
+// The ready file is removed when the process starts, and written when it is ready.
+TEST_F(Settings, AReadyFileIsNoneOfTheFilesThatAreRead) {
+  const std::string folder = ::testing::TempDir();
+  const std::string config = folder + "/settings_clash.ini", token = folder + "/settings_clash";
+  const std::string link = folder + "/settings_clash.link", ready = folder + "/settings.ready";
+  std::ofstream(config) << "max-queue=3\n";
+  std::ofstream(token) << "0123456789abcdef0123456789abcdef\n";
+  std::ofstream(ready) << "{}\n";
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink(token, link);
+  const auto code = [](std::vector<std::string> arguments) {
+    ::testing::internal::CaptureStderr();
+    const auto parsed = Parse(std::move(arguments));
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    const int* code = std::get_if<int>(&parsed);
+    return std::pair(code == nullptr ? 0 : *code, said);
+  };
+  const auto same_config =
+      code({"--config=" + config, "--ready-file=" + folder + "/./settings_clash.ini"});
+  EXPECT_EQ(same_config.first, 2);
+  EXPECT_NE(same_config.second.find("is the same file as --config " + config), std::string::npos)
+      << same_config.second;
+  setenv("HILBERT_RING_CONFIG", config.c_str(), 1);
+  EXPECT_EQ(code({"--ready-file=" + config}).first, 2);
+  unsetenv("HILBERT_RING_CONFIG");
+  const auto same_token = code({"--join-token-file=" + token, "--ready-file=" + link});
+  EXPECT_EQ(same_token.first, 2);
+  EXPECT_NE(same_token.second.find("--join-token-file"), std::string::npos) << same_token.second;
+  EXPECT_EQ(
+      code({"--config=" + config, "--join-token-file=" + token, "--ready-file=" + ready}).first, 0);
+  EXPECT_EQ(code({"--config=" + config, "--ready-file=" + folder + "/not-there-yet"}).first, 0);
 }
 
 TEST_F(Settings, FlagThenEnvironmentThenFileThenDefault) {
