@@ -238,7 +238,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclRing(const NcclOptions& op
   if (!id.ok()) return id.status();
   const auto staging = end->AllocateStaging(StepNotes::BytesFor(options.size));
   if (!staging.ok()) return staging.status();
-  auto session = std::make_unique<NcclSession>(std::move(end));
+  auto begun = NcclSession::Begin(std::move(end));
+  if (!begun.ok()) return begun.status();
+  std::unique_ptr<NcclSession> session = *std::move(begun);
   absl::Status status = session->Inside([&](NcclEnd& own) {
     return own.Init(
         {.rank = options.rank, .size = options.size, .id = *id, .max_ctas = options.max_ctas});

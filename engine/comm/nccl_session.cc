@@ -1,6 +1,9 @@
 #include "engine/comm/nccl_session.h"
 
+#include <system_error>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace hilbert_ring {
 namespace {
@@ -11,12 +14,22 @@ constexpr auto kPoll = std::chrono::milliseconds(1);
 
 }  // namespace
 
-NcclSession::NcclSession(std::unique_ptr<NcclEnd> end) : state_(std::make_shared<State>()) {
-  state_->end = std::move(end);
-  closer_ = std::thread([state = state_] { CloseWhenAsked(*state); });
+absl::StatusOr<std::unique_ptr<NcclSession>> NcclSession::Begin(std::unique_ptr<NcclEnd> end,
+                                                                const ThreadStarter& start) {
+  std::unique_ptr<NcclSession> session(new NcclSession);
+  session->state_->end = std::move(end);
+  try {
+    const auto close = [state = session->state_] { CloseWhenAsked(*state); };
+    session->closer_ = start ? start(close) : std::thread(close);
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no thread can be started for the ring: ", error.what()));
+  }
+  return session;
 }
 
 NcclSession::~NcclSession() {
+  if (!closer_.joinable()) return;  // it never began
   bool asked = false;
   {
     const std::lock_guard lock(state_->mutex);

@@ -1,9 +1,9 @@
 // The life of an NcclEnd: who may be inside NCCL, and how it is left.
 //
-//   NcclSession session(std::move(end));
-//   session.Inside([](NcclEnd& end) { return end.Group(transfers); });
-//   session.Close(NcclSession::Ending::kAbort);         // from any thread; returns at once
-//   session.AwaitClosed(limit);                         // GPU memory is not in use any more
+//   auto session = NcclSession::Begin(std::move(end));
+//   session->Inside([](NcclEnd& end) { return end.Group(transfers); });
+//   session->Close(NcclSession::Ending::kAbort);        // from any thread; returns at once
+//   session->AwaitClosed();                             // GPU memory is not in use any more
 //
 // NCCL must be aborted while no other thread is inside it, and an abort may take its time. So a
 // thread of the session's own does it, once the call in progress has returned; later calls are
@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/comm/nccl_end.h"
 
 namespace hilbert_ring {
@@ -32,7 +33,12 @@ class NcclSession {
     kAbort,
   };
 
-  explicit NcclSession(std::unique_ptr<NcclEnd> end);
+  // Throws std::system_error when there is no thread. Empty: the system's.
+  using ThreadStarter = std::function<std::thread(std::function<void()> body)>;
+
+  // RESOURCE_EXHAUSTED when no thread can be started; the end has not been used then.
+  static absl::StatusOr<std::unique_ptr<NcclSession>> Begin(std::unique_ptr<NcclEnd> end,
+                                                            const ThreadStarter& start = {});
 
   // Closes, by abort unless Close was called, and waits for it for a limited time. What NCCL does
   // not let go of by then is left to it.
@@ -61,11 +67,12 @@ class NcclSession {
     bool closed = false;            // guarded by mutex
   };
 
+  NcclSession() = default;
   static void CloseWhenAsked(State& state);
   static bool LeaveOrderly(State& state);
 
   // Shared with the thread, which outlives the session when NCCL hangs.
-  const std::shared_ptr<State> state_;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
   std::thread closer_;
 };
 

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <system_error>
 #include <thread>
 
 #include "engine/comm/nccl_session.h"
@@ -78,6 +80,16 @@ TEST_F(NcclCommunicatorTest, JoinsWithRank0sIdAndLeavesInOrder) {
   EXPECT_THAT(nccl_.Calls(0), ElementsAre("id", "staging", "init 0/2 4", "finalize", "destroy"));
   EXPECT_THAT(nccl_.Calls(1), ElementsAre("staging", "init 1/2 4", "finalize", "destroy"));
   EXPECT_EQ(nccl_.ends_destroyed(), 2);
+}
+
+TEST_F(NcclCommunicatorTest, ASystemWithoutThreadsIsAnError) {
+  const auto none = [](const std::function<void()>&) -> std::thread {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  };
+  const auto session = NcclSession::Begin(nccl_.MakeEnd(0), none);
+  EXPECT_TRUE(absl::IsResourceExhausted(session.status())) << session.status();
+  EXPECT_THAT(nccl_.Calls(0), ::testing::IsEmpty());
+  EXPECT_EQ(nccl_.ends_destroyed(), 1);
 }
 
 TEST_F(NcclCommunicatorTest, APeerThatNeverComesIsWaitedForToTheDeadline) {
