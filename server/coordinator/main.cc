@@ -1,7 +1,9 @@
 // hilbert-ring-coordinator: takes jobs, shards them over workers, streams their outputs back.
 #include <spdlog/spdlog.h>
 
+#include <memory>
 #include <string>
+#include <system_error>
 
 #include "server/coordinator/coordinator.h"
 #include "server/process/file_limit.h"
@@ -9,6 +11,21 @@
 #include "server/process/process_memory.h"
 #include "server/process/settings.h"
 #include "server/process/stop_signals.h"
+#include "server/process/threads.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorSettings& settings) {
+  try {  // what lasts as long as the process starts its threads when it is made
+    return Coordinator::Start(settings);
+  } catch (const std::system_error& error) {
+    return NoThreads(error);
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
 
 int main(int argc, char** argv) {
   using namespace hilbert_ring::server;
@@ -20,7 +37,7 @@ int main(int argc, char** argv) {
   const auto& settings = std::get<CoordinatorSettings>(parsed);
   StartLogging("coordinator", settings.log_level);
   for (const std::string& warning : settings.warnings) spdlog::warn("{}", warning);
-  auto coordinator = Coordinator::Start(settings);
+  auto coordinator = Start(settings);
   if (!coordinator.ok()) {
     spdlog::critical("{}", std::string(coordinator.status().message()));
     return 1;

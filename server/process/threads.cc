@@ -1,6 +1,5 @@
 #include "server/process/threads.h"
 
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,13 +7,17 @@
 
 namespace hilbert_ring::server {
 
+absl::Status NoThreads(const std::system_error& error) {
+  return wire::WithReason(
+      absl::ResourceExhaustedError(absl::StrCat("no thread can be started: ", error.what())),
+      "NO_THREADS");
+}
+
 absl::StatusOr<std::thread> StartThread(std::function<void()> body) {
   try {
     return std::thread(std::move(body));
   } catch (const std::system_error& error) {
-    return wire::WithReason(
-        absl::ResourceExhaustedError(absl::StrCat("no thread can be started: ", error.what())),
-        "NO_THREADS");
+    return NoThreads(error);
   }
 }
 

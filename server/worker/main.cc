@@ -2,20 +2,26 @@
 #include <spdlog/spdlog.h>
 
 #include <string>
+#include <system_error>
 
 #include "server/process/file_limit.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/settings.h"
 #include "server/process/stop_signals.h"
+#include "server/process/threads.h"
 #include "server/worker/worker_process.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 absl::Status Run(const WorkerSettings& settings) {
-  const auto devices = MakeWorkerDevices(settings);
-  return devices.ok() ? RunWorker(settings, *devices) : devices.status();
+  try {  // what lasts as long as the process starts its threads when it is made
+    const auto devices = MakeWorkerDevices(settings);
+    return devices.ok() ? RunWorker(settings, *devices) : devices.status();
+  } catch (const std::system_error& error) {
+    return NoThreads(error);
+  }
 }
 
 }  // namespace

@@ -1,11 +1,16 @@
 // Processes under which no thread can be started: calls are refused, the process goes on, and stops
 // when it is told to.
+#include <sys/wait.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/plain_spec.h"
 #include "tests/sanitizer.h"
@@ -19,6 +24,19 @@ void ExpectAJobIsRight(const Cluster& cluster) {
   const JobSpec spec = PlainSpec();
   const auto result = AttendRaw(*cluster.Stub(), spec, RandomInputs(spec, 1), 32, 1);
   EXPECT_TRUE(result.ok()) << result.status();
+}
+
+// Started where no thread can be: its exit status, and what it said.
+std::pair<int, std::string> StartWithout(const std::string& binary, const std::string& folder) {
+  const std::string command =
+      absl::StrCat("export LD_PRELOAD=", HILBERT_RING_FAILING_THREADS,
+                   " NO_THREADS_FOLDER=", folder, "; : > ", folder, "/$$; exec ", binary, " 2>&1");
+  FILE* const output = popen(command.c_str(), "r");
+  std::string said;
+  char part[4096];
+  while (const size_t bytes = fread(part, 1, sizeof(part), output)) said.append(part, bytes);
+  const int status = pclose(output);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), said};
 }
 
 // A process under which no thread can be started, for as long as this lives.
@@ -96,6 +114,17 @@ TEST_F(Threads, ACoordinatorThatHasNoneStops) {
   EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED)
       << status.error_message();
   EXPECT_EQ(cluster_->Stop(), 0);
+}
+
+TEST_F(Threads, AProcessThatGetsNoneAtItsStartSaysSo) {
+  for (const std::string& binary :
+       {absl::StrCat(HILBERT_RING_COORDINATOR_BINARY,
+                     " --grpc-port=0 --http-port=0 --membership-port=0 --grpc-host=127.0.0.1"),
+        absl::StrCat(HILBERT_RING_WORKER_BINARY, " --threads=2 --port=0")}) {
+    const auto [status, said] = StartWithout(binary, folder_);
+    EXPECT_EQ(status, 1) << binary << ": " << said;
+    EXPECT_NE(said.find("no thread can be started"), std::string::npos) << said;
+  }
 }
 
 }  // namespace
