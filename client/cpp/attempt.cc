@@ -22,6 +22,16 @@ absl::Status ProtocolError(const std::string& what) {
   return absl::InternalError(absl::StrCat("the service broke the protocol: ", what));
 }
 
+// How the service ended the call. One that stops cancels its calls, and says no word of its own;
+// the caller did not ask for that.
+absl::Status EndOf(const grpc::Status& status, const CancelWatch& watch) {
+  const bool unasked = status.error_code() == grpc::StatusCode::CANCELLED && !watch.fired();
+  if (unasked && status.error_details().empty()) {
+    return absl::UnavailableError("the service ended the call");
+  }
+  return wire::FromGrpc(status);
+}
+
 }  // namespace
 
 Attempt::Attempt(const AttendInputs& inputs, const AttendOutputs& outputs,
@@ -54,7 +64,7 @@ std::variant<v1::Report, AttemptFailure> Attempt::Run(const std::shared_ptr<grpc
   while (local.ok() && stream_->Read(&message)) local = Handle(message);
   if (!local.ok()) context_.TryCancel();
   if (sender_) sender_->Join();
-  const absl::Status remote = wire::FromGrpc(stream_->Finish());
+  const absl::Status remote = EndOf(stream_->Finish(), watch);
   if (local.ok() && remote.ok()) local = CheckComplete();
   if (!local.ok() || !remote.ok()) return Failure(local, remote);
   report_->set_rows_not_finite(out_.rows_not_finite());

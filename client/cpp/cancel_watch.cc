@@ -11,11 +11,10 @@ CancelWatch::CancelWatch(const std::function<bool()>& cancelled, grpc::ClientCon
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(lock, stop, std::chrono::milliseconds(100),
                            [&stop] { return stop.stop_requested(); })) {
-      if (stop.stop_requested()) return;
-      if (cancelled()) {
-        context.TryCancel();
-        return;
-      }
+      if (!cancelled()) continue;
+      fired_ = true;
+      context.TryCancel();
+      return;
     }
   });
 }

@@ -1,6 +1,7 @@
 // Cancels a gRPC call when its caller asks for it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -16,10 +17,14 @@ class CancelWatch {
   // Both must outlive the object.
   CancelWatch(const std::function<bool()>& cancelled, grpc::ClientContext& context);
 
+  // Whether it has cancelled the call.
+  bool fired() const { return fired_; }
+
  private:
+  std::atomic<bool> fired_ = false;
   std::mutex mutex_;
   std::condition_variable_any wake_;
-  std::jthread thread_;  // last: it uses the two above
+  std::jthread thread_;  // last: it uses all above
 };
 
 }  // namespace hilbert_ring::client

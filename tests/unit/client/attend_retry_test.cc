@@ -56,6 +56,34 @@ TEST(AttendRetry, EachAttemptIsNumberedUnderOneJobId) {
   EXPECT_NE(service.record().open.job_id(), drawn);
 }
 
+// As a service that stops ends its calls.
+TEST(AttendRetry, ACallThatTheServiceCancelsWithoutAWordIsMadeAgain) {
+  const grpc::Status cancelled(grpc::StatusCode::CANCELLED, "CANCELLED");
+  const FakeService service({.earlier_calls = {{.refuse = cancelled}, {.fail = cancelled}}});
+  EchoJob job;
+  ManualTiming timing;
+  std::vector<std::string> failures;
+  const auto report = job.Attend(service.address(),
+                                 {.progress =
+                                      [&](const AttendProgress& progress) {
+                                        if (static_cast<int>(failures.size()) < progress.attempt) {
+                                          failures.push_back(progress.last_failure.ToString());
+                                        }
+                                      },
+                                  .timing = timing.timing()});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(job.echoed());
+  EXPECT_THAT(failures, ElementsAre("UNAVAILABLE: the service ended the call",
+                                    "UNAVAILABLE: the service ended the call"));
+}
+
+TEST(AttendRetry, AJobThatTheServiceSaysIsCancelledIsNotTriedAgain) {
+  const FakeService service(Refuse(absl::StatusCode::kCancelled, "CANCELLED_BY_CALLER"));
+  const absl::Status status = EchoJob().Attend(service.address(), {}).status();
+  EXPECT_EQ(wire::ReasonOf(status), "CANCELLED_BY_CALLER");
+  EXPECT_EQ(service.records().size(), 1u);
+}
+
 TEST(AttendRetry, AnOutageIsBoundedByItsTimeAndNotByAttempts) {
   const FakeService service({.earlier_calls = std::vector<FakeBehaviour>(30, Gone())});
   for (const absl::Duration deadline : {absl::InfiniteDuration(), absl::Minutes(10)}) {

@@ -94,7 +94,7 @@ TEST(ProgressLine, FiguresBeyondTheWholeDoNotBreakTheBar) {
   EXPECT_EQ(line.fraction(), 1);
   odd.tokens = odd.bytes_to_send = 0;
   line.Note(odd, At(1));
-  EXPECT_FALSE(line.Bar(At(2)).empty());
+  EXPECT_THAT(line.Bar(At(2)), HasSubstr("[##############################] 100 %"));
 }
 
 }  // namespace
