@@ -33,6 +33,13 @@ Json AsJson(const absl::Status& status) {
   return json;
 }
 
+// gRPC's own answer for a method that the server does not have has no words.
+absl::Status WithWords(const absl::Status& status) {
+  if (!absl::IsUnimplemented(status) || !status.message().empty()) return status;
+  return absl::UnimplementedError(
+      "the server does not know this call: it is no coordinator's gRPC port (--grpc-port, 8001)");
+}
+
 // text: what people read; json: what programs do.
 void Print(const GlobalOptions& global, const std::string& text, const Json& json) {
   if (global.format == OutputFormat::kJson) {
@@ -51,19 +58,14 @@ int BadInput(const GlobalOptions& global, const absl::Status& status) {
   return kExitBadInput;
 }
 
-int ServiceFailed(const GlobalOptions& global, const absl::Status& failure) {
-  absl::Status status = failure;
-  // gRPC's own answer for a method that the server does not have has no words.
-  if (absl::IsUnimplemented(failure) && failure.message().empty()) {
-    status = absl::UnimplementedError(
-        "the server does not know this call: it is no coordinator's gRPC port (--grpc-port, 8001)");
-  }
-  Json json = {{"error", AsJson(status)}};
+int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {
+  const absl::Status told = WithWords(status);
+  Json json = {{"error", AsJson(told)}};
   json["error"]["server"] = global.server;
-  Print(global, Describe(status), json);
+  Print(global, Describe(told), json);
   // A status with a reason comes from the service itself.
-  const bool unreached = absl::IsUnavailable(status) || absl::IsUnimplemented(status);
-  if (unreached && ReasonBeyondCode(status).empty() && global.format == OutputFormat::kText) {
+  const bool unreached = absl::IsUnavailable(told) || absl::IsUnimplemented(told);
+  if (unreached && ReasonBeyondCode(told).empty() && global.format == OutputFormat::kText) {
     std::fprintf(stderr,
                  "hilbert-ring: the server is %s; set another by --server or HILBERT_RING_SERVER\n",
                  global.server.c_str());
