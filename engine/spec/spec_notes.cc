@@ -21,17 +21,16 @@ std::vector<std::string> NotesOn(const JobSpec& spec) {
   if (spec.ordering && spec.ordering->window == 0 && spec.ordering->grid.empty() &&
       spec.ordering->coordinate_axes == 0) {
     notes.push_back(
-        "ordering: there is neither grid nor coords_file nor coords: the curve runs over a square "
-        "that the tokens of a sequence fill row by row");
+        "ordering: neither grid nor coordinates are given: the curve runs over a square that the "
+        "tokens of a sequence fill row by row");
   }
   const auto branches = static_cast<int64_t>(spec.branches.size());
   if (spec.mixing == Mixing::kHeadGroups && branches > spec.heads) {
     notes.push_back(absl::StrCat(
-        "segments: has ", branches, " branches for ", spec.heads, " heads: with mixing ",
-        "head_groups those from branch ", spec.heads, " on have no head and compute nothing",
-        spec.average_groups
-            ? absl::StrCat(", and outputs are divided by ", branches, " all the same")
-            : ""));
+        "segments: ", branches, " branches for ", spec.heads, spec.heads == 1 ? " head" : " heads",
+        ": with mixing head_groups those from branch ", spec.heads,
+        " on have no head and compute nothing",
+        spec.average_groups ? absl::StrCat("; outputs are still divided by ", branches) : ""));
   }
   const int64_t longest = LongestSequence(spec);
   for (size_t i = 0; i < spec.branches.size(); ++i) {
@@ -41,7 +40,7 @@ std::vector<std::string> NotesOn(const JobSpec& spec) {
     notes.push_back(absl::StrCat("dilations[", i, "]: ", branch.dilation,
                                  " is above its segment of ", segment,
                                  branch.segment > longest ? " (the longest sequence)" : "",
-                                 ": a head has one row of a segment at most, or none"));
+                                 ": a head reads at most one row of a segment"));
   }
   if (spec.tail == Tail::kZero && spec.causal) {
     notes.push_back("tail: zero has no effect on a causal job");

@@ -35,8 +35,8 @@ TEST(SpecNotes, BranchesWithoutAHead) {
   JobSpec spec = Dense();
   spec.heads = spec.kv_heads = 1;
   EXPECT_THAT(NotesOn(spec),
-              ElementsAre(AllOf(HasSubstr("2 branches for 1 heads"), HasSubstr("from branch 1 on"),
-                                HasSubstr("divided by 2"))));
+              ElementsAre(AllOf(HasSubstr("2 branches for 1 head:"), HasSubstr("from branch 1 on"),
+                                HasSubstr("still divided by 2"))));
   spec.average_groups = false;
   EXPECT_THAT(NotesOn(spec), ElementsAre(testing::Not(HasSubstr("divided"))));
   spec.mixing = Mixing::kLse;
