@@ -66,6 +66,7 @@ class RunCall {
   absl::StatusOr<Lane::Turn> AwaitTurn();
   absl::Status Allocate();
   absl::Status MakeStore();
+  static absl::Status Cancelled();
   void NoteCancelled();
   absl::Status Work();
   absl::Status ReceiveRows();

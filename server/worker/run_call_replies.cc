@@ -1,0 +1,153 @@
+// What a worker tells the coordinator of a job: readiness apart, all that its sending thread says.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "server/worker/run_call.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr std::chrono::milliseconds kProgressInterval{200};
+
+}  // namespace
+
+// In the sending thread.
+void RunCall::SendUntilExecuted() {
+  while (true) {
+    std::unique_lock lock(mutex_);
+    const int64_t seen = rows_final_seen_;
+    changed_.wait_for(lock, kProgressInterval,
+                      [this, seen] { return executed_ || news_.rows_final > seen; });
+    rows_final_seen_ = news_.rows_final;
+    const bool executed = executed_;
+    lock.unlock();
+    SendNews();
+    if (executed) return;
+    if (std::chrono::steady_clock::now() > fed_until_.load()) {
+      spdlog::warn("job {}, rank {}: nothing was heard of its rows for {} ms (--feed-timeout)",
+                   open_.job_id(), rank_, state_.feed_timeout.count());
+      fed_until_ = Deadline::max();
+      context_.TryCancel();
+    }
+  }
+}
+
+// In the sending thread; where the shard is shared, and its outputs need not be sent, also in the
+// executing one, which then has no other thread to wake.
+void RunCall::SendNews() {
+  const std::lock_guard sending(sending_);
+  if (all_sent_ || !sent_.ok()) return;
+  std::unique_lock lock(mutex_);
+  const News news = news_;
+  const bool executed = executed_;
+  lock.unlock();
+  all_sent_ = executed;
+  if (executed && !figures_.ok()) {
+    sent_ = SendFailure();
+  } else {
+    sent_ = executed ? SendEnd(news.rows_final) : SendProgress(news);
+  }
+}
+
+absl::Status RunCall::SendProgress(const News& news) {
+  const Deadline now = std::chrono::steady_clock::now();
+  const bool moved =
+      news.fraction > sent_news_.fraction || news.waiting_step != sent_news_.waiting_step;
+  if (moved && now >= progress_due_) {
+    sent_news_ = news;
+    progress_due_ = now + kProgressInterval;
+    v1::RunResponse response;
+    response.mutable_progress()->set_fraction(news.fraction);
+    response.mutable_progress()->set_waiting_step(news.waiting_step);
+    if (absl::Status status = Send(response); !status.ok()) return status;
+  }
+  return SendOutputs(news.rows_final, {});
+}
+
+v1::RunFailed RunCall::Failure() const {
+  const absl::Status& error = figures_.status();
+  v1::RunFailed failed;
+  failed.set_code(static_cast<int>(error.code()));
+  failed.set_message(std::string(error.message()));
+  failed.set_reason(absl::IsDeadlineExceeded(error) ? "JOB_TIMEOUT" : wire::ReasonOf(error));
+  return failed;
+}
+
+// The status could follow only when all rows have come.
+absl::Status RunCall::SendFailure() {
+  if (cancelled_ || context_.IsCancelled()) return absl::OkStatus();
+  v1::RunResponse response;
+  *response.mutable_failed() = Failure();
+  return Send(response);
+}
+
+// In the executing thread: the sending one may wait for a client that does not read.
+void RunCall::TellFailure() {
+  if (figures_.ok() || shared_ != nullptr || cancelled_ || context_.IsCancelled()) return;
+  v1::RunFailure failure;
+  failure.set_run(open_.run());
+  *failure.mutable_failed() = Failure();
+  state_.calls.NoteFailed(std::move(failure));
+}
+
+// The last messages leave together.
+absl::Status RunCall::SendEnd(int64_t rows_final) {
+  const auto options = grpc::WriteOptions().set_buffer_hint();
+  v1::RunResponse response;
+  response.mutable_computed()->set_seconds(compute_seconds_);
+  if (absl::Status status = Send(response, options); !status.ok()) return status;
+  if (absl::Status status = SendOutputs(rows_final, options); !status.ok()) return status;
+  return SendFigures();
+}
+
+absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options) {
+  if (rows_final <= rows_sent_) return absl::OkStatus();
+  rows_sent_ = rows_final;
+  v1::RunResponse response;
+  if (shared_ != nullptr) {
+    response.mutable_final()->set_rows(rows_final);
+    return Send(response, options);
+  }
+  std::string_view payload;
+  while (output_->Next(rows_final, *response.mutable_output(), payload)) {
+    response.mutable_output()->set_payload(payload.data(), payload.size());
+    response.set_first_slot(output_->first_slot());
+    if (absl::Status status = Send(response); !status.ok()) return status;
+  }
+  return output_->status();
+}
+
+absl::Status RunCall::SendFigures() {
+  const WorkerCost& cost = plan_->costs.workers[rank_];
+  const DeviceInfo info = lane_->device().info();
+  v1::RunResponse response;
+  v1::WorkerReport& report = *response.mutable_figures();
+  report.set_device(info.name);
+  report.set_kernel(info.kernel);
+  report.set_transport(transport_);
+  report.set_tokens(cost.tokens);
+  report.set_memory_peak_bytes(figures_->memory_peak_bytes);
+  report.set_memory_predicted_bytes(cost.resident_bytes());
+  report.set_memory_resident_bytes(std::max<int64_t>(0, resident_bytes_ - idle_bytes_));
+  report.set_flops(figures_->flops);
+  report.set_flops_predicted(cost.flops);
+  report.set_compute_seconds(figures_->compute_seconds);
+  report.set_exchange_seconds(figures_->exchange_seconds);
+  report.set_exposed_exchange_seconds(figures_->exposed_exchange_seconds);
+  report.set_bytes_sent(figures_->bytes_sent);
+  report.set_bytes_received(figures_->bytes_received);
+  report.set_bytes_received_predicted(cost.bytes_received);
+  return Send(response);
+}
+
+absl::Status RunCall::Send(const v1::RunResponse& response, grpc::WriteOptions options) {
+  return stream_.Write(response, options) ? absl::OkStatus() : Cancelled();
+}
+
+}  // namespace hilbert_ring::server
