@@ -94,7 +94,7 @@ void AttendCall::Log(const absl::Status& status) const {
 
 absl::Status AttendCall::ReadOpen() {
   AttendMessage message;
-  const absl::StatusOr<bool> more = stream_.Read(message, IdleDeadline());
+  const absl::StatusOr<bool> more = stream_.Read(message, stream_.stop());
   if (!more.ok()) return more.status();
   if (!*more || !message.request.has_open()) return BadOpen("the first message must be Open");
   open_ = std::move(*message.request.mutable_open());

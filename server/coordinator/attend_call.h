@@ -44,7 +44,6 @@ class AttendCall {
   absl::Status AwaitWorkers(Scheduler::Place& place);
   absl::Status NotEnough(const absl::Status& why) const;
   v1::Report MakeReport(AttemptFigures figures);
-  Deadline IdleDeadline() const { return Clock::now() + services_.settings.idle_timeout; }
   void Log(const absl::Status& status) const;
 
   const JobServices services_;

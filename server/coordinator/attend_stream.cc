@@ -42,21 +42,10 @@ void AttendStream::ReadAhead() {
   ReadNext(lock);
 }
 
-absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, Deadline deadline) {
-  std::unique_lock lock(mutex_);
-  const Clock::time_point began = Clock::now();
-  return Take(lock, message, began, deadline, stop_);
-}
-
 absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, const JobStop& stop) {
   std::unique_lock lock(mutex_);
   const Clock::time_point began = Clock::now();
-  return Take(lock, message, began, sends_.Due(began, 0), stop);
-}
-
-absl::StatusOr<bool> AttendStream::Take(std::unique_lock<std::mutex>& lock, AttendMessage& message,
-                                        Clock::time_point began, Deadline deadline,
-                                        const JobStop& stop) {
+  const Deadline deadline = sends_.Due(began, 0);
   const bool waits = arrived_.empty() && !ended_;
   const bool in_time = changed_.wait_until(lock, stop.token(), deadline,
                                            [this] { return !arrived_.empty() || ended_; });

@@ -69,13 +69,10 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   JobStop& stop() { return stop_; }
 
   // True with a message, false when the client has closed its side. The stop's reason, which is
-  // DEADLINE_EXCEEDED when nothing came until the deadline (CLIENT_IDLE), or too little in all
-  // (CLIENT_SLOW). Used by one thread at a time. INVALID_ARGUMENT (MALFORMED) for bytes that are no
-  // request.
-  absl::StatusOr<bool> Read(AttendMessage& message, Deadline deadline);
-
-  // At the client's pace. Ends also when `stop` is requested, which the stream's own stop must
-  // request; nothing is lost.
+  // DEADLINE_EXCEEDED when nothing came at the client's pace (CLIENT_IDLE), or too little in all
+  // (CLIENT_SLOW). Ends also when `stop` is requested, which the stream's own stop must request;
+  // nothing is lost. Used by one thread at a time. INVALID_ARGUMENT (MALFORMED) for bytes that are
+  // no request.
   absl::StatusOr<bool> Read(AttendMessage& message, const JobStop& stop);
 
   // Hands a message to the transport, once it has taken the one before: from then on the client
@@ -123,10 +120,6 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
                                  const JobStop& stop);
   // Unlocks.
   void Hand(std::unique_lock<std::mutex>& lock, grpc::ByteBuffer response);
-
-  // Waits for the client, which is waited for since `began`. Unlocks.
-  absl::StatusOr<bool> Take(std::unique_lock<std::mutex>& lock, AttendMessage& message,
-                            Clock::time_point began, Deadline deadline, const JobStop& stop);
 
   void ReadNext(std::unique_lock<std::mutex>& lock);
 

@@ -6,8 +6,6 @@
 //   return stop.why();
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <stop_token>
 #include <utility>
@@ -30,15 +28,6 @@ class JobStop {
   }
 
   std::stop_token token() const { return source_.get_token(); }
-
-  // Waits so long, or until a stop is requested; as why().
-  absl::Status AwaitFor(std::chrono::milliseconds time) const {
-    std::mutex mutex;
-    std::condition_variable_any never;
-    std::unique_lock lock(mutex);
-    never.wait_for(lock, token(), time, [] { return false; });
-    return why();
-  }
 
   // OK until a stop is requested.
   absl::Status why() const {

@@ -82,7 +82,11 @@ class JobRunTest : public ::testing::Test {
   }
 
   // Until the attempt's stop; whether it came.
-  bool AwaitStop() { return !stop_.AwaitFor(kLong).ok(); }
+  bool AwaitStop() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, stop_.token(), kLong, [] { return false; });
+    return !stop_.why().ok();
+  }
 
   static bool Send(Stream& stream, const std::function<void(v1::RunResponse&)>& fill) {
     v1::RunResponse response;
@@ -143,7 +147,7 @@ TEST_F(JobRunTest, AWorkerThatDoesNotComputeInTimeIsNamed) {
   worker_.run = [this](Stream& stream) {
     Send(stream, [](auto& r) { r.mutable_ready(); });
     ReadAll(stream);
-    (void)stop_.AwaitFor(kLong);
+    AwaitStop();
     return grpc::Status::CANCELLED;
   };
   Start(false);
