@@ -27,7 +27,7 @@ class TestFiles {
 
   // An array in Fortran order, all zero.
   std::string WriteFortranNpy(std::string_view name, NpyType type,
-                              std::vector<int64_t> shape) const {
+                              const std::vector<int64_t>& shape) const {
     int64_t bytes = NpyItemBytes(type);
     for (const int64_t axis : shape) bytes *= axis;
     return WriteFortranNpy(name, type, shape, std::vector<char>(static_cast<size_t>(bytes)));
@@ -35,7 +35,8 @@ class TestFiles {
 
   // values: as they lie in the file.
   template <typename T>
-  std::string WriteFortranNpy(std::string_view name, NpyType type, std::vector<int64_t> shape,
+  std::string WriteFortranNpy(std::string_view name, NpyType type,
+                              const std::vector<int64_t>& shape,
                               const std::vector<T>& values) const {
     std::string header = FormatNpyHeader(type, shape);
     header.replace(header.find("False"), 5, "True ");
@@ -44,7 +45,7 @@ class TestFiles {
   }
 
   template <typename T>
-  std::string WriteNpy(std::string_view name, NpyType type, std::vector<int64_t> shape,
+  std::string WriteNpy(std::string_view name, NpyType type, const std::vector<int64_t>& shape,
                        const std::vector<T>& values) const {
     std::string bytes = FormatNpyHeader(type, shape);
     bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
