@@ -115,8 +115,10 @@ TEST(PendingFile, WhatAKilledWriterLeftIsReplaced) {
   const TestFiles files;
   const std::string other = files.Write("other", "somebody's");
   files.Write("killed.npy.partial", "half of a longer file");
+  const std::string empty = files.Write("empty", "");
   std::filesystem::create_hard_link(other, files.Path("linked.npy.partial"));
-  for (const char* name : {"killed.npy", "linked.npy"}) {
+  std::filesystem::create_hard_link(empty, files.Path("empty.npy.partial"));
+  for (const char* name : {"killed.npy", "linked.npy", "empty.npy"}) {
     auto file = PendingFile::Create(files.Path(name));
     ASSERT_TRUE(file.ok()) << file.status();
     ASSERT_TRUE(file->Append("new").ok());
@@ -124,6 +126,7 @@ TEST(PendingFile, WhatAKilledWriterLeftIsReplaced) {
     EXPECT_EQ(ReadFile(files.Path(name)), "new");
   }
   EXPECT_EQ(ReadFile(other), "somebody's");
+  EXPECT_EQ(ReadFile(empty), "");
 }
 
 TEST(PendingFile, APartialThatIsNoFileOfItsOwnIsRefused) {

@@ -79,6 +79,13 @@ TEST(ProgressLine, ItNeverRunsBack) {
   line.Note(again, At(16));
   EXPECT_THAT(line.Bar(At(16)), HasSubstr("10 s left of sending  attempt 2"));
   EXPECT_THAT(line.Sentence(At(16)), HasSubstr("10 s left of sending, attempt 2"));
+  // Also where it begins in the phase that the last one ended in.
+  again.attempt = 2;
+  again.bytes_sent = 0;
+  line.Note(again, At(40));
+  again.bytes_sent = 1 << 29;
+  line.Note(again, At(60));
+  EXPECT_THAT(line.Bar(At(60)), HasSubstr("20 s left of sending  attempt 3"));
 }
 
 TEST(ProgressLine, AServiceThatIsAwayIsSaidToBe) {

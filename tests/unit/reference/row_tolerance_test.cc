@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "engine/order/permutation.h"
@@ -102,6 +103,20 @@ TEST(RowTolerance, SpacingOfTypes) {
   EXPECT_EQ(Spacing(DataType::kBFloat16, 1e-40), 0x1p-133);
   EXPECT_EQ(Spacing(DataType::kFloat16, 1), 0x1p-10);
   EXPECT_EQ(Spacing(DataType::kFloat16, 1e-6), 0x1p-24);
+}
+
+// Two equal keys: what is left is the rounding of sums, of weights and of the result.
+TEST(RowTolerance, IsNoMoreThanRoundingWhereAllValuesAreOne) {
+  for (const auto& [dtype, weights, result] : {std::tuple{DataType::kFloat32, 0.0, 0x1p-24},
+                                               {DataType::kBFloat16, 0x1p-8, 0x1p-8},
+                                               {DataType::kFloat16, 0x1p-11, 0x1p-11}}) {
+    RowCase c(dtype, 2, 8, 8);
+    for (auto& row : c.v.rows) row.assign(8, 1.0);
+    for (const double tolerance : c.Expect().tolerance.out) {
+      EXPECT_GE(tolerance, weights + result) << DataTypeName(dtype);
+      EXPECT_LE(tolerance, weights + result + 24 * 0x1p-24) << DataTypeName(dtype);
+    }
+  }
 }
 
 // A right result of a 16-bit type is as near as the type's numbers are, where these are subnormal

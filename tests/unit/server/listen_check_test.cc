@@ -1,5 +1,9 @@
 #include "server/process/listen_check.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 
@@ -37,6 +41,29 @@ TEST(ListenCheck, APortInUseIsSaidToBeByBothServers) {
   EXPECT_TRUE(Has(std::string(grpc.status().message()), "grpc " + in_use)) << grpc.status();
   const auto again = HttpEndpoint::Start("127.0.0.1", port, {});
   EXPECT_TRUE(Has(std::string(again.status().message()), "http " + in_use)) << again.status();
+}
+
+// Connections that a server has ended stay at its port for a minute; the next server takes it.
+TEST(ListenCheck, APortOfAServerThatHasJustEndedCanBeListenedOn) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int reuse = 1;
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const at = reinterpret_cast<sockaddr*>(&address);
+  socklen_t length = sizeof(address);
+  ASSERT_EQ(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse)), 0);
+  ASSERT_EQ(bind(listener, at, length), 0);
+  ASSERT_EQ(getsockname(listener, at, &length), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  ASSERT_EQ(connect(client, at, length), 0);
+  const int served = accept(listener, nullptr, nullptr);
+  ASSERT_GE(served, 0);
+  close(served);  // first, so that the connection stays at this end
+  close(client);
+  close(listener);
+  EXPECT_EQ(Refusal("127.0.0.1", ntohs(address.sin_port)), "");
 }
 
 TEST(ListenCheck, AHostThatIsNotThisMachineIsSaidToBeNone) {

@@ -1,5 +1,8 @@
 #include "server/process/tokens.h"
 
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
 #include <cstdio>
 #include <fstream>
 
@@ -103,6 +106,15 @@ TEST(CallToken, NothingAndNoSecretProveNothing) {
   Call without_secret;
   AddCallToken(without_secret.client(), "", "Run");
   EXPECT_FALSE(CheckCallToken(without_secret.server(), "", "Run").ok());
+  // What anybody could make of no secret.
+  const std::string draw(16, 'd'), message = "Run:" + draw;
+  std::string proof(32, '\0');
+  ASSERT_NE(HMAC(EVP_sha256(), "", 0, reinterpret_cast<const unsigned char*>(message.data()),
+                 message.size(), reinterpret_cast<unsigned char*>(proof.data()), nullptr),
+            nullptr);
+  Call forged;
+  forged.client().AddMetadata("hilbert-ring-call-token-bin", draw + proof);
+  EXPECT_FALSE(CheckCallToken(forged.server(), "", "Run").ok());
 }
 
 TEST(TokenMemory, IsReadAsAFileIsAndGoesWithItsOwner) {

@@ -15,6 +15,8 @@ TEST(NearestName, ASlipHasANearestName) {
     EXPECT_EQ(NearestName(slip, kNames), "grpc-port") << slip;
   }
   EXPECT_EQ(NearestName("htp-port", kNames), "http-port");
+  const std::vector<std::string> three_letters = {"lag", "log"};
+  EXPECT_EQ(NearestName("lgo", three_letters), "log") << "letters that changed places are one slip";
   EXPECT_EQ(NearestNameHint("log-levle", kNames), "; the nearest known one is log-level");
 }
 
