@@ -128,13 +128,14 @@ TEST_F(CliPaths, AnInputThatShrinksIsAFailedJob) {
     v1::Resend::Range* rows = resend.add_ranges();
     rows->set_first_row(0);
     rows->set_rows(450);
+    const std::string path = files_.Path(name);
     const FakeService service(
-        {.before_admitted = [&] { std::filesystem::resize_file(files_.Path(name), 200); },
+        {.before_admitted = [&path] { std::filesystem::resize_file(path, 200); },
          .resends = {resend},
          .resend_after_chunks = 3});  // after all four
     const CliResult result = Attend(service.address(), "q.npy", {{"--out", "o.npy"}});
     EXPECT_EQ(result.code, 1) << result.err;
-    EXPECT_THAT(result.err, AllOf(HasSubstr("DATA_LOSS: "), HasSubstr(files_.Path(name)),
+    EXPECT_THAT(result.err, AllOf(HasSubstr("DATA_LOSS: "), HasSubstr(path),
                                   HasSubstr("was shortened while it was read")));
     EXPECT_FALSE(std::filesystem::exists(files_.Path("o.npy")));
     files_.Write(name, before);
