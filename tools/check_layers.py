@@ -13,7 +13,6 @@ from pathlib import Path
 PROTO = "hilbert_ring/v1"
 ENGINE = {f"engine/{layer}"
           for layer in ("spec", "order", "plan", "device", "comm", "reference", "run")}
-CUDA = {"engine/device/cuda", "engine/device/cuda/kernels"}
 
 # Layer -> the layers that it may include besides itself. A folder within another comes before it.
 MAY_INCLUDE = {
@@ -29,14 +28,22 @@ MAY_INCLUDE = {
     "wire": {PROTO, "engine/spec", "engine/plan"},
     "server/process": {PROTO, "wire", "engine/spec"},
     "server/shard": {PROTO, "wire", "engine/spec", "engine/plan"},
-    "server/coordinator": {PROTO, "wire", "server/process", "server/shard",
-                           "engine/spec", "engine/order", "engine/plan", "engine/reference"},
+    "server/metrics": set(),
+    "server/cluster": {PROTO, "wire", "server/process", "server/metrics"},
+    "server/schedule": {PROTO, "wire", "server/process", "server/cluster", "engine/spec",
+                        "engine/plan"},
+    "server/rows": {PROTO, "wire", "server/process", "server/cluster", "server/shard",
+                    "engine/spec", "engine/order", "engine/plan", "engine/reference"},
+    "server/job": {PROTO, "wire", "server/process", "server/metrics", "server/shard",
+                   "server/cluster", "server/schedule", "server/rows", "engine/spec",
+                   "engine/order", "engine/plan"},
+    "server/coordinator": {PROTO, "wire", "server/process", "server/metrics", "server/cluster",
+                           "server/schedule", "server/job", "engine/spec", "engine/plan"},
     "server/worker": {PROTO, "wire", "server/process",
                       "server/shard"} | ENGINE - {"engine/reference"},
     "client": {PROTO, "wire", "engine/spec", "engine/order", "engine/plan", "engine/reference"},
-    "tests": {PROTO, "wire", "client", "server/process", "server/shard",
-              "server/coordinator", "server/worker"} | ENGINE | CUDA,
 }
+MAY_INCLUDE["tests"] = {PROTO, *MAY_INCLUDE}
 
 # Library, by the start of the include -> the only layers that may see it.
 LIBRARIES = {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/coordinator/job_id.h"
+#include "server/job/job_id.h"
 #include "server/process/process_memory.h"
 #include "server/process/version.h"
 #include "wire/codec.h"

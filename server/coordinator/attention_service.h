@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "hilbert_ring/v1/attention.grpc.pb.h"
-#include "server/coordinator/attend_call.h"
 #include "server/coordinator/call_threads.h"
+#include "server/job/attend_call.h"
 #include "server/process/call_gate.h"
 
 namespace hilbert_ring::server {

@@ -15,7 +15,7 @@
 #include "absl/strings/strip.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
-#include "server/coordinator/worker_placement.h"
+#include "server/cluster/worker_placement.h"
 #include "server/process/child_process.h"
 #include "server/process/host_port.h"
 #include "server/process/ready_file.h"

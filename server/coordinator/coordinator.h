@@ -8,18 +8,18 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/cluster/membership.h"
+#include "server/cluster/membership_service.h"
+#include "server/cluster/rings.h"
+#include "server/cluster/worker_processes.h"
 #include "server/coordinator/attention_service.h"
-#include "server/coordinator/job_table.h"
-#include "server/coordinator/membership.h"
-#include "server/coordinator/membership_service.h"
-#include "server/coordinator/rings.h"
-#include "server/coordinator/scheduler.h"
-#include "server/coordinator/worker_processes.h"
+#include "server/coordinator/http_endpoint.h"
+#include "server/coordinator/token_memory.h"
+#include "server/job/job_table.h"
+#include "server/metrics/metrics.h"
 #include "server/process/grpc_endpoint.h"
-#include "server/process/http_endpoint.h"
-#include "server/process/metrics.h"
 #include "server/process/settings.h"
-#include "server/process/token_memory.h"
+#include "server/schedule/scheduler.h"
 
 namespace hilbert_ring::server {
 

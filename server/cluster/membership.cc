@@ -1,0 +1,293 @@
+#include "server/cluster/membership.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/process/grpc_endpoint.h"
+#include "server/process/tokens.h"
+#include "server/process/version.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr size_t kMostSeats = 4096;
+constexpr std::chrono::milliseconds kJoiningInterval{20};
+constexpr std::chrono::milliseconds kFirstRest{1000};
+constexpr std::chrono::milliseconds kLongestRest{60'000};
+
+}  // namespace
+
+Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks)
+    : timeout_(timeout),
+      hooks_(std::move(hooks)),
+      dropper_([this](const std::stop_token& stop) { DropSilent(stop); }) {}
+
+Membership::~Membership() = default;
+
+std::list<Membership::Seat>::iterator Membership::Find(const Member& member) {
+  return std::find_if(seats_.begin(), seats_.end(),
+                      [&](const Seat& seat) { return seat.member.get() == &member; });
+}
+
+absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Heartbeat& heartbeat) {
+  if (heartbeat.version() != kVersion) {
+    return absl::FailedPreconditionError(absl::StrCat("worker ", heartbeat.address(),
+                                                      " has version ", heartbeat.version(),
+                                                      ", the coordinator ", std::string(kVersion)));
+  }
+  constexpr size_t kMostAddressBytes = 256;
+  if (heartbeat.address().size() > kMostAddressBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("heartbeat: address '", heartbeat.address().substr(0, 32), "...' has ",
+                     heartbeat.address().size(), " bytes, must be at most ", kMostAddressBytes));
+  }
+  if (heartbeat.address().empty() || heartbeat.memory_limit_bytes() <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("heartbeat: address '", heartbeat.address(),
+                                                   "' or memory_limit_bytes ",
+                                                   heartbeat.memory_limit_bytes(), " is missing"));
+  }
+  auto secret = DrawSecret();
+  if (!secret.ok()) return secret.status();
+  auto member = std::make_shared<Member>();
+  member->address = heartbeat.address();
+  member->secret = *std::move(secret);
+  member->device = heartbeat.device();
+  member->kernel = heartbeat.kernel();
+  member->transport = heartbeat.transport();
+  member->memory_limit_bytes = heartbeat.memory_limit_bytes();
+  const auto channel = Dial(heartbeat.address(), timeout_);
+  channel->GetState(true);  // connects now, not with the greeting
+  member->stub = v1::WorkerService::NewStub(channel);
+  const std::lock_guard lock(mutex_);
+  if (seats_.size() >= kMostSeats) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(seats_.size(), " workers are registered, the limit is ", kMostSeats));
+  }
+  seats_.push_back({.member = member, .beat = Clock::now(), .registered = Clock::now()});
+  return member;
+}
+
+void Membership::Reached(const Member& member) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto seat = Find(member);
+    if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_JOINING) return;
+    seat->state = v1::ClusterWorker::STATE_UP;
+    seat->reason.clear();
+  }
+  Drop(
+      [&](const Seat& seat) {
+        return seat.member->address == member.address && seat.member.get() != &member;
+      },
+      "registered anew");
+  spdlog::info("worker {} joined: {}, kernel {}, {} MiB for jobs", member.address, member.device,
+               member.kernel, member.memory_limit_bytes >> 20);
+  TellChange();
+  hooks_.joined(member);
+}
+
+void Membership::NotReached(const Member& member, const std::string& why) {
+  bool known = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto seat = Find(member);
+    if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_JOINING) return;
+    std::string reason = absl::StrCat("cannot be reached at ", member.address, ": ", why);
+    known = seat->reason == reason;
+    seat->reason = std::move(reason);
+  }
+  if (!known) {
+    spdlog::warn(
+        "worker {} registered but gets no jobs, for it cannot be reached at this address: {} (is "
+        "its --host right?)",
+        member.address, why);
+  }
+  hooks_.failed(member);
+}
+
+v1::HeartbeatReply Membership::ReplyTo(const Member& member) const {
+  v1::HeartbeatReply reply;
+  reply.set_interval_ms((timeout_ / 4).count());
+  const std::lock_guard lock(mutex_);
+  for (const Seat& seat : seats_) {
+    if (seat.member.get() != &member) continue;
+    reply.set_up(seat.state != v1::ClusterWorker::STATE_JOINING);
+    reply.set_reason(seat.reason);
+    // It hears soon that it was reached.
+    if (!reply.up() && Clock::now() - seat.registered < timeout_ / 2) {
+      reply.set_interval_ms(kJoiningInterval.count());
+    }
+  }
+  return reply;
+}
+
+void Membership::Failed(const Member& member, const std::string& why) {
+  std::chrono::milliseconds rest = kFirstRest;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto seat = Find(member);
+    if (seat == seats_.end()) return;  // it has left: nobody gives it jobs
+    for (int i = 0; i < seat->failures && rest < kLongestRest; ++i) rest *= 2;
+    rest = std::min(rest, kLongestRest);
+    ++seat->failures;
+    seat->reason = absl::StrCat("failed ", seat->failures, " jobs in a row: ", why);
+    member.rests_until = (Clock::now() + rest).time_since_epoch();
+  }
+  spdlog::warn("worker {} gets no jobs for {} ms, for it failed one: {}", member.address,
+               rest.count(), why);
+  hooks_.failed(member);
+}
+
+void Membership::Worked(const Members& members) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& member : members) {
+    const auto seat = Find(*member);
+    if (seat == seats_.end() || seat->failures == 0) continue;
+    seat->failures = 0;
+    seat->reason.clear();
+    member->rests_until = Clock::duration(0);
+  }
+}
+
+bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto seat = Find(member);
+    if (seat == seats_.end()) return false;
+    seat->beat = Clock::now();
+    seat->used_bytes = heartbeat.memory_used_bytes();
+    seat->resident_bytes = heartbeat.memory_resident_bytes();
+  }
+  if (heartbeat.draining() && Close(member, v1::ClusterWorker::STATE_DRAINING)) {
+    spdlog::info("worker {} takes no more jobs", member.address);
+  }
+  hooks_.beat(member, heartbeat);
+  return true;
+}
+
+void Membership::Leave(const Member& member) {
+  Drop(
+      [&](const Seat& seat) {
+        if (seat.member.get() != &member) return false;
+        seat.member->left_in_order = seat.state == v1::ClusterWorker::STATE_DRAINING;
+        return true;
+      },
+      "its stream ended");
+}
+
+void Membership::Distrust(const Member& member) {
+  if (Close(member, v1::ClusterWorker::STATE_DISTRUSTED)) {
+    spdlog::error(
+        "worker {} sent a wrong row and gets no more jobs: start it anew, on another "
+        "machine if it happens again",
+        member.address);
+  }
+}
+
+// False when it took no jobs before.
+bool Membership::Close(const Member& member, v1::ClusterWorker::State state) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto seat = Find(member);
+    if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_UP) return false;
+    seat->state = state;
+  }
+  TellChange();
+  hooks_.closed(member);
+  return true;
+}
+
+template <typename Chosen>
+void Membership::Drop(const Chosen& chosen, const char* why) {
+  std::list<Seat> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto seat = seats_.begin(); seat != seats_.end();) {
+      const auto next = std::next(seat);
+      if (chosen(*seat)) dropped.splice(dropped.end(), seats_, seat);
+      seat = next;
+    }
+  }
+  for (const Seat& seat : dropped) {
+    spdlog::info("worker {} left: {}", seat.member->address, why);
+    seat.member->departed.request_stop();
+    TellChange();
+    hooks_.left(*seat.member);
+  }
+}
+
+void Membership::DropSilent(const std::stop_token& stop) {
+  Clock::time_point asleep = Clock::now();
+  while (!stop.stop_requested()) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, stop, timeout_ / 8, [] { return false; });
+    }
+    // Whoever was silent while this process itself did not run may have spoken all the same.
+    const Clock::time_point now = Clock::now();
+    const bool slept = now - asleep > timeout_ / 2;
+    asleep = now;
+    if (slept || stop.stop_requested()) continue;
+    Drop([&](const Seat& seat) { return now - seat.beat > timeout_; }, "its heartbeats stopped");
+  }
+}
+
+void Membership::TellChange() {
+  const std::lock_guard lock(mutex_);
+  ++changes_;
+  changed_.notify_all();
+}
+
+int64_t Membership::changes() const {
+  const std::lock_guard lock(mutex_);
+  return changes_;
+}
+
+absl::Status Membership::AwaitChange(int64_t seen, Deadline deadline, const JobStop& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, stop.token(), deadline, [&] { return changes_ != seen; });
+  return stop.why();
+}
+
+Members Membership::Live() const {
+  const std::lock_guard lock(mutex_);
+  Members live;
+  for (const Seat& seat : seats_) {
+    if (seat.state == v1::ClusterWorker::STATE_UP) live.push_back(seat.member);
+  }
+  return live;
+}
+
+void Membership::SetJob(const Members& members, const std::string& job_id) {
+  const std::lock_guard lock(mutex_);
+  for (Seat& seat : seats_) {
+    if (std::find(members.begin(), members.end(), seat.member) != members.end()) {
+      seat.job_id = job_id;
+    }
+  }
+}
+
+std::vector<v1::ClusterWorker> Membership::Describe() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<v1::ClusterWorker> workers;
+  for (const Seat& seat : seats_) {
+    v1::ClusterWorker& worker = workers.emplace_back();
+    worker.set_address(seat.member->address);
+    worker.set_device(seat.member->device);
+    worker.set_kernel(seat.member->kernel);
+    worker.set_memory_limit_bytes(seat.member->memory_limit_bytes);
+    worker.set_memory_used_bytes(seat.used_bytes);
+    worker.set_memory_resident_bytes(seat.resident_bytes);
+    worker.set_seconds_since_heartbeat(SecondsBetween(seat.beat, Clock::now()));
+    worker.set_job_id(seat.job_id);
+    const bool rests = seat.state == v1::ClusterWorker::STATE_UP &&
+                       seat.member->rests_until.load() > Clock::now().time_since_epoch();
+    worker.set_state(rests ? v1::ClusterWorker::STATE_RESTING : seat.state);
+    worker.set_reason(seat.reason);
+  }
+  return workers;
+}
+
+}  // namespace hilbert_ring::server

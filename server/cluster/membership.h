@@ -1,0 +1,132 @@
+// The workers that are there. A worker registers with its first heartbeat, joins when it has been
+// reached at its address (greeting.h), and leaves when its stream ends or its heartbeats stop.
+//
+// Which of two processes is the worker of an address is settled by which of them answers there:
+// nothing that a process says of itself puts another out.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/process/deadline.h"
+#include "server/process/job_stop.h"
+
+namespace hilbert_ring::server {
+
+// One registration of one process; another one at the same address is another member.
+struct Member {
+  std::string address;  // host:port
+  std::string secret;   // that calls to it are made with; the process and this one know it
+  std::string device, kernel;
+  std::string transport;  // of its rings
+  int64_t memory_limit_bytes = 0;
+  std::shared_ptr<v1::WorkerService::StubInterface> stub;  // calls may outlive the membership
+  std::stop_source departed;                               // requested when it leaves
+  // Before that, of one that drained: it had ended its jobs, or their streams tell.
+  mutable std::atomic<bool> left_in_order = false;
+  // It failed jobs and gets none before; since the clock's epoch.
+  mutable std::atomic<Clock::duration> rests_until = Clock::duration(0);
+};
+
+// Shared: jobs keep members that have left until their calls have ended.
+using Members = std::vector<std::shared_ptr<const Member>>;
+
+// Thread-safe.
+class Membership {
+ public:
+  struct Hooks {
+    // Called without locks held.
+    std::function<void(const Member&)> joined, left;
+    std::function<void(const Member&)> closed;  // it is there and takes no more jobs
+    std::function<void(const Member&)> failed;  // a job, or could not be reached
+    std::function<void(const Member&, const v1::Heartbeat&)> beat;
+  };
+
+  // A worker that is silent for `timeout` has left.
+  Membership(std::chrono::milliseconds timeout, Hooks hooks);
+  ~Membership();
+
+  // Registers a worker, which joins when it is reached. FAILED_PRECONDITION when versions differ,
+  // INVALID_ARGUMENT for a heartbeat without address, RESOURCE_EXHAUSTED when too many are there.
+  absl::StatusOr<std::shared_ptr<const Member>> Register(const v1::Heartbeat& heartbeat);
+
+  // It answered at its address, or did not and why. Whoever was there before has left.
+  void Reached(const Member& member);
+  void NotReached(const Member& member, const std::string& why);
+
+  // False when the member has left.
+  bool Beat(const Member& member, const v1::Heartbeat& heartbeat);
+
+  // What a worker is told: when to beat again, whether it is up.
+  v1::HeartbeatReply ReplyTo(const Member& member) const;
+
+  void Leave(const Member& member);
+
+  // It sent what is wrong: it takes no more jobs until it is started anew.
+  void Distrust(const Member& member);
+
+  // It failed a job or a ring that others need not have failed: it rests for a second, twice as
+  // long each time in a row, for a minute at most.
+  void Failed(const Member& member, const std::string& why);
+
+  // They ended a job well: what they failed before is forgotten.
+  void Worked(const Members& members);
+
+  // Those that take jobs, in the order in which they registered. Of those that rest see
+  // rests_until.
+  Members Live() const;
+
+  // How often members came, went, or stopped to take jobs: to be read before they are looked at.
+  int64_t changes() const;
+
+  // Until there is such news beyond `seen`, or the deadline; the stop's reason when it comes first.
+  absl::Status AwaitChange(int64_t seen, Deadline deadline, const JobStop& stop);
+
+  // Says which job the members work on; an empty id: none.
+  void SetJob(const Members& members, const std::string& job_id);
+
+  std::vector<v1::ClusterWorker> Describe() const;
+
+ private:
+  struct Seat {
+    std::shared_ptr<Member> member;
+    int64_t used_bytes = 0, resident_bytes = 0;
+    Clock::time_point beat;
+    v1::ClusterWorker::State state = v1::ClusterWorker::STATE_JOINING;
+    Clock::time_point registered;
+    std::string job_id;
+    std::string reason;  // why it is not up, or what it failed last
+    int failures = 0;    // in a row
+  };
+
+  std::list<Seat>::iterator Find(const Member& member);  // under mutex_
+
+  bool Close(const Member& member, v1::ClusterWorker::State state);
+  void DropSilent(const std::stop_token& stop);
+  void TellChange();
+  // Takes seats out under the lock, then tells everyone.
+  template <typename Chosen>
+  void Drop(const Chosen& chosen, const char* why);
+
+  const std::chrono::milliseconds timeout_;
+  const Hooks hooks_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::list<Seat> seats_;  // guarded by mutex_
+  std::condition_variable_any changed_;
+  int64_t changes_ = 0;   // guarded by mutex_
+  std::jthread dropper_;  // last: it uses all of the above
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,36 @@
+// Workers' heartbeats: one stream, and one thread, for each worker. On a port that callers need not
+// reach.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/cluster/membership.h"
+#include "server/metrics/metrics.h"
+#include "server/process/call_gate.h"
+
+namespace hilbert_ring::server {
+
+class MembershipService : public v1::MembershipService::Service {
+ public:
+  // gate: whose streams may be open. join_token: what workers must have; empty: nothing.
+  MembershipService(Membership& membership, CallGate& gate, Metrics& metrics,
+                    std::string join_token)
+      : membership_(membership),
+        gate_(gate),
+        metrics_(metrics),
+        join_token_(std::move(join_token)) {}
+
+  grpc::Status Register(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>* stream) override;
+
+ private:
+  Membership& membership_;
+  CallGate& gate_;
+  Metrics& metrics_;
+  const std::string join_token_;
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,177 @@
+#include "server/cluster/rings.h"
+
+#include <algorithm>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "server/cluster/call_members.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+std::string DrawPrefix() {
+  std::random_device device;
+  return absl::StrCat("ring-", absl::Hex(device(), absl::kZeroPad8), "-");
+}
+
+}  // namespace
+
+absl::Status CheckOneTransport(const Members& members) {
+  for (const auto& member : members) {
+    if (member->transport == members.front()->transport) continue;
+    return wire::WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            "worker ", members.front()->address, " makes rings over ", members.front()->transport,
+            ", worker ", member->address, " over ", member->transport,
+            ": workers of one ring are all on GPUs or all on processors")),
+        "MIXED_TRANSPORTS");
+  }
+  return absl::OkStatus();
+}
+
+Rings::Rings() : prefix_(DrawPrefix()) {}
+
+absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::string& job_id,
+                                         const JobStop& stop) {
+  if (absl::Status status = CheckOneTransport(members); !status.ok()) return status;
+  for (const Ring& stale : TakeStale()) Close(stale);
+  Ring ring;
+  {
+    const std::lock_guard lock(mutex_);
+    auto found = std::find_if(rings_.begin(), rings_.end(),
+                              [&](const Ring& r) { return r.members == members; });
+    if (found == rings_.end()) {
+      rings_.push_front({.id = absl::StrCat(prefix_, ++numbered_), .members = members});
+      found = rings_.begin();
+    }
+    if (!found->job_id.empty()) {
+      return wire::WithReason(absl::FailedPreconditionError(absl::StrCat(
+                                  "ring ", found->id, " is leased by job ", found->job_id)),
+                              "RING_LEASED");
+    }
+    found->job_id = job_id;
+    if (!found->formed) found->generation = ++generation_;
+    rings_.splice(rings_.begin(), rings_, found);
+    ring = *found;
+  }
+  Lease lease(this, ring.id, ring.generation);  // an error below closes it
+  if (ring.formed) return lease;
+  if (absl::Status status = Form(ring, stop); !status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  for (Ring& r : rings_) {
+    if (r.id == ring.id) r.formed = true;
+  }
+  return lease;
+}
+
+absl::Status Rings::Form(const Ring& ring, const JobStop& stop) const {
+  const Deadline deadline = Clock::now() + kFormTimeout;
+  std::vector<v1::PrepareRingRequest> prepares(ring.members.size());
+  for (size_t rank = 0; rank < ring.members.size(); ++rank) {
+    v1::PrepareRingRequest& prepare = prepares[rank];
+    prepare.set_ring_id(ring.id);
+    prepare.set_generation(ring.generation);
+    prepare.set_rank(static_cast<int>(rank));
+    prepare.set_size(static_cast<int>(ring.members.size()));
+    prepare.set_timeout_ms(
+        std::chrono::duration_cast<std::chrono::milliseconds>(kFormTimeout).count());
+  }
+  std::vector<v1::PrepareRingResponse> ends;
+  absl::Status status =
+      CallMembers(ring.members, prepares, ends, deadline, &stop, "PrepareRing",
+                  [](auto* stub, auto... a) { stub->async()->PrepareRing(a...); });
+  if (!status.ok()) return status;
+
+  v1::ConnectRingRequest connect;
+  connect.set_ring_id(ring.id);
+  connect.set_generation(ring.generation);
+  for (v1::PrepareRingResponse& end : ends) connect.add_blobs(std::move(*end.mutable_blob()));
+  const std::vector<v1::ConnectRingRequest> connects(ring.members.size(), connect);
+  std::vector<v1::ConnectRingResponse> connected;
+  return CallMembers(ring.members, connects, connected, deadline, &stop, "ConnectRing",
+                     [](auto* stub, auto... a) { stub->async()->ConnectRing(a...); });
+}
+
+void Rings::Close(const Ring& ring) {
+  v1::CloseRingRequest close;
+  close.set_ring_id(ring.id);
+  close.set_generation(ring.generation);
+  Members live;
+  for (const auto& member : ring.members) {
+    if (!member->departed.stop_requested()) live.push_back(member);
+  }
+  std::vector<v1::CloseRingResponse> closed;
+  // A worker that cannot be told sees its peers' ends close, or is gone itself.
+  for (const auto& member : live) {
+    CallMembers({member}, std::vector{close}, closed, Clock::now() + kCloseTimeout, nullptr,
+                "CloseRing", [](auto* stub, auto... a) { stub->async()->CloseRing(a...); })
+        .IgnoreError();
+  }
+}
+
+void Rings::Release(const std::string& ring_id, bool keep) {
+  Ring ring;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::find_if(rings_.begin(), rings_.end(), [&](const Ring& r) { return r.id == ring_id; });
+    if (found == rings_.end()) return;
+    if (keep) {
+      found->job_id.clear();
+      return;
+    }
+    found->formed = false;
+    ring = *found;
+  }
+  Close(ring);
+  const std::lock_guard lock(mutex_);
+  for (Ring& r : rings_) {
+    if (r.id == ring_id) r.job_id.clear();
+  }
+}
+
+std::vector<Rings::Ring> Rings::TakeStale() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Ring> stale;
+  size_t kept = 0;
+  for (auto ring = rings_.begin(); ring != rings_.end();) {
+    const auto next = std::next(ring);
+    const bool broken =
+        std::any_of(ring->members.begin(), ring->members.end(),
+                    [](const auto& member) { return member->departed.stop_requested(); });
+    if (ring->job_id.empty() && (broken || kept + 1 >= kMaxRings)) {
+      if (ring->formed) stale.push_back(*ring);
+      rings_.erase(ring);
+    } else {
+      ++kept;
+    }
+    ring = next;
+  }
+  return stale;
+}
+
+std::vector<v1::Ring> Rings::Describe() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<v1::Ring> rings;
+  for (const Ring& ring : rings_) {
+    if (!ring.formed) continue;
+    v1::Ring& described = rings.emplace_back();
+    described.set_ring_id(ring.id);
+    described.set_generation(ring.generation);
+    for (const auto& member : ring.members) described.add_members(member->address);
+    described.set_job_id(ring.job_id);
+  }
+  return rings;
+}
+
+Rings::Lease::~Lease() {
+  if (rings_ != nullptr) rings_->Release(ring_id_, false);
+}
+
+void Rings::Lease::Keep() {
+  if (rings_ != nullptr) rings_->Release(ring_id_, true);
+  rings_ = nullptr;
+}
+
+}  // namespace hilbert_ring::server

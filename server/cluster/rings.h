@@ -1,0 +1,93 @@
+// Rings of workers: formed when a job needs one, kept for the next job over the same members, given
+// up and formed anew, as the next generation, when a job on them did not end well.
+//
+//   auto lease = rings.Lease(members, job_id, stop);
+//   ... RunOpen{ring_id, generation} to every member ...
+//   lease->Keep();                       // the job ended well; else the ring is closed with the
+//   lease
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "hilbert_ring/v1/attention.pb.h"
+#include "server/cluster/membership.h"
+#include "server/process/job_stop.h"
+
+namespace hilbert_ring::server {
+
+// FAILED_PRECONDITION (MIXED_TRANSPORTS) names two that cannot be in one ring.
+absl::Status CheckOneTransport(const Members& members);
+
+// Thread-safe. A ring is leased by one job at a time.
+class Rings {
+ public:
+  class Lease {
+   public:
+    Lease(Lease&& other) noexcept
+        : rings_(other.rings_),
+          ring_id_(std::move(other.ring_id_)),
+          generation_(other.generation_) {
+      other.rings_ = nullptr;
+    }
+    Lease& operator=(Lease&&) = delete;
+    ~Lease();
+
+    const std::string& ring_id() const { return ring_id_; }
+    int64_t generation() const { return generation_; }
+
+    // The ring stays for the next job.
+    void Keep();
+
+   private:
+    friend class Rings;
+    Lease(Rings* rings, std::string ring_id, int64_t generation)
+        : rings_(rings), ring_id_(std::move(ring_id)), generation_(generation) {}
+    Rings* rings_;  // null when kept or moved from
+    std::string ring_id_;
+    int64_t generation_;
+  };
+
+  Rings();
+
+  // The ring of the members by rank, formed if it is not there. Errors of the workers, naming them;
+  // FAILED_PRECONDITION (RING_LEASED) when another job has it, and as CheckOneTransport.
+  absl::StatusOr<Lease> Take(const Members& members, const std::string& job_id,
+                             const JobStop& stop);
+
+  std::vector<v1::Ring> Describe() const;
+
+ private:
+  static constexpr size_t kMaxRings = 8;
+  static constexpr std::chrono::seconds kFormTimeout{20};
+  static constexpr std::chrono::seconds kCloseTimeout{2};
+
+  struct Ring {
+    std::string id;
+    int64_t generation = 0;
+    Members members;
+    std::string job_id;  // that leases it; empty: idle
+    bool formed = false;
+  };
+
+  absl::Status Form(const Ring& ring, const JobStop& stop) const;
+  static void Close(const Ring& ring);
+  void Release(const std::string& ring_id, bool keep);
+  // Rings with members that left, and the oldest when there are too many; to be closed by the
+  // caller.
+  std::vector<Ring> TakeStale();
+
+  const std::string prefix_;  // of ring ids; other coordinators have another
+  mutable std::mutex mutex_;
+  int64_t generation_ = 0;  // guarded by mutex_; the last one given
+  int64_t numbered_ = 0;    // guarded by mutex_; rings so far
+  std::list<Ring> rings_;   // guarded by mutex_; last used first
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,383 @@
+#include "server/job/attend_call.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/cluster/worker_figures.h"
+#include "server/job/job_id.h"
+#include "server/rows/coordinates.h"
+#include "server/schedule/fit.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// After a worker was lost, for another in its place, which finds its rows where they lie.
+constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
+// A worker's stream may end before its heartbeats' does.
+constexpr auto kNewsLimit = std::chrono::milliseconds(200);
+// Until it is looked again whether those that are there are still the same.
+constexpr auto kTurnLimit = std::chrono::seconds(1);
+
+absl::Status BadOpen(const std::string& message) {
+  return wire::WithReason(absl::InvalidArgumentError(message), "INVALID_OPEN");
+}
+
+// Of one job.
+int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
+  return std::min(settings.order_memory_limit_bytes, settings.total_order_memory_limit_bytes);
+}
+
+// Members of a ring before this one keep their ranks where as many are given again, so that the
+// rows that they have stay where they are.
+Members InOldRanks(const Members& before, Members now) {
+  if (before.size() != now.size()) return now;
+  for (size_t rank = 0; rank < before.size(); ++rank) {
+    const auto found = std::find(now.begin(), now.end(), before[rank]);
+    if (found != now.end()) std::swap(*found, now[rank]);
+  }
+  return now;
+}
+
+}  // namespace
+
+SpecLimits LimitsOf(const CoordinatorSettings& settings) {
+  return {.max_tokens = settings.max_tokens,
+          .max_heads = settings.max_heads,
+          .max_branches = settings.max_branches,
+          .max_sequences = settings.max_sequences};
+}
+
+AttendCall::AttendCall(const JobServices& services, AttendStream& stream, std::string caller)
+    : services_(services), stream_(stream), caller_(std::move(caller)) {}
+
+AttendCall::~AttendCall() = default;
+
+absl::StatusOr<v1::Report> AttendCall::Run() {
+  absl::Status status = ReadOpen();
+  if (status.ok()) {
+    progress_.emplace(spec_.tokens);
+    auto entry = services_.jobs.Enter(caller_, open_.job_id(), open_.attempt(), &stream_.stop(),
+                                      &*progress_);
+    status = entry.ok() ? Execute() : entry.status();
+  }
+  // When several things went wrong, the first of them is the reason for the others.
+  if (absl::Status why = stream_.stop().why(); !status.ok() && !why.ok()) status = why;
+  services_.metrics.CountJob(absl::StatusCodeToString(status.code()));
+  if (status.ok()) {
+    services_.metrics.ObserveJob(seconds_);
+    services_.metrics.AddTokens(spec_.tokens);
+  }
+  Log(status);
+  if (!status.ok()) return status;
+  return std::move(report_);
+}
+
+void AttendCall::Log(const absl::Status& status) const {
+  if (status.ok()) {
+    spdlog::info(
+        "job {} OK: {} tokens in {:.3f} s (queue {:.3f}, ring {:.3f}, receive {:.3f}, "
+        "compute {:.3f}, send {:.3f})",
+        open_.job_id(), spec_.tokens, seconds_.total, seconds_.queue, seconds_.ring,
+        seconds_.receive, seconds_.compute, seconds_.send);
+  } else {
+    spdlog::warn("job {} {}: {} tokens after {:.3f} s: {} [{}]", open_.job_id(),
+                 absl::StatusCodeToString(status.code()), spec_.tokens,
+                 SecondsBetween(opened_, Clock::now()), std::string(status.message()),
+                 wire::ReasonOf(status));
+  }
+}
+
+absl::Status AttendCall::ReadOpen() {
+  AttendMessage message;
+  const absl::StatusOr<bool> more = stream_.Read(message, stream_.stop());
+  if (!more.ok()) return more.status();
+  if (!*more || !message.request.has_open()) return BadOpen("the first message must be Open");
+  open_ = std::move(*message.request.mutable_open());
+  if (absl::Status status = CheckJobId(open_.job_id()); !status.ok()) {
+    open_.set_job_id("?");
+    return wire::WithReason(std::move(status), "INVALID_OPEN");
+  }
+  if (open_.job_id().empty()) open_.set_job_id(DrawJobId());
+  if (open_.attempt() < 0) {
+    return BadOpen(absl::StrCat("attempt is ", open_.attempt(), ", must not be negative"));
+  }
+  auto spec = wire::DecodeJobSpec(open_.spec());
+  if (!spec.ok()) return spec.status();
+  spec_ = *std::move(spec);
+  open_.clear_spec();
+  return Validate();
+}
+
+absl::Status AttendCall::Validate() const {
+  const CoordinatorSettings& settings = services_.settings;
+  if (absl::Status status = hilbert_ring::Validate(spec_, LimitsOf(settings)); !status.ok()) {
+    return wire::WithReason(std::move(status), "INVALID_SPEC");
+  }
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V, v1::TENSOR_OUT}) {
+    const int64_t row_bytes = wire::TensorRowBytes(spec_, tensor);
+    if (row_bytes > wire::kMaxPayloadBytes) {
+      return wire::WithReason(absl::OutOfRangeError(absl::StrCat(
+                                  "heads: a row of ", wire::TensorName(tensor), " has ", row_bytes,
+                                  " bytes, the limit of a chunk is ", wire::kMaxPayloadBytes)),
+                              "INVALID_SPEC");
+    }
+  }
+  if (spec_.ordering && spec_.ordering->coordinate_axes > 0 &&
+      Coordinates::MemoryBytes(spec_) > OrderMemoryLimit(settings)) {
+    return wire::WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            "ordering: coordinates of ", spec_.tokens, " tokens take ",
+            Coordinates::MemoryBytes(spec_), " bytes at the coordinator, whose limit is ",
+            OrderMemoryLimit(settings), " (--order-memory-limit, --total-order-memory-limit)")),
+        "DOES_NOT_FIT");
+  }
+  return absl::OkStatus();
+}
+
+// On how many of the workers that are up it could run. What cannot run on them at all is refused,
+// saying what would hold it.
+absl::StatusOr<std::vector<JobSize>> AttendCall::Sizes() {
+  auto sizes = SizesWithout(LeftOut());
+  if (sizes.ok() || failed_.empty()) return sizes;
+  failed_.clear();
+  return SizesWithout(hung_);
+}
+
+Members AttendCall::LeftOut() const {
+  Members left_out = hung_;
+  left_out.insert(left_out.end(), failed_.begin(), failed_.end());
+  return left_out;
+}
+
+absl::StatusOr<std::vector<JobSize>> AttendCall::SizesWithout(const Members& without) {
+  asked_.clear();
+  const auto gone = [this] { return !stream_.stop().why().ok(); };
+  const Members there = services_.membership.Live();
+  Members live = there;
+  std::erase_if(live, [&](const auto& member) {
+    return std::find(without.begin(), without.end(), member) != without.end();
+  });
+  if (live.empty()) {
+    return wire::WithReason(absl::UnavailableError("no worker is there"), "NO_WORKERS");
+  }
+  int workers = static_cast<int>(std::min<size_t>(live.size(), kMaxWorkers));
+  const int asked = services_.settings.job_workers;
+  if (asked > 0) workers = std::min(asked, workers);
+  PlanGate::Turn turn;
+  if (!PlansFast(spec_, workers)) {
+    auto awaited = services_.plans.Await(stream_.stop());
+    if (!awaited.ok()) return awaited.status();
+    turn = *std::move(awaited);
+  }
+  auto sizes =
+      SizesOf(spec_, asked > 0 ? workers : 1, workers, services_.rate.flops_per_second(), gone);
+  if (!sizes.ok()) return wire::WithReason(sizes.status(), "INVALID_SPEC");
+  std::vector<int64_t> limits;
+  for (const auto& member : live) limits.push_back(member->memory_limit_bytes);
+  std::sort(limits.rbegin(), limits.rend());
+  for (const JobSize& size : *sizes) {
+    if (limits[size.workers - 1] < size.bytes) continue;
+    asked_ = there;
+    return sizes;
+  }
+  const auto plan = MakePlan(spec_, workers, gone);
+  if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");
+  return CheckFits(*plan, std::vector<int64_t>(workers, limits[workers - 1]), gone);
+}
+
+absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) {
+  auto grant = place.Await(stream_.stop(), deadline, [this](int before) {
+    const bool known = std::exchange(position_, before) == before;
+    if (known || (job_ && job_->admitted)) return;
+    v1::AttendResponse response;
+    response.mutable_queued()->set_position(before);
+    stream_.Offer(response);  // a client that does not read must not keep workers meanwhile
+  });
+  if (!grant.ok()) return grant.status();
+  grant->members = InOldRanks(grant_.members, std::move(grant->members));
+  grant_ = *std::move(grant);
+  stream_.ReadAhead();  // rows come while the attempt begins
+  auto plan = MakePlan(spec_, static_cast<int>(grant_.members.size()),
+                       [this] { return !stream_.stop().why().ok(); });
+  if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");
+  plan_ = *std::move(plan);
+  spdlog::info("job {} starts: {} tokens, {} heads, {} branches on {} workers{}, {} exchange steps",
+               open_.job_id(), spec_.tokens, spec_.heads, spec_.branches.size(),
+               grant_.members.size(), grant_.express ? " (express)" : "", plan_->costs.steps);
+  return absl::OkStatus();
+}
+
+// Of all jobs together; before the job waits for its turn, so that it does not wait in vain.
+absl::Status AttendCall::ReserveOrder() {
+  if (!spec_.ordering || spec_.ordering->coordinate_axes == 0) return absl::OkStatus();
+  auto reserved = services_.order_memory.Reserve(Coordinates::MemoryBytes(spec_));
+  if (!reserved.ok()) {
+    return wire::WithReason(
+        absl::ResourceExhaustedError(
+            absl::StrCat("ordering: coordinates of ", spec_.tokens, " tokens take ",
+                         Coordinates::MemoryBytes(spec_), " bytes, jobs that run or wait have ",
+                         services_.order_memory.used(), " of ", services_.order_memory.limit(),
+                         " (--total-order-memory-limit)")),
+        "ORDER_MEMORY");
+  }
+  order_memory_.emplace(*std::move(reserved));
+  return absl::OkStatus();
+}
+
+absl::Status AttendCall::Execute() {
+  if (!PlansFast(spec_, 1)) {
+    if (absl::Status status = services_.scheduler.CheckRoom(); !status.ok()) return status;
+  }
+  auto sizes = Sizes();
+  if (!sizes.ok()) return sizes.status();
+  if (absl::Status status = ReserveOrder(); !status.ok()) return status;
+  auto place = services_.scheduler.Enter({.caller = caller_, .sizes = *std::move(sizes)});
+  if (!place.ok()) return place.status();
+  absl::Status status = AwaitWorkers(*place);
+  if (!status.ok()) return status;
+  seconds_.queue = SecondsBetween(opened_, Clock::now());
+  job_.emplace(open_, spec_, services_.orders, *progress_, services_.settings.check_rows);
+  if (order_memory_) job_->order_memory = &*order_memory_;
+  while (true) {
+    status = Attempt();
+    if (status.ok() || !MayRetry(status) || !stream_.stop().why().ok()) return status;
+    if (job_->retries == services_.settings.max_retries) {
+      return wire::WithReason(
+          absl::Status(status.code(), absl::StrCat(status.message(), "; tried ", job_->retries + 1,
+                                                   " times (--max-retries)")),
+          wire::ReasonOf(status));
+    }
+    ++job_->retries;
+    services_.metrics.CountRetry();
+    spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
+    progress_->Begin(JobState::kQueued, 0);
+    if (status = AwaitOthers(*place); !status.ok()) return status;
+  }
+}
+
+absl::Status AttendCall::Attempt() {
+  if (!grant_.express) services_.membership.SetJob(grant_.members, open_.job_id());
+  live_before_ = services_.membership.Live().size();
+  JobAttempt attempt(services_, stream_, *job_, *plan_, grant_);
+  absl::StatusOr<AttemptFigures> figures = attempt.Run();
+  if (!grant_.express) services_.membership.SetJob(grant_.members, "");
+  if (figures.ok()) {
+    report_ = MakeReport(*std::move(figures));
+    services_.membership.Worked(grant_.members);
+  } else {
+    NoteFailures(attempt, figures.status());
+  }
+  return figures.status();
+}
+
+void AttendCall::NoteFailures(const JobAttempt& attempt, const absl::Status& status) {
+  const std::string why = absl::StrCat("job ", open_.job_id(), ": ", status.message());
+  if (attempt.stalled() != nullptr) {
+    hung_.push_back(attempt.stalled());
+    services_.membership.Failed(*attempt.stalled(), why);
+  }
+  if (attempt.failed() != nullptr && attempt.failed() != attempt.stalled()) {
+    failed_.push_back(attempt.failed());
+    services_.membership.Failed(*attempt.failed(), why);
+  }
+}
+
+// For the news of who is gone, then for a worker in the place of one that was lost: its rows are
+// there. After a moment for those that live, until they can hold the job.
+absl::Status AttendCall::AwaitOthers(Scheduler::Place& place) {
+  const Clock::time_point start = Clock::now();
+  const auto lost = [this] {
+    return std::any_of(grant_.members.begin(), grant_.members.end(),
+                       [](const auto& member) { return member->departed.stop_requested(); });
+  };
+  const auto replaced = [this] { return services_.membership.Live().size() >= live_before_; };
+  while (true) {
+    const int64_t seen = services_.membership.changes();
+    const Deadline limit = start + (lost() ? kReplacementLimit : kNewsLimit);
+    if (Clock::now() >= limit || (lost() && replaced())) break;
+    absl::Status why = services_.membership.AwaitChange(seen, limit, stream_.stop());
+    if (!why.ok()) return why;
+  }
+  asked_.clear();
+  return AwaitWorkers(place);
+}
+
+// Workers may come and go meanwhile. Too few are waited for so long; enough that are busy, as long
+// as any job waits for its turn.
+absl::Status AttendCall::AwaitWorkers(Scheduler::Place& place) {
+  const Deadline turn = Clock::now() + services_.settings.queue_timeout;
+  Deadline enough = Clock::now() + services_.settings.recovery_timeout;
+  while (true) {
+    if (asked_.empty()) {
+      const int64_t seen = services_.membership.changes();
+      auto sizes = Sizes();
+      if (!sizes.ok()) {
+        place.GiveBack();
+        if (Clock::now() >= enough) return NotEnough(sizes.status());
+        absl::Status why = services_.membership.AwaitChange(seen, enough, stream_.stop());
+        if (!why.ok()) return why;
+        continue;
+      }
+      place.WaitAgain(*std::move(sizes), LeftOut());
+    }
+    enough = Clock::now() + services_.settings.recovery_timeout;
+    absl::Status status = AwaitGrant(place, std::min(turn, Clock::now() + kTurnLimit));
+    if (!absl::IsResourceExhausted(status) || Clock::now() >= turn) return status;
+    if (asked_ != services_.membership.Live()) asked_.clear();
+  }
+}
+
+absl::Status AttendCall::NotEnough(const absl::Status& why) const {
+  return wire::WithReason(
+      absl::UnavailableError(
+          absl::StrCat("workers were lost, and those that live could not take the job within ",
+                       services_.settings.recovery_timeout.count(),
+                       " ms (--recovery-timeout): ", why.message())),
+      "NOT_ENOUGH_WORKERS");
+}
+
+v1::Report AttendCall::MakeReport(AttemptFigures figures) {
+  seconds_.ring = figures.ring_seconds;
+  seconds_.receive = figures.receive_seconds;
+  seconds_.compute = figures.compute_seconds;
+  seconds_.send = figures.send_seconds;
+  seconds_.total = SecondsBetween(opened_, Clock::now());
+  v1::Report report;
+  report.set_job_id(open_.job_id());
+  report.set_tokens(spec_.tokens);
+  report.set_tokens_per_second(static_cast<double>(spec_.tokens) / seconds_.total);
+  report.set_queue_seconds(seconds_.queue);
+  report.set_ring_seconds(seconds_.ring);
+  report.set_receive_seconds(seconds_.receive);
+  report.set_compute_seconds(seconds_.compute);
+  report.set_send_seconds(seconds_.send);
+  report.set_total_seconds(seconds_.total);
+  report.set_bytes_exchanged_planned(plan_->costs.bytes_exchanged);
+  report.set_bytes_exchanged_naive(plan_->costs.bytes_exchanged_naive);
+  report.set_ring_generation(figures.ring_generation);
+  report.set_retries(job_->retries);
+  report.set_rows_checked(static_cast<int32_t>(figures.rows_checked));
+  report.set_rows_not_judged(static_cast<int32_t>(figures.rows_not_judged));
+  int64_t exchanged = 0;
+  for (v1::WorkerReport& worker : figures.workers) {
+    for (const std::string_view figure : DropAbsurd(worker)) {
+      services_.metrics.CountDropped(figure);
+    }
+    exchanged += worker.bytes_received();
+    if (!grant_.express)
+      services_.rate.Observe(worker.worker(), worker.flops(), worker.compute_seconds());
+    services_.metrics.SetWorkerJob(worker.worker(), worker.memory_peak_bytes(),
+                                   worker.memory_predicted_bytes());
+    *report.add_workers() = std::move(worker);
+  }
+  report.set_bytes_exchanged(exchanged);
+  services_.metrics.AddExchanged(exchanged);
+  return report;
+}
+
+}  // namespace hilbert_ring::server

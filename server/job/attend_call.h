@@ -1,0 +1,70 @@
+// The story of one job at the coordinator.
+//
+//   Open -> checked -> sized for the live workers -> given some -> an attempt (job_attempt.h), and
+//   others where workers are lost -> Report
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/plan/plan.h"
+#include "server/job/attend_stream.h"
+#include "server/job/job_attempt.h"
+#include "server/job/job_services.h"
+
+namespace hilbert_ring::server {
+
+SpecLimits LimitsOf(const CoordinatorSettings& settings);
+
+class AttendCall {
+ public:
+  // caller: whose job ids these are.
+  AttendCall(const JobServices& services, AttendStream& stream, std::string caller);
+  ~AttendCall();
+
+  // The whole job: its report, to be sent with the status. All that it held is free when this
+  // returns.
+  absl::StatusOr<v1::Report> Run();
+
+ private:
+  absl::Status ReadOpen();
+  absl::Status Validate() const;
+  absl::Status Execute();
+  absl::Status ReserveOrder();
+  absl::StatusOr<std::vector<JobSize>> Sizes();
+  absl::StatusOr<std::vector<JobSize>> SizesWithout(const Members& without);
+  Members LeftOut() const;
+  void NoteFailures(const JobAttempt& attempt, const absl::Status& status);
+  absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
+  absl::Status Attempt();
+  absl::Status AwaitOthers(Scheduler::Place& place);
+  absl::Status AwaitWorkers(Scheduler::Place& place);
+  absl::Status NotEnough(const absl::Status& why) const;
+  v1::Report MakeReport(AttemptFigures figures);
+  void Log(const absl::Status& status) const;
+
+  const JobServices services_;
+  AttendStream& stream_;
+  const std::string caller_;
+
+  v1::Open open_;  // without its spec
+  JobSpec spec_;
+  std::optional<JobProgress> progress_;                 // once the spec is known
+  std::optional<JobMemory::Reservation> order_memory_;  // of jobs with coordinates
+  Members asked_;      // that were there when the job was sized; empty: it is to be sized anew
+  int position_ = -1;  // in the queue, as the client knows it
+  Grant grant_;
+  size_t live_before_ = 0;    // workers when the attempt began
+  Members hung_;              // that this job leaves out from here on
+  Members failed_;            // likewise, as long as it can do without them
+  std::optional<Plan> plan_;  // over the grant's members
+  std::optional<Job> job_;    // once it starts
+  JobSeconds seconds_;
+  v1::Report report_;
+  const Clock::time_point opened_ = Clock::now();
+};
+
+}  // namespace hilbert_ring::server

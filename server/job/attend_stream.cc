@@ -1,0 +1,225 @@
+#include "server/job/attend_stream.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "wire/payload_message.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr size_t kReadAhead = 4;  // messages
+constexpr std::chrono::milliseconds kUnreadLimit{500};
+
+}  // namespace
+
+std::shared_ptr<AttendStream> AttendStream::Make(grpc::CallbackServerContext* context,
+                                                 const PaceLimits& limits) {
+  std::shared_ptr<AttendStream> stream(new AttendStream(context, limits));
+  stream->self_ = stream;
+  return stream;
+}
+
+void AttendStream::AwaitFirst(std::function<void()> began) {
+  began_ = std::move(began);
+  std::unique_lock lock(mutex_);
+  reading_ = true;
+  lock.unlock();
+  StartRead(&incoming_);
+}
+
+int64_t AttendStream::first_bytes() {
+  const std::lock_guard lock(mutex_);
+  return arrived_.empty() ? 0 : static_cast<int64_t>(arrived_.front().Length());
+}
+
+void AttendStream::ReadAhead() {
+  waiting_.reset();
+  std::unique_lock lock(mutex_);
+  read_ahead_ = kReadAhead;
+  ReadNext(lock);
+}
+
+absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, const JobStop& stop) {
+  std::unique_lock lock(mutex_);
+  const Clock::time_point began = Clock::now();
+  const Deadline deadline = sends_.Due(began, 0);
+  const bool waits = arrived_.empty() && !ended_;
+  const bool in_time = changed_.wait_until(lock, stop.token(), deadline,
+                                           [this] { return !arrived_.empty() || ended_; });
+  if (absl::Status why = stop.why(); !why.ok()) return why;
+  const Clock::duration waited = waits ? Clock::now() - began : Clock::duration(0);
+  // The job stops here and now: were that left to the caller, another thread could name a
+  // consequence as the reason.
+  if (!in_time) stop_.Request(sends_.Late(waited));
+  if (absl::Status why = stop_.why(); !why.ok()) return why;
+  if (arrived_.empty()) return false;
+  message.buffer.Swap(&arrived_.front());
+  arrived_.pop_front();
+  sends_.Moved(waited, static_cast<int64_t>(message.buffer.Length()));
+  ReadNext(lock);
+  v1::AttendRequest& request = message.request;
+  if (wire::SplitPayload(message.buffer, wire::kChunkFields, *request.mutable_chunk(),
+                         message.payload)) {
+    return true;
+  }
+  if (!wire::Parse(message.buffer, request)) {
+    return wire::WithReason(absl::InvalidArgumentError("a message is not an AttendRequest"),
+                            "MALFORMED");
+  }
+  message.payload = wire::Payload(request.chunk().payload());
+  return true;
+}
+
+absl::Status AttendStream::Write(const v1::AttendResponse& response, const JobStop& stop) {
+  grpc::ByteBuffer message = wire::Serialize(response);
+  std::unique_lock lock(mutex_);
+  const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
+  if (turn.ok()) Hand(lock, std::move(message));
+  return turn.status();
+}
+
+absl::StatusOr<bool> AttendStream::Write(const v1::OutputChunk& chunk, std::string_view payload,
+                                         std::shared_ptr<const void> owner,
+                                         Clock::duration patience, const JobStop& stop) {
+  std::unique_lock lock(mutex_);
+  const absl::StatusOr<bool> turn = AwaitTurn(lock, patience, stop);
+  if (turn.ok() && *turn) {
+    Hand(lock,
+         wire::JoinPayload(wire::kOutputFields, chunk, {wire::SliceOf(payload, std::move(owner))}));
+  }
+  return turn;
+}
+
+absl::Status AttendStream::AwaitTaken(const JobStop& stop) {
+  std::unique_lock lock(mutex_);
+  const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
+  written_.notify_one();  // it is not used
+  return turn.status();
+}
+
+void AttendStream::Offer(const v1::AttendResponse& response) {
+  std::unique_lock lock(mutex_);
+  if (stop_.why().ok() && write_ == Operation::kDone) Hand(lock, wire::Serialize(response));
+}
+
+absl::StatusOr<bool> AttendStream::AwaitTurn(std::unique_lock<std::mutex>& lock,
+                                             Clock::duration patience, const JobStop& stop) {
+  const Deadline patient = patience == kAnyPatience ? Deadline::max() : Clock::now() + patience;
+  absl::Status status;
+  while (true) {
+    status = stop.why();
+    if (status.ok()) status = stop_.why();
+    if (!status.ok() || write_ != Operation::kPending) break;
+    const Clock::time_point now = Clock::now();
+    // One that still sends rows may read when it has sent them all.
+    const Deadline due = std::max(write_due_, heard_ + idle_);
+    if (now >= due) {
+      stop_.Request(reads_.Late(now - write_began_));
+      continue;
+    }
+    if (now >= patient) return false;
+    // Another message may be the one that is waited for by then.
+    written_.wait_until(lock, stop.token(), std::min(patient, due),
+                        [this] { return write_ != Operation::kPending; });
+  }
+  if (status.ok() && write_ == Operation::kFailed) {
+    status = absl::CancelledError("the client is gone");
+  }
+  if (status.ok()) return true;
+  written_.notify_one();  // the turn is another's
+  return status;
+}
+
+// gRPC may call back before StartWrite returns.
+void AttendStream::Hand(std::unique_lock<std::mutex>& lock, grpc::ByteBuffer response) {
+  outgoing_.Swap(&response);
+  write_ = Operation::kPending;
+  write_began_ = Clock::now();
+  write_bytes_ = static_cast<int64_t>(outgoing_.Length());
+  write_due_ = reads_.Due(write_began_, write_bytes_);
+  lock.unlock();
+  StartWrite(&outgoing_);
+}
+
+void AttendStream::End(const v1::Report& report) {
+  v1::AttendResponse response;
+  *response.mutable_report() = report;
+  std::unique_lock lock(mutex_);
+  if (const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop_); !turn.ok()) {
+    lock.unlock();
+    return End(turn.status(), std::nullopt);
+  }
+  lock.unlock();
+  outgoing_ = wire::Serialize(response);
+  StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
+}
+
+void AttendStream::End(const absl::Status& status,
+                       std::optional<std::chrono::milliseconds> retry_after) {
+  if (retry_after) {
+    context_->AddTrailingMetadata("grpc-retry-pushback-ms", std::to_string(retry_after->count()));
+  }
+  Finish(wire::ToGrpc(status));
+}
+
+void AttendStream::AwaitDone(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  const auto done = [this] { return done_; };
+  // The rows of a write that nobody reads are of a job that has ended.
+  if (write_ == Operation::kPending) limit = std::min(limit, kUnreadLimit);
+  if (changed_.wait_for(lock, limit, done)) return;
+  context_->TryCancel();
+  changed_.wait_for(lock, limit, done);
+}
+
+void AttendStream::OnReadDone(bool ok) {
+  std::unique_lock lock(mutex_);
+  reading_ = false;
+  if (ok) {
+    arrived_.emplace_back().Swap(&incoming_);
+    heard_ = Clock::now();
+  } else {
+    ended_ = true;
+  }
+  changed_.notify_all();
+  ReadNext(lock);
+  if (began_) std::exchange(began_, nullptr)();
+}
+
+// Starts the next read, unless one is under way or enough has arrived. Unlocks: gRPC may call back
+// before StartRead returns.
+void AttendStream::ReadNext(std::unique_lock<std::mutex>& lock) {
+  const bool read = !reading_ && !ended_ && arrived_.size() < read_ahead_;
+  reading_ = reading_ || read;
+  lock.unlock();
+  if (read) StartRead(&incoming_);
+}
+
+void AttendStream::OnWriteDone(bool ok) {
+  const std::lock_guard lock(mutex_);
+  write_ = ok ? Operation::kDone : Operation::kFailed;
+  if (ok) reads_.Moved(Clock::now() - write_began_, write_bytes_);
+  written_.notify_one();
+}
+
+void AttendStream::OnCancel() {
+  // The client's clock and ours differ a little.
+  constexpr auto kSlack = std::chrono::milliseconds(50);
+  const bool late = context_->deadline() <= std::chrono::system_clock::now() + kSlack;
+  stop_.Request(late ? wire::WithReason(absl::DeadlineExceededError("the client's deadline passed"),
+                                        "CLIENT_DEADLINE")
+                     : wire::WithReason(absl::CancelledError("the client cancelled the job"),
+                                        "CLIENT_CANCELLED"));
+}
+
+void AttendStream::OnDone() {
+  const std::shared_ptr<AttendStream> self = std::move(self_);
+  const std::lock_guard lock(mutex_);
+  done_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,297 @@
+#include "server/job/job_attempt.h"
+
+#include <algorithm>
+#include <functional>
+#include <stop_token>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/cluster/call_members.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// For the memory of all workers, and for a job before this one that was cancelled and is ending.
+constexpr auto kStartTimeout = std::chrono::seconds(60);
+// Beyond a worker's own limit on its compute.
+constexpr auto kComputeSlack = std::chrono::seconds(30);
+
+constexpr int64_t kFewBytes = 1 << 20;
+
+int64_t InputBytes(const JobSpec& spec) {
+  int64_t row_bytes = 0;
+  for (const TensorKind tensor : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
+    row_bytes += RowBytes(spec, tensor);
+  }
+  return spec.tokens * row_bytes;
+}
+
+// Of a ring that could not be formed: the one that the payload names, while all are there. Null
+// where a worker has left, and the ring failed for that.
+std::shared_ptr<const Member> Named(const absl::Status& error, const char* payload,
+                                    const Members& members) {
+  const auto address = error.GetPayload(payload);
+  std::shared_ptr<const Member> found;
+  for (const auto& member : members) {
+    if (member->departed.stop_requested()) return nullptr;
+    if (address && *address == absl::string_view(member->address)) found = member;
+  }
+  return found;
+}
+
+}  // namespace
+
+bool MayRetry(const absl::Status& status) {
+  const std::string reason = wire::ReasonOf(status);
+  return reason == "WORKER_LOST" || reason == "WORKER_DATA_LOSS";
+}
+
+JobAttempt::JobAttempt(const JobServices& services, AttendStream& stream, Job& job,
+                       const Plan& plan, const Grant& grant)
+    : services_(services),
+      stream_(stream),
+      job_(job),
+      plan_(plan),
+      members_(grant.members),
+      express_(grant.express) {}
+
+absl::StatusOr<AttemptFigures> JobAttempt::Run() {
+  const std::stop_callback client_gone(stream_.stop().token(),
+                                       [this] { stop_.Request(stream_.stop().why()); });
+  std::optional<Rings::Lease> ring;
+  if (plan_.costs.steps > 0) {
+    const Clock::time_point start = Clock::now();
+    auto lease = services_.rings.Take(members_, job_.open.job_id(), stop_);
+    if (!lease.ok()) {
+      if (absl::Status why = stream_.stop().why(); !why.ok()) return why;
+      failed_ = Named(lease.status(), kUnreached, members_);
+      // For so long that a dead worker would have been missed: the one that could not reach its
+      // peer, or be reached by it. Without it the others can go on.
+      if (Clock::now() - start > services_.settings.worker_timeout) {
+        stalled_ = Named(lease.status(), kComplainant, members_);
+      }
+      if (wire::ReasonOf(lease.status()) == "MIXED_TRANSPORTS") return lease.status();
+      if (absl::IsResourceExhausted(lease.status())) return lease.status();
+      return wire::WithReason(
+          absl::AbortedError(
+              absl::StrCat("the workers' ring could not be formed: ", lease.status().message())),
+          "WORKER_LOST");
+    }
+    ring.emplace(*std::move(lease));
+    figures_.ring_seconds = SecondsBetween(start, Clock::now());
+  }
+  JobRun run({.job_id = job_.open.job_id(),
+              .plan = &plan_,
+              .members = members_,
+              .ring_id = ring ? ring->ring_id() : "",
+              .generation = ring ? ring->generation() : 0,
+              .want_lse = job_.open.want_lse(),
+              .express = express_,
+              .compute_timeout = services_.settings.job_timeout,
+              .stall_timeout = services_.settings.stall_timeout,
+              .share_memory = services_.settings.share_memory,
+              .shards = &services_.shards,
+              .copies = &services_.copies,
+              .held = &job_.held,
+              .delivered = &job_.delivered,
+              .runs = &services_.runs,
+              .output =
+                  [this](int rank, const v1::OutputChunk& chunk, std::string_view payload,
+                         const std::shared_ptr<const void>& owner, Clock::duration patience) {
+                    return SendOutput(rank, chunk, payload, owner, patience);
+                  },
+              .progress = [this](double fraction) { SendProgress(fraction); },
+              .absurd_progress = [this] { services_.metrics.CountDropped("progress"); }},
+             stop_);
+  absl::Status status = RunWith(run);
+  if (status.ok()) {
+    if (ring) ring->Keep();
+    figures_.ring_generation = ring ? ring->generation() : 0;
+    figures_.workers = run.Reports();
+    return std::move(figures_);
+  }
+  // The first reason counts, also for the streams that still run.
+  stop_.Request(status);
+  stalled_ = run.stalled();
+  failed_ = run.failed();
+  job_.held = run.End();
+  return stop_.why();
+}
+
+absl::Status JobAttempt::RunWith(JobRun& run) {
+  run.Open();
+  const Deadline ready = Clock::now() + kStartTimeout;
+  const bool first = !std::exchange(job_.begun, true);
+  // Few rows may come while the workers make ready.
+  const bool few = first && InputBytes(job_.spec) <= kFewBytes;
+  absl::Status status = first ? job_.input.Begin() : AskForLostRows();
+  if (status.ok() && !few) status = run.AwaitReady(ready);
+  const int workers = static_cast<int>(members_.size());
+  job_.progress.Begin(JobState::kReceiving, workers);
+  if (status.ok()) status = Admit();
+  if (status.ok() && job_.input.order_known()) status = PlaceRows(run);
+  if (status.ok()) status = ReceiveRows(run);
+  if (status.ok() && few) {
+    status = run.AwaitReady(ready);
+    if (status.ok()) status = run.SendAgain(*router_, job_.input);
+  }
+  if (status.ok()) status = run.FinishRows();
+  const Clock::time_point received = Clock::now();
+  job_.progress.Begin(JobState::kComputing, workers);
+  if (status.ok()) {
+    status = run.AwaitComputed(received + services_.settings.job_timeout + kComputeSlack);
+  }
+  job_.progress.Begin(JobState::kSending, workers);
+  TellSent(0);  // rows that left before
+  if (status.ok()) status = run.AwaitEnd();
+  // The last output may be a part of a shard: while a client does not take it, its memory is in
+  // use.
+  if (status.ok()) status = stream_.AwaitTaken(stop_);
+  if (status.ok()) status = CheckRows(run);
+  if (!status.ok()) return status;
+  figures_.compute_seconds = run.compute_seconds();
+  figures_.send_seconds =
+      std::max(0.0, SecondsBetween(received, Clock::now()) - figures_.compute_seconds);
+  return status;
+}
+
+absl::Status JobAttempt::Admit() {
+  if (job_.admitted) return absl::OkStatus();
+  v1::AttendResponse response;
+  v1::Admitted& admitted = *response.mutable_admitted();
+  admitted.set_job_id(job_.open.job_id());
+  admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
+  admitted.set_workers(static_cast<int>(members_.size()));
+  // An attempt that ends before it could say so leaves it to the next.
+  absl::Status status = stream_.Write(response, stop_);
+  job_.admitted = status.ok();
+  return status;
+}
+
+absl::Status JobAttempt::AskForLostRows() {
+  for (const JobInput::Missing& missing : job_.input.Forget(job_.held.lost())) {
+    if (!job_.open.can_resend()) {
+      return wire::WithReason(
+          absl::AbortedError(absl::StrCat(
+              "rows of ", wire::TensorName(missing.tensor),
+              " were lost with a worker, no copy is held (--copy-memory), and the client does not "
+              "send rows again")),
+          "ROWS_LOST");
+    }
+    v1::AttendResponse response;
+    v1::Resend& resend = *response.mutable_resend();
+    resend.set_attempt(job_.open.attempt());
+    resend.set_tensor(missing.tensor);
+    for (const RowSpan& tokens : missing.tokens) {
+      v1::Resend::Range& range = *resend.add_ranges();
+      range.set_first_row(tokens.begin);
+      range.set_rows(tokens.end - tokens.begin);
+    }
+    // Said though this attempt ends: the rows are forgotten, and no other attempt asks for them.
+    absl::Status status = stream_.Write(response, stream_.stop());
+    if (!status.ok()) return status;
+  }
+  job_.held = HeldRows();  // what it had is carried, and its outputs are computed anew
+  return absl::OkStatus();
+}
+
+// From here on rows have places.
+absl::Status JobAttempt::PlaceRows(JobRun& run) {
+  router_.emplace(job_.spec, plan_.shards, job_.input.order());
+  if (absl::Status status = run.SendOrder(*router_); !status.ok()) return status;
+  return run.SendHeld(*router_, job_.input);
+}
+
+// A client that can send rows again keeps its side open; the others close it behind the last row.
+absl::Status JobAttempt::ReceiveRows(JobRun& run) {
+  const Clock::time_point start = Clock::now();
+  AttendMessage message;
+  while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
+    const absl::StatusOr<bool> more = stream_.Read(message, stop_);
+    if (!more.ok()) return more.status();
+    if (!*more) break;
+    if (absl::Status status = ReceiveChunk(message, run); !status.ok()) return status;
+  }
+  if (absl::Status status = job_.input.CheckComplete(); !status.ok()) return status;
+  figures_.receive_seconds = SecondsBetween(start, Clock::now());
+  return absl::OkStatus();
+}
+
+absl::Status JobAttempt::ReceiveChunk(const AttendMessage& message, JobRun& run) {
+  if (!message.request.has_chunk()) {
+    return wire::WithReason(absl::InvalidArgumentError("after Open a client sends chunks alone"),
+                            "INVALID_OPEN");
+  }
+  const v1::Chunk& chunk = message.request.chunk();
+  services_.metrics.AddReceived(message.payload.bytes());
+  if (absl::Status status = job_.input.Accept(chunk, message.payload); !status.ok()) return status;
+  job_.progress.Advance(JobState::kReceiving, job_.input.fraction());
+  if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
+  if (!job_.input.order_known()) return absl::OkStatus();
+  if (job_.order_memory != nullptr) job_.order_memory->Shrink(Coordinates::OrderBytes(job_.spec));
+  return PlaceRows(run);
+}
+
+// All outputs have left by now, but the client does not have its report.
+absl::Status JobAttempt::CheckRows(const JobRun& run) {
+  if (!job_.check) return absl::OkStatus();
+  const std::vector<HostShard> shards = run.Shards();
+  if (shards.empty()) return absl::OkStatus();
+  std::shared_ptr<const Permutation> order = job_.input.order();
+  if (order == nullptr) {
+    auto identity = Permutation::Make(job_.spec, {});
+    if (!identity.ok()) return identity.status();
+    order = *std::move(identity);
+  }
+  const auto verdict = job_.check->Compare(*router_, *order, shards, stop_);
+  if (!verdict.ok()) return verdict.status();
+  services_.metrics.CountRowsChecked(verdict->judged);
+  services_.metrics.CountRowsNotJudged(verdict->not_judged);
+  if (!verdict->mismatch) {
+    figures_.rows_checked = verdict->judged;
+    figures_.rows_not_judged = verdict->not_judged;
+    return absl::OkStatus();
+  }
+  const RowCheck::Mismatch& wrong = *verdict->mismatch;
+  services_.metrics.CountMismatch(wrong.worker->address);
+  const bool distrusted = services_.suspects.Note(wrong.worker, job_.open.job_id());
+  const Deviation& off = wrong.deviation;
+  return wire::WithReason(
+      absl::DataLossError(absl::StrCat(
+          wire::TensorName(wrong.tensor), " of token ", off.token, ", head ", off.head,
+          wrong.tensor == v1::TENSOR_OUT ? absl::StrCat(", dim ", off.dim) : "", " is ", off.actual,
+          ", computed again in float64 it is ", off.expected, " and may be off by ", off.tolerance,
+          " (--check-rows); worker ", wrong.worker->address,
+          distrusted ? " sent it, not for the first time, and gets no more jobs" : " sent it")),
+      "ROW_MISMATCH");
+}
+
+absl::StatusOr<bool> JobAttempt::SendOutput(int rank, const v1::OutputChunk& chunk,
+                                            std::string_view payload,
+                                            const std::shared_ptr<const void>& owner,
+                                            Clock::duration patience) {
+  absl::StatusOr<bool> handed = stream_.Write(chunk, payload, owner, patience, stop_);
+  if (!handed.ok() || !*handed) return handed;
+  if (job_.check) job_.check->Take(chunk, payload, members_[rank]);
+  services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
+  if (chunk.tensor() == v1::TENSOR_OUT) TellSent(chunk.rows());
+  return handed;
+}
+
+void JobAttempt::TellSent(int64_t rows) {
+  const int64_t sent = job_.rows_sent += rows;
+  job_.progress.Advance(JobState::kSending,
+                        static_cast<double>(sent) / static_cast<double>(job_.spec.tokens));
+}
+
+void JobAttempt::SendProgress(double fraction) {
+  job_.progress.Advance(JobState::kComputing, fraction);
+  v1::AttendResponse response;
+  response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
+  response.mutable_progress()->set_fraction(fraction);
+  stream_.Offer(response);
+}
+
+}  // namespace hilbert_ring::server

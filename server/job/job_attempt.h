@@ -1,0 +1,114 @@
+// One attempt at a job, on workers that were given to it:
+//
+//   ring -> Run streams -> Admitted -> rows that are here already, chunks as they come -> compute
+//   -> outputs and progress to the client
+//
+// An attempt that fails leaves what the next one needs: which rows have come, those of them that
+// this process holds, and what the client has of the outputs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/plan/plan.h"
+#include "server/job/attend_stream.h"
+#include "server/job/job_progress.h"
+#include "server/job/job_run.h"
+#include "server/job/job_services.h"
+#include "server/metrics/metrics.h"
+#include "server/rows/held_rows.h"
+#include "server/rows/job_input.h"
+#include "server/rows/row_check.h"
+#include "server/rows/row_router.h"
+
+namespace hilbert_ring::server {
+
+// What a job is, and what lasts from one attempt to the next.
+struct Job {
+  // orders and how_far must outlive it.
+  Job(v1::Open opened, const JobSpec& job_spec, OrderCache& orders, JobProgress& how_far,
+      int rows_to_check)
+      : open(std::move(opened)),
+        spec(job_spec),
+        input(spec, orders),
+        delivered(spec.tokens),
+        progress(how_far) {
+    if (rows_to_check > 0) check.emplace(spec, rows_to_check, std::random_device()());
+  }
+
+  const v1::Open open;  // without its spec
+  const JobSpec spec;
+  JobInput input;
+  HeldRows held;
+  Delivered delivered;
+  JobProgress& progress;
+  std::optional<RowCheck> check;                   // where it is asked for
+  std::atomic<int64_t> rows_sent = 0;              // of OUT
+  JobMemory::Reservation* order_memory = nullptr;  // of coordinates, and the order made of them
+  bool begun = false;                              // an attempt was made
+  bool admitted = false;                           // the client was told
+  int retries = 0;
+};
+
+// Of an attempt that ended well.
+struct AttemptFigures {
+  int64_t rows_checked = 0;     // and found right
+  int64_t rows_not_judged = 0;  // of those that were to be checked
+  double ring_seconds = 0;      // until there was one; hardly any where it was there before
+  double receive_seconds = 0, compute_seconds = 0, send_seconds = 0;
+  int64_t ring_generation = 0;
+  std::vector<v1::WorkerReport> workers;  // by rank
+};
+
+class JobAttempt {
+ public:
+  // All must outlive it; the grant's members are the plan's ranks.
+  JobAttempt(const JobServices& services, AttendStream& stream, Job& job, const Plan& plan,
+             const Grant& grant);
+
+  // Errors: the client's doing, or of a worker; MayRetry says which can be tried again.
+  absl::StatusOr<AttemptFigures> Run();
+
+  // After an error: the worker that hung, or that a peer cannot reach; null if none did.
+  const std::shared_ptr<const Member>& stalled() const { return stalled_; }
+
+  // After an error: the worker that could not be reached, or whose connection broke, though it has
+  // not left; null if none did so.
+  const std::shared_ptr<const Member>& failed() const { return failed_; }
+
+ private:
+  absl::Status RunWith(JobRun& run);
+  absl::Status Admit();
+  absl::Status AskForLostRows();
+  absl::Status ReceiveRows(JobRun& run);
+  absl::Status ReceiveChunk(const AttendMessage& message, JobRun& run);
+  absl::Status PlaceRows(JobRun& run);
+  absl::Status CheckRows(const JobRun& run);
+  absl::StatusOr<bool> SendOutput(int rank, const v1::OutputChunk& chunk, std::string_view payload,
+                                  const std::shared_ptr<const void>& owner,
+                                  Clock::duration patience);
+  void TellSent(int64_t rows);
+  void SendProgress(double fraction);
+
+  const JobServices& services_;
+  AttendStream& stream_;
+  Job& job_;
+  const Plan& plan_;
+  const Members& members_;
+  const bool express_;
+  JobStop stop_;                     // of this attempt: the client's, or a worker's failure
+  std::optional<RowRouter> router_;  // once the order is known
+  AttemptFigures figures_;
+  std::shared_ptr<const Member> stalled_, failed_;
+};
+
+// A worker's failure that other workers, or the same ones once more, need not share.
+bool MayRetry(const absl::Status& status);
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,302 @@
+// What the workers of a run answer: readiness, progress, figures, and how they fail. Outputs are
+// job_run_outputs.cc's.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/cluster/worker_figures.h"
+#include "server/job/job_run.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr auto kProgressInterval = std::chrono::milliseconds(200);
+constexpr auto kCulpritLimit = std::chrono::milliseconds(300);
+constexpr int64_t kSlowBytesPerMillisecond = 10'000;
+constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
+
+// Statuses of the transport carry no details.
+bool SaidByWorker(const grpc::Status& status) { return !status.error_details().empty(); }
+
+bool MeansLoss(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
+         code == absl::StatusCode::kCancelled || code == absl::StatusCode::kFailedPrecondition ||
+         code == absl::StatusCode::kUnauthenticated;  // it has registered anew meanwhile
+}
+
+}  // namespace
+
+absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*state,
+                           bool watch_progress) {
+  std::unique_lock lock(mutex_);
+  const auto missing = [&] {
+    return std::find_if(streams_.begin(), streams_.end(),
+                        [&](const auto& stream) { return !((*stream).*state); });
+  };
+  for (const auto& stream : streams_) {
+    stream->moved_at = stream->passing_since = Clock::now();
+    stream->passed_on = Clock::duration(0);
+  }
+  // Of one that has not done it: the first whose time is over.
+  const auto late = [&] {
+    const Clock::time_point now = Clock::now();
+    return std::find_if(streams_.begin(), streams_.end(), [&](const auto& stream) {
+      Clock::duration passed_on = stream->passed_on;
+      if (stream->passing_on) passed_on += now - stream->passing_since;
+      return !((*stream).*state) && now - passed_on >= deadline;
+    });
+  };
+  while (stop_.why().ok() && missing() != streams_.end()) {
+    const Deadline until = watch_progress ? Clock::now() + kStallCheckInterval : deadline;
+    changed_.wait_until(lock, stop_.token(), until, [&] { return missing() == streams_.end(); });
+    absl::Status failed;
+    if (missing() == streams_.end() || !stop_.why().ok()) continue;
+    if (late() != streams_.end()) {
+      const auto rank = static_cast<int>(late() - streams_.begin());
+      if (watch_progress) {
+        failed = wire::WithReason(absl::DeadlineExceededError(absl::StrCat(
+                                      "worker ", options_.members[rank]->address, " ", what)),
+                                  "JOB_TIMEOUT");
+      } else {
+        stalled_ = options_.members[rank];
+        failed = Lost(rank, what);
+      }
+    } else if (watch_progress) {
+      failed = FindStalled(state);
+    }
+    lock.unlock();
+    if (!failed.ok()) stop_.Request(failed);
+    lock.lock();
+  }
+  return stop_.why();
+}
+
+// A worker that waits for blocks of the exchange tells nothing meanwhile: it gets the time that all
+// it will receive takes over a slow network.
+std::chrono::milliseconds JobRun::StallLimit(int rank) const {
+  if (streams_[rank]->waiting_step == 0) return options_.stall_timeout;
+  const int64_t bytes = options_.plan->costs.workers[rank].bytes_received;
+  return options_.stall_timeout + std::chrono::milliseconds(bytes / kSlowBytesPerMillisecond);
+}
+
+// Under mutex_. A worker may be slow, or wait for one that is; that none moves is a stall. One that
+// hands outputs to a client that does not read does not count.
+absl::Status JobRun::FindStalled(bool Stream::*state) {
+  const Clock::time_point now = Clock::now();
+  int culprit = -1;
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    const Stream& stream = *streams_[rank];
+    if (stream.*state) continue;
+    if (stream.passing_on || now - stream.moved_at < StallLimit(rank)) {
+      return absl::OkStatus();
+    }
+    if (culprit < 0 || stream.waiting_step < streams_[culprit]->waiting_step) culprit = rank;
+  }
+  if (culprit < 0) return absl::OkStatus();
+  const int64_t step = streams_[culprit]->waiting_step;
+  if (step == 0) stalled_ = options_.members[culprit];
+  return Lost(culprit, absl::StrCat("no worker of the job made progress for ",
+                                    options_.stall_timeout.count(), " ms, and this one ",
+                                    step == 0 ? "waits for nobody"
+                                              : absl::StrCat("waits in exchange step ", step)));
+}
+
+std::shared_ptr<const Member> JobRun::stalled() const {
+  const std::lock_guard lock(mutex_);
+  return stalled_;
+}
+
+std::shared_ptr<const Member> JobRun::failed() const {
+  const std::lock_guard lock(mutex_);
+  return failed_;
+}
+
+// What the transport says of a stream that nobody cancelled.
+void JobRun::NoteBroken(int rank, const grpc::Status& status) {
+  const auto& member = options_.members[rank];
+  if (status.ok() || SaidByWorker(status) || !stop_.why().ok() ||
+      member->departed.stop_requested()) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (failed_ == nullptr) failed_ = member;
+}
+
+void JobRun::ReadFrom(int rank) {
+  Stream& stream = *streams_[rank];
+  v1::RunResponse response;
+  absl::Status status;
+  while (status.ok() && stream.call->Read(&response)) status = Handle(rank, response);
+  if (!status.ok()) {
+    stop_.Request(status);
+    stream.context.TryCancel();
+  }
+  const grpc::Status ended = stream.call->Finish();
+  bool complete = false;
+  {
+    const std::lock_guard lock(mutex_);
+    complete = ended.ok() && stream.report.has_value();
+  }
+  if (!complete) NoteFailed(rank, ended);
+  EndPasser(rank);
+  const std::lock_guard lock(mutex_);
+  stream.ended = true;
+  changed_.notify_all();
+}
+
+void JobRun::NoteFailed(int rank, const grpc::Status& status) {
+  AwaitCulprit(status);
+  NoteBroken(rank, status);
+  if (wire::ReasonOf(wire::FromGrpc(status)) == "WORKER_BUSY") {
+    const std::lock_guard lock(mutex_);
+    stalled_ = options_.members[rank];  // it does not get rid of a job that we know nothing of
+  }
+  stop_.Request(Explain(rank, status));
+}
+
+absl::Status JobRun::Handle(int rank, v1::RunResponse& response) {
+  Stream& stream = *streams_[rank];
+  switch (response.message_case()) {
+    case v1::RunResponse::kReady:
+      return HandleReady(rank, response.ready());
+    case v1::RunResponse::kProgress:
+      TellProgress(rank, response.progress());
+      return absl::OkStatus();
+    case v1::RunResponse::kOutput:
+      return PassOn(rank, *response.mutable_output(), response.first_slot());
+    case v1::RunResponse::kFinal:
+      return PassOnShared(rank, response.final().rows());
+    case v1::RunResponse::kComputed:
+      NoteComputed(rank, response.computed().seconds());
+      return absl::OkStatus();
+    case v1::RunResponse::kFailed:
+      HandleFailed(rank, response.failed());
+      return stop_.why();
+    case v1::RunResponse::kFigures: {
+      const std::lock_guard lock(mutex_);
+      stream.report = std::move(*response.mutable_figures());
+      stream.report->set_worker(options_.members[rank]->address);
+      return absl::OkStatus();
+    }
+    case v1::RunResponse::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InternalError(
+      absl::StrCat("worker ", options_.members[rank]->address, " sent an empty message"));
+}
+
+void JobRun::HandleFailed(int rank, const v1::RunFailed& failed) {
+  NoteFailed(
+      rank, wire::ToGrpc(wire::WithReason(
+                absl::Status(absl::StatusCode(failed.code()), failed.message()), failed.reason())));
+}
+
+// Beside the stream.
+void JobRun::HandleFailed(const std::string& worker, const v1::RunFailed& failed) {
+  for (int rank = 0; rank < static_cast<int>(options_.members.size()); ++rank) {
+    if (options_.members[rank]->address == worker) HandleFailed(rank, failed);
+  }
+}
+
+absl::Status JobRun::HandleReady(int rank, const v1::RunReady& ready) {
+  Stream& stream = *streams_[rank];
+  if (!ready.shares_memory()) stream.outputs.reset();
+  const std::lock_guard lock(mutex_);
+  stream.shares = ready.shares_memory();
+  stream.ready = true;
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+void JobRun::NoteComputed(int rank, double seconds) {
+  const std::lock_guard lock(mutex_);
+  Stream& stream = *streams_[rank];
+  if (stream.computed) return;
+  stream.computed = true;
+  // A worker cannot have computed for longer than we have waited for it.
+  if (seconds > 0 && finished_ != Clock::time_point()) {
+    stream.compute_seconds = std::min(seconds, SecondsBetween(finished_, Clock::now()));
+  }
+  changed_.notify_all();
+}
+
+void JobRun::TellProgress(int rank, const v1::RunProgress& progress) {
+  if (IsAbsurd(progress)) {
+    if (options_.absurd_progress) options_.absurd_progress();
+    return;
+  }
+  double mean = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    streams_[rank]->fraction = progress.fraction();
+    streams_[rank]->waiting_step = progress.waiting_step();
+    const Clock::time_point now = Clock::now();
+    streams_[rank]->moved_at = now;
+    if (now - told_ < kProgressInterval) return;
+    told_ = now;
+    for (const auto& stream : streams_) mean += stream->fraction;
+    mean /= static_cast<double>(streams_.size());
+  }
+  options_.progress(mean);
+}
+
+absl::Status JobRun::Lost(int rank, const std::string& how) const {
+  return wire::WithReason(absl::AbortedError(absl::StrCat(
+                              "worker ", options_.members[rank]->address, " was lost: ", how)),
+                          "WORKER_LOST");
+}
+
+// A worker whose peer died says so before we hear of the death itself: give that a moment, so that
+// the right one is named.
+void JobRun::AwaitCulprit(const grpc::Status& status) {
+  if (!SaidByWorker(status) || !MeansLoss(wire::FromGrpc(status).code())) return;
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, stop_.token(), kCulpritLimit, [] { return false; });
+}
+
+// What a worker's status is to the client. The end of its connection, or what it says of a peer
+// that died, is a lost worker; what it found wrong is passed on.
+absl::Status JobRun::Explain(int rank, const grpc::Status& status) const {
+  if (status.ok()) return Lost(rank, "its stream ended without figures");
+  const absl::Status error = wire::FromGrpc(status);
+  // The transport's word for a worker that has no thread for the call.
+  const bool full = absl::IsResourceExhausted(error);
+  if (!SaidByWorker(status) && !full) return Lost(rank, std::string(error.message()));
+  const std::string message =
+      absl::StrCat("worker ", options_.members[rank]->address, ": ", error.message());
+  if (MeansLoss(error.code())) {
+    return wire::WithReason(absl::AbortedError(message), "WORKER_LOST");
+  }
+  if (absl::IsDataLoss(error)) {
+    return wire::WithReason(absl::DataLossError(message), "WORKER_DATA_LOSS");
+  }
+  return wire::WithReason(absl::Status(error.code(), message), wire::ReasonOf(error));
+}
+
+std::vector<HostShard> JobRun::Shards() const {
+  std::vector<HostShard> shards;
+  for (const auto& stream : streams_) {
+    if (!stream->shard.rows) return {};
+    shards.push_back(*stream->shard.rows);
+  }
+  return shards;
+}
+
+std::vector<v1::WorkerReport> JobRun::Reports() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<v1::WorkerReport> reports;
+  for (const auto& stream : streams_) {
+    reports.push_back(stream->report.value_or(v1::WorkerReport()));
+  }
+  return reports;
+}
+
+double JobRun::compute_seconds() const {
+  const std::lock_guard lock(mutex_);
+  double longest = 0;
+  for (const auto& stream : streams_) longest = std::max(longest, stream->compute_seconds);
+  return longest;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,37 @@
+// What all jobs of a coordinator share.
+#pragma once
+
+#include "engine/order/order_cache.h"
+#include "server/cluster/membership.h"
+#include "server/cluster/open_runs.h"
+#include "server/cluster/rings.h"
+#include "server/cluster/suspects.h"
+#include "server/job/job_table.h"
+#include "server/metrics/metrics.h"
+#include "server/process/settings.h"
+#include "server/rows/shared_memory_pool.h"
+#include "server/schedule/job_sizes.h"
+#include "server/schedule/plan_gate.h"
+#include "server/schedule/scheduler.h"
+#include "server/shard/job_memory.h"
+
+namespace hilbert_ring::server {
+
+struct JobServices {
+  const CoordinatorSettings& settings;
+  Membership& membership;
+  Scheduler& scheduler;
+  ComputeRate& rate;
+  JobTable& jobs;
+  Rings& rings;
+  OpenRuns& runs;
+  OrderCache& orders;
+  SharedMemoryPool& shards;
+  JobMemory& copies;        // of rows that workers elsewhere have
+  JobMemory& order_memory;  // of coordinates, and the orders made of them
+  PlanGate& plans;          // of jobs
+  Metrics& metrics;
+  Suspects& suspects;  // workers that sent wrong rows
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,116 @@
+#include "server/job/job_table.h"
+
+#include "absl/strings/str_cat.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Of a client that tries once a second for a fortnight.
+constexpr int kMostAttempt = 1'000'000;
+// By a client that did not reach the service while the job still ran there.
+constexpr int kMostSkipped = 10'000;
+
+absl::Status Fenced(const std::string& job_id, int attempt, int newer) {
+  return wire::WithReason(absl::AbortedError(absl::StrCat("attempt ", attempt, " of job ", job_id,
+                                                          " gave way to attempt ", newer)),
+                          "ATTEMPT_FENCED");
+}
+
+v1::Job::State StateOf(JobState state) {
+  switch (state) {
+    case JobState::kQueued:
+      return v1::Job::STATE_QUEUED;
+    case JobState::kReceiving:
+      return v1::Job::STATE_RECEIVING;
+    case JobState::kComputing:
+      return v1::Job::STATE_COMPUTING;
+    case JobState::kSending:
+      return v1::Job::STATE_SENDING;
+  }
+  return v1::Job::STATE_UNSPECIFIED;
+}
+
+}  // namespace
+
+absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
+                                                const std::string& job_id, int attempt,
+                                                JobStop* stop, const JobProgress* progress) {
+  if (attempt > kMostAttempt) {
+    return wire::WithReason(absl::InvalidArgumentError(absl::StrCat(
+                                "attempt is ", attempt, ", must be at most ", kMostAttempt)),
+                            "INVALID_OPEN");
+  }
+  const std::pair<std::string, std::string> key(caller, job_id);
+  const std::lock_guard lock(mutex_);
+  const auto found = jobs_.find(key);
+  if (found != jobs_.end()) {
+    const int runs = found->second.attempt;
+    if (runs == attempt) {
+      return wire::WithReason(absl::AlreadyExistsError(absl::StrCat("attempt ", attempt, " of job ",
+                                                                    job_id, " runs already")),
+                              "JOB_RUNNING");
+    }
+    if (runs > attempt) return Fenced(job_id, attempt, runs);
+    if (attempt - runs > kMostSkipped) {
+      return wire::WithReason(absl::InvalidArgumentError(absl::StrCat(
+                                  "attempt is ", attempt, ", must be at most ", kMostSkipped,
+                                  " above that of the job which runs under this id, ", runs)),
+                              "INVALID_OPEN");
+    }
+    // Its entry cannot go meanwhile: that needs this lock. A stop only tells, it never waits for
+    // jobs.
+    found->second.stop->Request(Fenced(job_id, runs, attempt));
+  }
+  jobs_[key] = {attempt, stop, progress};
+  return Entry(this, key, stop);
+}
+
+JobTable::Entry::~Entry() {
+  if (table_ == nullptr) return;
+  const std::lock_guard lock(table_->mutex_);
+  const auto found = table_->jobs_.find(key_);
+  // A newer attempt may have the place by now.
+  if (found != table_->jobs_.end() && found->second.stop == stop_) table_->jobs_.erase(found);
+}
+
+std::vector<v1::Job> JobTable::List(const std::string& caller) const {
+  std::vector<v1::Job> jobs;
+  const Clock::time_point now = Clock::now();
+  const std::lock_guard lock(mutex_);
+  for (auto at = jobs_.lower_bound({caller, ""}); at != jobs_.end() && at->first.first == caller;
+       ++at) {
+    const auto& [key, job] = *at;
+    v1::Job& entry = jobs.emplace_back();
+    entry.set_job_id(key.second);
+    entry.set_attempt(job.attempt);
+    entry.set_state(StateOf(job.progress->state()));
+    entry.set_tokens(job.progress->tokens());
+    entry.set_seconds(SecondsBetween(job.progress->opened(), now));
+    entry.set_workers(job.progress->workers());
+    entry.set_fraction(job.progress->fraction());
+  }
+  return jobs;
+}
+
+absl::Status JobTable::Cancel(const std::string& caller, const std::string& job_id,
+                              const std::string& by) {
+  const std::lock_guard lock(mutex_);
+  const auto found = jobs_.find({caller, job_id});
+  if (found == jobs_.end()) {
+    return wire::WithReason(
+        absl::NotFoundError(absl::StrCat("no job ", job_id, " of this caller waits or runs")),
+        "JOB_NOT_FOUND");
+  }
+  found->second.stop->Request(
+      wire::WithReason(absl::CancelledError(absl::StrCat("job ", job_id, " was cancelled by ", by)),
+                       "CANCELLED_BY_CALLER"));
+  return absl::OkStatus();
+}
+
+void JobTable::StopAll(const absl::Status& why) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, job] : jobs_) job.stop->Request(why);
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,67 @@
+// The jobs that run or wait, by caller and job id: an attempt is not run twice, a newer attempt
+// ends the older one, and a caller sees and ends its own.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "hilbert_ring/v1/attention.pb.h"
+#include "server/job/job_progress.h"
+#include "server/process/job_stop.h"
+
+namespace hilbert_ring::server {
+
+// Thread-safe.
+class JobTable {
+ public:
+  // A job's place in the table; gone with it.
+  class Entry {
+   public:
+    Entry(Entry&& other) noexcept
+        : table_(other.table_), key_(std::move(other.key_)), stop_(other.stop_) {
+      other.table_ = nullptr;
+    }
+    Entry& operator=(Entry&&) = delete;
+    ~Entry();
+
+   private:
+    friend class JobTable;
+    Entry(JobTable* table, std::pair<std::string, std::string> key, JobStop* stop)
+        : table_(table), key_(std::move(key)), stop_(stop) {}
+    JobTable* table_;  // null when moved from
+    std::pair<std::string, std::string> key_;
+    JobStop* stop_;
+  };
+
+  // `stop` and `progress` must outlive the entry. ALREADY_EXISTS (JOB_RUNNING) when this attempt
+  // runs already; ABORTED (ATTEMPT_FENCED) when a newer one does. An older one is stopped with
+  // ABORTED.
+  absl::StatusOr<Entry> Enter(const std::string& caller, const std::string& job_id, int attempt,
+                              JobStop* stop, const JobProgress* progress);
+
+  // The caller's jobs, by job id.
+  std::vector<v1::Job> List(const std::string& caller) const;
+
+  // Stops a job of the caller with CANCELLED (CANCELLED_BY_CALLER), `by` whom. NOT_FOUND
+  // (JOB_NOT_FOUND).
+  absl::Status Cancel(const std::string& caller, const std::string& job_id, const std::string& by);
+
+  // Stops all jobs.
+  void StopAll(const absl::Status& why);
+
+ private:
+  struct Job {
+    int attempt = 0;
+    JobStop* stop = nullptr;
+    const JobProgress* progress = nullptr;
+  };
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Job> jobs_;  // guarded by mutex_
+};
+
+}  // namespace hilbert_ring::server

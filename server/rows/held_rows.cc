@@ -1,0 +1,86 @@
+#include "server/rows/held_rows.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr int64_t kPieceBytes = int64_t{16} << 20;
+
+bool SameRanges(const std::vector<ShardRange>& a, const std::vector<ShardRange>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const ShardRange& x, const ShardRange& y) {
+                      return x.begin == y.begin && x.end == y.end;
+                    });
+}
+
+}  // namespace
+
+HeldRows::HeldRows(Shards shards, Members members, std::vector<HeldShard> by_rank, bool express)
+    : shards_(std::move(shards)),
+      members_(std::move(members)),
+      by_rank_(std::move(by_rank)),
+      express_(express) {
+  for (size_t rank = 0; rank < by_rank_.size(); ++rank) {
+    if (by_rank_[rank].rows) continue;
+    for (const ShardRange& range : shards_.OfRank(static_cast<int>(rank))) {
+      lost_.push_back({range.begin, range.end});
+    }
+  }
+}
+
+absl::StatusOr<HeldShard> HeldRows::Carry(const Plan& plan, int rank, const Member& member,
+                                          bool express, SharedMemoryPool& pool) {
+  const std::vector<ShardRange>& ranges = plan.shards.OfRank(rank);
+  for (size_t old = 0; old < by_rank_.size(); ++old) {
+    if (!by_rank_[old].rows || by_rank_[old].memory.use_count() > 1 ||
+        members_[old].get() != &member || express_ != express ||
+        !SameRanges(shards_.OfRank(static_cast<int>(old)), ranges)) {
+      continue;
+    }
+    HeldShard same = std::move(by_rank_[old]);
+    same.copy.reset();
+    same.memory->MarkUsed();
+    same.rows.emplace(same.memory->data(), ShardLayout(plan, rank));
+    return same;
+  }
+  HeldShard shard;
+  const ShardLayout layout(plan, rank);
+  auto memory = pool.Take(layout.bytes());
+  if (!memory.ok()) return memory.status();
+  shard.memory = *std::move(memory);
+  shard.rows.emplace(shard.memory->data(), layout);
+  if (by_rank_.empty()) return shard;
+  for (const ShardRange& range : ranges) {
+    if (absl::Status status = Copy(plan, range, shard); !status.ok()) return status;
+  }
+  return shard;
+}
+
+absl::Status HeldRows::Copy(const Plan& plan, const ShardRange& range, HeldShard& to) {
+  for (int64_t slot = range.begin; slot < range.end;) {
+    const ShardRange& source = shards_.Find(slot);
+    const int64_t end = std::min(source.end, range.end);
+    const HeldShard& from = by_rank_[source.rank];
+    for (const TensorKind tensor : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
+      if (!from.rows) break;
+      const int64_t row_bytes = RowBytes(plan.spec, tensor);
+      const int64_t most = std::max<int64_t>(1, kPieceBytes / row_bytes);
+      for (int64_t row = slot; row < end; row += most) {
+        const int64_t bytes = std::min(most, end - row) * row_bytes;
+        std::byte* const old = from.rows->Row(tensor, source.LocalRow(row));
+        const wire::Payload piece({reinterpret_cast<const char*>(old), static_cast<size_t>(bytes)});
+        wire::PayloadReader reader(piece);
+        absl::Status status =
+            to.memory->Write(to.rows->Row(tensor, range.LocalRow(row)), reader, bytes);
+        if (!status.ok()) return status;
+        from.memory->Discard(old, bytes);
+      }
+    }
+    slot = end;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,82 @@
+#include "server/rows/row_router.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "wire/codec.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "tokens travel as they lie in memory");
+
+void AddRun(const RowRun& run, std::vector<RowRun>& runs) {
+  if (!runs.empty() && runs.back().rank == run.rank &&
+      runs.back().local_row + runs.back().rows == run.local_row) {
+    runs.back().rows += run.rows;
+  } else {
+    runs.push_back(run);
+  }
+}
+
+}  // namespace
+
+bool RowRouter::InOrder(v1::Tensor tensor) const {
+  return !spec_.ordering || (tensor == v1::TENSOR_Q && spec_.ordering->scope == OrderScope::kKv);
+}
+
+std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_t rows) const {
+  std::vector<RowRun> runs;
+  if (InOrder(tensor)) {
+    for (int64_t slot = first_row; slot < first_row + rows;) {
+      const ShardRange& range = shards_.Find(slot);
+      const int64_t count = std::min(first_row + rows, range.end) - slot;
+      AddRun({.rank = range.rank, .local_row = range.LocalRow(slot), .rows = count}, runs);
+      slot += count;
+    }
+    return runs;
+  }
+  std::vector<int64_t> slots(rows);
+  order_->Slots(first_row, slots);
+  const ShardRange* range = nullptr;
+  for (const int64_t slot : slots) {
+    // Neighbours along a curve are mostly neighbours in the same range.
+    if (range == nullptr || slot < range->begin || slot >= range->end) range = &shards_.Find(slot);
+    AddRun({.rank = range->rank, .local_row = range->LocalRow(slot), .rows = 1}, runs);
+  }
+  return runs;
+}
+
+RowRun RowRouter::Find(v1::Tensor tensor, int64_t row) const {
+  int64_t slot = row;
+  if (!InOrder(tensor)) order_->Slots(row, std::span(&slot, 1));
+  const ShardRange& range = shards_.Find(slot);
+  return {.rank = range.rank, .local_row = range.LocalRow(slot), .rows = 1};
+}
+
+void RowRouter::WriteOrder(int rank, std::span<int64_t> tokens) const {
+  if (!spec_.ordering) return;
+  for (const ShardRange& range : shards_.OfRank(rank)) {
+    order_->Tokens(range.begin, tokens.subspan(range.local_begin, range.size()));
+  }
+}
+
+bool RowRouter::SendOrder(int rank, const std::function<bool(v1::OrderPart&&)>& send) const {
+  if (!spec_.ordering) return true;
+  constexpr int64_t kMostTokens = wire::kMaxPayloadBytes / static_cast<int64_t>(sizeof(int64_t));
+  std::vector<int64_t> tokens;
+  for (const ShardRange& range : shards_.OfRank(rank)) {
+    for (int64_t slot = range.begin; slot < range.end;) {
+      tokens.resize(std::min(kMostTokens, range.end - slot));
+      order_->Tokens(slot, tokens);
+      v1::OrderPart part;
+      part.set_first_local_row(range.LocalRow(slot));
+      part.set_tokens(tokens.data(), tokens.size() * sizeof(int64_t));
+      if (!send(std::move(part))) return false;
+      slot += static_cast<int64_t>(tokens.size());
+    }
+  }
+  return true;
+}
+
+}  // namespace hilbert_ring::server

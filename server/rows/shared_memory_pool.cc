@@ -1,0 +1,57 @@
+#include "server/rows/shared_memory_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hilbert_ring::server {
+
+SharedMemoryPool::SharedMemoryPool(std::chrono::milliseconds keep)
+    : keep_(keep), thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+
+absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemoryPool::Take(int64_t bytes) {
+  std::list<Kept> freed;  // outside of the lock
+  {
+    const std::lock_guard lock(mutex_);
+    const auto suits = [bytes](const Kept& kept) {
+      return kept.memory.use_count() == 1 && kept.memory->bytes() >= bytes &&
+             kept.memory->bytes() <= bytes + bytes / 4;
+    };
+    const auto found = std::find_if(kept_.begin(), kept_.end(), suits);
+    if (found != kept_.end()) {
+      std::shared_ptr<SharedMemory> memory = std::move(found->memory);
+      kept_.erase(found);
+      memory->MarkUsed();
+      return memory;
+    }
+    freed.swap(kept_);
+  }
+  freed.clear();
+  return SharedMemory::Create(bytes);
+}
+
+void SharedMemoryPool::Keep(std::shared_ptr<SharedMemory> memory) {
+  const std::lock_guard lock(mutex_);
+  kept_.push_back({std::move(memory), Clock::now() + keep_});
+  changed_.notify_all();
+}
+
+void SharedMemoryPool::Run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, stop, [this] { return !kept_.empty(); });
+    if (stop.stop_requested()) return;
+    const Clock::time_point until = kept_.front().until;
+    changed_.wait_until(lock, stop, until,
+                        [this, until] { return kept_.empty() || kept_.front().until != until; });
+    if (stop.stop_requested()) return;
+    std::list<Kept> freed;
+    while (!kept_.empty() && kept_.front().until <= Clock::now()) {
+      freed.splice(freed.end(), kept_, kept_.begin());
+    }
+    lock.unlock();
+    freed.clear();
+    lock.lock();
+  }
+}
+
+}  // namespace hilbert_ring::server

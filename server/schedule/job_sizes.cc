@@ -1,0 +1,100 @@
+#include "server/schedule/job_sizes.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "server/schedule/fit.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Two cores of an AMD EPYC (Zen 3), workers of one host: a 64-token job takes 2.7 ms on one worker,
+// 4.4 ms in a ring of two (docs/benchmarks.md).
+constexpr double kJobSeconds = 2.5e-3;
+constexpr double kWorkerSeconds = 3e-4;
+constexpr double kRingSeconds = 1e-3;
+constexpr double kStepSeconds = 2e-4;
+constexpr double kBytesPerSecond = 1e9;  // of rows between coordinator and workers, and of a ring
+
+constexpr double kLeastObserved = 0.01;  // seconds; shorter computes say little
+constexpr double kWeight = 0.3;          // of the newest job
+
+}  // namespace
+
+void ComputeRate::Observe(const std::string& worker, double flops, double seconds) {
+  if (seconds < kLeastObserved || flops <= 0) return;
+  const double rate = flops / seconds;
+  const std::lock_guard lock(mutex_);
+  flops_per_second_ += kWeight * (rate - flops_per_second_);
+  const auto [known, first] = rates_.try_emplace(worker, rate);
+  if (!first) known->second += kWeight * (rate - known->second);
+}
+
+ComputeRate::Measured ComputeRate::MeasuredOf(const std::vector<std::string>& workers) const {
+  const std::lock_guard lock(mutex_);
+  Measured measured;
+  for (const std::string& worker : workers) {
+    const auto known = rates_.find(worker);
+    if (known == rates_.end()) continue;
+    if (measured.workers == 0 || known->second < measured.flops_per_second) {
+      measured.flops_per_second = known->second;
+    }
+    ++measured.workers;
+  }
+  return measured;
+}
+
+void ComputeRate::Forget(const std::string& worker) {
+  const std::lock_guard lock(mutex_);
+  rates_.erase(worker);
+}
+
+double ComputeRate::flops_per_second() const {
+  const std::lock_guard lock(mutex_);
+  return flops_per_second_;
+}
+
+JobSize SizeOf(const Plan& plan, double flops_per_second) {
+  JobSize size{.workers = plan.shards.workers()};
+  double compute = 0, exchange = 0, shards = 0;
+  for (const WorkerCost& worker : plan.costs.workers) {
+    compute = std::max(compute, worker.flops / flops_per_second);
+    exchange = std::max(exchange, static_cast<double>(worker.bytes_received) / kBytesPerSecond);
+    shards += static_cast<double>(worker.shard_bytes);
+    size.bytes = std::max(size.bytes, SaturatingAdd(worker.resident_bytes(), kRunOverheadBytes));
+  }
+  size.seconds = kJobSeconds + kWorkerSeconds * (size.workers - 1) + shards / kBytesPerSecond;
+  if (plan.costs.steps > 0) {
+    // Blocks travel while others are computed: what is longer counts.
+    size.seconds += kRingSeconds + kStepSeconds * static_cast<double>(plan.costs.steps) +
+                    std::max(0.0, exchange - compute);
+  }
+  size.seconds += compute;
+  return size;
+}
+
+PlanTime PredictTime(const Plan& plan, const ComputeRate::Measured& measured) {
+  if (measured.workers == 0) return {.basis = "no worker has been measured by a job yet"};
+  const JobSize size = SizeOf(plan, measured.flops_per_second);
+  return {.seconds = size.seconds,
+          .basis = absl::StrFormat("%.3g Gflop/s, the slowest of %d worker%s in the jobs that it "
+                                   "has computed; rows and blocks at %.3g GB/s",
+                                   measured.flops_per_second / 1e9, measured.workers,
+                                   measured.workers == 1 ? "" : "s", kBytesPerSecond / 1e9)};
+}
+
+absl::StatusOr<std::vector<JobSize>> SizesOf(const JobSpec& spec, int least_workers,
+                                             int most_workers, double flops_per_second,
+                                             const std::function<bool()>& cancelled) {
+  std::vector<JobSize> sizes;
+  for (int workers = least_workers; workers > 0;) {
+    const auto plan = MakePlan(spec, workers, cancelled);
+    if (!plan.ok()) return plan.status();
+    sizes.push_back(SizeOf(*plan, flops_per_second));
+    const int next = std::min(2 * workers, most_workers);
+    workers = next > workers ? next : 0;
+  }
+  return sizes;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,345 @@
+#include "server/schedule/scheduler.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr double kExpressSeconds = 0.25;  // most of a job on an express lane
+constexpr double kLongestSeconds = 1e6;   // of a prediction
+
+Clock::duration Duration(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(Seconds(std::min(seconds, kLongestSeconds)));
+}
+
+double WorkerSeconds(const JobSize& size) { return size.workers * size.seconds; }
+
+// Predictions end, jobs that are late do not: they are taken to need a tenth of their time more.
+Clock::time_point EndOf(Clock::time_point predicted, double seconds, Clock::time_point now) {
+  return std::max(predicted, now + Duration(0.1 * seconds));
+}
+
+}  // namespace
+
+absl::StatusOr<Scheduler::Place> Scheduler::Enter(JobRequest request) {
+  const std::lock_guard lock(mutex_);
+  if (!closed_.ok()) return closed_;
+  jobs_.push_back({.request = std::move(request), .entered = Clock::now()});
+  const auto job = std::prev(jobs_.end());
+  given_.emplace(job->request.caller, GivenToNewcomers());
+  Dispatch();
+  const int64_t waiting = Waiting();
+  if (!job->grant && waiting > max_waiting_) {
+    const std::string caller = job->request.caller;
+    jobs_.erase(job);
+    ForgetIdle(caller);
+    return QueueFull(waiting - 1);
+  }
+  return Place(this, job);
+}
+
+int64_t Scheduler::Waiting() const {
+  return std::count_if(jobs_.begin(), jobs_.end(), [](const Job& job) { return !job.grant; });
+}
+
+absl::Status Scheduler::QueueFull(int64_t waiting) const {
+  return wire::WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                              "the queue is full: ", waiting, " jobs wait, the limit is ",
+                              max_waiting_, " (--max-queue)")),
+                          "QUEUE_FULL");
+}
+
+absl::Status Scheduler::CheckRoom() const {
+  const std::lock_guard lock(mutex_);
+  const int64_t waiting = Waiting();
+  const bool idle = std::any_of(seats_.begin(), seats_.end(),
+                                [](const Seat& seat) { return seat.job == nullptr; });
+  return idle || waiting < max_waiting_ ? absl::OkStatus() : QueueFull(waiting);
+}
+
+// As much as the caller here that had least, jobs that run left aside: neither does a newcomer wait
+// for what others had before it came, nor do others wait for what it did not ask for then.
+double Scheduler::GivenToNewcomers() const {
+  std::map<std::string, double> ended = given_;
+  for (const Job& job : jobs_) {
+    if (job.grant) ended[job.request.caller] -= WorkerSeconds(job.size);
+  }
+  const auto least = std::min_element(
+      ended.begin(), ended.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return least == ended.end() ? 0 : least->second;
+}
+
+void Scheduler::Changed() {
+  const std::lock_guard lock(mutex_);
+  Dispatch();
+}
+
+void Scheduler::Close(absl::Status why) {
+  const std::lock_guard lock(mutex_);
+  closed_ = std::move(why);
+  changed_.notify_all();
+}
+
+int Scheduler::running() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(std::count_if(jobs_.begin(), jobs_.end(),
+                                        [](const Job& job) { return job.grant.has_value(); }));
+}
+
+int Scheduler::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(Waiting());
+}
+
+double Scheduler::SecondsOfWork() const {
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  double worker_seconds = 0;
+  for (const Job& job : jobs_) {
+    const double left = job.grant ? Seconds(EndOf(job.end, job.size.seconds, now) - now).count()
+                                  : job.request.sizes.front().seconds;
+    worker_seconds += left * (job.grant ? job.size.workers : job.request.sizes.front().workers);
+  }
+  return worker_seconds / static_cast<double>(std::max<size_t>(1, seats_.size()));
+}
+
+// Jobs that wait, the next one first.
+std::vector<Scheduler::Job*> Scheduler::InTurn(Clock::time_point now) {
+  std::vector<Job*> waiting;
+  for (Job& job : jobs_) {
+    if (!job.grant && !job.parked) waiting.push_back(&job);
+  }
+  const auto urgency = [&](const Job* job) {
+    return job->request.sizes.front().seconds - Seconds(now - job->entered).count();
+  };
+  std::stable_sort(waiting.begin(), waiting.end(), [&](const Job* a, const Job* b) {
+    if (a->again != b->again) return a->again;
+    const double given_a = given_[a->request.caller], given_b = given_[b->request.caller];
+    if (given_a != given_b) return given_a < given_b;
+    return urgency(a) < urgency(b);
+  });
+  return waiting;
+}
+
+void Scheduler::Dispatch() {
+  const Members live = live_();
+  std::erase_if(seats_, [&](const Seat& seat) {
+    return seat.job == nullptr && seat.express == nullptr &&
+           std::find(live.begin(), live.end(), seat.member) == live.end();
+  });
+  for (const auto& member : live) {
+    const bool there = std::any_of(seats_.begin(), seats_.end(),
+                                   [&](const Seat& seat) { return seat.member == member; });
+    if (!there) seats_.push_back({.member = member});
+  }
+  const Clock::time_point now = dispatched_ = Clock::now();
+  // What is given to one job changes whose turn is next.
+  std::vector<const Job*> tried;
+  std::optional<Reserved> reserved;
+  while (true) {
+    Job* next = nullptr;
+    for (Job* job : InTurn(now)) {
+      if (std::find(tried.begin(), tried.end(), job) == tried.end()) {
+        next = job;
+        break;
+      }
+    }
+    if (next == nullptr) break;
+    if (!TryStart(*next, now, reserved)) tried.push_back(next);
+  }
+  changed_.notify_all();
+}
+
+// Members that are there and that this job may have.
+std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Job& job) {
+  std::vector<Seat*> seats;
+  const Members live = live_();
+  for (Seat& seat : seats_) {
+    if (std::find(live.begin(), live.end(), seat.member) != live.end() &&
+        std::find(job.without.begin(), job.without.end(), seat.member) == job.without.end()) {
+      seats.push_back(&seat);
+    }
+  }
+  return seats;
+}
+
+// The earliest start on that many workers; with seats if that is now.
+Scheduler::Start Scheduler::Earliest(const Job& job, const JobSize& size,
+                                     const std::vector<Seat*>& seats, Clock::time_point now) const {
+  std::vector<std::pair<Clock::time_point, Seat*>> free;
+  for (Seat* seat : seats) {
+    if (seat->member->memory_limit_bytes < size.bytes) continue;
+    Clock::time_point at = std::max(now, Clock::time_point(seat->member->rests_until.load()));
+    for (const Job* other : {seat->job, seat->express}) {
+      const bool in_the_way =
+          other != nullptr &&
+          (other == seat->job || seat->bytes > seat->member->memory_limit_bytes - size.bytes);
+      if (in_the_way) at = std::max(at, EndOf(other->end, other->size.seconds, now));
+    }
+    free.push_back({at, seat});
+  }
+  const auto workers = static_cast<size_t>(size.workers);
+  if (free.size() < workers) return {.at = Clock::time_point::max()};
+  std::stable_sort(free.begin(), free.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  Start start{.at = free[workers - 1].first};
+  if (start.at > now) return start;
+  for (size_t i = 0; i < workers; ++i) start.seats.push_back(free[i].second);
+  return start;
+}
+
+// The first job that cannot start now reserves its time: those behind it run only if they are done
+// by then.
+bool Scheduler::TryStart(Job& job, Clock::time_point now, std::optional<Reserved>& reserved) {
+  const std::vector<Seat*> seats = SeatsFor(job);
+  const JobSize* best = nullptr;
+  Start best_start;
+  Clock::time_point best_end = Clock::time_point::max();
+  for (const JobSize& size : job.request.sizes) {
+    Start start = Earliest(job, size, seats, now);
+    if (start.at == Clock::time_point::max()) continue;
+    const Clock::time_point end = start.at + Duration(size.seconds);
+    if (best != nullptr && end >= best_end) continue;
+    best = &size;
+    best_start = std::move(start);
+    best_end = end;
+  }
+  if (best != nullptr && !best_start.seats.empty() && (!reserved || best_end <= reserved->at)) {
+    Give(job, *best, best_start.seats, false, now);
+    return true;
+  }
+  if (TryExpress(job, seats, now, reserved)) return true;
+  if (best != nullptr && !reserved) reserved = Reserved{.at = best_start.at, .bytes = best->bytes};
+  return false;
+}
+
+// Beside another job, and not in the way of the one that waits for memory.
+bool Scheduler::TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
+                           const std::optional<Reserved>& reserved) {
+  const JobSize& size = job.request.sizes.front();
+  if (size.workers != 1 || size.seconds > kExpressSeconds) return false;
+  const bool in_time = !reserved || now + Duration(size.seconds) <= reserved->at;
+  for (Seat* seat : seats) {
+    const int64_t limit = seat->member->memory_limit_bytes;
+    if (!in_time && size.bytes > limit - reserved->bytes) continue;
+    if (Clock::time_point(seat->member->rests_until.load()) > now) continue;
+    if (seat->express == nullptr && seat->bytes <= limit - size.bytes) {
+      Give(job, size, {seat}, true, now);
+      return true;
+    }
+  }
+  return false;
+}
+
+void Scheduler::Give(Job& job, const JobSize& size, const std::vector<Seat*>& seats, bool express,
+                     Clock::time_point now) {
+  job.grant.emplace();
+  job.grant->express = express;
+  job.size = size;
+  job.end = now + Duration(size.seconds);
+  given_[job.request.caller] += WorkerSeconds(size);
+  for (Seat* seat : seats) {
+    job.grant->members.push_back(seat->member);
+    (express ? seat->express : seat->job) = &job;
+    seat->bytes += size.bytes;
+  }
+}
+
+void Scheduler::TakeBack(Job& job) {
+  for (Seat& seat : seats_) {
+    if (seat.job != &job && seat.express != &job) continue;
+    (seat.job == &job ? seat.job : seat.express) = nullptr;
+    seat.bytes -= job.size.bytes;
+  }
+  job.grant.reset();
+}
+
+int Scheduler::Position(const Job& job) {
+  const std::vector<Job*> waiting = InTurn(Clock::now());
+  const auto found = std::find(waiting.begin(), waiting.end(), &job);
+  return static_cast<int>(found - waiting.begin()) + 1;
+}
+
+Scheduler::Place::~Place() {
+  if (scheduler_ == nullptr) return;
+  const std::lock_guard lock(scheduler_->mutex_);
+  scheduler_->TakeBack(*job_);
+  const std::string caller = job_->request.caller;
+  scheduler_->jobs_.erase(job_);
+  scheduler_->ForgetIdle(caller);
+  scheduler_->Dispatch();
+}
+
+// Workers that were lost are not held against the caller.
+void Scheduler::Refund(Job& job) {
+  if (job.grant) {
+    given_[job.request.caller] -= WorkerSeconds(job.size);
+    job.again = true;
+  }
+  TakeBack(job);
+}
+
+// What a caller was given counts while it has jobs here.
+void Scheduler::ForgetIdle(const std::string& caller) {
+  const bool others = std::any_of(jobs_.begin(), jobs_.end(),
+                                  [&](const Job& job) { return job.request.caller == caller; });
+  if (!others) given_.erase(caller);
+}
+
+void Scheduler::Place::GiveBack() {
+  const std::lock_guard lock(scheduler_->mutex_);
+  scheduler_->Refund(*job_);
+  job_->parked = true;
+  scheduler_->Dispatch();
+}
+
+void Scheduler::Place::WaitAgain(std::vector<JobSize> sizes, const Members& without) {
+  const std::lock_guard lock(scheduler_->mutex_);
+  scheduler_->Refund(*job_);
+  job_->request.sizes = std::move(sizes);
+  job_->without = without;
+  job_->parked = false;
+  scheduler_->Dispatch();
+}
+
+absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline deadline,
+                                              const std::function<void(int)>& tell) {
+  Scheduler& s = *scheduler_;
+  constexpr auto kDispatchInterval = std::chrono::milliseconds(500);  // predictions change
+  std::unique_lock lock(s.mutex_);
+  int told = 0;
+  while (true) {
+    if (absl::Status why = stop.why(); !why.ok()) return why;
+    if (job_->grant) return *job_->grant;
+    if (!s.closed_.ok() && !job_->again) return s.closed_;
+    const Clock::time_point now = Clock::now();
+    const int position = s.Position(*job_);
+    if (now >= deadline) {
+      return wire::WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                                  "the job waited too long for workers (--queue-timeout); ",
+                                  position - 1, " jobs are still before it in the queue")),
+                              "QUEUE_TIMEOUT");
+    }
+    if (position != told) {
+      told = position;
+      lock.unlock();
+      tell(position);
+      lock.lock();
+      continue;
+    }
+    const bool news =
+        s.changed_.wait_until(lock, stop.token(), std::min(deadline, now + kDispatchInterval),
+                              [&] { return job_->grant.has_value() || s.Position(*job_) != told; });
+    // Whoever made news has dispatched; as time passes one of those that wait does.
+    if (!news && Clock::now() - s.dispatched_ >= kDispatchInterval) s.Dispatch();
+  }
+}
+
+}  // namespace hilbert_ring::server

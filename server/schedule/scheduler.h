@@ -1,0 +1,162 @@
+// Which job gets which workers, and when.
+//
+//   auto place = scheduler.Enter(request);         // RESOURCE_EXHAUSTED when the queue is full
+//   auto grant = place->Await(stop, deadline, tell);   // workers, in the order of their ranks
+//   ...
+//   place->GiveBack();                             // workers were lost: the others may go on
+//   place->WaitAgain(sizes, without);              // and the job is the next one
+//   grant = place->Await(...);
+//
+// A job runs at the size at which it is predicted to end first, waiting for workers included; a
+// worker has one job at a time. Callers take turns by the worker time that they were given; of one
+// caller's jobs the shortest goes first, counted from when it came, so that a long one waits at
+// most about its own length longer. While the first job waits for enough workers, others run that
+// are predicted to be done by then. A job that is short on one worker and finds all busy runs
+// beside a long one, on the worker's express lane, memory permitting.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/cluster/membership.h"
+#include "server/process/deadline.h"
+#include "server/process/job_stop.h"
+#include "server/schedule/job_sizes.h"
+
+namespace hilbert_ring::server {
+
+struct JobRequest {
+  std::string caller;
+  std::vector<JobSize> sizes;  // in rising order of workers, not empty
+};
+
+struct Grant {
+  Members members;  // by rank
+  bool express = false;
+};
+
+// Thread-safe.
+class Scheduler {
+ private:
+  struct Job;
+
+ public:
+  // A job's place in the queue, then its hold on workers; both end with it.
+  class Place {
+   public:
+    Place(Place&& other) noexcept : scheduler_(other.scheduler_), job_(other.job_) {
+      other.scheduler_ = nullptr;
+    }
+    Place& operator=(Place&&) = delete;
+    ~Place();
+
+    // Calls `tell` with the number of jobs before this one, should it have to wait, and again
+    // whenever it has changed; it does not block. RESOURCE_EXHAUSTED (QUEUE_TIMEOUT) at the
+    // deadline, or the stop's reason.
+    absl::StatusOr<Grant> Await(const JobStop& stop, Deadline deadline,
+                                const std::function<void(int)>& tell);
+
+    // Gives the workers back and gets no others until it waits again.
+    void GiveBack();
+
+    // Waits at other sizes, `without` left out. A job that had workers gives them back and goes
+    // before all others.
+    void WaitAgain(std::vector<JobSize> sizes, const Members& without);
+
+   private:
+    friend class Scheduler;
+    Place(Scheduler* scheduler, std::list<Job>::iterator job) : scheduler_(scheduler), job_(job) {}
+    Scheduler* scheduler_;  // null when moved from
+    std::list<Job>::iterator job_;
+  };
+
+  // live: the members that take jobs. max_waiting: jobs.
+  Scheduler(std::function<Members()> live, int max_waiting)
+      : live_(std::move(live)), max_waiting_(max_waiting) {}
+
+  // Before a job is sized, which can take long. RESOURCE_EXHAUSTED (QUEUE_FULL) when as many wait
+  // as may and every worker has a job; what is short could still run beside one.
+  absl::Status CheckRoom() const;
+
+  // RESOURCE_EXHAUSTED (QUEUE_FULL), or the reason of Close.
+  absl::StatusOr<Place> Enter(JobRequest request);
+
+  // Members came or went.
+  void Changed();
+
+  // From here on nobody enters, and those that wait get `why`, which is not OK; jobs that were
+  // given workers may still wait again.
+  void Close(absl::Status why);
+
+  // Seconds until the jobs that are here now are predicted to be done.
+  double SecondsOfWork() const;
+
+  int running() const;
+  int waiting() const;
+
+ private:
+  struct Job {
+    JobRequest request;
+    Members without;
+    Clock::time_point entered;
+    bool again = false;   // it had workers before
+    bool parked = false;  // and wants none now
+    std::optional<Grant> grant;
+    JobSize size;           // of the grant
+    Clock::time_point end;  // of the grant, predicted
+  };
+  struct Seat {  // a member, while it is there or used
+    std::shared_ptr<const Member> member;
+    int64_t bytes = 0;  // of its jobs
+    const Job* job = nullptr;
+    const Job* express = nullptr;
+  };
+  struct Reserved {  // of the first job that cannot start now
+    Clock::time_point at;
+    int64_t bytes = 0;  // of a worker
+  };
+  struct Start {
+    Clock::time_point at;
+    std::vector<Seat*> seats;  // empty: not now
+  };
+
+  // All under mutex_.
+  void Dispatch();
+  double GivenToNewcomers() const;
+  int64_t Waiting() const;
+  absl::Status QueueFull(int64_t waiting) const;
+  std::vector<Seat*> SeatsFor(const Job& job);
+  std::vector<Job*> InTurn(Clock::time_point now);
+  Start Earliest(const Job& job, const JobSize& size, const std::vector<Seat*>& seats,
+                 Clock::time_point now) const;
+  bool TryStart(Job& job, Clock::time_point now, std::optional<Reserved>& reserved);
+  bool TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
+                  const std::optional<Reserved>& reserved);
+  void Give(Job& job, const JobSize& size, const std::vector<Seat*>& seats, bool express,
+            Clock::time_point now);
+  void TakeBack(Job& job);
+  void Refund(Job& job);
+  void ForgetIdle(const std::string& caller);
+  int Position(const Job& job);
+
+  const std::function<Members()> live_;
+  const int max_waiting_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  // Guarded by mutex_:
+  absl::Status closed_;  // OK while open
+  std::list<Job> jobs_;  // in the order in which they came
+  std::list<Seat> seats_;
+  Clock::time_point dispatched_;         // last
+  std::map<std::string, double> given_;  // worker seconds, by caller with jobs here
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,193 @@
+// Workers that register over a real connection: with and without the token, at addresses where they
+// answer, where nobody does and where somebody else does.
+#include "server/cluster/membership_service.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/metrics/metrics.h"
+#include "server/process/grpc_endpoint.h"
+#include "server/process/tokens.h"
+#include "server/process/version.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+constexpr milliseconds kLimit{20'000};
+constexpr char kToken[] = "correct-horse-battery-staple";
+
+// What a worker answers to greetings.
+class Greeted : public v1::WorkerService::Service {
+ public:
+  explicit Greeted(std::string secret) : secret_(std::move(secret)) {}
+  grpc::Status Greet(grpc::ServerContext* context, const v1::GreetRequest*,
+                     v1::GreetResponse*) override {
+    const std::lock_guard lock(mutex_);
+    return wire::ToGrpc(CheckCallToken(*context, secret_, "Greet"));
+  }
+  void Set(std::string secret) {
+    const std::lock_guard lock(mutex_);
+    secret_ = std::move(secret);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string secret_;
+};
+
+// A worker's side of a registration.
+struct Registered {
+  explicit Registered(v1::MembershipService::Stub& stub, const std::string& token) {
+    context.set_deadline(std::chrono::system_clock::now() + kLimit);
+    AddJoinToken(context, token);
+    stream = stub.Register(&context);
+  }
+  ~Registered() {
+    context.TryCancel();
+    if (!finished) stream->Finish();
+  }
+  absl::Status Finish() {
+    finished = true;
+    return wire::FromGrpc(stream->Finish());
+  }
+
+  v1::HeartbeatReply Beat(const std::string& address) {
+    v1::Heartbeat beat;
+    beat.set_address(address);
+    beat.set_version(std::string(kVersion));
+    beat.set_memory_limit_bytes(1 << 30);
+    stream->Write(beat);
+    v1::HeartbeatReply reply;
+    EXPECT_TRUE(stream->Read(&reply));
+    return reply;
+  }
+
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::Heartbeat, v1::HeartbeatReply>> stream;
+  bool finished = false;
+};
+
+class MembershipServiceTest : public ::testing::Test {
+ protected:
+  void Start(const std::string& token) {
+    service_.emplace(membership_, gate_, metrics_, token);
+    endpoint_ = *StartGrpc({.host = "127.0.0.1", .max_threads = 16}, {&*service_});
+    stub_ =
+        v1::MembershipService::NewStub(Dial(absl::StrCat("127.0.0.1:", endpoint_.port), kLimit));
+  }
+  void TearDown() override {
+    endpoint_.server->Shutdown(std::chrono::system_clock::now());
+    endpoint_.server->Wait();
+  }
+
+  // Beats until the coordinator says that it is up, or why it is not.
+  static v1::HeartbeatReply BeatUntilTold(Registered& worker, const std::string& address) {
+    const auto end = std::chrono::steady_clock::now() + kLimit;
+    v1::HeartbeatReply reply;
+    do {
+      std::this_thread::sleep_for(milliseconds(10));
+      reply = worker.Beat(address);
+    } while (!reply.up() && reply.reason().empty() && std::chrono::steady_clock::now() < end);
+    return reply;
+  }
+
+  std::atomic<int> failures_ = 0;
+  Membership membership_{milliseconds(60'000),
+                         {.joined = [](const Member&) {},
+                          .left = [](const Member&) {},
+                          .closed = [](const Member&) {},
+                          .failed = [this](const Member&) { ++failures_; },
+                          .beat = [](const Member&, const v1::Heartbeat&) {}}};
+  Metrics metrics_;
+  CallGate gate_{{.calls_per_peer = 16, .open_timeout = kLimit}};
+  std::optional<MembershipService> service_;
+  GrpcEndpoint endpoint_;
+  std::unique_ptr<v1::MembershipService::Stub> stub_;
+};
+
+TEST_F(MembershipServiceTest, TakesWorkersWithTheTokenAlone) {
+  Start(kToken);
+  for (const char* wrong : {"", "wrong-horse-battery-staple"}) {
+    Registered worker(*stub_, wrong);
+    v1::HeartbeatReply reply;
+    EXPECT_FALSE(worker.stream->Read(&reply));  // it is not waited for
+    const absl::Status refused = worker.Finish();
+    EXPECT_TRUE(absl::IsUnauthenticated(refused)) << refused;
+    EXPECT_EQ(wire::ReasonOf(refused), "JOIN_TOKEN");
+  }
+  EXPECT_TRUE(membership_.Describe().empty());
+  Registered worker(*stub_, kToken);
+  EXPECT_FALSE(worker.Beat("127.0.0.1:1").secret().empty());
+  EXPECT_EQ(membership_.Describe().size(), 1u);
+}
+
+TEST_F(MembershipServiceTest, AWorkerIsUpWhenItAnswersAtItsAddress) {
+  Start("");
+  Greeted answers("");
+  auto there = StartGrpc({.host = "127.0.0.1", .max_threads = 4}, {&answers});
+  ASSERT_TRUE(there.ok());
+  const std::string address = absl::StrCat("127.0.0.1:", there->port);
+  Registered worker(*stub_, "");
+  const v1::HeartbeatReply first = worker.Beat(address);
+  EXPECT_FALSE(first.up());
+  // The first greeting may have come before the secret was known; there is another soon.
+  answers.Set(first.secret());
+  const auto end = std::chrono::steady_clock::now() + kLimit;
+  v1::HeartbeatReply reply;
+  do {
+    std::this_thread::sleep_for(milliseconds(20));
+    reply = worker.Beat(address);
+    EXPECT_TRUE(reply.secret().empty());
+  } while (!reply.up() && std::chrono::steady_clock::now() < end);
+  EXPECT_TRUE(reply.up());
+  EXPECT_EQ(reply.reason(), "");
+  EXPECT_EQ(membership_.Live().size(), 1u);
+  there->server->Shutdown(std::chrono::system_clock::now());
+}
+
+TEST_F(MembershipServiceTest, AWorkerThatNobodyReachesGetsNoJobsAndIsToldWhy) {
+  Start("");
+  int free_port = 0;
+  {
+    auto closed = StartGrpc({.host = "127.0.0.1", .max_threads = 4}, {});
+    ASSERT_TRUE(closed.ok());
+    free_port = closed->port;
+  }
+  const std::string address = absl::StrCat("127.0.0.1:", free_port);
+  Registered worker(*stub_, "");
+  const v1::HeartbeatReply reply = BeatUntilTold(worker, address);
+  EXPECT_FALSE(reply.up());
+  EXPECT_THAT(reply.reason(), HasSubstr(address));
+  EXPECT_TRUE(membership_.Live().empty());
+  EXPECT_EQ(membership_.Describe().at(0).state(), v1::ClusterWorker::STATE_JOINING);
+  EXPECT_GE(failures_, 1);
+}
+
+// Neither by mistake nor on purpose is another process's address one's own.
+TEST_F(MembershipServiceTest, AWorkerDoesNotTakeTheAddressOfAnother) {
+  Start("");
+  Greeted answers("another secret");
+  auto there = StartGrpc({.host = "127.0.0.1", .max_threads = 4}, {&answers});
+  ASSERT_TRUE(there.ok());
+  const std::string address = absl::StrCat("127.0.0.1:", there->port);
+  Registered worker(*stub_, "");
+  const v1::HeartbeatReply reply = BeatUntilTold(worker, address);
+  EXPECT_FALSE(reply.up());
+  EXPECT_THAT(reply.reason(), HasSubstr("another process"));
+  EXPECT_TRUE(membership_.Live().empty());
+  there->server->Shutdown(std::chrono::system_clock::now());
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

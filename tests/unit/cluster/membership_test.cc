@@ -1,0 +1,207 @@
+#include "server/cluster/membership.h"
+
+#include <atomic>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/process/version.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+constexpr milliseconds kForLong{60'000};
+
+v1::Heartbeat Beat(const std::string& address) {
+  v1::Heartbeat beat;
+  beat.set_address(address);
+  beat.set_version(std::string(kVersion));
+  beat.set_memory_limit_bytes(1 << 30);
+  return beat;
+}
+
+struct Counts {
+  std::atomic<int> joined = 0, left = 0, closed = 0, failed = 0;
+  Membership::Hooks Hooks() {
+    return {.joined = [this](const Member&) { ++joined; },
+            .left = [this](const Member&) { ++left; },
+            .closed = [this](const Member&) { ++closed; },
+            .failed = [this](const Member&) { ++failed; },
+            .beat = [](const Member&, const v1::Heartbeat&) {}};
+  }
+};
+
+// Registered, and reached at its address.
+std::shared_ptr<const Member> Join(Membership& membership, const std::string& address) {
+  auto member = membership.Register(Beat(address));
+  EXPECT_TRUE(member.ok()) << member.status();
+  membership.Reached(**member);
+  return *member;
+}
+
+Clock::duration RestOf(const Member& member) {
+  return member.rests_until.load() - Clock::now().time_since_epoch();
+}
+
+TEST(Membership, NewsEndTheWaitForThem) {
+  Counts counts;
+  Membership membership(milliseconds(60'000), counts.Hooks());
+  const Deadline late = Clock::now() + std::chrono::seconds(60);
+  JobStop stop;
+  const int64_t seen = membership.changes();
+  std::jthread joins([&] { Join(membership, "127.0.0.1:1"); });
+  EXPECT_TRUE(membership.AwaitChange(seen, late, stop).ok());
+  EXPECT_EQ(membership.Live().size(), 1u);
+  joins.join();
+  const Members live = membership.Live();
+  const int64_t joined = membership.changes();
+  std::jthread leaves([&] { membership.Leave(*live[0]); });
+  EXPECT_TRUE(membership.AwaitChange(joined, late, stop).ok());
+  EXPECT_TRUE(live[0]->departed.stop_requested());
+  // What changed before the wait ends it at once; without news the deadline does, or a stop.
+  EXPECT_TRUE(membership.AwaitChange(seen, late, stop).ok());
+  leaves.join();
+  const int64_t now = membership.changes();
+  EXPECT_TRUE(membership.AwaitChange(now, Clock::now() + milliseconds(10), stop).ok());
+  stop.Request(absl::CancelledError("the client left"));
+  EXPECT_TRUE(absl::IsCancelled(membership.AwaitChange(now, late, stop)));
+  EXPECT_LT(Clock::now(), late);
+}
+
+TEST(Membership, JoinsAndLeaves) {
+  Counts counts;
+  Membership membership(kForLong, counts.Hooks());
+  const auto a = Join(membership, "127.0.0.1:1");
+  const auto b = Join(membership, "127.0.0.1:2");
+  EXPECT_EQ(membership.Live(), (Members{a, b}));
+  EXPECT_TRUE(membership.Beat(*a, Beat("127.0.0.1:1")));
+  membership.Leave(*a);
+  membership.Leave(*a);
+  EXPECT_TRUE(a->departed.stop_requested());
+  EXPECT_FALSE(b->departed.stop_requested());
+  EXPECT_FALSE(membership.Beat(*a, Beat("127.0.0.1:1")));
+  EXPECT_EQ(membership.Live(), (Members{b}));
+  EXPECT_EQ(counts.joined, 2);
+  EXPECT_EQ(counts.left, 1);
+}
+
+TEST(Membership, OneThatCannotBeReachedTakesNoJobsAndSaysWhy) {
+  Counts counts;
+  Membership membership(kForLong, counts.Hooks());
+  const auto member = membership.Register(Beat("127.0.0.1:1"));
+  ASSERT_TRUE(member.ok());
+  EXPECT_TRUE(membership.Live().empty());
+  EXPECT_FALSE(membership.ReplyTo(**member).up());
+  membership.NotReached(**member, "connection refused");
+  EXPECT_TRUE(membership.Beat(**member, Beat("127.0.0.1:1")));
+  EXPECT_TRUE(membership.Live().empty());
+  EXPECT_EQ(counts.joined, 0);
+  EXPECT_EQ(counts.failed, 1);
+  EXPECT_THAT(membership.ReplyTo(**member).reason(), HasSubstr("connection refused"));
+  const std::vector<v1::ClusterWorker> workers = membership.Describe();
+  ASSERT_EQ(workers.size(), 1u);
+  EXPECT_EQ(workers[0].state(), v1::ClusterWorker::STATE_JOINING);
+  EXPECT_THAT(workers[0].reason(), HasSubstr("127.0.0.1:1: connection refused"));
+  membership.Reached(**member);
+  EXPECT_EQ(membership.Live(), (Members{*member}));
+  EXPECT_TRUE(membership.ReplyTo(**member).up());
+  EXPECT_EQ(membership.Describe()[0].reason(), "");
+}
+
+TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {
+  Counts counts;
+  Membership membership(kForLong, counts.Hooks());
+  const auto a = Join(membership, "127.0.0.1:1");
+  const auto b = Join(membership, "127.0.0.1:2");
+  const auto c = Join(membership, "127.0.0.1:3");
+  v1::Heartbeat draining = Beat("127.0.0.1:1");
+  draining.set_draining(true);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(membership.Beat(*a, draining));
+    membership.Distrust(*b);
+  }
+  membership.Distrust(*a);
+  EXPECT_EQ(membership.Live(), (Members{c}));
+  EXPECT_EQ(counts.closed, 2);
+  EXPECT_EQ(counts.left, 0);
+  const std::vector<v1::ClusterWorker> workers = membership.Describe();
+  ASSERT_EQ(workers.size(), 3u);
+  EXPECT_EQ(workers[0].state(), v1::ClusterWorker::STATE_DRAINING);
+  EXPECT_EQ(workers[1].state(), v1::ClusterWorker::STATE_DISTRUSTED);
+  EXPECT_EQ(workers[2].state(), v1::ClusterWorker::STATE_UP);
+  // Another process in its place starts with a clean sheet.
+  const auto anew = Join(membership, "127.0.0.1:2");
+  EXPECT_EQ(membership.Live(), (Members{c, anew}));
+}
+
+// Whoever says that it is at an address puts nobody out who is.
+TEST(Membership, AnAddressIsWhoseProcessAnswersThere) {
+  Counts counts;
+  Membership membership(kForLong, counts.Hooks());
+  const auto there = Join(membership, "127.0.0.1:1");
+  const auto claims = membership.Register(Beat("127.0.0.1:1"));
+  ASSERT_TRUE(claims.ok());
+  EXPECT_NE((*claims)->secret, there->secret);
+  membership.NotReached(**claims, "another process answers there");
+  EXPECT_FALSE(there->departed.stop_requested());
+  EXPECT_EQ(membership.Live(), (Members{there}));
+  const auto anew = Join(membership, "127.0.0.1:1");
+  EXPECT_TRUE(there->departed.stop_requested());
+  EXPECT_TRUE((*claims)->departed.stop_requested());
+  EXPECT_EQ(membership.Live(), (Members{anew}));
+}
+
+TEST(Membership, RefusesOthers) {
+  Counts counts;
+  Membership membership(kForLong, counts.Hooks());
+  v1::Heartbeat beat = Beat("127.0.0.1:1");
+  beat.set_version("0.0.0");
+  EXPECT_TRUE(absl::IsFailedPrecondition(membership.Register(beat).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(membership.Register(Beat("")).status()));
+  EXPECT_TRUE(membership.Describe().empty());
+}
+
+TEST(Membership, FailuresInARowRestLongerAndSuccessForgetsThem) {
+  Counts counts;
+  Membership membership(kForLong, counts.Hooks());
+  const auto member = Join(membership, "127.0.0.1:1");
+  EXPECT_LE(RestOf(*member), Clock::duration(0));
+  membership.Failed(*member, "its connection broke");
+  EXPECT_GT(RestOf(*member), milliseconds(0));
+  EXPECT_LE(RestOf(*member), milliseconds(1000));
+  EXPECT_EQ(membership.Describe()[0].state(), v1::ClusterWorker::STATE_RESTING);
+  EXPECT_THAT(membership.Describe()[0].reason(), HasSubstr("its connection broke"));
+  membership.Failed(*member, "again");
+  EXPECT_GT(RestOf(*member), milliseconds(1000));
+  EXPECT_LE(RestOf(*member), milliseconds(2000));
+  for (int i = 0; i < 100; ++i) membership.Failed(*member, "again");
+  EXPECT_GT(RestOf(*member), milliseconds(32'000));
+  EXPECT_LE(RestOf(*member), milliseconds(60'000));
+  EXPECT_EQ(counts.failed, 102);
+  membership.Worked({member});
+  EXPECT_LE(RestOf(*member), Clock::duration(0));
+  EXPECT_EQ(membership.Describe()[0].state(), v1::ClusterWorker::STATE_UP);
+  EXPECT_EQ(membership.Describe()[0].reason(), "");
+  membership.Failed(*member, "its connection broke");
+  EXPECT_LE(RestOf(*member), milliseconds(1000));
+}
+
+TEST(Membership, SilentWorkersAreDropped) {
+  Counts counts;
+  Membership membership(milliseconds(200), counts.Hooks());
+  const auto silent = Join(membership, "127.0.0.1:1");
+  const auto speaking = Join(membership, "127.0.0.1:2");
+  const auto end = Clock::now() + milliseconds(600);
+  while (Clock::now() < end) {
+    EXPECT_TRUE(membership.Beat(*speaking, Beat("127.0.0.1:2")));
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_TRUE(silent->departed.stop_requested());
+  EXPECT_EQ(membership.Live(), (Members{speaking}));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

@@ -1,0 +1,106 @@
+#include "server/cluster/worker_processes.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/cluster/listener.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using ::testing::Contains;
+using ::testing::IsEmpty;
+
+TEST(WorkerEnvironment, IsTouchedOnlyForASharedGpu) {
+  EXPECT_THAT(WorkerEnvironment({}, 1), IsEmpty());
+  const auto variables = WorkerEnvironment({.share_gpu = true}, 1);
+  for (const char* variable : {"NCCL_HOSTID=rank1", "NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1",
+                               "NCCL_NET=Socket", "NCCL_SOCKET_IFNAME=lo", "NCCL_MAX_CTAS=1"}) {
+    EXPECT_THAT(variables, Contains(variable));
+  }
+}
+
+TEST(WorkerProcesses, GiveEachWorkerItsArgumentsAndAHostOfItsOwnOnASharedGpu) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / absl::StrCat("workers_", getpid());
+  std::filesystem::create_directories(folder);
+  WorkerProcesses workers({.program = "/bin/sh",
+                           .arguments = {"-c", absl::StrCat("touch ", folder.string(),
+                                                            "/$NCCL_HOSTID-$1; exec sleep 60")},
+                           .of_workers = {{"sh", "a"}, {"sh", "b"}, {"sh", "c"}},
+                           .share_gpu = true});
+  const auto hosts = [&] {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      names.insert(entry.path().filename());
+    }
+    return names;
+  };
+  for (int i = 0; i < 1000 && hosts().size() < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(hosts(), (std::set<std::string>{"rank0-a", "rank1-b", "rank2-c"}));
+  workers.Stop(std::chrono::milliseconds(1000));
+  std::filesystem::remove_all(folder);
+}
+
+// A program that listens at a port of its own and writes it to a file of its process's number.
+constexpr char kListener[] =
+    "import os, socket, sys, time\n"
+    "s = socket.create_server(('127.0.0.1', 0))\n"
+    "name = sys.argv[1] + '/' + str(os.getpid())\n"
+    "open(name + '.part', 'w').write(str(s.getsockname()[1]))\n"
+    "os.rename(name + '.part', name)\n"
+    "time.sleep(60)\n";
+
+TEST(WorkerProcesses, ReplaceTheOneThatListensAtAPort) {
+  if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / absl::StrCat("replaced_", getpid());
+  std::filesystem::create_directories(folder);
+  WorkerProcesses workers({.program = "/usr/bin/python3",
+                           .arguments = {"-c", kListener, folder.string()},
+                           .of_workers = {{}, {}}});
+  const auto listening = [&](size_t least) {
+    std::map<int, int> ports;  // by process
+    for (int i = 0; i < 3000 && ports.size() < least; ++i) {
+      ports.clear();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        if (entry.path().has_extension()) continue;
+        std::ifstream(entry.path()) >> ports[std::stoi(entry.path().filename())];
+      }
+    }
+    return ports;
+  };
+  const std::map<int, int> before = listening(2);
+  ASSERT_EQ(before.size(), 2u);
+  const auto [process, port] = *before.begin();
+  const auto other = *before.rbegin();
+  EXPECT_TRUE(ListensAt(process, port));
+  EXPECT_FALSE(ListensAt(process, other.second));
+  EXPECT_FALSE(ListensAt(1, port));
+  workers.Replace(port);
+  const std::map<int, int> after = listening(3);  // the files of those that ended stay
+  EXPECT_EQ(after.size(), 3u);
+  EXPECT_FALSE(ListensAt(process, port));
+  EXPECT_TRUE(ListensAt(other.first, other.second));
+  for (const auto& [id, at] : after) {
+    if (id != process) EXPECT_TRUE(ListensAt(id, at)) << id;
+  }
+  workers.Stop(std::chrono::milliseconds(2000));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

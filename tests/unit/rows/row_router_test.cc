@@ -1,0 +1,162 @@
+#include "server/rows/row_router.h"
+
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "gtest/gtest.h"
+#include "server/rows/row_messages.h"
+#include "tests/random/random_spec.h"
+#include "wire/checksum.h"
+#include "wire/codec.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr v1::Tensor kRows[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
+
+// Rows whose first bytes say their token.
+v1::Chunk NumberedRows(const JobSpec& spec, v1::Tensor tensor, int64_t first, int64_t rows) {
+  const int64_t row_bytes = wire::TensorRowBytes(spec, tensor);
+  v1::Chunk chunk;
+  chunk.set_tensor(tensor);
+  chunk.set_first_row(first);
+  chunk.set_rows(rows);
+  std::string& payload = *chunk.mutable_payload();
+  payload.assign(rows * row_bytes, '\0');
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t token = first + i;
+    std::memcpy(payload.data() + i * row_bytes, &token, sizeof(token));
+  }
+  chunk.set_crc32c(wire::Crc32c(payload));
+  return chunk;
+}
+
+// [rank][local row] -> token, as the routed rows say; each place may be given once.
+using Places = std::vector<std::map<int64_t, int64_t>>;
+
+void Deliver(const JobSpec& spec, int rank, const std::vector<v1::ShardRows>& messages,
+             Places& places) {
+  for (const v1::ShardRows& rows : messages) {
+    const int64_t row_bytes = wire::TensorRowBytes(spec, rows.tensor());
+    ASSERT_GT(rows.rows(), 0);
+    ASSERT_EQ(static_cast<int64_t>(rows.payload().size()), rows.rows() * row_bytes);
+    ASSERT_EQ(rows.crc32c(), wire::Crc32c(rows.payload()));
+    ASSERT_LE(rows.ByteSizeLong(), static_cast<size_t>(wire::kMaxMessageBytes));
+    ASSERT_TRUE(rows.local_rows_size() == 0 || rows.local_rows_size() == rows.rows());
+    for (int64_t i = 0; i < rows.rows(); ++i) {
+      int64_t token = 0;
+      std::memcpy(&token, rows.payload().data() + i * row_bytes, sizeof(token));
+      const int64_t local = rows.local_rows_size() > 0 ? rows.local_rows(static_cast<int>(i))
+                                                       : rows.first_local_row() + i;
+      ASSERT_TRUE(places[rank].emplace(local, token).second);
+    }
+  }
+}
+
+// As rows are sent to workers that share no memory.
+void Deliver(const JobSpec& spec, const RowRouter& router, const v1::Chunk& chunk, Places& places) {
+  std::map<int, RowMessages> messages;
+  // In uneven parts, as transports leave them.
+  wire::Payload payload;
+  for (size_t at = 0; at < chunk.payload().size(); at += 1000) {
+    payload.Append(std::string_view(chunk.payload()).substr(at, 1000));
+  }
+  wire::PayloadReader reader(payload);
+  int64_t rows = 0;
+  for (const RowRun& run : router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows())) {
+    messages.try_emplace(run.rank, spec, chunk.tensor()).first->second.Add(run, reader);
+    rows += run.rows;
+  }
+  ASSERT_EQ(rows, chunk.rows());
+  for (auto& [rank, of_rank] : messages) Deliver(spec, rank, of_rank.Take(), places);
+}
+
+TEST(RowRouter, EveryRowReachesItsSlotOnce) {
+  std::mt19937_64 random(21);
+  for (int trial = 0; trial < 150; ++trial) {
+    const JobSpec spec = hilbert_ring::testing::RandomSpec(random);
+    const int workers = 1 + static_cast<int>(random() % 6);
+    const auto coords = hilbert_ring::testing::RandomCoords(spec, random);
+    const auto order = Permutation::Make(spec, coords);
+    ASSERT_TRUE(order.ok()) << order.status();
+    const Shards shards = CutShards(spec, workers, 0);
+    const RowRouter router(spec, shards, *order);
+    for (const v1::Tensor tensor : kRows) {
+      Places places(workers);
+      for (int64_t first = 0; first < spec.tokens;) {
+        const int64_t rows =
+            std::min<int64_t>(spec.tokens - first, 1 + static_cast<int64_t>(random() % 90));
+        Deliver(spec, router, NumberedRows(spec, tensor, first, rows), places);
+        first += rows;
+      }
+      const bool slots_are_tokens =
+          !spec.ordering || (tensor == v1::TENSOR_Q && spec.ordering->scope == OrderScope::kKv);
+      for (int64_t slot = 0; slot < spec.tokens; ++slot) {
+        int64_t token = slot;
+        if (!slots_are_tokens) (*order)->Tokens(slot, {&token, 1});
+        const ShardRange& range = shards.Find(slot);
+        const auto place = places[range.rank].find(range.LocalRow(slot));
+        ASSERT_NE(place, places[range.rank].end());
+        ASSERT_EQ(place->second, token);
+        const RowRun found = router.Find(tensor, token);
+        ASSERT_EQ(found.rank, range.rank);
+        ASSERT_EQ(found.local_row, range.LocalRow(slot));
+      }
+    }
+  }
+}
+
+TEST(RowRouter, OrderPartsSayTheTokensOfEverySlot) {
+  JobSpec spec;
+  spec.tokens = 700'000;  // more than fit into one part
+  spec.heads = spec.kv_heads = 1;
+  spec.head_dim = spec.value_dim = 8;
+  spec.branches = {{1024, 1}};
+  spec.ordering = Ordering{};
+  const auto order = Permutation::Make(spec, {});
+  ASSERT_TRUE(order.ok());
+  const Shards shards = CutShards(spec, 1, 0);
+  const RowRouter router(spec, shards, *order);
+  std::vector<int64_t> tokens(spec.tokens, -1);
+  int parts = 0;
+  EXPECT_TRUE(router.SendOrder(0, [&](v1::OrderPart&& part) {
+    ++parts;
+    EXPECT_LE(part.ByteSizeLong(), static_cast<size_t>(wire::kMaxMessageBytes));
+    std::memcpy(tokens.data() + part.first_local_row(), part.tokens().data(), part.tokens().size());
+    return true;
+  }));
+  EXPECT_GT(parts, 1);
+  std::vector<int64_t> expected(spec.tokens);
+  (*order)->Tokens(0, expected);
+  EXPECT_EQ(tokens, expected);
+  EXPECT_FALSE(router.SendOrder(0, [](v1::OrderPart&&) { return false; }));
+  std::vector<int64_t> written(spec.tokens);
+  router.WriteOrder(0, written);
+  EXPECT_EQ(written, expected);
+}
+
+// Rows of 16 bytes: their numbers weigh as much as they do.
+TEST(RowRouter, MessagesOfNarrowRowsStayWithinTheLimit) {
+  JobSpec spec;
+  spec.tokens = int64_t{1} << 18;
+  spec.heads = spec.kv_heads = 1;
+  spec.head_dim = spec.value_dim = 8;
+  spec.dtype = DataType::kBFloat16;
+  spec.branches = {{1024, 1}};
+  spec.ordering = Ordering{};
+  const auto order = Permutation::Make(spec, {});
+  for (const int workers : {1, 3}) {
+    const Shards shards = CutShards(spec, workers, 0);
+    const RowRouter router(spec, shards, *order);
+    Places places(workers);
+    const int64_t rows = wire::kMaxPayloadBytes / 16;
+    Deliver(spec, router, NumberedRows(spec, v1::TENSOR_K, 0, rows), places);
+    size_t delivered = 0;
+    for (const auto& rank : places) delivered += rank.size();
+    EXPECT_EQ(static_cast<int64_t>(delivered), rows);
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

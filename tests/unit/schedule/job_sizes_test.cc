@@ -1,0 +1,82 @@
+#include "server/schedule/job_sizes.h"
+
+#include "gtest/gtest.h"
+#include "server/schedule/fit.h"
+#include "tests/plain_spec.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+JobSpec Spec(int64_t tokens) {
+  return testing::PlainSpec({.tokens = tokens, .heads = 8, .dim = 64});
+}
+
+int Best(const std::vector<JobSize>& sizes) {
+  return std::min_element(sizes.begin(), sizes.end(),
+                          [](const JobSize& a, const JobSize& b) { return a.seconds < b.seconds; })
+      ->workers;
+}
+
+TEST(JobSizes, DoubleUpToTheMost) {
+  const auto sizes = SizesOf(Spec(4096), 1, 6, 5e10);
+  ASSERT_TRUE(sizes.ok()) << sizes.status();
+  std::vector<int> workers;
+  for (const JobSize& size : *sizes) {
+    workers.push_back(size.workers);
+    const auto plan = MakePlan(Spec(4096), size.workers);
+    for (const WorkerCost& cost : plan->costs.workers) {
+      EXPECT_GE(size.bytes, cost.resident_bytes() + kRunOverheadBytes);
+    }
+  }
+  EXPECT_EQ(workers, (std::vector<int>{1, 2, 4, 6}));
+  EXPECT_EQ(SizesOf(Spec(4096), 3, 3, 5e10)->size(), 1u);
+  EXPECT_FALSE(SizesOf(Spec(0), 1, 2, 5e10).ok());
+}
+
+TEST(JobSizes, SmallJobsEndFirstOnOneWorkerAndLargeOnesOnAll) {
+  EXPECT_EQ(Best(*SizesOf(Spec(64), 1, 8, 5e10)), 1);
+  EXPECT_EQ(Best(*SizesOf(Spec(100'000), 1, 8, 5e10)), 8);
+  // Workers that compute a thousand times as fast make a job small.
+  EXPECT_LT(Best(*SizesOf(Spec(4096), 1, 8, 5e13)), Best(*SizesOf(Spec(4096), 1, 8, 5e10)));
+}
+
+TEST(ComputeRate, LearnsFromJobsThatTookSomeTime) {
+  ComputeRate rate;
+  const double first = rate.flops_per_second();
+  rate.Observe("a", 1e12, 0.001);
+  EXPECT_EQ(rate.flops_per_second(), first);
+  for (int i = 0; i < 50; ++i) rate.Observe("a", 2e11, 1.0);
+  EXPECT_NEAR(rate.flops_per_second(), 2e11, 1e9);
+}
+
+TEST(ComputeRate, TheSlowestMeasuredWorkerThatIsThereCounts) {
+  ComputeRate rate;
+  EXPECT_EQ(rate.MeasuredOf({"a", "b"}).workers, 0);
+  rate.Observe("a", 1e12, 0.001);  // too short to say anything
+  EXPECT_EQ(rate.MeasuredOf({"a", "b"}).workers, 0);
+  rate.Observe("a", 2e11, 1.0);
+  rate.Observe("b", 1e11, 1.0);
+  rate.Observe("b", 2e11, 1.0);
+  rate.Observe("gone", 1e9, 1.0);
+  const ComputeRate::Measured measured = rate.MeasuredOf({"a", "b", "c"});
+  EXPECT_EQ(measured.workers, 2);
+  EXPECT_NEAR(measured.flops_per_second, 1.3e11, 1e9);
+  EXPECT_EQ(rate.MeasuredOf({"a"}).flops_per_second, 2e11);
+  rate.Forget("gone");
+  EXPECT_EQ(rate.MeasuredOf({"gone"}).workers, 0);
+}
+
+TEST(PlanTime, IsUnknownUntilAJobWasMeasured) {
+  const auto plan = MakePlan(Spec(100'000), 4);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const PlanTime unknown = PredictTime(*plan, {});
+  EXPECT_EQ(unknown.seconds, 0);
+  EXPECT_NE(unknown.basis.find("no worker has been measured"), std::string::npos);
+  const PlanTime known = PredictTime(*plan, {.workers = 4, .flops_per_second = 1e11});
+  EXPECT_EQ(known.seconds, SizeOf(*plan, 1e11).seconds);
+  EXPECT_NE(known.basis.find("100 Gflop/s, the slowest of 4 workers"), std::string::npos)
+      << known.basis;
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

@@ -1,0 +1,295 @@
+#include "server/schedule/scheduler.h"
+
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+const auto kSilent = [](int) {};
+
+std::shared_ptr<const Member> MakeMember(int number, int64_t limit = kGiB) {
+  auto member = std::make_shared<Member>();
+  member->address = absl::StrCat("worker-", number);
+  member->memory_limit_bytes = limit;
+  return member;
+}
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  void Start(int workers, int max_waiting = 64) {
+    for (int i = 0; i < workers; ++i) live_.push_back(MakeMember(i));
+    scheduler_.emplace([this] { return live_; }, max_waiting);
+  }
+
+  static JobRequest Request(const std::string& caller, std::vector<JobSize> sizes) {
+    return {.caller = caller, .sizes = std::move(sizes)};
+  }
+
+  Scheduler::Place Enter(const std::string& caller, std::vector<JobSize> sizes) {
+    auto place = scheduler_->Enter(Request(caller, std::move(sizes)));
+    EXPECT_TRUE(place.ok()) << place.status();
+    return *std::move(place);
+  }
+
+  // What the job has now.
+  static std::optional<Grant> Now(Scheduler::Place& place) {
+    const JobStop stop;
+    auto grant = place.Await(stop, Clock::now(), kSilent);
+    if (!grant.ok()) return std::nullopt;
+    return *grant;
+  }
+
+  Members live_;
+  std::optional<Scheduler> scheduler_;
+};
+
+TEST_F(SchedulerTest, AJobTakesTheSizeAtWhichItEndsFirst) {
+  Start(2);
+  auto a = Enter("x", {{1, 1.0, 10}, {2, 0.9, 10}});
+  auto b = Enter("x", {{1, 1.0, 10}, {2, 0.9, 10}});
+  EXPECT_EQ(Now(a)->members.size(), 2u);
+  EXPECT_FALSE(Now(b).has_value());
+}
+
+TEST_F(SchedulerTest, JobsThatGainNothingFromMoreWorkersRunSideBySide) {
+  Start(2);
+  auto c = Enter("x", {{1, 0.5, 10}, {2, 0.6, 10}});
+  auto d = Enter("x", {{1, 0.5, 10}, {2, 0.6, 10}});
+  ASSERT_TRUE(Now(c) && Now(d));
+  EXPECT_NE(Now(c)->members[0], Now(d)->members[0]);
+  EXPECT_EQ(scheduler_->running(), 2);
+}
+
+TEST_F(SchedulerTest, ALongJobWaitsForEnoughWorkers) {
+  Start(3);
+  auto small = Enter("x", {{1, 0.5, 10}});
+  // On two workers now it would take 60 s, on three in half a second 40 s.
+  auto large = Enter("x", {{1, 120, 10}, {2, 60, 10}, {3, 40, 10}});
+  EXPECT_FALSE(Now(large).has_value());
+  {
+    // What is done by then runs meanwhile; what is not does not.
+    auto fits = Enter("y", {{1, 0.3, 10}});
+    EXPECT_TRUE(Now(fits).has_value());
+    auto longer = Enter("x", {{1, 200, 10}});
+    EXPECT_FALSE(Now(longer).has_value());
+  }
+  { const Scheduler::Place gone = std::move(small); }
+  ASSERT_TRUE(Now(large).has_value());
+  EXPECT_EQ(Now(large)->members.size(), 3u);
+}
+
+TEST_F(SchedulerTest, AShortJobRunsBesideALongOne) {
+  Start(1);
+  auto large = Enter("x", {{1, 3600, kGiB / 2}});
+  ASSERT_TRUE(Now(large).has_value());
+  auto beside = Enter("y", {{1, 0.1, kGiB / 4}});
+  ASSERT_TRUE(Now(beside).has_value());
+  EXPECT_TRUE(Now(beside)->express);
+  auto second = Enter("y", {{1, 0.1, kGiB / 8}});
+  EXPECT_FALSE(Now(second).has_value());  // the lane has one
+  { const Scheduler::Place gone = std::move(beside); }
+  EXPECT_TRUE(Now(second).has_value());
+  { const Scheduler::Place gone = std::move(second); }
+  auto too_large = Enter("y", {{1, 0.1, kGiB * 3 / 4}});
+  EXPECT_FALSE(Now(too_large).has_value());  // not beside the long one's memory
+  auto too_long = Enter("y", {{1, 2.0, 10}});
+  EXPECT_FALSE(Now(too_long).has_value());
+}
+
+TEST_F(SchedulerTest, CallersTakeTurns) {
+  Start(1);
+  std::optional<Scheduler::Place> first(Enter("greedy", {{1, 10, 10}}));
+  std::vector<Scheduler::Place> greedy;
+  for (int i = 0; i < 3; ++i) greedy.push_back(Enter("greedy", {{1, 10, 10}}));
+  auto modest = Enter("modest", {{1, 10, 10}});
+  EXPECT_FALSE(Now(modest).has_value());
+  first.reset();
+  EXPECT_TRUE(Now(modest).has_value());
+}
+
+TEST_F(SchedulerTest, OfACallersJobsTheShortestGoesFirst) {
+  Start(1);
+  std::optional<Scheduler::Place> first(Enter("x", {{1, 10, 10}}));
+  auto middle = Enter("x", {{1, 20, 10}});
+  auto shorter = Enter("x", {{1, 5, 10}});
+  first.reset();
+  EXPECT_TRUE(Now(shorter).has_value());
+  EXPECT_FALSE(Now(middle).has_value());
+}
+
+TEST_F(SchedulerTest, TheMemoryOfWorkersDecides) {
+  live_ = {MakeMember(0, 100), MakeMember(1, 1000), MakeMember(2, 1000)};
+  Start(0);
+  auto job = Enter("x", {{1, 9, 2000}, {2, 5, 500}, {4, 3, 250}});
+  ASSERT_TRUE(Now(job).has_value());
+  EXPECT_EQ(Now(job)->members, (Members{live_[1], live_[2]}));
+}
+
+// One that failed a job gets none for a while, unless nothing else holds the job: then it waits.
+TEST_F(SchedulerTest, WorkersThatRestAreLeftOutUntilTheyHaveRested) {
+  Start(2);
+  live_[0]->rests_until = (Clock::now() + std::chrono::hours(1)).time_since_epoch();
+  auto job = Enter("x", {{1, 10, 10}, {2, 6, 10}});
+  ASSERT_TRUE(Now(job).has_value());
+  EXPECT_EQ(Now(job)->members, (Members{live_[1]}));
+  auto waiting = Enter("x", {{1, 0.1, kGiB}});
+  EXPECT_FALSE(Now(waiting).has_value()) << "nor an express lane";
+  live_[0]->rests_until = Clock::now().time_since_epoch();
+  scheduler_->Changed();
+  ASSERT_TRUE(Now(waiting).has_value());
+  EXPECT_EQ(Now(waiting)->members, (Members{live_[0]}));
+}
+
+TEST_F(SchedulerTest, AJobThatLostWorkersGoesFirstAndWithoutThem) {
+  Start(2);
+  auto job = Enter("x", {{2, 10, 10}});
+  auto waiting = Enter("y", {{1, 1, 10}});
+  ASSERT_TRUE(Now(job).has_value());
+  const auto lost = Now(job)->members[0];
+  EXPECT_FALSE(Now(waiting).has_value());
+  job.WaitAgain({{1, 20, 10}}, {lost});
+  ASSERT_TRUE(Now(job).has_value());
+  EXPECT_EQ(Now(job)->members, (Members{live_[1]}));
+  EXPECT_EQ(Now(waiting)->members, (Members{lost}));  // another job may have it
+}
+
+TEST_F(SchedulerTest, AJobThatCannotGoOnGivesItsWorkersBack) {
+  Start(2);
+  auto job = Enter("x", {{2, 10, 10}});
+  auto waiting = Enter("x", {{1, 1, 10}});
+  ASSERT_TRUE(Now(job).has_value());
+  EXPECT_FALSE(Now(waiting).has_value());
+  job.GiveBack();
+  EXPECT_TRUE(Now(waiting).has_value());
+  EXPECT_FALSE(Now(job).has_value());
+  { const Scheduler::Place gone = std::move(waiting); }
+  EXPECT_FALSE(Now(job).has_value());  // not before it asks
+  job.WaitAgain({{2, 10, 10}}, {});
+  EXPECT_TRUE(Now(job).has_value());
+}
+
+TEST_F(SchedulerTest, ShortJobsLeaveMemoryToTheOneThatWaitsForIt) {
+  Start(1);
+  auto first = Enter("z", {{1, 0.2, kGiB / 2}});  // so that it is the turn of y
+  ASSERT_TRUE(Now(first).has_value());
+  auto large = Enter("y", {{1, 3600, kGiB * 3 / 4}});
+  EXPECT_FALSE(Now(large).has_value());
+  // Not done by the time that the large one may start, and its memory would be in the way.
+  auto late = Enter("z", {{1, 0.24, kGiB / 2}});
+  EXPECT_FALSE(Now(late).has_value());
+  auto beside = Enter("z", {{1, 0.24, kGiB / 8}});
+  EXPECT_TRUE(Now(beside).has_value());
+  { const Scheduler::Place gone = std::move(first); }
+  EXPECT_TRUE(Now(large).has_value());
+}
+
+TEST_F(SchedulerTest, MembersThatComeAreUsedAndThoseThatGoAreNot) {
+  Start(1);
+  auto job = Enter("x", {{2, 10, 10}});
+  EXPECT_FALSE(Now(job).has_value());
+  live_.push_back(MakeMember(7));
+  scheduler_->Changed();
+  EXPECT_TRUE(Now(job).has_value());
+  live_.clear();
+  scheduler_->Changed();
+  job.WaitAgain({{1, 10, 10}}, {});
+  EXPECT_FALSE(Now(job).has_value());
+}
+
+TEST_F(SchedulerTest, AFullQueueRefuses) {
+  Start(1, 1);
+  auto running = Enter("x", {{1, 10, 10}});
+  auto waiting = Enter("x", {{1, 10, 10}});
+  EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom()), "QUEUE_FULL");
+  const auto refused = scheduler_->Enter(Request("x", {{1, 10, 10}}));
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
+  EXPECT_EQ(wire::ReasonOf(refused.status()), "QUEUE_FULL");
+  EXPECT_NEAR(scheduler_->SecondsOfWork(), 20, 1);
+  EXPECT_EQ(scheduler_->waiting(), 1);
+}
+
+TEST_F(SchedulerTest, ThereIsRoomWhileAWorkerIsIdleOrAJobMayWait) {
+  Start(1, 0);
+  scheduler_->Changed();
+  EXPECT_TRUE(scheduler_->CheckRoom().ok());
+  {
+    auto running = Enter("x", {{1, 10, 10}});
+    EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom()), "QUEUE_FULL");
+  }
+  EXPECT_TRUE(scheduler_->CheckRoom().ok());
+}
+
+TEST_F(SchedulerTest, WaitsEnd) {
+  Start(1);
+  auto running = Enter("x", {{1, 10, 10}});
+  {
+    auto place = Enter("x", {{1, 10, 10}});
+    const JobStop stop;
+    EXPECT_EQ(wire::ReasonOf(place.Await(stop, Clock::now() + milliseconds(20), kSilent).status()),
+              "QUEUE_TIMEOUT");
+  }
+  {
+    auto place = Enter("x", {{1, 10, 10}});
+    JobStop stop;
+    std::jthread canceller([&] {
+      std::this_thread::sleep_for(milliseconds(20));
+      stop.Request(absl::CancelledError("client"));
+    });
+    EXPECT_TRUE(absl::IsCancelled(
+        place.Await(stop, Clock::now() + milliseconds(10'000), kSilent).status()));
+  }
+  auto place = Enter("x", {{1, 10, 10}});
+  std::jthread closer([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    scheduler_->Close(absl::UnavailableError("stopping"));
+  });
+  const JobStop stop;
+  EXPECT_TRUE(absl::IsUnavailable(
+      place.Await(stop, Clock::now() + milliseconds(10'000), kSilent).status()));
+  EXPECT_TRUE(absl::IsUnavailable(scheduler_->Enter(Request("x", {{1, 1, 1}})).status()));
+}
+
+TEST_F(SchedulerTest, ManyThreadsGetWorkersOneAtATime) {
+  Start(3);
+  std::mutex mutex;
+  std::vector<std::shared_ptr<const Member>> used;
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 24; ++i) {
+    threads.emplace_back([&, i] {
+      const int workers = 1 + i % 3;
+      auto place = scheduler_->Enter(Request(absl::StrCat(i % 4), {{workers, 0.5, 10}}));
+      ASSERT_TRUE(place.ok());
+      const JobStop stop;
+      const auto grant = place->Await(stop, Clock::now() + milliseconds(20'000), kSilent);
+      ASSERT_TRUE(grant.ok()) << grant.status();
+      ASSERT_EQ(grant->members.size(), static_cast<size_t>(workers));
+      {
+        const std::lock_guard lock(mutex);
+        for (const auto& member : grant->members) {
+          EXPECT_EQ(std::count(used.begin(), used.end(), member), 0);
+          used.push_back(member);
+        }
+      }
+      std::this_thread::sleep_for(milliseconds(2));
+      const std::lock_guard lock(mutex);
+      for (const auto& member : grant->members) {
+        used.erase(std::find(used.begin(), used.end(), member));
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(scheduler_->running() + scheduler_->waiting(), 0);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
