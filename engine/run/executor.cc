@@ -47,7 +47,6 @@ class Executor {
         communicator_(communicator),
         first_step_(first_step),
         control_(control),
-        deadline_(control.deadline),
         schedule_(MakeRankSchedule(plan, rank)) {}
 
   absl::StatusOr<Figures> Run() {
@@ -109,9 +108,6 @@ class Executor {
       if (absl::Status status = control_.await_rows(rows); !status.ok()) return status;
     }
     rows_there_ = rows;
-    if (rows == store_.rows() && control_.compute_limit) {
-      deadline_ = std::min(deadline_, Clock::now() + *control_.compute_limit);
-    }
     return absl::OkStatus();
   }
 
@@ -274,7 +270,7 @@ class Executor {
     if (control_.cancelled && control_.cancelled()) return absl::CancelledError("job cancelled");
     const Clock::time_point start = Clock::now();
     if (control_.waiting) control_.waiting(step);
-    absl::Status status = communicator_->Wait(deadline_);
+    absl::Status status = communicator_->Wait(Due());
     if (control_.waiting) control_.waiting(0);
     if (status.ok()) in_flight_ = false;
     for (const BlockTransfer& receive : transfers.receives) {
@@ -295,7 +291,7 @@ class Executor {
       if (round.empty()) continue;
       auto attended = device_.Attend(round, attend);
       if (!attended.ok()) {
-        return absl::IsCancelled(attended.status()) && Clock::now() >= deadline_
+        return absl::IsCancelled(attended.status()) && Clock::now() >= Due()
                    ? absl::DeadlineExceededError("the job's deadline passed while computing")
                    : attended.status();
       }
@@ -304,8 +300,10 @@ class Executor {
     return absl::OkStatus();
   }
 
+  Deadline Due() const { return control_.deadline ? control_.deadline() : Deadline::max(); }
+
   bool Stopped() const {
-    return (control_.cancelled && control_.cancelled()) || Clock::now() >= deadline_;
+    return (control_.cancelled && control_.cancelled()) || Clock::now() >= Due();
   }
 
   void Progress(int64_t scores) {
@@ -323,7 +321,6 @@ class Executor {
   Communicator* const communicator_;
   const int64_t first_step_;
   const ExecuteControl& control_;
-  Deadline deadline_;
   const RankSchedule schedule_;
   Workspace workspace_;
   Figures figures_;

@@ -21,9 +21,10 @@
 namespace hilbert_ring {
 
 struct ExecuteControl {
-  Deadline deadline = Deadline::max();
-  std::optional<std::chrono::milliseconds> compute_limit;  // from the arrival of the last row
-  std::function<bool()> cancelled;                         // asked between tiles and while waiting
+  // Asked between tiles and before it waits for transfers, by any thread, for it may be known only
+  // when all rows are there; without it there is none.
+  std::function<Deadline()> deadline;
+  std::function<bool()> cancelled;                // asked between tiles and while waiting
   std::function<void(double fraction)> progress;  // of the rank's planned scores; any thread
   // Told of the exchange step, from 1, whose transfers it waits for, and with 0 when they are
   // there.

@@ -258,6 +258,11 @@ absl::Status RunCall::ReceiveRows() {
         if (status.ok()) {
           const std::lock_guard lock(mutex_);
           rows_done_ = std::chrono::steady_clock::now();
+          if (open_.compute_timeout_ms() > 0) {
+            const int64_t longest = milliseconds(kLongestCompute).count();
+            compute_due_ =
+                *rows_done_ + milliseconds(std::min(open_.compute_timeout_ms(), longest));
+          }
         }
         if (status.ok()) arrived_.Open(store_->rows());
         fed_until_ = Deadline::max();
@@ -274,7 +279,8 @@ absl::Status RunCall::ReceiveRows() {
 
 // In the executing thread.
 absl::StatusOr<Figures> RunCall::ExecuteJob() {
-  ExecuteControl control{.cancelled = [this] { return cancelled_.load(); },
+  ExecuteControl control{.deadline = [this] { return compute_due_.load(); },
+                         .cancelled = [this] { return cancelled_.load(); },
                          .progress =
                              [this](double done) {
                                // The last call comes when all is computed and all buffers are still
@@ -304,10 +310,6 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
   if (shared_ != nullptr && open_.shared_memory().used()) {
     std::memset(store_->Row(TensorKind::kOut, 0), 0,
                 static_cast<size_t>(store_->rows() * RowBytes(plan_->spec, TensorKind::kOut)));
-  }
-  if (open_.compute_timeout_ms() > 0) {
-    const int64_t longest = milliseconds(kLongestCompute).count();
-    control.compute_limit = milliseconds(std::min(open_.compute_timeout_ms(), longest));
   }
   return Execute(*plan_, rank_, *store_, lane_->device(), ring_ ? ring_->communicator() : nullptr,
                  ring_ ? ring_->first_step() : 1, control);

@@ -116,7 +116,8 @@ class RunCall {
 
   int64_t rows_final_seen_ = 0;  // the sending thread's
 
-  std::atomic<Deadline> fed_until_ = Deadline::max();  // while rows are awaited
+  std::atomic<Deadline> fed_until_ = Deadline::max();    // while rows are awaited
+  std::atomic<Deadline> compute_due_ = Deadline::max();  // once all rows are there
   RowGate arrived_;
   std::atomic<bool> cancelled_ = false;
   std::optional<Deadline> cancelled_at_;  // the call's own thread's

@@ -39,8 +39,9 @@ class Runner {
     if (!store.ok()) return store.status();
     absl::Status placed = PlaceAll(rank, **store);
     if (!placed.ok()) return placed;
+    const Deadline deadline = std::chrono::steady_clock::now() + options_.limit;
     auto figures = Execute(result_.plan, rank, **store, **device, communicator, 0,
-                           {.deadline = std::chrono::steady_clock::now() + options_.limit});
+                           {.deadline = [deadline] { return deadline; }});
     if (!figures.ok()) return figures.status();
     result_.figures[rank] = *figures;
     return TakeAll(rank, **store);

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -201,6 +202,38 @@ TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
   ASSERT_TRUE(stream.failed().has_value());
   EXPECT_EQ(stream.failed()->code(), static_cast<int>(absl::StatusCode::kDataLoss));
   EXPECT_EQ(stream.failed()->message(), "the device failed");
+}
+
+// Computes nothing until it is told to stop.
+class EndlessDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask>,
+                                       const AttendControl& control) override {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!control.cancelled()) {
+      if (std::chrono::steady_clock::now() > limit) return absl::DataLossError("never told");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return absl::CancelledError("told to stop");
+  }
+};
+
+TEST(RunCall, TheLimitOfComputeBeginsWithTheLastRowNotWithTheLastWindow) {
+  const JobSpec spec = testing::PlainSpec(
+      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several windows
+  std::vector<v1::RunRequest> requests = {OpenOf(spec)};
+  requests[0].mutable_open()->set_compute_timeout_ms(100);
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    requests.push_back(Rows(spec, tensor, spec.tokens));
+  }
+  requests.emplace_back().mutable_done();
+  OpenStream stream(std::move(requests));
+  EndlessDevice device(*MakeDevice({.threads = 1}));
+  OneWorker worker(device);
+  grpc::ServerContext context;
+  const absl::Status status = RunCall(worker.state, context, stream).Serve();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
 }
 
 }  // namespace
