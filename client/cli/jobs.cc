@@ -24,9 +24,22 @@ const char* StateName(v1::Job::State state) {
       return "computing";
     case v1::Job::STATE_SENDING:
       return "sending";
+    case v1::Job::STATE_PARKED:
+      return "parked";
+    case v1::Job::STATE_STARTING:
+      return "starting";
+    case v1::Job::STATE_CHECKING:
+      return "checking";
+    case v1::Job::STATE_ENDING:
+      return "ending";
     default:
       return "unknown";
   }
+}
+
+bool HasFraction(v1::Job::State state) {
+  return state == v1::Job::STATE_RECEIVING || state == v1::Job::STATE_COMPUTING ||
+         state == v1::Job::STATE_SENDING;
 }
 
 void PrintJobs(const v1::ListJobsResponse& jobs) {
@@ -38,7 +51,7 @@ void PrintJobs(const v1::ListJobsResponse& jobs) {
       {"job", "attempt", "state", "done", "tokens", "workers", "opened"}};
   for (const v1::Job& job : jobs.jobs()) {
     rows.push_back({job.job_id(), absl::StrCat(job.attempt()), StateName(job.state()),
-                    job.state() == v1::Job::STATE_QUEUED ? "-" : FormatPercent(job.fraction(), 1),
+                    HasFraction(job.state()) ? FormatPercent(job.fraction(), 1) : "-",
                     FormatCount(job.tokens()),
                     job.workers() == 0 ? "-" : absl::StrCat(job.workers()),
                     absl::StrCat(FormatSeconds(job.seconds()), " ago")});

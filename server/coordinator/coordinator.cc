@@ -205,6 +205,13 @@ HttpReply Coordinator::Ready() {
 
 HttpReply Coordinator::ServeMetrics() {
   metrics_.SetJobs(scheduler_.running(), scheduler_.waiting());
+  const auto by_phase = jobs_.CountByPhase();
+  for (int i = 0; i < kJobPhases; ++i) {
+    const auto phase = static_cast<JobPhase>(i);
+    if (phase > JobPhase::kValidating && !HasEnded(phase)) {
+      metrics_.SetJobsInPhase(NameOf(phase), by_phase[i]);
+    }
+  }
   std::set<std::string> there;
   for (const v1::ClusterWorker& worker : membership_.Describe()) there.insert(worker.address());
   metrics_.KeepWorkers(there);

@@ -60,10 +60,11 @@ AttendCall::~AttendCall() = default;
 absl::StatusOr<v1::Report> AttendCall::Run() {
   absl::Status status = ReadOpen();
   if (status.ok()) {
-    progress_.emplace(spec_.tokens);
-    auto entry = services_.jobs.Enter(caller_, open_.job_id(), open_.attempt(), &stream_.stop(),
-                                      &*progress_);
-    status = entry.ok() ? Execute() : entry.status();
+    course_.SetJob(open_.job_id(), spec_.tokens);
+    auto entry =
+        services_.jobs.Enter(caller_, open_.job_id(), open_.attempt(), &stream_.stop(), &course_);
+    status = entry.ok() ? RunJob() : entry.status();
+    course_.Enter(status.ok() ? JobPhase::kDone : JobPhase::kFailed);
   }
   // When several things went wrong, the first of them is the reason for the others.
   if (absl::Status why = stream_.stop().why(); !status.ok() && !why.ok()) status = why;
@@ -96,6 +97,7 @@ absl::Status AttendCall::ReadOpen() {
   AttendMessage message;
   const absl::StatusOr<bool> more = stream_.Read(message, stream_.stop());
   if (!more.ok()) return more.status();
+  course_.Enter(JobPhase::kValidating);
   if (!*more || !message.request.has_open()) return BadOpen("the first message must be Open");
   open_ = std::move(*message.request.mutable_open());
   if (absl::Status status = CheckJobId(open_.job_id()); !status.ok()) {
@@ -201,7 +203,7 @@ absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) 
   if (!grant.ok()) return grant.status();
   grant->members = InOldRanks(grant_.members, std::move(grant->members));
   grant_ = *std::move(grant);
-  stream_.ReadAhead();  // rows come while the attempt begins
+  stream_.ReadAhead();  // rows come while the execution begins
   auto plan = MakePlan(spec_, static_cast<int>(grant_.members.size()),
                        [this] { return !stream_.stop().why().ok(); });
   if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");
@@ -229,7 +231,8 @@ absl::Status AttendCall::ReserveOrder() {
   return absl::OkStatus();
 }
 
-absl::Status AttendCall::Execute() {
+absl::Status AttendCall::RunJob() {
+  course_.Enter(JobPhase::kSizing);
   if (!PlansFast(spec_, 1)) {
     if (absl::Status status = services_.scheduler.CheckRoom(); !status.ok()) return status;
   }
@@ -238,13 +241,14 @@ absl::Status AttendCall::Execute() {
   if (absl::Status status = ReserveOrder(); !status.ok()) return status;
   auto place = services_.scheduler.Enter({.caller = caller_, .sizes = *std::move(sizes)});
   if (!place.ok()) return place.status();
+  course_.Enter(JobPhase::kQueued);
   absl::Status status = AwaitWorkers(*place);
   if (!status.ok()) return status;
   seconds_.queue = SecondsBetween(opened_, Clock::now());
-  job_.emplace(open_, spec_, services_.orders, *progress_, services_.settings.check_rows);
+  job_.emplace(open_, spec_, services_.orders, course_, services_.settings.check_rows);
   if (order_memory_) job_->order_memory = &*order_memory_;
   while (true) {
-    status = Attempt();
+    status = Execute();
     if (status.ok() || !MayRetry(status) || !stream_.stop().why().ok()) return status;
     if (job_->retries == services_.settings.max_retries) {
       return wire::WithReason(
@@ -255,35 +259,35 @@ absl::Status AttendCall::Execute() {
     ++job_->retries;
     services_.metrics.CountRetry();
     spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
-    progress_->Begin(JobState::kQueued, 0);
+    course_.Enter(JobPhase::kQueued);
     if (status = AwaitOthers(*place); !status.ok()) return status;
   }
 }
 
-absl::Status AttendCall::Attempt() {
+absl::Status AttendCall::Execute() {
   if (!grant_.express) services_.membership.SetJob(grant_.members, open_.job_id());
   live_before_ = services_.membership.Live().size();
-  JobAttempt attempt(services_, stream_, *job_, *plan_, grant_);
-  absl::StatusOr<AttemptFigures> figures = attempt.Run();
+  JobExecution execution(services_, stream_, *job_, *plan_, grant_);
+  absl::StatusOr<ExecutionFigures> figures = execution.Run();
   if (!grant_.express) services_.membership.SetJob(grant_.members, "");
   if (figures.ok()) {
     report_ = MakeReport(*std::move(figures));
     services_.membership.Worked(grant_.members);
   } else {
-    NoteFailures(attempt, figures.status());
+    NoteFailures(execution, figures.status());
   }
   return figures.status();
 }
 
-void AttendCall::NoteFailures(const JobAttempt& attempt, const absl::Status& status) {
+void AttendCall::NoteFailures(const JobExecution& execution, const absl::Status& status) {
   const std::string why = absl::StrCat("job ", open_.job_id(), ": ", status.message());
-  if (attempt.stalled() != nullptr) {
-    hung_.push_back(attempt.stalled());
-    services_.membership.Failed(*attempt.stalled(), why);
+  if (execution.stalled() != nullptr) {
+    hung_.push_back(execution.stalled());
+    services_.membership.Failed(*execution.stalled(), why);
   }
-  if (attempt.failed() != nullptr && attempt.failed() != attempt.stalled()) {
-    failed_.push_back(attempt.failed());
-    services_.membership.Failed(*attempt.failed(), why);
+  if (execution.failed() != nullptr && execution.failed() != execution.stalled()) {
+    failed_.push_back(execution.failed());
+    services_.membership.Failed(*execution.failed(), why);
   }
 }
 
@@ -318,12 +322,14 @@ absl::Status AttendCall::AwaitWorkers(Scheduler::Place& place) {
       auto sizes = Sizes();
       if (!sizes.ok()) {
         place.GiveBack();
+        if (course_.phase() != JobPhase::kParked) course_.Enter(JobPhase::kParked);
         if (Clock::now() >= enough) return NotEnough(sizes.status());
         absl::Status why = services_.membership.AwaitChange(seen, enough, stream_.stop());
         if (!why.ok()) return why;
         continue;
       }
       place.WaitAgain(*std::move(sizes), LeftOut());
+      if (course_.phase() == JobPhase::kParked) course_.Enter(JobPhase::kQueued);
     }
     enough = Clock::now() + services_.settings.recovery_timeout;
     absl::Status status = AwaitGrant(place, std::min(turn, Clock::now() + kTurnLimit));
@@ -341,7 +347,7 @@ absl::Status AttendCall::NotEnough(const absl::Status& why) const {
       "NOT_ENOUGH_WORKERS");
 }
 
-v1::Report AttendCall::MakeReport(AttemptFigures figures) {
+v1::Report AttendCall::MakeReport(ExecutionFigures figures) {
   seconds_.ring = figures.ring_seconds;
   seconds_.receive = figures.receive_seconds;
   seconds_.compute = figures.compute_seconds;

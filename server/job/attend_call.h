@@ -1,7 +1,9 @@
 // The story of one job at the coordinator.
 //
-//   Open -> checked -> sized for the live workers -> given some -> an attempt (job_attempt.h), and
-//   others where workers are lost -> Report
+//   Open -> validated -> sized for the live workers -> given some -> an execution
+//   (job_execution.h), and others where workers are lost -> Report
+//
+// job_phase.h has all phases, and which may follow which.
 #pragma once
 
 #include <memory>
@@ -12,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "engine/plan/plan.h"
 #include "server/job/attend_stream.h"
-#include "server/job/job_attempt.h"
+#include "server/job/job_execution.h"
 #include "server/job/job_services.h"
 
 namespace hilbert_ring::server {
@@ -32,18 +34,18 @@ class AttendCall {
  private:
   absl::Status ReadOpen();
   absl::Status Validate() const;
-  absl::Status Execute();
+  absl::Status RunJob();
   absl::Status ReserveOrder();
   absl::StatusOr<std::vector<JobSize>> Sizes();
   absl::StatusOr<std::vector<JobSize>> SizesWithout(const Members& without);
   Members LeftOut() const;
-  void NoteFailures(const JobAttempt& attempt, const absl::Status& status);
+  void NoteFailures(const JobExecution& execution, const absl::Status& status);
   absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
-  absl::Status Attempt();
+  absl::Status Execute();
   absl::Status AwaitOthers(Scheduler::Place& place);
   absl::Status AwaitWorkers(Scheduler::Place& place);
   absl::Status NotEnough(const absl::Status& why) const;
-  v1::Report MakeReport(AttemptFigures figures);
+  v1::Report MakeReport(ExecutionFigures figures);
   void Log(const absl::Status& status) const;
 
   const JobServices services_;
@@ -52,12 +54,12 @@ class AttendCall {
 
   v1::Open open_;  // without its spec
   JobSpec spec_;
-  std::optional<JobProgress> progress_;                 // once the spec is known
+  JobCourse course_;
   std::optional<JobMemory::Reservation> order_memory_;  // of jobs with coordinates
   Members asked_;      // that were there when the job was sized; empty: it is to be sized anew
   int position_ = -1;  // in the queue, as the client knows it
   Grant grant_;
-  size_t live_before_ = 0;    // workers when the attempt began
+  size_t live_before_ = 0;    // workers when the execution began
   Members hung_;              // that this job leaves out from here on
   Members failed_;            // likewise, as long as it can do without them
   std::optional<Plan> plan_;  // over the grant's members

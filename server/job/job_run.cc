@@ -19,9 +19,19 @@ namespace {
 constexpr auto kTellInterval = std::chrono::seconds(10);
 constexpr v1::Tensor kRowTensors[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
 
+// In the exchange, by rank.
+std::vector<int64_t> ReceivedBytes(const Plan& plan) {
+  std::vector<int64_t> bytes;
+  for (const WorkerCost& worker : plan.costs.workers) bytes.push_back(worker.bytes_received);
+  return bytes;
+}
+
 }  // namespace
 
-JobRun::JobRun(JobRunOptions options, JobStop& stop) : options_(std::move(options)), stop_(stop) {}
+JobRun::JobRun(JobRunOptions options, JobStop& stop)
+    : options_(std::move(options)),
+      stop_(stop),
+      watch_(options_.stall_timeout, ReceivedBytes(*options_.plan)) {}
 
 JobRun::~JobRun() { CancelAndJoin(); }
 
@@ -287,7 +297,7 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (TakesMessages(rank)) messages.try_emplace(rank, options_.plan->spec, chunk.tensor());
   }
-  // First what is held, all of it, so that it is there whatever becomes of this attempt.
+  // First what is held, all of it, so that it is there whatever becomes of this execution.
   wire::PayloadReader held(payload);
   wire::PayloadReader sent(payload);
   for (const RowRun& run : runs) {

@@ -1,16 +1,16 @@
-// The workers' side of one attempt at a job: a Run stream to each, rows in, outputs and figures
+// The workers' side of one execution of a job: a Run stream to each, rows in, outputs and figures
 // out.
 //
 //   JobRun run(options, stop);
 //   run.Open();                     // every worker is asked to
 //   run.AwaitReady(deadline);       // and holds its memory
 //   run.SendOrder(router);          // for jobs with an ordering
-//   run.SendHeld(router, input);    // rows that an attempt before this one left here
+//   run.SendHeld(router, input);    // rows that an execution before this one left here
 //   run.Send(chunk, payload, router);  // blocks while a worker is behind
 //   run.FinishRows();               // compute starts
 //   run.AwaitComputed(deadline);    // outputs go to options.output as they come
 //   run.AwaitEnd();
-//   HeldRows held = run.End();      // for another attempt
+//   HeldRows held = run.End();      // for another execution
 //
 // A worker of this host has its shard in memory that is shared with this process: its rows are
 // written there and its outputs read there, and its stream only says how far. Others are sent rows,
@@ -21,8 +21,8 @@
 // take at once are handed on by another thread, so that the first still hears what the worker says.
 // A worker that sends its outputs and fails says so by a heartbeat too, for nothing is read from
 // its stream while the client does not take them. When a worker fails, is lost or stalls, the
-// attempt's stop is requested with the reason; when the stop is requested, by whomever, all streams
-// are cancelled.
+// execution's stop is requested with the reason; when the stop is requested, by whomever, all
+// streams are cancelled.
 #pragma once
 
 #include <condition_variable>
@@ -44,6 +44,7 @@
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/cluster/membership.h"
 #include "server/cluster/open_runs.h"
+#include "server/job/stall_watch.h"
 #include "server/process/deadline.h"
 #include "server/process/job_stop.h"
 #include "server/rows/held_rows.h"
@@ -70,7 +71,7 @@ struct JobRunOptions {
   bool share_memory = true;
   SharedMemoryPool* shards = nullptr;  // like those below outlives the run
   JobMemory* copies = nullptr;         // what copies of workers' rows may take
-  HeldRows* held = nullptr;            // of the attempt before this one
+  HeldRows* held = nullptr;            // of the execution before this one
   Delivered* delivered = nullptr;      // slots that the client has; the run adds to it
   OpenRuns* runs = nullptr;            // where it is heard of while it is open
   // Called by several threads. False when the client has not made room for it within `patience`. An
@@ -148,12 +149,7 @@ class JobRun {
     bool offered = false;  // memory to share; not guarded
     // Guarded by mutex_:
     bool ready = false, shares = false, computed = false, ended = false;
-    bool passing_on = false;  // outputs, to a client that may be slow; nothing is read meanwhile
-    Clock::time_point passing_since;
-    Clock::duration passed_on{0};  // time, since the wait began
     double fraction = 0;
-    int64_t waiting_step = 0;    // of the exchange; 0: it does not wait
-    Clock::time_point moved_at;  // last progress
     double compute_seconds = 0;
     std::optional<v1::WorkerReport> report;
     int64_t rows_final = 0;  // of the shared shard
@@ -206,7 +202,6 @@ class JobRun {
   void NoteFailed(int rank, const grpc::Status& status);
   absl::Status Await(Deadline deadline, const char* what, bool Stream::*state, bool watch_progress);
   absl::Status Lost(int rank, const std::string& how) const;
-  std::chrono::milliseconds StallLimit(int rank) const;
   absl::Status FindStalled(bool Stream::*state);
   void AwaitCulprit(const grpc::Status& status);
   void NoteBroken(int rank, const grpc::Status& status);
@@ -217,6 +212,7 @@ class JobRun {
   bool settled_ = false;  // who shares memory: AwaitReady has ended well; its thread's
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
+  StallWatch watch_;                                // guarded by mutex_
   Clock::time_point told_;                          // guarded by mutex_; last progress
   Clock::time_point finished_;                      // guarded by mutex_; the rows
   std::shared_ptr<const Member> stalled_, failed_;  // guarded by mutex_

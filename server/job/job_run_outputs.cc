@@ -43,12 +43,8 @@ absl::StatusOr<bool> JobRun::Deliver(int rank, const v1::OutputChunk& chunk,
 }
 
 void JobRun::NotePassingOn(int rank, bool passing_on) {
-  Stream& stream = *streams_[rank];
   const std::lock_guard lock(mutex_);
-  const Clock::time_point now = Clock::now();
-  if (stream.passing_on) stream.passed_on += now - stream.passing_since;
-  stream.passing_on = passing_on;
-  stream.passing_since = stream.moved_at = now;
+  watch_.PassesOn(rank, passing_on, Clock::now());
 }
 
 absl::Status JobRun::PassOn(int rank, v1::OutputChunk& chunk, int64_t first_slot) {
@@ -70,7 +66,7 @@ absl::Status JobRun::PassOnShared(int rank, int64_t rows_final) {
   {
     const std::lock_guard lock(mutex_);
     stream.rows_final = std::max(stream.rows_final, rows_final);
-    stream.moved_at = Clock::now();
+    watch_.Moved(rank, Clock::now());
     changed_.notify_all();
   }
   if (stream.passer.joinable()) return absl::OkStatus();

@@ -13,7 +13,6 @@ namespace {
 
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
 constexpr auto kCulpritLimit = std::chrono::milliseconds(300);
-constexpr int64_t kSlowBytesPerMillisecond = 10'000;
 constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
 
 // Statuses of the transport carry no details.
@@ -34,26 +33,23 @@ absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*st
     return std::find_if(streams_.begin(), streams_.end(),
                         [&](const auto& stream) { return !((*stream).*state); });
   };
-  for (const auto& stream : streams_) {
-    stream->moved_at = stream->passing_since = Clock::now();
-    stream->passed_on = Clock::duration(0);
-  }
+  watch_.Begin(Clock::now());
   // Of one that has not done it: the first whose time is over.
   const auto late = [&] {
     const Clock::time_point now = Clock::now();
-    return std::find_if(streams_.begin(), streams_.end(), [&](const auto& stream) {
-      Clock::duration passed_on = stream->passed_on;
-      if (stream->passing_on) passed_on += now - stream->passing_since;
-      return !((*stream).*state) && now - passed_on >= deadline;
-    });
+    int rank = 0;
+    while (rank < static_cast<int>(streams_.size()) &&
+           ((*streams_[rank]).*state || now - watch_.PassedOn(rank, now) < deadline)) {
+      ++rank;
+    }
+    return rank;
   };
   while (stop_.why().ok() && missing() != streams_.end()) {
     const Deadline until = watch_progress ? Clock::now() + kStallCheckInterval : deadline;
     changed_.wait_until(lock, stop_.token(), until, [&] { return missing() == streams_.end(); });
     absl::Status failed;
     if (missing() == streams_.end() || !stop_.why().ok()) continue;
-    if (late() != streams_.end()) {
-      const auto rank = static_cast<int>(late() - streams_.begin());
+    if (const int rank = late(); rank < static_cast<int>(streams_.size())) {
       if (watch_progress) {
         failed = wire::WithReason(absl::DeadlineExceededError(absl::StrCat(
                                       "worker ", options_.members[rank]->address, " ", what)),
@@ -72,34 +68,19 @@ absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*st
   return stop_.why();
 }
 
-// A worker that waits for blocks of the exchange tells nothing meanwhile: it gets the time that all
-// it will receive takes over a slow network.
-std::chrono::milliseconds JobRun::StallLimit(int rank) const {
-  if (streams_[rank]->waiting_step == 0) return options_.stall_timeout;
-  const int64_t bytes = options_.plan->costs.workers[rank].bytes_received;
-  return options_.stall_timeout + std::chrono::milliseconds(bytes / kSlowBytesPerMillisecond);
-}
-
-// Under mutex_. A worker may be slow, or wait for one that is; that none moves is a stall. One that
-// hands outputs to a client that does not read does not count.
+// Under mutex_.
 absl::Status JobRun::FindStalled(bool Stream::*state) {
-  const Clock::time_point now = Clock::now();
-  int culprit = -1;
-  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
-    const Stream& stream = *streams_[rank];
-    if (stream.*state) continue;
-    if (stream.passing_on || now - stream.moved_at < StallLimit(rank)) {
-      return absl::OkStatus();
-    }
-    if (culprit < 0 || stream.waiting_step < streams_[culprit]->waiting_step) culprit = rank;
-  }
-  if (culprit < 0) return absl::OkStatus();
-  const int64_t step = streams_[culprit]->waiting_step;
-  if (step == 0) stalled_ = options_.members[culprit];
-  return Lost(culprit, absl::StrCat("no worker of the job made progress for ",
-                                    options_.stall_timeout.count(), " ms, and this one ",
-                                    step == 0 ? "waits for nobody"
-                                              : absl::StrCat("waits in exchange step ", step)));
+  std::vector<bool> awaited;
+  for (const auto& stream : streams_) awaited.push_back(!((*stream).*state));
+  const auto stall = watch_.Find(awaited, Clock::now());
+  if (!stall) return absl::OkStatus();
+  if (stall->waiting_step == 0) stalled_ = options_.members[stall->rank];
+  return Lost(stall->rank,
+              absl::StrCat("no worker of the job made progress for ",
+                           options_.stall_timeout.count(), " ms, and this one ",
+                           stall->waiting_step == 0
+                               ? "waits for nobody"
+                               : absl::StrCat("waits in exchange step ", stall->waiting_step)));
 }
 
 std::shared_ptr<const Member> JobRun::stalled() const {
@@ -230,9 +211,8 @@ void JobRun::TellProgress(int rank, const v1::RunProgress& progress) {
   {
     const std::lock_guard lock(mutex_);
     streams_[rank]->fraction = progress.fraction();
-    streams_[rank]->waiting_step = progress.waiting_step();
     const Clock::time_point now = Clock::now();
-    streams_[rank]->moved_at = now;
+    watch_.Waits(rank, progress.waiting_step(), now);
     if (now - told_ < kProgressInterval) return;
     told_ = now;
     for (const auto& stream : streams_) mean += stream->fraction;

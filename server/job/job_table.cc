@@ -17,16 +17,29 @@ absl::Status Fenced(const std::string& job_id, int attempt, int newer) {
                           "ATTEMPT_FENCED");
 }
 
-v1::Job::State StateOf(JobState state) {
-  switch (state) {
-    case JobState::kQueued:
+v1::Job::State StateOf(JobPhase phase) {
+  switch (phase) {
+    case JobPhase::kOpen:
+    case JobPhase::kValidating:
+    case JobPhase::kSizing:
+    case JobPhase::kQueued:
       return v1::Job::STATE_QUEUED;
-    case JobState::kReceiving:
+    case JobPhase::kParked:
+      return v1::Job::STATE_PARKED;
+    case JobPhase::kRing:
+    case JobPhase::kStarting:
+      return v1::Job::STATE_STARTING;
+    case JobPhase::kReceiving:
       return v1::Job::STATE_RECEIVING;
-    case JobState::kComputing:
+    case JobPhase::kComputing:
       return v1::Job::STATE_COMPUTING;
-    case JobState::kSending:
+    case JobPhase::kSending:
       return v1::Job::STATE_SENDING;
+    case JobPhase::kChecking:
+      return v1::Job::STATE_CHECKING;
+    case JobPhase::kDone:
+    case JobPhase::kFailed:
+      return v1::Job::STATE_ENDING;
   }
   return v1::Job::STATE_UNSPECIFIED;
 }
@@ -35,7 +48,7 @@ v1::Job::State StateOf(JobState state) {
 
 absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
                                                 const std::string& job_id, int attempt,
-                                                JobStop* stop, const JobProgress* progress) {
+                                                JobStop* stop, const JobCourse* course) {
   if (attempt > kMostAttempt) {
     return wire::WithReason(absl::InvalidArgumentError(absl::StrCat(
                                 "attempt is ", attempt, ", must be at most ", kMostAttempt)),
@@ -62,7 +75,7 @@ absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
     // jobs.
     found->second.stop->Request(Fenced(job_id, runs, attempt));
   }
-  jobs_[key] = {attempt, stop, progress};
+  jobs_[key] = {attempt, stop, course};
   return Entry(this, key, stop);
 }
 
@@ -84,13 +97,20 @@ std::vector<v1::Job> JobTable::List(const std::string& caller) const {
     v1::Job& entry = jobs.emplace_back();
     entry.set_job_id(key.second);
     entry.set_attempt(job.attempt);
-    entry.set_state(StateOf(job.progress->state()));
-    entry.set_tokens(job.progress->tokens());
-    entry.set_seconds(SecondsBetween(job.progress->opened(), now));
-    entry.set_workers(job.progress->workers());
-    entry.set_fraction(job.progress->fraction());
+    entry.set_state(StateOf(job.course->phase()));
+    entry.set_tokens(job.course->tokens());
+    entry.set_seconds(SecondsBetween(job.course->opened(), now));
+    entry.set_workers(job.course->workers());
+    entry.set_fraction(job.course->fraction());
   }
   return jobs;
+}
+
+std::array<int, kJobPhases> JobTable::CountByPhase() const {
+  std::array<int, kJobPhases> counts = {};
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, job] : jobs_) ++counts[static_cast<int>(job.course->phase())];
+  return counts;
 }
 
 absl::Status JobTable::Cancel(const std::string& caller, const std::string& job_id,

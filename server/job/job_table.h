@@ -2,6 +2,7 @@
 // ends the older one, and a caller sees and ends its own.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -11,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "hilbert_ring/v1/attention.pb.h"
-#include "server/job/job_progress.h"
+#include "server/job/job_course.h"
 #include "server/process/job_stop.h"
 
 namespace hilbert_ring::server {
@@ -38,14 +39,17 @@ class JobTable {
     JobStop* stop_;
   };
 
-  // `stop` and `progress` must outlive the entry. ALREADY_EXISTS (JOB_RUNNING) when this attempt
+  // `stop` and `course` must outlive the entry. ALREADY_EXISTS (JOB_RUNNING) when this attempt
   // runs already; ABORTED (ATTEMPT_FENCED) when a newer one does. An older one is stopped with
   // ABORTED.
   absl::StatusOr<Entry> Enter(const std::string& caller, const std::string& job_id, int attempt,
-                              JobStop* stop, const JobProgress* progress);
+                              JobStop* stop, const JobCourse* course);
 
   // The caller's jobs, by job id.
   std::vector<v1::Job> List(const std::string& caller) const;
+
+  // Of all callers, by JobPhase. A job is here once its spec is valid.
+  std::array<int, kJobPhases> CountByPhase() const;
 
   // Stops a job of the caller with CANCELLED (CANCELLED_BY_CALLER), `by` whom. NOT_FOUND
   // (JOB_NOT_FOUND).
@@ -58,7 +62,7 @@ class JobTable {
   struct Job {
     int attempt = 0;
     JobStop* stop = nullptr;
-    const JobProgress* progress = nullptr;
+    const JobCourse* course = nullptr;
   };
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, Job> jobs_;  // guarded by mutex_

@@ -97,6 +97,10 @@ struct Metrics::Families {
   Gauge& workers_up = OneGauge(registry, "hilbert_ring_workers_up", "Workers that are there");
   Gauge& running = OneGauge(registry, "hilbert_ring_jobs_running", "Jobs that were admitted");
   Gauge& queued = OneGauge(registry, "hilbert_ring_jobs_queued", "Jobs that wait for their turn");
+  Family<Gauge>& phases = prometheus::BuildGauge()
+                              .Name("hilbert_ring_jobs_in_phase")
+                              .Help("Jobs by what they wait for")
+                              .Register(registry);
   Family<Gauge>& used = WorkerGauge(registry, "hilbert_ring_worker_memory_used_bytes",
                                     "Memory that jobs hold on a worker now");
   Family<Gauge>& peak = WorkerGauge(registry, "hilbert_ring_worker_memory_peak_bytes",
@@ -185,6 +189,10 @@ void Metrics::SetWorkersUp(int workers) { families_->workers_up.Set(workers); }
 void Metrics::SetJobs(int running, int queued) {
   families_->running.Set(running);
   families_->queued.Set(queued);
+}
+
+void Metrics::SetJobsInPhase(std::string_view phase, int jobs) {
+  families_->phases.Add({{"phase", std::string(phase)}}).Set(jobs);
 }
 
 void Metrics::SetWorkerUsed(const std::string& worker, int64_t bytes) {

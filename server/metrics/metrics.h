@@ -36,6 +36,7 @@ class Metrics {
 
   void SetWorkersUp(int workers);
   void SetJobs(int running, int queued);
+  void SetJobsInPhase(std::string_view phase, int jobs);  // of those whose spec is valid
   void SetWorkerUsed(const std::string& worker, int64_t bytes);
   void SetWorkerJob(const std::string& worker, int64_t peak_bytes, int64_t predicted_bytes);
 

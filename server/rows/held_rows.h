@@ -1,15 +1,15 @@
-// Rows of a job that this process has, from an attempt that ended: what the next one begins with.
+// Rows of a job that this process has, from an execution that ended: what the next one begins with.
 //
-//   HeldRows held(plan.shards, members, std::move(shards));   // an attempt ended
+//   HeldRows held(plan.shards, members, std::move(shards));   // an execution ended
 //   held.lost();                                               // slots that are not here
-//   ...                                                        // the next attempt's plan
+//   ...                                                        // the next execution's plan
 //   HeldShard shard = held.Carry(plan, rank, member, pool).value();
 //
-// Rows lie by slot, and all attempts have one order, so whole ranges are copied; what has been
+// Rows lie by slot, and all executions have one order, so whole ranges are copied; what has been
 // copied is given back to the system at once, so that the rows are there once, not twice. A shard
 // that a worker had, and that the same worker has again on the same lane, stays where it is: a lane
-// takes one job at a time, so what it still wrote for the old attempt it wrote before the new one.
-// No other worker gets memory that somebody may still write to.
+// takes one job at a time, so what it still wrote for the old execution it wrote before the new
+// one. No other worker gets memory that somebody may still write to.
 #pragma once
 
 #include <memory>
@@ -40,13 +40,13 @@ class HeldRows {
   // express: it ran on the workers' express lanes.
   HeldRows(Shards shards, Members members, std::vector<HeldShard> by_rank, bool express);
 
-  // No attempt was made before.
+  // The job was not executed before.
   bool empty() const { return by_rank_.empty(); }
 
   // Slots of shards that were not held.
   const std::vector<RowSpan>& lost() const { return lost_; }
 
-  // A shard for a rank of the next attempt with all rows of it that are held. Errors as of
+  // A shard for a rank of the next execution with all rows of it that are held. Errors as of
   // SharedMemory's.
   absl::StatusOr<HeldShard> Carry(const Plan& plan, int rank, const Member& member, bool express,
                                   SharedMemoryPool& pool);
@@ -56,7 +56,7 @@ class HeldRows {
 
   Shards shards_;
   Members members_;                 // by rank
-  std::vector<HeldShard> by_rank_;  // empty: no attempt was made
+  std::vector<HeldShard> by_rank_;  // empty: the job was not executed before
   bool express_ = false;
   std::vector<RowSpan> lost_;
 };

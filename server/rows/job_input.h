@@ -6,7 +6,7 @@
 //   if (input.order_known()) ...        // rows can be placed
 //   input.CheckComplete();
 //
-// It outlives the attempts at the job: rows that went down with a worker are forgotten and come
+// It outlives the executions of the job: rows that went down with a worker are forgotten and come
 // again.
 #pragma once
 

@@ -11,60 +11,60 @@ namespace {
 
 TEST(JobTable, AnAttemptRunsOnce) {
   JobTable table;
-  const JobProgress progress(64);
+  const JobCourse course;
   JobStop a, b;
   {
-    const auto entry = table.Enter("", "job", 0, &a, &progress);
+    const auto entry = table.Enter("", "job", 0, &a, &course);
     ASSERT_TRUE(entry.ok());
-    const auto again = table.Enter("", "job", 0, &b, &progress);
+    const auto again = table.Enter("", "job", 0, &b, &course);
     EXPECT_TRUE(absl::IsAlreadyExists(again.status()));
     EXPECT_EQ(wire::ReasonOf(again.status()), "JOB_RUNNING");
-    EXPECT_TRUE(table.Enter("someone else", "job", 0, &b, &progress).ok());
-    EXPECT_TRUE(table.Enter("", "another", 0, &b, &progress).ok());
+    EXPECT_TRUE(table.Enter("someone else", "job", 0, &b, &course).ok());
+    EXPECT_TRUE(table.Enter("", "another", 0, &b, &course).ok());
   }
-  EXPECT_TRUE(table.Enter("", "job", 0, &b, &progress).ok()) << "it has ended";
+  EXPECT_TRUE(table.Enter("", "job", 0, &b, &course).ok()) << "it has ended";
   EXPECT_TRUE(a.why().ok());
 }
 
 TEST(JobTable, ANewerAttemptFencesTheOlder) {
   JobTable table;
-  const JobProgress progress(64);
+  const JobCourse course;
   JobStop old_stop, new_stop, late_stop;
-  std::optional<JobTable::Entry> old_entry(*table.Enter("", "job", 1, &old_stop, &progress));
-  const auto new_entry = table.Enter("", "job", 2, &new_stop, &progress);
+  std::optional<JobTable::Entry> old_entry(*table.Enter("", "job", 1, &old_stop, &course));
+  const auto new_entry = table.Enter("", "job", 2, &new_stop, &course);
   ASSERT_TRUE(new_entry.ok());
   EXPECT_TRUE(absl::IsAborted(old_stop.why()));
   EXPECT_EQ(wire::ReasonOf(old_stop.why()), "ATTEMPT_FENCED");
   old_entry.reset();  // must not take the newer one's place away
-  EXPECT_TRUE(absl::IsAlreadyExists(table.Enter("", "job", 2, &late_stop, &progress).status()));
-  EXPECT_TRUE(absl::IsAborted(table.Enter("", "job", 0, &late_stop, &progress).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(table.Enter("", "job", 2, &late_stop, &course).status()));
+  EXPECT_TRUE(absl::IsAborted(table.Enter("", "job", 0, &late_stop, &course).status()));
   EXPECT_TRUE(new_stop.why().ok());
 }
 
 // No number locks an id for those who count from 0.
 TEST(JobTable, AnAttemptOfAnUnheardOfSizeFencesNobody) {
   JobTable table;
-  const JobProgress progress(64);
+  const JobCourse course;
   JobStop running, other;
-  const auto entry = table.Enter("", "job", 3, &running, &progress);
+  const auto entry = table.Enter("", "job", 3, &running, &course);
   ASSERT_TRUE(entry.ok());
   for (const int attempt : {10'004, 1'000'000, 1'000'001, std::numeric_limits<int>::max()}) {
-    const absl::Status refused = table.Enter("", "job", attempt, &other, &progress).status();
+    const absl::Status refused = table.Enter("", "job", attempt, &other, &course).status();
     EXPECT_TRUE(absl::IsInvalidArgument(refused)) << attempt << ": " << refused;
   }
   EXPECT_TRUE(running.why().ok());
-  EXPECT_FALSE(table.Enter("", "new", 1'000'001, &other, &progress).ok());
-  EXPECT_TRUE(table.Enter("", "new", 1'000'000, &other, &progress).ok());
-  EXPECT_TRUE(table.Enter("", "job", 10'003, &other, &progress).ok());
+  EXPECT_FALSE(table.Enter("", "new", 1'000'001, &other, &course).ok());
+  EXPECT_TRUE(table.Enter("", "new", 1'000'000, &other, &course).ok());
+  EXPECT_TRUE(table.Enter("", "job", 10'003, &other, &course).ok());
   EXPECT_TRUE(absl::IsAborted(running.why()));
 }
 
 TEST(JobTable, StopsAll) {
   JobTable table;
-  const JobProgress progress(64);
+  const JobCourse course;
   JobStop a, b;
-  const auto one = table.Enter("", "a", 0, &a, &progress);
-  const auto two = table.Enter("", "b", 0, &b, &progress);
+  const auto one = table.Enter("", "a", 0, &a, &course);
+  const auto two = table.Enter("", "b", 0, &b, &course);
   a.Request(absl::CancelledError("first"));
   table.StopAll(absl::UnavailableError("stopping"));
   EXPECT_TRUE(absl::IsCancelled(a.why())) << "the first reason counts";
@@ -74,13 +74,13 @@ TEST(JobTable, StopsAll) {
 TEST(JobTable, ACallerSeesItsOwnJobs) {
   JobTable table;
   JobStop stop;
-  JobProgress waiting(100), running(200), another(300);
+  JobCourse waiting, running, another;
+  waiting.SetJob("a", 100);
   const auto one = table.Enter("me", "b", 3, &stop, &running);
   const auto two = table.Enter("me", "a", 0, &stop, &waiting);
   const auto three = table.Enter("mea", "a", 0, &stop, &another);
-  running.Begin(JobState::kReceiving, 2);
-  running.Advance(JobState::kReceiving, 0.75);
-  running.Advance(JobState::kComputing, 0.25);  // some rows already
+  running.Enter(JobPhase::kReceiving, 2);
+  running.Advance(JobPhase::kReceiving, 0.75);
   const std::vector<v1::Job> jobs = table.List("me");
   ASSERT_EQ(jobs.size(), 2u);
   EXPECT_EQ(jobs[0].job_id(), "a");
@@ -96,13 +96,39 @@ TEST(JobTable, ACallerSeesItsOwnJobs) {
   EXPECT_TRUE(table.List("somebody").empty());
 }
 
+TEST(JobTable, ListsEachPhaseAsItsState) {
+  JobTable table;
+  JobStop stop;
+  JobCourse course;
+  const auto entry = table.Enter("me", "job", 0, &stop, &course);
+  const std::pair<JobPhase, v1::Job::State> states[] = {
+      {JobPhase::kSizing, v1::Job::STATE_QUEUED},
+      {JobPhase::kQueued, v1::Job::STATE_QUEUED},
+      {JobPhase::kParked, v1::Job::STATE_PARKED},
+      {JobPhase::kRing, v1::Job::STATE_STARTING},
+      {JobPhase::kStarting, v1::Job::STATE_STARTING},
+      {JobPhase::kReceiving, v1::Job::STATE_RECEIVING},
+      {JobPhase::kComputing, v1::Job::STATE_COMPUTING},
+      {JobPhase::kSending, v1::Job::STATE_SENDING},
+      {JobPhase::kChecking, v1::Job::STATE_CHECKING},
+      {JobPhase::kDone, v1::Job::STATE_ENDING},
+      {JobPhase::kFailed, v1::Job::STATE_ENDING}};
+  for (const auto& [phase, state] : states) {
+    course.Enter(phase);
+    EXPECT_EQ(table.List("me")[0].state(), state) << NameOf(phase);
+    for (int i = 0; i < kJobPhases; ++i) {
+      EXPECT_EQ(table.CountByPhase()[i], i == static_cast<int>(phase) ? 1 : 0);
+    }
+  }
+}
+
 TEST(JobTable, ACallerEndsItsOwnJobs) {
   JobTable table;
   JobStop mine, same_id;
-  const JobProgress progress(64);
+  const JobCourse course;
   {
-    const auto one = table.Enter("me", "job", 0, &mine, &progress);
-    const auto two = table.Enter("you", "job", 0, &same_id, &progress);
+    const auto one = table.Enter("me", "job", 0, &mine, &course);
+    const auto two = table.Enter("you", "job", 0, &same_id, &course);
     EXPECT_TRUE(table.Cancel("me", "job", "ipv4:10.0.0.9:1").ok());
     EXPECT_TRUE(absl::IsCancelled(mine.why()));
     EXPECT_EQ(wire::ReasonOf(mine.why()), "CANCELLED_BY_CALLER");

@@ -26,6 +26,9 @@ TEST(Metrics, CountsJobs) {
   metrics.CountRefused("OPEN_TIMEOUT");
   metrics.SetJobs(1, 4);
   metrics.SetWorkersUp(2);
+  metrics.SetJobsInPhase("parked", 3);
+  metrics.SetJobsInPhase("parked", 2);
+  metrics.SetJobsInPhase("sending", 1);
   const std::string text = metrics.Serialize();
   EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_total{code=\"OK\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_total{code=\"CANCELLED\"} 1\n"));
@@ -35,6 +38,8 @@ TEST(Metrics, CountsJobs) {
   EXPECT_THAT(text, HasSubstr("hilbert_ring_exchanged_bytes_total 3\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_running 1\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_queued 4\n"));
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_in_phase{phase=\"parked\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_in_phase{phase=\"sending\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_workers_up 2\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_rows_checked_total 8\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_rows_not_judged_total 5\n"));

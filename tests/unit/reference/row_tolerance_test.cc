@@ -107,6 +107,8 @@ TEST(RowTolerance, SpacingOfTypes) {
 
 // Two equal keys: what is left is the rounding of sums, of weights and of the result.
 TEST(RowTolerance, IsNoMoreThanRoundingWhereAllValuesAreOne) {
+  // 2 K + 16 of the sums of weights and of values each, and those of their quotient.
+  constexpr double kSums = (2 * (2 * 2 + 16) + 2) * 0x1p-24;
   for (const auto& [dtype, weights, result] : {std::tuple{DataType::kFloat32, 0.0, 0x1p-24},
                                                {DataType::kBFloat16, 0x1p-8, 0x1p-8},
                                                {DataType::kFloat16, 0x1p-11, 0x1p-11}}) {
@@ -114,7 +116,7 @@ TEST(RowTolerance, IsNoMoreThanRoundingWhereAllValuesAreOne) {
     for (auto& row : c.v.rows) row.assign(8, 1.0);
     for (const double tolerance : c.Expect().tolerance.out) {
       EXPECT_GE(tolerance, weights + result) << DataTypeName(dtype);
-      EXPECT_LE(tolerance, weights + result + 24 * 0x1p-24) << DataTypeName(dtype);
+      EXPECT_LE(tolerance, weights + result + kSums) << DataTypeName(dtype);
     }
   }
 }

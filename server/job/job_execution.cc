@@ -1,4 +1,4 @@
-#include "server/job/job_attempt.h"
+#include "server/job/job_execution.h"
 
 #include <algorithm>
 #include <functional>
@@ -48,8 +48,8 @@ bool MayRetry(const absl::Status& status) {
   return reason == "WORKER_LOST" || reason == "WORKER_DATA_LOSS";
 }
 
-JobAttempt::JobAttempt(const JobServices& services, AttendStream& stream, Job& job,
-                       const Plan& plan, const Grant& grant)
+JobExecution::JobExecution(const JobServices& services, AttendStream& stream, Job& job,
+                           const Plan& plan, const Grant& grant)
     : services_(services),
       stream_(stream),
       job_(job),
@@ -57,9 +57,10 @@ JobAttempt::JobAttempt(const JobServices& services, AttendStream& stream, Job& j
       members_(grant.members),
       express_(grant.express) {}
 
-absl::StatusOr<AttemptFigures> JobAttempt::Run() {
+absl::StatusOr<ExecutionFigures> JobExecution::Run() {
   const std::stop_callback client_gone(stream_.stop().token(),
                                        [this] { stop_.Request(stream_.stop().why()); });
+  Enter(JobPhase::kRing);
   std::optional<Rings::Lease> ring;
   if (plan_.costs.steps > 0) {
     const Clock::time_point start = Clock::now();
@@ -120,57 +121,74 @@ absl::StatusOr<AttemptFigures> JobAttempt::Run() {
   return stop_.why();
 }
 
-absl::Status JobAttempt::RunWith(JobRun& run) {
+absl::Status JobExecution::RunWith(JobRun& run) {
+  for (const auto step : {&JobExecution::Start, &JobExecution::Receive, &JobExecution::Compute,
+                          &JobExecution::Send, &JobExecution::Check}) {
+    if (absl::Status status = (this->*step)(run); !status.ok()) return status;
+  }
+  figures_.compute_seconds = run.compute_seconds();
+  figures_.send_seconds =
+      std::max(0.0, SecondsBetween(received_, Clock::now()) - figures_.compute_seconds);
+  return absl::OkStatus();
+}
+
+void JobExecution::Enter(JobPhase phase) {
+  job_.course.Enter(phase, static_cast<int>(members_.size()));
+}
+
+absl::Status JobExecution::Start(JobRun& run) {
+  Enter(JobPhase::kStarting);
   run.Open();
-  const Deadline ready = Clock::now() + kStartTimeout;
+  ready_due_ = Clock::now() + kStartTimeout;
   const bool first = !std::exchange(job_.begun, true);
-  // Few rows may come while the workers make ready.
-  const bool few = first && InputBytes(job_.spec) <= kFewBytes;
+  few_ = first && InputBytes(job_.spec) <= kFewBytes;
   absl::Status status = first ? job_.input.Begin() : AskForLostRows();
-  if (status.ok() && !few) status = run.AwaitReady(ready);
-  const int workers = static_cast<int>(members_.size());
-  job_.progress.Begin(JobState::kReceiving, workers);
-  if (status.ok()) status = Admit();
-  if (status.ok() && job_.input.order_known()) status = PlaceRows(run);
+  if (status.ok() && !few_) status = run.AwaitReady(ready_due_);
+  return status.ok() ? Admit() : status;
+}
+
+absl::Status JobExecution::Receive(JobRun& run) {
+  Enter(JobPhase::kReceiving);
+  absl::Status status;
+  if (job_.input.order_known()) status = PlaceRows(run);
   if (status.ok()) status = ReceiveRows(run);
-  if (status.ok() && few) {
-    status = run.AwaitReady(ready);
+  if (status.ok() && few_) {
+    status = run.AwaitReady(ready_due_);
     if (status.ok()) status = run.SendAgain(*router_, job_.input);
   }
   if (status.ok()) status = run.FinishRows();
-  const Clock::time_point received = Clock::now();
-  job_.progress.Begin(JobState::kComputing, workers);
-  if (status.ok()) {
-    status = run.AwaitComputed(received + services_.settings.job_timeout + kComputeSlack);
-  }
-  job_.progress.Begin(JobState::kSending, workers);
-  TellSent(0);  // rows that left before
-  if (status.ok()) status = run.AwaitEnd();
-  // The last output may be a part of a shard: while a client does not take it, its memory is in
-  // use.
-  if (status.ok()) status = stream_.AwaitTaken(stop_);
-  if (status.ok()) status = CheckRows(run);
-  if (!status.ok()) return status;
-  figures_.compute_seconds = run.compute_seconds();
-  figures_.send_seconds =
-      std::max(0.0, SecondsBetween(received, Clock::now()) - figures_.compute_seconds);
+  received_ = Clock::now();
   return status;
 }
 
-absl::Status JobAttempt::Admit() {
+absl::Status JobExecution::Compute(JobRun& run) {
+  Enter(JobPhase::kComputing);
+  return run.AwaitComputed(received_ + services_.settings.job_timeout + kComputeSlack);
+}
+
+absl::Status JobExecution::Send(JobRun& run) {
+  Enter(JobPhase::kSending);
+  TellSent(0);  // rows that left before
+  if (absl::Status status = run.AwaitEnd(); !status.ok()) return status;
+  // The last output may be a part of a shard: while a client does not take it, its memory is in
+  // use.
+  return stream_.AwaitTaken(stop_);
+}
+
+absl::Status JobExecution::Admit() {
   if (job_.admitted) return absl::OkStatus();
   v1::AttendResponse response;
   v1::Admitted& admitted = *response.mutable_admitted();
   admitted.set_job_id(job_.open.job_id());
   admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
   admitted.set_workers(static_cast<int>(members_.size()));
-  // An attempt that ends before it could say so leaves it to the next.
+  // An execution that ends before it could say so leaves it to the next.
   absl::Status status = stream_.Write(response, stop_);
   job_.admitted = status.ok();
   return status;
 }
 
-absl::Status JobAttempt::AskForLostRows() {
+absl::Status JobExecution::AskForLostRows() {
   for (const JobInput::Missing& missing : job_.input.Forget(job_.held.lost())) {
     if (!job_.open.can_resend()) {
       return wire::WithReason(
@@ -189,7 +207,7 @@ absl::Status JobAttempt::AskForLostRows() {
       range.set_first_row(tokens.begin);
       range.set_rows(tokens.end - tokens.begin);
     }
-    // Said though this attempt ends: the rows are forgotten, and no other attempt asks for them.
+    // Said though this execution ends: the rows are forgotten, and no other one asks for them.
     absl::Status status = stream_.Write(response, stream_.stop());
     if (!status.ok()) return status;
   }
@@ -198,14 +216,14 @@ absl::Status JobAttempt::AskForLostRows() {
 }
 
 // From here on rows have places.
-absl::Status JobAttempt::PlaceRows(JobRun& run) {
+absl::Status JobExecution::PlaceRows(JobRun& run) {
   router_.emplace(job_.spec, plan_.shards, job_.input.order());
   if (absl::Status status = run.SendOrder(*router_); !status.ok()) return status;
   return run.SendHeld(*router_, job_.input);
 }
 
 // A client that can send rows again keeps its side open; the others close it behind the last row.
-absl::Status JobAttempt::ReceiveRows(JobRun& run) {
+absl::Status JobExecution::ReceiveRows(JobRun& run) {
   const Clock::time_point start = Clock::now();
   AttendMessage message;
   while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
@@ -219,7 +237,7 @@ absl::Status JobAttempt::ReceiveRows(JobRun& run) {
   return absl::OkStatus();
 }
 
-absl::Status JobAttempt::ReceiveChunk(const AttendMessage& message, JobRun& run) {
+absl::Status JobExecution::ReceiveChunk(const AttendMessage& message, JobRun& run) {
   if (!message.request.has_chunk()) {
     return wire::WithReason(absl::InvalidArgumentError("after Open a client sends chunks alone"),
                             "INVALID_OPEN");
@@ -227,7 +245,7 @@ absl::Status JobAttempt::ReceiveChunk(const AttendMessage& message, JobRun& run)
   const v1::Chunk& chunk = message.request.chunk();
   services_.metrics.AddReceived(message.payload.bytes());
   if (absl::Status status = job_.input.Accept(chunk, message.payload); !status.ok()) return status;
-  job_.progress.Advance(JobState::kReceiving, job_.input.fraction());
+  job_.course.Advance(JobPhase::kReceiving, job_.input.fraction());
   if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
   if (!job_.input.order_known()) return absl::OkStatus();
   if (job_.order_memory != nullptr) job_.order_memory->Shrink(Coordinates::OrderBytes(job_.spec));
@@ -235,7 +253,8 @@ absl::Status JobAttempt::ReceiveChunk(const AttendMessage& message, JobRun& run)
 }
 
 // All outputs have left by now, but the client does not have its report.
-absl::Status JobAttempt::CheckRows(const JobRun& run) {
+absl::Status JobExecution::Check(JobRun& run) {
+  Enter(JobPhase::kChecking);
   if (!job_.check) return absl::OkStatus();
   const std::vector<HostShard> shards = run.Shards();
   if (shards.empty()) return absl::OkStatus();
@@ -268,10 +287,10 @@ absl::Status JobAttempt::CheckRows(const JobRun& run) {
       "ROW_MISMATCH");
 }
 
-absl::StatusOr<bool> JobAttempt::SendOutput(int rank, const v1::OutputChunk& chunk,
-                                            std::string_view payload,
-                                            const std::shared_ptr<const void>& owner,
-                                            Clock::duration patience) {
+absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& chunk,
+                                              std::string_view payload,
+                                              const std::shared_ptr<const void>& owner,
+                                              Clock::duration patience) {
   absl::StatusOr<bool> handed = stream_.Write(chunk, payload, owner, patience, stop_);
   if (!handed.ok() || !*handed) return handed;
   if (job_.check) job_.check->Take(chunk, payload, members_[rank]);
@@ -280,14 +299,14 @@ absl::StatusOr<bool> JobAttempt::SendOutput(int rank, const v1::OutputChunk& chu
   return handed;
 }
 
-void JobAttempt::TellSent(int64_t rows) {
+void JobExecution::TellSent(int64_t rows) {
   const int64_t sent = job_.rows_sent += rows;
-  job_.progress.Advance(JobState::kSending,
-                        static_cast<double>(sent) / static_cast<double>(job_.spec.tokens));
+  job_.course.Advance(JobPhase::kSending,
+                      static_cast<double>(sent) / static_cast<double>(job_.spec.tokens));
 }
 
-void JobAttempt::SendProgress(double fraction) {
-  job_.progress.Advance(JobState::kComputing, fraction);
+void JobExecution::SendProgress(double fraction) {
+  job_.course.Advance(JobPhase::kComputing, fraction);
   v1::AttendResponse response;
   response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
   response.mutable_progress()->set_fraction(fraction);

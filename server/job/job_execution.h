@@ -1,9 +1,9 @@
-// One attempt at a job, on workers that were given to it:
+// One execution of a job, on workers that were given to it:
 //
-//   ring -> Run streams -> Admitted -> rows that are here already, chunks as they come -> compute
-//   -> outputs and progress to the client
+//   ring -> start: Run streams, memory, Admitted -> receive: rows that are here already, chunks as
+//   they come -> compute -> send: the last outputs -> check of rows
 //
-// An attempt that fails leaves what the next one needs: which rows have come, those of them that
+// An execution that fails leaves what the next one needs: which rows have come, those of them that
 // this process holds, and what the client has of the outputs.
 #pragma once
 
@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "engine/plan/plan.h"
 #include "server/job/attend_stream.h"
-#include "server/job/job_progress.h"
+#include "server/job/job_course.h"
 #include "server/job/job_run.h"
 #include "server/job/job_services.h"
 #include "server/metrics/metrics.h"
@@ -29,16 +29,16 @@
 
 namespace hilbert_ring::server {
 
-// What a job is, and what lasts from one attempt to the next.
+// What a job is, and what lasts from one execution to the next.
 struct Job {
   // orders and how_far must outlive it.
-  Job(v1::Open opened, const JobSpec& job_spec, OrderCache& orders, JobProgress& how_far,
+  Job(v1::Open opened, const JobSpec& job_spec, OrderCache& orders, JobCourse& how_far,
       int rows_to_check)
       : open(std::move(opened)),
         spec(job_spec),
         input(spec, orders),
         delivered(spec.tokens),
-        progress(how_far) {
+        course(how_far) {
     if (rows_to_check > 0) check.emplace(spec, rows_to_check, std::random_device()());
   }
 
@@ -47,17 +47,17 @@ struct Job {
   JobInput input;
   HeldRows held;
   Delivered delivered;
-  JobProgress& progress;
+  JobCourse& course;
   std::optional<RowCheck> check;                   // where it is asked for
   std::atomic<int64_t> rows_sent = 0;              // of OUT
   JobMemory::Reservation* order_memory = nullptr;  // of coordinates, and the order made of them
-  bool begun = false;                              // an attempt was made
+  bool begun = false;                              // it was executed before
   bool admitted = false;                           // the client was told
   int retries = 0;
 };
 
-// Of an attempt that ended well.
-struct AttemptFigures {
+// Of an execution that ended well.
+struct ExecutionFigures {
   int64_t rows_checked = 0;     // and found right
   int64_t rows_not_judged = 0;  // of those that were to be checked
   double ring_seconds = 0;      // until there was one; hardly any where it was there before
@@ -66,14 +66,14 @@ struct AttemptFigures {
   std::vector<v1::WorkerReport> workers;  // by rank
 };
 
-class JobAttempt {
+class JobExecution {
  public:
   // All must outlive it; the grant's members are the plan's ranks.
-  JobAttempt(const JobServices& services, AttendStream& stream, Job& job, const Plan& plan,
-             const Grant& grant);
+  JobExecution(const JobServices& services, AttendStream& stream, Job& job, const Plan& plan,
+               const Grant& grant);
 
   // Errors: the client's doing, or of a worker; MayRetry says which can be tried again.
-  absl::StatusOr<AttemptFigures> Run();
+  absl::StatusOr<ExecutionFigures> Run();
 
   // After an error: the worker that hung, or that a peer cannot reach; null if none did.
   const std::shared_ptr<const Member>& stalled() const { return stalled_; }
@@ -83,13 +83,20 @@ class JobAttempt {
   const std::shared_ptr<const Member>& failed() const { return failed_; }
 
  private:
+  // The steps of an execution once it has its ring; each enters its phase.
   absl::Status RunWith(JobRun& run);
+  absl::Status Start(JobRun& run);
+  absl::Status Receive(JobRun& run);
+  absl::Status Compute(JobRun& run);
+  absl::Status Send(JobRun& run);
+  absl::Status Check(JobRun& run);
+
+  void Enter(JobPhase phase);
   absl::Status Admit();
   absl::Status AskForLostRows();
   absl::Status ReceiveRows(JobRun& run);
   absl::Status ReceiveChunk(const AttendMessage& message, JobRun& run);
   absl::Status PlaceRows(JobRun& run);
-  absl::Status CheckRows(const JobRun& run);
   absl::StatusOr<bool> SendOutput(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                                   const std::shared_ptr<const void>& owner,
                                   Clock::duration patience);
@@ -102,9 +109,12 @@ class JobAttempt {
   const Plan& plan_;
   const Members& members_;
   const bool express_;
-  JobStop stop_;                     // of this attempt: the client's, or a worker's failure
+  JobStop stop_;                     // of this execution: the client's, or a worker's failure
+  Deadline ready_due_;               // of the workers
+  bool few_ = false;                 // so few rows that they come while the workers make ready
+  Clock::time_point received_;       // all rows
   std::optional<RowRouter> router_;  // once the order is known
-  AttemptFigures figures_;
+  ExecutionFigures figures_;
   std::shared_ptr<const Member> stalled_, failed_;
 };
 
