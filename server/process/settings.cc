@@ -29,7 +29,6 @@ constexpr int kMaxPort = 65535;
 constexpr int kMaxWorkersOfAJob = 4096;
 constexpr int kMaxThreads = 4096;
 constexpr int kMaxSpawned = 256;
-constexpr int kClashExit = 2;  // as of the command line, for paths that are one file
 
 std::string Variable(const std::string& flag) {
   std::string name = "HILBERT_RING_";
@@ -361,7 +360,7 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
   }
   if (const std::string clash = ReadyFileClash(app, settings); !clash.empty()) {
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), clash.c_str());
-    return kClashExit;
+    return kExitBadSettings;
   }
   settings.warnings = UnknownVariables();
   return settings;

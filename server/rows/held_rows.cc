@@ -39,7 +39,7 @@ absl::StatusOr<HeldShard> HeldRows::Carry(const Plan& plan, int rank, const Memb
         !SameRanges(shards_.OfRank(static_cast<int>(old)), ranges)) {
       continue;
     }
-    HeldShard same = std::move(by_rank_[old]);
+    HeldShard same = std::exchange(by_rank_[old], HeldShard());
     same.copy.reset();
     same.memory->MarkUsed();
     same.rows.emplace(same.memory->data(), ShardLayout(plan, rank));
