@@ -12,9 +12,8 @@ namespace hilbert_ring::wire {
 namespace {
 
 absl::Status BadField(std::string_view field, std::string_view what) {
-  return WithReason(
-      absl::InvalidArgumentError(absl::StrCat(std::string(field), " ", std::string(what))),
-      "INVALID_SPEC");
+  return wire::ErrorOf(wire::reason::kInvalidSpec,
+                       absl::StrCat(std::string(field), " ", std::string(what)));
 }
 
 absl::StatusOr<Ordering> DecodeOrdering(const v1::Ordering& message) {

@@ -1,5 +1,7 @@
 #include "wire/status.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
@@ -29,6 +31,19 @@ std::string Shortened(absl::string_view message) {
 }
 
 }  // namespace
+
+absl::Status ErrorOf(const Reason& reason, std::string_view message) {
+  return WithReason(absl::Status(reason.code, absl::string_view(message.data(), message.size())),
+                    reason);
+}
+
+absl::Status WithReason(absl::Status status, const Reason& reason) {
+  return WithReason(std::move(status), reason.name);
+}
+
+bool HasReason(const absl::Status& status, const Reason& reason) {
+  return ReasonOf(status) == reason.name;
+}
 
 absl::Status WithReason(absl::Status status, std::string_view reason) {
   const absl::string_view url(kReasonPayload.data(), kReasonPayload.size());

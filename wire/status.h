@@ -1,6 +1,5 @@
 // One table between absl::Status and grpc::Status. A status that leaves the service carries a
-// google.rpc.ErrorInfo with a reason such as "INVALID_SPEC", and a retry pushback where one is
-// known.
+// google.rpc.ErrorInfo with a reason (wire/reason.h), and a retry pushback where one is known.
 #pragma once
 
 #include <string>
@@ -8,16 +7,24 @@
 
 #include "absl/status/status.h"
 #include "grpcpp/support/status.h"
+#include "wire/reason.h"
 
 namespace hilbert_ring::wire {
 
 inline constexpr std::string_view kErrorDomain = "hilbert-ring";
 
-// Attaches a reason, UPPER_SNAKE_CASE, to a status that is not OK. The innermost reason wins.
-absl::Status WithReason(absl::Status status, std::string_view reason);
+// An error of the reason's code.
+absl::Status ErrorOf(const Reason& reason, std::string_view message);
 
-// The reason; a default by code when none is attached ("INVALID_ARGUMENT").
+// Attaches a reason to a status that is not OK and keeps its code. The innermost reason wins.
+absl::Status WithReason(absl::Status status, const Reason& reason);
+
+// As a peer said it.
+absl::Status WithReason(absl::Status status, std::string_view name);
+
+// The reason's name; a default by code when none is attached ("INVALID_ARGUMENT").
 std::string ReasonOf(const absl::Status& status);
+bool HasReason(const absl::Status& status, const Reason& reason);
 
 // Code, message and ErrorInfo, in either direction. A message of more than 1,024 bytes is cut
 // short.

@@ -55,7 +55,7 @@ bool RetrySchedule::MayHelp(const AttemptFailure& failure) {
       connection_lost_ = true;
       return true;
     case absl::StatusCode::kAborted:
-      return wire::ReasonOf(failure.status) == "WORKER_LOST";
+      return wire::HasReason(failure.status, wire::reason::kWorkerLost);
     case absl::StatusCode::kResourceExhausted:
       return failure.pushback.has_value();
     case absl::StatusCode::kAlreadyExists:

@@ -1,8 +1,7 @@
 // When a job that failed is tried again, and how long the client waits before.
 //
 // - UNAVAILABLE (no coordinator, it starts, drains or stops, no worker, a connection lost):
-// backoff,
-//   then as soon as there is a connection.
+//   backoff, then as soon as there is a connection.
 // - ABORTED with reason WORKER_LOST: backoff.
 // - RESOURCE_EXHAUSTED with a pushback: the pushback and up to a quarter more.
 // - ALREADY_EXISTS after an UNAVAILABLE (the service has not noticed that the connection is lost):

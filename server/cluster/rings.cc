@@ -20,12 +20,12 @@ std::string DrawPrefix() {
 absl::Status CheckOneTransport(const Members& members) {
   for (const auto& member : members) {
     if (member->transport == members.front()->transport) continue;
-    return wire::WithReason(
-        absl::FailedPreconditionError(absl::StrCat(
-            "worker ", members.front()->address, " makes rings over ", members.front()->transport,
-            ", worker ", member->address, " over ", member->transport,
-            ": workers of one ring are all on GPUs or all on processors")),
-        "MIXED_TRANSPORTS");
+    return wire::ErrorOf(
+        wire::reason::kMixedTransports,
+        absl::StrCat("worker ", members.front()->address, " makes rings over ",
+                     members.front()->transport, ", worker ", member->address, " over ",
+                     member->transport,
+                     ": workers of one ring are all on GPUs or all on processors"));
   }
   return absl::OkStatus();
 }
@@ -46,9 +46,8 @@ absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::stri
       found = rings_.begin();
     }
     if (!found->job_id.empty()) {
-      return wire::WithReason(absl::FailedPreconditionError(absl::StrCat(
-                                  "ring ", found->id, " is leased by job ", found->job_id)),
-                              "RING_LEASED");
+      return wire::ErrorOf(wire::reason::kRingLeased,
+                           absl::StrCat("ring ", found->id, " is leased by job ", found->job_id));
     }
     found->job_id = job_id;
     if (!found->formed) found->generation = ++generation_;

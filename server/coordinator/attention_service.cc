@@ -50,7 +50,7 @@ std::chrono::milliseconds Pushback(double seconds_of_work) {
 }
 
 absl::Status Draining() {
-  return wire::WithReason(absl::UnavailableError("the service is stopping"), "DRAINING");
+  return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
 }
 
 // Of a call before its first message is there: that message, and what comes behind it.
@@ -97,11 +97,10 @@ absl::Status AttentionService::Enter(const std::string& peer, const std::shared_
   auto waiting = waiting_.Reserve(kFirstBytes);
   while (!waiting.ok() && gate_.CutOffOne()) waiting = waiting_.Reserve(kFirstBytes);
   if (!waiting.ok()) {
-    return wire::WithReason(
-        absl::ResourceExhaustedError(absl::StrCat(
-            "calls that are not admitted have ", waiting_.used(), " bytes, this one may take ",
-            kFirstBytes, ", the limit is ", waiting_.limit(), " (--waiting-memory)")),
-        "WAITING_MEMORY");
+    return wire::ErrorOf(wire::reason::kWaitingMemory,
+                         absl::StrCat("calls that are not admitted have ", waiting_.used(),
+                                      " bytes, this one may take ", kFirstBytes, ", the limit is ",
+                                      waiting_.limit(), " (--waiting-memory)"));
   }
   call->stream->waiting().emplace(*std::move(waiting));
   auto place = gate_.Enter(peer, [this, weak = std::weak_ptr(call)](const absl::Status& why) {
@@ -149,27 +148,26 @@ grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::Plan
   auto spec = wire::DecodeJobSpec(request->spec());
   if (!spec.ok()) return wire::ToGrpc(spec.status());
   if (absl::Status status = Validate(*spec, LimitsOf(services_.settings)); !status.ok()) {
-    return wire::ToGrpc(wire::WithReason(status, "INVALID_SPEC"));
+    return wire::ToGrpc(wire::WithReason(status, wire::reason::kInvalidSpec));
   }
   int workers = request->workers();
   if (workers == 0) workers = static_cast<int>(services_.membership.Live().size());
   if (workers == 0) {
-    return wire::ToGrpc(wire::WithReason(
-        absl::UnavailableError("no worker is there: say for how many the plan should be"),
-        "NO_WORKERS"));
+    return wire::ToGrpc(wire::ErrorOf(wire::reason::kNoWorkers,
+                                      "no worker is there: say for how many the plan should be"));
   }
   PlanGate::Turn turn;
   if (!PlansFast(*spec, workers) && (turn = plans_.TryEnter()) == nullptr) {
     context->AddTrailingMetadata(kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
     absl::Status refused = absl::ResourceExhaustedError(
         absl::StrCat(plans_.most(), " plans are being made, which is the limit (--max-plans)"));
-    services_.metrics.CountRefused("TOO_MANY_PLANS");
-    return wire::ToGrpc(wire::WithReason(std::move(refused), "TOO_MANY_PLANS"));
+    services_.metrics.CountRefused(std::string(wire::reason::kTooManyPlans.name));
+    return wire::ToGrpc(wire::WithReason(std::move(refused), wire::reason::kTooManyPlans));
   }
   const auto gone = [context] { return context->IsCancelled(); };
   auto plan = MakePlan(*spec, workers, gone);
   if (absl::IsCancelled(plan.status())) return wire::ToGrpc(plan.status());
-  if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), "INVALID_SPEC"));
+  if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), wire::reason::kInvalidSpec));
   if (absl::Status status = CountUnion(*plan, gone); !status.ok()) return wire::ToGrpc(status);
   std::vector<std::string> addresses;
   for (const auto& member : services_.membership.Live()) addresses.push_back(member->address);
@@ -205,7 +203,7 @@ grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
                                          const v1::CancelJobRequest* request,
                                          v1::CancelJobResponse* response) {
   if (absl::Status status = CheckJobId(request->job_id()); !status.ok()) {
-    return wire::ToGrpc(wire::WithReason(std::move(status), "INVALID_JOB_ID"));
+    return wire::ToGrpc(wire::WithReason(std::move(status), wire::reason::kInvalidJobId));
   }
   return wire::ToGrpc(
       services_.jobs.Cancel(CallerOf(*context), request->job_id(), context->peer()));

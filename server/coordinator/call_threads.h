@@ -31,10 +31,9 @@ class CallThreads {
     {
       const std::lock_guard lock(mutex_);
       if (threads_ >= max_threads_) {
-        return wire::WithReason(
-            absl::ResourceExhaustedError(absl::StrCat("too many calls are open: ", threads_,
-                                                      ", the limit is ", max_threads_)),
-            "TOO_MANY_CALLS");
+        return wire::ErrorOf(
+            wire::reason::kTooManyCalls,
+            absl::StrCat("too many calls are open: ", threads_, ", the limit is ", max_threads_));
       }
       ++threads_;
     }

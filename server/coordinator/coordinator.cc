@@ -40,7 +40,7 @@ absl::StatusOr<std::string> JoinToken(const CoordinatorSettings& settings) {
 }
 
 absl::Status Stopping() {
-  return wire::WithReason(absl::UnavailableError("the service is stopping"), "DRAINING");
+  return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ constexpr auto kNewsLimit = std::chrono::milliseconds(200);
 constexpr auto kTurnLimit = std::chrono::seconds(1);
 
 absl::Status BadOpen(const std::string& message) {
-  return wire::WithReason(absl::InvalidArgumentError(message), "INVALID_OPEN");
+  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
 }
 
 // Of one job.
@@ -102,7 +102,7 @@ absl::Status AttendCall::ReadOpen() {
   open_ = std::move(*message.request.mutable_open());
   if (absl::Status status = CheckJobId(open_.job_id()); !status.ok()) {
     open_.set_job_id("?");
-    return wire::WithReason(std::move(status), "INVALID_OPEN");
+    return wire::WithReason(std::move(status), wire::reason::kInvalidOpen);
   }
   if (open_.job_id().empty()) open_.set_job_id(DrawJobId());
   if (open_.attempt() < 0) {
@@ -118,7 +118,7 @@ absl::Status AttendCall::ReadOpen() {
 absl::Status AttendCall::Validate() const {
   const CoordinatorSettings& settings = services_.settings;
   if (absl::Status status = hilbert_ring::Validate(spec_, LimitsOf(settings)); !status.ok()) {
-    return wire::WithReason(std::move(status), "INVALID_SPEC");
+    return wire::WithReason(std::move(status), wire::reason::kInvalidSpec);
   }
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V, v1::TENSOR_OUT}) {
     const int64_t row_bytes = wire::TensorRowBytes(spec_, tensor);
@@ -126,17 +126,17 @@ absl::Status AttendCall::Validate() const {
       return wire::WithReason(absl::OutOfRangeError(absl::StrCat(
                                   "heads: a row of ", wire::TensorName(tensor), " has ", row_bytes,
                                   " bytes, the limit of a chunk is ", wire::kMaxPayloadBytes)),
-                              "INVALID_SPEC");
+                              wire::reason::kInvalidSpec);
     }
   }
   if (spec_.ordering && spec_.ordering->coordinate_axes > 0 &&
       Coordinates::MemoryBytes(spec_) > OrderMemoryLimit(settings)) {
-    return wire::WithReason(
-        absl::FailedPreconditionError(absl::StrCat(
-            "ordering: coordinates of ", spec_.tokens, " tokens take ",
-            Coordinates::MemoryBytes(spec_), " bytes at the coordinator, whose limit is ",
-            OrderMemoryLimit(settings), " (--order-memory-limit, --total-order-memory-limit)")),
-        "DOES_NOT_FIT");
+    return wire::ErrorOf(
+        wire::reason::kDoesNotFit,
+        absl::StrCat("ordering: coordinates of ", spec_.tokens, " tokens take ",
+                     Coordinates::MemoryBytes(spec_), " bytes at the coordinator, whose limit is ",
+                     OrderMemoryLimit(settings),
+                     " (--order-memory-limit, --total-order-memory-limit)"));
   }
   return absl::OkStatus();
 }
@@ -165,7 +165,7 @@ absl::StatusOr<std::vector<JobSize>> AttendCall::SizesWithout(const Members& wit
     return std::find(without.begin(), without.end(), member) != without.end();
   });
   if (live.empty()) {
-    return wire::WithReason(absl::UnavailableError("no worker is there"), "NO_WORKERS");
+    return wire::ErrorOf(wire::reason::kNoWorkers, "no worker is there");
   }
   int workers = static_cast<int>(std::min<size_t>(live.size(), kMaxWorkers));
   const int asked = services_.settings.job_workers;
@@ -178,7 +178,7 @@ absl::StatusOr<std::vector<JobSize>> AttendCall::SizesWithout(const Members& wit
   }
   auto sizes =
       SizesOf(spec_, asked > 0 ? workers : 1, workers, services_.rate.flops_per_second(), gone);
-  if (!sizes.ok()) return wire::WithReason(sizes.status(), "INVALID_SPEC");
+  if (!sizes.ok()) return wire::WithReason(sizes.status(), wire::reason::kInvalidSpec);
   std::vector<int64_t> limits;
   for (const auto& member : live) limits.push_back(member->memory_limit_bytes);
   std::sort(limits.rbegin(), limits.rend());
@@ -188,7 +188,7 @@ absl::StatusOr<std::vector<JobSize>> AttendCall::SizesWithout(const Members& wit
     return sizes;
   }
   const auto plan = MakePlan(spec_, workers, gone);
-  if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");
+  if (!plan.ok()) return wire::WithReason(plan.status(), wire::reason::kInvalidSpec);
   return CheckFits(*plan, std::vector<int64_t>(workers, limits[workers - 1]), gone);
 }
 
@@ -206,7 +206,7 @@ absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) 
   stream_.ReadAhead();  // rows come while the execution begins
   auto plan = MakePlan(spec_, static_cast<int>(grant_.members.size()),
                        [this] { return !stream_.stop().why().ok(); });
-  if (!plan.ok()) return wire::WithReason(plan.status(), "INVALID_SPEC");
+  if (!plan.ok()) return wire::WithReason(plan.status(), wire::reason::kInvalidSpec);
   plan_ = *std::move(plan);
   spdlog::info("job {} starts: {} tokens, {} heads, {} branches on {} workers{}, {} exchange steps",
                open_.job_id(), spec_.tokens, spec_.heads, spec_.branches.size(),
@@ -219,13 +219,12 @@ absl::Status AttendCall::ReserveOrder() {
   if (!spec_.ordering || spec_.ordering->coordinate_axes == 0) return absl::OkStatus();
   auto reserved = services_.order_memory.Reserve(Coordinates::MemoryBytes(spec_));
   if (!reserved.ok()) {
-    return wire::WithReason(
-        absl::ResourceExhaustedError(
-            absl::StrCat("ordering: coordinates of ", spec_.tokens, " tokens take ",
-                         Coordinates::MemoryBytes(spec_), " bytes, jobs that run or wait have ",
-                         services_.order_memory.used(), " of ", services_.order_memory.limit(),
-                         " (--total-order-memory-limit)")),
-        "ORDER_MEMORY");
+    return wire::ErrorOf(
+        wire::reason::kOrderMemory,
+        absl::StrCat("ordering: coordinates of ", spec_.tokens, " tokens take ",
+                     Coordinates::MemoryBytes(spec_), " bytes, jobs that run or wait have ",
+                     services_.order_memory.used(), " of ", services_.order_memory.limit(),
+                     " (--total-order-memory-limit)"));
   }
   order_memory_.emplace(*std::move(reserved));
   return absl::OkStatus();
@@ -339,12 +338,11 @@ absl::Status AttendCall::AwaitWorkers(Scheduler::Place& place) {
 }
 
 absl::Status AttendCall::NotEnough(const absl::Status& why) const {
-  return wire::WithReason(
-      absl::UnavailableError(
-          absl::StrCat("workers were lost, and those that live could not take the job within ",
-                       services_.settings.recovery_timeout.count(),
-                       " ms (--recovery-timeout): ", why.message())),
-      "NOT_ENOUGH_WORKERS");
+  return wire::ErrorOf(
+      wire::reason::kNotEnoughWorkers,
+      absl::StrCat("workers were lost, and those that live could not take the job within ",
+                   services_.settings.recovery_timeout.count(),
+                   " ms (--recovery-timeout): ", why.message()));
 }
 
 v1::Report AttendCall::MakeReport(ExecutionFigures figures) {

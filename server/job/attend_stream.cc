@@ -66,8 +66,7 @@ absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, const JobStop& s
     return true;
   }
   if (!wire::Parse(message.buffer, request)) {
-    return wire::WithReason(absl::InvalidArgumentError("a message is not an AttendRequest"),
-                            "MALFORMED");
+    return wire::ErrorOf(wire::reason::kMalformed, "a message is not an AttendRequest");
   }
   message.payload = wire::Payload(request.chunk().payload());
   return true;
@@ -209,10 +208,9 @@ void AttendStream::OnCancel() {
   // The client's clock and ours differ a little.
   constexpr auto kSlack = std::chrono::milliseconds(50);
   const bool late = context_->deadline() <= std::chrono::system_clock::now() + kSlack;
-  stop_.Request(late ? wire::WithReason(absl::DeadlineExceededError("the client's deadline passed"),
-                                        "CLIENT_DEADLINE")
-                     : wire::WithReason(absl::CancelledError("the client cancelled the job"),
-                                        "CLIENT_CANCELLED"));
+  stop_.Request(
+      late ? wire::ErrorOf(wire::reason::kClientDeadline, "the client's deadline passed")
+           : wire::ErrorOf(wire::reason::kClientCancelled, "the client cancelled the job"));
 }
 
 void AttendStream::OnDone() {

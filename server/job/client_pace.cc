@@ -33,18 +33,16 @@ void ClientPace::Moved(Clock::duration waited, int64_t bytes) {
 
 absl::Status ClientPace::Late(Clock::duration waited) const {
   if (bytes_ == 0 || waited >= limits_.idle) {
-    return wire::WithReason(
-        absl::DeadlineExceededError(absl::StrCat("the client has not ", what_, " anything for ",
-                                                 Seconds(waited), " s (--idle-timeout)")),
-        "CLIENT_IDLE");
+    return wire::ErrorOf(wire::reason::kClientIdle,
+                         absl::StrCat("the client has not ", what_, " anything for ",
+                                      Seconds(waited), " s (--idle-timeout)"));
   }
   const double seconds = Seconds(waited_ + waited);
-  return wire::WithReason(
-      absl::DeadlineExceededError(absl::StrCat(
-          "the client has ", what_, " ",
-          static_cast<int64_t>(static_cast<double>(bytes_) / seconds), " bytes a second over ",
-          seconds, " s, the least rate is ", limits_.bytes_per_second, " (--least-rate)")),
-      "CLIENT_SLOW");
+  return wire::ErrorOf(wire::reason::kClientSlow,
+                       absl::StrCat("the client has ", what_, " ",
+                                    static_cast<int64_t>(static_cast<double>(bytes_) / seconds),
+                                    " bytes a second over ", seconds, " s, the least rate is ",
+                                    limits_.bytes_per_second, " (--least-rate)"));
 }
 
 }  // namespace hilbert_ring::server

@@ -44,8 +44,9 @@ std::shared_ptr<const Member> Named(const absl::Status& error, const char* paylo
 }  // namespace
 
 bool MayRetry(const absl::Status& status) {
-  const std::string reason = wire::ReasonOf(status);
-  return reason == "WORKER_LOST" || reason == "WORKER_DATA_LOSS";
+  const wire::Reason* const reason = wire::FindReason(wire::ReasonOf(status));
+  return reason != nullptr && (reason->again == wire::TryAgain::kService ||
+                               reason->again == wire::TryAgain::kServiceAndClient);
 }
 
 JobExecution::JobExecution(const JobServices& services, AttendStream& stream, Job& job,
@@ -73,12 +74,11 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
       if (Clock::now() - start > services_.settings.worker_timeout) {
         stalled_ = Named(lease.status(), kComplainant, members_);
       }
-      if (wire::ReasonOf(lease.status()) == "MIXED_TRANSPORTS") return lease.status();
+      if (wire::HasReason(lease.status(), wire::reason::kMixedTransports)) return lease.status();
       if (absl::IsResourceExhausted(lease.status())) return lease.status();
-      return wire::WithReason(
-          absl::AbortedError(
-              absl::StrCat("the workers' ring could not be formed: ", lease.status().message())),
-          "WORKER_LOST");
+      return wire::ErrorOf(
+          wire::reason::kWorkerLost,
+          absl::StrCat("the workers' ring could not be formed: ", lease.status().message()));
     }
     ring.emplace(*std::move(lease));
     figures_.ring_seconds = SecondsBetween(start, Clock::now());
@@ -191,12 +191,12 @@ absl::Status JobExecution::Admit() {
 absl::Status JobExecution::AskForLostRows() {
   for (const JobInput::Missing& missing : job_.input.Forget(job_.held.lost())) {
     if (!job_.open.can_resend()) {
-      return wire::WithReason(
-          absl::AbortedError(absl::StrCat(
+      return wire::ErrorOf(
+          wire::reason::kRowsLost,
+          absl::StrCat(
               "rows of ", wire::TensorName(missing.tensor),
               " were lost with a worker, no copy is held (--copy-memory), and the client does not "
-              "send rows again")),
-          "ROWS_LOST");
+              "send rows again"));
     }
     v1::AttendResponse response;
     v1::Resend& resend = *response.mutable_resend();
@@ -239,8 +239,7 @@ absl::Status JobExecution::ReceiveRows(JobRun& run) {
 
 absl::Status JobExecution::ReceiveChunk(const AttendMessage& message, JobRun& run) {
   if (!message.request.has_chunk()) {
-    return wire::WithReason(absl::InvalidArgumentError("after Open a client sends chunks alone"),
-                            "INVALID_OPEN");
+    return wire::ErrorOf(wire::reason::kInvalidOpen, "after Open a client sends chunks alone");
   }
   const v1::Chunk& chunk = message.request.chunk();
   services_.metrics.AddReceived(message.payload.bytes());
@@ -277,14 +276,14 @@ absl::Status JobExecution::Check(JobRun& run) {
   services_.metrics.CountMismatch(wrong.worker->address);
   const bool distrusted = services_.suspects.Note(wrong.worker, job_.open.job_id());
   const Deviation& off = wrong.deviation;
-  return wire::WithReason(
-      absl::DataLossError(absl::StrCat(
+  return wire::ErrorOf(
+      wire::reason::kRowMismatch,
+      absl::StrCat(
           wire::TensorName(wrong.tensor), " of token ", off.token, ", head ", off.head,
           wrong.tensor == v1::TENSOR_OUT ? absl::StrCat(", dim ", off.dim) : "", " is ", off.actual,
           ", computed again in float64 it is ", off.expected, " and may be off by ", off.tolerance,
           " (--check-rows); worker ", wrong.worker->address,
-          distrusted ? " sent it, not for the first time, and gets no more jobs" : " sent it")),
-      "ROW_MISMATCH");
+          distrusted ? " sent it, not for the first time, and gets no more jobs" : " sent it"));
 }
 
 absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& chunk,

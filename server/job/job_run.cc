@@ -159,7 +159,7 @@ void JobRun::Open() {
   }
   for (int rank = 0; rank < workers; ++rank) {
     if (absl::Status status = MakeShard(rank); !status.ok()) {
-      stop_.Request(wire::WithReason(status, "HELD_ROWS_MEMORY"));
+      stop_.Request(wire::WithReason(status, wire::reason::kHeldRowsMemory));
       return;
     }
     // Should that fail, its reader finds out why.

@@ -51,9 +51,8 @@ absl::Status JobRun::Await(Deadline deadline, const char* what, bool Stream::*st
     if (missing() == streams_.end() || !stop_.why().ok()) continue;
     if (const int rank = late(); rank < static_cast<int>(streams_.size())) {
       if (watch_progress) {
-        failed = wire::WithReason(absl::DeadlineExceededError(absl::StrCat(
-                                      "worker ", options_.members[rank]->address, " ", what)),
-                                  "JOB_TIMEOUT");
+        failed = wire::ErrorOf(wire::reason::kJobTimeout,
+                               absl::StrCat("worker ", options_.members[rank]->address, " ", what));
       } else {
         stalled_ = options_.members[rank];
         failed = Lost(rank, what);
@@ -129,7 +128,7 @@ void JobRun::ReadFrom(int rank) {
 void JobRun::NoteFailed(int rank, const grpc::Status& status) {
   AwaitCulprit(status);
   NoteBroken(rank, status);
-  if (wire::ReasonOf(wire::FromGrpc(status)) == "WORKER_BUSY") {
+  if (wire::HasReason(wire::FromGrpc(status), wire::reason::kWorkerBusy)) {
     const std::lock_guard lock(mutex_);
     stalled_ = options_.members[rank];  // it does not get rid of a job that we know nothing of
   }
@@ -222,9 +221,9 @@ void JobRun::TellProgress(int rank, const v1::RunProgress& progress) {
 }
 
 absl::Status JobRun::Lost(int rank, const std::string& how) const {
-  return wire::WithReason(absl::AbortedError(absl::StrCat(
-                              "worker ", options_.members[rank]->address, " was lost: ", how)),
-                          "WORKER_LOST");
+  return wire::ErrorOf(
+      wire::reason::kWorkerLost,
+      absl::StrCat("worker ", options_.members[rank]->address, " was lost: ", how));
 }
 
 // A worker whose peer died says so before we hear of the death itself: give that a moment, so that
@@ -246,10 +245,10 @@ absl::Status JobRun::Explain(int rank, const grpc::Status& status) const {
   const std::string message =
       absl::StrCat("worker ", options_.members[rank]->address, ": ", error.message());
   if (MeansLoss(error.code())) {
-    return wire::WithReason(absl::AbortedError(message), "WORKER_LOST");
+    return wire::ErrorOf(wire::reason::kWorkerLost, message);
   }
   if (absl::IsDataLoss(error)) {
-    return wire::WithReason(absl::DataLossError(message), "WORKER_DATA_LOSS");
+    return wire::ErrorOf(wire::reason::kWorkerDataLoss, message);
   }
   return wire::WithReason(absl::Status(error.code(), message), wire::ReasonOf(error));
 }

@@ -12,9 +12,9 @@ constexpr int kMostAttempt = 1'000'000;
 constexpr int kMostSkipped = 10'000;
 
 absl::Status Fenced(const std::string& job_id, int attempt, int newer) {
-  return wire::WithReason(absl::AbortedError(absl::StrCat("attempt ", attempt, " of job ", job_id,
-                                                          " gave way to attempt ", newer)),
-                          "ATTEMPT_FENCED");
+  return wire::ErrorOf(
+      wire::reason::kAttemptFenced,
+      absl::StrCat("attempt ", attempt, " of job ", job_id, " gave way to attempt ", newer));
 }
 
 v1::Job::State StateOf(JobPhase phase) {
@@ -50,9 +50,8 @@ absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
                                                 const std::string& job_id, int attempt,
                                                 JobStop* stop, const JobCourse* course) {
   if (attempt > kMostAttempt) {
-    return wire::WithReason(absl::InvalidArgumentError(absl::StrCat(
-                                "attempt is ", attempt, ", must be at most ", kMostAttempt)),
-                            "INVALID_OPEN");
+    return wire::ErrorOf(wire::reason::kInvalidOpen,
+                         absl::StrCat("attempt is ", attempt, ", must be at most ", kMostAttempt));
   }
   const std::pair<std::string, std::string> key(caller, job_id);
   const std::lock_guard lock(mutex_);
@@ -60,16 +59,14 @@ absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
   if (found != jobs_.end()) {
     const int runs = found->second.attempt;
     if (runs == attempt) {
-      return wire::WithReason(absl::AlreadyExistsError(absl::StrCat("attempt ", attempt, " of job ",
-                                                                    job_id, " runs already")),
-                              "JOB_RUNNING");
+      return wire::ErrorOf(wire::reason::kJobRunning,
+                           absl::StrCat("attempt ", attempt, " of job ", job_id, " runs already"));
     }
     if (runs > attempt) return Fenced(job_id, attempt, runs);
     if (attempt - runs > kMostSkipped) {
-      return wire::WithReason(absl::InvalidArgumentError(absl::StrCat(
-                                  "attempt is ", attempt, ", must be at most ", kMostSkipped,
-                                  " above that of the job which runs under this id, ", runs)),
-                              "INVALID_OPEN");
+      return wire::ErrorOf(wire::reason::kInvalidOpen,
+                           absl::StrCat("attempt is ", attempt, ", must be at most ", kMostSkipped,
+                                        " above that of the job which runs under this id, ", runs));
     }
     // Its entry cannot go meanwhile: that needs this lock. A stop only tells, it never waits for
     // jobs.
@@ -118,13 +115,11 @@ absl::Status JobTable::Cancel(const std::string& caller, const std::string& job_
   const std::lock_guard lock(mutex_);
   const auto found = jobs_.find({caller, job_id});
   if (found == jobs_.end()) {
-    return wire::WithReason(
-        absl::NotFoundError(absl::StrCat("no job ", job_id, " of this caller waits or runs")),
-        "JOB_NOT_FOUND");
+    return wire::ErrorOf(wire::reason::kJobNotFound,
+                         absl::StrCat("no job ", job_id, " of this caller waits or runs"));
   }
-  found->second.stop->Request(
-      wire::WithReason(absl::CancelledError(absl::StrCat("job ", job_id, " was cancelled by ", by)),
-                       "CANCELLED_BY_CALLER"));
+  found->second.stop->Request(wire::ErrorOf(
+      wire::reason::kCancelledByCaller, absl::StrCat("job ", job_id, " was cancelled by ", by)));
   return absl::OkStatus();
 }
 

@@ -12,17 +12,15 @@ namespace hilbert_ring::server {
 namespace {
 
 absl::Status TooLate(std::chrono::milliseconds timeout) {
-  return wire::WithReason(
-      absl::DeadlineExceededError(absl::StrCat("the first message did not come within ",
-                                               timeout.count(), " ms (--open-timeout)")),
-      "OPEN_TIMEOUT");
+  return wire::ErrorOf(wire::reason::kOpenTimeout,
+                       absl::StrCat("the first message did not come within ", timeout.count(),
+                                    " ms (--open-timeout)"));
 }
 
 absl::Status GaveWay() {
-  return wire::WithReason(
-      absl::ResourceExhaustedError(
-          "too many calls are open, and this one, which has said nothing, gave way to another"),
-      "TOO_MANY_CALLS");
+  return wire::ErrorOf(
+      wire::reason::kTooManyCalls,
+      "too many calls are open, and this one, which has said nothing, gave way to another");
 }
 
 }  // namespace
@@ -46,11 +44,10 @@ absl::StatusOr<CallGate::Place> CallGate::Enter(const std::string& peer,
     Peer& entry = peers_[peer];
     if (entry.calls >= limits_.calls_per_peer) {
       if (entry.silent.empty()) {
-        return wire::WithReason(
-            absl::ResourceExhaustedError(absl::StrCat(
-                "too many calls are open: ", peer, " has ", entry.calls,
-                ", the limit of a peer is ", limits_.calls_per_peer, " (--max-calls-per-peer)")),
-            "TOO_MANY_CALLS");
+        return wire::ErrorOf(wire::reason::kTooManyCalls,
+                             absl::StrCat("too many calls are open: ", peer, " has ", entry.calls,
+                                          ", the limit of a peer is ", limits_.calls_per_peer,
+                                          " (--max-calls-per-peer)"));
       }
       instead = entry.silent.front();
       TakeOut(instead);

@@ -8,9 +8,8 @@
 namespace hilbert_ring::server {
 
 absl::Status NoThreads(const std::system_error& error) {
-  return wire::WithReason(
-      absl::ResourceExhaustedError(absl::StrCat("no thread can be started: ", error.what())),
-      "NO_THREADS");
+  return wire::ErrorOf(wire::reason::kNoThreads,
+                       absl::StrCat("no thread can be started: ", error.what()));
 }
 
 absl::StatusOr<std::thread> StartThread(std::function<void()> body) {

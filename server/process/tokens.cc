@@ -55,8 +55,8 @@ const grpc::string_ref* Metadata(const grpc::ServerContextBase& context, const c
   return found == metadata.end() ? nullptr : &found->second;
 }
 
-absl::Status Refused(const std::string& message, const char* reason) {
-  return wire::WithReason(absl::UnauthenticatedError(message), reason);
+absl::Status Refused(const std::string& message, const wire::Reason& reason) {
+  return wire::ErrorOf(reason, message);
 }
 
 }  // namespace
@@ -95,10 +95,11 @@ absl::Status CheckJoinToken(const grpc::ServerContextBase& context, const std::s
   const grpc::string_ref* const given = Metadata(context, kJoinTokenKey);
   if (given == nullptr) {
     return Refused("the coordinator takes workers with its join token alone (--join-token-file)",
-                   "JOIN_TOKEN");
+                   wire::reason::kJoinToken);
   }
   if (!Same({given->data(), given->size()}, token)) {
-    return Refused("the join token is not the coordinator's (--join-token-file)", "JOIN_TOKEN");
+    return Refused("the join token is not the coordinator's (--join-token-file)",
+                   wire::reason::kJoinToken);
   }
   return absl::OkStatus();
 }
@@ -120,7 +121,7 @@ absl::Status CheckCallToken(const grpc::ServerContextBase& context, const std::s
   }
   return Refused(
       absl::StrCat(call, " is for the coordinator alone at which this worker is registered"),
-      "CALL_TOKEN");
+      wire::reason::kCallToken);
 }
 
 }  // namespace hilbert_ring::server

@@ -21,29 +21,26 @@ absl::Status ChunkLedger::CheckShape(const v1::Chunk& chunk, int64_t bytes,
                                      int64_t row_bytes) const {
   const std::string name = wire::TensorName(chunk.tensor());
   if (chunk.rows() < 1) {
-    return wire::WithReason(absl::InvalidArgumentError(absl::StrCat(
-                                name, ": rows is ", chunk.rows(), ", must be at least 1")),
-                            "CHUNK_MISSHAPEN");
+    return wire::ErrorOf(wire::reason::kChunkMisshapen,
+                         absl::StrCat(name, ": rows is ", chunk.rows(), ", must be at least 1"));
   }
   if (chunk.first_row() < 0 || chunk.first_row() >= spec_.tokens ||
       chunk.rows() > spec_.tokens - chunk.first_row()) {
-    return wire::WithReason(
-        absl::OutOfRangeError(absl::StrCat(name, ": chunk past the end: first_row ",
-                                           chunk.first_row(), " and rows ", chunk.rows(),
-                                           ", but the job has ", spec_.tokens, " tokens")),
-        "CHUNK_PAST_END");
+    return wire::ErrorOf(
+        wire::reason::kChunkPastEnd,
+        absl::StrCat(name, ": chunk past the end: first_row ", chunk.first_row(), " and rows ",
+                     chunk.rows(), ", but the job has ", spec_.tokens, " tokens"));
   }
   if (bytes > wire::kMaxPayloadBytes) {
-    return wire::WithReason(
-        absl::InvalidArgumentError(absl::StrCat(
-            name, ": payload has ", bytes, " bytes, a chunk's limit is ", wire::kMaxPayloadBytes)),
-        "CHUNK_MISSHAPEN");
+    return wire::ErrorOf(wire::reason::kChunkMisshapen,
+                         absl::StrCat(name, ": payload has ", bytes, " bytes, a chunk's limit is ",
+                                      wire::kMaxPayloadBytes));
   }
   if (bytes != chunk.rows() * row_bytes) {
-    return wire::WithReason(absl::InvalidArgumentError(absl::StrCat(
-                                name, ": payload has ", bytes, " bytes, but ", chunk.rows(),
-                                " rows of ", row_bytes, " bytes are ", chunk.rows() * row_bytes)),
-                            "CHUNK_MISSHAPEN");
+    return wire::ErrorOf(
+        wire::reason::kChunkMisshapen,
+        absl::StrCat(name, ": payload has ", bytes, " bytes, but ", chunk.rows(), " rows of ",
+                     row_bytes, " bytes are ", chunk.rows() * row_bytes));
   }
   return absl::OkStatus();
 }
@@ -52,45 +49,40 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& pa
   const std::string name = wire::TensorName(chunk.tensor());
   const auto found = tensors_.find(chunk.tensor());
   if (found == tensors_.end()) {
-    return wire::WithReason(
-        absl::InvalidArgumentError(
-            absl::StrCat("tensor of a chunk is ", name, ", this job takes ",
-                         tensors_.contains(v1::TENSOR_COORDS) ? "COORDS, " : "", "Q, K and V")),
-        "BAD_TENSOR");
+    return wire::ErrorOf(
+        wire::reason::kBadTensor,
+        absl::StrCat("tensor of a chunk is ", name, ", this job takes ",
+                     tensors_.contains(v1::TENSOR_COORDS) ? "COORDS, " : "", "Q, K and V"));
   }
   if (chunk.tensor() != v1::TENSOR_COORDS && !Complete(v1::TENSOR_COORDS)) {
-    return wire::WithReason(
-        absl::InvalidArgumentError(absl::StrCat(
-            "tensor ", name, ": came before all of COORDS, of which ",
-            tensors_.at(v1::TENSOR_COORDS).count(), " of ", spec_.tokens, " rows are there")),
-        "COORDS_FIRST");
+    return wire::ErrorOf(wire::reason::kCoordsFirst,
+                         absl::StrCat("tensor ", name, ": came before all of COORDS, of which ",
+                                      tensors_.at(v1::TENSOR_COORDS).count(), " of ", spec_.tokens,
+                                      " rows are there"));
   }
   absl::Status status =
       CheckShape(chunk, payload.bytes(), wire::TensorRowBytes(spec_, chunk.tensor()));
   if (!status.ok()) return status;
   if (const uint32_t crc = payload.Crc32c(); crc != chunk.crc32c()) {
-    return wire::WithReason(
-        absl::DataLossError(absl::StrCat(name, ": chunk at first_row ", chunk.first_row(),
-                                         " has crc32c ", absl::Hex(chunk.crc32c(), absl::kZeroPad8),
-                                         ", its payload ", absl::Hex(crc, absl::kZeroPad8))),
-        "CHECKSUM_MISMATCH");
+    return wire::ErrorOf(wire::reason::kChecksumMismatch,
+                         absl::StrCat(name, ": chunk at first_row ", chunk.first_row(),
+                                      " has crc32c ", absl::Hex(chunk.crc32c(), absl::kZeroPad8),
+                                      ", its payload ", absl::Hex(crc, absl::kZeroPad8)));
   }
   const int64_t end = chunk.first_row() + chunk.rows();
   if (!found->second.Add(chunk.first_row(), end)) {
-    return wire::WithReason(
-        absl::InvalidArgumentError(absl::StrCat(name, ": some of rows ", chunk.first_row(), " to ",
-                                                end - 1, " have come before")),
-        "CHUNK_OVERLAP");
+    return wire::ErrorOf(wire::reason::kChunkOverlap,
+                         absl::StrCat(name, ": some of rows ", chunk.first_row(), " to ", end - 1,
+                                      " have come before"));
   }
   if (const auto gone = gone_.find(chunk.tensor()); gone != gone_.end()) {
     gone->second.Remove(chunk.first_row(), end);
   }
   if (found->second.fragments() > kMaxFragments) {
-    return wire::WithReason(
-        absl::OutOfRangeError(
-            absl::StrCat(name, ": chunks leave more than ", kMaxFragments,
-                         " gaps between them: send larger chunks, or more of them in order")),
-        "CHUNKS_TOO_SCATTERED");
+    return wire::ErrorOf(
+        wire::reason::kChunksTooScattered,
+        absl::StrCat(name, ": chunks leave more than ", kMaxFragments,
+                     " gaps between them: send larger chunks, or more of them in order"));
   }
   return absl::OkStatus();
 }
@@ -127,20 +119,19 @@ absl::Status ChunkLedger::CheckComplete() const {
     const auto gone = gone_.find(tensor);
     if (gone != gone_.end() && gone->second.count() > 0) {
       const auto& [begin, end] = *gone->second.ranges().begin();
-      return wire::WithReason(
-          absl::AbortedError(absl::StrCat(
+      return wire::ErrorOf(
+          wire::reason::kRowsLost,
+          absl::StrCat(
               gone->second.count(), " rows of ", wire::TensorName(tensor), ", the first are ",
               begin, " to ", end - 1,
               ", were lost with a worker, and the client has closed its side without sending them "
-              "again")),
-          "ROWS_LOST");
+              "again"));
     }
     const RowSpan gap = rows.GapFrom(0);
-    return wire::WithReason(
-        absl::InvalidArgumentError(absl::StrCat(
-            wire::TensorName(tensor), ": ", rows.size() - rows.count(), " of ", rows.size(),
-            " rows are missing, the first are ", gap.begin, " to ", gap.end - 1)),
-        "CHUNK_MISSING");
+    return wire::ErrorOf(wire::reason::kChunkMissing,
+                         absl::StrCat(wire::TensorName(tensor), ": ", rows.size() - rows.count(),
+                                      " of ", rows.size(), " rows are missing, the first are ",
+                                      gap.begin, " to ", gap.end - 1));
   }
   return absl::OkStatus();
 }

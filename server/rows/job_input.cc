@@ -34,7 +34,7 @@ absl::Status JobInput::Begin() {
 
 absl::Status JobInput::MakeOrder(std::span<const int64_t> coords) {
   auto order = orders_.Get(spec_, coords);
-  if (!order.ok()) return wire::WithReason(order.status(), "BAD_COORDINATES");
+  if (!order.ok()) return wire::WithReason(order.status(), wire::reason::kBadCoordinates);
   order_ = *std::move(order);
   order_known_ = true;
   return absl::OkStatus();

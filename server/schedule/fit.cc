@@ -63,14 +63,14 @@ absl::Status CheckFits(const Plan& plan, std::span<const int64_t> limits,
     const int64_t limit = *std::min_element(limits.begin(), limits.end());
     const int enough = SmallestThatHolds(plan, workers, limit, cancelled);
     if (cancelled && cancelled()) return absl::CancelledError("the plan is no longer wanted");
-    return wire::WithReason(
-        absl::FailedPreconditionError(absl::StrCat(
+    return wire::ErrorOf(
+        wire::reason::kDoesNotFit,
+        absl::StrCat(
             "the job does not fit: worker ", rank + 1, " of ", workers, " would need ",
             Mebibytes(Needed(plan, rank)), ", its memory limit is ", Mebibytes(limits[rank]), "; ",
             enough > 0 ? absl::StrCat(enough, " workers of ", Mebibytes(limit), " would hold it")
                        : absl::StrCat("no number of workers up to ", kMostPlannedWorkers,
-                                      " of that memory would hold it"))),
-        "DOES_NOT_FIT");
+                                      " of that memory would hold it")));
   }
   return absl::OkStatus();
 }

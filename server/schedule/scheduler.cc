@@ -50,10 +50,9 @@ int64_t Scheduler::Waiting() const {
 }
 
 absl::Status Scheduler::QueueFull(int64_t waiting) const {
-  return wire::WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                              "the queue is full: ", waiting, " jobs wait, the limit is ",
-                              max_waiting_, " (--max-queue)")),
-                          "QUEUE_FULL");
+  return wire::ErrorOf(wire::reason::kQueueFull,
+                       absl::StrCat("the queue is full: ", waiting, " jobs wait, the limit is ",
+                                    max_waiting_, " (--max-queue)"));
 }
 
 absl::Status Scheduler::CheckRoom() const {
@@ -322,10 +321,9 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
     const Clock::time_point now = Clock::now();
     const int position = s.Position(*job_);
     if (now >= deadline) {
-      return wire::WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                                  "the job waited too long for workers (--queue-timeout); ",
-                                  position - 1, " jobs are still before it in the queue")),
-                              "QUEUE_TIMEOUT");
+      return wire::ErrorOf(wire::reason::kQueueTimeout,
+                           absl::StrCat("the job waited too long for workers (--queue-timeout); ",
+                                        position - 1, " jobs are still before it in the queue"));
     }
     if (position != told) {
       told = position;

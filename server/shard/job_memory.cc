@@ -9,10 +9,9 @@ absl::StatusOr<JobMemory::Reservation> JobMemory::Reserve(int64_t bytes) {
   int64_t used = used_;
   do {
     if (bytes > limit_ - used) {
-      return wire::WithReason(
-          absl::ResourceExhaustedError(absl::StrCat("the job needs ", bytes, " bytes, ", used,
-                                                    " of the limit of ", limit_, " are in use")),
-          "WORKER_MEMORY");
+      return wire::ErrorOf(wire::reason::kWorkerMemory,
+                           absl::StrCat("the job needs ", bytes, " bytes, ", used,
+                                        " of the limit of ", limit_, " are in use"));
     }
   } while (!used_.compare_exchange_weak(used, used + bytes));
   return Reservation(this, bytes);

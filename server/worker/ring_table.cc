@@ -26,9 +26,8 @@ struct RingTable::Ring {
 namespace {
 
 absl::Status Stale(const std::string& ring_id, int64_t generation, const std::string& what) {
-  return wire::WithReason(absl::FailedPreconditionError(
-                              absl::StrCat("generation ", generation, " of ", ring_id, " ", what)),
-                          "STALE_GENERATION");
+  return wire::ErrorOf(wire::reason::kStaleGeneration,
+                       absl::StrCat("generation ", generation, " of ", ring_id, " ", what));
 }
 
 absl::Status Closed() { return absl::AbortedError("the ring was closed"); }
@@ -178,9 +177,8 @@ absl::StatusOr<RingTable::Lease> RingTable::Take(const std::string& ring_id, int
     return Stale(ring_id, generation, "is not there");
   }
   if (ring->leased) {
-    return wire::WithReason(
-        absl::FailedPreconditionError(absl::StrCat(ring_id, " is leased by another job")),
-        "RING_LEASED");
+    return wire::ErrorOf(wire::reason::kRingLeased,
+                         absl::StrCat(ring_id, " is leased by another job"));
   }
   ring->leased = true;
   return Lease(this, ring);

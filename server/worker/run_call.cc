@@ -121,8 +121,8 @@ absl::StatusOr<Lane::Turn> RunCall::AwaitTurn() {
     if (Lane::Turn turn = lane_->AwaitTurn(kPoll)) return turn;
     if (context_.IsCancelled()) return Cancelled();
     if (std::chrono::steady_clock::now() > deadline) {
-      return wire::WithReason(
-          absl::UnavailableError("the job before this one has not ended in time"), "WORKER_BUSY");
+      return wire::ErrorOf(wire::reason::kWorkerBusy,
+                           "the job before this one has not ended in time");
     }
   }
 }
@@ -171,7 +171,7 @@ absl::Status RunCall::MakeStore() {
                  std::string(shared.status().message()));
   }
   auto store = ShardStore::Make(lane_->device(), *plan_, rank_);
-  if (!store.ok()) return wire::WithReason(store.status(), "WORKER_MEMORY");
+  if (!store.ok()) return wire::WithReason(store.status(), wire::reason::kWorkerMemory);
   store_ = *std::move(store);
   return absl::OkStatus();
 }
@@ -224,7 +224,7 @@ absl::Status RunCall::Work() {
   if (context_.IsCancelled()) return Cancelled();
   if (!figures_.ok()) {
     return absl::IsDeadlineExceeded(figures_.status())
-               ? wire::WithReason(figures_.status(), "JOB_TIMEOUT")
+               ? wire::WithReason(figures_.status(), wire::reason::kJobTimeout)
                : figures_.status();
   }
   return sent_;

@@ -75,7 +75,8 @@ v1::RunFailed RunCall::Failure() const {
   v1::RunFailed failed;
   failed.set_code(static_cast<int>(error.code()));
   failed.set_message(std::string(error.message()));
-  failed.set_reason(absl::IsDeadlineExceeded(error) ? "JOB_TIMEOUT" : wire::ReasonOf(error));
+  failed.set_reason(absl::IsDeadlineExceeded(error) ? std::string(wire::reason::kJobTimeout.name)
+                                                    : wire::ReasonOf(error));
   return failed;
 }
 

@@ -15,7 +15,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "tokens travel as they lie in memory");
 
 absl::Status Misshapen(const std::string& what) {
-  return wire::WithReason(absl::InvalidArgumentError(what), "ROWS_MISSHAPEN");
+  return wire::ErrorOf(wire::reason::kRowsMisshapen, what);
 }
 
 }  // namespace
@@ -62,10 +62,9 @@ absl::Status ShardRows::Place(const v1::ShardRows& rows) {
                                   " rows, of which ", *placed, " had come"));
   }
   if (wire::Crc32c(payload) != rows.crc32c()) {
-    return wire::WithReason(absl::DataLossError(absl::StrCat(
-                                "rows of ", wire::TensorName(rows.tensor()),
-                                " changed on their way from the coordinator: wrong crc32c")),
-                            "CHECKSUM_MISMATCH");
+    return wire::ErrorOf(wire::reason::kChecksumMismatch,
+                         absl::StrCat("rows of ", wire::TensorName(rows.tensor()),
+                                      " changed on their way from the coordinator: wrong crc32c"));
   }
   if (!listed) {
     if (rows.first_local_row() < 0 || rows.first_local_row() > store_.rows() - rows.rows()) {

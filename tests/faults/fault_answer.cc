@@ -40,6 +40,15 @@ class OfRings final : public FaultAnswer {
 
   std::string Mismatch(const EngineResult& result) const override {
     std::lock_guard lock(mutex_);
+    const std::string out =
+        Mismatch("OUT", result, &EngineResult::out, spec_.heads * spec_.value_dim);
+    return out.empty() ? Mismatch("LSE", result, &EngineResult::lse, spec_.heads) : out;
+  }
+
+ private:
+  // Under mutex_. Rows of OUT and LSE leave one by one: those of one token may be of two rings.
+  std::string Mismatch(const char* tensor, const EngineResult& result,
+                       std::vector<float> EngineResult::*rows, int64_t width) const {
     std::vector<int64_t> others(spec_.tokens);  // tokens whose rows are of none of the results yet
     std::iota(others.begin(), others.end(), 0);
     for (size_t i = 0;; ++i) {
@@ -49,20 +58,14 @@ class OfRings final : public FaultAnswer {
         if (!other.ok()) return other.status().ToString();
         results_.push_back(*std::move(other));
       }
-      std::erase_if(others, [&](int64_t token) { return Same(result, results_[i], token); });
+      std::erase_if(others, [&](int64_t token) {
+        const auto row = (result.*rows).begin() + token * width;
+        return std::equal(row, row + width, (results_[i].*rows).begin() + token * width);
+      });
       if (others.empty()) return "";
     }
-    return absl::StrCat(others.size(), " rows are of no ring, the first of token ", others[0]);
-  }
-
- private:
-  bool Same(const EngineResult& a, const EngineResult& b, int64_t token) const {
-    const auto same = [token](const std::vector<float>& x, const std::vector<float>& y,
-                              int64_t width) {
-      return std::equal(x.begin() + token * width, x.begin() + (token + 1) * width,
-                        y.begin() + token * width);
-    };
-    return same(a.out, b.out, spec_.heads * spec_.value_dim) && same(a.lse, b.lse, spec_.heads);
+    return absl::StrCat(others.size(), " rows of ", tensor, " are of no ring, the first of token ",
+                        others[0]);
   }
 
   const JobSpec spec_;

@@ -23,11 +23,11 @@ class FaultAnswer {
 absl::StatusOr<std::shared_ptr<const FaultAnswer>> AnswerByDefinition(const JobSpec& spec,
                                                                       const EngineInputs& inputs);
 
-// For jobs too long for that: every row has the bits of the undisturbed result or of another
-// ring's, which merges partial results in another order; rows that had left before a fault are of
-// the ring that was lost. Fails where rows drawn from the undisturbed result are not by the
-// definition. other_rings: their numbers of workers, the likeliest first; each runs here when a
-// result first needs it.
+// For jobs too long for that: every row of OUT and of LSE has the bits of the undisturbed result or
+// of another ring's, which merges partial results in another order; rows that had left before a
+// fault are of the ring that was lost. Fails where rows drawn from the undisturbed result are not
+// by the definition. other_rings: their numbers of workers, the likeliest first; each runs here
+// when a result first needs it.
 absl::StatusOr<std::shared_ptr<const FaultAnswer>> AnswerOfRings(const JobSpec& spec,
                                                                  EngineInputs inputs,
                                                                  EngineResult undisturbed,

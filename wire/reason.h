@@ -1,0 +1,145 @@
+// The reasons of the service's statuses, one line each: the name on the wire, the code that it
+// comes with, who may make the call again, and what it means. docs/errors.md is this table for
+// readers.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace hilbert_ring::wire {
+
+enum class TryAgain {
+  kNobody,            // the same call fails again
+  kService,           // the service, on other workers (--max-retries)
+  kServiceAndClient,  // and then the client, under the same job id
+  kClient,
+  kLater,  // the client, after the time that the status says
+};
+
+struct Reason {
+  std::string_view name;
+  // Where the service finds out itself; one that comes from below keeps its own.
+  absl::StatusCode code;
+  TryAgain again;
+  std::string_view meaning;
+};
+
+namespace reason {
+
+using enum absl::StatusCode;
+using enum TryAgain;
+
+// What the client asks for.
+inline constexpr Reason kMalformed = {"MALFORMED", kInvalidArgument, kNobody,
+                                      "a message is no request"};
+inline constexpr Reason kInvalidOpen = {"INVALID_OPEN", kInvalidArgument, kNobody,
+                                        "the stream does not begin with a right Open"};
+inline constexpr Reason kInvalidJobId = {"INVALID_JOB_ID", kInvalidArgument, kNobody,
+                                         "the job id is too long or not printable"};
+inline constexpr Reason kInvalidSpec = {"INVALID_SPEC", kInvalidArgument, kNobody,
+                                        "a field of the spec is wrong or over a limit"};
+inline constexpr Reason kDoesNotFit = {"DOES_NOT_FIT", kFailedPrecondition, kNobody,
+                                       "the job can never fit this deployment"};
+inline constexpr Reason kJobRunning = {
+    "JOB_RUNNING", kAlreadyExists, kNobody,
+    "this attempt runs already (tried again after a lost connection)"};
+inline constexpr Reason kAttemptFenced = {"ATTEMPT_FENCED", kAborted, kNobody,
+                                          "a newer attempt has the job"};
+inline constexpr Reason kJobNotFound = {"JOB_NOT_FOUND", kNotFound, kNobody,
+                                        "no job of this id is the caller's"};
+
+// The client's chunks.
+inline constexpr Reason kBadTensor = {"BAD_TENSOR", kInvalidArgument, kNobody,
+                                      "the chunk's tensor is none of the job's"};
+inline constexpr Reason kBadCoordinates = {"BAD_COORDINATES", kInvalidArgument, kNobody,
+                                           "coordinates are out of range"};
+inline constexpr Reason kCoordsFirst = {"COORDS_FIRST", kInvalidArgument, kNobody,
+                                        "rows came before all coordinates"};
+inline constexpr Reason kChunkMisshapen = {"CHUNK_MISSHAPEN", kInvalidArgument, kNobody,
+                                           "the chunk's size is not that of its rows"};
+inline constexpr Reason kChunkPastEnd = {"CHUNK_PAST_END", kOutOfRange, kNobody,
+                                         "the chunk reaches beyond the tensor"};
+inline constexpr Reason kChunkOverlap = {"CHUNK_OVERLAP", kInvalidArgument, kNobody,
+                                         "rows came twice"};
+inline constexpr Reason kChunksTooScattered = {"CHUNKS_TOO_SCATTERED", kOutOfRange, kNobody,
+                                               "the rows that have come lie in too many pieces"};
+inline constexpr Reason kChunkMissing = {"CHUNK_MISSING", kInvalidArgument, kNobody,
+                                         "the client ended before all rows had come"};
+inline constexpr Reason kChecksumMismatch = {"CHECKSUM_MISMATCH", kDataLoss, kNobody,
+                                             "bytes of rows are not those that were sent"};
+inline constexpr Reason kRowsMisshapen = {"ROWS_MISSHAPEN", kInvalidArgument, kNobody,
+                                          "rows that a worker was sent are not its shard's"};
+
+// Room and turns.
+inline constexpr Reason kTooManyCalls = {"TOO_MANY_CALLS", kResourceExhausted, kLater,
+                                         "calls are at their limit, of all or of this peer"};
+inline constexpr Reason kTooManyPlans = {"TOO_MANY_PLANS", kResourceExhausted, kLater,
+                                         "long plans are at their limit"};
+inline constexpr Reason kNoThreads = {"NO_THREADS", kResourceExhausted, kLater,
+                                      "the system has no thread left"};
+inline constexpr Reason kWaitingMemory = {"WAITING_MEMORY", kResourceExhausted, kLater,
+                                          "memory of jobs that wait is at its limit"};
+inline constexpr Reason kOrderMemory = {"ORDER_MEMORY", kResourceExhausted, kLater,
+                                        "memory of coordinates is at its limit"};
+inline constexpr Reason kQueueFull = {"QUEUE_FULL", kResourceExhausted, kLater,
+                                      "as many jobs wait as may"};
+inline constexpr Reason kQueueTimeout = {"QUEUE_TIMEOUT", kResourceExhausted, kLater,
+                                         "the job's turn did not come in time"};
+inline constexpr Reason kOpenTimeout = {"OPEN_TIMEOUT", kDeadlineExceeded, kNobody,
+                                        "the call said nothing in time"};
+
+// The client's pace, and who ends a job.
+inline constexpr Reason kClientIdle = {"CLIENT_IDLE", kDeadlineExceeded, kNobody,
+                                       "the client neither sent nor read for too long"};
+inline constexpr Reason kClientSlow = {"CLIENT_SLOW", kDeadlineExceeded, kNobody,
+                                       "the client sent or read below the least rate"};
+inline constexpr Reason kClientDeadline = {"CLIENT_DEADLINE", kDeadlineExceeded, kNobody,
+                                           "the client's deadline passed"};
+inline constexpr Reason kClientCancelled = {"CLIENT_CANCELLED", kCancelled, kNobody,
+                                            "the client cancelled the call, or is gone"};
+inline constexpr Reason kCancelledByCaller = {"CANCELLED_BY_CALLER", kCancelled, kNobody,
+                                              "CancelJob ended the job"};
+inline constexpr Reason kJobTimeout = {"JOB_TIMEOUT", kDeadlineExceeded, kNobody,
+                                       "compute took longer than the limit"};
+inline constexpr Reason kDraining = {"DRAINING", kUnavailable, kClient, "the service is stopping"};
+
+// Workers.
+inline constexpr Reason kNoWorkers = {"NO_WORKERS", kUnavailable, kClient, "no worker is there"};
+inline constexpr Reason kNotEnoughWorkers = {"NOT_ENOUGH_WORKERS", kUnavailable, kClient,
+                                             "too few workers are left to hold the job"};
+inline constexpr Reason kMixedTransports = {"MIXED_TRANSPORTS", kFailedPrecondition, kNobody,
+                                            "the workers do not exchange in the same way"};
+inline constexpr Reason kWorkerLost = {"WORKER_LOST", kAborted, kServiceAndClient,
+                                       "a worker died, hung or cannot be reached"};
+inline constexpr Reason kWorkerDataLoss = {"WORKER_DATA_LOSS", kDataLoss, kService,
+                                           "a worker found corrupt blocks"};
+inline constexpr Reason kWorkerBusy = {"WORKER_BUSY", kUnavailable, kNobody,
+                                       "a worker does not get rid of the job before"};
+inline constexpr Reason kWorkerMemory = {"WORKER_MEMORY", kResourceExhausted, kNobody,
+                                         "a worker has no memory for its shard"};
+inline constexpr Reason kHeldRowsMemory = {"HELD_ROWS_MEMORY", kResourceExhausted, kNobody,
+                                           "the coordinator has no memory for rows that it holds"};
+inline constexpr Reason kRowsLost = {"ROWS_LOST", kAborted, kNobody,
+                                     "rows died with a worker, and the client does not resend"};
+inline constexpr Reason kRowMismatch = {"ROW_MISMATCH", kDataLoss, kNobody,
+                                        "a row computed again is another (--check-rows)"};
+inline constexpr Reason kRingLeased = {"RING_LEASED", kFailedPrecondition, kNobody,
+                                       "another job has the ring"};
+inline constexpr Reason kStaleGeneration = {"STALE_GENERATION", kFailedPrecondition, kNobody,
+                                            "the ring was formed anew since"};
+inline constexpr Reason kJoinToken = {"JOIN_TOKEN", kUnauthenticated, kNobody,
+                                      "the join token is missing or another"};
+inline constexpr Reason kCallToken = {"CALL_TOKEN", kUnauthenticated, kNobody,
+                                      "the call does not come from the worker's coordinator"};
+
+}  // namespace reason
+
+// All of them, in the order above.
+std::span<const Reason> AllReasons();
+
+// Null for a name that is none of them.
+const Reason* FindReason(std::string_view name);
+
+}  // namespace hilbert_ring::wire
