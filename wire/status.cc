@@ -45,10 +45,10 @@ bool HasReason(const absl::Status& status, const Reason& reason) {
   return ReasonOf(status) == reason.name;
 }
 
-absl::Status WithReason(absl::Status status, std::string_view reason) {
+absl::Status WithReason(absl::Status status, std::string_view name) {
   const absl::string_view url(kReasonPayload.data(), kReasonPayload.size());
   if (!status.ok() && !status.GetPayload(url).has_value()) {
-    status.SetPayload(url, absl::Cord(absl::string_view(reason.data(), reason.size())));
+    status.SetPayload(url, absl::Cord(absl::string_view(name.data(), name.size())));
   }
   return status;
 }
@@ -75,8 +75,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  const absl::Status bare(static_cast<absl::StatusCode>(status.error_code()),
-                          status.error_message());
+  absl::Status bare(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   google::rpc::Status details;
   if (!details.ParseFromString(status.error_details())) return bare;
   for (const auto& detail : details.details()) {

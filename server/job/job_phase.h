@@ -48,7 +48,6 @@ constexpr bool MayFollow(JobPhase before, JobPhase after) {
     case JobPhase::kQueued:
       return before == JobPhase::kSizing || before == JobPhase::kParked || HasWorkers(before);
     case JobPhase::kParked:
-      return before == JobPhase::kQueued;
     case JobPhase::kRing:
       return before == JobPhase::kQueued;
     case JobPhase::kFailed:
