@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cpp/retry.h"
+#include "client/cpp/settled_channel.h"
 #include "client/cpp/with_message.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -46,7 +47,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& server) {
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   for (const auto& [name, value] : wire::kTransportArguments) arguments.SetInt(name, value);
   for (const auto& [name, value] : kReconnectArguments) arguments.SetInt(name, value);
-  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+  return Settled(grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments));
 }
 
 absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,

@@ -1,11 +1,16 @@
 #include "client/cpp/service.h"
 
+#include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "tests/unit/client/echo_job.h"
 #include "tests/unit/client/fake_service.h"
 #include "tests/unit/client/manual_timing.h"
@@ -81,6 +86,36 @@ TEST(Service, APlanIsNotAskedForAgainWhereTheServiceDoesNotSayWhen) {
     EXPECT_EQ(status.message(), "2 plans are being made");
     EXPECT_EQ(service.plans(), 1);
   }
+}
+
+int OpenDescriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(all), end(all)));
+}
+
+// Each call ends while its connection is made, or shortly before or after.
+TEST(Service, CallsThatEndEarlyLeaveNoConnectionOpen) {
+  const FakeService service;
+  ASSERT_TRUE(RequestCluster(Connect(service.address())).ok());  // what the process keeps for good
+  const int before = OpenDescriptors();
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&service] {
+      for (int i = 0; i < 250; ++i) {
+        const auto channel = Connect(service.address());
+        grpc::ClientContext context;
+        context.set_deadline(std::chrono::system_clock::now() + std::chrono::microseconds(8 * i));
+        v1::ListJobsResponse jobs;
+        v1::AttentionService::NewStub(channel)->ListJobs(&context, {}, &jobs);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (OpenDescriptors() > before + 2 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_LE(OpenDescriptors(), before + 2);
 }
 
 }  // namespace
