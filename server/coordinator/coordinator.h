@@ -13,11 +13,11 @@
 #include "server/cluster/rings.h"
 #include "server/cluster/worker_processes.h"
 #include "server/coordinator/attention_service.h"
-#include "server/coordinator/http_endpoint.h"
 #include "server/coordinator/token_memory.h"
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
 #include "server/process/grpc_endpoint.h"
+#include "server/process/http_endpoint.h"
 #include "server/process/settings.h"
 #include "server/schedule/scheduler.h"
 

@@ -1,4 +1,4 @@
-#include "server/coordinator/http_endpoint.h"
+#include "server/process/http_endpoint.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
