@@ -113,7 +113,8 @@ absl::Status Coordinator::Listen() {
     auto grpc = StartGrpc({.host = settings_.grpc_host,
                            .port = settings_.grpc_port,
                            .max_threads = kMaxBlockingCalls,
-                           .lookahead_bytes = wire::kLookaheadBytes},
+                           .lookahead_bytes = wire::kLookaheadBytes,
+                           .idle = settings_.connection_idle_timeout},
                           {&attention_service_});
     if (!grpc.ok()) return grpc.status();
     grpc_ = *std::move(grpc);

@@ -1,6 +1,7 @@
 #include "server/process/grpc_endpoint.h"
 
 #include <algorithm>
+#include <climits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -21,6 +22,7 @@ namespace {
 
 // A peer whose machine is gone sends no end of its connection; one that lives answers.
 constexpr int kKeepaliveMs = 10'000;
+constexpr int kHandshakeMs = 20'000;         // of a connection, until it speaks HTTP/2
 constexpr int kLeastPingIntervalMs = 5'000;  // of clients, which keep their connections alike
 
 constexpr std::chrono::milliseconds kLeastSilence{500};
@@ -59,6 +61,11 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                              kLeastPingIntervalMs);
   for (const auto& [name, value] : wire::kTransportArguments)
     builder.AddChannelArgument(name, value);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  if (listen.idle.count() > 0) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                               static_cast<int>(std::min<int64_t>(listen.idle.count(), INT_MAX)));
+  }
   if (listen.lookahead_bytes > 0) {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, listen.lookahead_bytes);

@@ -23,6 +23,9 @@ struct GrpcListen {
   // which the transport measures, up to some 16 MiB of it. A bound costs the peer a pause for each
   // 64 KiB that nobody waits for.
   int lookahead_bytes = 0;
+  // A connection that has no call for so long is closed; its peer makes another for its next call.
+  // 0: never.
+  std::chrono::milliseconds idle{0};
 };
 
 struct GrpcEndpoint {

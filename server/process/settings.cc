@@ -162,6 +162,8 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
       ->check(CLI::Range(0, kMaxWorkersOfAJob));
   app.add_option("--max-queue", s.max_queue, "jobs that may wait")->check(CLI::Range(0, 100'000));
   AddCallLimits(app, s.max_calls_per_peer, s.open_timeout);
+  AddDuration(app, "--connection-idle-timeout", s.connection_idle_timeout,
+              "a caller's connection that has no call for so long is closed");
   AddBytes(app, "--waiting-memory", s.waiting_memory_bytes,
            "memory for all calls that are not admitted: at most 5 MiB of one until its first "
            "message is there, then that message and 1 MiB");

@@ -102,5 +102,43 @@ TEST(GrpcEndpoint, AnAddressIsNotShared) {
   endpoint->server->Shutdown(std::chrono::system_clock::now());
 }
 
+// Whether the channel loses its connection within the time.
+bool LosesConnection(grpc::Channel& channel, std::chrono::milliseconds time) {
+  return channel.WaitForStateChange(GRPC_CHANNEL_READY, std::chrono::system_clock::now() + time);
+}
+
+TEST(GrpcEndpoint, AConnectionWithoutACallIsClosed) {
+  auto endpoint = StartGrpc(
+      {.host = "127.0.0.1", .max_threads = 8, .idle = std::chrono::milliseconds(300)}, {});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port), std::chrono::seconds(10));
+  const std::string check = "/grpc.health.v1.Health/Check";
+  ASSERT_TRUE(CallUnary(channel, check, "").status.ok());
+  EXPECT_TRUE(LosesConnection(*channel, std::chrono::seconds(20)));
+  EXPECT_TRUE(CallUnary(channel, check, "").status.ok()) << "the next call makes another";
+
+  // A call that is open keeps it, though nothing is said.
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  void* tag = nullptr;
+  bool ok = false;
+  const auto watch = stub.PrepareCall(&context, "/grpc.health.v1.Health/Watch", &queue);
+  watch->StartCall(nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+  const grpc::Slice nothing("");
+  watch->WriteLast(grpc::ByteBuffer(&nothing, 1), {}, nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+  grpc::ByteBuffer serving;
+  watch->Read(&serving, nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok) && ok);
+  EXPECT_FALSE(LosesConnection(*channel, std::chrono::milliseconds(1500)));
+  context.TryCancel();
+  grpc::Status status;
+  watch->Finish(&status, nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  queue.Shutdown();
+}
+
 }  // namespace
 }  // namespace hilbert_ring::server
