@@ -114,7 +114,9 @@ absl::Status Coordinator::Listen() {
                            .port = settings_.grpc_port,
                            .max_threads = kMaxBlockingCalls,
                            .lookahead_bytes = wire::kLookaheadBytes,
-                           .idle = settings_.connection_idle_timeout},
+                           .idle = settings_.connection_idle_timeout,
+                           .connections_per_peer = settings_.max_connections_per_peer,
+                           .on_refused = [this] { metrics_.CountRefused("CONNECTIONS"); }},
                           {&attention_service_});
     if (!grpc.ok()) return grpc.status();
     grpc_ = *std::move(grpc);
@@ -265,10 +267,8 @@ void Coordinator::Stop() {
   jobs_.StopAll(Stopping());
   attention_service_.AwaitIdle(std::chrono::milliseconds(1000));
   if (workers_ != nullptr) workers_->Stop(kWorkerStopLimit);
-  for (const GrpcEndpoint* endpoint : {&grpc_, &membership_grpc_}) {
-    if (endpoint->server == nullptr) continue;
-    endpoint->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
-    endpoint->server->Wait();
+  for (GrpcEndpoint* endpoint : {&grpc_, &membership_grpc_}) {
+    if (endpoint->server != nullptr) endpoint->Shutdown(std::chrono::milliseconds(100));
   }
   {
     const std::lock_guard lock(refresh_);

@@ -3,8 +3,7 @@
 
 namespace hilbert_ring::server {
 
-// As many as the system allows: a shell allows fewer than there may be connections, and gRPC stops
-// listening for good when there is none left for the next one.
+// As many as the system allows: a shell allows fewer than there may be connections.
 void RaiseFileLimit();
 
 }  // namespace hilbert_ring::server

@@ -1,9 +1,13 @@
 #include "server/process/grpc_endpoint.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <climits>
+#include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -12,8 +16,9 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
-#include "server/process/host_port.h"
-#include "server/process/listen_check.h"
+#include "server/process/deadline.h"
+#include "server/process/listening_sockets.h"
+#include "spdlog/spdlog.h"
 #include "wire/codec.h"
 #include "wire/transport.h"
 
@@ -25,6 +30,7 @@ constexpr int kKeepaliveMs = 10'000;
 constexpr int kHandshakeMs = 20'000;         // of a connection, until it speaks HTTP/2
 constexpr int kLeastPingIntervalMs = 5'000;  // of clients, which keep their connections alike
 
+constexpr std::chrono::minutes kRefusalsLogged{1};
 constexpr std::chrono::milliseconds kLeastSilence{500};
 constexpr std::chrono::milliseconds kMostSilence{600'000};
 
@@ -37,6 +43,32 @@ int AsMilliseconds(std::chrono::milliseconds silence) {
   return static_cast<int>(std::clamp(silence, kLeastSilence, kMostSilence).count());
 }
 
+void SetTcp(int socket, int option, int value) {
+  setsockopt(socket, IPPROTO_TCP, option, &value, sizeof(value));
+}
+
+void Serve(grpc::experimental::ExternalConnectionAcceptor& acceptor, int listening,
+           int connection) {
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+  parameters.listener_fd = listening;
+  parameters.fd = connection;
+  acceptor.HandleNewConnection(&parameters);
+}
+
+// Counts each refusal, and logs one a minute: peers can cause any number of them.
+std::function<void(const absl::Status&)> TellOfRefusals(std::function<void()> on_refused) {
+  return [on_refused = std::move(on_refused), next = Clock::time_point{},
+          refused = 0](const absl::Status& why) mutable {
+    ++refused;
+    if (on_refused) on_refused();
+    if (Clock::now() < next) return;
+    next = Clock::now() + kRefusalsLogged;
+    spdlog::warn("{} (connections refused since the last such line: {})",
+                 std::string(why.message()), refused);
+    refused = 0;
+  };
+}
+
 }  // namespace
 
 absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
@@ -45,16 +77,21 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  absl::Status free = CheckCanListen("grpc", listen.host, listen.port);
-  if (!free.ok()) return free;
-  const std::string where = HostPort(listen.host, listen.port);
-  GrpcEndpoint endpoint;
+  auto sockets = ListeningSockets::Open("grpc", listen.host, listen.port);
+  if (!sockets.ok()) return sockets.status();
+  // Accepted connections inherit both.
+  for (const int socket : sockets->descriptors()) {
+    SetTcp(socket, TCP_NODELAY, 1);
+    SetTcp(socket, TCP_USER_TIMEOUT, AsMilliseconds(listen.silence));
+  }
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(where, grpc::InsecureServerCredentials(), &endpoint.port);
+  std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
+      builder.experimental().AddExternalConnectionAcceptor(
+          grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+          grpc::InsecureServerCredentials());
   for (grpc::Service* service : services) builder.RegisterService(service);
   builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   builder.SetMaxSendMessageSize(-1);  // plans of very many workers are longer than a chunk
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, AsMilliseconds(listen.silence));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
@@ -76,13 +113,22 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   grpc::ResourceQuota quota("hilbert-ring");
   quota.SetMaxThreads(listen.max_threads);
   builder.SetResourceQuota(quota);
-  endpoint.server = builder.BuildAndStart();
-  if (endpoint.server == nullptr || endpoint.port <= 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on grpc ", where,
-                                               ": is the port free and the host an address?"));
-  }
+  GrpcEndpoint endpoint{.server = builder.BuildAndStart(), .port = sockets->port()};
+  if (endpoint.server == nullptr) return absl::InternalError("gRPC built no server");
   endpoint.server->GetHealthCheckService()->SetServingStatus(false);
+  auto listener = ConnectionListener::Start(
+      *std::move(sockets), listen.connections_per_peer,
+      {.serve = [acceptor](int socket, int connection) { Serve(*acceptor, socket, connection); },
+       .refused = TellOfRefusals(listen.on_refused)});
+  if (!listener.ok()) return listener.status();
+  endpoint.listener = *std::move(listener);
   return endpoint;
+}
+
+void GrpcEndpoint::Shutdown(std::chrono::milliseconds grace) {
+  listener.reset();
+  server->Shutdown(std::chrono::system_clock::now() + grace);
+  server->Wait();
 }
 
 // gRPC has the kernel give up a connection on which nothing is acknowledged for the time that a

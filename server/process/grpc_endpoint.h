@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/server.h"
+#include "server/process/connection_listener.h"
 
 namespace hilbert_ring::server {
 
@@ -26,10 +28,17 @@ struct GrpcListen {
   // A connection that has no call for so long is closed; its peer makes another for its next call.
   // 0: never.
   std::chrono::milliseconds idle{0};
+  int connections_per_peer = 1024;  // open at once; further ones are closed
+  // Told of each connection that is closed at once, by the listener's thread. Null: nobody is.
+  std::function<void()> on_refused;
 };
 
 struct GrpcEndpoint {
+  // Accepts no more, lets calls end for so long, and ends those that are left.
+  void Shutdown(std::chrono::milliseconds grace);
+
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<ConnectionListener> listener;  // gone before the server that it feeds
   int port = 0;
 };
 

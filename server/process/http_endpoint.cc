@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/process/host_port.h"
-#include "server/process/listen_check.h"
+#include "server/process/listening_sockets.h"
 
 namespace hilbert_ring::server {
 namespace {

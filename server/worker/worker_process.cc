@@ -137,8 +137,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
     calls.SetOnFailure(nullptr);
   }
   spdlog::info("stopped");
-  grpc->server->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(100));
-  grpc->server->Wait();
+  grpc->Shutdown(std::chrono::milliseconds(100));
   return absl::OkStatus();
 }
 

@@ -87,7 +87,7 @@ class MembershipServiceTest : public ::testing::Test {
         v1::MembershipService::NewStub(Dial(absl::StrCat("127.0.0.1:", endpoint_.port), kLimit));
   }
   void TearDown() override {
-    endpoint_.server->Shutdown(std::chrono::system_clock::now());
+    endpoint_.Shutdown(std::chrono::milliseconds(0));
     endpoint_.server->Wait();
   }
 
@@ -153,7 +153,7 @@ TEST_F(MembershipServiceTest, AWorkerIsUpWhenItAnswersAtItsAddress) {
   EXPECT_TRUE(reply.up());
   EXPECT_EQ(reply.reason(), "");
   EXPECT_EQ(membership_.Live().size(), 1u);
-  there->server->Shutdown(std::chrono::system_clock::now());
+  there->Shutdown(std::chrono::milliseconds(0));
 }
 
 TEST_F(MembershipServiceTest, AWorkerThatNobodyReachesGetsNoJobsAndIsToldWhy) {
@@ -186,7 +186,7 @@ TEST_F(MembershipServiceTest, AWorkerDoesNotTakeTheAddressOfAnother) {
   EXPECT_FALSE(reply.up());
   EXPECT_THAT(reply.reason(), HasSubstr("another process"));
   EXPECT_TRUE(membership_.Live().empty());
-  there->server->Shutdown(std::chrono::system_clock::now());
+  there->Shutdown(std::chrono::milliseconds(0));
 }
 
 }  // namespace

@@ -1,5 +1,12 @@
 #include "server/process/grpc_endpoint.h"
 
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -29,7 +36,8 @@ Answer CallUnary(const std::shared_ptr<grpc::Channel>& channel, const std::strin
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_compression_algorithm(compression);
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  context.set_wait_for_ready(true);
   grpc::CompletionQueue queue;
   const grpc::Slice slice(request);
   const auto call = stub.PrepareUnaryCall(&context, method, grpc::ByteBuffer(&slice, 1), &queue);
@@ -72,7 +80,7 @@ TEST(GrpcEndpoint, HealthFollowsWhatItIsTold) {
   EXPECT_EQ(check("b.Service").status.error_code(), grpc::StatusCode::NOT_FOUND);
   health->SetServingStatus(false);
   EXPECT_EQ(check("").bytes, not_serving);
-  endpoint->server->Shutdown(std::chrono::system_clock::now());
+  endpoint->Shutdown(std::chrono::milliseconds(0));
 }
 
 TEST(GrpcEndpoint, CompressedMessagesAreRefusedBeforeTheyInflate) {
@@ -88,7 +96,7 @@ TEST(GrpcEndpoint, CompressedMessagesAreRefusedBeforeTheyInflate) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
   }
   EXPECT_TRUE(CallUnary(channel, "/grpc.health.v1.Health/Check", "").status.ok());
-  endpoint->server->Shutdown(std::chrono::system_clock::now());
+  endpoint->Shutdown(std::chrono::milliseconds(0));
 }
 
 TEST(GrpcEndpoint, AnAddressIsNotShared) {
@@ -99,7 +107,7 @@ TEST(GrpcEndpoint, AnAddressIsNotShared) {
   EXPECT_TRUE(absl::IsUnavailable(second.status())) << second.status();
   EXPECT_TRUE(absl::IsUnavailable(
       StartGrpc({.host = "no.such.host.invalid", .max_threads = 8}, {}).status()));
-  endpoint->server->Shutdown(std::chrono::system_clock::now());
+  endpoint->Shutdown(std::chrono::milliseconds(0));
 }
 
 // Whether the channel loses its connection within the time.
@@ -138,6 +146,78 @@ TEST(GrpcEndpoint, AConnectionWithoutACallIsClosed) {
   watch->Finish(&status, nullptr);
   ASSERT_TRUE(queue.Next(&tag, &ok));
   queue.Shutdown();
+}
+
+// A connection of a caller that speaks no HTTP/2.
+class SilentConnection {
+ public:
+  explicit SilentConnection(int port) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<in_port_t>(port));
+    connected_ = socket_ >= 0 && connect(socket_, reinterpret_cast<const sockaddr*>(&address),
+                                         sizeof(address)) == 0;
+  }
+  ~SilentConnection() {
+    if (socket_ >= 0) close(socket_);
+  }
+  SilentConnection(const SilentConnection&) = delete;
+
+  bool connected() const { return connected_; }
+  // Whether the server says something (its SETTINGS) before it closes the connection.
+  bool IsServed() const {
+    pollfd answer{.fd = socket_, .events = POLLIN, .revents = 0};
+    char byte = 0;
+    return poll(&answer, 1, 20'000) == 1 && recv(socket_, &byte, 1, 0) == 1;
+  }
+
+ private:
+  int socket_;
+  bool connected_ = false;
+};
+
+TEST(GrpcEndpoint, AHostHasSoManyConnections) {
+  std::atomic<int> refused = 0;
+  auto endpoint = StartGrpc({.host = "127.0.0.1",
+                             .max_threads = 8,
+                             .connections_per_peer = 3,
+                             .on_refused = [&] { ++refused; }},
+                            {});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  std::vector<std::unique_ptr<SilentConnection>> open;
+  for (int i = 0; i < 3; ++i) {
+    open.push_back(std::make_unique<SilentConnection>(endpoint->port));
+    EXPECT_TRUE(open.back()->IsServed()) << i;
+  }
+  EXPECT_FALSE(SilentConnection(endpoint->port).IsServed());
+  open.pop_back();
+  const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port), std::chrono::seconds(10));
+  EXPECT_TRUE(CallUnary(channel, "/grpc.health.v1.Health/Check", "").status.ok())
+      << "a closed connection makes room";
+  endpoint->Shutdown(std::chrono::milliseconds(0));
+  EXPECT_GE(refused, 1);
+}
+
+// More connections than descriptors: gRPC's own listener never accepts again after that.
+TEST(GrpcEndpoint, ConnectionsThatTakeAllDescriptorsDoNotEndTheService) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few = {.rlim_cur = 200, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 8}, {});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  {
+    std::vector<std::unique_ptr<SilentConnection>> open;
+    do {  // both ends are this process's
+      open.push_back(std::make_unique<SilentConnection>(endpoint->port));
+    } while (open.back()->connected() && open.size() < 400);
+    EXPECT_LT(open.size(), 400U) << "this process ran out of descriptors";
+  }
+  const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port), std::chrono::seconds(10));
+  EXPECT_TRUE(CallUnary(channel, "/grpc.health.v1.Health/Check", "").status.ok());
+  endpoint->Shutdown(std::chrono::milliseconds(0));
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ class WorkerServiceTest : public ::testing::Test {
 
   void TearDown() override {
     if (endpoint_.server == nullptr) return;
-    endpoint_.server->Shutdown(std::chrono::system_clock::now());
+    endpoint_.Shutdown(std::chrono::milliseconds(0));
     endpoint_.server->Wait();
   }
 

@@ -1,4 +1,4 @@
-#include "server/process/listen_check.h"
+#include "server/process/listening_sockets.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -23,13 +23,13 @@ bool Has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(ListenCheck, FreePortsCanBeListenedOn) {
+TEST(ListeningSockets, FreePortsCanBeListenedOn) {
   EXPECT_EQ(Refusal("127.0.0.1", 0), "");
   EXPECT_EQ(Refusal("0.0.0.0", 0), "");
   EXPECT_EQ(Refusal("localhost", 0), "");
 }
 
-TEST(ListenCheck, APortInUseIsSaidToBe) {
+TEST(ListeningSockets, APortInUseIsSaidToBe) {
   const auto first = StartGrpc({.host = "127.0.0.1", .port = 0, .max_threads = 4}, {});
   ASSERT_TRUE(first.ok()) << first.status();
   const int port = first->port;
@@ -41,7 +41,7 @@ TEST(ListenCheck, APortInUseIsSaidToBe) {
 }
 
 // Connections that a server has ended stay at its port for a minute; the next server takes it.
-TEST(ListenCheck, APortOfAServerThatHasJustEndedCanBeListenedOn) {
+TEST(ListeningSockets, APortOfAServerThatHasJustEndedCanBeListenedOn) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int reuse = 1;
@@ -63,7 +63,7 @@ TEST(ListenCheck, APortOfAServerThatHasJustEndedCanBeListenedOn) {
   EXPECT_EQ(Refusal("127.0.0.1", ntohs(address.sin_port)), "");
 }
 
-TEST(ListenCheck, AHostThatIsNotThisMachineIsSaidToBeNone) {
+TEST(ListeningSockets, AHostThatIsNotThisMachineIsSaidToBeNone) {
   EXPECT_TRUE(Has(Refusal("192.0.2.1", 0), "is no address of this machine"));
   EXPECT_TRUE(Has(Refusal("300.0.0.1", 0), "the host is no address: "));
 }

@@ -1,0 +1,130 @@
+#include "server/process/connection_listener.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "server/process/open_connections.h"
+#include "server/process/threads.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// The kernel has no descriptor or memory for a connection: some may be free a little later.
+constexpr std::chrono::milliseconds kPause{50};
+
+// Descriptors that connections leave to the service's own work: workers, files, shared memory.
+constexpr int kMostDescriptorsKept = 256;
+
+int MostDescriptors() {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return kMostDescriptorsKept;
+  const auto most = static_cast<int>(std::min<rlim_t>(files.rlim_cur, 1 << 24));
+  return most - std::min(kMostDescriptorsKept, most / 4);
+}
+
+// nullopt when there is no peer (any more).
+std::optional<OpenConnections::Connection> PeerOf(int descriptor) {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof(address);
+  auto* const at = reinterpret_cast<sockaddr*>(&address);
+  if (getpeername(descriptor, at, &length) != 0) return std::nullopt;
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (getnameinfo(at, length, host, sizeof(host), port, sizeof(port),
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return std::nullopt;
+  }
+  OpenConnections::Connection peer{.host = std::string(absl::StripPrefix(host, "::ffff:"))};
+  if (!absl::SimpleAtoi(port, &peer.port)) return std::nullopt;
+  return peer;
+}
+
+bool IsOpen(int descriptor, const OpenConnections::Connection& connection) {
+  const auto peer = PeerOf(descriptor);
+  return peer.has_value() && *peer == connection;
+}
+
+bool IsShortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ConnectionListener>> ConnectionListener::Start(
+    ListeningSockets sockets, int connections_per_peer, Handlers handlers) {
+  const int end = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (end < 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no descriptor for a listener: ", std::strerror(errno)));
+  }
+  std::unique_ptr<ConnectionListener> listener(
+      new ConnectionListener(std::move(sockets), end, std::move(handlers)));
+  auto thread = StartThread([accepting = listener.get(), connections_per_peer] {
+    accepting->Accept(connections_per_peer);
+  });
+  if (!thread.ok()) return thread.status();
+  listener->thread_ = *std::move(thread);
+  return listener;
+}
+
+ConnectionListener::ConnectionListener(ListeningSockets sockets, int end, Handlers handlers)
+    : sockets_(std::move(sockets)), handlers_(std::move(handlers)), end_(end) {}
+
+ConnectionListener::~ConnectionListener() {
+  eventfd_write(end_, 1);
+  if (thread_.joinable()) thread_.join();
+  close(end_);
+}
+
+bool ConnectionListener::EndsWithin(std::chrono::milliseconds time) const {
+  pollfd end{.fd = end_, .events = POLLIN, .revents = 0};
+  return poll(&end, 1, static_cast<int>(time.count())) > 0;
+}
+
+void ConnectionListener::Accept(int connections_per_peer) {
+  OpenConnections open({.per_peer = connections_per_peer, .descriptors = MostDescriptors()},
+                       IsOpen);
+  std::vector<pollfd> waiting;
+  for (const int socket : sockets_.descriptors())
+    waiting.push_back({.fd = socket, .events = POLLIN, .revents = 0});
+  waiting.push_back({.fd = end_, .events = POLLIN, .revents = 0});
+  while (true) {
+    if (poll(waiting.data(), waiting.size(), -1) < 0) continue;  // a signal
+    if (waiting.back().revents != 0) return;
+    for (const pollfd& socket : waiting) {
+      if (socket.revents == 0) continue;
+      const int connection = accept4(socket.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (connection < 0) {
+        if (IsShortage(errno) && EndsWithin(kPause)) return;
+        continue;  // the peer has gone meanwhile
+      }
+      auto peer = PeerOf(connection);
+      absl::Status admitted = peer.has_value()
+                                  ? open.Admit(connection, *std::move(peer), Clock::now())
+                                  : absl::UnavailableError("the peer has gone");
+      if (admitted.ok()) {
+        handlers_.serve(socket.fd, connection);
+        continue;
+      }
+      close(connection);
+      if (absl::IsResourceExhausted(admitted) && handlers_.refused) handlers_.refused(admitted);
+    }
+  }
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,38 @@
+// The sockets with which a server listens.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace hilbert_ring::server {
+
+// All addresses of one host, at one port. A wildcard host ("0.0.0.0", "::") is all addresses of
+// the machine, IPv6 and IPv4, where it has both.
+class ListeningSockets {
+ public:
+  // Port 0: a free one. UNAVAILABLE, naming `what` ("grpc"), host and port, when none of the
+  // addresses can be listened on: another process has the port, the host is no address of this
+  // machine, or the user may not.
+  static absl::StatusOr<ListeningSockets> Open(const std::string& what, const std::string& host,
+                                               int port);
+  ListeningSockets(ListeningSockets&& other) noexcept = default;
+  ListeningSockets& operator=(ListeningSockets&&) = delete;
+  ~ListeningSockets();
+
+  int port() const { return port_; }
+  const std::vector<int>& descriptors() const { return descriptors_; }  // they do not block
+
+ private:
+  ListeningSockets() = default;
+
+  std::vector<int> descriptors_;
+  int port_ = 0;
+};
+
+// OK where host and port can be listened on now; else as ListeningSockets::Open.
+absl::Status CheckCanListen(const std::string& what, const std::string& host, int port);
+
+}  // namespace hilbert_ring::server
