@@ -16,81 +16,41 @@
 // written there and its outputs read there, and its stream only says how far. Others are sent rows,
 // of which a copy is held here while there is memory for copies.
 //
-// One thread reads from each worker and hands its outputs on, so that a client that reads slowly
-// slows the workers and nothing is kept here. Outputs of a shared shard that the client does not
-// take at once are handed on by another thread, so that the first still hears what the worker says.
-// A worker that sends its outputs and fails says so by a heartbeat too, for nothing is read from
-// its stream while the client does not take them. When a worker fails, is lost or stalls, the
-// execution's stop is requested with the reason; when the stop is requested, by whomever, all
-// streams are cancelled.
+// A stream has what one worker says (worker_stream.h); this class has what they say together: that
+// all have come so far, that none moves (stall_watch.h), who failed first, and which outputs have
+// gone. When a worker fails, is lost or stalls, the execution's stop is requested with the reason;
+// when the stop is requested, by whomever, all streams are cancelled. A worker that sends its
+// outputs and fails says so by a heartbeat too (open_runs.h), for nothing is read from its stream
+// while the client does not take them.
 #pragma once
 
 #include <condition_variable>
-#include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "engine/plan/plan.h"
-#include "engine/plan/shard_layout.h"
-#include "grpcpp/client_context.h"
-#include "hilbert_ring/v1/worker.grpc.pb.h"
-#include "server/cluster/membership.h"
-#include "server/cluster/open_runs.h"
+#include "absl/status/statusor.h"
+#include "server/job/job_run_options.h"
 #include "server/job/stall_watch.h"
-#include "server/process/deadline.h"
+#include "server/job/worker_stream.h"
 #include "server/process/job_stop.h"
 #include "server/rows/held_rows.h"
 #include "server/rows/job_input.h"
 #include "server/rows/row_messages.h"
 #include "server/rows/row_router.h"
-#include "server/rows/shared_memory_pool.h"
-#include "server/shard/arrived_rows.h"
-#include "server/shard/output_rows.h"
 #include "wire/payload.h"
 
 namespace hilbert_ring::server {
 
-struct JobRunOptions {
-  std::string job_id;
-  const Plan* plan = nullptr;  // outlives the run
-  Members members;             // by rank
-  std::string ring_id;         // empty: the plan exchanges nothing
-  int64_t generation = 0;
-  bool want_lse = false;
-  bool express = false;  // a short job, beside one that has the worker
-  std::chrono::milliseconds compute_timeout{0};
-  std::chrono::milliseconds stall_timeout{0};  // without progress of any worker
-  bool share_memory = true;
-  SharedMemoryPool* shards = nullptr;  // like those below outlives the run
-  JobMemory* copies = nullptr;         // what copies of workers' rows may take
-  HeldRows* held = nullptr;            // of the execution before this one
-  Delivered* delivered = nullptr;      // slots that the client has; the run adds to it
-  OpenRuns* runs = nullptr;            // where it is heard of while it is open
-  // Called by several threads. False when the client has not made room for it within `patience`. An
-  // error ends the job. The payload lies beside the chunk and lives as long as its owner.
-  std::function<absl::StatusOr<bool>(
-      int rank, const v1::OutputChunk& chunk, std::string_view payload,
-      const std::shared_ptr<const void>& owner, Clock::duration patience)>
-      output;
-  std::function<void(double fraction)> progress;  // mean over the workers, seldom; does not block
-  std::function<void()> absurd_progress;          // what a worker said of its progress cannot be
-};
-
-class JobRun {
+class JobRun : private WorkerStream::Listener {
  public:
   // The stop must outlive the run.
   JobRun(JobRunOptions options, JobStop& stop);
 
   // Cancels what is still under way and waits for it.
-  ~JobRun();
+  ~JobRun() override;
 
   // Opens the streams. Each of these is called by one thread.
   void Open();
@@ -140,84 +100,46 @@ class JobRun {
   double compute_seconds() const;
 
  private:
-  struct Stream {
-    explicit Stream(const JobStop& stop) : cancel(stop.token(), [this] { context.TryCancel(); }) {}
-    grpc::ClientContext context;
-    std::stop_callback<std::function<void()>> cancel;
-    std::unique_ptr<grpc::ClientReaderWriterInterface<v1::RunRequest, v1::RunResponse>> call;
-    std::optional<std::stop_callback<std::function<void()>>> departed;
-    bool offered = false;  // memory to share; not guarded
-    // Guarded by mutex_:
-    bool ready = false, shares = false, computed = false, ended = false;
-    double fraction = 0;
-    double compute_seconds = 0;
-    std::optional<v1::WorkerReport> report;
-    int64_t rows_final = 0;  // of the shared shard
-    bool all_final = false;  // no more will be
-    std::thread reader;      // not guarded, like all below
-    std::thread passer;      // the reader's: hands outputs of the shared shard on, once it is there
-    // Cut, but not yet taken by the client; of the thread that hands outputs on.
-    bool cut = false;
-    v1::OutputChunk chunk;
-    std::string_view payload;
-    // The shard, or a copy of its rows; empty and unused where neither is here. Set before the
-    // stream is opened; rows and arrived are the sender's, outputs of who hands them on.
-    HeldShard shard;
-    std::optional<ArrivedRows> arrived;
-    std::optional<OutputRows> outputs;
-    int64_t told_arrived = 0;
-    Clock::time_point told_at;  // anything; the sender's
+  struct Awaited {  // of every worker
+    bool (WorkerStream::*done)() const;
+    const char* late;  // what one did that has not done it by the deadline
+    // Then they compute: what is late is the job, and one that stalls is lost.
+    bool computing = false;
   };
 
-  void NoteDeparted(int rank, const Stream& stream);
-  absl::Status MakeShard(int rank);
-  bool Shares(int rank) const;
-  bool TakesMessages(int rank) const;
-  void DropUnneeded(int rank);
-  absl::Status SendOrderTo(int rank, const RowRouter& router);
+  // WorkerStream::Listener:
+  void Changed() override;
+  void Progressed(int rank, const v1::RunProgress& progress) override;
+  void Moved(int rank) override;
+  void PassesOn(int rank, bool passes_on) override;
+  absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk, std::string_view payload,
+                              const std::shared_ptr<const void>& owner, int64_t first_slot,
+                              Clock::duration patience) override;
+  void Failed(int rank, const grpc::Status& status) override;
+
+  void FailedBeside(const std::string& worker, const v1::RunFailed& failed);
   absl::Status PassOn(const std::vector<int>& ranks, const RowRouter& router,
                       const JobInput& input);
   absl::Status WriteRows(std::map<int, RowMessages>& by_rank);
-  absl::Status TellArrived();
-  absl::Status TellElsewhere();
+  absl::Status Await(const Awaited& awaited, Deadline deadline);
+  bool AllDid(const Awaited& awaited) const;
+  absl::Status FindLate(const Awaited& awaited, Deadline deadline);
+  absl::Status FindStalled(const Awaited& awaited);
   void CancelAndJoin();
-  v1::RunRequest OpenRequest(int rank) const;
-  absl::Status Write(int rank, const v1::RunRequest& request);
-  void ReadFrom(int rank);
-  absl::Status Handle(int rank, v1::RunResponse& response);
-  absl::Status HandleReady(int rank, const v1::RunReady& ready);
-  absl::Status PassOn(int rank, v1::OutputChunk& chunk, int64_t first_slot);
-  absl::Status PassOnShared(int rank, int64_t rows_final);
-  absl::StatusOr<bool> PassOnFinal(int rank, int64_t rows_final, Clock::duration patience);
-  void PassOnRest(int rank);
-  void EndPasser(int rank);
-  absl::StatusOr<bool> Deliver(int rank, const v1::OutputChunk& chunk, std::string_view payload,
-                               const std::shared_ptr<const void>& owner, int64_t first_slot,
-                               Clock::duration patience);
-  void HandleFailed(int rank, const v1::RunFailed& failed);
-  void HandleFailed(const std::string& worker, const v1::RunFailed& failed);
-  void NotePassingOn(int rank, bool passing_on);
-  void TellProgress(int rank, const v1::RunProgress& progress);
-  void NoteComputed(int rank, double seconds);
-  void NoteFailed(int rank, const grpc::Status& status);
-  absl::Status Await(Deadline deadline, const char* what, bool Stream::*state, bool watch_progress);
-  absl::Status Lost(int rank, const std::string& how) const;
-  absl::Status FindStalled(bool Stream::*state);
-  void AwaitCulprit(const grpc::Status& status);
-  void NoteBroken(int rank, const grpc::Status& status);
-  absl::Status Explain(int rank, const grpc::Status& status) const;
+
+  const std::string& address(int rank) const { return options_.members[rank]->address; }
 
   const JobRunOptions options_;
   JobStop& stop_;
-  bool settled_ = false;  // who shares memory: AwaitReady has ended well; its thread's
+  // Comes before a stream's lock. Also guards *options_.delivered while there are streams.
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  StallWatch watch_;                                // guarded by mutex_
-  Clock::time_point told_;                          // guarded by mutex_; last progress
-  Clock::time_point finished_;                      // guarded by mutex_; the rows
-  std::shared_ptr<const Member> stalled_, failed_;  // guarded by mutex_
-  std::vector<std::unique_ptr<Stream>> streams_;    // by rank; set by Start
-  std::unique_ptr<OpenRuns::Place> place_;          // last: it uses all of the above
+  StallWatch watch_;                                    // guarded by mutex_
+  std::vector<double> fractions_;                       // guarded by mutex_; by rank
+  Clock::time_point told_;                              // guarded by mutex_; last progress
+  std::shared_ptr<const Member> stalled_, failed_;      // guarded by mutex_
+  std::vector<std::unique_ptr<WorkerStream>> streams_;  // by rank; all there once one is open
+  std::unique_ptr<OpenRuns::Place> place_;              // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

@@ -1,0 +1,76 @@
+#include "server/job/output_passer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/process/threads.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Of the thread that hears the worker, with a client that does not take outputs.
+constexpr auto kPatience = std::chrono::milliseconds(100);
+
+}  // namespace
+
+OutputPasser::OutputPasser(OutputRows outputs, std::shared_ptr<const void> memory, Output output,
+                           JobStop& stop)
+    : memory_(std::move(memory)),
+      output_(std::move(output)),
+      stop_(stop),
+      outputs_(std::move(outputs)) {}
+
+absl::Status OutputPasser::PassOn(int64_t rows_final) {
+  if (has_thread()) {
+    const std::lock_guard lock(mutex_);
+    rows_final_ = std::max(rows_final_, rows_final);
+    changed_.notify_all();
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<bool> all = PassOnFinal(rows_final, kPatience);
+  if (!all.ok() || *all) return all.status();
+  rows_final_ = rows_final;  // the only thread as yet
+  auto thread = StartThread([this] { PassOnRest(); });
+  if (thread.ok()) thread_ = *std::move(thread);
+  return thread.status();
+}
+
+// Of rows that are final, as many as the client takes; false when it does not take them all.
+absl::StatusOr<bool> OutputPasser::PassOnFinal(int64_t rows_final, Clock::duration patience) {
+  while (cut_ || (cut_ = outputs_.Next(rows_final, chunk_, payload_))) {
+    const absl::StatusOr<bool> handed =
+        output_(chunk_, payload_, memory_, outputs_.first_slot(), patience);
+    if (!handed.ok() || !*handed) return handed;
+    cut_ = false;
+  }
+  return true;
+}
+
+// Until the caller has heard of all rows, and the client has them.
+void OutputPasser::PassOnRest() {
+  int64_t passed = 0;
+  while (stop_.why().ok()) {
+    bool all = false;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, stop_.token(), [&] { return rows_final_ > passed || all_final_; });
+      passed = rows_final_;
+      all = all_final_;
+    }
+    const absl::StatusOr<bool> handed = PassOnFinal(passed, kAnyPatience);
+    if (!handed.ok()) stop_.Request(handed.status());
+    if (all) return;
+  }
+}
+
+void OutputPasser::End() {
+  if (!has_thread()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    all_final_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+}  // namespace hilbert_ring::server

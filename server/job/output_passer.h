@@ -1,0 +1,76 @@
+// Hands the outputs of a shared shard on to the client, from where the worker wrote them.
+//
+//   OutputPasser passer(std::move(outputs), memory, output, stop);
+//   passer.PassOn(rows_final);   // the worker says that more rows are final
+//   passer.End();                // it says nothing more: what is left is handed on
+//
+// The thread that hears the worker hands on what the client takes at once. Where the client is
+// slower, a thread of the passer's own does so from there on, and the first still hears what the
+// worker says.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "hilbert_ring/v1/attention.pb.h"
+#include "server/process/deadline.h"
+#include "server/process/job_stop.h"
+#include "server/shard/output_rows.h"
+
+namespace hilbert_ring::server {
+
+// Of an output that waits for the client, however long that takes.
+inline constexpr Clock::duration kAnyPatience = Clock::duration::max();
+
+class OutputPasser {
+ public:
+  // False when the client has not made room for the output within `patience`.
+  using Output = std::function<absl::StatusOr<bool>(
+      const v1::OutputChunk& chunk, std::string_view payload,
+      const std::shared_ptr<const void>& owner, int64_t first_slot, Clock::duration patience)>;
+
+  // memory: what the outputs lie in. The stop outlives the passer, and ends its thread.
+  OutputPasser(OutputRows outputs, std::shared_ptr<const void> memory, Output output,
+               JobStop& stop);
+
+  // The next three are called by one thread.
+
+  // Local rows [0, rows_final) are final; fewer than before are no news. Errors of the output, or
+  // no thread could be had.
+  absl::Status PassOn(int64_t rows_final);
+
+  // From here on PassOn does not wait for the client.
+  bool has_thread() const { return thread_.joinable(); }
+
+  // Waits for the thread, which ends with the last row that is final or with the stop. If there is
+  // a thread it must be called before the destructor is.
+  void End();
+
+ private:
+  absl::StatusOr<bool> PassOnFinal(int64_t rows_final, Clock::duration patience);
+  void PassOnRest();
+
+  const std::shared_ptr<const void> memory_;  // shared with outputs on their way
+  const Output output_;
+  JobStop& stop_;
+
+  // Of the thread that hands outputs on: the caller's, then thread_.
+  OutputRows outputs_;
+  bool cut_ = false;  // the chunk: not yet taken by the client
+  v1::OutputChunk chunk_;
+  std::string_view payload_;
+
+  std::mutex mutex_;  // held over no call
+  std::condition_variable_any changed_;
+  int64_t rows_final_ = 0;  // guarded by mutex_
+  bool all_final_ = false;  // guarded by mutex_; no more will be
+  std::thread thread_;      // the caller's
+};
+
+}  // namespace hilbert_ring::server

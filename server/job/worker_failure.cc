@@ -1,0 +1,47 @@
+#include "server/job/worker_failure.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+bool MeansLoss(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted ||
+         code == absl::StatusCode::kCancelled || code == absl::StatusCode::kFailedPrecondition ||
+         code == absl::StatusCode::kUnauthenticated;  // it has registered anew meanwhile
+}
+
+}  // namespace
+
+grpc::Status StatusOf(const v1::RunFailed& failed) {
+  return wire::ToGrpc(wire::WithReason(
+      absl::Status(absl::StatusCode(failed.code()), failed.message()), failed.reason()));
+}
+
+bool SaidByWorker(const grpc::Status& status) { return !status.error_details().empty(); }
+
+bool MayBeAPeersFault(const grpc::Status& status) {
+  return SaidByWorker(status) && MeansLoss(wire::FromGrpc(status).code());
+}
+
+absl::Status LostWorker(const std::string& address, absl::string_view how) {
+  return wire::ErrorOf(wire::reason::kWorkerLost,
+                       absl::StrCat("worker ", address, " was lost: ", how));
+}
+
+absl::Status FailureOf(const std::string& address, const grpc::Status& status) {
+  if (status.ok()) return LostWorker(address, "its stream ended without figures");
+  const absl::Status error = wire::FromGrpc(status);
+  // The transport's word for a worker that has no thread for the call.
+  const bool full = absl::IsResourceExhausted(error);
+  if (!SaidByWorker(status) && !full) return LostWorker(address, error.message());
+  const std::string message = absl::StrCat("worker ", address, ": ", error.message());
+  if (MeansLoss(error.code())) return wire::ErrorOf(wire::reason::kWorkerLost, message);
+  if (absl::IsDataLoss(error)) return wire::ErrorOf(wire::reason::kWorkerDataLoss, message);
+  return wire::WithReason(absl::Status(error.code(), message), wire::ReasonOf(error));
+}
+
+}  // namespace hilbert_ring::server

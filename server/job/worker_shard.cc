@@ -1,0 +1,54 @@
+#include "server/job/worker_shard.h"
+
+#include <spdlog/spdlog.h>
+
+#include <string>
+#include <utility>
+
+namespace hilbert_ring::server {
+
+absl::Status WorkerShard::Make() {
+  const Plan& plan = *options_.plan;
+  const Member& member = *options_.members[rank_];
+  const bool offer = options_.share_memory && MayShareMemory(member.address);
+  auto copy = options_.copies->Reserve(offer ? 0 : ShardLayout(plan, rank_).bytes());
+  if (!copy.ok() && options_.held->empty()) return absl::OkStatus();
+  auto shard = options_.held->Carry(plan, rank_, member, options_.express, *options_.shards);
+  if (!shard.ok()) {
+    if (!options_.held->empty()) return shard.status();
+    spdlog::warn("job {}: {}", options_.job_id, std::string(shard.status().message()));
+    return absl::OkStatus();
+  }
+  shard_ = *std::move(shard);
+  shard_.copy.reset();
+  if (offer) {
+    arrived_.emplace(shard_.rows->rows());
+  } else if (copy.ok()) {
+    shard_.copy = std::make_unique<JobMemory::Reservation>(*std::move(copy));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerShard::Keep(TensorKind tensor, const RowRun& run, wire::PayloadReader& payload) {
+  const int64_t bytes = run.rows * RowBytes(options_.plan->spec, tensor);
+  if (!held()) {
+    payload.Skip(bytes);
+    return absl::OkStatus();
+  }
+  absl::Status status =
+      shard_.memory->Write(shard_.rows->Row(tensor, run.local_row), payload, bytes);
+  if (status.ok() && offered()) NoteArrived(run);
+  return status;
+}
+
+void WorkerShard::BecomeCopy() {
+  if (!held() || shard_.copy) return;
+  auto copy = options_.copies->Reserve(shard_.memory->bytes());
+  if (copy.ok()) {
+    shard_.copy = std::make_unique<JobMemory::Reservation>(*std::move(copy));
+  } else {
+    shard_ = HeldShard();
+  }
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,305 @@
+#include "server/job/worker_stream.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/job/worker_failure.h"
+#include "server/process/threads.h"
+#include "server/process/tokens.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr auto kTellInterval = std::chrono::seconds(10);
+// For the reader to find out why a write failed.
+constexpr auto kReasonLimit = std::chrono::seconds(5);
+
+void AddRanges(const RowSet& slots, google::protobuf::RepeatedPtrField<v1::SlotRange>& ranges) {
+  for (const auto& [begin, end] : slots.ranges()) {
+    v1::SlotRange& range = *ranges.Add();
+    range.set_begin(begin);
+    range.set_end(end);
+  }
+}
+
+std::unique_ptr<grpc::ClientReaderWriterInterface<v1::RunRequest, v1::RunResponse>> Begin(
+    const Member& member, grpc::ClientContext& context) {
+  AddCallToken(context, member.secret, "Run");
+  return member.stub->Run(&context);
+}
+
+}  // namespace
+
+WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& listener,
+                           JobStop& stop)
+    : options_(options),
+      rank_(rank),
+      listener_(listener),
+      stop_(stop),
+      cancel_(stop.token(), [this] { context_.TryCancel(); }),
+      call_(Begin(member(), context_)),
+      shard_(options, rank),
+      departed_(member().departed.get_token(), [this] { NoteDeparted(); }) {}
+
+// Of one that has done its part nothing more is wanted.
+void WorkerStream::NoteDeparted() {
+  if (member().left_in_order || ended()) return;
+  stop_.Request(LostWorker(member().address, "its heartbeats or its connection ended"));
+}
+
+absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
+  if (absl::Status status = shard_.Make(); !status.ok()) {
+    return wire::WithReason(status, wire::reason::kHeldRowsMemory);
+  }
+  if (shard_.offered()) {
+    passer_.emplace(
+        OutputRows(*options_.plan, rank_, SourceOf(shard_.rows()), options_.want_lse, delivered),
+        shard_.memory(),
+        [this](const v1::OutputChunk& chunk, std::string_view payload,
+               const std::shared_ptr<const void>& owner, int64_t first_slot,
+               Clock::duration patience) {
+          return listener_.Output(rank_, chunk, payload, owner, first_slot, patience);
+        },
+        stop_);
+  } else {
+    way_ = Way::kMessages;
+  }
+  told_at_ = options_.time->Now();
+  call_->Write(OpenRequest(run, delivered));  // should that fail, the reader finds out why
+  auto reader = StartThread([this] { Read(); });
+  if (reader.ok()) reader_ = *std::move(reader);
+  return reader.status();
+}
+
+v1::RunRequest WorkerStream::OpenRequest(uint64_t run, const Delivered& delivered) const {
+  v1::RunRequest request;
+  v1::RunOpen& open = *request.mutable_open();
+  open.set_job_id(options_.job_id);
+  *open.mutable_spec() = wire::EncodeJobSpec(options_.plan->spec);
+  for (const ShardRange& range : options_.plan->shards.ranges()) {
+    v1::ShardRange& shard = *open.add_shards();
+    shard.set_begin(range.begin);
+    shard.set_end(range.end);
+    shard.set_rank(range.rank);
+  }
+  open.set_rank(rank_);
+  open.set_workers(options_.plan->shards.workers());
+  open.set_ring_id(options_.ring_id);
+  open.set_generation(options_.generation);
+  open.set_want_lse(options_.want_lse);
+  open.set_express(options_.express);
+  open.set_run(run);
+  open.set_compute_timeout_ms(options_.compute_timeout.count());
+  if (shard_.offered()) *open.mutable_shared_memory() = shard_.memory()->offer();
+  // Where memory is shared this process leaves them out, but the offer may be turned down.
+  AddRanges(delivered.out, *open.mutable_delivered_out());
+  AddRanges(delivered.lse, *open.mutable_delivered_lse());
+  return request;
+}
+
+void WorkerStream::Settle() {
+  if (way_ != Way::kUnsettled) return;
+  const std::lock_guard lock(mutex_);
+  way_ = said_.shares ? Way::kSharedMemory : Way::kMessages;
+}
+
+absl::Status WorkerStream::Write(const v1::RunRequest& request) {
+  told_at_ = options_.time->Now();
+  if (call_->Write(request)) return absl::OkStatus();
+  // The stream has ended; why, its reader finds out.
+  options_.time->AwaitStop(stop_.token(), options_.time->Now() + kReasonLimit);
+  stop_.Request(LostWorker(member().address, "its stream ended while rows were sent"));
+  return stop_.why();
+}
+
+absl::Status WorkerStream::SendOrder(const RowRouter& router) {
+  if (!takes_messages()) {
+    router.WriteOrder(rank_, shard_.rows().tokens());
+    return absl::OkStatus();
+  }
+  absl::Status status;
+  router.SendOrder(rank_, [&](v1::OrderPart&& part) {
+    v1::RunRequest request;
+    *request.mutable_order() = std::move(part);
+    status = Write(request);
+    return status.ok();
+  });
+  return status;
+}
+
+// Before it is settled the worker may still turn the memory down; FinishRows says it all then.
+absl::Status WorkerStream::TellArrived() {
+  if (way_ != Way::kSharedMemory || shard_.prefix() == told_arrived_) return absl::OkStatus();
+  told_arrived_ = shard_.prefix();
+  if (told_arrived_ == shard_.rows().rows()) return absl::OkStatus();  // FinishRows says so
+  v1::RunRequest request;
+  request.mutable_arrived()->set_rows(told_arrived_);
+  return Write(request);
+}
+
+absl::Status WorkerStream::TellElsewhere(Clock::time_point now) {
+  if (now - told_at_ < kTellInterval) return absl::OkStatus();
+  v1::RunRequest request;
+  request.mutable_elsewhere();
+  return Write(request);
+}
+
+absl::Status WorkerStream::FinishRows() {
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = options_.time->Now();
+  }
+  v1::RunRequest request;
+  request.mutable_done();
+  absl::Status status = Write(request);
+  if (status.ok()) call_->WritesDone();
+  return status;
+}
+
+void WorkerStream::CancelUnlessEnded() {
+  if (!ended()) context_.TryCancel();
+}
+
+void WorkerStream::Join() {
+  if (reader_.joinable()) reader_.join();
+}
+
+HeldShard WorkerStream::Release() {
+  passer_.reset();
+  return shard_.Release();
+}
+
+void WorkerStream::Note(absl::FunctionRef<void(Said&)> change) {
+  {
+    const std::lock_guard lock(mutex_);
+    change(said_);
+  }
+  listener_.Changed();
+}
+
+void WorkerStream::Read() {
+  v1::RunResponse response;
+  absl::Status status;
+  while (status.ok() && call_->Read(&response)) status = Handle(response);
+  if (!status.ok()) {
+    stop_.Request(status);
+    context_.TryCancel();
+  }
+  const grpc::Status ended = call_->Finish();
+  if (!ended.ok() || !said_.report.has_value()) listener_.Failed(rank_, ended);
+  if (passer_ && passer_->has_thread()) {
+    listener_.PassesOn(rank_, true);  // that the worker is silent now is no stall
+    passer_->End();
+  }
+  Note([](Said& said) { said.ended = true; });
+}
+
+absl::Status WorkerStream::Handle(v1::RunResponse& response) {
+  switch (response.message_case()) {
+    case v1::RunResponse::kReady:
+      return HandleReady(response.ready());
+    case v1::RunResponse::kProgress:
+      listener_.Progressed(rank_, response.progress());
+      return absl::OkStatus();
+    case v1::RunResponse::kOutput:
+      return HandleOutput(*response.mutable_output(), response.first_slot());
+    case v1::RunResponse::kFinal:
+      return HandleFinal(response.final());
+    case v1::RunResponse::kComputed:
+      HandleComputed(response.computed());
+      return absl::OkStatus();
+    case v1::RunResponse::kFailed:
+      listener_.Failed(rank_, StatusOf(response.failed()));
+      return stop_.why();
+    case v1::RunResponse::kFigures: {
+      const std::lock_guard lock(mutex_);
+      said_.report = std::move(*response.mutable_figures());
+      said_.report->set_worker(member().address);
+      return absl::OkStatus();
+    }
+    case v1::RunResponse::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InternalError(absl::StrCat("worker ", member().address, " sent an empty message"));
+}
+
+absl::Status WorkerStream::HandleReady(const v1::RunReady& ready) {
+  if (said_.ready) {
+    return absl::InternalError(
+        absl::StrCat("worker ", member().address, " says twice that it is ready"));
+  }
+  if (!ready.shares_memory()) passer_.reset();
+  Note([&ready](Said& said) {
+    said.shares = ready.shares_memory();
+    said.ready = true;
+  });
+  return absl::OkStatus();
+}
+
+absl::Status WorkerStream::HandleOutput(v1::OutputChunk& chunk, int64_t first_slot) {
+  const auto payload = std::make_shared<const std::string>(std::move(*chunk.mutable_payload()));
+  chunk.clear_payload();
+  listener_.PassesOn(rank_, true);
+  const absl::StatusOr<bool> handed =
+      listener_.Output(rank_, chunk, *payload, payload, first_slot, kAnyPatience);
+  listener_.PassesOn(rank_, false);
+  return handed.status();
+}
+
+absl::Status WorkerStream::HandleFinal(const v1::RowsFinal& final) {
+  if (!said_.shares || !passer_ || final.rows() > options_.plan->shards.Rows(rank_)) {
+    return absl::InternalError(
+        absl::StrCat("worker ", member().address, " speaks of rows that it does not share"));
+  }
+  if (passer_->has_thread()) {
+    listener_.Moved(rank_);
+    return passer_->PassOn(final.rows());
+  }
+  listener_.PassesOn(rank_, true);
+  absl::Status status = passer_->PassOn(final.rows());
+  listener_.PassesOn(rank_, false);
+  return status;
+}
+
+void WorkerStream::HandleComputed(const v1::RunComputed& computed) {
+  if (said_.computed) return;
+  const Clock::time_point now = options_.time->Now();
+  Note([&](Said& said) {
+    said.computed = true;
+    // A worker cannot have computed for longer than we have waited for it.
+    if (computed.seconds() > 0 && finished_ != Clock::time_point()) {
+      said.compute_seconds = std::min(computed.seconds(), SecondsBetween(finished_, now));
+    }
+  });
+}
+
+bool WorkerStream::ready() const {
+  const std::lock_guard lock(mutex_);
+  return said_.ready;
+}
+
+bool WorkerStream::computed() const {
+  const std::lock_guard lock(mutex_);
+  return said_.computed;
+}
+
+bool WorkerStream::ended() const {
+  const std::lock_guard lock(mutex_);
+  return said_.ended;
+}
+
+v1::WorkerReport WorkerStream::report() const {
+  const std::lock_guard lock(mutex_);
+  return said_.report.value_or(v1::WorkerReport());
+}
+
+double WorkerStream::compute_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return said_.compute_seconds;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,174 @@
+// One worker's part in a run: its Run stream, its shard, and what it has said.
+//
+//   WorkerStream stream(options, rank, listener, stop);
+//   stream.Open(run, delivered);      // its memory is offered, and its reader begins
+//   stream.Settle();                  // all workers are ready: it is known who shares memory
+//   stream.SendOrder(router);
+//   stream.shard().Keep(...);         // rows of a chunk that this process holds
+//   stream.Write(request);            // rows for a worker that shares no memory
+//   stream.TellArrived();
+//   stream.FinishRows();
+//   stream.CancelUnlessEnded();
+//   stream.Join();
+//
+// The job's thread sends. The stream's own thread reads, and hands outputs on: a client that reads
+// slowly slows the worker, and nothing is kept here. Outputs of a shared shard that the client does
+// not take at once are handed on by a third thread (output_passer.h). A worker that is lost before
+// it has ended, and a write that fails, stop the job.
+//
+// Each field is the job's thread's, the reader's, or guarded by mutex_, as it says. The listener is
+// called without mutex_, and may lock before it asks the stream: a run's lock comes before a
+// stream's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+#include <thread>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/sync_stream.h"
+#include "hilbert_ring/v1/worker.pb.h"
+#include "server/job/job_run_options.h"
+#include "server/job/output_passer.h"
+#include "server/job/worker_shard.h"
+#include "server/process/job_stop.h"
+#include "server/rows/row_router.h"
+
+namespace hilbert_ring::server {
+
+class WorkerStream {
+ public:
+  // Called by the stream's threads.
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+
+    // The worker is ready, has computed or has ended: who waits for that looks again.
+    virtual void Changed() = 0;
+    virtual void Progressed(int rank, const v1::RunProgress& progress) = 0;
+    virtual void Moved(int rank) = 0;
+    // The reader waits for the client, and hears nothing of the worker, or does so no more.
+    virtual void PassesOn(int rank, bool passes_on) = 0;
+    // An output for the client; as OutputPasser::Output.
+    virtual absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk,
+                                        std::string_view payload,
+                                        const std::shared_ptr<const void>& owner,
+                                        int64_t first_slot, Clock::duration patience) = 0;
+    // The worker said so, or its stream ended so, which is not well without figures either. The
+    // stop has been requested when this returns.
+    virtual void Failed(int rank, const grpc::Status& status) = 0;
+  };
+
+  // Begins the call. All must outlive the stream.
+  WorkerStream(const JobRunOptions& options, int rank, Listener& listener, JobStop& stop);
+
+  // After Join.
+  ~WorkerStream() = default;
+
+  // The next are the job's thread's.
+
+  // Makes the shard and sends RunOpen. run: this run's number. delivered: what is left out of the
+  // outputs. Errors: HELD_ROWS_MEMORY, or no thread could be had.
+  absl::Status Open(uint64_t run, const Delivered& delivered);
+
+  // The worker is ready: from here on it is settled whether it shares its shard.
+  void Settle();
+
+  // Rows go by messages. Workers that were offered memory take none until it is settled that they
+  // do not share it.
+  bool takes_messages() const { return way_ == Way::kMessages; }
+
+  // It was offered memory and has turned it down.
+  bool turned_down() const { return shard_.offered() && takes_messages(); }
+
+  WorkerShard& shard() { return shard_; }
+  const WorkerShard& shard() const { return shard_; }
+
+  // Errors here and below: the stop's reason.
+  absl::Status Write(const v1::RunRequest& request);
+
+  // Written to shared memory or sent, by how rows go.
+  absl::Status SendOrder(const RowRouter& router);
+
+  // How far the rows of a shared shard have come, where that is news.
+  absl::Status TellArrived();
+
+  // That rows come for others, where the worker has heard nothing for long.
+  absl::Status TellElsewhere(Clock::time_point now);
+
+  absl::Status FinishRows();
+
+  // Any thread.
+  void CancelUnlessEnded();
+
+  // Waits for the reader, which ends when the call does.
+  void Join();
+
+  // After Join: the shard, for the next execution.
+  HeldShard Release();
+
+  // Any thread: what the worker has said.
+  bool ready() const;
+  bool computed() const;
+  bool ended() const;  // its call, and its outputs have gone
+  v1::WorkerReport report() const;
+
+  // From the last row to the last result, by the worker's clock, but no longer than we have waited.
+  double compute_seconds() const;
+
+ private:
+  enum class Way { kUnsettled, kSharedMemory, kMessages };
+
+  struct Said {
+    bool ready = false, shares = false, computed = false, ended = false;
+    double compute_seconds = 0;
+    std::optional<v1::WorkerReport> report;
+  };
+
+  const Member& member() const { return *options_.members[rank_]; }
+  v1::RunRequest OpenRequest(uint64_t run, const Delivered& delivered) const;
+  void NoteDeparted();
+  void Note(absl::FunctionRef<void(Said&)> change);
+
+  // The reader's.
+  void Read();
+  absl::Status Handle(v1::RunResponse& response);
+  absl::Status HandleReady(const v1::RunReady& ready);
+  absl::Status HandleOutput(v1::OutputChunk& chunk, int64_t first_slot);
+  absl::Status HandleFinal(const v1::RowsFinal& final);
+  void HandleComputed(const v1::RunComputed& computed);
+
+  const JobRunOptions& options_;
+  const int rank_;
+  Listener& listener_;
+  JobStop& stop_;
+  grpc::ClientContext context_;
+  const std::stop_callback<std::function<void()>> cancel_;
+  // One thread writes, one reads.
+  const std::unique_ptr<grpc::ClientReaderWriterInterface<v1::RunRequest, v1::RunResponse>> call_;
+
+  // The job's thread's:
+  WorkerShard shard_;
+  Way way_ = Way::kUnsettled;
+  int64_t told_arrived_ = 0;
+  Clock::time_point told_at_;  // anything
+  std::thread reader_;
+
+  // The reader's: outputs of an offered shard, until it is turned down. Set before the reader
+  // begins.
+  std::optional<OutputPasser> passer_;
+
+  mutable std::mutex mutex_;    // held over no call
+  Said said_;                   // guarded by mutex_; written by the reader
+  Clock::time_point finished_;  // guarded by mutex_; the rows
+  const std::stop_callback<std::function<void()>> departed_;  // last: it uses all of the above
+};
+
+}  // namespace hilbert_ring::server
