@@ -4,7 +4,6 @@ add_compile_options(
   $<$<COMPILE_LANGUAGE:CXX>:-Wextra>
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-unused-parameter>
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
-include_directories(${PROJECT_SOURCE_DIR})
 
 find_program(CCACHE ccache)
 if(CCACHE)

@@ -1,11 +1,12 @@
+list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR}/modules)
 # Libraries, all from the distribution's packages (see ./dev setup).
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(absl CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
-find_package(hwy CONFIG QUIET)
+find_package(hwy CONFIG REQUIRED)
 find_package(Gloo CONFIG REQUIRED)
-find_library(ISAL_LIBRARY isal REQUIRED)
+find_package(ISAL REQUIRED)
 
 # GPUs: the CUDA toolkit and NCCL, where they are found.
 set(HILBERT_RING_CUDA AUTO CACHE STRING "Build for GPUs: AUTO (where CUDA is found), ON or OFF")

@@ -43,6 +43,8 @@ MAY_INCLUDE = {
                       "server/shard"} | ENGINE - {"engine/reference"},
     "client": {PROTO, "wire", "engine/spec", "engine/order", "engine/plan", "engine/reference"},
 }
+# What a program of others may include: what cmake/install.cmake installs.
+MAY_INCLUDE["examples"] = {PROTO, "client", "engine/spec", "wire"}
 MAY_INCLUDE["tests"] = {PROTO, *MAY_INCLUDE}
 
 # Library, by the start of the include -> the only layers that may see it.
@@ -59,7 +61,7 @@ LIBRARIES = {
     "cudnn": {"engine/device", "tests"},
 }
 
-OWN = ("engine/", "wire/", "server/", "client/", "tests/", PROTO + "/")
+OWN = ("engine/", "wire/", "server/", "client/", "examples/", "tests/", PROTO + "/")
 SOURCES = (".h", ".cc", ".cu", ".cuh")
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "manager"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
