@@ -18,7 +18,7 @@ install(TARGETS hilbert-ring-coordinator hilbert-ring-worker COMPONENT server)
 install(TARGETS hilbert-ring COMPONENT client)
 
 # The client, and the static libraries that it is made of.
-set(libraries client wire proto plan order reference spec)
+set(libraries client wire proto plan order reference spec base)
 foreach(library ${libraries})
   set_target_properties(hilbert_ring_${library} PROPERTIES EXPORT_NAME ${library})
   set_property(TARGET hilbert_ring_${library} APPEND PROPERTY

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/comm/comm_step.h"
 
 namespace hilbert_ring {
@@ -39,7 +40,7 @@ class CheckedCommunicator : public Communicator {
   std::string name() const override { return inner_->name(); }
 
   absl::Status Post(const CommStep& step) override {
-    if (!lost_.ok()) return lost_;
+    RETURN_IF_ERROR(lost_);
     // The inner one knows the order of its complaints, and all of them name the caller's list.
     if (posted_ || !CheckStep(step, rank(), size(), number_).ok()) return inner_->Post(step);
     number_ = step.number;
@@ -56,11 +57,11 @@ class CheckedCommunicator : public Communicator {
   }
 
   absl::Status Wait(Deadline deadline) override {
-    if (!lost_.ok()) return lost_;
+    RETURN_IF_ERROR(lost_);
     absl::Status status = inner_->Wait(deadline);
     posted_ = false;
     const std::vector<Arrival> arrivals = std::exchange(arrivals_, {});
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
     for (const Arrival& arrival : arrivals) {
       const std::optional<uint32_t> checksum = Checksum(arrival.data, arrival.bytes, arrival.seed);
       if (!checksum) return inner_->Wait(deadline);

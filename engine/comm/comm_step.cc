@@ -1,6 +1,7 @@
 #include "engine/comm/comm_step.h"
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 
 namespace hilbert_ring {
 namespace {
@@ -33,14 +34,12 @@ absl::Status CheckStep(const CommStep& step, int rank, int size, int64_t last_nu
   }
   for (size_t i = 0; i < step.sends.size(); ++i) {
     const Send& send = step.sends[i];
-    absl::Status status = CheckTransfer({"sends", i}, send.peer, send.data, send.bytes, rank, size);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckTransfer({"sends", i}, send.peer, send.data, send.bytes, rank, size));
   }
   for (size_t i = 0; i < step.receives.size(); ++i) {
     const Receive& receive = step.receives[i];
-    absl::Status status =
-        CheckTransfer({"receives", i}, receive.peer, receive.data, receive.bytes, rank, size);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(
+        CheckTransfer({"receives", i}, receive.peer, receive.data, receive.bytes, rank, size));
   }
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/comm/comm_step.h"
 #include "engine/comm/communicator.h"
 #include "engine/comm/gloo_mesh.h"
@@ -45,7 +46,7 @@ class GlooCommunicator : public Communicator {
   absl::Status Post(const CommStep& step) override {
     if (absl::Status status = CurrentStatus(); !status.ok()) return Release(std::move(status));
     if (posted_) return absl::FailedPreconditionError("a step is posted already");
-    if (absl::Status s = CheckStep(step, rank_, size_, number_); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckStep(step, rank_, size_, number_));
     number_ = step.number;
     posted_ = true;
     // Receives first: what the peers have sent already then flows while this rank's sends start.
@@ -151,12 +152,10 @@ absl::Status CheckOptions(const GlooOptions& options) {
 
 absl::StatusOr<std::unique_ptr<Communicator>> MakeGlooCommunicator(const GlooOptions& options,
                                                                    const AllGather& all_gather) {
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckOptions(options));
   std::unique_ptr<GlooMesh> mesh;
   if (options.size > 1) {
-    auto connected = GlooMesh::Connect(options, all_gather);
-    if (!connected.ok()) return connected.status();
-    mesh = *std::move(connected);
+    ASSIGN_OR_RETURN(mesh, GlooMesh::Connect(options, all_gather));
   }
   return std::make_unique<GlooCommunicator>(options, std::move(mesh));
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/return_if_error.h"
 #include "engine/comm/local_address.h"
 #include "gloo/transport/context.h"
 #include "gloo/transport/device.h"
@@ -64,9 +65,7 @@ absl::StatusOr<gloo::transport::tcp::attr> DeviceAttributes(const std::string& h
     attributes.iface = host;
     return attributes;
   }
-  absl::StatusOr<std::string> address = LocalAddress(host);
-  if (!address.ok()) return address.status();
-  attributes.hostname = *std::move(address);
+  ASSIGN_OR_RETURN(attributes.hostname, LocalAddress(host));
   return attributes;
 }
 
@@ -106,17 +105,16 @@ GlooMesh::~GlooMesh() = default;
 absl::StatusOr<std::unique_ptr<GlooMesh>> GlooMesh::Connect(const GlooOptions& options,
                                                             const AllGather& all_gather) {
   std::unique_ptr<GlooMesh> mesh(new GlooMesh(options));
-  if (absl::Status status = mesh->Listen(); !status.ok()) return status;
+  RETURN_IF_ERROR(mesh->Listen());
   const std::string own = mesh->OwnBlob();
-  auto blobs = all_gather(own, options.deadline);
-  if (!blobs.ok()) return blobs.status();
-  if (blobs->size() != static_cast<size_t>(options.size)) {
+  ASSIGN_OR_RETURN(auto blobs, all_gather(own, options.deadline));
+  if (blobs.size() != static_cast<size_t>(options.size)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the rendezvous gave ", blobs->size(), " blobs for ", options.size, " ranks"));
+        absl::StrCat("the rendezvous gave ", blobs.size(), " blobs for ", options.size, " ranks"));
   }
   const absl::string_view ring = absl::string_view(own).substr(0, options.ring.size() + 1);
   for (int peer = 0; peer < options.size; ++peer) {
-    const std::string& blob = (*blobs)[peer];
+    const std::string& blob = blobs[peer];
     if (blob.size() != own.size() || !absl::StartsWith(blob, ring)) {
       return absl::FailedPreconditionError(
           absl::StrCat("rank ", peer, " is not of ring '", options.ring, "'"));
@@ -124,16 +122,15 @@ absl::StatusOr<std::unique_ptr<GlooMesh>> GlooMesh::Connect(const GlooOptions& o
   }
   for (int peer = 0; peer < options.size; ++peer) {
     if (peer == options.rank) continue;
-    if (absl::Status status = mesh->ConnectTo(peer, (*blobs)[peer]); !status.ok()) return status;
+    RETURN_IF_ERROR(mesh->ConnectTo(peer, blobs[peer]));
   }
   return mesh;
 }
 
 absl::Status GlooMesh::Listen() {
-  auto attributes = DeviceAttributes(options_.host);
-  if (!attributes.ok()) return attributes.status();
+  ASSIGN_OR_RETURN(auto attributes, DeviceAttributes(options_.host));
   std::shared_ptr<gloo::transport::Device> device;
-  absl::Status status = Caught([&] { device = gloo::transport::tcp::CreateDevice(*attributes); });
+  absl::Status status = Caught([&] { device = gloo::transport::tcp::CreateDevice(attributes); });
   if (!status.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("host is '", options_.host, "': ", status.message()));
@@ -198,7 +195,7 @@ absl::StatusOr<std::unique_ptr<GlooTransfer>> GlooMesh::Start(int peer, void* da
       started.recv(peer, slot);
     }
   });
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   return transfer;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/comm/comm_step.h"
 #include "engine/comm/communicator.h"
 
@@ -70,7 +71,7 @@ class InProcessCommunicator : public Communicator {
     std::unique_lock lock(hub_->mutex);
     if (!self().status.ok()) return Withdraw(lock);
     if (posted_) return absl::FailedPreconditionError("a step is posted already");
-    if (absl::Status s = CheckStep(step, rank_, size(), last_number_); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckStep(step, rank_, size(), last_number_));
     last_number_ = step.number;
     posted_ = true;
     TransferKeys send_keys(step.number, size());

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "engine/base/return_if_error.h"
 #include "engine/comm/communicator.h"
 #include "engine/comm/nccl_communicator.h"
 #include "engine/comm/nccl_end.h"
@@ -8,9 +9,8 @@ namespace hilbert_ring {
 
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions& options,
                                                                    const AllGather& all_gather) {
-  auto end = MakeNcclEnd(options.cuda_device);
-  if (!end.ok()) return end.status();
-  return JoinNcclRing(options, all_gather, *std::move(end));
+  ASSIGN_OR_RETURN(auto end, MakeNcclEnd(options.cuda_device));
+  return JoinNcclRing(options, all_gather, std::move(end));
 }
 
 }  // namespace hilbert_ring

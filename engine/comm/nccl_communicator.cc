@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/return_if_error.h"
 #include "engine/comm/comm_step.h"
 #include "engine/comm/nccl_session.h"
 #include "engine/comm/nccl_step.h"
@@ -48,7 +49,7 @@ class NcclCommunicator : public Communicator {
   absl::Status Post(const CommStep& step) override {
     if (absl::Status status = CurrentStatus(); !status.ok()) return Release(std::move(status));
     if (posted_) return absl::FailedPreconditionError("a step is posted already");
-    if (absl::Status s = CheckStep(step, rank_, size_, number_); !s.ok()) return s;
+    RETURN_IF_ERROR(CheckStep(step, rank_, size_, number_));
     number_ = step.number;
     posted_ = true;
     peers_ = PeersOf(step);
@@ -102,17 +103,14 @@ class NcclCommunicator : public Communicator {
   // touched inside.
   absl::Status Advance() {
     return session_->Inside([&](NcclEnd& end) -> absl::Status {
-      const absl::StatusOr<bool> ready = end.Ready();
-      if (!ready.ok()) return ready.status();
-      if (!*ready) return absl::OkStatus();
+      ASSIGN_OR_RETURN(const bool ready, end.Ready());
+      if (!ready) return absl::OkStatus();
       if (stage_ == Stage::kStarting) {
-        absl::Status copied = end.CopyToHost(notes_.received_offset(), notes_.half_bytes());
-        if (!copied.ok()) return copied;
+        RETURN_IF_ERROR(end.CopyToHost(notes_.received_offset(), notes_.half_bytes()));
         stage_ = Stage::kMoving;
       }
-      const absl::StatusOr<bool> idle = end.Idle();
-      if (!idle.ok()) return idle.status();
-      if (!*idle) return absl::OkStatus();
+      ASSIGN_OR_RETURN(const bool idle, end.Idle());
+      if (!idle) return absl::OkStatus();
       absl::Status verified = notes_.Verify();
       if (verified.ok()) stage_ = Stage::kDone;
       return verified;
@@ -184,24 +182,22 @@ absl::StatusOr<std::string> ShareId(const NcclOptions& options, const AllGather&
   const std::string ring = options.ring + '\0';
   std::string own = ring;
   if (options.rank == 0) {
-    const absl::StatusOr<std::string> id = end.UniqueId();
-    if (!id.ok()) return id.status();
-    own += *id;
+    ASSIGN_OR_RETURN(const std::string id, end.UniqueId());
+    own += id;
   }
-  const auto blobs = all_gather(own, options.deadline);
-  if (!blobs.ok()) return blobs.status();
-  if (blobs->size() != static_cast<size_t>(options.size)) {
+  ASSIGN_OR_RETURN(const auto blobs, all_gather(own, options.deadline));
+  if (blobs.size() != static_cast<size_t>(options.size)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the rendezvous gave ", blobs->size(), " blobs for ", options.size, " ranks"));
+        absl::StrCat("the rendezvous gave ", blobs.size(), " blobs for ", options.size, " ranks"));
   }
   for (int peer = 0; peer < options.size; ++peer) {
-    const std::string& blob = (*blobs)[peer];
+    const std::string& blob = blobs[peer];
     if (!absl::StartsWith(blob, ring) || (peer == 0) != (blob.size() > ring.size())) {
       return absl::FailedPreconditionError(
           absl::StrCat("rank ", peer, " is not of ring '", options.ring, "'"));
     }
   }
-  return (*blobs)[0].substr(ring.size());
+  return blobs[0].substr(ring.size());
 }
 
 // Until the ring stands.
@@ -209,9 +205,7 @@ absl::Status AwaitConnected(const NcclOptions& options, NcclSession& session) {
   while (true) {
     bool connected = false;
     absl::Status status = session.Inside([&](NcclEnd& end) -> absl::Status {
-      const absl::StatusOr<bool> ready = end.Ready();
-      if (!ready.ok()) return ready.status();
-      connected = *ready;
+      ASSIGN_OR_RETURN(connected, end.Ready());
       return absl::OkStatus();
     });
     if (!status.ok() || connected) return status;
@@ -230,25 +224,21 @@ absl::Status AwaitConnected(const NcclOptions& options, NcclSession& session) {
 absl::StatusOr<std::unique_ptr<Communicator>> JoinNcclRing(const NcclOptions& options,
                                                            const AllGather& all_gather,
                                                            std::unique_ptr<NcclEnd> end) {
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckOptions(options));
   if (options.size == 1) {
     return std::make_unique<NcclCommunicator>(options, nullptr, StepNotes({}, 0));
   }
-  const absl::StatusOr<std::string> id = ShareId(options, all_gather, *end);
-  if (!id.ok()) return id.status();
-  const auto staging = end->AllocateStaging(StepNotes::BytesFor(options.size));
-  if (!staging.ok()) return staging.status();
-  auto begun = NcclSession::Begin(std::move(end));
-  if (!begun.ok()) return begun.status();
-  std::unique_ptr<NcclSession> session = *std::move(begun);
+  ASSIGN_OR_RETURN(const std::string id, ShareId(options, all_gather, *end));
+  ASSIGN_OR_RETURN(const auto staging, end->AllocateStaging(StepNotes::BytesFor(options.size)));
+  ASSIGN_OR_RETURN(std::unique_ptr<NcclSession> session, NcclSession::Begin(std::move(end)));
   absl::Status status = session->Inside([&](NcclEnd& own) {
     return own.Init(
-        {.rank = options.rank, .size = options.size, .id = *id, .max_ctas = options.max_ctas});
+        {.rank = options.rank, .size = options.size, .id = id, .max_ctas = options.max_ctas});
   });
   if (status.ok()) status = AwaitConnected(options, *session);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   return std::make_unique<NcclCommunicator>(options, std::move(session),
-                                            StepNotes(*staging, options.size));
+                                            StepNotes(staging, options.size));
 }
 
 }  // namespace hilbert_ring

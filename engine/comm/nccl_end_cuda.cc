@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/comm/nccl_end.h"
 
 namespace hilbert_ring {
@@ -51,12 +52,11 @@ class CudaNcclEnd : public NcclEnd {
   explicit CudaNcclEnd(int device) : device_(device) {}
 
   absl::Status Open() {
-    if (absl::Status status = Enter(); !status.ok()) return status;
+    RETURN_IF_ERROR(Enter());
     // Before compute, which would keep the exchange waiting for the end of its launches.
     int least = 0, greatest = 0;
-    absl::Status status = Cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
-                               "cudaDeviceGetStreamPriorityRange");
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+                         "cudaDeviceGetStreamPriorityRange"));
     return Cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest),
                 "cudaStreamCreateWithPriority");
   }
@@ -70,27 +70,25 @@ class CudaNcclEnd : public NcclEnd {
 
   absl::StatusOr<std::string> UniqueId() override {
     ncclUniqueId id;
-    if (absl::Status status = Nccl(ncclGetUniqueId(&id), "ncclGetUniqueId"); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(Nccl(ncclGetUniqueId(&id), "ncclGetUniqueId"));
     return std::string(id.internal, sizeof(id.internal));
   }
 
   absl::StatusOr<NcclStaging> AllocateStaging(int64_t bytes) override {
-    if (absl::Status status = Enter(); !status.ok()) return status;
+    RETURN_IF_ERROR(Enter());
     void* host = nullptr;
     absl::Status status = Cuda(cudaMallocHost(&host, bytes), "cudaMallocHost");
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
     staging_.host = static_cast<std::byte*>(host);
     void* device = nullptr;
     status = Cuda(cudaMalloc(&device, bytes), "cudaMalloc");
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
     staging_.device = static_cast<std::byte*>(device);
     return staging_;
   }
 
   absl::Status Init(const NcclInit& init) override {
-    if (absl::Status status = Enter(); !status.ok()) return status;
+    RETURN_IF_ERROR(Enter());
     ncclUniqueId id;
     if (init.id.size() != sizeof(id.internal)) {
       return absl::FailedPreconditionError(absl::StrCat("the ring's NCCL id has ", init.id.size(),
@@ -111,14 +109,14 @@ class CudaNcclEnd : public NcclEnd {
     ncclResult_t state = ncclSuccess;
     absl::Status status = Nccl(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
     if (status.ok()) status = Nccl(state, "the ring");
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
     return state == ncclSuccess;
   }
 
   absl::Status Group(const std::vector<NcclTransfer>& transfers) override {
-    if (absl::Status status = Enter(); !status.ok()) return status;
+    RETURN_IF_ERROR(Enter());
     absl::Status status = Nccl(ncclGroupStart(), "ncclGroupStart");
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
     for (const NcclTransfer& transfer : transfers) {
       const bool sends = transfer.direction == NcclTransfer::Direction::kSend;
       const ncclResult_t result =
@@ -132,32 +130,32 @@ class CudaNcclEnd : public NcclEnd {
   }
 
   absl::Status CopyToDevice(int64_t offset, int64_t bytes) override {
-    if (absl::Status status = Enter(); !status.ok()) return status;
+    RETURN_IF_ERROR(Enter());
     return Cuda(cudaMemcpyAsync(staging_.device + offset, staging_.host + offset, bytes,
                                 cudaMemcpyHostToDevice, stream_),
                 "cudaMemcpyAsync");
   }
 
   absl::Status CopyToHost(int64_t offset, int64_t bytes) override {
-    if (absl::Status status = Enter(); !status.ok()) return status;
+    RETURN_IF_ERROR(Enter());
     return Cuda(cudaMemcpyAsync(staging_.host + offset, staging_.device + offset, bytes,
                                 cudaMemcpyDeviceToHost, stream_),
                 "cudaMemcpyAsync");
   }
 
   absl::StatusOr<bool> Idle() override {
-    if (absl::Status status = Enter(); !status.ok()) return status;
+    RETURN_IF_ERROR(Enter());
     const cudaError_t error = cudaStreamQuery(stream_);
     if (error == cudaErrorNotReady) {
       cudaGetLastError();  // no error of the calls to come
       return false;
     }
-    if (absl::Status status = Cuda(error, "cudaStreamQuery"); !status.ok()) return status;
+    RETURN_IF_ERROR(Cuda(error, "cudaStreamQuery"));
     return true;
   }
 
   absl::Status Finalize() override {
-    if (absl::Status status = Enter(); !status.ok()) return status;
+    RETURN_IF_ERROR(Enter());
     return Nccl(ncclCommFinalize(comm_), "ncclCommFinalize");
   }
 
@@ -202,7 +200,7 @@ absl::StatusOr<std::unique_ptr<NcclEnd>> MakeNcclEnd(int cuda_device) {
         absl::StrCat("no CUDA device: ", cuda_device, ", there are ", devices));
   }
   auto end = std::make_unique<CudaNcclEnd>(cuda_device);
-  if (absl::Status status = end->Open(); !status.ok()) return status;
+  RETURN_IF_ERROR(end->Open());
   return end;
 }
 

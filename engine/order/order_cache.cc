@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/base/return_if_error.h"
+
 namespace hilbert_ring {
 namespace {
 
@@ -38,9 +40,7 @@ absl::StatusOr<std::shared_ptr<const Permutation>> OrderCache::Get(
 
   // Made outside the lock, so that jobs of other shapes do not wait. Jobs of one shape that come at
   // the same moment may each make it; all but the first then take the first's.
-  auto order = Permutation::Make(spec, coords);
-  if (!order.ok()) return order.status();
-  wanted.order = *std::move(order);
+  ASSIGN_OR_RETURN(wanted.order, Permutation::Make(spec, coords));
   const auto entry_bytes = [](const Entry& e) {
     return static_cast<int64_t>(sizeof(Entry) + e.ordering.grid.size() * sizeof(int64_t) +
                                 e.lengths.size() * sizeof(int64_t)) +

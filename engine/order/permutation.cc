@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/order/cell_region.h"
 #include "engine/order/implicit_order.h"
 #include "engine/order/run_order.h"
@@ -142,9 +143,9 @@ absl::StatusOr<std::shared_ptr<const Permutation>> Permutation::Make(
   }
   if (!spec.ordering.has_value()) return std::make_shared<const Identity>();
   if (axes == 0) return std::make_shared<const ManyRuns>(spec, max_stored_tokens);
-  auto order = StoreCoordinateOrder(spec.ordering->curve, axes, Sequences(spec), coords);
-  if (!order.ok()) return order.status();
-  return std::make_shared<const OneRun>(*std::move(order));
+  ASSIGN_OR_RETURN(auto order,
+                   StoreCoordinateOrder(spec.ordering->curve, axes, Sequences(spec), coords));
+  return std::make_shared<const OneRun>(std::move(order));
 }
 
 }  // namespace hilbert_ring

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/plan/plan_size.h"
 
 namespace hilbert_ring {
@@ -37,8 +38,7 @@ absl::StatusOr<Plan> PlanOf(const JobSpec& spec, Shards shards, bool mirrored,
   plan.phases = Phases(spec);
   plan.segments = FindSegments(spec, plan.shards);
   if (cancellation.Ask()) return Cancelled();
-  absl::Status status = CheckPlanSize(spec, plan.phases, plan.segments);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckPlanSize(spec, plan.phases, plan.segments));
   plan.costs = CostOf(spec, plan.shards, plan.phases, plan.segments, cancellation);
   if (cancellation.Ask()) return Cancelled();
   return plan;
@@ -70,15 +70,15 @@ bool HasSeveralRanges(const Shards& shards) {
 }  // namespace
 
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers, std::function<bool()> cancelled) {
-  if (absl::Status status = Validate(spec); !status.ok()) return status;
+  RETURN_IF_ERROR(Validate(spec));
   if (workers < 1 || workers > kMaxWorkers) {
     return absl::OutOfRangeError(
         absl::StrCat("workers is ", workers, ", must be 1 to ", kMaxWorkers));
   }
-  if (absl::Status status = CheckSequences(spec); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckSequences(spec));
   Cancellation cancellation(std::move(cancelled));
   absl::StatusOr<Plan> best = PlanOf(spec, CutShards(spec, workers, 0), false, cancellation);
-  if (!best.ok()) return best;
+  RETURN_IF_ERROR(best.status());
   for (const int64_t length : MirrorLengths(spec, workers)) {
     absl::StatusOr<Plan> plan = PlanOf(spec, CutShards(spec, workers, length), true, cancellation);
     if (absl::IsCancelled(plan.status())) return plan;
@@ -91,12 +91,12 @@ absl::StatusOr<Plan> MakePlan(const JobSpec& spec, int workers, std::function<bo
 }
 
 absl::StatusOr<Plan> MakePlan(const JobSpec& spec, Shards shards) {
-  if (absl::Status status = Validate(spec); !status.ok()) return status;
+  RETURN_IF_ERROR(Validate(spec));
   if (shards.tokens() != spec.tokens) {
     return absl::InvalidArgumentError(
         absl::StrCat("shards hold ", shards.tokens(), " slots, tokens is ", spec.tokens));
   }
-  if (absl::Status status = CheckSequences(spec); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckSequences(spec));
   const bool mirrored = HasSeveralRanges(shards);
   Cancellation cancellation(nullptr);
   return PlanOf(spec, std::move(shards), mirrored, cancellation);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/order/permutation.h"
 #include "engine/reference/seen_keys.h"
 
@@ -165,21 +166,20 @@ absl::StatusOr<ReferenceResult> ReferenceAttention(const JobSpec& spec, std::spa
                                                    std::span<const double> k,
                                                    std::span<const double> v,
                                                    std::span<const int64_t> coords) {
-  if (absl::Status status = Validate(spec); !status.ok()) return status;
+  RETURN_IF_ERROR(Validate(spec));
   const int64_t q_width = spec.heads * spec.head_dim;
   const int64_t k_width = spec.kv_heads * spec.head_dim;
   const int64_t v_width = spec.kv_heads * spec.value_dim;
-  if (absl::Status s = CheckSize("q", q, spec.tokens * q_width); !s.ok()) return s;
-  if (absl::Status s = CheckSize("k", k, spec.tokens * k_width); !s.ok()) return s;
-  if (absl::Status s = CheckSize("v", v, spec.tokens * v_width); !s.ok()) return s;
-  auto order = Permutation::Make(spec, coords);
-  if (!order.ok()) return order.status();
+  RETURN_IF_ERROR(CheckSize("q", q, spec.tokens * q_width));
+  RETURN_IF_ERROR(CheckSize("k", k, spec.tokens * k_width));
+  RETURN_IF_ERROR(CheckSize("v", v, spec.tokens * v_width));
+  ASSIGN_OR_RETURN(auto order, Permutation::Make(spec, coords));
   const SpanSource q_rows(q, q_width);
   const SpanSource k_rows(k, k_width);
   const SpanSource v_rows(v, v_width);
   ReferenceResult result;
   for (int64_t token = 0; token < spec.tokens; ++token) {
-    const ReferenceRow row = ReferenceAttentionRow(spec, **order, token, q_rows, k_rows, v_rows);
+    const ReferenceRow row = ReferenceAttentionRow(spec, *order, token, q_rows, k_rows, v_rows);
     result.out.insert(result.out.end(), row.out.begin(), row.out.end());
     result.lse.insert(result.lse.end(), row.lse.begin(), row.lse.end());
   }

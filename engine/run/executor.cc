@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "engine/base/return_if_error.h"
 #include "engine/plan/rank_schedule.h"
 #include "engine/run/rank_views.h"
 #include "engine/run/tasks.h"
@@ -66,36 +67,31 @@ class Executor {
   int64_t LeastWindowRows() const { return device_.host_memory() ? 8192 : int64_t{1} << 18; }
 
   absl::StatusOr<Figures> RunSteps() {
-    if (absl::Status status = Prepare(); !status.ok()) return status;
+    RETURN_IF_ERROR(Prepare());
     const RankViews views(plan_, store_, workspace_.accumulator_memory,
                           workspace_.query_slots->bytes() > 0 ? QuerySlots() : nullptr);
     const TaskBuilder builder(plan_, rank_, schedule_, views, workspace_.piece_accumulators);
     const bool in_ring = !schedule_.rings.empty();
     if (in_ring) {
-      if (absl::Status status = AwaitRows(store_.rows()); !status.ok()) return status;
-      if (absl::Status status = PackOwnBlocks(views); !status.ok()) return status;
+      RETURN_IF_ERROR(AwaitRows(store_.rows()));
+      RETURN_IF_ERROR(PackOwnBlocks(views));
     }
-    if (absl::Status status = Post(1); !status.ok()) return status;
+    RETURN_IF_ERROR(Post(1));
     for (const Window& window : MakeWindows(plan_, rank_, in_ring, LeastWindowRows())) {
-      if (absl::Status status = AwaitRows(window.rows_needed); !status.ok()) return status;
-      if (absl::Status status = Compute(builder.Local(window)); !status.ok()) return status;
-      absl::Status status = Finish(builder, builder.LocalZeroKeys(window), window.rows_final);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(AwaitRows(window.rows_needed));
+      RETURN_IF_ERROR(Compute(builder.Local(window)));
+      RETURN_IF_ERROR(Finish(builder, builder.LocalZeroKeys(window), window.rows_final));
     }
-    if (absl::Status status = Compute(builder.Own()); !status.ok()) return status;
+    RETURN_IF_ERROR(Compute(builder.Own()));
     for (int64_t step = 1; step <= plan_.costs.steps; ++step) {
-      if (absl::Status status = Wait(step); !status.ok()) return status;
-      if (absl::Status status = Post(step + 1); !status.ok()) return status;
+      RETURN_IF_ERROR(Wait(step));
+      RETURN_IF_ERROR(Post(step + 1));
       const ScheduleStep& now = schedule_.steps[step - 1];
-      if (absl::Status status = Compute(builder.Arrived(now.arrived, workspace_.arena->data()));
-          !status.ok()) {
-        return status;
-      }
+      RETURN_IF_ERROR(Compute(builder.Arrived(now.arrived, workspace_.arena->data())));
     }
     if (in_ring) {
-      if (absl::Status status = Finalize(builder.FinalizePieces()); !status.ok()) return status;
-      absl::Status status = Finish(builder, builder.RingZeroKeys(), store_.rows());
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(Finalize(builder.FinalizePieces()));
+      RETURN_IF_ERROR(Finish(builder, builder.RingZeroKeys(), store_.rows()));
     }
     figures_.flops = static_cast<double>(scores_.load()) * FlopsPerScore();
     if (control_.progress) control_.progress(1.0);
@@ -105,7 +101,7 @@ class Executor {
   absl::Status AwaitRows(int64_t rows) {
     if (rows <= rows_there_) return absl::OkStatus();
     if (control_.await_rows) {
-      if (absl::Status status = control_.await_rows(rows); !status.ok()) return status;
+      RETURN_IF_ERROR(control_.await_rows(rows));
     }
     rows_there_ = rows;
     return absl::OkStatus();
@@ -123,12 +119,11 @@ class Executor {
                       int64_t rows_final) {
     const Clock::time_point start = Clock::now();
     for (const std::vector<ZeroKeysTask>& of_branch : zero_keys) {
-      if (absl::Status s = device_.AddZeroKeys(of_branch); !s.ok()) return s;
+      RETURN_IF_ERROR(device_.AddZeroKeys(of_branch));
     }
     figures_.compute_seconds += SecondsSince(start);
     if (rows_final > rows_final_) {
-      absl::Status s = Finalize(builder.FinalizeRows(rows_final_, rows_final));
-      if (!s.ok()) return s;
+      RETURN_IF_ERROR(Finalize(builder.FinalizeRows(rows_final_, rows_final)));
       rows_final_ = rows_final;
       if (control_.rows_final) control_.rows_final(rows_final);
     }
@@ -147,9 +142,7 @@ class Executor {
   int64_t* QuerySlots() { return reinterpret_cast<int64_t*>(workspace_.query_slots->data()); }
 
   absl::Status AllocateTo(std::unique_ptr<Buffer>& buffer, int64_t bytes) {
-    auto allocated = device_.Allocate(bytes);
-    if (!allocated.ok()) return allocated.status();
-    buffer = *std::move(allocated);
+    ASSIGN_OR_RETURN(buffer, device_.Allocate(bytes));
     return absl::OkStatus();
   }
 
@@ -161,19 +154,15 @@ class Executor {
     }
     const bool slots = MaskNeedsPositions(spec) && spec.ordering->scope == OrderScope::kKv;
     const int64_t slot_bytes = slots ? store_.rows() * static_cast<int64_t>(sizeof(int64_t)) : 0;
-    if (absl::Status s = AllocateTo(workspace_.query_slots, slot_bytes); !s.ok()) return s;
-    if (absl::Status s = AllocateTo(workspace_.arena, schedule_.arena_bytes); !s.ok()) return s;
-    if (absl::Status s =
-            AllocateTo(workspace_.accumulators, plan_.costs.workers[rank_].accumulator_bytes);
-        !s.ok()) {
-      return s;
-    }
+    RETURN_IF_ERROR(AllocateTo(workspace_.query_slots, slot_bytes));
+    RETURN_IF_ERROR(AllocateTo(workspace_.arena, schedule_.arena_bytes));
+    RETURN_IF_ERROR(
+        AllocateTo(workspace_.accumulators, plan_.costs.workers[rank_].accumulator_bytes));
     figures_.memory_peak_bytes = store_.bytes() + workspace_.bytes();
     if (slots) {
       for (const ShardRange& range : plan_.shards.OfRank(rank_)) {
-        absl::Status s =
-            device_.FillSequence(QuerySlots() + range.local_begin, range.size(), range.begin);
-        if (!s.ok()) return s;
+        RETURN_IF_ERROR(
+            device_.FillSequence(QuerySlots() + range.local_begin, range.size(), range.begin));
       }
     }
     if (!device_.host_memory() && communicator_ != nullptr &&

@@ -2,26 +2,25 @@
 
 #include <cstring>
 
+#include "engine/base/return_if_error.h"
+
 namespace hilbert_ring {
 absl::StatusOr<std::unique_ptr<ShardStore>> ShardStore::Make(Device& device, const Plan& plan,
                                                              int rank) {
   const ShardLayout layout(plan, rank);
   std::unique_ptr<ShardStore> store(new ShardStore(layout));
   const auto allocate = [&](int64_t bytes, std::byte*& data) {
-    auto buffer = device.Allocate(bytes);
-    if (!buffer.ok()) return buffer.status();
-    data = (*buffer)->data();
-    store->buffers_.push_back(*std::move(buffer));
+    ASSIGN_OR_RETURN(auto buffer, device.Allocate(bytes));
+    data = buffer->data();
+    store->buffers_.push_back(std::move(buffer));
     return absl::OkStatus();
   };
   for (int i = 0; i < kTensorKinds; ++i) {
-    absl::Status status =
-        allocate(layout.rows() * layout.RowBytes(static_cast<TensorKind>(i)), store->tensors_[i]);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(
+        allocate(layout.rows() * layout.RowBytes(static_cast<TensorKind>(i)), store->tensors_[i]));
   }
   std::byte* tokens = nullptr;
-  absl::Status status = allocate(layout.tokens() * static_cast<int64_t>(sizeof(int64_t)), tokens);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(allocate(layout.tokens() * static_cast<int64_t>(sizeof(int64_t)), tokens));
   store->device_tokens_ = reinterpret_cast<int64_t*>(tokens);
   if (device.host_memory()) {
     store->tokens_ = {store->device_tokens_, static_cast<size_t>(layout.tokens())};

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/return_if_error.h"
 
 namespace hilbert_ring {
 namespace {
@@ -34,7 +35,7 @@ absl::Status AtMost(absl::string_view field, int64_t value, int64_t limit) {
 }
 
 absl::Status InRange(absl::string_view field, int64_t value, int64_t least, int64_t limit) {
-  if (absl::Status status = AtLeast(field, value, least); !status.ok()) return status;
+  RETURN_IF_ERROR(AtLeast(field, value, least));
   return AtMost(field, value, limit);
 }
 
@@ -45,35 +46,26 @@ absl::Status ValidateDim(absl::string_view field, int64_t value) {
 }
 
 absl::Status ValidateHeads(const JobSpec& spec, const SpecLimits& limits) {
-  if (absl::Status s = InRange("heads", spec.heads, 1, limits.max_heads); !s.ok()) return s;
-  if (absl::Status s = AtLeast("kv_heads", spec.kv_heads, 1); !s.ok()) return s;
+  RETURN_IF_ERROR(InRange("heads", spec.heads, 1, limits.max_heads));
+  RETURN_IF_ERROR(AtLeast("kv_heads", spec.kv_heads, 1));
   if (spec.heads % spec.kv_heads != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "kv_heads is ", spec.kv_heads, ", but must divide heads, which is ", spec.heads));
   }
-  if (absl::Status s = ValidateDim("head_dim", spec.head_dim); !s.ok()) return s;
+  RETURN_IF_ERROR(ValidateDim("head_dim", spec.head_dim));
   return ValidateDim("value_dim", spec.value_dim);
 }
 
 absl::Status ValidateBranches(const JobSpec& spec, const SpecLimits& limits) {
   const auto count = static_cast<int64_t>(spec.branches.size());
-  if (absl::Status s =
-          InRange("the number of branches (segments, dilations)", count, 1, limits.max_branches);
-      !s.ok()) {
-    return s;
-  }
+  RETURN_IF_ERROR(
+      InRange("the number of branches (segments, dilations)", count, 1, limits.max_branches));
   for (int64_t b = 0; b < count; ++b) {
     const Branch& branch = spec.branches[b];
-    if (absl::Status s =
-            InRange(absl::StrCat("segments[", b, "]"), branch.segment, 1, kMaxSegmentOrDilation);
-        !s.ok()) {
-      return s;
-    }
-    if (absl::Status s =
-            InRange(absl::StrCat("dilations[", b, "]"), branch.dilation, 1, kMaxSegmentOrDilation);
-        !s.ok()) {
-      return s;
-    }
+    RETURN_IF_ERROR(
+        InRange(absl::StrCat("segments[", b, "]"), branch.segment, 1, kMaxSegmentOrDilation));
+    RETURN_IF_ERROR(
+        InRange(absl::StrCat("dilations[", b, "]"), branch.dilation, 1, kMaxSegmentOrDilation));
   }
   return absl::OkStatus();
 }
@@ -81,15 +73,12 @@ absl::Status ValidateBranches(const JobSpec& spec, const SpecLimits& limits) {
 absl::Status ValidateSequences(const JobSpec& spec, const SpecLimits& limits) {
   const auto count = static_cast<int64_t>(spec.sequence_lengths.size());
   if (count == 0) return absl::OkStatus();
-  if (absl::Status s = AtMost("the number of sequence_lengths", count, limits.max_sequences);
-      !s.ok()) {
-    return s;
-  }
+  RETURN_IF_ERROR(AtMost("the number of sequence_lengths", count, limits.max_sequences));
   int64_t rest = spec.tokens;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t length = spec.sequence_lengths[i];
     const std::string field = absl::StrCat("sequence_lengths[", i, "]");
-    if (absl::Status s = AtLeast(field, length, 1); !s.ok()) return s;
+    RETURN_IF_ERROR(AtLeast(field, length, 1));
     if (length > rest) {
       return absl::InvalidArgumentError(
           absl::StrCat(field, " is ", length, ", but only ", rest, " of ", spec.tokens,
@@ -113,10 +102,7 @@ absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid)
   int64_t cells = 1;
   bool overflows = false;
   for (size_t i = 0; i < grid.size(); ++i) {
-    if (absl::Status s = InRange(absl::StrCat("ordering.grid[", i, "]"), grid[i], 1, limit);
-        !s.ok()) {
-      return s;
-    }
+    RETURN_IF_ERROR(InRange(absl::StrCat("ordering.grid[", i, "]"), grid[i], 1, limit));
     overflows = __builtin_mul_overflow(cells, grid[i], &cells) || overflows;
   }
   const std::string sides = absl::StrJoin(grid, ", ");
@@ -142,7 +128,7 @@ absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid)
 absl::Status ValidateOrdering(const JobSpec& spec) {
   if (!spec.ordering.has_value()) return absl::OkStatus();
   const Ordering& ordering = *spec.ordering;
-  if (absl::Status s = AtLeast("ordering.window", ordering.window, 0); !s.ok()) return s;
+  RETURN_IF_ERROR(AtLeast("ordering.window", ordering.window, 0));
   const int axes = ordering.coordinate_axes;
   if (axes != 0 && axes != 2 && axes != 3) {
     return absl::InvalidArgumentError(
@@ -173,16 +159,16 @@ double JobSpec::Scale() const {
 }
 
 absl::Status Validate(const JobSpec& spec, const SpecLimits& limits) {
-  if (absl::Status s = InRange("tokens", spec.tokens, 1, limits.max_tokens); !s.ok()) return s;
-  if (absl::Status s = ValidateHeads(spec, limits); !s.ok()) return s;
-  if (absl::Status s = ValidateBranches(spec, limits); !s.ok()) return s;
+  RETURN_IF_ERROR(InRange("tokens", spec.tokens, 1, limits.max_tokens));
+  RETURN_IF_ERROR(ValidateHeads(spec, limits));
+  RETURN_IF_ERROR(ValidateBranches(spec, limits));
   if (spec.scale.has_value() && !std::isfinite(static_cast<float>(*spec.scale))) {
     return absl::InvalidArgumentError(
         absl::StrCat("scale is ", *spec.scale,
                      ", but must be a finite number of float32, from -3.40282e+38 to "
                      "3.40282e+38"));
   }
-  if (absl::Status s = ValidateSequences(spec, limits); !s.ok()) return s;
+  RETURN_IF_ERROR(ValidateSequences(spec, limits));
   return ValidateOrdering(spec);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/spec/nearest_name.h"
 #include "engine/spec/object_reader.h"
 #include "engine/spec/watched_json.h"
@@ -93,7 +94,7 @@ absl::Status ReadCoords(const Json& rows, JobSpecDocument& document, int& axes) 
           absl::StrCat(field(), " has ", entries, " entries, but must have ",
                        row == 0 ? "2 or 3" : absl::StrCat(axes, " as the first row")));
     }
-    if (absl::Status s = ReadIntegers(field(), rows[row], document.coords); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadIntegers(field(), rows[row], document.coords));
   }
   return absl::OkStatus();
 }
@@ -103,7 +104,7 @@ absl::Status ReadCoordinates(ObjectReader& reader, JobSpecDocument& document, Or
   const Json* file = reader.Find("coords_file");
   int64_t axes = 0;
   reader.Integer("coords_axes", axes);
-  if (!reader.status().ok()) return reader.status();
+  RETURN_IF_ERROR(reader.status());
   if (reader.Find("coords_axes") != nullptr) {
     if (axes != 2 && axes != 3) {
       return absl::InvalidArgumentError(
@@ -125,7 +126,7 @@ absl::Status ReadCoordinates(ObjectReader& reader, JobSpecDocument& document, Or
     ordering.coordinate_axes = axes == 0 ? 2 : static_cast<int>(axes);
   }
   if (rows != nullptr) {
-    if (absl::Status s = ReadCoords(*rows, document, ordering.coordinate_axes); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadCoords(*rows, document, ordering.coordinate_axes));
     if (axes != 0 && axes != ordering.coordinate_axes) {
       return absl::InvalidArgumentError(absl::StrCat("ordering.coords_axes is ", axes,
                                                      ", but the rows of ordering.coords have ",
@@ -140,8 +141,7 @@ absl::Status ReadOrdering(const Json& value, JobSpecDocument& document) {
   if (value.empty()) {
     return absl::InvalidArgumentError("ordering is empty: name a curve, or give null for none");
   }
-  absl::Status known = CheckFields(value, "ordering", OrderingFields());
-  if (!known.ok()) return known;
+  RETURN_IF_ERROR(CheckFields(value, "ordering", OrderingFields()));
   Ordering ordering;
   ObjectReader reader(value, "ordering");
   reader.Choice("curve", kCurves, ordering.curve);
@@ -151,7 +151,7 @@ absl::Status ReadOrdering(const Json& value, JobSpecDocument& document) {
   if (reader.Find("grid") != nullptr && ordering.grid.empty()) {
     reader.Fail("ordering.grid has 0 entries, but must have 2 or 3");
   }
-  if (absl::Status s = ReadCoordinates(reader, document, ordering); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadCoordinates(reader, document, ordering));
   document.spec.ordering = std::move(ordering);
   return absl::OkStatus();
 }
@@ -161,7 +161,7 @@ absl::Status ReadBranches(ObjectReader& reader, JobSpec& spec) {
   std::vector<int64_t> dilations;
   reader.Integers("segments", segments);
   reader.Integers("dilations", dilations);
-  if (!reader.status().ok()) return reader.status();
+  RETURN_IF_ERROR(reader.status());
   if (segments.size() != dilations.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "segments has ", segments.size(), " entries, but dilations has ", dilations.size()));
@@ -176,7 +176,7 @@ enum class Shape { kRequired, kOptional };
 
 absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
   if (!json.is_object()) return WrongType(kWhat, "an object", json);
-  if (absl::Status s = CheckFields(json, "", SpecFields()); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckFields(json, "", SpecFields()));
   JobSpecDocument document;
   JobSpec& spec = document.spec;
   SpecShape& given = document.given;
@@ -198,11 +198,11 @@ absl::StatusOr<JobSpecDocument> ReadDocument(const Json& json, Shape shape) {
   reader.Choice("tail", kTails, spec.tail);
   reader.Boolean("average_groups", spec.average_groups);
   reader.Integers("sequence_lengths", spec.sequence_lengths);
-  if (absl::Status s = ReadBranches(reader, spec); !s.ok()) return s;
+  RETURN_IF_ERROR(ReadBranches(reader, spec));
   if (const Json* ordering = reader.Find("ordering")) {
-    if (absl::Status s = ReadOrdering(*ordering, document); !s.ok()) return s;
+    RETURN_IF_ERROR(ReadOrdering(*ordering, document));
   }
-  if (!reader.status().ok()) return reader.status();
+  RETURN_IF_ERROR(reader.status());
   return document;
 }
 
@@ -229,21 +229,18 @@ absl::Status PatchOrdering(Json& base, Json& patch) {
 }  // namespace
 
 absl::StatusOr<JobSpecDocument> ParseJobSpec(std::string_view json) {
-  const absl::StatusOr<Json> parsed = ParseWatchedJson(json, kWhat);
-  if (!parsed.ok()) return parsed.status();
-  return ReadDocument(*parsed, Shape::kRequired);
+  ASSIGN_OR_RETURN(const Json parsed, ParseWatchedJson(json, kWhat));
+  return ReadDocument(parsed, Shape::kRequired);
 }
 
 absl::StatusOr<JobSpecDocument> ParsePartialJobSpec(std::string_view json, std::string_view patch) {
-  absl::StatusOr<Json> base = ParseWatchedJson(json, kWhat);
-  if (!base.ok()) return base.status();
-  absl::StatusOr<Json> changes = ParseWatchedJson(patch, kWhat);
-  if (!changes.ok()) return changes.status();
-  if (base->is_object() && changes->is_object()) {
-    if (absl::Status s = PatchOrdering(*base, *changes); !s.ok()) return s;
-    base->merge_patch(*changes);
+  ASSIGN_OR_RETURN(Json base, ParseWatchedJson(json, kWhat));
+  ASSIGN_OR_RETURN(Json changes, ParseWatchedJson(patch, kWhat));
+  if (base.is_object() && changes.is_object()) {
+    RETURN_IF_ERROR(PatchOrdering(base, changes));
+    base.merge_patch(changes);
   }
-  return ReadDocument(*base, Shape::kOptional);
+  return ReadDocument(base, Shape::kOptional);
 }
 
 void FillIn(const SpecShape& shape, JobSpec& spec) {

@@ -3,7 +3,7 @@
 //   ObjectReader reader(json, "ordering");
 //   reader.Choice("curve", kCurves, ordering.curve);
 //   reader.Integers("grid", ordering.grid);
-//   if (!reader.status().ok()) return reader.status();   // of the first field that is wrong
+//   RETURN_IF_ERROR(reader.status());   // of the first field that is wrong
 #pragma once
 
 #include <array>

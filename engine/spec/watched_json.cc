@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 
 namespace hilbert_ring {
 namespace {
@@ -73,10 +74,10 @@ absl::StatusOr<Json> ParseWatchedJson(std::string_view json, std::string_view wh
                               [&watch](int depth, Json::parse_event_t event, Json& value) {
                                 return watch(depth, event, value);
                               });
-    if (!watch.status().ok()) return watch.status();
+    RETURN_IF_ERROR(watch.status());
     return parsed;
   } catch (const std::exception& error) {  // the JSON library's, and out of memory
-    if (!watch.status().ok()) return watch.status();
+    RETURN_IF_ERROR(watch.status());
     // The library puts its own name and number in brackets before the reason.
     std::string_view reason = error.what();
     if (const size_t end = reason.find("] "); reason.starts_with('[') && end != reason.npos) {

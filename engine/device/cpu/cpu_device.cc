@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/return_if_error.h"
 #include "engine/device/check_task.h"
 #include "engine/device/cpu/attention_kernel.h"
 #include "engine/device/cpu/lane_end.h"
@@ -160,7 +161,7 @@ absl::Status CpuDevice::FillSequence(int64_t* to, int64_t count, int64_t first) 
 absl::StatusOr<AttendFigures> CpuDevice::Attend(std::span<const AttentionTask> tasks,
                                                 const AttendControl& control) {
   for (const AttentionTask& task : tasks) {
-    if (absl::Status status = CheckTask(task); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckTask(task));
   }
   const int64_t lane_tile = LaneTileFor(tasks, pool_.threads(), cache_bytes_);
   WorkList work(tasks.size());
@@ -209,7 +210,7 @@ absl::Status CpuDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
   WorkList work(tasks.size());
   int64_t bytes = 0;
   for (const ZeroKeysTask& task : tasks) {
-    if (absl::Status status = CheckTask(task); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckTask(task));
     work.Add(task.count == 0 ? 0 : task.batch * task.rows);
     bytes = std::max(bytes, task.heads * task.value_dim * ElementBytes(DataType::kFloat32));
   }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/return_if_error.h"
 #include "engine/device/cuda/cudnn_problem.h"
 
 namespace hilbert_ring::cuda {
@@ -66,7 +67,7 @@ absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
   std::vector<Started> flight;  // calls that were not waited for
   int64_t unseen = 0;           // their scores
   const auto see = [&]() -> absl::Status {
-    if (absl::Status status = await_(); !status.ok()) return status;
+    RETURN_IF_ERROR(await_());
     TakeDoubts();
     for (size_t i = 0; i < flight.size(); ++i) {
       if (!doubts_[i]) continue;
@@ -83,13 +84,10 @@ absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
   library_.Doubts();  // of a call that ended early
   doubts_.clear();
   for (const AttentionTask& task : tasks) {
-    auto is_for_library = IsForLibrary(task, control, stream);
-    if (!is_for_library.ok()) return is_for_library.status();
+    ASSIGN_OR_RETURN(const bool is_for_library, IsForLibrary(task, control, stream));
     int64_t taken = 0;
-    if (*is_for_library) {
-      auto started = library_.Attend(task, stream);
-      if (!started.ok()) return started.status();
-      taken = *started;
+    if (is_for_library) {
+      ASSIGN_OR_RETURN(taken, library_.Attend(task, stream));
     }
     if (taken == 0) {
       own.push_back(task);
@@ -98,10 +96,10 @@ absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
     unseen += taken;
     flight.push_back({&task, taken});
     if (unseen < options_.flight_scores && flight.size() < kMostLibraryTasks) continue;
-    if (absl::Status status = see(); !status.ok()) return status;
+    RETURN_IF_ERROR(see());
   }
   if (!flight.empty()) {
-    if (absl::Status status = see(); !status.ok()) return status;
+    RETURN_IF_ERROR(see());
   }
   return native_(own, control, scores);
 }
@@ -115,9 +113,7 @@ absl::StatusOr<bool> AttentionSplit::IsForLibrary(const AttentionTask& task,
   Known& known = known_[shape];
   known.scores += AboutScores(task);
   if (known.choice == Choice::kUnknown && known.scores >= options_.worth_scores) {
-    auto choice = Try(task, control, stream);
-    if (!choice.ok()) return choice.status();
-    known.choice = *choice;
+    ASSIGN_OR_RETURN(known.choice, Try(task, control, stream));
   }
   return known.choice == Choice::kLibrary;
 }
@@ -146,14 +142,14 @@ absl::StatusOr<AttentionSplit::Choice> AttentionSplit::Try(const AttentionTask& 
     const auto taken = library_.Attend(part, stream);
     absl::Status status = await_();
     if (status.ok()) status = CheckCancelled(control);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
     if (!taken.ok() || *taken == 0) return Choice::kNative;
     TakeDoubts();
     doubts_.pop_back();  // the part's
     const double middle = now_();
     int64_t scores = 0;
     status = native_({&part, 1}, quiet, scores);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
     const double end = now_();
     if (round < 2 || middle - start < library_seconds) library_seconds = middle - start;
     if (round < 2 || end - middle < native_seconds) native_seconds = end - middle;

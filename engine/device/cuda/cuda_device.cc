@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/device/check_task.h"
 #include "engine/device/cuda/attention_split.h"
 #include "engine/device/cuda/handles.cuh"
@@ -37,15 +38,15 @@ class CudaDevice : public Device {
   bool host_memory() const override { return false; }
 
   absl::Status CopyIn(void* to, const void* from, int64_t bytes) override {
-    if (absl::Status status = UseDevice(options_.ordinal); !status.ok()) return status;
+    RETURN_IF_ERROR(UseDevice(options_.ordinal));
     return staging_->CopyIn(to, from, bytes);
   }
   absl::Status CopyRowsIn(const RowsIn& rows) override {
-    if (absl::Status status = UseDevice(options_.ordinal); !status.ok()) return status;
+    RETURN_IF_ERROR(UseDevice(options_.ordinal));
     return staging_->CopyRowsIn(rows);
   }
   absl::Status CopyOut(void* to, const void* from, int64_t bytes) override {
-    if (absl::Status status = UseDevice(options_.ordinal); !status.ok()) return status;
+    RETURN_IF_ERROR(UseDevice(options_.ordinal));
     return staging_->CopyOut(to, from, bytes);
   }
 
@@ -115,10 +116,10 @@ CudaDevice::~CudaDevice() {
 
 absl::Status CudaDevice::Prepare() {
   absl::Status status = UseDevice(options_.ordinal);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   status = CudaStatus(cudaGetDeviceProperties(&properties_, options_.ordinal),
                       absl::StrCat("asking CUDA device ", options_.ordinal));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   meter_ = std::make_unique<MemoryMeter>(static_cast<int64_t>(
       options_.memory_fraction * static_cast<double>(properties_.totalGlobalMem)));
   cudaMemPoolProps pool_properties{};
@@ -127,21 +128,15 @@ absl::Status CudaDevice::Prepare() {
   pool_properties.location.id = options_.ordinal;
   cudaMemPool_t pool = nullptr;
   status.Update(CudaStatus(cudaMemPoolCreate(&pool, &pool_properties), "making a memory pool"));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   pool_ = MemoryPool(pool);
   status.Update(MakeStream(memory_stream_));
   status.Update(MakeStream(stream_));
-  if (!status.ok()) return status;
-  auto staging = Staging::Make();
-  if (!staging.ok()) return staging.status();
-  staging_ = *std::move(staging);
-  auto native = NativeAttention::Make(options_, properties_, *this);
-  if (!native.ok()) return native.status();
-  native_ = *std::move(native);
-  auto library =
-      MakeLibraryAttention(options_.attention_kernel, 10 * properties_.major + properties_.minor);
-  if (!library.ok()) return library.status();
-  library_ = *std::move(library);
+  RETURN_IF_ERROR(status);
+  ASSIGN_OR_RETURN(staging_, Staging::Make());
+  ASSIGN_OR_RETURN(native_, NativeAttention::Make(options_, properties_, *this));
+  ASSIGN_OR_RETURN(library_, MakeLibraryAttention(options_.attention_kernel,
+                                                  10 * properties_.major + properties_.minor));
   if (library_ != nullptr) {
     split_ = std::make_unique<AttentionSplit>(
         AttentionSplitOptions{.wanted = options_.attention_kernel}, *library_,
@@ -173,7 +168,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> CudaDevice::Allocate(int64_t bytes) {
   if (bytes == 0) return std::make_unique<PoolBuffer>(*this, nullptr, 0);
   absl::Status status = UseDevice(options_.ordinal);
   if (status.ok()) status = meter_->Take(bytes);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   void* data = nullptr;
   const auto size = static_cast<size_t>(bytes);
   cudaError_t error = cudaMallocFromPoolAsync(&data, size, pool_.get(), memory_stream_.get());
@@ -212,7 +207,7 @@ absl::Status CudaDevice::End(cudaError_t error, absl::string_view what) {
 
 template <typename Launch>
 absl::Status CudaDevice::Compute(absl::string_view what, const Launch& launch) {
-  if (absl::Status status = Begin(); !status.ok()) return status;
+  RETURN_IF_ERROR(Begin());
   return End(launch(), what);
 }
 
@@ -230,7 +225,7 @@ absl::Status CudaDevice::ComputeAll(absl::string_view what, std::span<const Task
 
 absl::Status CudaDevice::AddZeroKeys(std::span<const ZeroKeysTask> tasks) {
   for (const ZeroKeysTask& task : tasks) {
-    if (absl::Status status = CheckTask(task); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckTask(task));
   }
   return ComputeAll("adding zero keys", tasks, LaunchZeroKeys);
 }
@@ -246,11 +241,11 @@ absl::Status CudaDevice::Pack(std::span<const PackTask> tasks) {
 absl::StatusOr<AttendFigures> CudaDevice::Attend(std::span<const AttentionTask> tasks,
                                                  const AttendControl& control) {
   for (const AttentionTask& task : tasks) {
-    if (absl::Status status = CheckTask(task); !status.ok()) return status;
+    RETURN_IF_ERROR(CheckTask(task));
   }
   if (control.cancelled && control.cancelled()) return absl::CancelledError("attention cancelled");
   if (tasks.empty()) return AttendFigures{};
-  if (absl::Status status = Begin(); !status.ok()) return status;
+  RETURN_IF_ERROR(Begin());
   int64_t scores = 0;
   absl::Status status;
   if (split_ == nullptr) {
@@ -260,7 +255,7 @@ absl::StatusOr<AttendFigures> CudaDevice::Attend(std::span<const AttentionTask> 
   }
   absl::Status ended = End(cudaSuccess, "attention");
   status.Update(ended);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   return AttendFigures{.scores = scores};
 }
 
@@ -287,9 +282,9 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const DeviceOptions& opti
     return absl::InvalidArgumentError(absl::StrCat("memory_fraction is ", options.memory_fraction,
                                                    ", must be above 0 and at most 1"));
   }
-  if (absl::Status status = FindCudaDevice(options.ordinal); !status.ok()) return status;
+  RETURN_IF_ERROR(FindCudaDevice(options.ordinal));
   auto device = std::make_unique<cuda::CudaDevice>(options);
-  if (absl::Status status = device->Prepare(); !status.ok()) return status;
+  RETURN_IF_ERROR(device->Prepare());
   return device;
 }
 

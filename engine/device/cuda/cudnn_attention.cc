@@ -14,6 +14,7 @@
 #include <cudnn_frontend.h>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/device/cuda/cudnn_problem.h"
 #include "engine/device/cuda/handles.cuh"
 #include "engine/device/cuda/kernels/kernels.cuh"
@@ -128,15 +129,14 @@ class CudnnAttention : public LibraryAttention {
   absl::StatusOr<int64_t> AttendBy(const std::vector<CudnnCall>& calls, const AttentionTask& task,
                                    cudaStream_t stream) {
     for (const CudnnCall& call : calls) {
-      auto plan = PlanOf(call.problem);
-      if (!plan.ok()) return plan.status();
-      if ((*plan)->graph == nullptr) return 0;
+      ASSIGN_OR_RETURN(auto plan, PlanOf(call.problem));
+      if (plan->graph == nullptr) return 0;
     }
     fe::detail::set_stream(handle_, stream);
     int64_t scores = 0;
     for (const CudnnCall& call : calls) {
       const Plan& plan = **PlanOf(call.problem);
-      if (absl::Status status = Reserve(plan.workspace_bytes, stream); !status.ok()) return status;
+      RETURN_IF_ERROR(Reserve(plan.workspace_bytes, stream));
       const int64_t element = ElementBytes(task.dtype);
       const auto at = [&](const auto& view, int64_t row, int64_t bytes) {
         const auto address = reinterpret_cast<uintptr_t>(view.data);
@@ -148,16 +148,15 @@ class CudnnAttention : public LibraryAttention {
                                                  {kV, at(task.v, 0, element)},
                                                  {kOut, at(task.out, call.row, element)},
                                                  {kStats, at(task.lse, call.row, sizeof(float))}};
-      absl::Status status =
-          CudnnStatus(plan.graph->execute(handle_, data, workspace_), "running attention");
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(
+          CudnnStatus(plan.graph->execute(handle_, data, workspace_), "running attention"));
       scores += ScoresOf(call.problem);
     }
     unsigned* const doubt = static_cast<unsigned*>(doubts_.get()) + in_flight_;
     *doubt = 0;
     absl::Status status = CudaStatus(LaunchScaleRows(task, stream), "scaling results");
     status.Update(CudaStatus(LaunchDoubt(task, kMostLse, doubt, stream), "checking results"));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
     ++in_flight_;
     return scores;
   }
@@ -203,9 +202,8 @@ class CudnnAttention : public LibraryAttention {
     }
     if (built) {
       plan.graph = std::move(graph);
-      absl::Status status = CudnnStatus(plan.graph->get_workspace_size(plan.workspace_bytes),
-                                        "asking for attention's workspace");
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(CudnnStatus(plan.graph->get_workspace_size(plan.workspace_bytes),
+                                  "asking for attention's workspace"));
     }
     return &plans_.emplace(problem, std::move(plan)).first->second;
   }

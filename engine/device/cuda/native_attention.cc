@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/device/cuda/kernels/kernels.cuh"
 
 namespace hilbert_ring::cuda {
@@ -74,7 +75,7 @@ absl::StatusOr<std::unique_ptr<NativeAttention>> NativeAttention::Make(
   const MatrixUnits units = UnitsOf(properties, options);
   status.Update(CudaStatus(PrepareKernels(units), absl::StrCat("no CUDA device ", options.ordinal,
                                                                ": kernels for ", properties.name)));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   auto made = std::unique_ptr<NativeAttention>(new NativeAttention(device));
   const double cycles = 1e3 * clock_khz * properties.multiProcessorCount;
   made->rates_ = {.multiprocessors = properties.multiProcessorCount,
@@ -83,7 +84,7 @@ absl::StatusOr<std::unique_ptr<NativeAttention>> NativeAttention::Make(
                   .plain_flops = cycles * kPlainFlopsPerCycle,
                   .launch_seconds = kLaunchSeconds};
   status = made->PrepareSlots();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   return made;
 }
 
@@ -116,7 +117,7 @@ absl::Status NativeAttention::Attend(std::span<const AttentionTask> tasks,
                                      int64_t& scores) {
   absl::Status status =
       ReserveScratch(ScratchFloats(tasks, rates_) * static_cast<int64_t>(sizeof(float)));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   LaunchPlanner planner(tasks, rates_,
                         scratch_ == nullptr ? nullptr : reinterpret_cast<float*>(scratch_->data()));
   PlannedLaunch launch;
@@ -125,14 +126,14 @@ absl::Status NativeAttention::Attend(std::span<const AttentionTask> tasks,
   while (more || ended < started) {
     if (more) {
       status = Start(launch, slots_[started % slots_.size()], stream);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(status);
       ++started;
       more = planner.Next(launch);
     }
     if (started - ended < slots_.size() && more) continue;
     bool careful = false;
     status = Await(slots_[ended % slots_.size()], control, scores, careful);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
     ++ended;
     if (careful) planner.ExpectSlowness(kCarefulSlowness);
   }
@@ -142,9 +143,7 @@ absl::Status NativeAttention::Attend(std::span<const AttentionTask> tasks,
 absl::Status NativeAttention::ReserveScratch(int64_t bytes) {
   if (bytes <= (scratch_ == nullptr ? 0 : scratch_->bytes())) return absl::OkStatus();
   scratch_.reset();
-  auto scratch = device_.Allocate(bytes);
-  if (!scratch.ok()) return scratch.status();
-  scratch_ = *std::move(scratch);
+  ASSIGN_OR_RETURN(scratch_, device_.Allocate(bytes));
   return absl::OkStatus();
 }
 
@@ -177,8 +176,7 @@ absl::Status NativeAttention::Start(const PlannedLaunch& launch, const Slot& slo
 
 absl::Status NativeAttention::Await(const Slot& slot, const AttendControl& control, int64_t& scores,
                                     bool& careful) {
-  absl::Status status = CudaStatus(cudaEventSynchronize(slot.done.get()), "attention");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(slot.done.get()), "attention"));
   const auto* const pinned = static_cast<const std::byte*>(slot.pinned.get());
   unsigned long long counted = 0;
   unsigned any_careful = 0;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "engine/base/return_if_error.h"
 #include "engine/device/cuda/handles.cuh"
 #include "engine/device/cuda/kernels/kernels.cuh"
 
@@ -49,13 +50,13 @@ class PinnedStaging : public Staging {
     for (int64_t done = 0; done < bytes;) {
       const int64_t part = std::min(kPieceBytes, bytes - done);
       Piece* piece = nullptr;
-      if (absl::Status status = NextIn(piece); !status.ok()) return status;
+      RETURN_IF_ERROR(NextIn(piece));
       std::memcpy(piece->data(), static_cast<const std::byte*>(from) + done,
                   static_cast<size_t>(part));
       const cudaError_t error =
           cudaMemcpyAsync(static_cast<std::byte*>(to) + done, piece->data(),
                           static_cast<size_t>(part), cudaMemcpyHostToDevice, in_.get());
-      if (absl::Status status = Sent(error, *piece); !status.ok()) return status;
+      RETURN_IF_ERROR(Sent(error, *piece));
       done += part;
     }
     return absl::OkStatus();
@@ -68,16 +69,14 @@ class PinnedStaging : public Staging {
     }
     const std::lock_guard lock(in_mutex_);
     if (rows_ == nullptr) {
-      absl::Status status =
-          CudaStatus(cudaMalloc(&rows_, kPieceBytes), "allocating memory for rows to be placed");
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(
+          CudaStatus(cudaMalloc(&rows_, kPieceBytes), "allocating memory for rows to be placed"));
     }
     const int64_t most =
         (kPieceBytes - kRowAlignment) / (rows.row_bytes + static_cast<int64_t>(sizeof(int64_t)));
     const auto count = static_cast<int64_t>(rows.rows.size());
     for (int64_t first = 0; first < count; first += most) {
-      const absl::Status status = PlaceRows(rows, first, std::min(most, count - first));
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(PlaceRows(rows, first, std::min(most, count - first)));
     }
     return absl::OkStatus();
   }
@@ -85,7 +84,7 @@ class PinnedStaging : public Staging {
   absl::Status CopyOut(void* to, const void* from, int64_t bytes) override {
     if (bytes <= 0) return absl::OkStatus();
     const std::lock_guard lock(out_mutex_);
-    if (absl::Status status = Follow(out_.get()); !status.ok()) return status;
+    RETURN_IF_ERROR(Follow(out_.get()));
     const int64_t parts = (bytes + kPieceBytes - 1) / kPieceBytes;
     const auto part_bytes = [&](int64_t part) {
       return std::min(kPieceBytes, bytes - part * kPieceBytes);
@@ -98,14 +97,12 @@ class PinnedStaging : public Staging {
             piece.data(), static_cast<const std::byte*>(from) + part * kPieceBytes,
             static_cast<size_t>(part_bytes(part)), cudaMemcpyDeviceToHost, out_.get());
         if (error == cudaSuccess) error = cudaEventRecord(piece.free.get(), out_.get());
-        absl::Status status = CudaStatus(error, absl::StrCat("copying ", bytes, " bytes out"));
-        if (!status.ok()) return status;
+        RETURN_IF_ERROR(CudaStatus(error, absl::StrCat("copying ", bytes, " bytes out")));
       }
       if (part == 0) continue;
       Piece& before = out_pieces_[(part - 1) % kPieces];
-      absl::Status status = CudaStatus(cudaEventSynchronize(before.free.get()),
-                                       absl::StrCat("copying ", bytes, " bytes out"));
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(before.free.get()),
+                                 absl::StrCat("copying ", bytes, " bytes out")));
       std::memcpy(static_cast<std::byte*>(to) + (part - 1) * kPieceBytes, before.data(),
                   static_cast<size_t>(part_bytes(part - 1)));
     }
@@ -138,7 +135,7 @@ class PinnedStaging : public Staging {
   // Their numbers, then the rows, in one piece.
   absl::Status PlaceRows(const RowsIn& rows, int64_t first, int64_t count) {
     Piece* piece = nullptr;
-    if (absl::Status status = NextIn(piece); !status.ok()) return status;
+    RETURN_IF_ERROR(NextIn(piece));
     const int64_t number_bytes = count * static_cast<int64_t>(sizeof(int64_t));
     const int64_t begin = (number_bytes + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
     const int64_t bytes = count * rows.row_bytes;
@@ -159,9 +156,8 @@ class PinnedStaging : public Staging {
   absl::Status CopyLargeRowsIn(const RowsIn& rows) {
     const auto* from = static_cast<const std::byte*>(rows.from);
     for (const int64_t row : rows.rows) {
-      const absl::Status status =
-          CopyIn(static_cast<std::byte*>(rows.to) + row * rows.row_bytes, from, rows.row_bytes);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(
+          CopyIn(static_cast<std::byte*>(rows.to) + row * rows.row_bytes, from, rows.row_bytes));
       from += rows.row_bytes;
     }
     return absl::OkStatus();
@@ -183,7 +179,7 @@ class PinnedStaging : public Staging {
 
 absl::StatusOr<std::unique_ptr<Staging>> Staging::Make() {
   auto staging = std::make_unique<PinnedStaging>();
-  if (absl::Status status = staging->Prepare(); !status.ok()) return status;
+  RETURN_IF_ERROR(staging->Prepare());
   return staging;
 }
 
