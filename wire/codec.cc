@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/spec/spec_notes.h"
 #include "engine/spec/tensor.h"
 #include "nlohmann/json.hpp"
@@ -139,9 +140,7 @@ absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message) {
   if (message.has_scale()) spec.scale = message.scale();
   spec.average_groups = message.average_groups();
   if (message.has_ordering()) {
-    auto ordering = DecodeOrdering(message.ordering());
-    if (!ordering.ok()) return ordering.status();
-    spec.ordering = *std::move(ordering);
+    ASSIGN_OR_RETURN(spec.ordering, DecodeOrdering(message.ordering()));
   }
   spec.sequence_lengths.assign(message.sequence_lengths().begin(),
                                message.sequence_lengths().end());

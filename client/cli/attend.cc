@@ -17,6 +17,7 @@
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
 #include "client/cpp/pending_file.h"
+#include "engine/base/return_if_error.h"
 #include "engine/spec/spec_notes.h"
 
 namespace hilbert_ring::cli {
@@ -46,28 +47,23 @@ struct OutputFiles {
 
 absl::StatusOr<OutputFiles> CreateOutputs(const AttendCommand& command, const JobFiles& inputs) {
   const JobSpec& spec = inputs.job.spec;
-  absl::StatusOr<NpyWriter> out =
-      NpyWriter::Create(command.out, client::OutputType(spec, inputs.q.type()),
-                        client::TensorShape(spec, v1::TENSOR_OUT));
-  if (!out.ok()) return out.status();
-  OutputFiles outputs{*std::move(out)};
+  ASSIGN_OR_RETURN(NpyWriter out,
+                   NpyWriter::Create(command.out, client::OutputType(spec, inputs.q.type()),
+                                     client::TensorShape(spec, v1::TENSOR_OUT)));
+  OutputFiles outputs{std::move(out)};
   if (!command.lse.empty()) {
-    absl::StatusOr<NpyWriter> lse = NpyWriter::Create(command.lse, client::NpyType::kFloat32,
-                                                      client::TensorShape(spec, v1::TENSOR_LSE));
-    if (!lse.ok()) return lse.status();
-    outputs.lse = *std::move(lse);
+    ASSIGN_OR_RETURN(outputs.lse, NpyWriter::Create(command.lse, client::NpyType::kFloat32,
+                                                    client::TensorShape(spec, v1::TENSOR_LSE)));
   }
   if (!command.report.empty()) {
-    absl::StatusOr<PendingFile> report = PendingFile::Create(command.report);
-    if (!report.ok()) return report.status();
-    outputs.report = *std::move(report);
+    ASSIGN_OR_RETURN(outputs.report, PendingFile::Create(command.report));
   }
   return outputs;
 }
 
 absl::Status CheckIntact(const JobFiles& inputs, const OutputFiles& outputs) {
-  if (absl::Status status = client::CheckIntact(inputs); !status.ok()) return status;
-  if (absl::Status status = outputs.out.CheckIntact(); !status.ok()) return status;
+  RETURN_IF_ERROR(client::CheckIntact(inputs));
+  RETURN_IF_ERROR(outputs.out.CheckIntact());
   return outputs.lse ? outputs.lse->CheckIntact() : absl::OkStatus();
 }
 
@@ -134,13 +130,13 @@ absl::Status CheckPaths(const AttendCommand& command, const std::string& coords_
 
 // Whatever has a name is on disk; the results come before the report, which can be had again.
 absl::Status Commit(OutputFiles& outputs, const std::string& report_json) {
-  if (absl::Status status = outputs.out.Sync(); !status.ok()) return status;
+  RETURN_IF_ERROR(outputs.out.Sync());
   if (outputs.lse) {
-    if (absl::Status status = outputs.lse->Sync(); !status.ok()) return status;
+    RETURN_IF_ERROR(outputs.lse->Sync());
   }
-  if (absl::Status status = outputs.out.Commit(); !status.ok()) return status;
+  RETURN_IF_ERROR(outputs.out.Commit());
   if (outputs.lse) {
-    if (absl::Status status = outputs.lse->Commit(); !status.ok()) return status;
+    RETURN_IF_ERROR(outputs.lse->Commit());
   }
   if (!outputs.report) return absl::OkStatus();
   absl::Status status = outputs.report->Append(absl::StrCat(report_json, "\n"));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/cancel_watch.h"
+#include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 #include "wire/payload_message.h"
 #include "wire/status.h"
@@ -139,7 +140,7 @@ absl::Status Attempt::Admit(const v1::Admitted& admitted) {
   if (sender_) return absl::OkStatus();
   int64_t limit = wire::kMaxPayloadBytes;
   if (admitted.max_payload_bytes() > 0) limit = std::min(limit, admitted.max_payload_bytes());
-  if (absl::Status status = MakeSender(limit); !status.ok()) return status;
+  RETURN_IF_ERROR(MakeSender(limit));
   sender_->StartThread();
   return absl::OkStatus();
 }
@@ -175,7 +176,7 @@ absl::Status Attempt::Place(const v1::OutputChunk& chunk, const wire::Payload& p
 
 absl::Status Attempt::CheckComplete() const {
   if (!report_) return ProtocolError("the stream ended well without a report");
-  if (absl::Status status = out_.CheckComplete(); !status.ok()) return status;
+  RETURN_IF_ERROR(out_.CheckComplete());
   return lse_ ? lse_->CheckComplete() : absl::OkStatus();
 }
 

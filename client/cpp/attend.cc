@@ -14,6 +14,7 @@
 #include "client/cpp/retry.h"
 #include "client/cpp/service.h"
 #include "client/cpp/with_message.h"
+#include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
@@ -47,13 +48,10 @@ absl::Status CheckOptions(const AttendOptions& options) {
 
 absl::Status CheckCall(const AttendInputs& inputs, const AttendOutputs& outputs,
                        const AttendOptions& options) {
-  if (absl::Status status = CheckInputs(inputs); !status.ok()) return status;
-  if (absl::Status status = CheckSize(inputs.spec, v1::TENSOR_OUT, outputs.out); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(CheckInputs(inputs));
+  RETURN_IF_ERROR(CheckSize(inputs.spec, v1::TENSOR_OUT, outputs.out));
   if (!outputs.lse.empty()) {
-    absl::Status status = CheckSize(inputs.spec, v1::TENSOR_LSE, outputs.lse);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckSize(inputs.spec, v1::TENSOR_LSE, outputs.lse));
   }
   return CheckOptions(options);
 }
@@ -92,7 +90,7 @@ class JobCall {
       if (Counts(failure)) ++counted_;
       if (!wait || counted_ >= options_.max_attempts) return Explain(failure.status, "");
       if (Cancelled()) return CancelledAfter(failure.status);
-      if (absl::Status late = CheckTime(failure, *wait); !late.ok()) return late;
+      RETURN_IF_ERROR(CheckTime(failure, *wait));
       AttendProgress next = Begin({name.job_id, name.attempt + 1});
       next.last_failure = failure.status;
       next.wait = *wait;
@@ -216,7 +214,7 @@ class JobCall {
 
 absl::StatusOr<v1::Report> Attend(Connector connector, const AttendInputs& inputs,
                                   const AttendOutputs& outputs, const AttendOptions& options) {
-  if (absl::Status status = CheckCall(inputs, outputs, options); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckCall(inputs, outputs, options));
   JobCall call(inputs, outputs, options);
   return call.Run(connector);
 }

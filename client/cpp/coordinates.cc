@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -92,7 +93,7 @@ absl::StatusOr<Coordinates> Coordinates::FromFile(NpyFile file, int64_t tokens) 
   const std::string path = file.path();
   const int axes = static_cast<int>(shape[1]);
   Coordinates coordinates(std::move(file), tokens, axes);
-  if (absl::Status status = coordinates.CheckRange(path); !status.ok()) return status;
+  RETURN_IF_ERROR(coordinates.CheckRange(path));
   return coordinates;
 }
 
@@ -104,7 +105,7 @@ absl::StatusOr<Coordinates> Coordinates::FromRows(std::vector<int64_t> rows, int
         "ordering.coords: has ", rows.size(), " numbers, expected ", tokens, " rows of ", axes));
   }
   Coordinates coordinates(std::move(rows), tokens, axes);
-  if (absl::Status status = coordinates.CheckRange("ordering.coords"); !status.ok()) return status;
+  RETURN_IF_ERROR(coordinates.CheckRange("ordering.coords"));
   return coordinates;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 
@@ -30,7 +31,7 @@ std::span<const std::byte> BytesOf(const AttendInputs& inputs, v1::Tensor tensor
 }  // namespace
 
 absl::Status CheckInputs(const AttendInputs& inputs) {
-  if (absl::Status valid = Validate(inputs.spec); !valid.ok()) return valid;
+  RETURN_IF_ERROR(Validate(inputs.spec));
   for (v1::Tensor tensor : kBandTensors) {
     const int64_t expected = inputs.spec.tokens * wire::TensorRowBytes(inputs.spec, tensor);
     const int64_t actual = static_cast<int64_t>(BytesOf(inputs, tensor).size());

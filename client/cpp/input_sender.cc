@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/return_if_error.h"
 #include "wire/payload_message.h"
 
 namespace hilbert_ring::client {
@@ -31,7 +32,7 @@ absl::Status InputSender::Resend(const v1::Resend& resend) {
     const std::lock_guard lock(mutex_);
     bytes = again_.Add(resend);
   }
-  if (!bytes.ok()) return bytes.status();
+  RETURN_IF_ERROR(bytes.status());
   progress_.Update([&bytes](AttendProgress& progress) { progress.bytes_to_send += *bytes; });
   changed_.notify_one();
   if (!thread_.joinable()) StartThread();

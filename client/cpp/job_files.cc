@@ -12,6 +12,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/at_path.h"
+#include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
@@ -59,9 +60,7 @@ absl::Status AtSpec(const JobSource& source, const absl::Status& status) {
 absl::StatusOr<JobSpecDocument> ReadDocument(const JobSource& source) {
   std::string text = "{}";
   if (!source.spec.empty()) {
-    absl::StatusOr<std::string> read = ReadText(source.spec);
-    if (!read.ok()) return read.status();
-    text = *std::move(read);
+    ASSIGN_OR_RETURN(text, ReadText(source.spec));
   }
   absl::StatusOr<JobSpecDocument> document =
       ParsePartialJobSpec(text, source.fields.empty() ? "{}" : source.fields);
@@ -87,16 +86,15 @@ absl::StatusOr<std::optional<Coordinates>> OpenCoordinates(const std::string& pa
                                absl::StrCat("ordering.coords_file: ", file.status().message(),
                                             "; --coords names another file")));
   }
-  if (!file.ok()) return file.status();
-  absl::StatusOr<Coordinates> coordinates =
-      Coordinates::FromFile(*std::move(file), document.spec.tokens);
-  if (!coordinates.ok()) return coordinates.status();
-  if (document.coords_axes && *document.coords_axes != coordinates->axes()) {
+  RETURN_IF_ERROR(file.status());
+  ASSIGN_OR_RETURN(Coordinates coordinates,
+                   Coordinates::FromFile(*std::move(file), document.spec.tokens));
+  if (document.coords_axes && *document.coords_axes != coordinates.axes()) {
     return AtPath(path, absl::InvalidArgumentError(absl::StrCat(
-                            "has ", coordinates->axes(),
+                            "has ", coordinates.axes(),
                             " axes, the spec's ordering.coords_axes is ", *document.coords_axes)));
   }
-  return *std::move(coordinates);
+  return coordinates;
 }
 
 absl::StatusOr<std::optional<Coordinates>> FindCoordinates(const JobSpecDocument& document,
@@ -143,46 +141,41 @@ absl::StatusOr<std::map<v1::Tensor, NpyFile>> OpenNamed(const JobSource& source,
   std::map<v1::Tensor, NpyFile> files;
   for (const v1::Tensor tensor : kInputs) {
     if (PathOf(source, tensor).empty()) continue;
-    absl::StatusOr<NpyFile> file = NpyFile::Open(PathOf(source, tensor));
-    if (!file.ok()) return file.status();
-    if (absl::Status s = shape.LearnType(*file, tensor); !s.ok()) return s;
-    files.emplace(tensor, *std::move(file));
+    ASSIGN_OR_RETURN(NpyFile file, NpyFile::Open(PathOf(source, tensor)));
+    RETURN_IF_ERROR(shape.LearnType(file, tensor));
+    files.emplace(tensor, std::move(file));
   }
   for (const auto& [tensor, file] : files) {
-    if (absl::Status s = shape.CheckTypeKnown(file, tensor); !s.ok()) return s;
-    if (absl::Status s = shape.Take(file, tensor); !s.ok()) return s;
+    RETURN_IF_ERROR(shape.CheckTypeKnown(file, tensor));
+    RETURN_IF_ERROR(shape.Take(file, tensor));
   }
   return files;
 }
 
 absl::StatusOr<NamedFiles> ReadFiles(const JobSource& source, CoordinatesUse use) {
-  absl::StatusOr<JobSpecDocument> document = ReadDocument(source);
-  if (!document.ok()) return document.status();
-  JobShape shape(document->given, source.spec.empty() ? "the command line" : "the spec");
-  absl::StatusOr<std::map<v1::Tensor, NpyFile>> tensors = OpenNamed(source, shape);
-  if (!tensors.ok()) return tensors.status();
-  JobSpec& spec = document->spec;
+  ASSIGN_OR_RETURN(JobSpecDocument document, ReadDocument(source));
+  JobShape shape(document.given, source.spec.empty() ? "the command line" : "the spec");
+  ASSIGN_OR_RETURN(auto tensors, OpenNamed(source, shape));
+  JobSpec& spec = document.spec;
   if (absl::Status s = CheckKnown(shape.known()); !s.ok()) return AtSpec(source, s);
   FillIn(shape.known(), spec);
   if (absl::Status valid = Validate(spec); !valid.ok()) {
     return AtSpec(source,
                   absl::Status(valid.code(), absl::StrCat(valid.message(), shape.ToldByFiles())));
   }
-  const std::string coords_path = CoordinatesPath(*document, source);
-  absl::StatusOr<std::optional<Coordinates>> coordinates =
-      FindCoordinates(*document, coords_path, source, use);
-  if (!coordinates.ok()) return coordinates.status();
-  if (*coordinates) spec.ordering->coordinate_axes = (*coordinates)->axes();
-  return NamedFiles{{std::move(spec), *std::move(coordinates), coords_path, std::move(shape)},
-                    *std::move(tensors)};
+  const std::string coords_path = CoordinatesPath(document, source);
+  ASSIGN_OR_RETURN(std::optional<Coordinates> coordinates,
+                   FindCoordinates(document, coords_path, source, use));
+  if (coordinates) spec.ordering->coordinate_axes = coordinates->axes();
+  return NamedFiles{{std::move(spec), std::move(coordinates), coords_path, std::move(shape)},
+                    std::move(tensors)};
 }
 
 }  // namespace
 
 absl::StatusOr<Job> ReadJob(const JobSource& source, CoordinatesUse use) {
-  absl::StatusOr<NamedFiles> files = ReadFiles(source, use);
-  if (!files.ok()) return files.status();
-  return std::move(files->job);
+  ASSIGN_OR_RETURN(NamedFiles files, ReadFiles(source, use));
+  return std::move(files.job);
 }
 
 absl::StatusOr<JobFiles> OpenJob(const JobSource& source) {
@@ -190,16 +183,14 @@ absl::StatusOr<JobFiles> OpenJob(const JobSource& source) {
     if (!PathOf(source, tensor).empty()) continue;
     return absl::InvalidArgumentError(absl::StrCat(wire::TensorName(tensor), ": no file is named"));
   }
-  absl::StatusOr<NamedFiles> files = ReadFiles(source, CoordinatesUse::kRequired);
-  if (!files.ok()) return files.status();
-  const auto take = [&files](v1::Tensor tensor) { return std::move(files->tensors.at(tensor)); };
-  return JobFiles{std::move(files->job), take(v1::TENSOR_Q), take(v1::TENSOR_K),
-                  take(v1::TENSOR_V)};
+  ASSIGN_OR_RETURN(NamedFiles files, ReadFiles(source, CoordinatesUse::kRequired));
+  const auto take = [&files](v1::Tensor tensor) { return std::move(files.tensors.at(tensor)); };
+  return JobFiles{std::move(files.job), take(v1::TENSOR_Q), take(v1::TENSOR_K), take(v1::TENSOR_V)};
 }
 
 absl::Status CheckIntact(const JobFiles& files) {
   for (const NpyFile* file : {&files.q, &files.k, &files.v}) {
-    if (absl::Status status = file->CheckIntact(); !status.ok()) return status;
+    RETURN_IF_ERROR(file->CheckIntact());
   }
   const std::optional<Coordinates>& coordinates = files.job.coordinates;
   return coordinates ? coordinates->CheckIntact() : absl::OkStatus();
@@ -210,9 +201,8 @@ std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor) {
 }
 
 absl::StatusOr<NpyFile> OpenTensor(const std::string& path, JobShape shape, v1::Tensor tensor) {
-  absl::StatusOr<NpyFile> file = NpyFile::Open(path);
-  if (!file.ok()) return file.status();
-  if (absl::Status status = shape.Take(*file, tensor); !status.ok()) return status;
+  ASSIGN_OR_RETURN(NpyFile file, NpyFile::Open(path));
+  RETURN_IF_ERROR(shape.Take(file, tensor));
   return file;
 }
 

@@ -15,6 +15,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/at_path.h"
+#include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -100,13 +101,12 @@ absl::StatusOr<NpyWriter> NpyWriter::Create(const std::string& path, NpyType typ
     return absl::OutOfRangeError(
         absl::StrCat(path, ": shape ", FormatShape(shape), " takes more than 2^63 bytes"));
   }
-  absl::StatusOr<PendingFile> file = PendingFile::Create(path);
-  if (!file.ok()) return file.status();
-  if (absl::Status space = TakeSpace(file->fd(), bytes); !space.ok()) return AtPath(path, space);
-  absl::StatusOr<FileMapping> mapping = FileMapping::Map(file->fd(), bytes, PROT_READ | PROT_WRITE);
+  ASSIGN_OR_RETURN(PendingFile file, PendingFile::Create(path));
+  if (absl::Status space = TakeSpace(file.fd(), bytes); !space.ok()) return AtPath(path, space);
+  absl::StatusOr<FileMapping> mapping = FileMapping::Map(file.fd(), bytes, PROT_READ | PROT_WRITE);
   if (!mapping.ok()) return AtPath(path, mapping.status());
   std::memcpy(mapping->begin(), header.data(), header.size());
-  return NpyWriter(*std::move(file), *std::move(mapping), static_cast<int64_t>(header.size()));
+  return NpyWriter(std::move(file), *std::move(mapping), static_cast<int64_t>(header.size()));
 }
 
 std::span<std::byte> NpyWriter::data() const {
@@ -120,12 +120,12 @@ absl::Status NpyWriter::CheckIntact() const {
 }
 
 absl::Status NpyWriter::Sync() {
-  if (absl::Status status = CheckIntact(); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckIntact());
   return file_.Sync();
 }
 
 absl::Status NpyWriter::Commit() {
-  if (absl::Status status = CheckIntact(); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckIntact());
   mapping_ = FileMapping();
   return file_.Commit();
 }

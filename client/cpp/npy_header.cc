@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -162,9 +163,7 @@ absl::StatusOr<NpyHeader> ParseDictionary(std::string_view dictionary) {
       if (!descr) {
         return Malformed("descr: only plain numbers are read, no structures; found ", text.Where());
       }
-      const absl::StatusOr<NpyType> parsed = ParseDescr(*descr);
-      if (!parsed.ok()) return parsed.status();
-      type = *parsed;
+      ASSIGN_OR_RETURN(type, ParseDescr(*descr));
     } else if (*key == "fortran_order" && !fortran) {
       if (text.TakeWord("True")) {
         fortran = true;
@@ -174,9 +173,7 @@ absl::StatusOr<NpyHeader> ParseDictionary(std::string_view dictionary) {
         return Malformed("fortran_order: expected True or False at ", text.Where());
       }
     } else if (*key == "shape" && !shape) {
-      absl::StatusOr<std::vector<int64_t>> parsed = ParseShape(text);
-      if (!parsed.ok()) return parsed.status();
-      shape = *std::move(parsed);
+      ASSIGN_OR_RETURN(shape, ParseShape(text));
     } else {
       return Malformed("key ", Quoted(*key), " is not known, or given twice");
     }
@@ -236,11 +233,10 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view file) {
     return Malformed("truncated: its length is ", length, " bytes, the file has ", file.size() - at,
                      " of them");
   }
-  absl::StatusOr<NpyHeader> header = ParseDictionary(file.substr(at, static_cast<size_t>(length)));
-  if (!header.ok()) return header.status();
-  header->data_offset = static_cast<int64_t>(at) + length;
-  if (header->data_bytes > std::numeric_limits<int64_t>::max() - header->data_offset) {
-    return Malformed("shape: ", FormatShape(header->shape), " takes more than 2^63 bytes");
+  ASSIGN_OR_RETURN(NpyHeader header, ParseDictionary(file.substr(at, static_cast<size_t>(length))));
+  header.data_offset = static_cast<int64_t>(at) + length;
+  if (header.data_bytes > std::numeric_limits<int64_t>::max() - header.data_offset) {
+    return Malformed("shape: ", FormatShape(header.shape), " takes more than 2^63 bytes");
   }
   return header;
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
@@ -60,8 +61,7 @@ absl::Status OutputRows::Place(const v1::OutputChunk& chunk, const wire::Payload
   wire::PayloadReader reader(payload);
   if (chunk.tokens_size() == 0) return PlaceRange(chunk.first_token(), rows, reader);
   for (int64_t i = 0; i < rows; ++i) {
-    absl::Status status = PlaceRange(chunk.tokens(static_cast<int>(i)), 1, reader);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(PlaceRange(chunk.tokens(static_cast<int>(i)), 1, reader));
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::client {
 
@@ -62,8 +63,8 @@ absl::StatusOr<int> OpenLocked(const std::string& partial) {
 
 // Errors of folders that cannot be synced at all are none.
 absl::Status SyncFolderOf(const std::string& path) {
-  std::string folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return absl::OkStatus();
   const absl::Cleanup close_folder = [fd] { close(fd); };
@@ -84,9 +85,8 @@ absl::StatusOr<PendingFile> PendingFile::Create(std::string path) {
   if (stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) return NotAFile(path);
   const std::string partial = PartialPath(path);
   for (int round = 0; round < kMaxRounds; ++round) {
-    const absl::StatusOr<int> fd = OpenLocked(partial);
-    if (!fd.ok()) return fd.status();
-    if (*fd >= 0) return PendingFile(std::move(path), *fd);
+    ASSIGN_OR_RETURN(const int fd, OpenLocked(partial));
+    if (fd >= 0) return PendingFile(std::move(path), fd);
   }
   return absl::AlreadyExistsError(
       absl::StrCat(partial, ": others wrote it ", kMaxRounds, " times meanwhile"));
@@ -133,7 +133,7 @@ absl::Status PendingFile::Sync() {
 
 absl::Status PendingFile::Commit() {
   const std::string partial = PartialPath(path_);
-  if (absl::Status status = Sync(); !status.ok()) return status;
+  RETURN_IF_ERROR(Sync());
   if (!IsNamed(partial, fd_)) {
     return absl::AbortedError(
         absl::StrCat(partial, ": was removed or replaced while it was written"));

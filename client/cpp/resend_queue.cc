@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::client {
@@ -77,7 +78,7 @@ absl::Status ResendQueue::Check(const v1::Resend& resend) const {
 }
 
 absl::StatusOr<int64_t> ResendQueue::Add(const v1::Resend& resend) {
-  if (absl::Status status = Check(resend); !status.ok()) return status;
+  RETURN_IF_ERROR(Check(resend));
   RowRanges& waiting = waiting_[IndexOf(resend.tensor())];
   int64_t rows = 0;
   for (const v1::Resend::Range& range : resend.ranges()) {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/return_if_error.h"
 #include "engine/order/permutation.h"
 #include "engine/reference/sample_tokens.h"
 #include "engine/spec/numbers.h"
@@ -127,9 +128,8 @@ CheckedRow CheckRow(const VerifyInputs& inputs, const Permutation& order, int64_
 absl::StatusOr<VerifyResult> Verify(const VerifyInputs& inputs, const VerifyOptions& options) {
   std::vector<int64_t> coords;
   if (inputs.coordinates != nullptr) coords = inputs.coordinates->All();
-  const absl::StatusOr<std::shared_ptr<const Permutation>> order =
-      Permutation::Make(inputs.spec, coords);
-  if (!order.ok()) return order.status();
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Permutation> order,
+                   Permutation::Make(inputs.spec, coords));
 
   VerifyResult result;
   if (inputs.lse != nullptr) result.lse.emplace();
@@ -145,7 +145,7 @@ absl::StatusOr<VerifyResult> Verify(const VerifyInputs& inputs, const VerifyOpti
   std::atomic<size_t> next = 0;
   const auto check_rows = [&] {
     for (size_t i = next++; i < sample.size(); i = next++) {
-      rows[i] = CheckRow(inputs, **order, sample[i]);
+      rows[i] = CheckRow(inputs, *order, sample[i]);
     }
   };
   {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
@@ -48,11 +49,10 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
                                                    "' or memory_limit_bytes ",
                                                    heartbeat.memory_limit_bytes(), " is missing"));
   }
-  auto secret = DrawSecret();
-  if (!secret.ok()) return secret.status();
+  ASSIGN_OR_RETURN(auto secret, DrawSecret());
   auto member = std::make_shared<Member>();
   member->address = heartbeat.address();
-  member->secret = *std::move(secret);
+  member->secret = std::move(secret);
   member->device = heartbeat.device();
   member->kernel = heartbeat.kernel();
   member->transport = heartbeat.transport();

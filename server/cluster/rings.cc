@@ -4,6 +4,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "server/cluster/call_members.h"
 #include "wire/status.h"
 
@@ -34,7 +35,7 @@ Rings::Rings() : prefix_(DrawPrefix()) {}
 
 absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::string& job_id,
                                          const JobStop& stop) {
-  if (absl::Status status = CheckOneTransport(members); !status.ok()) return status;
+  RETURN_IF_ERROR(CheckOneTransport(members));
   for (const Ring& stale : TakeStale()) Close(stale);
   Ring ring;
   {
@@ -56,7 +57,7 @@ absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::stri
   }
   Lease lease(this, ring.id, ring.generation);  // an error below closes it
   if (ring.formed) return lease;
-  if (absl::Status status = Form(ring, stop); !status.ok()) return status;
+  RETURN_IF_ERROR(Form(ring, stop));
   const std::lock_guard lock(mutex_);
   for (Ring& r : rings_) {
     if (r.id == ring.id) r.formed = true;
@@ -77,10 +78,8 @@ absl::Status Rings::Form(const Ring& ring, const JobStop& stop) const {
         std::chrono::duration_cast<std::chrono::milliseconds>(kFormTimeout).count());
   }
   std::vector<v1::PrepareRingResponse> ends;
-  absl::Status status =
-      CallMembers(ring.members, prepares, ends, deadline, &stop, "PrepareRing",
-                  [](auto* stub, auto... a) { stub->async()->PrepareRing(a...); });
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CallMembers(ring.members, prepares, ends, deadline, &stop, "PrepareRing",
+                              [](auto* stub, auto... a) { stub->async()->PrepareRing(a...); }));
 
   v1::ConnectRingRequest connect;
   connect.set_ring_id(ring.id);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/return_if_error.h"
 #include "server/job/job_id.h"
 #include "server/process/process_memory.h"
 #include "server/process/version.h"
@@ -109,7 +110,7 @@ absl::Status AttentionService::Enter(const std::string& peer, const std::shared_
     silent->stream->waiting().reset();
     Refuse(*silent->stream, why);
   });
-  if (!place.ok()) return place.status();
+  RETURN_IF_ERROR(place.status());
   call->place.emplace(*std::move(place));
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/return_if_error.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "server/cluster/worker_placement.h"
@@ -96,11 +97,10 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     const CoordinatorSettings& settings) {
   RemoveReadyFile(settings.ready_file);
-  auto join_token = JoinToken(settings);
-  if (!join_token.ok()) return join_token.status();
-  std::unique_ptr<Coordinator> coordinator(new Coordinator(settings, *std::move(join_token)));
-  if (absl::Status status = coordinator->Listen(); !status.ok()) return status;
-  if (absl::Status status = coordinator->StartWorkers(); !status.ok()) return status;
+  ASSIGN_OR_RETURN(auto join_token, JoinToken(settings));
+  std::unique_ptr<Coordinator> coordinator(new Coordinator(settings, std::move(join_token)));
+  RETURN_IF_ERROR(coordinator->Listen());
+  RETURN_IF_ERROR(coordinator->StartWorkers());
   return coordinator;
 }
 
@@ -118,19 +118,17 @@ absl::Status Coordinator::Listen() {
                            .connections_per_peer = settings_.max_connections_per_peer,
                            .on_refused = [this] { metrics_.CountRefused("CONNECTIONS"); }},
                           {&attention_service_});
-    if (!grpc.ok()) return grpc.status();
+    RETURN_IF_ERROR(grpc.status());
     grpc_ = *std::move(grpc);
-    auto membership = StartGrpc({.host = MembershipHost(),
-                                 .port = settings_.membership_port,
-                                 .max_threads = kMaxBlockingCalls},
-                                {&membership_service_});
-    if (!membership.ok()) return membership.status();
-    membership_grpc_ = *std::move(membership);
+    ASSIGN_OR_RETURN(membership_grpc_, StartGrpc({.host = MembershipHost(),
+                                                  .port = settings_.membership_port,
+                                                  .max_threads = kMaxBlockingCalls},
+                                                 {&membership_service_}));
     auto http = HttpEndpoint::Start(settings_.http_host, settings_.http_port,
                                     {{"/livez", [] { return HttpReply{.body = "ok\n"}; }},
                                      {"/readyz", [this] { return Ready(); }},
                                      {"/metrics", [this] { return ServeMetrics(); }}});
-    if (!http.ok()) return http.status();
+    RETURN_IF_ERROR(http.status());
     http_ = *std::move(http);
   }
   spdlog::info("version {}: gRPC on {}:{}, HTTP on {}:{}, workers on {}:{}", kVersion,
@@ -161,9 +159,8 @@ absl::Status Coordinator::StartWorkers() {
       settings_.worker_threads > 0 ? settings_.worker_threads : std::max(1, hardware / workers);
   // Local workers reach a coordinator that listens on all addresses by the loopback one.
   const std::string host = IsWildcard(MembershipHost()) ? "127.0.0.1" : MembershipHost();
-  auto token_memory = TokenMemory::Make(join_token_);
-  if (!token_memory.ok()) return token_memory.status();
-  token_memory_.emplace(*std::move(token_memory));
+  ASSIGN_OR_RETURN(auto token_memory, TokenMemory::Make(join_token_));
+  token_memory_.emplace(std::move(token_memory));
   std::vector<std::string> arguments = {
       absl::StrCat("--coordinator=", HostPort(host, membership_grpc_.port)),
       absl::StrCat("--join-token-file=", token_memory_->path()),

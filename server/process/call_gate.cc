@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "grpcpp/server_context.h"
 #include "wire/status.h"
 
@@ -133,7 +134,7 @@ absl::StatusOr<BlockingPlace> BlockingPlace::Enter(CallGate& gate,
     link->why = std::move(why);
     link->context->TryCancel();
   });
-  if (!place.ok()) return place.status();
+  RETURN_IF_ERROR(place.status());
   return BlockingPlace(*std::move(place), std::move(link));
 }
 

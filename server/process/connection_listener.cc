@@ -18,6 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "engine/base/return_if_error.h"
 #include "server/process/open_connections.h"
 #include "server/process/threads.h"
 
@@ -77,7 +78,7 @@ absl::StatusOr<std::unique_ptr<ConnectionListener>> ConnectionListener::Start(
   auto thread = StartThread([accepting = listener.get(), connections_per_peer] {
     accepting->Accept(connections_per_peer);
   });
-  if (!thread.ok()) return thread.status();
+  RETURN_IF_ERROR(thread.status());
   listener->thread_ = *std::move(thread);
   return listener;
 }

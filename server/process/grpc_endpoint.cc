@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
+#include "engine/base/return_if_error.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -77,10 +78,9 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  auto sockets = ListeningSockets::Open("grpc", listen.host, listen.port);
-  if (!sockets.ok()) return sockets.status();
+  ASSIGN_OR_RETURN(auto sockets, ListeningSockets::Open("grpc", listen.host, listen.port));
   // Accepted connections inherit both.
-  for (const int socket : sockets->descriptors()) {
+  for (const int socket : sockets.descriptors()) {
     SetTcp(socket, TCP_NODELAY, 1);
     SetTcp(socket, TCP_USER_TIMEOUT, AsMilliseconds(listen.silence));
   }
@@ -113,14 +113,14 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   grpc::ResourceQuota quota("hilbert-ring");
   quota.SetMaxThreads(listen.max_threads);
   builder.SetResourceQuota(quota);
-  GrpcEndpoint endpoint{.server = builder.BuildAndStart(), .port = sockets->port()};
+  GrpcEndpoint endpoint{.server = builder.BuildAndStart(), .port = sockets.port()};
   if (endpoint.server == nullptr) return absl::InternalError("gRPC built no server");
   endpoint.server->GetHealthCheckService()->SetServingStatus(false);
   auto listener = ConnectionListener::Start(
-      *std::move(sockets), listen.connections_per_peer,
+      std::move(sockets), listen.connections_per_peer,
       {.serve = [acceptor](int socket, int connection) { Serve(*acceptor, socket, connection); },
        .refused = TellOfRefusals(listen.on_refused)});
-  if (!listener.ok()) return listener.status();
+  RETURN_IF_ERROR(listener.status());
   endpoint.listener = *std::move(listener);
   return endpoint;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "server/process/host_port.h"
 #include "server/process/listening_sockets.h"
 
@@ -83,7 +84,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
     const std::string& host, int port, std::map<std::string, Handler> routes) {
-  if (absl::Status free = CheckCanListen("http", host, port); !free.ok()) return free;
+  RETURN_IF_ERROR(CheckCanListen("http", host, port));
   addrinfo hints = {};
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;

@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -81,9 +82,8 @@ absl::StatusOr<std::string> ReadTokenFile(const std::string& path) {
 }
 
 absl::StatusOr<std::string> DrawSecret() {
-  auto bytes = DrawBytes(kProofBytes);
-  if (!bytes.ok()) return bytes.status();
-  return absl::BytesToHexString(*bytes);
+  ASSIGN_OR_RETURN(auto bytes, DrawBytes(kProofBytes));
+  return absl::BytesToHexString(bytes);
 }
 
 void AddJoinToken(grpc::ClientContext& context, const std::string& token) {

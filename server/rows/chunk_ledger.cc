@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -60,9 +61,7 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& pa
                                       tensors_.at(v1::TENSOR_COORDS).count(), " of ", spec_.tokens,
                                       " rows are there"));
   }
-  absl::Status status =
-      CheckShape(chunk, payload.bytes(), wire::TensorRowBytes(spec_, chunk.tensor()));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckShape(chunk, payload.bytes(), wire::TensorRowBytes(spec_, chunk.tensor())));
   if (const uint32_t crc = payload.Crc32c(); crc != chunk.crc32c()) {
     return wire::ErrorOf(wire::reason::kChecksumMismatch,
                          absl::StrCat(name, ": chunk at first_row ", chunk.first_row(),

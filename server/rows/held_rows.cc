@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/return_if_error.h"
+
 namespace hilbert_ring::server {
 namespace {
 
@@ -47,13 +49,11 @@ absl::StatusOr<HeldShard> HeldRows::Carry(const Plan& plan, int rank, const Memb
   }
   HeldShard shard;
   const ShardLayout layout(plan, rank);
-  auto memory = pool.Take(layout.bytes());
-  if (!memory.ok()) return memory.status();
-  shard.memory = *std::move(memory);
+  ASSIGN_OR_RETURN(shard.memory, pool.Take(layout.bytes()));
   shard.rows.emplace(shard.memory->data(), layout);
   if (by_rank_.empty()) return shard;
   for (const ShardRange& range : ranges) {
-    if (absl::Status status = Copy(plan, range, shard); !status.ok()) return status;
+    RETURN_IF_ERROR(Copy(plan, range, shard));
   }
   return shard;
 }
@@ -72,9 +72,7 @@ absl::Status HeldRows::Copy(const Plan& plan, const ShardRange& range, HeldShard
         std::byte* const old = from.rows->Row(tensor, source.LocalRow(row));
         const wire::Payload piece({reinterpret_cast<const char*>(old), static_cast<size_t>(bytes)});
         wire::PayloadReader reader(piece);
-        absl::Status status =
-            to.memory->Write(to.rows->Row(tensor, range.LocalRow(row)), reader, bytes);
-        if (!status.ok()) return status;
+        RETURN_IF_ERROR(to.memory->Write(to.rows->Row(tensor, range.LocalRow(row)), reader, bytes));
         from.memory->Discard(old, bytes);
       }
     }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/return_if_error.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -41,7 +42,7 @@ absl::Status JobInput::MakeOrder(std::span<const int64_t> coords) {
 }
 
 absl::Status JobInput::Accept(const v1::Chunk& chunk, const wire::Payload& payload) {
-  if (absl::Status status = ledger_.Accept(chunk, payload); !status.ok()) return status;
+  RETURN_IF_ERROR(ledger_.Accept(chunk, payload));
   if (chunk.tensor() != v1::TENSOR_COORDS) return absl::OkStatus();
   coordinates_->Place(chunk, payload);
   if (!ledger_.Complete(v1::TENSOR_COORDS)) return absl::OkStatus();

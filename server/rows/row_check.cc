@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/return_if_error.h"
 #include "engine/reference/attention_reference.h"
 #include "engine/reference/sample_tokens.h"
 #include "engine/spec/numbers.h"
@@ -89,7 +90,7 @@ absl::StatusOr<RowCheck::Verdict> RowCheck::Compare(const RowRouter& router,
   };
   const std::lock_guard lock(mutex_);
   for (const auto& [token, row] : rows_) {
-    if (absl::Status why = stop.why(); !why.ok()) return why;
+    RETURN_IF_ERROR(stop.why());
     const ExpectedRow expected = ExpectRow(spec_, order, token, q, k, v);
     expected.tolerance.AllJudged() ? ++verdict.judged : ++verdict.not_judged;
     note(OutDeviation(spec_, token, expected, row.out.values), v1::TENSOR_OUT, row.out);

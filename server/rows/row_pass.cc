@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/return_if_error.h"
+
 namespace hilbert_ring::server {
 
 absl::Status VisitPlaces(const RowRouter& router, v1::Tensor tensor, const RowSet& rows,
@@ -9,8 +11,7 @@ absl::Status VisitPlaces(const RowRouter& router, v1::Tensor tensor, const RowSe
                          const std::function<absl::Status(const std::vector<RowRun>&)>& visit) {
   for (const auto& [begin, end] : rows.ranges()) {
     for (int64_t row = begin; row < end; row += piece) {
-      absl::Status status = visit(router.Runs(tensor, row, std::min(piece, end - row)));
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(visit(router.Runs(tensor, row, std::min(piece, end - row))));
     }
   }
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "engine/base/return_if_error.h"
 #include "server/schedule/fit.h"
 
 namespace hilbert_ring::server {
@@ -88,9 +89,8 @@ absl::StatusOr<std::vector<JobSize>> SizesOf(const JobSpec& spec, int least_work
                                              const std::function<bool()>& cancelled) {
   std::vector<JobSize> sizes;
   for (int workers = least_workers; workers > 0;) {
-    const auto plan = MakePlan(spec, workers, cancelled);
-    if (!plan.ok()) return plan.status();
-    sizes.push_back(SizeOf(*plan, flops_per_second));
+    ASSIGN_OR_RETURN(const auto plan, MakePlan(spec, workers, cancelled));
+    sizes.push_back(SizeOf(plan, flops_per_second));
     const int next = std::min(2 * workers, most_workers);
     workers = next > workers ? next : 0;
   }

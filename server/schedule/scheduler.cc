@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -30,7 +31,7 @@ Clock::time_point EndOf(Clock::time_point predicted, double seconds, Clock::time
 
 absl::StatusOr<Scheduler::Place> Scheduler::Enter(JobRequest request) {
   const std::lock_guard lock(mutex_);
-  if (!closed_.ok()) return closed_;
+  RETURN_IF_ERROR(closed_);
   jobs_.push_back({.request = std::move(request), .entered = Clock::now()});
   const auto job = std::prev(jobs_.end());
   given_.emplace(job->request.caller, GivenToNewcomers());
@@ -315,7 +316,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
   std::unique_lock lock(s.mutex_);
   int told = 0;
   while (true) {
-    if (absl::Status why = stop.why(); !why.ok()) return why;
+    RETURN_IF_ERROR(stop.why());
     if (job_->grant) return *job_->grant;
     if (!s.closed_.ok() && !job_->again) return s.closed_;
     const Clock::time_point now = Clock::now();

@@ -15,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -55,7 +56,7 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(int64_t bytes
   if (memory->descriptor_ < 0) return SystemError("memfd_create");
   if (ftruncate(memory->descriptor_, MappedBytes(bytes)) != 0) return SystemError("ftruncate");
   if (fcntl(memory->descriptor_, F_ADD_SEALS, kSeals) != 0) return SystemError("seals");
-  if (absl::Status status = memory->Map(); !status.ok()) return status;
+  RETURN_IF_ERROR(memory->Map());
   const uint64_t mark = DrawMark();
   std::memcpy(memory->tail(), &mark, sizeof(mark));
   return memory;
@@ -78,7 +79,7 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Open(const v1::Share
       fcntl(memory->descriptor_, F_GET_SEALS) != kSeals) {
     return absl::FailedPreconditionError(absl::StrCat("shared memory: ", path, " is another file"));
   }
-  if (absl::Status status = memory->Map(); !status.ok()) return status;
+  RETURN_IF_ERROR(memory->Map());
   uint64_t mark = 0;
   std::memcpy(&mark, memory->tail(), sizeof(mark));
   if (mark != offer.mark()) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "server/process/threads.h"
 #include "wire/status.h"
 
@@ -91,7 +92,7 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
   const bool in_time =
       changed_.wait_until(lock, deadline, [&] { return ring->own.has_value() || ring->settled(); });
   if (ring->own) return *ring->own;
-  if (!ring->failure.ok()) return ring->failure;
+  RETURN_IF_ERROR(ring->failure);
   if (!in_time) return absl::DeadlineExceededError("the ring's end was not opened in time");
   return Closed();
 }
@@ -148,7 +149,7 @@ absl::Status RingTable::Connect(const std::string& ring_id, int64_t generation,
   ring->blobs = std::move(blobs);
   changed_.notify_all();
   const bool in_time = changed_.wait_until(lock, deadline, [&] { return ring->settled(); });
-  if (!ring->failure.ok()) return ring->failure;
+  RETURN_IF_ERROR(ring->failure);
   if (!in_time) return absl::DeadlineExceededError("the ring was not connected in time");
   return ring->closed ? Closed() : absl::OkStatus();
 }

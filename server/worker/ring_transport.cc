@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/base/return_if_error.h"
 #include "engine/comm/checked.h"
 
 namespace hilbert_ring::server {
@@ -25,14 +26,13 @@ RingTransport MakeRingTransport(const RingTransportOptions& options) {
   return {.name = "gloo",
           .join = [host = options.host](const RingRequest& request,
                                         const AllGather& all_gather) -> Joined {
-            auto made = MakeGlooCommunicator({.rank = request.rank,
-                                              .size = request.size,
-                                              .host = host,
-                                              .ring = request.ring,
-                                              .deadline = request.deadline},
-                                             all_gather);
-            if (!made.ok()) return made;
-            return MakeChecked(*std::move(made));
+            ASSIGN_OR_RETURN(auto made, MakeGlooCommunicator({.rank = request.rank,
+                                                              .size = request.size,
+                                                              .host = host,
+                                                              .ring = request.ring,
+                                                              .deadline = request.deadline},
+                                                             all_gather));
+            return MakeChecked(std::move(made));
           }};
 }
 

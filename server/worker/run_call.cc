@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "server/process/process_memory.h"
 #include "server/process/threads.h"
 #include "server/worker/shard_rows.h"
@@ -64,9 +65,8 @@ absl::Status RunCall::Cancelled() {
 }
 
 absl::Status RunCall::Serve() {
-  if (absl::Status status = Open(); !status.ok()) return status;
-  const auto turn = AwaitTurn();
-  if (!turn.ok()) return turn.status();
+  RETURN_IF_ERROR(Open());
+  ASSIGN_OR_RETURN(const auto turn, AwaitTurn());
   idle_bytes_ = ResidentBytes();
   absl::Status status = Allocate();
   if (status.ok()) status = Work();
@@ -99,19 +99,15 @@ absl::Status RunCall::Open() {
     return absl::InvalidArgumentError(
         absl::StrCat("rank is ", rank_, ", workers is ", open_.workers()));
   }
-  auto spec = wire::DecodeJobSpec(open_.spec());
-  if (!spec.ok()) return spec.status();
+  ASSIGN_OR_RETURN(auto spec, wire::DecodeJobSpec(open_.spec()));
   open_.clear_spec();
-  if (absl::Status status = Validate(*spec); !status.ok()) return status;
+  RETURN_IF_ERROR(Validate(spec));
   std::vector<ShardRange> ranges;
   for (const v1::ShardRange& shard : open_.shards()) {
     ranges.push_back({.begin = shard.begin(), .end = shard.end(), .rank = shard.rank()});
   }
-  auto shards = Shards::Make(spec->tokens, open_.workers(), std::move(ranges));
-  if (!shards.ok()) return shards.status();
-  auto plan = MakePlan(*spec, *std::move(shards));
-  if (!plan.ok()) return plan.status();
-  plan_ = *std::move(plan);
+  ASSIGN_OR_RETURN(auto shards, Shards::Make(spec.tokens, open_.workers(), std::move(ranges)));
+  ASSIGN_OR_RETURN(plan_, MakePlan(spec, std::move(shards)));
   return absl::OkStatus();
 }
 
@@ -138,19 +134,18 @@ absl::Status RunCall::Allocate() {
     std::this_thread::sleep_for(kPoll);
     reservation = state_.memory.Reserve(bytes);
   }
-  if (!reservation.ok()) return reservation.status();
+  RETURN_IF_ERROR(reservation.status());
   reservation_.emplace(*std::move(reservation));
   if (plan_->costs.steps > 0) {
-    auto ring = state_.rings.Take(open_.ring_id(), open_.generation());
-    if (!ring.ok()) return ring.status();
-    ring_.emplace(*std::move(ring));
+    ASSIGN_OR_RETURN(auto ring, state_.rings.Take(open_.ring_id(), open_.generation()));
+    ring_.emplace(std::move(ring));
     transport_ = ring_->communicator()->name();
   }
-  if (absl::Status status = MakeStore(); !status.ok()) return status;
+  RETURN_IF_ERROR(MakeStore());
   Delivered delivered(plan_->spec.tokens);
   absl::Status status = AddSlots(open_.delivered_out(), delivered.out);
   if (status.ok()) status = AddSlots(open_.delivered_lse(), delivered.lse);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(status);
   output_.emplace(*plan_, rank_, SourceOf(*store_), open_.want_lse(), std::move(delivered));
   v1::RunResponse response;
   response.mutable_ready()->set_shares_memory(shared_ != nullptr);
@@ -177,8 +172,7 @@ absl::Status RunCall::MakeStore() {
 }
 
 absl::Status RunCall::Work() {
-  auto sender = StartThread([this] { SendUntilExecuted(); });
-  if (!sender.ok()) return sender.status();
+  ASSIGN_OR_RETURN(auto sender, StartThread([this] { SendUntilExecuted(); }));
   auto executor = StartThread([this] {
     absl::StatusOr<Figures> figures = ExecuteJob();
     const Deadline ended = std::chrono::steady_clock::now();
@@ -204,7 +198,7 @@ absl::Status RunCall::Work() {
       executed_ = true;
     }
     changed_.notify_all();
-    sender->join();
+    sender.join();
     return executor.status();
   }
   absl::Status received = ReceiveRows();
@@ -219,8 +213,8 @@ absl::Status RunCall::Work() {
     ring_->Finish(plan_->costs.steps);
     ring_.reset();
   }
-  sender->join();
-  if (!received.ok()) return received;
+  sender.join();
+  RETURN_IF_ERROR(received);
   if (context_.IsCancelled()) return Cancelled();
   if (!figures_.ok()) {
     return absl::IsDeadlineExceeded(figures_.status())
@@ -272,7 +266,7 @@ absl::Status RunCall::ReceiveRows() {
       default:
         status = UnexpectedMessage("an order part, rows or RowsDone");
     }
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(status);
   }
   return Cancelled();
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/base/return_if_error.h"
 #include "server/worker/run_call.h"
 #include "wire/status.h"
 
@@ -65,7 +66,7 @@ absl::Status RunCall::SendProgress(const News& news) {
     v1::RunResponse response;
     response.mutable_progress()->set_fraction(news.fraction);
     response.mutable_progress()->set_waiting_step(news.waiting_step);
-    if (absl::Status status = Send(response); !status.ok()) return status;
+    RETURN_IF_ERROR(Send(response));
   }
   return SendOutputs(news.rows_final, {});
 }
@@ -102,8 +103,8 @@ absl::Status RunCall::SendEnd(int64_t rows_final) {
   const auto options = grpc::WriteOptions().set_buffer_hint();
   v1::RunResponse response;
   response.mutable_computed()->set_seconds(compute_seconds_);
-  if (absl::Status status = Send(response, options); !status.ok()) return status;
-  if (absl::Status status = SendOutputs(rows_final, options); !status.ok()) return status;
+  RETURN_IF_ERROR(Send(response, options));
+  RETURN_IF_ERROR(SendOutputs(rows_final, options));
   return SendFigures();
 }
 
@@ -119,7 +120,7 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
   while (output_->Next(rows_final, *response.mutable_output(), payload)) {
     response.mutable_output()->set_payload(payload.data(), payload.size());
     response.set_first_slot(output_->first_slot());
-    if (absl::Status status = Send(response); !status.ok()) return status;
+    RETURN_IF_ERROR(Send(response));
   }
   return output_->status();
 }

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -71,8 +72,7 @@ absl::Status ShardRows::Place(const v1::ShardRows& rows) {
       return Misshapen(absl::StrCat("first_local_row is ", rows.first_local_row(), " for ",
                                     rows.rows(), " rows of ", store_.rows()));
     }
-    absl::Status status = store_.Write(kind, rows.first_local_row(), rows.rows(), payload.data());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(store_.Write(kind, rows.first_local_row(), rows.rows(), payload.data()));
     arrived_.Add(rows.first_local_row(), rows.rows());
   } else {
     for (const int64_t row : rows.local_rows()) {
@@ -82,8 +82,7 @@ absl::Status ShardRows::Place(const v1::ShardRows& rows) {
     }
     const std::span<const int64_t> local_rows(rows.local_rows().data(),
                                               static_cast<size_t>(rows.local_rows_size()));
-    absl::Status status = store_.WriteRows(kind, local_rows, payload.data());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(store_.WriteRows(kind, local_rows, payload.data()));
     for (const int64_t row : local_rows) arrived_.Add(row, 1);
   }
   *placed += rows.rows();

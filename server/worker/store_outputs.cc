@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "engine/base/return_if_error.h"
+
 namespace hilbert_ring::server {
 
 OutputSource SourceOf(const ShardStore& store) {
@@ -16,8 +18,7 @@ OutputSource SourceOf(const ShardStore& store) {
                                       bytes);
             }
             copied->resize(bytes);
-            absl::Status status = store.Read(tensor, local_row, rows, copied->data());
-            if (!status.ok()) return status;
+            RETURN_IF_ERROR(store.Read(tensor, local_row, rows, copied->data()));
             return std::string_view(*copied);
           }};
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/base/return_if_error.h"
 #include "server/process/process_memory.h"
 
 namespace hilbert_ring::server {
@@ -38,14 +39,12 @@ absl::StatusOr<std::unique_ptr<Device>> MakeWorkerDevice(const WorkerSettings& s
 }  // namespace
 
 absl::StatusOr<WorkerDevices> MakeWorkerDevices(const WorkerSettings& settings) {
-  auto main = MakeWorkerDevice(settings);
-  if (!main.ok()) return main.status();
+  ASSIGN_OR_RETURN(auto main, MakeWorkerDevice(settings));
   WorkerSettings short_jobs = settings;
   short_jobs.threads = 1;
-  if ((*main)->host_memory()) short_jobs.device.device = "cpu";
-  auto express = MakeWorkerDevice(short_jobs);
-  if (!express.ok()) return express.status();
-  return WorkerDevices{.main = *std::move(main), .express = *std::move(express)};
+  if (main->host_memory()) short_jobs.device.device = "cpu";
+  ASSIGN_OR_RETURN(auto express, MakeWorkerDevice(short_jobs));
+  return WorkerDevices{.main = std::move(main), .express = std::move(express)};
 }
 
 std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device) {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/host_port.h"
 #include "server/process/process_memory.h"
@@ -57,9 +58,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   }
   std::string join_token;
   if (!settings.join_token_file.empty()) {
-    auto token = ReadTokenFile(settings.join_token_file);
-    if (!token.ok()) return token.status();
-    join_token = *std::move(token);
+    ASSIGN_OR_RETURN(join_token, ReadTokenFile(settings.join_token_file));
   }
   Device& device = *devices.main;
   JobMemory memory(JobMemoryLimit(settings, device));
@@ -83,13 +82,12 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   CallGate gate(
       {.calls_per_peer = settings.max_calls_per_peer, .open_timeout = settings.open_timeout});
   WorkerService service(state, gate, secret);
-  auto grpc = StartGrpc({.host = settings.host,
-                         .port = settings.port,
-                         .max_threads = kMaxBlockingCalls,
-                         .silence = kCoordinatorSilence},
-                        {&service});
-  if (!grpc.ok()) return grpc.status();
-  const std::string address = HostPort(settings.host, grpc->port);
+  ASSIGN_OR_RETURN(auto grpc, StartGrpc({.host = settings.host,
+                                         .port = settings.port,
+                                         .max_threads = kMaxBlockingCalls,
+                                         .silence = kCoordinatorSilence},
+                                        {&service}));
+  const std::string address = HostPort(settings.host, grpc.port);
   const DeviceInfo info = device.info();
   spdlog::info("version {}: {} on {}, kernel {}, rings over {}", kVersion, address, info.name,
                info.kernel, transport.name);
@@ -118,7 +116,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                    [&] {
                                      absl::Status status =
                                          WriteReadyFile(settings.ready_file,
-                                                        {{"grpc_port", grpc->port}}, {address});
+                                                        {{"grpc_port", grpc.port}}, {address});
                                      if (!status.ok())
                                        spdlog::error("{}", std::string(status.message()));
                                    },
@@ -137,7 +135,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
     calls.SetOnFailure(nullptr);
   }
   spdlog::info("stopped");
-  grpc->Shutdown(std::chrono::milliseconds(100));
+  grpc.Shutdown(std::chrono::milliseconds(100));
   return absl::OkStatus();
 }
 
