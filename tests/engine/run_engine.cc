@@ -35,6 +35,7 @@ class Runner {
   absl::Status RunRank(int rank, Communicator* communicator) {
     auto device = MakeDevice(OptionsFor(kernel_, 2));
     if (!device.ok()) return device.status();
+    if (options_.wrap) device = options_.wrap(*std::move(device));
     auto store = ShardStore::Make(**device, result_.plan, rank);
     if (!store.ok()) return store.status();
     absl::Status placed = PlaceAll(rank, **store);

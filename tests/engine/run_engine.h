@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/device/device.h"
 #include "engine/plan/plan.h"
 #include "engine/run/executor.h"
 #include "engine/spec/job_spec.h"
@@ -48,7 +50,9 @@ std::vector<std::string> KernelsUnderTest();
 // told, and the first by rank is the result's.
 struct EngineOptions {
   std::chrono::milliseconds limit{60'000};
-  std::string kernel;                                                // as of RunEngine
+  std::string kernel;  // as of RunEngine
+  // Of each rank's device; null: it is used as it is.
+  std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap;
   std::function<void(int rank, const absl::Status& status)> failed;  // by each rank's thread
 };
 absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,
