@@ -32,7 +32,7 @@ Clock::time_point EndOf(Clock::time_point predicted, double seconds, Clock::time
 absl::StatusOr<Scheduler::Place> Scheduler::Enter(JobRequest request) {
   const std::lock_guard lock(mutex_);
   RETURN_IF_ERROR(closed_);
-  jobs_.push_back({.request = std::move(request), .entered = Clock::now()});
+  jobs_.push_back({.request = std::move(request), .entered = now_()});
   const auto job = std::prev(jobs_.end());
   given_.emplace(job->request.caller, GivenToNewcomers());
   Dispatch();
@@ -100,7 +100,7 @@ int Scheduler::waiting() const {
 
 double Scheduler::SecondsOfWork() const {
   const std::lock_guard lock(mutex_);
-  const Clock::time_point now = Clock::now();
+  const Clock::time_point now = now_();
   double worker_seconds = 0;
   for (const Job& job : jobs_) {
     const double left = job.grant ? Seconds(EndOf(job.end, job.size.seconds, now) - now).count()
@@ -139,7 +139,8 @@ void Scheduler::Dispatch() {
                                    [&](const Seat& seat) { return seat.member == member; });
     if (!there) seats_.push_back({.member = member});
   }
-  const Clock::time_point now = dispatched_ = Clock::now();
+  const Clock::time_point now = now_();
+  dispatched_ = Clock::now();
   // What is given to one job changes whose turn is next.
   std::vector<const Job*> tried;
   std::optional<Reserved> reserved;
@@ -262,7 +263,7 @@ void Scheduler::TakeBack(Job& job) {
 }
 
 int Scheduler::Position(const Job& job) {
-  const std::vector<Job*> waiting = InTurn(Clock::now());
+  const std::vector<Job*> waiting = InTurn(now_());
   const auto found = std::find(waiting.begin(), waiting.end(), &job);
   return static_cast<int>(found - waiting.begin()) + 1;
 }

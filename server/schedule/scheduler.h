@@ -78,9 +78,11 @@ class Scheduler {
     std::list<Job>::iterator job_;
   };
 
-  // live: the members that take jobs. max_waiting: jobs.
-  Scheduler(std::function<Members()> live, int max_waiting)
-      : live_(std::move(live)), max_waiting_(max_waiting) {}
+  // live: the members that take jobs. max_waiting: jobs. now: what predictions and turns go by;
+  // waits go by the steady clock.
+  Scheduler(std::function<Members()> live, int max_waiting,
+            std::function<Clock::time_point()> now = Clock::now)
+      : live_(std::move(live)), max_waiting_(max_waiting), now_(std::move(now)) {}
 
   // Before a job is sized, which can take long. RESOURCE_EXHAUSTED (QUEUE_FULL) when as many wait
   // as may and every worker has a job; what is short could still run beside one.
@@ -149,6 +151,7 @@ class Scheduler {
 
   const std::function<Members()> live_;
   const int max_waiting_;
+  const std::function<Clock::time_point()> now_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   // Guarded by mutex_:

@@ -1,5 +1,4 @@
-#include "server/schedule/scheduler.h"
-
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <thread>
@@ -7,51 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/unit/schedule/scheduler_fixture.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 using std::chrono::milliseconds;
-
-constexpr int64_t kGiB = int64_t{1} << 30;
-const auto kSilent = [](int) {};
-
-std::shared_ptr<const Member> MakeMember(int number, int64_t limit = kGiB) {
-  auto member = std::make_shared<Member>();
-  member->address = absl::StrCat("worker-", number);
-  member->memory_limit_bytes = limit;
-  return member;
-}
-
-class SchedulerTest : public ::testing::Test {
- protected:
-  void Start(int workers, int max_waiting = 64) {
-    for (int i = 0; i < workers; ++i) live_.push_back(MakeMember(i));
-    scheduler_.emplace([this] { return live_; }, max_waiting);
-  }
-
-  static JobRequest Request(const std::string& caller, std::vector<JobSize> sizes) {
-    return {.caller = caller, .sizes = std::move(sizes)};
-  }
-
-  Scheduler::Place Enter(const std::string& caller, std::vector<JobSize> sizes) {
-    auto place = scheduler_->Enter(Request(caller, std::move(sizes)));
-    EXPECT_TRUE(place.ok()) << place.status();
-    return *std::move(place);
-  }
-
-  // What the job has now.
-  static std::optional<Grant> Now(Scheduler::Place& place) {
-    const JobStop stop;
-    auto grant = place.Await(stop, Clock::now(), kSilent);
-    if (!grant.ok()) return std::nullopt;
-    return *grant;
-  }
-
-  Members live_;
-  std::optional<Scheduler> scheduler_;
-};
 
 TEST_F(SchedulerTest, AJobTakesTheSizeAtWhichItEndsFirst) {
   Start(2);

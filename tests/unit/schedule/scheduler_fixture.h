@@ -1,0 +1,64 @@
+// A scheduler over members that the test chooses, and by a clock that it may take over.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/schedule/scheduler.h"
+
+namespace hilbert_ring::server {
+
+inline constexpr int64_t kGiB = int64_t{1} << 30;
+inline const auto kSilent = [](int) {};
+
+inline std::shared_ptr<const Member> MakeMember(int number, int64_t limit = kGiB) {
+  auto member = std::make_shared<Member>();
+  member->address = absl::StrCat("worker-", number);
+  member->memory_limit_bytes = limit;
+  return member;
+}
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  void Start(int workers, int max_waiting = 64) {
+    for (int i = 0; i < workers; ++i) live_.push_back(MakeMember(i));
+    scheduler_.emplace([this] { return live_; }, max_waiting,
+                       [this] { return time_.value_or(Clock::now()); });
+  }
+
+  static JobRequest Request(const std::string& caller, std::vector<JobSize> sizes) {
+    return {.caller = caller, .sizes = std::move(sizes)};
+  }
+
+  Scheduler::Place Enter(const std::string& caller, std::vector<JobSize> sizes) {
+    auto place = scheduler_->Enter(Request(caller, std::move(sizes)));
+    EXPECT_TRUE(place.ok()) << place.status();
+    return *std::move(place);
+  }
+
+  // What the job has now.
+  static std::optional<Grant> Now(Scheduler::Place& place) {
+    const JobStop stop;
+    auto grant = place.Await(stop, Clock::now(), kSilent);
+    if (!grant.ok()) return std::nullopt;
+    return *grant;
+  }
+
+  // From the first call on the scheduler's time stands still between two.
+  void Pass(double seconds) {
+    time_ = time_.value_or(Clock::now()) +
+            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    if (scheduler_) scheduler_->Changed();
+  }
+
+  Members live_;
+  std::optional<Clock::time_point> time_;
+  std::optional<Scheduler> scheduler_;
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,142 @@
+// Whose turn it is, over time.
+#include <algorithm>
+#include <functional>
+#include <list>
+#include <map>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/unit/schedule/scheduler_fixture.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Its length is counted from when it came: short jobs that come later and later pass it no more.
+TEST_F(SchedulerTest, ALongJobWaitsAtMostAboutItsLengthLonger) {
+  Pass(0);
+  Start(1);
+  std::optional<Scheduler::Place> running(Enter("x", {{1, 100, 10}}));
+  auto long_job = Enter("x", {{1, 10, 10}});
+  Pass(5);
+  auto early = Enter("x", {{1, 1, 10}});
+  Pass(4.5);
+  auto late = Enter("x", {{1, 1, 10}});
+  running.reset();
+  ASSERT_TRUE(Now(early).has_value()) << "10 s less 9.5 are more than 1 s less 4.5";
+  { const Scheduler::Place gone = std::move(early); }
+  ASSERT_TRUE(Now(long_job).has_value()) << "10 s less 9.5 are less than 1 s";
+  EXPECT_FALSE(Now(late).has_value());
+}
+
+// The callers of jobs on one worker, in the order in which they run; each job ends at once.
+std::string Serve(std::map<std::string, std::list<Scheduler::Place>>& waiting, int jobs,
+                  const std::function<bool(Scheduler::Place&)>& runs) {
+  std::string order;
+  while (jobs-- > 0) {
+    const size_t before = order.size();
+    for (auto& [caller, places] : waiting) {
+      const auto running = std::find_if(places.begin(), places.end(), runs);
+      if (running == places.end()) continue;
+      order += caller;
+      const Scheduler::Place gone = std::move(*running);
+      places.erase(running);
+      break;
+    }
+    if (order.size() == before) return order + "?";
+  }
+  return order;
+}
+
+class SchedulerTurnsTest : public SchedulerTest {
+ protected:
+  SchedulerTurnsTest() {
+    Pass(0);
+    Start(1);
+  }
+  void Ask(const std::string& caller, int jobs, double seconds = 10) {
+    for (int i = 0; i < jobs; ++i) {
+      waiting_[caller].push_back(Enter(caller, {{1, seconds, 10}}));
+    }
+  }
+  std::string Serve(int jobs) {
+    return server::Serve(waiting_, jobs,
+                         [](Scheduler::Place& place) { return Now(place).has_value(); });
+  }
+
+  std::map<std::string, std::list<Scheduler::Place>> waiting_;
+};
+
+TEST_F(SchedulerTurnsTest, ACallerOfManyJobsGetsNoMoreThanOneOfFew) {
+  Ask("a", 8);
+  Ask("b", 3);
+  EXPECT_EQ(Serve(11), "abababaaaaa");
+}
+
+TEST_F(SchedulerTurnsTest, TurnsAreOfWorkerTimeNotOfJobs) {
+  Ask("a", 3, 30);
+  Ask("b", 9, 10);
+  EXPECT_EQ(Serve(12), "abbbbabbbabb") << "where both had as much, the shorter job goes first";
+}
+
+// It begins at what the caller that had least was given: it neither waits for what others had
+// before it came, nor do they wait until it has had as much.
+TEST_F(SchedulerTurnsTest, ANewcomerTakesTurnsFromNowOn) {
+  Ask("a", 12);
+  EXPECT_EQ(Serve(6), "aaaaaa");
+  Ask("b", 4);
+  EXPECT_EQ(Serve(9),
+            "abababab"
+            "a");
+}
+
+// What a caller had is forgotten once it has no job here; it is a newcomer when it comes back.
+TEST_F(SchedulerTurnsTest, ACallerThatComesBackIsANewcomer) {
+  Ask("a", 8);
+  Ask("b", 1, 1000);
+  EXPECT_EQ(Serve(2), "ab");
+  Ask("b", 2);
+  EXPECT_EQ(Serve(6), "ababaa");
+}
+
+// The time of workers that were lost is given back: the caller is as near its turn as before.
+TEST_F(SchedulerTurnsTest, WorkersThatWereLostAreNotHeldAgainstTheCaller) {
+  Ask("a", 1, 100);
+  Ask("b", 2);
+  Ask("a", 1);
+  Scheduler::Place& lost = waiting_["a"].front();
+  ASSERT_TRUE(Now(lost).has_value());
+  lost.GiveBack();
+  EXPECT_EQ(Serve(1), "b");
+  lost.WaitAgain({{1, 5, 10}}, {});
+  EXPECT_EQ(Serve(3), "aab") << "a's second job, and then the one that lost its workers";
+}
+
+TEST_F(SchedulerTurnsTest, AJobThatLostWorkersGoesOnAfterTheScheduleHasClosed) {
+  Ask("a", 1);
+  Ask("b", 1);
+  Scheduler::Place& again = waiting_["a"].front();
+  ASSERT_TRUE(Now(again).has_value());
+  again.GiveBack();
+  ASSERT_TRUE(Now(waiting_["b"].front()).has_value());
+  scheduler_->Close(absl::UnavailableError("stopping"));
+  again.WaitAgain({{1, 10, 10}}, {});
+  const JobStop stop;
+  EXPECT_EQ(wire::ReasonOf(again.Await(stop, Clock::now(), kSilent).status()), "QUEUE_TIMEOUT")
+      << "it waits for its worker, and is not sent away";
+  waiting_.erase("b");
+  EXPECT_TRUE(Now(again).has_value());
+}
+
+// A job that is late is taken to need a tenth of its time more, not none.
+TEST_F(SchedulerTurnsTest, AJobThatIsLateIsNotTakenToBeDone) {
+  auto running = Enter("a", {{1, 100, 10}});
+  ASSERT_TRUE(Now(running).has_value());
+  Pass(99);
+  EXPECT_NEAR(scheduler_->SecondsOfWork(), 10, 0.01);
+  Pass(500);
+  EXPECT_NEAR(scheduler_->SecondsOfWork(), 10, 0.01);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
