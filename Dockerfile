@@ -1,0 +1,61 @@
+# The service, its workers and the command line, for CPUs (target cpu) and for GPUs (target cuda):
+#
+#   ./dev image            # or: docker build --target cpu --tag hilbert-ring:cpu .
+#
+# BASE is any Debian 12. CUDA_BASE is a Debian 12 with nvcc (12 or 13), NCCL and their headers; its CUDA
+# runtime is linked statically, its NCCL is copied, and the driver is the host's.
+ARG BASE=debian:bookworm-slim
+ARG CUDA_BASE=hilbert-ring-cuda-base
+
+FROM ${BASE} AS build-cpu
+WORKDIR /source
+COPY dev .
+RUN ./dev setup
+COPY . .
+ENV CCACHE_BASEDIR=/source CCACHE_NOHASHDIR=1
+RUN --mount=type=cache,target=/root/.cache/ccache \
+    ./dev packages && mkdir /packages && cp build/package/*.deb /packages
+
+FROM ${BASE} AS cpu
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Hilbert Ring" \
+      org.opencontainers.image.description="Attention over sequences that are too long for one device" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION"
+# openssl is for the health check of a service with TLS. The join token that the package draws does not
+# belong in an image.
+RUN --mount=type=bind,from=build-cpu,source=/packages,target=/packages \
+    apt-get update \
+    && apt-get install -y --no-install-recommends openssl /packages/hilbert-ring-server_*.deb \
+      /packages/hilbert-ring-client_*.deb \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* /etc/hilbert-ring
+COPY deploy/image/hilbert-ring-health /usr/bin/
+# Callers, HTTP, membership, a worker's calls.
+EXPOSE 8001 8002 8003 8101
+USER 65532:65532
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["hilbert-ring-health"]
+CMD ["hilbert-ring-coordinator"]
+
+# Of the programs the worker alone knows GPUs.
+FROM ${CUDA_BASE} AS build-cuda
+WORKDIR /source
+COPY dev .
+RUN ./dev setup
+COPY . .
+ENV CCACHE_BASEDIR=/source CCACHE_NOHASHDIR=1
+ARG CUDA_ARCHITECTURES="80;90"
+RUN --mount=type=cache,target=/root/.cache/ccache \
+    cmake --preset package -DHILBERT_RING_CUDA=ON "-DHILBERT_RING_CUDA_ARCHITECTURES=$CUDA_ARCHITECTURES" \
+    && cmake --build --preset package --target hilbert-ring-worker \
+    && mkdir /worker && strip -o /worker/hilbert-ring-worker build/package/bin/hilbert-ring-worker
+RUN mkdir /nccl && cp --dereference "$(sed -n 's/^NCCL_LIBRARY:FILEPATH=//p' build/package/CMakeCache.txt)" /nccl/ \
+    && mv /nccl/libnccl.so /nccl/libnccl.so.2
+
+FROM cpu AS cuda
+COPY --from=build-cuda /worker/ /usr/bin/
+COPY --from=build-cuda /nccl/ /usr/lib/x86_64-linux-gnu/
+# What the NVIDIA container toolkit gives to the container.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility

@@ -1,0 +1,174 @@
+"""The packages, installed in a clean Debian 12, run a job and leave nothing behind.
+
+    unshare --mount --propagation private packages_check.py FOLDER_OF_PACKAGES CLEAN_ROOT
+
+CLEAN_ROOT is made with debootstrap where it does not exist; it is not written to. The units' own
+command lines are run, by an ordinary user, in a network of their own. Exit code 77: a probe says
+what is missing.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy
+
+from unit_file import command
+
+MIRROR = os.environ.get("HILBERT_RING_MIRROR", "http://deb.debian.org/debian")
+START_SECONDS = 60
+USER = 61184  # the first that systemd gives to a DynamicUser
+PORTS = ("8101", "8102")
+
+
+def run(*words, **options):
+    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, **options)
+    if done.returncode != 0:
+        raise SystemExit(f"{words} ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    raise SystemExit(77)
+
+
+def probe(clean):
+    if os.geteuid() != 0:
+        skip("a root file system is made and entered by root alone")
+    for program in ("debootstrap", "ip"):
+        if not shutil.which(program):
+            skip(f"{program} is not installed")
+    if not (clean / "usr").exists():
+        made = subprocess.run(["debootstrap", "--variant=minbase", "bookworm", clean, MIRROR],
+                              capture_output=True, text=True)
+        if made.returncode != 0:
+            shutil.rmtree(clean, ignore_errors=True)
+            skip(f"debootstrap failed: {made.stdout[-500:]}")
+
+
+class CleanRoot:
+    """A copy of the clean root that is thrown away; its processes have a network of their own."""
+
+    def __init__(self, clean, work):
+        self.path, self._network = work / "root", f"hilbert-ring-{os.getpid()}"
+        run("mount", "-t", "tmpfs", "tmpfs", work)
+        for name in ("root", "upper", "scratch"):
+            (work / name).mkdir()
+        run("mount", "-t", "overlay", "overlay", "-o",
+            f"lowerdir={clean},upperdir={work}/upper,workdir={work}/scratch", self.path)
+        run("mount", "--rbind", "/proc", self.path / "proc")
+        shutil.copy("/etc/resolv.conf", self.path / "etc/resolv.conf")
+        (self.path / "etc/hosts").write_text("127.0.0.1 localhost\n")
+        run("ip", "netns", "add", self._network)
+        run("ip", "-n", self._network, "link", "set", "lo", "up")
+
+    def remove(self):
+        subprocess.run(["ip", "netns", "delete", self._network], check=False)
+
+    def as_root(self, *words):
+        return run("env", "DEBIAN_FRONTEND=noninteractive", "chroot", self.path, *words)
+
+    def as_user(self, *words):
+        return ["ip", "netns", "exec", self._network, "chroot",
+                f"--userspec={USER}:{USER}", str(self.path), *map(str, words)]
+
+
+def install(root, packages):
+    (root.path / "packages").mkdir()
+    names = []
+    for package in sorted(packages.glob("*.deb")):
+        if not package.name.startswith("hilbert-ring-dev"):
+            shutil.copy(package, root.path / "packages")
+            names.append(f"/packages/{package.name}")
+    if len(names) != 2:
+        raise SystemExit(f"{packages} holds {names}, and not the server's and the client's package")
+    root.as_root("apt-get", "-qq", "update")
+    root.as_root("apt-get", "-qq", "install", "-y", "--no-install-recommends", *names)
+    print(f"installed: {', '.join(names)}")
+
+
+def give_credential(root):
+    """The join token, as LoadCredential= hands it to a unit."""
+    token = root.path / "etc/hilbert-ring/join.token"
+    if token.stat().st_mode & 0o077 or len(token.read_text().strip()) < 16:
+        raise SystemExit("the join token is not root's alone, or too short")
+    folder = root.path / "credentials"
+    folder.mkdir()
+    (folder / "join-token").write_text(token.read_text())
+    os.chown(folder / "join-token", USER, USER)
+
+
+def job_files(folder):
+    """Equal scores: each output is the mean of V over its segment."""
+    folder.mkdir()
+    os.chown(folder, USER, USER)
+    tokens, heads, dim = 4096, 4, 64
+    values = numpy.broadcast_to(
+        (numpy.arange(tokens) % 1024)[:, None, None], (tokens, heads, dim)).astype("f4")
+    numpy.save(folder / "q.npy", numpy.zeros_like(values))
+    numpy.save(folder / "k.npy", numpy.ones_like(values))
+    numpy.save(folder / "v.npy", values)
+
+
+def run_a_job(root):
+    give_credential(root)
+    job_files(root.path / "job")
+    credentials = "/credentials"
+    commands = [command("hilbert-ring-coordinator.service", credentials=credentials)]
+    commands += [command("hilbert-ring-worker@.service", port, credentials) for port in PORTS]
+    processes = [subprocess.Popen(root.as_user(*words)) for words in commands]
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            said = subprocess.run(root.as_user("hilbert-ring", "status"), capture_output=True,
+                                  text=True)
+            if said.returncode == 0 and all(f":{port}" in said.stdout for port in PORTS):
+                break
+            if time.monotonic() > deadline or any(p.poll() is not None for p in processes):
+                raise SystemExit(f"no workers after {START_SECONDS} s:\n{said.stdout}{said.stderr}")
+            time.sleep(0.2)
+        print(run(*root.as_user("hilbert-ring", "attend", "--segments", "1024", "--dilations", "1",
+                                *(f"--{name}=/job/{name}.npy" for name in "qkv"),
+                                "--out=/job/out.npy")))
+        out = numpy.load(root.path / "job/out.npy")
+        if abs(out - 511.5).max() > 0.01:
+            raise SystemExit("the job's output is not the mean of V")
+    finally:
+        for process in processes:
+            process.terminate()
+        codes = [process.wait(30) for process in processes]
+    if codes != [0] * len(codes):
+        raise SystemExit(f"exit codes on SIGTERM: {codes}")
+
+
+def remove(root):
+    root.as_root("apt-get", "-qq", "purge", "-y", "hilbert-ring-server", "hilbert-ring-client")
+    left = [path for path in ("etc/hilbert-ring", "usr/bin/hilbert-ring",
+                              "lib/systemd/system/hilbert-ring-coordinator.service")
+            if (root.path / path).exists()]
+    if left:
+        raise SystemExit(f"after purge there are still: {left}")
+
+
+def main():
+    packages, clean = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    probe(clean)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
+        root = CleanRoot(clean, Path(work))
+        try:
+            install(root, packages)
+            run_a_job(root)
+            remove(root)
+        finally:
+            root.remove()
+            subprocess.run(["umount", "--recursive", "--lazy", work], check=False)
+    print("packages: installed, ran a job as an ordinary user, removed without a trace")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The units for systemd and their settings fit the programs."""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from unit_file import UNITS, command, directives
+
+BUILD = Path(os.environ["HILBERT_RING_BUILD"])
+DEBIAN = UNITS.parent / "debian"
+UNIT_OF = {"coordinator": "hilbert-ring-coordinator.service",
+           "worker": "hilbert-ring-worker@.service"}
+MOST_EXPOSED = 20  # tenths, of 100
+
+
+def flags(program):
+    said = subprocess.run([BUILD / "bin" / program, "--help"], capture_output=True, text=True,
+                          check=True).stdout
+    return set(re.findall(r"--([a-z][a-z-]+)", said))
+
+
+class Units(unittest.TestCase):
+    def test_every_flag_and_every_key_is_known(self):
+        for name, unit in UNIT_OF.items():
+            known = flags(f"hilbert-ring-{name}")
+            for word in command(unit, instance="8101")[1:]:
+                self.assertIn(word.split("=")[0].removeprefix("--"), known, unit)
+            lines = (UNITS / f"{name}.conf").read_text().splitlines()
+            for line in lines:
+                if line and not line.startswith("#"):
+                    self.assertIn(line.split("=")[0], known, f"{name}.conf")
+
+    def test_the_settings_are_those_that_the_package_keeps(self):
+        kept = (DEBIAN / "conffiles").read_text().split()
+        read = [word.removeprefix("--config=") for unit in UNIT_OF.values()
+                for word in command(unit) if word.startswith("--config=")]
+        self.assertEqual(sorted(kept), sorted(read))
+
+    def test_the_unit_waits_longer_than_the_process_drains(self):
+        for unit in UNIT_OF.values():
+            (stop,) = directives(unit)["TimeoutStopSec"]
+            self.assertGreater(int(stop), 10, "the default of --exit-timeout, and ending")
+
+    def test_both_units_are_one_user_so_that_memory_is_shared(self):
+        users = {tuple(directives(unit)["User"]) for unit in UNIT_OF.values()}
+        self.assertEqual(len(users), 1)
+        for unit in UNIT_OF.values():
+            self.assertNotIn("PrivateUsers", directives(unit))
+
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
+    def test_systemd_takes_them_and_finds_them_closed(self):
+        with tempfile.TemporaryDirectory() as root:
+            units = Path(root) / "lib/systemd/system"
+            shutil.copytree(UNITS, units)
+            programs = Path(root) / "usr/bin"
+            programs.mkdir(parents=True)
+            for name in UNIT_OF:
+                (programs / f"hilbert-ring-{name}").touch(mode=0o755)
+            # What they name beside themselves is the system's.
+            for target in ("network-online.target", "multi-user.target", "sysinit.target",
+                           "shutdown.target", "basic.target", "system.slice", "-.slice"):
+                (units / target).write_text("[Unit]\n")
+            for unit in UNIT_OF.values():
+                said = subprocess.run(
+                    ["systemd-analyze", "verify", "--man=no", f"--root={root}", unit],
+                    capture_output=True, text=True)
+                self.assertEqual((said.returncode, said.stderr), (0, ""))
+                said = subprocess.run(
+                    ["systemd-analyze", "security", "--offline=true",
+                     f"--threshold={MOST_EXPOSED}", units / unit], capture_output=True, text=True)
+                self.assertEqual(said.returncode, 0, said.stdout[-300:])
+
+
+if __name__ == "__main__":
+    unittest.main()
