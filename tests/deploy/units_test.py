@@ -1,12 +1,12 @@
 """The units for systemd and their settings fit the programs."""
 import os
-import re
 import shutil
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
+from program_flags import ProgramFlags
 from unit_file import UNITS, command, directives
 
 BUILD = Path(os.environ["HILBERT_RING_BUILD"])
@@ -16,22 +16,16 @@ UNIT_OF = {"coordinator": "hilbert-ring-coordinator.service",
 MOST_EXPOSED = 20  # tenths, of 100
 
 
-def flags(program):
-    said = subprocess.run([BUILD / "bin" / program, "--help"], capture_output=True, text=True,
-                          check=True).stdout
-    return set(re.findall(r"--([a-z][a-z-]+)", said))
-
-
 class Units(unittest.TestCase):
     def test_every_flag_and_every_key_is_known(self):
+        flags = ProgramFlags(BUILD / "bin")
         for name, unit in UNIT_OF.items():
-            known = flags(f"hilbert-ring-{name}")
-            for word in command(unit, instance="8101")[1:]:
-                self.assertIn(word.split("=")[0].removeprefix("--"), known, unit)
+            program = f"hilbert-ring-{name}"
+            words = command(unit, instance="8101")
+            self.assertEqual(flags.unknown([program, *words[1:]]), [], unit)
             lines = (UNITS / f"{name}.conf").read_text().splitlines()
-            for line in lines:
-                if line and not line.startswith("#"):
-                    self.assertIn(line.split("=")[0], known, f"{name}.conf")
+            keys = [f"--{line}" for line in lines if line and not line.startswith("#")]
+            self.assertEqual(flags.unknown([program, *keys]), [], f"{name}.conf")
 
     def test_the_settings_are_those_that_the_package_keeps(self):
         kept = (DEBIAN / "conffiles").read_text().split()

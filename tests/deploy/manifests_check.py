@@ -1,0 +1,84 @@
+"""Renderings of the chart, with many settings, against Kubernetes' own schemas; no cluster is asked.
+
+    ./dev manifests --check
+
+The schemas are those of kubernetes-validate. Kinds that Kubernetes does not have itself are named and
+passed over. Values that are wrong must be refused by values.schema.json.
+"""
+import copy
+import json
+import os
+import sys
+from pathlib import Path
+
+import jsonschema
+import kubernetes_validate
+import yaml
+
+SOURCE = Path(__file__).resolve().parents[2]
+os.environ["HILBERT_RING_SOURCE"] = str(SOURCE)
+sys.path.insert(0, str(Path(__file__).parent))
+from chart_test import CHART, EVERYTHING, render  # noqa: E402: it reads the variable above
+
+# The oldest of Chart.yaml, and what is current.
+VERSIONS = ("1.27", "1.37")
+OTHERS = {"PodMonitor", "LeaderWorkerSet"}
+SETTINGS = {
+    "defaults": {},
+    "everything": EVERYTHING,
+    "groups": {"worker": {"kind": "LeaderWorkerSet", "gpus": 1}},
+    "placed": {part: {"nodeSelector": {"pool": "gpu"}, "annotations": {"a": "b"},
+                      "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+                      "affinity": {"nodeAffinity": {}}} for part in ("coordinator", "worker")},
+    "closed": {"networkPolicy": {
+        "callers": [{"podSelector": {}}],
+        "monitoring": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]}},
+    "bare": {"networkPolicy": {"enabled": False}, "podDisruptionBudget": {"enabled": False},
+             "worker": {"topologySpread": {"enabled": False}}},
+}
+WRONG = [
+    {"wokrer": {}},
+    {"worker": {"replica": 3}},
+    {"worker": {"kind": "Deployment"}},
+    {"worker": {"gpus": 2}},
+    {"coordinator": {"exitTimeoutSeconds": 0}},
+    {"coordinator": {"extraArgs": ["max-queue=1"]}},
+    {"tls": {"enabled": "yes"}},
+]
+
+
+def merged(base, over):
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            merged(base[key], value)
+        else:
+            base[key] = value
+    return base
+
+
+def main():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    checked, passed_over = 0, set()
+    for name, settings in SETTINGS.items():
+        jsonschema.validate(merged(copy.deepcopy(values), settings), schema)
+        for (kind, _), document in render(settings).items():
+            if kind in OTHERS:
+                passed_over.add(kind)
+                continue
+            for version in VERSIONS:
+                kubernetes_validate.validate(document, version, strict=True)
+                checked += 1
+        print(f"{name}: valid")
+    for settings in WRONG:
+        try:
+            jsonschema.validate(merged(copy.deepcopy(values), settings), schema)
+        except jsonschema.ValidationError:
+            continue
+        raise SystemExit(f"values.schema.json lets {settings} pass")
+    print(f"{checked} checks against Kubernetes {' and '.join(VERSIONS)}; "
+          f"{len(WRONG)} wrong values refused; no schema for {', '.join(sorted(passed_over))}")
+
+
+if __name__ == "__main__":
+    main()
