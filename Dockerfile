@@ -12,7 +12,7 @@ WORKDIR /source
 COPY dev .
 RUN ./dev setup
 COPY . .
-ENV CCACHE_BASEDIR=/source CCACHE_NOHASHDIR=1
+ENV LANG=C.UTF-8 CCACHE_BASEDIR=/source CCACHE_NOHASHDIR=1
 RUN --mount=type=cache,target=/root/.cache/ccache \
     ./dev packages && mkdir /packages && cp build/package/*.deb /packages
 
@@ -45,7 +45,7 @@ WORKDIR /source
 COPY dev .
 RUN ./dev setup
 COPY . .
-ENV CCACHE_BASEDIR=/source CCACHE_NOHASHDIR=1
+ENV LANG=C.UTF-8 CCACHE_BASEDIR=/source CCACHE_NOHASHDIR=1
 ARG CUDA_ARCHITECTURES="80;90"
 RUN --mount=type=cache,target=/root/.cache/ccache \
     cmake --preset package -DHILBERT_RING_CUDA=ON "-DHILBERT_RING_CUDA_ARCHITECTURES=$CUDA_ARCHITECTURES" \

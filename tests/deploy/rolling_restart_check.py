@@ -1,0 +1,183 @@
+"""A rolling restart of workers and coordinator under load: no job of a client that retries is lost.
+
+    rolling_restart_check.py FOLDER_OF_PROGRAMS [ROUNDS]
+
+A coordinator, two workers and clients are hosts of their own; the processes are run from the shipped
+units' command lines, then from the manifests'. Exit code 77: a probe says what is missing.
+"""
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy
+
+from hosts import Hosts, why_not
+from shipped import OfManifests, OfUnits
+
+CLIENTS = 3
+TOKENS, HEADS, DIM, SEGMENT = 16384, 4, 64, 4096
+CLIENT, COORDINATOR, WORKERS = 0, 1, (2, 3)
+START_SECONDS = 120
+STOP_SECONDS = 150  # of the units and manifests the longest
+# A network is served in clear text; told as a variable, so that the command lines stay as they are.
+CLEAR_TEXT = {"HILBERT_RING_INSECURE": "true"}
+
+
+def make_inputs(folder):
+    """Equal scores: each output is the mean of V over its segment."""
+    values = numpy.broadcast_to((numpy.arange(TOKENS) % SEGMENT)[:, None, None],
+                                (TOKENS, HEADS, DIM)).astype("f4")
+    for name, tensor in (("q", numpy.zeros_like(values)), ("k", numpy.ones_like(values)),
+                         ("v", values)):
+        numpy.save(folder / f"{name}.npy", tensor)
+
+
+class Load:
+    """Clients that submit one job after another until they are told to stop."""
+
+    def __init__(self, hosts, programs, work):
+        self._hosts, self._programs, self._work = hosts, programs, work
+        self._stop = threading.Event()
+        self.jobs, self.failures, self.retried = [], [], 0
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._submit, args=(n,)) for n in range(CLIENTS)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _submit(self, client):
+        folder = self._work / f"client{client}"
+        folder.mkdir()
+        folder.chmod(0o777)
+        out = folder / "out.npy"
+        words = [self._programs / "hilbert-ring", "attend",
+                 f"--server={self._hosts.address(COORDINATOR)}:8001", "--deadline=300",
+                 f"--segments={SEGMENT}", "--dilations=1", f"--out={out}",
+                 *(f"--{name}={self._work}/{name}.npy" for name in "qkv")]
+        while not self._stop.is_set():
+            out.unlink(missing_ok=True)
+            began = time.monotonic()
+            process = self._hosts.start(CLIENT, words, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+            said, failure = process.communicate()
+            if process.returncode == 0:
+                off = abs(numpy.load(out) - (SEGMENT - 1) / 2).max()
+                failure = "" if off < 0.05 else f"an output is off by {off}"
+            with self._lock:
+                self.jobs.append((began, time.monotonic()))
+                self.retried += "  attempts 1, retries by the service 0" not in said
+                if failure and (process.returncode != 0 or "off by" in failure):
+                    self.failures.append(failure)
+
+
+class Service:
+    def __init__(self, hosts, shipped, programs):
+        self._hosts, self._shipped, self._programs = hosts, shipped, programs
+        self._processes = {}
+
+    def __enter__(self):
+        for host in (COORDINATOR, *WORKERS):
+            self.start(host)
+        self.await_workers()
+        return self
+
+    def __exit__(self, *_):
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+
+    def start(self, host):
+        address = self._hosts.address
+        if host == COORDINATOR:
+            words, environment = self._shipped.coordinator(host, address(host))
+        else:
+            words, environment = self._shipped.worker(host, address(host), address(COORDINATOR))
+        log = open(self._shipped.log(host), "a", encoding="utf-8")
+        self._processes[host] = self._hosts.start(host, words, {**CLEAR_TEXT, **environment},
+                                                  stdout=log, stderr=log)
+
+    def await_workers(self):
+        """Until both take jobs, as a StatefulSet waits for a pod and an operator for a unit."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            process = self._hosts.start(
+                CLIENT, [self._programs / "hilbert-ring", "--json", "status",
+                         f"--server={self._hosts.address(COORDINATOR)}:8001"],
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            said, _ = process.communicate()
+            if process.returncode == 0 and all(f"{self._hosts.address(w)}:8101" in said
+                                               for w in WORKERS):
+                return
+            time.sleep(0.2)
+        raise SystemExit(f"no two workers within {START_SECONDS} s:\n{self.logs()}")
+
+    def logs(self):
+        return "".join(Path(self._shipped.log(host)).read_text()[-3000:]
+                       for host in (COORDINATOR, *WORKERS))
+
+    def restart(self, host):
+        """SIGTERM, then the next process, as systemd and Kubernetes do; when, and how it ended."""
+        process = self._processes[host]
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(STOP_SECONDS)
+        self.start(host)
+        self.await_workers()
+        return began, time.monotonic(), code
+
+
+def roll(name, shipped_class, programs, rounds):
+    with tempfile.TemporaryDirectory() as folder, Hosts(4) as hosts:
+        work = Path(folder)
+        work.chmod(0o755)
+        make_inputs(work)
+        shipped = shipped_class(programs, work, "a-token-for-this-test-alone")
+        shipped.log = lambda host: work / f"log{host}"
+        restarts, codes = [], []
+        with Service(hosts, shipped, programs) as service, \
+                Load(hosts, programs, work) as load:
+            for _ in range(rounds):
+                for host in (*WORKERS, COORDINATOR):
+                    before = len(load.jobs)
+                    began, ended, code = service.restart(host)
+                    restarts.append((began, ended))
+                    codes.append(code)
+                    # The load goes on before the next one.
+                    deadline = time.monotonic() + START_SECONDS
+                    while len(load.jobs) < before + CLIENTS and time.monotonic() < deadline:
+                        time.sleep(0.1)
+        across = sum(any(start < began < end for start, end in load.jobs)
+                     for began, _ in restarts)
+        print(f"{name}: {len(load.jobs)} jobs, {len(load.failures)} lost, {load.retried} tried again; "
+              f"{len(restarts)} restarts, {across} while jobs ran, exit codes {sorted(set(codes))}, "
+              f"the longest took {max(e - b for b, e in restarts):.1f} s")
+        if load.failures or set(codes) != {0}:
+            raise SystemExit(f"{load.failures[:3]}\n{service.logs()}")
+        if across < len(restarts):
+            raise SystemExit("a restart met no job, so it shows nothing")
+
+
+def main():
+    why = why_not()
+    if why:
+        print(f"skipped: {why}")
+        raise SystemExit(77)
+    programs = Path(sys.argv[1]).resolve()
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+    roll("units", OfUnits, programs, rounds)
+    roll("manifests", OfManifests, programs, rounds)
+
+
+if __name__ == "__main__":
+    main()
