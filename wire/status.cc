@@ -4,7 +4,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/spec/field_error.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -12,6 +14,10 @@ namespace hilbert_ring::wire {
 namespace {
 
 constexpr std::string_view kReasonPayload = "hilbert-ring/reason";
+
+// Of ErrorInfo's metadata.
+constexpr char kFieldKey[] = "field";
+constexpr char kLimitKey[] = "limit";
 
 // absl and gRPC number their codes alike.
 static_assert(static_cast<int>(absl::StatusCode::kInvalidArgument) ==
@@ -28,6 +34,24 @@ std::string Shortened(absl::string_view message) {
   size_t end = kMostMessageBytes;
   while (end > 0 && (message[end] & 0xC0) == 0x80) --end;  // not within a character
   return absl::StrCat(message.substr(0, end), "... (", message.size(), " bytes)");
+}
+
+void AddField(const absl::Status& status, google::rpc::ErrorInfo& info) {
+  const auto wrong = FieldOf(status);
+  if (!wrong) return;
+  (*info.mutable_metadata())[kFieldKey] = wrong->field;
+  if (wrong->limit) (*info.mutable_metadata())[kLimitKey] = absl::StrCat(*wrong->limit);
+}
+
+absl::Status WithFieldOf(const google::rpc::ErrorInfo& info, const absl::Status& status) {
+  const auto field = info.metadata().find(kFieldKey);
+  if (field == info.metadata().end()) return status;
+  const auto limit = info.metadata().find(kLimitKey);
+  int64_t number = 0;
+  if (limit == info.metadata().end() || !absl::SimpleAtoi(limit->second, &number)) {
+    return WithField(status, field->second);
+  }
+  return WithField(status, field->second, number);
 }
 
 }  // namespace
@@ -65,6 +89,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
   google::rpc::ErrorInfo info;
   info.set_reason(ReasonOf(status));
   info.set_domain(std::string(kErrorDomain));
+  AddField(status, info);
   google::rpc::Status details;
   details.set_code(static_cast<int>(status.code()));
   const std::string message = Shortened(status.message());
@@ -81,7 +106,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
   for (const auto& detail : details.details()) {
     google::rpc::ErrorInfo info;
     if (detail.UnpackTo(&info) && info.domain() == kErrorDomain) {
-      return WithReason(bare, info.reason());
+      return WithReason(WithFieldOf(info, bare), info.reason());
     }
   }
   return bare;

@@ -26,8 +26,8 @@ absl::Status WithReason(absl::Status status, std::string_view name);
 std::string ReasonOf(const absl::Status& status);
 bool HasReason(const absl::Status& status, const Reason& reason);
 
-// Code, message and ErrorInfo, in either direction. A message of more than 1,024 bytes is cut
-// short.
+// Code, message, and reason, field and limit in an ErrorInfo, in either direction. A message of
+// more than 1,024 bytes is cut short.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/return_if_error.h"
+#include "engine/spec/field_error.h"
 
 namespace hilbert_ring {
 namespace {
@@ -22,16 +23,22 @@ constexpr int64_t kMaxSegmentOrDilation = int64_t{1} << 62;
 constexpr int64_t kMaxGridSide2d = int64_t{1} << 32;
 constexpr int64_t kMaxGridSide3d = int64_t{1} << 21;
 
+absl::Status Wrong(absl::string_view field, const std::string& message) {
+  return WithField(absl::InvalidArgumentError(message), field);
+}
+
 absl::Status AtLeast(absl::string_view field, int64_t value, int64_t least) {
   if (value >= least) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", value, ", but must be at least ", least));
+  return WithField(absl::InvalidArgumentError(
+                       absl::StrCat(field, " is ", value, ", but must be at least ", least)),
+                   field, least);
 }
 
 absl::Status AtMost(absl::string_view field, int64_t value, int64_t limit) {
   if (value <= limit) return absl::OkStatus();
-  return absl::OutOfRangeError(
-      absl::StrCat(field, " is ", value, ", which is over the limit of ", limit));
+  return WithField(absl::OutOfRangeError(
+                       absl::StrCat(field, " is ", value, ", which is over the limit of ", limit)),
+                   field, limit);
 }
 
 absl::Status InRange(absl::string_view field, int64_t value, int64_t least, int64_t limit) {
@@ -41,16 +48,16 @@ absl::Status InRange(absl::string_view field, int64_t value, int64_t least, int6
 
 absl::Status ValidateDim(absl::string_view field, int64_t value) {
   if (value >= kMinDim && value <= kMaxDim && value % kDimStep == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", but must be ", kMinDim,
-                                                 " to ", kMaxDim, " in steps of ", kDimStep));
+  return Wrong(field, absl::StrCat(field, " is ", value, ", but must be ", kMinDim, " to ", kMaxDim,
+                                   " in steps of ", kDimStep));
 }
 
 absl::Status ValidateHeads(const JobSpec& spec, const SpecLimits& limits) {
   RETURN_IF_ERROR(InRange("heads", spec.heads, 1, limits.max_heads));
   RETURN_IF_ERROR(AtLeast("kv_heads", spec.kv_heads, 1));
   if (spec.heads % spec.kv_heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "kv_heads is ", spec.kv_heads, ", but must divide heads, which is ", spec.heads));
+    return Wrong("kv_heads", absl::StrCat("kv_heads is ", spec.kv_heads,
+                                          ", but must divide heads, which is ", spec.heads));
   }
   RETURN_IF_ERROR(ValidateDim("head_dim", spec.head_dim));
   return ValidateDim("value_dim", spec.value_dim);
@@ -58,8 +65,11 @@ absl::Status ValidateHeads(const JobSpec& spec, const SpecLimits& limits) {
 
 absl::Status ValidateBranches(const JobSpec& spec, const SpecLimits& limits) {
   const auto count = static_cast<int64_t>(spec.branches.size());
-  RETURN_IF_ERROR(
-      InRange("the number of branches (segments, dilations)", count, 1, limits.max_branches));
+  if (absl::Status s =
+          InRange("the number of branches (segments, dilations)", count, 1, limits.max_branches);
+      !s.ok()) {
+    return WithField(s, "segments");
+  }
   for (int64_t b = 0; b < count; ++b) {
     const Branch& branch = spec.branches[b];
     RETURN_IF_ERROR(
@@ -73,30 +83,33 @@ absl::Status ValidateBranches(const JobSpec& spec, const SpecLimits& limits) {
 absl::Status ValidateSequences(const JobSpec& spec, const SpecLimits& limits) {
   const auto count = static_cast<int64_t>(spec.sequence_lengths.size());
   if (count == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(AtMost("the number of sequence_lengths", count, limits.max_sequences));
+  if (absl::Status s = AtMost("the number of sequence_lengths", count, limits.max_sequences);
+      !s.ok()) {
+    return WithField(s, "sequence_lengths");
+  }
   int64_t rest = spec.tokens;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t length = spec.sequence_lengths[i];
     const std::string field = absl::StrCat("sequence_lengths[", i, "]");
     RETURN_IF_ERROR(AtLeast(field, length, 1));
     if (length > rest) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(field, " is ", length, ", but only ", rest, " of ", spec.tokens,
-                       " tokens are left: sequence_lengths must add up to tokens"));
+      return Wrong(field,
+                   absl::StrCat(field, " is ", length, ", but only ", rest, " of ", spec.tokens,
+                                " tokens are left: sequence_lengths must add up to tokens"));
     }
     rest -= length;
   }
   if (rest != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sequence_lengths add up to ", spec.tokens - rest, ", but tokens is ", spec.tokens));
+    return Wrong("sequence_lengths", absl::StrCat("sequence_lengths add up to ", spec.tokens - rest,
+                                                  ", but tokens is ", spec.tokens));
   }
   return absl::OkStatus();
 }
 
 absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid) {
   if (grid.size() != 2 && grid.size() != 3) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ordering.grid has ", grid.size(), " entries, but must have 2 or 3"));
+    return Wrong("ordering.grid",
+                 absl::StrCat("ordering.grid has ", grid.size(), " entries, but must have 2 or 3"));
   }
   const int64_t limit = grid.size() == 2 ? kMaxGridSide2d : kMaxGridSide3d;
   int64_t cells = 1;
@@ -107,20 +120,22 @@ absl::Status ValidateGrid(const JobSpec& spec, const std::vector<int64_t>& grid)
   }
   const std::string sides = absl::StrJoin(grid, ", ");
   if (overflows) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ordering.grid [", sides, "] has more cells than the ", spec.tokens, " tokens of the job"));
+    return Wrong("ordering.grid",
+                 absl::StrCat("ordering.grid [", sides, "] has more cells than the ", spec.tokens,
+                              " tokens of the job"));
   }
   if (spec.sequence_lengths.empty()) {
     if (cells == spec.tokens) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("ordering.grid [", sides, "] has ", cells, " cells, but tokens is ",
-                     spec.tokens, ": a grid must hold exactly one token per cell"));
+    return Wrong("ordering.grid",
+                 absl::StrCat("ordering.grid [", sides, "] has ", cells, " cells, but tokens is ",
+                              spec.tokens, ": a grid must hold exactly one token per cell"));
   }
   for (size_t i = 0; i < spec.sequence_lengths.size(); ++i) {
     if (spec.sequence_lengths[i] == cells) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ordering.grid [", sides, "] has ", cells, " cells, but sequence_lengths[", i, "] is ",
-        spec.sequence_lengths[i], ": a grid must hold exactly one token of every sequence a cell"));
+    return Wrong("ordering.grid",
+                 absl::StrCat("ordering.grid [", sides, "] has ", cells,
+                              " cells, but sequence_lengths[", i, "] is ", spec.sequence_lengths[i],
+                              ": a grid must hold exactly one token of every sequence a cell"));
   }
   return absl::OkStatus();
 }
@@ -131,21 +146,21 @@ absl::Status ValidateOrdering(const JobSpec& spec) {
   RETURN_IF_ERROR(AtLeast("ordering.window", ordering.window, 0));
   const int axes = ordering.coordinate_axes;
   if (axes != 0 && axes != 2 && axes != 3) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ordering.coords_axes is ", axes, ", but must be 2 or 3"));
+    return Wrong("ordering.coords",
+                 absl::StrCat("ordering.coords_axes is ", axes, ", but must be 2 or 3"));
   }
   if (ordering.window > 0 && !ordering.grid.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ordering.window is ", ordering.window, ", but must be 0 with ordering.grid"));
+    return Wrong("ordering.window", absl::StrCat("ordering.window is ", ordering.window,
+                                                 ", but must be 0 with ordering.grid"));
   }
   if (ordering.window > 0 && axes != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("ordering.window is ", ordering.window,
-                                                   ", but must be 0 with ordering.coords"));
+    return Wrong("ordering.window", absl::StrCat("ordering.window is ", ordering.window,
+                                                 ", but must be 0 with ordering.coords"));
   }
   if (!ordering.grid.empty() && axes != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ordering.grid [", absl::StrJoin(ordering.grid, ", "),
-                     "] must not be given together with ordering.coords"));
+    return Wrong("ordering.grid",
+                 absl::StrCat("ordering.grid [", absl::StrJoin(ordering.grid, ", "),
+                              "] must not be given together with ordering.coords"));
   }
   return ordering.grid.empty() ? absl::OkStatus() : ValidateGrid(spec, ordering.grid);
 }
@@ -163,10 +178,10 @@ absl::Status Validate(const JobSpec& spec, const SpecLimits& limits) {
   RETURN_IF_ERROR(ValidateHeads(spec, limits));
   RETURN_IF_ERROR(ValidateBranches(spec, limits));
   if (spec.scale.has_value() && !std::isfinite(static_cast<float>(*spec.scale))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("scale is ", *spec.scale,
-                     ", but must be a finite number of float32, from -3.40282e+38 to "
-                     "3.40282e+38"));
+    return Wrong("scale",
+                 absl::StrCat("scale is ", *spec.scale,
+                              ", but must be a finite number of float32, from -3.40282e+38 to "
+                              "3.40282e+38"));
   }
   RETURN_IF_ERROR(ValidateSequences(spec, limits));
   return ValidateOrdering(spec);

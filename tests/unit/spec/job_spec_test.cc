@@ -6,6 +6,7 @@
 #include <ostream>
 #include <string>
 
+#include "engine/spec/field_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -118,6 +119,12 @@ TEST_P(BadSpecs, AreRefusedByFieldValueAndLimit) {
   GetParam().change(spec);
   const absl::Status status = Validate(spec);
   EXPECT_EQ(status.code(), GetParam().code) << status;
+  const auto wrong = FieldOf(status);
+  ASSERT_TRUE(wrong.has_value()) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(wrong->field.substr(0, 8)));
+  if (wrong->limit) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(*wrong->limit)));
+  }
   for (const std::string& word : GetParam().words) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(word));
   }
@@ -356,6 +363,21 @@ TEST(Limits, AServiceMaySetLowerOnes) {
   lower = limits;
   lower.max_sequences = 1;
   refuses(lower, "sequence_lengths");
+}
+
+TEST(JobSpec, ProgramsAreToldFieldAndLimit) {
+  JobSpec spec = ValidSpec();
+  spec.branches = {{16, 1}, {0, 1}};
+  EXPECT_EQ(FieldOf(Validate(spec)), (FieldOfError{.field = "segments[1]", .limit = 1}));
+  spec.branches.clear();
+  EXPECT_EQ(FieldOf(Validate(spec)), (FieldOfError{.field = "segments", .limit = 1}));
+  spec = ValidSpec();
+  spec.tokens = (int64_t{1} << 40) + 1;
+  EXPECT_EQ(FieldOf(Validate(spec)), (FieldOfError{.field = "tokens", .limit = int64_t{1} << 40}));
+  spec = ValidSpec();
+  spec.head_dim = 9;
+  EXPECT_EQ(FieldOf(Validate(spec)), (FieldOfError{.field = "head_dim"}));
+  EXPECT_EQ(FieldOf(absl::InvalidArgumentError("of no field")), std::nullopt);
 }
 
 TEST(JobSpec, ScaleIsTheInverseRootUnlessGiven) {

@@ -1,5 +1,6 @@
 #include "wire/status.h"
 
+#include "engine/spec/field_error.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "gtest/gtest.h"
@@ -33,6 +34,20 @@ TEST(Status, DetailsAreAnErrorInfo) {
   ASSERT_TRUE(details.details(0).UnpackTo(&info));
   EXPECT_EQ(info.reason(), "CHECKSUM_MISMATCH");
   EXPECT_EQ(info.domain(), "hilbert-ring");
+}
+
+TEST(Status, AFieldAndItsLimitGoThereAndBack) {
+  const absl::Status plain = absl::OutOfRangeError("heads is 9000");
+  for (const absl::Status& status :
+       {WithField(plain, "heads", 4096), WithField(plain, "heads"), plain}) {
+    EXPECT_EQ(FieldOf(FromGrpc(ToGrpc(WithReason(status, "WHY")))), FieldOf(status));
+  }
+  google::rpc::Status details;
+  ASSERT_TRUE(details.ParseFromString(ToGrpc(WithField(plain, "heads", 4096)).error_details()));
+  google::rpc::ErrorInfo info;
+  ASSERT_TRUE(details.details(0).UnpackTo(&info));
+  EXPECT_EQ(info.metadata().at("field"), "heads");
+  EXPECT_EQ(info.metadata().at("limit"), "4096");
 }
 
 TEST(Status, TheInnermostReasonWins) {

@@ -1,0 +1,35 @@
+"""Attention over sequences that are too long for one device, by a Hilbert Ring service.
+
+    import hilbert_ring
+
+    client = hilbert_ring.connect("localhost:8001")
+    result = client.attend(q, k, v, segments=[2048, 16384], dilations=[1, 8], mixing="lse",
+                           ordering=hilbert_ring.Hilbert(grid=(256, 256)))
+    result.out      # [tokens, heads, value_dim], of the kind that q is
+    result.lse      # float32 [tokens, heads], natural logarithm
+    result.report   # seconds, bytes and memory, measured and planned
+
+docs/python.md of the repository is the manual.
+"""
+from hilbert_ring import aio
+from hilbert_ring._attempt import Progress
+from hilbert_ring._default_client import use
+from hilbert_ring._job import AttendResult
+from hilbert_ring.client import Client, connect
+from hilbert_ring.errors import (AbortedError, AlreadyExistsError, CancelledError, DataLossError,
+                                 DeadlineExceededError, FailedPreconditionError, HilbertRingError,
+                                 InternalError, InvalidArgumentError, NotFoundError,
+                                 OutOfRangeError, PermissionDeniedError, ResourceExhaustedError,
+                                 UnauthenticatedError, UnavailableError, UnimplementedError)
+from hilbert_ring.flash_attention import flash_attn_func, flash_attn_varlen_func
+from hilbert_ring.local_service import LocalService, local
+from hilbert_ring.ordering import Hilbert, Morton, Ordering
+
+__all__ = [
+    "AbortedError", "AlreadyExistsError", "AttendResult", "CancelledError", "Client",
+    "DataLossError", "DeadlineExceededError", "FailedPreconditionError", "Hilbert",
+    "HilbertRingError", "InternalError", "InvalidArgumentError", "LocalService", "Morton",
+    "NotFoundError", "Ordering", "OutOfRangeError", "PermissionDeniedError", "Progress",
+    "ResourceExhaustedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
+    "aio", "connect", "flash_attn_func", "flash_attn_varlen_func", "local", "use",
+]

@@ -1,0 +1,207 @@
+"""One attempt of a job, as messages: what to send, and what to make of what comes.
+
+Nothing here waits: a client (blocking or asyncio) carries the messages.
+"""
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any, Callable, Optional
+
+from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Inputs, Rows, SendQueue
+from hilbert_ring._output_rows import OutputRows
+from hilbert_ring._spec import row_bytes
+from hilbert_ring._tensors import Output
+from hilbert_ring.errors import InternalError
+from hilbert_ring.v1 import attention_pb2 as pb
+
+# Input that is not longer follows its Open at once: the service reads as much ahead.
+_EAGER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an attempt of a job is.
+
+    Attributes:
+        job_id: of the job.
+        attempt: from 0.
+        last_failure: the error of the attempt before; None in the first.
+        wait: seconds between that failure and this attempt, at least.
+        admitted: the service has the job's memory, and takes rows.
+        jobs_before: jobs in the queue before this one, until it is admitted.
+        workers: that share the job, once it is admitted.
+        bytes_sent: payload bytes of coordinates, q, k and v, of bytes_to_send.
+        bytes_to_send: grows when the service asks for rows again.
+        compute_fraction: 0 to 1, as the service last said.
+        rows_placed: rows of the output that are in place, of `tokens`.
+        tokens: rows of the job.
+    """
+
+    job_id: str
+    attempt: int = 0
+    last_failure: Optional[Exception] = None
+    wait: float = 0.0
+    admitted: bool = False
+    jobs_before: int = 0
+    workers: int = 0
+    bytes_sent: int = 0
+    bytes_to_send: int = 0
+    compute_fraction: float = 0.0
+    rows_placed: int = 0
+    tokens: int = 0
+
+
+class ProgressTeller:
+    """What sender and receiver know of the progress, told as one. Thread-safe."""
+
+    def __init__(self, tell: Optional[Callable[[Progress], None]], start: Progress) -> None:
+        self._tell = tell
+        self._lock = Lock()
+        self._progress = start
+
+    def update(self, **changes: Any) -> None:
+        """Tells of the new values."""
+        if self._tell is not None:
+            with self._lock:
+                self._progress = replace(self._progress, **changes)
+                self._tell(self._progress)
+
+    def add(self, *, sent: int = 0, to_send: int = 0) -> None:
+        """More bytes were sent, or are to be."""
+        if self._tell is not None:
+            with self._lock:
+                self._progress = replace(
+                    self._progress, bytes_sent=self._progress.bytes_sent + sent,
+                    bytes_to_send=self._progress.bytes_to_send + to_send)
+                self._tell(self._progress)
+
+
+@dataclass(frozen=True)
+class JobCall:
+    """A job that was checked, and how it is to be called. Each attempt runs the same."""
+
+    inputs: Inputs
+    out: Output
+    lse: Optional[Output]
+    job_id: str
+    chunk_bytes: int
+
+    def progress(self, attempt: int, last_failure: Optional[Exception] = None,
+                 wait: float = 0.0) -> Progress:
+        """Where an attempt begins."""
+        return Progress(self.job_id, attempt, last_failure, wait, tokens=self.inputs.spec.tokens,
+                        bytes_to_send=self.inputs.total_bytes())
+
+
+class Attempt:
+    """The messages of one Attend stream.
+
+    `next_rows` and `message` belong to whoever sends, `handle` and `finish` to whoever receives;
+    `handle` and `next_rows` must not run at the same time.
+    """
+
+    def __init__(self, call: JobCall, number: int, progress: ProgressTeller) -> None:
+        self._call = call
+        self._number = number
+        self._progress = progress
+        self._out = OutputRows("OUT", call.out.bytes, call.inputs.spec.dtype)
+        self._lse = call.lse and OutputRows("LSE", call.lse.bytes, pb.DATA_TYPE_FLOAT32)
+        self._queue: Optional[SendQueue] = None
+        self._report: Optional[pb.Report] = None
+        self.admitted = False
+        if call.inputs.total_bytes() <= _EAGER_BYTES:
+            self._queue = self._new_queue(MAX_PAYLOAD_BYTES)
+
+    def open(self) -> bytes:
+        """The first message."""
+        return pb.AttendRequest(open=pb.Open(
+            spec=self._call.inputs.spec, want_lse=self._lse is not None, job_id=self._call.job_id,
+            attempt=self._number, can_resend=True)).SerializeToString()
+
+    def next_rows(self) -> Optional[Rows]:
+        """What is sent next; None: nothing for now, see `ended`."""
+        return None if self._queue is None or self.ended else self._queue.next()
+
+    @property
+    def ended(self) -> bool:
+        """The report has come: nothing is sent any more."""
+        return self._report is not None
+
+    def message(self, rows: Rows) -> bytes:
+        """The message with these rows."""
+        return self._call.inputs.chunk(rows)
+
+    def sent(self, rows: Rows) -> None:
+        """They have left."""
+        spec = self._call.inputs.spec
+        self._progress.add(sent=rows[2] * row_bytes(spec, rows[0]))
+
+    def handle(self, message: bytes) -> None:
+        """Takes a message of the service.
+
+        Raises:
+            DataLossError: damaged output.
+            InternalError: the service broke the protocol.
+        """
+        response = pb.AttendResponse.FromString(message)
+        kind = response.WhichOneof("message")
+        if self._report is not None:
+            raise _broken("a message after the report")
+        if kind == "queued":
+            if self.admitted:
+                raise _broken("the job is queued after it was admitted")
+            self._progress.update(jobs_before=response.queued.position)
+        elif kind == "admitted":
+            self._admit(response.admitted)
+        elif kind == "progress" and response.progress.phase == pb.Progress.PHASE_COMPUTE:
+            self._progress.update(compute_fraction=response.progress.fraction)
+        elif kind in ("output", "report", "resend") and not self.admitted:
+            raise _broken(f"{kind} before the job was admitted")
+        elif kind == "output":
+            self._place(response.output)
+        elif kind == "report":
+            self._report = response.report
+        elif kind == "resend":
+            assert self._queue is not None
+            self._progress.add(to_send=self._queue.resend(response.resend))
+        # Anything else is a kind of message that is newer than this client.
+
+    def _admit(self, admitted: pb.Admitted) -> None:
+        if self.admitted:
+            raise _broken("the job was admitted twice")
+        self.admitted = True
+        if self._queue is None:
+            limit = admitted.max_payload_bytes or MAX_PAYLOAD_BYTES
+            self._queue = self._new_queue(min(limit, MAX_PAYLOAD_BYTES))
+        self._progress.update(admitted=True, workers=admitted.workers)
+
+    def _new_queue(self, limit: int) -> SendQueue:
+        return SendQueue(self._call.inputs, self._call.chunk_bytes, limit, self._number)
+
+    def _place(self, chunk: pb.OutputChunk) -> None:
+        if chunk.tensor == pb.TENSOR_LSE and self._lse is not None:
+            self._lse.place(chunk)
+        elif chunk.tensor == pb.TENSOR_OUT:
+            self._out.place(chunk)
+            self._progress.update(rows_placed=self._out.rows_placed)
+        else:
+            raise _broken(f"output of tensor {chunk.tensor}, which was not asked for")
+
+    def finish(self) -> pb.Report:
+        """The stream has ended well: the report, if all is there.
+
+        Raises:
+            DataLossError: rows are missing.
+            InternalError: there was no report.
+        """
+        if self._report is None:
+            raise _broken("the stream ended well without a report")
+        self._out.check_complete()
+        if self._lse is not None:
+            self._lse.check_complete()
+        self._report.rows_not_finite = self._out.rows_not_finite
+        self._report.first_row_not_finite = self._out.first_not_finite
+        return self._report
+
+
+def _broken(what: str) -> InternalError:
+    return InternalError(f"the service broke the protocol: {what}")

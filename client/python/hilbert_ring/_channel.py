@@ -1,0 +1,111 @@
+"""How a connection is made: address, credentials, transport."""
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, List, Optional, Tuple, Union
+
+import grpc
+
+from hilbert_ring._retry import AttemptFailure
+from hilbert_ring.errors import InvalidArgumentError, UnavailableError, error_of, pushback_of
+
+SERVICE = "/hilbert_ring.v1.AttentionService/"
+SHORT_CALL_SECONDS = 60.0
+
+# A path of a PEM file, or its content.
+Pem = Union[str, "os.PathLike[str]", bytes]
+
+_MAX_MESSAGE_BYTES = 4 << 20
+OPTIONS: List[Tuple[str, int]] = [
+    # Chunks are 4 MiB at most; the plan of tens of thousands of workers is longer.
+    ("grpc.max_receive_message_length", 256 << 20),
+    # A chunk is one frame, not 64 of 16 KiB, and is read in few calls.
+    ("grpc.http2.max_frame_size", _MAX_MESSAGE_BYTES),
+    ("grpc.experimental.tcp_min_read_chunk_size", 64 << 10),
+    ("grpc.experimental.tcp_max_read_chunk_size", _MAX_MESSAGE_BYTES),
+    # A service of the same network: a proxy for the web is not the way to it.
+    ("grpc.enable_http_proxy", 0),
+    # gRPC's own waiting must not keep a call from a service that is back. A connection that has no
+    # answer is begun anew after 5 s, a name looked up again after 1 s.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+    # A service whose machine is gone sends no end of its connection.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the service is, and what a caller shows it."""
+
+    server: str
+    credentials: Optional[grpc.ChannelCredentials]
+    metadata: Tuple[Tuple[str, str], ...]
+
+
+def default_server() -> str:
+    """HILBERT_RING_SERVER, as of the command line."""
+    return os.environ.get("HILBERT_RING_SERVER", "localhost:8001")
+
+
+def address_of(server: Optional[str], token: Optional[str], ca: Optional[Pem],
+               cert: Optional[Pem], key: Optional[Pem]) -> Address:
+    """Of the arguments of hilbert_ring.connect.
+
+    Raises:
+        InvalidArgumentError: a file that cannot be read, a token that is no header.
+    """
+    if (cert is None) != (key is None):
+        raise InvalidArgumentError("cert and key go together", field="cert" if key else "key")
+    credentials = None
+    if ca is not None or cert is not None:
+        credentials = grpc.ssl_channel_credentials(
+            root_certificates=_pem("ca", ca), private_key=_pem("key", key),
+            certificate_chain=_pem("cert", cert))
+    metadata: Tuple[Tuple[str, str], ...] = ()
+    if token is not None:
+        if not token.isascii() or not token.isprintable() or not token or " " in token:
+            raise InvalidArgumentError("token is empty, or has characters that a header does not",
+                                       field="token")
+        metadata = (("authorization", f"Bearer {token}"),)
+    return Address(server or default_server(), credentials, metadata)
+
+
+def _pem(field: str, value: Optional[Pem]) -> Optional[bytes]:
+    if value is None or isinstance(value, bytes):
+        return value
+    try:
+        return Path(value).read_bytes()
+    except OSError as error:
+        raise InvalidArgumentError(f"{field}: {error}", field=field) from None
+
+
+@dataclass
+class PushedBack(Exception):
+    """A short call that the service wants to be made again."""
+
+    failure: AttemptFailure
+
+
+def failure_of(ended: Any, admitted: bool) -> AttemptFailure:
+    """Of a call that ended with an RpcError and that the caller did not cancel."""
+    code = ended.code()
+    trailing = [(key, value) for key, value in ended.trailing_metadata() or ()]
+    error = error_of(code, ended.details(), trailing)
+    if code == grpc.StatusCode.CANCELLED and error.reason == "CANCELLED":
+        # A service that stops cancels its calls, and says no word of its own.
+        error = UnavailableError("the service ended the call")
+    return AttemptFailure(error, admitted, pushback=pushback_of(trailing))
+
+
+def short_failure(name: str, ended: Any) -> Exception:
+    """What a short call that ended with an RpcError raises: PushedBack, or the error."""
+    failure = failure_of(ended, admitted=False)
+    if failure.pushback is not None and name == "Plan":
+        return PushedBack(failure)
+    return failure.error

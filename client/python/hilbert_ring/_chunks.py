@@ -1,0 +1,203 @@
+"""A job's input, cut into the chunks in which it is sent, and rows that are sent again.
+
+All COORDS first, then Q, K and V by bands of tokens, so that the rows of a token travel together.
+Rows that the service asks for again go before those that were never sent. Nothing here waits or is
+thread-safe.
+"""
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Callable, Dict, List, Optional, Tuple
+
+from crc32c import crc32c
+
+from hilbert_ring._spec import row_bytes
+from hilbert_ring.errors import InternalError, OutOfRangeError
+from hilbert_ring.v1 import attention_pb2 as pb
+
+MAX_PAYLOAD_BYTES = (4 << 20) - (64 << 10)
+MAX_WAITING_RANGES = 1 << 20
+_BAND = (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V)
+
+_LENGTH_DELIMITED = 2  # a wire type of protobuf
+_CHUNK_TAG = bytes([pb.AttendRequest.CHUNK_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
+_PAYLOAD_TAG = bytes([pb.Chunk.PAYLOAD_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
+
+Reader = Callable[[int, int], memoryview]  # of first row and count: the rows' bytes
+Rows = Tuple[int, int, int]                # tensor, first row, count
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a job sends."""
+
+    spec: pb.JobSpec
+    readers: Dict[int, Reader]  # by tensor
+
+    def total_bytes(self) -> int:
+        """Of all payloads."""
+        return self.spec.tokens * sum(row_bytes(self.spec, tensor) for tensor in self.readers)
+
+    def chunk(self, rows: Rows) -> bytes:
+        """The serialized AttendRequest that carries these rows.
+
+        The payload is copied once, behind the fields that protobuf writes: to let protobuf copy it
+        too took 1.0 ms a MiB, this takes 0.02 (protobuf 3.21, AMD EPYC).
+        """
+        tensor, first, count = rows
+        payload = self.readers[tensor](first, count)
+        fields = pb.Chunk(tensor=tensor, first_row=first, rows=count,
+                          crc32c=crc32c(payload)).SerializeToString()
+        head = fields + _PAYLOAD_TAG + _varint(len(payload))
+        return b"".join((_CHUNK_TAG, _varint(len(head) + len(payload)), head, payload))
+
+
+def _varint(number: int) -> bytes:
+    """As protobuf writes a length."""
+    low, high = number & 0x7f, number >> 7
+    return bytes([low | 0x80]) + _varint(high) if high else bytes([low])
+
+
+class RowRanges:
+    """A set of rows, as ranges that do not touch."""
+
+    def __init__(self) -> None:
+        # Those that were taken lie before _head, for a while: to remove the first of a long list at
+        # once would move the others.
+        self._firsts: List[int] = []
+        self._ends: List[int] = []
+        self._head = 0
+
+    def __len__(self) -> int:
+        return len(self._firsts) - self._head
+
+    def add(self, first: int, count: int) -> int:
+        """How many of the rows are new to the set."""
+        end = first + count
+        low = bisect_left(self._ends, first, self._head)  # ends at `first` or behind it
+        high = low
+        known = 0
+        joined_first, joined_end = first, end
+        while high < len(self._firsts) and self._firsts[high] <= end:
+            known += max(0, min(end, self._ends[high]) - max(first, self._firsts[high]))
+            joined_first = min(joined_first, self._firsts[high])
+            joined_end = max(joined_end, self._ends[high])
+            high += 1
+        self._firsts[low:high] = [joined_first]
+        self._ends[low:high] = [joined_end]
+        return count - known
+
+    def first(self) -> int:
+        """The lowest row; the set must not be empty."""
+        return self._firsts[self._head]
+
+    def take(self, most: int) -> Tuple[int, int]:
+        """Removes the lowest rows, at most so many, all of one range: first row and count."""
+        first, end = self._firsts[self._head], self._ends[self._head]
+        if end - first > most:
+            self._firsts[self._head] = first + most
+            return first, most
+        self._head += 1
+        if self._head > len(self._firsts) // 2:
+            del self._firsts[:self._head], self._ends[:self._head]
+            self._head = 0
+        return first, end - first
+
+
+class SendQueue:
+    """Which rows are sent next."""
+
+    def __init__(self, inputs: Inputs, chunk_bytes: int, limit: int, attempt: int) -> None:
+        """limit: bytes of a payload, at most; chunk_bytes: what they should be, at most.
+
+        Raises:
+            OutOfRangeError: a row is longer than a payload may be.
+        """
+        self._inputs = inputs
+        self._attempt = attempt
+        spec = inputs.spec
+        longest = max(row_bytes(spec, tensor) for tensor in _BAND)
+        if longest > limit:
+            raise OutOfRangeError(
+                f"a row of Q, K or V takes {longest} bytes, over the limit of {limit} bytes in a "
+                "chunk; lower heads or head_dim", field="heads", limit=limit)
+        # A row is never cut, so one that is longer than a chunk should be is sent as it is.
+        payload = min(max(min(chunk_bytes, limit), longest), limit)
+        self._rows_per_chunk = {tensor: payload // longest for tensor in _BAND}
+        if spec.ordering.coordinate_axes:
+            self._rows_per_chunk[pb.TENSOR_COORDS] = max(
+                1, payload // row_bytes(spec, pb.TENSOR_COORDS))
+        self._next_coordinate = 0 if spec.ordering.coordinate_axes else spec.tokens
+        self._band = 0
+        self._of_band = 0  # index of _BAND
+        self._again = {tensor: RowRanges() for tensor in inputs.readers}
+
+    def next(self) -> Optional[Rows]:
+        """The rows to send now; None when there are none, for now."""
+        return self._next_again() or self._next_new()
+
+    def _next_new(self) -> Optional[Rows]:
+        tokens = self._inputs.spec.tokens
+        if self._next_coordinate < tokens:
+            first = self._next_coordinate
+            count = min(self._rows_per_chunk[pb.TENSOR_COORDS], tokens - first)
+            self._next_coordinate += count
+            return pb.TENSOR_COORDS, first, count
+        if self._band >= tokens:
+            return None
+        tensor, first = _BAND[self._of_band], self._band
+        count = min(self._rows_per_chunk[tensor], tokens - first)
+        self._of_band = (self._of_band + 1) % len(_BAND)
+        if self._of_band == 0:
+            self._band += count
+        return tensor, first, count
+
+    def _next_again(self) -> Optional[Rows]:
+        waiting = [(tensor != pb.TENSOR_COORDS, ranges.first(), tensor)
+                   for tensor, ranges in self._again.items() if len(ranges) > 0]
+        if not waiting:
+            return None
+        tensor = min(waiting)[2]
+        first, count = self._again[tensor].take(self._rows_per_chunk[tensor])
+        return tensor, first, count
+
+    def sent_all(self) -> bool:
+        """Whether each row was given to `next` once."""
+        tokens = self._inputs.spec.tokens
+        return self._next_coordinate >= tokens and self._band >= tokens
+
+    def resend(self, resend: pb.Resend) -> int:
+        """The service asks for rows again: payload bytes that were added.
+
+        Raises:
+            InternalError: the service asks for what it cannot.
+        """
+        self._check(resend)
+        again = self._again[resend.tensor]
+        rows = 0
+        for wanted in resend.ranges:
+            rows += again.add(wanted.first_row, wanted.rows)
+            if sum(map(len, self._again.values())) > MAX_WAITING_RANGES:
+                raise _broken(f"more than {MAX_WAITING_RANGES} ranges are waiting")
+        return rows * row_bytes(self._inputs.spec, resend.tensor)
+
+    def _check(self, resend: pb.Resend) -> None:
+        tokens = self._inputs.spec.tokens
+        if resend.attempt != self._attempt:
+            raise _broken(f"attempt is {resend.attempt}, this one is {self._attempt}")
+        if resend.tensor not in self._again:
+            raise _broken(f"tensor is {resend.tensor}, of which the job sends nothing")
+        if not resend.ranges:
+            raise _broken("no ranges")
+        left = tokens
+        for wanted in resend.ranges:
+            if (wanted.rows < 1 or wanted.first_row < 0
+                    or wanted.first_row > tokens - wanted.rows):
+                raise _broken(f"{wanted.rows} rows from row {wanted.first_row}, expected rows in "
+                              f"[0, {tokens})")
+            left -= wanted.rows
+            if left < 0:
+                raise _broken(f"more rows than the {tokens} of the tensor")
+
+
+def _broken(what: str) -> InternalError:
+    return InternalError(f"the service broke the protocol: Resend: {what}")

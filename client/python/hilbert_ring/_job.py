@@ -1,0 +1,134 @@
+"""From the arguments of `attend` to a job that can be called, and from its report to a result."""
+import math
+import secrets
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Optional, Sequence, Union
+
+from hilbert_ring._attempt import JobCall, Progress
+from hilbert_ring._chunks import Inputs
+from hilbert_ring._retry import Attempts, CallTiming
+from hilbert_ring._spec import make_spec
+from hilbert_ring._tensors import Tensor, given_output, read_coordinates, read_tensor
+from hilbert_ring.errors import InvalidArgumentError
+from hilbert_ring.ordering import Ordering
+from hilbert_ring.v1 import attention_pb2 as pb
+
+ProgressOption = Union[None, bool, Callable[[Progress], None]]
+_MOST_ATTEMPTS = 1000
+
+
+@dataclass(frozen=True)
+class AttendResult:
+    """What a job gave.
+
+    Attributes:
+        out: [tokens, heads, value_dim], of the kind and type of q.
+        lse: float32 [tokens, heads], natural logarithm of the softmax denominators, of q's kind;
+            -inf where a row saw no key. None if it was not asked for.
+        report: the service's figures: seconds, bytes, memory of each worker (message Report of
+            proto/hilbert_ring/v1/attention.proto).
+    """
+
+    out: Any
+    lse: Optional[Any]
+    report: pb.Report
+
+
+@dataclass(frozen=True)
+class AttendOptions:
+    """How a job is called; see Client.attend."""
+
+    job_id: Optional[str] = None
+    deadline: Optional[float] = None
+    outage_timeout: Optional[float] = None
+    max_attempts: int = 10
+    chunk_bytes: int = 1 << 20
+    progress: ProgressOption = None
+
+    def check(self) -> None:
+        """Raises InvalidArgumentError."""
+        _at_least("chunk_bytes", self.chunk_bytes, 1)
+        _at_least("max_attempts", self.max_attempts, 1)
+        if self.max_attempts > _MOST_ATTEMPTS:
+            raise InvalidArgumentError(
+                f"max_attempts is {self.max_attempts}, over the limit of {_MOST_ATTEMPTS}",
+                field="max_attempts", limit=_MOST_ATTEMPTS)
+        for field in ("deadline", "outage_timeout"):
+            seconds = getattr(self, field)
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise InvalidArgumentError(f"{field} is {seconds} s, expected above 0", field=field)
+
+    def attempts(self, timing: CallTiming) -> Attempts:
+        """The attempts of a call that starts now."""
+        return Attempts(max_attempts=self.max_attempts, deadline=self.deadline,
+                        outage_timeout=self.outage_timeout, timing=timing)
+
+
+def _at_least(field: str, value: float, least: float) -> None:
+    if value < least:
+        raise InvalidArgumentError(f"{field} is {value}, but must be at least {least}",
+                                   field=field, limit=least)
+
+
+def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
+            options: AttendOptions, ordering: Optional[Ordering],
+            pattern: Dict[str, Any]) -> JobCall:
+    """Checks the arguments, and makes room for the outputs. Nothing is sent.
+
+    Raises:
+        InvalidArgumentError, OutOfRangeError: naming the argument.
+    """
+    options.check()
+    tensors = [read_tensor(name, value, dtype) for name, value in zip("qkv", (q, k, v))]
+    spec = make_spec(dtype=tensors[0].dtype, ordering=ordering, **_shape(*tensors), **pattern)
+    readers = {tensor: read.rows for tensor, read in
+               zip((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), tensors)}
+    if ordering is not None and ordering.coords is not None:
+        readers[pb.TENSOR_COORDS] = read_coordinates(ordering.coords, spec.tokens)
+    out_shape = (spec.tokens, spec.heads, spec.value_dim)
+    place = (tensors[0].like(out_shape, tensors[0].dtype) if out is None
+             else given_output("out", out, out_shape, tensors[0].dtype))
+    lse_place = None
+    if lse is True:
+        lse_place = tensors[0].like(out_shape[:2], "float32")
+    elif lse is not False and lse is not None:
+        lse_place = given_output("lse", lse, out_shape[:2], "float32")
+    job_id = f"job-{secrets.token_hex(8)}" if options.job_id is None else options.job_id
+    return JobCall(Inputs(spec, readers), place, lse_place, job_id, options.chunk_bytes)
+
+
+def _shape(q: Tensor, k: Tensor, v: Tensor) -> Dict[str, int]:
+    """Tokens, heads and dims, when the three agree."""
+    for tensor, axes in ((q, "[tokens, heads, head_dim]"), (k, "[tokens, kv_heads, head_dim]"),
+                         (v, "[tokens, kv_heads, value_dim]")):
+        if len(tensor.shape) != 3:
+            raise InvalidArgumentError(
+                f"{tensor.name} has shape {tensor.shape}, expected {axes}", field=tensor.name)
+        if tensor.dtype != q.dtype:
+            raise InvalidArgumentError(
+                f"{tensor.name} is {tensor.dtype}, q is {q.dtype}", field=tensor.name)
+        if tensor.shape[0] != q.shape[0]:
+            raise InvalidArgumentError(f"{tensor.name} has {tensor.shape[0]} tokens, q has "
+                                       f"{q.shape[0]}", field=tensor.name, limit=q.shape[0])
+    if k.shape[2] != q.shape[2]:
+        raise InvalidArgumentError(f"k has head_dim {k.shape[2]}, q has {q.shape[2]}", field="k",
+                                   limit=q.shape[2])
+    if v.shape[1] != k.shape[1]:
+        raise InvalidArgumentError(f"v has {v.shape[1]} heads, k has {k.shape[1]}", field="v",
+                                   limit=k.shape[1])
+    return {"tokens": q.shape[0], "heads": q.shape[1], "kv_heads": k.shape[1],
+            "head_dim": q.shape[2], "value_dim": v.shape[2]}
+
+
+def result_of(call: JobCall, report: pb.Report) -> AttendResult:
+    """Of a job whose rows are all in place."""
+    return AttendResult(call.out.result(), None if call.lse is None else call.lse.result(), report)
+
+
+def pattern_of(segments: Sequence[int], dilations: Optional[Sequence[int]], mixing: str,
+               causal: bool, scale: Optional[float], tail: str, average_groups: bool,
+               sequence_lengths: Optional[Sequence[int]]) -> Dict[str, Any]:
+    """The arguments that say which query sees which key."""
+    return {"segments": segments, "dilations": dilations, "mixing": mixing, "causal": causal,
+            "scale": scale, "tail": tail, "average_groups": average_groups,
+            "sequence_lengths": sequence_lengths}

@@ -1,0 +1,87 @@
+"""A job's progress as a bar, where somebody may see it."""
+import sys
+import time
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, Optional
+
+from hilbert_ring._attempt import Progress
+from hilbert_ring._job import ProgressOption
+
+_SCALE = 1000  # steps of the bar
+_DELAY = 0.5   # seconds
+_SECONDS_BETWEEN = 0.1
+
+
+class _Bar:
+    """Draws what it is told; not of a job that is done soon, unless `delay` is 0."""
+
+    def __init__(self, bars: Any, delay: float) -> None:
+        self._bars = bars
+        self._bar: Any = None
+        self._next = time.monotonic() + delay
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _SECONDS_BETWEEN
+        if self._bar is None:
+            self._bar = self._bars(total=_SCALE, leave=False,
+                                   bar_format="{desc}{percentage:3.0f}%|{bar}| {elapsed}")
+        self._bar.set_description_str(f"{progress.job_id}: {phase_of(progress)} ", refresh=False)
+        self._bar.n = int(_SCALE * fraction_of(progress))
+        self._bar.refresh()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+@contextmanager
+def shown(option: ProgressOption) -> Iterator[Optional[Callable[[Progress], None]]]:
+    """What a call tells its progress to, for as long as it takes."""
+    if callable(option):
+        yield option
+        return
+    wanted = option if option is not None else _seen()
+    bars = _tqdm() if wanted else None
+    if bars is None:
+        yield None
+        return
+    bar = _Bar(bars, delay=0.0 if option else _DELAY)
+    try:
+        yield bar
+    finally:
+        bar.close()
+
+
+def _seen() -> bool:
+    """Whether there is a terminal or a notebook."""
+    return sys.stderr is not None and sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+def _tqdm() -> Any:
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm
+
+
+def fraction_of(progress: Progress) -> float:
+    """0 to 1: sending, computing and receiving count a third each."""
+    sent = progress.bytes_sent / max(1, progress.bytes_to_send)
+    placed = progress.rows_placed / max(1, progress.tokens)
+    computed = max(progress.compute_fraction, placed)
+    return (min(1.0, sent) + computed + placed) / 3
+
+
+def phase_of(progress: Progress) -> str:
+    """What the job does, in a few words."""
+    if progress.last_failure is not None and not progress.admitted:
+        return f"attempt {progress.attempt + 1}"
+    if not progress.admitted:
+        return f"{progress.jobs_before} jobs before" if progress.jobs_before else "waiting"
+    if progress.bytes_sent < progress.bytes_to_send:
+        return "sending"
+    return "receiving" if progress.rows_placed else "computing"

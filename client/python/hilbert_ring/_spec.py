@@ -1,0 +1,111 @@
+"""Arguments of a call into the proto's JobSpec.
+
+What a value may be is for the service to say, which refuses a job by its Open, before any row is
+sent. Here stands what Python alone can get wrong: names and kinds of values.
+"""
+import operator
+from typing import Any, Dict, Iterable, List, Optional, Sequence
+
+import numpy as np
+
+from hilbert_ring.errors import InvalidArgumentError
+from hilbert_ring.ordering import Ordering
+from hilbert_ring.v1 import attention_pb2 as pb
+
+_MIXINGS = {"head_groups": pb.MIXING_HEAD_GROUPS, "lse": pb.MIXING_LSE}
+_TAILS = {"mask": pb.TAIL_MASK, "zero": pb.TAIL_ZERO}
+_SCOPES = {"qkv": pb.ORDER_SCOPE_QKV, "kv": pb.ORDER_SCOPE_KV}
+_CURVES = {"hilbert": pb.CURVE_HILBERT, "morton": pb.CURVE_MORTON}
+DTYPES: Dict[str, int] = {"float32": pb.DATA_TYPE_FLOAT32, "bfloat16": pb.DATA_TYPE_BFLOAT16,
+                          "float16": pb.DATA_TYPE_FLOAT16}
+ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def choice(field: str, value: Any, known: Dict[str, int]) -> int:
+    """The number of a name that is one of `known`."""
+    if not isinstance(value, str) or value not in known:
+        raise InvalidArgumentError(
+            f"{field} is {value!r}, expected one of {', '.join(map(repr, known))}", field=field)
+    return known[value]
+
+
+def integer(field: str, value: Any) -> int:
+    """A value of a 64-bit field."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidArgumentError(f"{field} is {value!r}, expected an integer",
+                                   field=field) from None
+    if not -2**63 <= number < 2**63:
+        raise InvalidArgumentError(f"{field} is {number}, beyond 64 bits", field=field)
+    return number
+
+
+def integers(field: str, values: Any) -> List[int]:
+    """Values of a repeated 64-bit field."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidArgumentError(f"{field} is {values!r}, expected a list of integers",
+                                   field=field)
+    return [integer(f"{field}[{i}]", value) for i, value in enumerate(values)]
+
+
+def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int,
+              value_dim: Optional[int], dtype: str, segments: Sequence[int],
+              dilations: Optional[Sequence[int]], mixing: str, causal: bool,
+              scale: Optional[float], tail: str, average_groups: bool,
+              ordering: Optional[Ordering],
+              sequence_lengths: Optional[Sequence[int]]) -> pb.JobSpec:
+    """The message of a job; the arguments are those of Client.plan."""
+    lengths = integers("segments", segments)
+    rates = [1] * len(lengths) if dilations is None else integers("dilations", dilations)
+    if len(rates) != len(lengths):
+        raise InvalidArgumentError(
+            f"dilations has {len(rates)} entries, segments has {len(lengths)}", field="dilations",
+            limit=len(lengths))
+    spec = pb.JobSpec(
+        tokens=integer("tokens", tokens), heads=integer("heads", heads),
+        kv_heads=integer("kv_heads", heads if kv_heads is None else kv_heads),
+        head_dim=integer("head_dim", head_dim),
+        value_dim=integer("value_dim", head_dim if value_dim is None else value_dim),
+        dtype=choice("dtype", dtype, DTYPES), segments=lengths, dilations=rates,
+        mixing=choice("mixing", mixing, _MIXINGS), causal=bool(causal),
+        tail=choice("tail", tail, _TAILS), average_groups=bool(average_groups),
+        sequence_lengths=integers("sequence_lengths",
+                                  () if sequence_lengths is None else sequence_lengths))
+    if scale is not None:
+        spec.scale = float(scale)
+    if ordering is not None:
+        spec.ordering.CopyFrom(_ordering(ordering))
+    return spec
+
+
+def _ordering(ordering: Ordering) -> pb.Ordering:
+    if not isinstance(ordering, Ordering):
+        raise InvalidArgumentError(
+            f"ordering is {ordering!r}, expected hilbert_ring.Hilbert or Morton",
+            field="ordering")
+    axes = 0
+    if ordering.coords is not None:
+        shape = np.shape(ordering.coords)
+        if len(shape) != 2 or shape[1] not in (2, 3):
+            raise InvalidArgumentError(
+                f"ordering.coords has shape {shape}, expected [tokens, 2] or [tokens, 3]",
+                field="ordering.coords")
+        axes = int(shape[1])
+    return pb.Ordering(curve=choice("ordering.curve", ordering.curve, _CURVES),
+                       scope=choice("ordering.scope", ordering.scope, _SCOPES),
+                       window=integer("ordering.window", ordering.window),
+                       grid=integers("ordering.grid",
+                                     () if ordering.grid is None else ordering.grid),
+                       coordinate_axes=axes)
+
+
+def row_bytes(spec: pb.JobSpec, tensor: int) -> int:
+    """Bytes of one row of a tensor of the job."""
+    element = {pb.DATA_TYPE_FLOAT32: 4}.get(spec.dtype, 2)
+    return {pb.TENSOR_COORDS: 4 * spec.ordering.coordinate_axes,
+            pb.TENSOR_Q: spec.heads * spec.head_dim * element,
+            pb.TENSOR_K: spec.kv_heads * spec.head_dim * element,
+            pb.TENSOR_V: spec.kv_heads * spec.value_dim * element,
+            pb.TENSOR_OUT: spec.heads * spec.value_dim * element,
+            pb.TENSOR_LSE: spec.heads * 4}[tensor]

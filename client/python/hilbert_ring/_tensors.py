@@ -1,0 +1,220 @@
+"""Tensors of whatever library, as rows of bytes, and outputs of the kind that came in.
+
+    q = read_tensor("q", array)                 # numpy, torch, DLPack, buffer, or sliceable
+    q.rows(first, count)                        # bytes of those rows; copied if not contiguous
+    out = q.like((tokens, heads, dim), q.dtype)  # an output of q's kind
+    out.bytes[token] = ...                      # uint8 [tokens, bytes of a row]
+    out.result()                                # what the caller gets
+
+The whole of an input is never copied: rows are read when they are sent.
+"""
+import sys
+from dataclasses import dataclass
+from typing import Any, Callable, Optional, Sequence, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilbert_ring._spec import ELEMENT_BYTES
+from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
+
+_NUMPY_NAMES = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16"}
+_RAW = {4: np.dtype("<u4"), 2: np.dtype("<u2")}
+_COORDINATE_LIMIT = {2: 2**32 - 1, 3: 2**21 - 1}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input [rows, ...] that lies with the caller."""
+
+    name: str
+    shape: Tuple[int, ...]
+    dtype: str                                     # of the job: "float32", "bfloat16", "float16"
+    read: Callable[[int, int], "NDArray[Any]"]     # rows [first, end), of any strides
+    like: Callable[[Tuple[int, ...], str], "Output"]  # an output of this kind: its shape and dtype
+
+    def rows(self, first: int, count: int) -> memoryview:
+        """The bytes of rows first .. first + count - 1, little-endian."""
+        part = self.read(first, first + count)
+        return np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where rows of one output are put, and what becomes of them."""
+
+    bytes: "NDArray[np.uint8]"  # [rows, bytes of a row]
+    result: Callable[[], Any]
+
+
+def torch_if_loaded() -> Any:
+    """The module, if the program has imported it: else nothing can be a tensor of its."""
+    return sys.modules.get("torch")
+
+
+def read_tensor(name: str, value: Any, dtype: Optional[str] = None) -> Tensor:
+    """A caller's q, k or v; dtype: what raw 16-bit numbers are.
+
+    Raises:
+        InvalidArgumentError: it is no tensor, or of a type that no job has.
+    """
+    torch = torch_if_loaded()
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _read_torch(name, value, torch)
+    if isinstance(value, np.ndarray):
+        return _read_numpy(name, value, dtype)
+    if hasattr(value, "__dlpack__"):
+        return _read_dlpack(name, value, dtype)
+    try:
+        view = memoryview(value)
+    except TypeError:
+        return _read_slices(name, value, dtype)
+    return _read_numpy(name, np.asarray(view), dtype, finish=memoryview)
+
+
+def _type_of(name: str, found: "np.dtype[Any]", said: Optional[str]) -> str:
+    if found.name in _NUMPY_NAMES and (said is None or said == found.name):
+        return found.name
+    raw = found.itemsize == 2 and found.kind in "uiV" and found.name not in _NUMPY_NAMES
+    if raw and (said == "bfloat16" or (said is None and found.kind == "V")):
+        return "bfloat16"
+    if said is not None:
+        raise InvalidArgumentError(f"{name} has dtype {found}, the job's is {said}", field=name)
+    hint = "; if these are bits of bfloat16, say dtype=\"bfloat16\"" if raw else ""
+    raise InvalidArgumentError(
+        f"{name} has dtype {found}, expected float32, bfloat16 or float16{hint}", field=name)
+
+
+def _little(array: "NDArray[Any]", dtype: str) -> "NDArray[Any]":
+    """The same numbers as raw little-endian words."""
+    if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and sys.byteorder == "big"):
+        array = array.astype(array.dtype.newbyteorder("<"))
+    return array.view(_RAW[ELEMENT_BYTES[dtype]])
+
+
+def _read_numpy(name: str, array: "NDArray[Any]", said: Optional[str],
+                finish: Callable[["NDArray[Any]"], Any] = lambda array: array) -> Tensor:
+    dtype = _type_of(name, array.dtype, said)
+
+    def like(shape: Tuple[int, ...], wanted: str) -> Output:
+        own = array.dtype.newbyteorder("=")
+        return _numpy_output(np.empty(shape, own if wanted == dtype else wanted), finish)
+
+    return Tensor(name, array.shape, dtype,
+                  lambda first, end: _little(array[first:end], dtype), like)
+
+
+def _numpy_output(array: "NDArray[Any]", finish: Callable[["NDArray[Any]"], Any]) -> Output:
+    rows = array.shape[0]
+    row_bytes = array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
+    # A memory map stays one only in `array`; its bytes are those of the file.
+    raw = np.asarray(array).reshape(-1).view(np.uint8).reshape(rows, row_bytes)
+    return Output(raw, lambda: finish(array))
+
+
+def _read_slices(name: str, value: Any, said: Optional[str]) -> Tensor:
+    """Of an array that is read by slices, such as a dataset of an HDF5 file."""
+    if not all(hasattr(value, needed) for needed in ("shape", "dtype", "__getitem__")):
+        raise InvalidArgumentError(
+            f"{name} is of type {type(value).__name__}, expected an array or a tensor", field=name)
+    found = np.dtype(value.dtype)
+    dtype = _type_of(name, found, said)
+    return Tensor(name, tuple(value.shape), dtype,
+                  lambda first, end: _little(np.asarray(value[first:end]), dtype),
+                  lambda shape, wanted: _numpy_output(
+                      np.empty(shape, found if wanted == dtype else wanted), lambda array: array))
+
+
+def _read_dlpack(name: str, value: Any, said: Optional[str]) -> Tensor:
+    """Through NumPy where it knows the type and reaches the memory, else through PyTorch."""
+    def finish(result: Any) -> Any:
+        if hasattr(value, "__array_namespace__"):
+            return value.__array_namespace__().from_dlpack(result)
+        return result
+
+    try:
+        return _read_numpy(name, np.from_dlpack(value), said, finish)
+    except InvalidArgumentError:
+        raise
+    except Exception as error:  # each library has its own for what it does not know
+        reason = error
+    try:
+        import torch
+    except ImportError:
+        raise InvalidArgumentError(f"{name}: NumPy does not take this DLPack tensor ({reason}), "
+                                   "and PyTorch is not installed", field=name) from reason
+    return _read_torch(name, torch.from_dlpack(value), torch, finish)
+
+
+def _read_torch(name: str, tensor: Any, torch: Any,
+                finish: Callable[[Any], Any] = lambda tensor: tensor) -> Tensor:
+    dtype = str(tensor.dtype).replace("torch.", "")
+    if dtype not in ELEMENT_BYTES:
+        raise InvalidArgumentError(
+            f"{name} has dtype {tensor.dtype}, expected float32, bfloat16 or float16", field=name)
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise InvalidArgumentError(
+            f"{name} requires a gradient, and there are no backward passes: "
+            "call under torch.no_grad(), or detach it", field=name)
+    words = tensor.detach().view({4: torch.int32, 2: torch.int16}[ELEMENT_BYTES[dtype]])
+
+    def like(shape: Tuple[int, ...], wanted: str) -> Output:
+        return _torch_output(torch.empty(shape, dtype=getattr(torch, wanted)), torch,
+                             lambda out: finish(out.to(tensor.device)))
+
+    return Tensor(name, tuple(tensor.shape), dtype,
+                  lambda first, end: words[first:end].cpu().numpy(), like)
+
+
+def _torch_output(tensor: Any, torch: Any, finish: Callable[[Any], Any]) -> Output:
+    words = tensor.view({4: torch.int32, 2: torch.int16}[tensor.element_size()])
+    return _numpy_output(words.numpy(), lambda _: finish(tensor))
+
+
+def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Output:
+    """A caller's own array or tensor to write to.
+
+    Raises:
+        InvalidArgumentError: another shape or type, not contiguous, or not writable.
+    """
+    torch = torch_if_loaded()
+    if torch is not None and isinstance(value, torch.Tensor):
+        found, fits = str(value.dtype).replace("torch.", ""), value.is_contiguous()
+        if value.device.type != "cpu":
+            raise InvalidArgumentError(f"{name} is on {value.device}, expected the CPU", field=name)
+        opened = lambda: _torch_output(value.detach(), torch, lambda _: value)  # noqa: E731
+    else:
+        array = value if isinstance(value, np.ndarray) else np.asarray(memoryview(value))
+        found = _type_of(name, array.dtype, dtype if array.dtype.name not in _NUMPY_NAMES else None)
+        fits = array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
+        opened = lambda: _numpy_output(array, lambda _: value)  # noqa: E731
+    if tuple(value.shape) != tuple(shape) or found != dtype:
+        raise InvalidArgumentError(
+            f"{name} is {found} {tuple(value.shape)}, the job's is {dtype} {tuple(shape)}",
+            field=name)
+    if not fits:
+        raise InvalidArgumentError(f"{name} must be writable and in C order", field=name)
+    return opened()
+
+
+def read_coordinates(coords: Any, tokens: int) -> Callable[[int, int], memoryview]:
+    """A function of first row and count: bytes of coordinates, uint32 [count, axes].
+
+    Raises:
+        InvalidArgumentError, OutOfRangeError: another shape or type, or a number out of range.
+    """
+    array = np.asarray(coords)
+    if array.dtype.kind not in "iu":
+        raise InvalidArgumentError(f"ordering.coords has dtype {array.dtype}, expected integers",
+                                   field="ordering.coords")
+    if array.ndim != 2 or array.shape[0] != tokens:
+        raise InvalidArgumentError(f"ordering.coords has shape {array.shape}, the job has "
+                                   f"{tokens} tokens", field="ordering.coords")
+    limit = _COORDINATE_LIMIT[array.shape[1]]
+    for found in (array.min(initial=0), array.max(initial=0)):
+        if not 0 <= found <= limit:
+            raise OutOfRangeError(
+                f"ordering.coords: coordinate {found} is outside [0, {limit}], the range with "
+                f"{array.shape[1]} axes", field="ordering.coords", limit=limit)
+    return lambda first, count: (
+        array[first:first + count].astype("<u4", order="C").reshape(-1).view(np.uint8).data)

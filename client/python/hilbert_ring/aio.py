@@ -1,0 +1,209 @@
+"""The client for asyncio: what hilbert_ring.Client does, awaited.
+
+    client = hilbert_ring.aio.connect("localhost:8001")
+    async with client:
+        result = await client.attend(q, k, v, segments=[4096])
+
+A task that is cancelled while it awaits a call ends its job.
+"""
+import asyncio
+import math
+import time
+from typing import Any, AsyncIterator, Callable, List, Optional, Sequence, Union
+
+import grpc
+import grpc.aio
+
+from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
+from hilbert_ring._channel import (OPTIONS, SERVICE, SHORT_CALL_SECONDS, Address, Pem, PushedBack,
+                                   address_of, failure_of, short_failure)
+from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, pattern_of, prepare,
+                               result_of)
+from hilbert_ring._progress import shown
+from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
+from hilbert_ring._spec import make_spec
+from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata
+from hilbert_ring.ordering import Ordering
+from hilbert_ring.v1 import attention_pb2 as pb
+
+__all__ = ["Client", "connect"]
+
+
+def connect(server: Optional[str] = None, *, token: Optional[str] = None,
+            ca: Optional[Pem] = None, cert: Optional[Pem] = None,
+            key: Optional[Pem] = None) -> "Client":
+    """As of hilbert_ring.connect; to be called where an event loop runs."""
+    return Client(address_of(server, token, ca, cert, key))
+
+
+class Client:
+    """A connection to a service, for one event loop; ends with `close` or an `async with` block."""
+
+    def __init__(self, address: Address) -> None:
+        self._metadata = address.metadata
+        self.server = address.server
+        self._timing = CallTiming()
+        if address.credentials is None:
+            self._channel = grpc.aio.insecure_channel(address.server, options=OPTIONS)
+        else:
+            self._channel = grpc.aio.secure_channel(address.server, address.credentials,
+                                                    options=OPTIONS)
+        self._attend = self._channel.stream_stream(SERVICE + "Attend")
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connection, and calls that are under way."""
+        await self._channel.close()
+
+    async def attend(self, q: Any, k: Any, v: Any, *, segments: Sequence[int],
+                     dilations: Optional[Sequence[int]] = None, mixing: str = "head_groups",
+                     causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
+                     average_groups: bool = True, ordering: Optional[Ordering] = None,
+                     sequence_lengths: Optional[Sequence[int]] = None,
+                     dtype: Optional[str] = None, lse: Any = True, out: Any = None,
+                     job_id: Optional[str] = None, deadline: Optional[float] = None,
+                     outage_timeout: Optional[float] = None, max_attempts: int = 10,
+                     chunk_bytes: int = 1 << 20,
+                     progress: ProgressOption = None) -> AttendResult:
+        """As of hilbert_ring.Client.attend. Rows are read in a thread of the loop's executor."""
+        options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes,
+                                progress)
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
+                             sequence_lengths)
+        call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering,
+                       pattern=pattern)
+        with shown(progress) as tell:
+            return result_of(call, await self._run(call, options.attempts(self._timing), tell))
+
+    async def _run(self, call: JobCall, attempts: Attempts,
+                   tell: Optional[Callable[[Progress], None]]) -> pb.Report:
+        number = 0
+        teller = ProgressTeller(tell, call.progress(number))
+        while True:
+            outcome = await _Stream(Attempt(call, number, teller)).run(
+                self._attend, self._metadata, attempts.deadline_left())
+            if not isinstance(outcome, AttemptFailure):
+                return outcome
+            wait = attempts.wait_after(outcome)
+            number += 1
+            teller = ProgressTeller(tell, call.progress(number, outcome.error, wait))
+            teller.update()
+            await asyncio.sleep(wait)
+            if not await self._await_connection(attempts.time_left()):
+                raise attempts.too_late(outcome)
+
+    async def _await_connection(self, seconds: float) -> bool:
+        """Works on the connection meanwhile. False: there is none within the time."""
+        end = time.monotonic() + seconds
+        while True:
+            state = self._channel.get_state(try_to_connect=True)
+            if state == grpc.ChannelConnectivity.READY:
+                return True
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            try:
+                await asyncio.wait_for(self._channel.wait_for_state_change(state),
+                                       None if left == math.inf else left)
+            except asyncio.TimeoutError:
+                return False
+
+    async def plan(self, *, tokens: int, heads: int, head_dim: int, segments: Sequence[int],
+                   dilations: Optional[Sequence[int]] = None, kv_heads: Optional[int] = None,
+                   value_dim: Optional[int] = None, dtype: str = "float32",
+                   mixing: str = "head_groups", causal: bool = False,
+                   scale: Optional[float] = None, tail: str = "mask",
+                   average_groups: bool = True, ordering: Optional[Ordering] = None,
+                   sequence_lengths: Optional[Sequence[int]] = None, workers: int = 0,
+                   deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
+        """As of hilbert_ring.Client.plan."""
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
+                             sequence_lengths)
+        spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim,
+                         value_dim=value_dim, dtype=dtype, ordering=ordering, **pattern)
+        request = pb.PlanRequest(spec=spec, workers=workers)
+        attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._timing)
+        while True:
+            try:
+                return await self._short("Plan", request, pb.PlanResponse,
+                                         attempts.deadline_left())
+            except PushedBack as pushed:
+                await asyncio.sleep(attempts.wait_after(pushed.failure))
+
+    async def jobs(self) -> List[pb.Job]:
+        """As of hilbert_ring.Client.jobs."""
+        response = await self._short("ListJobs", pb.ListJobsRequest(), pb.ListJobsResponse)
+        return list(response.jobs)
+
+    async def cancel(self, job_id: str) -> None:
+        """As of hilbert_ring.Client.cancel."""
+        await self._short("CancelJob", pb.CancelJobRequest(job_id=job_id), pb.CancelJobResponse)
+
+    async def status(self) -> pb.GetClusterResponse:
+        """As of hilbert_ring.Client.status."""
+        return await self._short("GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
+
+    async def _short(self, name: str, request: Any, response: Any,
+                     seconds: Optional[float] = SHORT_CALL_SECONDS) -> Any:
+        call = self._channel.unary_unary(
+            SERVICE + name, request_serializer=type(request).SerializeToString,
+            response_deserializer=response.FromString)
+        try:
+            return await call(request, timeout=seconds, metadata=self._metadata)
+        except grpc.aio.AioRpcError as ended:
+            raise short_failure(name, ended) from None
+
+
+class _Stream:
+    """Carries the messages of an attempt: gRPC's task asks for rows, the caller's takes what
+    comes."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._changed = asyncio.Event()  # there may be rows to send, or the call is over
+        self._over = False
+        self._broken: Optional[Exception] = None  # reading the caller's tensors failed
+
+    async def run(self, attend: Any, metadata: Metadata,
+                  seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
+        """The report, or how the attempt failed."""
+        stream = attend(self._requests(), timeout=seconds, metadata=metadata)
+        try:
+            async for message in stream:
+                self._attempt.handle(message)
+                self._changed.set()
+            return self._attempt.finish()
+        except grpc.aio.AioRpcError as ended:
+            return failure_of(ended, self._attempt.admitted)
+        except HilbertRingError as error:
+            return AttemptFailure(error, self._attempt.admitted,
+                                  output_damaged=isinstance(error, DataLossError))
+        except asyncio.CancelledError:
+            if self._broken is not None:  # gRPC cancels the call, not the caller its task
+                raise self._broken from None
+            raise
+        finally:
+            self._over = True
+            self._changed.set()
+            stream.cancel()
+
+    async def _requests(self) -> AsyncIterator[bytes]:
+        try:
+            yield self._attempt.open()
+            while not self._over and not self._attempt.ended:
+                rows = self._attempt.next_rows()
+                if rows is None:
+                    self._changed.clear()
+                    await self._changed.wait()  # until the call ends, which has a deadline
+                    continue
+                # In a thread, since rows of a mapped file are read from the disk.
+                yield await asyncio.to_thread(self._attempt.message, rows)
+                self._attempt.sent(rows)
+        except Exception as error:
+            self._broken = error
+            raise

@@ -1,0 +1,267 @@
+"""The blocking client."""
+import threading
+import time
+from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar, Union
+
+import grpc
+
+from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
+from hilbert_ring._channel import (OPTIONS, SERVICE, SHORT_CALL_SECONDS, Address, Pem, PushedBack,
+                                   address_of, failure_of, short_failure)
+from hilbert_ring._chunks import Rows
+from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, pattern_of, prepare,
+                               result_of)
+from hilbert_ring._progress import shown
+from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
+from hilbert_ring._spec import make_spec
+from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata
+from hilbert_ring.ordering import Ordering
+from hilbert_ring.v1 import attention_pb2 as pb
+
+T = TypeVar("T")
+
+
+def connect(server: Optional[str] = None, *, token: Optional[str] = None,
+            ca: Optional[Pem] = None, cert: Optional[Pem] = None,
+            key: Optional[Pem] = None) -> "Client":
+    """A client of the service at `server`; the connection is made with the first call.
+
+    Args:
+        server: "host:port". HILBERT_RING_SERVER when it is None, or localhost:8001.
+        token: a bearer token. Without `ca` it travels in the clear.
+        ca: the certificates that the service's must be signed by: a path of a PEM file, or its
+            bytes. None: no TLS, unless `cert` is given, and then the system's.
+        cert, key: the caller's own certificate and key, likewise, where the service asks for them.
+
+    Raises:
+        InvalidArgumentError: a file that cannot be read, a token that is no header.
+    """
+    return Client(address_of(server, token, ca, cert, key))
+
+
+class Client:
+    """A connection to a service. Thread-safe; ends with `close` or a `with` block."""
+
+    def __init__(self, address: Address) -> None:
+        self._metadata = address.metadata
+        self.server = address.server
+        self._timing = CallTiming()
+        if address.credentials is None:
+            self._channel = grpc.insecure_channel(address.server, options=OPTIONS)
+        else:
+            self._channel = grpc.secure_channel(address.server, address.credentials,
+                                                options=OPTIONS)
+        self._attend = self._channel.stream_stream(SERVICE + "Attend")
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection, and calls that are under way."""
+        self._channel.close()
+
+    def attend(self, q: Any, k: Any, v: Any, *, segments: Sequence[int],
+               dilations: Optional[Sequence[int]] = None, mixing: str = "head_groups",
+               causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
+               average_groups: bool = True, ordering: Optional[Ordering] = None,
+               sequence_lengths: Optional[Sequence[int]] = None, dtype: Optional[str] = None,
+               lse: Any = True, out: Any = None, job_id: Optional[str] = None,
+               deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
+               max_attempts: int = 10, chunk_bytes: int = 1 << 20,
+               progress: ProgressOption = None) -> AttendResult:
+        """Computes attention, and returns when all rows are there.
+
+        q, k and v are arrays of NumPy (memory maps too), tensors of PyTorch, anything that speaks
+        DLPack or the buffer protocol, or what is read by slices, such as a dataset of h5py. None is
+        copied as a whole: rows are read as they are sent, and again when the service asks for
+        them, so they must not change meanwhile. Ctrl-C ends the job.
+
+        Args:
+            q: queries [tokens, heads, head_dim]: float32, float16 or bfloat16.
+            k: keys [tokens, kv_heads, head_dim]; kv_heads divides heads.
+            v: values [tokens, kv_heads, value_dim].
+            segments: tokens; one a branch. Each segment of so many tokens attends to itself.
+            dilations: one a branch: every so many-th row of a segment. None: 1.
+            mixing: "head_groups": heads are split among the branches; "lse": every head runs every
+                branch.
+            causal: a query sees keys of its own and earlier tokens.
+            scale: of the scores; None: 1 / sqrt(head_dim).
+            tail: "mask": a short segment sees what exists; "zero": zero keys make up the number.
+            average_groups: with "head_groups": outputs are divided by the number of branches.
+            ordering: Hilbert(...) or Morton(...); None: as the tokens come.
+            sequence_lengths: tokens of packed sequences; None: one sequence.
+            dtype: "bfloat16", where numbers are its raw 16 bits.
+            lse: True, False, or an array float32 [tokens, heads] to write to.
+            out: an array [tokens, heads, value_dim] to write to, such as a memory map; None: a new
+                one.
+            job_id: the job's name; None: one is drawn.
+            deadline: seconds for the whole call, all attempts together.
+            outage_timeout: seconds that the service may be away at a stretch. None: until the
+                deadline, or 30 without one.
+            max_attempts: how often the job is sent when the service is busy or loses it. Attempts
+                that find the service away do not count, nor, with a deadline, those that find it
+                full. 1: a failure is final.
+            chunk_bytes: of rows in one message, at most.
+            progress: True: a bar; False: none; a function: called with each Progress, by one thread
+                at a time. None: a bar where there is a terminal or a notebook, and tqdm.
+
+        Returns:
+            out, lse and report. With `out` or `lse` given, those.
+
+        Raises:
+            InvalidArgumentError, OutOfRangeError: an argument is wrong; `field` names it.
+            HilbertRingError: a subclass for each status of the service.
+        """
+        options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes,
+                                progress)
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
+                             sequence_lengths)
+        call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering,
+                       pattern=pattern)
+        with shown(progress) as tell:
+            return result_of(call, self._run(call, options.attempts(self._timing), tell))
+
+    def _run(self, call: JobCall, attempts: Attempts,
+             tell: Optional[Callable[[Progress], None]]) -> pb.Report:
+        number = 0
+        teller = ProgressTeller(tell, call.progress(number))
+        while True:
+            outcome = _Stream(Attempt(call, number, teller)).run(
+                self._attend, self._metadata, attempts.deadline_left())
+            if not isinstance(outcome, AttemptFailure):
+                return outcome
+            wait = attempts.wait_after(outcome)
+            number += 1
+            teller = ProgressTeller(tell, call.progress(number, outcome.error, wait))
+            teller.update()
+            time.sleep(wait)
+            if not self._await_connection(attempts.time_left()):
+                raise attempts.too_late(outcome)
+
+    def _await_connection(self, seconds: float) -> bool:
+        """Works on the connection meanwhile. False: there is none within the time."""
+        ready = grpc.channel_ready_future(self._channel)
+        try:
+            ready.result(timeout=None if seconds == float("inf") else max(0.0, seconds))
+            return True
+        except grpc.FutureTimeoutError:
+            return False
+        finally:
+            ready.cancel()
+
+    def plan(self, *, tokens: int, heads: int, head_dim: int, segments: Sequence[int],
+             dilations: Optional[Sequence[int]] = None, kv_heads: Optional[int] = None,
+             value_dim: Optional[int] = None, dtype: str = "float32",
+             mixing: str = "head_groups", causal: bool = False, scale: Optional[float] = None,
+             tail: str = "mask", average_groups: bool = True,
+             ordering: Optional[Ordering] = None,
+             sequence_lengths: Optional[Sequence[int]] = None, workers: int = 0,
+             deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
+        """What a job would take in compute, memory, bytes and seconds, without running it.
+
+        Args:
+            workers: how many would share it; 0: as many as the service has now.
+            deadline: seconds, waiting for a service that makes too many plans included.
+            others: as of `attend`; kv_heads None means heads, value_dim None means head_dim.
+
+        Returns:
+            message PlanResponse of proto/hilbert_ring/v1/attention.proto.
+        """
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
+                             sequence_lengths)
+        spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim,
+                         value_dim=value_dim, dtype=dtype, ordering=ordering, **pattern)
+        request = pb.PlanRequest(spec=spec, workers=workers)
+        attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._timing)
+        while True:
+            try:
+                return self._short("Plan", request, pb.PlanResponse, attempts.deadline_left())
+            except PushedBack as pushed:
+                time.sleep(attempts.wait_after(pushed.failure))
+
+    def jobs(self) -> List[pb.Job]:
+        """The caller's jobs that wait or run, by job id (message Job)."""
+        response = self._short("ListJobs", pb.ListJobsRequest(), pb.ListJobsResponse)
+        return list(response.jobs)
+
+    def cancel(self, job_id: str) -> None:
+        """Ends a job of the caller, whose `attend` then raises CancelledError.
+
+        Raises:
+            NotFoundError: no job of the caller with this id waits or runs.
+        """
+        self._short("CancelJob", pb.CancelJobRequest(job_id=job_id), pb.CancelJobResponse)
+
+    def status(self) -> pb.GetClusterResponse:
+        """Workers, their memory, and rings, as they are now (message GetClusterResponse)."""
+        return self._short("GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
+
+    def _short(self, name: str, request: Any, response: Callable[[], T],
+               seconds: Optional[float] = SHORT_CALL_SECONDS) -> T:
+        call = self._channel.unary_unary(
+            SERVICE + name, request_serializer=type(request).SerializeToString,
+            response_deserializer=response.FromString)  # type: ignore[attr-defined]
+        try:
+            return call(request, timeout=seconds, metadata=self._metadata)  # type: ignore
+        except grpc.RpcError as ended:
+            raise short_failure(name, ended) from None
+
+
+class _Stream:
+    """Carries the messages of an attempt: rows leave in gRPC's thread, which asks for them, while
+    the caller's thread takes what comes."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._changed = threading.Condition()  # guards next_rows and handle against each other
+        self._over = False
+        self._broken: Optional[Exception] = None  # reading the caller's tensors failed
+
+    def run(self, attend: Any, metadata: Metadata,
+            seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
+        """The report, or how the attempt failed."""
+        stream = attend(self._requests(), timeout=seconds, metadata=metadata)
+        try:
+            for message in stream:
+                with self._changed:
+                    self._attempt.handle(message)
+                    self._changed.notify()
+            return self._attempt.finish()
+        except grpc.RpcError as ended:
+            if self._broken is not None:
+                raise self._broken from None
+            return failure_of(ended, self._attempt.admitted)
+        except HilbertRingError as error:
+            return AttemptFailure(error, self._attempt.admitted,
+                                  output_damaged=isinstance(error, DataLossError))
+        finally:
+            with self._changed:
+                self._over = True
+                self._changed.notify()
+            stream.cancel()
+
+    def _requests(self) -> Iterator[bytes]:
+        try:
+            yield self._attempt.open()
+            while True:
+                rows = self._await_rows()
+                if rows is None:
+                    return  # closes the client's side
+                yield self._attempt.message(rows)
+                self._attempt.sent(rows)
+        except Exception as error:
+            self._broken = error
+            raise
+
+    def _await_rows(self) -> Optional[Rows]:
+        """What is sent next; None once nothing is."""
+        with self._changed:
+            while not self._over and not self._attempt.ended:
+                rows = self._attempt.next_rows()
+                if rows is not None:
+                    return rows
+                self._changed.wait()  # until the call ends, which has the job's deadline
+        return None

@@ -1,0 +1,203 @@
+"""What a call may raise. docs/errors.md of the repository lists the reasons.
+
+One class for each status code, so that a program can catch those that it can do something about:
+
+    try:
+        result = client.attend(q, k, v, segments=[4096])
+    except hilbert_ring.ResourceExhaustedError as error:
+        ...  # error.reason == "QUEUE_FULL", error.retry_after == 2.5
+"""
+from typing import Any, Dict, Iterable, Optional, Tuple, Type
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from hilbert_ring._descriptors import names_of
+
+_DOMAIN = "hilbert-ring"
+_PUSHBACK = "grpc-retry-pushback-ms"
+_Status = names_of("google/rpc/status.proto")["Status"]
+_ErrorInfo = names_of("google/rpc/error_details.proto")["ErrorInfo"]
+
+
+class HilbertRingError(Exception):
+    """A call that failed.
+
+    Attributes:
+        message: what happened; names field, value and limit.
+        code: the name of the gRPC status code, such as "INVALID_ARGUMENT".
+        reason: of docs/errors.md, such as "INVALID_SPEC"; the code's name where the service gave none.
+        field: the argument or field of the job that is wrong, such as "segments[1]"; None if unknown.
+        limit: what the field's value may be at most or must be at least; None if unknown.
+        retry_after: seconds after which the service wants to be asked again; None if it did not say.
+        attempts: how many attempts of the job there were.
+    """
+
+    code = "UNKNOWN"
+
+    def __init__(self, message: str, *, reason: str = "", field: Optional[str] = None,
+                 limit: Optional[float] = None, retry_after: Optional[float] = None,
+                 attempts: int = 1) -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = reason or self.code
+        self.field = field
+        self.limit = limit
+        self.retry_after = retry_after
+        self.attempts = attempts
+
+    def __str__(self) -> str:
+        shown = self.code if self.reason == self.code else f"{self.code} ({self.reason})"
+        return f"{shown}: {self.message}"
+
+
+class InvalidArgumentError(HilbertRingError, ValueError):
+    """The spec, a shape or a type is wrong."""
+
+    code = "INVALID_ARGUMENT"
+
+
+class OutOfRangeError(HilbertRingError, ValueError):
+    """A value is over a limit."""
+
+    code = "OUT_OF_RANGE"
+
+
+class FailedPreconditionError(HilbertRingError):
+    """The job can never fit this deployment; the message says what would."""
+
+    code = "FAILED_PRECONDITION"
+
+
+class ResourceExhaustedError(HilbertRingError):
+    """The service is full for now."""
+
+    code = "RESOURCE_EXHAUSTED"
+
+
+class UnavailableError(HilbertRingError, ConnectionError):
+    """The service cannot be reached, starts, stops, or has no workers."""
+
+    code = "UNAVAILABLE"
+
+
+class DeadlineExceededError(HilbertRingError, TimeoutError):
+    """The deadline passed, or the service's limit of the job's time."""
+
+    code = "DEADLINE_EXCEEDED"
+
+
+class CancelledError(HilbertRingError):
+    """Somebody ended the job."""
+
+    code = "CANCELLED"
+
+
+class AbortedError(HilbertRingError):
+    """Workers were lost again and again, or a newer attempt has the job."""
+
+    code = "ABORTED"
+
+
+class AlreadyExistsError(HilbertRingError):
+    """This attempt of the job is running."""
+
+    code = "ALREADY_EXISTS"
+
+
+class NotFoundError(HilbertRingError, LookupError):
+    """No job of the caller has this id."""
+
+    code = "NOT_FOUND"
+
+
+class DataLossError(HilbertRingError):
+    """Bytes were damaged on their way, or a row is not what the definition says."""
+
+    code = "DATA_LOSS"
+
+
+class UnauthenticatedError(HilbertRingError, PermissionError):
+    """The token is missing or wrong."""
+
+    code = "UNAUTHENTICATED"
+
+
+class PermissionDeniedError(HilbertRingError, PermissionError):
+    """The caller may not do this."""
+
+    code = "PERMISSION_DENIED"
+
+
+class InternalError(HilbertRingError):
+    """The service broke the protocol, or erred."""
+
+    code = "INTERNAL"
+
+
+class UnimplementedError(HilbertRingError):
+    """The service does not know this call."""
+
+    code = "UNIMPLEMENTED"
+
+
+_BY_CODE: Dict[str, Type[HilbertRingError]] = {
+    kind.code: kind for kind in HilbertRingError.__subclasses__()}
+
+Metadata = Iterable[Tuple[str, Any]]
+
+
+def error_class(code: str) -> Type[HilbertRingError]:
+    """The class of a status code's name; HilbertRingError for one that has none of its own."""
+    return _BY_CODE.get(code, HilbertRingError)
+
+
+def error_of(code: grpc.StatusCode, details: Optional[str],
+             trailing: Optional[Metadata]) -> HilbertRingError:
+    """The error of a call that ended with this status."""
+    values = {"reason": "", "field": None, "limit": None}
+    metadata = list(trailing or ())
+    for key, value in metadata:
+        if key == "grpc-status-details-bin":
+            values.update(_info_of(value))
+    kind = error_class(code.name)
+    error = kind(details or "", retry_after=seconds_of(pushback_of(metadata)),
+                 **values)  # type: ignore[arg-type]
+    if kind is HilbertRingError:
+        error.code = code.name
+        error.reason = str(values["reason"] or code.name)
+    return error
+
+
+def _info_of(details: bytes) -> Dict[str, Any]:
+    """Reason, field and limit of a serialized google.rpc.Status."""
+    try:
+        status = _Status.FromString(details)
+    except DecodeError:
+        return {}
+    for detail in status.details:
+        if not detail.type_url.endswith("/google.rpc.ErrorInfo"):
+            continue
+        try:
+            info = _ErrorInfo.FromString(detail.value)
+        except DecodeError:
+            continue
+        if info.domain == _DOMAIN:
+            limit = info.metadata.get("limit")
+            return {"reason": info.reason, "field": info.metadata.get("field"),
+                    "limit": float(limit) if limit else None}
+    return {}
+
+
+def pushback_of(trailing: Metadata) -> Optional[str]:
+    """What the service says of another attempt, as it came; several values are joined by commas."""
+    values = [value for key, value in trailing if key == _PUSHBACK]
+    return ",".join(values) if values else None
+
+
+def seconds_of(pushback: Optional[str]) -> Optional[float]:
+    """Of a pushback: None where there is none, or one that wants no other attempt."""
+    if pushback is None or not pushback.isascii() or not pushback.isdigit():
+        return None
+    milliseconds = int(pushback)
+    return milliseconds / 1000 if milliseconds < 2**31 else None

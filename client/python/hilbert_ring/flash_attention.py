@@ -1,0 +1,167 @@
+"""Attention by flash-attn's signatures, computed by the service.
+
+    from hilbert_ring import flash_attn_func            # instead of: from flash_attn import ...
+    out = flash_attn_func(q, k, v, causal=True)         # [batch, tokens, heads, head_dim]
+
+What the service does not compute (dropout, windows, softcap, ALiBi, paged keys) is refused. There
+are no backward passes. Where there are fewer queries than keys the job is computed as if there were
+as many.
+"""
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+from hilbert_ring._default_client import client_or_default
+from hilbert_ring.client import Client
+from hilbert_ring.errors import InvalidArgumentError
+
+
+def flash_attn_func(q: Any, k: Any, v: Any, dropout_p: float = 0.0,
+                    softmax_scale: Optional[float] = None, causal: bool = False,
+                    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0,
+                    alibi_slopes: Any = None, deterministic: bool = False,
+                    return_attn_probs: bool = False, *, client: Optional[Client] = None) -> Any:
+    """Attention within each sequence of a batch.
+
+    Args:
+        q: torch tensor [batch, queries, heads, head_dim].
+        k, v: [batch, keys, kv_heads, head_dim]; kv_heads divides heads.
+        softmax_scale: None: 1 / sqrt(head_dim).
+        causal: the mask is aligned to the bottom right: query i sees keys up to
+            i + keys - queries.
+        return_attn_probs: returns the log-sum-exp too.
+        deterministic: always so on the same workers.
+        client: None: that of hilbert_ring.use, or one that is connected to HILBERT_RING_SERVER.
+
+    Returns:
+        out [batch, queries, heads, head_dim]; with return_attn_probs (out, lse float32 [batch,
+        heads, queries], None).
+
+    Raises:
+        InvalidArgumentError: an argument that the service does not compute; more queries than keys
+            without a causal mask.
+    """
+    _refuse(dropout_p, window_size, softcap, alibi_slopes)
+    batch, queries, heads = q.shape[:3]
+    keys = k.shape[1]
+    out, lse = attend_packed(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), [queries] * batch,
+                             [keys] * batch, softmax_scale, causal, client)
+    out = out.unflatten(0, (batch, queries))
+    if not return_attn_probs:
+        return out
+    return out, lse.reshape(batch, queries, heads).transpose(1, 2).contiguous(), None
+
+
+def flash_attn_varlen_func(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any,
+                           max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = 0.0,
+                           softmax_scale: Optional[float] = None, causal: bool = False,
+                           window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0,
+                           alibi_slopes: Any = None, deterministic: bool = False,
+                           return_attn_probs: bool = False, block_table: Any = None, *,
+                           client: Optional[Client] = None) -> Any:
+    """Attention within packed sequences.
+
+    Args:
+        q: torch tensor [queries of all, heads, head_dim].
+        k, v: [keys of all, kv_heads, head_dim].
+        cu_seqlens_q, cu_seqlens_k: integers [sequences + 1], where each sequence begins and the
+            last one ends.
+        max_seqlen_q, max_seqlen_k: not used.
+        block_table: must be None.
+        others: as of flash_attn_func.
+
+    Returns:
+        out [queries of all, heads, head_dim]; with return_attn_probs (out, lse float32 [heads,
+        queries of all], None).
+    """
+    _refuse(dropout_p, window_size, softcap, alibi_slopes)
+    if block_table is not None:
+        raise InvalidArgumentError("block_table must be None: keys are not paged",
+                                   field="block_table")
+    lengths_q = _lengths("cu_seqlens_q", cu_seqlens_q, q.shape[0])
+    lengths_k = _lengths("cu_seqlens_k", cu_seqlens_k, k.shape[0])
+    if len(lengths_q) != len(lengths_k):
+        raise InvalidArgumentError(
+            f"cu_seqlens_k is of {len(lengths_k)} sequences, cu_seqlens_q of {len(lengths_q)}",
+            field="cu_seqlens_k")
+    out, lse = attend_packed(q, k, v, lengths_q, lengths_k, softmax_scale, causal, client)
+    return (out, lse.transpose(0, 1).contiguous(), None) if return_attn_probs else out
+
+
+def attend_packed(q: Any, k: Any, v: Any, lengths_q: Sequence[int], lengths_k: Sequence[int],
+                  scale: Optional[float], causal: bool, client: Optional[Client]) -> Any:
+    """Full or bottom-right causal attention within packed sequences.
+
+    Args:
+        q, k, v: torch tensors [tokens, heads, dim].
+        lengths_q, lengths_k: tokens of each sequence.
+
+    Returns:
+        out [queries, heads, value_dim] and lse float32 [queries, heads]; (0, -inf) for queries that
+        see no key.
+    """
+    import torch
+
+    rows = _place(lengths_q, lengths_k, causal)
+    sequences = [length for length in lengths_k if length > 0]
+    as_they_are = rows.keys == rows.queries == len(rows.source)
+    out = torch.zeros((rows.queries, q.shape[1], v.shape[2]), dtype=q.dtype, device=q.device)
+    lse = torch.full(out.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
+    if not rows.source:
+        return out, lse
+    source, place = torch.tensor(rows.source), torch.tensor(rows.place)
+    padded = q
+    if not as_they_are:
+        padded = torch.zeros((rows.keys, *q.shape[1:]), dtype=q.dtype, device=q.device)
+        padded[place.to(q.device)] = q[source.to(q.device)]
+    result = client_or_default(client).attend(
+        padded, k, v, segments=[max(sequences)], causal=causal, scale=scale,
+        sequence_lengths=sequences if len(sequences) > 1 else None, progress=False)
+    if as_they_are:
+        return result.out, result.lse
+    out[source.to(q.device)] = result.out[place.to(q.device)]
+    lse[source.to(q.device)] = result.lse[place.to(q.device)]
+    return out, lse
+
+
+class _Rows(NamedTuple):
+    """Which query stands at which key's row: the last ones of a sequence stand at its last keys."""
+
+    queries: int
+    keys: int
+    source: List[int]  # query
+    place: List[int]   # row
+
+
+def _place(lengths_q: Sequence[int], lengths_k: Sequence[int], causal: bool) -> _Rows:
+    source: List[int] = []
+    place: List[int] = []
+    query = key = 0
+    for index, (queries, keys) in enumerate(zip(lengths_q, lengths_k)):
+        if queries > keys > 0 and not causal:
+            raise InvalidArgumentError(
+                f"sequence {index} has {queries} queries and {keys} keys: without a causal mask "
+                "there may be no more queries than keys", field="q", limit=keys)
+        seeing = min(queries, keys)  # with a causal mask the first of more queries see nothing
+        source += range(query + queries - seeing, query + queries)
+        place += range(key + keys - seeing, key + keys)
+        query += queries
+        key += keys
+    return _Rows(query, key, source, place)
+
+
+def _lengths(field: str, cumulative: Any, total: int) -> List[int]:
+    ends = [int(end) for end in cumulative]
+    lengths = [end - begin for begin, end in zip(ends, ends[1:])]
+    if not ends or ends[0] != 0 or ends[-1] != total or min(lengths, default=0) < 0:
+        raise InvalidArgumentError(
+            f"{field} must begin with 0, not fall, and end with the {total} rows", field=field)
+    return lengths
+
+
+def _refuse(dropout_p: float, window_size: Tuple[int, int], softcap: float,
+            alibi_slopes: Any) -> None:
+    for field, value, only in (("dropout_p", dropout_p, 0.0),
+                               ("window_size", tuple(window_size), (-1, -1)),
+                               ("softcap", softcap, 0.0), ("alibi_slopes", alibi_slopes, None)):
+        if value is not only and value != only:
+            raise InvalidArgumentError(f"{field} is {value}, which the service does not compute: "
+                                       f"it must be {only}", field=field)

@@ -1,0 +1,165 @@
+"""A service of one's own, on this machine: for a notebook or a test.
+
+    with hilbert_ring.local(workers=2) as client:
+        result = client.attend(q, k, v, segments=[4096])
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from hilbert_ring.client import Client, connect
+from hilbert_ring.errors import UnavailableError
+
+_COORDINATOR = "hilbert-ring-coordinator"
+_GUARD = Path(__file__).with_name("_guard.py")
+_POLL_SECONDS = 0.05
+_STOP_SECONDS = 25
+
+
+def find_program(name: str) -> Path:
+    """The program: in HILBERT_RING_BIN_DIR if that is set, else in this package, else on PATH.
+
+    Raises:
+        FileNotFoundError: it is in none of them.
+    """
+    folder = os.environ.get("HILBERT_RING_BIN_DIR")
+    places = [Path(folder)] if folder else [Path(__file__).with_name("bin")]
+    for place in places:
+        if os.access(place / name, os.X_OK):
+            return place / name
+    found = None if folder else shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(
+            f"{name} is not in {places[0]}" + ("" if folder else ", nor on PATH") +
+            ": HILBERT_RING_BIN_DIR names the folder of the service's programs")
+    return Path(found)
+
+
+class LocalService:
+    """A coordinator with workers, from `start` (or `with`) to `stop`.
+
+    It ends when this process does, however that ends.
+
+    Attributes:
+        server: "host:port", once it is started.
+        ready: what the service wrote when it was ready: ports by name, its pid.
+    """
+
+    def __init__(self, workers: int = 2, *, start_timeout: float = 60.0, **settings: Any) -> None:
+        """See hilbert_ring.local."""
+        self._workers = workers
+        self._start_timeout = start_timeout
+        self._settings: Dict[str, Any] = {"grpc_port": 0, "http_port": 0, "membership_port": 0,
+                                          "grpc_host": "127.0.0.1", "http_host": "127.0.0.1",
+                                          **settings}
+        self._folder: Optional[Path] = None
+        self._guard: Optional["subprocess.Popen[bytes]"] = None
+        self._client: Optional[Client] = None
+        self.server = ""
+        self.ready: Dict[str, Any] = {}
+
+    def __enter__(self) -> Client:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> Client:
+        """Returns a client when the service is ready.
+
+        Raises:
+            FileNotFoundError: the programs are not found.
+            UnavailableError: the service ended, or was not ready in time; with its log's end.
+        """
+        if self._guard is not None:
+            raise RuntimeError("the service runs already")
+        program = find_program(_COORDINATOR)
+        self._folder = Path(tempfile.mkdtemp(prefix="hilbert-ring-"))
+        flags = [f"--spawn-workers={self._workers}",
+                 f"--ready-file={self._folder / 'ready.json'}", *self._flags()]
+        try:
+            with open(self._folder / "log", "wb") as log:
+                # A session of its own, so that Ctrl-C reaches the caller alone.
+                self._guard = subprocess.Popen(
+                    [sys.executable, "-I", str(_GUARD), str(program), *flags],
+                    stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
+            self.ready = self._await_ready()
+        except BaseException:
+            self.stop()
+            raise
+        self.server = f"{self._settings['grpc_host']}:{self.ready['grpc_port']}"
+        self._client = connect(self.server)
+        return self._client
+
+    def stop(self) -> None:
+        """Ends the service and its clients' calls. May be called again."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            assert guard.stdin is not None
+            guard.stdin.close()  # which the guard takes for the end
+            try:
+                guard.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                pass
+            try:
+                os.killpg(guard.pid, signal.SIGKILL)  # whatever is left of its session
+            except ProcessLookupError:
+                pass
+            guard.wait()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def log(self, lines: int = 20) -> str:
+        """The last lines of what the service said."""
+        if self._folder is None:
+            return ""
+        text = (self._folder / "log").read_text(errors="replace").splitlines()
+        return "\n".join(text[-lines:])
+
+    def _flags(self) -> List[str]:
+        flags = []
+        for name, value in self._settings.items():
+            shown = str(value).lower() if isinstance(value, bool) else str(value)
+            flags.append(f"--{name.replace('_', '-')}={shown}")
+        return flags
+
+    def _await_ready(self) -> Dict[str, Any]:
+        assert self._folder is not None and self._guard is not None
+        deadline = time.monotonic() + self._start_timeout
+        while time.monotonic() < deadline:
+            if self._guard.poll() is not None:
+                raise UnavailableError(f"the service ended with code {self._guard.returncode}:\n"
+                                       f"{self.log()}")
+            try:
+                ready: Dict[str, Any] = json.loads((self._folder / "ready.json").read_text())
+                return ready
+            except FileNotFoundError:
+                time.sleep(_POLL_SECONDS)
+        raise UnavailableError(f"the service was not ready within {self._start_timeout:g} s:\n"
+                               f"{self.log()}")
+
+
+def local(workers: int = 2, *, start_timeout: float = 60.0, **settings: Any) -> LocalService:
+    """A service on this machine, to be used in a `with` block, which gives a Client.
+
+    It listens on 127.0.0.1 alone, on free ports. Its programs are found in the folder
+    HILBERT_RING_BIN_DIR, in this package if its wheel carries them, or on PATH.
+
+    Args:
+        workers: processes that compute; each takes its share of the machine's cores and memory.
+        start_timeout: seconds.
+        settings: of the coordinator, as docs/settings.md lists them, with underscores:
+            `memory_limit="2GiB"`.
+    """
+    return LocalService(workers, start_timeout=start_timeout, **settings)

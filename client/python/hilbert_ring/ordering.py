@@ -1,0 +1,39 @@
+"""Space-filling-curve orders of a job's tokens."""
+from dataclasses import dataclass
+from typing import Any, Optional, Sequence
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """An order of each sequence; segments and dilation count in it.
+
+    At most one of window, grid and coords is given; without them the curve runs over the implicit
+    square of the sequence.
+
+    Attributes:
+        grid: (rows, cols) or (planes, rows, cols), in tokens; their product is the tokens of a
+            sequence.
+        window: tokens; each run of so many is ordered on its own. 0: no window.
+        coords: integers [tokens, 2] or [tokens, 3], (x, y) or (x, y, z), 0 or more. On a grid x is
+            the column and y the row: `numpy.argwhere(mask)[:, ::-1]`.
+        scope: "qkv", or "kv": keys and values alone are ordered.
+    """
+
+    grid: Optional[Sequence[int]] = None
+    window: int = 0
+    coords: Optional[Any] = None
+    scope: str = "qkv"
+
+    curve = ""
+
+
+class Hilbert(Ordering):
+    """Along a Hilbert curve: neighbours in the order are neighbours in the plane or the volume."""
+
+    curve = "hilbert"
+
+
+class Morton(Ordering):
+    """Along a Morton (Z) curve."""
+
+    curve = "morton"

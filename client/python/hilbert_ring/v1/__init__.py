@@ -1,0 +1,1 @@
+"""The service's messages, package hilbert_ring.v1 of the proto."""

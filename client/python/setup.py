@@ -1,0 +1,68 @@
+"""Builds the package: what pyproject.toml does not say is how the protobuf code comes about.
+
+The build compiles the repository's proto into descriptors, from which the package makes its
+messages when it is imported, and into type stubs. Descriptors go with every release of the protobuf
+library, generated Python code does not.
+"""
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
+
+HERE = Path(__file__).resolve().parent
+# An sdist carries the proto and the version; in a clone they lie two folders up.
+IN_SDIST = (HERE / "proto").is_dir()
+PROTO = HERE / "proto" if IN_SDIST else HERE.parent.parent / "proto"
+PUBLIC = "hilbert_ring/v1/attention.proto"
+PROTOS = [PUBLIC, "google/rpc/status.proto", "google/rpc/error_details.proto"]
+
+
+def version():
+    if IN_SDIST:
+        return (HERE / "VERSION").read_text().strip()
+    cmake = (HERE.parent.parent / "CMakeLists.txt").read_text()
+    return re.search(r"project\(\s*hilbert_ring\s+VERSION\s+([\d.]+)", cmake).group(1)
+
+
+def compile_protos(folder):
+    """Writes descriptors.binpb and the stubs into the package in `folder`."""
+    (folder / "hilbert_ring").mkdir(parents=True, exist_ok=True)
+    descriptors = [f"--descriptor_set_out={folder / 'hilbert_ring' / 'descriptors.binpb'}",
+                   "--include_imports", *PROTOS]
+    for arguments in (descriptors, [f"--pyi_out={folder}", PUBLIC]):
+        protoc(["-I", str(PROTO), *arguments])
+
+
+def protoc(arguments):
+    try:
+        import grpc_tools
+        from grpc_tools import protoc as bundled
+    except ImportError:  # Debian's own
+        subprocess.run(["protoc", *arguments], check=True)
+        return
+    well_known = Path(grpc_tools.__file__).parent / "_proto"
+    if bundled.main(["protoc", "-I", str(well_known), *arguments]) != 0:
+        raise SystemExit("protoc failed, see above")
+
+
+class BuildWithProtos(build_py):
+    def run(self):
+        super().run()
+        compile_protos(HERE if self.editable_mode else Path(self.build_lib))
+
+
+class SdistWithProtos(sdist):
+    def make_release_tree(self, base_dir, files):
+        super().make_release_tree(base_dir, files)
+        for proto in PROTOS:
+            to = Path(base_dir, "proto", proto)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(PROTO / proto, to)
+        Path(base_dir, "VERSION").write_text(version() + "\n")
+
+
+setup(version=version(), cmdclass={"build_py": BuildWithProtos, "sdist": SdistWithProtos})

@@ -1,0 +1,14 @@
+"""Runs test files with pytest; exits with 77, saying why, where a module that they need is absent."""
+import importlib
+import sys
+
+for module in ("grpc", "google.protobuf", "numpy", "crc32c", "pytest"):
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        print(f"skipped: {error} (./dev setup installs it)")
+        sys.exit(77)
+
+import pytest  # noqa: E402
+
+sys.exit(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", *sys.argv[1:]]))

@@ -1,0 +1,141 @@
+"""What is wrong with a call is said before anything is sent, by field and limit."""
+import numpy as np
+import pytest
+
+import hilbert_ring
+from hilbert_ring import _spec
+from hilbert_ring._job import AttendOptions, prepare
+from hilbert_ring.v1 import attention_pb2 as pb
+
+
+def arrays(tokens=16, heads=4, kv_heads=2, dim=8, value_dim=16):
+    return (np.zeros((tokens, heads, dim), "f4"), np.zeros((tokens, kv_heads, dim), "f4"),
+            np.zeros((tokens, kv_heads, value_dim), "f4"))
+
+
+def pattern(**changes):
+    return {"segments": [8], "dilations": None, "mixing": "head_groups", "causal": False,
+            "scale": None, "tail": "mask", "average_groups": True, "sequence_lengths": None,
+            **changes}
+
+
+def call(q=None, k=None, v=None, dtype=None, lse=True, out=None, ordering=None, options=None,
+         **changes):
+    base = arrays()
+    given = [base[i] if x is None else x for i, x in enumerate((q, k, v))]
+    return prepare(*given, dtype=dtype, lse=lse, out=out, ordering=ordering,
+                   options=AttendOptions(**(options or {})), pattern=pattern(**changes))
+
+
+def refused(field, limit=None, **arguments):
+    with pytest.raises(hilbert_ring.HilbertRingError) as raised:
+        call(**arguments)
+    error = raised.value
+    assert isinstance(error, ValueError)
+    assert error.field == field, str(error)
+    if limit is not None:
+        assert error.limit == limit
+    assert field.split("[")[0] in error.message
+
+
+def test_the_spec_is_what_was_asked_for():
+    spec = call(segments=np.array([4, 8]), dilations=(1, 2), mixing="lse", causal=True, scale=0.5,
+                tail="zero", average_groups=False, sequence_lengths=[10, 6],
+                ordering=hilbert_ring.Morton(grid=(4, 4), scope="kv")).inputs.spec
+    assert spec == pb.JobSpec(
+        tokens=16, heads=4, kv_heads=2, head_dim=8, value_dim=16, dtype=pb.DATA_TYPE_FLOAT32,
+        segments=[4, 8], dilations=[1, 2], mixing=pb.MIXING_LSE, causal=True, scale=0.5,
+        tail=pb.TAIL_ZERO, average_groups=False, sequence_lengths=[10, 6],
+        ordering=pb.Ordering(curve=pb.CURVE_MORTON, scope=pb.ORDER_SCOPE_KV, grid=[4, 4]))
+
+
+def test_defaults():
+    spec = call().inputs.spec
+    assert list(spec.dilations) == [1]
+    assert not spec.HasField("scale") and not spec.HasField("ordering")
+    assert spec.average_groups and spec.mixing == pb.MIXING_HEAD_GROUPS
+
+
+def test_bytes_of_a_row():
+    spec = call().inputs.spec
+    spec.ordering.coordinate_axes = 3
+    rows = [_spec.row_bytes(spec, tensor) for tensor in (
+        pb.TENSOR_COORDS, pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V, pb.TENSOR_OUT, pb.TENSOR_LSE)]
+    assert rows == [12, 128, 64, 128, 256, 16]
+
+
+@pytest.mark.parametrize("field, arguments", [
+    ("q", {"q": np.zeros((16, 32), "f4")}),
+    ("q", {"q": np.zeros((16, 4, 8))}),                        # float64
+    ("q", {"q": np.zeros((16, 4, 8), "u2")}),                  # without a dtype
+    ("q", {"q": np.zeros((16, 4, 8), "f2"), "dtype": "bfloat16"}),
+    ("q", {"q": [[1.0]]}),
+    ("k", {"k": np.zeros((16, 2, 16), "f4")}),
+    ("k", {"k": np.zeros((15, 2, 8), "f4")}),
+    ("k", {"k": np.zeros((16, 2, 8), "f2")}),
+    ("v", {"v": np.zeros((16, 4, 8), "f4")}),
+    ("dilations", {"dilations": [1, 2]}),
+    ("segments", {"segments": 8}),
+    ("segments[0]", {"segments": [8.5]}),
+    ("segments[1]", {"segments": [8, 2**63]}),
+    ("mixing", {"mixing": "sum"}),
+    ("tail", {"tail": None}),
+    ("ordering", {"ordering": "hilbert"}),
+    ("ordering.scope", {"ordering": hilbert_ring.Hilbert(scope="q")}),
+    ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=np.zeros((16, 4), int))}),
+    ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=np.zeros((15, 2), int))}),
+    ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=np.zeros((16, 2)))}),
+    ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=np.full((16, 2), -1))}),
+    ("out", {"out": np.zeros((16, 4, 8), "f4")}),
+    ("out", {"out": np.zeros((16, 4, 16), "f2")}),
+    ("out", {"out": np.zeros((4, 16, 16), "f4").transpose(1, 0, 2)}),
+    ("lse", {"lse": np.zeros((16, 4))}),
+    ("max_attempts", {"options": {"max_attempts": 0}}),
+    ("max_attempts", {"options": {"max_attempts": 1001}}),
+    ("chunk_bytes", {"options": {"chunk_bytes": 0}}),
+    ("deadline", {"options": {"deadline": 0}}),
+    ("deadline", {"options": {"deadline": float("nan")}}),
+    ("outage_timeout", {"options": {"outage_timeout": -1}}),
+])
+def test_what_is_refused(field, arguments):
+    refused(field, **arguments)
+
+
+@pytest.mark.parametrize("axes, limit", [(2, 2**32 - 1), (3, 2**21 - 1)])
+def test_coordinates_have_a_limit(axes, limit):
+    coords = np.zeros((16, axes), np.int64)
+    coords[3, 1] = limit
+    call(ordering=hilbert_ring.Hilbert(coords=coords))
+    coords[3, 1] += 1
+    refused("ordering.coords", limit, ordering=hilbert_ring.Hilbert(coords=coords))
+
+
+def test_coordinates_may_be_lists():
+    rows = call(ordering=hilbert_ring.Hilbert(coords=[[i, 2 * i] for i in range(16)]))
+    sent = np.frombuffer(rows.inputs.readers[pb.TENSOR_COORDS](3, 2), "<u4")
+    assert list(sent) == [3, 6, 4, 8]
+
+
+def test_an_output_that_cannot_be_written_to():
+    out = np.zeros((16, 4, 16), "f4")
+    out.flags.writeable = False
+    refused("out", out=out)
+
+
+def test_tokens_and_certificates_are_checked():
+    for wrong in ({"token": ""}, {"token": "a b"}, {"token": "a\nb"}, {"token": "ü"},
+                  {"ca": "/no/such.pem"}, {"cert": b"x"}, {"key": b"x"}):
+        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+            hilbert_ring.connect(**wrong)
+        assert raised.value.field in ("token", "ca", "cert", "key")
+
+
+def test_names_that_the_service_refuses_come_back_as_fields(client):
+    q, k, v = arrays()
+    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+        client.attend(q, k, v, segments=[0], progress=False)
+    assert raised.value.reason == "INVALID_SPEC"
+    assert (raised.value.field, raised.value.limit) == ("segments[0]", 1)
+    with pytest.raises(hilbert_ring.OutOfRangeError) as raised:
+        client.plan(tokens=2**41, heads=1, head_dim=8, segments=[8])
+    assert (raised.value.field, raised.value.limit) == ("tokens", 2**40)

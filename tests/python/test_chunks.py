@@ -1,0 +1,138 @@
+"""How input is cut, and rows that are asked for again."""
+import random
+
+import numpy as np
+import pytest
+from crc32c import crc32c
+
+from hilbert_ring import _chunks
+from hilbert_ring._chunks import Inputs, RowRanges, SendQueue
+from hilbert_ring.errors import InternalError, OutOfRangeError
+from hilbert_ring.v1 import attention_pb2 as pb
+
+
+def inputs_of(tokens=100, heads=2, kv_heads=1, dim=8, axes=0):
+    spec = pb.JobSpec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=dim, value_dim=dim,
+                      dtype=pb.DATA_TYPE_FLOAT32)
+    if axes:
+        spec.ordering.coordinate_axes = axes
+    widths = {pb.TENSOR_Q: heads * dim, pb.TENSOR_K: kv_heads * dim, pb.TENSOR_V: kv_heads * dim}
+    if axes:
+        widths[pb.TENSOR_COORDS] = axes
+    arrays = {tensor: np.random.default_rng(tensor).standard_normal((tokens, width), dtype="f4")
+              for tensor, width in widths.items()}
+
+    def reader(array):
+        return lambda first, count: array[first:first + count].reshape(-1).view("u1").data
+
+    return Inputs(spec, {tensor: reader(array) for tensor, array in arrays.items()}), arrays
+
+
+def inputs_bytes(arrays, tensor, count):
+    return count * arrays[tensor][0].nbytes
+
+
+def drain(queue):
+    while (rows := queue.next()) is not None:
+        yield rows
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 64, 1000, 1 << 20])
+@pytest.mark.parametrize("axes", [0, 3])
+def test_each_row_is_sent_once_and_coordinates_first(chunk_bytes, axes):
+    inputs, arrays = inputs_of(axes=axes)
+    seen = {tensor: [] for tensor in arrays}
+    kinds = []
+    queue = SendQueue(inputs, chunk_bytes, 4 << 20, 0)
+    for tensor, first, count in drain(queue):
+        assert inputs_bytes(arrays, tensor, count) <= max(64, chunk_bytes)  # 64: a row of Q
+        seen[tensor] += range(first, first + count)
+        kinds.append(tensor == pb.TENSOR_COORDS)
+    assert all(sorted(rows) == list(range(100)) for rows in seen.values())
+    assert kinds == sorted(kinds, reverse=True)
+
+
+def test_rows_of_a_token_travel_together():
+    inputs, _ = inputs_of()
+    tensors = [tensor for tensor, _, _ in drain(SendQueue(inputs, 640, 4 << 20, 0))]
+    assert tensors == [pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V] * 10
+
+
+def test_a_chunk_is_what_protobuf_writes():
+    inputs, arrays = inputs_of(tokens=20_000)  # so that lengths take several bytes
+    for tensor, first, count in [(pb.TENSOR_Q, 0, 1), (pb.TENSOR_K, 7, 3),
+                                 (pb.TENSOR_V, 1, 15_000)]:
+        request = pb.AttendRequest.FromString(inputs.chunk((tensor, first, count)))
+        payload = arrays[tensor][first:first + count].tobytes()
+        assert request == pb.AttendRequest(chunk=pb.Chunk(
+            tensor=tensor, first_row=first, rows=count, payload=payload, crc32c=crc32c(payload)))
+
+
+def test_a_row_that_is_longer_than_a_payload_is_refused():
+    inputs, _ = inputs_of()
+    with pytest.raises(OutOfRangeError) as raised:
+        SendQueue(inputs, 1 << 20, 63, 0)
+    assert raised.value.limit == 63
+
+
+def test_ranges_are_a_set():
+    draw = random.Random(5)
+    for _ in range(200):
+        ranges, model = RowRanges(), set()
+        for _ in range(draw.randint(1, 30)):
+            first, count = draw.randrange(60), draw.randint(1, 12)
+            rows = set(range(first, first + count))
+            assert ranges.add(first, count) == len(rows - model)
+            model |= rows
+            # Ranges do not touch: as many as the set has beginnings.
+            assert len(ranges) == len({row for row in model if row - 1 not in model})
+        taken = []
+        while len(ranges):
+            assert ranges.first() == min(model - set(taken))
+            first, count = ranges.take(draw.randint(1, 9))
+            taken += range(first, first + count)
+        assert taken == sorted(model)
+
+
+def resend(tensor, *ranges, attempt=0):
+    return pb.Resend(attempt=attempt, tensor=tensor,
+                     ranges=[pb.Resend.Range(first_row=first, rows=rows) for first, rows in ranges])
+
+
+def test_rows_that_are_asked_for_again_go_before_new_ones_and_once():
+    inputs, _ = inputs_of(axes=2)
+    queue = SendQueue(inputs, 640, 4 << 20, 0)
+    queue.next()
+    assert queue.resend(resend(pb.TENSOR_V, (50, 4), (10, 5))) == 9 * 32
+    assert queue.resend(resend(pb.TENSOR_V, (12, 5))) == 2 * 32  # two of them are new
+    assert queue.resend(resend(pb.TENSOR_Q, (11, 12))) == 12 * 64
+    assert queue.resend(resend(pb.TENSOR_COORDS, (99, 1))) == 8
+    again = [queue.next() for _ in range(5)]
+    assert again == [(pb.TENSOR_COORDS, 99, 1), (pb.TENSOR_V, 10, 7), (pb.TENSOR_Q, 11, 10),
+                     (pb.TENSOR_Q, 21, 2), (pb.TENSOR_V, 50, 4)]
+    assert queue.next()[0] == pb.TENSOR_COORDS  # and on with what is new
+
+
+@pytest.mark.parametrize("wrong", [
+    resend(pb.TENSOR_Q, (0, 1), attempt=1), resend(pb.TENSOR_COORDS, (0, 1)),
+    resend(pb.TENSOR_OUT, (0, 1)), resend(pb.TENSOR_Q), resend(pb.TENSOR_Q, (0, 0)),
+    resend(pb.TENSOR_Q, (-1, 2)), resend(pb.TENSOR_Q, (99, 2)),
+    resend(pb.TENSOR_Q, (0, 60), (0, 41)), resend(pb.TENSOR_Q, (1, 2**63 - 1))])
+def test_a_service_that_asks_for_what_it_cannot_is_refused(wrong):
+    inputs, _ = inputs_of()
+    with pytest.raises(InternalError):
+        SendQueue(inputs, 1 << 20, 4 << 20, 0).resend(wrong)
+
+
+def test_ranges_that_wait_are_bounded(monkeypatch):
+    assert _chunks.MAX_WAITING_RANGES == 2**20  # as the proto says
+    monkeypatch.setattr(_chunks, "MAX_WAITING_RANGES", 1000)
+    tokens = 3000
+    spec = pb.JobSpec(tokens=tokens, heads=1, kv_heads=1, head_dim=8, value_dim=8,
+                      dtype=pb.DATA_TYPE_FLOAT32)
+    readers = dict.fromkeys((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), lambda first, count: b"")
+    queue = SendQueue(Inputs(spec, readers), 1 << 20, 4 << 20, 0)
+    every_other = [(2 * i, 1) for i in range(1000)]
+    queue.resend(resend(pb.TENSOR_Q, *every_other))
+    with pytest.raises(InternalError, match="ranges are waiting"):
+        queue.resend(resend(pb.TENSOR_K, (0, 1)))

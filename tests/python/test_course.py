@@ -1,0 +1,268 @@
+"""Jobs that are cancelled, late, refused, tried again, or asked for rows again."""
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import hilbert_ring
+
+UNTIL = 120  # seconds: what is waited for comes much sooner
+LONG = {"segments": [400_000], "progress": False}  # many minutes, were it not ended
+
+
+def tensors(tokens, heads=1, dim=16):
+    random = np.random.default_rng(3)
+    return tuple(random.standard_normal((tokens, heads, dim), dtype="f4") for _ in "qkv")
+
+
+def long_tensors():
+    return tensors(400_000, dim=8)
+
+
+def await_that(condition):
+    deadline = time.monotonic() + UNTIL
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def workers_of(coordinator):
+    """Process ids of its children."""
+    children = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat") as stat:
+                parent = int(stat.read().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if parent == coordinator:
+            children.append(int(entry))
+    return sorted(children)
+
+
+class Once:
+    """Told a job's progress: does something when it has come so far."""
+
+    def __init__(self, reached, act):
+        self.reached, self.act = reached, act
+        self.seen = []
+        self.done = threading.Event()
+
+    def __call__(self, progress):
+        self.seen.append(progress)
+        if not self.done.is_set() and self.reached(progress):
+            self.done.set()
+            self.act()
+
+
+def test_a_job_that_somebody_cancels(client):
+    cancel = Once(lambda progress: progress.admitted, lambda: client.cancel("doomed"))
+    with pytest.raises(hilbert_ring.CancelledError) as raised:
+        client.attend(*long_tensors(), job_id="doomed", **{**LONG, "progress": cancel})
+    assert raised.value.reason == "CANCELLED_BY_CALLER" and raised.value.attempts == 1
+    assert await_that(lambda: client.jobs() == [])
+
+
+def test_ctrl_c_ends_the_job(client):
+    code = (f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r})\n"
+            "import hilbert_ring, test_course\n"
+            f"client = hilbert_ring.connect({client.server!r})\n"
+            "tell = lambda progress: progress.admitted and print('admitted', flush=True)\n"
+            "client.attend(*test_course.long_tensors(), **{**test_course.LONG, 'progress': tell})\n")
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "admitted\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=UNTIL)
+    assert "KeyboardInterrupt" in said
+    assert await_that(lambda: client.jobs() == [])
+
+
+def test_a_task_that_is_cancelled_ends_its_job(client):
+    async def run():
+        async with hilbert_ring.aio.connect(client.server) as aio_client:
+            admitted = asyncio.Event()
+            task = asyncio.ensure_future(aio_client.attend(
+                *long_tensors(), **{**LONG, "progress": lambda progress: (
+                    progress.admitted and admitted.set())}))
+            await asyncio.wait_for(admitted.wait(), UNTIL)
+            assert len(await aio_client.jobs()) == 1
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    asyncio.run(run())
+    assert await_that(lambda: client.jobs() == [])
+
+
+def test_a_deadline(client):
+    with pytest.raises(hilbert_ring.DeadlineExceededError, match="deadline of 2 s") as raised:
+        client.attend(*long_tensors(), deadline=2, **LONG)
+    assert isinstance(raised.value, TimeoutError)
+
+    async def run():
+        async with hilbert_ring.aio.connect(client.server) as aio_client:
+            await aio_client.attend(*long_tensors(), deadline=2, **LONG)
+    with pytest.raises(hilbert_ring.DeadlineExceededError, match="deadline of 2 s"):
+        asyncio.run(run())
+    assert await_that(lambda: client.jobs() == [])
+
+
+def test_a_job_that_can_never_fit():
+    with hilbert_ring.local(workers=1, memory_limit="16MiB") as small:
+        with pytest.raises(hilbert_ring.FailedPreconditionError) as raised:
+            small.attend(*tensors(400_000), segments=[1000], progress=False)
+        assert raised.value.reason == "DOES_NOT_FIT" and raised.value.attempts == 1
+
+
+def test_a_service_that_nobody_finds():
+    with socket.socket() as taken:  # a port where nobody listens
+        taken.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{taken.getsockname()[1]}"
+        with hilbert_ring.connect(server) as nobody:
+            with pytest.raises(hilbert_ring.UnavailableError, match="away for its limit of 1 s"):
+                nobody.attend(*tensors(10), segments=[10], outage_timeout=1, progress=False)
+            with pytest.raises(hilbert_ring.UnavailableError):
+                nobody.attend(*tensors(10), segments=[10], max_attempts=1, progress=False)
+            with pytest.raises(hilbert_ring.UnavailableError):
+                nobody.status()
+
+        async def run():
+            async with hilbert_ring.aio.connect(server) as nobody:
+                await nobody.attend(*tensors(10), segments=[10], outage_timeout=1, progress=False)
+        with pytest.raises(hilbert_ring.UnavailableError, match="away for its limit of 1 s"):
+            asyncio.run(run())
+
+
+JOB = {"segments": [2000, 20_000], "dilations": [1, 2], "mixing": "lse", "chunk_bytes": 16 << 10}
+
+
+def close(result, expected):
+    np.testing.assert_allclose(result.out, expected.out, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result.lse, expected.lse, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(client):
+    return client.attend(*tensors(20_000), progress=False, **JOB)
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+@pytest.mark.parametrize("by_asyncio", [False, True])
+def test_a_service_that_is_killed_and_started_again(undisturbed, by_asyncio):
+    port = free_port()
+    first = hilbert_ring.local(workers=2, grpc_port=port)
+    second = hilbert_ring.local(workers=1, grpc_port=port)
+    killed = Once(lambda progress: progress.bytes_sent > 100_000,
+                  lambda: os.kill(first.ready["pid"], signal.SIGKILL))
+    results = []
+
+    def attend():
+        results.append(hilbert_ring.connect(f"127.0.0.1:{port}").attend(
+            *tensors(20_000), progress=killed, deadline=UNTIL, **JOB))
+
+    async def attend_by_asyncio():
+        async with hilbert_ring.aio.connect(f"127.0.0.1:{port}") as client:
+            results.append(await client.attend(*tensors(20_000), progress=killed, deadline=UNTIL,
+                                               **JOB))
+
+    with first:
+        caller = threading.Thread(
+            target=(lambda: asyncio.run(attend_by_asyncio())) if by_asyncio else attend)
+        caller.start()
+        assert killed.done.wait(UNTIL)
+    with second:
+        caller.join(UNTIL)
+    close(results[0], undisturbed)
+    assert killed.seen[-1].attempt >= 1
+    assert isinstance(killed.seen[-1].last_failure, hilbert_ring.UnavailableError)
+    assert len({progress.job_id for progress in killed.seen}) == 1
+
+
+@pytest.mark.parametrize("share, ordering", [(0.05, None), (0.5, hilbert_ring.Hilbert()),
+                                             (1.0, hilbert_ring.Hilbert(
+                                                 coords=np.argwhere(np.ones((100, 200)))))])
+@pytest.mark.parametrize("by_asyncio", [False, True])
+def test_rows_that_died_with_a_worker_are_sent_again(share, ordering, by_asyncio):
+    service = hilbert_ring.local(workers=2, job_workers=2, share_memory=False, copy_memory=0)
+    arguments = {**JOB, "ordering": ordering, "deadline": UNTIL}
+    with service as client:
+        expected = client.attend(*tensors(20_000), progress=False, **arguments)
+        lost = Once(lambda progress: progress.bytes_sent >= share * progress.bytes_to_send,
+                    lambda: os.kill(workers_of(service.ready["pid"])[1], signal.SIGKILL))
+
+        async def attend_by_asyncio():
+            async with hilbert_ring.aio.connect(client.server) as aio_client:
+                return await aio_client.attend(*tensors(20_000), progress=lost, **arguments)
+
+        result = asyncio.run(attend_by_asyncio()) if by_asyncio else client.attend(
+            *tensors(20_000), progress=lost, **arguments)
+    close(result, expected)
+    assert result.report.retries == 1
+    assert {progress.attempt for progress in lost.seen} == {0}  # within the attempt
+    assert lost.seen[-1].bytes_to_send > lost.seen[0].bytes_to_send
+    assert lost.seen[-1].bytes_sent >= lost.seen[0].bytes_to_send
+
+
+def test_a_full_queue_is_waited_for():
+    with hilbert_ring.local(workers=1, max_queue=1) as client:
+        running = threading.Event()
+        ends = []
+
+        def block(job_id, reached):
+            def attend():
+                try:
+                    client.attend(*long_tensors(), job_id=job_id,
+                                  **{**LONG, "progress": lambda progress: reached(progress)})
+                except hilbert_ring.CancelledError as error:
+                    ends.append(error.reason)
+            thread = threading.Thread(target=attend)
+            thread.start()
+            return thread
+
+        threads = [block("runs", lambda progress: progress.admitted and running.set())]
+        assert running.wait(UNTIL)
+        threads.append(block("waits", lambda progress: None))
+        assert await_that(lambda: len(client.jobs()) == 2)
+        with pytest.raises(hilbert_ring.ResourceExhaustedError) as raised:
+            client.attend(*long_tensors(), max_attempts=1, **LONG)
+        assert raised.value.reason == "QUEUE_FULL" and raised.value.retry_after > 0
+
+        def tell(progress):
+            seen.append(progress)
+            if progress.attempt == 1 and not progress.admitted and len(client.jobs()) == 2:
+                client.cancel("waits")
+                client.cancel("runs")
+            if progress.admitted:
+                client.cancel("comes-later")
+
+        seen = []
+        with pytest.raises(hilbert_ring.CancelledError):
+            client.attend(*long_tensors(), job_id="comes-later", deadline=UNTIL,
+                          **{**LONG, "progress": tell})
+        assert seen[-1].admitted and seen[-1].attempt >= 1
+        assert seen[-1].last_failure.reason == "QUEUE_FULL"
+        for thread in threads:
+            thread.join(UNTIL)
+        assert ends == ["CANCELLED_BY_CALLER"] * 2
+
+
+def test_a_bar_is_drawn_when_it_is_asked_for(client, capsys):
+    pytest.importorskip("tqdm")
+    client.attend(*tensors(2000), segments=[2000], job_id="with-a-bar", progress=True)
+    assert "with-a-bar" in capsys.readouterr().err
+    client.attend(*tensors(2000), segments=[2000], job_id="without")  # no terminal here
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,87 @@
+"""Statuses of the service as exceptions."""
+import re
+from pathlib import Path
+
+import grpc
+import pytest
+
+import hilbert_ring
+from hilbert_ring import errors
+from hilbert_ring._channel import failure_of
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
+
+
+def status_of(reason, code=3, domain="hilbert-ring", **metadata):
+    status = errors._Status(code=code, message="m")
+    info = errors._ErrorInfo(reason=reason, domain=domain, metadata=metadata)
+    status.details.add(type_url="type.googleapis.com/google.rpc.ErrorInfo",
+                       value=info.SerializeToString())
+    return ("grpc-status-details-bin", status.SerializeToString())
+
+
+class Ended:
+    def __init__(self, code, *trailing):
+        self._code, self._trailing = code, trailing
+
+    def code(self):
+        return self._code
+
+    def details(self):
+        return "what happened"
+
+    def trailing_metadata(self):
+        return self._trailing
+
+
+def test_each_code_has_its_class():
+    for code in grpc.StatusCode:
+        error = errors.error_of(code, "x", ())
+        assert error.code == error.reason == code.name
+        assert code in (grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN) or (
+            type(error) is not errors.HilbertRingError)
+        assert type(error).__name__ in hilbert_ring.__all__
+
+
+def test_each_code_of_the_document_has_its_class():
+    codes = set(re.findall(r"^\| `\w+` \| (\w+) \|", DOCUMENT.read_text(), re.M))
+    assert len(codes) > 8
+    assert codes <= set(errors._BY_CODE)
+
+
+def test_reason_field_and_limit():
+    error = errors.error_of(grpc.StatusCode.OUT_OF_RANGE, "heads is 9000", [
+        status_of("INVALID_SPEC", field="heads", limit="4096"),
+        ("grpc-retry-pushback-ms", "1500")])
+    assert isinstance(error, hilbert_ring.OutOfRangeError) and isinstance(error, ValueError)
+    assert (error.reason, error.field, error.limit, error.retry_after) == (
+        "INVALID_SPEC", "heads", 4096, 1.5)
+    assert str(error) == "OUT_OF_RANGE (INVALID_SPEC): heads is 9000"
+
+
+def test_a_reason_of_somebody_else_is_none():
+    error = errors.error_of(grpc.StatusCode.ABORTED, "x", [status_of("LOST", domain="a.proxy")])
+    assert error.reason == "ABORTED"
+
+
+def test_details_that_are_damaged_are_no_reason():
+    error = errors.error_of(grpc.StatusCode.ABORTED, "x", [("grpc-status-details-bin", b"\xff")])
+    assert error.reason == "ABORTED"
+
+
+def test_a_service_that_stops_says_cancelled_and_nothing_else():
+    failure = failure_of(Ended(grpc.StatusCode.CANCELLED), True)
+    assert isinstance(failure.error, hilbert_ring.UnavailableError) and failure.admitted
+    by_caller = failure_of(Ended(grpc.StatusCode.CANCELLED, status_of("CANCELLED_BY_CALLER")), True)
+    assert isinstance(by_caller.error, hilbert_ring.CancelledError)
+
+
+def test_several_pushbacks_are_no_number():
+    failure = failure_of(Ended(grpc.StatusCode.RESOURCE_EXHAUSTED, ("grpc-retry-pushback-ms", "1"),
+                               ("grpc-retry-pushback-ms", "2")), False)
+    assert failure.pushback == "1,2" and failure.error.retry_after is None
+
+
+@pytest.mark.parametrize("trailing", [None, ()])
+def test_no_metadata(trailing):
+    assert errors.error_of(grpc.StatusCode.UNAVAILABLE, None, trailing).message == ""

@@ -1,0 +1,192 @@
+"""Tensors of whatever kind go in, and results of that kind come out."""
+import array
+import asyncio
+
+import numpy as np
+import pytest
+
+import hilbert_ring
+
+SHAPE = (96, 2, 8)
+PATTERN = {"segments": [32, 96], "dilations": [1, 2], "mixing": "lse", "progress": False}
+
+
+def tensors(dtype="f4"):
+    random = np.random.default_rng(7)
+    return tuple(random.integers(-8, 8, SHAPE).astype(dtype) / dtype_one(dtype) for _ in "qkv")
+
+
+def dtype_one(dtype):
+    return np.array(4, dtype)
+
+
+@pytest.fixture(scope="module")
+def expected(client):
+    return client.attend(*tensors(), **PATTERN)
+
+
+def same(result, expected):
+    np.testing.assert_array_equal(np.asarray(result.out), expected.out)
+    np.testing.assert_array_equal(np.asarray(result.lse), expected.lse)
+
+
+def test_numpy_gives_numpy(expected):
+    assert type(expected.out) is np.ndarray and expected.out.dtype == np.float32
+    assert expected.out.shape == SHAPE and expected.lse.shape == SHAPE[:2]
+    assert expected.lse.dtype == np.float32
+
+
+def test_memory_maps_in_and_out(client, expected, tmp_path):
+    mapped = []
+    for name, values in zip("qkv", tensors()):
+        np.save(tmp_path / f"{name}.npy", values)
+        mapped.append(np.load(tmp_path / f"{name}.npy", mmap_mode="r"))
+    out = np.lib.format.open_memmap(tmp_path / "out.npy", "w+", np.float32, SHAPE)
+    result = client.attend(*mapped, out=out, **PATTERN)
+    assert result.out is out
+    out.flush()
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected.out)
+
+
+def test_only_the_rows_that_are_sent_are_read(client, expected):
+    reads = []
+
+    class Dataset:  # as of h5py: read by slices
+        def __init__(self, values):
+            self.values, self.shape, self.dtype = values, values.shape, values.dtype
+
+        def __getitem__(self, rows):
+            reads.append(rows.stop - rows.start)
+            return self.values[rows]
+
+    result = client.attend(*map(Dataset, tensors()), chunk_bytes=640, **PATTERN)
+    same(result, expected)
+    assert max(reads) == 10 and sum(reads) == 3 * SHAPE[0]
+
+
+@pytest.mark.parametrize("change", [
+    lambda x: np.asfortranarray(x), lambda x: x.astype(">f4"),
+    lambda x: np.repeat(x, 2, axis=0)[::2], lambda x: x.transpose(1, 0, 2).copy().transpose(1, 0, 2),
+    lambda x: np.broadcast_to(x, SHAPE)])
+def test_arrays_of_any_strides_and_byte_order(client, expected, change):
+    same(client.attend(*map(change, tensors()), **PATTERN), expected)
+
+
+def test_buffers_give_buffers(client, expected):
+    views = [memoryview(array.array("f", x.reshape(-1).tolist())).cast("B").cast("f", SHAPE)
+             for x in tensors()]
+    result = client.attend(*views, **PATTERN)
+    assert isinstance(result.out, memoryview) and isinstance(result.lse, memoryview)
+    same(result, expected)
+
+
+def test_dlpack_gives_what_its_library_makes_of_it(client, expected):
+    class Namespace:
+        @staticmethod
+        def from_dlpack(x):
+            return Tensor(np.from_dlpack(x))
+
+    class Tensor:
+        def __init__(self, values):
+            self.values = values
+
+        def __dlpack__(self, **options):
+            return self.values.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.values.__dlpack_device__()
+
+        def __array_namespace__(self):
+            return Namespace
+
+    result = client.attend(*map(Tensor, tensors()), **PATTERN)
+    assert isinstance(result.out, Tensor) and isinstance(result.lse, Tensor)
+    np.testing.assert_array_equal(result.out.values, expected.out)
+    np.testing.assert_array_equal(result.lse.values, expected.lse)
+
+
+def test_float16(client, expected):
+    result = client.attend(*tensors("f2"), **PATTERN)
+    assert result.out.dtype == np.float16
+    np.testing.assert_allclose(result.out, expected.out, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("raw, dtype", [("u2", "bfloat16"), ("i2", "bfloat16"), ("V2", None)])
+def test_raw_bfloat16(client, expected, raw, dtype):
+    bits = [(x.view("u4") >> 16).astype("u2").view(raw) for x in tensors()]
+    result = client.attend(*bits, dtype=dtype, **PATTERN)
+    assert result.out.dtype == np.dtype(raw) and result.lse.dtype == np.float32
+    out = (result.out.view("u2").astype("u4") << 16).view("f4")
+    np.testing.assert_allclose(out, expected.out, rtol=0.02, atol=0.02)
+
+
+def test_ml_dtypes_bfloat16(client, expected):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    result = client.attend(*(x.astype(ml_dtypes.bfloat16) for x in tensors()), **PATTERN)
+    assert result.out.dtype == ml_dtypes.bfloat16
+    np.testing.assert_allclose(result.out.astype("f4"), expected.out, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
+def test_torch_gives_torch(client, expected, name):
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, name)
+    result = client.attend(*(torch.from_numpy(x).to(dtype) for x in tensors()), **PATTERN)
+    assert result.out.dtype == dtype and result.lse.dtype == torch.float32
+    assert result.out.device.type == "cpu"
+    limit = {"float32": 0, "float16": 2e-3, "bfloat16": 0.02}[name]
+    np.testing.assert_allclose(result.out.float().numpy(), expected.out, rtol=limit, atol=limit)
+
+
+def test_torch_views_and_outputs(client, expected):
+    torch = pytest.importorskip("torch")
+    heads_first = [torch.from_numpy(x).transpose(0, 1).contiguous() for x in tensors()]
+    out, lse = torch.zeros(SHAPE), torch.zeros(SHAPE[:2])
+    result = client.attend(*(x.transpose(0, 1) for x in heads_first), out=out, lse=lse, **PATTERN)
+    assert result.out is out and result.lse is lse
+    same(result, expected)
+
+
+def test_torch_gradients_are_refused(client):
+    torch = pytest.importorskip("torch")
+    q, k, v = map(torch.from_numpy, tensors())
+    q.requires_grad_()
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="gradient") as raised:
+        client.attend(q, k, v, **PATTERN)
+    assert raised.value.field == "q"
+    with torch.no_grad():
+        client.attend(q, k, v, **PATTERN)
+
+
+def test_outputs_into_arrays_of_the_caller(client, expected):
+    out, lse = np.zeros(SHAPE, "f4"), np.zeros(SHAPE[:2], "f4")
+    result = client.attend(*tensors(), out=out, lse=lse, **PATTERN)
+    assert result.out is out and result.lse is lse
+    same(result, expected)
+    assert client.attend(*tensors(), lse=False, **PATTERN).lse is None
+
+
+def test_asyncio_reads_rows_the_same_way(client, expected):
+    async def run():
+        async with hilbert_ring.aio.connect(client.server) as aio_client:
+            return await aio_client.attend(*map(np.asfortranarray, tensors()), chunk_bytes=640,
+                                           **PATTERN)
+    same(asyncio.run(run()), expected)
+
+
+def test_what_reading_raises_reaches_the_caller(client):
+    class Broken:
+        shape, dtype = SHAPE, np.dtype("f4")
+
+        def __getitem__(self, rows):
+            raise OSError("the disk is gone")
+
+    q, k, _ = tensors()
+    with pytest.raises(OSError, match="the disk is gone"):
+        client.attend(q, k, Broken(), **PATTERN)
+
+    async def run():
+        async with hilbert_ring.aio.connect(client.server) as aio_client:
+            await aio_client.attend(q, k, Broken(), **PATTERN)
+    with pytest.raises(OSError, match="the disk is gone"):
+        asyncio.run(run())

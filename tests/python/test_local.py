@@ -1,0 +1,97 @@
+"""A service for the time of a block, and short calls to it."""
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import hilbert_ring
+
+UNTIL = 60  # seconds: what is waited for comes much sooner
+
+
+def gone(pid):
+    deadline = time.monotonic() + UNTIL
+    while time.monotonic() < deadline:
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                if stat.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_it_ends_with_its_block():
+    service = hilbert_ring.local(workers=1, memory_limit="64MiB", share_memory=False)
+    with service as client:
+        status = client.status()
+        pid = service.ready["pid"]
+        assert status.ready and len(status.workers) == 1
+        assert status.workers[0].memory_limit_bytes == 64 << 20
+        assert client.server.startswith("127.0.0.1:") and client.jobs() == []
+        assert "ready" in service.log()
+    assert gone(pid)
+    assert service.log() == ""
+
+
+def test_it_ends_with_a_process_that_is_killed():
+    code = ("import hilbert_ring, time\n"
+            "service = hilbert_ring.local(workers=1)\n"
+            "service.start()\n"
+            "print(service.ready['pid'], flush=True)\n"
+            "time.sleep(600)\n")
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    pid = int(process.stdout.readline())
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert gone(pid)
+
+
+def test_a_setting_that_is_wrong_is_told():
+    with pytest.raises(hilbert_ring.UnavailableError, match="no-such-setting"):
+        with hilbert_ring.local(no_such_setting=1):
+            pass
+
+
+def test_programs_that_are_not_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("HILBERT_RING_BIN_DIR", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
+        hilbert_ring.local().start()
+    monkeypatch.delenv("HILBERT_RING_BIN_DIR")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="HILBERT_RING_BIN_DIR"):
+        hilbert_ring.local().start()
+
+
+def test_programs_on_the_path(monkeypatch):
+    folder = os.environ["HILBERT_RING_BIN_DIR"]
+    monkeypatch.delenv("HILBERT_RING_BIN_DIR")
+    monkeypatch.setenv("PATH", folder, prepend=os.pathsep)
+    assert hilbert_ring.local_service.find_program("hilbert-ring") == (
+        hilbert_ring.local_service.Path(folder) / "hilbert-ring")
+
+
+def test_the_server_of_the_environment(monkeypatch):
+    monkeypatch.setenv("HILBERT_RING_SERVER", "ring.example:8001")
+    assert hilbert_ring.connect().server == "ring.example:8001"
+    monkeypatch.delenv("HILBERT_RING_SERVER")
+    assert hilbert_ring.connect().server == "localhost:8001"
+
+
+def test_plan(client):
+    plan = client.plan(tokens=4096, heads=8, head_dim=64, segments=[1024, 4096], dilations=[1, 4],
+                       workers=4)
+    assert len(plan.workers) == 4 and len(plan.branches) == 2
+    assert sum(worker.tokens for worker in plan.workers) == 4096
+    with pytest.raises(hilbert_ring.InvalidArgumentError):
+        client.plan(tokens=0, heads=8, head_dim=64, segments=[1024])
+
+
+def test_a_job_that_is_not_there(client):
+    with pytest.raises(hilbert_ring.NotFoundError) as raised:
+        client.cancel("nobody")
+    assert raised.value.reason == "JOB_NOT_FOUND" and isinstance(raised.value, LookupError)

@@ -1,0 +1,147 @@
+"""When a job is tried again, and how long the client waits: no service, no clock but the test's."""
+import math
+
+import pytest
+
+from hilbert_ring import errors
+from hilbert_ring._retry import Attempts, AttemptFailure, CallTiming, RetrySchedule
+
+
+def failure(kind, reason="", **more):
+    return AttemptFailure(kind("it failed", reason=reason), **more)
+
+
+AWAY = failure(errors.UnavailableError)
+LOST = failure(errors.AbortedError, "WORKER_LOST", admitted=True)
+
+
+class Clock:
+    def __init__(self):
+        self.seconds = 1000.0
+
+    def attempts(self, deadline=None, outage_timeout=None, max_attempts=10, draw=1.0):
+        return Attempts(max_attempts=max_attempts, deadline=deadline,
+                        outage_timeout=outage_timeout,
+                        timing=CallTiming(now=lambda: self.seconds, random=lambda: draw))
+
+
+def test_backoff_doubles_to_its_limit():
+    schedule = RetrySchedule(lambda: 1.0)
+    waits = [schedule.wait_after(LOST) for _ in range(8)]
+    assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+
+
+def test_a_service_that_is_away_is_looked_for_within_a_second():
+    schedule = RetrySchedule(lambda: 1.0)
+    assert max(schedule.wait_after(AWAY) for _ in range(8)) == pytest.approx(0.8)
+
+
+def test_backoff_is_random():
+    assert RetrySchedule(lambda: 0.25).wait_after(LOST) == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize("final", [
+    failure(errors.InvalidArgumentError, "INVALID_SPEC"), failure(errors.CancelledError),
+    failure(errors.AbortedError, "ATTEMPT_FENCED"), failure(errors.AbortedError, "ROWS_LOST"),
+    failure(errors.ResourceExhaustedError, "WORKER_MEMORY"),
+    failure(errors.DataLossError, "ROW_MISMATCH"), failure(errors.AlreadyExistsError),
+    failure(errors.FailedPreconditionError, "DOES_NOT_FIT"), failure(errors.InternalError),
+    failure(errors.UnavailableError, "DRAINING", pushback="-1"),
+    failure(errors.UnavailableError, "DRAINING", pushback="1,2"),
+    failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="soon"),
+    failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=str(2**31))])
+def test_what_is_final(final):
+    assert RetrySchedule(lambda: 1.0).wait_after(final) is None
+
+
+def test_pushback_is_waited_for_and_up_to_a_quarter_more():
+    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="2000")
+    assert RetrySchedule(lambda: 0.0).wait_after(full) == 2.0
+    assert RetrySchedule(lambda: 1.0).wait_after(full) == 2.5
+
+
+def test_an_attempt_that_still_runs_is_waited_for_after_a_lost_connection():
+    schedule = RetrySchedule(lambda: 1.0)
+    schedule.wait_after(AWAY)
+    assert schedule.wait_after(failure(errors.AlreadyExistsError, "JOB_RUNNING")) is not None
+
+
+def test_damaged_output_is_fetched_again_twice():
+    schedule = RetrySchedule(lambda: 1.0)
+    damaged = failure(errors.DataLossError, output_damaged=True)
+    assert [schedule.wait_after(damaged) is None for _ in range(3)] == [False, False, True]
+
+
+def test_max_attempts_counts_those_that_the_service_took():
+    attempts = Clock().attempts(max_attempts=3)
+    attempts.wait_after(LOST)
+    for _ in range(5):
+        attempts.wait_after(AWAY)
+    attempts.wait_after(LOST)
+    with pytest.raises(errors.AbortedError, match=r"after 8 attempts") as raised:
+        attempts.wait_after(LOST)
+    assert raised.value.attempts == 8
+    assert raised.value.reason == "WORKER_LOST"
+
+
+def test_one_attempt_is_final():
+    with pytest.raises(errors.UnavailableError):
+        Clock().attempts(max_attempts=1).wait_after(AWAY)
+
+
+def test_a_full_service_counts_only_without_a_deadline():
+    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="10")
+    with pytest.raises(errors.ResourceExhaustedError):
+        attempts = Clock().attempts(max_attempts=2)
+        attempts.wait_after(full)
+        attempts.wait_after(full)
+    attempts = Clock().attempts(max_attempts=2, deadline=60)
+    for _ in range(20):
+        attempts.wait_after(full)
+
+
+def test_an_outage_has_a_limit():
+    clock = Clock()
+    attempts = clock.attempts()
+    attempts.wait_after(AWAY)
+    clock.seconds += 29
+    assert attempts.time_left() == pytest.approx(1)
+    attempts.wait_after(AWAY)
+    clock.seconds += 1
+    with pytest.raises(errors.UnavailableError, match="away for its limit of 30 s"):
+        attempts.wait_after(AWAY)
+
+
+def test_an_outage_that_ended_is_forgotten():
+    clock = Clock()
+    attempts = clock.attempts()
+    attempts.wait_after(AWAY)
+    clock.seconds += 29
+    attempts.wait_after(LOST)
+    assert attempts.time_left() == math.inf
+    attempts.wait_after(AWAY)
+    assert attempts.time_left() == pytest.approx(30)
+
+
+def test_with_a_deadline_an_outage_may_take_until_then():
+    clock = Clock()
+    attempts = clock.attempts(deadline=300)
+    for _ in range(10):
+        attempts.wait_after(AWAY)
+        clock.seconds += 29
+    assert attempts.deadline_left() == pytest.approx(10)
+    with pytest.raises(errors.UnavailableError, match="until the deadline of 300 s"):
+        raise attempts.too_late(AWAY)
+
+
+def test_a_wait_that_ends_after_the_deadline_is_not_begun():
+    attempts = Clock().attempts(deadline=5)
+    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="6000")
+    with pytest.raises(errors.ResourceExhaustedError, match="the deadline is in 5 s"):
+        attempts.wait_after(full)
+
+
+def test_the_deadline_is_named():
+    attempts = Clock().attempts(deadline=5)
+    with pytest.raises(errors.DeadlineExceededError, match="the job's deadline of 5 s passed"):
+        attempts.wait_after(failure(errors.DeadlineExceededError))
