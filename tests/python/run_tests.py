@@ -11,4 +11,6 @@ for module in ("grpc", "google.protobuf", "numpy", "crc32c", "pytest"):
 
 import pytest  # noqa: E402
 
-sys.exit(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", *sys.argv[1:]]))
+code = pytest.main(["-q", "-rs", "-p", "no:cacheprovider", *sys.argv[1:]])
+# A file that was skipped as a whole: pytest has said why.
+sys.exit(77 if code == pytest.ExitCode.NO_TESTS_COLLECTED else code)

@@ -1,0 +1,120 @@
+"""flash-attn's signatures, against PyTorch's own attention (flash-attn itself needs a GPU)."""
+import pytest
+
+import hilbert_ring
+
+torch = pytest.importorskip("torch")
+
+
+def tensors(batch, queries, keys, heads=4, kv_heads=2, dim=16, dtype=torch.float32):
+    torch.manual_seed(1)
+    return (torch.randn(batch, queries, heads, dim).to(dtype),
+            torch.randn(batch, keys, kv_heads, dim).to(dtype),
+            torch.randn(batch, keys, kv_heads, dim).to(dtype))
+
+
+def expected(q, k, v, causal, scale=None):
+    """By the definition, in float64: out [B, S, H, D], lse [B, H, S]."""
+    q, k, v = (x.double() for x in (q, k, v))
+    group = q.shape[2] // k.shape[2]
+    k, v = (x.repeat_interleave(group, dim=2) for x in (k, v))
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * (scale or q.shape[3] ** -0.5)
+    if causal:
+        queries, keys = scores.shape[2:]
+        seen = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+        scores = scores.masked_fill(~seen, -torch.inf)
+    weights = torch.softmax(scores, dim=-1).nan_to_num(0)
+    return torch.einsum("bhqk,bkhd->bqhd", weights, v), torch.logsumexp(scores, dim=-1)
+
+
+def check(out, lse, want, tolerance=1e-5):
+    torch.testing.assert_close(out.double(), want[0], rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(lse.double(), want[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("batch, queries, keys", [
+    (1, 33, 33), (3, 20, 20), (2, 1, 40), (2, 7, 40), (1, 40, 7), (1, 5, 1)])
+def test_func(client, batch, queries, keys, causal):
+    q, k, v = tensors(batch, queries, keys)
+    call = dict(causal=causal, return_attn_probs=True, client=client)
+    if queries > keys and not causal:
+        with pytest.raises(hilbert_ring.InvalidArgumentError):
+            hilbert_ring.flash_attn_func(q, k, v, **call)
+        return
+    out, lse, probabilities = hilbert_ring.flash_attn_func(q, k, v, **call)
+    assert out.shape == q.shape and lse.shape == (batch, 4, queries) and probabilities is None
+    assert lse.dtype == torch.float32
+    check(out, lse, expected(q, k, v, causal))
+
+
+def test_it_is_torchs_bottom_right_causal_attention(client):
+    from torch.nn.attention.bias import causal_lower_right
+    q, k, v = tensors(2, 9, 24)
+    out = hilbert_ring.flash_attn_func(q, k, v, causal=True, client=client)
+    want = torch.nn.functional.scaled_dot_product_attention(
+        *(x.transpose(1, 2) for x in (q, k, v)), attn_mask=causal_lower_right(9, 24),
+        enable_gqa=True).transpose(1, 2)
+    torch.testing.assert_close(out, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
+def test_types_and_scale(client, dtype, tolerance):
+    q, k, v = tensors(2, 30, 30, dtype=dtype)
+    out, lse, _ = hilbert_ring.flash_attn_func(q, k, v, softmax_scale=0.5, return_attn_probs=True,
+                                               client=client)
+    assert out.dtype == dtype
+    check(out, lse, expected(q, k, v, False, 0.5), tolerance)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_varlen(client, causal):
+    lengths_q = [5, 0, 1, 17, 3]
+    lengths_k = [5, 4, 9, 17, 0]
+    q, _, _ = tensors(1, sum(lengths_q), 1)
+    _, k, v = tensors(1, 1, sum(lengths_k))
+    q, k, v = q[0], k[0], v[0]
+    cumulative = [torch.tensor([0, *x], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+                  for x in (lengths_q, lengths_k)]
+    out, lse, _ = hilbert_ring.flash_attn_varlen_func(
+        q, k, v, *cumulative, 17, 17, causal=causal, return_attn_probs=True, client=client)
+    assert out.shape == q.shape and lse.shape == (4, len(q))
+    at_q = at_k = 0
+    for queries, keys in zip(lengths_q, lengths_k):
+        rows = slice(at_q, at_q + queries)
+        own = slice(at_k, at_k + keys)
+        want = expected(q[None, rows], k[None, own], v[None, own], causal)
+        check(out[None, rows], lse[None, :, rows], want)
+        at_q, at_k = rows.stop, own.stop
+    assert torch.equal(out[-3:], torch.zeros_like(out[-3:])) and (lse[:, -3:] == -torch.inf).all()
+
+
+@pytest.mark.parametrize("field, value", [
+    ("dropout_p", 0.1), ("window_size", (128, 0)), ("softcap", 30.0),
+    ("alibi_slopes", torch.ones(4))])
+def test_what_the_service_does_not_compute_is_refused(field, value):
+    q, k, v = tensors(1, 4, 4)
+    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+        hilbert_ring.flash_attn_func(q, k, v, **{field: value})
+    assert raised.value.field == field
+    with pytest.raises(hilbert_ring.InvalidArgumentError):
+        hilbert_ring.flash_attn_varlen_func(q[0], k[0], v[0], [0, 4], [0, 4], 4, 4,
+                                            **{field: value})
+
+
+@pytest.mark.parametrize("wrong", [[1, 4], [0, 5], [0, 3, 2, 4], []])
+def test_sequences_that_cannot_be(wrong):
+    q, k, v = (x[0] for x in tensors(1, 4, 4))
+    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+        hilbert_ring.flash_attn_varlen_func(q, k, v, wrong, [0, 4], 4, 4)
+    assert raised.value.field == "cu_seqlens_q"
+
+
+def test_the_client_of_the_program(client):
+    q, k, v = tensors(1, 8, 8)
+    hilbert_ring.use(client)
+    try:
+        out = hilbert_ring.flash_attn_func(q, k, v)
+    finally:
+        hilbert_ring.use(None)
+    torch.testing.assert_close(out.double(), expected(q, k, v, False)[0], rtol=1e-5, atol=1e-5)

@@ -1,0 +1,81 @@
+"""LongNet's dilated attention, against a local computation of it as its encoders do it."""
+import pytest
+
+import hilbert_ring
+import hilbert_ring.longnet
+
+torch = pytest.importorskip("torch")
+
+
+def local_core(q, k, v, segment_length, dilated_ratio):
+    """[B, S, H, D], float64: gathers each branch's rows, pads them with zeros, mixes by lse."""
+    batch, tokens, heads, dim = q.shape
+    outs, lses = [], []
+    for segment, ratio in zip(segment_length, dilated_ratio):
+        out = torch.zeros(batch, tokens, heads, dim, dtype=torch.float64)
+        lse = torch.full((batch, tokens, heads), -torch.inf, dtype=torch.float64)
+        heads_per_offset = -(-heads // ratio)
+        for head in range(heads):
+            for begin in range(0, tokens, min(segment, tokens)):
+                end = min(begin + min(segment, tokens), tokens)
+                rows = torch.arange(begin + head // heads_per_offset, end, ratio)
+                slots = -(-min(segment, tokens) // ratio)
+                if not len(rows):
+                    continue
+                pad = torch.zeros(batch, slots - len(rows), dim, dtype=torch.float64)
+                own = [torch.cat([x[:, rows, head].double(), pad], dim=1) for x in (k, v)]
+                scores = q[:, rows, head].double() @ own[0].transpose(1, 2) * dim**-0.5
+                out[:, rows, head] = torch.softmax(scores, dim=-1) @ own[1]
+                lse[:, rows, head] = torch.logsumexp(scores, dim=-1)
+        outs.append(out)
+        lses.append(lse)
+    weights = torch.softmax(torch.stack(lses), dim=0).nan_to_num(0)
+    return (weights[..., None] * torch.stack(outs)).sum(dim=0)
+
+
+def tensors(batch, tokens, heads=4, dim=16):
+    torch.manual_seed(6)
+    return tuple(torch.randn(batch, tokens, heads, dim) for _ in "qkv")
+
+
+@pytest.mark.parametrize("batch, tokens", [(1, 64), (2, 100), (3, 37)])
+@pytest.mark.parametrize("segments, ratios", [([16], [1]), ([16, 64], [1, 2]),
+                                              ([8, 32, 4096], [1, 2, 4])])
+def test_one_job_is_the_cores_computation(client, batch, tokens, segments, ratios):
+    q, k, v = tensors(batch, tokens)
+    out = hilbert_ring.longnet.dilated_attention(q, k, v, segments, ratios, client=client)
+    assert out.shape == q.shape
+    torch.testing.assert_close(out.double(), local_core(q, k, v, segments, ratios), rtol=1e-5,
+                               atol=1e-5)
+
+
+class DilatedAttention(torch.nn.Module):
+    """As LongNet-style encoders have it: projections around a core."""
+
+    def __init__(self, core):
+        super().__init__()
+        torch.manual_seed(7)
+        self.qkv = torch.nn.Linear(64, 192)
+        self.norm = torch.nn.LayerNorm(64)
+        self.out = torch.nn.Linear(64, 64)
+        self.core = core
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, 4, 16)).unbind(2)  # strided views
+        return self.out(self.norm(self.core(q, k, v).to(x.dtype).flatten(2)))
+
+
+def test_an_encoders_layer_with_the_service_in_its_core(client):
+    pattern = ([16, 100], [1, 3])
+    ours = DilatedAttention(
+        lambda q, k, v: hilbert_ring.longnet.dilated_attention(q, k, v, *pattern, client=client))
+    theirs = DilatedAttention(lambda q, k, v: local_core(q, k, v, *pattern))
+    x = torch.randn(2, 100, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
+
+
+def test_keys_of_another_length_are_refused(client):
+    q, k, v = tensors(1, 10)
+    with pytest.raises(hilbert_ring.InvalidArgumentError):
+        hilbert_ring.longnet.dilated_attention(q, k[:, :9], v[:, :9], [4], [1], client=client)
