@@ -31,15 +31,15 @@ void AddLocal(const JobSpec& spec, const std::vector<Phase>& phases, const Segme
   }
 }
 
-void AddRing(const JobSpec& spec, const SpanningSegment& segment, const Phase& phase,
-             StepBytes& step_bytes, std::vector<bool>& merges, Costs& costs) {
-  const PhaseRing ring(spec, segment, phase);
+void AddExchange(const JobSpec& spec, const SpanningSegment& segment, const Phase& phase,
+                 StepBytes& step_bytes, std::vector<bool>& merges, Costs& costs) {
+  const PhaseExchange exchange(spec, segment, phase);
   const bool triangle = spec.causal && !spec.ordering;
   const Progression all =
       Selected(segment.begin, phase.offset, spec.branches[phase.branch].dilation, segment.begin,
                segment.end);
   const int64_t row_bytes = BlockRowBytes(spec, phase);
-  for (const Block& block : ring.blocks()) {
+  for (const Block& block : exchange.blocks()) {
     WorkerCost& owner = costs.workers[block.rank];
     merges[block.rank] = true;
     owner.flops +=
@@ -49,7 +49,7 @@ void AddRing(const JobSpec& spec, const SpanningSegment& segment, const Phase& p
           owner.accumulator_bytes,
           SaturatingMultiply(block.rows.count, phase.heads() * spec.value_dim * kFloatBytes));
     }
-    const std::vector<int> route = ring.Route(block);
+    const std::vector<int> route = exchange.Route(block);
     if (route.empty()) continue;
     const int64_t bytes = SaturatingMultiply(block.rows.count, row_bytes);
     owner.bytes_sent = SaturatingAdd(owner.bytes_sent, bytes);
@@ -116,7 +116,7 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
     const int64_t before = costs.branches[segment.branch].bytes_exchanged;
     const PhaseRange of_branch = PhasesOf(phases, segment.branch);
     for (size_t p = of_branch.begin; p < of_branch.end && !cancellation.Ask(); ++p) {
-      AddRing(spec, segment, phases[p], step_bytes, merges, costs);
+      AddExchange(spec, segment, phases[p], step_bytes, merges, costs);
     }
     BranchCost& branch = costs.branches[segment.branch];
     ++(branch.bytes_exchanged > before ? branch.segments_exchanged : branch.segments_local);

@@ -94,7 +94,8 @@ Segments FindSegments(const JobSpec& spec, const Shards& shards) {
   return segments;
 }
 
-PhaseRing::PhaseRing(const JobSpec& spec, const SpanningSegment& segment, const Phase& phase)
+PhaseExchange::PhaseExchange(const JobSpec& spec, const SpanningSegment& segment,
+                             const Phase& phase)
     : triangle_(spec.causal && !spec.ordering) {
   const int64_t dilation = spec.branches[phase.branch].dilation;
   for (size_t i = 0; i < segment.pieces.size(); ++i) {
@@ -111,21 +112,21 @@ PhaseRing::PhaseRing(const JobSpec& spec, const SpanningSegment& segment, const 
   for (const Block& block : blocks_) last_slot_[IndexOf(block.rank)] = block.rows.last();
 }
 
-int PhaseRing::IndexOf(int rank) const {
+int PhaseExchange::IndexOf(int rank) const {
   const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
   return found != ranks_.end() && *found == rank ? static_cast<int>(found - ranks_.begin()) : -1;
 }
 
-bool PhaseRing::NeedsAt(int index, const Block& block) const {
+bool PhaseExchange::NeedsAt(int index, const Block& block) const {
   return !triangle_ || last_slot_[index] >= block.rows.first;
 }
 
-bool PhaseRing::Needs(int rank, const Block& block) const {
+bool PhaseExchange::Needs(int rank, const Block& block) const {
   const int index = IndexOf(rank);
   return index >= 0 && NeedsAt(index, block);
 }
 
-std::vector<int> PhaseRing::Route(const Block& block) const {
+std::vector<int> PhaseExchange::Route(const Block& block) const {
   std::vector<int> route;
   const int size = static_cast<int>(ranks_.size());
   const int owner = IndexOf(block.rank);

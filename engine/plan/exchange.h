@@ -57,9 +57,9 @@ struct Block {
 };
 
 // One phase of one spanning segment: who holds what, and who needs it.
-class PhaseRing {
+class PhaseExchange {
  public:
-  PhaseRing(const JobSpec& spec, const SpanningSegment& segment, const Phase& phase);
+  PhaseExchange(const JobSpec& spec, const SpanningSegment& segment, const Phase& phase);
 
   const std::vector<Block>& blocks() const { return blocks_; }  // with rows, in slot order
   const std::vector<int>& ranks() const { return ranks_; }      // that hold rows, ascending

@@ -9,37 +9,38 @@ namespace {
 
 // A block's way through this rank: where it comes from and goes to next.
 struct Passage {
-  int ring = 0, block = 0;
+  int exchange = 0, block = 0;
   int64_t bytes = 0;
   int64_t step = 0;  // in which it is here: 0 for an own block
   int from = -1, to = -1;
 };
 
-std::vector<Passage> PassagesOf(const Plan& plan, int rank, std::vector<RankRing>& rings) {
+std::vector<Passage> PassagesOf(const Plan& plan, int rank, std::vector<RankExchange>& exchanges) {
   std::vector<Passage> passages;
   for (size_t s = 0; s < plan.segments.spanning.size(); ++s) {
     const SpanningSegment& segment = plan.segments.spanning[s];
     const PhaseRange of_branch = PhasesOf(plan.phases, segment.branch);
     for (size_t p = of_branch.begin; p < of_branch.end; ++p) {
       const Phase& phase = plan.phases[p];
-      PhaseRing ring(plan.spec, segment, phase);
-      if (!std::binary_search(ring.ranks().begin(), ring.ranks().end(), rank)) continue;
+      PhaseExchange exchange(plan.spec, segment, phase);
+      if (!std::binary_search(exchange.ranks().begin(), exchange.ranks().end(), rank)) continue;
       const int64_t row_bytes = BlockRowBytes(plan.spec, phase);
-      for (size_t b = 0; b < ring.blocks().size(); ++b) {
-        const Block& block = ring.blocks()[b];
-        std::vector<int> way = ring.Route(block);
+      for (size_t b = 0; b < exchange.blocks().size(); ++b) {
+        const Block& block = exchange.blocks()[b];
+        std::vector<int> way = exchange.Route(block);
         way.insert(way.begin(), block.rank);
         const auto here = std::find(way.begin(), way.end(), rank);
         if (way.size() == 1 || here == way.end()) continue;
-        passages.push_back({.ring = static_cast<int>(rings.size()),
+        passages.push_back({.exchange = static_cast<int>(exchanges.size()),
                             .block = static_cast<int>(b),
                             .bytes = SaturatingMultiply(block.rows.count, row_bytes),
                             .step = here - way.begin(),
                             .from = here == way.begin() ? -1 : *(here - 1),
                             .to = here + 1 == way.end() ? -1 : *(here + 1)});
       }
-      rings.push_back(
-          {.segment = static_cast<int>(s), .phase = static_cast<int>(p), .ring = std::move(ring)});
+      exchanges.push_back({.segment = static_cast<int>(s),
+                           .phase = static_cast<int>(p),
+                           .all = std::move(exchange)});
     }
   }
   return passages;
@@ -49,7 +50,7 @@ std::vector<Passage> PassagesOf(const Plan& plan, int rank, std::vector<RankRing
 
 RankSchedule MakeRankSchedule(const Plan& plan, int rank) {
   RankSchedule schedule;
-  const std::vector<Passage> passages = PassagesOf(plan, rank, schedule.rings);
+  const std::vector<Passage> passages = PassagesOf(plan, rank, schedule.exchanges);
   StepBytes step_bytes(1);
   std::vector<int64_t> held(plan.costs.steps + 2, 0);  // bytes by step
   for (const Passage& passage : passages) {
@@ -65,8 +66,10 @@ RankSchedule MakeRankSchedule(const Plan& plan, int rank) {
   for (const Passage& passage : passages) {
     const int64_t offset = next[passage.step];
     next[passage.step] = SaturatingAdd(offset, BlockStride(passage.bytes));
-    const ArenaBlock block{
-        .ring = passage.ring, .block = passage.block, .offset = offset, .bytes = passage.bytes};
+    const ArenaBlock block{.exchange = passage.exchange,
+                           .block = passage.block,
+                           .offset = offset,
+                           .bytes = passage.bytes};
     if (passage.step == 0) {
       schedule.packed.push_back(block);
     } else {

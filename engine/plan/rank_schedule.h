@@ -1,7 +1,7 @@
 // What one rank sends and receives in each step, derived from the plan alike by all ranks.
 //
-// All ranks walk rings, phases and blocks in the same order, so the transfers between two ranks in
-// a step stand in the same order in both lists.
+// All ranks walk exchanges, phases and blocks in the same order, so the transfers between two ranks
+// in a step stand in the same order in both lists.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 namespace hilbert_ring {
 
 // One phase of one spanning segment in which the rank holds rows.
-struct RankRing {
-  int segment = 0;  // index into plan.segments.spanning
-  int phase = 0;    // index into plan.phases
-  PhaseRing ring;
+struct RankExchange {
+  int segment = 0;    // index into plan.segments.spanning
+  int phase = 0;      // index into plan.phases
+  PhaseExchange all;  // of all its ranks
 };
 
 // A block in the rank's exchange arena.
 struct ArenaBlock {
-  int ring = 0;        // index into RankSchedule::rings
+  int exchange = 0;    // index into RankSchedule::exchanges
   int block = 0;       // index into its blocks()
   int64_t offset = 0;  // bytes
   int64_t bytes = 0;
@@ -40,7 +40,7 @@ struct ScheduleStep {
 };
 
 struct RankSchedule {
-  std::vector<RankRing> rings;
+  std::vector<RankExchange> exchanges;
   std::vector<ArenaBlock> packed;   // own blocks that somebody needs, packed before step 1
   std::vector<ScheduleStep> steps;  // steps[t - 1] is step t, t from 1
   int64_t arena_bytes = 0;          // equals WorkerCost::exchange_buffer_bytes

@@ -149,13 +149,13 @@ int64_t UnionRows(const std::vector<Need>& needs, Effort& effort) {
 }
 
 // What a rank needs of others' rows, runs of blocks of one phase joined.
-std::vector<Need> NeedsOf(int rank, const std::vector<std::pair<Phase, PhaseRing>>& rings) {
+std::vector<Need> NeedsOf(int rank, const std::vector<std::pair<Phase, PhaseExchange>>& exchanges) {
   std::vector<Need> needs;
-  for (const auto& [phase, ring] : rings) {
-    if (!std::binary_search(ring.ranks().begin(), ring.ranks().end(), rank)) continue;
+  for (const auto& [phase, exchange] : exchanges) {
+    if (!std::binary_search(exchange.ranks().begin(), exchange.ranks().end(), rank)) continue;
     bool joins = false;
-    for (const Block& block : ring.blocks()) {
-      const bool wanted = block.rank != rank && ring.Needs(rank, block);
+    for (const Block& block : exchange.blocks()) {
+      const bool wanted = block.rank != rank && exchange.Needs(rank, block);
       if (wanted && joins) {
         needs.back().rows.count += block.rows.count;
         needs.back().end = block.rows.last() + 1;
@@ -206,20 +206,20 @@ int64_t UnionBytes(const JobSpec& spec, const Shards& shards, const std::vector<
                    const Segments& segments, int64_t sum, Cancellation& cancellation) {
   constexpr int64_t kNeedsUnits = 16;
   Effort effort(cancellation);
-  std::vector<std::pair<Phase, PhaseRing>> rings;
+  std::vector<std::pair<Phase, PhaseExchange>> exchanges;
   for (const SpanningSegment& segment : segments.spanning) {
     const PhaseRange of_branch = PhasesOf(phases, segment.branch);
-    // Every ring is asked for the needs of every rank.
+    // Every exchange is asked for the needs of every rank.
     const auto visits = static_cast<int64_t>(of_branch.end - of_branch.begin) * shards.workers();
     if (!effort.Take(visits * kNeedsUnits)) return sum;
     for (size_t p = of_branch.begin; p < of_branch.end; ++p) {
-      rings.emplace_back(phases[p], PhaseRing(spec, segment, phases[p]));
+      exchanges.emplace_back(phases[p], PhaseExchange(spec, segment, phases[p]));
     }
   }
   const int64_t head_bytes = (spec.head_dim + spec.value_dim) * ElementBytes(spec.dtype);
   int64_t bytes = 0;
   for (int rank = 0; rank < shards.workers() && !cancellation.Ask(); ++rank) {
-    const std::vector<Need> needs = NeedsOf(rank, rings);
+    const std::vector<Need> needs = NeedsOf(rank, exchanges);
     if (needs.empty()) continue;
     bytes = SaturatingAdd(bytes, SaturatingMultiply(UnionRowHeads(needs, effort), head_bytes));
     if (MaskNeedsPositions(spec)) {

@@ -8,8 +8,8 @@
 #include "engine/base/return_if_error.h"
 #include "engine/plan/rank_schedule.h"
 #include "engine/run/rank_views.h"
+#include "engine/run/stretches.h"
 #include "engine/run/tasks.h"
-#include "engine/run/windows.h"
 
 namespace hilbert_ring {
 namespace {
@@ -29,7 +29,7 @@ struct Workspace {
   std::unique_ptr<Buffer> accumulators;  // of rows that are merged
   std::unique_ptr<Buffer> query_slots;   // int64 [rows], where queries' positions are slots
   AccumulatorMemory accumulator_memory;  // in `accumulators`
-  std::vector<std::vector<float*>> piece_accumulators;  // [ring][block], likewise
+  std::vector<std::vector<float*>> piece_accumulators;  // [exchange][block], likewise
 
   // The arena again in host memory, where the communicator cannot reach the device's.
   std::vector<std::byte> host_arena;
@@ -63,24 +63,25 @@ class Executor {
 
  private:
   // Long enough to keep many threads busy, short against a job that is worth overlapping. A GPU has
-  // more of them, and waits for the host between two windows.
-  int64_t LeastWindowRows() const { return device_.host_memory() ? 8192 : int64_t{1} << 18; }
+  // more of them, and waits for the host between two stretches.
+  int64_t LeastStretchRows() const { return device_.host_memory() ? 8192 : int64_t{1} << 18; }
 
   absl::StatusOr<Figures> RunSteps() {
     RETURN_IF_ERROR(Prepare());
     const RankViews views(plan_, store_, workspace_.accumulator_memory,
                           workspace_.query_slots->bytes() > 0 ? QuerySlots() : nullptr);
     const TaskBuilder builder(plan_, rank_, schedule_, views, workspace_.piece_accumulators);
-    const bool in_ring = !schedule_.rings.empty();
-    if (in_ring) {
+    const bool exchanges_blocks = !schedule_.exchanges.empty();
+    if (exchanges_blocks) {
       RETURN_IF_ERROR(AwaitRows(store_.rows()));
       RETURN_IF_ERROR(PackOwnBlocks(views));
     }
     RETURN_IF_ERROR(Post(1));
-    for (const Window& window : MakeWindows(plan_, rank_, in_ring, LeastWindowRows())) {
-      RETURN_IF_ERROR(AwaitRows(window.rows_needed));
-      RETURN_IF_ERROR(Compute(builder.Local(window)));
-      RETURN_IF_ERROR(Finish(builder, builder.LocalZeroKeys(window), window.rows_final));
+    for (const Stretch& stretch :
+         MakeStretches(plan_, rank_, exchanges_blocks, LeastStretchRows())) {
+      RETURN_IF_ERROR(AwaitRows(stretch.rows_needed));
+      RETURN_IF_ERROR(Compute(builder.Local(stretch)));
+      RETURN_IF_ERROR(Finish(builder, builder.LocalZeroKeys(stretch), stretch.rows_final));
     }
     RETURN_IF_ERROR(Compute(builder.Own()));
     for (int64_t step = 1; step <= plan_.costs.steps; ++step) {
@@ -89,9 +90,9 @@ class Executor {
       const ScheduleStep& now = schedule_.steps[step - 1];
       RETURN_IF_ERROR(Compute(builder.Arrived(now.arrived, workspace_.arena->data())));
     }
-    if (in_ring) {
+    if (exchanges_blocks) {
       RETURN_IF_ERROR(Finalize(builder.FinalizePieces()));
-      RETURN_IF_ERROR(Finish(builder, builder.RingZeroKeys(), store_.rows()));
+      RETURN_IF_ERROR(Finish(builder, builder.SpanningZeroKeys(), store_.rows()));
     }
     figures_.flops = static_cast<double>(scores_.load()) * FlopsPerScore();
     if (control_.progress) control_.progress(1.0);
@@ -183,12 +184,13 @@ class Executor {
       workspace_.accumulator_memory.out = next;
       return;
     }
-    for (const RankRing& ring : schedule_.rings) {
+    for (const RankExchange& exchange : schedule_.exchanges) {
       std::vector<float*>& blocks = workspace_.piece_accumulators.emplace_back();
-      for (const Block& block : ring.ring.blocks()) {
+      for (const Block& block : exchange.all.blocks()) {
         const bool own = block.rank == rank_;
         blocks.push_back(own ? next : nullptr);
-        if (own) next += block.rows.count * plan_.phases[ring.phase].heads() * plan_.spec.value_dim;
+        if (own)
+          next += block.rows.count * plan_.phases[exchange.phase].heads() * plan_.spec.value_dim;
       }
     }
   }
@@ -199,9 +201,9 @@ class Executor {
     const int64_t element = ElementBytes(spec.dtype);
     std::vector<PackTask> tasks;
     for (const ArenaBlock& packed : schedule_.packed) {
-      const RankRing& ring = schedule_.rings[packed.ring];
-      const Phase& phase = plan_.phases[ring.phase];
-      const LocalRows rows{.rows = ring.ring.blocks()[packed.block].rows};
+      const RankExchange& exchange = schedule_.exchanges[packed.exchange];
+      const Phase& phase = plan_.phases[exchange.phase];
+      const LocalRows rows{.rows = exchange.all.blocks()[packed.block].rows};
       std::byte* to = workspace_.arena->data() + packed.offset;
       for (const TensorKind tensor : {TensorKind::kK, TensorKind::kV}) {
         const ConstView view = views.Rows(tensor, rows, phase.kv_begin);

@@ -1,7 +1,8 @@
 // Runs one rank's part of a plan: local segments, then the ring, then what the merge leaves to do.
 //
-// A rank without rings works window by window (engine/run/windows.h): a window is computed as soon
-// as its rows are there, and its rows are final when it is done, while others still come.
+// A rank that exchanges nothing works stretch by stretch (engine/run/stretches.h): a stretch is
+// computed as soon as its rows are there, and its rows are final when it is done, while others
+// still come.
 //
 // Step 0 computes on the rank's own rows while its packed blocks travel; step t computes on the
 // blocks that arrived in step t while those of step t + 1 travel. Partial results are merged in

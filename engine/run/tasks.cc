@@ -36,11 +36,11 @@ float TaskBuilder::OutScale() const {
   return static_cast<float>(1.0 / static_cast<double>(spec.branches.size()));
 }
 
-Accumulator TaskBuilder::AccumulatorOf(const LocalRows& rows, int ring, int block,
+Accumulator TaskBuilder::AccumulatorOf(const LocalRows& rows, int exchange, int block,
                                        int64_t head) const {
   if (piece_accumulators_.empty()) return views_.WholeAccumulator(rows, head);
-  return views_.PieceAccumulator(rows, piece_accumulators_[ring][block],
-                                 plan_.phases[schedule_.rings[ring].phase], head);
+  return views_.PieceAccumulator(rows, piece_accumulators_[exchange][block],
+                                 plan_.phases[schedule_.exchanges[exchange].phase], head);
 }
 
 AttentionTask TaskBuilder::TaskShape(const LocalRows& queries, const KeyBlock& keys,
@@ -75,12 +75,12 @@ AttentionTask TaskBuilder::TaskShape(const LocalRows& queries, const KeyBlock& k
   return task;
 }
 
-Rounds TaskBuilder::Local(const Window& window) const {
+Rounds TaskBuilder::Local(const Stretch& stretch) const {
   const bool accumulates = AccumulatesWholeShard(plan_.spec);
   Rounds rounds;
   for (const LocalSegments& whole_run : plan_.segments.local) {
     if (whole_run.rank != rank_) continue;
-    const LocalSegments run = InWindow(whole_run, window);
+    const LocalSegments run = InStretch(whole_run, stretch);
     if (run.count == 0) continue;
     for (const Phase& phase : plan_.phases) {
       if (phase.branch != run.branch) continue;
@@ -114,8 +114,8 @@ Rounds TaskBuilder::Local(const Window& window) const {
   return rounds;
 }
 
-KeyBlock TaskBuilder::OwnKeys(const RankRing& ring, const Block& block) const {
-  const Phase& phase = plan_.phases[ring.phase];
+KeyBlock TaskBuilder::OwnKeys(const RankExchange& exchange, const Block& block) const {
+  const Phase& phase = plan_.phases[exchange.phase];
   const LocalRows rows = BlockRows(block);
   return {
       .rows = block.rows,
@@ -126,9 +126,9 @@ KeyBlock TaskBuilder::OwnKeys(const RankRing& ring, const Block& block) const {
 
 KeyBlock TaskBuilder::ArenaKeys(const ArenaBlock& arrived, const std::byte* arena) const {
   const JobSpec& spec = plan_.spec;
-  const RankRing& ring = schedule_.rings[arrived.ring];
-  const Phase& phase = plan_.phases[ring.phase];
-  const Block& block = ring.ring.blocks()[arrived.block];
+  const RankExchange& exchange = schedule_.exchanges[arrived.exchange];
+  const Phase& phase = plan_.phases[exchange.phase];
+  const Block& block = exchange.all.blocks()[arrived.block];
   const std::byte* k = arena + arrived.offset;
   const std::byte* v =
       k + block.rows.count * phase.kv_heads() * spec.head_dim * ElementBytes(spec.dtype);
@@ -147,27 +147,28 @@ KeyBlock TaskBuilder::ArenaKeys(const ArenaBlock& arrived, const std::byte* aren
   return keys;
 }
 
-void TaskBuilder::AddKeys(int ring_index, const KeyBlock& keys, Rounds& rounds,
+void TaskBuilder::AddKeys(int exchange_index, const KeyBlock& keys, Rounds& rounds,
                           std::vector<std::vector<size_t>>& used) const {
-  const RankRing& ring = schedule_.rings[ring_index];
-  const Phase& phase = plan_.phases[ring.phase];
+  const RankExchange& exchange = schedule_.exchanges[exchange_index];
+  const Phase& phase = plan_.phases[exchange.phase];
   const bool triangle = plan_.spec.causal && !plan_.spec.ordering;
-  const std::vector<Block>& blocks = ring.ring.blocks();
-  used.resize(schedule_.rings.size());
-  used[ring_index].resize(blocks.size(), 0);
+  const std::vector<Block>& blocks = exchange.all.blocks();
+  used.resize(schedule_.exchanges.size());
+  used[exchange_index].resize(blocks.size(), 0);
   for (size_t b = 0; b < blocks.size(); ++b) {
     if (blocks[b].rank != rank_) continue;
     if (triangle && blocks[b].rows.last() < keys.rows.first) continue;
     const LocalRows queries = BlockRows(blocks[b]);
     // The n-th task on the same rows goes to the n-th round; mixed branches share their rows, so
     // each branch has rounds of its own.
-    const size_t turn = used[ring_index][b]++;
+    const size_t turn = used[exchange_index][b]++;
     const size_t branches = MixesBranches(plan_.spec) ? plan_.spec.branches.size() : 1;
     const size_t round = turn * branches + (branches > 1 ? phase.branch : 0);
     for (int64_t kv_head = phase.kv_begin; kv_head < phase.kv_end; ++kv_head) {
       AttentionTask task = TaskShape(queries, keys, phase, kv_head);
       const int64_t head = QueryHeads(plan_.spec, phase, kv_head).begin;
-      const Accumulator accumulator = AccumulatorOf(queries, ring_index, static_cast<int>(b), head);
+      const Accumulator accumulator =
+          AccumulatorOf(queries, exchange_index, static_cast<int>(b), head);
       task.result = Result::kMerge;
       task.out = accumulator.out;
       task.state = accumulator.state;
@@ -179,10 +180,10 @@ void TaskBuilder::AddKeys(int ring_index, const KeyBlock& keys, Rounds& rounds,
 Rounds TaskBuilder::Own() const {
   Rounds rounds;
   std::vector<std::vector<size_t>> used;
-  for (size_t r = 0; r < schedule_.rings.size(); ++r) {
-    for (const Block& block : schedule_.rings[r].ring.blocks()) {
+  for (size_t r = 0; r < schedule_.exchanges.size(); ++r) {
+    for (const Block& block : schedule_.exchanges[r].all.blocks()) {
       if (block.rank != rank_) continue;
-      AddKeys(static_cast<int>(r), OwnKeys(schedule_.rings[r], block), rounds, used);
+      AddKeys(static_cast<int>(r), OwnKeys(schedule_.exchanges[r], block), rounds, used);
     }
   }
   return rounds;
@@ -192,7 +193,7 @@ Rounds TaskBuilder::Arrived(const std::vector<ArenaBlock>& blocks, const std::by
   Rounds rounds;
   std::vector<std::vector<size_t>> used;
   for (const ArenaBlock& block : blocks) {
-    AddKeys(block.ring, ArenaKeys(block, arena), rounds, used);
+    AddKeys(block.exchange, ArenaKeys(block, arena), rounds, used);
   }
   return rounds;
 }
@@ -211,13 +212,13 @@ void TaskBuilder::AddZeroKeys(const LocalRows& rows, const Phase& phase, int64_t
                                  .count = zeros});
 }
 
-TaskBuilder::ZeroKeys TaskBuilder::LocalZeroKeys(const Window& window) const {
+TaskBuilder::ZeroKeys TaskBuilder::LocalZeroKeys(const Stretch& stretch) const {
   const JobSpec& spec = plan_.spec;
   ZeroKeys tasks(spec.branches.size());
   if (!AddsZeroKeys(spec)) return tasks;
   for (const LocalSegments& whole_run : plan_.segments.local) {
     if (whole_run.rank != rank_) continue;
-    const LocalSegments run = InWindow(whole_run, window);
+    const LocalSegments run = InStretch(whole_run, stretch);
     if (run.count == 0) continue;
     for (const Phase& phase : plan_.phases) {
       if (phase.branch != run.branch) continue;
@@ -231,18 +232,18 @@ TaskBuilder::ZeroKeys TaskBuilder::LocalZeroKeys(const Window& window) const {
   return tasks;
 }
 
-TaskBuilder::ZeroKeys TaskBuilder::RingZeroKeys() const {
+TaskBuilder::ZeroKeys TaskBuilder::SpanningZeroKeys() const {
   const JobSpec& spec = plan_.spec;
   ZeroKeys tasks(spec.branches.size());
   if (!AddsZeroKeys(spec)) return tasks;
-  for (const RankRing& ring : schedule_.rings) {
-    const SpanningSegment& segment = plan_.segments.spanning[ring.segment];
-    const Phase& phase = plan_.phases[ring.phase];
+  for (const RankExchange& exchange : schedule_.exchanges) {
+    const SpanningSegment& segment = plan_.segments.spanning[exchange.segment];
+    const Phase& phase = plan_.phases[exchange.phase];
     int64_t rows = 0;
-    for (const Block& block : ring.ring.blocks()) rows += block.rows.count;
+    for (const Block& block : exchange.all.blocks()) rows += block.rows.count;
     const int64_t zeros =
         hilbert_ring::ZeroKeys(spec, spec.branches[phase.branch], segment.full_length, rows);
-    for (const Block& block : ring.ring.blocks()) {
+    for (const Block& block : exchange.all.blocks()) {
       if (block.rank == rank_) AddZeroKeys(BlockRows(block), phase, zeros, tasks);
     }
   }
@@ -288,9 +289,9 @@ std::vector<FinalizeTask> TaskBuilder::FinalizeRows(int64_t begin, int64_t end) 
 std::vector<FinalizeTask> TaskBuilder::FinalizePieces() const {
   std::vector<FinalizeTask> tasks;
   if (AccumulatesWholeShard(plan_.spec)) return tasks;
-  for (size_t r = 0; r < schedule_.rings.size(); ++r) {
-    const Phase& phase = plan_.phases[schedule_.rings[r].phase];
-    const std::vector<Block>& blocks = schedule_.rings[r].ring.blocks();
+  for (size_t r = 0; r < schedule_.exchanges.size(); ++r) {
+    const Phase& phase = plan_.phases[schedule_.exchanges[r].phase];
+    const std::vector<Block>& blocks = schedule_.exchanges[r].all.blocks();
     for (size_t b = 0; b < blocks.size(); ++b) {
       if (blocks[b].rank != rank_) continue;
       const LocalRows rows = BlockRows(blocks[b]);

@@ -8,7 +8,7 @@
 #include "engine/device/attention.h"
 #include "engine/plan/rank_schedule.h"
 #include "engine/run/rank_views.h"
-#include "engine/run/windows.h"
+#include "engine/run/stretches.h"
 
 namespace hilbert_ring {
 
@@ -23,13 +23,13 @@ struct KeyBlock {
 
 class TaskBuilder {
  public:
-  // piece_accumulators: by ring and block index, float32 blocks of 16-bit jobs that accumulate
+  // piece_accumulators: by exchange and block index, float32 blocks of 16-bit jobs that accumulate
   // pieces alone; empty otherwise. All must outlive the builder.
   TaskBuilder(const Plan& plan, int rank, const RankSchedule& schedule, const RankViews& views,
               const std::vector<std::vector<float*>>& piece_accumulators);
 
-  // Segments that lie wholly within the rank and belong to the window.
-  Rounds Local(const Window& window) const;
+  // Segments that lie wholly within the rank and belong to the stretch.
+  Rounds Local(const Stretch& stretch) const;
 
   // Own queries of spanning segments against own keys.
   Rounds Own() const;
@@ -37,11 +37,11 @@ class TaskBuilder {
   // Own queries against blocks that arrived; `arena` is where their offsets count from.
   Rounds Arrived(const std::vector<ArenaBlock>& blocks, const std::byte* arena) const;
 
-  // Zero keys of the tail, each to be added once: of the window's segments, and of those that span
+  // Zero keys of the tail, each to be added once: of the stretch's segments, and of those that span
   // several ranks. By branch, since branches share rows.
   using ZeroKeys = std::vector<std::vector<ZeroKeysTask>>;
-  ZeroKeys LocalZeroKeys(const Window& window) const;
-  ZeroKeys RingZeroKeys() const;
+  ZeroKeys LocalZeroKeys(const Stretch& stretch) const;
+  ZeroKeys SpanningZeroKeys() const;
 
   // What turns accumulators into rows of out and lse: of local rows [begin, end) where the whole
   // shard is accumulated, and of pieces that are accumulated alone.
@@ -54,13 +54,13 @@ class TaskBuilder {
                           int64_t heads) const;
   bool OutNeedsFinalizing() const;
   float OutScale() const;
-  Accumulator AccumulatorOf(const LocalRows& rows, int ring, int block, int64_t head) const;
-  KeyBlock OwnKeys(const RankRing& ring, const Block& block) const;
+  Accumulator AccumulatorOf(const LocalRows& rows, int exchange, int block, int64_t head) const;
+  KeyBlock OwnKeys(const RankExchange& exchange, const Block& block) const;
   KeyBlock ArenaKeys(const ArenaBlock& block, const std::byte* arena) const;
   AttentionTask TaskShape(const LocalRows& queries, const KeyBlock& keys, const Phase& phase,
                           int64_t kv_head) const;
-  // Adds the tasks of `keys` for every own block of a ring that sees one of them.
-  void AddKeys(int ring, const KeyBlock& keys, Rounds& rounds,
+  // Adds the tasks of `keys` for every own block of an exchange that sees one of them.
+  void AddKeys(int exchange, const KeyBlock& keys, Rounds& rounds,
                std::vector<std::vector<size_t>>& used) const;
 
   const Plan& plan_;

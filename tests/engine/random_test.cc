@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Types, RandomJobs,
                                            DataType::kFloat16),
                          [](const auto& info) { return std::string(DataTypeName(info.param)); });
 
-// Long enough for several windows (engine/run/windows.h), on one rank and on two with a ring.
+// Long enough for several stretches (engine/run/stretches.h), on one rank and on two with a ring.
 TEST(RandomJobs, LongJobsAgreeWithTheReference) {
   JobSpec spec;
   spec.tokens = 30'000;

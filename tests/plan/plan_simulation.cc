@@ -58,9 +58,9 @@ absl::Status PlanSimulation::Run() {
   for (const LocalSegments& run : plan_.segments.local) status.Update(ComputeLocal(run));
   for (int rank = 0; rank < plan_.shards.workers(); ++rank) {
     status.Update(CheckArena(rank));
-    for (const RankRing& ring : schedules_[rank].rings) {
-      for (const Block& own : ring.ring.blocks()) {
-        if (own.rank == rank) status.Update(ComputeBlock(rank, ring, own));
+    for (const RankExchange& exchange : schedules_[rank].exchanges) {
+      for (const Block& own : exchange.all.blocks()) {
+        if (own.rank == rank) status.Update(ComputeBlock(rank, exchange, own));
       }
     }
   }
@@ -107,10 +107,11 @@ absl::Status PlanSimulation::ComputeLocal(const LocalSegments& run) {
   return absl::OkStatus();
 }
 
-absl::Status PlanSimulation::ComputeBlock(int rank, const RankRing& ring, const Block& keys) {
-  for (const Block& queries : ring.ring.blocks()) {
+absl::Status PlanSimulation::ComputeBlock(int rank, const RankExchange& exchange,
+                                          const Block& keys) {
+  for (const Block& queries : exchange.all.blocks()) {
     if (queries.rank != rank) continue;
-    absl::Status s = Compute(rank, plan_.phases[ring.phase], queries.rows, keys.rows);
+    absl::Status s = Compute(rank, plan_.phases[exchange.phase], queries.rows, keys.rows);
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
@@ -139,8 +140,8 @@ absl::Status PlanSimulation::CheckArena(int rank) const {
 }
 
 PlanSimulation::BlockId PlanSimulation::IdOf(int rank, const ArenaBlock& block) const {
-  const RankRing& ring = schedules_[rank].rings[block.ring];
-  return {ring.segment, ring.phase, ring.ring.blocks()[block.block].rows.first};
+  const RankExchange& exchange = schedules_[rank].exchanges[block.exchange];
+  return {exchange.segment, exchange.phase, exchange.all.blocks()[block.block].rows.first};
 }
 
 std::map<int64_t, PlanSimulation::BlockId> PlanSimulation::Held(int rank, int64_t step) const {
@@ -169,19 +170,20 @@ absl::Status PlanSimulation::Step(int64_t step) {
       }
       awaited[{now.receives[i].peer, rank}].push_back(IdOf(rank, now.arrived[i]));
       received_[rank] += now.receives[i].bytes;
-      const RankRing& ring = schedules_[rank].rings[now.arrived[i].ring];
-      const Block& block = ring.ring.blocks()[now.arrived[i].block];
-      if (absl::Status s = CheckNeeded(rank, ring, block); !s.ok()) return s;
-      if (absl::Status s = ComputeBlock(rank, ring, block); !s.ok()) return s;
+      const RankExchange& exchange = schedules_[rank].exchanges[now.arrived[i].exchange];
+      const Block& block = exchange.all.blocks()[now.arrived[i].block];
+      if (absl::Status s = CheckNeeded(rank, exchange, block); !s.ok()) return s;
+      if (absl::Status s = ComputeBlock(rank, exchange, block); !s.ok()) return s;
     }
   }
   return sent == awaited ? absl::OkStatus() : Wrong("sender and receiver list other blocks");
 }
 
 // Some query of the rank sees every row of the block.
-absl::Status PlanSimulation::CheckNeeded(int rank, const RankRing& ring, const Block& keys) const {
+absl::Status PlanSimulation::CheckNeeded(int rank, const RankExchange& exchange,
+                                         const Block& keys) const {
   int64_t last_query = -1;
-  for (const Block& queries : ring.ring.blocks()) {
+  for (const Block& queries : exchange.all.blocks()) {
     if (queries.rank == rank) last_query = std::max(last_query, queries.rows.last());
   }
   const bool triangle = plan_.spec.causal && !plan_.spec.ordering;

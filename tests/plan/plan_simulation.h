@@ -40,9 +40,9 @@ class PlanSimulation {
   absl::Status Compute(int rank, const Phase& phase, const Progression& queries,
                        const Progression& keys);
   absl::Status ComputeLocal(const LocalSegments& run);
-  absl::Status ComputeBlock(int rank, const RankRing& ring, const Block& keys);
+  absl::Status ComputeBlock(int rank, const RankExchange& exchange, const Block& keys);
   absl::Status CheckArena(int rank) const;
-  absl::Status CheckNeeded(int rank, const RankRing& ring, const Block& keys) const;
+  absl::Status CheckNeeded(int rank, const RankExchange& exchange, const Block& keys) const;
   absl::Status Step(int64_t step);
   BlockId IdOf(int rank, const ArenaBlock& block) const;
   // What a rank holds at an offset of the arena after a step.

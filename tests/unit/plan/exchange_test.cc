@@ -61,10 +61,10 @@ TEST(Exchange, UnionCountsSharedRowsOnce) {
     std::set<std::tuple<int, int64_t, int64_t>> rows;  // rank, kv head, slot
     std::set<std::pair<int, int64_t>> positions;
     for (int rank = 0; rank < workers; ++rank) {
-      for (const RankRing& ring : MakeRankSchedule(*plan, rank).rings) {
-        const Phase& phase = plan->phases[ring.phase];
-        for (const Block& block : ring.ring.blocks()) {
-          if (block.rank == rank || !ring.ring.Needs(rank, block)) continue;
+      for (const RankExchange& exchange : MakeRankSchedule(*plan, rank).exchanges) {
+        const Phase& phase = plan->phases[exchange.phase];
+        for (const Block& block : exchange.all.blocks()) {
+          if (block.rank == rank || !exchange.all.Needs(rank, block)) continue;
           for (int64_t i = 0; i < block.rows.count; ++i) {
             const int64_t slot = block.rows.first + i * block.rows.step;
             positions.insert({rank, slot});
@@ -93,12 +93,12 @@ TEST(Route, GoesUpForSharedKeysAndDownForMirroredEnds) {
   const auto plan = MakePlan(spec, 4);
   ASSERT_TRUE(plan.ok());
   ASSERT_TRUE(plan->mirrored);
-  const PhaseRing ring(spec, plan->segments.spanning.at(0), plan->phases.at(0));
-  ASSERT_EQ(ring.blocks().size(), 7u);  // the last rank's two ranges touch
-  EXPECT_EQ(ring.Route(ring.blocks()[0]), (std::vector<int>{1, 2, 3}));
-  EXPECT_EQ(ring.Route(ring.blocks()[1]), (std::vector<int>{2, 3, 0}));
-  EXPECT_EQ(ring.Route(ring.blocks()[4]), (std::vector<int>{1, 0}));
-  EXPECT_EQ(ring.Route(ring.blocks()[6]), (std::vector<int>{}));
+  const PhaseExchange exchange(spec, plan->segments.spanning.at(0), plan->phases.at(0));
+  ASSERT_EQ(exchange.blocks().size(), 7u);  // the last rank's two ranges touch
+  EXPECT_EQ(exchange.Route(exchange.blocks()[0]), (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(exchange.Route(exchange.blocks()[1]), (std::vector<int>{2, 3, 0}));
+  EXPECT_EQ(exchange.Route(exchange.blocks()[4]), (std::vector<int>{1, 0}));
+  EXPECT_EQ(exchange.Route(exchange.blocks()[6]), (std::vector<int>{}));
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ class FullStream : public RunStream {
   bool full_ = false, heard_ = false;
 };
 
-// Fails behind its first window, once the window's outputs are on their way.
+// Fails behind its first stretch, once the stretch's outputs are on their way.
 class LaterFailingDevice : public ForwardingDevice {
  public:
   LaterFailingDevice(std::unique_ptr<Device> device, FullStream& stream)
@@ -164,7 +164,7 @@ class LaterFailingDevice : public ForwardingDevice {
 
 TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
   const JobSpec spec = testing::PlainSpec(
-      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several windows
+      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
   std::vector<v1::RunRequest> requests = {OpenOf(spec)};
   requests[0].mutable_open()->set_run(7);
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
@@ -188,7 +188,7 @@ TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
 
 TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
   const JobSpec spec = testing::PlainSpec(
-      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several windows
+      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
   std::vector<v1::RunRequest> requests = {OpenOf(spec)};
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
     requests.push_back(Rows(spec, tensor, spec.tokens / 2));
@@ -219,9 +219,9 @@ class EndlessDevice : public ForwardingDevice {
   }
 };
 
-TEST(RunCall, TheLimitOfComputeBeginsWithTheLastRowNotWithTheLastWindow) {
+TEST(RunCall, TheLimitOfComputeBeginsWithTheLastRowNotWithTheLastStretch) {
   const JobSpec spec = testing::PlainSpec(
-      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several windows
+      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
   std::vector<v1::RunRequest> requests = {OpenOf(spec)};
   requests[0].mutable_open()->set_compute_timeout_ms(100);
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {

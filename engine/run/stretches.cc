@@ -1,11 +1,11 @@
-#include "engine/run/windows.h"
+#include "engine/run/stretches.h"
 
 #include <algorithm>
 
 namespace hilbert_ring {
 namespace {
 
-constexpr int64_t kMostWindows = 256;  // of one range
+constexpr int64_t kMostStretches = 256;  // of one range
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -18,12 +18,12 @@ int64_t Ended(const LocalSegments& run, int64_t slot) {
   return std::clamp<int64_t>((slot - run.begin) / run.length, 0, run.count);
 }
 
-int64_t WindowRows(const Plan& plan, const ShardRange& range, int64_t least_rows) {
+int64_t StretchRows(const Plan& plan, const ShardRange& range, int64_t least_rows) {
   int64_t longest = 1;
   for (const LocalSegments& run : plan.segments.local) {
     if (Within(run, range)) longest = std::max(longest, run.length);
   }
-  const int64_t least = std::max(least_rows, CeilDiv(range.size(), kMostWindows));
+  const int64_t least = std::max(least_rows, CeilDiv(range.size(), kMostStretches));
   return CeilDiv(least, longest) * longest;
 }
 
@@ -40,26 +40,28 @@ int64_t FinalSlot(const Plan& plan, const ShardRange& range, int64_t end) {
 
 }  // namespace
 
-std::vector<Window> MakeWindows(const Plan& plan, int rank, bool in_ring, int64_t least_rows) {
-  std::vector<Window> windows;
+std::vector<Stretch> MakeStretches(const Plan& plan, int rank, bool exchanges_blocks,
+                                   int64_t least_rows) {
+  std::vector<Stretch> stretches;
   for (const ShardRange& range : plan.shards.OfRank(rank)) {
-    const int64_t rows = in_ring ? range.size() : WindowRows(plan, range, least_rows);
+    const int64_t rows = exchanges_blocks ? range.size() : StretchRows(plan, range, least_rows);
     for (int64_t begin = range.begin; begin < range.end; begin += rows) {
-      Window& window = windows.emplace_back();
-      window.begin = begin;
-      window.end = std::min(range.end, begin + rows);
-      window.rows_needed = range.LocalRow(window.end);
-      if (!in_ring) window.rows_final = range.LocalRow(FinalSlot(plan, range, window.end));
+      Stretch& stretch = stretches.emplace_back();
+      stretch.begin = begin;
+      stretch.end = std::min(range.end, begin + rows);
+      stretch.rows_needed = range.LocalRow(stretch.end);
+      if (!exchanges_blocks)
+        stretch.rows_final = range.LocalRow(FinalSlot(plan, range, stretch.end));
     }
   }
-  return windows;
+  return stretches;
 }
 
-LocalSegments InWindow(const LocalSegments& run, const Window& window) {
+LocalSegments InStretch(const LocalSegments& run, const Stretch& stretch) {
   LocalSegments part = run;
-  const int64_t before = Ended(run, window.begin);
+  const int64_t before = Ended(run, stretch.begin);
   part.begin = run.begin + before * run.length;
-  part.count = Ended(run, window.end) - before;
+  part.count = Ended(run, stretch.end) - before;
   return part;
 }
 
