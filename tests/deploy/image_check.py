@@ -94,7 +94,7 @@ def main():
     config = inspected["Config"]
     if not config.get("User") or "org.opencontainers.image.version" not in config["Labels"]:
         raise SystemExit(f"no user or no labels: {config}")
-    if not (config.get("Healthcheck") or inspected.get("HealthCheck")):
+    if not (config.get("Healthcheck") or inspected.get("Healthcheck")):
         raise SystemExit("no health check")
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder)
