@@ -36,7 +36,7 @@ Rings::Rings() : prefix_(DrawPrefix()) {}
 absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::string& job_id,
                                          const JobStop& stop) {
   RETURN_IF_ERROR(CheckOneTransport(members));
-  for (const Ring& stale : TakeStale()) Close(stale);
+  for (const Ring& stale : TakeStale(members)) Close(stale);
   Ring ring;
   {
     const std::lock_guard lock(mutex_);
@@ -129,8 +129,11 @@ void Rings::Release(const std::string& ring_id, bool keep) {
   }
 }
 
-std::vector<Rings::Ring> Rings::TakeStale() {
+std::vector<Rings::Ring> Rings::TakeStale(const Members& wanted) {
   const std::lock_guard lock(mutex_);
+  const bool there =
+      std::any_of(rings_.begin(), rings_.end(), [&](const Ring& r) { return r.members == wanted; });
+  const size_t most = there ? kMaxRings : kMaxRings - 1;
   std::vector<Ring> stale;
   size_t kept = 0;
   for (auto ring = rings_.begin(); ring != rings_.end();) {
@@ -138,7 +141,7 @@ std::vector<Rings::Ring> Rings::TakeStale() {
     const bool broken =
         std::any_of(ring->members.begin(), ring->members.end(),
                     [](const auto& member) { return member->departed.stop_requested(); });
-    if (ring->job_id.empty() && (broken || kept + 1 >= kMaxRings)) {
+    if (ring->job_id.empty() && (broken || kept >= most)) {
       if (ring->formed) stale.push_back(*ring);
       rings_.erase(ring);
     } else {

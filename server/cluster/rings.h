@@ -79,9 +79,9 @@ class Rings {
   absl::Status Form(const Ring& ring, const JobStop& stop) const;
   static void Close(const Ring& ring);
   void Release(const std::string& ring_id, bool keep);
-  // Rings with members that left, and the oldest when there are too many; to be closed by the
-  // caller.
-  std::vector<Ring> TakeStale();
+  // Rings with members that left, and the oldest ones where there are too many beside the wanted
+  // one; to be closed by the caller.
+  std::vector<Ring> TakeStale(const Members& wanted);
 
   const std::string prefix_;  // of ring ids; other coordinators have another
   mutable std::mutex mutex_;
