@@ -4,20 +4,28 @@ The build compiles the repository's proto into descriptors, from which the packa
 messages when it is imported, and into type stubs. Descriptors go with every release of the protobuf
 library, generated Python code does not.
 """
+import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before setuptools 70
+    from wheel.bdist_wheel import bdist_wheel
 
 HERE = Path(__file__).resolve().parent
 # An sdist carries the proto and the version; in a clone they lie two folders up.
 IN_SDIST = (HERE / "proto").is_dir()
 PROTO = HERE / "proto" if IN_SDIST else HERE.parent.parent / "proto"
 PUBLIC = "hilbert_ring/v1/attention.proto"
+# A folder of programs that the wheel is to carry (`./dev wheel`); most wheels carry none.
+PROGRAMS = os.environ.get("HILBERT_RING_WHEEL_PROGRAMS")
 PROTOS = [PUBLIC, "google/rpc/status.proto", "google/rpc/error_details.proto"]
 
 
@@ -51,8 +59,32 @@ def protoc(arguments):
 
 class BuildWithProtos(build_py):
     def run(self):
+        if not self.editable_mode:  # an earlier build may have left programs there
+            shutil.rmtree(Path(self.build_lib, "hilbert_ring"), ignore_errors=True)
         super().run()
         compile_protos(HERE if self.editable_mode else Path(self.build_lib))
+        if PROGRAMS:
+            shutil.copytree(PROGRAMS, Path(self.build_lib, "hilbert_ring", "bin"),
+                            dirs_exist_ok=True)
+
+
+class WheelWithPrograms(bdist_wheel):
+    """For any Python 3, but with programs for one kind of machine."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.root_is_pure = not PROGRAMS
+
+    def get_tag(self):
+        tag = super().get_tag()
+        return ("py3", "none", tag[2]) if PROGRAMS else tag
+
+
+class MaybeOfOnePlatform(Distribution):
+    """Programs go where files of one platform do."""
+
+    def has_ext_modules(self):
+        return bool(PROGRAMS)
 
 
 class SdistWithProtos(sdist):
@@ -65,4 +97,6 @@ class SdistWithProtos(sdist):
         Path(base_dir, "VERSION").write_text(version() + "\n")
 
 
-setup(version=version(), cmdclass={"build_py": BuildWithProtos, "sdist": SdistWithProtos})
+setup(version=version(), distclass=MaybeOfOnePlatform,
+      cmdclass={"build_py": BuildWithProtos, "sdist": SdistWithProtos,
+                "bdist_wheel": WheelWithPrograms})

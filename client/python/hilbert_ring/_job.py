@@ -42,7 +42,7 @@ class AttendOptions:
     deadline: Optional[float] = None
     outage_timeout: Optional[float] = None
     max_attempts: int = 10
-    chunk_bytes: int = 1 << 20
+    chunk_bytes: int = 4 << 20
     progress: ProgressOption = None
 
     def check(self) -> None:

@@ -16,7 +16,7 @@ import grpc.aio
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
 from hilbert_ring._channel import (OPTIONS, SERVICE, SHORT_CALL_SECONDS, Address, Pem, PushedBack,
-                                   address_of, failure_of, short_failure)
+                                   address_of, failure_of, keep_buffers, short_failure)
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, pattern_of, prepare,
                                result_of)
 from hilbert_ring._progress import shown
@@ -43,6 +43,7 @@ class Client:
         self._metadata = address.metadata
         self.server = address.server
         self._timing = CallTiming()
+        keep_buffers()
         if address.credentials is None:
             self._channel = grpc.aio.insecure_channel(address.server, options=OPTIONS)
         else:
@@ -68,7 +69,7 @@ class Client:
                      dtype: Optional[str] = None, lse: Any = True, out: Any = None,
                      job_id: Optional[str] = None, deadline: Optional[float] = None,
                      outage_timeout: Optional[float] = None, max_attempts: int = 10,
-                     chunk_bytes: int = 1 << 20,
+                     chunk_bytes: int = 4 << 20,
                      progress: ProgressOption = None) -> AttendResult:
         """As of hilbert_ring.Client.attend. Rows are read in a thread of the loop's executor."""
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes,

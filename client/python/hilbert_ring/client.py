@@ -7,7 +7,7 @@ import grpc
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
 from hilbert_ring._channel import (OPTIONS, SERVICE, SHORT_CALL_SECONDS, Address, Pem, PushedBack,
-                                   address_of, failure_of, short_failure)
+                                   address_of, failure_of, keep_buffers, short_failure)
 from hilbert_ring._chunks import Rows
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, pattern_of, prepare,
                                result_of)
@@ -46,6 +46,7 @@ class Client:
         self._metadata = address.metadata
         self.server = address.server
         self._timing = CallTiming()
+        keep_buffers()
         if address.credentials is None:
             self._channel = grpc.insecure_channel(address.server, options=OPTIONS)
         else:
@@ -70,7 +71,7 @@ class Client:
                sequence_lengths: Optional[Sequence[int]] = None, dtype: Optional[str] = None,
                lse: Any = True, out: Any = None, job_id: Optional[str] = None,
                deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
-               max_attempts: int = 10, chunk_bytes: int = 1 << 20,
+               max_attempts: int = 10, chunk_bytes: int = 4 << 20,
                progress: ProgressOption = None) -> AttendResult:
         """Computes attention, and returns when all rows are there.
 
@@ -104,7 +105,7 @@ class Client:
             max_attempts: how often the job is sent when the service is busy or loses it. Attempts
                 that find the service away do not count, nor, with a deadline, those that find it
                 full. 1: a failure is final.
-            chunk_bytes: of rows in one message, at most.
+            chunk_bytes: of rows in one message, at most; the service takes up to 4 MiB less 64 KiB.
             progress: True: a bar; False: none; a function: called with each Progress, by one thread
                 at a time. None: a bar where there is a terminal or a notebook, and tqdm.
 

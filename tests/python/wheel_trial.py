@@ -1,0 +1,12 @@
+"""What a wheel with programs is for: a service and a job, and nothing else installed."""
+import numpy as np
+
+import hilbert_ring
+
+program = hilbert_ring.local_service.find_program("hilbert-ring-coordinator")
+assert program.parent.parent.name == "hilbert_ring", program
+with hilbert_ring.local(workers=2) as client:
+    values = np.ones((4096, 2, 16), np.float32)
+    result = client.attend(values, values, values, segments=[512, 4096], mixing="lse")
+    assert np.allclose(result.out, 1) and len(client.status().workers) == 2
+print(f"{result.report.tokens} tokens by {result.report.workers[0].kernel}")
