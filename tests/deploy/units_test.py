@@ -44,6 +44,14 @@ class Units(unittest.TestCase):
         for unit in UNIT_OF.values():
             self.assertNotIn("PrivateUsers", directives(unit))
 
+    def test_processes_have_no_rights(self):
+        for unit in UNIT_OF.values():
+            given = directives(unit)
+            for key, value in (("CapabilityBoundingSet", ""), ("DynamicUser", "yes"),
+                               ("NoNewPrivileges", "yes"), ("ProtectSystem", "strict"),
+                               ("ProtectHome", "yes")):
+                self.assertEqual(given.get(key), [value], f"{unit}: {key}")
+
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
     def test_systemd_takes_them_and_finds_them_closed(self):
         with tempfile.TemporaryDirectory() as root:
