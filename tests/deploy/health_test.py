@@ -1,0 +1,72 @@
+"""The image's health check, against a service that answers and ones that do not."""
+import http.server
+import os
+import ssl
+import socket
+import subprocess
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+HEALTH = Path(os.environ["HILBERT_RING_SOURCE"]) / "deploy/image/hilbert-ring-health"
+
+
+def server(status):
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status if self.path == "/livez" else 404)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    return http.server.HTTPServer(("127.0.0.1", 0), Answer)
+
+
+def health(port, **variables):
+    return subprocess.run([HEALTH], env={**os.environ, "HILBERT_RING_HTTP_PORT": str(port),
+                                         **variables}, capture_output=True).returncode
+
+
+class Health(unittest.TestCase):
+    def serve(self, status, context=None):
+        serving = server(status)
+        if context:
+            serving.socket = context.wrap_socket(serving.socket, server_side=True)
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(serving.server_close)
+        self.addCleanup(serving.shutdown)
+        return serving.server_address[1]
+
+    def test_a_service_that_lives(self):
+        self.assertEqual(health(self.serve(200)), 0)
+        self.assertEqual(health(self.serve(200), HILBERT_RING_HTTP_HOST="0.0.0.0"), 0)
+
+    def test_a_service_that_does_not(self):
+        self.assertNotEqual(health(self.serve(503)), 0)
+        self.assertNotEqual(health(self.serve(404)), 0)
+
+    def test_a_port_that_nobody_serves_or_that_says_nothing(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            self.assertNotEqual(health(silent.getsockname()[1]), 0)
+        self.assertNotEqual(health(1), 0)
+
+    def test_tls(self):
+        with tempfile.TemporaryDirectory() as folder:
+            key, certificate = f"{folder}/key", f"{folder}/certificate"
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days",
+                            "1", "-subj", "/CN=test", "-keyout", key, "-out", certificate],
+                           check=True, capture_output=True)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            self.assertEqual(health(self.serve(200, context), HILBERT_RING_TLS_CERT=certificate),
+                             0)
+            self.assertNotEqual(
+                health(self.serve(503, context), HILBERT_RING_TLS_CERT=certificate), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
