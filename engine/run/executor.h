@@ -25,7 +25,9 @@ struct ExecuteControl {
   // Asked between tiles and before it waits for transfers, by any thread, for it may be known only
   // when all rows are there; without it there is none.
   std::function<Deadline()> deadline;
-  std::function<bool()> cancelled;                // asked between tiles and while waiting
+  // Asked between tiles and before it waits for transfers. A wait ends when the communicator is
+  // aborted.
+  std::function<bool()> cancelled;
   std::function<void(double fraction)> progress;  // of the rank's planned scores; any thread
   // Told of the exchange step, from 1, whose transfers it waits for, and with 0 when they are
   // there.

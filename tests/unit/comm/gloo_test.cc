@@ -73,11 +73,13 @@ TEST(GlooTest, TakesNamesAndInterfaces) {
 }
 
 TEST(GlooTest, DifferentRingsDoNotConnect) {
-  std::vector<GlooOptions> options = {Options(0, 2), Options(1, 2)};
-  options[1].ring += "b";
-  for (const absl::Status& status : Form(options)) {
-    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-    EXPECT_THAT(status.message(), HasSubstr("is not of ring"));
+  for (const char* other : {"ab", "b", ""}) {
+    std::vector<GlooOptions> options = {Options(0, 2), Options(1, 2)};
+    options[1].ring = other;
+    for (const absl::Status& status : Form(options)) {
+      EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+      EXPECT_THAT(status.message(), HasSubstr("is not of ring"));
+    }
   }
 }
 
