@@ -13,6 +13,9 @@ set(HILBERT_RING_CUDA AUTO CACHE STRING "Build for GPUs: AUTO (where CUDA is fou
 set_property(CACHE HILBERT_RING_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(HILBERT_RING_NCCL FALSE)
 if(HILBERT_RING_CUDA)
+  if(NOT TARGET CUDA::nvToolsExt)  # CMake 3.25 names it without asking; CUDA 13 no longer has it
+    add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+  endif()
   find_package(CUDAToolkit QUIET)
   if(CUDAToolkit_FOUND)
     find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
