@@ -21,14 +21,14 @@ def status_of(reason, code=3, domain="hilbert-ring", **metadata):
 
 
 class Ended:
-    def __init__(self, code, *trailing):
-        self._code, self._trailing = code, trailing
+    def __init__(self, code, *trailing, details="what happened"):
+        self._code, self._trailing, self._details = code, trailing, details
 
     def code(self):
         return self._code
 
     def details(self):
-        return "what happened"
+        return self._details
 
     def trailing_metadata(self):
         return self._trailing
@@ -74,6 +74,13 @@ def test_a_service_that_stops_says_cancelled_and_nothing_else():
     assert isinstance(failure.error, hilbert_ring.UnavailableError) and failure.admitted
     by_caller = failure_of(Ended(grpc.StatusCode.CANCELLED, status_of("CANCELLED_BY_CALLER")), True)
     assert isinstance(by_caller.error, hilbert_ring.CancelledError)
+
+
+def test_a_stream_that_never_began_may_begin_again():
+    failure = failure_of(Ended(grpc.StatusCode.INTERNAL, details="Internal error from Core"), False)
+    assert isinstance(failure.error, hilbert_ring.UnavailableError)
+    ours = failure_of(Ended(grpc.StatusCode.INTERNAL, status_of("INTERNAL", 13)), False)
+    assert isinstance(ours.error, hilbert_ring.InternalError)
 
 
 def test_several_pushbacks_are_no_number():

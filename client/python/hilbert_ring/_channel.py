@@ -1,6 +1,7 @@
 """How a connection is made: address, credentials, transport."""
+import ipaddress
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, List, Optional, Tuple, Union
 
@@ -11,9 +12,12 @@ from hilbert_ring.errors import InvalidArgumentError, UnavailableError, error_of
 
 SERVICE = "/hilbert_ring.v1.AttentionService/"
 SHORT_CALL_SECONDS = 60.0
+# What grpc.aio says of a stream whose connection is lost before it begins, instead of its status
+# (github.com/grpc/grpc/issues/36066).
+_NEVER_BEGAN = "Internal error from Core"
 
-# A path of a PEM file, or its content.
-Pem = Union[str, "os.PathLike[str]", bytes]
+PathLike = Union[str, "os.PathLike[str]"]
+Pem = Union[PathLike, bytes]  # a path of a file, or its content
 
 _MAX_MESSAGE_BYTES = 4 << 20
 _LARGEST_KEPT = 31 << 20  # bytes; glibc's own limit of this is 32 MiB
@@ -56,7 +60,17 @@ class Address:
 
     server: str
     credentials: Optional[grpc.ChannelCredentials]
-    metadata: Tuple[Tuple[str, str], ...]
+    options: List[Tuple[str, Union[int, str]]]
+    token: Optional[str] = field(repr=False)
+    token_file: Optional[Path]
+
+    def metadata(self) -> Tuple[Tuple[str, str], ...]:
+        """Of a call. A file with a token is read anew, so that it can be replaced at any time."""
+        token = self.token
+        if self.token_file is not None:
+            token = _checked("token_file", _read("token_file", self.token_file).decode(
+                "ascii", "replace").strip())
+        return () if token is None else (("authorization", f"Bearer {token}"),)
 
 
 def default_server() -> str:
@@ -64,36 +78,67 @@ def default_server() -> str:
     return os.environ.get("HILBERT_RING_SERVER", "localhost:8001")
 
 
-def address_of(server: Optional[str], token: Optional[str], ca: Optional[Pem],
-               cert: Optional[Pem], key: Optional[Pem]) -> Address:
+def address_of(server: Optional[str], *, token: Optional[str], token_file: Optional[PathLike],
+               tls: Optional[bool], ca: Optional[Pem], cert: Optional[Pem], key: Optional[Pem],
+               server_name: Optional[str], insecure: bool) -> Address:
     """Of the arguments of hilbert_ring.connect.
 
     Raises:
-        InvalidArgumentError: a file that cannot be read, a token that is no header.
+        InvalidArgumentError: arguments that contradict each other, a file that cannot be read, a
+            token that is no header or would go to another host in the clear.
     """
+    server = server or default_server()
     if (cert is None) != (key is None):
         raise InvalidArgumentError("cert and key go together", field="cert" if key else "key")
-    credentials = None
-    if ca is not None or cert is not None:
-        credentials = grpc.ssl_channel_credentials(
-            root_certificates=_pem("ca", ca), private_key=_pem("key", key),
-            certificate_chain=_pem("cert", cert))
-    metadata: Tuple[Tuple[str, str], ...] = ()
-    if token is not None:
-        if not token.isascii() or not token.isprintable() or not token or " " in token:
-            raise InvalidArgumentError("token is empty, or has characters that a header does not",
-                                       field="token")
-        metadata = (("authorization", f"Bearer {token}"),)
-    return Address(server or default_server(), credentials, metadata)
+    if token is not None and token_file is not None:
+        raise InvalidArgumentError("token and token_file are given, only one may be",
+                                   field="token_file")
+    files = ca is not None or cert is not None or server_name is not None
+    if files and tls is False:
+        raise InvalidArgumentError("ca, cert, key and server_name need tls", field="tls")
+    encrypted = files or bool(tls)
+    shown = token is not None or token_file is not None
+    if shown and not encrypted and not insecure and not _on_this_host(server):
+        raise InvalidArgumentError(
+            f"a token would go to {server} in clear text: tls=True or ca=... encrypts it, "
+            "insecure=True sends it", field="tls")
+    options: List[Tuple[str, Union[int, str]]] = list(OPTIONS)
+    if server_name is not None:
+        options.append(("grpc.ssl_target_name_override", server_name))
+    credentials = grpc.ssl_channel_credentials(
+        root_certificates=_pem("ca", ca), private_key=_pem("key", key),
+        certificate_chain=_pem("cert", cert)) if encrypted else None
+    address = Address(server, credentials, options,
+                      None if token is None else _checked("token", token),
+                      None if token_file is None else Path(token_file))
+    address.metadata()  # so that a file that cannot be read is told at once
+    return address
 
 
-def _pem(field: str, value: Optional[Pem]) -> Optional[bytes]:
-    if value is None or isinstance(value, bytes):
-        return value
+def _on_this_host(server: str) -> bool:
+    host = server.rpartition(":")[0].strip("[]")
     try:
-        return Path(value).read_bytes()
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return server.startswith("unix:")
+
+
+def _checked(name: str, token: str) -> str:
+    if not token or not all("!" <= character <= "~" for character in token):
+        raise InvalidArgumentError(f"{name} must hold one token of printable ASCII characters",
+                                   field=name)
+    return token
+
+
+def _read(name: str, path: PathLike) -> bytes:
+    try:
+        return Path(path).read_bytes()
     except OSError as error:
-        raise InvalidArgumentError(f"{field}: {error}", field=field) from None
+        raise InvalidArgumentError(f"{name}: {error}", field=name) from None
+
+
+def _pem(name: str, value: Optional[Pem]) -> Optional[bytes]:
+    return value if value is None or isinstance(value, bytes) else _read(name, value)
 
 
 @dataclass
@@ -111,6 +156,8 @@ def failure_of(ended: Any, admitted: bool) -> AttemptFailure:
     if code == grpc.StatusCode.CANCELLED and error.reason == "CANCELLED":
         # A service that stops cancels its calls, and says no word of its own.
         error = UnavailableError("the service ended the call")
+    if code == grpc.StatusCode.INTERNAL and ended.details() == _NEVER_BEGAN:
+        error = UnavailableError("the connection was lost before the call began")
     return AttemptFailure(error, admitted, pushback=pushback_of(trailing))
 
 

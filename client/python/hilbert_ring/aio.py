@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
-from hilbert_ring._channel import (OPTIONS, SERVICE, SHORT_CALL_SECONDS, Address, Pem, PushedBack,
+from hilbert_ring._channel import (SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
                                    address_of, failure_of, keep_buffers, short_failure)
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, pattern_of, prepare,
                                result_of)
@@ -30,25 +30,27 @@ __all__ = ["Client", "connect"]
 
 
 def connect(server: Optional[str] = None, *, token: Optional[str] = None,
-            ca: Optional[Pem] = None, cert: Optional[Pem] = None,
-            key: Optional[Pem] = None) -> "Client":
+            token_file: Optional[PathLike] = None, tls: Optional[bool] = None,
+            ca: Optional[Pem] = None, cert: Optional[Pem] = None, key: Optional[Pem] = None,
+            server_name: Optional[str] = None, insecure: bool = False) -> "Client":
     """As of hilbert_ring.connect; to be called where an event loop runs."""
-    return Client(address_of(server, token, ca, cert, key))
+    return Client(address_of(server, token=token, token_file=token_file, tls=tls, ca=ca, cert=cert,
+                             key=key, server_name=server_name, insecure=insecure))
 
 
 class Client:
     """A connection to a service, for one event loop; ends with `close` or an `async with` block."""
 
     def __init__(self, address: Address) -> None:
-        self._metadata = address.metadata
+        self._address = address
         self.server = address.server
         self._timing = CallTiming()
         keep_buffers()
         if address.credentials is None:
-            self._channel = grpc.aio.insecure_channel(address.server, options=OPTIONS)
+            self._channel = grpc.aio.insecure_channel(address.server, options=address.options)
         else:
             self._channel = grpc.aio.secure_channel(address.server, address.credentials,
-                                                    options=OPTIONS)
+                                                    options=address.options)
         self._attend = self._channel.stream_stream(SERVICE + "Attend")
 
     async def __aenter__(self) -> "Client":
@@ -87,7 +89,7 @@ class Client:
         teller = ProgressTeller(tell, call.progress(number))
         while True:
             outcome = await _Stream(Attempt(call, number, teller)).run(
-                self._attend, self._metadata, attempts.deadline_left())
+                self._attend, self._address.metadata(), attempts.deadline_left())
             if not isinstance(outcome, AttemptFailure):
                 return outcome
             wait = attempts.wait_after(outcome)
@@ -155,7 +157,7 @@ class Client:
             SERVICE + name, request_serializer=type(request).SerializeToString,
             response_deserializer=response.FromString)
         try:
-            return await call(request, timeout=seconds, metadata=self._metadata)
+            return await call(request, timeout=seconds, metadata=self._address.metadata())
         except grpc.aio.AioRpcError as ended:
             raise short_failure(name, ended) from None
 

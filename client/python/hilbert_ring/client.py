@@ -6,7 +6,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar, U
 import grpc
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
-from hilbert_ring._channel import (OPTIONS, SERVICE, SHORT_CALL_SECONDS, Address, Pem, PushedBack,
+from hilbert_ring._channel import (SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
                                    address_of, failure_of, keep_buffers, short_failure)
 from hilbert_ring._chunks import Rows
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, pattern_of, prepare,
@@ -22,36 +22,43 @@ T = TypeVar("T")
 
 
 def connect(server: Optional[str] = None, *, token: Optional[str] = None,
-            ca: Optional[Pem] = None, cert: Optional[Pem] = None,
-            key: Optional[Pem] = None) -> "Client":
+            token_file: Optional[PathLike] = None, tls: Optional[bool] = None,
+            ca: Optional[Pem] = None, cert: Optional[Pem] = None, key: Optional[Pem] = None,
+            server_name: Optional[str] = None, insecure: bool = False) -> "Client":
     """A client of the service at `server`; the connection is made with the first call.
 
     Args:
         server: "host:port". HILBERT_RING_SERVER when it is None, or localhost:8001.
-        token: a bearer token. Without `ca` it travels in the clear.
+        token: the caller's bearer token.
+        token_file: a file with it, which is read with each call, so that it can be replaced.
+        tls: whether to encrypt. None: where any of the next four is given.
         ca: the certificates that the service's must be signed by: a path of a PEM file, or its
-            bytes. None: no TLS, unless `cert` is given, and then the system's.
+            bytes. None: the system's.
         cert, key: the caller's own certificate and key, likewise, where the service asks for them.
+        server_name: in the service's certificate; None: the server's host.
+        insecure: a token may go to another host without TLS.
 
     Raises:
-        InvalidArgumentError: a file that cannot be read, a token that is no header.
+        InvalidArgumentError: arguments that contradict each other, a file that cannot be read, a
+            token that is no header or would go to another host in the clear.
     """
-    return Client(address_of(server, token, ca, cert, key))
+    return Client(address_of(server, token=token, token_file=token_file, tls=tls, ca=ca, cert=cert,
+                             key=key, server_name=server_name, insecure=insecure))
 
 
 class Client:
     """A connection to a service. Thread-safe; ends with `close` or a `with` block."""
 
     def __init__(self, address: Address) -> None:
-        self._metadata = address.metadata
+        self._address = address
         self.server = address.server
         self._timing = CallTiming()
         keep_buffers()
         if address.credentials is None:
-            self._channel = grpc.insecure_channel(address.server, options=OPTIONS)
+            self._channel = grpc.insecure_channel(address.server, options=address.options)
         else:
             self._channel = grpc.secure_channel(address.server, address.credentials,
-                                                options=OPTIONS)
+                                                options=address.options)
         self._attend = self._channel.stream_stream(SERVICE + "Attend")
 
     def __enter__(self) -> "Client":
@@ -131,7 +138,7 @@ class Client:
         teller = ProgressTeller(tell, call.progress(number))
         while True:
             outcome = _Stream(Attempt(call, number, teller)).run(
-                self._attend, self._metadata, attempts.deadline_left())
+                self._attend, self._address.metadata(), attempts.deadline_left())
             if not isinstance(outcome, AttemptFailure):
                 return outcome
             wait = attempts.wait_after(outcome)
@@ -206,7 +213,7 @@ class Client:
             SERVICE + name, request_serializer=type(request).SerializeToString,
             response_deserializer=response.FromString)  # type: ignore[attr-defined]
         try:
-            return call(request, timeout=seconds, metadata=self._metadata)  # type: ignore
+            return call(request, timeout=seconds, metadata=self._address.metadata())  # type: ignore
         except grpc.RpcError as ended:
             raise short_failure(name, ended) from None
 

@@ -1,0 +1,127 @@
+"""Who the caller is, and whether the line is encrypted: seen by a server of the test's."""
+import asyncio
+import subprocess
+from concurrent import futures
+
+import grpc
+import pytest
+
+import hilbert_ring
+from hilbert_ring.v1 import attention_pb2 as pb
+
+
+class Listener(grpc.GenericRpcHandler):
+    """Lists no jobs, and keeps the metadata of each call."""
+
+    def __init__(self):
+        self.calls = []
+
+    def service(self, details):
+        self.calls.append(dict(details.invocation_metadata))
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: pb.ListJobsResponse().SerializeToString())
+
+    def shown(self):
+        return self.calls[-1].get("authorization")
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=ring.test", "-days",
+                    "1", "-addext", "subjectAltName=DNS:ring.test", "-keyout",
+                    str(folder / "key.pem"), "-out", str(folder / "ca.pem")],
+                   check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(params=["plain", "tls", "mutual"])
+def server(request, pem):
+    listener = Listener()
+    made = grpc.server(futures.ThreadPoolExecutor(4), handlers=[listener])
+    if request.param == "plain":
+        port = made.add_insecure_port("127.0.0.1:0")
+    else:
+        key, certificate = ((pem / name).read_bytes() for name in ("key.pem", "ca.pem"))
+        mutual = request.param == "mutual"
+        port = made.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials(
+            [(key, certificate)], certificate if mutual else None, mutual))
+    made.start()
+    options = {"plain": {}, "tls": {"ca": pem / "ca.pem", "server_name": "ring.test"},
+               "mutual": {"ca": (pem / "ca.pem").read_bytes(), "server_name": "ring.test",
+                          "cert": str(pem / "ca.pem"), "key": pem / "key.pem"}}
+    yield listener, f"127.0.0.1:{port}", options[request.param]
+    made.stop(None)
+
+
+def test_a_token_is_shown_with_each_call(server, tmp_path):
+    listener, address, options = server
+    with hilbert_ring.connect(address, token="secret-1", **options) as client:
+        assert client.jobs() == []
+        assert listener.shown() == "Bearer secret-1"
+    file = tmp_path / "token"
+    file.write_text("secret-2\n")
+    with hilbert_ring.connect(address, token_file=file, **options) as client:
+        client.jobs()
+        assert listener.shown() == "Bearer secret-2"
+        file.write_text("secret-3\n")
+        client.jobs()
+        assert listener.shown() == "Bearer secret-3"
+    with hilbert_ring.connect(address, **options) as client:
+        client.jobs()
+        assert listener.shown() is None
+
+
+def test_by_asyncio(server):
+    listener, address, options = server
+
+    async def run():
+        async with hilbert_ring.aio.connect(address, token="secret-4", **options) as client:
+            return await client.jobs()
+
+    assert asyncio.run(run()) == []
+    assert listener.shown() == "Bearer secret-4"
+
+
+def test_a_service_whose_certificate_is_anothers_is_not_called(server, pem):
+    listener, address, options = server
+    if not options:
+        wrong = {"ca": pem / "ca.pem"}  # TLS to a plain service
+    else:
+        wrong = {**options, "server_name": "another.test"}
+    with hilbert_ring.connect(address, token="secret-5", **wrong) as client:
+        with pytest.raises(hilbert_ring.UnavailableError):
+            client.jobs()
+    assert listener.calls == []
+
+
+@pytest.mark.parametrize("wrong, field", [
+    ({"token": ""}, "token"), ({"token": "a b"}, "token"), ({"token": "a\nb"}, "token"),
+    ({"token": "ü"}, "token"), ({"token_file": "/no/such"}, "token_file"),
+    ({"token_file": "/dev/null"}, "token_file"),
+    ({"token": "a", "token_file": "/dev/null"}, "token_file"), ({"ca": "/no/such.pem"}, "ca"),
+    ({"cert": b"x"}, "key"), ({"key": b"x"}, "cert"), ({"ca": b"x", "tls": False}, "tls")])
+def test_what_is_refused(wrong, field):
+    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+        hilbert_ring.connect("localhost:1", **wrong)
+    assert raised.value.field == field
+
+
+@pytest.mark.parametrize("address", ["ring.example:8001", "10.0.0.1:8001", "[2001:db8::1]:8001",
+                                     "localhost.example:1"])
+def test_a_token_goes_to_no_other_host_in_the_clear(address):
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="in clear text"):
+        hilbert_ring.connect(address, token="secret")
+    hilbert_ring.connect(address, token="secret", insecure=True).close()
+    hilbert_ring.connect(address, token="secret", tls=True).close()
+
+
+@pytest.mark.parametrize("address", ["localhost:1", "127.0.0.9:1", "[::1]:1"])
+def test_a_token_goes_to_this_host(address):
+    hilbert_ring.connect(address, token="secret").close()
+
+
+def test_a_token_is_part_of_no_text():
+    client = hilbert_ring.connect("localhost:1", token="secret-6")
+    assert "secret-6" not in repr(vars(client))
