@@ -4,11 +4,11 @@
 The same job runs twice: with the pixels in row-major order, and along the Hilbert curve of the
 grid. A segment of 1024 pixels is two rows of the picture in the first and a 32 x 32 square in the
 second, so the curve brings more pixels that look alike together. `./dev demo` builds the programs
-and calls this.
+and calls this; the jobs run through the Python package.
 """
 import argparse
-import json
 import signal
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -17,64 +17,76 @@ from pathlib import Path
 import numpy as np
 
 import exactness
+import hilbert_ring
 import nonlocal_means
 import pictures
-from local_service import LocalService, ServiceError
 
 WORKERS = 2
 SEGMENT = 1024
 SIGMA = 25
 SEED = 25
 SAMPLED_SEGMENTS = 16  # of 256, recomputed in float64
+VERIFY_SECONDS = 600
+
+
+class DemoError(Exception):
+    """Something that the user should read: no traceback."""
 
 
 @dataclass
 class Run:
     name: str
     title: str
-    ordering: dict  # of the job spec; None: row-major
+    ordering: hilbert_ring.Hilbert  # None: row-major
     picture: np.ndarray = None
-    report: dict = None
+    report: object = None
     deviation: exactness.Deviation = None
     verified: str = ""
 
 
-def job_spec(picture, ordering):
-    return {
-        "tokens": picture.size, "heads": 1, "kv_heads": 1,
-        "head_dim": nonlocal_means.WIDTH, "value_dim": nonlocal_means.WIDTH, "dtype": "float32",
-        "segments": [SEGMENT], "dilations": [1], "mixing": "lse", "causal": False,
-        "scale": nonlocal_means.SCALE, "tail": "mask", "average_groups": True,
-        "ordering": ordering, "sequence_lengths": None,
-    }
+PATTERN = {"segments": [SEGMENT], "dilations": [1], "mixing": "lse", "scale": nonlocal_means.SCALE}
 
 
-def denoise(service, run, noisy, folder):
-    """Runs the job through the command line and fills in the rest of `run`."""
-    spec = job_spec(noisy, run.ordering)
-    files = {x: folder / f"{run.name}.{x}.npy" for x in ("out", "lse")}
-    files.update({x: folder / f"{x}.npy" for x in ("q", "k", "v")})
-    files["spec"] = folder / f"{run.name}.json"
-    files["spec"].write_text(json.dumps(spec, indent=1))
-    report = folder / f"{run.name}.report.json"
-    arguments = [part for name in ("spec", "q", "k", "v", "out", "lse")
-                 for part in (f"--{name}", files[name])]
-
+def denoise(client, run, noisy, tensors):
+    """Runs the job and fills in the rest of `run`."""
     print(f"{run.title}: the job ...", flush=True)
-    service.call("attend", *arguments, "--report", report)
-    run.report = json.loads(report.read_text())
-    q, k, v, out, lse = (np.load(files[x], mmap_mode="r") for x in ("q", "k", "v", "out", "lse"))
-    run.picture = nonlocal_means.denoised_picture(out, noisy)
+    result = client.attend(*tensors, ordering=run.ordering, **PATTERN)
+    run.report = result.report
+    run.picture = nonlocal_means.denoised_picture(result.out, noisy)
 
     print(f"{run.title}: a sample again in float64 ...", flush=True)
-    run.deviation = exactness.deviation(spec, q, k, v, out, lse, SAMPLED_SEGMENTS, SEED)
-    run.verified = service.call("verify", *arguments)
+    run.deviation = exactness.deviation(oracle_spec(noisy, run), *tensors, result.out, result.lse,
+                                        SAMPLED_SEGMENTS, SEED)
+    run.verified = verified_by_command(run, [*tensors, result.out, result.lse])
 
 
-def figure(report, name):
-    """A figure of the report: protobuf's JSON has 64-bit integers as strings and may omit zeros."""
-    camel = "".join(part.capitalize() if i else part for i, part in enumerate(name.split("_")))
-    return float(report.get(name, report.get(camel, 0)))
+def oracle_spec(noisy, run):
+    """As tests/golden/attention_oracle.py takes it."""
+    ordering = None
+    if run.ordering is not None:
+        ordering = {"curve": run.ordering.curve, "scope": run.ordering.scope,
+                    "window": run.ordering.window, "grid": list(run.ordering.grid)}
+    return {"tokens": noisy.size, "heads": 1, "causal": False, "tail": "mask",
+            "ordering": ordering, **PATTERN}
+
+
+def verified_by_command(run, tensors):
+    """What `hilbert-ring verify` says of the result, from files as others leave them."""
+    with tempfile.TemporaryDirectory(prefix="hilbert-ring-demo-") as folder:
+        line = [str(hilbert_ring.local_service.find_program("hilbert-ring")), "verify",
+                "--segments", str(SEGMENT), "--dilations", "1", "--mixing", "lse",
+                "--scale", repr(nonlocal_means.SCALE)]
+        if run.ordering is not None:
+            line += ["--curve", run.ordering.curve, "--grid", ",".join(map(str, run.ordering.grid))]
+        for name, tensor in zip(("q", "k", "v", "out", "lse"), tensors):
+            file = Path(folder) / f"{name}.npy"
+            np.save(file, tensor)
+            line += [f"--{name}", str(file)]
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=VERIFY_SECONDS)
+    if done.returncode != 0:
+        raise DemoError(f"hilbert-ring verify ended with code {done.returncode}:\n{done.stdout}")
+    return done.stdout
 
 
 def mebibytes(count):
@@ -87,18 +99,18 @@ def table(runs, noisy, truth):
             ("PSNR, noisy", [f"{nonlocal_means.psnr(noisy, truth):.2f} dB"] * len(runs)),
             ("PSNR, denoised",
              [f"{nonlocal_means.psnr(run.picture, truth):.2f} dB" for run in runs]),
-            ("tokens/s", [f"{figure(run.report, 'tokens_per_second'):,.0f}" for run in runs])]
+            ("tokens/s", [f"{getattr(run.report, 'tokens_per_second'):,.0f}" for run in runs])]
     for phase in ("receive", "compute", "send", "total"):
         rows.append((f"seconds, {phase}",
-                     [f"{figure(run.report, phase + '_seconds'):.2f}" for run in runs]))
+                     [f"{getattr(run.report, phase + '_seconds'):.2f}" for run in runs]))
     for label, name in (("bytes exchanged", "bytes_exchanged"),
                         ("  as planned", "bytes_exchanged_planned"),
                         ("  by a naive ring", "bytes_exchanged_naive")):
-        rows.append((label, [f"{figure(run.report, name):,.0f}" for run in runs]))
+        rows.append((label, [f"{getattr(run.report, name):,.0f}" for run in runs]))
     for place in range(WORKERS):
         for label, name in ((f"memory of worker {place + 1}", "memory_peak_bytes"),
                             ("  as planned", "memory_predicted_bytes")):
-            rows.append((label, [mebibytes(figure(run.report["workers"][place], name))
+            rows.append((label, [mebibytes(getattr(run.report.workers[place], name))
                                  for run in runs]))
     rows.append(("rows recomputed", [f"{run.deviation.rows:,}" for run in runs]))
     for name in ("out", "lse"):
@@ -118,7 +130,7 @@ def complaints(runs):
             yield (f"{run.title}: out is off by {run.deviation.out:.1e} "
                    f"({run.deviation.out_of_allowed:.2f} times what is allowed), lse by "
                    f"{run.deviation.lse:.1e} ({run.deviation.lse_of_allowed:.2f} times)")
-        done, planned = (figure(run.report, name)
+        done, planned = (getattr(run.report, name)
                          for name in ("bytes_exchanged", "bytes_exchanged_planned"))
         if done != planned:
             yield f"{run.title}: {done:,.0f} bytes were exchanged, {planned:,.0f} were planned"
@@ -129,19 +141,15 @@ def demonstrate(arguments):
     noisy = nonlocal_means.add_noise(truth, SIGMA, SEED)
     rows, cols = truth.shape
     runs = [Run("rowmajor", "row-major", None),
-            Run("hilbert", "Hilbert", {"curve": "hilbert", "scope": "qkv", "window": 0,
-                                       "grid": [rows, cols]})]
+            Run("hilbert", "Hilbert", hilbert_ring.Hilbert(grid=(rows, cols)))]
 
     arguments.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="job-", dir=arguments.out) as folder:
-        folder = Path(folder)
-        for name, tensor in zip("qkv", nonlocal_means.attention_inputs(noisy)):
-            np.save(folder / f"{name}.npy", tensor)
-        print(f"{truth.size:,} tokens ({rows} x {cols} pixels, noise of sigma {SIGMA}), "
-              f"one head of {nonlocal_means.WIDTH}, segments of {SEGMENT}, float32", flush=True)
-        with LocalService(arguments.coordinator, arguments.client, WORKERS, folder) as service:
-            for run in runs:
-                denoise(service, run, noisy, folder)
+    tensors = nonlocal_means.attention_inputs(noisy)
+    print(f"{truth.size:,} tokens ({rows} x {cols} pixels, noise of sigma {SIGMA}), "
+          f"one head of {nonlocal_means.WIDTH}, segments of {SEGMENT}, float32", flush=True)
+    with hilbert_ring.local(WORKERS, job_workers=WORKERS) as client:
+        for run in runs:
+            denoise(client, run, noisy, tensors)
 
     print()
     print("\n".join(table(runs, noisy, truth)))
@@ -164,7 +172,7 @@ def demonstrate(arguments):
          for run in runs])
     wrong = list(complaints(runs))
     if wrong:
-        raise ServiceError("the results are off:\n" + "\n".join(f"    {text}" for text in wrong))
+        raise DemoError("the results are off:\n" + "\n".join(f"    {text}" for text in wrong))
     print("The service agrees with float64 within float32's rounding.")
     print(f"Pictures: {arguments.out}/before_after.png, noisy.png, "
           + ", ".join(f"denoised_{run.name}.png" for run in runs))
@@ -178,13 +186,11 @@ def main():
     here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--photograph", type=Path, required=True, help="a grey picture")
-    parser.add_argument("--coordinator", type=Path, required=True, help="hilbert-ring-coordinator")
-    parser.add_argument("--client", type=Path, required=True, help="hilbert-ring")
     parser.add_argument("--out", type=Path, default=here / "out", help="folder for the pictures")
     signal.signal(signal.SIGTERM, stop_on_signal)
     try:
         demonstrate(parser.parse_args())
-    except (ServiceError, OSError) as error:
+    except (DemoError, hilbert_ring.HilbertRingError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
