@@ -87,6 +87,16 @@ def test_ctrl_c_ends_the_job(client):
     assert await_that(lambda: client.jobs() == [])
 
 
+def test_an_interrupted_call_ends_its_job_though_the_process_lives(client):
+    def interrupt(progress):
+        if progress.admitted:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client.attend(*long_tensors(), **{**LONG, "progress": interrupt})
+    assert await_that(lambda: client.jobs() == [])
+
+
 def test_a_task_that_is_cancelled_ends_its_job(client):
     async def run():
         async with hilbert_ring.aio.connect(client.server) as aio_client:

@@ -60,6 +60,14 @@ def test_pushback_is_waited_for_and_up_to_a_quarter_more():
     assert RetrySchedule(lambda: 1.0).wait_after(full) == 2.5
 
 
+def test_backoff_begins_anew_after_a_pushback():
+    schedule = RetrySchedule(lambda: 1.0)
+    for _ in range(4):
+        schedule.wait_after(LOST)
+    schedule.wait_after(failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="1"))
+    assert schedule.wait_after(LOST) == pytest.approx(0.1)
+
+
 def test_an_attempt_that_still_runs_is_waited_for_after_a_lost_connection():
     schedule = RetrySchedule(lambda: 1.0)
     schedule.wait_after(AWAY)
@@ -82,6 +90,14 @@ def test_max_attempts_counts_those_that_the_service_took():
         attempts.wait_after(LOST)
     assert raised.value.attempts == 8
     assert raised.value.reason == "WORKER_LOST"
+
+
+def test_a_job_that_was_lost_with_its_service_counts():
+    attempts = Clock().attempts(max_attempts=2)
+    lost = failure(errors.UnavailableError, admitted=True)
+    attempts.wait_after(lost)
+    with pytest.raises(errors.UnavailableError, match="after 2 attempts"):
+        attempts.wait_after(lost)
 
 
 def test_one_attempt_is_final():
