@@ -79,7 +79,10 @@ def from_bfloat16(x):
 
 
 def check(case, dtype, out, lse):
-    """Fails where a result is off by more than its type allows (tests/engine/expected_golden.cc)."""
+    """Fails where a result is off by more than its type allows.
+
+    As tests/engine/expected_golden.cc.
+    """
     scores = case.max_scores[:, None, None]
     size = np.abs(case.out)
     allowed = {

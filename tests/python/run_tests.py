@@ -1,4 +1,4 @@
-"""Runs test files with pytest; exits with 77, saying why, where a module that they need is absent."""
+"""Runs test files with pytest; exits with 77, saying why, where a module is absent."""
 import importlib
 import sys
 

@@ -77,7 +77,8 @@ def test_ctrl_c_ends_the_job(client):
             "import hilbert_ring, test_course\n"
             f"client = hilbert_ring.connect({client.server!r})\n"
             "tell = lambda progress: progress.admitted and print('admitted', flush=True)\n"
-            "client.attend(*test_course.long_tensors(), **{**test_course.LONG, 'progress': tell})\n")
+            "options = {**test_course.LONG, 'progress': tell}\n"
+            "client.attend(*test_course.long_tensors(), **options)\n")
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "admitted\n"

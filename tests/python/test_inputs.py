@@ -66,7 +66,8 @@ def test_only_the_rows_that_are_sent_are_read(client, expected):
 
 @pytest.mark.parametrize("change", [
     lambda x: np.asfortranarray(x), lambda x: x.astype(">f4"),
-    lambda x: np.repeat(x, 2, axis=0)[::2], lambda x: x.transpose(1, 0, 2).copy().transpose(1, 0, 2),
+    lambda x: np.repeat(x, 2, axis=0)[::2],
+    lambda x: x.transpose(1, 0, 2).copy().transpose(1, 0, 2),
     lambda x: np.broadcast_to(x, SHAPE)])
 def test_arrays_of_any_strides_and_byte_order(client, expected, change):
     same(client.attend(*map(change, tensors()), **PATTERN), expected)

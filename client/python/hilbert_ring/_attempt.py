@@ -104,7 +104,8 @@ class Attempt:
         self._number = number
         self._progress = progress
         self._out = OutputRows("OUT", call.out.bytes, call.inputs.spec.dtype)
-        self._lse = call.lse and OutputRows("LSE", call.lse.bytes, pb.DATA_TYPE_FLOAT32)
+        self._lse = (None if call.lse is None
+                     else OutputRows("LSE", call.lse.bytes, pb.DATA_TYPE_FLOAT32))
         self._queue: Optional[SendQueue] = None
         self._report: Optional[pb.Report] = None
         self.admitted = False
@@ -113,9 +114,10 @@ class Attempt:
 
     def open(self) -> bytes:
         """The first message."""
-        return pb.AttendRequest(open=pb.Open(
+        message: bytes = pb.AttendRequest(open=pb.Open(
             spec=self._call.inputs.spec, want_lse=self._lse is not None, job_id=self._call.job_id,
             attempt=self._number, can_resend=True)).SerializeToString()
+        return message
 
     def next_rows(self) -> Optional[Rows]:
         """What is sent next; None: nothing for now, see `ended`."""

@@ -6,7 +6,7 @@ thread-safe.
 """
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from crc32c import crc32c
 
@@ -23,7 +23,7 @@ _CHUNK_TAG = bytes([pb.AttendRequest.CHUNK_FIELD_NUMBER << 3 | _LENGTH_DELIMITED
 _PAYLOAD_TAG = bytes([pb.Chunk.PAYLOAD_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
 
 Reader = Callable[[int, int], memoryview]  # of first row and count: the rows' bytes
-Rows = Tuple[int, int, int]                # tensor, first row, count
+Rows = Tuple[Any, int, int]                # tensor, first row, count
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Inputs:
     """What a job sends."""
 
     spec: pb.JobSpec
-    readers: Dict[int, Reader]  # by tensor
+    readers: Dict[Any, Reader]  # by tensor
 
     def total_bytes(self) -> int:
         """Of all payloads."""
@@ -122,7 +122,7 @@ class SendQueue:
                 "chunk; lower heads or head_dim", field="heads", limit=limit)
         # A row is never cut, so one that is longer than a chunk should be is sent as it is.
         payload = min(max(min(chunk_bytes, limit), longest), limit)
-        self._rows_per_chunk = {tensor: payload // longest for tensor in _BAND}
+        self._rows_per_chunk: Dict[Any, int] = {tensor: payload // longest for tensor in _BAND}
         if spec.ordering.coordinate_axes:
             self._rows_per_chunk[pb.TENSOR_COORDS] = max(
                 1, payload // row_bytes(spec, pb.TENSOR_COORDS))

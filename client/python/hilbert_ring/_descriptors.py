@@ -1,6 +1,7 @@
 """Makes message classes from the descriptors that the build compiled from the proto.
 
-They live in a pool of their own, so that they do not clash with code that a program generated itself.
+They live in a pool of their own, so that they do not clash with code that a program generated
+itself.
 """
 from pathlib import Path
 from typing import Any, Dict
@@ -17,7 +18,7 @@ for _file in _files.file:
 if hasattr(message_factory, "GetMessageClass"):
     _class_of = message_factory.GetMessageClass
 else:  # before protobuf 4.22
-    _class_of = message_factory.MessageFactory(_pool).GetPrototype
+    _class_of = getattr(message_factory.MessageFactory(_pool), "GetPrototype")
 
 
 def _message(descriptor: Any) -> Any:

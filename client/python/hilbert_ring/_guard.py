@@ -1,7 +1,7 @@
 """Runs a program for as long as standard input is open, and then stops it.
 
-A process that dies, however it dies, closes its end of the pipe: so its service goes with it. Run as
-a script, with nothing but the standard library.
+A process that dies, however it dies, closes its end of the pipe: so its service goes with it. Run
+as a script, with nothing but the standard library.
 """
 import signal
 import subprocess

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Optional, Sequence, Union
 
 from hilbert_ring._attempt import JobCall, Progress
-from hilbert_ring._chunks import Inputs
+from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._retry import Attempts, CallTiming
 from hilbert_ring._spec import make_spec
 from hilbert_ring._tensors import Tensor, given_output, read_coordinates, read_tensor
@@ -81,7 +81,7 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     options.check()
     tensors = [read_tensor(name, value, dtype) for name, value in zip("qkv", (q, k, v))]
     spec = make_spec(dtype=tensors[0].dtype, ordering=ordering, **_shape(*tensors), **pattern)
-    readers = {tensor: read.rows for tensor, read in
+    readers: Dict[Any, Reader] = {tensor: read.rows for tensor, read in
                zip((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), tensors)}
     if ordering is not None and ordering.coords is not None:
         readers[pb.TENSOR_COORDS] = read_coordinates(ordering.coords, spec.tokens)
@@ -97,7 +97,7 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     return JobCall(Inputs(spec, readers), place, lse_place, job_id, options.chunk_bytes)
 
 
-def _shape(q: Tensor, k: Tensor, v: Tensor) -> Dict[str, int]:
+def _shape(q: Tensor, k: Tensor, v: Tensor) -> Dict[str, Any]:
     """Tokens, heads and dims, when the three agree."""
     for tensor, axes in ((q, "[tokens, heads, head_dim]"), (k, "[tokens, kv_heads, head_dim]"),
                          (v, "[tokens, kv_heads, value_dim]")):

@@ -1,5 +1,5 @@
 """Where the rows of one output tensor are put as they arrive, in whatever order."""
-from typing import Any
+from typing import Any, Dict, Tuple
 
 import numpy as np
 from crc32c import crc32c
@@ -9,9 +9,10 @@ from hilbert_ring.errors import DataLossError, InternalError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 # The words of a number's type, and its exponent: all bits set, it is no finite number.
-_EXPONENTS = {pb.DATA_TYPE_FLOAT32: (np.dtype("<u4"), 0x7f800000),
-              pb.DATA_TYPE_FLOAT16: (np.dtype("<u2"), 0x7c00),
-              pb.DATA_TYPE_BFLOAT16: (np.dtype("<u2"), 0x7f80)}
+_EXPONENTS: Dict[Any, Tuple["np.dtype[Any]", int]] = {
+    pb.DATA_TYPE_FLOAT32: (np.dtype("<u4"), 0x7f800000),
+    pb.DATA_TYPE_FLOAT16: (np.dtype("<u2"), 0x7c00),
+    pb.DATA_TYPE_BFLOAT16: (np.dtype("<u2"), 0x7f80)}
 
 
 class OutputRows:

@@ -84,7 +84,7 @@ class RetrySchedule:
         return False
 
     def _backoff(self, longest: float) -> float:
-        limit = min(longest, _FIRST_BACKOFF * 2 ** min(self._backoffs, _BACKOFF_DOUBLINGS))
+        limit: float = min(longest, _FIRST_BACKOFF * 2 ** min(self._backoffs, _BACKOFF_DOUBLINGS))
         self._backoffs += 1
         return limit * self._draw()
 

@@ -12,16 +12,16 @@ from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 
-_MIXINGS = {"head_groups": pb.MIXING_HEAD_GROUPS, "lse": pb.MIXING_LSE}
-_TAILS = {"mask": pb.TAIL_MASK, "zero": pb.TAIL_ZERO}
-_SCOPES = {"qkv": pb.ORDER_SCOPE_QKV, "kv": pb.ORDER_SCOPE_KV}
-_CURVES = {"hilbert": pb.CURVE_HILBERT, "morton": pb.CURVE_MORTON}
-DTYPES: Dict[str, int] = {"float32": pb.DATA_TYPE_FLOAT32, "bfloat16": pb.DATA_TYPE_BFLOAT16,
+_MIXINGS: Dict[str, Any] = {"head_groups": pb.MIXING_HEAD_GROUPS, "lse": pb.MIXING_LSE}
+_TAILS: Dict[str, Any] = {"mask": pb.TAIL_MASK, "zero": pb.TAIL_ZERO}
+_SCOPES: Dict[str, Any] = {"qkv": pb.ORDER_SCOPE_QKV, "kv": pb.ORDER_SCOPE_KV}
+_CURVES: Dict[str, Any] = {"hilbert": pb.CURVE_HILBERT, "morton": pb.CURVE_MORTON}
+DTYPES: Dict[str, Any] = {"float32": pb.DATA_TYPE_FLOAT32, "bfloat16": pb.DATA_TYPE_BFLOAT16,
                           "float16": pb.DATA_TYPE_FLOAT16}
 ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
-def choice(field: str, value: Any, known: Dict[str, int]) -> int:
+def choice(field: str, value: Any, known: Dict[str, Any]) -> Any:
     """The number of a name that is one of `known`."""
     if not isinstance(value, str) or value not in known:
         raise InvalidArgumentError(
@@ -103,9 +103,12 @@ def _ordering(ordering: Ordering) -> pb.Ordering:
 def row_bytes(spec: pb.JobSpec, tensor: int) -> int:
     """Bytes of one row of a tensor of the job."""
     element = {pb.DATA_TYPE_FLOAT32: 4}.get(spec.dtype, 2)
-    return {pb.TENSOR_COORDS: 4 * spec.ordering.coordinate_axes,
-            pb.TENSOR_Q: spec.heads * spec.head_dim * element,
-            pb.TENSOR_K: spec.kv_heads * spec.head_dim * element,
-            pb.TENSOR_V: spec.kv_heads * spec.value_dim * element,
-            pb.TENSOR_OUT: spec.heads * spec.value_dim * element,
-            pb.TENSOR_LSE: spec.heads * 4}[tensor]
+    sizes: Dict[Any, int] = {
+        pb.TENSOR_COORDS: 4 * spec.ordering.coordinate_axes,
+        pb.TENSOR_Q: spec.heads * spec.head_dim * element,
+        pb.TENSOR_K: spec.kv_heads * spec.head_dim * element,
+        pb.TENSOR_V: spec.kv_heads * spec.value_dim * element,
+        pb.TENSOR_OUT: spec.heads * spec.value_dim * element,
+        pb.TENSOR_LSE: spec.heads * 4,
+    }
+    return sizes[tensor]

@@ -10,7 +10,8 @@ The whole of an input is never copied: rows are read when they are sent.
 """
 import sys
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Sequence, Tuple
+from importlib import import_module
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from hilbert_ring._spec import ELEMENT_BYTES
 from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 
 _NUMPY_NAMES = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16"}
-_RAW = {4: np.dtype("<u4"), 2: np.dtype("<u2")}
+_RAW: Dict[int, "np.dtype[Any]"] = {4: np.dtype("<u4"), 2: np.dtype("<u2")}
 _COORDINATE_LIMIT = {2: 2**32 - 1, 3: 2**21 - 1}
 
 
@@ -69,7 +70,7 @@ def read_tensor(name: str, value: Any, dtype: Optional[str] = None) -> Tensor:
         view = memoryview(value)
     except TypeError:
         return _read_slices(name, value, dtype)
-    return _read_numpy(name, np.asarray(view), dtype, finish=memoryview)
+    return _read_numpy(name, np.asarray(view), dtype, finish=lambda result: result.data)
 
 
 def _type_of(name: str, found: "np.dtype[Any]", said: Optional[str]) -> str:
@@ -89,7 +90,8 @@ def _little(array: "NDArray[Any]", dtype: str) -> "NDArray[Any]":
     """The same numbers as raw little-endian words."""
     if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and sys.byteorder == "big"):
         array = array.astype(array.dtype.newbyteorder("<"))
-    return array.view(_RAW[ELEMENT_BYTES[dtype]])
+    words: "NDArray[Any]" = array.view(_RAW[ELEMENT_BYTES[dtype]])
+    return words
 
 
 def _read_numpy(name: str, array: "NDArray[Any]", said: Optional[str],
@@ -139,7 +141,7 @@ def _read_dlpack(name: str, value: Any, said: Optional[str]) -> Tensor:
     except Exception as error:  # each library has its own for what it does not know
         reason = error
     try:
-        import torch
+        torch: Any = import_module("torch")
     except ImportError:
         raise InvalidArgumentError(f"{name}: NumPy does not take this DLPack tensor ({reason}), "
                                    "and PyTorch is not installed", field=name) from reason
@@ -178,23 +180,24 @@ def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Out
         InvalidArgumentError: another shape or type, not contiguous, or not writable.
     """
     torch = torch_if_loaded()
+    array: Optional["NDArray[Any]"] = None
     if torch is not None and isinstance(value, torch.Tensor):
         found, fits = str(value.dtype).replace("torch.", ""), value.is_contiguous()
         if value.device.type != "cpu":
             raise InvalidArgumentError(f"{name} is on {value.device}, expected the CPU", field=name)
-        opened = lambda: _torch_output(value.detach(), torch, lambda _: value)  # noqa: E731
     else:
         array = value if isinstance(value, np.ndarray) else np.asarray(memoryview(value))
         found = _type_of(name, array.dtype, dtype if array.dtype.name not in _NUMPY_NAMES else None)
         fits = array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
-        opened = lambda: _numpy_output(array, lambda _: value)  # noqa: E731
     if tuple(value.shape) != tuple(shape) or found != dtype:
         raise InvalidArgumentError(
             f"{name} is {found} {tuple(value.shape)}, the job's is {dtype} {tuple(shape)}",
             field=name)
     if not fits:
         raise InvalidArgumentError(f"{name} must be writable and in C order", field=name)
-    return opened()
+    if array is None:
+        return _torch_output(value.detach(), torch, lambda _: value)
+    return _numpy_output(array, lambda _: value)
 
 
 def read_coordinates(coords: Any, tokens: int) -> Callable[[int, int], memoryview]:

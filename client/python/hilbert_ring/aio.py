@@ -133,8 +133,9 @@ class Client:
         attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._timing)
         while True:
             try:
-                return await self._short("Plan", request, pb.PlanResponse,
-                                         attempts.deadline_left())
+                plan: pb.PlanResponse = await self._short("Plan", request, pb.PlanResponse,
+                                                          attempts.deadline_left())
+                return plan
             except PushedBack as pushed:
                 await asyncio.sleep(attempts.wait_after(pushed.failure))
 
@@ -149,7 +150,9 @@ class Client:
 
     async def status(self) -> pb.GetClusterResponse:
         """As of hilbert_ring.Client.status."""
-        return await self._short("GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
+        status: pb.GetClusterResponse = await self._short(
+            "GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
+        return status
 
     async def _short(self, name: str, request: Any, response: Any,
                      seconds: Optional[float] = SHORT_CALL_SECONDS) -> Any:

@@ -26,10 +26,13 @@ class HilbertRingError(Exception):
     Attributes:
         message: what happened; names field, value and limit.
         code: the name of the gRPC status code, such as "INVALID_ARGUMENT".
-        reason: of docs/errors.md, such as "INVALID_SPEC"; the code's name where the service gave none.
-        field: the argument or field of the job that is wrong, such as "segments[1]"; None if unknown.
+        reason: of docs/errors.md, such as "INVALID_SPEC"; the code's name where the service gave
+            none.
+        field: the argument or field of the job that is wrong, such as "segments[1]"; None if
+            unknown.
         limit: what the field's value may be at most or must be at least; None if unknown.
-        retry_after: seconds after which the service wants to be asked again; None if it did not say.
+        retry_after: seconds after which the service wants to be asked again; None if it did not
+            say.
         attempts: how many attempts of the job there were.
     """
 

@@ -2,9 +2,9 @@
 
     out = hilbert_ring.longnet.dilated_attention(q, k, v, [1024, 5792], [1, 2])
 
-computes what the core of a LongNet-style encoder does between its projections: every head runs every
-(segment length, dilated ratio), zero keys make up short segments, and the branches are mixed by their
-softmax denominators.
+computes what the core of a LongNet-style encoder does between its projections: every head runs
+every (segment length, dilated ratio), zero keys make up short segments, and the branches are mixed
+by their softmax denominators.
 """
 from typing import Any, Optional, Sequence
 

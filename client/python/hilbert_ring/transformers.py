@@ -6,9 +6,9 @@
     with torch.no_grad():
         model(tokens)
 
-Causal and full attention, over padded batches too, whose tokens travel as packed sequences. Any other
-mask is refused when it is made. Where a cache holds earlier keys, fewer queries than keys are
-computed as if there were as many.
+Causal and full attention, over padded batches too, whose tokens travel as packed sequences. Any
+other mask is refused when it is made. Where a cache holds earlier keys, fewer queries than keys
+are computed as if there were as many.
 """
 from typing import Any, Callable, Optional, Tuple
 
@@ -46,8 +46,8 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
 
     full = mask_function is masking_utils.bidirectional_mask_function
     if not full and mask_function is not masking_utils.causal_mask_function:
-        raise _refused("mask_function", "a mask other than causal or full, such as a sliding window "
-                       "or packed positions")
+        raise _refused("mask_function", "a mask other than causal or full, such as a sliding "
+                       "window or packed positions")
     if not full and not allow_is_causal_skip:
         raise _refused("allow_is_causal_skip", "a causal mask that the model changes")
     if kv_offset != 0 or (not full and int(q_offset) + q_length != kv_length):
@@ -64,7 +64,8 @@ def _attention_by(client: Optional[Client]) -> Callable[..., Tuple[Any, None]]:
     def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any,
                   scaling: Optional[float] = None, dropout: float = 0.0,
                   is_causal: Optional[bool] = None, **more: Any) -> Tuple[Any, None]:
-        """[batch, heads, tokens, dim] in, kv heads not repeated; [batch, tokens, heads, dim] out."""
+        """[batch, heads, tokens, dim] in, kv heads not repeated; [batch, tokens, heads, dim] out.
+        """
         _check(dropout, attention_mask, key.shape[2], more)
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
