@@ -228,7 +228,12 @@ def test_rows_that_died_with_a_worker_are_sent_again(share, ordering, by_asyncio
     assert lost.seen[-1].bytes_sent >= lost.seen[0].bytes_to_send
 
 
-def test_a_full_queue_is_waited_for():
+def test_a_full_queue_is_waited_for(monkeypatch):
+    waits = []
+    sleep = time.sleep
+    # What the service asks for may be a minute: the test looks at it and does not wait for it.
+    monkeypatch.setattr(hilbert_ring.client.time, "sleep", lambda seconds: (
+        waits.append(seconds), sleep(min(seconds, 0.2))))
     with hilbert_ring.local(workers=1, max_queue=1) as client:
         running = threading.Event()
         ends = []
@@ -266,6 +271,10 @@ def test_a_full_queue_is_waited_for():
                           **{**LONG, "progress": tell})
         assert seen[-1].admitted and seen[-1].attempt >= 1
         assert seen[-1].last_failure.reason == "QUEUE_FULL"
+        failures = {progress.attempt: progress for progress in seen if progress.attempt > 0}
+        for progress in failures.values():
+            pushback = progress.last_failure.retry_after
+            assert pushback <= progress.wait <= 1.25 * pushback and progress.wait in waits
         for thread in threads:
             thread.join(UNTIL)
         assert ends == ["CANCELLED_BY_CALLER"] * 2

@@ -188,7 +188,7 @@ def _info_of(details: bytes) -> Dict[str, Any]:
         if info.domain == _DOMAIN:
             limit = info.metadata.get("limit")
             return {"reason": info.reason, "field": info.metadata.get("field"),
-                    "limit": float(limit) if limit else None}
+                    "limit": int(limit) if limit else None}
     return {}
 
 
