@@ -26,8 +26,8 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_SERVER_PACKAGE_NAME hilbert-ring-server)
 set(CPACK_DEBIAN_SERVER_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_SERVER_DESCRIPTION "attention over long sequences: coordinator and worker
- A coordinator shards a sequence over worker processes, which run ring dilated
- Hilbert attention on their shards. With units for systemd.")
+A coordinator shards a sequence over worker processes, which run ring dilated
+Hilbert attention on their shards. With units for systemd.")
 set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA
   ${debian}/conffiles ${debian}/postinst ${debian}/prerm ${debian}/postrm)
 set(CPACK_DEBIAN_SERVER_PACKAGE_SUGGESTS hilbert-ring-client)
@@ -35,14 +35,14 @@ set(CPACK_DEBIAN_SERVER_PACKAGE_SUGGESTS hilbert-ring-client)
 set(CPACK_DEBIAN_CLIENT_PACKAGE_NAME hilbert-ring-client)
 set(CPACK_DEBIAN_CLIENT_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_CLIENT_DESCRIPTION "attention over long sequences: command line
- hilbert-ring submits jobs of .npy files to a Hilbert Ring service, plans and
- verifies them, and shows the service's workers and jobs.")
+hilbert-ring submits jobs of .npy files to a Hilbert Ring service, plans and
+verifies them, and shows the service's workers and jobs.")
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME hilbert-ring-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_DESCRIPTION "attention over long sequences: C++ client library
- Headers, static libraries and the CMake package hilbert_ring, for programs that
- submit jobs to a Hilbert Ring service.")
+Headers, static libraries and the CMake package hilbert_ring, for programs
+that submit jobs to a Hilbert Ring service.")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
   "libabsl-dev, libgrpc++-dev, libisal-dev, libprotobuf-dev, protobuf-compiler-grpc")
 include(CPack)
