@@ -1,9 +1,7 @@
 # Warnings, launcher and sanitizers for every target of the project.
-add_compile_options(
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall>
-  $<$<COMPILE_LANGUAGE:CXX>:-Wextra>
-  $<$<COMPILE_LANGUAGE:CXX>:-Wno-unused-parameter>
-  $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
+set(HILBERT_RING_WARNINGS -Wall -Wextra -Wno-unused-parameter
+  -Wno-missing-field-initializers)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${HILBERT_RING_WARNINGS}>")
 
 find_program(CCACHE ccache)
 if(CCACHE)

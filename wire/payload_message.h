@@ -35,12 +35,12 @@ grpc::ByteBuffer JoinPayload(PayloadFields fields, const google::protobuf::Messa
 // True when the outer message holds the inner one and nothing else, which is then read, its payload
 // left where it is: valid as long as the buffer lives. False when it is another message, or not
 // well-formed: parse it whole, which tells which.
-bool SplitPayload(grpc::ByteBuffer& buffer, PayloadFields fields,
-                  google::protobuf::MessageLite& inner, Payload& payload);
+[[nodiscard]] bool SplitPayload(grpc::ByteBuffer& buffer, PayloadFields fields,
+                                google::protobuf::MessageLite& inner, Payload& payload);
 
 // Any message, whole. Parse is false when it is not well-formed.
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
-bool Parse(grpc::ByteBuffer& buffer, google::protobuf::MessageLite& message);
+[[nodiscard]] bool Parse(grpc::ByteBuffer& buffer, google::protobuf::MessageLite& message);
 
 // Owns `bytes` through `owner` until the transport has let go of them.
 grpc::Slice SliceOf(std::string_view bytes, std::shared_ptr<const void> owner);

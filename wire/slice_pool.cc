@@ -1,10 +1,11 @@
 #include "wire/slice_pool.h"
 
 #include <cstring>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 #include "wire/payload_message.h"
 
 namespace hilbert_ring::wire {
@@ -14,7 +15,7 @@ class SlicePool::Buffers {
   explicit Buffers(int64_t bytes) : bytes_(bytes) {}
 
   std::unique_ptr<char[]> Take() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (free_.empty()) return std::make_unique_for_overwrite<char[]>(static_cast<size_t>(bytes_));
     std::unique_ptr<char[]> buffer = std::move(free_.back());
     free_.pop_back();
@@ -22,14 +23,14 @@ class SlicePool::Buffers {
   }
 
   void Return(std::unique_ptr<char[]> buffer) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     free_.push_back(std::move(buffer));
   }
 
  private:
   const int64_t bytes_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<char[]>> free_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<char[]>> free_ ABSL_GUARDED_BY(mutex_);
 };
 
 SlicePool::SlicePool(int64_t bytes) : buffers_(std::make_shared<Buffers>(bytes)) {}

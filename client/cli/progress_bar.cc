@@ -30,7 +30,7 @@ ProgressBar::~ProgressBar() {
 }
 
 void ProgressBar::Note(const client::AttendProgress& progress) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   line_.Note(progress, absl::Now());
   noted_ = true;
 }
@@ -46,8 +46,10 @@ void ProgressBar::Clear() {
 void ProgressBar::Tell(const std::stop_token& stop) {
   const std::chrono::milliseconds interval =
       terminal_ ? kRedraw : std::chrono::milliseconds(kLogInterval);
-  std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, stop, interval, [&stop] { return stop.stop_requested(); })) {
+  MutexLock lock(mutex_);
+  while (!wake_.wait_for(lock, stop, interval, [&stop]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stop.stop_requested();
+  })) {
     if (noted_) Draw();
   }
 }

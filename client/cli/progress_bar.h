@@ -3,13 +3,14 @@
 #pragma once
 
 #include <condition_variable>
-#include <mutex>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/progress_line.h"
 #include "client/cpp/attend.h"
+#include "engine/base/mutex.h"
 
 namespace hilbert_ring::cli {
 
@@ -24,23 +25,23 @@ class ProgressBar {
   // Takes the terminal's line away while `print` writes others.
   template <typename Print>
   void Interrupt(Print print) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Clear();
     print();
   }
 
  private:
-  void Clear();
+  void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Tell(const std::stop_token& stop);
-  void Draw();
+  void Draw() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const GlobalOptions& global_;
   const bool terminal_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any wake_;
-  ProgressLine line_;    // guarded by mutex_
-  bool noted_ = false;   // guarded by mutex_
-  bool drawn_ = false;   // guarded by mutex_
+  ProgressLine line_ ABSL_GUARDED_BY(mutex_);
+  bool noted_ ABSL_GUARDED_BY(mutex_) = false;
+  bool drawn_ ABSL_GUARDED_BY(mutex_) = false;
   std::jthread thread_;  // last: it uses all above
 };
 

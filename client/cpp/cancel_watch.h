@@ -4,9 +4,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 
+#include "engine/base/mutex.h"
 #include "grpcpp/client_context.h"
 
 namespace hilbert_ring::client {
@@ -22,7 +22,7 @@ class CancelWatch {
 
  private:
   std::atomic<bool> fired_ = false;
-  std::mutex mutex_;
+  Mutex mutex_;  // of wake_ alone
   std::condition_variable_any wake_;
   std::jthread thread_;  // last: it uses all above
 };

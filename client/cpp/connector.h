@@ -37,7 +37,7 @@ class Connector {
 
   // True once channel() is connected, which may be another one then. False at the deadline, or
   // within 0.1 s when `cancelled`, which may be empty, says so.
-  bool Await(absl::Time deadline, const std::function<bool()>& cancelled);
+  [[nodiscard]] bool Await(absl::Time deadline, const std::function<bool()>& cancelled);
 
  private:
   using Channels = std::vector<std::shared_ptr<grpc::Channel>>;

@@ -52,7 +52,7 @@ class InputChunks {
 
   // The next chunk, its CRC32C included, without its payload, which lies in the inputs (or, for
   // coordinates, here until the next call); false after the last.
-  bool Next(v1::Chunk& chunk, std::string_view& payload);
+  [[nodiscard]] bool Next(v1::Chunk& chunk, std::string_view& payload);
 
   // Rows that one chunk of a tensor holds at most.
   int64_t RowsPerChunk(v1::Tensor tensor) const;

@@ -29,7 +29,7 @@ absl::Status InputSender::Resend(const v1::Resend& resend) {
   }
   absl::StatusOr<int64_t> bytes = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     bytes = again_.Add(resend);
   }
   RETURN_IF_ERROR(bytes.status());
@@ -42,7 +42,7 @@ absl::Status InputSender::Resend(const v1::Resend& resend) {
 void InputSender::Close() {
   if (!settings_.can_resend) return;  // it was closed with the last chunk
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     state_ = State::kReported;
   }
   changed_.notify_one();
@@ -51,7 +51,7 @@ void InputSender::Close() {
 
 void InputSender::Join() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     state_ = State::kEnded;
   }
   changed_.notify_one();
@@ -61,7 +61,7 @@ void InputSender::Join() {
 void InputSender::Run() {
   Send();
   if (!settings_.can_resend) return;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   bool writable = true;
   while (writable && state_ == State::kOpen) {
     if (again_.empty()) {
@@ -92,7 +92,7 @@ bool InputSender::SendWaiting() {
   while (true) {
     ResendQueue::Rows rows;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (state_ != State::kOpen) return false;
       if (again_.empty()) return true;
       rows = again_.Take([this](v1::Tensor tensor) { return chunks_.RowsPerChunk(tensor); });

@@ -2,17 +2,17 @@
 // service asks for them.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "client/cpp/input_chunks.h"
 #include "client/cpp/progress_teller.h"
 #include "client/cpp/resend_queue.h"
+#include "engine/base/mutex.h"
 #include "wire/raw_stream.h"
 #include "wire/slice_pool.h"
 
@@ -66,11 +66,11 @@ class InputSender {
 
   enum class State { kOpen, kReported, kEnded };
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  State state_ = State::kOpen;  // guarded by mutex_
-  ResendQueue again_;           // guarded by mutex_
-  std::jthread thread_;         // last: it uses all above
+  Mutex mutex_;
+  ConditionVariable changed_;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kOpen;
+  ResendQueue again_ ABSL_GUARDED_BY(mutex_);
+  std::jthread thread_;  // last: it uses all above
 };
 
 }  // namespace hilbert_ring::client

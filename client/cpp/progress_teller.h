@@ -2,9 +2,10 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 
+#include "absl/base/thread_annotations.h"
 #include "client/cpp/attend.h"
+#include "engine/base/mutex.h"
 
 namespace hilbert_ring::client {
 
@@ -15,7 +16,7 @@ class ProgressTeller {
 
   // A new attempt: all starts afresh.
   void Reset(AttendProgress progress) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     progress_ = std::move(progress);
   }
 
@@ -23,15 +24,15 @@ class ProgressTeller {
   template <typename Change>
   void Update(Change change) {
     if (!tell_) return;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     change(progress_);
     tell_(progress_);
   }
 
  private:
   const std::function<void(const AttendProgress&)>& tell_;
-  std::mutex mutex_;
-  AttendProgress progress_;  // guarded by mutex_
+  Mutex mutex_;
+  AttendProgress progress_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hilbert_ring::client

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -29,7 +31,7 @@ class ConnectingChannels {
                                   std::chrono::system_clock::now() + kSettle);
     }
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       channels_.push_back(std::move(channel));
     }
     DropSettled();
@@ -37,13 +39,13 @@ class ConnectingChannels {
 
  private:
   bool empty() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return channels_.empty();
   }
 
   void DropSettled() {
     Channels going;  // without the lock
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto settled = std::stable_partition(
         channels_.begin(), channels_.end(),
         [](const auto& kept) { return kept->GetState(false) == GRPC_CHANNEL_CONNECTING; });
@@ -54,8 +56,8 @@ class ConnectingChannels {
     channels_.erase(channels_.begin());
   }
 
-  mutable std::mutex mutex_;
-  Channels channels_;  // guarded by mutex_; the oldest first
+  mutable Mutex mutex_;
+  Channels channels_ ABSL_GUARDED_BY(mutex_);  // the oldest first
 };
 
 }  // namespace

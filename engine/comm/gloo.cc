@@ -1,7 +1,8 @@
-#include <mutex>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "engine/comm/comm_step.h"
 #include "engine/comm/communicator.h"
@@ -33,7 +34,7 @@ class GlooCommunicator : public Communicator {
 
   ~GlooCommunicator() override {
     if (posted_) {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       Break(absl::UnavailableError("destroyed"));
     }
     transfers_.clear();
@@ -73,14 +74,14 @@ class GlooCommunicator : public Communicator {
       absl::Status status = transfer->Wait(deadline);
       if (!status.ok()) return Release(Failed(transfer->peer(), status));
     }
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     transfers_.clear();
     posted_ = false;
     return status_;
   }
 
   void Abort(const std::string& reason) override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (absl::IsAborted(status_)) return;
     for (const std::unique_ptr<GlooTransfer>& transfer : transfers_) transfer->Stop();
     Break(absl::AbortedError(reason));
@@ -88,21 +89,21 @@ class GlooCommunicator : public Communicator {
 
  private:
   absl::Status CurrentStatus() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return status_;
   }
 
   // A started transfer joins those that Abort stops.
   absl::Status Add(int peer, absl::StatusOr<std::unique_ptr<GlooTransfer>> started) {
     if (!started.ok()) return Failed(peer, started.status());
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     transfers_.push_back(*std::move(started));
     return status_;
   }
 
   // What breaks the communicator, of an error of a transfer with `peer`.
   absl::Status Failed(int peer, const absl::Status& error) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::string where = absl::StrCat("waited for rank ", peer, " in step ", number_);
     if (absl::IsAborted(status_)) {
       status_ = absl::AbortedError(absl::StrCat(status_.message(), " (", where, ")"));
@@ -112,15 +113,15 @@ class GlooCommunicator : public Communicator {
     return status_;
   }
 
-  // Wants mutex_. Closes the connections, by which the peers learn of it.
-  void Break(absl::Status status) {
+  // Closes the connections, by which the peers learn of it.
+  void Break(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     status_ = std::move(status);
     if (mesh_ != nullptr) mesh_->Close();
   }
 
   // Gives the memory of the posted step back before the caller learns of an error.
   absl::Status Release(absl::Status status) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     transfers_.clear();
     posted_ = false;
     return status;
@@ -132,8 +133,8 @@ class GlooCommunicator : public Communicator {
   int64_t number_ = -1;  // of the last step
   bool posted_ = false;
 
-  std::mutex mutex_;                                      // also guards mesh_->Close
-  absl::Status status_;                                   // guarded by mutex_
+  Mutex mutex_;  // also guards mesh_->Close
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<GlooTransfer>> transfers_;  // changed by Post and Wait under mutex_
 };
 

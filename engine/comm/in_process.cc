@@ -1,12 +1,12 @@
 #include <algorithm>
-#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <list>
-#include <mutex>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "engine/comm/comm_step.h"
 #include "engine/comm/communicator.h"
@@ -34,8 +34,8 @@ struct Transfer {
 };
 
 struct RankState {
-  absl::Status status;              // not OK: broken or destroyed
-  std::condition_variable changed;  // something that the rank may be waiting for
+  absl::Status status;        // not OK: broken or destroyed
+  ConditionVariable changed;  // something that the rank may be waiting for
 };
 
 // What the ranks of one ring share.
@@ -43,14 +43,16 @@ struct Hub {
   explicit Hub(int size) : size(size), ranks(size), posted(size * size) {}
 
   // Transfers from one rank to another that one end has posted and the other has not.
-  std::list<std::shared_ptr<Transfer>>& Posted(int from, int to) {
+  std::list<std::shared_ptr<Transfer>>& Posted(int from, int to)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     return posted[from * size + to];
   }
 
   const int size;
-  std::mutex mutex;  // guards all below, and transfers; not the memory that is copied
-  std::vector<RankState> ranks;
-  std::vector<std::list<std::shared_ptr<Transfer>>> posted;  // [from * size + to]
+  Mutex mutex;  // guards transfers too, but not the memory that is copied
+  std::vector<RankState> ranks ABSL_GUARDED_BY(mutex);
+  std::vector<std::list<std::shared_ptr<Transfer>>> posted
+      ABSL_GUARDED_BY(mutex);  // [from * size + to]
 };
 
 class InProcessCommunicator : public Communicator {
@@ -58,7 +60,7 @@ class InProcessCommunicator : public Communicator {
   InProcessCommunicator(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
 
   ~InProcessCommunicator() override {
-    std::unique_lock lock(hub_->mutex);
+    MutexLock lock(hub_->mutex);
     Break(absl::UnavailableError("destroyed"));
     Withdraw(lock).IgnoreError();
   }
@@ -68,7 +70,7 @@ class InProcessCommunicator : public Communicator {
   std::string name() const override { return "in-process"; }
 
   absl::Status Post(const CommStep& step) override {
-    std::unique_lock lock(hub_->mutex);
+    MutexLock lock(hub_->mutex);
     if (!self().status.ok()) return Withdraw(lock);
     if (posted_) return absl::FailedPreconditionError("a step is posted already");
     RETURN_IF_ERROR(CheckStep(step, rank_, size(), last_number_));
@@ -92,7 +94,7 @@ class InProcessCommunicator : public Communicator {
   }
 
   absl::Status Wait(Deadline deadline) override {
-    std::unique_lock lock(hub_->mutex);
+    MutexLock lock(hub_->mutex);
     while (true) {
       if (!self().status.ok()) {
         if (waited_for_ >= 0 && absl::IsAborted(self().status)) {
@@ -112,9 +114,11 @@ class InProcessCommunicator : public Communicator {
       waited_for_ = PeerOf(*outstanding_.front());
       const auto ready = std::find_if(outstanding_.begin(), outstanding_.end(),
                                       [](const auto& transfer) { return transfer->Ready(); });
-      const auto lost = std::find_if(
-          outstanding_.begin(), outstanding_.end(),
-          [this](const auto& transfer) { return !hub_->ranks[PeerOf(*transfer)].status.ok(); });
+      const auto lost =
+          std::find_if(outstanding_.begin(), outstanding_.end(),
+                       [this](const auto& transfer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) {
+                         return !hub_->ranks[PeerOf(*transfer)].status.ok();
+                       });
       if (lost != outstanding_.end()) {
         const int peer = PeerOf(**lost);
         Break(
@@ -124,7 +128,7 @@ class InProcessCommunicator : public Communicator {
         Break(absl::DeadlineExceededError(
             absl::StrCat("waited for rank ", waited_for_, " in step ", last_number_)));
       } else if (ready != outstanding_.end()) {
-        Copy(**ready, deadline, lock);
+        Copy(**ready, deadline);
       } else {
         self().changed.wait_until(lock, deadline);
       }
@@ -132,21 +136,20 @@ class InProcessCommunicator : public Communicator {
   }
 
   void Abort(const std::string& reason) override {
-    std::unique_lock lock(hub_->mutex);
+    MutexLock lock(hub_->mutex);
     if (!absl::IsAborted(self().status)) Break(absl::AbortedError(reason));
   }
 
  private:
-  // All below want the hub's mutex.
-
-  RankState& self() const { return hub_->ranks[rank_]; }
+  RankState& self() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) { return hub_->ranks[rank_]; }
 
   int PeerOf(const Transfer& transfer) const {
     return transfer.from == rank_ ? transfer.to : transfer.from;
   }
 
   // The transfer of that key, which the peer may have posted before.
-  std::shared_ptr<Transfer> Join(const TransferKey& key, int from, int to, bool Transfer::*end) {
+  std::shared_ptr<Transfer> Join(const TransferKey& key, int from, int to, bool Transfer::*end)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) {
     auto& posted = hub_->Posted(from, to);
     const auto found = std::find_if(posted.begin(), posted.end(), [&](const auto& transfer) {
       return transfer->key == key && !((*transfer).*end);
@@ -166,15 +169,15 @@ class InProcessCommunicator : public Communicator {
   }
 
   // Stops early, not done, when an end is broken or the deadline passes.
-  void Copy(Transfer& transfer, Deadline deadline, std::unique_lock<std::mutex>& lock) {
+  void Copy(Transfer& transfer, Deadline deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) {
     transfer.copying = true;
     int64_t copied = 0;
     while (copied < transfer.key.bytes && hub_->ranks[transfer.from].status.ok() &&
            hub_->ranks[transfer.to].status.ok() && std::chrono::steady_clock::now() < deadline) {
       const int64_t bytes = std::min(kPieceBytes, transfer.key.bytes - copied);
-      lock.unlock();
+      hub_->mutex.unlock();
       std::memcpy(transfer.target + copied, transfer.source + copied, bytes);
-      lock.lock();
+      hub_->mutex.lock();
       copied += bytes;
     }
     transfer.copying = false;
@@ -182,16 +185,17 @@ class InProcessCommunicator : public Communicator {
     hub_->ranks[PeerOf(transfer)].changed.notify_all();
   }
 
-  void Break(absl::Status status) {
+  void Break(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) {
     self().status = std::move(status);
     for (RankState& rank : hub_->ranks) rank.changed.notify_all();
   }
 
   // Takes the broken rank's memory out of the ring; the status that broke it.
-  absl::Status Withdraw(std::unique_lock<std::mutex>& lock) {
+  absl::Status Withdraw(MutexLock& lock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) {
     for (const std::shared_ptr<Transfer>& transfer : outstanding_) {
       hub_->Posted(transfer->from, transfer->to).remove(transfer);
-      self().changed.wait(lock, [&] { return !transfer->copying; });
+      self().changed.wait(
+          lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(hub_->mutex) { return !transfer->copying; });
     }
     outstanding_.clear();
     return self().status;

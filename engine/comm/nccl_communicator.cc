@@ -1,16 +1,17 @@
 #include "engine/comm/nccl_communicator.h"
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "engine/comm/comm_step.h"
 #include "engine/comm/nccl_session.h"
@@ -82,7 +83,7 @@ class NcclCommunicator : public Communicator {
   }
 
   void Abort(const std::string& reason) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (absl::IsAborted(status_)) return;
     Break(absl::AbortedError(reason));
   }
@@ -95,7 +96,7 @@ class NcclCommunicator : public Communicator {
   };
 
   absl::Status CurrentStatus() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return status_;
   }
 
@@ -119,7 +120,7 @@ class NcclCommunicator : public Communicator {
 
   // What breaks the communicator, of an error of the posted step. An abort comes before it.
   absl::Status Failed(const absl::Status& error) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::string where = absl::StrCat("waited for ", peers_, " in step ", number_);
     if (absl::IsAborted(status_)) {
       if (stage_ != Stage::kDone) {
@@ -131,8 +132,8 @@ class NcclCommunicator : public Communicator {
     return status_;
   }
 
-  // Wants mutex_. The peers learn of it by their connections, where NCCL has any.
-  void Break(absl::Status status) {
+  // The peers learn of it by their connections, where NCCL has any.
+  void Break(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     status_ = std::move(status);
     if (session_ != nullptr) session_->Close(Ending::kAbort);
   }
@@ -142,7 +143,7 @@ class NcclCommunicator : public Communicator {
     if (!std::exchange(posted_, false) || session_ == nullptr) return status;
     absl::Status closed = session_->AwaitClosed();
     if (closed.ok()) return status;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     status_ = absl::InternalError(absl::StrCat(closed.message(), ", after: ", status.message()));
     status_.SetPayload(kMemoryInUse, absl::Cord());
     return status_;
@@ -157,8 +158,8 @@ class NcclCommunicator : public Communicator {
   std::string peers_;  // of the last step
   Stage stage_ = Stage::kDone;
 
-  std::mutex mutex_;     // taken before the session's
-  absl::Status status_;  // guarded by mutex_
+  Mutex mutex_;  // taken before the session's
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::Status CheckOptions(const NcclOptions& options) {

@@ -3,7 +3,9 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 
 namespace hilbert_ring {
 namespace {
@@ -32,7 +34,7 @@ NcclSession::~NcclSession() {
   if (!closer_.joinable()) return;  // it never began
   bool asked = false;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     asked = state_->ending != Ending::kNone;
   }
   if (!asked) Close(Ending::kAbort);
@@ -44,20 +46,22 @@ NcclSession::~NcclSession() {
 }
 
 absl::Status NcclSession::Inside(const std::function<absl::Status(NcclEnd& end)>& call) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   if (state_->ending != Ending::kNone) return absl::CancelledError("being closed");
   return call(*state_->end);
 }
 
 void NcclSession::Close(Ending ending) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   if (state_->ending != Ending::kAbort) state_->ending = ending;
   state_->changed.notify_all();
 }
 
 absl::Status NcclSession::AwaitClosed() {
-  std::unique_lock lock(state_->mutex);
-  if (state_->changed.wait_for(lock, kCloseLimit, [this] { return state_->closed; })) {
+  MutexLock lock(state_->mutex);
+  if (state_->changed.wait_for(
+          lock, kCloseLimit,
+          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) { return state_->closed; })) {
     return absl::OkStatus();
   }
   return absl::InternalError("NCCL does not let go of the step's memory");
@@ -65,8 +69,10 @@ absl::Status NcclSession::AwaitClosed() {
 
 void NcclSession::CloseWhenAsked(State& state) {
   {
-    std::unique_lock lock(state.mutex);
-    state.changed.wait(lock, [&] { return state.ending != Ending::kNone; });
+    MutexLock lock(state.mutex);
+    state.changed.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) {
+      return state.ending != Ending::kNone;
+    });
   }
   // Nobody is inside, and nobody can enter any more.
   if (LeaveOrderly(state)) {
@@ -81,14 +87,14 @@ void NcclSession::CloseWhenAsked(State& state) {
     std::this_thread::sleep_for(kPoll);
   }
   state.end.reset();
-  const std::lock_guard lock(state.mutex);
+  const MutexLock lock(state.mutex);
   state.closed = true;
   state.changed.notify_all();
 }
 
 bool NcclSession::LeaveOrderly(State& state) {
   const Clock::time_point limit = Clock::now() + kOrderlyLimit;
-  std::unique_lock lock(state.mutex);
+  MutexLock lock(state.mutex);
   if (state.ending != Ending::kOrderly || !state.end->Finalize().ok()) return false;
   while (state.ending == Ending::kOrderly && Clock::now() < limit) {
     const absl::StatusOr<bool> ready = state.end->Ready();

@@ -12,14 +12,14 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "engine/comm/nccl_end.h"
 
 namespace hilbert_ring {
@@ -60,11 +60,11 @@ class NcclSession {
 
  private:
   struct State {
-    std::mutex mutex;  // held by whoever is inside NCCL, but for the ending itself
-    std::condition_variable changed;
-    std::unique_ptr<NcclEnd> end;   // guarded by mutex until `ending` is set, then the thread's
-    Ending ending = Ending::kNone;  // guarded by mutex
-    bool closed = false;            // guarded by mutex
+    Mutex mutex;  // held by whoever is inside NCCL, but for the ending itself
+    ConditionVariable changed;
+    std::unique_ptr<NcclEnd> end;  // used under mutex until `ending` is set, then by the thread
+    Ending ending ABSL_GUARDED_BY(mutex) = Ending::kNone;
+    bool closed ABSL_GUARDED_BY(mutex) = false;
   };
 
   NcclSession() = default;

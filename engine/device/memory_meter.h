@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 
 namespace hilbert_ring {
 
@@ -17,7 +18,7 @@ class MemoryMeter {
 
   // RESOURCE_EXHAUSTED, naming bytes, use and limit; nothing is counted then.
   absl::Status Take(int64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (bytes > limit_ - used_) {
       return absl::ResourceExhaustedError(absl::StrCat("the device was asked for ", bytes,
                                                        " bytes; ", used_, " of ", limit_,
@@ -28,26 +29,26 @@ class MemoryMeter {
     return absl::OkStatus();
   }
   void Give(int64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     used_ -= bytes;
   }
 
   int64_t limit() const { return limit_; }
   int64_t used() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return used_;
   }
   // The most that was in use at once.
   int64_t peak() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return peak_;
   }
 
  private:
   const int64_t limit_;
-  mutable std::mutex mutex_;
-  int64_t used_ = 0;  // guarded by mutex_, as is peak_
-  int64_t peak_ = 0;
+  mutable Mutex mutex_;
+  int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t peak_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace hilbert_ring

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring {
@@ -23,7 +24,7 @@ absl::StatusOr<std::shared_ptr<const Permutation>> OrderCache::Get(
   Entry wanted = {*spec.ordering, spec.sequence_lengths, nullptr};
   wanted.ordering.scope = OrderScope::kQkv;  // says who is ordered, not how
   if (wanted.lengths.empty()) wanted.lengths = {spec.tokens};
-  const auto find = [&] {  // under mutex_
+  const auto find = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
       return e.ordering == wanted.ordering && e.lengths == wanted.lengths;
     });
@@ -31,7 +32,7 @@ absl::StatusOr<std::shared_ptr<const Permutation>> OrderCache::Get(
     return entry;
   };
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (const auto entry = find(); entry != entries_.end()) {
       ++hits_;
       return entry->order;
@@ -46,7 +47,7 @@ absl::StatusOr<std::shared_ptr<const Permutation>> OrderCache::Get(
                                 e.lengths.size() * sizeof(int64_t)) +
            e.order->resident_bytes();
   };
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto entry = find(); entry != entries_.end()) return entry->order;
   const int64_t bytes = entry_bytes(wanted);
   if (bytes > max_bytes_) return wanted.order;
@@ -60,12 +61,12 @@ absl::StatusOr<std::shared_ptr<const Permutation>> OrderCache::Get(
 }
 
 int64_t OrderCache::resident_bytes() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return bytes_;
 }
 
 int64_t OrderCache::hits() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return hits_;
 }
 

@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "engine/order/permutation.h"
 #include "engine/spec/job_spec.h"
 
@@ -34,10 +35,10 @@ class OrderCache {
     std::shared_ptr<const Permutation> order;
   };
   const int64_t max_bytes_;
-  mutable std::mutex mutex_;
-  std::list<Entry> entries_;  // guarded by mutex_; most recently used first
-  int64_t bytes_ = 0;         // guarded by mutex_
-  int64_t hits_ = 0;          // guarded by mutex_
+  mutable Mutex mutex_;
+  std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // most recently used first
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t hits_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace hilbert_ring

@@ -1,17 +1,17 @@
 // One unary call to every member of a ring at once.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "grpcpp/client_context.h"
 #include "server/cluster/membership.h"
 #include "server/process/deadline.h"
@@ -34,10 +34,12 @@ template <typename Request, typename Response, typename Start>
 absl::Status CallMembers(const Members& members, const std::vector<Request>& requests,
                          std::vector<Response>& responses, Deadline deadline, const JobStop* stop,
                          const char* call, const Start& start) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  size_t answered = 0;       // guarded by mutex
-  absl::Status first_error;  // guarded by mutex
+  struct Answers {
+    Mutex mutex;
+    ConditionVariable changed;
+    size_t count ABSL_GUARDED_BY(mutex) = 0;
+    absl::Status first_error ABSL_GUARDED_BY(mutex);
+  } answers;
   std::vector<grpc::ClientContext> contexts(members.size());
   responses.assign(members.size(), Response());
   const auto cancel_all = [&contexts] {
@@ -48,43 +50,47 @@ absl::Status CallMembers(const Members& members, const std::vector<Request>& req
     AddCallToken(contexts[rank], members[rank]->secret, call);
     start(members[rank]->stub.get(), &contexts[rank], &requests[rank], &responses[rank],
           [&, rank](const grpc::Status& answer) {
-            const std::lock_guard lock(mutex);
-            if (!answer.ok() && first_error.ok()) {
+            const MutexLock lock(answers.mutex);
+            if (!answer.ok() && answers.first_error.ok()) {
               const absl::Status error = wire::FromGrpc(answer);
-              first_error = wire::WithReason(
+              answers.first_error = wire::WithReason(
                   absl::Status(error.code(), absl::StrCat("worker ", members[rank]->address, ": ",
                                                           error.message())),
                   wire::ReasonOf(error));
               const bool answered_itself = !answer.error_details().empty();
-              first_error.SetPayload(answered_itself ? kComplainant : kUnreached,
-                                     absl::Cord(members[rank]->address));
+              answers.first_error.SetPayload(answered_itself ? kComplainant : kUnreached,
+                                             absl::Cord(members[rank]->address));
             }
-            ++answered;
-            changed.notify_all();
+            ++answers.count;
+            answers.changed.notify_all();
           });
   }
   const std::stop_callback cancel(stop != nullptr ? stop->token() : std::stop_token(), cancel_all);
   std::list<std::stop_callback<std::function<void()>>> departures;
   for (const auto& member : members) {
     departures.emplace_back(member->departed.get_token(), [&, address = member->address] {
-      const std::lock_guard lock(mutex);
-      if (!first_error.ok()) return;
-      first_error = absl::UnavailableError(
+      const MutexLock lock(answers.mutex);
+      if (!answers.first_error.ok()) return;
+      answers.first_error = absl::UnavailableError(
           absl::StrCat("worker ", address, ": its heartbeats or its connection ended"));
-      changed.notify_all();
+      answers.changed.notify_all();
     });
   }
-  std::unique_lock lock(mutex);  // after the callbacks, which take the mutex: released before them
+  MutexLock lock(answers.mutex);  // after the callbacks, which take the mutex: released before them
   // Every call has a deadline, so all answer.
-  changed.wait(lock, [&] { return answered == members.size() || !first_error.ok(); });
-  if (answered < members.size()) {
+  answers.changed.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(answers.mutex) {
+    return answers.count == members.size() || !answers.first_error.ok();
+  });
+  if (answers.count < members.size()) {
     lock.unlock();
     cancel_all();
     lock.lock();
-    changed.wait(lock, [&] { return answered == members.size(); });
+    answers.changed.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(answers.mutex) {
+      return answers.count == members.size();
+    });
   }
   if (stop != nullptr && !stop->why().ok()) return stop->why();
-  return first_error;
+  return answers.first_error;
 }
 
 }  // namespace hilbert_ring::server

@@ -21,14 +21,14 @@ Greeting::Greeting(Membership& membership, std::shared_ptr<const Member> member)
     : membership_(membership), member_(std::move(member)), pause_(kFirstPause) {}
 
 Greeting::~Greeting() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (under_way_) context_->TryCancel();
-  changed_.wait(lock, [this] { return !under_way_; });
+  changed_.wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !under_way_; });
 }
 
 void Greeting::Continue() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (under_way_ || answered_ || Clock::now() < next_) return;
     under_way_ = true;
   }
@@ -56,7 +56,7 @@ void Greeting::Ended(const grpc::Status& status) {
   } else if (!absl::IsCancelled(answer)) {
     membership_.NotReached(*member_, std::string(answer.message()));
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   under_way_ = false;
   answered_ = answer.ok();
   next_ = Clock::now() + pause_;

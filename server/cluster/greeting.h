@@ -5,10 +5,10 @@
 //   greeting.Continue();                    // at each heartbeat
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 #include "grpcpp/client_context.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/cluster/membership.h"
@@ -38,12 +38,12 @@ class Greeting {
   std::unique_ptr<grpc::ClientContext> context_;
   v1::GreetRequest request_;
   v1::GreetResponse response_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_:
-  bool under_way_ = false, answered_ = false;
-  Clock::duration pause_;
-  Clock::time_point next_;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool under_way_ ABSL_GUARDED_BY(mutex_) = false;
+  bool answered_ ABSL_GUARDED_BY(mutex_) = false;
+  Clock::duration pause_ ABSL_GUARDED_BY(mutex_);
+  Clock::time_point next_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hilbert_ring::server

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/tokens.h"
@@ -60,7 +62,7 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   const auto channel = Dial(heartbeat.address(), timeout_);
   channel->GetState(true);  // connects now, not with the greeting
   member->stub = v1::WorkerService::NewStub(channel);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (seats_.size() >= kMostSeats) {
     return absl::ResourceExhaustedError(
         absl::StrCat(seats_.size(), " workers are registered, the limit is ", kMostSeats));
@@ -71,7 +73,7 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
 
 void Membership::Reached(const Member& member) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto seat = Find(member);
     if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_JOINING) return;
     seat->state = v1::ClusterWorker::STATE_UP;
@@ -91,7 +93,7 @@ void Membership::Reached(const Member& member) {
 void Membership::NotReached(const Member& member, const std::string& why) {
   bool known = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto seat = Find(member);
     if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_JOINING) return;
     std::string reason = absl::StrCat("cannot be reached at ", member.address, ": ", why);
@@ -110,7 +112,7 @@ void Membership::NotReached(const Member& member, const std::string& why) {
 v1::HeartbeatReply Membership::ReplyTo(const Member& member) const {
   v1::HeartbeatReply reply;
   reply.set_interval_ms((timeout_ / 4).count());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Seat& seat : seats_) {
     if (seat.member.get() != &member) continue;
     reply.set_up(seat.state != v1::ClusterWorker::STATE_JOINING);
@@ -126,7 +128,7 @@ v1::HeartbeatReply Membership::ReplyTo(const Member& member) const {
 void Membership::Failed(const Member& member, const std::string& why) {
   std::chrono::milliseconds rest = kFirstRest;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto seat = Find(member);
     if (seat == seats_.end()) return;  // it has left: nobody gives it jobs
     for (int i = 0; i < seat->failures && rest < kLongestRest; ++i) rest *= 2;
@@ -141,7 +143,7 @@ void Membership::Failed(const Member& member, const std::string& why) {
 }
 
 void Membership::Worked(const Members& members) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& member : members) {
     const auto seat = Find(*member);
     if (seat == seats_.end() || seat->failures == 0) continue;
@@ -153,7 +155,7 @@ void Membership::Worked(const Members& members) {
 
 bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto seat = Find(member);
     if (seat == seats_.end()) return false;
     seat->beat = Clock::now();
@@ -189,7 +191,7 @@ void Membership::Distrust(const Member& member) {
 // False when it took no jobs before.
 bool Membership::Close(const Member& member, v1::ClusterWorker::State state) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto seat = Find(member);
     if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_UP) return false;
     seat->state = state;
@@ -203,7 +205,7 @@ template <typename Chosen>
 void Membership::Drop(const Chosen& chosen, const char* why) {
   std::list<Seat> dropped;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (auto seat = seats_.begin(); seat != seats_.end();) {
       const auto next = std::next(seat);
       if (chosen(*seat)) dropped.splice(dropped.end(), seats_, seat);
@@ -222,8 +224,9 @@ void Membership::DropSilent(const std::stop_token& stop) {
   Clock::time_point asleep = Clock::now();
   while (!stop.stop_requested()) {
     {
-      std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, stop, timeout_ / 8, [] { return false; });
+      MutexLock lock(mutex_);
+      wake_.wait_for(lock, stop, timeout_ / 8,
+                     []() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return false; });
     }
     // Whoever was silent while this process itself did not run may have spoken all the same.
     const Clock::time_point now = Clock::now();
@@ -235,24 +238,25 @@ void Membership::DropSilent(const std::stop_token& stop) {
 }
 
 void Membership::TellChange() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++changes_;
   changed_.notify_all();
 }
 
 int64_t Membership::changes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return changes_;
 }
 
 absl::Status Membership::AwaitChange(int64_t seen, Deadline deadline, const JobStop& stop) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, stop.token(), deadline, [&] { return changes_ != seen; });
+  MutexLock lock(mutex_);
+  changed_.wait_until(lock, stop.token(), deadline,
+                      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return changes_ != seen; });
   return stop.why();
 }
 
 Members Membership::Live() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Members live;
   for (const Seat& seat : seats_) {
     if (seat.state == v1::ClusterWorker::STATE_UP) live.push_back(seat.member);
@@ -261,7 +265,7 @@ Members Membership::Live() const {
 }
 
 void Membership::SetJob(const Members& members, const std::string& job_id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Seat& seat : seats_) {
     if (std::find(members.begin(), members.end(), seat.member) != members.end()) {
       seat.job_id = job_id;
@@ -270,7 +274,7 @@ void Membership::SetJob(const Members& members, const std::string& job_id) {
 }
 
 std::vector<v1::ClusterWorker> Membership::Describe() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<v1::ClusterWorker> workers;
   for (const Seat& seat : seats_) {
     v1::ClusterWorker& worker = workers.emplace_back();

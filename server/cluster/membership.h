@@ -11,13 +11,14 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/process/deadline.h"
 #include "server/process/job_stop.h"
@@ -66,7 +67,7 @@ class Membership {
   void NotReached(const Member& member, const std::string& why);
 
   // False when the member has left.
-  bool Beat(const Member& member, const v1::Heartbeat& heartbeat);
+  [[nodiscard]] bool Beat(const Member& member, const v1::Heartbeat& heartbeat);
 
   // What a worker is told: when to beat again, whether it is up.
   v1::HeartbeatReply ReplyTo(const Member& member) const;
@@ -110,7 +111,7 @@ class Membership {
     int failures = 0;    // in a row
   };
 
-  std::list<Seat>::iterator Find(const Member& member);  // under mutex_
+  std::list<Seat>::iterator Find(const Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   bool Close(const Member& member, v1::ClusterWorker::State state);
   void DropSilent(const std::stop_token& stop);
@@ -121,11 +122,11 @@ class Membership {
 
   const std::chrono::milliseconds timeout_;
   const Hooks hooks_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any wake_;
-  std::list<Seat> seats_;  // guarded by mutex_
+  std::list<Seat> seats_ ABSL_GUARDED_BY(mutex_);
   std::condition_variable_any changed_;
-  int64_t changes_ = 0;   // guarded by mutex_
+  int64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::jthread dropper_;  // last: it uses all of the above
 };
 

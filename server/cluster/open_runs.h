@@ -11,10 +11,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 #include "hilbert_ring/v1/worker.pb.h"
 
 namespace hilbert_ring::server {
@@ -26,8 +27,9 @@ class OpenRuns {
 
  private:
   struct Run {
-    std::mutex mutex;
-    Failed failed;  // guarded by mutex; null once the run has ended
+    explicit Run(Failed told) : failed(std::move(told)) {}
+    Mutex mutex;
+    Failed failed ABSL_GUARDED_BY(mutex);  // null once the run has ended
   };
 
  public:
@@ -47,9 +49,8 @@ class OpenRuns {
 
   // failed: called by any thread, with the address of the worker that says so.
   std::unique_ptr<Place> Enter(Failed failed) {
-    auto run = std::make_shared<Run>();
-    run->failed = std::move(failed);
-    const std::lock_guard lock(mutex_);
+    auto run = std::make_shared<Run>(std::move(failed));
+    const MutexLock lock(mutex_);
     runs_.emplace(++last_, std::move(run));
     return std::make_unique<Place>(*this, last_);
   }
@@ -58,13 +59,13 @@ class OpenRuns {
   void Tell(const std::string& worker, const v1::RunFailure& failure) {
     const std::shared_ptr<Run> run = Find(failure.run());
     if (run == nullptr) return;
-    const std::lock_guard lock(run->mutex);
+    const MutexLock lock(run->mutex);
     if (run->failed) run->failed(worker, failure.failed());
   }
 
  private:
   std::shared_ptr<Run> Find(uint64_t number) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = runs_.find(number);
     return found == runs_.end() ? nullptr : found->second;
   }
@@ -72,17 +73,17 @@ class OpenRuns {
   void Leave(uint64_t number) {
     const std::shared_ptr<Run> run = Find(number);
     {
-      const std::lock_guard lock(run->mutex);
+      const MutexLock lock(run->mutex);
       run->failed = nullptr;
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.erase(number);
   }
 
-  std::mutex mutex_;
-  std::map<uint64_t, std::shared_ptr<Run>> runs_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<uint64_t, std::shared_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
   // A worker may still speak of runs of a coordinator before this one.
-  uint64_t last_ = uint64_t{std::random_device()()} << 32;  // guarded by mutex_
+  uint64_t last_ ABSL_GUARDED_BY(mutex_) = uint64_t{std::random_device()()} << 32;
 };
 
 }  // namespace hilbert_ring::server

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "server/cluster/call_members.h"
 #include "wire/status.h"
@@ -39,7 +40,7 @@ absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::stri
   for (const Ring& stale : TakeStale(members)) Close(stale);
   Ring ring;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto found = std::find_if(rings_.begin(), rings_.end(),
                               [&](const Ring& r) { return r.members == members; });
     if (found == rings_.end()) {
@@ -58,7 +59,7 @@ absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::stri
   Lease lease(this, ring.id, ring.generation);  // an error below closes it
   if (ring.formed) return lease;
   RETURN_IF_ERROR(Form(ring, stop));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Ring& r : rings_) {
     if (r.id == ring.id) r.formed = true;
   }
@@ -111,7 +112,7 @@ void Rings::Close(const Ring& ring) {
 void Rings::Release(const std::string& ring_id, bool keep) {
   Ring ring;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found =
         std::find_if(rings_.begin(), rings_.end(), [&](const Ring& r) { return r.id == ring_id; });
     if (found == rings_.end()) return;
@@ -123,14 +124,14 @@ void Rings::Release(const std::string& ring_id, bool keep) {
     ring = *found;
   }
   Close(ring);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Ring& r : rings_) {
     if (r.id == ring_id) r.job_id.clear();
   }
 }
 
 std::vector<Rings::Ring> Rings::TakeStale(const Members& wanted) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool there =
       std::any_of(rings_.begin(), rings_.end(), [&](const Ring& r) { return r.members == wanted; });
   const size_t most = there ? kMaxRings : kMaxRings - 1;
@@ -153,7 +154,7 @@ std::vector<Rings::Ring> Rings::TakeStale(const Members& wanted) {
 }
 
 std::vector<v1::Ring> Rings::Describe() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<v1::Ring> rings;
   for (const Ring& ring : rings_) {
     if (!ring.formed) continue;

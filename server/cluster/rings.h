@@ -10,12 +10,13 @@
 #include <chrono>
 #include <cstdint>
 #include <list>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/cluster/membership.h"
 #include "server/process/job_stop.h"
@@ -84,10 +85,10 @@ class Rings {
   std::vector<Ring> TakeStale(const Members& wanted);
 
   const std::string prefix_;  // of ring ids; other coordinators have another
-  mutable std::mutex mutex_;
-  int64_t generation_ = 0;  // guarded by mutex_; the last one given
-  int64_t numbered_ = 0;    // guarded by mutex_; rings so far
-  std::list<Ring> rings_;   // guarded by mutex_; last used first
+  mutable Mutex mutex_;
+  int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // the last one given
+  int64_t numbered_ ABSL_GUARDED_BY(mutex_) = 0;    // rings so far
+  std::list<Ring> rings_ ABSL_GUARDED_BY(mutex_);   // last used first
 };
 
 }  // namespace hilbert_ring::server

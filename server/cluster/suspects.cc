@@ -2,13 +2,15 @@
 
 #include <utility>
 
+#include "engine/base/mutex.h"
+
 namespace hilbert_ring::server {
 
 Suspects::Suspects(std::function<void(const Member&)> distrust) : distrust_(std::move(distrust)) {}
 
 bool Suspects::Note(const std::shared_ptr<const Member>& worker, const std::string& job_id) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(records_, [](const auto& record) { return record.first.expired(); });
     Record& record = records_.try_emplace(worker, Record{.job_id = job_id}).first->second;
     if (record.distrusted) return true;

@@ -6,9 +6,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 #include "server/cluster/membership.h"
 
 namespace hilbert_ring::server {
@@ -28,9 +29,9 @@ class Suspects {
     bool distrusted = false;
   };
   const std::function<void(const Member&)> distrust_;
-  std::mutex mutex_;
-  // Guarded by mutex_; of members that are there.
-  std::map<std::weak_ptr<const Member>, Record, std::owner_less<>> records_;
+  Mutex mutex_;
+  // Of members that are there.
+  std::map<std::weak_ptr<const Member>, Record, std::owner_less<>> records_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hilbert_ring::server

@@ -40,7 +40,7 @@ WorkerProcesses::~WorkerProcesses() = default;
 
 void WorkerProcesses::Stop(std::chrono::milliseconds limit) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_limit_ = limit;
   }
   supervisor_.request_stop();
@@ -59,21 +59,21 @@ void WorkerProcesses::Supervise(const std::stop_token& stop) {
     for (int worker = 0; worker < static_cast<int>(slots_.size()); ++worker) {
       slots_[worker].pid < 0 ? StartDue(worker) : CheckAlive(slots_[worker]);
     }
-    std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, stop, kPoll, [] { return false; });
+    MutexLock lock(mutex_);
+    wake_.wait_for(lock, stop, kPoll, []() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return false; });
   }
   StopAll();
 }
 
 void WorkerProcesses::Replace(int port) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   replaced_.push_back(port);
 }
 
 void WorkerProcesses::EndReplaced() {
   std::vector<int> ports;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ports.swap(replaced_);
   }
   const Clock::time_point now = Clock::now();
@@ -123,7 +123,7 @@ void WorkerProcesses::CheckAlive(Slot& slot) {
 void WorkerProcesses::StopAll() {
   Clock::time_point limit;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     limit = Clock::now() + stop_limit_;
   }
   for (const Slot& slot : slots_) {

@@ -6,12 +6,13 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 #include "server/process/deadline.h"
 
 namespace hilbert_ring::server {
@@ -61,11 +62,11 @@ class WorkerProcesses {
 
   const WorkerProcessOptions options_;
   std::vector<Slot> slots_;  // the supervisor's
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any wake_;
-  std::chrono::milliseconds stop_limit_{5000};  // guarded by mutex_
-  std::vector<int> replaced_;  // guarded by mutex_: ports that are to be looked for
-  std::jthread supervisor_;    // last: it uses all of the above
+  std::chrono::milliseconds stop_limit_ ABSL_GUARDED_BY(mutex_){5000};
+  std::vector<int> replaced_ ABSL_GUARDED_BY(mutex_);  // ports that are to be looked for
+  std::jthread supervisor_;                            // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

@@ -2,14 +2,14 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "server/process/threads.h"
 #include "wire/status.h"
 
@@ -21,15 +21,15 @@ class CallThreads {
   explicit CallThreads(int max_threads, ThreadStarter start = StartThread)
       : max_threads_(max_threads), start_(std::move(start)) {}
   ~CallThreads() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return threads_ == 0; });
+    MutexLock lock(mutex_);
+    changed_.wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return threads_ == 0; });
   }
 
   // Runs `call` on a thread of its own. RESOURCE_EXHAUSTED when there are too many already
   // (TOO_MANY_CALLS) or the system has none left (NO_THREADS).
   absl::Status Start(std::function<void()> call) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (threads_ >= max_threads_) {
         return wire::ErrorOf(
             wire::reason::kTooManyCalls,
@@ -52,22 +52,23 @@ class CallThreads {
 
   // Whether no thread was left within the time.
   bool AwaitIdle(std::chrono::milliseconds limit) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, limit, [this] { return threads_ == 0; });
+    MutexLock lock(mutex_);
+    return changed_.wait_for(
+        lock, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return threads_ == 0; });
   }
 
  private:
   void End() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     --threads_;
     changed_.notify_all();
   }
 
   const int max_threads_;
   const ThreadStarter start_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int threads_ = 0;  // guarded by mutex_
+  Mutex mutex_;
+  ConditionVariable changed_;
+  int threads_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace hilbert_ring::server

@@ -109,7 +109,7 @@ Coordinator::~Coordinator() { Stop(); }
 absl::Status Coordinator::Listen() {
   {
     // A worker may register as soon as the server is there, before grpc_ is set.
-    const std::lock_guard lock(refresh_);
+    const MutexLock lock(refresh_);
     auto grpc = StartGrpc({.host = settings_.grpc_host,
                            .port = settings_.grpc_port,
                            .max_threads = kMaxBlockingCalls,
@@ -221,7 +221,7 @@ HttpReply Coordinator::ServeMetrics() {
 // Ready for the first time when all workers that are expected are there; from then on as long as
 // there is one, since jobs run on those that live.
 void Coordinator::Refresh() {
-  const std::lock_guard lock(refresh_);
+  const MutexLock lock(refresh_);
   const Members live = membership_.Live();
   metrics_.SetWorkersUp(static_cast<int>(live.size()));
   scheduler_.Changed();
@@ -268,7 +268,7 @@ void Coordinator::Stop() {
     if (endpoint->server != nullptr) endpoint->Shutdown(std::chrono::milliseconds(100));
   }
   {
-    const std::lock_guard lock(refresh_);
+    const MutexLock lock(refresh_);
     grpc_.server.reset();
   }
   http_.reset();

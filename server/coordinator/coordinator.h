@@ -3,11 +3,11 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "server/cluster/membership.h"
 #include "server/cluster/membership_service.h"
 #include "server/cluster/rings.h"
@@ -52,7 +52,7 @@ class Coordinator {
   std::atomic<bool> draining_ = false;
   std::atomic<bool> ready_ = false;
   std::atomic<bool> was_ready_ = false;
-  std::mutex refresh_;  // one Refresh at a time
+  Mutex refresh_;  // one Refresh at a time
   JobTable jobs_;
   Rings rings_;
   OpenRuns runs_;

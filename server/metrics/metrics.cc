@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <mutex>
 #include <set>
 #include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -108,8 +110,8 @@ struct Metrics::Families {
   Family<Gauge>& predicted = WorkerGauge(registry, "hilbert_ring_worker_memory_predicted_bytes",
                                          "Memory that the plan said of the worker's last job");
   // Pointers to series must not be used once they are removed.
-  std::mutex mutex;
-  std::set<std::string> workers;  // guarded by mutex
+  Mutex mutex;
+  std::set<std::string> workers ABSL_GUARDED_BY(mutex);
 };
 
 Metrics::Metrics() : families_(std::make_unique<Families>()) {
@@ -157,13 +159,13 @@ void Metrics::CountDropped(std::string_view figure) {
 
 void Metrics::CountMismatch(const std::string& worker) {
   families_->all_mismatches.Increment();
-  const std::lock_guard lock(families_->mutex);
+  const MutexLock lock(families_->mutex);
   families_->workers.insert(worker);
   families_->mismatches.Add({{"worker", worker}}).Increment();
 }
 
 void Metrics::CountFailure(const std::string& worker) {
-  const std::lock_guard lock(families_->mutex);
+  const MutexLock lock(families_->mutex);
   families_->workers.insert(worker);
   families_->failures.Add({{"worker", worker}}).Increment();
 }
@@ -196,20 +198,20 @@ void Metrics::SetJobsInPhase(std::string_view phase, int jobs) {
 }
 
 void Metrics::SetWorkerUsed(const std::string& worker, int64_t bytes) {
-  const std::lock_guard lock(families_->mutex);
+  const MutexLock lock(families_->mutex);
   families_->workers.insert(worker);
   families_->used.Add({{"worker", worker}}).Set(static_cast<double>(bytes));
 }
 
 void Metrics::SetWorkerJob(const std::string& worker, int64_t peak_bytes, int64_t predicted_bytes) {
-  const std::lock_guard lock(families_->mutex);
+  const MutexLock lock(families_->mutex);
   if (!families_->workers.contains(worker)) return;  // it has left
   families_->peak.Add({{"worker", worker}}).Set(static_cast<double>(peak_bytes));
   families_->predicted.Add({{"worker", worker}}).Set(static_cast<double>(predicted_bytes));
 }
 
 void Metrics::RemoveWorker(const std::string& worker) {
-  const std::lock_guard lock(families_->mutex);
+  const MutexLock lock(families_->mutex);
   families_->workers.erase(worker);
   const prometheus::Labels labels = {{"worker", worker}};
   families_->failures.Remove(&families_->failures.Add(labels));
@@ -222,7 +224,7 @@ void Metrics::RemoveWorker(const std::string& worker) {
 void Metrics::KeepWorkers(const std::set<std::string>& there) {
   std::vector<std::string> gone;
   {
-    const std::lock_guard lock(families_->mutex);
+    const MutexLock lock(families_->mutex);
     std::set_difference(families_->workers.begin(), families_->workers.end(), there.begin(),
                         there.end(), std::back_inserter(gone));
   }

@@ -4,7 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "grpcpp/server_context.h"
 #include "wire/status.h"
@@ -41,7 +43,7 @@ absl::StatusOr<CallGate::Place> CallGate::Enter(const std::string& peer,
   auto call = std::make_shared<Call>();
   std::shared_ptr<Call> instead;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Peer& entry = peers_[peer];
     if (entry.calls >= limits_.calls_per_peer) {
       if (entry.silent.empty()) {
@@ -72,7 +74,7 @@ void CallGate::TakeOut(const std::shared_ptr<Call>& call) {
 }
 
 bool CallGate::Place::Open() {
-  const std::lock_guard lock(gate_->mutex_);
+  const MutexLock lock(gate_->mutex_);
   if (!call_->silent) return false;
   gate_->TakeOut(call_);
   return true;
@@ -80,7 +82,7 @@ bool CallGate::Place::Open() {
 
 CallGate::Place::~Place() {
   if (gate_ == nullptr) return;
-  const std::lock_guard lock(gate_->mutex_);
+  const MutexLock lock(gate_->mutex_);
   if (call_->silent) gate_->TakeOut(call_);
   const auto peer = gate_->peers_.find(call_->peer);
   if (--peer->second.calls == 0) gate_->peers_.erase(peer);
@@ -89,7 +91,7 @@ CallGate::Place::~Place() {
 bool CallGate::CutOffOne() {
   std::shared_ptr<Call> call;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto most =
         std::max_element(peers_.begin(), peers_.end(), [](const auto& a, const auto& b) {
           return a.second.silent.size() < b.second.silent.size();
@@ -105,11 +107,12 @@ bool CallGate::CutOffOne() {
 // Calls come far more often than one is late: the watch sleeps until the deadline of the call that
 // was first when it looked, though that one may have opened since, and later ones do not wake it.
 void CallGate::CutOffLate(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stop.stop_requested()) {
     watched_until_ = silent_.empty() ? Deadline::max() : silent_.front()->due;
     if (silent_.empty()) {
-      changed_.wait(lock, stop, [this] { return !silent_.empty(); });
+      changed_.wait(lock, stop,
+                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !silent_.empty(); });
       continue;
     }
     if (Clock::now() < watched_until_) {
@@ -126,10 +129,9 @@ void CallGate::CutOffLate(const std::stop_token& stop) {
 
 absl::StatusOr<BlockingPlace> BlockingPlace::Enter(CallGate& gate,
                                                    grpc::ServerContextBase& context) {
-  auto link = std::make_shared<Link>();
-  link->context = &context;
+  auto link = std::make_shared<Link>(context);
   auto place = gate.Enter(PeerHost(context.peer()), [link](absl::Status why) {
-    const std::lock_guard lock(link->mutex);
+    const MutexLock lock(link->mutex);
     if (link->context == nullptr) return;
     link->why = std::move(why);
     link->context->TryCancel();
@@ -140,12 +142,12 @@ absl::StatusOr<BlockingPlace> BlockingPlace::Enter(CallGate& gate,
 
 BlockingPlace::~BlockingPlace() {
   if (link_ == nullptr) return;
-  const std::lock_guard lock(link_->mutex);
+  const MutexLock lock(link_->mutex);
   link_->context = nullptr;
 }
 
 absl::Status BlockingPlace::why() const {
-  const std::lock_guard lock(link_->mutex);
+  const MutexLock lock(link_->mutex);
   return link_->why;
 }
 

@@ -15,11 +15,12 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "server/process/deadline.h"
 
 namespace grpc {
@@ -53,7 +54,7 @@ class CallGate {
     ~Place();
 
     // The first message has come, or none will. False when the call is cut off.
-    bool Open();
+    [[nodiscard]] bool Open();
 
    private:
     friend class CallGate;
@@ -89,17 +90,17 @@ class CallGate {
     Calls::iterator in_turn;  // in silent_, while it is
   };
 
-  // Under mutex_: from here on it is not silent any more.
-  void TakeOut(const std::shared_ptr<Call>& call);
+  // From here on it is not silent any more.
+  void TakeOut(const std::shared_ptr<Call>& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CutOffLate(const std::stop_token& stop);
 
   const Limits limits_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any changed_;
-  std::map<std::string, Peer> peers_;  // guarded by mutex_
-  Calls silent_;                       // guarded by mutex_; by deadline
-  Deadline watched_until_;             // guarded by mutex_; until when the watch sleeps
-  std::jthread watch_;                 // last: it uses all of the above
+  std::map<std::string, Peer> peers_ ABSL_GUARDED_BY(mutex_);
+  Calls silent_ ABSL_GUARDED_BY(mutex_);            // by deadline
+  Deadline watched_until_ ABSL_GUARDED_BY(mutex_);  // until when the watch sleeps
+  std::jthread watch_;                              // last: it uses all of the above
 };
 
 // A place of a call that blocks a thread: cut off, the call is cancelled.
@@ -111,14 +112,15 @@ class BlockingPlace {
   ~BlockingPlace();
 
   // As of CallGate::Place; when it is false, why() says why.
-  bool Open() { return place_.Open(); }
+  [[nodiscard]] bool Open() { return place_.Open(); }
   absl::Status why() const;
 
  private:
   struct Link {
-    mutable std::mutex mutex;
-    grpc::ServerContextBase* context;  // guarded by mutex; null once the call has ended
-    absl::Status why;                  // guarded by mutex
+    explicit Link(grpc::ServerContextBase& of) : context(&of) {}
+    mutable Mutex mutex;
+    grpc::ServerContextBase* context ABSL_GUARDED_BY(mutex);  // null once the call has ended
+    absl::Status why ABSL_GUARDED_BY(mutex);
   };
   BlockingPlace(CallGate::Place place, std::shared_ptr<Link> link)
       : place_(std::move(place)), link_(std::move(link)) {}

@@ -6,11 +6,12 @@
 //   return stop.why();
 #pragma once
 
-#include <mutex>
 #include <stop_token>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "engine/base/mutex.h"
 
 namespace hilbert_ring::server {
 
@@ -20,7 +21,7 @@ class JobStop {
   // `why` is not OK.
   void Request(absl::Status why) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!why_.ok()) return;
       why_ = std::move(why);
     }
@@ -31,13 +32,13 @@ class JobStop {
 
   // OK until a stop is requested.
   absl::Status why() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return why_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  absl::Status why_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  absl::Status why_ ABSL_GUARDED_BY(mutex_);
   std::stop_source source_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "engine/reference/attention_reference.h"
 #include "engine/reference/sample_tokens.h"
@@ -66,12 +67,12 @@ void RowCheck::Keep(const v1::OutputChunk& chunk, std::string_view payload, int6
   sent.values.resize(out ? spec_.heads * spec_.value_dim : spec_.heads);
   LoadElements(out ? spec_.dtype : DataType::kFloat32, payload.data() + place * row_bytes,
                sent.values);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   (out ? rows_[token].out : rows_[token].lse) = std::move(sent);
 }
 
 int64_t RowCheck::rows() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return static_cast<int64_t>(rows_.size());
 }
 
@@ -88,7 +89,7 @@ absl::StatusOr<RowCheck::Verdict> RowCheck::Compare(const RowRouter& router,
     if (row.worst.excess <= 1 || (worst && row.worst.excess <= worst->deviation.excess)) return;
     worst = Mismatch{.deviation = row.worst, .tensor = tensor, .worker = sent.worker};
   };
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [token, row] : rows_) {
     RETURN_IF_ERROR(stop.why());
     const ExpectedRow expected = ExpectRow(spec_, order, token, q, k, v);

@@ -10,13 +10,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "engine/order/permutation.h"
 #include "engine/plan/shard_layout.h"
 #include "engine/reference/deviation.h"
@@ -70,8 +71,8 @@ class RowCheck {
 
   const JobSpec spec_;
   const std::vector<int64_t> tokens_;  // ascending
-  mutable std::mutex mutex_;
-  std::map<int64_t, Row> rows_;  // guarded by mutex_; by token
+  mutable Mutex mutex_;
+  std::map<int64_t, Row> rows_ ABSL_GUARDED_BY(mutex_);  // by token
 };
 
 }  // namespace hilbert_ring::server

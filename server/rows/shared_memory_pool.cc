@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
+
 namespace hilbert_ring::server {
 
 SharedMemoryPool::SharedMemoryPool(std::chrono::milliseconds keep)
@@ -11,7 +14,7 @@ SharedMemoryPool::SharedMemoryPool(std::chrono::milliseconds keep)
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemoryPool::Take(int64_t bytes) {
   std::list<Kept> freed;  // outside of the lock
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto suits = [bytes](const Kept& kept) {
       return kept.memory.use_count() == 1 && kept.memory->bytes() >= bytes &&
              kept.memory->bytes() <= bytes + bytes / 4;
@@ -30,19 +33,21 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemoryPool::Take(int64_t byt
 }
 
 void SharedMemoryPool::Keep(std::shared_ptr<SharedMemory> memory) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   kept_.push_back({std::move(memory), Clock::now() + keep_});
   changed_.notify_all();
 }
 
 void SharedMemoryPool::Run(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock, stop, [this] { return !kept_.empty(); });
+    changed_.wait(lock, stop,
+                  [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !kept_.empty(); });
     if (stop.stop_requested()) return;
     const Clock::time_point until = kept_.front().until;
-    changed_.wait_until(lock, stop, until,
-                        [this, until] { return kept_.empty() || kept_.front().until != until; });
+    changed_.wait_until(lock, stop, until, [this, until]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return kept_.empty() || kept_.front().until != until;
+    });
     if (stop.stop_requested()) return;
     std::list<Kept> freed;
     while (!kept_.empty() && kept_.front().until <= Clock::now()) {

@@ -13,11 +13,12 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "server/shard/shared_memory.h"
 
 namespace hilbert_ring::server {
@@ -43,10 +44,10 @@ class SharedMemoryPool {
   void Run(const std::stop_token& stop);
 
   const std::chrono::milliseconds keep_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any changed_;
-  std::list<Kept> kept_;  // guarded by mutex_; the one to be freed first is first
-  std::jthread thread_;   // last: it uses all above
+  std::list<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // the one to be freed first is first
+  std::jthread thread_;                           // last: it uses all above
 };
 
 }  // namespace hilbert_ring::server

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "server/schedule/fit.h"
 
@@ -25,14 +26,14 @@ constexpr double kWeight = 0.3;          // of the newest job
 void ComputeRate::Observe(const std::string& worker, double flops, double seconds) {
   if (seconds < kLeastObserved || flops <= 0) return;
   const double rate = flops / seconds;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   flops_per_second_ += kWeight * (rate - flops_per_second_);
   const auto [known, first] = rates_.try_emplace(worker, rate);
   if (!first) known->second += kWeight * (rate - known->second);
 }
 
 ComputeRate::Measured ComputeRate::MeasuredOf(const std::vector<std::string>& workers) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Measured measured;
   for (const std::string& worker : workers) {
     const auto known = rates_.find(worker);
@@ -46,12 +47,12 @@ ComputeRate::Measured ComputeRate::MeasuredOf(const std::vector<std::string>& wo
 }
 
 void ComputeRate::Forget(const std::string& worker) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   rates_.erase(worker);
 }
 
 double ComputeRate::flops_per_second() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return flops_per_second_;
 }
 

@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 #include "engine/plan/plan.h"
 
 namespace hilbert_ring::server {
@@ -37,11 +38,11 @@ class ComputeRate {
   void Forget(const std::string& worker);
 
  private:
-  mutable std::mutex mutex_;
-  std::map<std::string, double> rates_;  // guarded by mutex_; flops per second, by address
-  // Guarded by mutex_. At first that of one core: too low rather than too high, for a job that is
+  mutable Mutex mutex_;
+  std::map<std::string, double> rates_ ABSL_GUARDED_BY(mutex_);  // flops per second, by address
+  // At first that of one core: too low rather than too high, for a job that is
   // spread wider than it should be ends sooner than one that is not.
-  double flops_per_second_ = 5e10;
+  double flops_per_second_ ABSL_GUARDED_BY(mutex_) = 5e10;
 };
 
 // Prediction for one plan, given the rate of one worker.

@@ -15,15 +15,16 @@ bool PlansFast(const JobSpec& spec, int workers) {
 }
 
 PlanGate::Turn PlanGate::TryEnter() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (inside_ >= most_) return nullptr;
   ++inside_;
   return Turn(this);
 }
 
 absl::StatusOr<PlanGate::Turn> PlanGate::Await(const JobStop& stop) {
-  std::unique_lock lock(mutex_);
-  left_.wait(lock, stop.token(), [this] { return inside_ < most_; });
+  MutexLock lock(mutex_);
+  left_.wait(lock, stop.token(),
+             [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return inside_ < most_; });
   if (absl::Status why = stop.why(); !why.ok()) {
     left_.notify_one();  // the turn is another's
     return why;
@@ -33,7 +34,7 @@ absl::StatusOr<PlanGate::Turn> PlanGate::Await(const JobStop& stop) {
 }
 
 void PlanGate::Leave() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   --inside_;
   left_.notify_one();
 }

@@ -7,9 +7,10 @@
 
 #include <condition_variable>
 #include <memory>
-#include <mutex>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "engine/spec/job_spec.h"
 #include "server/process/job_stop.h"
 
@@ -41,9 +42,9 @@ class PlanGate {
   void Leave();
 
   const int most_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any left_;
-  int inside_ = 0;  // guarded by mutex_
+  int inside_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace hilbert_ring::server

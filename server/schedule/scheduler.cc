@@ -4,7 +4,9 @@
 #include <iterator>
 #include <limits>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "wire/status.h"
 
@@ -30,7 +32,7 @@ Clock::time_point EndOf(Clock::time_point predicted, double seconds, Clock::time
 }  // namespace
 
 absl::StatusOr<Scheduler::Place> Scheduler::Enter(JobRequest request) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   RETURN_IF_ERROR(closed_);
   jobs_.push_back({.request = std::move(request), .entered = now_()});
   const auto job = std::prev(jobs_.end());
@@ -57,7 +59,7 @@ absl::Status Scheduler::QueueFull(int64_t waiting) const {
 }
 
 absl::Status Scheduler::CheckRoom() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const int64_t waiting = Waiting();
   const bool idle = std::any_of(seats_.begin(), seats_.end(),
                                 [](const Seat& seat) { return seat.job == nullptr; });
@@ -77,29 +79,29 @@ double Scheduler::GivenToNewcomers() const {
 }
 
 void Scheduler::Changed() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Dispatch();
 }
 
 void Scheduler::Close(absl::Status why) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = std::move(why);
   changed_.notify_all();
 }
 
 int Scheduler::running() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return static_cast<int>(std::count_if(jobs_.begin(), jobs_.end(),
                                         [](const Job& job) { return job.grant.has_value(); }));
 }
 
 int Scheduler::waiting() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return static_cast<int>(Waiting());
 }
 
 double Scheduler::SecondsOfWork() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Clock::time_point now = now_();
   double worker_seconds = 0;
   for (const Job& job : jobs_) {
@@ -119,12 +121,14 @@ std::vector<Scheduler::Job*> Scheduler::InTurn(Clock::time_point now) {
   const auto urgency = [&](const Job* job) {
     return job->request.sizes.front().seconds - Seconds(now - job->entered).count();
   };
-  std::stable_sort(waiting.begin(), waiting.end(), [&](const Job* a, const Job* b) {
-    if (a->again != b->again) return a->again;
-    const double given_a = given_[a->request.caller], given_b = given_[b->request.caller];
-    if (given_a != given_b) return given_a < given_b;
-    return urgency(a) < urgency(b);
-  });
+  std::stable_sort(waiting.begin(), waiting.end(),
+                   [&](const Job* a, const Job* b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                     if (a->again != b->again) return a->again;
+                     const double given_a = given_[a->request.caller],
+                                  given_b = given_[b->request.caller];
+                     if (given_a != given_b) return given_a < given_b;
+                     return urgency(a) < urgency(b);
+                   });
   return waiting;
 }
 
@@ -270,7 +274,7 @@ int Scheduler::Position(const Job& job) {
 
 Scheduler::Place::~Place() {
   if (scheduler_ == nullptr) return;
-  const std::lock_guard lock(scheduler_->mutex_);
+  const MutexLock lock(scheduler_->mutex_);
   scheduler_->TakeBack(*job_);
   const std::string caller = job_->request.caller;
   scheduler_->jobs_.erase(job_);
@@ -295,14 +299,14 @@ void Scheduler::ForgetIdle(const std::string& caller) {
 }
 
 void Scheduler::Place::GiveBack() {
-  const std::lock_guard lock(scheduler_->mutex_);
+  const MutexLock lock(scheduler_->mutex_);
   scheduler_->Refund(*job_);
   job_->parked = true;
   scheduler_->Dispatch();
 }
 
 void Scheduler::Place::WaitAgain(std::vector<JobSize> sizes, const Members& without) {
-  const std::lock_guard lock(scheduler_->mutex_);
+  const MutexLock lock(scheduler_->mutex_);
   scheduler_->Refund(*job_);
   job_->request.sizes = std::move(sizes);
   job_->without = without;
@@ -314,7 +318,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
                                               const std::function<void(int)>& tell) {
   Scheduler& s = *scheduler_;
   constexpr auto kDispatchInterval = std::chrono::milliseconds(500);  // predictions change
-  std::unique_lock lock(s.mutex_);
+  MutexLock lock(s.mutex_);
   int told = 0;
   while (true) {
     RETURN_IF_ERROR(stop.why());
@@ -336,7 +340,9 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
     }
     const bool news =
         s.changed_.wait_until(lock, stop.token(), std::min(deadline, now + kDispatchInterval),
-                              [&] { return job_->grant.has_value() || s.Position(*job_) != told; });
+                              [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
+                                return job_->grant.has_value() || s.Position(*job_) != told;
+                              });
     // Whoever made news has dispatched; as time passes one of those that wait does.
     if (!news && Clock::now() - s.dispatched_ >= kDispatchInterval) s.Dispatch();
   }

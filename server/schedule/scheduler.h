@@ -20,12 +20,13 @@
 #include <functional>
 #include <list>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "server/cluster/membership.h"
 #include "server/process/deadline.h"
 #include "server/process/job_stop.h"
@@ -130,36 +131,36 @@ class Scheduler {
     std::vector<Seat*> seats;  // empty: not now
   };
 
-  // All under mutex_.
-  void Dispatch();
-  double GivenToNewcomers() const;
-  int64_t Waiting() const;
-  absl::Status QueueFull(int64_t waiting) const;
-  std::vector<Seat*> SeatsFor(const Job& job);
-  std::vector<Job*> InTurn(Clock::time_point now);
+  void Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  double GivenToNewcomers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t Waiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status QueueFull(int64_t waiting) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Seat*> SeatsFor(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Job*> InTurn(Clock::time_point now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Start Earliest(const Job& job, const JobSize& size, const std::vector<Seat*>& seats,
-                 Clock::time_point now) const;
-  bool TryStart(Job& job, Clock::time_point now, std::optional<Reserved>& reserved);
+                 Clock::time_point now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool TryStart(Job& job, Clock::time_point now, std::optional<Reserved>& reserved)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
-                  const std::optional<Reserved>& reserved);
+                  const std::optional<Reserved>& reserved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Give(Job& job, const JobSize& size, const std::vector<Seat*>& seats, bool express,
-            Clock::time_point now);
-  void TakeBack(Job& job);
-  void Refund(Job& job);
-  void ForgetIdle(const std::string& caller);
-  int Position(const Job& job);
+            Clock::time_point now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeBack(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Refund(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetIdle(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int Position(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::function<Members()> live_;
   const int max_waiting_;
   const std::function<Clock::time_point()> now_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  // Guarded by mutex_:
-  absl::Status closed_;  // OK while open
-  std::list<Job> jobs_;  // in the order in which they came
-  std::list<Seat> seats_;
-  Clock::time_point dispatched_;         // last
-  std::map<std::string, double> given_;  // worker seconds, by caller with jobs here
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);  // OK while open
+  std::list<Job> jobs_ ABSL_GUARDED_BY(mutex_);  // in the order in which they came
+  std::list<Seat> seats_ ABSL_GUARDED_BY(mutex_);
+  Clock::time_point dispatched_ ABSL_GUARDED_BY(mutex_);  // last
+  // Worker seconds, by caller with jobs here.
+  std::map<std::string, double> given_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hilbert_ring::server

@@ -48,7 +48,7 @@ class OutputRows {
 
   // The next chunk of local rows [0, rows_final), without its payload, which is where the source
   // has it; false when there is none, or when it could not be read: then status() says why.
-  bool Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_view& payload);
+  [[nodiscard]] bool Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_view& payload);
 
   // Of the last chunk's first row; the others follow it.
   int64_t first_slot() const { return first_slot_; }

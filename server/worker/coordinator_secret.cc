@@ -7,13 +7,13 @@
 namespace hilbert_ring::server {
 
 void CoordinatorSecret::Expect() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   secret_.clear();
   expected_ = true;
 }
 
 void CoordinatorSecret::Set(std::string secret) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   secret_ = std::move(secret);
   expected_ = false;
   changed_.notify_all();
@@ -21,15 +21,16 @@ void CoordinatorSecret::Set(std::string secret) {
 
 absl::Status CoordinatorSecret::Check(const grpc::ServerContextBase& context,
                                       absl::string_view call) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return CheckCallToken(context, secret_, call);
 }
 
 absl::Status CoordinatorSecret::Await(const grpc::ServerContextBase& context,
                                       absl::string_view call,
                                       std::chrono::milliseconds limit) const {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, limit, [this] { return !expected_; });
+  MutexLock lock(mutex_);
+  changed_.wait_for(lock, limit,
+                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !expected_; });
   return CheckCallToken(context, secret_, call);
 }
 

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/mutex.h"
 #include "grpcpp/server_context.h"
 
 namespace hilbert_ring::server {
@@ -28,11 +28,10 @@ class CoordinatorSecret {
                      std::chrono::milliseconds limit) const;
 
  private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  // Guarded by mutex_:
-  std::string secret_;  // empty: not registered
-  bool expected_ = false;
+  mutable Mutex mutex_;
+  mutable ConditionVariable changed_;
+  std::string secret_ ABSL_GUARDED_BY(mutex_);  // empty: not registered
+  bool expected_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace hilbert_ring::server

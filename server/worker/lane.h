@@ -2,10 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 #include "engine/device/device.h"
 
 namespace hilbert_ring::server {
@@ -24,23 +24,25 @@ class Lane {
 
   // Waits so long for the turn; empty when it has not come. Thread-safe.
   Turn AwaitTurn(std::chrono::milliseconds limit) {
-    std::unique_lock lock(mutex_);
-    if (!ended_.wait_for(lock, limit, [this] { return !taken_; })) return nullptr;
+    MutexLock lock(mutex_);
+    if (!ended_.wait_for(lock, limit,
+                         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !taken_; }))
+      return nullptr;
     taken_ = true;
     return Turn(this);
   }
 
  private:
   void EndTurn() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     taken_ = false;
     ended_.notify_one();
   }
 
   Device& device_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool taken_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  ConditionVariable ended_;
+  bool taken_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace hilbert_ring::server

@@ -51,14 +51,14 @@ Registration::Registration(const std::string& coordinator, const std::string& jo
       thread_([this](const std::stop_token& stop) { KeepUp(stop); }) {}
 
 void Registration::BeatNow() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   beat_now_ = true;
   wake_.notify_all();
 }
 
 void Registration::Sleep(const std::stop_token& stop, milliseconds time) {
-  std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, stop, time, [] { return false; });
+  MutexLock lock(mutex_);
+  wake_.wait_for(lock, stop, time, []() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return false; });
 }
 
 void Registration::KeepUp(const std::stop_token& stop) {
@@ -102,7 +102,7 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
       Take(reply);
     }
     ended = true;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     wake_.notify_all();
   });
   if (!reader.ok()) {
@@ -112,9 +112,10 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   }
   bool written = true;
   while (!stop.stop_requested() && !ended && (written = stream->Write(hooks_.heartbeat()))) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     wake_.wait_for(lock, stop, milliseconds(interval_ms),
-                   [&] { return ended.load() || beat_now_; });
+                   [&]()
+                       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended.load() || beat_now_; });
     beat_now_ = false;
     lock.unlock();
     const milliseconds limit =

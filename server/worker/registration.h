@@ -6,10 +6,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/worker/coordinator_secret.h"
 
@@ -47,10 +48,10 @@ class Registration {
   Hooks hooks_;       // registered is null once called
   bool up_ = false;   // of this stream; the reading thread's
   std::string told_;  // reason in the log; likewise
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any wake_;
-  bool beat_now_ = false;  // guarded by mutex_
-  std::jthread thread_;    // last: it uses all of the above
+  bool beat_now_ ABSL_GUARDED_BY(mutex_) = false;
+  std::jthread thread_;  // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

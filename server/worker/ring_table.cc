@@ -3,7 +3,9 @@
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "server/process/threads.h"
 #include "wire/status.h"
@@ -36,10 +38,10 @@ absl::Status Closed() { return absl::AbortedError("the ring was closed"); }
 }  // namespace
 
 RingTable::~RingTable() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (auto& [id, ring] : rings_) Abort(*ring);
   rings_.clear();
-  changed_.wait(lock, [this] { return forming_ == 0; });
+  changed_.wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return forming_ == 0; });
 }
 
 void RingTable::Abort(Ring& ring) {
@@ -60,7 +62,7 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
         absl::StrCat("rank ", end.rank, " of ", end.size, ": a ring has at least 2 ranks, from 0"));
   }
   std::vector<std::shared_ptr<Ring>> given_up;  // destroyed without the lock
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (const auto known = rings_.find(end.ring_id); known != rings_.end()) {
     const int64_t generation = known->second->end.generation;
     if (generation >= end.generation) {
@@ -72,7 +74,7 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
   }
   if (rings_.size() >= kMaxRings) {
     // Rings of coordinators that are gone; a ring in use is closed by those who use it.
-    std::erase_if(rings_, [&](const auto& entry) {
+    std::erase_if(rings_, [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       if (entry.second->leased) return false;
       Abort(*entry.second);
       given_up.push_back(entry.second);
@@ -90,7 +92,9 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
   ++forming_;  // before the thread can count itself out, which takes the lock
   forming->detach();
   const bool in_time =
-      changed_.wait_until(lock, deadline, [&] { return ring->own.has_value() || ring->settled(); });
+      changed_.wait_until(lock, deadline, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return ring->own.has_value() || ring->settled();
+      });
   if (ring->own) return *ring->own;
   RETURN_IF_ERROR(ring->failure);
   if (!in_time) return absl::DeadlineExceededError("the ring's end was not opened in time");
@@ -100,11 +104,13 @@ absl::StatusOr<std::string> RingTable::Prepare(const RingEnd& end, Deadline dead
 void RingTable::Form(const std::shared_ptr<Ring>& ring, Deadline deadline) {
   const AllGather all_gather = [&](std::string own,
                                    Deadline limit) -> absl::StatusOr<std::vector<std::string>> {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     ring->own = std::move(own);
     changed_.notify_all();
     const bool in_time =
-        changed_.wait_until(lock, limit, [&] { return ring->blobs.has_value() || ring->closed; });
+        changed_.wait_until(lock, limit, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return ring->blobs.has_value() || ring->closed;
+        });
     if (ring->closed) return Closed();
     if (!in_time) return absl::DeadlineExceededError("the peers' addresses did not come in time");
     return *ring->blobs;
@@ -115,13 +121,13 @@ void RingTable::Form(const std::shared_ptr<Ring>& ring, Deadline deadline) {
                                .deadline = deadline,
                                .cancelled =
                                    [&] {
-                                     const std::lock_guard lock(mutex_);
+                                     const MutexLock lock(mutex_);
                                      return ring->closed;
                                    }},
                               all_gather);
   std::unique_ptr<Communicator> unwanted;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!made.ok()) {
       ring->failure = made.status();
     } else if (ring->closed) {
@@ -132,14 +138,14 @@ void RingTable::Form(const std::shared_ptr<Ring>& ring, Deadline deadline) {
     changed_.notify_all();
   }
   unwanted.reset();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   --forming_;
   changed_.notify_all();
 }
 
 absl::Status RingTable::Connect(const std::string& ring_id, int64_t generation,
                                 std::vector<std::string> blobs, Deadline deadline) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const std::shared_ptr<Ring> ring = Find(ring_id, generation);
   if (ring == nullptr || ring->blobs) return Stale(ring_id, generation, "is not being formed");
   if (static_cast<int>(blobs.size()) != ring->end.size) {
@@ -148,7 +154,8 @@ absl::Status RingTable::Connect(const std::string& ring_id, int64_t generation,
   }
   ring->blobs = std::move(blobs);
   changed_.notify_all();
-  const bool in_time = changed_.wait_until(lock, deadline, [&] { return ring->settled(); });
+  const bool in_time = changed_.wait_until(
+      lock, deadline, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ring->settled(); });
   RETURN_IF_ERROR(ring->failure);
   if (!in_time) return absl::DeadlineExceededError("the ring was not connected in time");
   return ring->closed ? Closed() : absl::OkStatus();
@@ -156,7 +163,7 @@ absl::Status RingTable::Connect(const std::string& ring_id, int64_t generation,
 
 void RingTable::Close(const std::string& ring_id, int64_t generation) {
   std::shared_ptr<Ring> ring;  // destroyed without the lock, unless a job or a thread still has it
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = rings_.find(ring_id);
   if (found == rings_.end() || found->second->end.generation > generation) return;
   ring = found->second;
@@ -166,13 +173,13 @@ void RingTable::Close(const std::string& ring_id, int64_t generation) {
 
 void RingTable::CloseAll() {
   std::map<std::string, std::shared_ptr<Ring>> closed;  // destroyed without the lock
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [id, ring] : rings_) Abort(*ring);
   closed.swap(rings_);
 }
 
 absl::StatusOr<RingTable::Lease> RingTable::Take(const std::string& ring_id, int64_t generation) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::shared_ptr<Ring> ring = Find(ring_id, generation);
   if (ring == nullptr || ring->communicator == nullptr) {
     return Stale(ring_id, generation, "is not there");
@@ -200,7 +207,7 @@ Communicator* RingTable::Lease::communicator() const { return ring_->communicato
 int64_t RingTable::Lease::first_step() const { return ring_->next_step; }
 
 void RingTable::Lease::Finish(int64_t steps) {
-  const std::lock_guard lock(table_->mutex_);
+  const MutexLock lock(table_->mutex_);
   ring_->next_step += steps + 1;
   ring_->leased = false;
   ring_ = nullptr;

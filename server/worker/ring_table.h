@@ -9,16 +9,16 @@
 // A ring has a generation: what is said of an older one than we know is refused.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "engine/comm/communicator.h"
 #include "server/worker/ring_transport.h"
 
@@ -84,15 +84,16 @@ class RingTable {
   static constexpr size_t kMaxRings = 64;
 
   void Form(const std::shared_ptr<Ring>& ring, Deadline deadline);
-  void Abort(Ring& ring);                                                      // under mutex_
-  std::shared_ptr<Ring> Find(const std::string& ring_id, int64_t generation);  // under mutex_
+  void Abort(Ring& ring) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Ring> Find(const std::string& ring_id, int64_t generation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RingTransport transport_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Shared: a thread that forms a ring, or a job, may outlive the entry. Guarded by mutex_.
-  std::map<std::string, std::shared_ptr<Ring>> rings_;
-  int forming_ = 0;  // guarded by mutex_; threads
+  Mutex mutex_;
+  ConditionVariable changed_;
+  // Shared: a thread that forms a ring, or a job, may outlive the entry.
+  std::map<std::string, std::shared_ptr<Ring>> rings_ ABSL_GUARDED_BY(mutex_);
+  int forming_ ABSL_GUARDED_BY(mutex_) = 0;  // threads
 };
 
 }  // namespace hilbert_ring::server

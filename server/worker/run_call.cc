@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "server/process/process_memory.h"
 #include "server/process/threads.h"
@@ -180,7 +182,7 @@ absl::Status RunCall::Work() {
       state_.device_broken(figures.status());
     }
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       figures_ = std::move(figures);
       executed_ = true;
       if (rows_done_) {
@@ -193,7 +195,7 @@ absl::Status RunCall::Work() {
   });
   if (!executor.ok()) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       figures_ = executor.status();
       executed_ = true;
     }
@@ -221,6 +223,7 @@ absl::Status RunCall::Work() {
                ? wire::WithReason(figures_.status(), wire::reason::kJobTimeout)
                : figures_.status();
   }
+  const MutexLock sending(sending_);
   return sent_;
 }
 
@@ -250,7 +253,7 @@ absl::Status RunCall::ReceiveRows() {
       case v1::RunRequest::kDone:
         if (shared_ == nullptr) status = rows.CheckComplete();
         if (status.ok()) {
-          const std::lock_guard lock(mutex_);
+          const MutexLock lock(mutex_);
           rows_done_ = std::chrono::steady_clock::now();
           if (open_.compute_timeout_ms() > 0) {
             const int64_t longest = milliseconds(kLongestCompute).count();
@@ -280,19 +283,19 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
                                // The last call comes when all is computed and all buffers are still
                                // there.
                                if (done >= 1.0) resident_bytes_ = ResidentBytes();
-                               const std::lock_guard lock(mutex_);
+                               const MutexLock lock(mutex_);
                                news_.fraction = done;
                              },
                          .waiting =
                              [this](int64_t step) {
-                               const std::lock_guard lock(mutex_);
+                               const MutexLock lock(mutex_);
                                news_.waiting_step = step;
                              },
                          .await_rows = [this](int64_t rows) { return arrived_.Await(rows); },
                          .rows_final =
                              [this](int64_t rows) {
                                {
-                                 const std::lock_guard lock(mutex_);
+                                 const MutexLock lock(mutex_);
                                  news_.rows_final = rows;
                                }
                                if (shared_ == nullptr) {
@@ -311,9 +314,10 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
 
 // Until it has ended; a cancelled call makes it end.
 void RunCall::AwaitExecuted() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   bool told = false;
-  while (!changed_.wait_for(lock, kPoll, [this] { return executed_; })) {
+  while (!changed_.wait_for(lock, kPoll,
+                            [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return executed_; })) {
     if (told || (!cancelled_ && !context_.IsCancelled())) continue;
     told = true;
     NoteCancelled();

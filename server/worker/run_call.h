@@ -10,14 +10,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "engine/plan/plan.h"
 #include "engine/run/executor.h"
 #include "engine/run/shard_store.h"
@@ -79,12 +79,13 @@ class RunCall {
     double fraction = 0;  // of the compute
     int64_t waiting_step = 0;
   };
-  absl::Status SendProgress(const News& news);
+  absl::Status SendProgress(const News& news) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   v1::RunFailed Failure() const;
   absl::Status SendFailure();
   void TellFailure();
-  absl::Status SendEnd(int64_t rows_final);
-  absl::Status SendOutputs(int64_t rows_final, grpc::WriteOptions options);
+  absl::Status SendEnd(int64_t rows_final) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
+  absl::Status SendOutputs(int64_t rows_final, grpc::WriteOptions options)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   absl::Status SendFigures();
   absl::Status Send(const v1::RunResponse& response, grpc::WriteOptions options = {});
 
@@ -106,13 +107,15 @@ class RunCall {
   std::unique_ptr<ShardStore> store_;
   std::optional<OutputRows> output_;
 
-  std::mutex sending_;  // before mutex_: held while messages are sent
-  // Guarded by sending_:
-  int64_t rows_sent_ = 0;  // local rows of the outputs
-  News sent_news_;
-  Deadline progress_due_;
-  bool all_sent_ = false;
-  absl::Status sent_;  // the first error
+  Mutex mutex_;
+  ConditionVariable changed_;
+  // Held while messages are put together and sent.
+  Mutex sending_ ABSL_ACQUIRED_BEFORE(mutex_);
+  int64_t rows_sent_ ABSL_GUARDED_BY(sending_) = 0;  // local rows of the outputs
+  News sent_news_ ABSL_GUARDED_BY(sending_);
+  Deadline progress_due_ ABSL_GUARDED_BY(sending_);
+  bool all_sent_ ABSL_GUARDED_BY(sending_) = false;
+  absl::Status sent_ ABSL_GUARDED_BY(sending_);  // the first error
 
   int64_t rows_final_seen_ = 0;  // the sending thread's
 
@@ -121,13 +124,11 @@ class RunCall {
   RowGate arrived_;
   std::atomic<bool> cancelled_ = false;
   std::optional<Deadline> cancelled_at_;  // the call's own thread's
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_:
-  News news_;
-  std::optional<Deadline> rows_done_;  // since when all rows are there
-  double compute_seconds_ = 0;         // from then to the last result
-  bool executed_ = false;
+  News news_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Deadline> rows_done_ ABSL_GUARDED_BY(mutex_);  // since when all rows are there
+  bool executed_ ABSL_GUARDED_BY(mutex_) = false;
+  // Written before executed_ is set, read after.
+  double compute_seconds_ = 0;  // from when all rows were there to the last result
   absl::StatusOr<Figures> figures_ = absl::InternalError("not run");
 };
 

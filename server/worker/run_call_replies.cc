@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "server/worker/run_call.h"
 #include "wire/status.h"
@@ -21,10 +23,12 @@ constexpr std::chrono::milliseconds kProgressInterval{200};
 // In the sending thread.
 void RunCall::SendUntilExecuted() {
   while (true) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     const int64_t seen = rows_final_seen_;
     changed_.wait_for(lock, kProgressInterval,
-                      [this, seen] { return executed_ || news_.rows_final > seen; });
+                      [this, seen]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                        return executed_ || news_.rows_final > seen;
+                      });
     rows_final_seen_ = news_.rows_final;
     const bool executed = executed_;
     lock.unlock();
@@ -42,9 +46,9 @@ void RunCall::SendUntilExecuted() {
 // In the sending thread; where the shard is shared, and its outputs need not be sent, also in the
 // executing one, which then has no other thread to wake.
 void RunCall::SendNews() {
-  const std::lock_guard sending(sending_);
+  const MutexLock sending(sending_);
   if (all_sent_ || !sent_.ok()) return;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const News news = news_;
   const bool executed = executed_;
   lock.unlock();

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
+
 namespace hilbert_ring {
 
 ThreadPool::ThreadPool(int threads) {
@@ -12,7 +15,7 @@ ThreadPool::ThreadPool(int threads) {
 
 ThreadPool::~ThreadPool() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
   }
   wake_.notify_all();
@@ -29,21 +32,23 @@ void ThreadPool::Run(int64_t pieces, int64_t chunk, const Work& work) {
     return;
   }
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++generation_;
     busy_ = static_cast<int>(workers_.size());
   }
   wake_.notify_all();
   Claim(0);
-  std::unique_lock lock(mutex_);
-  idle_.wait(lock, [this] { return busy_ == 0; });
+  MutexLock lock(mutex_);
+  idle_.wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return busy_ == 0; });
 }
 
 void ThreadPool::Serve(int thread) {
   int64_t served = 0;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return ending_ || generation_ != served; });
+    wake_.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return ending_ || generation_ != served;
+    });
     if (ending_) return;
     served = generation_;
     lock.unlock();

@@ -5,12 +5,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 
 namespace hilbert_ring {
 
@@ -35,12 +36,12 @@ class ThreadPool {
   void Serve(int thread);
   void Claim(int thread);
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::condition_variable idle_;
-  int64_t generation_ = 0;  // mutex_; runs started
-  int busy_ = 0;            // mutex_; workers that have not finished the current run
-  bool ending_ = false;     // mutex_
+  Mutex mutex_;
+  ConditionVariable wake_;
+  ConditionVariable idle_;
+  int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // runs started
+  int busy_ ABSL_GUARDED_BY(mutex_) = 0;  // workers that have not finished the current run
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Of the current run. Written before generation_ moves and read after it was seen to move.
   const Work* work_ = nullptr;

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <mutex>
 
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "engine/device/cuda/handles.cuh"
 #include "engine/device/cuda/kernels/kernels.cuh"
@@ -25,7 +26,8 @@ struct Piece {
 
 class PinnedStaging : public Staging {
  public:
-  absl::Status Prepare() {
+  // Before others have it.
+  absl::Status Prepare() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     absl::Status status = MakeStream(in_);
     status.Update(MakeStream(out_));
     status.Update(MakeEvent(arrived_));
@@ -46,7 +48,7 @@ class PinnedStaging : public Staging {
   }
 
   absl::Status CopyIn(void* to, const void* from, int64_t bytes) override {
-    const std::lock_guard lock(in_mutex_);
+    const MutexLock lock(in_mutex_);
     for (int64_t done = 0; done < bytes;) {
       const int64_t part = std::min(kPieceBytes, bytes - done);
       Piece* piece = nullptr;
@@ -67,7 +69,7 @@ class PinnedStaging : public Staging {
     if (rows.row_bytes + static_cast<int64_t>(sizeof(int64_t)) + kRowAlignment > kPieceBytes) {
       return CopyLargeRowsIn(rows);
     }
-    const std::lock_guard lock(in_mutex_);
+    const MutexLock lock(in_mutex_);
     if (rows_ == nullptr) {
       RETURN_IF_ERROR(
           CudaStatus(cudaMalloc(&rows_, kPieceBytes), "allocating memory for rows to be placed"));
@@ -83,7 +85,7 @@ class PinnedStaging : public Staging {
 
   absl::Status CopyOut(void* to, const void* from, int64_t bytes) override {
     if (bytes <= 0) return absl::OkStatus();
-    const std::lock_guard lock(out_mutex_);
+    const MutexLock lock(out_mutex_);
     RETURN_IF_ERROR(Follow(out_.get()));
     const int64_t parts = (bytes + kPieceBytes - 1) / kPieceBytes;
     const auto part_bytes = [&](int64_t part) {
@@ -110,7 +112,7 @@ class PinnedStaging : public Staging {
   }
 
   absl::Status Follow(void* stream) override {
-    const std::lock_guard lock(arrived_mutex_);
+    const MutexLock lock(arrived_mutex_);
     if (!any_arrived_) return absl::OkStatus();
     return CudaStatus(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), arrived_.get(), 0),
                       "waiting for rows");
@@ -118,22 +120,23 @@ class PinnedStaging : public Staging {
 
  private:
   // A piece that the device has done with.
-  absl::Status NextIn(Piece*& piece) {
+  absl::Status NextIn(Piece*& piece) ABSL_EXCLUSIVE_LOCKS_REQUIRED(in_mutex_) {
     piece = &in_pieces_[next_in_++ % kPieces];
     return CudaStatus(cudaEventSynchronize(piece->free.get()), "waiting for a pinned piece");
   }
 
   // After what `error` tells of was put on the stream.
-  absl::Status Sent(cudaError_t error, Piece& piece) {
+  absl::Status Sent(cudaError_t error, Piece& piece) ABSL_EXCLUSIVE_LOCKS_REQUIRED(in_mutex_) {
     if (error == cudaSuccess) error = cudaEventRecord(piece.free.get(), in_.get());
-    const std::lock_guard lock(arrived_mutex_);
+    const MutexLock lock(arrived_mutex_);
     if (error == cudaSuccess) error = cudaEventRecord(arrived_.get(), in_.get());
     any_arrived_ = true;
     return CudaStatus(error, "copying rows in");
   }
 
   // Their numbers, then the rows, in one piece.
-  absl::Status PlaceRows(const RowsIn& rows, int64_t first, int64_t count) {
+  absl::Status PlaceRows(const RowsIn& rows, int64_t first, int64_t count)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(in_mutex_) {
     Piece* piece = nullptr;
     RETURN_IF_ERROR(NextIn(piece));
     const int64_t number_bytes = count * static_cast<int64_t>(sizeof(int64_t));
@@ -164,15 +167,16 @@ class PinnedStaging : public Staging {
   }
 
   Stream in_, out_;
-  std::mutex in_mutex_;                   // before arrived_mutex_
-  std::mutex out_mutex_;                  // likewise
-  std::array<Piece, kPieces> in_pieces_;  // guarded by in_mutex_, as are the next two
-  size_t next_in_ = 0;
-  void* rows_ = nullptr;                   // device memory of a piece: rows that are to be placed
-  std::array<Piece, kPieces> out_pieces_;  // guarded by out_mutex_
-  std::mutex arrived_mutex_;
-  Event arrived_;  // after all that was copied in; guarded by arrived_mutex_
-  bool any_arrived_ = false;
+  Mutex arrived_mutex_;  // taken last
+  Mutex in_mutex_ ABSL_ACQUIRED_BEFORE(arrived_mutex_);
+  Mutex out_mutex_ ABSL_ACQUIRED_BEFORE(arrived_mutex_);
+  std::array<Piece, kPieces> in_pieces_ ABSL_GUARDED_BY(in_mutex_);
+  size_t next_in_ ABSL_GUARDED_BY(in_mutex_) = 0;
+  // Device memory of a piece: rows that are to be placed.
+  void* rows_ ABSL_GUARDED_BY(in_mutex_) = nullptr;
+  std::array<Piece, kPieces> out_pieces_ ABSL_GUARDED_BY(out_mutex_);
+  Event arrived_ ABSL_GUARDED_BY(arrived_mutex_);  // after all that was copied in
+  bool any_arrived_ ABSL_GUARDED_BY(arrived_mutex_) = false;
 };
 
 }  // namespace
