@@ -95,6 +95,9 @@ def main():
         finally:
             for one in clients.values():
                 one.close()
+    pairs = sorted(cpp / python for cpp, python in zip(measured["C++"], measured["Python"]))
+    print(f"pairs: Python at {pairs[0]:.0%} to {pairs[-1]:.0%} of the C++ client beside it, in the "
+          f"middle {pairs[len(pairs) // 2]:.0%}")
     best = {name: arguments.tokens / min(seconds) for name, seconds in measured.items()}
     median = {name: arguments.tokens / sorted(seconds)[len(seconds) // 2]
               for name, seconds in measured.items()}
