@@ -16,6 +16,14 @@ DEPLOY = Path(os.environ["HILBERT_RING_SOURCE"]) / "deploy"
 FLAGS = ProgramFlags(Path(os.environ["HILBERT_RING_BUILD"]) / "bin")
 
 
+def skip_unless_programs_know_variables(test):
+    for program, flag in (("hilbert-ring-coordinator", "insecure"),
+                          ("hilbert-ring-worker", "insecure"),
+                          ("hilbert-ring-worker", "http-port")):
+        if flag not in FLAGS.known(program):
+            test.skipTest(f"{program} of this build has no --{flag}, which manifests give")
+
+
 def objects():
     text = (DEPLOY / "kustomize/base/hilbert-ring.yaml").read_text()
     return {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(text)}
@@ -49,6 +57,13 @@ class Manifests(unittest.TestCase):
         for component in self.pods:
             container = self.container(component)
             self.assertEqual(FLAGS.unknown(container["command"]), [])
+
+    def test_every_variable_is_known(self):
+        skip_unless_programs_know_variables(self)
+        for component in self.pods:
+            container = self.container(component)
+            names = [variable["name"] for variable in container.get("env", [])]
+            self.assertEqual(FLAGS.unknown(container["command"][:1], names), [])
 
     def test_jobs_have_time_to_end(self):
         for component, pod in self.pods.items():
@@ -136,6 +151,27 @@ class Compose(unittest.TestCase):
             if words[0] == "sh":
                 words = [word for word in shlex.split(words[-1]) if word != "exec"]
             self.assertEqual(FLAGS.unknown(words), [], name)
+
+    def test_every_variable_is_known(self):
+        skip_unless_programs_know_variables(self)
+        for name in ("coordinator", "worker"):
+            self.assertEqual(FLAGS.unknown([f"hilbert-ring-{name}"],
+                                           self.services[name]["environment"]), [], name)
+
+    @unittest.skipUnless((DEPLOY / "prometheus").is_dir(), "deploy/prometheus is not there")
+    def test_what_is_mounted_is_there(self):
+        for service in self.services.values():
+            for volume in service.get("volumes", []):
+                source = volume.split(":")[0]
+                if source.startswith("."):
+                    self.assertTrue((DEPLOY / "compose" / source).is_dir(), volume)
+
+    @unittest.skipUnless((DEPLOY / "prometheus").is_dir(), "deploy/prometheus is not there")
+    def test_prometheus_asks_the_coordinator(self):
+        config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
+        targets = [target for job in config["scrape_configs"]
+                   for group in job.get("static_configs", []) for target in group["targets"]]
+        self.assertEqual(targets, ["coordinator:8002"])
 
     def test_no_port_is_a_networks(self):
         for service in self.services.values():
