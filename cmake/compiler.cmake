@@ -1,5 +1,6 @@
-# Warnings, launcher and sanitizers for every target of the project.
-set(HILBERT_RING_WARNINGS -Wall -Wextra -Wno-unused-parameter
+# Warnings, launcher and sanitizers for every target of the project. A result that is declared
+# [[nodiscard]], as every absl::Status is, may not be dropped.
+set(HILBERT_RING_WARNINGS -Wall -Wextra -Werror=unused-result -Wno-unused-parameter
   -Wno-missing-field-initializers)
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${HILBERT_RING_WARNINGS}>")
 
