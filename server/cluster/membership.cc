@@ -22,8 +22,9 @@ constexpr std::chrono::milliseconds kLongestRest{60'000};
 
 }  // namespace
 
-Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks)
+Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks, const TimeSource& time)
     : timeout_(timeout),
+      time_(time),
       hooks_(std::move(hooks)),
       dropper_([this](const std::stop_token& stop) { DropSilent(stop); }) {}
 
@@ -59,15 +60,19 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   member->kernel = heartbeat.kernel();
   member->transport = heartbeat.transport();
   member->memory_limit_bytes = heartbeat.memory_limit_bytes();
-  const auto channel = Dial(heartbeat.address(), timeout_);
-  channel->GetState(true);  // connects now, not with the greeting
-  member->stub = v1::WorkerService::NewStub(channel);
+  if (hooks_.dial) {
+    member->stub = hooks_.dial(heartbeat.address());
+  } else {
+    const auto channel = Dial(heartbeat.address(), timeout_);
+    channel->GetState(true);  // connects now, not with the greeting
+    member->stub = v1::WorkerService::NewStub(channel);
+  }
   const MutexLock lock(mutex_);
   if (seats_.size() >= kMostSeats) {
     return absl::ResourceExhaustedError(
         absl::StrCat(seats_.size(), " workers are registered, the limit is ", kMostSeats));
   }
-  seats_.push_back({.member = member, .beat = Clock::now(), .registered = Clock::now()});
+  seats_.push_back({.member = member, .beat = time_.Now(), .registered = time_.Now()});
   return member;
 }
 
@@ -118,7 +123,7 @@ v1::HeartbeatReply Membership::ReplyTo(const Member& member) const {
     reply.set_up(seat.state != v1::ClusterWorker::STATE_JOINING);
     reply.set_reason(seat.reason);
     // It hears soon that it was reached.
-    if (!reply.up() && Clock::now() - seat.registered < timeout_ / 2) {
+    if (!reply.up() && time_.Now() - seat.registered < timeout_ / 2) {
       reply.set_interval_ms(kJoiningInterval.count());
     }
   }
@@ -135,7 +140,7 @@ void Membership::Failed(const Member& member, const std::string& why) {
     rest = std::min(rest, kLongestRest);
     ++seat->failures;
     seat->reason = absl::StrCat("failed ", seat->failures, " jobs in a row: ", why);
-    member.rests_until = (Clock::now() + rest).time_since_epoch();
+    member.rests_until = (time_.Now() + rest).time_since_epoch();
   }
   spdlog::warn("worker {} gets no jobs for {} ms, for it failed one: {}", member.address,
                rest.count(), why);
@@ -158,7 +163,7 @@ bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
     const MutexLock lock(mutex_);
     const auto seat = Find(member);
     if (seat == seats_.end()) return false;
-    seat->beat = Clock::now();
+    seat->beat = time_.Now();
     seat->used_bytes = heartbeat.memory_used_bytes();
     seat->resident_bytes = heartbeat.memory_resident_bytes();
   }
@@ -233,7 +238,8 @@ void Membership::DropSilent(const std::stop_token& stop) {
     const bool slept = now - asleep > timeout_ / 2;
     asleep = now;
     if (slept || stop.stop_requested()) continue;
-    Drop([&](const Seat& seat) { return now - seat.beat > timeout_; }, "its heartbeats stopped");
+    const Clock::time_point latest = time_.Now();
+    Drop([&](const Seat& seat) { return latest - seat.beat > timeout_; }, "its heartbeats stopped");
   }
 }
 
@@ -250,8 +256,8 @@ int64_t Membership::changes() const {
 
 absl::Status Membership::AwaitChange(int64_t seen, Deadline deadline, const JobStop& stop) {
   MutexLock lock(mutex_);
-  changed_.wait_until(lock, stop.token(), deadline,
-                      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return changes_ != seen; });
+  time_.WaitUntil(changed_, lock.native(), stop.token(), deadline,
+                  [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return changes_ != seen; });
   return stop.why();
 }
 
@@ -284,10 +290,10 @@ std::vector<v1::ClusterWorker> Membership::Describe() const {
     worker.set_memory_limit_bytes(seat.member->memory_limit_bytes);
     worker.set_memory_used_bytes(seat.used_bytes);
     worker.set_memory_resident_bytes(seat.resident_bytes);
-    worker.set_seconds_since_heartbeat(SecondsBetween(seat.beat, Clock::now()));
+    worker.set_seconds_since_heartbeat(SecondsBetween(seat.beat, time_.Now()));
     worker.set_job_id(seat.job_id);
     const bool rests = seat.state == v1::ClusterWorker::STATE_UP &&
-                       seat.member->rests_until.load() > Clock::now().time_since_epoch();
+                       seat.member->rests_until.load() > time_.Now().time_since_epoch();
     worker.set_state(rests ? v1::ClusterWorker::STATE_RESTING : seat.state);
     worker.set_reason(seat.reason);
   }

@@ -22,6 +22,7 @@
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/process/deadline.h"
 #include "server/process/job_stop.h"
+#include "server/process/time_source.h"
 
 namespace hilbert_ring::server {
 
@@ -52,10 +53,13 @@ class Membership {
     std::function<void(const Member&)> closed;  // it is there and takes no more jobs
     std::function<void(const Member&)> failed;  // a job, or could not be reached
     std::function<void(const Member&, const v1::Heartbeat&)> beat;
+    // What calls to a worker at this address are made by; null: a connection over the network.
+    std::function<std::shared_ptr<v1::WorkerService::StubInterface>(const std::string& address)>
+        dial;
   };
 
   // A worker that is silent for `timeout` has left.
-  Membership(std::chrono::milliseconds timeout, Hooks hooks);
+  Membership(std::chrono::milliseconds timeout, Hooks hooks, const TimeSource& time = SystemTime());
   ~Membership();
 
   // Registers a worker, which joins when it is reached. FAILED_PRECONDITION when versions differ,
@@ -121,6 +125,7 @@ class Membership {
   void Drop(const Chosen& chosen, const char* why);
 
   const std::chrono::milliseconds timeout_;
+  const TimeSource& time_;
   const Hooks hooks_;
   mutable Mutex mutex_;
   std::condition_variable_any wake_;

@@ -79,7 +79,8 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::A
     grpc::CallbackServerContext* context) {
   const std::shared_ptr<AttendStream> stream =
       AttendStream::Make(context, {.idle = services_.settings.idle_timeout,
-                                   .bytes_per_second = services_.settings.least_rate_bytes});
+                                   .bytes_per_second = services_.settings.least_rate_bytes},
+                         services_.time);
   const auto call = std::make_shared<Call>();
   call->stream = stream;
   call->caller = CallerOf(*context);

@@ -53,7 +53,11 @@ SpecLimits LimitsOf(const CoordinatorSettings& settings) {
 }
 
 AttendCall::AttendCall(const JobServices& services, AttendStream& stream, std::string caller)
-    : services_(services), stream_(stream), caller_(std::move(caller)) {}
+    : services_(services),
+      stream_(stream),
+      caller_(std::move(caller)),
+      course_(services.time.Now()),
+      opened_(services.time.Now()) {}
 
 AttendCall::~AttendCall() = default;
 
@@ -88,7 +92,7 @@ void AttendCall::Log(const absl::Status& status) const {
   } else {
     spdlog::warn("job {} {}: {} tokens after {:.3f} s: {} [{}]", open_.job_id(),
                  absl::StatusCodeToString(status.code()), spec_.tokens,
-                 SecondsBetween(opened_, Clock::now()), std::string(status.message()),
+                 SecondsBetween(opened_, services_.time.Now()), std::string(status.message()),
                  wire::ReasonOf(status));
   }
 }
@@ -243,7 +247,7 @@ absl::Status AttendCall::RunJob() {
   course_.Enter(JobPhase::kQueued);
   absl::Status status = AwaitWorkers(*place);
   if (!status.ok()) return status;
-  seconds_.queue = SecondsBetween(opened_, Clock::now());
+  seconds_.queue = SecondsBetween(opened_, services_.time.Now());
   job_.emplace(open_, spec_, services_.orders, course_, services_.settings.check_rows);
   if (order_memory_) job_->order_memory = &*order_memory_;
   while (true) {
@@ -293,7 +297,7 @@ void AttendCall::NoteFailures(const JobExecution& execution, const absl::Status&
 // For the news of who is gone, then for a worker in the place of one that was lost: its rows are
 // there. After a moment for those that live, until they can hold the job.
 absl::Status AttendCall::AwaitOthers(Scheduler::Place& place) {
-  const Clock::time_point start = Clock::now();
+  const Clock::time_point start = services_.time.Now();
   const auto lost = [this] {
     return std::any_of(grant_.members.begin(), grant_.members.end(),
                        [](const auto& member) { return member->departed.stop_requested(); });
@@ -302,7 +306,7 @@ absl::Status AttendCall::AwaitOthers(Scheduler::Place& place) {
   while (true) {
     const int64_t seen = services_.membership.changes();
     const Deadline limit = start + (lost() ? kReplacementLimit : kNewsLimit);
-    if (Clock::now() >= limit || (lost() && replaced())) break;
+    if (services_.time.Now() >= limit || (lost() && replaced())) break;
     absl::Status why = services_.membership.AwaitChange(seen, limit, stream_.stop());
     if (!why.ok()) return why;
   }
@@ -313,8 +317,8 @@ absl::Status AttendCall::AwaitOthers(Scheduler::Place& place) {
 // Workers may come and go meanwhile. Too few are waited for so long; enough that are busy, as long
 // as any job waits for its turn.
 absl::Status AttendCall::AwaitWorkers(Scheduler::Place& place) {
-  const Deadline turn = Clock::now() + services_.settings.queue_timeout;
-  Deadline enough = Clock::now() + services_.settings.recovery_timeout;
+  const Deadline turn = services_.time.Now() + services_.settings.queue_timeout;
+  Deadline enough = services_.time.Now() + services_.settings.recovery_timeout;
   while (true) {
     if (asked_.empty()) {
       const int64_t seen = services_.membership.changes();
@@ -322,7 +326,7 @@ absl::Status AttendCall::AwaitWorkers(Scheduler::Place& place) {
       if (!sizes.ok()) {
         place.GiveBack();
         if (course_.phase() != JobPhase::kParked) course_.Enter(JobPhase::kParked);
-        if (Clock::now() >= enough) return NotEnough(sizes.status());
+        if (services_.time.Now() >= enough) return NotEnough(sizes.status());
         absl::Status why = services_.membership.AwaitChange(seen, enough, stream_.stop());
         if (!why.ok()) return why;
         continue;
@@ -330,9 +334,9 @@ absl::Status AttendCall::AwaitWorkers(Scheduler::Place& place) {
       place.WaitAgain(*std::move(sizes), LeftOut());
       if (course_.phase() == JobPhase::kParked) course_.Enter(JobPhase::kQueued);
     }
-    enough = Clock::now() + services_.settings.recovery_timeout;
-    absl::Status status = AwaitGrant(place, std::min(turn, Clock::now() + kTurnLimit));
-    if (!absl::IsResourceExhausted(status) || Clock::now() >= turn) return status;
+    enough = services_.time.Now() + services_.settings.recovery_timeout;
+    absl::Status status = AwaitGrant(place, std::min(turn, services_.time.Now() + kTurnLimit));
+    if (!absl::IsResourceExhausted(status) || services_.time.Now() >= turn) return status;
     if (asked_ != services_.membership.Live()) asked_.clear();
   }
 }
@@ -350,7 +354,7 @@ v1::Report AttendCall::MakeReport(ExecutionFigures figures) {
   seconds_.receive = figures.receive_seconds;
   seconds_.compute = figures.compute_seconds;
   seconds_.send = figures.send_seconds;
-  seconds_.total = SecondsBetween(opened_, Clock::now());
+  seconds_.total = SecondsBetween(opened_, services_.time.Now());
   v1::Report report;
   report.set_job_id(open_.job_id());
   report.set_tokens(spec_.tokens);

@@ -66,7 +66,7 @@ class AttendCall {
   std::optional<Job> job_;    // once it starts
   JobSeconds seconds_;
   v1::Report report_;
-  const Clock::time_point opened_ = Clock::now();
+  const Clock::time_point opened_;
 };
 
 }  // namespace hilbert_ring::server

@@ -16,8 +16,8 @@ constexpr std::chrono::milliseconds kUnreadLimit{500};
 }  // namespace
 
 std::shared_ptr<AttendStream> AttendStream::Make(grpc::CallbackServerContext* context,
-                                                 const PaceLimits& limits) {
-  std::shared_ptr<AttendStream> stream(new AttendStream(context, limits));
+                                                 const PaceLimits& limits, const TimeSource& time) {
+  std::shared_ptr<AttendStream> stream(new AttendStream(context, limits, time));
   stream->self_ = stream;
   return stream;
 }
@@ -44,13 +44,13 @@ void AttendStream::ReadAhead() {
 
 absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, const JobStop& stop) {
   std::unique_lock lock(mutex_);
-  const Clock::time_point began = Clock::now();
+  const Clock::time_point began = time_.Now();
   const Deadline deadline = sends_.Due(began, 0);
   const bool waits = arrived_.empty() && !ended_;
-  const bool in_time = changed_.wait_until(lock, stop.token(), deadline,
-                                           [this] { return !arrived_.empty() || ended_; });
+  const bool in_time = time_.WaitUntil(changed_, lock, stop.token(), deadline,
+                                       [this] { return !arrived_.empty() || ended_; });
   if (absl::Status why = stop.why(); !why.ok()) return why;
-  const Clock::duration waited = waits ? Clock::now() - began : Clock::duration(0);
+  const Clock::duration waited = waits ? time_.Now() - began : Clock::duration(0);
   // The job stops here and now: were that left to the caller, another thread could name a
   // consequence as the reason.
   if (!in_time) stop_.Request(sends_.Late(waited));
@@ -106,13 +106,13 @@ void AttendStream::Offer(const v1::AttendResponse& response) {
 
 absl::StatusOr<bool> AttendStream::AwaitTurn(std::unique_lock<std::mutex>& lock,
                                              Clock::duration patience, const JobStop& stop) {
-  const Deadline patient = patience == kAnyPatience ? Deadline::max() : Clock::now() + patience;
+  const Deadline patient = patience == kAnyPatience ? Deadline::max() : time_.Now() + patience;
   absl::Status status;
   while (true) {
     status = stop.why();
     if (status.ok()) status = stop_.why();
     if (!status.ok() || write_ != Operation::kPending) break;
-    const Clock::time_point now = Clock::now();
+    const Clock::time_point now = time_.Now();
     // One that still sends rows may read when it has sent them all.
     const Deadline due = std::max(write_due_, heard_ + idle_);
     if (now >= due) {
@@ -121,8 +121,8 @@ absl::StatusOr<bool> AttendStream::AwaitTurn(std::unique_lock<std::mutex>& lock,
     }
     if (now >= patient) return false;
     // Another message may be the one that is waited for by then.
-    written_.wait_until(lock, stop.token(), std::min(patient, due),
-                        [this] { return write_ != Operation::kPending; });
+    time_.WaitUntil(written_, lock, stop.token(), std::min(patient, due),
+                    [this] { return write_ != Operation::kPending; });
   }
   if (status.ok() && write_ == Operation::kFailed) {
     status = absl::CancelledError("the client is gone");
@@ -136,7 +136,7 @@ absl::StatusOr<bool> AttendStream::AwaitTurn(std::unique_lock<std::mutex>& lock,
 void AttendStream::Hand(std::unique_lock<std::mutex>& lock, grpc::ByteBuffer response) {
   outgoing_.Swap(&response);
   write_ = Operation::kPending;
-  write_began_ = Clock::now();
+  write_began_ = time_.Now();
   write_bytes_ = static_cast<int64_t>(outgoing_.Length());
   write_due_ = reads_.Due(write_began_, write_bytes_);
   lock.unlock();
@@ -179,7 +179,7 @@ void AttendStream::OnReadDone(bool ok) {
   reading_ = false;
   if (ok) {
     arrived_.emplace_back().Swap(&incoming_);
-    heard_ = Clock::now();
+    heard_ = time_.Now();
   } else {
     ended_ = true;
   }
@@ -200,7 +200,7 @@ void AttendStream::ReadNext(std::unique_lock<std::mutex>& lock) {
 void AttendStream::OnWriteDone(bool ok) {
   const std::lock_guard lock(mutex_);
   write_ = ok ? Operation::kDone : Operation::kFailed;
-  if (ok) reads_.Moved(Clock::now() - write_began_, write_bytes_);
+  if (ok) reads_.Moved(time_.Now() - write_began_, write_bytes_);
   written_.notify_one();
 }
 

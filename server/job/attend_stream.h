@@ -33,6 +33,7 @@
 #include "server/job/client_pace.h"
 #include "server/process/deadline.h"
 #include "server/process/job_stop.h"
+#include "server/process/time_source.h"
 #include "server/shard/job_memory.h"
 #include "wire/payload.h"
 
@@ -47,9 +48,11 @@ struct AttendMessage {
 
 class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // Lives until gRPC is done with it and nobody holds it.
+  // Lives until gRPC is done with it and nobody holds it. How long the client takes goes by `time`,
+  // which outlives it.
   static std::shared_ptr<AttendStream> Make(grpc::CallbackServerContext* context,
-                                            const PaceLimits& limits);
+                                            const PaceLimits& limits,
+                                            const TimeSource& time = SystemTime());
 
   // Reads the first message. Calls `began` when it is there or none will come, on a thread of
   // gRPC's, which must not be blocked. Once, before any Read.
@@ -107,8 +110,13 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void AwaitDone(std::chrono::milliseconds limit);
 
  private:
-  AttendStream(grpc::CallbackServerContext* context, const PaceLimits& limits)
-      : context_(context), idle_(limits.idle), sends_(limits, "sent"), reads_(limits, "read") {}
+  AttendStream(grpc::CallbackServerContext* context, const PaceLimits& limits,
+               const TimeSource& time)
+      : context_(context),
+        idle_(limits.idle),
+        time_(time),
+        sends_(limits, "sent"),
+        reads_(limits, "read") {}
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -127,6 +135,7 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
 
   grpc::CallbackServerContext* const context_;  // valid until done_
   const std::chrono::milliseconds idle_;
+  const TimeSource& time_;
   JobStop stop_;
   std::shared_ptr<AttendStream> self_;  // until OnDone
   std::function<void()> began_;         // until the first read is done

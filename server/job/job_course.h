@@ -15,6 +15,8 @@ namespace hilbert_ring::server {
 // Written by the job's call, read by any thread once the job has its id.
 class JobCourse {
  public:
+  explicit JobCourse(Clock::time_point opened = Clock::now()) : opened_(opened) {}
+
   // While nobody else knows of the job.
   void SetJob(std::string job_id, int64_t tokens) {
     job_id_ = std::move(job_id);
@@ -40,7 +42,7 @@ class JobCourse {
  private:
   std::string job_id_ = "?";
   int64_t tokens_ = 0;
-  const Clock::time_point opened_ = Clock::now();
+  const Clock::time_point opened_;
   std::atomic<JobPhase> phase_ = JobPhase::kOpen;
   std::atomic<int> workers_ = 0;
   std::atomic<double> fraction_ = 0;

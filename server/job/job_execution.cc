@@ -64,14 +64,14 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
   Enter(JobPhase::kRing);
   std::optional<Rings::Lease> ring;
   if (plan_.costs.steps > 0) {
-    const Clock::time_point start = Clock::now();
+    const Clock::time_point start = services_.time.Now();
     auto lease = services_.rings.Take(members_, job_.open.job_id(), stop_);
     if (!lease.ok()) {
       if (absl::Status why = stream_.stop().why(); !why.ok()) return why;
       failed_ = Named(lease.status(), kUnreached, members_);
       // For so long that a dead worker would have been missed: the one that could not reach its
       // peer, or be reached by it. Without it the others can go on.
-      if (Clock::now() - start > services_.settings.worker_timeout) {
+      if (services_.time.Now() - start > services_.settings.worker_timeout) {
         stalled_ = Named(lease.status(), kComplainant, members_);
       }
       if (wire::HasReason(lease.status(), wire::reason::kMixedTransports)) return lease.status();
@@ -81,7 +81,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
           absl::StrCat("the workers' ring could not be formed: ", lease.status().message()));
     }
     ring.emplace(*std::move(lease));
-    figures_.ring_seconds = SecondsBetween(start, Clock::now());
+    figures_.ring_seconds = SecondsBetween(start, services_.time.Now());
   }
   JobRun run({.job_id = job_.open.job_id(),
               .plan = &plan_,
@@ -98,6 +98,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
               .held = &job_.held,
               .delivered = &job_.delivered,
               .runs = &services_.runs,
+              .time = &services_.time,
               .output =
                   [this](int rank, const v1::OutputChunk& chunk, std::string_view payload,
                          const std::shared_ptr<const void>& owner, Clock::duration patience) {
@@ -128,7 +129,7 @@ absl::Status JobExecution::RunWith(JobRun& run) {
   }
   figures_.compute_seconds = run.compute_seconds();
   figures_.send_seconds =
-      std::max(0.0, SecondsBetween(received_, Clock::now()) - figures_.compute_seconds);
+      std::max(0.0, SecondsBetween(received_, services_.time.Now()) - figures_.compute_seconds);
   return absl::OkStatus();
 }
 
@@ -139,7 +140,7 @@ void JobExecution::Enter(JobPhase phase) {
 absl::Status JobExecution::Start(JobRun& run) {
   Enter(JobPhase::kStarting);
   run.Open();
-  ready_due_ = Clock::now() + kStartTimeout;
+  ready_due_ = services_.time.Now() + kStartTimeout;
   const bool first = !std::exchange(job_.begun, true);
   few_ = first && InputBytes(job_.spec) <= kFewBytes;
   absl::Status status = first ? job_.input.Begin() : AskForLostRows();
@@ -157,7 +158,7 @@ absl::Status JobExecution::Receive(JobRun& run) {
     if (status.ok()) status = run.SendAgain(*router_, job_.input);
   }
   if (status.ok()) status = run.FinishRows();
-  received_ = Clock::now();
+  received_ = services_.time.Now();
   return status;
 }
 
@@ -224,7 +225,7 @@ absl::Status JobExecution::PlaceRows(JobRun& run) {
 
 // A client that can send rows again keeps its side open; the others close it behind the last row.
 absl::Status JobExecution::ReceiveRows(JobRun& run) {
-  const Clock::time_point start = Clock::now();
+  const Clock::time_point start = services_.time.Now();
   AttendMessage message;
   while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
     const absl::StatusOr<bool> more = stream_.Read(message, stop_);
@@ -233,7 +234,7 @@ absl::Status JobExecution::ReceiveRows(JobRun& run) {
     if (absl::Status status = ReceiveChunk(message, run); !status.ok()) return status;
   }
   if (absl::Status status = job_.input.CheckComplete(); !status.ok()) return status;
-  figures_.receive_seconds = SecondsBetween(start, Clock::now());
+  figures_.receive_seconds = SecondsBetween(start, services_.time.Now());
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
 #include "server/process/settings.h"
+#include "server/process/time_source.h"
 #include "server/rows/shared_memory_pool.h"
 #include "server/schedule/job_sizes.h"
 #include "server/schedule/plan_gate.h"
@@ -32,6 +33,7 @@ struct JobServices {
   PlanGate& plans;          // of jobs
   Metrics& metrics;
   Suspects& suspects;  // workers that sent wrong rows
+  const TimeSource& time = SystemTime();
 };
 
 }  // namespace hilbert_ring::server

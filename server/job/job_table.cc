@@ -86,7 +86,7 @@ JobTable::Entry::~Entry() {
 
 std::vector<v1::Job> JobTable::List(const std::string& caller) const {
   std::vector<v1::Job> jobs;
-  const Clock::time_point now = Clock::now();
+  const Clock::time_point now = time_.Now();
   const std::lock_guard lock(mutex_);
   for (auto at = jobs_.lower_bound({caller, ""}); at != jobs_.end() && at->first.first == caller;
        ++at) {

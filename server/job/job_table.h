@@ -14,12 +14,15 @@
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/job/job_course.h"
 #include "server/process/job_stop.h"
+#include "server/process/time_source.h"
 
 namespace hilbert_ring::server {
 
 // Thread-safe.
 class JobTable {
  public:
+  explicit JobTable(const TimeSource& time = SystemTime()) : time_(time) {}
+
   // A job's place in the table; gone with it.
   class Entry {
    public:
@@ -64,6 +67,7 @@ class JobTable {
     JobStop* stop = nullptr;
     const JobCourse* course = nullptr;
   };
+  const TimeSource& time_;
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, Job> jobs_;  // guarded by mutex_
 };

@@ -34,7 +34,7 @@ Clock::time_point EndOf(Clock::time_point predicted, double seconds, Clock::time
 absl::StatusOr<Scheduler::Place> Scheduler::Enter(JobRequest request) {
   const MutexLock lock(mutex_);
   RETURN_IF_ERROR(closed_);
-  jobs_.push_back({.request = std::move(request), .entered = now_()});
+  jobs_.push_back({.request = std::move(request), .entered = time_.Now()});
   const auto job = std::prev(jobs_.end());
   given_.emplace(job->request.caller, GivenToNewcomers());
   Dispatch();
@@ -102,7 +102,7 @@ int Scheduler::waiting() const {
 
 double Scheduler::SecondsOfWork() const {
   const MutexLock lock(mutex_);
-  const Clock::time_point now = now_();
+  const Clock::time_point now = time_.Now();
   double worker_seconds = 0;
   for (const Job& job : jobs_) {
     const double left = job.grant ? Seconds(EndOf(job.end, job.size.seconds, now) - now).count()
@@ -143,8 +143,7 @@ void Scheduler::Dispatch() {
                                    [&](const Seat& seat) { return seat.member == member; });
     if (!there) seats_.push_back({.member = member});
   }
-  const Clock::time_point now = now_();
-  dispatched_ = Clock::now();
+  const Clock::time_point now = dispatched_ = time_.Now();
   // What is given to one job changes whose turn is next.
   std::vector<const Job*> tried;
   std::optional<Reserved> reserved;
@@ -267,7 +266,7 @@ void Scheduler::TakeBack(Job& job) {
 }
 
 int Scheduler::Position(const Job& job) {
-  const std::vector<Job*> waiting = InTurn(now_());
+  const std::vector<Job*> waiting = InTurn(time_.Now());
   const auto found = std::find(waiting.begin(), waiting.end(), &job);
   return static_cast<int>(found - waiting.begin()) + 1;
 }
@@ -324,7 +323,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
     RETURN_IF_ERROR(stop.why());
     if (job_->grant) return *job_->grant;
     if (!s.closed_.ok() && !job_->again) return s.closed_;
-    const Clock::time_point now = Clock::now();
+    const Clock::time_point now = s.time_.Now();
     const int position = s.Position(*job_);
     if (now >= deadline) {
       return wire::ErrorOf(wire::reason::kQueueTimeout,
@@ -338,13 +337,13 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
       lock.lock();
       continue;
     }
-    const bool news =
-        s.changed_.wait_until(lock, stop.token(), std::min(deadline, now + kDispatchInterval),
-                              [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
-                                return job_->grant.has_value() || s.Position(*job_) != told;
-                              });
+    const bool news = s.time_.WaitUntil(
+        s.changed_, lock.native(), stop.token(), std::min(deadline, now + kDispatchInterval),
+        [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
+          return job_->grant.has_value() || s.Position(*job_) != told;
+        });
     // Whoever made news has dispatched; as time passes one of those that wait does.
-    if (!news && Clock::now() - s.dispatched_ >= kDispatchInterval) s.Dispatch();
+    if (!news && s.time_.Now() - s.dispatched_ >= kDispatchInterval) s.Dispatch();
   }
 }
 

@@ -30,6 +30,7 @@
 #include "server/cluster/membership.h"
 #include "server/process/deadline.h"
 #include "server/process/job_stop.h"
+#include "server/process/time_source.h"
 #include "server/schedule/job_sizes.h"
 
 namespace hilbert_ring::server {
@@ -79,11 +80,10 @@ class Scheduler {
     std::list<Job>::iterator job_;
   };
 
-  // live: the members that take jobs. max_waiting: jobs. now: what predictions and turns go by;
-  // waits go by the steady clock.
-  Scheduler(std::function<Members()> live, int max_waiting,
-            std::function<Clock::time_point()> now = Clock::now)
-      : live_(std::move(live)), max_waiting_(max_waiting), now_(std::move(now)) {}
+  // live: the members that take jobs. max_waiting: jobs. time: what predictions, turns and waits go
+  // by.
+  Scheduler(std::function<Members()> live, int max_waiting, const TimeSource& time = SystemTime())
+      : live_(std::move(live)), max_waiting_(max_waiting), time_(time) {}
 
   // Before a job is sized, which can take long. RESOURCE_EXHAUSTED (QUEUE_FULL) when as many wait
   // as may and every worker has a job; what is short could still run beside one.
@@ -152,7 +152,7 @@ class Scheduler {
 
   const std::function<Members()> live_;
   const int max_waiting_;
-  const std::function<Clock::time_point()> now_;
+  const TimeSource& time_;
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);  // OK while open

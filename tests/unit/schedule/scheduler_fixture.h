@@ -23,12 +23,22 @@ inline std::shared_ptr<const Member> MakeMember(int number, int64_t limit = kGiB
   return member;
 }
 
+// The system's time until it is set.
+struct SetTime : TimeSource {
+  Clock::time_point Now() const override { return at.value_or(Clock::now()); }
+  bool WaitUntil(std::condition_variable_any& changed, std::unique_lock<std::mutex>& lock,
+                 const std::stop_token& stop, Deadline deadline,
+                 absl::FunctionRef<bool()> done) const override {
+    return SystemTime().WaitUntil(changed, lock, stop, deadline, done);
+  }
+  std::optional<Clock::time_point> at;
+};
+
 class SchedulerTest : public ::testing::Test {
  protected:
   void Start(int workers, int max_waiting = 64) {
     for (int i = 0; i < workers; ++i) live_.push_back(MakeMember(i));
-    scheduler_.emplace([this] { return live_; }, max_waiting,
-                       [this] { return time_.value_or(Clock::now()); });
+    scheduler_.emplace([this] { return live_; }, max_waiting, time_);
   }
 
   static JobRequest Request(const std::string& caller, std::vector<JobSize> sizes) {
@@ -44,20 +54,20 @@ class SchedulerTest : public ::testing::Test {
   // What the job has now.
   static std::optional<Grant> Now(Scheduler::Place& place) {
     const JobStop stop;
-    auto grant = place.Await(stop, Clock::now(), kSilent);
+    auto grant = place.Await(stop, Deadline::min(), kSilent);
     if (!grant.ok()) return std::nullopt;
     return *grant;
   }
 
   // From the first call on the scheduler's time stands still between two.
   void Pass(double seconds) {
-    time_ = time_.value_or(Clock::now()) +
-            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    time_.at = time_.Now() +
+               std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     if (scheduler_) scheduler_->Changed();
   }
 
   Members live_;
-  std::optional<Clock::time_point> time_;
+  SetTime time_;
   std::optional<Scheduler> scheduler_;
 };
 

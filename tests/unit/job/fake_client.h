@@ -1,0 +1,81 @@
+// A client in this process: sends a job's rows, sends them again where it is asked to, and puts the
+// outputs together. It reads when it may:
+//
+//   FakeClient client(stub, spec, {.reads = 1});   // Admitted, and nothing more
+//   client.SendAll();
+//   client.Read();                    // from here on
+//   EXPECT_TRUE(client.Await().ok());
+//   EXPECT_EQ(client.WrongRows(), 0);
+#pragma once
+
+#include <condition_variable>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/spec/job_spec.h"
+#include "hilbert_ring/v1/attention.grpc.pb.h"
+
+namespace hilbert_ring::testing {
+
+struct FakeClientOptions {
+  std::string job_id = "job";
+  int attempt = 0;
+  bool can_resend = true;
+  int reads = std::numeric_limits<int>::max();  // messages, before Read
+};
+
+class FakeClient {
+ public:
+  // Opens the job. Of float32, with values as wide as keys.
+  FakeClient(v1::AttentionService::Stub& stub, const JobSpec& spec, FakeClientOptions options = {});
+  ~FakeClient();  // cancels a call that has not ended
+
+  void Send(v1::Tensor tensor, int64_t first_row, int64_t rows);
+  void SendAll();  // Q, K, then V, in two chunks each, by a thread of its own
+  void CloseWrites();
+  void Read();  // all that comes
+  void Cancel() { context_.TryCancel(); }
+
+  bool ended() const;
+  absl::Status Await();  // the end; the call's status
+
+  // Once it has ended:
+  v1::Report report() const;
+  int resends() const;
+  int64_t WrongRows() const;            // of OUT that are missing, or are not the rows of V
+  int64_t RepeatedRows() const;         // that came twice
+  std::optional<int> admitted() const;  // on so many workers
+
+  int64_t rows() const;  // of OUT that are here
+
+ private:
+  void Receive();
+  void Keep(const v1::OutputChunk& chunk);
+
+  const JobSpec spec_;
+  const FakeClientOptions options_;
+  const std::vector<float> q_, k_, v_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>> stream_;
+  std::mutex writing_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_:
+  int reads_;  // messages that it may still read
+  bool ended_ = false;
+  absl::Status status_;
+  v1::Report report_;
+  int resends_ = 0;
+  std::optional<int> admitted_;
+  std::vector<float> out_;
+  std::vector<int> came_;          // by token: how often
+  std::thread sender_, receiver_;  // last: they use all of the above
+};
+
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,310 @@
+// Workers that are lost, in every phase and in every way, and what the service does then.
+#include <chrono>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/job/job_execution.h"
+#include "tests/unit/job/job_rig.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using server::JobPhase;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kManyTokens = 8192;
+
+enum class Way { kBreaks, kSays, kLeaves };
+
+struct Loss {
+  Way way;
+  Moment moment;
+  bool local;
+  int64_t tokens;
+};
+
+std::string NameOf(const Loss& loss) {
+  constexpr const char* kWays[] = {"Breaks", "Says", "Leaves"};
+  constexpr const char* kMoments[] = {"Opened",  "Ready",  "Fed",      "RowsDone",
+                                      "HalfOut", "AllOut", "Computed", "Figures"};
+  return std::string(kWays[static_cast<int>(loss.way)]) + kMoments[static_cast<int>(loss.moment)] +
+         (loss.local ? "Local" : "Remote") + std::to_string(loss.tokens);
+}
+
+std::vector<Loss> Losses() {
+  std::vector<Loss> losses;
+  for (const Way way : {Way::kBreaks, Way::kSays, Way::kLeaves}) {
+    for (int moment = 0; moment <= static_cast<int>(Moment::kFigures); ++moment) {
+      for (const bool local : {true, false}) {
+        for (const int64_t tokens : {int64_t{64}, kManyTokens}) {
+          // Word of rows comes to a worker of this host only when they are many.
+          if (static_cast<Moment>(moment) == Moment::kFed && local) continue;
+          losses.push_back({way, static_cast<Moment>(moment), local, tokens});
+        }
+      }
+    }
+  }
+  return losses;
+}
+
+class LosesAWorker : public ::testing::TestWithParam<Loss> {};
+
+TEST_P(LosesAWorker, TheJobEndsOnTheOthersWithEachRowOnce) {
+  const Loss loss = GetParam();
+  JobRig rig({.local = loss.local});
+  Hold hold;
+  FakeWorker::Action action = hold.action();
+  if (loss.way == Way::kBreaks) action = Break();
+  if (loss.way == Way::kSays) action = Say(absl::UnavailableError("a peer is gone"), "");
+  rig.worker(0).At(loss.moment, action);
+  auto client = rig.Open(JobRig::Spec(loss.tokens));
+  client->SendAll();
+  if (loss.way == Way::kLeaves) {
+    ASSERT_TRUE(hold.AwaitHeld());
+    rig.Leave(0);
+  }
+  const absl::Status status = rig.Await(*client);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(client->report().retries(), 1);
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
+  EXPECT_EQ(client->resends(), 0) << "rows of all shards are here";
+  EXPECT_THAT(rig.errors(), IsEmpty());
+  EXPECT_THAT(rig.Phases(), Contains("queued").Times(2));
+  // One that says what a peer's death makes it say stays.
+  EXPECT_EQ(client->report().workers_size(), loss.way == Way::kSays ? 2 : 1);
+  if (loss.way == Way::kBreaks) {
+    EXPECT_THAT(rig.Describe(0).reason(), AllOf(HasSubstr("failed 1 jobs"), HasSubstr("was lost")));
+  }
+  EXPECT_EQ(rig.Describe(1).reason(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LosesAWorker, ::testing::ValuesIn(Losses()),
+                         [](const auto& info) { return NameOf(info.param); });
+
+TEST(JobLoss, OutputsThatTheClientHasAreLeftOutOfTheNextExecution) {
+  JobRig rig;
+  Hold hold;
+  rig.worker(0).At(Moment::kHalfOut, hold.action());
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(hold.AwaitHeld());
+  // All of worker 1's rows and half of worker 0's.
+  ASSERT_TRUE(Eventually([&] { return client->rows() == 48; }));
+  rig.Leave(0);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
+  const v1::RunOpen open = rig.worker(1).opens().back();
+  int64_t delivered = 0;
+  for (const v1::SlotRange& range : open.delivered_out()) delivered += range.end() - range.begin();
+  EXPECT_EQ(delivered, 48);
+}
+
+TEST(JobLoss, AWorkerThatLeavesInOrderTakesNoJobAlong) {
+  JobRig rig;
+  Hold hold;
+  rig.worker(0).At(Moment::kFigures, hold.action());
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(hold.AwaitHeld());
+  rig.Drain(0);
+  hold.Release();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 0);
+}
+
+TEST(JobLoss, AnotherWorkerInThePlaceOfTheLostOneHasItsRows) {
+  JobRig rig;
+  Hold hold;
+  rig.worker(0).At(Moment::kRowsDone, hold.action());
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(hold.AwaitHeld());
+  rig.Leave(0);
+  rig.Join(0);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().workers_size(), 2);
+  EXPECT_EQ(client->resends(), 0);
+  // Worker 1 has kept its rank.
+  ASSERT_EQ(rig.worker(1).runs(), 2);
+  EXPECT_EQ(rig.worker(1).opens()[0].rank(), rig.worker(1).opens()[1].rank());
+}
+
+TEST(JobLoss, RowsThatNobodyHoldsAreAskedForAgain) {
+  for (const Moment moment : {Moment::kReady, Moment::kFed, Moment::kRowsDone, Moment::kHalfOut}) {
+    SCOPED_TRACE(static_cast<int>(moment));
+    JobRig rig({.local = false, .settings = {.copy_memory_bytes = 0}});
+    rig.worker(0).At(moment, Break());
+    auto client = rig.Open(JobRig::Spec(kManyTokens));
+    client->SendAll();
+    ASSERT_TRUE(rig.Await(*client).ok());
+    EXPECT_EQ(client->WrongRows(), 0);
+    EXPECT_EQ(client->RepeatedRows(), 0);
+    if (moment >= Moment::kRowsDone) {
+      EXPECT_GE(client->resends(), 3) << "Q, K and V";
+    }
+  }
+}
+
+TEST(JobLoss, AClientThatCannotSendRowsAgainLosesTheJob) {
+  JobRig rig({.local = false, .settings = {.copy_memory_bytes = 0}});
+  rig.worker(0).At(Moment::kRowsDone, Break());
+  auto client = rig.Open(JobRig::Spec(), {.can_resend = false});
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    client->Send(tensor, 0, 64);
+  }
+  client->CloseWrites();
+  const absl::Status status = rig.Await(*client);
+  EXPECT_EQ(wire::ReasonOf(status), "ROWS_LOST") << status;
+  EXPECT_TRUE(absl::IsAborted(status));
+}
+
+TEST(JobLoss, RowsInCopiesNeedNoClient) {
+  JobRig rig({.local = false});
+  rig.worker(0).At(Moment::kRowsDone, Break());
+  auto client = rig.Open(JobRig::Spec(), {.can_resend = false});
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    client->Send(tensor, 0, 64);
+  }
+  client->CloseWrites();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 1);
+  EXPECT_EQ(client->WrongRows(), 0);
+}
+
+TEST(JobLoss, TriesAreBounded) {
+  for (const int most : {0, 2}) {
+    JobRig rig({.settings = {.max_retries = most}});
+    rig.worker(0).AtEach(Moment::kRowsDone, Say(absl::UnavailableError("a peer is gone"), ""));
+    auto client = rig.Open();
+    client->SendAll();
+    const absl::Status status = rig.Await(*client);
+    EXPECT_EQ(wire::ReasonOf(status), "WORKER_LOST") << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("; tried " + std::to_string(most + 1) + " times (--max-retries)"));
+    EXPECT_EQ(rig.worker(0).runs(), most + 1);
+    EXPECT_EQ(rig.Phases().back(), "failed");
+  }
+}
+
+TEST(JobLoss, TheLastTryMayEndWell) {
+  JobRig rig({.settings = {.max_retries = 1}});
+  rig.worker(0).At(Moment::kRowsDone, Say(absl::UnavailableError("a peer is gone"), ""));
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 1);
+}
+
+TEST(JobLoss, CorruptBlocksAreTriedAgain) {
+  JobRig rig({.settings = {.max_retries = 1}});
+  rig.worker(0).At(Moment::kRowsDone, Say(absl::DataLossError("a block is corrupt"), "BLOCK"));
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 1);
+  EXPECT_EQ(client->report().workers_size(), 2);
+
+  rig.worker(0).AtEach(Moment::kRowsDone, Say(absl::DataLossError("a block is corrupt"), "BLOCK"));
+  auto lost = rig.Open();
+  lost->SendAll();
+  const absl::Status status = rig.Await(*lost);
+  EXPECT_EQ(wire::ReasonOf(status), "WORKER_DATA_LOSS") << status;
+  EXPECT_TRUE(absl::IsDataLoss(status));
+}
+
+TEST(JobLoss, WhatIsWrongWithTheJobItselfIsNotTriedAgain) {
+  const std::pair<absl::Status, const char*> kErrors[] = {
+      {absl::InternalError("the device failed"), "DEVICE"},
+      {absl::InvalidArgumentError("rows are wrong"), "ROWS"},
+      {absl::ResourceExhaustedError("no memory"), "MEMORY"},
+  };
+  for (const auto& [error, reason] : kErrors) {
+    JobRig rig;
+    rig.worker(0).At(Moment::kRowsDone, Say(error, reason));
+    auto client = rig.Open();
+    client->SendAll();
+    const absl::Status status = rig.Await(*client);
+    EXPECT_EQ(status.code(), error.code());
+    EXPECT_EQ(wire::ReasonOf(status), reason);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("worker 127.0.0.1:1: "));
+    EXPECT_EQ(rig.worker(0).runs(), 1);
+  }
+}
+
+// One that has registered anew knows nothing of the secret of the one before.
+TEST(JobLoss, AWorkerOfAnotherIncarnationIsALostOne) {
+  JobRig rig;
+  rig.worker(0).At(Moment::kOpened, Say(absl::UnauthenticatedError("not my token"), "CALL_TOKEN"));
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 1);
+}
+
+TEST(JobLoss, AWorkerThatIsBusyWithAJobThatWeDoNotKnowIsLeftOut) {
+  JobRig rig;
+  rig.worker(0).At(Moment::kOpened, Say(absl::UnavailableError("it has a job"),
+                                        std::string(wire::reason::kWorkerBusy.name)));
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().workers_size(), 1);
+  EXPECT_THAT(rig.Describe(0).reason(), HasSubstr("failed 1 jobs"));
+}
+
+// What a peer's death makes a worker say waits for the news of who died.
+TEST(JobLoss, TheWorkerThatDiedIsNamedNotTheOneThatSaysSo) {
+  JobRig rig;
+  Hold dead, mourner;
+  rig.worker(0).At(Moment::kRowsDone, dead.action());
+  rig.worker(1).At(Moment::kRowsDone, mourner.action());
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(dead.AwaitHeld() && mourner.AwaitHeld());
+  mourner.Release(wire::ToGrpc(absl::UnavailableError("a peer is gone")));
+  ASSERT_TRUE(rig.time().AwaitWait(std::chrono::milliseconds(300)));
+  rig.Leave(0);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_THAT(rig.lines(),
+              Contains(AllOf(HasSubstr("is tried again"), HasSubstr("127.0.0.1:1 was lost"))));
+}
+
+// Outputs of the first execution lie in memory that the next one begins with.
+TEST(JobLoss, HeldRowsThatASlowClientStillReadsStayAsTheyWere) {
+  JobRig rig;
+  Hold hold;
+  rig.worker(0).At(Moment::kAllOut, hold.action());
+  auto client = rig.Open(JobRig::Spec(kManyTokens), {.reads = 1});
+  client->SendAll();
+  // Time passes until outputs that the client does not take at once have a thread of their own.
+  ASSERT_TRUE(rig.Until([&] { return hold.held(); }));
+  rig.Leave(0);
+  ASSERT_TRUE(rig.Until([&] { return rig.worker(1).runs() == 2; }));
+  client->Read();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 1);
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
+}
+
+TEST(MayRetry, TellsWorkersFailuresFromJobs) {
+  for (const wire::Reason* reason : {&wire::reason::kWorkerLost, &wire::reason::kWorkerDataLoss}) {
+    EXPECT_TRUE(server::MayRetry(wire::ErrorOf(*reason, "")));
+  }
+  for (const wire::Reason* reason :
+       {&wire::reason::kJobTimeout, &wire::reason::kClientIdle, &wire::reason::kRowsLost,
+        &wire::reason::kRowMismatch, &wire::reason::kClientCancelled}) {
+    EXPECT_FALSE(server::MayRetry(wire::ErrorOf(*reason, ""))) << reason->name;
+  }
+  EXPECT_FALSE(server::MayRetry(absl::OkStatus()));
+  EXPECT_FALSE(server::MayRetry(absl::InternalError("")));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,99 @@
+// The core of a coordinator without its processes: jobs of fake clients on fake workers, by a time
+// that the test moves.
+//
+//   JobRig rig({.workers = 2});
+//   rig.worker(0).At(Moment::kRowsDone, Break());
+//   auto client = rig.Open();
+//   client->SendAll();
+//   EXPECT_TRUE(rig.Await(*client).ok());
+//   EXPECT_EQ(client->report().retries(), 1);
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/order/order_cache.h"
+#include "grpcpp/server.h"
+#include "server/job/job_services.h"
+#include "tests/plain_spec.h"
+#include "tests/support/manual_time.h"
+#include "tests/unit/job/fake_client.h"
+#include "tests/unit/job/fake_worker.h"
+#include "tests/unit/job/phase_log.h"
+
+namespace hilbert_ring::testing {
+
+struct JobRigOptions {
+  int workers = 2;
+  bool local = true;  // the workers share memory with the coordinator
+  server::CoordinatorSettings settings;
+};
+
+class JobRig {
+ public:
+  explicit JobRig(JobRigOptions options = {});
+  ~JobRig();
+
+  // Of `tokens` rows that each see themselves alone.
+  static JobSpec Spec(int64_t tokens = 64);
+
+  std::unique_ptr<FakeClient> Open(const JobSpec& spec = Spec(), FakeClientOptions options = {});
+
+  // The call's status. Waits of up to a second pass meanwhile: those that belong to a retry. The
+  // limits of the rig's jobs are of hours unless a test sets them.
+  absl::Status Await(FakeClient& client);
+  bool Until(absl::FunctionRef<bool()> done);  // likewise
+
+  // Until a job is in this phase; no time passes. False after a minute of the machine's time.
+  bool AwaitPhase(server::JobPhase phase);
+  int jobs_in(server::JobPhase phase) const;
+
+  FakeWorker& worker(int index) { return *workers_[index]; }
+  // Its heartbeats end.
+  void Leave(int index);
+  // It has told that it ends what it has, and leaves.
+  void Drain(int index);
+  // It comes back, as another member.
+  void Join(int index);
+  // It fails, and says so beside its stream.
+  void TellFailure(int index, uint64_t run, const absl::Status& status, const std::string& reason);
+  v1::ClusterWorker Describe(int index);  // as it is there now
+
+  // By the order in which the job came to them, without the first: "validating", "sizing", ...
+  std::vector<std::string> Phases(const std::string& job_id = "job") const;
+  std::vector<std::string> errors() const { return log_.errors(); }
+  std::vector<std::string> lines() const { return log_.lines(); }  // of the log
+
+  ManualTime& time() { return time_; }
+  server::JobTable& jobs() { return jobs_; }
+
+ private:
+  class Service;
+
+  PhaseLog log_;
+  ManualTime time_;
+  const server::CoordinatorSettings settings_;
+  std::vector<std::unique_ptr<FakeWorker>> workers_;
+  server::Metrics metrics_;
+  server::JobTable jobs_;
+  server::Rings rings_;
+  server::OpenRuns runs_;
+  OrderCache orders_;
+  server::SharedMemoryPool shards_;
+  server::JobMemory copies_, order_memory_;
+  server::PlanGate plans_;
+  server::Scheduler scheduler_;
+  server::ComputeRate rate_;
+  server::Membership membership_;
+  server::Suspects suspects_;
+  std::vector<std::shared_ptr<const server::Member>> members_;  // by worker
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::AttentionService::Stub> stub_;
+};
+
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,151 @@
+// Workers that say what cannot be: the job ends with an error, the client gets nothing twice, and
+// the coordinator goes on.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/job/job_rig.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+void Final(v1::RunResponse& response, int64_t rows) { response.mutable_final()->set_rows(rows); }
+
+void Output(v1::RunResponse& response, int64_t first_slot, int64_t rows) {
+  v1::OutputChunk& chunk = *response.mutable_output();
+  chunk.set_tensor(v1::TENSOR_OUT);
+  chunk.set_first_token(first_slot);
+  chunk.set_rows(rows);
+  chunk.set_payload(std::string(std::max<int64_t>(rows, 0) * 2 * 16 * sizeof(float), '\0'));
+  response.set_first_slot(first_slot);
+}
+
+struct Word {
+  const char* name;
+  Moment moment;
+  bool local;
+  std::function<void(v1::RunResponse&)> fill;
+  const char* message;  // of the error
+};
+
+class RogueWorker : public ::testing::TestWithParam<Word> {};
+
+TEST_P(RogueWorker, EndsItsJobAndNothingElse) {
+  JobRig rig({.local = GetParam().local});
+  rig.worker(0).At(GetParam().moment, Write(GetParam().fill));
+  auto client = rig.Open();
+  client->SendAll();
+  const absl::Status status = rig.Await(*client);
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(rig.worker(0).address()));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
+  EXPECT_EQ(client->RepeatedRows(), 0);
+  EXPECT_EQ(rig.worker(0).runs(), 1) << "it is not tried again";
+  auto next = rig.Open();
+  next->SendAll();
+  ASSERT_TRUE(rig.Await(*next).ok());
+  EXPECT_EQ(next->WrongRows(), 0);
+}
+
+constexpr char kNotShared[] = "speaks of rows that it does not share";
+constexpr char kNotItsSlots[] = "sent outputs of slots that it does not have, or twice";
+
+// Of 64 rows worker 0 has the first 32.
+INSTANTIATE_TEST_SUITE_P(
+    Words, RogueWorker,
+    ::testing::Values(
+        Word{"FinalBeyondItsShard", Moment::kRowsDone, true, [](auto& r) { Final(r, 33); },
+             kNotShared},
+        Word{"FinalFarBeyond", Moment::kRowsDone, true,
+             [](auto& r) { Final(r, std::numeric_limits<int64_t>::max()); }, kNotShared},
+        Word{"FinalOfNothingShared", Moment::kRowsDone, false, [](auto& r) { Final(r, 1); },
+             kNotShared},
+        Word{"FinalBeforeItIsReady", Moment::kOpened, true, [](auto& r) { Final(r, 1); },
+             kNotShared},
+        Word{"ReadyTwice", Moment::kRowsDone, true,
+             [](auto& r) { r.mutable_ready()->set_shares_memory(false); },
+             "says twice that it is ready"},
+        Word{"OutputTwice", Moment::kAllOut, false, [](auto& r) { Output(r, 0, 1); }, kNotItsSlots},
+        Word{"OutputOverSomeThatWent", Moment::kHalfOut, false, [](auto& r) { Output(r, 15, 2); },
+             kNotItsSlots},
+        Word{"OutputBeyondTheJob", Moment::kRowsDone, false, [](auto& r) { Output(r, 64, 1); },
+             kNotItsSlots},
+        Word{"OutputAcrossTheEnd", Moment::kRowsDone, false, [](auto& r) { Output(r, 63, 2); },
+             kNotItsSlots},
+        Word{"OutputBeforeTheFirst", Moment::kRowsDone, false, [](auto& r) { Output(r, -1, 1); },
+             kNotItsSlots},
+        Word{"OutputOfNoRows", Moment::kRowsDone, false, [](auto& r) { Output(r, 0, 0); },
+             kNotItsSlots},
+        Word{"OutputOfLessThanNone", Moment::kRowsDone, false, [](auto& r) { Output(r, 8, -1); },
+             kNotItsSlots},
+        Word{"NothingAtAll", Moment::kRowsDone, true, [](auto&) {}, "sent an empty message"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// Old news is no news.
+TEST(RogueWorkers, RowsThatAreFinalAgainAreSentOnce) {
+  JobRig rig;
+  rig.worker(0).At(Moment::kHalfOut, Write([](auto& r) { Final(r, 16); }));
+  rig.worker(0).At(Moment::kAllOut, Write([](auto& r) { Final(r, 3); }));
+  rig.worker(1).At(Moment::kAllOut, Write([](auto& r) { Final(r, -1); }));
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
+}
+
+TEST(RogueWorkers, ProgressThatCannotBeIsPassedOver) {
+  JobRig rig;
+  rig.worker(0).At(Moment::kRowsDone, Write([](auto& r) {
+                     r.mutable_progress()->set_fraction(7);
+                     r.mutable_progress()->set_waiting_step(-1);
+                   }));
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->WrongRows(), 0);
+}
+
+TEST(RogueWorkers, AStreamThatEndsWellWithoutFiguresIsALostWorker) {
+  JobRig rig;
+  rig.worker(0).At(Moment::kComputed, [](const auto&) { return grpc::Status::OK; });
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 1);
+  EXPECT_THAT(rig.lines(), ::testing::Contains(HasSubstr("its stream ended without figures")));
+}
+
+// Neither the tolerance of the check nor the client's rows know of the plan.
+TEST(RogueWorkers, WrongNumbersAreFoundAndNamed) {
+  JobRig rig({.settings = {.check_rows = 64}});
+  for (int job = 0; job < 2; ++job) {
+    rig.worker(1).set_error(job == 0 ? 0 : 1e-3F);
+    auto client = rig.Open();
+    client->SendAll();
+    const absl::Status status = rig.Await(*client);
+    if (job == 0) {
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(client->report().rows_checked(), 64);
+      continue;
+    }
+    EXPECT_EQ(wire::ReasonOf(status), "ROW_MISMATCH") << status;
+    EXPECT_TRUE(absl::IsDataLoss(status));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(rig.worker(1).address() + " sent it"));
+    EXPECT_EQ(rig.Phases()[rig.Phases().size() - 2], "checking");
+    EXPECT_EQ(rig.worker(1).runs(), 2) << "it is the client's to try again";
+  }
+  // The second job with wrong rows: it gets no more.
+  auto third = rig.Open(JobRig::Spec(), {.job_id = "third"});
+  third->SendAll();
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*third)), "ROW_MISMATCH");
+  EXPECT_EQ(rig.Describe(1).state(), v1::ClusterWorker::STATE_DISTRUSTED);
+  auto fourth = rig.Open(JobRig::Spec(), {.job_id = "fourth"});
+  fourth->SendAll();
+  ASSERT_TRUE(rig.Await(*fourth).ok());
+  EXPECT_EQ(fourth->report().workers_size(), 1);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,107 @@
+// One worker's stream by itself.
+#include "server/job/worker_stream.h"
+
+#include "gtest/gtest.h"
+#include "tests/plain_spec.h"
+#include "tests/support/manual_time.h"
+#include "tests/unit/job/fake_worker.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Takes all outputs at once.
+class Silent : public server::WorkerStream::Listener {
+ public:
+  void Changed() override {}
+  void Progressed(int, const v1::RunProgress&) override {}
+  void Moved(int) override {}
+  void PassesOn(int, bool) override {}
+  absl::StatusOr<bool> Output(int, const v1::OutputChunk& chunk, std::string_view,
+                              const std::shared_ptr<const void>&, int64_t,
+                              server::Clock::duration) override {
+    rows += chunk.rows();
+    return true;
+  }
+  void Failed(int, const grpc::Status&) override {}
+  std::atomic<int64_t> rows = 0;
+};
+
+class WorkerStreamTest : public ::testing::Test {
+ protected:
+  WorkerStreamTest() {
+    member_->address = worker_.address();
+    member_->stub = worker_.Stub();
+    stream_.emplace(options_, 0, listener_, stop_);
+  }
+  ~WorkerStreamTest() override {
+    stream_->CancelUnlessEnded();
+    stream_->Join();
+  }
+  void Run() {
+    ASSERT_TRUE(stream_->Open(1, delivered_).ok());
+    ASSERT_TRUE(Eventually([this] { return stream_->ready(); }));
+    stream_->Settle();
+    ASSERT_TRUE(stream_->FinishRows().ok());
+  }
+
+  FakeWorker worker_{"127.0.0.1:1"};
+  const Plan plan_ = *MakePlan(PlainSpec({.segment = 1}), 1);
+  const std::shared_ptr<server::Member> member_ = std::make_shared<server::Member>();
+  ManualTime time_;
+  server::SharedMemoryPool shards_{milliseconds(10)};
+  server::JobMemory copies_{0};
+  server::HeldRows held_;
+  server::Delivered delivered_{64};
+  server::OpenRuns runs_;
+  const server::JobRunOptions options_{.job_id = "job",
+                                       .plan = &plan_,
+                                       .members = {member_},
+                                       .shards = &shards_,
+                                       .copies = &copies_,
+                                       .held = &held_,
+                                       .delivered = &delivered_,
+                                       .runs = &runs_,
+                                       .time = &time_};
+  server::JobStop stop_;
+  Silent listener_;
+  std::optional<server::WorkerStream> stream_;
+};
+
+TEST_F(WorkerStreamTest, AWorkerThatLeavesBeforeItHasEndedIsLost) {
+  Hold hold;
+  worker_.At(Moment::kFigures, hold.action());
+  Run();
+  ASSERT_TRUE(hold.AwaitHeld());
+  EXPECT_FALSE(stream_->ended());
+  member_->departed.request_stop();
+  EXPECT_EQ(wire::ReasonOf(stop_.why()), "WORKER_LOST") << stop_.why();
+  EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
+}
+
+TEST_F(WorkerStreamTest, AWorkerThatLeavesWhenItHasEndedIsNot) {
+  Run();
+  ASSERT_TRUE(Eventually([this] { return stream_->ended(); }));
+  EXPECT_EQ(listener_.rows, 64);
+  member_->departed.request_stop();
+  EXPECT_TRUE(stop_.why().ok()) << stop_.why();
+}
+
+TEST_F(WorkerStreamTest, ARowThatDoesNotComeIsSaidToBeElsewhereAfterTenSeconds) {
+  Hold fed;
+  worker_.At(Moment::kFed, fed.action());
+  ASSERT_TRUE(stream_->Open(1, delivered_).ok());
+  ASSERT_TRUE(Eventually([this] { return stream_->ready(); }));
+  time_.Advance(seconds(10) - milliseconds(1));
+  ASSERT_TRUE(stream_->TellElsewhere(time_.Now()).ok());
+  time_.Advance(milliseconds(1));
+  EXPECT_FALSE(fed.held());
+  ASSERT_TRUE(stream_->TellElsewhere(time_.Now()).ok());
+  EXPECT_TRUE(fed.AwaitHeld());
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
