@@ -41,7 +41,7 @@ MAY_INCLUDE = {
                    "engine/order", "engine/plan"},
     "server/coordinator": {PROTO, "wire", "server/process", "server/metrics", "server/cluster",
                            "server/schedule", "server/job", "engine/spec", "engine/plan"},
-    "server/worker": {PROTO, "wire", "server/process",
+    "server/worker": {PROTO, "wire", "server/process", "server/metrics",
                       "server/shard"} | ENGINE - {"engine/reference"},
     "client": {PROTO, "wire", "engine/spec", "engine/order", "engine/plan", "engine/reference"},
 }

@@ -4,7 +4,9 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,7 @@
 #include "client/cli/json_message.h"
 #include "client/cli/progress_bar.h"
 #include "client/cli/table.h"
+#include "client/cli/trace_json.h"
 #include "client/cpp/distinct_files.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
@@ -42,7 +45,7 @@ void CatchInterrupts() {
 struct OutputFiles {
   NpyWriter out;
   std::optional<NpyWriter> lse;
-  std::optional<PendingFile> report;
+  std::optional<PendingFile> report, trace;
 };
 
 absl::StatusOr<OutputFiles> CreateOutputs(const AttendCommand& command, const JobFiles& inputs) {
@@ -55,8 +58,10 @@ absl::StatusOr<OutputFiles> CreateOutputs(const AttendCommand& command, const Jo
     ASSIGN_OR_RETURN(outputs.lse, NpyWriter::Create(command.lse, client::NpyType::kFloat32,
                                                     client::TensorShape(spec, v1::TENSOR_LSE)));
   }
-  if (!command.report.empty()) {
-    ASSIGN_OR_RETURN(outputs.report, PendingFile::Create(command.report));
+  for (const auto& [path, file] :
+       {std::pair(&command.report, &outputs.report), std::pair(&command.trace, &outputs.trace)}) {
+    if (path->empty()) continue;
+    ASSIGN_OR_RETURN(*file, PendingFile::Create(*path));
   }
   return outputs;
 }
@@ -65,6 +70,14 @@ absl::Status CheckIntact(const JobFiles& inputs, const OutputFiles& outputs) {
   RETURN_IF_ERROR(client::CheckIntact(inputs));
   RETURN_IF_ERROR(outputs.out.CheckIntact());
   return outputs.lse ? outputs.lse->CheckIntact() : absl::OkStatus();
+}
+
+// Of whoever started this program, by the variable that tools agree on.
+std::string Traceparent() {
+  const char* given = std::getenv("TRACEPARENT");
+  const std::string_view text = given != nullptr ? given : "";
+  const bool legal = text.find_first_not_of("0123456789abcdef-") == std::string_view::npos;
+  return legal ? std::string(text) : "";  // others could not be sent
 }
 
 struct CallResult {
@@ -93,6 +106,8 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
   client::AttendOptions options{
       .job_id = command.job_id,
       .max_attempts = command.max_attempts,
+      .want_trace = !command.trace.empty(),
+      .traceparent = Traceparent(),
       .progress =
           [&](const client::AttendProgress& progress) {
             if (progress.attempt == attempts) {  // they are numbered from 0
@@ -119,17 +134,20 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
 }
 
 absl::Status CheckPaths(const AttendCommand& command, const std::string& coords_path) {
-  return client::CheckDistinct(
-      {{"--spec", command.job.spec},
-       {"--coords", coords_path},
-       {"--q", command.job.q},
-       {"--k", command.job.k},
-       {"--v", command.job.v}},
-      {{"--out", command.out}, {"--lse", command.lse}, {"--report", command.report}});
+  return client::CheckDistinct({{"--spec", command.job.spec},
+                                {"--coords", coords_path},
+                                {"--q", command.job.q},
+                                {"--k", command.job.k},
+                                {"--v", command.job.v}},
+                               {{"--out", command.out},
+                                {"--lse", command.lse},
+                                {"--report", command.report},
+                                {"--trace", command.trace}});
 }
 
 // Whatever has a name is on disk; the results come before the report, which can be had again.
-absl::Status Commit(OutputFiles& outputs, const std::string& report_json) {
+absl::Status Commit(OutputFiles& outputs, const std::string& report_json,
+                    const std::string& trace_json) {
   RETURN_IF_ERROR(outputs.out.Sync());
   if (outputs.lse) {
     RETURN_IF_ERROR(outputs.lse->Sync());
@@ -138,12 +156,16 @@ absl::Status Commit(OutputFiles& outputs, const std::string& report_json) {
   if (outputs.lse) {
     RETURN_IF_ERROR(outputs.lse->Commit());
   }
-  if (!outputs.report) return absl::OkStatus();
-  absl::Status status = outputs.report->Append(absl::StrCat(report_json, "\n"));
-  if (status.ok()) status = outputs.report->Commit();
-  if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(status.message(), "; ", outputs.out.path(), " is complete"));
+  for (const auto& [file, json] :
+       {std::pair(&outputs.report, &report_json), std::pair(&outputs.trace, &trace_json)}) {
+    if (!*file) continue;
+    absl::Status status = (*file)->Append(absl::StrCat(*json, "\n"));
+    if (status.ok()) status = (*file)->Commit();
+    if (status.ok()) continue;
+    return absl::Status(status.code(),
+                        absl::StrCat(status.message(), "; ", outputs.out.path(), " is complete"));
+  }
+  return absl::OkStatus();
 }
 
 void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
@@ -203,13 +225,15 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   CatchInterrupts();
   absl::StatusOr<OutputFiles> outputs = CreateOutputs(command, *inputs);
   if (!outputs.ok()) return BadInput(global, outputs.status());
-  const auto [report, attempts] = Call(global, command, *inputs, *outputs);
+  auto [report, attempts] = Call(global, command, *inputs, *outputs);
   absl::Status intact = CheckIntact(*inputs, *outputs);
   if (!intact.ok()) return ServiceFailed(global, intact);
   if (!report.ok()) return ServiceFailed(global, report.status());
   WarnOfRows(global, *report);
+  const std::string trace = command.trace.empty() ? "" : TraceAsJson(*report);
+  RemoveSpans(*report);  // they have a file of their own
   const std::string json = MessageAsJson(*report);
-  if (absl::Status status = Commit(*outputs, json); !status.ok()) {
+  if (absl::Status status = Commit(*outputs, json, trace); !status.ok()) {
     return ServiceFailed(global, status);
   }
   if (global.format == OutputFormat::kJson) {

@@ -25,8 +25,8 @@ struct GlobalOptions {
 
 struct AttendCommand {
   JobFlags job;
-  std::string out;          // path
-  std::string lse, report;  // paths; empty: none
+  std::string out;                 // path
+  std::string lse, report, trace;  // paths; empty: none
   std::string job_id;
   std::optional<double> deadline_seconds;  // of the whole job; above 0
   std::optional<double> outage_seconds;    // of one outage of the service, at most

@@ -84,6 +84,8 @@ int Main(int argc, char** argv) {
   file(attend_app, "--lse", attend.lse,
        ".npy to write: [tokens, heads], logarithms of the softmax denominators");
   file(attend_app, "--report", attend.report, "JSON to write: what the service measured");
+  file(attend_app, "--trace", attend.trace,
+       "JSON to write: the job's timeline, for Perfetto or chrome://tracing");
   attend_app->add_option("--job-id", attend.job_id, "name of the job; drawn when not given")
       ->type_name("NAME");
   attend_app

@@ -53,6 +53,7 @@ Attempt::Attempt(const AttendInputs& inputs, const AttendOutputs& outputs,
 std::variant<v1::Report, AttemptFailure> Attempt::Run(const std::shared_ptr<grpc::Channel>& channel,
                                                       absl::Time deadline) {
   if (deadline < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(deadline));
+  if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
   const CancelWatch watch(options_.cancelled, context_);
   stream_ = wire::OpenRawStream(*channel, kAttendMethod, context_);
   stream_->Write(wire::Serialize(OpenRequest()));  // a failure shows in Finish
@@ -78,6 +79,7 @@ v1::AttendRequest Attempt::OpenRequest() const {
   v1::Open& open = *request.mutable_open();
   *open.mutable_spec() = wire::EncodeJobSpec(inputs_.spec);
   open.set_want_lse(lse_.has_value());
+  open.set_want_trace(options_.want_trace);
   open.set_job_id(name_.job_id);
   open.set_attempt(name_.attempt);
   open.set_can_resend(options_.can_resend);

@@ -75,6 +75,12 @@ struct AttendOptions {
   // side of the stream stays open. false: the service has what it was sent and nothing more.
   bool can_resend = true;
 
+  // The report has spans: what went on from when to when.
+  bool want_trace = false;
+
+  // The caller's trace, as W3C's Trace Context has it; the service logs it. Empty: none.
+  std::string traceparent;
+
   // Called when an attempt has failed and another will follow (`attempt` is the new one's), after
   // each chunk sent and each message received, by one thread at a time. Must return soon.
   std::function<void(const AttendProgress&)> progress;

@@ -37,6 +37,7 @@ absl::StatusOr<std::shared_ptr<const Permutation>> OrderCache::Get(
       ++hits_;
       return entry->order;
     }
+    ++misses_;
   }
 
   // Made outside the lock, so that jobs of other shapes do not wait. Jobs of one shape that come at
@@ -68,6 +69,11 @@ int64_t OrderCache::resident_bytes() const {
 int64_t OrderCache::hits() const {
   const MutexLock lock(mutex_);
   return hits_;
+}
+
+int64_t OrderCache::misses() const {
+  MutexLock lock(mutex_);
+  return misses_;
 }
 
 }  // namespace hilbert_ring

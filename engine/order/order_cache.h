@@ -27,6 +27,7 @@ class OrderCache {
 
   int64_t resident_bytes() const;
   int64_t hits() const;
+  int64_t misses() const;  // orders that were made
 
  private:
   struct Entry {
@@ -39,6 +40,7 @@ class OrderCache {
   std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // most recently used first
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t hits_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t misses_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace hilbert_ring

@@ -112,6 +112,7 @@ class Executor {
     const Clock::time_point start = Clock::now();
     absl::Status status = device_.Finalize(tasks);
     figures_.compute_seconds += SecondsSince(start);
+    Tell(SpanKind::kMerge, start);
     return status;
   }
 
@@ -123,6 +124,7 @@ class Executor {
       RETURN_IF_ERROR(device_.AddZeroKeys(of_branch));
     }
     figures_.compute_seconds += SecondsSince(start);
+    if (!zero_keys.empty()) Tell(SpanKind::kMerge, start);
     if (rows_final > rows_final_) {
       RETURN_IF_ERROR(Finalize(builder.FinalizeRows(rows_final_, rows_final)));
       rows_final_ = rows_final;
@@ -271,6 +273,9 @@ class Executor {
     }
     figures_.exposed_exchange_seconds += SecondsSince(start);
     figures_.exchange_seconds += SecondsSince(posted_);
+    step_ = step;
+    Tell(SpanKind::kWait, start);
+    Tell(SpanKind::kReceiveBlocks, posted_);
     return status;
   }
 
@@ -288,7 +293,12 @@ class Executor {
       }
     }
     figures_.compute_seconds += SecondsSince(start);
+    if (!rounds.empty()) Tell(SpanKind::kAttend, start);
     return absl::OkStatus();
+  }
+
+  void Tell(SpanKind kind, Clock::time_point begin) const {
+    if (control_.span) control_.span(kind, step_, begin, Clock::now());
   }
 
   Deadline Due() const { return control_.deadline ? control_.deadline() : Deadline::max(); }
@@ -319,6 +329,7 @@ class Executor {
   int64_t rows_there_ = 0;  // local rows [0, rows_there_) have arrived
   int64_t rows_final_ = 0;
   Clock::time_point posted_;
+  int64_t step_ = 0;        // whose blocks came last
   bool in_flight_ = false;  // a posted step has not been waited for
 };
 

@@ -21,6 +21,13 @@
 
 namespace hilbert_ring {
 
+enum class SpanKind {
+  kAttend,
+  kReceiveBlocks,  // from posting to when they were found to be there
+  kWait,           // of that, with nothing to compute
+  kMerge,          // zero keys, and partial results made final
+};
+
 struct ExecuteControl {
   // Asked between tiles and before it waits for transfers, by any thread, for it may be known only
   // when all rows are there; without it there is none.
@@ -37,6 +44,9 @@ struct ExecuteControl {
   std::function<absl::Status(int64_t rows)> await_rows;
   // Told that local rows [0, rows) of OUT and LSE are final.
   std::function<void(int64_t rows)> rows_final;
+  // Told what went on from when to when, by the calling thread: a few times for each window and
+  // each exchange step. step: 0 for the rank's own rows.
+  std::function<void(SpanKind kind, int64_t step, Deadline begin, Deadline end)> span;
 };
 
 // Measured figures of one rank.

@@ -20,6 +20,16 @@ constexpr std::chrono::milliseconds kJoiningInterval{20};
 constexpr std::chrono::milliseconds kFirstRest{1000};
 constexpr std::chrono::milliseconds kLongestRest{60'000};
 
+// Of the host at which the worker was reached: what it says names no other.
+std::string MetricsAddress(const Member& member) {
+  constexpr int kMostPort = 65535;
+  const size_t colon = member.address.rfind(':');
+  if (member.http_port <= 0 || member.http_port > kMostPort || colon == std::string::npos) {
+    return "";
+  }
+  return absl::StrCat(member.address.substr(0, colon), ":", member.http_port);
+}
+
 }  // namespace
 
 Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks, const TimeSource& time)
@@ -59,6 +69,7 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   member->device = heartbeat.device();
   member->kernel = heartbeat.kernel();
   member->transport = heartbeat.transport();
+  member->http_port = heartbeat.http_port();
   member->memory_limit_bytes = heartbeat.memory_limit_bytes();
   if (hooks_.dial) {
     member->stub = hooks_.dial(heartbeat.address());
@@ -296,6 +307,8 @@ std::vector<v1::ClusterWorker> Membership::Describe() const {
                        seat.member->rests_until.load() > time_.Now().time_since_epoch();
     worker.set_state(rests ? v1::ClusterWorker::STATE_RESTING : seat.state);
     worker.set_reason(seat.reason);
+    worker.set_transport(seat.member->transport);
+    worker.set_metrics_address(MetricsAddress(*seat.member));
   }
   return workers;
 }

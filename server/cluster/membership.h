@@ -32,6 +32,7 @@ struct Member {
   std::string secret;   // that calls to it are made with; the process and this one know it
   std::string device, kernel;
   std::string transport;  // of its rings
+  int http_port = 0;      // of its metrics; 0: none
   int64_t memory_limit_bytes = 0;
   std::shared_ptr<v1::WorkerService::StubInterface> stub;  // calls may outlive the membership
   std::stop_source departed;                               // requested when it leaves

@@ -15,14 +15,18 @@ namespace hilbert_ring::server {
 grpc::Status MembershipService::Register(
     grpc::ServerContext* context,
     grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>* stream) {
-  if (absl::Status status = CheckJoinToken(*context, join_token_); !status.ok()) {
-    spdlog::warn("a worker at {} was refused: {}", context->peer(), std::string(status.message()));
+  return metrics_.requests().Count("Register", [&] { return Serve(*context, *stream); });
+}
+
+grpc::Status MembershipService::Serve(grpc::ServerContext& context, RegisterStream& stream) {
+  if (absl::Status status = CheckJoinToken(context, join_token_); !status.ok()) {
+    spdlog::warn("a worker at {} was refused: {}", context.peer(), std::string(status.message()));
     return wire::ToGrpc(status);
   }
-  auto place = BlockingPlace::Enter(gate_, *context);
+  auto place = BlockingPlace::Enter(gate_, context);
   if (!place.ok()) return wire::ToGrpc(place.status());
   v1::Heartbeat heartbeat;
-  const bool came = stream->Read(&heartbeat);
+  const bool came = stream.Read(&heartbeat);
   if (!place->Open()) return wire::ToGrpc(place->why());
   if (!came) return wire::ToGrpc(absl::CancelledError("no heartbeat came"));
   for (const std::string_view figure : DropAbsurd(heartbeat)) metrics_.CountDropped(figure);
@@ -30,7 +34,7 @@ grpc::Status MembershipService::Register(
   if (!member.ok()) return wire::ToGrpc(member.status());
   // A silent worker is dropped by the membership, which ends the read below.
   const std::stop_callback end((*member)->departed.get_token(),
-                               [context] { context->TryCancel(); });
+                               [&context] { context.TryCancel(); });
   Greeting greeting(membership_, *member);
   bool first = true;
   do {
@@ -38,9 +42,9 @@ grpc::Status MembershipService::Register(
     if (!membership_.Beat(**member, heartbeat)) break;
     v1::HeartbeatReply reply = membership_.ReplyTo(**member);
     if (std::exchange(first, false)) reply.set_secret((*member)->secret);
-    if (!stream->Write(reply)) break;
+    if (!stream.Write(reply)) break;
     greeting.Continue();
-  } while (stream->Read(&heartbeat));
+  } while (stream.Read(&heartbeat));
   membership_.Leave(**member);
   return grpc::Status::OK;
 }

@@ -27,6 +27,9 @@ class MembershipService : public v1::MembershipService::Service {
       grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>* stream) override;
 
  private:
+  using RegisterStream = grpc::ServerReaderWriter<v1::HeartbeatReply, v1::Heartbeat>;
+  grpc::Status Serve(grpc::ServerContext& context, RegisterStream& stream);
+
   Membership& membership_;
   CallGate& gate_;
   Metrics& metrics_;

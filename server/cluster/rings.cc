@@ -32,7 +32,7 @@ absl::Status CheckOneTransport(const Members& members) {
   return absl::OkStatus();
 }
 
-Rings::Rings() : prefix_(DrawPrefix()) {}
+Rings::Rings(Formed formed) : formed_(std::move(formed)), prefix_(DrawPrefix()) {}
 
 absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::string& job_id,
                                          const JobStop& stop) {
@@ -57,11 +57,18 @@ absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::stri
     ring = *found;
   }
   Lease lease(this, ring.id, ring.generation);  // an error below closes it
-  if (ring.formed) return lease;
-  RETURN_IF_ERROR(Form(ring, stop));
+  if (ring.formed) {
+    ++hits_;
+    return lease;
+  }
+  ++misses_;
+  const Clock::time_point start = Clock::now();
+  absl::Status status = Form(ring, stop);
+  if (formed_) formed_(status, ring.stood, SecondsBetween(start, Clock::now()));
+  RETURN_IF_ERROR(status);
   const MutexLock lock(mutex_);
   for (Ring& r : rings_) {
-    if (r.id == ring.id) r.formed = true;
+    if (r.id == ring.id) r.formed = r.stood = true;
   }
   return lease;
 }
@@ -151,6 +158,11 @@ std::vector<Rings::Ring> Rings::TakeStale(const Members& wanted) {
     ring = next;
   }
   return stale;
+}
+
+int64_t Rings::generation() const {
+  const MutexLock lock(mutex_);
+  return generation_;
 }
 
 std::vector<v1::Ring> Rings::Describe() const {

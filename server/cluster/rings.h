@@ -7,8 +7,10 @@
 //   lease
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <string>
 #include <utility>
@@ -55,7 +57,11 @@ class Rings {
     int64_t generation_;
   };
 
-  Rings();
+  // Told of each try to form a ring: with what it ended, whether the ring stood before, and how
+  // long it took. Called without locks held.
+  using Formed = std::function<void(const absl::Status& status, bool again, double seconds)>;
+
+  explicit Rings(Formed formed = nullptr);
 
   // The ring of the members by rank, formed if it is not there. Errors of the workers, naming them;
   // FAILED_PRECONDITION (RING_LEASED) when another job has it, and as CheckOneTransport.
@@ -63,6 +69,11 @@ class Rings {
                              const JobStop& stop);
 
   std::vector<v1::Ring> Describe() const;
+
+  int64_t generation() const;  // the last one given
+  // Rings that stood when they were taken, and those that were to be formed.
+  int64_t hits() const { return hits_; }
+  int64_t misses() const { return misses_; }
 
  private:
   static constexpr size_t kMaxRings = 8;
@@ -75,6 +86,7 @@ class Rings {
     Members members;
     std::string job_id;  // that leases it; empty: idle
     bool formed = false;
+    bool stood = false;  // once
   };
 
   absl::Status Form(const Ring& ring, const JobStop& stop) const;
@@ -84,6 +96,8 @@ class Rings {
   // one; to be closed by the caller.
   std::vector<Ring> TakeStale(const Members& wanted);
 
+  const Formed formed_;  // may be null
+  std::atomic<int64_t> hits_ = 0, misses_ = 0;
   const std::string prefix_;  // of ring ids; other coordinators have another
   mutable Mutex mutex_;
   int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // the last one given

@@ -13,6 +13,7 @@ constexpr double kMostSeconds = 1e9;
 constexpr double kMostFlops = 1e30;
 constexpr int64_t kMostSteps = int64_t{1} << 40;
 constexpr size_t kMostNameBytes = 128;
+constexpr int kMostSpans = 1 << 16;
 constexpr int kMostCancelled = 1024;  // as many as a worker keeps between two beats
 
 // False also for what is not a number.
@@ -67,6 +68,13 @@ std::vector<std::string_view> DropAbsurd(v1::WorkerReport& r) {
   r.set_bytes_received(d.Figure("bytes_received", r.bytes_received(), kMostBytes));
   r.set_bytes_received_predicted(
       d.Figure("bytes_received_predicted", r.bytes_received_predicted(), kMostBytes));
+  const auto absurd = [](const v1::Span& span) {
+    return !Within(span.begin_seconds(), kMostSeconds) || !Within(span.end_seconds(), kMostSeconds);
+  };
+  if (r.spans_size() > kMostSpans || std::any_of(r.spans().begin(), r.spans().end(), absurd)) {
+    d.Field("spans");
+    r.clear_spans();
+  }
   return d.Take();
 }
 
@@ -92,6 +100,18 @@ std::vector<std::string_view> DropAbsurd(v1::Heartbeat& h) {
     seconds.Truncate(static_cast<int>(absurd - seconds.begin()));
   }
   return d.Take();
+}
+
+WorkerShare ShareOf(const v1::WorkerReport& worker) {
+  return {.worker = worker.worker(),
+          .transport = worker.transport(),
+          .flops = worker.flops(),
+          .flops_planned = worker.flops_predicted(),
+          .compute_seconds = worker.compute_seconds(),
+          .bytes_received = worker.bytes_received(),
+          .bytes_received_planned = worker.bytes_received_predicted(),
+          .memory_peak_bytes = worker.memory_peak_bytes(),
+          .memory_predicted_bytes = worker.memory_predicted_bytes()};
 }
 
 bool IsAbsurd(const v1::RunProgress& progress) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hilbert_ring/v1/worker.pb.h"
+#include "server/metrics/metrics.h"
 
 namespace hilbert_ring::server {
 
@@ -19,5 +20,8 @@ std::vector<std::string_view> DropAbsurd(v1::Heartbeat& heartbeat);
 
 // Whether a job's progress is one.
 bool IsAbsurd(const v1::RunProgress& progress);
+
+// Of a report whose figures can be.
+WorkerShare ShareOf(const v1::WorkerReport& worker);
 
 }  // namespace hilbert_ring::server

@@ -114,6 +114,7 @@ void WorkerProcesses::CheckAlive(Slot& slot) {
   if (now - slot.started > kHealthyLife) slot.backoff = kFirstBackoff;
   spdlog::error("worker process {} ended with {}; another starts in {} ms", slot.pid, how,
                 slot.backoff.count());
+  ++restarts_;
   slot.pid = -1;
   slot.kill.reset();
   slot.start = now + slot.backoff;

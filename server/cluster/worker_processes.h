@@ -4,8 +4,10 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <thread>
@@ -45,6 +47,9 @@ class WorkerProcesses {
   // its place: SIGTERM, and SIGKILL if it is still there 5 s later. Returns at once.
   void Replace(int port);
 
+  // How often one of them ended and another was to be started in its place.
+  int64_t restarts() const { return restarts_; }
+
  private:
   struct Slot {
     pid_t pid = -1;  // -1: to be started at `start`
@@ -61,6 +66,7 @@ class WorkerProcesses {
   void StopAll();
 
   const WorkerProcessOptions options_;
+  std::atomic<int64_t> restarts_ = 0;
   std::vector<Slot> slots_;  // the supervisor's
   Mutex mutex_;
   std::condition_variable_any wake_;

@@ -12,6 +12,7 @@
 #include "engine/base/return_if_error.h"
 #include "server/job/job_id.h"
 #include "server/process/process_memory.h"
+#include "server/process/trace_context.h"
 #include "server/process/version.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -63,7 +64,9 @@ constexpr int64_t kFirstBytes = wire::kMaxMessageBytes + wire::kLookaheadBytes;
 struct AttentionService::Call {
   std::shared_ptr<AttendStream> stream;
   std::string caller;
+  std::string traceparent;
   std::optional<CallGate::Place> place;
+  RequestMetrics::Request request;
 };
 
 AttentionService::AttentionService(const JobServices& services, std::function<bool()> ready)
@@ -78,16 +81,20 @@ AttentionService::AttentionService(const JobServices& services, std::function<bo
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
     grpc::CallbackServerContext* context) {
   const std::shared_ptr<AttendStream> stream =
-      AttendStream::Make(context, {.idle = services_.settings.idle_timeout,
-                                   .bytes_per_second = services_.settings.least_rate_bytes},
+      AttendStream::Make(context,
+                         {.idle = services_.settings.idle_timeout,
+                          .bytes_per_second = services_.settings.least_rate_bytes},
                          services_.time);
-  const auto call = std::make_shared<Call>();
-  call->stream = stream;
-  call->caller = CallerOf(*context);
+  const std::shared_ptr<Call> call(
+      new Call{.stream = stream,
+               .caller = CallerOf(*context),
+               .traceparent = TraceparentOf(*context),
+               .place = std::nullopt,
+               .request = services_.metrics.requests().Begin("Attend")});
   if (draining_) {
-    Refuse(*stream, Draining());
+    Refuse(*call, Draining());
   } else if (absl::Status status = Enter(PeerHost(context->peer()), call); !status.ok()) {
-    Refuse(*stream, status);
+    Refuse(*call, status);
   } else {
     stream->AwaitFirst([this, call] { Begin(call); });
   }
@@ -109,7 +116,7 @@ absl::Status AttentionService::Enter(const std::string& peer, const std::shared_
     const auto silent = weak.lock();
     if (silent == nullptr) return;
     silent->stream->waiting().reset();
-    Refuse(*silent->stream, why);
+    Refuse(*silent, why);
   });
   RETURN_IF_ERROR(place.status());
   call->place.emplace(*std::move(place));
@@ -121,19 +128,22 @@ void AttentionService::Begin(const std::shared_ptr<Call>& call) {
   if (!call->place->Open()) return;  // it was cut off, and knows
   AttendStream& stream = *call->stream;
   stream.waiting()->Shrink(stream.first_bytes() + wire::kLookaheadBytes);
-  absl::Status started = calls_.Start([this, call] { Serve(*call->stream, call->caller); });
-  if (!started.ok()) Refuse(stream, started);
+  absl::Status started = calls_.Start([this, call] { Serve(*call); });
+  if (!started.ok()) Refuse(*call, started);
 }
 
-void AttentionService::Refuse(AttendStream& stream, const absl::Status& why) {
+void AttentionService::Refuse(Call& call, const absl::Status& why) {
+  call.request.End(why.code());
   services_.metrics.CountRefused(wire::ReasonOf(why));
   const bool retry = absl::IsResourceExhausted(why);
-  stream.End(why,
-             retry ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
+  call.stream->End(
+      why, retry ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
 }
 
-void AttentionService::Serve(AttendStream& stream, const std::string& caller) {
-  const absl::StatusOr<v1::Report> report = AttendCall(services_, stream, caller).Run();
+void AttentionService::Serve(Call& call) {
+  AttendStream& stream = *call.stream;
+  const absl::StatusOr<v1::Report> report =
+      AttendCall(services_, stream, call.caller, call.traceparent).Run();
   if (report.ok()) {
     stream.End(*report);
   } else {
@@ -142,17 +152,25 @@ void AttentionService::Serve(AttendStream& stream, const std::string& caller) {
                retry ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
   }
   stream.AwaitDone(kStatusTimeout);
+  call.request.End(report.status().code());
   TrimMalloc();
 }
 
 grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                     v1::PlanResponse* response) {
-  auto spec = wire::DecodeJobSpec(request->spec());
+  return services_.metrics.requests().Count(
+      "Plan", [&] { return MakePlanFor(*context, *request, *response); });
+}
+
+grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
+                                           const v1::PlanRequest& request,
+                                           v1::PlanResponse& response) {
+  auto spec = wire::DecodeJobSpec(request.spec());
   if (!spec.ok()) return wire::ToGrpc(spec.status());
   if (absl::Status status = Validate(*spec, LimitsOf(services_.settings)); !status.ok()) {
     return wire::ToGrpc(wire::WithReason(status, wire::reason::kInvalidSpec));
   }
-  int workers = request->workers();
+  int workers = request.workers();
   if (workers == 0) workers = static_cast<int>(services_.membership.Live().size());
   if (workers == 0) {
     return wire::ToGrpc(wire::ErrorOf(wire::reason::kNoWorkers,
@@ -160,13 +178,13 @@ grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::Plan
   }
   PlanGate::Turn turn;
   if (!PlansFast(*spec, workers) && (turn = plans_.TryEnter()) == nullptr) {
-    context->AddTrailingMetadata(kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
+    context.AddTrailingMetadata(kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
     absl::Status refused = absl::ResourceExhaustedError(
         absl::StrCat(plans_.most(), " plans are being made, which is the limit (--max-plans)"));
     services_.metrics.CountRefused(std::string(wire::reason::kTooManyPlans.name));
     return wire::ToGrpc(wire::WithReason(std::move(refused), wire::reason::kTooManyPlans));
   }
-  const auto gone = [context] { return context->IsCancelled(); };
+  const auto gone = [&context] { return context.IsCancelled(); };
   auto plan = MakePlan(*spec, workers, gone);
   if (absl::IsCancelled(plan.status())) return wire::ToGrpc(plan.status());
   if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), wire::reason::kInvalidSpec));
@@ -174,41 +192,53 @@ grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::Plan
   std::vector<std::string> addresses;
   for (const auto& member : services_.membership.Live()) addresses.push_back(member->address);
   const PlanTime time = PredictTime(*plan, services_.rate.MeasuredOf(addresses));
-  *response = wire::EncodePlan(*plan, {.seconds = time.seconds, .basis = time.basis});
+  response = wire::EncodePlan(*plan, {.seconds = time.seconds, .basis = time.basis});
   return grpc::Status::OK;
+}
+
+v1::GetClusterResponse AttentionService::DescribeCluster() const {
+  v1::GetClusterResponse response;
+  response.set_version(std::string(kVersion));
+  response.set_ready(ready_());
+  for (v1::ClusterWorker& worker : services_.membership.Describe()) {
+    *response.add_workers() = std::move(worker);
+  }
+  for (v1::Ring& ring : services_.rings.Describe()) *response.add_rings() = std::move(ring);
+  response.set_jobs_running(services_.scheduler.running());
+  response.set_jobs_queued(services_.scheduler.waiting());
+  return response;
 }
 
 grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
                                           const v1::GetClusterRequest* request,
                                           v1::GetClusterResponse* response) {
-  response->set_version(std::string(kVersion));
-  response->set_ready(ready_());
-  for (v1::ClusterWorker& worker : services_.membership.Describe()) {
-    *response->add_workers() = std::move(worker);
-  }
-  for (v1::Ring& ring : services_.rings.Describe()) *response->add_rings() = std::move(ring);
-  response->set_jobs_running(services_.scheduler.running());
-  response->set_jobs_queued(services_.scheduler.waiting());
+  RequestMetrics::Request counted = services_.metrics.requests().Begin("GetCluster");
+  *response = DescribeCluster();
+  counted.End(absl::StatusCode::kOk);
   return grpc::Status::OK;
 }
 
 grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
                                         const v1::ListJobsRequest* request,
                                         v1::ListJobsResponse* response) {
+  RequestMetrics::Request counted = services_.metrics.requests().Begin("ListJobs");
   for (v1::Job& job : services_.jobs.List(CallerOf(*context))) {
     *response->add_jobs() = std::move(job);
   }
+  counted.End(absl::StatusCode::kOk);
   return grpc::Status::OK;
 }
 
 grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
                                          const v1::CancelJobRequest* request,
                                          v1::CancelJobResponse* response) {
-  if (absl::Status status = CheckJobId(request->job_id()); !status.ok()) {
-    return wire::ToGrpc(wire::WithReason(std::move(status), wire::reason::kInvalidJobId));
-  }
-  return wire::ToGrpc(
-      services_.jobs.Cancel(CallerOf(*context), request->job_id(), context->peer()));
+  return services_.metrics.requests().Count("CancelJob", [&] {
+    if (absl::Status status = CheckJobId(request->job_id()); !status.ok()) {
+      return wire::ToGrpc(wire::WithReason(std::move(status), wire::reason::kInvalidJobId));
+    }
+    return wire::ToGrpc(
+        services_.jobs.Cancel(CallerOf(*context), request->job_id(), context->peer()));
+  });
 }
 
 }  // namespace hilbert_ring::server

@@ -28,19 +28,27 @@ class AttentionService
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::CancelJobResponse* response) override;
 
+  // Workers, rings and counts of jobs as they are now.
+  v1::GetClusterResponse DescribeCluster() const;
+
   // From here on jobs are refused.
   void Drain() { draining_ = true; }
 
   // Whether all jobs have ended within the time.
   bool AwaitIdle(std::chrono::milliseconds limit) { return calls_.AwaitIdle(limit); }
 
+  // What calls that are not admitted hold.
+  const JobMemory& waiting() const { return waiting_; }
+
  private:
   struct Call;
 
   absl::Status Enter(const std::string& peer, const std::shared_ptr<Call>& call);
   void Begin(const std::shared_ptr<Call>& call);
-  void Refuse(AttendStream& stream, const absl::Status& why);
-  void Serve(AttendStream& stream, const std::string& caller);
+  void Refuse(Call& call, const absl::Status& why);
+  void Serve(Call& call);
+  grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanRequest& request,
+                           v1::PlanResponse& response);
 
   const JobServices services_;
   const std::function<bool()> ready_;

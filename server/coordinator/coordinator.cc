@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -49,6 +48,9 @@ absl::Status Stopping() {
 Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_token)
     : settings_(settings),
       join_token_(std::move(join_token)),
+      rings_([this](const absl::Status& status, bool again, double seconds) {
+        metrics_.ObserveRing(status.code(), again, seconds);
+      }),
       orders_(settings.order_cache_bytes),
       shards_(kKeepShards),
       copies_(settings.copy_memory_bytes),
@@ -57,9 +59,14 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
       scheduler_([this] { return membership_.Live(); }, settings.max_queue),
       membership_(
           settings.worker_timeout,
-          {.joined = [this](const Member&) { Refresh(); },
+          {.joined =
+               [this](const Member& member) {
+                 metrics_.CountJoined(member.address);
+                 Refresh();
+               },
            .left =
                [this](const Member& member) {
+                 metrics_.CountLeft();
                  metrics_.RemoveWorker(member.address);
                  Refresh();
                },
@@ -67,7 +74,6 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
            .failed = [this](const Member& member) { metrics_.CountFailure(member.address); },
            .beat =
                [this](const Member& member, const v1::Heartbeat& beat) {
-                 metrics_.SetWorkerUsed(member.address, beat.memory_used_bytes());
                  for (const double seconds : beat.cancel_seconds()) {
                    metrics_.ObserveCancel(seconds);
                  }
@@ -78,21 +84,21 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
       membership_gate_(
           {.calls_per_peer = kMaxWorkersOfAHost, .open_timeout = settings.open_timeout}),
       membership_service_(membership_, membership_gate_, metrics_, join_token_),
-      attention_service_({.settings = settings_,
-                          .membership = membership_,
-                          .scheduler = scheduler_,
-                          .rate = rate_,
-                          .jobs = jobs_,
-                          .rings = rings_,
-                          .runs = runs_,
-                          .orders = orders_,
-                          .shards = shards_,
-                          .copies = copies_,
-                          .order_memory = order_memory_,
-                          .plans = plans_,
-                          .metrics = metrics_,
-                          .suspects = suspects_},
-                         [this] { return ready_.load(); }) {}
+      services_({.settings = settings_,
+                 .membership = membership_,
+                 .scheduler = scheduler_,
+                 .rate = rate_,
+                 .jobs = jobs_,
+                 .rings = rings_,
+                 .runs = runs_,
+                 .orders = orders_,
+                 .shards = shards_,
+                 .copies = copies_,
+                 .order_memory = order_memory_,
+                 .plans = plans_,
+                 .metrics = metrics_,
+                 .suspects = suspects_}),
+      attention_service_(services_, [this] { return ready_.load(); }) {}
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     const CoordinatorSettings& settings) {
@@ -125,11 +131,21 @@ absl::Status Coordinator::Listen() {
                                                   .max_threads = kMaxBlockingCalls},
                                                  {&membership_service_}));
     auto http = HttpEndpoint::Start(settings_.http_host, settings_.http_port,
-                                    {{"/livez", [] { return HttpReply{.body = "ok\n"}; }},
+                                    {{"/", [this] { return ServeStatusPage(); }},
+                                     {"/livez", [] { return HttpReply{.body = "ok\n"}; }},
                                      {"/readyz", [this] { return Ready(); }},
-                                     {"/metrics", [this] { return ServeMetrics(); }}});
+                                     {"/metrics", [this] { return ServeMetrics(); }},
+                                     {"/targets", [this] { return ServeTargets(); }}});
     RETURN_IF_ERROR(http.status());
     http_ = *std::move(http);
+    SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), true);
+    if (settings_.warm_up) {
+      warm_up_ = std::make_unique<WarmUp>(services_, [this] {
+        warm_ = true;
+        Refresh();
+      });
+    }
+    warm_ = !settings_.warm_up;
   }
   spdlog::info("version {}: gRPC on {}:{}, HTTP on {}:{}, workers on {}:{}", kVersion,
                settings_.grpc_host, grpc_.port, settings_.http_host, http_->port(),
@@ -163,13 +179,13 @@ absl::Status Coordinator::StartWorkers() {
   token_memory_.emplace(std::move(token_memory));
   std::vector<std::string> arguments = {
       absl::StrCat("--coordinator=", HostPort(host, membership_grpc_.port)),
-      absl::StrCat("--join-token-file=", token_memory_->path()),
-      "--host=127.0.0.1",
-      "--port=0",
+      absl::StrCat("--join-token-file=", token_memory_->path()), "--host=127.0.0.1", "--port=0",
       absl::StrCat("--threads=", threads),
       absl::StrCat("--memory-limit=", settings_.memory_limit_bytes),
       absl::StrCat("--memory-share=", 1.0 / workers),
-      absl::StrCat("--log-level=", settings_.log_level)};
+      // They are reached by way of /targets.
+      "--http-host=127.0.0.1", "--http-port=0", absl::StrCat("--log-level=", settings_.log_level),
+      absl::StrCat("--log-format=", settings_.log_format)};
   if (!settings_.cpu_instructions.empty()) {
     arguments.push_back(absl::StrCat("--cpu-instructions=", settings_.cpu_instructions));
   }
@@ -200,41 +216,35 @@ void Coordinator::Distrust(const Member& worker) {
 
 HttpReply Coordinator::Ready() {
   if (ready_) return {.body = "ok\n"};
-  return {.status = 503, .body = draining_ ? "stopping\n" : "not enough workers\n"};
+  if (draining_) return {.status = 503, .body = "stopping\n"};
+  return {.status = 503,
+          .body = warm_ || membership_.Live().empty() ? "not enough workers\n" : "warming up\n"};
 }
 
-HttpReply Coordinator::ServeMetrics() {
-  metrics_.SetJobs(scheduler_.running(), scheduler_.waiting());
-  const auto by_phase = jobs_.CountByPhase();
-  for (int i = 0; i < kJobPhases; ++i) {
-    const auto phase = static_cast<JobPhase>(i);
-    if (phase > JobPhase::kValidating && !HasEnded(phase)) {
-      metrics_.SetJobsInPhase(NameOf(phase), by_phase[i]);
-    }
-  }
-  std::set<std::string> there;
-  for (const v1::ClusterWorker& worker : membership_.Describe()) there.insert(worker.address());
-  metrics_.KeepWorkers(there);
-  return {.content_type = Metrics::ContentType(), .body = metrics_.Serialize()};
+void Coordinator::SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving) {
+  if (endpoint.server == nullptr) return;
+  grpc::HealthCheckServiceInterface* health = endpoint.server->GetHealthCheckService();
+  health->SetServingStatus(serving);
+  health->SetServingStatus(service, serving);
 }
 
-// Ready for the first time when all workers that are expected are there; from then on as long as
+// Ready for the first time when all workers that are expected are there and have ended a job; from
+// then on as long as
 // there is one, since jobs run on those that live.
 void Coordinator::Refresh() {
   const MutexLock lock(refresh_);
   const Members live = membership_.Live();
-  metrics_.SetWorkersUp(static_cast<int>(live.size()));
   scheduler_.Changed();
   if (grpc_.server == nullptr || http_ == nullptr) return;
   const int expected =
       settings_.spawn_workers > 0 ? settings_.spawn_workers : settings_.min_workers;
   const int needed = was_ready_ ? 1 : expected;
-  const bool ready = !draining_ && static_cast<int>(live.size()) >= needed;
+  const bool enough = !draining_ && static_cast<int>(live.size()) >= needed;
+  if (enough && !warm_ && warm_up_ != nullptr) warm_up_->Begin(static_cast<int>(live.size()));
+  const bool ready = enough && warm_;
   if (ready != ready_) {
     ready_ = ready;
-    grpc::HealthCheckServiceInterface* health = grpc_.server->GetHealthCheckService();
-    health->SetServingStatus(ready);
-    health->SetServingStatus(v1::AttentionService::service_full_name(), ready);
+    SetHealth(grpc_, v1::AttentionService::service_full_name(), ready);
     spdlog::info("{}: {} workers", ready ? "ready" : "not ready", live.size());
   }
   if (!ready || was_ready_) return;
@@ -255,6 +265,13 @@ void Coordinator::Stop() {
   attention_service_.Drain();
   scheduler_.Close(Stopping());
   Refresh();
+  SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), false);
+  std::unique_ptr<WarmUp> warm_up;
+  {
+    const MutexLock lock(refresh_);
+    warm_up = std::move(warm_up_);
+  }
+  warm_up.reset();
   RemoveReadyFile(settings_.ready_file);
   spdlog::info("stopping: {} jobs run, {} wait", scheduler_.running(), scheduler_.waiting());
   const Deadline deadline = Clock::now() + settings_.exit_timeout;

@@ -14,6 +14,7 @@
 #include "server/cluster/worker_processes.h"
 #include "server/coordinator/attention_service.h"
 #include "server/coordinator/token_memory.h"
+#include "server/coordinator/warm_up.h"
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
 #include "server/process/grpc_endpoint.h"
@@ -22,6 +23,9 @@
 #include "server/schedule/scheduler.h"
 
 namespace hilbert_ring::server {
+
+// What the service's metrics may be labelled with.
+MetricLabels LabelsOfCoordinator();
 
 class Coordinator {
  public:
@@ -41,17 +45,23 @@ class Coordinator {
   std::string MembershipHost() const;
   void Distrust(const Member& worker);
   HttpReply Ready();
+  // Health of a port: of the whole and of its service.
+  static void SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving);
+  CoordinatorFigures Figures();
   HttpReply ServeMetrics();
+  HttpReply ServeTargets();
+  HttpReply ServeStatusPage();
   // Takes note of a change of the members: health, ready file, metrics.
   void Refresh();
 
   const CoordinatorSettings settings_;
   const std::string join_token_;
   std::optional<TokenMemory> token_memory_;  // of the workers that are spawned
-  Metrics metrics_;
+  Metrics metrics_{LabelsOfCoordinator()};
   std::atomic<bool> draining_ = false;
   std::atomic<bool> ready_ = false;
   std::atomic<bool> was_ready_ = false;
+  std::atomic<bool> warm_ = false;
   Mutex refresh_;  // one Refresh at a time
   JobTable jobs_;
   Rings rings_;
@@ -67,10 +77,12 @@ class Coordinator {
   CallGate membership_gate_;
   MembershipService membership_service_;
   Suspects suspects_{[this](const Member& worker) { Distrust(worker); }};
+  const JobServices services_;
   AttentionService attention_service_;
   GrpcEndpoint grpc_, membership_grpc_;
   std::unique_ptr<HttpEndpoint> http_;
   std::unique_ptr<WorkerProcesses> workers_;
+  std::unique_ptr<WarmUp> warm_up_ ABSL_GUARDED_BY(refresh_);
 };
 
 }  // namespace hilbert_ring::server

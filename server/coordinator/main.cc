@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   const auto parsed = ParseCoordinatorSettings(argc, argv);
   if (const int* code = std::get_if<int>(&parsed)) return *code;
   const auto& settings = std::get<CoordinatorSettings>(parsed);
-  StartLogging("coordinator", settings.log_level);
+  StartLogging("coordinator", settings.log_level, settings.log_format);
   for (const std::string& warning : settings.warnings) spdlog::warn("{}", warning);
   auto coordinator = Start(settings);
   if (!coordinator.ok()) {

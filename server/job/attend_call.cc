@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/cluster/worker_figures.h"
 #include "server/job/job_id.h"
 #include "server/rows/coordinates.h"
 #include "server/schedule/fit.h"
@@ -52,11 +51,13 @@ SpecLimits LimitsOf(const CoordinatorSettings& settings) {
           .max_sequences = settings.max_sequences};
 }
 
-AttendCall::AttendCall(const JobServices& services, AttendStream& stream, std::string caller)
+AttendCall::AttendCall(const JobServices& services, AttendStream& stream, std::string caller,
+                       std::string traceparent)
     : services_(services),
       stream_(stream),
       caller_(std::move(caller)),
-      course_(services.time.Now()),
+      traceparent_(std::move(traceparent)),
+      course_(services.time),
       opened_(services.time.Now()) {}
 
 AttendCall::~AttendCall() = default;
@@ -72,29 +73,14 @@ absl::StatusOr<v1::Report> AttendCall::Run() {
   }
   // When several things went wrong, the first of them is the reason for the others.
   if (absl::Status why = stream_.stop().why(); !status.ok() && !why.ok()) status = why;
-  services_.metrics.CountJob(absl::StatusCodeToString(status.code()));
+  services_.metrics.CountJob(status.code(), wire::ReasonOf(status));
   if (status.ok()) {
     services_.metrics.ObserveJob(seconds_);
     services_.metrics.AddTokens(spec_.tokens);
   }
-  Log(status);
+  NoteEnd(status);
   if (!status.ok()) return status;
   return std::move(report_);
-}
-
-void AttendCall::Log(const absl::Status& status) const {
-  if (status.ok()) {
-    spdlog::info(
-        "job {} OK: {} tokens in {:.3f} s (queue {:.3f}, ring {:.3f}, receive {:.3f}, "
-        "compute {:.3f}, send {:.3f})",
-        open_.job_id(), spec_.tokens, seconds_.total, seconds_.queue, seconds_.ring,
-        seconds_.receive, seconds_.compute, seconds_.send);
-  } else {
-    spdlog::warn("job {} {}: {} tokens after {:.3f} s: {} [{}]", open_.job_id(),
-                 absl::StatusCodeToString(status.code()), spec_.tokens,
-                 SecondsBetween(opened_, services_.time.Now()), std::string(status.message()),
-                 wire::ReasonOf(status));
-  }
 }
 
 absl::Status AttendCall::ReadOpen() {
@@ -212,9 +198,10 @@ absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) 
                        [this] { return !stream_.stop().why().ok(); });
   if (!plan.ok()) return wire::WithReason(plan.status(), wire::reason::kInvalidSpec);
   plan_ = *std::move(plan);
-  spdlog::info("job {} starts: {} tokens, {} heads, {} branches on {} workers{}, {} exchange steps",
-               open_.job_id(), spec_.tokens, spec_.heads, spec_.branches.size(),
-               grant_.members.size(), grant_.express ? " (express)" : "", plan_->costs.steps);
+  spdlog::debug(
+      "job {} starts: {} tokens, {} heads, {} branches on {} workers{}, {} exchange steps",
+      open_.job_id(), spec_.tokens, spec_.heads, spec_.branches.size(), grant_.members.size(),
+      grant_.express ? " (express)" : "", plan_->costs.steps);
   return absl::OkStatus();
 }
 
@@ -249,6 +236,7 @@ absl::Status AttendCall::RunJob() {
   if (!status.ok()) return status;
   seconds_.queue = SecondsBetween(opened_, services_.time.Now());
   job_.emplace(open_, spec_, services_.orders, course_, services_.settings.check_rows);
+  job_->traceparent = traceparent_;
   if (order_memory_) job_->order_memory = &*order_memory_;
   while (true) {
     status = Execute();
@@ -260,7 +248,7 @@ absl::Status AttendCall::RunJob() {
           wire::ReasonOf(status));
     }
     ++job_->retries;
-    services_.metrics.CountRetry();
+    services_.metrics.CountRetry(wire::ReasonOf(status));
     spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
     course_.Enter(JobPhase::kQueued);
     if (status = AwaitOthers(*place); !status.ok()) return status;
@@ -273,6 +261,7 @@ absl::Status AttendCall::Execute() {
   JobExecution execution(services_, stream_, *job_, *plan_, grant_);
   absl::StatusOr<ExecutionFigures> figures = execution.Run();
   if (!grant_.express) services_.membership.SetJob(grant_.members, "");
+  services_.metrics.CountExecution(figures.status().code());
   if (figures.ok()) {
     report_ = MakeReport(*std::move(figures));
     services_.membership.Worked(grant_.members);
@@ -347,45 +336,6 @@ absl::Status AttendCall::NotEnough(const absl::Status& why) const {
       absl::StrCat("workers were lost, and those that live could not take the job within ",
                    services_.settings.recovery_timeout.count(),
                    " ms (--recovery-timeout): ", why.message()));
-}
-
-v1::Report AttendCall::MakeReport(ExecutionFigures figures) {
-  seconds_.ring = figures.ring_seconds;
-  seconds_.receive = figures.receive_seconds;
-  seconds_.compute = figures.compute_seconds;
-  seconds_.send = figures.send_seconds;
-  seconds_.total = SecondsBetween(opened_, services_.time.Now());
-  v1::Report report;
-  report.set_job_id(open_.job_id());
-  report.set_tokens(spec_.tokens);
-  report.set_tokens_per_second(static_cast<double>(spec_.tokens) / seconds_.total);
-  report.set_queue_seconds(seconds_.queue);
-  report.set_ring_seconds(seconds_.ring);
-  report.set_receive_seconds(seconds_.receive);
-  report.set_compute_seconds(seconds_.compute);
-  report.set_send_seconds(seconds_.send);
-  report.set_total_seconds(seconds_.total);
-  report.set_bytes_exchanged_planned(plan_->costs.bytes_exchanged);
-  report.set_bytes_exchanged_naive(plan_->costs.bytes_exchanged_naive);
-  report.set_ring_generation(figures.ring_generation);
-  report.set_retries(job_->retries);
-  report.set_rows_checked(static_cast<int32_t>(figures.rows_checked));
-  report.set_rows_not_judged(static_cast<int32_t>(figures.rows_not_judged));
-  int64_t exchanged = 0;
-  for (v1::WorkerReport& worker : figures.workers) {
-    for (const std::string_view figure : DropAbsurd(worker)) {
-      services_.metrics.CountDropped(figure);
-    }
-    exchanged += worker.bytes_received();
-    if (!grant_.express)
-      services_.rate.Observe(worker.worker(), worker.flops(), worker.compute_seconds());
-    services_.metrics.SetWorkerJob(worker.worker(), worker.memory_peak_bytes(),
-                                   worker.memory_predicted_bytes());
-    *report.add_workers() = std::move(worker);
-  }
-  report.set_bytes_exchanged(exchanged);
-  services_.metrics.AddExchanged(exchanged);
-  return report;
 }
 
 }  // namespace hilbert_ring::server

@@ -24,7 +24,9 @@ SpecLimits LimitsOf(const CoordinatorSettings& settings);
 class AttendCall {
  public:
   // caller: whose job ids these are.
-  AttendCall(const JobServices& services, AttendStream& stream, std::string caller);
+  // traceparent: the caller's trace, or empty.
+  AttendCall(const JobServices& services, AttendStream& stream, std::string caller,
+             std::string traceparent = "");
   ~AttendCall();
 
   // The whole job: its report, to be sent with the status. All that it held is free when this
@@ -46,11 +48,11 @@ class AttendCall {
   absl::Status AwaitWorkers(Scheduler::Place& place);
   absl::Status NotEnough(const absl::Status& why) const;
   v1::Report MakeReport(ExecutionFigures figures);
-  void Log(const absl::Status& status) const;
+  void NoteEnd(const absl::Status& status);
 
   const JobServices services_;
   AttendStream& stream_;
-  const std::string caller_;
+  const std::string caller_, traceparent_;
 
   v1::Open open_;  // without its spec
   JobSpec spec_;

@@ -44,6 +44,7 @@ bool JobCourse::Enter(JobPhase phase, int workers) {
   } else {
     spdlog::error("job {}: no way leads from {} to {}", job_id_, NameOf(before), NameOf(phase));
   }
+  if (passages_.size() < kMostPassages) passages_.push_back({phase, time_.Now()});
   workers_ = workers;
   fraction_ = 0;
   phase_ = phase;

@@ -6,16 +6,18 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "server/job/job_phase.h"
 #include "server/process/deadline.h"
+#include "server/process/time_source.h"
 
 namespace hilbert_ring::server {
 
 // Written by the job's call, read by any thread once the job has its id.
 class JobCourse {
  public:
-  explicit JobCourse(Clock::time_point opened = Clock::now()) : opened_(opened) {}
+  explicit JobCourse(const TimeSource& time = SystemTime()) : time_(time), opened_(time.Now()) {}
 
   // While nobody else knows of the job.
   void SetJob(std::string job_id, int64_t tokens) {
@@ -39,10 +41,21 @@ class JobCourse {
   double fraction() const { return fraction_; }
   Clock::time_point opened() const { return opened_; }
 
+  // When it entered which phase; the first kMostPassages. The job's call alone may ask.
+  struct Passage {
+    JobPhase phase;
+    Clock::time_point at;
+  };
+  const std::vector<Passage>& passages() const { return passages_; }
+
  private:
+  static constexpr size_t kMostPassages = 256;
+
   std::string job_id_ = "?";
   int64_t tokens_ = 0;
+  const TimeSource& time_;
   const Clock::time_point opened_;
+  std::vector<Passage> passages_;
   std::atomic<JobPhase> phase_ = JobPhase::kOpen;
   std::atomic<int> workers_ = 0;
   std::atomic<double> fraction_ = 0;

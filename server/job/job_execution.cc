@@ -89,6 +89,8 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
               .ring_id = ring ? ring->ring_id() : "",
               .generation = ring ? ring->generation() : 0,
               .want_lse = job_.open.want_lse(),
+              .want_trace = job_.open.want_trace(),
+              .traceparent = job_.traceparent,
               .express = express_,
               .compute_timeout = services_.settings.job_timeout,
               .stall_timeout = services_.settings.stall_timeout,
@@ -112,6 +114,10 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
     if (ring) ring->Keep();
     figures_.ring_generation = ring ? ring->generation() : 0;
     figures_.workers = run.Reports();
+    if (sent_) {
+      Shift(figures_.workers, SecondsBetween(job_.course.opened(), run_opened_));
+      sent_->AddTo(figures_.workers, job_.course.opened());
+    }
     return std::move(figures_);
   }
   // The first reason counts, also for the streams that still run.
@@ -139,6 +145,8 @@ void JobExecution::Enter(JobPhase phase) {
 
 absl::Status JobExecution::Start(JobRun& run) {
   Enter(JobPhase::kStarting);
+  if (job_.open.want_trace()) sent_.emplace(static_cast<int>(members_.size()));
+  run_opened_ = services_.time.Now();
   run.Open();
   ready_due_ = services_.time.Now() + kStartTimeout;
   const bool first = !std::exchange(job_.begun, true);
@@ -244,6 +252,7 @@ absl::Status JobExecution::ReceiveChunk(const AttendMessage& message, JobRun& ru
   }
   const v1::Chunk& chunk = message.request.chunk();
   services_.metrics.AddReceived(message.payload.bytes());
+  job_.bytes_received += message.payload.bytes();
   if (absl::Status status = job_.input.Accept(chunk, message.payload); !status.ok()) return status;
   job_.course.Advance(JobPhase::kReceiving, job_.input.fraction());
   if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
@@ -291,8 +300,11 @@ absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& c
                                               std::string_view payload,
                                               const std::shared_ptr<const void>& owner,
                                               Clock::duration patience) {
+  const Clock::time_point begun = sent_ ? services_.time.Now() : Clock::time_point();
   absl::StatusOr<bool> handed = stream_.Write(chunk, payload, owner, patience, stop_);
   if (!handed.ok() || !*handed) return handed;
+  if (sent_) sent_->Add(rank, begun, services_.time.Now());
+  job_.bytes_sent += static_cast<int64_t>(payload.size());
   if (job_.check) job_.check->Take(chunk, payload, members_[rank]);
   services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
   if (chunk.tensor() == v1::TENSOR_OUT) TellSent(chunk.rows());

@@ -21,6 +21,7 @@
 #include "server/job/job_course.h"
 #include "server/job/job_run.h"
 #include "server/job/job_services.h"
+#include "server/job/job_trace.h"
 #include "server/metrics/metrics.h"
 #include "server/rows/held_rows.h"
 #include "server/rows/job_input.h"
@@ -44,12 +45,15 @@ struct Job {
 
   const v1::Open open;  // without its spec
   const JobSpec spec;
+  std::string traceparent;  // the caller's; empty: none
   JobInput input;
   HeldRows held;
   Delivered delivered;
   JobCourse& course;
   std::optional<RowCheck> check;                   // where it is asked for
   std::atomic<int64_t> rows_sent = 0;              // of OUT
+  int64_t bytes_received = 0;                      // payload, of the client's
+  std::atomic<int64_t> bytes_sent = 0;             // payload, to the client
   JobMemory::Reservation* order_memory = nullptr;  // of coordinates, and the order made of them
   bool begun = false;                              // it was executed before
   bool admitted = false;                           // the client was told
@@ -109,10 +113,12 @@ class JobExecution {
   const Plan& plan_;
   const Members& members_;
   const bool express_;
-  JobStop stop_;                     // of this execution: the client's, or a worker's failure
-  Deadline ready_due_;               // of the workers
-  bool few_ = false;                 // so few rows that they come while the workers make ready
-  Clock::time_point received_;       // all rows
+  JobStop stop_;                // of this execution: the client's, or a worker's failure
+  Deadline ready_due_;          // of the workers
+  bool few_ = false;            // so few rows that they come while the workers make ready
+  Clock::time_point received_;  // all rows
+  Clock::time_point run_opened_;
+  std::optional<SendSpans> sent_;    // of jobs that want a trace
   std::optional<RowRouter> router_;  // once the order is known
   ExecutionFigures figures_;
   std::shared_ptr<const Member> stalled_, failed_;

@@ -29,7 +29,9 @@ struct JobRunOptions {
   std::string ring_id;  // empty: the plan exchanges nothing
   int64_t generation = 0;
   bool want_lse = false;
-  bool express = false;  // a short job, beside one that has the worker
+  bool want_trace = false;  // the workers' reports have spans
+  std::string traceparent;  // the caller's; empty: none
+  bool express = false;     // a short job, beside one that has the worker
   std::chrono::milliseconds compute_timeout{0};
   std::chrono::milliseconds stall_timeout{0};  // without progress of any worker
   bool share_memory = true;

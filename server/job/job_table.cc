@@ -84,23 +84,46 @@ JobTable::Entry::~Entry() {
   if (found != table_->jobs_.end() && found->second.stop == stop_) table_->jobs_.erase(found);
 }
 
+v1::Job JobTable::Describe(const std::string& job_id, const Job& job, Clock::time_point now) {
+  v1::Job entry;
+  entry.set_job_id(job_id);
+  entry.set_attempt(job.attempt);
+  entry.set_state(StateOf(job.course->phase()));
+  entry.set_tokens(job.course->tokens());
+  entry.set_seconds(SecondsBetween(job.course->opened(), now));
+  entry.set_workers(job.course->workers());
+  entry.set_fraction(job.course->fraction());
+  return entry;
+}
+
 std::vector<v1::Job> JobTable::List(const std::string& caller) const {
   std::vector<v1::Job> jobs;
   const Clock::time_point now = time_.Now();
   const std::lock_guard lock(mutex_);
   for (auto at = jobs_.lower_bound({caller, ""}); at != jobs_.end() && at->first.first == caller;
        ++at) {
-    const auto& [key, job] = *at;
-    v1::Job& entry = jobs.emplace_back();
-    entry.set_job_id(key.second);
-    entry.set_attempt(job.attempt);
-    entry.set_state(StateOf(job.course->phase()));
-    entry.set_tokens(job.course->tokens());
-    entry.set_seconds(SecondsBetween(job.course->opened(), now));
-    entry.set_workers(job.course->workers());
-    entry.set_fraction(job.course->fraction());
+    jobs.push_back(Describe(at->first.second, at->second, now));
   }
   return jobs;
+}
+
+std::vector<v1::Job> JobTable::ListAll() const {
+  std::vector<v1::Job> jobs;
+  const Clock::time_point now = time_.Now();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, job] : jobs_) jobs.push_back(Describe(key.second, job, now));
+  return jobs;
+}
+
+void JobTable::NoteEnded(EndedJob job) {
+  const std::lock_guard lock(mutex_);
+  ended_.push_front(std::move(job));
+  if (ended_.size() > kMostEnded) ended_.pop_back();
+}
+
+std::vector<EndedJob> JobTable::Ended() const {
+  const std::lock_guard lock(mutex_);
+  return {ended_.begin(), ended_.end()};
 }
 
 std::array<int, kJobPhases> JobTable::CountByPhase() const {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <mutex>
 #include <string>
@@ -13,10 +14,20 @@
 #include "absl/status/statusor.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/job/job_course.h"
+#include "server/metrics/metrics.h"
 #include "server/process/job_stop.h"
 #include "server/process/time_source.h"
 
 namespace hilbert_ring::server {
+
+// Of a job that is no longer there.
+struct EndedJob {
+  std::string job_id;
+  std::string code;  // of its status
+  int64_t tokens = 0;
+  int workers = 0;
+  JobSeconds seconds;
+};
 
 // Thread-safe.
 class JobTable {
@@ -51,6 +62,13 @@ class JobTable {
   // The caller's jobs, by job id.
   std::vector<v1::Job> List(const std::string& caller) const;
 
+  // Of all callers.
+  std::vector<v1::Job> ListAll() const;
+
+  // The last kMostEnded are kept.
+  void NoteEnded(EndedJob job);
+  std::vector<EndedJob> Ended() const;  // the newest first
+
   // Of all callers, by JobPhase. A job is here once its spec is valid.
   std::array<int, kJobPhases> CountByPhase() const;
 
@@ -67,8 +85,13 @@ class JobTable {
     JobStop* stop = nullptr;
     const JobCourse* course = nullptr;
   };
+  static constexpr size_t kMostEnded = 20;
+
+  static v1::Job Describe(const std::string& job_id, const Job& job, Clock::time_point now);
+
   const TimeSource& time_;
   mutable std::mutex mutex_;
+  std::list<EndedJob> ended_;                                // guarded by mutex_; the newest first
   std::map<std::pair<std::string, std::string>, Job> jobs_;  // guarded by mutex_
 };
 

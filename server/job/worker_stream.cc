@@ -92,6 +92,8 @@ v1::RunRequest WorkerStream::OpenRequest(uint64_t run, const Delivered& delivere
   open.set_generation(options_.generation);
   open.set_want_lse(options_.want_lse);
   open.set_express(options_.express);
+  open.set_traceparent(options_.traceparent);
+  open.set_want_trace(options_.want_trace);
   open.set_run(run);
   open.set_compute_timeout_ms(options_.compute_timeout.count());
   if (shard_.offered()) *open.mutable_shared_memory() = shard_.memory()->offer();

@@ -1,149 +1,197 @@
 #include "server/metrics/metrics.h"
 
-#include <prometheus/counter.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
-
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <set>
-#include <vector>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
+#include "server/metrics/families.h"
+#include "server/metrics/process_figures.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 using prometheus::Counter;
-using prometheus::Family;
-using prometheus::Gauge;
 using prometheus::Histogram;
 
-const Histogram::BucketBoundaries kSecondsBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-                                                     0.25,  0.5,    1,     2.5,  5,     10,   25,
-                                                     50,    100,    250,   500,  1000,  2500, 5000};
+constexpr std::string_view kPhases[] = {
+    "queue", "ring", "receive", "compute", "exchange", "exposed_exchange", "send"};
+constexpr std::string_view kTransports[] = {"gloo", "nccl", "none"};
+constexpr double kLeastMeasured = 0.01;  // seconds; shorter computes say little of a rate
 
-Counter& OneCounter(prometheus::Registry& registry, const std::string& name,
-                    const std::string& help) {
-  return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({});
+// Workers say it: a name that is none of ours makes no series.
+std::string TransportLabel(const std::string& transport) {
+  const bool known =
+      std::find(std::begin(kTransports), std::end(kTransports), transport) != std::end(kTransports);
+  return known ? transport : "other";
 }
 
-Gauge& OneGauge(prometheus::Registry& registry, const std::string& name, const std::string& help) {
-  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
-}
+std::string CodeLabel(absl::StatusCode code) { return absl::StatusCodeToString(code); }
 
-Family<Gauge>& WorkerGauge(prometheus::Registry& registry, const std::string& name,
-                           const std::string& help) {
-  return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
-}
+std::string ReasonLabel(const std::string& reason) { return reason.empty() ? "NONE" : reason; }
 
 }  // namespace
 
 struct Metrics::Families {
+  explicit Families(const MetricLabels& labels) : requests(registry, labels.methods) {}
+
   prometheus::Registry registry;
-  Family<Counter>& jobs = prometheus::BuildCounter()
-                              .Name("hilbert_ring_jobs_total")
-                              .Help("Jobs that ended, by status code")
-                              .Register(registry);
-  Family<Counter>& refused = prometheus::BuildCounter()
-                                 .Name("hilbert_ring_calls_refused_total")
-                                 .Help("Calls that were refused before they were jobs, by reason")
-                                 .Register(registry);
-  Family<Histogram>& seconds = prometheus::BuildHistogram()
-                                   .Name("hilbert_ring_job_seconds")
-                                   .Help("Seconds of jobs that ended well, by phase")
-                                   .Register(registry);
-  Histogram& cancel = prometheus::BuildHistogram()
-                          .Name("hilbert_ring_cancel_seconds")
-                          .Help("Seconds until the memory of a cancelled job was free on a worker")
-                          .Register(registry)
-                          .Add({}, kSecondsBuckets);
+  RequestMetrics requests;
+
+  Counters& jobs =
+      AddCounters(registry, "hilbert_ring_jobs_total", "Jobs that ended, by status code");
+  Counters& failed = AddCounters(registry, "hilbert_ring_jobs_failed_total",
+                                 "Jobs that ended with an error, by its reason");
+  Counters& refused = AddCounters(registry, "hilbert_ring_calls_refused_total",
+                                  "Calls that were refused before they were jobs, by reason");
+  Counters& executions = AddCounters(registry, "hilbert_ring_executions_total",
+                                     "Tries at jobs on workers that ended, by status code");
+  Counters& retries =
+      AddCounters(registry, "hilbert_ring_job_retries_total",
+                  "Tries at jobs after the one before failed, by the reason of its failure");
+  Histogram& total =
+      AddHistogram(registry, "hilbert_ring_job_seconds",
+                   "Seconds of jobs that ended well, from Open to the report", kSecondsBuckets);
+  Histograms& phases =
+      AddHistograms(registry, "hilbert_ring_job_phase_seconds",
+                    "Seconds of jobs that ended well, by phase; exchange and exposed_exchange are "
+                    "parts of compute, of the worker with most of them");
+  Histogram& cancel = AddHistogram(
+      registry, "hilbert_ring_cancel_seconds",
+      "Seconds until the memory of a cancelled job was free on a worker", kSecondsBuckets);
   Counter& tokens =
-      OneCounter(registry, "hilbert_ring_tokens_total", "Tokens of jobs that ended well");
-  Counter& retries = OneCounter(registry, "hilbert_ring_job_retries_total",
-                                "Attempts at jobs after workers were lost");
-  Counter& rows_checked = OneCounter(registry, "hilbert_ring_rows_checked_total",
+      AddCounter(registry, "hilbert_ring_tokens_total", "Tokens of jobs that ended well");
+  Counter& rows_checked = AddCounter(registry, "hilbert_ring_rows_checked_total",
                                      "Rows of outputs that were computed again");
-  Counter& rows_not_judged =
-      OneCounter(registry, "hilbert_ring_rows_not_judged_total",
-                 "Rows drawn to be computed again that see numbers that are not finite, or scores "
-                 "beyond float32");
-  Family<Counter>& mismatches =
-      prometheus::BuildCounter()
-          .Name("hilbert_ring_worker_mismatches_total")
-          .Help("Jobs in which a worker sent a row that is not what the definition says")
-          .Register(registry);
-  Counter& all_mismatches = OneCounter(
-      registry, "hilbert_ring_mismatches_total",
-      "Jobs in which a worker, there or gone, sent a row that is not what the definition "
-      "says");
-  Family<Counter>& dropped =
-      prometheus::BuildCounter()
-          .Name("hilbert_ring_worker_figures_dropped_total")
-          .Help("Figures that workers said of themselves and that cannot be, by figure")
-          .Register(registry);
-  Family<Counter>& failures =
-      prometheus::BuildCounter()
-          .Name("hilbert_ring_worker_failures_total")
-          .Help("Times that a worker could not be reached, or failed a job or a ring")
-          .Register(registry);
+  Counter& rows_not_judged = AddCounter(
+      registry, "hilbert_ring_rows_not_judged_total",
+      "Rows drawn to be computed again that see numbers that are not finite, or scores beyond "
+      "float32");
+  Counter& all_mismatches =
+      AddCounter(registry, "hilbert_ring_mismatches_total",
+                 "Jobs in which a worker, there or gone, sent a row that is not what the "
+                 "definition says");
+  Counters& dropped =
+      AddCounters(registry, "hilbert_ring_worker_figures_dropped_total",
+                  "Figures that workers said of themselves and that cannot be, by figure");
+  Counter& joined = AddCounter(registry, "hilbert_ring_worker_joins_total",
+                               "Times that a worker joined, anew or again");
+  Counter& left =
+      AddCounter(registry, "hilbert_ring_worker_departures_total", "Times that a worker left");
   Counter& received =
-      OneCounter(registry, "hilbert_ring_received_bytes_total", "Payload received from clients");
-  Counter& sent = OneCounter(registry, "hilbert_ring_sent_bytes_total", "Payload sent to clients");
-  Counter& exchanged = OneCounter(registry, "hilbert_ring_exchanged_bytes_total",
-                                  "Keys and values received by workers from each other");
-  Gauge& workers_up = OneGauge(registry, "hilbert_ring_workers_up", "Workers that are there");
-  Gauge& running = OneGauge(registry, "hilbert_ring_jobs_running", "Jobs that were admitted");
-  Gauge& queued = OneGauge(registry, "hilbert_ring_jobs_queued", "Jobs that wait for their turn");
-  Family<Gauge>& phases = prometheus::BuildGauge()
-                              .Name("hilbert_ring_jobs_in_phase")
-                              .Help("Jobs by what they wait for")
-                              .Register(registry);
-  Family<Gauge>& used = WorkerGauge(registry, "hilbert_ring_worker_memory_used_bytes",
-                                    "Memory that jobs hold on a worker now");
-  Family<Gauge>& peak = WorkerGauge(registry, "hilbert_ring_worker_memory_peak_bytes",
-                                    "Memory that the worker's last job took at its most");
-  Family<Gauge>& predicted = WorkerGauge(registry, "hilbert_ring_worker_memory_predicted_bytes",
-                                         "Memory that the plan said of the worker's last job");
+      AddCounter(registry, "hilbert_ring_received_bytes_total", "Payload received from clients");
+  Counter& sent = AddCounter(registry, "hilbert_ring_sent_bytes_total", "Payload sent to clients");
+  Counters& exchanged =
+      AddCounters(registry, "hilbert_ring_exchanged_bytes_total",
+                  "Keys and values received by workers from each other, by transport");
+  Counters& exchange_planned =
+      AddCounters(registry, "hilbert_ring_exchange_planned_bytes_total",
+                  "Keys and values that the plans said workers would receive, by transport");
+  Counter& exchange_naive =
+      AddCounter(registry, "hilbert_ring_exchange_naive_bytes_total",
+                 "Keys and values of those jobs, had every worker received all of them");
+  Counter& flops = AddCounter(registry, "hilbert_ring_flops_total",
+                              "Floating-point operations of jobs that ended well");
+  Counter& flops_planned =
+      AddCounter(registry, "hilbert_ring_planned_flops_total",
+                 "Floating-point operations that the plans said of those jobs");
+  Histogram& memory_ratio = AddHistogram(
+      registry, "hilbert_ring_memory_peak_over_predicted_ratio",
+      "Memory that a job took on a worker at its most, over what the plan said", kRatioBuckets);
+  Counters& rings = AddCounters(registry, "hilbert_ring_rings_formed_total",
+                                "Tries to form a ring, by status code and whether it stood before");
+  Histogram& ring_seconds =
+      AddHistogram(registry, "hilbert_ring_ring_form_seconds",
+                   "Seconds until a ring stood that was not there", kSecondsBuckets);
+
+  Counters& mismatches =
+      AddCounters(registry, "hilbert_ring_worker_mismatches_total",
+                  "Jobs in which the worker sent a row that is not what the definition says");
+  Counters& failures =
+      AddCounters(registry, "hilbert_ring_worker_failures_total",
+                  "Times that the worker could not be reached, or failed a job or a ring");
+  Counters& worker_flops = AddCounters(registry, "hilbert_ring_worker_flops_total",
+                                       "Floating-point operations of the worker");
+  Counters& worker_compute = AddCounters(registry, "hilbert_ring_worker_compute_seconds_total",
+                                         "Seconds in which the worker computed");
+  Gauges& best_rate =
+      AddGauges(registry, "hilbert_ring_worker_best_flops_per_second",
+                "The highest rate at which the worker computed a job, since it joined");
+  Gauges& peak = AddGauges(registry, "hilbert_ring_worker_memory_peak_bytes",
+                           "Memory that the worker's last job took at its most");
+  Gauges& predicted = AddGauges(registry, "hilbert_ring_worker_memory_predicted_bytes",
+                                "Memory that the plan said of the worker's last job");
+
   // Pointers to series must not be used once they are removed.
   Mutex mutex;
   std::set<std::string> workers ABSL_GUARDED_BY(mutex);
+
+  void Know(const std::string& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (!workers.insert(worker).second) return;
+    for (Counters* family : {&mismatches, &failures, &worker_flops, &worker_compute}) {
+      family->Add({{"worker", worker}});
+    }
+    for (Gauges* family : {&best_rate, &peak, &predicted}) family->Add({{"worker", worker}});
+  }
 };
 
-Metrics::Metrics() : families_(std::make_unique<Families>()) {
-  families_->jobs.Add({{"code", "OK"}});
-  for (const char* phase : {"queue", "ring", "receive", "compute", "send", "total"}) {
-    families_->seconds.Add({{"phase", phase}}, kSecondsBuckets);
+Metrics::Metrics(const MetricLabels& labels) : families_(std::make_unique<Families>(labels)) {
+  Families& f = *families_;
+  for (int code = 0; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
+    const prometheus::Labels label = {{"code", CodeLabel(static_cast<absl::StatusCode>(code))}};
+    f.jobs.Add(label);
+    f.executions.Add(label);
   }
+  for (const std::string& reason : labels.reasons) {
+    f.failed.Add({{"reason", reason}});
+    f.refused.Add({{"reason", reason}});
+  }
+  for (const std::string& cause : labels.causes) f.retries.Add({{"cause", cause}});
+  for (const std::string_view phase : kPhases) {
+    f.phases.Add({{"phase", std::string(phase)}}, kSecondsBuckets);
+  }
+  for (const std::string_view transport : kTransports) {
+    f.exchanged.Add({{"transport", std::string(transport)}});
+    f.exchange_planned.Add({{"transport", std::string(transport)}});
+  }
+  for (const char* again : {"false", "true"}) f.rings.Add({{"code", "OK"}, {"again", again}});
+  f.dropped.Add({{"figure", "progress"}});
 }
 
 Metrics::~Metrics() = default;
 
-void Metrics::CountJob(const std::string& code) {
-  families_->jobs.Add({{"code", code}}).Increment();
+RequestMetrics& Metrics::requests() { return families_->requests; }
+
+void Metrics::CountJob(absl::StatusCode code, const std::string& reason) {
+  families_->jobs.Add({{"code", CodeLabel(code)}}).Increment();
+  if (code == absl::StatusCode::kOk) return;
+  families_->failed.Add({{"reason", ReasonLabel(reason)}}).Increment();
 }
 
 void Metrics::ObserveJob(const JobSeconds& seconds) {
-  const auto observe = [this](const char* phase, double value) {
-    families_->seconds.Add({{"phase", phase}}, kSecondsBuckets).Observe(value);
-  };
-  observe("queue", seconds.queue);
-  observe("ring", seconds.ring);
-  observe("receive", seconds.receive);
-  observe("compute", seconds.compute);
-  observe("send", seconds.send);
-  observe("total", seconds.total);
+  const double of_phases[] = {seconds.queue,   seconds.ring,     seconds.receive,
+                              seconds.compute, seconds.exchange, seconds.exposed_exchange,
+                              seconds.send};
+  for (size_t i = 0; i < std::size(kPhases); ++i) {
+    families_->phases.Add({{"phase", std::string(kPhases[i])}}, kSecondsBuckets)
+        .Observe(of_phases[i]);
+  }
+  families_->total.Observe(seconds.total);
 }
 
 void Metrics::CountRefused(const std::string& reason) {
-  families_->refused.Add({{"reason", reason}}).Increment();
+  families_->refused.Add({{"reason", ReasonLabel(reason)}}).Increment();
 }
 
-void Metrics::CountRetry() { families_->retries.Increment(); }
+void Metrics::CountExecution(absl::StatusCode code) {
+  families_->executions.Add({{"code", CodeLabel(code)}}).Increment();
+}
+
+void Metrics::CountRetry(const std::string& cause) {
+  families_->retries.Add({{"cause", ReasonLabel(cause)}}).Increment();
+}
 
 void Metrics::CountRowsChecked(int64_t rows) {
   families_->rows_checked.Increment(static_cast<double>(rows));
@@ -160,14 +208,28 @@ void Metrics::CountDropped(std::string_view figure) {
 void Metrics::CountMismatch(const std::string& worker) {
   families_->all_mismatches.Increment();
   const MutexLock lock(families_->mutex);
-  families_->workers.insert(worker);
+  families_->Know(worker);
   families_->mismatches.Add({{"worker", worker}}).Increment();
 }
 
 void Metrics::CountFailure(const std::string& worker) {
   const MutexLock lock(families_->mutex);
-  families_->workers.insert(worker);
+  families_->Know(worker);
   families_->failures.Add({{"worker", worker}}).Increment();
+}
+
+void Metrics::CountJoined(const std::string& worker) {
+  families_->joined.Increment();
+  const MutexLock lock(families_->mutex);
+  families_->Know(worker);
+}
+
+void Metrics::CountLeft() { families_->left.Increment(); }
+
+void Metrics::ObserveRing(absl::StatusCode code, bool again, double seconds) {
+  families_->rings.Add({{"code", CodeLabel(code)}, {"again", again ? "true" : "false"}})
+      .Increment();
+  if (code == absl::StatusCode::kOk) families_->ring_seconds.Observe(seconds);
 }
 
 void Metrics::ObserveCancel(double seconds) { families_->cancel.Observe(seconds); }
@@ -182,43 +244,44 @@ void Metrics::AddReceived(int64_t bytes) {
 
 void Metrics::AddSent(int64_t bytes) { families_->sent.Increment(static_cast<double>(bytes)); }
 
-void Metrics::AddExchanged(int64_t bytes) {
-  families_->exchanged.Increment(static_cast<double>(bytes));
+void Metrics::AddNaiveExchange(int64_t bytes) {
+  families_->exchange_naive.Increment(static_cast<double>(bytes));
 }
 
-void Metrics::SetWorkersUp(int workers) { families_->workers_up.Set(workers); }
-
-void Metrics::SetJobs(int running, int queued) {
-  families_->running.Set(running);
-  families_->queued.Set(queued);
-}
-
-void Metrics::SetJobsInPhase(std::string_view phase, int jobs) {
-  families_->phases.Add({{"phase", std::string(phase)}}).Set(jobs);
-}
-
-void Metrics::SetWorkerUsed(const std::string& worker, int64_t bytes) {
-  const MutexLock lock(families_->mutex);
-  families_->workers.insert(worker);
-  families_->used.Add({{"worker", worker}}).Set(static_cast<double>(bytes));
-}
-
-void Metrics::SetWorkerJob(const std::string& worker, int64_t peak_bytes, int64_t predicted_bytes) {
-  const MutexLock lock(families_->mutex);
-  if (!families_->workers.contains(worker)) return;  // it has left
-  families_->peak.Add({{"worker", worker}}).Set(static_cast<double>(peak_bytes));
-  families_->predicted.Add({{"worker", worker}}).Set(static_cast<double>(predicted_bytes));
+void Metrics::AddShare(const WorkerShare& share) {
+  Families& f = *families_;
+  const prometheus::Labels transport = {{"transport", TransportLabel(share.transport)}};
+  f.exchanged.Add(transport).Increment(static_cast<double>(share.bytes_received));
+  f.exchange_planned.Add(transport).Increment(static_cast<double>(share.bytes_received_planned));
+  f.flops.Increment(share.flops);
+  f.flops_planned.Increment(share.flops_planned);
+  if (share.memory_predicted_bytes > 0) {
+    f.memory_ratio.Observe(static_cast<double>(share.memory_peak_bytes) /
+                           static_cast<double>(share.memory_predicted_bytes));
+  }
+  const MutexLock lock(f.mutex);
+  if (!f.workers.contains(share.worker)) return;  // it has left
+  const prometheus::Labels worker = {{"worker", share.worker}};
+  f.worker_flops.Add(worker).Increment(share.flops);
+  f.worker_compute.Add(worker).Increment(share.compute_seconds);
+  f.peak.Add(worker).Set(static_cast<double>(share.memory_peak_bytes));
+  f.predicted.Add(worker).Set(static_cast<double>(share.memory_predicted_bytes));
+  if (share.compute_seconds < kLeastMeasured) return;
+  prometheus::Gauge& best = f.best_rate.Add(worker);
+  best.Set(std::max(best.Value(), share.flops / share.compute_seconds));
 }
 
 void Metrics::RemoveWorker(const std::string& worker) {
-  const MutexLock lock(families_->mutex);
-  families_->workers.erase(worker);
+  Families& f = *families_;
+  const MutexLock lock(f.mutex);
+  f.workers.erase(worker);
   const prometheus::Labels labels = {{"worker", worker}};
-  families_->failures.Remove(&families_->failures.Add(labels));
-  for (Family<Gauge>* family : {&families_->used, &families_->peak, &families_->predicted}) {
+  for (Counters* family : {&f.mismatches, &f.failures, &f.worker_flops, &f.worker_compute}) {
     family->Remove(&family->Add(labels));
   }
-  families_->mismatches.Remove(&families_->mismatches.Add(labels));
+  for (Gauges* family : {&f.best_rate, &f.peak, &f.predicted}) {
+    family->Remove(&family->Add(labels));
+  }
 }
 
 void Metrics::KeepWorkers(const std::set<std::string>& there) {
@@ -231,8 +294,14 @@ void Metrics::KeepWorkers(const std::set<std::string>& there) {
   for (const std::string& worker : gone) RemoveWorker(worker);
 }
 
-std::string Metrics::Serialize() const {
-  return prometheus::TextSerializer().Serialize(families_->registry.Collect());
+std::string Metrics::Serialize(const CoordinatorFigures& figures,
+                               const std::string& version) const {
+  std::vector<prometheus::MetricFamily> families = families_->registry.Collect();
+  std::ranges::move(FamiliesOf(figures), std::back_inserter(families));
+  std::ranges::move(ProcessFigures(), std::back_inserter(families));
+  families.push_back(BuildInfo(version));
+  std::erase_if(families, [](const auto& family) { return family.metric.empty(); });
+  return SerializeText(families);
 }
 
 }  // namespace hilbert_ring::server

@@ -1,15 +1,93 @@
 #include "server/process/logging.h"
 
+#include <spdlog/details/os.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-namespace hilbert_ring::server {
+#include <memory>
+#include <utility>
 
-void StartLogging(const std::string& name, const std::string& level) {
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr char kTimePattern[] = "%Y-%m-%dT%H:%M:%S.%e%z";
+constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %n[%P] %v";
+
+using Json = nlohmann::ordered_json;
+
+// Of the line that this thread is writing: a logger without a queue formats it in the same thread.
+thread_local const std::vector<LogField>* line_fields = nullptr;
+
+// One object a line. What is no UTF-8 is replaced.
+class JsonFormatter : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& to) override {
+    spdlog::memory_buf_t time;
+    time_.format(message, time);
+    const auto text = [](const auto& view) { return std::string(view.data(), view.size()); };
+    Json line = {{"time", text(time)},
+                 {"level", text(spdlog::level::to_string_view(message.level))},
+                 {"process", text(message.logger_name)},
+                 {"pid", spdlog::details::os::pid()},
+                 {"message", text(message.payload)}};
+    if (line_fields != nullptr) {
+      for (const LogField& field : *line_fields) {
+        std::visit([&](const auto& value) { line[std::string(field.name)] = value; }, field.value);
+      }
+    }
+    const std::string dumped = line.dump(-1, ' ', false, Json::error_handler_t::replace) +
+                               spdlog::details::os::default_eol;
+    to.append(dumped.data(), dumped.data() + dumped.size());
+  }
+
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<JsonFormatter>();
+  }
+
+ private:
+  spdlog::pattern_formatter time_{kTimePattern, spdlog::pattern_time_type::local, ""};
+};
+
+bool is_json = false;  // set once, before there are other threads
+
+std::string AsText(const std::vector<LogField>& fields) {
+  std::string text;
+  for (const LogField& field : fields) {
+    std::string value = std::visit([](const auto& v) { return absl::StrCat(v); }, field.value);
+    if (value.empty()) continue;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", std::string(field.name), "=", value);
+  }
+  return text;
+}
+
+}  // namespace
+
+void StartLogging(const std::string& name, const std::string& level, const std::string& format) {
+  is_json = format == "json";
   spdlog::set_default_logger(spdlog::stderr_logger_mt(name));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %n[%P] %v");
+  if (is_json) {
+    spdlog::set_formatter(std::make_unique<JsonFormatter>());
+  } else {
+    spdlog::set_pattern(kTextPattern);
+  }
   spdlog::set_level(spdlog::level::from_str(level));
   spdlog::flush_on(spdlog::level::info);
+}
+
+void LogEvent(spdlog::level::level_enum level, std::string_view event,
+              const std::vector<LogField>& fields) {
+  if (!spdlog::should_log(level)) return;
+  if (!is_json) {
+    spdlog::log(level, "{}: {}", event, AsText(fields));
+    return;
+  }
+  line_fields = &fields;
+  spdlog::log(level, "{}", event);
+  line_fields = nullptr;
 }
 
 }  // namespace hilbert_ring::server

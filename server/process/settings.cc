@@ -99,9 +99,11 @@ void AddCallLimits(CLI::App& app, int& calls_per_peer, Milliseconds& open_timeou
               "a stream that has said nothing for so long is ended");
 }
 
-CLI::Option* AddLogLevel(CLI::App& app, std::string& value) {
-  return app.add_option("--log-level", value, "trace, debug, info, warn, error or off")
+void AddLogging(CLI::App& app, std::string& level, std::string& format) {
+  app.add_option("--log-level", level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
+  app.add_option("--log-format", format, "text, or json: an object a line")
+      ->check(CLI::IsMember({"text", "json"}));
 }
 
 // Arguments of the environment, so that they come before those of the command line, which win, and
@@ -199,6 +201,9 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
          "rows of each job that are computed again in float64; a mismatch fails the job and "
          "its worker gets no more")
       ->check(CLI::Range(0, 1'000'000));
+  app.add_option("--warm-up", s.warm_up,
+                 "true: ready once a first job over all workers, whose rows are checked, has ended "
+                 "well; false: as soon as the workers are there");
   AddDuration(app, "--exit-timeout", s.exit_timeout, "on SIGTERM running jobs have so long to end");
   AddBytes(app, "--order-memory-limit", s.order_memory_limit_bytes,
            "memory for the coordinates of a job");
@@ -213,7 +218,7 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
       ->check(CLI::Range(int64_t{1}, int64_t{64}));
   app.add_option("--max-sequences", s.max_sequences, "of a job")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  AddLogLevel(app, s.log_level);
+  AddLogging(app, s.log_level, s.log_format);
 }
 
 void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
@@ -229,6 +234,10 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
                  "a file with the token that the coordinator asks for; not given: none");
   app.add_option("--host", s.host, "address at which coordinator and other workers reach this one");
   app.add_option("--port", s.port, "0: a free port")->check(CLI::Range(0, kMaxPort));
+  app.add_option("--http-host", s.http_host, "address to serve HTTP on; not given: as --host");
+  app.add_option("--http-port", s.http_port,
+                 "/livez and /metrics; 0: a free port, which the coordinator's /targets names")
+      ->check(CLI::Range(0, kMaxPort));
   app.add_option("--threads", s.threads, "of the CPU device; 0: all that the process may use")
       ->check(CLI::Range(0, kMaxThreads));
   AddCpuInstructions(app, s.cpu_instructions);
@@ -248,7 +257,7 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
               "a job of whose rows nothing is heard for so long ends here; longer than the "
               "coordinator's --idle-timeout");
   app.add_option("--ready-file", s.ready_file, "written as JSON when the worker is registered");
-  AddLogLevel(app, s.log_level);
+  AddLogging(app, s.log_level, s.log_format);
 }
 
 std::vector<std::string> Flags(const CLI::App& app) {

@@ -56,16 +56,17 @@ struct CoordinatorSettings {
   Milliseconds connection_idle_timeout{300'000};      // of a connection without a call
   int64_t waiting_memory_bytes = int64_t{512} << 20;  // of all calls that are not admitted
   Milliseconds queue_timeout{3'600'000};
-  Milliseconds job_timeout{3'600'000};                  // of a job's compute
-  Milliseconds idle_timeout{300'000};                   // of a client that neither sends nor reads
-  int64_t least_rate_bytes = int64_t{256} << 10;        // a second, that a client sends and reads
-  Milliseconds exit_timeout{10'000};                    // for running jobs, on SIGTERM
-  Milliseconds stall_timeout{30'000};                   // without progress of any worker of a job
-  int max_retries = 5;                                  // of a job whose workers are lost
-  Milliseconds recovery_timeout{30'000};                // for enough workers to try again
-  int64_t copy_memory_bytes = int64_t{1} << 30;         // copies of rows sent to other hosts
-  int check_rows = 0;                                   // of each job, computed again
-  int64_t order_memory_limit_bytes = int64_t{1} << 30;  // coordinates of a job
+  Milliseconds job_timeout{3'600'000};            // of a job's compute
+  Milliseconds idle_timeout{300'000};             // of a client that neither sends nor reads
+  int64_t least_rate_bytes = int64_t{256} << 10;  // a second, that a client sends and reads
+  Milliseconds exit_timeout{10'000};              // for running jobs, on SIGTERM
+  Milliseconds stall_timeout{30'000};             // without progress of any worker of a job
+  int max_retries = 5;                            // of a job whose workers are lost
+  Milliseconds recovery_timeout{30'000};          // for enough workers to try again
+  int64_t copy_memory_bytes = int64_t{1} << 30;   // copies of rows sent to other hosts
+  int check_rows = 0;                             // of each job, computed again
+  bool warm_up = true;  // ready only once a job over all workers has ended well
+  int64_t order_memory_limit_bytes = int64_t{1} << 30;        // coordinates of a job
   int64_t total_order_memory_limit_bytes = int64_t{4} << 30;  // of all jobs
   int64_t order_cache_bytes = int64_t{128} << 20;
 
@@ -74,6 +75,7 @@ struct CoordinatorSettings {
   int64_t max_branches = 64;
   int64_t max_sequences = int64_t{1} << 20;
   std::string log_level = "info";
+  std::string log_format = "text";    // or "json", an object a line
   std::vector<std::string> warnings;  // about how they were given; for the log
 };
 
@@ -92,8 +94,11 @@ struct WorkerSettings {
   int max_calls_per_peer = 64;                 // Run calls, open at once
   Milliseconds open_timeout{5'000};            // of a call that has said nothing
   DeviceSettings device;
+  std::string http_host;  // empty: as host
+  int http_port = 0;      // of /metrics and /livez; 0: a free one, which the coordinator knows
   std::string ready_file;
   std::string log_level = "info";
+  std::string log_format = "text";    // or "json", an object a line
   std::vector<std::string> warnings;  // about how they were given; for the log
 };
 

@@ -24,11 +24,13 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemoryPool::Take(int64_t byt
       std::shared_ptr<SharedMemory> memory = std::move(found->memory);
       kept_.erase(found);
       memory->MarkUsed();
+      ++hits_;
       return memory;
     }
     freed.swap(kept_);
   }
   freed.clear();
+  ++misses_;
   return SharedMemory::Create(bytes);
 }
 

@@ -8,6 +8,7 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -35,6 +36,10 @@ class SharedMemoryPool {
   // Others may still hold and read it: it is not handed out before they have let go.
   void Keep(std::shared_ptr<SharedMemory> memory);
 
+  // How often memory was kept, and how often it had to be made.
+  int64_t hits() const { return hits_; }
+  int64_t misses() const { return misses_; }
+
  private:
   using Clock = std::chrono::steady_clock;
   struct Kept {
@@ -44,6 +49,7 @@ class SharedMemoryPool {
   void Run(const std::stop_token& stop);
 
   const std::chrono::milliseconds keep_;
+  std::atomic<int64_t> hits_ = 0, misses_ = 0;
   Mutex mutex_;
   std::condition_variable_any changed_;
   std::list<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // the one to be freed first is first

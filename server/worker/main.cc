@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   const auto parsed = ParseWorkerSettings(argc, argv);
   if (const int* code = std::get_if<int>(&parsed)) return *code;
   const auto& settings = std::get<WorkerSettings>(parsed);
-  StartLogging("worker", settings.log_level);
+  StartLogging("worker", settings.log_level, settings.log_format);
   for (const std::string& warning : settings.warnings) spdlog::warn("{}", warning);
   if (const absl::Status status = Run(settings); !status.ok()) {
     spdlog::critical("{}", std::string(status.message()));

@@ -19,10 +19,12 @@ namespace hilbert_ring::server {
 class Registration {
  public:
   // registered: called once, when the coordinator has first reached this worker.
+  // up: called each time that it has; may be null.
   // lost: called when the stream of a registration ends, or the coordinator answers no more.
   struct Hooks {
     std::function<v1::Heartbeat()> heartbeat;  // asked for each beat
     std::function<void()> registered, lost;
+    std::function<void()> up = nullptr;
   };
 
   // join_token: empty where the coordinator asks for none. The secret, which must outlive this, is

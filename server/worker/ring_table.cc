@@ -44,6 +44,11 @@ RingTable::~RingTable() {
   changed_.wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return forming_ == 0; });
 }
 
+int RingTable::count() const {
+  const MutexLock lock(mutex_);
+  return static_cast<int>(rings_.size());
+}
+
 void RingTable::Abort(Ring& ring) {
   ring.closed = true;
   if (ring.communicator != nullptr) ring.communicator->Abort("the ring was closed");

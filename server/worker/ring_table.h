@@ -74,6 +74,9 @@ class RingTable {
   // This generation and older ones. A job that uses it sees ABORTED.
   void Close(const std::string& ring_id, int64_t generation);
 
+  // Rings that this worker is in.
+  int count() const;
+
   // Of a coordinator that is gone: nobody else would.
   void CloseAll();
 
@@ -89,7 +92,7 @@ class RingTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RingTransport transport_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   ConditionVariable changed_;
   // Shared: a thread that forms a ring, or a job, may outlive the entry.
   std::map<std::string, std::shared_ptr<Ring>> rings_ ABSL_GUARDED_BY(mutex_);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
+#include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/threads.h"
 #include "server/worker/shard_rows.h"
@@ -25,6 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr int64_t kMostSpansOfAJob = 1 << 15;
 constexpr milliseconds kPoll{10};  // until a cancellation is seen
 constexpr std::chrono::hours kLongestCompute{24 * 365};
 constexpr std::chrono::seconds kMemoryTimeout{5};
@@ -44,6 +46,20 @@ absl::Status AddSlots(const google::protobuf::RepeatedPtrField<v1::SlotRange>& r
 
 absl::Status UnexpectedMessage(const char* expected) {
   return absl::InvalidArgumentError(absl::StrCat("expected ", expected));
+}
+
+v1::Span::Kind ProtoOf(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::kAttend:
+      return v1::Span::KIND_ATTEND;
+    case SpanKind::kReceiveBlocks:
+      return v1::Span::KIND_RECEIVE_BLOCKS;
+    case SpanKind::kWait:
+      return v1::Span::KIND_WAIT;
+    case SpanKind::kMerge:
+      return v1::Span::KIND_MERGE;
+  }
+  return v1::Span::KIND_UNSPECIFIED;
 }
 
 // After an error of a job: whether the device, or the process with it, is of no use any more.
@@ -82,10 +98,47 @@ absl::Status RunCall::Serve() {
     state_.calls.NoteCancelled(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - *cancelled_at_).count());
   }
+  CountEnd(status);
   const auto level =
       status.ok() || absl::IsCancelled(status) ? spdlog::level::debug : spdlog::level::warn;
-  spdlog::log(level, "job {}, rank {}: {}", open_.job_id(), rank_, status.ToString());
+  LogEvent(level, "run ended",
+           {{"job", open_.job_id()},
+            {"rank", int64_t{rank_}},
+            {"code", absl::StatusCodeToString(status.code())},
+            {"error", std::string(status.message())},
+            {"traceparent", open_.traceparent()}});
   return status;
+}
+
+void RunCall::CountEnd(const absl::Status& status) {
+  if (state_.metrics == nullptr) return;
+  const auto seconds = [](std::chrono::steady_clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  state_.metrics->CountRun(status.code());
+  if (cancelled_at_) {
+    state_.metrics->ObserveCancel(seconds(std::chrono::steady_clock::now() - *cancelled_at_));
+  }
+  std::optional<Deadline> rows_done;
+  {
+    const MutexLock lock(mutex_);
+    rows_done = rows_done_;
+  }
+  if (!status.ok() || !figures_.ok() || !rows_done) return;
+  const WorkerCost& cost = plan_->costs.workers[rank_];
+  state_.metrics->ObserveRun({.transport = transport_,
+                              .tokens = cost.tokens,
+                              .flops = figures_->flops,
+                              .flops_planned = cost.flops,
+                              .receive_seconds = seconds(*rows_done - ready_),
+                              .compute_seconds = figures_->compute_seconds,
+                              .exchange_seconds = figures_->exchange_seconds,
+                              .exposed_exchange_seconds = figures_->exposed_exchange_seconds,
+                              .bytes_sent = figures_->bytes_sent,
+                              .bytes_received = figures_->bytes_received,
+                              .bytes_received_planned = cost.bytes_received,
+                              .memory_peak_bytes = figures_->memory_peak_bytes,
+                              .memory_predicted_bytes = cost.resident_bytes()});
 }
 
 absl::Status RunCall::Open() {
@@ -93,6 +146,7 @@ absl::Status RunCall::Open() {
   const bool came = stream_.Read(&request);
   if (place_ != nullptr && !place_->Open()) return place_->why();
   if (!came || !request.has_open()) return UnexpectedMessage("RunOpen first");
+  opened_ = std::chrono::steady_clock::now();
   open_ = std::move(*request.mutable_open());
   rank_ = open_.rank();
   lane_ = open_.express() ? &state_.express_lane : &state_.lane;
@@ -111,6 +165,20 @@ absl::Status RunCall::Open() {
   ASSIGN_OR_RETURN(auto shards, Shards::Make(spec.tokens, open_.workers(), std::move(ranges)));
   ASSIGN_OR_RETURN(plan_, MakePlan(spec, std::move(shards)));
   return absl::OkStatus();
+}
+
+void RunCall::NoteSpan(v1::Span::Kind kind, int64_t step, Deadline begin, Deadline end) {
+  const auto seconds = [this](Deadline at) {
+    return std::chrono::duration<double>(at - opened_).count();
+  };
+  const MutexLock lock(mutex_);
+  // All workers' spans are in one report.
+  if (std::ssize(spans_) >= kMostSpansOfAJob / open_.workers()) return;
+  v1::Span& span = spans_.emplace_back();
+  span.set_kind(kind);
+  span.set_step(step);
+  span.set_begin_seconds(seconds(begin));
+  span.set_end_seconds(seconds(end));
 }
 
 absl::StatusOr<Lane::Turn> RunCall::AwaitTurn() {
@@ -149,6 +217,7 @@ absl::Status RunCall::Allocate() {
   if (status.ok()) status = AddSlots(open_.delivered_lse(), delivered.lse);
   RETURN_IF_ERROR(status);
   output_.emplace(*plan_, rank_, SourceOf(*store_), open_.want_lse(), std::move(delivered));
+  ready_ = std::chrono::steady_clock::now();
   v1::RunResponse response;
   response.mutable_ready()->set_shares_memory(shared_ != nullptr);
   return Send(response);
@@ -304,6 +373,11 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
                                  SendNews();
                                }
                              }};
+  if (open_.want_trace()) {
+    control.span = [this](SpanKind kind, int64_t step, Deadline begin, Deadline end) {
+      NoteSpan(ProtoOf(kind), step, begin, end);
+    };
+  }
   if (shared_ != nullptr && open_.shared_memory().used()) {
     std::memset(store_->Row(TensorKind::kOut, 0), 0,
                 static_cast<size_t>(store_->rows() * RowBytes(plan_->spec, TensorKind::kOut)));

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -23,6 +24,7 @@
 #include "engine/run/shard_store.h"
 #include "grpcpp/server_context.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/metrics/worker_metrics.h"
 #include "server/process/call_gate.h"
 #include "server/shard/job_memory.h"
 #include "server/shard/output_rows.h"
@@ -47,6 +49,7 @@ struct WorkerState {
   // Told of an error that a GPU does not recover from within its process: what it hung on may still
   // be written to, and every later call fails. Null: not told.
   std::function<void(const absl::Status&)> device_broken;
+  WorkerMetrics* metrics = nullptr;  // null: nobody counts
 };
 
 using RunStream = grpc::ServerReaderWriterInterface<v1::RunResponse, v1::RunRequest>;
@@ -68,6 +71,9 @@ class RunCall {
   absl::Status MakeStore();
   static absl::Status Cancelled();
   void NoteCancelled();
+  void CountEnd(const absl::Status& status);
+  void AddSpans(v1::WorkerReport& report);
+  void NoteSpan(v1::Span::Kind kind, int64_t step, Deadline begin, Deadline end);
   absl::Status Work();
   absl::Status ReceiveRows();
   absl::StatusOr<Figures> ExecuteJob();
@@ -121,10 +127,13 @@ class RunCall {
 
   std::atomic<Deadline> fed_until_ = Deadline::max();    // while rows are awaited
   std::atomic<Deadline> compute_due_ = Deadline::max();  // once all rows are there
+  Deadline opened_;                                      // when RunOpen came
+  Deadline ready_;  // since when rows are awaited; set before there are other threads
   RowGate arrived_;
   std::atomic<bool> cancelled_ = false;
   std::optional<Deadline> cancelled_at_;  // the call's own thread's
   News news_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::Span> spans_ ABSL_GUARDED_BY(mutex_);        // where they are asked for
   std::optional<Deadline> rows_done_ ABSL_GUARDED_BY(mutex_);  // since when all rows are there
   bool executed_ ABSL_GUARDED_BY(mutex_) = false;
   // Written before executed_ is set, read after.

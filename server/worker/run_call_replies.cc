@@ -129,6 +129,17 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
   return output_->status();
 }
 
+void RunCall::AddSpans(v1::WorkerReport& report) {
+  std::optional<Deadline> rows_done;
+  {
+    const MutexLock lock(mutex_);
+    rows_done = rows_done_;
+  }
+  if (rows_done) NoteSpan(v1::Span::KIND_RECEIVE, 0, ready_, *rows_done);
+  const MutexLock lock(mutex_);
+  report.mutable_spans()->Assign(spans_.begin(), spans_.end());
+}
+
 absl::Status RunCall::SendFigures() {
   const WorkerCost& cost = plan_->costs.workers[rank_];
   const DeviceInfo info = lane_->device().info();
@@ -149,6 +160,7 @@ absl::Status RunCall::SendFigures() {
   report.set_bytes_sent(figures_->bytes_sent);
   report.set_bytes_received(figures_->bytes_received);
   report.set_bytes_received_predicted(cost.bytes_received);
+  if (open_.want_trace()) AddSpans(report);
   return Send(response);
 }
 

@@ -10,8 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "server/metrics/worker_metrics.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/host_port.h"
+#include "server/process/http_endpoint.h"
 #include "server/process/process_memory.h"
 #include "server/process/ready_file.h"
 #include "server/process/stop_signals.h"
@@ -71,6 +74,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                          .max_ctas = settings.device.gpu_exchange_blocks});
   RingTable rings(transport);
   CoordinatorSecret secret;
+  WorkerMetrics metrics;
   WorkerState state{.lane = lane,
                     .express_lane = express_lane,
                     .memory = memory,
@@ -78,7 +82,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                     .feed_timeout = settings.feed_timeout,
                     .rings = rings,
                     .calls = calls,
-                    .device_broken = EndAtOnce};
+                    .device_broken = EndAtOnce,
+                    .metrics = &metrics};
   CallGate gate(
       {.calls_per_peer = settings.max_calls_per_peer, .open_timeout = settings.open_timeout});
   WorkerService service(state, gate, secret);
@@ -89,8 +94,33 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                         {&service}));
   const std::string address = HostPort(settings.host, grpc.port);
   const DeviceInfo info = device.info();
-  spdlog::info("version {}: {} on {}, kernel {}, rings over {}", kVersion, address, info.name,
-               info.kernel, transport.name);
+  std::atomic<bool> registered = false;
+  const auto serve_metrics = [&] {
+    return HttpReply{.content_type = WorkerMetrics::ContentType(),
+                     .body = metrics.Serialize({.version = std::string(kVersion),
+                                                .device = info.name,
+                                                .kernel = info.kernel,
+                                                .transport = transport.name,
+                                                .registered = registered,
+                                                .runs = calls.count(),
+                                                .rings = rings.count(),
+                                                .memory_limit_bytes = memory.limit(),
+                                                .memory_used_bytes = memory.used()})};
+  };
+  const auto set_health = [&grpc](bool serving) {
+    grpc::HealthCheckServiceInterface* health = grpc.server->GetHealthCheckService();
+    health->SetServingStatus(serving);
+    health->SetServingStatus(v1::WorkerService::service_full_name(), serving);
+  };
+  set_health(false);
+  const std::string http_host = settings.http_host.empty() ? settings.host : settings.http_host;
+  const auto http = HttpEndpoint::Start(
+      http_host, settings.http_port,
+      {{"/livez", [] { return HttpReply{.body = "ok\n"}; }}, {"/metrics", serve_metrics}});
+  if (!http.ok()) return http.status();
+  const int http_port = (*http)->port();
+  spdlog::info("version {}: {} on {}, kernel {}, rings over {}, HTTP on {}", kVersion, address,
+               info.name, info.kernel, transport.name, HostPort(http_host, http_port));
   {
     std::atomic<bool> draining = false;
     Registration registration(settings.coordinator, join_token, secret,
@@ -106,6 +136,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                      beat.set_memory_used_bytes(memory.used());
                                      beat.set_memory_resident_bytes(ResidentBytes());
                                      beat.set_draining(draining);
+                                     beat.set_http_port(http_port);
                                      for (const double seconds : calls.TakeCancelled())
                                        beat.add_cancel_seconds(seconds);
                                      for (v1::RunFailure& failure : calls.TakeFailures())
@@ -122,12 +153,21 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                    },
                                .lost =
                                    [&] {
+                                     registered = false;
+                                     set_health(false);
                                      calls.CancelAll();
                                      rings.CloseAll();
+                                   },
+                               .up =
+                                   [&] {
+                                     registered = true;
+                                     set_health(!draining);
+                                     metrics.CountRegistration();
                                    }});
     calls.SetOnFailure([&registration] { registration.BeatNow(); });
     AwaitStopSignal(std::nullopt);
     draining = true;
+    set_health(false);
     registration.BeatNow();
     spdlog::info("stopping: {} jobs run", calls.count());
     RemoveReadyFile(settings.ready_file);

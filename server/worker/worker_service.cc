@@ -18,60 +18,74 @@ constexpr std::chrono::milliseconds kSecretLimit{1000};
 
 }  // namespace
 
+template <typename Handler>
+grpc::Status WorkerService::Counted(std::string_view method, const Handler& handler) {
+  return state_.metrics != nullptr ? state_.metrics->requests().Count(method, handler) : handler();
+}
+
 grpc::Status WorkerService::Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
                                   v1::GreetResponse* response) {
-  return wire::ToGrpc(secret_.Await(*context, "Greet", kSecretLimit));
+  return Counted("Greet",
+                 [&] { return wire::ToGrpc(secret_.Await(*context, "Greet", kSecretLimit)); });
 }
 
 grpc::Status WorkerService::PrepareRing(grpc::ServerContext* context,
                                         const v1::PrepareRingRequest* request,
                                         v1::PrepareRingResponse* response) {
-  if (absl::Status status = secret_.Check(*context, "PrepareRing"); !status.ok()) {
-    return wire::ToGrpc(status);
-  }
-  const auto timeout =
-      std::min(std::chrono::milliseconds(request->timeout_ms()), kLongestRingTimeout);
-  auto blob = state_.rings.Prepare({.ring_id = request->ring_id(),
-                                    .generation = request->generation(),
-                                    .rank = request->rank(),
-                                    .size = request->size()},
-                                   std::chrono::steady_clock::now() + timeout);
-  if (!blob.ok()) return wire::ToGrpc(blob.status());
-  response->set_blob(*std::move(blob));
-  return grpc::Status::OK;
+  return Counted("PrepareRing", [&] {
+    if (absl::Status status = secret_.Check(*context, "PrepareRing"); !status.ok()) {
+      return wire::ToGrpc(status);
+    }
+    const auto timeout =
+        std::min(std::chrono::milliseconds(request->timeout_ms()), kLongestRingTimeout);
+    auto blob = state_.rings.Prepare({.ring_id = request->ring_id(),
+                                      .generation = request->generation(),
+                                      .rank = request->rank(),
+                                      .size = request->size()},
+                                     std::chrono::steady_clock::now() + timeout);
+    if (!blob.ok()) return wire::ToGrpc(blob.status());
+    response->set_blob(*std::move(blob));
+    return grpc::Status::OK;
+  });
 }
 
 grpc::Status WorkerService::ConnectRing(grpc::ServerContext* context,
                                         const v1::ConnectRingRequest* request,
                                         v1::ConnectRingResponse* response) {
-  if (absl::Status status = secret_.Check(*context, "ConnectRing"); !status.ok()) {
-    return wire::ToGrpc(status);
-  }
-  return wire::ToGrpc(state_.rings.Connect(
-      request->ring_id(), request->generation(),
-      std::vector<std::string>(request->blobs().begin(), request->blobs().end()),
-      std::chrono::steady_clock::now() + kLongestRingTimeout));
+  return Counted("ConnectRing", [&] {
+    if (absl::Status status = secret_.Check(*context, "ConnectRing"); !status.ok()) {
+      return wire::ToGrpc(status);
+    }
+    return wire::ToGrpc(state_.rings.Connect(
+        request->ring_id(), request->generation(),
+        std::vector<std::string>(request->blobs().begin(), request->blobs().end()),
+        std::chrono::steady_clock::now() + kLongestRingTimeout));
+  });
 }
 
 grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
                                       const v1::CloseRingRequest* request,
                                       v1::CloseRingResponse* response) {
-  if (absl::Status status = secret_.Check(*context, "CloseRing"); !status.ok()) {
-    return wire::ToGrpc(status);
-  }
-  state_.rings.Close(request->ring_id(), request->generation());
-  return grpc::Status::OK;
+  return Counted("CloseRing", [&] {
+    if (absl::Status status = secret_.Check(*context, "CloseRing"); !status.ok()) {
+      return wire::ToGrpc(status);
+    }
+    state_.rings.Close(request->ring_id(), request->generation());
+    return grpc::Status::OK;
+  });
 }
 
 grpc::Status WorkerService::Run(grpc::ServerContext* context,
                                 grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>* stream) {
-  if (absl::Status status = secret_.Check(*context, "Run"); !status.ok()) {
-    return wire::ToGrpc(status);
-  }
-  auto place = BlockingPlace::Enter(gate_, *context);
-  if (!place.ok()) return wire::ToGrpc(place.status());
-  const ActiveCalls::Entry entry(state_.calls, *context);
-  return wire::ToGrpc(RunCall(state_, *context, *stream, &*place).Serve());
+  return Counted("Run", [&] {
+    if (absl::Status status = secret_.Check(*context, "Run"); !status.ok()) {
+      return wire::ToGrpc(status);
+    }
+    auto place = BlockingPlace::Enter(gate_, *context);
+    if (!place.ok()) return wire::ToGrpc(place.status());
+    const ActiveCalls::Entry entry(state_.calls, *context);
+    return wire::ToGrpc(RunCall(state_, *context, *stream, &*place).Serve());
+  });
 }
 
 }  // namespace hilbert_ring::server

@@ -25,6 +25,9 @@ class WorkerService : public v1::WorkerService::Service {
                    grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>* stream) override;
 
  private:
+  template <typename Handler>
+  grpc::Status Counted(std::string_view method, const Handler& handler);
+
   WorkerState& state_;
   CallGate& gate_;
   const CoordinatorSecret& secret_;

@@ -118,6 +118,7 @@ absl::Status FaultCluster::StartCoordinator() {
       absl::StrCat("--spawn-workers=", local ? options_.workers : 0),
       absl::StrCat("--min-workers=", options_.workers),
       absl::StrCat("--share-memory=", options_.place == WorkerPlace::kRemote ? "false" : "true"),
+      "--warm-up=false",  // which device or link fails first is the test's to say
       "--log-level=info"};
   arguments.insert(arguments.end(), options_.coordinator_arguments.begin(),
                    options_.coordinator_arguments.end());

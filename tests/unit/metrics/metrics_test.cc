@@ -1,85 +1,255 @@
 #include "server/metrics/metrics.h"
 
+#include <prometheus/metric_family.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/metrics/process_figures.h"
+#include "server/metrics/worker_metrics.h"
 
 namespace hilbert_ring::server {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(Metrics, CountsJobs) {
-  Metrics metrics;
-  metrics.CountJob("OK");
-  metrics.CountJob("OK");
-  metrics.CountJob("CANCELLED");
-  metrics.ObserveJob({.queue = 0.1, .receive = 1, .compute = 20, .send = 2, .total = 23.1});
+  Metrics metrics({.methods = {"Plan"}, .reasons = {"QUEUE_FULL"}, .causes = {"WORKER_LOST"}});
+  metrics.CountJob(absl::StatusCode::kOk, "");
+  metrics.CountJob(absl::StatusCode::kOk, "");
+  metrics.CountJob(absl::StatusCode::kCancelled, "CLIENT_CANCELLED");
+  metrics.CountJob(absl::StatusCode::kInternal, "");
+  metrics.ObserveJob({.queue = 0.1,
+                      .receive = 1,
+                      .compute = 20,
+                      .exchange = 8,
+                      .exposed_exchange = 4,
+                      .send = 2,
+                      .total = 23.1});
   metrics.AddTokens(100);
   metrics.AddReceived(1);
   metrics.AddSent(2);
-  metrics.AddExchanged(3);
   metrics.CountRowsChecked(8);
   metrics.CountRowsNotJudged(5);
-  metrics.CountMismatch("a:1");
   metrics.CountDropped("flops");
   metrics.CountRefused("OPEN_TIMEOUT");
-  metrics.SetJobs(1, 4);
-  metrics.SetWorkersUp(2);
-  metrics.SetJobsInPhase("parked", 3);
-  metrics.SetJobsInPhase("parked", 2);
-  metrics.SetJobsInPhase("sending", 1);
+  metrics.CountExecution(absl::StatusCode::kAborted);
+  metrics.CountRetry("WORKER_LOST");
+  metrics.ObserveRing(absl::StatusCode::kOk, true, 0.02);
+  metrics.ObserveRing(absl::StatusCode::kUnavailable, false, 20);
   const std::string text = metrics.Serialize();
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_total{code=\"OK\"} 2\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_total{code=\"CANCELLED\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_tokens_total 100\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_received_bytes_total 1\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_sent_bytes_total 2\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_exchanged_bytes_total 3\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_running 1\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_queued 4\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_in_phase{phase=\"parked\"} 2\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_jobs_in_phase{phase=\"sending\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_workers_up 2\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_rows_checked_total 8\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_rows_not_judged_total 5\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_mismatches_total{worker=\"a:1\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_figures_dropped_total{figure=\"flops\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_calls_refused_total{reason=\"OPEN_TIMEOUT\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_job_seconds_count{phase=\"compute\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_job_seconds_sum{phase=\"total\"} 23.1"));
+  for (const char* line : {"hilbert_ring_jobs_total{code=\"OK\"} 2\n",
+                           "hilbert_ring_jobs_total{code=\"CANCELLED\"} 1\n",
+                           "hilbert_ring_jobs_total{code=\"DATA_LOSS\"} 0\n",
+                           "hilbert_ring_jobs_failed_total{reason=\"CLIENT_CANCELLED\"} 1\n",
+                           "hilbert_ring_jobs_failed_total{reason=\"NONE\"} 1\n",
+                           "hilbert_ring_jobs_failed_total{reason=\"QUEUE_FULL\"} 0\n",
+                           "hilbert_ring_tokens_total 100\n",
+                           "hilbert_ring_received_bytes_total 1\n",
+                           "hilbert_ring_sent_bytes_total 2\n",
+                           "hilbert_ring_rows_checked_total 8\n",
+                           "hilbert_ring_rows_not_judged_total 5\n",
+                           "hilbert_ring_worker_figures_dropped_total{figure=\"flops\"} 1\n",
+                           "hilbert_ring_calls_refused_total{reason=\"OPEN_TIMEOUT\"} 1\n",
+                           "hilbert_ring_calls_refused_total{reason=\"QUEUE_FULL\"} 0\n",
+                           "hilbert_ring_executions_total{code=\"ABORTED\"} 1\n",
+                           "hilbert_ring_job_retries_total{cause=\"WORKER_LOST\"} 1\n",
+                           "hilbert_ring_ring_form_seconds_count 1\n",
+                           "hilbert_ring_job_phase_seconds_count{phase=\"compute\"} 1\n",
+                           "hilbert_ring_job_phase_seconds_sum{phase=\"exposed_exchange\"} 4\n",
+                           "hilbert_ring_job_seconds_sum 23.1"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, ContainsRegex("hilbert_ring_rings_formed_total\\{.*true.*\\} 1\n"));
+}
+
+TEST(Metrics, ShareOfAWorkerCountsForItAndForAll) {
+  Metrics metrics;
+  metrics.CountJoined("a:1");
+  const WorkerShare share = {.worker = "a:1",
+                             .transport = "gloo",
+                             .flops = 600,
+                             .flops_planned = 500,
+                             .compute_seconds = 2,
+                             .bytes_received = 30,
+                             .bytes_received_planned = 20,
+                             .memory_peak_bytes = 110,
+                             .memory_predicted_bytes = 100};
+  metrics.AddShare(share);
+  WorkerShare slower = share;
+  slower.compute_seconds = 6;
+  slower.transport = "carrier pigeon";
+  metrics.AddShare(slower);
+  const std::string text = metrics.Serialize();
+  for (const char* line :
+       {"hilbert_ring_flops_total 1200\n", "hilbert_ring_planned_flops_total 1000\n",
+        "hilbert_ring_exchanged_bytes_total{transport=\"gloo\"} 30\n",
+        "hilbert_ring_exchanged_bytes_total{transport=\"other\"} 30\n",
+        "hilbert_ring_exchange_planned_bytes_total{transport=\"gloo\"} 20\n",
+        "hilbert_ring_worker_flops_total{worker=\"a:1\"} 1200\n",
+        "hilbert_ring_worker_compute_seconds_total{worker=\"a:1\"} 8\n",
+        "hilbert_ring_worker_best_flops_per_second{worker=\"a:1\"} 300\n",
+        "hilbert_ring_memory_peak_over_predicted_ratio_bucket{le=\"1.05\"} 0\n",
+        "hilbert_ring_memory_peak_over_predicted_ratio_bucket{le=\"1.1\"} 2\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
 }
 
 TEST(Metrics, SeriesOfAWorkerLeaveWithIt) {
   Metrics metrics;
-  metrics.SetWorkerUsed("a:1", 10);
-  metrics.SetWorkerUsed("b:1", 20);
-  metrics.SetWorkerJob("a:1", 30, 40);
+  metrics.CountJoined("a:1");
+  metrics.CountJoined("b:1");
+  metrics.AddShare({.worker = "a:1", .memory_peak_bytes = 30, .memory_predicted_bytes = 40});
   metrics.CountMismatch("a:1");
   std::string text = metrics.Serialize();
-  EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_memory_used_bytes{worker=\"a:1\"} 10\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_memory_peak_bytes{worker=\"a:1\"} 30\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_memory_predicted_bytes{worker=\"a:1\"} 40\n"));
   metrics.RemoveWorker("a:1");
-  metrics.SetWorkerJob("a:1", 30, 40);  // of a job that ended after it
+  metrics.AddShare({.worker = "a:1", .memory_peak_bytes = 30});  // of a job that ended after it
   text = metrics.Serialize();
   EXPECT_THAT(text, Not(HasSubstr("a:1")));
-  EXPECT_THAT(text, HasSubstr("worker=\"b:1\"} 20\n"));
+  EXPECT_THAT(text, HasSubstr("worker=\"b:1\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_mismatches_total 1\n")) << "of all there ever were";
 }
 
 TEST(Metrics, WhatIsSaidOfAWorkerThatHasLeftDoesNotStay) {
   Metrics metrics;
-  metrics.SetWorkerUsed("a:1", 10);
+  metrics.CountFailure("a:1");
   metrics.RemoveWorker("a:1");
-  metrics.SetWorkerUsed("a:1", 20);  // a beat that was under way
+  metrics.CountFailure("a:1");  // a job that was under way
   metrics.CountMismatch("c:1");
-  metrics.SetWorkerUsed("b:1", 30);
+  metrics.CountFailure("b:1");
   metrics.KeepWorkers({"b:1"});
   const std::string text = metrics.Serialize();
   EXPECT_THAT(text, Not(HasSubstr("a:1")));
   EXPECT_THAT(text, Not(HasSubstr("c:1")));
-  EXPECT_THAT(text, HasSubstr("worker=\"b:1\"} 30\n"));
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_failures_total{worker=\"b:1\"} 1\n"));
+}
+
+TEST(Metrics, AScrapeSaysWhatIsNow) {
+  Metrics metrics;
+  CoordinatorFigures figures;
+  figures.ready = true;
+  figures.jobs_running = 1;
+  figures.jobs_queued = 4;
+  figures.jobs_in_phase = {{"parked", 2}};
+  figures.workers = {{.worker = "a:1",
+                      .device = "a \"fast\" one",
+                      .kernel = "cpu/avx2",
+                      .transport = "gloo",
+                      .state = "up",
+                      .memory_limit_bytes = 100,
+                      .memory_used_bytes = 10},
+                     {.worker = "b:1", .state = "resting"}};
+  figures.memory = {{"waiting", 5, 50}};
+  figures.caches = {{"order", 3, 1}};
+  const std::string text = metrics.Serialize(figures, "1.2.3");
+  for (const char* line :
+       {"hilbert_ring_ready 1\n", "hilbert_ring_jobs_running 1\n", "hilbert_ring_jobs_queued 4\n",
+        "hilbert_ring_jobs_in_phase{phase=\"parked\"} 2\n", "hilbert_ring_workers_up 1\n",
+        "hilbert_ring_workers{state=\"resting\"} 1\n",
+        "hilbert_ring_workers{state=\"distrusted\"} 0\n",
+        "hilbert_ring_worker_up{worker=\"a:1\"} 1\n", "hilbert_ring_worker_up{worker=\"b:1\"} 0\n",
+        "hilbert_ring_worker_memory_used_bytes{worker=\"a:1\"} 10\n",
+        "device=\"a \\\"fast\\\" one\"",
+        "hilbert_ring_coordinator_memory_limit_bytes{account=\"waiting\"} 50\n",
+        "hilbert_ring_cache_hits_total{cache=\"order\"} 3\n",
+        "hilbert_ring_build_info{version=\"1.2.3\"} 1\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(metrics.Serialize(), Not(HasSubstr("a:1"))) << "the next scrape has other workers";
+}
+
+struct AStatus {
+  int code = 0;
+  int error_code() const { return code; }
+};
+
+TEST(RequestMetrics, CountsByMethodAndCode) {
+  Metrics metrics({.methods = {"Plan", "Attend"}, .reasons = {}, .causes = {}});
+  metrics.requests().Count("Plan", [] { return AStatus{0}; });
+  metrics.requests().Count("Plan", [&] {
+    EXPECT_THAT(metrics.Serialize(),
+                HasSubstr("hilbert_ring_requests_in_flight{method=\"Plan\"} 1\n"));
+    return AStatus{static_cast<int>(absl::StatusCode::kResourceExhausted)};
+  });
+  {
+    RequestMetrics::Request open = metrics.requests().Begin("Attend");
+    const RequestMetrics::Request moved = std::move(open);
+  }
+  std::string text = metrics.Serialize();
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_requests_in_flight{method=\"Plan\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_requests_in_flight{method=\"Attend\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_request_seconds_count{method=\"Plan\"} 2\n"));
+  for (const char* series :
+       {"code=\"OK\",method=\"Plan\"} 1\n", "code=\"RESOURCE_EXHAUSTED\",method=\"Plan\"} 1\n",
+        "code=\"CANCELLED\",method=\"Attend\"} 1\n"}) {
+    EXPECT_THAT(text, HasSubstr(series));
+  }
+}
+
+TEST(WorkerMetrics, CountsRuns) {
+  WorkerMetrics metrics;
+  metrics.CountRun(absl::StatusCode::kOk);
+  metrics.CountRun(absl::StatusCode::kCancelled);
+  metrics.ObserveCancel(0.5);
+  metrics.CountRegistration();
+  metrics.ObserveRun({.transport = "gloo",
+                      .tokens = 7,
+                      .flops = 9,
+                      .flops_planned = 8,
+                      .compute_seconds = 3,
+                      .bytes_sent = 1,
+                      .bytes_received = 2,
+                      .memory_peak_bytes = 3,
+                      .memory_predicted_bytes = 3});
+  const std::string text = metrics.Serialize({.version = "1.2.3",
+                                              .device = "cpu",
+                                              .kernel = "cpu/avx2",
+                                              .transport = "gloo",
+                                              .registered = true,
+                                              .runs = 1,
+                                              .rings = 2,
+                                              .memory_limit_bytes = 100,
+                                              .memory_used_bytes = 10});
+  for (const char* line :
+       {"hilbert_ring_runs_total{code=\"CANCELLED\"} 1\n", "hilbert_ring_run_tokens_total 7\n",
+        "hilbert_ring_run_flops_total 9\n",
+        "hilbert_ring_run_phase_seconds_sum{phase=\"compute\"} 3\n", "hilbert_ring_registered 1\n",
+        "hilbert_ring_registrations_total 1\n", "hilbert_ring_runs_open 1\n",
+        "hilbert_ring_ring_ends 2\n", "hilbert_ring_run_memory_used_bytes 10\n",
+        "hilbert_ring_run_cancel_seconds_count 1\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST(ProcessFigures, AreThoseOfTheKernel) {
+  const auto value = [](const std::string& name) {
+    for (const prometheus::MetricFamily& family : ProcessFigures()) {
+      if (family.name != name) continue;
+      return std::max(family.metric.at(0).gauge.value, family.metric.at(0).counter.value);
+    }
+    return -1.0;
+  };
+  EXPECT_GT(value("process_resident_memory_bytes"), 1 << 20);
+  EXPECT_GT(value("process_virtual_memory_bytes"), value("process_resident_memory_bytes"));
+  EXPECT_GE(value("process_threads"), 1);
+  EXPECT_GE(value("process_cpu_seconds_total"), 0);
+  const double open = value("process_open_fds");
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/dev/null", "r"), std::fclose);
+  EXPECT_EQ(value("process_open_fds"), open + 1);
+  EXPECT_GT(value("process_max_fds"), open);
+  const auto now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch());
+  EXPECT_NEAR(value("process_start_time_seconds"), now.count(), 600);
+  EXPECT_TRUE(ProcessFigures("/nowhere").size() <= 1) << "what the kernel does not say is left out";
 }
 
 }  // namespace

@@ -1,0 +1,111 @@
+// What the coordinator tells those who watch it: its figures, where its workers serve theirs, and a
+// page.
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "nlohmann/json.hpp"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/status_page.h"
+#include "server/process/version.h"
+#include "wire/reason.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+std::string_view NameOf(v1::ClusterWorker::State state) {
+  switch (state) {
+    case v1::ClusterWorker::STATE_UP:
+      return "up";
+    case v1::ClusterWorker::STATE_DRAINING:
+      return "draining";
+    case v1::ClusterWorker::STATE_DISTRUSTED:
+      return "distrusted";
+    case v1::ClusterWorker::STATE_RESTING:
+      return "resting";
+    default:
+      return "joining";
+  }
+}
+
+}  // namespace
+
+MetricLabels LabelsOfCoordinator() {
+  MetricLabels labels = {
+      .methods = {"Attend", "Plan", "GetCluster", "ListJobs", "CancelJob", "Register"}};
+  for (const wire::Reason& reason : wire::AllReasons()) {
+    labels.reasons.emplace_back(reason.name);
+    if (reason.again == wire::TryAgain::kService ||
+        reason.again == wire::TryAgain::kServiceAndClient) {
+      labels.causes.emplace_back(reason.name);
+    }
+  }
+  return labels;
+}
+
+CoordinatorFigures Coordinator::Figures() {
+  CoordinatorFigures figures{.ready = ready_,
+                             .jobs_running = scheduler_.running(),
+                             .jobs_queued = scheduler_.waiting(),
+                             .workers_restarted = workers_ != nullptr ? workers_->restarts() : 0,
+                             .rings = static_cast<int>(rings_.Describe().size()),
+                             .ring_generation = rings_.generation()};
+  const auto by_phase = jobs_.CountByPhase();
+  for (int i = 0; i < kJobPhases; ++i) {
+    const auto phase = static_cast<JobPhase>(i);
+    if (phase > JobPhase::kValidating && !HasEnded(phase)) {
+      figures.jobs_in_phase.emplace_back(server::NameOf(phase), by_phase[i]);
+    }
+  }
+  for (const v1::ClusterWorker& worker : membership_.Describe()) {
+    figures.workers.push_back({.worker = worker.address(),
+                               .device = worker.device(),
+                               .kernel = worker.kernel(),
+                               .transport = worker.transport(),
+                               .state = NameOf(worker.state()),
+                               .heartbeat_age_seconds = worker.seconds_since_heartbeat(),
+                               .memory_limit_bytes = worker.memory_limit_bytes(),
+                               .memory_used_bytes = worker.memory_used_bytes(),
+                               .memory_resident_bytes = worker.memory_resident_bytes()});
+  }
+  const JobMemory& waiting = attention_service_.waiting();
+  figures.memory = {{"waiting", waiting.used(), waiting.limit()},
+                    {"copies", copies_.used(), copies_.limit()},
+                    {"orders", order_memory_.used(), order_memory_.limit()},
+                    {"order_cache", orders_.resident_bytes(), settings_.order_cache_bytes}};
+  figures.caches = {{"order", orders_.hits(), orders_.misses()},
+                    {"shard", shards_.hits(), shards_.misses()},
+                    {"ring", rings_.hits(), rings_.misses()}};
+  return figures;
+}
+
+HttpReply Coordinator::ServeMetrics() {
+  const CoordinatorFigures figures = Figures();
+  std::set<std::string> there;
+  for (const WorkerSeries& worker : figures.workers) there.insert(worker.worker);
+  metrics_.KeepWorkers(there);
+  return {.content_type = Metrics::ContentType(),
+          .body = metrics_.Serialize(figures, std::string(kVersion))};
+}
+
+HttpReply Coordinator::ServeStatusPage() {
+  return {.content_type = "text/html; charset=utf-8",
+          .body = RenderStatusPage({.cluster = attention_service_.DescribeCluster(),
+                                    .jobs = jobs_.ListAll(),
+                                    .ended = jobs_.Ended()})};
+}
+
+// As Prometheus's http_sd_configs takes them.
+HttpReply Coordinator::ServeTargets() {
+  nlohmann::json targets = nlohmann::json::array();
+  for (const v1::ClusterWorker& worker : membership_.Describe()) {
+    if (worker.metrics_address().empty()) continue;
+    targets.push_back(
+        {{"targets", {worker.metrics_address()}}, {"labels", {{"worker", worker.address()}}}});
+  }
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // what is no UTF-8
+  return {.content_type = "application/json", .body = targets.dump(-1, ' ', false, kReplace)};
+}
+
+}  // namespace hilbert_ring::server

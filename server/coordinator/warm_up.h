@@ -1,0 +1,49 @@
+// A first job over all workers, rows of which are computed again: until it has ended well the
+// service is not ready. It passes through the ring and the kernels, and finds what a heartbeat does
+// not say: a network between workers that lets nothing through, a processor that errs.
+//
+//   WarmUp warm_up(services, [] { ... });   // called once, when it has
+//   warm_up.Begin(workers);                 // tried again until it ends well, or End
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <stop_token>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "engine/base/mutex.h"
+#include "server/job/job_services.h"
+#include "server/job/job_table.h"
+#include "server/metrics/metrics.h"
+#include "server/process/settings.h"
+
+namespace hilbert_ring::server {
+
+class WarmUp {
+ public:
+  // The job is in no list and no metric of the service. `passed` is called by a thread of its own.
+  WarmUp(const JobServices& services, std::function<void()> passed);
+  ~WarmUp();
+
+  // Over so many workers; another number counts from the next try on. Returns at once.
+  void Begin(int workers);
+
+ private:
+  void Run(const std::stop_token& stop);
+  absl::Status Try(int workers, const std::stop_token& stop);
+
+  CoordinatorSettings settings_;
+  Metrics metrics_;
+  JobTable jobs_;
+  JobMemory copies_;      // so that rows can be checked whatever --copy-memory is
+  JobServices services_;  // with those four in place of the service's own
+  const std::function<void()> passed_;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  int workers_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: not begun
+  std::jthread thread_;                      // last: it uses all of the above
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,79 @@
+#include "server/job/job_trace.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr auto kSameSpan = std::chrono::milliseconds(1);
+constexpr size_t kMostOfARank = 1024;
+
+v1::Span::Kind KindOf(JobPhase phase) {
+  switch (phase) {
+    case JobPhase::kQueued:
+    case JobPhase::kParked:
+      return v1::Span::KIND_QUEUE;
+    case JobPhase::kRing:
+      return v1::Span::KIND_RING;
+    case JobPhase::kStarting:
+      return v1::Span::KIND_START;
+    case JobPhase::kReceiving:
+      return v1::Span::KIND_RECEIVE;
+    case JobPhase::kComputing:
+      return v1::Span::KIND_COMPUTE;
+    case JobPhase::kSending:
+      return v1::Span::KIND_SEND;
+    default:
+      return v1::Span::KIND_UNSPECIFIED;
+  }
+}
+
+}  // namespace
+
+void SendSpans::Add(int rank, Clock::time_point begin, Clock::time_point end) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Sent>& sent = of_ranks_[rank];
+  const bool follows = !sent.empty() && begin - sent.back().end <= kSameSpan;
+  if (follows || sent.size() == kMostOfARank) {
+    sent.back().end = std::max(sent.back().end, end);
+  } else {
+    sent.push_back({begin, end});
+  }
+}
+
+void SendSpans::AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point opened) const {
+  const std::lock_guard lock(mutex_);
+  for (size_t rank = 0; rank < workers.size() && rank < of_ranks_.size(); ++rank) {
+    for (const Sent& sent : of_ranks_[rank]) {
+      v1::Span& span = *workers[rank].add_spans();
+      span.set_kind(v1::Span::KIND_SEND);
+      span.set_begin_seconds(SecondsBetween(opened, sent.begin));
+      span.set_end_seconds(SecondsBetween(opened, sent.end));
+    }
+  }
+}
+
+void Shift(std::vector<v1::WorkerReport>& workers, double seconds) {
+  for (v1::WorkerReport& worker : workers) {
+    for (v1::Span& span : *worker.mutable_spans()) {
+      span.set_begin_seconds(span.begin_seconds() + seconds);
+      span.set_end_seconds(span.end_seconds() + seconds);
+    }
+  }
+}
+
+void AddPhases(const JobCourse& course, v1::Report& report) {
+  const std::vector<JobCourse::Passage>& passages = course.passages();
+  for (size_t i = 0; i < passages.size(); ++i) {
+    const v1::Span::Kind kind = KindOf(passages[i].phase);
+    if (kind == v1::Span::KIND_UNSPECIFIED) continue;
+    const Clock::time_point end = i + 1 < passages.size() ? passages[i + 1].at : Clock::now();
+    v1::Span& span = *report.add_spans();
+    span.set_kind(kind);
+    span.set_begin_seconds(SecondsBetween(course.opened(), passages[i].at));
+    span.set_end_seconds(SecondsBetween(course.opened(), end));
+  }
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,61 @@
+// Families of series in a registry of prometheus-cpp: short forms, and the buckets that they share.
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/family.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/registry.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hilbert_ring::server {
+
+using Counters = prometheus::Family<prometheus::Counter>;
+using Gauges = prometheus::Family<prometheus::Gauge>;
+using Histograms = prometheus::Family<prometheus::Histogram>;
+
+// A millisecond to more than an hour.
+extern const prometheus::Histogram::BucketBoundaries kSecondsBuckets;
+// Around 1, where what was measured is what was predicted.
+extern const prometheus::Histogram::BucketBoundaries kRatioBuckets;
+
+Counters& AddCounters(prometheus::Registry& registry, const std::string& name,
+                      const std::string& help);
+Gauges& AddGauges(prometheus::Registry& registry, const std::string& name, const std::string& help);
+Histograms& AddHistograms(prometheus::Registry& registry, const std::string& name,
+                          const std::string& help);
+
+// Of one series, without labels.
+prometheus::Counter& AddCounter(prometheus::Registry& registry, const std::string& name,
+                                const std::string& help);
+prometheus::Histogram& AddHistogram(prometheus::Registry& registry, const std::string& name,
+                                    const std::string& help,
+                                    const prometheus::Histogram::BucketBoundaries& buckets);
+
+// Series that are made anew for each scrape, from figures that somebody else keeps: none of them
+// outlives what it is said of.
+class ScrapedFamily {
+ public:
+  static ScrapedFamily OfGauges(std::string name, std::string help);
+  static ScrapedFamily OfCounters(std::string name, std::string help);
+
+  ScrapedFamily& Add(double value, std::vector<std::pair<std::string, std::string>> labels = {}) &;
+  ScrapedFamily Add(double value, std::vector<std::pair<std::string, std::string>> labels = {}) && {
+    Add(value, std::move(labels));
+    return std::move(*this);
+  }
+
+  prometheus::MetricFamily Take() && { return std::move(family_); }
+
+ private:
+  prometheus::MetricFamily family_;
+};
+
+// In Prometheus's text format.
+std::string SerializeText(const std::vector<prometheus::MetricFamily>& families);
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,125 @@
+#include "server/metrics/worker_metrics.h"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "server/metrics/families.h"
+#include "server/metrics/process_figures.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Histogram;
+
+constexpr const char* kPhases[] = {"receive", "compute", "exchange", "exposed_exchange"};
+
+}  // namespace
+
+struct WorkerMetrics::Families {
+  prometheus::Registry registry;
+  RequestMetrics requests{registry, {"Greet", "PrepareRing", "ConnectRing", "CloseRing", "Run"}};
+  Counters& runs = AddCounters(registry, "hilbert_ring_runs_total",
+                               "Parts of jobs that ended on this worker, by status code");
+  Histograms& phases =
+      AddHistograms(registry, "hilbert_ring_run_phase_seconds",
+                    "Seconds of parts of jobs that ended well, by phase; exchange and "
+                    "exposed_exchange are parts of compute");
+  Counter& tokens =
+      AddCounter(registry, "hilbert_ring_run_tokens_total", "Tokens that this worker held");
+  Counter& flops = AddCounter(registry, "hilbert_ring_run_flops_total",
+                              "Floating-point operations of this worker");
+  Counter& flops_planned =
+      AddCounter(registry, "hilbert_ring_run_planned_flops_total",
+                 "Floating-point operations that the plans said of this worker");
+  Counters& exchanged =
+      AddCounters(registry, "hilbert_ring_run_exchanged_bytes_total",
+                  "Keys and values exchanged with other workers, by transport and direction");
+  Counters& exchange_planned =
+      AddCounters(registry, "hilbert_ring_run_exchange_planned_bytes_total",
+                  "Keys and values that the plans said this worker would receive, by transport");
+  Histogram& memory_ratio = AddHistogram(
+      registry, "hilbert_ring_run_memory_peak_over_predicted_ratio",
+      "Memory that a job took here at its most, over what the plan said", kRatioBuckets);
+  Histogram& cancel =
+      AddHistogram(registry, "hilbert_ring_run_cancel_seconds",
+                   "Seconds until the memory of a cancelled job was free", kSecondsBuckets);
+  Counter& registrations = AddCounter(registry, "hilbert_ring_registrations_total",
+                                      "Times that this worker registered with its coordinator");
+};
+
+WorkerMetrics::WorkerMetrics() : families_(std::make_unique<Families>()) {
+  Families& f = *families_;
+  f.runs.Add({{"code", "OK"}});
+  for (const char* phase : kPhases) f.phases.Add({{"phase", phase}}, kSecondsBuckets);
+  for (const char* direction : {"sent", "received"}) {
+    f.exchanged.Add({{"transport", "gloo"}, {"direction", direction}});
+  }
+  f.exchange_planned.Add({{"transport", "gloo"}});
+}
+
+WorkerMetrics::~WorkerMetrics() = default;
+
+RequestMetrics& WorkerMetrics::requests() { return families_->requests; }
+
+void WorkerMetrics::CountRun(absl::StatusCode code) {
+  families_->runs.Add({{"code", absl::StatusCodeToString(code)}}).Increment();
+}
+
+void WorkerMetrics::ObserveRun(const RunFigures& figures) {
+  Families& f = *families_;
+  const double seconds[] = {figures.receive_seconds, figures.compute_seconds,
+                            figures.exchange_seconds, figures.exposed_exchange_seconds};
+  for (size_t i = 0; i < std::size(kPhases); ++i) {
+    f.phases.Add({{"phase", kPhases[i]}}, kSecondsBuckets).Observe(seconds[i]);
+  }
+  f.tokens.Increment(static_cast<double>(figures.tokens));
+  f.flops.Increment(figures.flops);
+  f.flops_planned.Increment(figures.flops_planned);
+  const auto exchanged = [&](const char* direction, int64_t bytes) {
+    f.exchanged.Add({{"transport", figures.transport}, {"direction", direction}})
+        .Increment(static_cast<double>(bytes));
+  };
+  exchanged("sent", figures.bytes_sent);
+  exchanged("received", figures.bytes_received);
+  f.exchange_planned.Add({{"transport", figures.transport}})
+      .Increment(static_cast<double>(figures.bytes_received_planned));
+  if (figures.memory_predicted_bytes > 0) {
+    f.memory_ratio.Observe(static_cast<double>(figures.memory_peak_bytes) /
+                           static_cast<double>(figures.memory_predicted_bytes));
+  }
+}
+
+void WorkerMetrics::ObserveCancel(double seconds) { families_->cancel.Observe(seconds); }
+
+void WorkerMetrics::CountRegistration() { families_->registrations.Increment(); }
+
+std::string WorkerMetrics::Serialize(const WorkerProcessFigures& figures) const {
+  std::vector<prometheus::MetricFamily> families = families_->registry.Collect();
+  const auto gauge = [&](const char* name, const char* help, double value) {
+    families.push_back(ScrapedFamily::OfGauges(name, help).Add(value).Take());
+  };
+  gauge("hilbert_ring_registered", "Whether the coordinator gives this worker jobs: 1 or 0",
+        figures.registered ? 1 : 0);
+  gauge("hilbert_ring_runs_open", "Parts of jobs that are under way", figures.runs);
+  gauge("hilbert_ring_ring_ends", "Rings that this worker is in", figures.rings);
+  gauge("hilbert_ring_run_memory_limit_bytes", "Memory that jobs may take here",
+        static_cast<double>(figures.memory_limit_bytes));
+  gauge("hilbert_ring_run_memory_used_bytes", "Memory that jobs hold here now",
+        static_cast<double>(figures.memory_used_bytes));
+  families.push_back(
+      ScrapedFamily::OfGauges(
+          "hilbert_ring_device_info",
+          "Device and kernel that this worker computes with, and what its rings are made of; "
+          "always 1")
+          .Add(1, {{"device", figures.device},
+                   {"kernel", figures.kernel},
+                   {"transport", figures.transport}})
+          .Take());
+  std::ranges::move(ProcessFigures(), std::back_inserter(families));
+  families.push_back(BuildInfo(figures.version));
+  return SerializeText(families);
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,55 @@
+// The figures that a worker's /metrics serves; docs/metrics.md lists them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/metrics/request_metrics.h"
+
+namespace hilbert_ring::server {
+
+// What a worker did for one job.
+struct RunFigures {
+  std::string transport;  // of its ring
+  int64_t tokens = 0;
+  double flops = 0, flops_planned = 0;
+  double receive_seconds = 0, compute_seconds = 0, exchange_seconds = 0,
+         exposed_exchange_seconds = 0;
+  int64_t bytes_sent = 0, bytes_received = 0, bytes_received_planned = 0;
+  int64_t memory_peak_bytes = 0, memory_predicted_bytes = 0;
+};
+
+// What it is at the moment of a scrape.
+struct WorkerProcessFigures {
+  std::string version, device, kernel, transport;
+  bool registered = false;
+  int runs = 0;  // open
+  int rings = 0;
+  int64_t memory_limit_bytes = 0, memory_used_bytes = 0;
+};
+
+// Thread-safe.
+class WorkerMetrics {
+ public:
+  WorkerMetrics();
+  ~WorkerMetrics();
+
+  RequestMetrics& requests();
+
+  void CountRun(absl::StatusCode code);
+  void ObserveRun(const RunFigures& figures);  // of one that ended well
+  void ObserveCancel(double seconds);          // until a cancelled job's memory was free
+  void CountRegistration();
+
+  // All of it, in Prometheus's text format.
+  std::string Serialize(const WorkerProcessFigures& figures) const;
+  static const char* ContentType() { return "text/plain; version=0.0.4; charset=utf-8"; }
+
+ private:
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,58 @@
+"""The log as text and as JSON: a line for each job, with its trace, at coordinator and workers."""
+import json
+import tempfile
+import unittest
+
+from service_under_test import ServiceUnderTest, await_true
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Logs(unittest.TestCase):
+    def lines(self, service):
+        return [json.loads(line) for line in service.log.read_text().splitlines()]
+
+    def test_json_has_an_object_a_line_and_one_for_each_job(self):
+        arguments = ["--log-format=json", "--log-level=debug"]
+        with tempfile.TemporaryDirectory() as folder, \
+                ServiceUnderTest(folder, arguments=arguments) as service:
+            report = service.attend(tokens=2048, environment={"TRACEPARENT": TRACE})
+            refused = service.client(
+                "attend", "--segments=0", "--dilations=1", *[f"--{n}={folder}/{n}.npy" for n in "qkv"],
+                f"--out={folder}/none.npy", "--json")
+            self.assertNotEqual(refused.returncode, 0)
+            # A worker says its line when it has freed its memory.
+            await_true("both workers' lines", lambda: len(
+                [line for line in self.lines(service) if line.get("traceparent") == TRACE]) == 3)
+            lines = self.lines(service)
+        for line in lines:
+            self.assertLessEqual({"time", "level", "process", "pid", "message"}, set(line))
+        own = [line for line in lines if line["message"] == "job ended"
+               and line["job"] == report["job_id"]]
+        self.assertEqual(len(own), 1)
+        row_bytes = 2048 * 4 * 32 * 4
+        expected = {"level": "info", "process": "coordinator", "code": "OK", "caller": "",
+                    "tokens": 2048, "workers": 2, "bytes_received": 3 * row_bytes,
+                    "bytes_sent": row_bytes, "bytes_exchanged": int(report["bytes_exchanged"]),
+                    "retries": 0, "traceparent": TRACE}
+        self.assertEqual(expected, {key: own[0].get(key) for key in expected})
+        self.assertGreaterEqual(own[0]["seconds"], own[0]["compute_seconds"])
+        runs = [line for line in lines if line["message"] == "run ended"
+                and line["job"] == report["job_id"]]
+        self.assertEqual(sorted(line["rank"] for line in runs), [0, 1])
+        self.assertEqual({line["traceparent"] for line in runs}, {TRACE})
+        self.assertEqual({line["process"] for line in runs}, {"worker"})
+
+    def test_text_has_the_same_fields_and_no_trace_that_is_none(self):
+        with tempfile.TemporaryDirectory() as folder, ServiceUnderTest(folder) as service:
+            report = service.attend(tokens=1024, environment={"TRACEPARENT": TRACE[:-1] + "g"})
+            own = [line for line in service.log.read_text().splitlines() if "job ended" in line]
+        self.assertIn("job=warm-up, code=OK", own.pop(0))
+        self.assertEqual(len(own), 1)
+        self.assertIn(f" info coordinator[{service.process.pid}] job ended: job={report['job_id']}, "
+                      "code=OK, tokens=1024, workers=2, seconds=", own[0])
+        self.assertNotIn("traceparent", own[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,139 @@
+"""A real Prometheus with the shipped configuration, rules and dashboard against a real service: every
+query returns data, and sums are those of the jobs' reports."""
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.parse
+from pathlib import Path
+
+from prometheus_tools import find, needs
+from service_under_test import ServiceUnderTest, await_true, http_get, stop_with_parent
+
+DEPLOY = Path(os.environ["SOURCE_FOLDER"]) / "deploy"
+# What Grafana would put in: scrapes come every second here.
+VARIABLES = {"$__rate_interval": "1m", "$__interval": "15s", "$__range": "5m"}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def dashboard_queries():
+    """(panel, query), with Grafana's variables replaced."""
+    dashboard = json.loads((DEPLOY / "grafana" / "dashboards" / "hilbert-ring.json").read_text())
+    queries = []
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            query = target["expr"]
+            for name, value in VARIABLES.items():
+                query = query.replace(name, value)
+            queries.append((panel["title"], query))
+    return queries
+
+
+def rule_queries(prometheus):
+    """(rule, query) as Prometheus has them; of an alert, what is compared with its limit."""
+    groups = prometheus.api("rules")["groups"]
+    return [(rule["name"], re.sub(r" (==|>|<) [\d.]+$", "", rule["query"]))
+            for group in groups for rule in group["rules"]]
+
+
+class Prometheus:
+    """The shipped configuration, with another address of the coordinator and short intervals."""
+
+    def __init__(self, folder, coordinator):
+        self.folder = Path(folder)
+        shutil.copytree(DEPLOY / "prometheus" / "rules", self.folder / "rules")
+        shipped = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
+        assert shipped.count("coordinator:8002") == 2 and shipped.count("15s") == 3
+        configuration = shipped.replace("coordinator:8002", coordinator).replace("15s", "1s")
+        (self.folder / "prometheus.yml").write_text(configuration)
+        self.address = f"127.0.0.1:{free_port()}"
+
+    def __enter__(self):
+        with open(self.folder / "prometheus.log", "wb") as log:
+            self.process = subprocess.Popen(
+                [find("prometheus"), f"--config.file={self.folder}/prometheus.yml",
+                 f"--storage.tsdb.path={self.folder}/data", f"--web.listen-address={self.address}"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=stop_with_parent)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(30)
+
+    def api(self, path, **arguments):
+        reply = json.loads(http_get(f"http://{self.address}/api/v1/{path}?"
+                                    + urllib.parse.urlencode(arguments)))
+        assert reply["status"] == "success", reply
+        return reply["data"]
+
+    def query(self, expression):
+        return self.api("query", query=expression)["result"]
+
+    def value(self, expression):
+        result = self.query(expression)
+        return float(result[0]["value"][1]) if result else None
+
+    def targets_up(self):
+        try:
+            targets = self.api("targets")["activeTargets"]
+        except OSError:
+            return False
+        return sorted(target["labels"]["job"] for target in targets if target["health"] == "up")
+
+
+class WithPrometheus(unittest.TestCase):
+    @needs("prometheus")
+    def test_every_query_returns_data_and_sums_are_those_of_the_reports(self):
+        with tempfile.TemporaryDirectory() as folder, ServiceUnderTest(folder) as service, \
+                tempfile.TemporaryDirectory() as own, Prometheus(own, service.http_address) as seen:
+            jobs = ["hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring-worker"]
+            await_true("all targets are up", lambda: seen.targets_up() == jobs)
+            # A rate needs two scrapes, of which the second has seen the jobs.
+            await_true("a first scrape", lambda: seen.value("sum(hilbert_ring_jobs_total)") == 0)
+            of_workers = ["sum(hilbert_ring_run_tokens_total)",
+                          'sum(hilbert_ring_run_exchanged_bytes_total{direction="sent"})']
+            # Workers know of the warm-up job, and count it.
+            warm_up = [await_true(query, lambda: seen.value(query)) for query in of_workers]
+            reports = [service.attend(tokens=tokens) for tokens in (1024, 2048, 4096)]
+            await_true("the jobs are seen",
+                       lambda: seen.value('sum(hilbert_ring_jobs_total{code="OK"})') == len(reports))
+
+            queries = dashboard_queries() + rule_queries(seen)
+            self.assertGreater(len(queries), 60)
+            deadline = time.monotonic() + 60  # rules are evaluated each second
+            silent = queries
+            while silent and time.monotonic() < deadline:
+                silent = [(name, query) for name, query in silent if not seen.query(query)]
+                time.sleep(0.5)
+            self.assertEqual(silent, [], "queries without data")
+
+            workers = [worker for report in reports for worker in report["workers"]]
+            exchanged = sum(float(report["bytes_exchanged"]) for report in reports)
+            self.assertGreater(exchanged, 0)
+            for query, expected in [
+                    ("sum(hilbert_ring_tokens_total)", 1024 + 2048 + 4096),
+                    ('hilbert_ring_jobs_total{code="OK"}', len(reports)),
+                    ("sum(hilbert_ring_exchanged_bytes_total)", exchanged),
+                    ("sum(hilbert_ring_exchange_planned_bytes_total)", exchanged),
+                    ("sum(hilbert_ring_flops_total)", sum(worker["flops"] for worker in workers)),
+                    (of_workers[0], warm_up[0] + 1024 + 2048 + 4096),
+                    (of_workers[1], warm_up[1] + exchanged),
+                    ("count(hilbert_ring_worker_info)", 2)]:
+                # Workers are scraped at other moments than the coordinator.
+                await_true(f"{query} is {expected}", lambda: seen.value(query) == expected, 30)
+            firing = [alert for alert in seen.api("alerts")["alerts"] if alert["state"] == "firing"]
+            self.assertEqual(firing, [], "alerts of a service that is well")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,54 @@
+"""What promtool says of the metrics, the configuration, the rules and their tests: nothing."""
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from prometheus_tools import find, needs
+from service_under_test import ServiceUnderTest, http_get
+
+PROMETHEUS = Path(os.environ["SOURCE_FOLDER"]) / "deploy" / "prometheus"
+
+
+def promtool(*arguments, text=None):
+    return subprocess.run([find("promtool"), *arguments], input=text, capture_output=True, text=True,
+                          timeout=120)
+
+
+class Promtool(unittest.TestCase):
+    @needs("promtool")
+    def test_metrics_keep_the_conventions(self):
+        with tempfile.TemporaryDirectory() as folder, ServiceUnderTest(folder) as service:
+            service.attend()
+            texts = [service.get("/metrics")]
+            texts += [http_get(f"http://{target['targets'][0]}/metrics") for target in service.targets()]
+        self.assertEqual(len(texts), 3)
+        for text in texts:
+            checked = promtool("check", "metrics", text=text)
+            self.assertEqual((checked.returncode, checked.stdout + checked.stderr), (0, ""))
+
+    @needs("promtool")
+    def test_configuration_and_rules_are_valid(self):
+        checked = promtool("check", "config", str(PROMETHEUS / "prometheus.yml"))
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+        linted = promtool("check", "rules", "--lint-fatal",
+                          *map(str, sorted(PROMETHEUS.glob("rules/*.yml"))))
+        self.assertEqual(linted.returncode, 0, linted.stdout + linted.stderr)
+
+    @needs("promtool")
+    def test_rules_do_what_their_tests_say(self):
+        tested = promtool("test", "rules", *map(str, sorted(PROMETHEUS.glob("tests/*.yml"))))
+        self.assertEqual(tested.returncode, 0, tested.stdout + tested.stderr)
+
+    def test_every_alert_fires_in_a_rule_test(self):
+        alerts = re.findall(r"- alert: (\w+)", (PROMETHEUS / "rules" / "alerts.yml").read_text())
+        self.assertGreater(len(alerts), 10)
+        tests = (PROMETHEUS / "tests" / "rules_test.yml").read_text()
+        fired = re.findall(r"alertname: (\w+)\n\s+exp_alerts:\n\s+- exp_labels", tests)
+        self.assertEqual(sorted(alerts), sorted(fired))
+
+
+if __name__ == "__main__":
+    unittest.main()

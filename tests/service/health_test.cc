@@ -1,0 +1,157 @@
+// grpc.health.v1 of every port: Check and Watch, for the port and for its service.
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/impl/codegen/client_unary_call.h"
+#include "grpcpp/impl/codegen/rpc_method.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/sync_stream.h"
+#include "gtest/gtest.h"
+#include "tests/plain_spec.h"
+#include "tests/service/cluster.h"
+#include "tests/service/raw_call.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using grpc::internal::RpcMethod;
+using ::testing::ElementsAre;
+
+constexpr char kAttention[] = "hilbert_ring.v1.AttentionService";
+constexpr char kMembership[] = "hilbert_ring.v1.MembershipService";
+constexpr char kWorker[] = "hilbert_ring.v1.WorkerService";
+const std::string kServing = "\x08\x01", kNotServing = "\x08\x02";  // HealthCheckResponse{status}
+
+// HealthCheckRequest{service}
+grpc::ByteBuffer RequestFor(const std::string& service) {
+  const std::string bytes =
+      service.empty()
+          ? ""
+          : absl::StrCat("\x0a", std::string(1, static_cast<char>(service.size())), service);
+  const grpc::Slice slice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+std::string BytesOf(const grpc::ByteBuffer& buffer) {
+  grpc::Slice slice;
+  if (!buffer.TrySingleSlice(&slice).ok()) return "?";
+  return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
+}
+
+// The status, or the error's code as text.
+std::string Check(const std::string& address, const std::string& service) {
+  const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+  const RpcMethod method("/grpc.health.v1.Health/Check", RpcMethod::NORMAL_RPC);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  grpc::ByteBuffer response;
+  const grpc::Status status = grpc::internal::BlockingUnaryCall(channel.get(), method, &context,
+                                                                RequestFor(service), &response);
+  return status.ok() ? BytesOf(response) : absl::StrCat("error ", status.error_code());
+}
+
+// A Watch call, and what it says next.
+class Watch {
+ public:
+  Watch(const std::string& address, const std::string& service)
+      : channel_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())) {
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    reader_.reset(grpc::internal::ClientReaderFactory<grpc::ByteBuffer>::Create(
+        channel_.get(), method_, &context_, RequestFor(service)));
+  }
+
+  // Waits for what is another than it said before; "end" when the call has ended.
+  std::string Next() {
+    grpc::ByteBuffer response;
+    while (reader_->Read(&response)) {
+      if (std::string now = BytesOf(response); now != said_) return said_ = std::move(now);
+    }
+    return "end";
+  }
+
+  // Ends the call, if the server has not.
+  ~Watch() {
+    context_.TryCancel();
+    reader_->Finish();
+  }
+
+ private:
+  const std::shared_ptr<grpc::Channel> channel_;
+  const RpcMethod method_{"/grpc.health.v1.Health/Watch", RpcMethod::SERVER_STREAMING};
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<grpc::ByteBuffer>> reader_;
+  std::string said_;
+};
+
+std::string WorkerAddress(const Cluster& cluster) {
+  grpc::ClientContext context;
+  v1::GetClusterResponse response;
+  if (!cluster.Stub()->GetCluster(&context, {}, &response).ok()) return "";
+  return response.workers(0).address();
+}
+
+TEST(Health, EachPortSaysItOfItselfAndOfItsService) {
+  auto cluster = Cluster::Start({.workers = 2});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const std::string worker = WorkerAddress(**cluster);
+  EXPECT_EQ(Check((*cluster)->address(), ""), kServing);
+  EXPECT_EQ(Check((*cluster)->address(), kAttention), kServing);
+  EXPECT_EQ(Check((*cluster)->membership_address(), ""), kServing);
+  EXPECT_EQ(Check((*cluster)->membership_address(), kMembership), kServing);
+  // A worker is told that it is up with the next heartbeat's answer.
+  for (const char* service : {"", kWorker}) {
+    Watch watch(worker, service);
+    std::string said = watch.Next();
+    if (said == kNotServing) said = watch.Next();
+    EXPECT_EQ(said, kServing) << service;
+    EXPECT_EQ(Check(worker, service), kServing);
+  }
+  const std::string not_found = absl::StrCat("error ", grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Check((*cluster)->address(), kMembership), not_found) << "served elsewhere";
+  EXPECT_EQ(Check((*cluster)->address(), "no.Service"), not_found);
+}
+
+TEST(Health, IsNotServingWithoutWorkersAndAgainWithThem) {
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  Watch whole((*cluster)->address(), ""), service((*cluster)->address(), kAttention);
+  std::vector<std::string> said = {whole.Next()};
+  const std::vector<pid_t> workers = (*cluster)->WorkerPids();
+  ASSERT_EQ(workers.size(), 1u);
+  kill(workers[0], SIGKILL);
+  said.push_back(whole.Next());
+  said.push_back(whole.Next());  // the coordinator starts another
+  EXPECT_THAT(said, ElementsAre(kServing, kNotServing, kServing));
+  said = {service.Next(), service.Next(), service.Next()};
+  EXPECT_THAT(said, ElementsAre(kServing, kNotServing, kServing));
+}
+
+TEST(Health, IsNotServingWhileDraining) {
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawCall call(*stub, std::chrono::seconds(60));  // a job that keeps the service from its end
+  ASSERT_TRUE(call.Open(PlainSpec({.tokens = 256})));
+  ASSERT_TRUE(call.AwaitAdmitted());
+  Watch attention((*cluster)->address(), kAttention);
+  Watch membership((*cluster)->membership_address(), kMembership);
+  EXPECT_EQ(attention.Next(), kServing);
+  EXPECT_EQ(membership.Next(), kServing);
+  (*cluster)->Signal(SIGTERM);
+  EXPECT_EQ(attention.Next(), kNotServing);
+  EXPECT_EQ(membership.Next(), kNotServing);
+  call.Cancel();
+  EXPECT_EQ((*cluster)->Stop(), 0);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
