@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
 #include "server/job/attend_call.h"
 #include "server/process/version.h"
 
@@ -159,7 +160,7 @@ void JobRig::Leave(int index) { membership_.Leave(*members_[index]); }
 void JobRig::Drain(int index) {
   v1::Heartbeat beat;
   beat.set_draining(true);
-  membership_.Beat(*members_[index], beat);
+  EXPECT_TRUE(membership_.Beat(*members_[index], beat));
   Leave(index);
 }
 
