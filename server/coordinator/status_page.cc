@@ -50,7 +50,8 @@ std::string Bytes(int64_t bytes) {
   auto value = static_cast<double>(bytes);
   size_t unit = 0;
   for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return unit == 0 ? absl::StrFormat("%.0f %s", value, kUnits[unit])
+                   : absl::StrFormat("%.1f %s", value, kUnits[unit]);
 }
 
 std::string Seconds(double seconds) { return absl::StrFormat("%.3g s", seconds); }

@@ -262,13 +262,13 @@ absl::Status AttendCall::Execute() {
   absl::StatusOr<ExecutionFigures> figures = execution.Run();
   if (!grant_.express) services_.membership.SetJob(grant_.members, "");
   services_.metrics.CountExecution(figures.status().code());
-  if (figures.ok()) {
-    report_ = MakeReport(*std::move(figures));
-    services_.membership.Worked(grant_.members);
-  } else {
+  if (!figures.ok()) {
     NoteFailures(execution, figures.status());
+    return figures.status();
   }
-  return figures.status();
+  report_ = MakeReport(*std::move(figures));
+  services_.membership.Worked(grant_.members);
+  return absl::OkStatus();
 }
 
 void AttendCall::NoteFailures(const JobExecution& execution, const absl::Status& status) {

@@ -73,10 +73,10 @@ absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, const JobStop& s
 }
 
 absl::Status AttendStream::Write(const v1::AttendResponse& response, const JobStop& stop) {
-  grpc::ByteBuffer message = wire::Serialize(response);
+  const grpc::ByteBuffer message = wire::Serialize(response);
   std::unique_lock lock(mutex_);
   const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
-  if (turn.ok()) Hand(lock, std::move(message));
+  if (turn.ok()) Hand(lock, message);
   return turn.status();
 }
 
@@ -84,7 +84,7 @@ absl::StatusOr<bool> AttendStream::Write(const v1::OutputChunk& chunk, std::stri
                                          std::shared_ptr<const void> owner,
                                          Clock::duration patience, const JobStop& stop) {
   std::unique_lock lock(mutex_);
-  const absl::StatusOr<bool> turn = AwaitTurn(lock, patience, stop);
+  absl::StatusOr<bool> turn = AwaitTurn(lock, patience, stop);
   if (turn.ok() && *turn) {
     Hand(lock,
          wire::JoinPayload(wire::kOutputFields, chunk, {wire::SliceOf(payload, std::move(owner))}));

@@ -71,8 +71,9 @@ absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
   told_at_ = options_.time->Now();
   call_->Write(OpenRequest(run, delivered));  // should that fail, the reader finds out why
   auto reader = StartThread([this] { Read(); });
-  if (reader.ok()) reader_ = *std::move(reader);
-  return reader.status();
+  if (!reader.ok()) return reader.status();
+  reader_ = *std::move(reader);
+  return absl::OkStatus();
 }
 
 v1::RunRequest WorkerStream::OpenRequest(uint64_t run, const Delivered& delivered) const {

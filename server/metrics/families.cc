@@ -47,10 +47,10 @@ ScrapedFamily ScrapedFamily::OfCounters(std::string name, std::string help) {
   return made;
 }
 
-ScrapedFamily& ScrapedFamily::Add(double value,
-                                  std::vector<std::pair<std::string, std::string>> labels) & {
+ScrapedFamily& ScrapedFamily::Add(
+    double value, const std::vector<std::pair<std::string, std::string>>& labels) & {
   prometheus::ClientMetric& metric = family_.metric.emplace_back();
-  for (auto& [name, text] : labels) metric.label.push_back({name, std::move(text)});
+  for (const auto& [name, text] : labels) metric.label.push_back({name, text});
   if (family_.type == prometheus::MetricType::Counter) {
     metric.counter.value = value;
   } else {

@@ -43,9 +43,11 @@ class ScrapedFamily {
   static ScrapedFamily OfGauges(std::string name, std::string help);
   static ScrapedFamily OfCounters(std::string name, std::string help);
 
-  ScrapedFamily& Add(double value, std::vector<std::pair<std::string, std::string>> labels = {}) &;
-  ScrapedFamily Add(double value, std::vector<std::pair<std::string, std::string>> labels = {}) && {
-    Add(value, std::move(labels));
+  ScrapedFamily& Add(double value,
+                     const std::vector<std::pair<std::string, std::string>>& labels = {}) &;
+  ScrapedFamily Add(double value,
+                    const std::vector<std::pair<std::string, std::string>>& labels = {}) && {
+    Add(value, labels);
     return std::move(*this);
   }
 

@@ -1,4 +1,4 @@
-// What ends a job because of time: its own limits, its client's pace, workers that do not move.
+// What ends a job because of time: its own limits and its client's pace.
 #include <chrono>
 
 #include "gmock/gmock.h"
@@ -14,135 +14,9 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
-using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 
 constexpr milliseconds kLook{250};  // how often a run looks for workers that do not move
-constexpr int64_t kManyTokens = 8192;
-
-FakeWorker::Action Progress(double fraction, int64_t waiting_step) {
-  return Write([=](v1::RunResponse& response) {
-    response.mutable_progress()->set_fraction(fraction);
-    response.mutable_progress()->set_waiting_step(waiting_step);
-  });
-}
-
-FakeWorker::Action Both(FakeWorker::Action first, FakeWorker::Action second) {
-  return [first = std::move(first), second = std::move(second)](const FakeWorker::Here& here) {
-    const auto end = first(here);
-    return end ? end : second(here);
-  };
-}
-
-// Two workers that say nothing more once they have said what they wait for.
-class Stall : public ::testing::Test {
- protected:
-  void Begin(int64_t step_of_0, int64_t step_of_1) {
-    const int64_t steps[] = {step_of_0, step_of_1};
-    for (const int i : {0, 1}) {
-      rig_.worker(i).At(Moment::kRowsDone, Both(Progress(0.25, steps[i]), holds_[i].action()));
-    }
-    client_ = rig_.Open();
-    client_->SendAll();
-    ASSERT_TRUE(holds_[0].AwaitHeld() && holds_[1].AwaitHeld());
-    ASSERT_TRUE(rig_.AwaitPhase(JobPhase::kComputing));
-    ASSERT_TRUE(rig_.time().AwaitWait(kLook));
-  }
-  void ExpectEnd(int culprit, const std::string& how, bool left_out) {
-    ASSERT_TRUE(rig_.Await(*client_).ok());
-    EXPECT_EQ(client_->report().retries(), 1);
-    EXPECT_THAT(rig_.lines(),
-                Contains(AllOf(HasSubstr("is tried again"),
-                               HasSubstr(rig_.worker(culprit).address() + " was lost"),
-                               HasSubstr("made progress for 20000 ms"), HasSubstr(how))));
-    EXPECT_THAT(rig_.Describe(culprit).reason(), HasSubstr(left_out ? "failed 1 jobs" : ""));
-    EXPECT_EQ(rig_.Describe(1 - culprit).reason(), "");
-    EXPECT_EQ(client_->report().workers_size(), left_out ? 1 : 2);
-    EXPECT_EQ(client_->WrongRows(), 0);
-  }
-
-  JobRig rig_{{.settings = {.stall_timeout = seconds(20)}}};
-  Hold holds_[2];
-  std::unique_ptr<FakeClient> client_;
-};
-
-TEST_F(Stall, TheWorkerThatWaitsForNobodyIsTheCulprit) {
-  Begin(0, 1);
-  rig_.time().Advance(seconds(20));
-  ExpectEnd(0, "waits for nobody", true);
-}
-
-TEST_F(Stall, WhicheverRankItHas) {
-  Begin(1, 0);
-  rig_.time().Advance(seconds(20));
-  ExpectEnd(1, "waits for nobody", true);
-}
-
-TEST_F(Stall, WhereAllWaitTheOneInTheEarliestStepIsLost) {
-  Begin(3, 2);
-  rig_.time().Advance(seconds(20));
-  ExpectEnd(1, "waits in exchange step 2", false);
-}
-
-TEST_F(Stall, NoneIsFoundBeforeItsTime) {
-  Begin(0, 0);
-  rig_.time().Advance(seconds(20) - milliseconds(1));
-  ASSERT_TRUE(rig_.time().AwaitWait(kLook)) << "it has looked";
-  EXPECT_FALSE(holds_[0].cancelled());
-  holds_[0].Release();
-  holds_[1].Release();
-  ASSERT_TRUE(client_->Await().ok());
-  EXPECT_EQ(client_->report().retries(), 0);
-}
-
-TEST_F(Stall, AWorkerThatMovesExcusesTheOthers) {
-  Hold later;
-  rig_.worker(1).At(Moment::kHalfOut, later.action());
-  Begin(0, 0);
-  rig_.time().Advance(seconds(15));
-  holds_[1].Release();  // it has rows that are final
-  ASSERT_TRUE(later.AwaitHeld());
-  ASSERT_TRUE(Eventually([&] { return client_->rows() == 16; }));
-  rig_.time().Advance(seconds(15));
-  ASSERT_TRUE(rig_.time().AwaitWait(kLook));
-  EXPECT_FALSE(holds_[0].cancelled());
-  later.Release();
-  holds_[0].Release();
-  ASSERT_TRUE(client_->Await().ok());
-  EXPECT_EQ(client_->report().retries(), 0);
-}
-
-TEST_F(Stall, OneThatHasDoneItsPartIsNoCulprit) {
-  Hold later;
-  rig_.worker(1).At(Moment::kComputed, later.action());
-  Begin(2, 0);
-  holds_[1].Release();
-  ASSERT_TRUE(later.AwaitHeld());
-  ASSERT_TRUE(Eventually([&] { return client_->rows() == 32; }));
-  rig_.time().Advance(seconds(20));
-  ExpectEnd(0, "waits in exchange step 2", false);
-}
-
-TEST(JobClock, AWorkerThatIsNotReadyInTimeIsLeftOut) {
-  for (const int64_t tokens : {int64_t{64}, kManyTokens}) {
-    JobRig rig;
-    Hold hold;
-    rig.worker(1).At(Moment::kOpened, hold.action());
-    auto client = rig.Open(JobRig::Spec(tokens));
-    client->SendAll();
-    ASSERT_TRUE(hold.AwaitHeld());
-    ASSERT_TRUE(rig.time().AwaitWait(seconds(60)));
-    rig.time().Advance(seconds(60) - milliseconds(1));
-    ASSERT_TRUE(rig.time().AwaitWait(milliseconds(1)));
-    EXPECT_FALSE(hold.cancelled());
-    rig.time().Advance(milliseconds(1));
-    ASSERT_TRUE(rig.Await(*client).ok());
-    EXPECT_EQ(client->report().workers_size(), 1);
-    EXPECT_THAT(rig.Describe(1).reason(), HasSubstr("failed 1 jobs"));
-    EXPECT_THAT(rig.lines(), Contains(HasSubstr("was not ready for the job in time")));
-  }
-}
 
 TEST(JobClock, AJobComputesForTheJobTimeoutAndNoLonger) {
   JobRig rig({.settings = {.job_timeout = minutes(10)}});
@@ -197,21 +71,6 @@ TEST(JobClock, AClientThatSendsTooSlowlyIsSlow) {
   rig.time().Advance(seconds(4));
   const absl::Status status = client->Await();
   EXPECT_EQ(wire::ReasonOf(status), "CLIENT_SLOW") << status;
-}
-
-TEST(JobClock, AClientThatReadsNothingIsIdle) {
-  JobRig rig({.workers = 1, .local = false, .settings = {.idle_timeout = minutes(4)}});
-  auto client = rig.Open(JobRig::Spec(), {.reads = 1});
-  client->SendAll();
-  // Half of the outputs are on their way, the others wait for it.
-  ASSERT_TRUE(rig.time().AwaitWait(minutes(4)));
-  rig.time().Advance(minutes(4));
-  EXPECT_TRUE(rig.Until([&] { return rig.jobs().List("caller").empty(); }));
-  client->Read();
-  const absl::Status status = client->Await();
-  EXPECT_EQ(wire::ReasonOf(status), "CLIENT_IDLE") << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("not read anything for 240 s"));
-  EXPECT_EQ(rig.worker(0).runs(), 1);
 }
 
 TEST(JobClock, AJobInTheQueueWaitsForTheQueueTimeout) {

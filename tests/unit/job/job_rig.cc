@@ -76,7 +76,7 @@ class JobRig::Service
   std::vector<std::thread> calls_;  // guarded by mutex_
 };
 
-JobRig::JobRig(JobRigOptions options)
+JobRig::JobRig(const JobRigOptions& options)
     : settings_(SettingsOf(options)),
       jobs_(time_),
       orders_(1 << 20),

@@ -35,7 +35,7 @@ struct JobRigOptions {
 
 class JobRig {
  public:
-  explicit JobRig(JobRigOptions options = {});
+  explicit JobRig(const JobRigOptions& options = {});
   ~JobRig();
 
   // Of `tokens` rows that each see themselves alone.
