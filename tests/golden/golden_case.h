@@ -16,8 +16,9 @@ struct GoldenCase {
   std::vector<float> q, k, v;
   std::vector<int64_t> coords;  // [tokens, axes] or empty
   std::vector<double> out, lse;
-  // Of each token, for bounds (engine/expected_golden.h): the case's own, or the greatest finite one where it has none.
-  // Where a case says 1 though its scores are greater, its answers are exact.
+  // Of each token, for bounds (engine/expected_golden.h): the case's own, or the greatest finite
+  // one where it has none. Where a case says 1 though its scores are greater, its answers are
+  // exact.
   std::vector<double> max_scores;
   double max_value = 0;  // over all finite values
 };

@@ -1,4 +1,5 @@
-// Asynchronous products of a warpgroup's 128 threads, for include/engine/device/cuda/kernels/warpgroup.cuh.
+// Asynchronous products of a warpgroup's 128 threads, for
+// include/engine/device/cuda/kernels/warpgroup.cuh.
 //
 // They are computed as late as the machine may compute them: when they are waited for, from what
 // registers and shared memory hold then. A kernel that touches either before has wrong results.
