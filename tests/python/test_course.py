@@ -128,7 +128,7 @@ def test_a_deadline(client):
 
 
 def test_a_job_that_can_never_fit():
-    with hilbert_ring.local(workers=1, memory_limit="16MiB") as small:
+    with hilbert_ring.local(workers=1, memory_limit="32MiB") as small:
         with pytest.raises(hilbert_ring.FailedPreconditionError) as raised:
             small.attend(*tensors(400_000), segments=[1000], progress=False)
         assert raised.value.reason == "DOES_NOT_FIT" and raised.value.attempts == 1
@@ -204,7 +204,7 @@ def test_a_service_that_is_killed_and_started_again(undisturbed, by_asyncio):
 
 
 @pytest.mark.parametrize("share, ordering", [(0.05, None), (0.5, hilbert_ring.Hilbert()),
-                                             (1.0, hilbert_ring.Hilbert(
+                                             (0.9, hilbert_ring.Hilbert(
                                                  coords=np.argwhere(np.ones((100, 200)))))])
 @pytest.mark.parametrize("by_asyncio", [False, True])
 def test_rows_that_died_with_a_worker_are_sent_again(share, ordering, by_asyncio):
