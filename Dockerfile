@@ -12,8 +12,8 @@ WORKDIR /source
 COPY dev .
 RUN ./dev setup
 COPY . .
-ENV LANG=C.UTF-8 CCACHE_BASEDIR=/source CCACHE_NOHASHDIR=1
-RUN --mount=type=cache,target=/root/.cache/ccache \
+ENV LANG=C.UTF-8 CCACHE_DIR=/ccache CCACHE_BASEDIR=/source CCACHE_NOHASHDIR=1
+RUN --mount=type=cache,target=/ccache \
     ./dev packages && mkdir /packages && cp build/package/*.deb /packages
 
 FROM ${BASE} AS cpu
@@ -45,9 +45,9 @@ WORKDIR /source
 COPY dev .
 RUN ./dev setup
 COPY . .
-ENV LANG=C.UTF-8 CCACHE_BASEDIR=/source CCACHE_NOHASHDIR=1
+ENV LANG=C.UTF-8 CCACHE_DIR=/ccache CCACHE_BASEDIR=/source CCACHE_NOHASHDIR=1
 ARG CUDA_ARCHITECTURES="80;90"
-RUN --mount=type=cache,target=/root/.cache/ccache \
+RUN --mount=type=cache,target=/ccache \
     cmake --preset package -DHILBERT_RING_CUDA=ON "-DHILBERT_RING_CUDA_ARCHITECTURES=$CUDA_ARCHITECTURES" \
     && cmake --build --preset package --target hilbert-ring-worker \
     && mkdir /worker && strip -o /worker/hilbert-ring-worker build/package/bin/hilbert-ring-worker
