@@ -125,7 +125,8 @@ absl::StatusOr<bool> AttendStream::AwaitTurn(std::unique_lock<std::mutex>& lock,
                     [this] { return write_ != Operation::kPending; });
   }
   if (status.ok() && write_ == Operation::kFailed) {
-    status = absl::CancelledError("the client is gone");
+    stop_.Request(Gone());
+    status = stop_.why();
   }
   if (status.ok()) return true;
   written_.notify_one();  // the turn is another's
@@ -204,13 +205,14 @@ void AttendStream::OnWriteDone(bool ok) {
   written_.notify_one();
 }
 
-void AttendStream::OnCancel() {
+void AttendStream::OnCancel() { stop_.Request(Gone()); }
+
+absl::Status AttendStream::Gone() const {
   // The client's clock and ours differ a little.
   constexpr auto kSlack = std::chrono::milliseconds(50);
   const bool late = context_->deadline() <= std::chrono::system_clock::now() + kSlack;
-  stop_.Request(
-      late ? wire::ErrorOf(wire::reason::kClientDeadline, "the client's deadline passed")
-           : wire::ErrorOf(wire::reason::kClientCancelled, "the client cancelled the job"));
+  return late ? wire::ErrorOf(wire::reason::kClientDeadline, "the client's deadline passed")
+              : wire::ErrorOf(wire::reason::kClientCancelled, "the client cancelled the job");
 }
 
 void AttendStream::OnDone() {

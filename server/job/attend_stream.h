@@ -122,6 +122,7 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
+  absl::Status Gone() const;  // why the call ends where the client is not there any more
 
   // Until the transport has taken the message before; false when it has not within the patience.
   absl::StatusOr<bool> AwaitTurn(std::unique_lock<std::mutex>& lock, Clock::duration patience,
