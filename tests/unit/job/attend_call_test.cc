@@ -15,8 +15,6 @@ using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int64_t kManyTokens = 8192;  // 3 MiB: more than comes before the workers are ready
-
 std::vector<std::string> WholeCourse() {
   return {"sizing",    "queued",  "ring",     "starting", "receiving",
           "computing", "sending", "checking", "done"};

@@ -1,4 +1,4 @@
-// What ends a job because of time: its own limits and its client's pace.
+// What ends a job because of time: its own limits, its client's pace, workers that do not move.
 #include <chrono>
 
 #include "gmock/gmock.h"
@@ -14,9 +14,160 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
+constexpr milliseconds kSeen{200};  // between two that are told of how far workers are
 constexpr milliseconds kLook{250};  // how often a run looks for workers that do not move
+
+// Until rows of the rig's only job have come.
+bool AwaitRows(JobRig& rig) {
+  return Eventually([&] {
+    const auto jobs = rig.jobs().List("caller");
+    return !jobs.empty() && jobs[0].fraction() > 0;
+  });
+}
+
+FakeWorker::Action Progress(double fraction, int64_t waiting_step) {
+  return Write([=](v1::RunResponse& response) {
+    response.mutable_progress()->set_fraction(fraction);
+    response.mutable_progress()->set_waiting_step(waiting_step);
+  });
+}
+
+FakeWorker::Action Both(FakeWorker::Action first, FakeWorker::Action second) {
+  return [first = std::move(first), second = std::move(second)](const FakeWorker::Here& here) {
+    const auto end = first(here);
+    return end ? end : second(here);
+  };
+}
+
+// Two workers that say nothing more once they have said what they wait for.
+class Stall : public ::testing::Test {
+ protected:
+  void Begin(int64_t step_of_0, int64_t step_of_1) {
+    const int64_t steps[] = {step_of_0, step_of_1};
+    Hold says[2];
+    for (const int i : {0, 1}) {
+      rig_.worker(i).At(Moment::kRowsDone,
+                        Both(says[i].action(), Both(Progress(0.25, steps[i]), holds_[i].action())));
+    }
+    client_ = rig_.Open();
+    client_->SendAll();
+    ASSERT_TRUE(rig_.AwaitPhase(JobPhase::kComputing));
+    // One after the other, so far apart that what each says is seen: the mean of both.
+    for (const int i : {0, 1}) {
+      says[i].Release();
+      ASSERT_TRUE(Eventually(
+          [&] { return rig_.jobs().List("caller").front().fraction() == (i + 1) * 0.125; }));
+      rig_.time().Advance(kSeen);
+    }
+    ASSERT_TRUE(rig_.time().AwaitWait(kLook));
+  }
+  void ExpectEnd(int culprit, const std::string& how, bool left_out) {
+    ASSERT_TRUE(rig_.Await(*client_).ok());
+    EXPECT_EQ(client_->report().retries(), 1);
+    EXPECT_THAT(rig_.lines(),
+                Contains(AllOf(HasSubstr("is tried again"),
+                               HasSubstr(rig_.worker(culprit).address() + " was lost"),
+                               HasSubstr("made progress for 20000 ms"), HasSubstr(how))));
+    for (const int i : {0, 1}) {
+      const std::string rests = rig_.worker(i).address() + " gets no jobs for";
+      const auto said = Contains(HasSubstr(rests));
+      if (left_out && i == culprit) {
+        EXPECT_THAT(rig_.lines(), said);
+      } else {
+        EXPECT_THAT(rig_.lines(), Not(said));
+      }
+    }
+    EXPECT_EQ(client_->report().workers_size(), left_out ? 1 : 2);
+    EXPECT_EQ(client_->WrongRows(), 0);
+  }
+
+  JobRig rig_{{.settings = {.stall_timeout = seconds(20)}}};
+  Hold holds_[2];
+  std::unique_ptr<FakeClient> client_;
+};
+
+TEST_F(Stall, TheWorkerThatWaitsForNobodyIsTheCulprit) {
+  Begin(0, 1);
+  rig_.time().Advance(seconds(20));
+  ExpectEnd(0, "waits for nobody", true);
+}
+
+TEST_F(Stall, WhicheverRankItHas) {
+  Begin(1, 0);
+  rig_.time().Advance(seconds(20));
+  ExpectEnd(1, "waits for nobody", true);
+}
+
+TEST_F(Stall, WhereAllWaitTheOneInTheEarliestStepIsLost) {
+  Begin(3, 2);
+  rig_.time().Advance(seconds(20));
+  ExpectEnd(1, "waits in exchange step 2", false);
+}
+
+TEST_F(Stall, NoneIsFoundBeforeItsTime) {
+  Begin(0, 0);
+  rig_.time().Advance(seconds(20) - kSeen - milliseconds(1));  // since the last one spoke
+  ASSERT_TRUE(rig_.time().AwaitWait(kLook)) << "it has looked";
+  EXPECT_FALSE(holds_[0].cancelled());
+  holds_[0].Release();
+  holds_[1].Release();
+  ASSERT_TRUE(client_->Await().ok());
+  EXPECT_EQ(client_->report().retries(), 0);
+}
+
+TEST_F(Stall, AWorkerThatMovesExcusesTheOthers) {
+  Hold later;
+  rig_.worker(1).At(Moment::kHalfOut, later.action());
+  Begin(0, 0);
+  rig_.time().Advance(seconds(15));
+  holds_[1].Release();  // it has rows that are final
+  ASSERT_TRUE(later.AwaitHeld());
+  ASSERT_TRUE(Eventually([&] { return client_->rows() == 16; }));
+  rig_.time().Advance(seconds(15));
+  ASSERT_TRUE(rig_.time().AwaitWait(kLook));
+  EXPECT_FALSE(holds_[0].cancelled());
+  later.Release();
+  holds_[0].Release();
+  ASSERT_TRUE(client_->Await().ok());
+  EXPECT_EQ(client_->report().retries(), 0);
+}
+
+TEST_F(Stall, OneThatHasDoneItsPartIsNoCulprit) {
+  Hold later;
+  rig_.worker(1).At(Moment::kComputed, later.action());
+  Begin(2, 0);
+  holds_[1].Release();
+  ASSERT_TRUE(later.AwaitHeld());
+  ASSERT_TRUE(Eventually([&] { return client_->rows() == 32; }));
+  rig_.time().Advance(seconds(20));
+  ExpectEnd(0, "waits in exchange step 2", false);
+}
+
+TEST(JobClock, AWorkerThatIsNotReadyInTimeIsLeftOut) {
+  for (const int64_t tokens : {int64_t{64}, kManyTokens}) {
+    JobRig rig;
+    Hold hold;
+    // The run asks for the ranks in turn: whether the other has been heard decides nothing.
+    rig.worker(0).At(Moment::kOpened, hold.action());
+    auto client = rig.Open(JobRig::Spec(tokens));
+    client->SendAll();
+    ASSERT_TRUE(hold.AwaitHeld());
+    ASSERT_TRUE(rig.time().AwaitWait(seconds(60)));
+    rig.time().Advance(seconds(60) - milliseconds(1));
+    ASSERT_TRUE(rig.time().AwaitWait(milliseconds(1)));
+    EXPECT_FALSE(hold.cancelled());
+    rig.time().Advance(milliseconds(1));
+    ASSERT_TRUE(rig.Await(*client).ok());
+    EXPECT_EQ(client->report().workers_size(), 1);
+    EXPECT_THAT(rig.lines(), Contains(HasSubstr(rig.worker(0).address() + " gets no jobs for")));
+    EXPECT_THAT(rig.lines(), Contains(HasSubstr("was not ready for the job in time")));
+  }
+}
 
 TEST(JobClock, AJobComputesForTheJobTimeoutAndNoLonger) {
   JobRig rig({.settings = {.job_timeout = minutes(10)}});
@@ -44,10 +195,7 @@ TEST(JobClock, AClientThatSendsNothingIsIdle) {
   JobRig rig({.settings = {.idle_timeout = minutes(4)}});
   auto client = rig.Open();
   client->Send(v1::TENSOR_Q, 0, 32);
-  ASSERT_TRUE(Eventually([&] {
-    const auto jobs = rig.jobs().List("caller");
-    return !jobs.empty() && jobs[0].fraction() > 0;
-  }));
+  ASSERT_TRUE(AwaitRows(rig));
   ASSERT_TRUE(rig.time().AwaitWait(minutes(4)));
   rig.time().Advance(minutes(4) - milliseconds(1));
   ASSERT_TRUE(rig.time().AwaitWait(milliseconds(1)));
@@ -61,16 +209,34 @@ TEST(JobClock, AClientThatSendsNothingIsIdle) {
 TEST(JobClock, AClientThatSendsTooSlowlyIsSlow) {
   JobRig rig({.settings = {.idle_timeout = minutes(4), .least_rate_bytes = 1000}});
   auto client = rig.Open();
+  client->Send(v1::TENSOR_Q, 0, 8);
+  ASSERT_TRUE(AwaitRows(rig));
   // A kilobyte after each two minutes: about 119 s behind each time.
   for (const seconds left : {seconds(240), seconds(121), seconds(2)}) {
     ASSERT_TRUE(rig.time().AwaitWait(left - seconds(1), left + seconds(1)));
     if (left < minutes(1)) break;
     rig.time().Advance(minutes(2));
-    client->Send(v1::TENSOR_Q, left == minutes(4) ? 0 : 8, 8);
+    client->Send(v1::TENSOR_Q, left == minutes(4) ? 8 : 16, 8);
   }
   rig.time().Advance(seconds(4));
   const absl::Status status = client->Await();
   EXPECT_EQ(wire::ReasonOf(status), "CLIENT_SLOW") << status;
+}
+
+TEST(JobClock, AClientThatReadsNothingIsIdle) {
+  JobRig rig({.workers = 1, .local = false, .settings = {.idle_timeout = minutes(4)}});
+  auto client = rig.Open(JobRig::Spec(), {.reads = 1});
+  client->SendAll();
+  // All rows are there; half of the outputs are on their way, and the others wait for it.
+  ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
+  ASSERT_TRUE(rig.time().AwaitWait(minutes(4)));
+  rig.time().Advance(minutes(4));
+  EXPECT_TRUE(rig.Until([&] { return rig.jobs().List("caller").empty(); }));
+  client->Read();
+  const absl::Status status = client->Await();
+  EXPECT_EQ(wire::ReasonOf(status), "CLIENT_IDLE") << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not read anything for 240"));
+  EXPECT_EQ(rig.worker(0).runs(), 1);
 }
 
 TEST(JobClock, AJobInTheQueueWaitsForTheQueueTimeout) {

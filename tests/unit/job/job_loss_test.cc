@@ -16,8 +16,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int64_t kManyTokens = 8192;
-
 enum class Way { kBreaks, kSays, kLeaves };
 
 struct Loss {

@@ -27,6 +27,9 @@
 
 namespace hilbert_ring::testing {
 
+// Of a job whose rows, 3 MiB, are more than come before the workers are ready.
+inline constexpr int64_t kManyTokens = 8192;
+
 struct JobRigOptions {
   int workers = 2;
   bool local = true;  // the workers share memory with the coordinator
