@@ -8,9 +8,7 @@ and calls this; the jobs run through the Python package.
 """
 import argparse
 import signal
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +18,13 @@ import exactness
 import hilbert_ring
 import nonlocal_means
 import pictures
+import verified
 
 WORKERS = 2
 SEGMENT = 1024
 SIGMA = 25
 SEED = 25
 SAMPLED_SEGMENTS = 16  # of 256, recomputed in float64
-VERIFY_SECONDS = 600
 
 
 class DemoError(Exception):
@@ -71,22 +69,12 @@ def oracle_spec(noisy, run):
 
 
 def verified_by_command(run, tensors):
-    """What `hilbert-ring verify` says of the result, from files as others leave them."""
-    with tempfile.TemporaryDirectory(prefix="hilbert-ring-demo-") as folder:
-        line = [str(hilbert_ring.local_service.find_program("hilbert-ring")), "verify",
-                "--segments", str(SEGMENT), "--dilations", "1", "--mixing", "lse",
-                "--scale", repr(nonlocal_means.SCALE)]
-        if run.ordering is not None:
-            line += ["--curve", run.ordering.curve, "--grid", ",".join(map(str, run.ordering.grid))]
-        for name, tensor in zip(("q", "k", "v", "out", "lse"), tensors):
-            file = Path(folder) / f"{name}.npy"
-            np.save(file, tensor)
-            line += [f"--{name}", str(file)]
-        done = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=VERIFY_SECONDS)
-    if done.returncode != 0:
-        raise DemoError(f"hilbert-ring verify ended with code {done.returncode}:\n{done.stdout}")
-    return done.stdout
+    """What `hilbert-ring verify` says of the result."""
+    flags = ["--segments", str(SEGMENT), "--dilations", "1", "--mixing", "lse",
+             "--scale", repr(nonlocal_means.SCALE)]
+    if run.ordering is not None:
+        flags += ["--curve", run.ordering.curve, "--grid", ",".join(map(str, run.ordering.grid))]
+    return verified.by_command(flags, tensors)
 
 
 def mebibytes(count):
@@ -190,7 +178,7 @@ def main():
     signal.signal(signal.SIGTERM, stop_on_signal)
     try:
         demonstrate(parser.parse_args())
-    except (DemoError, hilbert_ring.HilbertRingError, OSError) as error:
+    except (DemoError, verified.NotVerified, hilbert_ring.HilbertRingError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

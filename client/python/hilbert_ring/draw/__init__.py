@@ -1,0 +1,1 @@
+"""Pictures of jobs as SVG: `python3 -m hilbert_ring draw`."""

@@ -1,0 +1,128 @@
+"""Plots of measured series: points, lines between them, and their spread."""
+import math
+from dataclasses import dataclass, field
+from typing import Callable, List, Optional, Sequence, Tuple
+
+from hilbert_ring.draw.svg import FAINT, INK, Svg, color_of
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 86, 24, 44, 58
+_LEGEND_ROW = 18
+
+
+@dataclass(frozen=True)
+class Series:
+    """What one line shows.
+
+    Attributes:
+        name: for the legend.
+        points: (x, y), in the order of x.
+        spread: (least, most) of each point; empty: none is drawn.
+    """
+
+    name: str
+    points: Sequence[Tuple[float, float]]
+    spread: Sequence[Tuple[float, float]] = field(default=())
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What an axis says; `log` is the base of its ticks (2 or 10), or 0 where it is linear."""
+
+    label: str
+    log: int = 0
+    from_zero: bool = True
+
+
+def quantity(value: float) -> str:
+    """A number as a tick shows it: 1.5k, 64k, 2M."""
+    for limit, sign in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{value / limit:.4g}{sign}"
+    return f"{value:.3g}"
+
+
+def binary_quantity(value: float) -> str:
+    """A power of two as people say it: 512, 64Ki, 1Mi."""
+    for limit, sign in ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):
+        if value >= limit and value % limit == 0:
+            return f"{value / limit:.0f}{sign}"
+    return quantity(value)
+
+
+class _Scale:
+    """From values to pixels."""
+
+    def __init__(self, axis: Axis, values: Sequence[float], first: float, last: float) -> None:
+        self._log = axis.log
+        least, most = min(values), max(values)
+        if axis.log:
+            low, high = math.log(least, axis.log), math.log(most, axis.log)
+            low, high = math.floor(low + 1e-9), math.ceil(high - 1e-9)
+            every = max(1, -(-(high - low) // 8))
+            self.ticks: List[float] = [float(axis.log)**i for i in range(low, high + 1, every)]
+        else:
+            low = min(0.0, least) if axis.from_zero else least
+            step = _step((most - low) or abs(most) or 1.0)
+            low, high = math.floor(low / step) * step, math.ceil(most / step - 1e-9) * step
+            self.ticks = [low + i * step for i in range(round((high - low) / step) + 1)]
+        self._low, self._span = low, (high - low) or 1
+        self._first, self._last = first, last
+
+    def __call__(self, value: float) -> float:
+        place = math.log(value, self._log) if self._log else value
+        return self._first + (self._last - self._first) * (place - self._low) / self._span
+
+
+def _step(span: float) -> float:
+    """Of about five ticks: 1, 2 or 5 times a power of ten."""
+    rough = span / 5
+    power = 10.0**math.floor(math.log10(rough))
+    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * 0.999)
+
+
+def plot(title: str, x: Axis, y: Axis, series: Sequence[Series], *, width: int = 720,
+         height: int = 420, x_text: Optional[Callable[[float], str]] = None,
+         y_text: Callable[[float], str] = quantity) -> Svg:
+    """Lines over common axes. Points that are not above 0 are left out of logarithmic axes."""
+    shown = [Series(one.name, *_shown(one, x, y)) for one in series]
+    shown = [one for one in shown if one.points]
+    picture = Svg(width, height + _LEGEND_ROW * len(shown), title)
+    picture.text(_LEFT, 24, title, size=15, bold=True)
+    if not shown:
+        picture.text(_LEFT, 60, "nothing was measured")
+        return picture
+    if x_text is None:
+        x_text = binary_quantity if x.log == 2 else quantity
+    across = _Scale(x, [p[0] for one in shown for p in one.points], _LEFT, width - _RIGHT)
+    up = _Scale(y, [value for one in shown for p, s in zip(one.points, one.spread or one.points)
+                    for value in ((p[1], *s) if one.spread else (p[1],))],
+                height - _BOTTOM, _TOP)
+    for tick in up.ticks:
+        picture.line(_LEFT, up(tick), width - _RIGHT, up(tick), stroke=FAINT)
+        picture.text(_LEFT - 8, up(tick) + 4, y_text(tick), anchor="end", size=11)
+    for tick in across.ticks:
+        picture.line(across(tick), height - _BOTTOM, across(tick), height - _BOTTOM + 5)
+        picture.text(across(tick), height - _BOTTOM + 19, x_text(tick), anchor="middle", size=11)
+    picture.line(_LEFT, height - _BOTTOM, width - _RIGHT, height - _BOTTOM)
+    picture.text((_LEFT + width - _RIGHT) / 2, height - 18, x.label, anchor="middle")
+    picture.text(22, (height - _BOTTOM + _TOP) / 2, y.label, anchor="middle", rotate=-90)
+    for at, one in enumerate(shown):
+        color = color_of(at)
+        places = [(across(px), up(py)) for px, py in one.points]
+        picture.polyline(places, stroke=color, width=2)
+        for (px, py), point, spread in zip(places, one.points, one.spread or one.points):
+            if one.spread:
+                picture.line(px, up(spread[0]), px, up(spread[1]), stroke=color)
+            picture.circle(px, py, 3, fill=color,
+                           title=f"{one.name}: {x_text(point[0])}, {y_text(point[1])}")
+        row = height + _LEGEND_ROW * at + 4
+        picture.rect(_LEFT, row - 9, 14, 9, fill=color)
+        picture.text(_LEFT + 22, row, one.name, fill=INK)
+    return picture
+
+
+def _shown(one: Series, x: Axis, y: Axis) -> Tuple[List[Tuple[float, float]],
+                                                   List[Tuple[float, float]]]:
+    kept = [i for i, (px, py) in enumerate(one.points)
+            if (px > 0 or not x.log) and (py > 0 or not y.log)]
+    return [one.points[i] for i in kept], [one.spread[i] for i in kept] if one.spread else []

@@ -1,0 +1,94 @@
+"""Pictures as SVG text, without a plotting library.
+
+    picture = Svg(400, 300, "A title that screen readers say")
+    picture.rect(10, 10, 50, 20, fill=COLORS[0])
+    picture.text(10, 50, "words")
+    picture.document()          # the file's text; the same calls give the same bytes
+
+Lengths are in pixels, from the upper left corner. Numbers are written with two decimals at most.
+"""
+from typing import List, Optional, Sequence, Tuple
+from xml.sax.saxutils import escape, quoteattr
+
+FONT = "DejaVu Sans, Verdana, sans-serif"
+INK = "#222222"
+FAINT = "#d9d9d9"
+# Okabe and Ito's palette, which the colour-blind can tell apart, in an order that suits white paper.
+COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#8c8c3c", "#555555")
+
+
+def color_of(number: int) -> str:
+    """A colour for each number; they repeat after eight."""
+    return COLORS[number % len(COLORS)]
+
+
+def number(value: float) -> str:
+    """A coordinate, as short as it can be written."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+class Svg:
+    """A picture that grows by calls and is then written once."""
+
+    def __init__(self, width: float, height: float, title: str) -> None:
+        self._size = (number(width), number(height))
+        self._title = title
+        self._parts: List[str] = []
+
+    def rect(self, left: float, top: float, width: float, height: float, *, fill: str = "none",
+             stroke: str = "none", title: str = "") -> None:
+        """A rectangle; `title` is shown by a browser where the pointer rests."""
+        self._add("rect", title, x=number(left), y=number(top), width=number(max(width, 0)),
+                  height=number(max(height, 0)), fill=fill, stroke=stroke)
+
+    def circle(self, x: float, y: float, radius: float, *, fill: str, title: str = "") -> None:
+        """A disc."""
+        self._add("circle", title, cx=number(x), cy=number(y), r=number(radius), fill=fill)
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, *, stroke: str = INK,
+             width: float = 1.0, dash: str = "", arrow: bool = False, title: str = "") -> None:
+        """A straight line."""
+        self._add("line", title, x1=number(x1), y1=number(y1), x2=number(x2), y2=number(y2),
+                  stroke=stroke, stroke_width=number(width), stroke_dasharray=dash,
+                  marker_end="url(#arrow)" if arrow else "")
+
+    def polyline(self, points: Sequence[Tuple[float, float]], *, stroke: str,
+                 width: float = 1.5) -> None:
+        """Lines from point to point."""
+        self._add("polyline", "", points=" ".join(f"{number(x)},{number(y)}" for x, y in points),
+                  fill="none", stroke=stroke, stroke_width=number(width),
+                  stroke_linejoin="round")
+
+    def text(self, x: float, y: float, words: str, *, size: float = 12, anchor: str = "start",
+             fill: str = INK, bold: bool = False, rotate: Optional[float] = None) -> None:
+        """A line of text that starts, has its middle or ends at x ("start", "middle", "end")."""
+        turned = "" if rotate is None else f"rotate({number(rotate)} {number(x)} {number(y)})"
+        self._parts.append(
+            self._tag("text", x=number(x), y=number(y), font_size=number(size),
+                      text_anchor="" if anchor == "start" else anchor, fill=fill,
+                      font_weight="bold" if bold else "", transform=turned)
+            + f">{escape(words)}</text>")
+
+    def document(self) -> str:
+        """The file."""
+        width, height = self._size
+        return "\n".join([
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" font-family={quoteattr(FONT)} role="img">',
+            f"<title>{escape(self._title)}</title>",
+            '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" '
+            f'markerHeight="6" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker></defs>',
+            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+            *self._parts, "</svg>", ""])
+
+    def _add(self, name: str, title: str, **attributes: str) -> None:
+        tag = self._tag(name, **attributes)
+        self._parts.append(f"{tag}><title>{escape(title)}</title></{name}>" if title
+                           else f"{tag}/>")
+
+    @staticmethod
+    def _tag(name: str, **attributes: str) -> str:
+        return f"<{name}" + "".join(
+            f" {key.replace('_', '-')}={quoteattr(value)}" for key, value in attributes.items()
+            if value and not (key == "stroke" and value == "none"))

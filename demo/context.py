@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""What a long context is worth: predicts each next symbol of a text by attention over all of it.
+
+Causal attention without weights (next_symbol.py says how): queries and keys are codes of the 24
+symbols before, values are the next one. The job runs with segments of 1,024 symbols, of four times
+as many and so on, up to the whole file; the figure is what the predictions cost, in bits per
+symbol. `./dev demo context [FILE]` builds the programs and calls this; a FASTA file (.gz too) is
+taken for its bases. The default is a header of the C++ library, which every compiler brings along.
+"""
+import argparse
+import glob
+import json
+import signal
+import sys
+from pathlib import Path
+
+import hilbert_ring
+import next_symbol
+import verified
+from hilbert_ring.draw.plot import Axis, Series, plot
+
+WORKERS = 2
+SHORTEST = 1024
+GROWTH = 4
+DEFAULT = "/usr/include/c++/*/bits/basic_string.h"
+
+
+class DemoError(Exception):
+    """Something that the user should read: no traceback."""
+
+
+def default_text():
+    found = sorted(glob.glob(DEFAULT))
+    if not found:
+        raise DemoError(f"there is no {DEFAULT}: name a text, or a FASTA file")
+    return Path(found[-1])
+
+
+def lengths(tokens, shortest):
+    """Of the segments: shortest, GROWTH times that and so on, last the whole text."""
+    result, length = [], shortest
+    while length < tokens:
+        result.append(length)
+        length *= GROWTH
+    return [*result, tokens]
+
+
+def measure(client, text, length, tensors):
+    """One job: a line of the table, as JSON has it, and the outputs."""
+    result = client.attend(*tensors, segments=[length], causal=True, scale=1.0)
+    report = result.report
+    return {"segment": length,
+            "bits_per_symbol": next_symbol.bits_per_symbol(text, result.out, result.lse),
+            "seconds": report.total_seconds, "tokens_per_second": report.tokens_per_second,
+            "bytes_exchanged": report.bytes_exchanged,
+            "bytes_exchanged_naive": report.bytes_exchanged_naive}, result
+
+
+def demonstrate(arguments):
+    file = arguments.file or default_text()
+    text = next_symbol.read(file, arguments.limit)
+    tensors = next_symbol.attention_inputs(text)
+    tokens = len(text.symbols)
+    print(f"{file}: {tokens:,} {text.kind}, {len(text.alphabet)} different ones; head_dim "
+          f"{tensors[0].shape[2]}, value_dim {tensors[2].shape[2]}, float32, causal")
+    print(f"{'a query may see':>16} {'bits/symbol':>12} {'tokens/s':>12} {'seconds':>8} "
+          f"{'MiB exchanged':>14} {'naive ring':>11}", flush=True)
+    rows = []
+    with hilbert_ring.local(WORKERS, job_workers=WORKERS) as client:
+        for length in lengths(tokens, arguments.shortest):
+            row, result = measure(client, text, length, tensors)
+            rows.append(row)
+            print(f"{length:>16,} {row['bits_per_symbol']:>12.3f} {row['tokens_per_second']:>12,.0f}"
+                  f" {row['seconds']:>8.1f} {row['bytes_exchanged'] / 2**20:>14.1f}"
+                  f" {row['bytes_exchanged_naive'] / 2**20:>11.1f}", flush=True)
+    said = verified.by_command(["--segments", str(tokens), "--dilations", "1", "--causal",
+                                "--scale", "1"], [*tensors, result.out, result.lse])
+    print(f"hilbert-ring verify, all {tokens:,}: {said.strip().splitlines()[-1]}")
+    worth = rows[0]["bits_per_symbol"] / rows[-1]["bits_per_symbol"]
+    print(f"All of the text instead of {rows[0]['segment']:,} symbols: {worth:.2f} times fewer bits.")
+    save(arguments.out, file.name, text, rows)
+
+
+def save(folder, name, text, rows):
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = {"file": name, "tokens": len(text.symbols), "kind": text.kind,
+               "alphabet": len(text.alphabet), "lengths": rows}
+    (folder / "context.json").write_text(json.dumps(figures, indent=1) + "\n")
+    picture = plot(f"Bits per symbol of {name}, {len(text.symbols):,} {text.kind}",
+                   Axis("symbols that a query may see", log=2), Axis("bits per symbol"),
+                   [Series("next symbol by attention, no weights",
+                           [(row["segment"], row["bits_per_symbol"]) for row in rows])])
+    (folder / "context.svg").write_text(picture.document())
+    print(f"Plot: {folder}/context.svg, figures: context.json")
+
+
+def stop_on_signal(*_):
+    raise KeyboardInterrupt
+
+
+def main():
+    here = Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(prog="dev demo context", description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path, nargs="?", help="text or FASTA, .gz too")
+    parser.add_argument("--limit", type=int, help="symbols to take, from the start")
+    parser.add_argument("--shortest", type=int, default=SHORTEST, help="segment to begin with")
+    parser.add_argument("--out", type=Path, default=here / "out", help="folder for the plot")
+    signal.signal(signal.SIGTERM, stop_on_signal)
+    try:
+        demonstrate(parser.parse_args())
+    except (DemoError, ValueError, verified.NotVerified, hilbert_ring.HilbertRingError,
+            OSError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("demo: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The demo that predicts the next symbol, on small texts."""
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "demo"), str(ROOT / "tests" / "golden")]
+
+import attention_oracle  # noqa: E402
+import next_symbol  # noqa: E402
+
+
+def written(folder, data, name="text"):
+    path = folder / name
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return path
+
+
+def test_a_repeated_text_is_worth_its_length(tmp_path):
+    # A run of 500 random letters three times: only who sees 500 letters back can know the next.
+    letters = np.random.default_rng(1).integers(97, 113, 500).astype(np.uint8).tobytes()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "demo" / "context.py"), str(written(tmp_path, letters * 3)),
+         "--shortest", "100", "--out", str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "hilbert-ring verify, all 1,500: ok" in done.stdout
+    figures = json.loads((tmp_path / "context.json").read_text())
+    assert [row["segment"] for row in figures["lengths"]] == [100, 400, 1500]
+    assert (figures["tokens"], figures["alphabet"]) == (1500, 16)
+    bits = [row["bits_per_symbol"] for row in figures["lengths"]]
+    assert bits[0] > 3.9          # within 100 letters nothing repeats: log2(16) is 4
+    assert bits[2] < 0.6 * bits[0]  # a third has to be guessed, two thirds were seen before
+    root = ElementTree.parse(tmp_path / "context.svg").getroot()
+    assert len(root.findall(".//{*}circle")) == 3
+
+    text = next_symbol.read(tmp_path / "text")
+    out, lse = attention_oracle.attention(*next_symbol.attention_inputs(text), segments=[1500],
+                                          dilations=[1], causal=True, scale=1.0)
+    assert bits[2] == pytest.approx(next_symbol.bits_per_symbol(text, out, lse), abs=1e-4)
+
+
+def test_a_row_predicts_what_comes_and_has_not_seen_it():
+    text = next_symbol.Text(np.array([0, 1, 2, 0, 1, 2, 0]), b"abc", "bytes")
+    q, k, v = next_symbol.attention_inputs(text)
+    assert np.array_equal(q[:-1], k[1:])              # row t's query is row t + 1's key
+    assert not k[0].any() and q[0].any()              # nothing before the text
+    assert [int(row.argmax()) for row in v[:, 0]] == [0, 1, 2, 0, 1, 2, 0]
+    # Evidence that is all for the right symbol costs nothing; none costs log2(3).
+    certain = np.zeros((7, 1, 8))
+    certain[np.arange(6), 0, text.symbols[1:]] = 1
+    assert next_symbol.bits_per_symbol(text, certain, np.full((7, 1), 1e3)) == pytest.approx(0)
+    assert next_symbol.bits_per_symbol(text, certain, np.full((7, 1), -1e3)) == pytest.approx(
+        np.log2(3))
+
+
+@pytest.mark.parametrize("name", ["genes.fa", "genes.fa.gz"])
+def test_fasta_is_read_for_its_bases(tmp_path, name):
+    text = next_symbol.read(written(tmp_path, b">one\nACGT\nacg\n>two\r\nTTn\n", name))
+    assert text.kind == "bases" and text.alphabet == b"ACGNT"
+    assert bytes(text.alphabet[i] for i in text.symbols) == b"ACGTACGTTN"
+    codes = next_symbol.codes(5)
+    assert np.allclose(codes @ codes.T, np.eye(5) * 1.25 - 0.25)
+
+
+def test_what_is_no_text_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="expected 2 or more"):
+        next_symbol.read(written(tmp_path, b"a"))
+    with pytest.raises(ValueError, match="more than bases"):
+        next_symbol.read(written(tmp_path, b">one\nhello\n"))
