@@ -86,7 +86,8 @@ class Install(unittest.TestCase):
         run(CMAKE, "-S", project, "-B", build, "-G", "Ninja",
             f"-DCMAKE_PREFIX_PATH={self.prefix}")
         run(CMAKE, "--build", build, "-j", "2")
-        with RunningService(self.prefix / "bin", workers=2) as service:
+        with RunningService(self.prefix / "bin/hilbert-ring-coordinator", self.work,
+                            arguments=["--memory-limit=512MiB"]) as service:
             said = run(build / "example/attend", service.address, timeout=120)
         self.assertEqual(said, "4096 tokens, each the mean of its segment\n")
         self.assertEqual(service.exit_code, 0)

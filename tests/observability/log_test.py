@@ -3,7 +3,8 @@ import json
 import tempfile
 import unittest
 
-from service_under_test import ServiceUnderTest, await_true
+from running_service import await_true
+from service_under_test import ServiceUnderTest
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

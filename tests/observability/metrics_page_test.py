@@ -5,7 +5,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from service_under_test import Exposition, ServiceUnderTest, await_true, http_get
+from running_service import await_true
+from service_under_test import Exposition, ServiceUnderTest, http_get
 
 PAGE = Path(os.environ["SOURCE_FOLDER"]) / "docs" / "metrics.md"
 

@@ -13,7 +13,8 @@ import urllib.parse
 from pathlib import Path
 
 from prometheus_tools import find, needs
-from service_under_test import ServiceUnderTest, await_true, http_get, stop_with_parent
+from running_service import await_true, stop_with_parent
+from service_under_test import ServiceUnderTest, http_get
 
 DEPLOY = Path(os.environ["SOURCE_FOLDER"]) / "deploy"
 # What Grafana would put in: scrapes come every second here.
@@ -40,9 +41,9 @@ def dashboard_queries():
 
 
 def rule_queries(prometheus):
-    """(rule, query) as Prometheus has them; of an alert, what is compared with its limit."""
+    """(rule, query) as Prometheus has them; of an alert, what is compared with its limit or must be there."""
     groups = prometheus.api("rules")["groups"]
-    return [(rule["name"], re.sub(r" (==|>|<) [\d.]+$", "", rule["query"]))
+    return [(rule["name"], re.sub(r" (==|>|<) [\d.]+$|^absent\((.*)\)$", r"\2", rule["query"]))
             for group in groups for rule in group["rules"]]
 
 

@@ -1,4 +1,4 @@
-"""A real coordinator with two workers for the time of a `with` block, jobs on it, and what it serves.
+"""A running service with two workers, jobs on it, and what it serves.
 
     with ServiceUnderTest(folder) as service:
         report = service.attend(tokens=4096)
@@ -6,37 +6,18 @@
 
 The programs are named by COORDINATOR_BINARY and CLIENT_BINARY.
 """
-import ctypes
 import json
 import os
 import re
-import signal
 import subprocess
-import time
 import urllib.request
-from pathlib import Path
 
 import numpy
 
-START_SECONDS = 60
-STOP_SECONDS = 30
+from running_service import RunningService
+
 CALL_SECONDS = 300
 HEADS, HEAD_DIM = 4, 32
-
-
-def stop_with_parent():
-    """Runs in the child: it gets SIGTERM should this process die."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
-
-
-def await_true(what, condition, seconds=START_SECONDS):
-    """Returns the condition's first value that is true; fails with `what` after so long."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    raise TimeoutError(f"{what}: not within {seconds} s")
 
 
 def http_get(url):
@@ -44,50 +25,11 @@ def http_get(url):
         return reply.read().decode()
 
 
-class ServiceUnderTest:
+class ServiceUnderTest(RunningService):
     def __init__(self, folder, workers=2, arguments=()):
-        self.folder = Path(folder)
-        self.workers = workers
-        self.arguments = list(arguments)
-        self.log = self.folder / "service.log"
-        self.ready_file = self.folder / "ready.json"
+        super().__init__(os.environ["COORDINATOR_BINARY"], folder, workers,
+                         [f"--job-workers={workers}", *arguments])
         self.jobs = 0
-
-    def __enter__(self):
-        command = [os.environ["COORDINATOR_BINARY"], f"--spawn-workers={self.workers}",
-                   f"--job-workers={self.workers}", "--worker-threads=1", "--device=cpu",
-                   "--grpc-host=127.0.0.1", "--http-host=127.0.0.1", "--grpc-port=0", "--http-port=0",
-                   "--membership-port=0", f"--ready-file={self.ready_file}", *self.arguments]
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            preexec_fn=stop_with_parent)
-        try:
-            self.ports = await_true("the service is ready", self._ready)
-        except BaseException:
-            print(self.log.read_text(errors="replace"))
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-
-    def _ready(self):
-        if self.process.poll() is not None:
-            raise RuntimeError(f"the coordinator ended with {self.process.returncode}")
-        try:
-            return json.loads(self.ready_file.read_text())
-        except (OSError, ValueError):
-            return None
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
 
     @property
     def http_address(self):
@@ -101,7 +43,7 @@ class ServiceUnderTest:
 
     def client(self, *arguments, environment=None):
         command = [os.environ["CLIENT_BINARY"], arguments[0],
-                   f"--server=127.0.0.1:{self.ports['grpc_port']}", *arguments[1:]]
+                   f"--server={self.address}", *arguments[1:]]
         return subprocess.run(command, capture_output=True, text=True, timeout=CALL_SECONDS,
                               env={**os.environ, **(environment or {})})
 

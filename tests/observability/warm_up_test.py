@@ -6,7 +6,8 @@ import unittest
 import urllib.error
 import urllib.request
 
-from service_under_test import Exposition, ServiceUnderTest, await_true, stop_with_parent
+from running_service import await_true, stop_with_parent
+from service_under_test import Exposition, ServiceUnderTest
 
 
 class Coordinator(ServiceUnderTest):
