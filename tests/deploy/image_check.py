@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy
+import mean_job
 
 START_SECONDS = 120
 # Above those that the system draws.
@@ -25,20 +25,29 @@ def run(*words):
     return done.stdout
 
 
+# (user, file): root may write the first but for the file system, anybody the others.
+UNWRITABLE = (("0", "/usr/bin/written"), ("65532", "/tmp/written"), ("65532", "/var/tmp/written"))
+
+
+def read_only(runner):
+    """podman alone mounts writable file systems on /tmp, /run and /var/tmp of a read-only container."""
+    return ["--read-only", *(["--read-only-tmpfs=false"] if "podman" in Path(runner).name else [])]
+
+
 class Container:
     def __init__(self, runner, image, job):
         self._runner, self._name = runner, f"hilbert-ring-check-{os.getpid()}"
         self._process = subprocess.Popen(
-            [runner, "run", "--name", self._name, "--read-only", "--cap-drop=ALL",
+            [runner, "run", "--name", self._name, *read_only(runner), "--cap-drop=ALL",
              "--security-opt=no-new-privileges", "--volume", f"{job}:/job",
              "--publish", f"127.0.0.1:{GRPC}:{GRPC}", "--env", f"HILBERT_RING_HTTP_PORT={HTTP}",
              "--env", f"HILBERT_RING_GRPC_PORT={GRPC}", image,
              "hilbert-ring-coordinator", "--spawn-workers=2", "--worker-threads=1",
              "--memory-limit=512MiB"])
 
-    def try_inside(self, *words):
-        return subprocess.run([self._runner, "exec", self._name, *words], capture_output=True,
-                              text=True)
+    def try_inside(self, *words, user=None):
+        return subprocess.run([self._runner, "exec", *(["--user", user] if user else []), self._name,
+                               *words], capture_output=True, text=True)
 
     def inside(self, *words):
         return run(self._runner, "exec", self._name, *words)
@@ -61,16 +70,6 @@ class Container:
         subprocess.run([self._runner, "rm", "--force", self._name], capture_output=True)
 
 
-def make_inputs(folder):
-    """Equal scores: each output is the mean of V over its segment."""
-    values = numpy.broadcast_to((numpy.arange(4096) % 1024)[:, None, None],
-                                (4096, 4, 64)).astype("f4")
-    for name, tensor in (("q", numpy.zeros_like(values)), ("k", numpy.ones_like(values)),
-                         ("v", values)):
-        numpy.save(folder / f"{name}.npy", tensor)
-    folder.chmod(0o777)
-
-
 def check_inside(container):
     identity = container.inside("id", "-u").strip()
     if identity != "65532":
@@ -80,8 +79,11 @@ def check_inside(container):
             raise SystemExit(f"the image holds {program}")
     if container.try_inside("test", "-e", "/etc/hilbert-ring").returncode == 0:
         raise SystemExit("the image holds /etc/hilbert-ring, and so perhaps a join token")
-    if container.try_inside("touch", "/usr/bin/written").returncode == 0:
-        raise SystemExit("the file system can be written")
+    for user, path in UNWRITABLE:
+        touched = container.try_inside("touch", path, user=user)
+        if "Read-only file system" not in touched.stderr:
+            raise SystemExit(f"user {user} can write {path}, or cannot for another reason than the file "
+                             f"system: {touched.returncode} {touched.stderr}")
     container.inside("hilbert-ring-health")
     wrong = container.try_inside("env", "HILBERT_RING_HTTP_PORT=1", "hilbert-ring-health")
     if wrong.returncode == 0:
@@ -98,18 +100,17 @@ def main():
         raise SystemExit("no health check")
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder)
-        make_inputs(job)
+        mean_job.write_inputs(job)
+        job.chmod(0o777)
         container = Container(runner, image, job)
         try:
             container.await_ready()
             check_inside(container)
-            print(container.inside(
-                "hilbert-ring", "attend", f"--server=127.0.0.1:{GRPC}", "--segments=1024",
-                "--dilations=1", *(f"--{name}=/job/{name}.npy" for name in "qkv"),
-                "--out=/job/out.npy"))
-            off = abs(numpy.load(job / "out.npy") - 511.5).max()
-            if off > 0.01:
-                raise SystemExit(f"the job's output is off by {off}")
+            print(container.inside("hilbert-ring", "attend", f"--server=127.0.0.1:{GRPC}",
+                                   *mean_job.arguments("/job")))
+            wrong = mean_job.why_wrong(job / "out.npy")
+            if wrong:
+                raise SystemExit(wrong)
             code = container.stop()
             if code != 0:
                 raise SystemExit(f"exit code on SIGTERM: {code}")

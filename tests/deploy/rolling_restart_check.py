@@ -13,27 +13,17 @@ import threading
 import time
 from pathlib import Path
 
-import numpy
-
+import mean_job
 from hosts import Hosts, why_not
 from shipped import OfManifests, OfUnits
 
 CLIENTS = 3
-TOKENS, HEADS, DIM, SEGMENT = 16384, 4, 64, 4096
+TOKENS, SEGMENT = 16384, 4096
 CLIENT, COORDINATOR, WORKERS = 0, 1, (2, 3)
 START_SECONDS = 120
 STOP_SECONDS = 150  # of the units and manifests the longest
 # A network is served in clear text; told as a variable, so that the command lines stay as they are.
 CLEAR_TEXT = {"HILBERT_RING_INSECURE": "true"}
-
-
-def make_inputs(folder):
-    """Equal scores: each output is the mean of V over its segment."""
-    values = numpy.broadcast_to((numpy.arange(TOKENS) % SEGMENT)[:, None, None],
-                                (TOKENS, HEADS, DIM)).astype("f4")
-    for name, tensor in (("q", numpy.zeros_like(values)), ("k", numpy.ones_like(values)),
-                         ("v", values)):
-        numpy.save(folder / f"{name}.npy", tensor)
 
 
 class Load:
@@ -42,7 +32,7 @@ class Load:
     def __init__(self, hosts, programs, work):
         self._hosts, self._programs, self._work = hosts, programs, work
         self._stop = threading.Event()
-        self.jobs, self.failures, self.retried = [], [], 0
+        self.begun, self.jobs, self.failures, self.retried = 0, [], [], 0
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._submit, args=(n,)) for n in range(CLIENTS)]
 
@@ -63,22 +53,34 @@ class Load:
         out = folder / "out.npy"
         words = [self._programs / "hilbert-ring", "attend",
                  f"--server={self._hosts.address(COORDINATOR)}:8001", "--deadline=300",
-                 f"--segments={SEGMENT}", "--dilations=1", f"--out={out}",
-                 *(f"--{name}={self._work}/{name}.npy" for name in "qkv")]
+                 *mean_job.arguments(self._work, folder, SEGMENT)]
         while not self._stop.is_set():
             out.unlink(missing_ok=True)
             began = time.monotonic()
             process = self._hosts.start(CLIENT, words, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
-            said, failure = process.communicate()
+            with self._lock:
+                self.begun += 1
+            said, errors = process.communicate()
             if process.returncode == 0:
-                off = abs(numpy.load(out) - (SEGMENT - 1) / 2).max()
-                failure = "" if off < 0.05 else f"an output is off by {off}"
+                failure = mean_job.why_wrong(out, TOKENS, SEGMENT)
+            else:
+                failure = f"exit code {process.returncode}: {errors}"
             with self._lock:
                 self.jobs.append((began, time.monotonic()))
                 self.retried += "  attempts 1, retries by the service 0" not in said
-                if failure and (process.returncode != 0 or "off by" in failure):
+                if failure:
                     self.failures.append(failure)
+
+
+def await_more(what, count, more):
+    """Until count() is greater by so many."""
+    wanted = count() + more
+    deadline = time.monotonic() + START_SECONDS
+    while count() < wanted:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{what}: {count()} and not {wanted} after {START_SECONDS} s")
+        time.sleep(0.01)
 
 
 class Service:
@@ -141,7 +143,7 @@ def roll(name, shipped_class, programs, rounds):
     with tempfile.TemporaryDirectory() as folder, Hosts(4) as hosts:
         work = Path(folder)
         work.chmod(0o755)
-        make_inputs(work)
+        mean_job.write_inputs(work, TOKENS, SEGMENT)
         shipped = shipped_class(programs, work, "a-token-for-this-test-alone")
         shipped.log = lambda host: work / f"log{host}"
         restarts, codes = [], []
@@ -149,14 +151,12 @@ def roll(name, shipped_class, programs, rounds):
                 Load(hosts, programs, work) as load:
             for _ in range(rounds):
                 for host in (*WORKERS, COORDINATOR):
-                    before = len(load.jobs)
+                    await_more("jobs that began", lambda: load.begun, 1)  # so that it meets one
                     began, ended, code = service.restart(host)
                     restarts.append((began, ended))
                     codes.append(code)
                     # The load goes on before the next one.
-                    deadline = time.monotonic() + START_SECONDS
-                    while len(load.jobs) < before + CLIENTS and time.monotonic() < deadline:
-                        time.sleep(0.1)
+                    await_more("jobs that ended", lambda: len(load.jobs), CLIENTS)
         across = sum(any(start < began < end for start, end in load.jobs)
                      for began, _ in restarts)
         print(f"{name}: {len(load.jobs)} jobs, {len(load.failures)} lost, {load.retried} tried again; "
