@@ -158,7 +158,6 @@ class Compose(unittest.TestCase):
             self.assertEqual(FLAGS.unknown([f"hilbert-ring-{name}"],
                                            self.services[name]["environment"]), [], name)
 
-    @unittest.skipUnless((DEPLOY / "prometheus").is_dir(), "deploy/prometheus is not there")
     def test_what_is_mounted_is_there(self):
         for service in self.services.values():
             for volume in service.get("volumes", []):
@@ -166,12 +165,17 @@ class Compose(unittest.TestCase):
                 if source.startswith("."):
                     self.assertTrue((DEPLOY / "compose" / source).is_dir(), volume)
 
-    @unittest.skipUnless((DEPLOY / "prometheus").is_dir(), "deploy/prometheus is not there")
     def test_prometheus_asks_the_coordinator(self):
         config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
         targets = [target for job in config["scrape_configs"]
                    for group in job.get("static_configs", []) for target in group["targets"]]
         self.assertEqual(targets, ["coordinator:8002"])
+
+    def test_jobs_have_time_to_end(self):
+        for name in ("coordinator", "worker"):
+            grace = self.services[name]["stop_grace_period"]
+            drains = float(FLAGS.default(f"hilbert-ring-{name}", "exit-timeout"))
+            self.assertGreaterEqual(int(grace.removesuffix("s")), drains + 10, name)
 
     def test_no_port_is_a_networks(self):
         for service in self.services.values():

@@ -5,14 +5,21 @@ import subprocess
 
 class ProgramFlags:
     def __init__(self, programs):
-        self._programs, self._known = programs, {}
+        self._programs, self._help = programs, {}
+
+    def _helps(self, program):
+        if program not in self._help:
+            self._help[program] = subprocess.run(
+                [self._programs / program, "--help"], capture_output=True, text=True,
+                check=True).stdout
+        return self._help[program]
 
     def known(self, program):
-        if program not in self._known:
-            said = subprocess.run([self._programs / program, "--help"], capture_output=True,
-                                  text=True, check=True).stdout
-            self._known[program] = set(re.findall(r"--([a-z][a-z-]+)", said))
-        return self._known[program]
+        return set(re.findall(r"--([a-z][a-z-]+)", self._helps(program)))
+
+    def default(self, program, flag):
+        (value,) = re.findall(rf"^ *--{flag} .*=(\S+)$", self._helps(program), re.MULTILINE)
+        return value
 
     def unknown(self, words, environment=()):
         """What of a command line, and of the names of variables, its program does not know."""

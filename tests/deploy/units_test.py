@@ -13,6 +13,7 @@ BUILD = Path(os.environ["HILBERT_RING_BUILD"])
 DEBIAN = UNITS.parent / "debian"
 UNIT_OF = {"coordinator": "hilbert-ring-coordinator.service",
            "worker": "hilbert-ring-worker@.service"}
+ENDING_SECONDS = 10  # from the end of the jobs to that of the process
 MOST_EXPOSED = 20  # tenths, of 100
 
 
@@ -34,9 +35,11 @@ class Units(unittest.TestCase):
         self.assertEqual(sorted(kept), sorted(read))
 
     def test_the_unit_waits_longer_than_the_process_drains(self):
-        for unit in UNIT_OF.values():
+        flags = ProgramFlags(BUILD / "bin")
+        for name, unit in UNIT_OF.items():
             (stop,) = directives(unit)["TimeoutStopSec"]
-            self.assertGreater(int(stop), 10, "the default of --exit-timeout, and ending")
+            drains = float(flags.default(f"hilbert-ring-{name}", "exit-timeout"))
+            self.assertGreaterEqual(int(stop), drains + ENDING_SECONDS, unit)
 
     def test_both_units_are_one_user_so_that_memory_is_shared(self):
         users = {tuple(directives(unit)["User"]) for unit in UNIT_OF.values()}
@@ -51,6 +54,27 @@ class Units(unittest.TestCase):
                                ("NoNewPrivileges", "yes"), ("ProtectSystem", "strict"),
                                ("ProtectHome", "yes")):
                 self.assertEqual(given.get(key), [value], f"{unit}: {key}")
+
+    @unittest.skipUnless(shutil.which("systemctl"), "systemctl is not installed")
+    def test_no_link_of_an_enabled_unit_survives_the_package(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root, stub = Path(folder) / "root", Path(folder) / "bin"
+            shutil.copytree(UNITS, root / "lib/systemd/system")
+            links = root / "etc/systemd/system/multi-user.target.wants"
+            links.parent.mkdir(parents=True)
+            systemctl = [shutil.which("systemctl"), f"--root={root}"]
+            enabled = ["hilbert-ring-coordinator.service", "hilbert-ring-worker@8101.service",
+                       "hilbert-ring-worker@8102.service"]
+            subprocess.run([*systemctl, "enable", *enabled], check=True, capture_output=True)
+            self.assertEqual(sorted(link.name for link in links.iterdir()), enabled)
+            stub.mkdir()
+            (stub / "systemctl").write_text(
+                f'#!/bin/sh\n[ "$1" = disable ] || exit 0\nexec {" ".join(systemctl)} "$@"\n')
+            (stub / "systemctl").chmod(0o755)
+            for action, left in (("upgrade", enabled), ("remove", [])):
+                subprocess.run(["sh", DEBIAN / "prerm", action], check=True, capture_output=True,
+                               env={**os.environ, "PATH": f"{stub}:{os.environ['PATH']}"})
+                self.assertEqual(sorted(link.name for link in links.parent.rglob("*.service")), left)
 
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
     def test_systemd_takes_them_and_finds_them_closed(self):
