@@ -50,6 +50,16 @@ inline constexpr Reason kAttemptFenced = {"ATTEMPT_FENCED", kAborted, kNobody,
 inline constexpr Reason kJobNotFound = {"JOB_NOT_FOUND", kNotFound, kNobody,
                                         "no job of this id is the caller's"};
 
+// Who asks.
+inline constexpr Reason kAuthToken = {"AUTH_TOKEN", kUnauthenticated, kNobody,
+                                      "the call has no token, or none of the service's"};
+inline constexpr Reason kRole = {"ROLE", kPermissionDenied, kNobody,
+                                 "the role of the caller's token may not do this"};
+inline constexpr Reason kOverQuota = {"OVER_QUOTA", kOutOfRange, kNobody,
+                                      "the job alone is beyond the caller's quota"};
+inline constexpr Reason kQuota = {"QUOTA", kResourceExhausted, kLater,
+                                  "the caller's jobs take what its quota allows"};
+
 // The client's chunks.
 inline constexpr Reason kBadTensor = {"BAD_TENSOR", kInvalidArgument, kNobody,
                                       "the chunk's tensor is none of the job's"};
@@ -131,6 +141,8 @@ inline constexpr Reason kStaleGeneration = {"STALE_GENERATION", kFailedPrecondit
                                             "the ring was formed anew since"};
 inline constexpr Reason kJoinToken = {"JOIN_TOKEN", kUnauthenticated, kNobody,
                                       "the join token is missing or another"};
+inline constexpr Reason kPeerName = {"PEER_NAME", kUnauthenticated, kNobody,
+                                     "a worker's certificate has another name"};
 inline constexpr Reason kCallToken = {"CALL_TOKEN", kUnauthenticated, kNobody,
                                       "the call does not come from the worker's coordinator"};
 

@@ -122,6 +122,7 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
             bar.Note(progress);
           },
       .cancelled = [&] { return interrupted != 0 || !CheckIntact(files, outputs).ok(); },
+      .access = global.access,
   };
   if (command.deadline_seconds) options.deadline = absl::Seconds(*command.deadline_seconds);
   if (command.outage_seconds) options.outage_timeout = absl::Seconds(*command.outage_seconds);

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "client/cli/job_flags.h"
+#include "client/cpp/access.h"
 
 namespace hilbert_ring::cli {
 
@@ -20,6 +21,7 @@ enum class OutputFormat { kText, kJson };
 
 struct GlobalOptions {
   std::string server = "localhost:8001";
+  client::Access access;
   OutputFormat format = OutputFormat::kText;
 };
 
@@ -49,6 +51,7 @@ struct VerifyCommand {
 
 struct CancelCommand {
   std::string job_id;
+  std::string caller;  // whose; empty: one's own
 };
 
 // Each prints its result on stdout, errors on stderr, and returns an exit code.

@@ -1,5 +1,6 @@
 // hilbert-ring jobs and hilbert-ring cancel: the caller's own jobs, seen and ended.
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -47,14 +48,19 @@ void PrintJobs(const v1::ListJobsResponse& jobs) {
     std::printf("no jobs\n");
     return;
   }
+  // Where callers are not told apart there is nothing to say of them.
+  const bool callers = std::any_of(jobs.jobs().begin(), jobs.jobs().end(),
+                                   [](const v1::Job& job) { return !job.caller().empty(); });
   std::vector<std::vector<std::string>> rows = {
       {"job", "attempt", "state", "done", "tokens", "workers", "opened"}};
+  if (callers) rows.front().push_back("caller");
   for (const v1::Job& job : jobs.jobs()) {
     rows.push_back({job.job_id(), absl::StrCat(job.attempt()), StateName(job.state()),
                     HasFraction(job.state()) ? FormatPercent(job.fraction(), 1) : "-",
                     FormatCount(job.tokens()),
                     job.workers() == 0 ? "-" : absl::StrCat(job.workers()),
                     absl::StrCat(FormatSeconds(job.seconds()), " ago")});
+    if (callers) rows.back().push_back(job.caller());
   }
   std::printf("%s", FormatTable(rows).c_str());
 }
@@ -63,7 +69,7 @@ void PrintJobs(const v1::ListJobsResponse& jobs) {
 
 int RunJobs(const GlobalOptions& global) {
   const absl::StatusOr<v1::ListJobsResponse> jobs =
-      client::RequestJobs(client::Connect(global.server));
+      client::RequestJobs(client::Connect(global.server, global.access));
   if (!jobs.ok()) return ServiceFailed(global, jobs.status());
   if (global.format == OutputFormat::kJson) {
     std::printf("%s\n", MessageAsJson(*jobs).c_str());
@@ -74,11 +80,13 @@ int RunJobs(const GlobalOptions& global) {
 }
 
 int RunCancel(const GlobalOptions& global, const CancelCommand& command) {
-  const absl::Status status = client::RequestCancel(client::Connect(global.server), command.job_id);
+  const absl::Status status = client::RequestCancel(client::Connect(global.server, global.access),
+                                                    command.job_id, command.caller);
   if (!status.ok()) return ServiceFailed(global, status);
   if (global.format == OutputFormat::kJson) {
     v1::CancelJobRequest cancelled;
     cancelled.set_job_id(command.job_id);
+    cancelled.set_caller(command.caller);
     std::printf("%s\n", MessageAsJson(cancelled).c_str());
   } else {
     std::printf("job %s is cancelled\n", command.job_id.c_str());

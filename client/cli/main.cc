@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -42,6 +43,25 @@ CLI::Validator SecondsFrom(double least) {
       "");
 }
 
+void AddAccess(CLI::App& app, client::Access& access) {
+  app.add_flag("--tls", access.tls, "speak TLS with the service")->envname("HILBERT_RING_TLS");
+  const auto file = [&app](const char* flag, std::string& path, const char* variable,
+                           const char* help) {
+    app.add_option(flag, path, help)->type_name("FILE")->envname(variable);
+  };
+  file("--ca", access.ca, "HILBERT_RING_CA",
+       "certificates in PEM that the service's is checked with; not given: the system's");
+  file("--cert", access.cert, "HILBERT_RING_CERT",
+       "your certificate in PEM, where one is asked for");
+  file("--key", access.key, "HILBERT_RING_KEY", "its key in PEM");
+  app.add_option("--server-name", access.server_name,
+                 "name in the service's certificate; not given: the host of --server")
+      ->type_name("NAME")
+      ->envname("HILBERT_RING_SERVER_NAME");
+  file("--token-file", access.token_file, "HILBERT_RING_TOKEN_FILE", "your token");
+  app.add_flag("--insecure", access.insecure, "send a token to another host without TLS");
+}
+
 int Main(int argc, char** argv) {
   // glibc would map and unmap the memory of every message: page faults were 78 % of the time of a
   // stream over loopback (AMD EPYC Zen 4, gRPC 1.51).
@@ -63,10 +83,12 @@ int Main(int argc, char** argv) {
       ->type_name("HOST:PORT")
       ->envname("HILBERT_RING_SERVER")
       ->capture_default_str();
+  AddAccess(app, global.access);
   app.add_flag("--json", json, "print the result as JSON, and errors, a line each, on stderr");
   app.set_version_flag("--version", "hilbert-ring " HILBERT_RING_VERSION);
   app.footer(
-      "--server and --json stand before or behind the command.\n"
+      "These options stand before or behind the command. A token is given in a file or in the "
+      "environment (HILBERT_RING_TOKEN), never on the command line, which others see.\n"
       "Exit codes: 0: done; 1: the service or the job failed, or verify found a deviation; 2: "
       "command line, spec or files are wrong, and nothing was sent.");
   const auto file = [](CLI::App* command, const char* flag, std::string& path, const char* help) {
@@ -127,6 +149,10 @@ int Main(int argc, char** argv) {
   cancel_app->add_option("job", cancel.job_id, "its id, as jobs prints it")
       ->type_name("ID")
       ->required();
+  cancel_app
+      ->add_option("--caller", cancel.caller,
+                   "whose job, as jobs prints it; for administrators; not given: yours")
+      ->type_name("NAME");
 
   VerifyCommand verify;
   CLI::App* verify_app =
@@ -167,6 +193,14 @@ int Main(int argc, char** argv) {
   if (absl::Status status = wire::CheckServerAddress("--server", global.server);
       calls && !status.ok()) {
     return BadInput(global, status);
+  }
+  if (const char* token = std::getenv("HILBERT_RING_TOKEN");
+      token != nullptr && global.access.token_file.empty()) {
+    global.access.token = token;
+  }
+  if (calls) {
+    const absl::Status status = client::CheckAccess(global.server, global.access);
+    if (!status.ok()) return BadInput(global, status);
   }
   if (attend_app->parsed()) return RunAttend(global, attend);
   if (plan_app->parsed()) return RunPlan(global, plan);

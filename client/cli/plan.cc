@@ -108,8 +108,8 @@ int RunPlan(const GlobalOptions& global, const PlanCommand& command) {
     const client::PlanOptions options{.retry = [&retries](const client::CallRetry& retry) {
       retries.Tell({.failure = retry.failure, .attempt = retry.attempt, .wait = retry.wait});
     }};
-    absl::StatusOr<v1::PlanResponse> answer =
-        client::RequestPlan(client::Connect(global.server), job->spec, command.workers, options);
+    absl::StatusOr<v1::PlanResponse> answer = client::RequestPlan(
+        client::Connect(global.server, global.access), job->spec, command.workers, options);
     if (!answer.ok()) return ServiceFailed(global, answer.status());
     response = *std::move(answer);
   }

@@ -72,7 +72,7 @@ void PrintCluster(const std::string& server, const v1::GetClusterResponse& clust
 
 int RunStatus(const GlobalOptions& global) {
   const absl::StatusOr<v1::GetClusterResponse> cluster =
-      client::RequestCluster(client::Connect(global.server));
+      client::RequestCluster(client::Connect(global.server, global.access));
   if (!cluster.ok()) return ServiceFailed(global, cluster.status());
   if (global.format == OutputFormat::kJson) {
     std::printf("%s\n", MessageAsJson(*cluster).c_str());

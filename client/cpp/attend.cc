@@ -223,7 +223,8 @@ absl::StatusOr<v1::Report> Attend(Connector connector, const AttendInputs& input
 
 absl::StatusOr<v1::Report> Attend(const std::string& server, const AttendInputs& inputs,
                                   const AttendOutputs& outputs, const AttendOptions& options) {
-  return Attend(Connector([&server] { return Connect(server); }), inputs, outputs, options);
+  return Attend(Connector([&server, &options] { return Connect(server, options.access); }), inputs,
+                outputs, options);
 }
 
 absl::StatusOr<v1::Report> Attend(const std::shared_ptr<grpc::Channel>& channel,

@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/access.h"
 #include "client/cpp/call_timing.h"
 #include "client/cpp/input_chunks.h"
 #include "grpcpp/channel.h"
@@ -87,6 +88,8 @@ struct AttendOptions {
 
   // Asked some ten times a second, by one thread at a time; true ends the call with CANCELLED.
   std::function<bool()> cancelled;
+
+  Access access;  // of calls that name a server
 
   CallTiming timing;
 };

@@ -8,10 +8,10 @@
 #include "absl/time/clock.h"
 #include "client/cpp/retry.h"
 #include "client/cpp/settled_channel.h"
+#include "client/cpp/token_sender.h"
 #include "client/cpp/with_message.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "wire/codec.h"
@@ -39,7 +39,7 @@ constexpr std::pair<const char*, int> kReconnectArguments[] = {
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& server) {
+std::shared_ptr<grpc::Channel> Connect(const std::string& server, const Access& access) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   // A service of the same network: a proxy for the web, set in the environment, is not the way to
@@ -47,7 +47,9 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& server) {
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   for (const auto& [name, value] : wire::kTransportArguments) arguments.SetInt(name, value);
   for (const auto& [name, value] : kReconnectArguments) arguments.SetInt(name, value);
-  return Settled(grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments));
+  if (!access.server_name.empty()) arguments.SetSslTargetNameOverride(access.server_name);
+  return Settled(grpc::experimental::CreateCustomChannelWithInterceptors(
+      server, CredentialsOf(access), arguments, TokenSender(access)));
 }
 
 absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,
@@ -106,12 +108,13 @@ absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Cha
   return response;
 }
 
-absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel,
-                           const std::string& job_id) {
+absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel, const std::string& job_id,
+                           const std::string& caller) {
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
   v1::CancelJobRequest request;
   request.set_job_id(job_id);
+  request.set_caller(caller);
   v1::CancelJobResponse response;
   return wire::FromGrpc(
       v1::AttentionService::NewStub(channel)->CancelJob(&context, request, &response));

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/access.h"
 #include "client/cpp/call_timing.h"
 #include "engine/spec/job_spec.h"
 #include "grpcpp/channel.h"
@@ -16,8 +17,9 @@
 namespace hilbert_ring::client {
 
 // server: "host:port" or any other name that gRPC resolves. Connects with the first call. The
-// channel is shared with its calls, and thread-safe.
-std::shared_ptr<grpc::Channel> Connect(const std::string& server);
+// channel is shared with its calls, and thread-safe. Calls fail where a file of `access` cannot be
+// read; CheckAccess says so before.
+std::shared_ptr<grpc::Channel> Connect(const std::string& server, const Access& access = {});
 
 inline constexpr absl::Duration kShortCallDeadline = absl::Seconds(60);
 
@@ -44,11 +46,12 @@ absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
     const std::shared_ptr<grpc::Channel>& channel);
 
-// This caller's jobs.
+// This caller's jobs; those of all, where its token's role sees them.
 absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Channel>& channel);
 
-// Ends one of them. NOT_FOUND when none of that id waits or runs.
-absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel,
-                           const std::string& job_id);
+// Ends one of them; `caller`: whose, for an administrator, empty: one's own. NOT_FOUND when none of
+// that id waits or runs.
+absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel, const std::string& job_id,
+                           const std::string& caller = "");
 
 }  // namespace hilbert_ring::client

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
-#include "server/process/grpc_endpoint.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
 
@@ -32,10 +31,12 @@ std::string MetricsAddress(const Member& member) {
 
 }  // namespace
 
-Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks, const TimeSource& time)
+Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks, const TimeSource& time,
+                       Calling calling)
     : timeout_(timeout),
       time_(time),
       hooks_(std::move(hooks)),
+      calling_(std::move(calling)),
       dropper_([this](const std::stop_token& stop) { DropSilent(stop); }) {}
 
 Membership::~Membership() = default;
@@ -74,7 +75,7 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   if (hooks_.dial) {
     member->stub = hooks_.dial(heartbeat.address());
   } else {
-    const auto channel = Dial(heartbeat.address(), timeout_);
+    const auto channel = Dial(heartbeat.address(), timeout_, calling_);
     channel->GetState(true);  // connects now, not with the greeting
     member->stub = v1::WorkerService::NewStub(channel);
   }

@@ -21,6 +21,7 @@
 #include "engine/base/mutex.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/process/deadline.h"
+#include "server/process/grpc_endpoint.h"
 #include "server/process/job_stop.h"
 #include "server/process/time_source.h"
 
@@ -59,8 +60,9 @@ class Membership {
         dial;
   };
 
-  // A worker that is silent for `timeout` has left.
-  Membership(std::chrono::milliseconds timeout, Hooks hooks, const TimeSource& time = SystemTime());
+  // A worker that is silent for `timeout` has left. calling: how workers are called.
+  Membership(std::chrono::milliseconds timeout, Hooks hooks, const TimeSource& time = SystemTime(),
+             Calling calling = {});
   ~Membership();
 
   // Registers a worker, which joins when it is reached. FAILED_PRECONDITION when versions differ,
@@ -128,6 +130,7 @@ class Membership {
   const std::chrono::milliseconds timeout_;
   const TimeSource& time_;
   const Hooks hooks_;
+  const Calling calling_;
   mutable Mutex mutex_;
   std::condition_variable_any wake_;
   std::list<Seat> seats_ ABSL_GUARDED_BY(mutex_);

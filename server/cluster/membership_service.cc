@@ -19,7 +19,10 @@ grpc::Status MembershipService::Register(
 }
 
 grpc::Status MembershipService::Serve(grpc::ServerContext& context, RegisterStream& stream) {
-  if (absl::Status status = CheckJoinToken(context, join_token_); !status.ok()) {
+  absl::Status status = CheckJoinToken(context, join_token_);
+  if (status.ok()) status = CheckPeerName(context, peer_name_);
+  if (!status.ok()) {
+    metrics_.CountRefused(wire::ReasonOf(status));
     spdlog::warn("a worker at {} was refused: {}", context.peer(), std::string(status.message()));
     return wire::ToGrpc(status);
   }

@@ -14,13 +14,15 @@ namespace hilbert_ring::server {
 
 class MembershipService : public v1::MembershipService::Service {
  public:
-  // gate: whose streams may be open. join_token: what workers must have; empty: nothing.
+  // gate: whose streams may be open. join_token: what workers must have; peer_name: what their
+  // certificates must; empty: nothing.
   MembershipService(Membership& membership, CallGate& gate, Metrics& metrics,
-                    std::string join_token)
+                    std::string join_token, std::string peer_name = "")
       : membership_(membership),
         gate_(gate),
         metrics_(metrics),
-        join_token_(std::move(join_token)) {}
+        join_token_(std::move(join_token)),
+        peer_name_(std::move(peer_name)) {}
 
   grpc::Status Register(
       grpc::ServerContext* context,
@@ -33,7 +35,7 @@ class MembershipService : public v1::MembershipService::Service {
   Membership& membership_;
   CallGate& gate_;
   Metrics& metrics_;
-  const std::string join_token_;
+  const std::string join_token_, peer_name_;
 };
 
 }  // namespace hilbert_ring::server

@@ -34,16 +34,6 @@ constexpr int kMostRunning = 1024;
 // Calls beside those that run or wait: ending, or about to be refused.
 constexpr int kSpareCalls = 64;
 
-std::string CallerOf(const grpc::ServerContextBase& context) {
-  std::string caller;
-  if (const auto auth = context.auth_context(); auth != nullptr) {
-    for (const grpc::string_ref& part : auth->GetPeerIdentity()) {
-      caller.append(part.data(), part.size());
-    }
-  }
-  return caller;  // empty: without credentials all callers are one
-}
-
 std::chrono::milliseconds Pushback(double seconds_of_work) {
   thread_local std::minstd_rand random(std::random_device{}());
   const double jitter = std::uniform_real_distribution(1 - kJitter, 1 + kJitter)(random);
@@ -55,6 +45,8 @@ absl::Status Draining() {
   return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
 }
 
+constexpr std::initializer_list<Role> kAnyRole = {Role::kSubmit, Role::kObserve, Role::kAdmin};
+
 // Of a call before its first message is there: that message, and what comes behind it.
 constexpr int64_t kFirstBytes = wire::kMaxMessageBytes + wire::kLookaheadBytes;
 
@@ -63,14 +55,16 @@ constexpr int64_t kFirstBytes = wire::kMaxMessageBytes + wire::kLookaheadBytes;
 // An Attend call until its thread has begun.
 struct AttentionService::Call {
   std::shared_ptr<AttendStream> stream;
-  std::string caller;
+  Caller caller;
   std::string traceparent;
   std::optional<CallGate::Place> place;
   RequestMetrics::Request request;
 };
 
-AttentionService::AttentionService(const JobServices& services, std::function<bool()> ready)
+AttentionService::AttentionService(const JobServices& services, Callers& callers,
+                                   std::function<bool()> ready)
     : services_(services),
+      callers_(callers),
       ready_(std::move(ready)),
       plans_(services.settings.max_plans),
       waiting_(services.settings.waiting_memory_bytes),
@@ -85,13 +79,16 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::A
                          {.idle = services_.settings.idle_timeout,
                           .bytes_per_second = services_.settings.least_rate_bytes},
                          services_.time);
+  auto caller = CallerOf(*context, {Role::kSubmit, Role::kAdmin}, "run jobs");
   const std::shared_ptr<Call> call(
       new Call{.stream = stream,
-               .caller = CallerOf(*context),
+               .caller = caller.ok() ? *caller : Caller{},
                .traceparent = TraceparentOf(*context),
                .place = std::nullopt,
                .request = services_.metrics.requests().Begin("Attend")});
-  if (draining_) {
+  if (!caller.ok()) {
+    Refuse(*call, caller.status());
+  } else if (draining_) {
     Refuse(*call, Draining());
   } else if (absl::Status status = Enter(PeerHost(context->peer()), call); !status.ok()) {
     Refuse(*call, status);
@@ -99,6 +96,16 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::A
     stream->AwaitFirst([this, call] { Begin(call); });
   }
   return stream.get();  // lives until gRPC is done with it
+}
+
+absl::StatusOr<Caller> AttentionService::CallerOf(const grpc::ServerContextBase& context,
+                                                  std::initializer_list<Role> roles,
+                                                  absl::string_view do_what) {
+  auto caller = callers_.Of(context);
+  if (!caller.ok()) return caller;
+  absl::Status status = CheckRole(*caller, roles, do_what);
+  if (!status.ok()) return status;
+  return caller;
 }
 
 // Memory that there is not is taken from calls that have said nothing.
@@ -140,6 +147,11 @@ void AttentionService::Refuse(Call& call, const absl::Status& why) {
       why, retry ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
 }
 
+grpc::Status AttentionService::RefuseShort(const absl::Status& why) {
+  services_.metrics.CountRefused(wire::ReasonOf(why));
+  return wire::ToGrpc(why);
+}
+
 void AttentionService::Serve(Call& call) {
   AttendStream& stream = *call.stream;
   const absl::StatusOr<v1::Report> report =
@@ -165,6 +177,9 @@ grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::Plan
 grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
                                            const v1::PlanRequest& request,
                                            v1::PlanResponse& response) {
+  if (auto caller = CallerOf(context, kAnyRole, "plan"); !caller.ok()) {
+    return RefuseShort(caller.status());
+  }
   auto spec = wire::DecodeJobSpec(request.spec());
   if (!spec.ok()) return wire::ToGrpc(spec.status());
   if (absl::Status status = Validate(*spec, LimitsOf(services_.settings)); !status.ok()) {
@@ -212,32 +227,45 @@ v1::GetClusterResponse AttentionService::DescribeCluster() const {
 grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
                                           const v1::GetClusterRequest* request,
                                           v1::GetClusterResponse* response) {
-  RequestMetrics::Request counted = services_.metrics.requests().Begin("GetCluster");
-  *response = DescribeCluster();
-  counted.End(absl::StatusCode::kOk);
-  return grpc::Status::OK;
+  return services_.metrics.requests().Count("GetCluster", [&] {
+    if (auto caller = CallerOf(*context, kAnyRole, "see the cluster"); !caller.ok()) {
+      return RefuseShort(caller.status());
+    }
+    *response = DescribeCluster();
+    return grpc::Status(grpc::Status::OK);
+  });
 }
 
 grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
                                         const v1::ListJobsRequest* request,
                                         v1::ListJobsResponse* response) {
-  RequestMetrics::Request counted = services_.metrics.requests().Begin("ListJobs");
-  for (v1::Job& job : services_.jobs.List(CallerOf(*context))) {
-    *response->add_jobs() = std::move(job);
-  }
-  counted.End(absl::StatusCode::kOk);
-  return grpc::Status::OK;
+  return services_.metrics.requests().Count("ListJobs", [&] {
+    const auto caller = CallerOf(*context, kAnyRole, "see jobs");
+    if (!caller.ok()) return RefuseShort(caller.status());
+    for (v1::Job& job : caller->role == Role::kSubmit ? services_.jobs.List(caller->name)
+                                                      : services_.jobs.ListAll()) {
+      *response->add_jobs() = std::move(job);
+    }
+    return grpc::Status(grpc::Status::OK);
+  });
 }
 
 grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
                                          const v1::CancelJobRequest* request,
                                          v1::CancelJobResponse* response) {
   return services_.metrics.requests().Count("CancelJob", [&] {
+    const auto caller = CallerOf(*context, {Role::kSubmit, Role::kAdmin}, "end jobs");
+    if (!caller.ok()) return RefuseShort(caller.status());
+    const std::string& of = request->caller().empty() ? caller->name : request->caller();
+    if (of != caller->name) {
+      absl::Status status = CheckRole(*caller, {Role::kAdmin}, "end jobs of others");
+      if (!status.ok()) return RefuseShort(status);
+    }
     if (absl::Status status = CheckJobId(request->job_id()); !status.ok()) {
       return wire::ToGrpc(wire::WithReason(std::move(status), wire::reason::kInvalidJobId));
     }
-    return wire::ToGrpc(
-        services_.jobs.Cancel(CallerOf(*context), request->job_id(), context->peer()));
+    const std::string by = caller->name.empty() ? context->peer() : caller->name;
+    return wire::ToGrpc(services_.jobs.Cancel(of, request->job_id(), by));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "server/access/callers.h"
 #include "server/coordinator/call_threads.h"
 #include "server/job/attend_call.h"
 #include "server/process/call_gate.h"
@@ -15,7 +16,7 @@ class AttentionService
     : public v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service> {
  public:
   // ready: asked by GetCluster.
-  AttentionService(const JobServices& services, std::function<bool()> ready);
+  AttentionService(const JobServices& services, Callers& callers, std::function<bool()> ready);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override;
@@ -47,10 +48,14 @@ class AttentionService
   void Begin(const std::shared_ptr<Call>& call);
   void Refuse(Call& call, const absl::Status& why);
   void Serve(Call& call);
+  grpc::Status RefuseShort(const absl::Status& why);
   grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanRequest& request,
                            v1::PlanResponse& response);
+  absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context,
+                                  std::initializer_list<Role> roles, absl::string_view do_what);
 
   const JobServices services_;
+  Callers& callers_;
   const std::function<bool()> ready_;
   std::atomic<bool> draining_ = false;
   PlanGate plans_;     // that callers ask for

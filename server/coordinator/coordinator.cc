@@ -39,15 +39,52 @@ absl::StatusOr<std::string> JoinToken(const CoordinatorSettings& settings) {
   return settings.spawn_workers > 0 ? DrawSecret() : "";
 }
 
+absl::Status CheckFiles(const CoordinatorSettings& settings) {
+  TlsFiles files = settings.security.tls;
+  if (files.cert.empty()) return absl::OkStatus();
+  absl::Status status = CheckTlsFiles(files);
+  if (!status.ok() || settings.callers.client_ca.empty()) return status;
+  files.ca = settings.callers.client_ca;
+  return CheckTlsFiles(files);
+}
+
+// Of the public port.
+std::shared_ptr<grpc::ServerCredentials> ForCallers(const CoordinatorSettings& settings,
+                                                    Callers& callers, Metrics& metrics) {
+  TlsFiles files = settings.security.tls;
+  if (files.cert.empty()) return nullptr;
+  files.ca = settings.callers.client_ca;
+  auto credentials = ServerCredentials(files);
+  if (callers.ask_for_tokens()) {
+    credentials->SetAuthMetadataProcessor(
+        TokenCheck(callers, absl::StrCat("/", v1::AttentionService::service_full_name(), "/"),
+                   [&metrics](const absl::Status& why) {
+                     metrics.CountRefused(wire::ReasonOf(why));
+                   }));
+  }
+  return credentials;
+}
+
+// gRPC checks tokens of methods that are not ours on ports with TLS alone.
+bool ShowsReflection(const CoordinatorSettings& settings) {
+  return settings.callers.auth_token_file.empty() || !settings.security.tls.cert.empty();
+}
+
+std::shared_ptr<grpc::ServerCredentials> ForWorkers(const SecuritySettings& security) {
+  return security.tls.ca.empty() ? nullptr : ServerCredentials(security.tls);
+}
+
 absl::Status Stopping() {
   return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
 }
 
 }  // namespace
 
-Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_token)
+Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_token,
+                         std::unique_ptr<AuthTokens> auth_tokens)
     : settings_(settings),
       join_token_(std::move(join_token)),
+      callers_(std::move(auth_tokens)),
       rings_([this](const absl::Status& status, bool again, double seconds) {
         metrics_.ObserveRing(status.code(), again, seconds);
       }),
@@ -80,15 +117,18 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                  for (const v1::RunFailure& failure : beat.failures()) {
                    runs_.Tell(member.address, failure);
                  }
-               }}),
+               }},
+          SystemTime(), CallingOf(settings.security)),
       membership_gate_(
           {.calls_per_peer = kMaxWorkersOfAHost, .open_timeout = settings.open_timeout}),
-      membership_service_(membership_, membership_gate_, metrics_, join_token_),
+      membership_service_(membership_, membership_gate_, metrics_, join_token_,
+                          settings.security.peer_name),
       services_({.settings = settings_,
                  .membership = membership_,
                  .scheduler = scheduler_,
                  .rate = rate_,
                  .jobs = jobs_,
+                 .quotas = quotas_,
                  .rings = rings_,
                  .runs = runs_,
                  .orders = orders_,
@@ -98,13 +138,19 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                  .plans = plans_,
                  .metrics = metrics_,
                  .suspects = suspects_}),
-      attention_service_(services_, [this] { return ready_.load(); }) {}
+      attention_service_(services_, callers_, [this] { return ready_.load(); }) {}
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     const CoordinatorSettings& settings) {
   RemoveReadyFile(settings.ready_file);
+  RETURN_IF_ERROR(CheckFiles(settings));
   ASSIGN_OR_RETURN(auto join_token, JoinToken(settings));
-  std::unique_ptr<Coordinator> coordinator(new Coordinator(settings, std::move(join_token)));
+  std::unique_ptr<AuthTokens> auth_tokens;
+  if (!settings.callers.auth_token_file.empty()) {
+    ASSIGN_OR_RETURN(auth_tokens, AuthTokens::Read(settings.callers.auth_token_file));
+  }
+  std::unique_ptr<Coordinator> coordinator(
+      new Coordinator(settings, std::move(join_token), std::move(auth_tokens)));
   RETURN_IF_ERROR(coordinator->Listen());
   RETURN_IF_ERROR(coordinator->StartWorkers());
   return coordinator;
@@ -122,20 +168,30 @@ absl::Status Coordinator::Listen() {
                            .lookahead_bytes = wire::kLookaheadBytes,
                            .idle = settings_.connection_idle_timeout,
                            .connections_per_peer = settings_.max_connections_per_peer,
-                           .on_refused = [this] { metrics_.CountRefused("CONNECTIONS"); }},
+                           .on_refused = [this] { metrics_.CountRefused("CONNECTIONS"); },
+                           .credentials = ForCallers(settings_, callers_, metrics_),
+                           .reflection = ShowsReflection(settings_)},
                           {&attention_service_});
     RETURN_IF_ERROR(grpc.status());
     grpc_ = *std::move(grpc);
-    ASSIGN_OR_RETURN(membership_grpc_, StartGrpc({.host = MembershipHost(),
+    ASSIGN_OR_RETURN(membership_grpc_, StartGrpc({.host = settings_.membership_host,
                                                   .port = settings_.membership_port,
-                                                  .max_threads = kMaxBlockingCalls},
+                                                  .max_threads = kMaxBlockingCalls,
+                                                  .credentials = ForWorkers(settings_.security),
+                                                  .reflection = false},
                                                  {&membership_service_}));
-    auto http = HttpEndpoint::Start(settings_.http_host, settings_.http_port,
-                                    {{"/", [this] { return ServeStatusPage(); }},
-                                     {"/livez", [] { return HttpReply{.body = "ok\n"}; }},
-                                     {"/readyz", [this] { return Ready(); }},
-                                     {"/metrics", [this] { return ServeMetrics(); }},
-                                     {"/targets", [this] { return ServeTargets(); }}});
+    auto http = HttpEndpoint::Start(
+        settings_.http_host, settings_.http_port,
+        {{"/", [this] { return ServeStatusPage(); }},
+         {"/livez", [] { return HttpReply{.body = "ok\n"}; }},
+         {"/readyz", [this] { return Ready(); }},
+         {"/metrics", [this] { return ServeMetrics(); }},
+         {"/targets", [this] { return ServeTargets(); }}},
+        {.cert = settings_.security.tls.cert,
+         .key = settings_.security.tls.key,
+         .allows = [this](const std::string& path, std::string_view authorization) {
+           return MayGet(path, authorization);
+         }});
     RETURN_IF_ERROR(http.status());
     http_ = *std::move(http);
     SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), true);
@@ -149,19 +205,15 @@ absl::Status Coordinator::Listen() {
   }
   spdlog::info("version {}: gRPC on {}:{}, HTTP on {}:{}, workers on {}:{}", kVersion,
                settings_.grpc_host, grpc_.port, settings_.http_host, http_->port(),
-               MembershipHost(), membership_grpc_.port);
-  if (join_token_.empty()) {
+               settings_.membership_host, membership_grpc_.port);
+  if (join_token_.empty() && settings_.security.tls.ca.empty()) {
     spdlog::warn(
-        "no --join-token-file: whoever reaches {}:{} can register a worker, which is given rows",
-        MembershipHost(), membership_grpc_.port);
+        "neither --join-token-file nor --tls-ca: whoever reaches {}:{} can register a worker, "
+        "which is given rows",
+        settings_.membership_host, membership_grpc_.port);
   }
   Refresh();
   return absl::OkStatus();
-}
-
-std::string Coordinator::MembershipHost() const {
-  if (!settings_.membership_host.empty()) return settings_.membership_host;
-  return settings_.spawn_workers > 0 ? "127.0.0.1" : settings_.grpc_host;
 }
 
 absl::Status Coordinator::StartWorkers() {
@@ -174,7 +226,8 @@ absl::Status Coordinator::StartWorkers() {
   const int threads =
       settings_.worker_threads > 0 ? settings_.worker_threads : std::max(1, hardware / workers);
   // Local workers reach a coordinator that listens on all addresses by the loopback one.
-  const std::string host = IsWildcard(MembershipHost()) ? "127.0.0.1" : MembershipHost();
+  const std::string host =
+      IsWildcard(settings_.membership_host) ? "127.0.0.1" : settings_.membership_host;
   ASSIGN_OR_RETURN(auto token_memory, TokenMemory::Make(join_token_));
   token_memory_.emplace(std::move(token_memory));
   std::vector<std::string> arguments = {

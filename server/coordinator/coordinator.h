@@ -8,6 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
+#include "server/access/callers.h"
+#include "server/access/quotas.h"
 #include "server/cluster/membership.h"
 #include "server/cluster/membership_service.h"
 #include "server/cluster/rings.h"
@@ -38,12 +40,13 @@ class Coordinator {
   void Stop();
 
  private:
-  Coordinator(const CoordinatorSettings& settings, std::string join_token);
+  Coordinator(const CoordinatorSettings& settings, std::string join_token,
+              std::unique_ptr<AuthTokens> auth_tokens);
 
   absl::Status Listen();
   absl::Status StartWorkers();
-  std::string MembershipHost() const;
   void Distrust(const Member& worker);
+  bool MayGet(const std::string& path, std::string_view authorization);
   HttpReply Ready();
   // Health of a port: of the whole and of its service.
   static void SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving);
@@ -63,6 +66,8 @@ class Coordinator {
   std::atomic<bool> was_ready_ = false;
   std::atomic<bool> warm_ = false;
   Mutex refresh_;  // one Refresh at a time
+  Callers callers_;
+  Quotas quotas_;
   JobTable jobs_;
   Rings rings_;
   OpenRuns runs_;

@@ -10,6 +10,7 @@
 #include "server/coordinator/status_page.h"
 #include "server/process/version.h"
 #include "wire/reason.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -78,6 +79,16 @@ CoordinatorFigures Coordinator::Figures() {
                     {"shard", shards_.hits(), shards_.misses()},
                     {"ring", rings_.hits(), rings_.misses()}};
   return figures;
+}
+
+// Probes have no token. Prometheus may do without one, people may not.
+bool Coordinator::MayGet(const std::string& path, std::string_view authorization) {
+  if (path == "/livez" || path == "/readyz") return true;
+  const bool for_prometheus = path == "/metrics" || path == "/targets";
+  if (for_prometheus && !settings_.callers.metrics_need_token) return true;
+  const absl::Status status = callers_.CheckObserver(authorization);
+  if (!status.ok()) metrics_.CountRefused(wire::ReasonOf(status));
+  return status.ok();
 }
 
 HttpReply Coordinator::ServeMetrics() {

@@ -94,6 +94,7 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
                 .scheduler = services.scheduler,
                 .rate = services.rate,
                 .jobs = jobs_,
+                .quotas = quotas_,
                 .rings = services.rings,
                 .runs = services.runs,
                 .orders = services.orders,
@@ -143,7 +144,7 @@ absl::Status WarmUp::Try(int workers, const std::stop_token& stop) {
   const JobSpec spec = SpecFor(workers);
   settings_.job_workers = workers;
   settings_.check_rows = RowsToCheck(spec);
-  AttentionService service(services_, [] { return false; });
+  AttentionService service(services_, callers_, [] { return false; });
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

@@ -14,6 +14,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "engine/base/mutex.h"
+#include "server/access/callers.h"
+#include "server/access/quotas.h"
 #include "server/job/job_services.h"
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
@@ -23,7 +25,8 @@ namespace hilbert_ring::server {
 
 class WarmUp {
  public:
-  // The job is in no list and no metric of the service. `passed` is called by a thread of its own.
+  // The job is in no list, no quota and no metric of the service. `passed` is called by a thread of
+  // its own.
   WarmUp(const JobServices& services, std::function<void()> passed);
   ~WarmUp();
 
@@ -37,8 +40,10 @@ class WarmUp {
   CoordinatorSettings settings_;
   Metrics metrics_;
   JobTable jobs_;
+  Quotas quotas_;
+  Callers callers_{nullptr};  // asks for no token: no port leads to the job's server
   JobMemory copies_;      // so that rows can be checked whatever --copy-memory is
-  JobServices services_;  // with those four in place of the service's own
+  JobServices services_;  // with these in place of the service's own
   const std::function<void()> passed_;
   Mutex mutex_;
   std::condition_variable_any changed_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "server/job/job_id.h"
 #include "server/rows/coordinates.h"
 #include "server/schedule/fit.h"
@@ -24,6 +25,19 @@ constexpr auto kTurnLimit = std::chrono::seconds(1);
 
 absl::Status BadOpen(const std::string& message) {
   return wire::ErrorOf(wire::reason::kInvalidOpen, message);
+}
+
+// That a job's client sends and gets; of a quota, which is at most kMostQuotaBytes.
+int64_t BytesOf(const JobSpec& spec, bool want_lse) {
+  int64_t of_row = 0;
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V, v1::TENSOR_OUT}) {
+    of_row += wire::TensorRowBytes(spec, tensor);
+  }
+  if (want_lse) of_row += wire::TensorRowBytes(spec, v1::TENSOR_LSE);
+  if (spec.ordering && spec.ordering->coordinate_axes > 0) {
+    of_row += wire::TensorRowBytes(spec, v1::TENSOR_COORDS);
+  }
+  return spec.tokens > kMostQuotaBytes / of_row ? kMostQuotaBytes + 1 : spec.tokens * of_row;
 }
 
 // Of one job.
@@ -51,7 +65,7 @@ SpecLimits LimitsOf(const CoordinatorSettings& settings) {
           .max_sequences = settings.max_sequences};
 }
 
-AttendCall::AttendCall(const JobServices& services, AttendStream& stream, std::string caller,
+AttendCall::AttendCall(const JobServices& services, AttendStream& stream, Caller caller,
                        std::string traceparent)
     : services_(services),
       stream_(stream),
@@ -66,8 +80,8 @@ absl::StatusOr<v1::Report> AttendCall::Run() {
   absl::Status status = ReadOpen();
   if (status.ok()) {
     course_.SetJob(open_.job_id(), spec_.tokens);
-    auto entry =
-        services_.jobs.Enter(caller_, open_.job_id(), open_.attempt(), &stream_.stop(), &course_);
+    auto entry = services_.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
+                                      &stream_.stop(), &course_);
     status = entry.ok() ? RunJob() : entry.status();
     course_.Enter(status.ok() ? JobPhase::kDone : JobPhase::kFailed);
   }
@@ -205,6 +219,14 @@ absl::Status AttendCall::AwaitGrant(Scheduler::Place& place, Deadline deadline) 
   return absl::OkStatus();
 }
 
+absl::Status AttendCall::ReserveQuota() {
+  auto share = services_.quotas.Reserve(
+      caller_, {.tokens = spec_.tokens, .bytes = BytesOf(spec_, open_.want_lse())});
+  if (!share.ok()) return share.status();
+  quota_.emplace(*std::move(share));
+  return absl::OkStatus();
+}
+
 // Of all jobs together; before the job waits for its turn, so that it does not wait in vain.
 absl::Status AttendCall::ReserveOrder() {
   if (!spec_.ordering || spec_.ordering->coordinate_axes == 0) return absl::OkStatus();
@@ -223,13 +245,14 @@ absl::Status AttendCall::ReserveOrder() {
 
 absl::Status AttendCall::RunJob() {
   course_.Enter(JobPhase::kSizing);
+  RETURN_IF_ERROR(ReserveQuota());
   if (!PlansFast(spec_, 1)) {
-    if (absl::Status status = services_.scheduler.CheckRoom(); !status.ok()) return status;
+    RETURN_IF_ERROR(services_.scheduler.CheckRoom());
   }
   auto sizes = Sizes();
   if (!sizes.ok()) return sizes.status();
-  if (absl::Status status = ReserveOrder(); !status.ok()) return status;
-  auto place = services_.scheduler.Enter({.caller = caller_, .sizes = *std::move(sizes)});
+  RETURN_IF_ERROR(ReserveOrder());
+  auto place = services_.scheduler.Enter({.caller = caller_.turns, .sizes = *std::move(sizes)});
   if (!place.ok()) return place.status();
   course_.Enter(JobPhase::kQueued);
   absl::Status status = AwaitWorkers(*place);

@@ -25,7 +25,7 @@ class AttendCall {
  public:
   // caller: whose job ids these are.
   // traceparent: the caller's trace, or empty.
-  AttendCall(const JobServices& services, AttendStream& stream, std::string caller,
+  AttendCall(const JobServices& services, AttendStream& stream, Caller caller,
              std::string traceparent = "");
   ~AttendCall();
 
@@ -37,6 +37,7 @@ class AttendCall {
   absl::Status ReadOpen();
   absl::Status Validate() const;
   absl::Status RunJob();
+  absl::Status ReserveQuota();
   absl::Status ReserveOrder();
   absl::StatusOr<std::vector<JobSize>> Sizes();
   absl::StatusOr<std::vector<JobSize>> SizesWithout(const Members& without);
@@ -52,11 +53,13 @@ class AttendCall {
 
   const JobServices services_;
   AttendStream& stream_;
-  const std::string caller_, traceparent_;
+  const Caller caller_;
+  const std::string traceparent_;
 
   v1::Open open_;  // without its spec
   JobSpec spec_;
   JobCourse course_;
+  std::optional<Quotas::Share> quota_;
   std::optional<JobMemory::Reservation> order_memory_;  // of jobs with coordinates
   Members asked_;      // that were there when the job was sized; empty: it is to be sized anew
   int position_ = -1;  // in the queue, as the client knows it

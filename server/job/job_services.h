@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/order/order_cache.h"
+#include "server/access/quotas.h"
 #include "server/cluster/membership.h"
 #include "server/cluster/open_runs.h"
 #include "server/cluster/rings.h"
@@ -24,6 +25,7 @@ struct JobServices {
   Scheduler& scheduler;
   ComputeRate& rate;
   JobTable& jobs;
+  Quotas& quotas;
   Rings& rings;
   OpenRuns& runs;
   OrderCache& orders;

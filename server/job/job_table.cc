@@ -84,16 +84,18 @@ JobTable::Entry::~Entry() {
   if (found != table_->jobs_.end() && found->second.stop == stop_) table_->jobs_.erase(found);
 }
 
-v1::Job JobTable::Describe(const std::string& job_id, const Job& job, Clock::time_point now) {
-  v1::Job entry;
-  entry.set_job_id(job_id);
-  entry.set_attempt(job.attempt);
-  entry.set_state(StateOf(job.course->phase()));
-  entry.set_tokens(job.course->tokens());
-  entry.set_seconds(SecondsBetween(job.course->opened(), now));
-  entry.set_workers(job.course->workers());
-  entry.set_fraction(job.course->fraction());
-  return entry;
+v1::Job JobTable::Describe(const Jobs::value_type& entry, Clock::time_point now) {
+  const auto& [key, job] = entry;
+  v1::Job described;
+  described.set_job_id(key.second);
+  described.set_attempt(job.attempt);
+  described.set_state(StateOf(job.course->phase()));
+  described.set_tokens(job.course->tokens());
+  described.set_seconds(SecondsBetween(job.course->opened(), now));
+  described.set_workers(job.course->workers());
+  described.set_fraction(job.course->fraction());
+  described.set_caller(key.first);
+  return described;
 }
 
 std::vector<v1::Job> JobTable::List(const std::string& caller) const {
@@ -102,7 +104,7 @@ std::vector<v1::Job> JobTable::List(const std::string& caller) const {
   const std::lock_guard lock(mutex_);
   for (auto at = jobs_.lower_bound({caller, ""}); at != jobs_.end() && at->first.first == caller;
        ++at) {
-    jobs.push_back(Describe(at->first.second, at->second, now));
+    jobs.push_back(Describe(*at, now));
   }
   return jobs;
 }
@@ -111,7 +113,7 @@ std::vector<v1::Job> JobTable::ListAll() const {
   std::vector<v1::Job> jobs;
   const Clock::time_point now = time_.Now();
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, job] : jobs_) jobs.push_back(Describe(key.second, job, now));
+  for (const auto& entry : jobs_) jobs.push_back(Describe(entry, now));
   return jobs;
 }
 

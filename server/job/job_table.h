@@ -59,10 +59,8 @@ class JobTable {
   absl::StatusOr<Entry> Enter(const std::string& caller, const std::string& job_id, int attempt,
                               JobStop* stop, const JobCourse* course);
 
-  // The caller's jobs, by job id.
+  // The caller's jobs, by job id, or those of all.
   std::vector<v1::Job> List(const std::string& caller) const;
-
-  // Of all callers.
   std::vector<v1::Job> ListAll() const;
 
   // The last kMostEnded are kept.
@@ -85,14 +83,15 @@ class JobTable {
     JobStop* stop = nullptr;
     const JobCourse* course = nullptr;
   };
+  using Jobs = std::map<std::pair<std::string, std::string>, Job>;
   static constexpr size_t kMostEnded = 20;
 
-  static v1::Job Describe(const std::string& job_id, const Job& job, Clock::time_point now);
+  static v1::Job Describe(const Jobs::value_type& entry, Clock::time_point now);
 
   const TimeSource& time_;
   mutable std::mutex mutex_;
-  std::list<EndedJob> ended_;                                // guarded by mutex_; the newest first
-  std::map<std::pair<std::string, std::string>, Job> jobs_;  // guarded by mutex_
+  std::list<EndedJob> ended_;  // guarded by mutex_; the newest first
+  Jobs jobs_;                  // guarded by mutex_
 };
 
 }  // namespace hilbert_ring::server

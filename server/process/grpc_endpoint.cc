@@ -14,8 +14,6 @@
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
-#include "grpcpp/security/credentials.h"
-#include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "server/process/deadline.h"
 #include "server/process/listening_sockets.h"
@@ -39,6 +37,17 @@ constexpr std::chrono::milliseconds kMostSilence{600'000};
 // itself, as servers are, the transport lets up to 16 MiB of a connection pile up: less waiting for
 // the other side, but a coordinator has as many connections as workers.
 constexpr int kWorkerLookaheadBytes = 2 * wire::kMaxMessageBytes;
+
+// Linked in, gRPC's reflection is of every server; this one goes without.
+class WithoutReflection : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) {
+      return dynamic_cast<grpc::reflection::ProtoServerReflectionPlugin*>(plugin.get()) != nullptr;
+    });
+  }
+};
 
 int AsMilliseconds(std::chrono::milliseconds silence) {
   return static_cast<int>(std::clamp(silence, kLeastSilence, kMostSilence).count());
@@ -77,7 +86,6 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   // gRPC's locks are Abseil's, which Debian builds with a search for deadlocks at every lock.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   ASSIGN_OR_RETURN(auto sockets, ListeningSockets::Open("grpc", listen.host, listen.port));
   // Accepted connections inherit both.
   for (const int socket : sockets.descriptors()) {
@@ -88,7 +96,8 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
       builder.experimental().AddExternalConnectionAcceptor(
           grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-          grpc::InsecureServerCredentials());
+          listen.credentials != nullptr ? listen.credentials : grpc::InsecureServerCredentials());
+  if (!listen.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
   for (grpc::Service* service : services) builder.RegisterService(service);
   builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   builder.SetMaxSendMessageSize(-1);  // plans of very many workers are longer than a chunk
@@ -131,11 +140,17 @@ void GrpcEndpoint::Shutdown(std::chrono::milliseconds grace) {
   server->Wait();
 }
 
+Calling CallingOf(const SecuritySettings& settings) {
+  if (settings.tls.ca.empty()) return {};
+  return {.credentials = CallCredentials(settings.tls), .peer_name = settings.peer_name};
+}
+
 // gRPC has the kernel give up a connection on which nothing is acknowledged for the time that a
 // keepalive may take (TCP_USER_TIMEOUT). A call that is cancelled while the kernel holds its bytes
 // ends only then: a link that was cut must not hold its writer for longer than a worker may be
 // silent.
-std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::milliseconds silence) {
+std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::milliseconds silence,
+                                    const Calling& calling) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(wire::kMaxMessageBytes);
@@ -150,7 +165,11 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::mil
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  if (!calling.peer_name.empty()) arguments.SetSslTargetNameOverride(calling.peer_name);
+  return grpc::CreateCustomChannel(
+      address,
+      calling.credentials != nullptr ? calling.credentials : grpc::InsecureChannelCredentials(),
+      arguments);
 }
 
 }  // namespace hilbert_ring::server

@@ -10,8 +10,11 @@
 
 #include "absl/status/statusor.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "server/process/connection_listener.h"
+#include "server/process/security_settings.h"
 
 namespace hilbert_ring::server {
 
@@ -31,7 +34,18 @@ struct GrpcListen {
   int connections_per_peer = 1024;  // open at once; further ones are closed
   // Told of each connection that is closed at once, by the listener's thread. Null: nobody is.
   std::function<void()> on_refused;
+  std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plain text
+  bool reflection = true;
 };
+
+// How a process calls another one of the service.
+struct Calling {
+  std::shared_ptr<grpc::ChannelCredentials> credentials;  // null: plain text
+  std::string peer_name;  // that the other's certificate must have; empty: the address's host
+};
+
+// As the settings say, to be made once in a process: it watches the files.
+Calling CallingOf(const SecuritySettings& settings);
 
 struct GrpcEndpoint {
   // Accepts no more, lets calls end for so long, and ends those that are left.
@@ -42,14 +56,15 @@ struct GrpcEndpoint {
   int port = 0;
 };
 
-// Serves the services, health and reflection. They must outlive the server. Health is NOT_SERVING
-// until it is told otherwise. UNAVAILABLE, naming host and port, when they cannot be listened on:
-// no other process may share them.
+// Serves the services and health, and reflection where it is asked for. They must outlive the
+// server. Health is NOT_SERVING until it is told otherwise. UNAVAILABLE, naming host and port, when
+// they cannot be listened on: no other process may share them.
 absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                                        const std::vector<grpc::Service*>& services);
 
 // A channel within the service. It connects again within seconds when the other side is back. Calls
 // of a connection over which what was sent is not acknowledged for `silence` end.
-std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::milliseconds silence);
+std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::milliseconds silence,
+                                    const Calling& calling = {});
 
 }  // namespace hilbert_ring::server

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -19,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/spec/nearest_name.h"
+#include "server/process/setting_options.h"
 #include "server/process/version.h"
 #include "wire/server_address.h"
 
@@ -36,74 +36,6 @@ std::string Variable(const std::string& flag) {
     name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
   return name;
-}
-
-void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
-                 const std::string& help) {
-  const auto seconds = static_cast<double>(value.count()) / 1000;
-  app.add_option_function<double>(
-         flag, [&value](double given) { value = Milliseconds(static_cast<int64_t>(given * 1000)); },
-         help + ", in seconds")
-      ->check(CLI::Range(0.001, 1e9))
-      ->default_str(CLI::detail::to_string(seconds));
-}
-
-CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
-                      const std::string& help) {
-  return app
-      .add_option_function<uint64_t>(
-          flag,
-          [&value](uint64_t given) {
-            value = static_cast<int64_t>(std::min<uint64_t>(given, uint64_t{1} << 62));
-          },
-          help + " (bytes, or with a suffix: 512MiB, 16GiB)")
-      ->transform(CLI::AsSizeValue(false));
-}
-
-// Whether the machine runs what is named is the worker's device to say.
-CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value) {
-  return app
-      .add_option("--cpu-instructions", value,
-                  "instruction set of the workers' kernels; not given: the best of the machine")
-      ->check(CLI::IsMember(
-          {"portable", "ssse3", "sse4", "avx2", "avx512", "avx512-bf16", "neon", "bf16-emulated"}));
-}
-
-// Whether the GPU is there is the worker's device to say.
-void AddDevice(CLI::App& app, DeviceSettings& device) {
-  app.add_option(
-         "--device", device.device,
-         "of the workers: auto (a GPU where there is one, else the CPU; spawned workers are "
-         "spread over the GPUs), auto:N (that GPU), cpu, or cuda:N")
-      ->check([](const std::string& given) {
-        const bool known = given == "auto" || given == "cpu" || GpuOrdinal(given).has_value();
-        return known ? std::string() : given + " is not auto, auto:N, cpu or cuda:N";
-      });
-  app.add_option("--gpu-memory-fraction", device.gpu_memory_fraction,
-                 "of a GPU's memory, for the jobs of its workers")
-      ->check(CLI::Range(0.01, 1.0));
-  app.add_option("--attention-kernel", device.attention_kernel,
-                 "of a GPU: cudnn, native (our own), or auto (cudnn where it was faster)")
-      ->check(CLI::IsMember({"auto", "cudnn", "native"}));
-  app.add_option("--gpu-exchange-blocks", device.gpu_exchange_blocks,
-                 "most blocks of threads, each a multiprocessor that compute goes without, that "
-                 "NCCL exchanges with (its CTAs); 0: as it chooses")
-      ->check(CLI::Range(0, 64));
-}
-
-// What the streams of a host may be, at coordinator and worker.
-void AddCallLimits(CLI::App& app, int& calls_per_peer, Milliseconds& open_timeout) {
-  app.add_option("--max-calls-per-peer", calls_per_peer, "streams that one host may have open")
-      ->check(CLI::Range(1, 100'000));
-  AddDuration(app, "--open-timeout", open_timeout,
-              "a stream that has said nothing for so long is ended");
-}
-
-void AddLogging(CLI::App& app, std::string& level, std::string& format) {
-  app.add_option("--log-level", level, "trace, debug, info, warn, error or off")
-      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
-  app.add_option("--log-format", format, "text, or json: an object a line")
-      ->check(CLI::IsMember({"text", "json"}));
 }
 
 // Arguments of the environment, so that they come before those of the command line, which win, and
@@ -126,14 +58,17 @@ std::vector<std::string> Arguments(const CLI::App& app, int argc, char** argv) {
 
 void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   app.option_defaults()->always_capture_default();
-  app.add_option("--grpc-host", s.grpc_host, "address to serve gRPC on");
+  app.add_option("--grpc-host", s.grpc_host,
+                 "address to serve gRPC on; not given: 0.0.0.0 where callers need TLS and are told "
+                 "apart, or with --insecure, else 127.0.0.1");
   app.add_option("--grpc-port", s.grpc_port, "0: a free port")->check(CLI::Range(0, kMaxPort));
-  app.add_option("--http-host", s.http_host, "address to serve HTTP on");
+  app.add_option("--http-host", s.http_host,
+                 "address to serve HTTP on; not given: as --grpc-host's default");
   app.add_option("--http-port", s.http_port, "/livez, /readyz and /metrics; 0: a free port")
       ->check(CLI::Range(0, kMaxPort));
   app.add_option("--membership-host", s.membership_host,
-                 "address to take workers on; not given: 127.0.0.1 where workers are spawned, else "
-                 "as --grpc-host");
+                 "address to take workers on; not given: as --grpc-host where workers are started "
+                 "elsewhere and have certificates, or with --insecure, else 127.0.0.1");
   app.add_option("--membership-port", s.membership_port,
                  "workers register here, never on the gRPC port; 0: a free port")
       ->check(CLI::Range(0, kMaxPort));
@@ -141,6 +76,8 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
                  "a file with the token that workers must have to register, of at least 16 "
                  "characters; not given: where workers are spawned no others are taken, else "
                  "whoever reaches the membership port is");
+  AddSecuritySettings(app, s.security);
+  AddCallerSettings(app, s.callers);
   app.add_option("--ready-file", s.ready_file, "written as JSON when the service is ready");
   app.add_option("--spawn-workers", s.spawn_workers,
                  "local workers to start; 0: workers started elsewhere register themselves")
@@ -256,6 +193,7 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   AddDuration(app, "--feed-timeout", s.feed_timeout,
               "a job of whose rows nothing is heard for so long ends here; longer than the "
               "coordinator's --idle-timeout");
+  AddSecuritySettings(app, s.security);
   app.add_option("--ready-file", s.ready_file, "written as JSON when the worker is registered");
   AddLogging(app, s.log_level, s.log_format);
 }
@@ -305,8 +243,11 @@ std::vector<std::string> UnknownVariables() {
   CLI::App coordinator_app, worker_app;
   AddCoordinatorSettings(coordinator_app, coordinator);
   AddWorkerSettings(worker_app, worker);
-  std::vector<std::string> known = {absl::StrCat(kPrefix, "CONFIG"),
-                                    absl::StrCat(kPrefix, "SERVER")};  // the command line's
+  std::vector<std::string> known = {absl::StrCat(kPrefix, "CONFIG")};
+  for (const char* of_command_line :
+       {"SERVER", "TLS", "CA", "CERT", "KEY", "SERVER_NAME", "TOKEN_FILE", "TOKEN"}) {
+    known.push_back(absl::StrCat(kPrefix, of_command_line));
+  }
   for (const CLI::App* app : {&coordinator_app, &worker_app}) {
     for (const std::string& flag : Flags(*app)) known.push_back(Variable(flag));
   }
@@ -338,13 +279,22 @@ int Refuse(const CLI::App& app, const CLI::ParseError& error) {
   return kExitBadSettings;
 }
 
+std::string AuthTokenFile(const CoordinatorSettings& settings) {
+  return settings.callers.auth_token_file;
+}
+std::string AuthTokenFile(const WorkerSettings& /*settings*/) { return ""; }
+
 // Writing the ready file would replace what the process was started with.
 template <typename Settings>
 std::string ReadyFileClash(const CLI::App& app, const Settings& settings) {
   const CLI::Option& config = *app.get_config_ptr();
   const std::pair<const char*, std::string> inputs[] = {
       {"--config", config.count() > 0 ? config.as<std::string>() : ""},
-      {"--join-token-file", settings.join_token_file}};
+      {"--join-token-file", settings.join_token_file},
+      {"--tls-cert", settings.security.tls.cert},
+      {"--tls-key", settings.security.tls.key},
+      {"--tls-ca", settings.security.tls.ca},
+      {"--auth-token-file", AuthTokenFile(settings)}};
   for (const auto& [flag, path] : inputs) {
     std::error_code absent;  // of either: they are not one file
     if (path.empty() || !std::filesystem::equivalent(settings.ready_file, path, absent)) continue;
@@ -376,20 +326,16 @@ std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, c
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), clash.c_str());
     return kExitBadSettings;
   }
+  if (const std::string wrong = CompleteHosts(settings); !wrong.empty()) {
+    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), wrong.c_str());
+    return kExitBadSettings;
+  }
   settings.warnings = UnknownVariables();
+  for (std::string& open : OpenPorts(settings)) settings.warnings.push_back(std::move(open));
   return settings;
 }
 
 }  // namespace
-
-std::optional<int> GpuOrdinal(const std::string& device) {
-  if (!device.starts_with("cuda:") && !device.starts_with("auto:")) return std::nullopt;
-  int ordinal = -1;
-  const char* const end = device.data() + device.size();
-  const auto parsed = std::from_chars(device.data() + device.find(':') + 1, end, ordinal);
-  if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) return std::nullopt;
-  return ordinal;
-}
 
 std::variant<CoordinatorSettings, int> ParseCoordinatorSettings(int argc, char** argv) {
   CoordinatorSettings settings;

@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "server/process/security_settings.h"
+
 namespace hilbert_ring::server {
 
 using Milliseconds = std::chrono::milliseconds;
@@ -25,15 +27,16 @@ struct DeviceSettings {
 };
 
 struct CoordinatorSettings {
-  std::string grpc_host = "0.0.0.0";
+  // Hosts: see CompleteHosts for those that are not given.
+  std::string grpc_host;
   int grpc_port = 8001;  // 0: a free one
-  std::string http_host = "0.0.0.0";
-  int http_port = 8002;  // 0: a free one
-  // Where workers register. Empty: the loopback address where workers are spawned, which need no
-  // other, else grpc_host.
-  std::string membership_host;
+  std::string http_host;
+  int http_port = 8002;         // 0: a free one
+  std::string membership_host;  // where workers register
   int membership_port = 8003;   // 0: a free one
   std::string join_token_file;  // empty: spawned workers get one that is drawn, others need none
+  SecuritySettings security;
+  CallerSettings callers;
   std::string ready_file;
 
   int spawn_workers = 1;           // 0: workers that are started elsewhere
@@ -82,17 +85,18 @@ struct CoordinatorSettings {
 struct WorkerSettings {
   std::string coordinator = "127.0.0.1:8003";  // its membership port
   std::string join_token_file;                 // empty: none
-  std::string host = "127.0.0.1";              // that coordinator and peers reach this worker at
-  int port = 8101;                             // 0: a free one
-  int threads = 0;                             // 0: all that the process may use
-  std::string cpu_instructions;                // empty: the best of the machine
-  int64_t memory_limit_bytes = 0;              // of jobs; 0: 80 % of memory, or a GPU's fraction
-  double memory_share = 1.0;                   // of that 80 %, where workers share the machine
-  bool share_memory = true;                    // with a coordinator of this host
-  Milliseconds feed_timeout{600'000};          // of a job of whose rows nothing is heard
-  Milliseconds exit_timeout{10'000};           // for running jobs, on SIGTERM
-  int max_calls_per_peer = 64;                 // Run calls, open at once
-  Milliseconds open_timeout{5'000};            // of a call that has said nothing
+  SecuritySettings security;
+  std::string host = "127.0.0.1";      // that coordinator and peers reach this worker at
+  int port = 8101;                     // 0: a free one
+  int threads = 0;                     // 0: all that the process may use
+  std::string cpu_instructions;        // empty: the best of the machine
+  int64_t memory_limit_bytes = 0;      // of jobs; 0: 80 % of memory, or a GPU's fraction
+  double memory_share = 1.0;           // of that 80 %, where workers share the machine
+  bool share_memory = true;            // with a coordinator of this host
+  Milliseconds feed_timeout{600'000};  // of a job of whose rows nothing is heard
+  Milliseconds exit_timeout{10'000};   // for running jobs, on SIGTERM
+  int max_calls_per_peer = 64;         // Run calls, open at once
+  Milliseconds open_timeout{5'000};    // of a call that has said nothing
   DeviceSettings device;
   std::string http_host;  // empty: as host
   int http_port = 0;      // of /metrics and /livez; 0: a free one, which the coordinator knows

@@ -14,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
+#include "grpc/grpc_security_constants.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -102,6 +103,19 @@ absl::Status CheckJoinToken(const grpc::ServerContextBase& context, const std::s
                    wire::reason::kJoinToken);
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckPeerName(const grpc::ServerContextBase& context, const std::string& name) {
+  if (name.empty()) return absl::OkStatus();
+  const auto peer = context.auth_context();
+  for (const char* property : {GRPC_X509_SAN_PROPERTY_NAME, GRPC_X509_CN_PROPERTY_NAME}) {
+    if (peer == nullptr) break;
+    const auto names = peer->FindPropertyValues(property);
+    if (std::find(names.begin(), names.end(), name) != names.end()) return absl::OkStatus();
+  }
+  return Refused(
+      absl::StrCat("the worker's certificate does not have the name ", name, " (--tls-peer-name)"),
+      wire::reason::kPeerName);
 }
 
 void AddCallToken(grpc::ClientContext& context, const std::string& secret, absl::string_view call) {

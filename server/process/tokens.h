@@ -5,6 +5,8 @@
 //   const auto token = ReadTokenFile("/run/secrets/join");      // coordinator and worker
 //   AddJoinToken(context, *token);                              // worker, for Register
 //   CheckJoinToken(context, *token);                            // coordinator
+//   CheckPeerName(context, "worker");                           // of a certificate, where there is
+//   TLS
 //
 //   const std::string secret = DrawSecret();                    // coordinator, told to the worker
 //   AddCallToken(context, secret, "Run");                       // coordinator, anew for each call
@@ -37,6 +39,10 @@ void AddJoinToken(grpc::ClientContext& context, const std::string& token);
 // UNAUTHENTICATED (JOIN_TOKEN) when the call has no token or another one. An empty `token`: none is
 // asked for.
 absl::Status CheckJoinToken(const grpc::ServerContextBase& context, const std::string& token);
+
+// UNAUTHENTICATED (PEER_NAME) when the caller's certificate has not this name. An empty name: any
+// will do.
+absl::Status CheckPeerName(const grpc::ServerContextBase& context, const std::string& name);
 
 // call: its method's name. A token is good for one method.
 void AddCallToken(grpc::ClientContext& context, const std::string& secret, absl::string_view call);

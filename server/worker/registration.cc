@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "server/process/deadline.h"
-#include "server/process/grpc_endpoint.h"
 #include "server/process/threads.h"
 #include "server/process/tokens.h"
 #include "wire/status.h"
@@ -43,10 +42,11 @@ std::string Explained(const grpc::Status& status) {
 }  // namespace
 
 Registration::Registration(const std::string& coordinator, const std::string& join_token,
-                           CoordinatorSecret& secret, Hooks hooks)
+                           CoordinatorSecret& secret, Hooks hooks, Calling calling)
     : coordinator_(coordinator),
       join_token_(join_token),
       secret_(secret),
+      calling_(std::move(calling)),
       hooks_(std::move(hooks)),
       thread_([this](const std::stop_token& stop) { KeepUp(stop); }) {}
 
@@ -88,7 +88,7 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
   told_.clear();
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
   // A fresh channel: one that was refused waits longer and longer before it tries again.
-  const auto stub = v1::MembershipService::NewStub(Dial(coordinator_, kLeastAnswerLimit));
+  const auto stub = v1::MembershipService::NewStub(Dial(coordinator_, kLeastAnswerLimit, calling_));
   const auto stream = stub->Register(&context);
   std::atomic<Clock::rep> heard = Clock::now().time_since_epoch().count();
   std::atomic<int64_t> interval_ms = kFirstInterval.count();

@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/process/grpc_endpoint.h"
 #include "server/worker/coordinator_secret.h"
 
 namespace hilbert_ring::server {
@@ -28,9 +29,9 @@ class Registration {
   };
 
   // join_token: empty where the coordinator asks for none. The secret, which must outlive this, is
-  // told what the coordinator's calls are made with.
+  // told what the coordinator's calls are made with. calling: how the coordinator is called.
   Registration(const std::string& coordinator, const std::string& join_token,
-               CoordinatorSecret& secret, Hooks hooks);
+               CoordinatorSecret& secret, Hooks hooks, Calling calling = {});
 
   // Ends the stream: the coordinator then knows that the worker has left.
   ~Registration() = default;
@@ -47,6 +48,7 @@ class Registration {
 
   const std::string coordinator_, join_token_;
   CoordinatorSecret& secret_;
+  const Calling calling_;
   Hooks hooks_;       // registered is null once called
   bool up_ = false;   // of this stream; the reading thread's
   std::string told_;  // reason in the log; likewise

@@ -18,6 +18,7 @@
 #include "server/process/process_memory.h"
 #include "server/process/ready_file.h"
 #include "server/process/stop_signals.h"
+#include "server/process/tls.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
 #include "server/worker/registration.h"
@@ -59,6 +60,9 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                      ", must be an address at which the coordinator and other workers reach this "
                      "worker"));
   }
+  if (!settings.security.tls.ca.empty()) {
+    RETURN_IF_ERROR(CheckTlsFiles(settings.security.tls));
+  }
   std::string join_token;
   if (!settings.join_token_file.empty()) {
     ASSIGN_OR_RETURN(join_token, ReadTokenFile(settings.join_token_file));
@@ -87,11 +91,16 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   CallGate gate(
       {.calls_per_peer = settings.max_calls_per_peer, .open_timeout = settings.open_timeout});
   WorkerService service(state, gate, secret);
-  ASSIGN_OR_RETURN(auto grpc, StartGrpc({.host = settings.host,
-                                         .port = settings.port,
-                                         .max_threads = kMaxBlockingCalls,
-                                         .silence = kCoordinatorSilence},
-                                        {&service}));
+  ASSIGN_OR_RETURN(auto grpc,
+                   StartGrpc({.host = settings.host,
+                              .port = settings.port,
+                              .max_threads = kMaxBlockingCalls,
+                              .silence = kCoordinatorSilence,
+                              .credentials = settings.security.tls.ca.empty()
+                                                 ? nullptr
+                                                 : ServerCredentials(settings.security.tls),
+                              .reflection = false},
+                             {&service}));
   const std::string address = HostPort(settings.host, grpc.port);
   const DeviceInfo info = device.info();
   std::atomic<bool> registered = false;
@@ -116,7 +125,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   const std::string http_host = settings.http_host.empty() ? settings.host : settings.http_host;
   const auto http = HttpEndpoint::Start(
       http_host, settings.http_port,
-      {{"/livez", [] { return HttpReply{.body = "ok\n"}; }}, {"/metrics", serve_metrics}});
+      {{"/livez", [] { return HttpReply{.body = "ok\n"}; }}, {"/metrics", serve_metrics}},
+      {.cert = settings.security.tls.cert, .key = settings.security.tls.key});
   if (!http.ok()) return http.status();
   const int http_port = (*http)->port();
   spdlog::info("version {}: {} on {}, kernel {}, rings over {}, HTTP on {}", kVersion, address,
@@ -163,7 +173,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                      registered = true;
                                      set_health(!draining);
                                      metrics.CountRegistration();
-                                   }});
+                                   }},
+                              CallingOf(settings.security));
     calls.SetOnFailure([&registration] { registration.BeatNow(); });
     AwaitStopSignal(std::nullopt);
     draining = true;

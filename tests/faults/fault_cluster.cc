@@ -120,6 +120,7 @@ absl::Status FaultCluster::StartCoordinator() {
       absl::StrCat("--share-memory=", options_.place == WorkerPlace::kRemote ? "false" : "true"),
       "--warm-up=false",  // which device or link fails first is the test's to say
       "--log-level=info"};
+  if (!options_.hosts.empty()) arguments.push_back("--insecure");
   arguments.insert(arguments.end(), options_.coordinator_arguments.begin(),
                    options_.coordinator_arguments.end());
   auto program = Program::Start({.arguments = std::move(arguments),
@@ -141,6 +142,7 @@ absl::Status FaultCluster::StartWorker(int index) {
       "--memory-limit=4GiB",
       "--share-memory=false",
       "--log-level=info"};
+  if (!options_.hosts.empty()) arguments.push_back("--insecure");
   arguments.insert(arguments.end(), options_.worker_arguments.begin(),
                    options_.worker_arguments.end());
   auto program = Program::Start({.arguments = std::move(arguments),

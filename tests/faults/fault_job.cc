@@ -62,8 +62,8 @@ absl::StatusOr<v1::Report> Call(const std::string& address, const FaultJob& job,
       }
     };
   }
-  return client::Attend(client::Connect(address), inputs, {.out = output.out, .lse = output.lse},
-                        options);
+  return client::Attend(client::Connect(address, options.access), inputs,
+                        {.out = output.out, .lse = output.lse}, options);
 }
 
 EngineResult Decode(const FaultJob& job, const Output& output) {

@@ -164,7 +164,7 @@ TEST(CliConsole, ABashCompletesCommandsOptionsAndValues) {
     return ReadFile(out);
   };
   EXPECT_EQ(completions("at", 1), "attend\n");
-  EXPECT_EQ(completions("--ser", 1), "--server\n");
+  EXPECT_EQ(completions("--ser", 1), "--server --server-name\n");
   EXPECT_EQ(completions("attend --outa", 2), "--outage-timeout\n");
   EXPECT_EQ(completions("--json attend --rep", 3), "--report\n");
   EXPECT_EQ(completions("plan --outa", 2), "\n");

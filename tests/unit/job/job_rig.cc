@@ -62,7 +62,7 @@ class JobRig::Service
 
  private:
   void Serve(server::AttendStream& stream) {
-    const auto report = server::AttendCall(services_, stream, "caller").Run();
+    const auto report = server::AttendCall(services_, stream, {.name = "caller", .turns = "caller"}).Run();
     if (report.ok()) {
       stream.End(*report);
     } else {
@@ -112,6 +112,7 @@ JobRig::JobRig(const JobRigOptions& options)
                                                            .scheduler = scheduler_,
                                                            .rate = rate_,
                                                            .jobs = jobs_,
+                                                           .quotas = quotas_,
                                                            .rings = rings_,
                                                            .runs = runs_,
                                                            .orders = orders_,

@@ -83,6 +83,7 @@ class JobRig {
   std::vector<std::unique_ptr<FakeWorker>> workers_;
   server::Metrics metrics_;
   server::JobTable jobs_;
+  server::Quotas quotas_;
   server::Rings rings_;
   server::OpenRuns runs_;
   OrderCache orders_;

@@ -35,6 +35,7 @@ class Settings : public ::testing::Test {
     unsetenv("HILBERT_RING_GRPC_PROT");
     unsetenv("HILBERT_RING_MEMORY_SHARE");
     unsetenv("HILBERT_RING_SERVER");
+    unsetenv("HILBERT_RING_TOKEN");
   }
 };
 
@@ -120,6 +121,99 @@ TEST_F(Settings, DeviceOfBothProcesses) {
   EXPECT_EQ(worker.device.device, "cpu");
   EXPECT_EQ(worker.device.gpu_memory_fraction, 0.9);
   EXPECT_EQ(worker.memory_share, 0.25);
+}
+
+// Exit code and words; 0 for settings that are taken.
+std::pair<int, std::string> Refused(std::vector<std::string> arguments) {
+  ::testing::internal::CaptureStderr();
+  const auto parsed = Parse(std::move(arguments));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  const int* code = std::get_if<int>(&parsed);
+  return {code == nullptr ? 0 : *code, said};
+}
+
+struct Hosts {
+  std::string grpc, http, membership;
+  bool operator==(const Hosts&) const = default;
+};
+
+Hosts HostsOf(std::vector<std::string> arguments) {
+  const CoordinatorSettings settings = Parsed(std::move(arguments));
+  return {settings.grpc_host, settings.http_host, settings.membership_host};
+}
+
+TEST_F(Settings, WithoutTlsAndAWayToTellCallersApartPortsAreOnTheLoopbackAddress) {
+  const std::string all = "0.0.0.0", local = "127.0.0.1";
+  const std::vector<std::string> tls = {"--tls-cert=c", "--tls-key=k"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), tls.begin(), tls.end());
+    return more;
+  };
+  EXPECT_EQ(HostsOf({}), (Hosts{local, local, local}));
+  EXPECT_EQ(HostsOf({"--spawn-workers=0"}), (Hosts{local, local, local}));
+  EXPECT_EQ(HostsOf({"--auth-token-file=t"}), (Hosts{local, local, local}));
+  EXPECT_EQ(HostsOf(tls), (Hosts{local, local, local}));
+  EXPECT_EQ(HostsOf(with({"--auth-token-file=t"})), (Hosts{all, all, local}));
+  EXPECT_EQ(HostsOf(with({"--tls-client-ca=a"})), (Hosts{all, all, local}));
+  EXPECT_EQ(HostsOf(with({"--tls-ca=a", "--spawn-workers=0"})), (Hosts{local, local, all}));
+  EXPECT_EQ(HostsOf(with({"--tls-ca=a", "--auth-token-file=t", "--spawn-workers=0",
+                          "--grpc-host=10.1.2.3"})),
+            (Hosts{"10.1.2.3", all, "10.1.2.3"}));
+  EXPECT_EQ(HostsOf({"--insecure"}), (Hosts{all, all, local}));
+  EXPECT_EQ(HostsOf({"--insecure", "--spawn-workers=0"}), (Hosts{all, all, all}));
+  EXPECT_EQ(HostsOf({"--grpc-host=localhost", "--http-host=127.1.2.3", "--membership-host=::1"}),
+            (Hosts{"localhost", "127.1.2.3", "::1"}));
+}
+
+TEST_F(Settings, ANetworkIsServedWithoutTlsByInsecureAlone) {
+  for (const char* host : {"--grpc-host", "--http-host", "--membership-host"}) {
+    for (const char* network : {"0.0.0.0", "10.1.2.3", "::", "127.example.com", "example.com"}) {
+      const std::string argument = std::string(host) + "=" + network;
+      const auto [code, said] = Refused({argument});
+      EXPECT_EQ(code, 2) << argument;
+      EXPECT_NE(said.find(std::string(host) + " " + network), std::string::npos) << said;
+      EXPECT_NE(said.find("--insecure"), std::string::npos) << said;
+      const CoordinatorSettings open = Parsed({argument, "--insecure"});
+      EXPECT_TRUE(std::any_of(open.warnings.begin(), open.warnings.end(), [&](const auto& warning) {
+        return warning.starts_with(std::string("--insecure: whoever reaches ") + network);
+      })) << argument;
+    }
+  }
+  const std::vector<std::string> secure = {"--tls-cert=c", "--tls-key=k", "--auth-token-file=t",
+                                           "--grpc-host=0.0.0.0"};
+  for (const std::string& warning : Parsed(secure).warnings) {
+    EXPECT_FALSE(warning.starts_with("--insecure")) << warning;
+  }
+}
+
+TEST_F(Settings, TlsFilesThatDoNotGoTogetherAreRefused) {
+  EXPECT_EQ(Refused({"--tls-cert=c"}).first, 2);
+  EXPECT_EQ(Refused({"--tls-key=k"}).first, 2);
+  EXPECT_EQ(Refused({"--tls-ca=a"}).first, 2);
+  EXPECT_EQ(Refused({"--tls-client-ca=a"}).first, 2);
+  EXPECT_EQ(Refused({"--tls-peer-name=n"}).first, 2);
+  EXPECT_EQ(Refused({"--tls-cert=c", "--tls-key=k", "--tls-ca=a"}).first, 2) << "spawned workers";
+  EXPECT_EQ(Refused({"--tls-cert=c", "--tls-key=k", "--tls-ca=a", "--spawn-workers=0",
+                     "--tls-peer-name=n", "--tls-client-ca=b"})
+                .first,
+            0);
+}
+
+TEST(WorkerHost, IsOnTheLoopbackAddressWithoutTls) {
+  const auto parse = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "hilbert-ring-worker");
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    ::testing::internal::CaptureStderr();
+    const auto parsed = ParseWorkerSettings(static_cast<int>(argv.size()), argv.data());
+    ::testing::internal::GetCapturedStderr();
+    return std::holds_alternative<WorkerSettings>(parsed);
+  };
+  EXPECT_TRUE(parse({}));
+  EXPECT_FALSE(parse({"--host=10.1.2.3"}));
+  EXPECT_TRUE(parse({"--host=10.1.2.3", "--insecure"}));
+  EXPECT_TRUE(parse({"--host=10.1.2.3", "--tls-cert=c", "--tls-key=k", "--tls-ca=a"}));
+  EXPECT_FALSE(parse({"--host=10.1.2.3", "--tls-cert=c", "--tls-key=k"}));
 }
 
 TEST(GpuOrdinal, IsOfGpusAlone) {

@@ -1,0 +1,114 @@
+#include "client/cpp/access.h"
+
+#include <algorithm>
+#include <fstream>
+#include <string_view>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+constexpr size_t kMostTokenBytes = 4096;
+constexpr size_t kMostFileBytes = 1 << 20;
+
+absl::StatusOr<std::string> ReadSmallFile(const char* option, const std::string& path,
+                                          size_t most) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(most + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (file.bad() || !file.is_open()) {
+    return absl::InvalidArgumentError(absl::StrCat(option, ": cannot read ", path));
+  }
+  if (text.size() > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, ": ", path, " has more than ", most, " bytes"));
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> ReadPem(const char* option, const std::string& path) {
+  if (path.empty()) return std::string();
+  auto text = ReadSmallFile(option, path, kMostFileBytes);
+  if (text.ok() && text->find("-----BEGIN") == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(option, ": ", path, " is not in PEM"));
+  }
+  return text;
+}
+
+absl::StatusOr<grpc::SslCredentialsOptions> ReadFiles(const Access& access) {
+  auto ca = ReadPem("--ca", access.ca);
+  if (!ca.ok()) return ca.status();
+  auto cert = ReadPem("--cert", access.cert);
+  if (!cert.ok()) return cert.status();
+  auto key = ReadPem("--key", access.key);
+  if (!key.ok()) return key.status();
+  return grpc::SslCredentialsOptions{.pem_root_certs = *std::move(ca),
+                                     .pem_private_key = *std::move(key),
+                                     .pem_cert_chain = *std::move(cert)};
+}
+
+// The service on this host: "localhost:8001", "127.0.0.1:8001", "[::1]:8001", "unix:/path".
+bool OnThisHost(std::string_view server) {
+  for (const std::string_view prefix : {"dns:///", "ipv4:", "ipv6:"}) {
+    if (server.starts_with(prefix)) server.remove_prefix(prefix.size());
+  }
+  if (server.starts_with("unix:")) return true;
+  const std::string_view host = server.substr(0, server.rfind(':'));
+  if (host == "localhost" || host == "[::1]") return true;
+  return host.starts_with("127.") &&
+         host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+}  // namespace
+
+absl::Status CheckAccess(const std::string& server, const Access& access) {
+  if (access.cert.empty() != access.key.empty()) {
+    return absl::InvalidArgumentError("--cert and --key go together");
+  }
+  const bool files = !access.ca.empty() || !access.cert.empty() || !access.server_name.empty();
+  if (files && !access.tls) {
+    return absl::InvalidArgumentError("--ca, --cert, --key and --server-name need --tls");
+  }
+  if (!access.token.empty() && !access.token_file.empty()) {
+    return absl::InvalidArgumentError("a token and a token file are given, only one may be");
+  }
+  if (auto read = ReadFiles(access); !read.ok()) return read.status();
+  const auto token = TokenOf(access);
+  if (!token.ok()) return token.status();
+  if (!token->empty() && !access.tls && !access.insecure && !OnThisHost(server)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a token would go to ", server, " in clear text: --tls encrypts it, --insecure sends it"));
+  }
+  return absl::OkStatus();
+}
+
+std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const Access& access) {
+  if (!access.tls) return grpc::InsecureChannelCredentials();
+  const auto files = ReadFiles(access);
+  return files.ok() ? grpc::SslCredentials(*files) : nullptr;
+}
+
+absl::StatusOr<std::string> TokenOf(const Access& access) {
+  std::string text = access.token;
+  if (!access.token_file.empty()) {
+    auto read = ReadSmallFile("--token-file", access.token_file, kMostTokenBytes);
+    if (!read.ok()) return read.status();
+    text = *std::move(read);
+  } else if (text.empty()) {
+    return text;
+  }
+  const std::string token(absl::StripAsciiWhitespace(text));
+  const bool printable =
+      std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (token.empty() || !printable || token.size() > kMostTokenBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(access.token_file.empty() ? "HILBERT_RING_TOKEN" : access.token_file,
+                     " must hold one token of printable ASCII characters"));
+  }
+  return token;
+}
+
+}  // namespace hilbert_ring::client

@@ -1,0 +1,39 @@
+// How a client reaches a service that is not open to everybody: by TLS, and with a token.
+//
+//   Access access{.tls = true, .ca = "ca.crt", .token_file = "token"};
+//   if (absl::Status status = CheckAccess("coordinator:8001", access); !status.ok()) ...
+//   Connect("coordinator:8001", access);
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "grpcpp/security/credentials.h"
+
+namespace hilbert_ring::client {
+
+// Files are in PEM. They are read when a connection is made.
+struct Access {
+  bool tls = false;
+  std::string ca;           // of the service's certificate; empty: the system's
+  std::string cert, key;    // the caller's own; both or none
+  std::string server_name;  // in the service's certificate; empty: the server's host
+  // A file with the caller's token, read with each call, so that it can be replaced at any time; or
+  // the token itself.
+  std::string token_file, token;
+  bool insecure = false;  // a token may go to another host without TLS
+};
+
+// INVALID_ARGUMENT, naming option and file: one cannot be read, options contradict each other, or a
+// token would go over a network in clear text.
+absl::Status CheckAccess(const std::string& server, const Access& access);
+
+// Null when a file cannot be read.
+std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const Access& access);
+
+// Empty: none. Never part of a message.
+absl::StatusOr<std::string> TokenOf(const Access& access);
+
+}  // namespace hilbert_ring::client

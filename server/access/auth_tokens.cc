@@ -1,0 +1,230 @@
+#include "server/access/auth_tokens.h"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "nlohmann/json.hpp"
+#include "server/process/tokens.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr size_t kMostFileBytes = 4 << 20;
+constexpr size_t kMostEntries = 10'000;
+constexpr size_t kMostNameBytes = 64;
+constexpr size_t kMostTokenBytes = 4096;
+constexpr auto kLookAgain = std::chrono::seconds(1);
+constexpr absl::string_view kScheme = "Bearer ";
+
+absl::Status Wrong(const std::string& what) { return absl::InvalidArgumentError(what); }
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (file.bad() || !file.is_open()) return Wrong("cannot be read");
+  if (text.size() > kMostFileBytes) {
+    return Wrong(absl::StrCat("has more than ", kMostFileBytes, " bytes"));
+  }
+  return text;
+}
+
+bool Printable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+absl::StatusOr<std::string> TextOf(const nlohmann::json& entry, const char* field) {
+  const auto found = entry.find(field);
+  if (found == entry.end()) return Wrong(absl::StrCat(field, " is missing"));
+  if (!found->is_string()) return Wrong(absl::StrCat(field, " must be a string"));
+  return found->get<std::string>();
+}
+
+absl::StatusOr<int64_t> LimitOf(const nlohmann::json& entry, const char* field) {
+  const auto found = entry.find(field);
+  if (found == entry.end()) return 0;
+  if (!found->is_number_unsigned() || *found < 1 || *found > kMostQuotaBytes) {
+    return Wrong(absl::StrCat(field, " must be an integer of 1 to 2^50"));
+  }
+  return found->get<int64_t>();
+}
+
+absl::StatusOr<Caller> CallerOf(const nlohmann::json& entry) {
+  Caller caller;
+  auto name = TextOf(entry, "name");
+  if (!name.ok()) return name.status();
+  if (name->empty() || name->size() > kMostNameBytes || !Printable(*name)) {
+    return Wrong(absl::StrCat("name must have 1 to ", kMostNameBytes,
+                              " printable ASCII characters without spaces"));
+  }
+  caller.name = caller.turns = *std::move(name);
+  const auto role = TextOf(entry, "role");
+  if (!role.ok()) return role.status();
+  bool known = false;
+  for (const Role one : {Role::kSubmit, Role::kObserve, Role::kAdmin}) {
+    if (NameOf(one) != *role) continue;
+    caller.role = one;
+    known = true;
+  }
+  if (!known) return Wrong("role must be submit, observe or admin");
+  for (const auto& [field, limit] :
+       {std::pair("jobs", &caller.quota.jobs), std::pair("tokens", &caller.quota.tokens),
+        std::pair("bytes", &caller.quota.bytes)}) {
+    const auto given = LimitOf(entry, field);
+    if (!given.ok()) return given.status();
+    *limit = *given;
+  }
+  return caller;
+}
+
+}  // namespace
+
+absl::string_view NameOf(Role role) {
+  switch (role) {
+    case Role::kSubmit:
+      return "submit";
+    case Role::kObserve:
+      return "observe";
+    case Role::kAdmin:
+      return "admin";
+  }
+  return "";
+}
+
+absl::Status AuthTokens::AddLine(const std::string& line, Table& table) {
+  // The parser's own message would quote the line.
+  const auto entry = nlohmann::json::parse(line, nullptr, false);
+  if (!entry.is_object()) return Wrong("is not a JSON object");
+  for (const auto& [field, value] : entry.items()) {
+    constexpr std::string_view kFields[] = {"name", "role",   "token", "sha256",
+                                            "jobs", "tokens", "bytes"};
+    if (std::find(std::begin(kFields), std::end(kFields), field) == std::end(kFields)) {
+      return Wrong("has a field that is none of name, role, token, sha256, jobs, tokens, bytes");
+    }
+  }
+  auto caller = CallerOf(entry);
+  if (!caller.ok()) return caller.status();
+  if (entry.contains("token") == entry.contains("sha256")) {
+    return Wrong("must have one of token and sha256");
+  }
+  Entry added{.caller = *std::move(caller)};
+  if (entry.contains("token")) {
+    const auto token = TextOf(entry, "token");
+    if (!token.ok()) return token.status();
+    if (token->size() < kLeastTokenBytes || token->size() > kMostTokenBytes || !Printable(*token)) {
+      return Wrong(absl::StrCat("token must have ", kLeastTokenBytes, " to ", kMostTokenBytes,
+                                " printable ASCII characters without spaces"));
+    }
+    SHA256(reinterpret_cast<const unsigned char*>(token->data()), token->size(),
+           added.digest.data());
+  } else {
+    const auto text = TextOf(entry, "sha256");
+    if (!text.ok()) return text.status();
+    if (text->size() != 64 || !std::all_of(text->begin(), text->end(), absl::ascii_isxdigit)) {
+      return Wrong("sha256 must have 64 hexadecimal digits");
+    }
+    const std::string digest = absl::HexStringToBytes(*text);
+    std::copy(digest.begin(), digest.end(), added.digest.begin());
+  }
+  for (const Entry& other : table) {
+    if (other.digest == added.digest) return Wrong("has the token of another line");
+    if (other.caller.name != added.caller.name) continue;
+    if (other.caller.role == added.caller.role && other.caller.quota == added.caller.quota)
+      continue;
+    return Wrong("has another role or quota than another line of its name");
+  }
+  if (table.size() == kMostEntries)
+    return Wrong(absl::StrCat("is beyond ", kMostEntries, " tokens"));
+  table.push_back(std::move(added));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AuthTokens::Table> AuthTokens::Parse(const std::string& text) {
+  Table table;
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    const absl::string_view stripped = absl::StripAsciiWhitespace(line);
+    if (stripped.empty() || stripped.front() == '#') continue;
+    if (absl::Status status = AddLine(line, table); !status.ok()) {
+      return Wrong(absl::StrCat("line ", number, " ", status.message()));
+    }
+  }
+  return table;
+}
+
+absl::StatusOr<std::unique_ptr<AuthTokens>> AuthTokens::Read(
+    const std::string& path, std::function<Clock::time_point()> now) {
+  std::unique_ptr<AuthTokens> tokens(new AuthTokens(path, std::move(now)));
+  const std::lock_guard lock(tokens->mutex_);
+  tokens->looked_ = tokens->now_();
+  RETURN_IF_ERROR(tokens->ReadAgain());
+  return tokens;
+}
+
+// A file that is replaced while it is read has another version when it is looked at next.
+absl::Status AuthTokens::ReadAgain() {
+  struct stat found = {};
+  const bool there = stat(path_.c_str(), &found) == 0;
+  const Version version = {.seconds = found.st_mtim.tv_sec,
+                           .nanoseconds = found.st_mtim.tv_nsec,
+                           .bytes = found.st_size,
+                           .inode = found.st_ino};
+  if (table_ != nullptr && version == version_) return absl::OkStatus();
+  version_ = version;
+  auto text = there ? ReadFile(path_) : Wrong("cannot be read");
+  auto table = text.ok() ? Parse(*text) : text.status();
+  if (!table.ok()) {
+    return Wrong(absl::StrCat("--auth-token-file: ", path_, " ", table.status().message()));
+  }
+  const bool again = table_ != nullptr;
+  table_ = std::make_shared<const Table>(*std::move(table));
+  if (again) spdlog::info("--auth-token-file: read again, {} tokens", table_->size());
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const AuthTokens::Table> AuthTokens::Current() {
+  const std::lock_guard lock(mutex_);
+  if (const Clock::time_point now = now_(); now - looked_ >= kLookAgain) {
+    looked_ = now;
+    if (absl::Status status = ReadAgain(); !status.ok()) {
+      spdlog::error("{}; the tokens stay as they were", std::string(status.message()));
+    }
+  }
+  return table_;
+}
+
+absl::StatusOr<Caller> AuthTokens::Find(std::string_view authorization) {
+  if (authorization.empty()) {
+    return wire::ErrorOf(wire::reason::kAuthToken, "the service takes calls with a token alone");
+  }
+  const bool bearer = absl::StartsWithIgnoreCase(
+      absl::string_view(authorization.data(), authorization.size()), kScheme);
+  const std::string_view token = bearer ? authorization.substr(kScheme.size()) : "";
+  Digest digest;
+  SHA256(reinterpret_cast<const unsigned char*>(token.data()), token.size(), digest.data());
+  const auto table = Current();
+  const Entry* found = nullptr;
+  for (const Entry& entry : *table) {
+    if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0) found = &entry;
+  }
+  if (found == nullptr || token.empty()) {
+    return wire::ErrorOf(wire::reason::kAuthToken, "the token is none of the service's");
+  }
+  return found->caller;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,147 @@
+#include "server/process/security_settings.h"
+
+#include <arpa/inet.h>
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "server/process/settings.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr char kLoopback[] = "127.0.0.1", kAll[] = "0.0.0.0";
+
+std::string CheckTls(const SecuritySettings& s) {
+  if (s.tls.cert.empty() != s.tls.key.empty()) return "--tls-cert and --tls-key go together";
+  if (!s.tls.ca.empty() && s.tls.cert.empty()) return "--tls-ca needs --tls-cert and --tls-key";
+  if (!s.peer_name.empty() && s.tls.ca.empty()) return "--tls-peer-name needs --tls-ca";
+  return "";
+}
+
+bool ForCallers(const CoordinatorSettings& s) {
+  return !s.security.tls.cert.empty() &&
+         !(s.callers.client_ca.empty() && s.callers.auth_token_file.empty());
+}
+
+bool ForWorkers(const SecuritySettings& s) { return !s.tls.ca.empty(); }
+
+std::string Exposed(const std::string& flag, const std::string& host, const std::string& needs) {
+  return absl::StrCat(flag, " ", host, " is an address of a network, where ", needs,
+                      "; --insecure serves it without");
+}
+
+constexpr char kCallersNeed[] =
+    "callers need TLS (--tls-cert, --tls-key), and a token or a certificate (--auth-token-file, "
+    "--tls-client-ca)";
+constexpr char kWorkersNeed[] =
+    "coordinator and workers need certificates (--tls-cert, --tls-key, --tls-ca)";
+constexpr char kHttpNeeds[] = "HTTP needs TLS (--tls-cert, --tls-key)";
+
+std::string OpenPort(const std::string& host, const char* needs) {
+  return absl::StrCat("--insecure: whoever reaches ", host, " is served, where ", needs);
+}
+
+bool MayBeOn(const std::string& host, bool secure, const SecuritySettings& s) {
+  return secure || s.insecure || IsLoopback(host);
+}
+
+}  // namespace
+
+void AddSecuritySettings(CLI::App& app, SecuritySettings& s) {
+  app.add_option("--tls-cert", s.tls.cert,
+                 "a file with this process's certificate chain in PEM, for TLS; read again when it "
+                 "changes, as all files of --tls- are");
+  app.add_option("--tls-key", s.tls.key, "a file with the certificate's key in PEM");
+  app.add_option(
+      "--tls-ca", s.tls.ca,
+      "a file with the CA's certificates in PEM: coordinator and workers show each other "
+      "certificates of it, and speak TLS");
+  app.add_option("--tls-peer-name", s.peer_name,
+                 "a name that the other side's certificate must have: at the coordinator the "
+                 "workers', at a worker the coordinator's; not given: the host that is called");
+  app.add_flag("--insecure", s.insecure,
+               "serve on addresses of a network without TLS, or without telling callers apart");
+}
+
+void AddCallerSettings(CLI::App& app, CallerSettings& s) {
+  app.add_option("--tls-client-ca", s.client_ca,
+                 "a file with the CA's certificates in PEM: callers must show a certificate of it");
+  app.add_option(
+      "--auth-token-file", s.auth_token_file,
+      "a file with callers' tokens, names, roles and quotas, a JSON object on each line; "
+      "callers must have one of them, so an empty file lets nobody in; read again when it "
+      "changes");
+  app.add_option("--metrics-need-token", s.metrics_need_token,
+                 "with --auth-token-file: true: /metrics and /targets are for tokens of the roles "
+                 "observe and admin; false: for all");
+}
+
+bool IsLoopback(const std::string& host) {
+  in_addr address = {};
+  if (inet_pton(AF_INET, host.c_str(), &address) == 1) return ntohl(address.s_addr) >> 24 == 127;
+  return host == "localhost" || host == "::1" || host == "[::1]";
+}
+
+std::string CompleteHosts(CoordinatorSettings& s) {
+  if (std::string wrong = CheckTls(s.security); !wrong.empty()) return wrong;
+  if (!s.callers.client_ca.empty() && s.security.tls.cert.empty()) {
+    return "--tls-client-ca needs --tls-cert and --tls-key";
+  }
+  if (ForWorkers(s.security) && s.spawn_workers > 0) {
+    return "--tls-ca is for workers that are started elsewhere (--spawn-workers=0): spawned ones "
+           "are on the loopback address";
+  }
+  const bool callers = ForCallers(s), workers = ForWorkers(s.security);
+  const bool http = !s.security.tls.cert.empty();
+  const bool open = s.security.insecure;
+  if (s.grpc_host.empty()) s.grpc_host = callers || open ? kAll : kLoopback;
+  if (s.http_host.empty()) s.http_host = callers || open ? kAll : kLoopback;
+  if (s.membership_host.empty()) {
+    const bool network = s.spawn_workers == 0 && (workers || open);
+    s.membership_host = network ? s.grpc_host : kLoopback;
+    if (network && workers && IsLoopback(s.grpc_host)) s.membership_host = kAll;
+  }
+  if (!MayBeOn(s.grpc_host, callers, s.security)) {
+    return Exposed("--grpc-host", s.grpc_host, kCallersNeed);
+  }
+  if (!MayBeOn(s.http_host, http, s.security)) {
+    return Exposed("--http-host", s.http_host, kHttpNeeds);
+  }
+  if (!MayBeOn(s.membership_host, workers, s.security)) {
+    return Exposed("--membership-host", s.membership_host, kWorkersNeed);
+  }
+  return "";
+}
+
+std::string CompleteHosts(const WorkerSettings& s) {
+  if (std::string wrong = CheckTls(s.security); !wrong.empty()) return wrong;
+  if (!s.security.tls.cert.empty() && s.security.tls.ca.empty()) {
+    return "--tls-cert needs --tls-ca: a worker asks its coordinator for a certificate, too";
+  }
+  if (!MayBeOn(s.host, ForWorkers(s.security), s.security)) {
+    return Exposed("--host", s.host, kWorkersNeed);
+  }
+  if (!MayBeOn(s.http_host, s.http_host.empty() || ForWorkers(s.security), s.security)) {
+    return Exposed("--http-host", s.http_host, kWorkersNeed);
+  }
+  return "";
+}
+
+std::vector<std::string> OpenPorts(const CoordinatorSettings& s) {
+  std::vector<std::string> open;
+  const auto note = [&](const std::string& host, bool secure, const char* needs) {
+    if (!secure && !IsLoopback(host)) open.push_back(OpenPort(host, needs));
+  };
+  note(s.grpc_host, ForCallers(s), kCallersNeed);
+  note(s.http_host, !s.security.tls.cert.empty(), kHttpNeeds);
+  note(s.membership_host, ForWorkers(s.security), kWorkersNeed);
+  return open;
+}
+
+std::vector<std::string> OpenPorts(const WorkerSettings& s) {
+  if (ForWorkers(s.security) || IsLoopback(s.host)) return {};
+  return {OpenPort(s.host, kWorkersNeed)};
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,86 @@
+#include "server/process/setting_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+namespace hilbert_ring::server {
+
+void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
+                 const std::string& help) {
+  const auto seconds = static_cast<double>(value.count()) / 1000;
+  app.add_option_function<double>(
+         flag, [&value](double given) { value = Milliseconds(static_cast<int64_t>(given * 1000)); },
+         help + ", in seconds")
+      ->check(CLI::Range(0.001, 1e9))
+      ->default_str(CLI::detail::to_string(seconds));
+}
+
+CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
+                      const std::string& help) {
+  return app
+      .add_option_function<uint64_t>(
+          flag,
+          [&value](uint64_t given) {
+            value = static_cast<int64_t>(std::min<uint64_t>(given, uint64_t{1} << 62));
+          },
+          help + " (bytes, or with a suffix: 512MiB, 16GiB)")
+      ->transform(CLI::AsSizeValue(false));
+}
+
+// Whether the machine runs what is named is the worker's device to say.
+CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value) {
+  return app
+      .add_option("--cpu-instructions", value,
+                  "instruction set of the workers' kernels; not given: the best of the machine")
+      ->check(CLI::IsMember(
+          {"portable", "ssse3", "sse4", "avx2", "avx512", "avx512-bf16", "neon", "bf16-emulated"}));
+}
+
+// Whether the GPU is there is the worker's device to say.
+void AddDevice(CLI::App& app, DeviceSettings& device) {
+  app.add_option(
+         "--device", device.device,
+         "of the workers: auto (a GPU where there is one, else the CPU; spawned workers are "
+         "spread over the GPUs), auto:N (that GPU), cpu, or cuda:N")
+      ->check([](const std::string& given) {
+        const bool known = given == "auto" || given == "cpu" || GpuOrdinal(given).has_value();
+        return known ? std::string() : given + " is not auto, auto:N, cpu or cuda:N";
+      });
+  app.add_option("--gpu-memory-fraction", device.gpu_memory_fraction,
+                 "of a GPU's memory, for the jobs of its workers")
+      ->check(CLI::Range(0.01, 1.0));
+  app.add_option("--attention-kernel", device.attention_kernel,
+                 "of a GPU: cudnn, native (our own), or auto (cudnn where it was faster)")
+      ->check(CLI::IsMember({"auto", "cudnn", "native"}));
+  app.add_option("--gpu-exchange-blocks", device.gpu_exchange_blocks,
+                 "most blocks of threads, each a multiprocessor that compute goes without, that "
+                 "NCCL exchanges with (its CTAs); 0: as it chooses")
+      ->check(CLI::Range(0, 64));
+}
+
+void AddCallLimits(CLI::App& app, int& calls_per_peer, Milliseconds& open_timeout) {
+  app.add_option("--max-calls-per-peer", calls_per_peer, "streams that one host may have open")
+      ->check(CLI::Range(1, 100'000));
+  AddDuration(app, "--open-timeout", open_timeout,
+              "a stream that has said nothing for so long is ended");
+}
+
+void AddLogging(CLI::App& app, std::string& level, std::string& format) {
+  app.add_option("--log-level", level, "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
+  app.add_option("--log-format", format, "text, or json: an object a line")
+      ->check(CLI::IsMember({"text", "json"}));
+}
+
+std::optional<int> GpuOrdinal(const std::string& device) {
+  if (!device.starts_with("cuda:") && !device.starts_with("auto:")) return std::nullopt;
+  int ordinal = -1;
+  const char* const end = device.data() + device.size();
+  const auto parsed = std::from_chars(device.data() + device.find(':') + 1, end, ordinal);
+  if (parsed.ec != std::errc() || parsed.ptr != end || ordinal < 0) return std::nullopt;
+  return ordinal;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,221 @@
+// Every method on every port, and what somebody gets there who has shown nothing, or not enough. A
+// method that is new is missing in the table, and fails the test until it is written down what
+// strangers get.
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/descriptor.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/completion_queue.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/security/credentials.h"
+#include "hilbert_ring/v1/attention.pb.h"
+#include "hilbert_ring/v1/worker.pb.h"
+#include "tests/certificates/http_get.h"
+#include "tests/security/tls_fixture.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+constexpr char kToken[] = "token-of-the-lab-0123456789";
+constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
+constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
+
+std::string CodeName(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::StatusCode::OK:
+      return "OK";
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return "UNAUTHENTICATED";
+    case grpc::StatusCode::UNIMPLEMENTED:
+      return "UNIMPLEMENTED";
+    case grpc::StatusCode::UNAVAILABLE:
+      return "UNAVAILABLE";
+    default:
+      return absl::StrCat("code ", code);
+  }
+}
+
+// "answered" when a message comes, else the status. Each kind of method takes an empty message.
+std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                 const std::string& authorization) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  if (!authorization.empty()) context.AddMetadata("authorization", authorization);
+  grpc::CompletionQueue queue;
+  const auto next = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  const auto call = stub.PrepareCall(&context, method, &queue);
+  call->StartCall(nullptr);
+  const grpc::Slice nothing;
+  bool goes_on = next();
+  if (goes_on) {
+    call->WriteLast(grpc::ByteBuffer(&nothing, 1), grpc::WriteOptions(), nullptr);
+    goes_on = next();
+  }
+  grpc::ByteBuffer answer;
+  call->Read(&answer, nullptr);
+  const bool answered = next();
+  if (answered) context.TryCancel();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  next();
+  return answered ? "answered" : CodeName(status.error_code());
+}
+
+// "/package.Service/Method" of all of ours, of health and of reflection.
+std::vector<std::string> AllMethods() {
+  std::vector<std::string> methods = {kCheck, kWatch, kReflection};
+  for (const auto* file :
+       {v1::AttendRequest::descriptor()->file(), v1::Heartbeat::descriptor()->file()}) {
+    for (int i = 0; i < file->service_count(); ++i) {
+      const auto* service = file->service(i);
+      for (int j = 0; j < service->method_count(); ++j) {
+        methods.push_back(absl::StrCat("/", service->full_name(), "/", service->method(j)->name()));
+      }
+    }
+  }
+  return methods;
+}
+
+std::string ShortName(const std::string& method) { return method.substr(method.rfind('.') + 1); }
+
+using Table = std::map<std::string, std::string>;  // by short name
+
+Table Scan(const std::shared_ptr<grpc::Channel>& channel, const std::string& authorization = "") {
+  Table table;
+  for (const std::string& method : AllMethods()) {
+    table[ShortName(method)] = Call(channel, method, authorization);
+  }
+  return table;
+}
+
+// All methods get the same but those named.
+Table All(const std::string& answer, const Table& others = {}) {
+  Table table = others;
+  for (const std::string& method : AllMethods()) table.emplace(ShortName(method), answer);
+  return table;
+}
+
+// A table as the scan's; what is there of each service is written out.
+Table Of(const Table& table) { return All("UNIMPLEMENTED", table); }
+
+Table Public(const std::string& ours, const std::string& reflection) {
+  return {{"Health/Check", "answered"},
+          {"Health/Watch", "answered"},
+          {"ServerReflection/ServerReflectionInfo", reflection},
+          {"AttentionService/Attend", ours},
+          {"AttentionService/Plan", ours},
+          {"AttentionService/GetCluster", ours},
+          {"AttentionService/ListJobs", ours},
+          {"AttentionService/CancelJob", ours}};
+}
+
+Table Membership(const std::string& ours) {
+  return {{"Health/Check", "answered"},
+          {"Health/Watch", "answered"},
+          {"MembershipService/Register", ours}};
+}
+
+Table WorkerPort() {
+  return {{"Health/Check", "answered"},
+          {"Health/Watch", "answered"},
+          {"WorkerService/Greet", "UNAUTHENTICATED"},
+          {"WorkerService/PrepareRing", "UNAUTHENTICATED"},
+          {"WorkerService/ConnectRing", "UNAUTHENTICATED"},
+          {"WorkerService/CloseRing", "UNAUTHENTICATED"},
+          {"WorkerService/Run", "UNAUTHENTICATED"}};
+}
+
+class ScanTest : public TlsFixture {
+ protected:
+  ScanTest() {
+    std::ofstream(folder_ / "tokens")
+        << R"({"name": "lab", "role": "submit", "token": ")" << kToken << "\"}\n";
+    std::ofstream(folder_ / "join") << "join-token-0123456789abcdef\n";
+  }
+
+  std::shared_ptr<grpc::Channel> Plain(int port) const {
+    return grpc::CreateChannel(absl::StrCat("127.0.0.1:", port),
+                               grpc::InsecureChannelCredentials());
+  }
+  // With a certificate where `identity` has one.
+  std::shared_ptr<grpc::Channel> Tls(int port, const Identity& identity = {}) const {
+    return grpc::CreateChannel(absl::StrCat("127.0.0.1:", port),
+                               grpc::SslCredentials({.pem_root_certs = Text(ca_),
+                                                     .pem_private_key = Text(identity.key),
+                                                     .pem_cert_chain = Text(identity.cert)}));
+  }
+  static std::string Text(const std::string& path) {
+    if (path.empty()) return "";
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  int HttpStatus(int port, const std::string& path, const std::string& ca,
+                 const std::string& authorization = "") const {
+    const auto answer =
+        HttpGet({.port = port, .path = path, .ca = ca, .authorization = authorization});
+    return answer.ok() ? answer->status : -1;
+  }
+};
+
+TEST_F(ScanTest, WithTlsAndTokens) {
+  std::vector<std::string> coordinator = Coordinator();
+  coordinator.push_back("--auth-token-file=" + (folder_ / "tokens"));
+  auto service = SecuredService::Start({.coordinator = coordinator, .worker = Worker()});
+  ASSERT_TRUE(service.ok()) << service.status();
+  const int callers = (*service)->grpc_port(), workers = (*service)->membership_port();
+  const int worker = (*service)->worker_port(0);
+
+  // Who speaks no TLS, or shows no certificate where one is asked for, reaches nothing.
+  for (const int port : {callers, workers, worker}) {
+    EXPECT_EQ(Scan(Plain(port)), All("UNAVAILABLE")) << port;
+  }
+  for (const int port : {workers, worker}) {
+    EXPECT_EQ(Scan(Tls(port)), All("UNAVAILABLE")) << port;
+  }
+  // Without a token, or with a wrong one, health alone; what is not there is not told either.
+  const Table refused = All("UNAUTHENTICATED", Public("UNAUTHENTICATED", "UNAUTHENTICATED"));
+  EXPECT_EQ(Scan(Tls(callers)), refused);
+  EXPECT_EQ(Scan(Tls(callers), "Bearer token-of-somebody-012345"), refused);
+  EXPECT_EQ(Call(Tls(callers), kReflection, absl::StrCat("Bearer ", kToken)), "answered");
+  // A caller's certificate is none of a worker's: the name is missing.
+  EXPECT_EQ(Scan(Tls(workers, caller_)), Of(Membership("UNAUTHENTICATED")));
+  // Workers among each other have no token of the coordinator's calls.
+  EXPECT_EQ(Scan(Tls(worker, worker_)), Of(WorkerPort()));
+
+  const int http = (*service)->http_port();
+  EXPECT_EQ(HttpStatus(http, "/livez", ca_), 200);
+  EXPECT_EQ(HttpStatus(http, "/readyz", ca_), 200);
+  EXPECT_EQ(HttpStatus(http, "/metrics", ca_), 401);
+  EXPECT_EQ(HttpStatus(http, "/metrics", ca_, absl::StrCat("Bearer ", kToken)), 401)
+      << "whose role is submit";
+  EXPECT_EQ(HttpStatus(http, "/none", ca_), 404);
+  EXPECT_EQ(HttpStatus(http, "/livez", ""), -1) << "in clear text";
+}
+
+TEST_F(ScanTest, WithTokensOnTheLoopbackAddress) {
+  auto service = SecuredService::Start({.coordinator = {"--auth-token-file=" + (folder_ / "tokens"),
+                                                        "--join-token-file=" + (folder_ / "join")},
+                                        .worker = {"--join-token-file=" + (folder_ / "join")}});
+  ASSERT_TRUE(service.ok()) << service.status();
+  EXPECT_EQ(Scan(Plain((*service)->grpc_port())), Of(Public("UNAUTHENTICATED", "UNIMPLEMENTED")));
+  EXPECT_EQ(Scan(Plain((*service)->membership_port())), Of(Membership("UNAUTHENTICATED")));
+  EXPECT_EQ(Scan(Plain((*service)->worker_port(0))), Of(WorkerPort()));
+  EXPECT_EQ(HttpStatus((*service)->http_port(), "/metrics", ""), 401);
+  EXPECT_EQ(HttpStatus((*service)->http_port(), "/livez", ""), 200);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,224 @@
+// TLS on the public, the membership and the workers' port: who is served, and certificates that
+// change while jobs run.
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/service.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/faults/fault_job.h"
+#include "tests/security/tls_fixture.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+class Tls : public TlsFixture {
+ protected:
+  // Callers need certificates, too.
+  std::vector<std::string> Coordinator() const {
+    std::vector<std::string> arguments = TlsFixture::Coordinator();
+    arguments.push_back("--tls-client-ca=" + ca_);
+    return arguments;
+  }
+  client::Access Caller() const {
+    return {.tls = true, .ca = ca_, .cert = caller_.cert, .key = caller_.key};
+  }
+  const CertificateAuthority stranger_;
+};
+
+absl::Status Ask(const std::string& address, const client::Access& access) {
+  return client::RequestCluster(client::Connect(address, access)).status();
+}
+
+FaultJob SmallJob(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  auto job = MakeSmallJob(random);
+  EXPECT_TRUE(job.ok()) << job.status();
+  return *std::move(job);
+}
+
+TEST_F(Tls, OnlyTheRightCertificatesAreServed) {
+  auto service = SecuredService::Start({.coordinator = Coordinator(), .worker = Worker()});
+  ASSERT_TRUE(service.ok()) << service.status();
+  const std::string address = (*service)->address();
+  const JobEnd end = RunJob(address, SmallJob(1), {.max_attempts = 1, .access = Caller()});
+  EXPECT_EQ(end.verdict, Verdict::kRight) << end.status << end.what;
+
+  const Identity expired = Issue("expired", {.valid_from = -7200, .valid_until = -3600});
+  const Identity unborn = Issue("unborn", {.valid_from = 3600, .valid_until = 7200});
+  const Identity strange = IssueBy(stranger_, "strange", {});
+  stranger_.WriteTo(folder_ / "strange_ca.crt");
+  const auto with = [&](const Identity& identity) {
+    client::Access access = Caller();
+    access.cert = identity.cert;
+    access.key = identity.key;
+    return access;
+  };
+  client::Access nameless = Caller(), named = Caller(), misnamed = Caller(), other_ca = Caller();
+  nameless.cert = nameless.key = "";
+  named.server_name = "coordinator";
+  misnamed.server_name = "another.host";
+  other_ca.ca = folder_ / "strange_ca.crt";
+  EXPECT_TRUE(Ask(address, Caller()).ok());
+  EXPECT_TRUE(Ask(address, named).ok());
+  const std::pair<const char*, client::Access> refused[] = {
+      {"in clear text", {}},
+      {"without a certificate", nameless},
+      {"expired", with(expired)},
+      {"not valid yet", with(unborn)},
+      {"of another authority", with(strange)},
+      {"that asks for another name", misnamed},
+      {"that trusts another authority", other_ca}};
+  for (const auto& [who, access] : refused) {
+    const absl::Status status = Ask(address, access);
+    EXPECT_TRUE(absl::IsUnavailable(status)) << who << ": " << status;
+  }
+  EXPECT_TRUE(Ask(address, Caller()).ok()) << "after all that";
+}
+
+// Each is refused for one reason; only the last may join, so there are three workers in the end.
+TEST_F(Tls, OnlyTheRightWorkersJoin) {
+  auto service = SecuredService::Start({.coordinator = Coordinator(), .worker = Worker()});
+  ASSERT_TRUE(service.ok()) << service.status();
+  const auto arguments = [&](const Identity& identity, const std::string& ca) {
+    return std::vector<std::string>{"--tls-cert=" + identity.cert, "--tls-key=" + identity.key,
+                                    "--tls-ca=" + ca, "--tls-peer-name=coordinator"};
+  };
+  stranger_.WriteTo(folder_ / "strange_ca.crt");
+  const Identity strange = IssueBy(stranger_, "strange", {.alternative_names = "DNS:worker"});
+  const Identity expired =
+      Issue("expired", {.alternative_names = "DNS:worker", .valid_until = -60});
+  const Identity misnamed = Issue("misnamed", {.alternative_names = "DNS:caller,IP:127.0.0.1"});
+  auto wrong_coordinator = arguments(worker_, ca_);
+  wrong_coordinator.back() = "--tls-peer-name=somebody";
+  for (const auto& wrong : {std::vector<std::string>{}, arguments(strange, ca_),
+                            arguments(expired, ca_), arguments(misnamed, ca_),
+                            arguments(worker_, folder_ / "strange_ca.crt"), wrong_coordinator}) {
+    ASSERT_TRUE((*service)->AddWorker(wrong).ok());
+  }
+  ASSERT_TRUE((*service)->AddWorker(Worker()).ok());
+  const auto channel = client::Connect((*service)->address(), Caller());
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
+  int up = 0;
+  while (up < 3 && Clock::now() < limit) {
+    const auto cluster = client::RequestCluster(channel);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    up = cluster->workers_size();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  // The wrong ones have tried before: each writes its refusal once.
+  std::string logs;
+  while (Clock::now() < limit) {
+    logs = (*service)->Logs();
+    int refused = 0;
+    for (size_t at = 0; (at = logs.find("not registered with", at)) != std::string::npos; ++at) {
+      ++refused;
+    }
+    if (refused >= 6) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_THAT(logs, HasSubstr("does not have the name worker"));
+  const auto cluster = client::RequestCluster(channel);
+  ASSERT_TRUE(cluster.ok());
+  EXPECT_EQ(cluster->workers_size(), 3) << logs;
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Until the service shows a certificate that `access` takes.
+bool AwaitServed(const std::string& address, const client::Access& access) {
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
+  while (Clock::now() < limit) {
+    if (Ask(address, access).ok()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return false;
+}
+
+// Everything is replaced while jobs run, the authority too: first both are trusted, then
+// certificates of the new one are shown, then the old one is trusted no more. Each job makes its
+// own connection. An attempt that finds no connection while files do not match does not count.
+TEST_F(Tls, RotationFailsNoJob) {
+  auto service = SecuredService::Start({.coordinator = Coordinator(), .worker = Worker()});
+  ASSERT_TRUE(service.ok()) << service.status();
+  const std::string address = (*service)->address();
+  std::atomic<bool> stop = false;
+  std::atomic<int> done = 0;
+  std::vector<std::string> failures(2);
+  std::vector<std::jthread> callers;
+  for (int i = 0; i < 2; ++i) {
+    callers.emplace_back([&, i] {
+      const FaultJob job = SmallJob(10 + i);
+      while (!stop && failures[i].empty()) {
+        const JobEnd end = RunJob(address, job, {.max_attempts = 1, .access = Caller()});
+        if (end.verdict != Verdict::kRight) {
+          failures[i] = absl::StrCat(end.status.ToString(), " ", end.what);
+        }
+        ++done;
+      }
+    });
+  }
+  const CertificateAuthority next;
+  next.WriteTo(folder_ / "next_ca.crt");
+  const std::string old_ca = ReadAll(ca_), new_ca = ReadAll(folder_ / "next_ca.crt");
+  const auto trust = [&](const std::string& bundle) {
+    std::ofstream(folder_ / "ca.new") << bundle;
+    std::filesystem::rename(folder_ / "ca.new", ca_);
+  };
+  trust(old_ca + new_ca);
+  // Until all have read it: the files are looked at once a second, and jobs go on meanwhile.
+  const auto jobs_go_on = [&](int more) {
+    const int before = done;
+    const Clock::time_point least = Clock::now() + std::chrono::milliseconds(2500);
+    const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
+    while ((done < before + more || Clock::now() < least) && Clock::now() < limit) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return done >= before + more;
+  };
+  EXPECT_TRUE(jobs_go_on(2));
+  IssueBy(next, "service", ForService());
+  IssueBy(next, "worker", ForWorker());
+  IssueBy(next, "caller", {.common_name = "lab", .alternative_names = ""});
+  client::Access of_new = Caller();
+  of_new.ca = folder_ / "next_ca.crt";
+  EXPECT_TRUE(AwaitServed(address, of_new)) << "no certificate of the new authority";
+  EXPECT_TRUE(jobs_go_on(2));
+  trust(new_ca);
+  EXPECT_TRUE(jobs_go_on(2));
+  const Identity former = Issue("former", {});
+  client::Access of_old = Caller();
+  of_old.cert = former.cert;
+  of_old.key = former.key;
+  EXPECT_FALSE(Ask(address, of_old).ok()) << "the old authority is still trusted";
+  // Workers and coordinator show each other new certificates.
+  ASSERT_TRUE((*service)->AddWorker(Worker()).ok());
+  const auto channel = client::Connect(address, Caller());
+  int up = 0;
+  for (int i = 0; i < 600 && up < 3; ++i) {
+    const auto cluster = client::RequestCluster(channel);
+    if (cluster.ok()) up = cluster->workers_size();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_EQ(up, 3) << (*service)->Logs();
+  stop = true;
+  callers.clear();
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+  RecordProperty("jobs", done);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,278 @@
+// Callers with tokens: whose jobs are whose, what a role may do, quotas, tokens that change while
+// jobs run, and where no secret may appear.
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/service.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/certificates/http_get.h"
+#include "tests/faults/fault_job.h"
+#include "tests/plain_spec.h"
+#include "tests/security/tls_fixture.h"
+#include "tests/service/raw_call.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Clock = std::chrono::steady_clock;
+
+// All tokens have it, so that they are found wherever they are.
+constexpr char kMark[] = "never-to-be-seen";
+
+std::string TokenOf(const std::string& name) { return absl::StrCat(kMark, "-token-of-", name); }
+
+std::string Line(const std::string& name, const std::string& role, const std::string& token,
+                 const std::string& quota = "") {
+  return absl::StrCat(R"({"name": ")", name, R"(", "role": ")", role, R"(", "token": ")", token,
+                      "\"", quota, "}\n");
+}
+
+class Tokens : public TlsFixture {
+ protected:
+  void Write(const std::string& lines) {
+    std::ofstream(folder_ / "tokens.new") << lines;
+    std::filesystem::rename(folder_ / "tokens.new", folder_ / "tokens");
+  }
+
+  // Callers' TLS; workers are spawned.
+  void Start() {
+    auto service = SecuredService::Start(
+        {.coordinator = {"--tls-cert=" + service_.cert, "--tls-key=" + service_.key,
+                         "--auth-token-file=" + (folder_ / "tokens"), "--log-level=debug"},
+         .spawned = 2});
+    ASSERT_TRUE(service.ok()) << service.status();
+    started_ = *std::move(service);
+  }
+
+  client::Access With(const std::string& token) const {
+    return {.tls = true, .ca = ca_, .token = token};
+  }
+  client::Access As(const std::string& name) const { return With(TokenOf(name)); }
+  std::shared_ptr<grpc::Channel> ChannelAs(const std::string& name) const {
+    return client::Connect(started_->address(), As(name));
+  }
+  std::vector<std::string> JobsSeenBy(const std::string& name) const {
+    const auto jobs = client::RequestJobs(ChannelAs(name));
+    EXPECT_TRUE(jobs.ok()) << jobs.status();
+    std::vector<std::string> seen;
+    if (!jobs.ok()) return seen;
+    for (const v1::Job& job : jobs->jobs()) {
+      seen.push_back(absl::StrCat(job.caller(), "/", job.job_id()));
+    }
+    return seen;
+  }
+
+  std::unique_ptr<SecuredService> started_;
+};
+
+std::string ReasonOf(const absl::Status& status) { return wire::ReasonOf(status); }
+
+FaultJob SmallJob(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  auto job = MakeSmallJob(random);
+  EXPECT_TRUE(job.ok()) << job.status();
+  return *std::move(job);
+}
+
+// A job that waits for its rows until it is cancelled.
+class OpenJob {
+ public:
+  OpenJob(const std::shared_ptr<grpc::Channel>& channel, const std::string& id, int64_t tokens)
+      : stub_(v1::AttentionService::NewStub(channel)) {
+    v1::AttendRequest request;
+    v1::Open& open = *request.mutable_open();
+    *open.mutable_spec() = wire::EncodeJobSpec(PlainSpec({.tokens = tokens}));
+    open.set_job_id(id);
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(120));
+    stream_ = stub_->Attend(&context_);
+    stream_->Write(request);
+    v1::AttendResponse response;
+    while (!admitted_ && stream_->Read(&response)) admitted_ = response.has_admitted();
+  }
+  ~OpenJob() {
+    if (!finished_) {
+      context_.TryCancel();
+      Finish().IgnoreError();
+    }
+  }
+  bool admitted() const { return admitted_; }
+  absl::Status Finish() {
+    finished_ = true;
+    v1::AttendResponse response;
+    while (stream_->Read(&response)) {
+    }
+    const grpc::Status status = stream_->Finish();
+    pushback_ = context_.GetServerTrailingMetadata().contains("grpc-retry-pushback-ms");
+    return wire::FromGrpc(status);
+  }
+  bool pushback() const { return pushback_; }
+
+ private:
+  std::unique_ptr<v1::AttentionService::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>> stream_;
+  bool admitted_ = false, finished_ = false, pushback_ = false;
+};
+
+TEST_F(Tokens, SayWhoseJobsAreWhoseAndWhatARoleMayDo) {
+  Write(Line("lab", "submit", TokenOf("lab")) + Line("other", "submit", TokenOf("other")) +
+        Line("eye", "observe", TokenOf("eye")) + Line("root", "admin", TokenOf("root")));
+  Start();
+  const JobEnd end = RunJob(started_->address(), SmallJob(1), {.access = As("lab")});
+  EXPECT_EQ(end.verdict, Verdict::kRight) << end.status << end.what;
+
+  for (const auto& [access, why] :
+       {std::pair(With(""), "without"), std::pair(With("a-token-of-nobody-at-all"), "wrong")}) {
+    const auto refused =
+        client::RequestCluster(client::Connect(started_->address(), access)).status();
+    EXPECT_TRUE(absl::IsUnauthenticated(refused)) << why << refused;
+    EXPECT_EQ(ReasonOf(refused), "AUTH_TOKEN");
+    const JobEnd job = RunJob(started_->address(), SmallJob(1), {.access = access});
+    EXPECT_EQ(job.reason, "AUTH_TOKEN") << why << job.status;
+    EXPECT_EQ(job.attempts, 1) << "it is not tried again";
+  }
+
+  OpenJob of_lab(ChannelAs("lab"), "same", 1000), of_other(ChannelAs("other"), "same", 1000);
+  ASSERT_TRUE(of_lab.admitted() && of_other.admitted()) << "ids are of a name";
+  EXPECT_THAT(JobsSeenBy("lab"), ::testing::ElementsAre("lab/same"));
+  EXPECT_THAT(JobsSeenBy("other"), ::testing::ElementsAre("other/same"));
+  EXPECT_THAT(JobsSeenBy("eye"), ::testing::ElementsAre("lab/same", "other/same"));
+  EXPECT_THAT(JobsSeenBy("root"), ::testing::ElementsAre("lab/same", "other/same"));
+
+  EXPECT_EQ(RunJob(started_->address(), SmallJob(1), {.access = As("eye")}).reason, "ROLE");
+  EXPECT_EQ(ReasonOf(client::RequestCancel(ChannelAs("eye"), "same")), "ROLE");
+  EXPECT_EQ(ReasonOf(client::RequestCancel(ChannelAs("lab"), "none")), "JOB_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(client::RequestCancel(ChannelAs("lab"), "same", "other")), "ROLE");
+  EXPECT_EQ(ReasonOf(client::RequestCancel(ChannelAs("root"), "same")), "JOB_NOT_FOUND");
+  EXPECT_TRUE(client::RequestCancel(ChannelAs("lab"), "same").ok());
+  EXPECT_EQ(ReasonOf(of_lab.Finish()), "CANCELLED_BY_CALLER");
+  EXPECT_THAT(JobsSeenBy("eye"), ::testing::Contains("other/same")) << "it was not touched";
+  EXPECT_TRUE(client::RequestCancel(ChannelAs("root"), "same", "other").ok());
+  EXPECT_THAT(std::string(of_other.Finish().message()), HasSubstr("cancelled by root"));
+}
+
+TEST_F(Tokens, HaveQuotas) {
+  Write(Line("lab", "submit", TokenOf("lab"), R"(, "jobs": 2, "tokens": 3000)") +
+        Line("other", "submit", TokenOf("other")));
+  Start();
+  OpenJob first(ChannelAs("lab"), "a", 1000);
+  ASSERT_TRUE(first.admitted());
+  {
+    OpenJob many(ChannelAs("lab"), "b", 2001);
+    const absl::Status status = many.Finish();
+    EXPECT_EQ(ReasonOf(status), "QUOTA") << status;
+    EXPECT_TRUE(many.pushback()) << "it is told when to come back";
+    OpenJob never(ChannelAs("lab"), "b", 3001);
+    EXPECT_EQ(ReasonOf(never.Finish()), "OVER_QUOTA");
+  }
+  {
+    OpenJob second(ChannelAs("lab"), "b", 2000);
+    ASSERT_TRUE(second.admitted());
+    OpenJob third(ChannelAs("lab"), "c", 8);
+    EXPECT_EQ(ReasonOf(third.Finish()), "QUOTA");
+    OpenJob of_other(ChannelAs("other"), "c", 8000);
+    EXPECT_TRUE(of_other.admitted());
+  }
+  // What has ended counts no more; the client library comes back until then.
+  const JobEnd end = RunJob(started_->address(), SmallJob(2), {.access = As("lab")});
+  EXPECT_EQ(end.verdict, Verdict::kRight) << end.status << end.what;
+}
+
+// Two tokens for a while, then the new one alone: a job that runs goes on, and none fails.
+TEST_F(Tokens, AreReplacedUnderLoad) {
+  Write(Line("lab", "submit", TokenOf("lab")));
+  Start();
+  std::ofstream(folder_ / "mine") << TokenOf("lab") << "\n";
+  client::Access access{.tls = true, .ca = ca_, .token_file = folder_ / "mine"};
+  std::atomic<bool> stop = false, failed = false;
+  std::atomic<int> done = 0;
+  JobEnd last;
+  std::jthread caller([&] {
+    const FaultJob job = SmallJob(3);
+    while (!stop && !failed) {
+      last = RunJob(started_->address(), job, {.max_attempts = 1, .access = access});
+      if (last.verdict != Verdict::kRight) failed = true;
+      ++done;
+    }
+  });
+  const auto jobs_go_on = [&] {
+    for (const int before = done; done < before + 2 && !failed;) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return !failed;
+  };
+  const auto await = [&](const std::string& token, bool served) {
+    const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
+    while (Clock::now() < limit) {
+      const auto channel = client::Connect(started_->address(), With(token));
+      if (client::RequestCluster(channel).ok() == served) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  };
+  const std::string next = TokenOf("lab-anew");
+  Write(Line("lab", "submit", TokenOf("lab")) + Line("lab", "submit", next));
+  EXPECT_TRUE(await(next, true));
+  std::ofstream(folder_ / "mine.new") << next << "\n";
+  std::filesystem::rename(folder_ / "mine.new", folder_ / "mine");
+  EXPECT_TRUE(jobs_go_on());
+  OpenJob runs(ChannelAs("lab-anew"), "runs", 1000);
+  ASSERT_TRUE(runs.admitted());
+  Write(Line("lab", "submit", next));
+  EXPECT_TRUE(await(TokenOf("lab"), false)) << "the old token is still taken";
+  EXPECT_TRUE(jobs_go_on());
+  EXPECT_THAT(JobsSeenBy("lab-anew"), ::testing::Contains("lab/runs"));
+  Write("");
+  EXPECT_TRUE(await(next, false)) << "an empty file lets nobody in";
+  stop = true;
+  caller.join();
+  // Jobs that began after that.
+  if (failed) EXPECT_EQ(last.reason, "AUTH_TOKEN") << last.status << last.what;
+}
+
+TEST_F(Tokens, AppearNowhere) {
+  Write(Line("lab", "submit", TokenOf("lab")) + Line("eye", "observe", TokenOf("eye")));
+  Start();
+  RunJob(started_->address(), SmallJob(1), {.access = As("lab")});
+  RunJob(started_->address(), SmallJob(1), {.access = As("somebody")});
+  client::RequestCluster(ChannelAs("somebody")).IgnoreError();
+  Write("{\"token\": \"" + TokenOf("lab") + "\n");
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
+  while (started_->Logs().find("the tokens stay as they were") == std::string::npos &&
+         Clock::now() < limit) {
+    client::RequestCluster(ChannelAs("lab")).IgnoreError();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const std::string logs = started_->Logs();
+  EXPECT_THAT(logs, HasSubstr("line 1 is not a JSON object"));
+  EXPECT_THAT(logs, Not(HasSubstr(kMark)));
+  const auto metrics = HttpGet({.port = started_->http_port(),
+                                .path = "/metrics",
+                                .ca = ca_,
+                                .authorization = absl::StrCat("Bearer ", TokenOf("eye"))});
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_EQ(metrics->status, 200);
+  EXPECT_THAT(metrics->body, HasSubstr("AUTH_TOKEN"));
+  EXPECT_THAT(metrics->body, Not(HasSubstr(kMark)));
+  for (const pid_t process : started_->Processes()) {
+    for (const char* file : {"cmdline", "environ"}) {
+      std::ifstream text(absl::StrCat("/proc/", process, "/", file), std::ios::binary);
+      EXPECT_THAT(std::string(std::istreambuf_iterator<char>(text), {}), Not(HasSubstr(kMark)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

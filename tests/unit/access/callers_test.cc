@@ -1,0 +1,68 @@
+#include "server/access/callers.h"
+
+#include <fstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<AuthTokens> Tokens() {
+  const std::string path = ::testing::TempDir() + "/callers_test_tokens";
+  std::ofstream(path) << R"({"name": "lab", "role": "submit", "token": "0123456789abcdef-lab"}
+{"name": "eye", "role": "observe", "token": "0123456789abcdef-eye"}
+{"name": "root", "role": "admin", "token": "0123456789abcdef-root"}
+)";
+  auto tokens = AuthTokens::Read(path);
+  EXPECT_TRUE(tokens.ok()) << tokens.status();
+  return *std::move(tokens);
+}
+
+TEST(Callers, ObserversAndAdministratorsObserve) {
+  Callers callers(Tokens());
+  EXPECT_FALSE(callers.MayObserve(""));
+  EXPECT_FALSE(callers.MayObserve("Bearer 0123456789abcdef-lab"));
+  EXPECT_TRUE(callers.MayObserve("Bearer 0123456789abcdef-eye"));
+  EXPECT_TRUE(callers.MayObserve("Bearer 0123456789abcdef-root"));
+  EXPECT_TRUE(callers.MayCall("Bearer 0123456789abcdef-lab"));
+  EXPECT_FALSE(callers.MayCall("Bearer 0123456789abcdef"));
+  EXPECT_TRUE(Callers(nullptr).MayObserve(""));
+}
+
+TEST(Callers, ARoleIsOneOfThoseThatMay) {
+  const Caller eye{.name = "eye", .role = Role::kObserve};
+  EXPECT_TRUE(CheckRole(eye, {Role::kSubmit, Role::kObserve}, "see jobs").ok());
+  const absl::Status refused = CheckRole(eye, {Role::kSubmit, Role::kAdmin}, "run jobs");
+  EXPECT_TRUE(absl::IsPermissionDenied(refused));
+  EXPECT_TRUE(wire::HasReason(refused, wire::reason::kRole));
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("the token of eye has the role observe, which may not run jobs"));
+}
+
+// What no handler of ours checks.
+TEST(TokenCheck, LetsOurMethodsAndHealthPass) {
+  Callers callers(Tokens());
+  const auto check = TokenCheck(callers, "/hilbert_ring.v1.AttentionService/");
+  const auto code = [&](const char* path, const char* authorization) {
+    grpc::AuthMetadataProcessor::InputMetadata metadata = {{":path", path}};
+    if (authorization != nullptr) metadata.insert({"authorization", authorization});
+    return check->Process(metadata, nullptr, nullptr, nullptr).error_code();
+  };
+  constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+  EXPECT_EQ(code(kReflection, nullptr), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(code(kReflection, "Bearer 0123456789abcdef"), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(code(kReflection, "Bearer 0123456789abcdef-lab"), grpc::StatusCode::OK);
+  EXPECT_EQ(code("/hilbert_ring.v1.AttentionService/Plan", nullptr), grpc::StatusCode::OK);
+  EXPECT_EQ(code("/grpc.health.v1.Health/Check", nullptr), grpc::StatusCode::OK);
+  EXPECT_EQ(code("/hilbert_ring.v1.AttentionServices/Plan", nullptr),
+            grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(code("", nullptr), grpc::StatusCode::UNAUTHENTICATED);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

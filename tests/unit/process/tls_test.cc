@@ -1,0 +1,42 @@
+#include "server/process/tls.h"
+
+#include <fstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/certificates/certificates.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using testing::CertificateAuthority;
+using ::testing::HasSubstr;
+
+TEST(TlsFiles, AreCheckedBeforeTheyAreServed) {
+  const std::string folder = ::testing::TempDir() + "/tls_files_";
+  const CertificateAuthority authority;
+  authority.WriteTo(folder + "ca.crt");
+  authority.Issue({}, folder + "a.crt", folder + "a.key");
+  authority.Issue({}, folder + "b.crt", folder + "b.key");
+  authority.Issue({.valid_until = -60}, folder + "old.crt", folder + "old.key");
+  std::ofstream(folder + "words") << "no certificate\n";
+  const TlsFiles right = {folder + "a.crt", folder + "a.key", folder + "ca.crt"};
+  EXPECT_TRUE(CheckTlsFiles(right).ok()) << CheckTlsFiles(right);
+  EXPECT_TRUE(CheckTlsFiles({folder + "old.crt", folder + "old.key", ""}).ok())
+      << "one that has expired may be replaced";
+  const auto wrong = [](const TlsFiles& files, const std::string& named, const char* why) {
+    const absl::Status status = CheckTlsFiles(files);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(named));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  };
+  wrong({folder + "none", right.key, ""}, "none", "cannot be read");
+  wrong({folder + "words", right.key, ""}, "words", "holds no certificate");
+  wrong({right.cert, folder + "words", ""}, "words", "holds no key");
+  wrong({right.cert, folder + "b.key", ""}, "b.key", "is not the key of the certificate");
+  wrong({right.cert, right.key, folder + "words"}, "words", "holds no certificate");
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
