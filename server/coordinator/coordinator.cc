@@ -56,11 +56,9 @@ std::shared_ptr<grpc::ServerCredentials> ForCallers(const CoordinatorSettings& s
   files.ca = settings.callers.client_ca;
   auto credentials = ServerCredentials(files);
   if (callers.ask_for_tokens()) {
-    credentials->SetAuthMetadataProcessor(
-        TokenCheck(callers, absl::StrCat("/", v1::AttentionService::service_full_name(), "/"),
-                   [&metrics](const absl::Status& why) {
-                     metrics.CountRefused(wire::ReasonOf(why));
-                   }));
+    credentials->SetAuthMetadataProcessor(TokenCheck(
+        callers, absl::StrCat("/", v1::AttentionService::service_full_name(), "/"),
+        [&metrics](const absl::Status& why) { metrics.CountRefused(wire::ReasonOf(why)); }));
   }
   return credentials;
 }

@@ -42,8 +42,8 @@ class WarmUp {
   JobTable jobs_;
   Quotas quotas_;
   Callers callers_{nullptr};  // asks for no token: no port leads to the job's server
-  JobMemory copies_;      // so that rows can be checked whatever --copy-memory is
-  JobServices services_;  // with these in place of the service's own
+  JobMemory copies_;          // so that rows can be checked whatever --copy-memory is
+  JobServices services_;      // with these in place of the service's own
   const std::function<void()> passed_;
   Mutex mutex_;
   std::condition_variable_any changed_;

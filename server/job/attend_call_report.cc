@@ -63,7 +63,7 @@ void AttendCall::NoteEnd(const absl::Status& status) {
                             .seconds = seconds_});
   std::vector<LogField> fields = {{"job", open_.job_id()},
                                   {"code", absl::StatusCodeToString(status.code())},
-                                  {"caller", caller_},
+                                  {"caller", caller_.name},
                                   {"tokens", spec_.tokens},
                                   {"workers", int64_t{report_.workers_size()}},
                                   {"seconds", seconds_.total},

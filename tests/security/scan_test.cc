@@ -17,6 +17,7 @@
 #include "grpcpp/security/credentials.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "hilbert_ring/v1/worker.pb.h"
+#include "nlohmann/json.hpp"
 #include "tests/certificates/http_get.h"
 #include "tests/security/tls_fixture.h"
 
@@ -24,6 +25,7 @@ namespace hilbert_ring::testing {
 namespace {
 
 constexpr char kToken[] = "token-of-the-lab-0123456789";
+constexpr char kObserver[] = "token-of-the-eye-0123456789";
 constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
@@ -138,11 +140,20 @@ Table WorkerPort() {
           {"WorkerService/Run", "UNAUTHENTICATED"}};
 }
 
+// By path of the coordinator's HTTP port.
+const std::map<std::string, int> kForStrangers = {{"/livez", 200},   {"/readyz", 200},
+                                                  {"/metrics", 401}, {"/", 401},
+                                                  {"/targets", 401}, {"/none", 404}};
+const std::map<std::string, int> kForObservers = {{"/livez", 200},   {"/readyz", 200},
+                                                  {"/metrics", 200}, {"/", 200},
+                                                  {"/targets", 200}, {"/none", 404}};
+
 class ScanTest : public TlsFixture {
  protected:
   ScanTest() {
     std::ofstream(folder_ / "tokens")
-        << R"({"name": "lab", "role": "submit", "token": ")" << kToken << "\"}\n";
+        << R"({"name": "lab", "role": "submit", "token": ")" << kToken << "\"}\n"
+        << R"({"name": "eye", "role": "observe", "token": ")" << kObserver << "\"}\n";
     std::ofstream(folder_ / "join") << "join-token-0123456789abcdef\n";
   }
 
@@ -161,6 +172,25 @@ class ScanTest : public TlsFixture {
     if (path.empty()) return "";
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // What each path of the coordinator's HTTP port answers.
+  std::map<std::string, int> ScanHttp(int port, const std::string& ca,
+                                      const std::string& authorization = "") const {
+    std::map<std::string, int> statuses;
+    for (const auto& [path, of_strangers] : kForStrangers) {
+      statuses[path] = HttpStatus(port, path, ca, authorization);
+    }
+    return statuses;
+  }
+  static int HttpPortOfAWorker(int port, const std::string& ca) {
+    const auto answer = HttpGet({.port = port,
+                                 .path = "/targets",
+                                 .ca = ca,
+                                 .authorization = absl::StrCat("Bearer ", kObserver)});
+    if (!answer.ok()) return -1;
+    const auto targets = nlohmann::json::parse(answer->body);
+    const std::string address = targets.at(0).at("targets").at(0);
+    return std::stoi(address.substr(address.rfind(':') + 1));
   }
   int HttpStatus(int port, const std::string& path, const std::string& ca,
                  const std::string& authorization = "") const {
@@ -196,13 +226,17 @@ TEST_F(ScanTest, WithTlsAndTokens) {
   EXPECT_EQ(Scan(Tls(worker, worker_)), Of(WorkerPort()));
 
   const int http = (*service)->http_port();
-  EXPECT_EQ(HttpStatus(http, "/livez", ca_), 200);
-  EXPECT_EQ(HttpStatus(http, "/readyz", ca_), 200);
-  EXPECT_EQ(HttpStatus(http, "/metrics", ca_), 401);
-  EXPECT_EQ(HttpStatus(http, "/metrics", ca_, absl::StrCat("Bearer ", kToken)), 401)
-      << "whose role is submit";
-  EXPECT_EQ(HttpStatus(http, "/none", ca_), 404);
-  EXPECT_EQ(HttpStatus(http, "/livez", ""), -1) << "in clear text";
+  const std::vector<std::string> strangers = {"", "Bearer token-of-somebody-012345",
+                                              absl::StrCat("Basic ", kObserver),
+                                              absl::StrCat("Bearer ", kToken)};
+  for (const std::string& shown : strangers) {
+    EXPECT_EQ(ScanHttp(http, ca_, shown), kForStrangers) << shown;
+  }
+  EXPECT_EQ(ScanHttp(http, ca_, absl::StrCat("Bearer ", kObserver)), kForObservers);
+  for (const auto& [path, status] : ScanHttp(http, "")) EXPECT_EQ(status, -1) << path;
+  const int of_worker = HttpPortOfAWorker(http, ca_);
+  EXPECT_EQ(HttpStatus(of_worker, "/livez", ca_), 200);
+  EXPECT_EQ(HttpStatus(of_worker, "/livez", ""), -1) << "in clear text";
 }
 
 TEST_F(ScanTest, WithTokensOnTheLoopbackAddress) {
@@ -213,8 +247,7 @@ TEST_F(ScanTest, WithTokensOnTheLoopbackAddress) {
   EXPECT_EQ(Scan(Plain((*service)->grpc_port())), Of(Public("UNAUTHENTICATED", "UNIMPLEMENTED")));
   EXPECT_EQ(Scan(Plain((*service)->membership_port())), Of(Membership("UNAUTHENTICATED")));
   EXPECT_EQ(Scan(Plain((*service)->worker_port(0))), Of(WorkerPort()));
-  EXPECT_EQ(HttpStatus((*service)->http_port(), "/metrics", ""), 401);
-  EXPECT_EQ(HttpStatus((*service)->http_port(), "/livez", ""), 200);
+  EXPECT_EQ(ScanHttp((*service)->http_port(), ""), kForStrangers);
 }
 
 }  // namespace

@@ -1,5 +1,11 @@
 // TLS on the public, the membership and the workers' port: who is served, and certificates that
 // change while jobs run.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -133,11 +139,6 @@ TEST_F(Tls, OnlyTheRightWorkersJoin) {
   EXPECT_EQ(cluster->workers_size(), 3) << logs;
 }
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // Until the service shows a certificate that `access` takes.
 bool AwaitServed(const std::string& address, const client::Access& access) {
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
@@ -146,6 +147,67 @@ bool AwaitServed(const std::string& address, const client::Access& access) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   return false;
+}
+
+// A connection that says nothing, to the public port.
+class SilentConnection {
+ public:
+  explicit SilentConnection(int port) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    made_ = connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  SilentConnection(const SilentConnection&) = delete;
+  SilentConnection& operator=(const SilentConnection&) = delete;
+  ~SilentConnection() { close(socket_); }
+
+  bool made() const { return made_; }
+  // Whether the service ends it within the time.
+  bool Ends(std::chrono::milliseconds time) const {
+    pollfd end{.fd = socket_, .events = POLLIN, .revents = 0};
+    char byte = 0;
+    return poll(&end, 1, static_cast<int>(time.count())) > 0 && recv(socket_, &byte, 1, 0) <= 0;
+  }
+
+ private:
+  const int socket_;
+  bool made_ = false;
+};
+
+// The bounds of connections are those of a service without TLS.
+TEST_F(Tls, ConnectionsAreBounded) {
+  std::vector<std::string> coordinator = Coordinator();
+  coordinator.insert(coordinator.end(),
+                     {"--max-connections-per-peer=4", "--connection-idle-timeout=1"});
+  auto service = SecuredService::Start({.coordinator = coordinator, .worker = Worker()});
+  ASSERT_TRUE(service.ok()) << service.status();
+  constexpr auto kLimit = std::chrono::seconds(60);
+  const auto channel = client::Connect((*service)->address(), Caller());
+  ASSERT_TRUE(client::RequestCluster(channel).ok());
+  ASSERT_EQ(channel->GetState(false), GRPC_CHANNEL_READY);
+  EXPECT_TRUE(
+      channel->WaitForStateChange(GRPC_CHANNEL_READY, std::chrono::system_clock::now() + kLimit))
+      << "a connection without a call is kept";
+  EXPECT_TRUE(client::RequestCluster(channel).ok()) << "the next call makes another";
+
+  {
+    std::vector<std::unique_ptr<SilentConnection>> silent;
+    for (int i = 0; i < 8; ++i) {
+      silent.push_back(std::make_unique<SilentConnection>((*service)->grpc_port()));
+      ASSERT_TRUE(silent.back()->made());
+    }
+    EXPECT_TRUE(silent.back()->Ends(kLimit)) << "it is beyond the host's connections";
+    EXPECT_THAT((*service)->Logs(), HasSubstr("its host has 4, which is the limit"));
+    EXPECT_TRUE(silent.front()->Ends(kLimit)) << "one that shakes no hands is kept";
+  }
+  EXPECT_TRUE(AwaitServed((*service)->address(), Caller())) << "after they have gone";
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Everything is replaced while jobs run, the authority too: first both are trusted, then

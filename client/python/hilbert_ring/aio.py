@@ -144,9 +144,10 @@ class Client:
         response = await self._short("ListJobs", pb.ListJobsRequest(), pb.ListJobsResponse)
         return list(response.jobs)
 
-    async def cancel(self, job_id: str) -> None:
+    async def cancel(self, job_id: str, caller: Optional[str] = None) -> None:
         """As of hilbert_ring.Client.cancel."""
-        await self._short("CancelJob", pb.CancelJobRequest(job_id=job_id), pb.CancelJobResponse)
+        await self._short("CancelJob", pb.CancelJobRequest(job_id=job_id, caller=caller or ""),
+                          pb.CancelJobResponse)
 
     async def status(self) -> pb.GetClusterResponse:
         """As of hilbert_ring.Client.status."""

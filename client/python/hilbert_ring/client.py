@@ -195,13 +195,19 @@ class Client:
         response = self._short("ListJobs", pb.ListJobsRequest(), pb.ListJobsResponse)
         return list(response.jobs)
 
-    def cancel(self, job_id: str) -> None:
-        """Ends a job of the caller, whose `attend` then raises CancelledError.
+    def cancel(self, job_id: str, caller: Optional[str] = None) -> None:
+        """Ends a job, whose `attend` then raises CancelledError.
+
+        Args:
+            job_id: as `jobs` gives it.
+            caller: whose job it is, for administrators; the caller's own when it is None.
 
         Raises:
-            NotFoundError: no job of the caller with this id waits or runs.
+            NotFoundError: no such job waits or runs.
+            PermissionDeniedError: it is another caller's.
         """
-        self._short("CancelJob", pb.CancelJobRequest(job_id=job_id), pb.CancelJobResponse)
+        self._short("CancelJob", pb.CancelJobRequest(job_id=job_id, caller=caller or ""),
+                    pb.CancelJobResponse)
 
     def status(self) -> pb.GetClusterResponse:
         """Workers, their memory, and rings, as they are now (message GetClusterResponse)."""

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -25,13 +26,13 @@ std::unique_ptr<AuthTokens> Tokens() {
 
 TEST(Callers, ObserversAndAdministratorsObserve) {
   Callers callers(Tokens());
-  EXPECT_FALSE(callers.MayObserve(""));
-  EXPECT_FALSE(callers.MayObserve("Bearer 0123456789abcdef-lab"));
-  EXPECT_TRUE(callers.MayObserve("Bearer 0123456789abcdef-eye"));
-  EXPECT_TRUE(callers.MayObserve("Bearer 0123456789abcdef-root"));
-  EXPECT_TRUE(callers.MayCall("Bearer 0123456789abcdef-lab"));
-  EXPECT_FALSE(callers.MayCall("Bearer 0123456789abcdef"));
-  EXPECT_TRUE(Callers(nullptr).MayObserve(""));
+  EXPECT_TRUE(absl::IsUnauthenticated(callers.CheckObserver("")));
+  EXPECT_TRUE(absl::IsPermissionDenied(callers.CheckObserver("Bearer 0123456789abcdef-lab")));
+  EXPECT_TRUE(callers.CheckObserver("Bearer 0123456789abcdef-eye").ok());
+  EXPECT_TRUE(callers.CheckObserver("Bearer 0123456789abcdef-root").ok());
+  EXPECT_TRUE(callers.CheckCaller("Bearer 0123456789abcdef-lab").ok());
+  EXPECT_TRUE(absl::IsUnauthenticated(callers.CheckCaller("Bearer 0123456789abcdef")));
+  EXPECT_TRUE(Callers(nullptr).CheckObserver("").ok());
 }
 
 TEST(Callers, ARoleIsOneOfThoseThatMay) {
@@ -47,7 +48,10 @@ TEST(Callers, ARoleIsOneOfThoseThatMay) {
 // What no handler of ours checks.
 TEST(TokenCheck, LetsOurMethodsAndHealthPass) {
   Callers callers(Tokens());
-  const auto check = TokenCheck(callers, "/hilbert_ring.v1.AttentionService/");
+  std::vector<std::string> refused;
+  const auto check =
+      TokenCheck(callers, "/hilbert_ring.v1.AttentionService/",
+                 [&](const absl::Status& why) { refused.push_back(wire::ReasonOf(why)); });
   const auto code = [&](const char* path, const char* authorization) {
     grpc::AuthMetadataProcessor::InputMetadata metadata = {{":path", path}};
     if (authorization != nullptr) metadata.insert({"authorization", authorization});
@@ -62,6 +66,7 @@ TEST(TokenCheck, LetsOurMethodsAndHealthPass) {
   EXPECT_EQ(code("/hilbert_ring.v1.AttentionServices/Plan", nullptr),
             grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(code("", nullptr), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(refused, std::vector<std::string>(4, "AUTH_TOKEN")) << "each is told";
 }
 
 }  // namespace

@@ -62,7 +62,8 @@ class JobRig::Service
 
  private:
   void Serve(server::AttendStream& stream) {
-    const auto report = server::AttendCall(services_, stream, {.name = "caller", .turns = "caller"}).Run();
+    const auto report =
+        server::AttendCall(services_, stream, {.name = "caller", .turns = "caller"}).Run();
     if (report.ok()) {
       stream.End(*report);
     } else {

@@ -1,0 +1,120 @@
+"""A real service with TLS and tokens."""
+import asyncio
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+import hilbert_ring
+
+TOKENS, HEADS, DIM = 64, 2, 16
+SECRETS = {name: f"token-of-{name}-0123456789" for name in ("lab", "small", "eye", "root")}
+
+
+def line(name, role, **quota):
+    return json.dumps({"name": name, "role": role, "token": SECRETS[name], **quota}) + "\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("secured")
+    for name in ("service", "stranger"):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}", "-days",
+                        "1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
+                        str(made / f"{name}.key"), "-out", str(made / f"{name}.pem")],
+                       check=True, capture_output=True)
+    (made / "tokens").write_text(line("lab", "submit") + line("small", "submit", tokens=TOKENS - 1)
+                                 + line("eye", "observe") + line("root", "admin"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def service(folder):
+    made = hilbert_ring.LocalService(workers=1, tls_cert=folder / "service.pem",
+                                     tls_key=folder / "service.key",
+                                     auth_token_file=folder / "tokens")
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def connected(service, folder):
+    """By the name of a token, or with arguments of hilbert_ring.connect."""
+    clients = []
+
+    def connect(name=None, **more):
+        token = {} if name is None else {"token": SECRETS[name]}
+        clients.append(hilbert_ring.connect(service.server, **{"ca": folder / "service.pem", **token,
+                                                               **more}))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.close()
+
+
+def mean_of_v(client, **more):
+    """Equal scores: each output is the mean of v."""
+    q = np.zeros((TOKENS, HEADS, DIM), "f4")
+    v = np.broadcast_to(np.arange(TOKENS, dtype="f4")[:, None, None], q.shape)
+    result = client.attend(q, q, v, segments=[TOKENS], **more)
+    np.testing.assert_allclose(result.out, (TOKENS - 1) / 2, rtol=1e-5)
+
+
+def test_a_job_by_tls_with_a_token(connected, folder, tmp_path):
+    mean_of_v(connected("lab"))
+    mean_of_v(connected("root", ca=(folder / "service.pem").read_bytes()))
+    file = tmp_path / "token"
+    file.write_text(SECRETS["lab"] + "\n")
+    client = connected(token_file=file)
+    mean_of_v(client)
+    file.write_text("token-of-nobody-0123456789\n")
+    with pytest.raises(hilbert_ring.UnauthenticatedError):
+        mean_of_v(client)
+
+
+def test_by_asyncio(service, folder):
+    async def run():
+        async with hilbert_ring.aio.connect(service.server, ca=folder / "service.pem",
+                                            token=SECRETS["lab"]) as client:
+            return await client.status()
+
+    assert asyncio.run(run()).ready
+
+
+@pytest.mark.parametrize("shown", [{}, {"token": "token-of-nobody-0123456789"}])
+def test_a_stranger_gets_nothing(connected, shown):
+    client = connected(**shown)
+    for call in (client.status, client.jobs, lambda: client.cancel("job"),
+                 lambda: client.plan(tokens=8, heads=1, head_dim=16, segments=[8]),
+                 lambda: mean_of_v(client)):
+        with pytest.raises(hilbert_ring.UnauthenticatedError) as raised:
+            call()
+        assert raised.value.reason == "AUTH_TOKEN"
+        assert "nobody" not in str(raised.value)
+
+
+def test_a_service_that_is_not_trusted_is_not_called(connected, folder):
+    for wrong in ({"ca": folder / "stranger.pem"}, {"server_name": "another.host"}):
+        with pytest.raises(hilbert_ring.UnavailableError):
+            connected("lab", **wrong).status()
+
+
+def test_roles(connected):
+    assert connected("eye").status().ready
+    with pytest.raises(hilbert_ring.PermissionDeniedError) as raised:
+        mean_of_v(connected("eye"))
+    assert raised.value.reason == "ROLE"
+    with pytest.raises(hilbert_ring.PermissionDeniedError):
+        connected("lab").cancel("job", caller="small")
+    with pytest.raises(hilbert_ring.NotFoundError):
+        connected("root").cancel("job", caller="small")
+
+
+def test_a_job_beyond_its_quota(connected):
+    with pytest.raises(hilbert_ring.OutOfRangeError) as raised:
+        mean_of_v(connected("small"))
+    assert raised.value.reason == "OVER_QUOTA"
