@@ -48,7 +48,7 @@ class SecuredService {
   std::vector<pid_t> Processes() const;
 
   // One more worker, not waited for.
-  absl::Status AddWorker(const std::vector<std::string>& arguments);
+  absl::Status AddWorker(const std::vector<std::string>& further);
 
   // What all have written to their logs.
   std::string Logs() const;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -219,13 +220,20 @@ TEST_F(Tls, RotationFailsNoJob) {
   const std::string address = (*service)->address();
   std::atomic<bool> stop = false;
   std::atomic<int> done = 0;
+  std::mutex mutex;
+  client::Access access = Caller();  // guarded by mutex
+  const auto shown = [&] {
+    const std::lock_guard lock(mutex);
+    return access;
+  };
   std::vector<std::string> failures(2);
   std::vector<std::jthread> callers;
+  callers.reserve(failures.size());
   for (int i = 0; i < 2; ++i) {
     callers.emplace_back([&, i] {
       const FaultJob job = SmallJob(10 + i);
       while (!stop && failures[i].empty()) {
-        const JobEnd end = RunJob(address, job, {.max_attempts = 1, .access = Caller()});
+        const JobEnd end = RunJob(address, job, {.max_attempts = 1, .access = shown()});
         if (end.verdict != Verdict::kRight) {
           failures[i] = absl::StrCat(end.status.ToString(), " ", end.what);
         }
@@ -254,7 +262,12 @@ TEST_F(Tls, RotationFailsNoJob) {
   EXPECT_TRUE(jobs_go_on(2));
   IssueBy(next, "service", ForService());
   IssueBy(next, "worker", ForWorker());
-  IssueBy(next, "caller", {.common_name = "lab", .alternative_names = ""});
+  // Certificate and key at once: a job has one attempt, and reads both.
+  caller_ = IssueBy(next, "next_caller", {.common_name = "lab", .alternative_names = ""});
+  {
+    const std::lock_guard lock(mutex);
+    access = Caller();
+  }
   client::Access of_new = Caller();
   of_new.ca = folder_ / "next_ca.crt";
   EXPECT_TRUE(AwaitServed(address, of_new)) << "no certificate of the new authority";
