@@ -7,6 +7,10 @@ find_package(nlohmann_json CONFIG REQUIRED)
 find_package(hwy CONFIG REQUIRED)
 find_package(Gloo CONFIG REQUIRED)
 find_package(ISAL REQUIRED)
+if(NOT HILBERT_RING_FUZZ)  # whose compiler has an OpenMP of its own; its targets compute no encoder
+  find_package(DNNL REQUIRED MODULE)
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+endif()
 
 # GPUs: the CUDA toolkit and NCCL, where they are found.
 set(HILBERT_RING_CUDA AUTO CACHE STRING "Build for GPUs: AUTO (where CUDA is found), ON or OFF")

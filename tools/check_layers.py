@@ -12,7 +12,7 @@ from pathlib import Path
 
 PROTO = "hilbert_ring/v1"
 ENGINE = {f"engine/{layer}"
-          for layer in ("base", "spec", "order", "plan", "device", "comm", "reference", "run")}
+          for layer in ("base", "spec", "order", "plan", "device", "comm", "reference", "run", "model")}
 
 # Layer -> the layers that it may include besides itself and engine/base, which all may. A folder
 # within another comes before it.
@@ -27,6 +27,7 @@ MAY_INCLUDE = {
     "engine/comm": set(),
     "engine/reference": {"engine/spec", "engine/order"},
     "engine/run": {"engine/spec", "engine/plan", "engine/device", "engine/comm"},
+    "engine/model": {"engine/spec", "engine/plan", "engine/device", "engine/comm", "engine/run"},
     "wire": {PROTO, "engine/spec", "engine/plan"},
     "server/process": {PROTO, "wire", "engine/spec"},
     "server/shard": {PROTO, "wire", "engine/spec", "engine/plan"},
@@ -60,8 +61,9 @@ LIBRARIES = {
     "CLI/": {"server", "client", "tests"},
     "gloo/": {"engine/comm", "tests"},
     "nccl": {"engine/comm", "tests"},
-    "hwy/": {"engine/device", "tests"},
+    "hwy/": {"engine/device", "engine/model", "tests"},
     "cuda": {"engine/device", "engine/comm", "tests"},
+    "oneapi/": {"engine/model", "tests"},
     "cudnn": {"engine/device", "tests"},
 }
 

@@ -3,16 +3,17 @@
 
     python3 tests/fuzz/make_corpus.py
 
-Specs and .npy headers come from the golden cases. The other targets read values off their input
-(input_bytes.h, input_spec.h): their seeds are whole jobs, and jobs with something wrong, each value
-in the order in which the target reads it. Files named found_* are inputs that once broke something;
-they stay.
+Specs, .npy headers, encoders' configs and weights come from the golden cases. The other targets read
+values off their input (input_bytes.h, input_spec.h): their seeds are whole jobs, and jobs with
+something wrong, each value in the order in which the target reads it. Files named found_* are inputs
+that once broke something; they stay.
 """
 import random
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
 CASES = TESTS / "golden" / "cases"
+ENCODER_CASES = TESTS / "golden" / "encoder_cases"
 CORPUS = TESTS / "fuzz" / "corpus"
 
 
@@ -62,6 +63,40 @@ def npy_headers():
         seeds[f"made_{i}"] = header(text, 1 + i % 3)
     seeds["truncated"] = header(b"{'descr'")[:-3]
     seeds["long"] = b"\x93NUMPY\x02\x00\xff\xff\xff\xff{}"
+    return seeds
+
+
+def encoder_configs():
+    seeds = {case.name: (case / "config.json").read_bytes()
+             for case in sorted(ENCODER_CASES.iterdir())}
+    whole = seeds["slide_small"]
+    for name, (old, new) in {"heads": (b'"heads": 4', b'"heads": 5'),
+                             "layers": (b'"layers": 2', b'"layers": 1e9'),
+                             "epsilon": (b"1e-05", b"null"),
+                             "position": (b"sincos_2d", b"learned"),
+                             "twice": (b'"heads"', b'"layers"')}.items():
+        seeds[f"odd_{name}"] = whole.replace(old, new)
+    return seeds
+
+
+def safetensors(header, data):
+    return len(header).to_bytes(8, "little") + header + bytes(data)
+
+
+def safetensors_files():
+    seeds = {"small": (ENCODER_CASES / "slide_one_tile" / "model.safetensors").read_bytes()}
+    entry = b'"%s":{"dtype":"%s","shape":[%s],"data_offsets":[%d,%d]}'
+    made = {"two": ([(b"a", b"F32", b"2", 0, 8), (b"b", b"BF16", b"1,3", 8, 14)], 14),
+            "scalar": ([(b"s", b"F16", b"", 0, 2), (b"e", b"I64", b"0,5", 2, 2)], 2),
+            "hole": ([(b"a", b"U8", b"1", 0, 1), (b"b", b"U8", b"1", 2, 3)], 3),
+            "overlap": ([(b"a", b"U8", b"3", 0, 3), (b"b", b"U8", b"2", 2, 4)], 4),
+            "past_end": ([(b"a", b"F32", b"4", 0, 16)], 12),
+            "wraps": ([(b"a", b"U8", b"4294967296,4294967296", 0, 0)], 0)}
+    for name, (entries, data) in made.items():
+        header = b'{"__metadata__":{"format":"pt"},' + b",".join(entry % e for e in entries) + b"}"
+        seeds[name] = safetensors(header, data)
+    seeds["no_tensors"] = safetensors(b"{}", 0)
+    seeds["long"] = b"\xff" * 8 + b"{}"
     return seeds
 
 
@@ -180,6 +215,8 @@ def main():
     write("plan", plans())
     write("attend_messages", attend_messages())
     write("worker_run", worker_runs())
+    write("encoder_config", encoder_configs())
+    write("safetensors", safetensors_files())
 
 
 if __name__ == "__main__":

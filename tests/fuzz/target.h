@@ -14,10 +14,12 @@ namespace hilbert_ring::fuzz {
 using Bytes = std::span<const uint8_t>;
 
 void AttendMessages(Bytes input);
+void EncoderConfigJson(Bytes input);
 void JobSpecJson(Bytes input);
 void NpyHeader(Bytes input);
 void PayloadMessage(Bytes input);
 void PlanOfSpec(Bytes input);
+void Safetensors(Bytes input);
 void WorkerRun(Bytes input);
 
 // From here on protobuf prints nothing: else a line for every name that is no UTF-8.

@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/spec/job_spec_json.h"
 #include "engine/spec/numbers.h"
 #include "nlohmann/json.hpp"
+#include "tests/golden/npy_values.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -23,30 +20,6 @@ namespace {
 std::string GoldenFolder() {
   const char* const elsewhere = std::getenv("HILBERT_RING_GOLDEN_DIR");
   return elsewhere != nullptr ? elsewhere : HILBERT_RING_GOLDEN_DIR;
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// The files of golden cases alone: version 1.0, C order, little-endian. Users' files have a
-// stricter reader in the client.
-template <typename T>
-absl::StatusOr<std::vector<T>> ReadNpy(const std::string& path, const std::string& descr) {
-  const std::string file = ReadFile(path);
-  if (file.size() < 10 || file.compare(1, 5, "NUMPY") != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is no .npy file"));
-  }
-  const size_t header = static_cast<uint8_t>(file[8]) + 256 * static_cast<uint8_t>(file[9]);
-  if (file.substr(10, header).find(descr) == std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not of type ", descr));
-  }
-  std::vector<T> values((file.size() - 10 - header) / sizeof(T));
-  std::memcpy(values.data(), file.data() + 10 + header, values.size() * sizeof(T));
-  return values;
 }
 
 // Of each token's queries with all keys.

@@ -1,0 +1,334 @@
+#include "engine/model/encoder_rank.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
+#include "engine/base/return_if_error.h"
+#include "engine/device/cpu/thread_pool.h"
+#include "engine/model/grid_positions.h"
+#include "engine/model/pool_rows.h"
+#include "engine/model/row_block.h"
+#include "engine/run/executor.h"
+#include "engine/run/shard_store.h"
+
+namespace hilbert_ring {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The first error of work that several threads do.
+class FirstError {
+ public:
+  // Returns whether it is OK.
+  bool Note(const absl::Status& status) {
+    if (status.ok()) return true;
+    const MutexLock lock(mutex_);
+    if (status_.ok()) status_ = status;
+    return false;
+  }
+  absl::Status Take() {
+    const MutexLock lock(mutex_);
+    return status_;
+  }
+
+ private:
+  Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+class Rank : public EncoderRank {
+ public:
+  Rank(const EncoderModel& model, const EncoderPlan& plan, int rank, Device& device,
+       const EncoderOutputs& outputs)
+      : model_(model),
+        plan_(plan),
+        rank_(rank),
+        device_(device),
+        outputs_(outputs),
+        blocks_(plan.attention.shards.Rows(rank), device.info().threads),
+        pool_(static_cast<int>(std::clamp<int64_t>(blocks_.count(), 1, device.info().threads))) {}
+
+  absl::Status Prepare();
+  absl::Status PlaceTiles(int64_t first, int64_t count, DataType dtype, const void* values,
+                          std::span<const double> coords) override;
+  absl::StatusOr<EncoderFigures> Run(Communicator* communicator, int64_t first_step,
+                                     const EncoderControl& control) override;
+
+ private:
+  int64_t width() const { return model_.config().embed_dim; }
+  float* Row(int64_t local_row) {
+    return reinterpret_cast<float*>(residual_->data()) + local_row * width();
+  }
+
+  // Local rows of the tiles' tokens. INVALID_ARGUMENT as of PlaceTiles.
+  absl::StatusOr<std::vector<int64_t>> LocalRows(int64_t first, int64_t count) const;
+
+  const BlockProducts& ProductsOf(int64_t rows) const {
+    return rows == products_->rows() ? *products_ : *last_products_;
+  }
+
+  // work(thread's block, index) for each block of rows, until one fails or the job is to end.
+  template <typename Work>
+  absl::Status ForEachBlock(const EncoderControl& control, const Work& work);
+
+  absl::Status RunBlock(RowBlock& block, int64_t index, int64_t layer,
+                        const EncoderControl& control);
+  absl::Status EmitRows(RowBlock& block, int64_t index, int64_t state,
+                        const EncoderControl& control);
+  absl::Status EmitPooled(int64_t state, const EncoderControl& control);
+  absl::Status Attend(Communicator* communicator, int64_t first_step,
+                      const EncoderControl& control);
+
+  bool Wanted(int64_t state) const { return std::ranges::binary_search(outputs_.states, state); }
+  const LayerNorm* FinalNormOf() const {
+    const auto& norm = model_.weights().output_norm;
+    return outputs_.final_norm == FinalNorm::kApplied && norm ? &*norm : nullptr;
+  }
+  double PlannedFlops() const {
+    return ProductFlops(plan_, rank_) +
+           static_cast<double>(model_.config().layers) * plan_.attention.costs.workers[rank_].flops;
+  }
+  void Tell(const EncoderControl& control, double more) const {
+    if (control.progress) control.progress(std::min(1.0, (flops_ + more) / PlannedFlops()));
+  }
+
+  const EncoderModel& model_;
+  const EncoderPlan& plan_;
+  const int rank_;
+  Device& device_;
+  const EncoderOutputs outputs_;
+  const RowBlocks blocks_;
+  ThreadPool pool_;
+  std::unique_ptr<Buffer> residual_;   // float32 [rows, embed_dim]
+  std::unique_ptr<ShardStore> shard_;  // q, k, v and out of the layer that runs
+  std::optional<BlockProducts> products_, last_products_;
+  std::vector<std::unique_ptr<RowBlock>> row_blocks_;  // [threads]
+  std::optional<GridEmbedding> positions_;
+  EncoderFigures figures_;
+  double flops_ = 0;  // of stages that have ended
+  int64_t attention_peak_bytes_ = 0;
+};
+
+absl::Status Rank::Prepare() {
+  const int64_t rows = blocks_.rows;
+  ASSIGN_OR_RETURN(residual_,
+                   device_.Allocate(rows * width() * static_cast<int64_t>(sizeof(float))));
+  ASSIGN_OR_RETURN(shard_, ShardStore::Make(device_, plan_.attention, rank_));
+  ASSIGN_OR_RETURN(products_, BlockProducts::Make(model_, blocks_.block));
+  if (const int64_t last = rows % blocks_.block; last > 0) {
+    ASSIGN_OR_RETURN(last_products_, BlockProducts::Make(model_, last));
+  }
+  for (int thread = 0; thread < pool_.threads(); ++thread) {
+    ASSIGN_OR_RETURN(auto block, RowBlock::Make(model_, *products_, device_));
+    figures_.memory_peak_bytes += block->bytes();
+    row_blocks_.push_back(std::move(block));
+  }
+  figures_.memory_peak_bytes += residual_->bytes();
+  const EncoderConfig& config = model_.config();
+  if (config.position) positions_.emplace(*config.position, width());
+  const std::vector<float>& class_token = model_.weights().class_token;
+  for (const ShardRange& range : plan_.attention.shards.OfRank(rank_)) {
+    if (class_token.empty()) break;
+    for (int64_t slide = plan_.rows.SlideOf(range.begin); slide < plan_.rows.slides(); ++slide) {
+      const int64_t token = plan_.rows.FirstToken(slide);
+      if (token >= range.end) break;
+      if (token >= range.begin) std::ranges::copy(class_token, Row(range.LocalRow(token)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int64_t>> Rank::LocalRows(int64_t first, int64_t count) const {
+  if (first < 0 || count < 0 || first > plan_.rows.tiles() - count) {
+    return absl::InvalidArgumentError(absl::StrCat("tiles [", first, ", ", first, " + ", count,
+                                                   ") are not all within [0, ", plan_.rows.tiles(),
+                                                   ")"));
+  }
+  std::vector<int64_t> rows;
+  rows.reserve(static_cast<size_t>(count));
+  for (const TileRun& run : plan_.rows.RunsOf(first, count)) {
+    for (int64_t i = 0; i < run.tiles; ++i) {
+      const int64_t token = run.first_token + i;
+      const ShardRange& range = plan_.attention.shards.Find(token);
+      if (range.rank != rank_) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "tile ", run.first_tile + i, " belongs to rank ", range.rank, ", not to rank ", rank_));
+      }
+      rows.push_back(range.LocalRow(token));
+    }
+  }
+  return rows;
+}
+
+absl::Status Rank::PlaceTiles(int64_t first, int64_t count, DataType dtype, const void* values,
+                              std::span<const double> coords) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> rows, LocalRows(first, count));
+  const int64_t coordinates = positions_ ? 2 * count : 0;
+  if (static_cast<int64_t>(coords.size()) != coordinates) {
+    return absl::InvalidArgumentError(absl::StrCat("coords has ", coords.size(),
+                                                   " numbers, must have ", coordinates, " for ",
+                                                   count, " tiles"));
+  }
+  if (positions_) {
+    RETURN_IF_ERROR(CheckCoordinates(*model_.config().position, coords, first));
+  }
+  const int64_t tile_bytes = model_.config().tile_dim() * ElementBytes(dtype);
+  const int64_t block = blocks_.block;
+  FirstError error;
+  pool_.Run((count + block - 1) / block, 1, [&](int thread, int64_t piece, int64_t /*end*/) {
+    KeepProductsOnThisThread();
+    const int64_t begin = piece * block, size = std::min(block, count - begin);
+    const auto projected = row_blocks_[thread]->Project(
+        *products_, dtype, static_cast<const std::byte*>(values) + begin * tile_bytes, size);
+    if (!error.Note(projected.status())) return false;
+    for (int64_t i = 0; i < size; ++i) {
+      const std::span<float> row(Row(rows[begin + i]), static_cast<size_t>(width()));
+      std::copy_n(*projected + i * width(), width(), row.begin());
+      if (!positions_) continue;
+      positions_->AddTo(coords[2 * (begin + i)], coords[2 * (begin + i) + 1], row);
+    }
+    return true;
+  });
+  return error.Take();
+}
+
+template <typename Work>
+absl::Status Rank::ForEachBlock(const EncoderControl& control, const Work& work) {
+  FirstError error;
+  pool_.Run(blocks_.count(), 1, [&](int thread, int64_t index, int64_t /*end*/) {
+    KeepProductsOnThisThread();
+    if (control.cancelled && control.cancelled()) {
+      return error.Note(absl::CancelledError("job cancelled"));
+    }
+    if (control.deadline && Clock::now() >= control.deadline()) {
+      return error.Note(absl::DeadlineExceededError("the job's deadline passed while computing"));
+    }
+    return error.Note(work(*row_blocks_[thread], index));
+  });
+  return error.Take();
+}
+
+// What follows the attention of `layer` (none before the first) and goes before that of the next.
+absl::Status Rank::RunBlock(RowBlock& block, int64_t index, int64_t layer,
+                            const EncoderControl& control) {
+  const std::vector<EncoderLayer>& layers = model_.weights().layers;
+  const int64_t row = blocks_.Begin(index), rows = blocks_.Rows(index);
+  const BlockProducts& products = ProductsOf(rows);
+  float* x = Row(row);
+  if (layer >= 0) {
+    std::byte* attention = shard_->Row(TensorKind::kOut, row);
+    RETURN_IF_ERROR(block.AfterAttention(products, layers[layer], attention, x));
+    // Rows that no branch selects keep what is here.
+    std::memset(attention, 0,
+                static_cast<size_t>(rows * RowBytes(plan_.attention.spec, TensorKind::kOut)));
+  }
+  if (outputs_.pooling == Pooling::kNone && Wanted(layer + 1)) {
+    RETURN_IF_ERROR(EmitRows(block, index, layer + 1, control));
+  }
+  if (layer + 1 == model_.config().layers) return absl::OkStatus();
+  return block.BeforeAttention(products, layers[layer + 1], x,
+                               {shard_->Row(TensorKind::kQ, row), shard_->Row(TensorKind::kK, row),
+                                shard_->Row(TensorKind::kV, row)});
+}
+
+absl::Status Rank::EmitRows(RowBlock& block, int64_t index, int64_t state,
+                            const EncoderControl& control) {
+  const int64_t begin = blocks_.Begin(index), end = begin + blocks_.Rows(index);
+  const float* values = Row(begin);
+  if (const LayerNorm* norm = FinalNormOf()) values = block.Normed(*norm, values, end - begin);
+  for (const ShardRange& range : plan_.attention.shards.OfRank(rank_)) {
+    const int64_t from = std::max(begin, range.local_begin);
+    const int64_t to = std::min(end, range.local_begin + range.size());
+    if (from >= to) continue;
+    RETURN_IF_ERROR(control.rows({.state = state,
+                                  .first_token = range.begin + from - range.local_begin,
+                                  .rows = to - from,
+                                  .values = values + (from - begin) * width()}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Rank::EmitPooled(int64_t state, const EncoderControl& control) {
+  const PooledPart part = PoolRows({.plan = plan_,
+                                    .rank = rank_,
+                                    .pooling = outputs_.pooling,
+                                    .norm = FinalNormOf(),
+                                    .rows = Row(0)},
+                                   pool_);
+  return control.pooled(state, part);
+}
+
+absl::Status Rank::Attend(Communicator* communicator, int64_t first_step,
+                          const EncoderControl& control) {
+  const double planned = plan_.attention.costs.workers[rank_].flops;
+  const ExecuteControl attend{
+      .deadline = control.deadline,
+      .cancelled = control.cancelled,
+      .progress = [&](double fraction) { Tell(control, fraction * planned); },
+      .waiting = control.waiting};
+  ASSIGN_OR_RETURN(const Figures figures, Execute(plan_.attention, rank_, *shard_, device_,
+                                                  communicator, first_step, attend));
+  flops_ += planned;
+  figures_.attention_flops += figures.flops;
+  figures_.attention_seconds += figures.compute_seconds;
+  figures_.exposed_exchange_seconds += figures.exposed_exchange_seconds;
+  figures_.bytes_sent += figures.bytes_sent;
+  figures_.bytes_received += figures.bytes_received;
+  attention_peak_bytes_ = std::max(attention_peak_bytes_, figures.memory_peak_bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EncoderFigures> Rank::Run(Communicator* communicator, int64_t first_step,
+                                         const EncoderControl& control) {
+  const int64_t layers = model_.config().layers;
+  const int64_t steps = plan_.attention.costs.steps + 1;
+  for (int64_t layer = -1; layer < layers; ++layer) {
+    if (layer >= 0) RETURN_IF_ERROR(Attend(communicator, first_step + layer * steps, control));
+    const Clock::time_point start = Clock::now();
+    RETURN_IF_ERROR(ForEachBlock(control, [&](RowBlock& block, int64_t index) {
+      return RunBlock(block, index, layer, control);
+    }));
+    if (outputs_.pooling != Pooling::kNone && Wanted(layer + 1)) {
+      RETURN_IF_ERROR(EmitPooled(layer + 1, control));
+    }
+    figures_.row_seconds += SecondsSince(start);
+    flops_ += ProductFlops(plan_, rank_) / static_cast<double>(layers + 1);
+    Tell(control, 0);
+  }
+  figures_.product_flops = ProductFlops(plan_, rank_);
+  figures_.memory_peak_bytes += attention_peak_bytes_;
+  return figures_;
+}
+
+}  // namespace
+
+int64_t StepsOf(const EncoderPlan& plan) {
+  return plan.config.layers * (plan.attention.costs.steps + 1);
+}
+
+absl::StatusOr<std::unique_ptr<EncoderRank>> EncoderRank::Make(const EncoderModel& model,
+                                                               const EncoderPlan& plan, int rank,
+                                                               Device& device,
+                                                               const EncoderOutputs& outputs) {
+  RETURN_IF_ERROR(CheckOutputs(model.config(), outputs));
+  if (!device.host_memory()) {
+    return absl::FailedPreconditionError("encoders are computed on the CPU alone");
+  }
+  if (!(plan.config == model.config()) || plan.attention.spec.dtype != model.compute()) {
+    return absl::InvalidArgumentError("the plan is of another model or compute type");
+  }
+  auto made = std::make_unique<Rank>(model, plan, rank, device, outputs);
+  RETURN_IF_ERROR(made->Prepare());
+  return made;
+}
+
+}  // namespace hilbert_ring

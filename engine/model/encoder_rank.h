@@ -1,0 +1,92 @@
+// One rank's part of an encoder's job: its rows go in as tiles, pass all layers, and leave as
+// states or as parts of pooled vectors.
+//
+//   auto plan = MakeEncoderPlan(model->config(), model->compute(), {9999, 40}, ranks).value();
+//   auto rank = EncoderRank::Make(*model, plan, 2, device, outputs).value();   // all its memory
+//   rank->PlaceTiles(...);                                   // until all of its tiles are there
+//   auto figures = rank->Run(communicator, 0, control);      // outputs leave by control's calls
+//
+// All but attention is local to a row: norms, products and the feed-forward part run block by block
+// on the threads of the pool, and the products of a layer's end are followed at once by those of
+// the next one's begin. Attention runs the plan's exchange once a layer, on the same buffers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/comm/communicator.h"
+#include "engine/device/device.h"
+#include "engine/model/encoder_model.h"
+#include "engine/model/encoder_plan.h"
+#include "engine/model/pooling.h"
+
+namespace hilbert_ring {
+
+// Rows of a wanted state: tokens [first_token, first_token + rows) of the job.
+struct StateRows {
+  int64_t state = 0;
+  int64_t first_token = 0;
+  int64_t rows = 0;
+  const float* values = nullptr;  // [rows, embed_dim], valid during the call
+};
+
+struct EncoderControl {
+  // As in ExecuteControl; asked between blocks and tiles.
+  std::function<Deadline()> deadline;
+  std::function<bool()> cancelled;
+  std::function<void(double fraction)> progress;  // of the rank's multiplications; any thread
+  std::function<void(int64_t step)> waiting;
+
+  // Pooling::kNone: every row of every wanted state once, by any thread.
+  std::function<absl::Status(const StateRows& rows)> rows;
+  // Otherwise: the rank's part of each wanted state, in their order, by the calling thread.
+  std::function<absl::Status(int64_t state, const PooledPart& part)> pooled;
+};
+
+struct EncoderFigures {
+  double product_flops = 0;
+  double attention_flops = 0;  // in tiles that were not wholly masked
+  double row_seconds = 0;      // norms, products, feed-forward part, outputs
+  double attention_seconds = 0;
+  double exposed_exchange_seconds = 0;  // waiting for blocks with nothing to compute
+  int64_t bytes_sent = 0;
+  int64_t bytes_received = 0;
+  int64_t memory_peak_bytes = 0;  // as allocated, without the model's weights
+};
+
+// Used by one thread at a time. It has threads of its own, as many as the device.
+class EncoderRank {
+ public:
+  // Model, plan and device outlive it. Errors of CheckOutputs; FAILED_PRECONDITION for a device
+  // whose memory is not the host's, INVALID_ARGUMENT for a plan of another config or compute type;
+  // RESOURCE_EXHAUSTED without memory.
+  static absl::StatusOr<std::unique_ptr<EncoderRank>> Make(const EncoderModel& model,
+                                                           const EncoderPlan& plan, int rank,
+                                                           Device& device,
+                                                           const EncoderOutputs& outputs);
+  virtual ~EncoderRank() = default;
+
+  // Tiles [first, first + count) of the job, each once, in any order of calls, all of them rows of
+  // this rank. values: of `dtype`, [count, tile_dim]; coords: [count, 2] pixels where the model has
+  // positions, else empty. OUT_OF_RANGE, naming row, value and range: a coordinate outside of the
+  // grid. INVALID_ARGUMENT: a tile of another rank or of none, or coordinates of another number.
+  virtual absl::Status PlaceTiles(int64_t first, int64_t count, DataType dtype, const void* values,
+                                  std::span<const double> coords) = 0;
+
+  // After all tiles of the rank are there; once. `communicator` may be null where the plan has no
+  // exchange. Steps of the communicator are numbered from first_step; the next job on it starts at
+  // first_step + StepsOf(plan). CANCELLED, DEADLINE_EXCEEDED, the communicator's errors and those
+  // of control's calls; after any the communicator is to be aborted, since other ranks may wait.
+  virtual absl::StatusOr<EncoderFigures> Run(Communicator* communicator, int64_t first_step,
+                                             const EncoderControl& control) = 0;
+};
+
+// Steps of the communicator that a job takes, with one between two layers.
+int64_t StepsOf(const EncoderPlan& plan);
+
+}  // namespace hilbert_ring

@@ -1,0 +1,82 @@
+#include "engine/model/pool_rows.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace hilbert_ring {
+namespace {
+
+// Rows that one thread sums in their order. A slide's pieces are added in theirs.
+constexpr int64_t kPieceRows = 1024;
+
+// Pieces whose sums are held at once.
+constexpr size_t kPiecesAtOnce = 64;
+
+struct SlidePiece {
+  int64_t slide = 0;      // of the part
+  int64_t local_row = 0;  // of the rank
+  int64_t rows = 0;
+};
+
+std::vector<SlidePiece> PiecesOf(const PoolTask& task, PooledPart& part) {
+  const SlideRows& slides = task.plan.rows;
+  std::vector<SlidePiece> pieces;
+  const auto& ranges = task.plan.attention.shards.OfRank(task.rank);
+  if (ranges.empty()) return pieces;
+  part.first_slide = slides.SlideOf(ranges.front().begin);
+  part.rows.resize(slides.SlideOf(ranges.back().end - 1) - part.first_slide + 1);
+  for (const ShardRange& range : ranges) {
+    for (int64_t slide = slides.SlideOf(range.begin); slide < slides.slides(); ++slide) {
+      const int64_t first = slides.FirstToken(slide);
+      if (first >= range.end) break;
+      const int64_t tiles = first + slides.class_tokens();
+      const bool class_row = task.pooling == Pooling::kClass;
+      const int64_t begin = std::max(range.begin, class_row ? first : tiles);
+      const int64_t end = std::min(range.end, class_row ? tiles : slides.FirstToken(slide + 1));
+      const int64_t of_part = slide - part.first_slide;
+      part.rows[of_part] += std::max<int64_t>(0, end - begin);
+      for (int64_t token = begin; token < end; token += kPieceRows) {
+        pieces.push_back({.slide = of_part,
+                          .local_row = range.LocalRow(token),
+                          .rows = std::min(kPieceRows, end - token)});
+      }
+    }
+  }
+  return pieces;
+}
+
+}  // namespace
+
+PooledPart PoolRows(const PoolTask& task, ThreadPool& pool) {
+  const int64_t width = task.plan.config.embed_dim;
+  PooledPart part;
+  const std::vector<SlidePiece> pieces = PiecesOf(task, part);
+  part.sums.resize(part.rows.size() * width);
+  const RowKernels& kernels = BestRowKernels();
+  std::vector<double> sums;
+  for (size_t first = 0; first < pieces.size(); first += kPiecesAtOnce) {
+    const size_t count = std::min(kPiecesAtOnce, pieces.size() - first);
+    sums.assign(count * width, 0.0);
+    pool.Run(static_cast<int64_t>(count), 1, [&](int, int64_t index, int64_t /*end*/) {
+      const SlidePiece& piece = pieces[first + index];
+      double* const sum = sums.data() + index * width;
+      std::vector<float> normed(task.norm == nullptr ? 0 : width);
+      for (int64_t i = 0; i < piece.rows; ++i) {
+        const float* row = task.rows + (piece.local_row + i) * width;
+        if (task.norm != nullptr) {
+          kernels.norm(row, task.norm->view(), width, normed.data());
+          row = normed.data();
+        }
+        for (int64_t x = 0; x < width; ++x) sum[x] += row[x];
+      }
+      return true;
+    });
+    for (size_t index = 0; index < count; ++index) {
+      double* const into = part.sums.data() + pieces[first + index].slide * width;
+      for (int64_t x = 0; x < width; ++x) into[x] += sums[index * width + x];
+    }
+  }
+  return part;
+}
+
+}  // namespace hilbert_ring

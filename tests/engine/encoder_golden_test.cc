@@ -1,0 +1,172 @@
+// Every golden case of an encoder over 1, 2, 3 and 5 ranks: every state, the output, and every
+// pooled vector, within 2e-5 (1 + |x|) of the definition.
+#include <cmath>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/engine/run_encoder.h"
+#include "tests/golden/encoder_case.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+constexpr double kTolerance = 2e-5;  // of float32
+// Of bfloat16, whose numbers have 8 bits: of the root mean square error over that of the values.
+constexpr double kBFloat16Error = 0.02;
+
+std::vector<int64_t> AllStates(const EncoderConfig& config) {
+  std::vector<int64_t> states;
+  for (int64_t state = 0; state <= config.layers; ++state) states.push_back(state);
+  return states;
+}
+
+// Empty where all is within the tolerance, else what is furthest off.
+std::string Mismatch(const std::vector<float>& values, const float* expected) {
+  double worst = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double off = std::abs(double{values[i]} - expected[i]) / (1 + std::abs(expected[i]));
+    if (off <= worst) continue;  // also where it is no number
+    worst = off;
+    at = i;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(values[i])) return "value " + std::to_string(i) + " is NaN";
+  }
+  if (worst <= kTolerance) return "";
+  std::ostringstream text;
+  text << "value " << at << " is " << values[at] << ", must be " << expected[at] << " (" << worst
+       << " of 1 + |x|)";
+  return text.str();
+}
+
+// Of rows [slides, states, dim] those of one state.
+std::vector<float> OfState(const std::vector<float>& rows, int64_t slides, int64_t states,
+                           int64_t state, int64_t dim) {
+  std::vector<float> of_state;
+  for (int64_t slide = 0; slide < slides; ++slide) {
+    const auto begin = rows.begin() + (slide * states + state) * dim;
+    of_state.insert(of_state.end(), begin, begin + dim);
+  }
+  return of_state;
+}
+
+struct Param {
+  std::string name;
+  int ranks = 1;
+};
+
+void PrintTo(const Param& param, std::ostream* out) {
+  *out << param.name << " on " << param.ranks << " ranks";
+}
+
+class EncoderGolden : public ::testing::TestWithParam<Param> {
+ protected:
+  void SetUp() override {
+    auto golden = LoadEncoderCase(GetParam().name);
+    ASSERT_TRUE(golden.ok()) << golden.status();
+    golden_ = *std::move(golden);
+    Load(DataType::kFloat32);
+  }
+
+  void Load(DataType compute, bool rounded = false) {
+    auto model =
+        EncoderModel::Load(golden_.folder, {.compute = compute, .rounded_products = rounded});
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+  }
+
+  EncoderResult Run(const EncoderOutputs& outputs) const {
+    auto result = RunEncoder(
+        *model_,
+        {.slide_tiles = golden_.slide_tiles, .tiles = golden_.tiles, .coords = golden_.coords},
+        {.outputs = outputs, .ranks = GetParam().ranks});
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? *std::move(result) : EncoderResult{.plan = {.rows = SlideRows({}, 0)}};
+  }
+
+  int64_t StateFloats() const { return static_cast<int64_t>(golden_.out.size()); }
+
+  EncoderCase golden_;
+  std::shared_ptr<const EncoderModel> model_;
+};
+
+TEST_P(EncoderGolden, EveryState) {
+  const EncoderResult result =
+      Run({.states = AllStates(model_->config()), .final_norm = FinalNorm::kSkipped});
+  for (const auto& [state, values] : result.states) {
+    EXPECT_EQ(Mismatch(values, golden_.states.data() + state * StateFloats()), "")
+        << "state " << state;
+  }
+  EXPECT_EQ(result.states.size(), model_->config().layers + 1u);
+}
+
+TEST_P(EncoderGolden, Output) {
+  const int64_t last = model_->config().layers;
+  const EncoderResult result = Run({.states = {last}, .final_norm = FinalNorm::kApplied});
+  ASSERT_TRUE(result.states.contains(last));
+  EXPECT_EQ(Mismatch(result.states.at(last), golden_.out.data()), "");
+}
+
+TEST_P(EncoderGolden, Pooled) {
+  if (golden_.class_out.empty()) {
+    const absl::Status status =
+        CheckOutputs(model_->config(), {.states = {0}, .pooling = Pooling::kMean});
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return;
+  }
+  const int64_t last = model_->config().layers, states = last + 1;
+  const auto slides = static_cast<int64_t>(golden_.slide_tiles.size());
+  for (const Pooling pooling : {Pooling::kClass, Pooling::kMean}) {
+    const bool of_class = pooling == Pooling::kClass;
+    const EncoderResult out = Run({.states = {last}, .pooling = pooling});
+    ASSERT_TRUE(out.pooled.contains(last));
+    EXPECT_EQ(
+        Mismatch(out.pooled.at(last), (of_class ? golden_.class_out : golden_.mean_out).data()),
+        "");
+    const EncoderResult all = Run({.states = AllStates(model_->config()),
+                                   .final_norm = FinalNorm::kSkipped,
+                                   .pooling = pooling});
+    ASSERT_EQ(all.pooled.size(), states);
+    for (const auto& [state, values] : all.pooled) {
+      const std::vector<float> expected =
+          OfState(of_class ? golden_.class_states : golden_.mean_states, slides, states, state,
+                  model_->config().embed_dim);
+      EXPECT_EQ(Mismatch(values, expected.data()), "") << "state " << state;
+    }
+  }
+}
+
+// The processor's products of bfloat16 and those of its numbers in float32 are as good.
+TEST_P(EncoderGolden, BFloat16) {
+  for (const bool rounded : {false, true}) {
+    Load(DataType::kBFloat16, rounded);
+    const int64_t last = model_->config().layers;
+    const EncoderResult result = Run({.states = {last}});
+    ASSERT_TRUE(result.states.contains(last));
+    const std::vector<float>& values = result.states.at(last);
+    double errors = 0, squares = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      errors += std::pow(values[i] - golden_.out[i], 2);
+      squares += std::pow(golden_.out[i], 2);
+    }
+    EXPECT_LE(std::sqrt(errors / squares), kBFloat16Error) << "rounded products: " << rounded;
+    EXPECT_GT(errors, 0) << "bfloat16 was not used";
+  }
+}
+
+std::vector<Param> Params() {
+  std::vector<Param> params;
+  for (const std::string& name : EncoderCaseNames()) {
+    for (const int ranks : {1, 2, 3, 5}) params.push_back({name, ranks});
+  }
+  return params;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, EncoderGolden, ::testing::ValuesIn(Params()), [](const auto& info) {
+  return info.param.name + "_" + std::to_string(info.param.ranks);
+});
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,215 @@
+// What holds for any slides and any model: a slide's embedding depends on nothing but the slide.
+#include <atomic>
+#include <cmath>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/engine/run_encoder.h"
+#include "tests/golden/encoder_case.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kLast = 2;  // state of the model's last layer
+
+class EncoderProperties : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto golden = LoadEncoderCase("slides_packed");
+    ASSERT_TRUE(golden.ok()) << golden.status();
+    auto model = EncoderModel::Load(golden->folder, {});
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+  }
+
+  const EncoderConfig& config() const { return model_->config(); }
+
+  EncoderInput RandomSlides(std::vector<int64_t> slide_tiles, uint64_t seed) const {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<float> normal;
+    EncoderInput input{.slide_tiles = std::move(slide_tiles)};
+    int64_t tiles = 0;
+    for (const int64_t of_slide : input.slide_tiles) tiles += of_slide;
+    for (int64_t i = 0; i < tiles * config().tile_dim(); ++i) input.tiles.push_back(normal(random));
+    const auto pixels = static_cast<double>(config().position->grid * config().position->tile_size);
+    std::uniform_real_distribution<double> place(0, pixels);
+    for (int64_t i = 0; i < 2 * tiles; ++i) input.coords.push_back(std::floor(place(random)));
+    return input;
+  }
+
+  // Slide `slide` of the input alone.
+  EncoderInput Alone(const EncoderInput& input, size_t slide) const {
+    int64_t first = 0;
+    for (size_t i = 0; i < slide; ++i) first += input.slide_tiles[i];
+    const int64_t count = input.slide_tiles[slide], dim = config().tile_dim();
+    return {
+        .slide_tiles = {count},
+        .tiles = {input.tiles.begin() + first * dim, input.tiles.begin() + (first + count) * dim},
+        .coords = {input.coords.begin() + 2 * first, input.coords.begin() + 2 * (first + count)}};
+  }
+
+  EncoderResult Run(const EncoderInput& input, const EncoderRun& run) const {
+    auto result = RunEncoder(*model_, input, run);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? *std::move(result) : EncoderResult{.plan = {.rows = SlideRows({}, 0)}};
+  }
+
+  static double FurthestOff(const std::vector<float>& a, const std::vector<float>& b) {
+    EXPECT_EQ(a.size(), b.size());
+    double worst = a.size() == b.size() ? 0 : INFINITY;
+    for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
+      const double off = std::abs(double{a[i]} - b[i]) / (1 + std::abs(b[i]));
+      worst = std::isnan(off) ? INFINITY : std::max(worst, off);
+    }
+    return worst;
+  }
+
+  std::shared_ptr<const EncoderModel> model_;
+};
+
+TEST_F(EncoderProperties, SlidesPackedIntoOneJobAreAsAlone) {
+  const EncoderInput input = RandomSlides({5, 1, 300, 2, 64, 129}, 1);
+  for (const Pooling pooling : {Pooling::kClass, Pooling::kMean}) {
+    const EncoderOutputs outputs{.states = {0, kLast}, .pooling = pooling};
+    for (const int ranks : {1, 3}) {
+      const EncoderResult packed = Run(input, {.outputs = outputs, .ranks = ranks});
+      for (size_t slide = 0; slide < input.slide_tiles.size(); ++slide) {
+        const EncoderResult alone = Run(Alone(input, slide), {.outputs = outputs});
+        for (const int64_t state : outputs.states) {
+          const auto begin =
+              packed.pooled.at(state).begin() + static_cast<int64_t>(slide) * config().embed_dim;
+          EXPECT_LE(FurthestOff({begin, begin + config().embed_dim}, alone.pooled.at(state)), 2e-5)
+              << "slide " << slide << ", state " << state << ", " << ranks << " ranks";
+        }
+      }
+    }
+  }
+}
+
+TEST_F(EncoderProperties, AnyNumberOfRanksGivesTheSameRows) {
+  const EncoderInput input = RandomSlides({400, 33, 700}, 2);
+  const EncoderOutputs outputs{.states = {1, kLast}};
+  const EncoderResult one = Run(input, {.outputs = outputs});
+  for (const int ranks : {2, 4, 7}) {
+    const EncoderResult many = Run(input, {.outputs = outputs, .ranks = ranks, .threads = 1});
+    int64_t received = 0;
+    for (const EncoderFigures& figures : many.figures) received += figures.bytes_received;
+    EXPECT_EQ(received, config().layers * many.plan.attention.costs.bytes_exchanged);
+    EXPECT_GT(received, 0);
+    for (const int64_t state : outputs.states) {
+      EXPECT_LE(FurthestOff(many.states.at(state), one.states.at(state)), 2e-5) << ranks;
+    }
+  }
+}
+
+TEST_F(EncoderProperties, TheSameShardsGiveTheSameBits) {
+  const EncoderInput input = RandomSlides({350, 20}, 3);
+  for (const Pooling pooling : {Pooling::kNone, Pooling::kMean}) {
+    const EncoderOutputs outputs{.states = {kLast}, .pooling = pooling};
+    const EncoderResult first = Run(input, {.outputs = outputs, .ranks = 2});
+    const EncoderResult second =
+        Run(input, {.outputs = outputs, .ranks = 2, .ring = RingKind::kGloo, .tiles_at_once = 5});
+    EXPECT_EQ(first.states, second.states);
+    EXPECT_EQ(first.pooled, second.pooled);
+  }
+}
+
+TEST_F(EncoderProperties, TilesOf16BitsAreThoseNumbers) {
+  EncoderInput input = RandomSlides({90}, 4);
+  for (float& value : input.tiles) value = std::round(value * 8) / 8;  // exact in both
+  const EncoderOutputs outputs{.states = {kLast}};
+  const EncoderResult wide = Run(input, {.outputs = outputs});
+  for (const DataType dtype : {DataType::kBFloat16, DataType::kFloat16}) {
+    EXPECT_EQ(wide.states, Run(input, {.outputs = outputs, .tiles_dtype = dtype}).states);
+  }
+}
+
+TEST_F(EncoderProperties, ATilesPlaceMatters) {
+  EncoderInput input = RandomSlides({50}, 5);
+  const EncoderOutputs outputs{.states = {kLast}, .pooling = Pooling::kMean};
+  const EncoderResult before = Run(input, {.outputs = outputs});
+  std::swap(input.coords[0], input.coords[1]);
+  EXPECT_NE(before.pooled, Run(input, {.outputs = outputs}).pooled);
+}
+
+TEST_F(EncoderProperties, MemoryIsThatOfThePlanAndFallsWithTheRanks) {
+  const EncoderInput input = RandomSlides({6000}, 6);
+  int64_t before = 0;
+  for (const int ranks : {1, 2, 4}) {
+    const EncoderResult result = Run(input, {.outputs = {.states = {kLast}}, .ranks = ranks});
+    int64_t most = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int64_t planned = MemoryOf(result.plan, rank, 2).total();
+      const int64_t taken = result.figures[rank].memory_peak_bytes;
+      EXPECT_NEAR(static_cast<double>(taken), static_cast<double>(planned), 0.15 * planned);
+      most = std::max(most, taken);
+    }
+    if (before > 0) {
+      EXPECT_LT(most, before);
+    }
+    before = most;
+  }
+}
+
+TEST_F(EncoderProperties, ACoordinateOutsideOfTheGridEndsTheJob) {
+  EncoderInput input = RandomSlides({300}, 7);
+  input.coords[2 * 217 + 1] = -3;
+  const auto result = RunEncoder(*model_, input, {.outputs = {.states = {kLast}}, .ranks = 2});
+  EXPECT_TRUE(absl::IsOutOfRange(result.status())) << result.status();
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("coords[217] is ["));
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("must be in [0, 25600)"));
+}
+
+TEST_F(EncoderProperties, ACancelledJobEndsInAnyLayer) {
+  const EncoderInput input = RandomSlides({900}, 8);
+  // From the first time that it is asked, and from later ones.
+  for (const int asked : {1, 5, 12}) {
+    std::atomic<int> left = asked;
+    EncoderRun run{.outputs = {.states = {kLast}}, .ranks = 2};
+    run.control.cancelled = [&left] { return --left <= 0; };
+    EXPECT_TRUE(absl::IsCancelled(RunEncoder(*model_, input, run).status())) << asked;
+  }
+  EncoderRun late{.outputs = {.states = {kLast}}};
+  late.control.deadline = [] { return Deadline::min(); };
+  EXPECT_TRUE(absl::IsDeadlineExceeded(RunEncoder(*model_, input, late).status()));
+}
+
+TEST_F(EncoderProperties, ProgressRisesToTheEnd) {
+  const EncoderInput input = RandomSlides({500}, 9);
+  std::atomic<double> most = 0;
+  std::atomic<int> told = 0;
+  EncoderRun run{.outputs = {.states = {kLast}}};
+  run.control.progress = [&](double fraction) {
+    ++told;
+    EXPECT_GE(fraction, 0);
+    EXPECT_LE(fraction, 1);
+    if (fraction > most) most = fraction;
+  };
+  Run(input, run);
+  EXPECT_GT(told, 3);
+  EXPECT_NEAR(most, 1.0, 1e-9);
+}
+
+TEST_F(EncoderProperties, TilesOfNoRankAndCoordinatesOfAnotherNumberAreRefused) {
+  const auto golden = LoadEncoderCase("slide_three_layers");
+  ASSERT_TRUE(golden.ok());
+  const auto model = EncoderModel::Load(golden->folder, {});
+  ASSERT_TRUE(model.ok());
+  const EncoderInput input{
+      .slide_tiles = golden->slide_tiles, .tiles = golden->tiles, .coords = golden->coords};
+  EncoderPlan plan =
+      MakeEncoderPlan((*model)->config(), DataType::kFloat32, input.slide_tiles, 1).value();
+  const auto device = MakeDevice({.threads = 1}).value();
+  const auto made = EncoderRank::Make(**model, plan, 0, *device, {.states = {3}});
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      (*made)->PlaceTiles(700, 2, DataType::kFloat32, input.tiles.data(), {})));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      (*made)->PlaceTiles(0, 2, DataType::kFloat32, input.tiles.data(), {})));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

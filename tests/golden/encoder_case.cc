@@ -1,0 +1,51 @@
+#include "tests/golden/encoder_case.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "nlohmann/json.hpp"
+#include "tests/golden/npy_values.h"
+
+namespace hilbert_ring::testing {
+
+std::vector<std::string> EncoderCaseNames() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(HILBERT_RING_ENCODER_CASES)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+absl::StatusOr<EncoderCase> LoadEncoderCase(const std::string& name) {
+  EncoderCase golden{.name = name, .folder = absl::StrCat(HILBERT_RING_ENCODER_CASES, "/", name)};
+  const std::string folder = golden.folder + "/";
+  const auto input = nlohmann::json::parse(ReadFile(folder + "input.json"), nullptr, false);
+  if (!input.is_object()) return absl::InvalidArgumentError(folder + "input.json");
+  golden.slide_tiles = input.at("sequence_lengths").get<std::vector<int64_t>>();
+  struct Field {
+    const char* file;
+    std::vector<float>* values;
+  };
+  std::vector<Field> fields = {
+      {"tiles", &golden.tiles}, {"states", &golden.states}, {"out", &golden.out}};
+  if (std::filesystem::exists(folder + "pooled_class_out.npy")) {
+    fields.insert(fields.end(), {{"pooled_class_out", &golden.class_out},
+                                 {"pooled_class_states", &golden.class_states},
+                                 {"pooled_mean_out", &golden.mean_out},
+                                 {"pooled_mean_states", &golden.mean_states}});
+  }
+  for (const Field& field : fields) {
+    ASSIGN_OR_RETURN(*field.values,
+                     ReadNpy<float>(absl::StrCat(folder, field.file, ".npy"), "<f4"));
+  }
+  if (std::filesystem::exists(folder + "coords.npy")) {
+    ASSIGN_OR_RETURN(const std::vector<float> coords, ReadNpy<float>(folder + "coords.npy", "<f4"));
+    golden.coords.assign(coords.begin(), coords.end());
+  }
+  return golden;
+}
+
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,117 @@
+#include "engine/model/encoder_model.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/golden/encoder_case.h"
+#include "tests/golden/npy_values.h"
+
+namespace hilbert_ring {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A copy of a golden case's model, to be changed.
+class ModelFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto golden = testing::LoadEncoderCase("slide_small");
+    ASSERT_TRUE(golden.ok()) << golden.status();
+    folder_ = absl::StrCat(::testing::TempDir(), "encoder_model_test_", getpid());
+    std::filesystem::create_directories(folder_);
+    for (const char* file : {kConfigFile, kWeightsFile}) {
+      Write(file, testing::ReadFile(golden->folder + "/" + file));
+    }
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void Write(const std::string& file, const std::string& text) const {
+    std::ofstream(folder_ + "/" + file, std::ios::binary) << text;
+  }
+
+  // Texts of one length, so that the header's places stay.
+  void Change(const std::string& file, const std::string& from, const std::string& to) const {
+    const std::string text = testing::ReadFile(folder_ + "/" + file);
+    const std::string changed = absl::StrReplaceAll(text, {{from, to}});
+    ASSERT_NE(text, changed) << from;
+    Write(file, changed);
+  }
+
+  std::string Message() const {
+    const auto model = EncoderModel::Load(folder_, {});
+    EXPECT_FALSE(model.ok());
+    return std::string(model.status().message());
+  }
+
+  std::string folder_;
+};
+
+TEST_F(ModelFolder, IsLoadedInBothTypes) {
+  const auto wide = EncoderModel::Load(folder_, {});
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  EXPECT_EQ((*wide)->weights().layers.size(), 2u);
+  EXPECT_EQ((*wide)->weights().class_token.size(), 32u);
+  EXPECT_TRUE((*wide)->weights().output_norm.has_value());
+  int64_t bytes = 0;
+  for (const WeightShape& weight : WeightShapes((*wide)->config())) {
+    int64_t of_weight = sizeof(float);
+    for (const int64_t axis : weight.shape) of_weight *= axis;
+    bytes += of_weight;
+  }
+  EXPECT_GE((*wide)->bytes(), bytes - 32 * int64_t{sizeof(float)});
+  const auto narrow = EncoderModel::Load(folder_, {.compute = DataType::kBFloat16});
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  EXPECT_EQ((*narrow)->compute(), DataType::kBFloat16);
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      EncoderModel::Load(folder_, {.compute = DataType::kFloat16}).status()));
+}
+
+TEST_F(ModelFolder, MissingWeightsAreNamed) {
+  Change(kWeightsFile, "encoder.layers.1.ffn.fc1.bias", "encoder.layers.1.ffn.fc1.bxas");
+  EXPECT_THAT(Message(), HasSubstr("encoder.layers.1.ffn.fc1.bias is missing"));
+  EXPECT_THAT(Message(), HasSubstr("encoder.layers.1.ffn.fc1.bxas is no weight of this encoder"));
+  EXPECT_THAT(Message(), HasSubstr(folder_));
+}
+
+TEST_F(ModelFolder, MisshapenWeightsAreNamed) {
+  Change(kWeightsFile, "[1,1,32]", "[1,32,1]");
+  EXPECT_THAT(Message(), HasSubstr("cls_token is [1, 32, 1], must be [1, 1, 32]"));
+}
+
+// A config of more layers and another width misses weights by the hundred.
+TEST_F(ModelFolder, OneMessageNamesTen) {
+  Change(kConfigFile, "\"layers\": 2", "\"layers\": 9");
+  const std::string message = Message();
+  EXPECT_THAT(message, HasSubstr("encoder.layers.2.self_attn.q_proj.weight is missing"));
+  EXPECT_THAT(message, HasSubstr("and 130 more"));
+  EXPECT_LT(message.size(), 2000u);
+}
+
+TEST_F(ModelFolder, WeightsOfOtherTypesAreRefused) {
+  // The last norm's 32 numbers, as if they were integers.
+  const std::string text = testing::ReadFile(folder_ + "/" + kWeightsFile);
+  const size_t at = text.find("\"norm.bias\"");
+  ASSERT_NE(at, text.npos);
+  std::string changed = text;
+  changed.replace(changed.find("F32", at), 3, "I32");
+  Write(kWeightsFile, changed);
+  EXPECT_THAT(Message(), HasSubstr("\"norm.bias\" is of dtype I32"));
+}
+
+TEST_F(ModelFolder, FilesThatAreNotThereAreNamed) {
+  std::filesystem::remove(folder_ + "/" + kWeightsFile);
+  EXPECT_THAT(Message(), HasSubstr(kWeightsFile));
+  std::filesystem::remove(folder_ + "/" + kConfigFile);
+  EXPECT_THAT(Message(), HasSubstr(kConfigFile));
+  EXPECT_TRUE(absl::IsNotFound(EncoderModel::Load(folder_, {}).status()));
+}
+
+}  // namespace
+}  // namespace hilbert_ring

@@ -1,0 +1,56 @@
+#include "engine/model/pooling.h"
+
+#include <cmath>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hilbert_ring {
+namespace {
+
+using ::testing::HasSubstr;
+
+EncoderConfig Config() {
+  return {.embed_dim = 32, .heads = 4, .layers = 3, .norm_eps = 1e-6, .class_token = true};
+}
+
+std::string MessageOf(const EncoderConfig& config, const EncoderOutputs& outputs) {
+  const absl::Status status = CheckOutputs(config, outputs);
+  EXPECT_FALSE(status.ok());
+  return std::string(status.message());
+}
+
+TEST(Outputs, OfTheModel) {
+  EXPECT_TRUE(CheckOutputs(Config(), {.states = {0, 2, 3}, .pooling = Pooling::kClass}).ok());
+  EXPECT_THAT(MessageOf(Config(), {}), HasSubstr("states is empty"));
+  EXPECT_EQ(MessageOf(Config(), {.states = {1, 4}}),
+            "states[1] is 4, must be 0 to 3, the model's layers");
+  EXPECT_THAT(MessageOf(Config(), {.states = {-1}}), HasSubstr("states[0] is -1"));
+  EXPECT_EQ(MessageOf(Config(), {.states = {2, 2}}), "states[1] is 2, must be above 2");
+}
+
+TEST(Outputs, PoolingNeedsItsNormAndItsClassToken) {
+  EncoderConfig config = Config();
+  config.class_token = false;
+  EXPECT_TRUE(CheckOutputs(config, {.states = {3}, .pooling = Pooling::kMean}).ok());
+  EXPECT_THAT(MessageOf(config, {.states = {3}, .pooling = Pooling::kClass}),
+              HasSubstr("no class token"));
+  config.norm_eps = 0;
+  EXPECT_THAT(MessageOf(config, {.states = {3}, .pooling = Pooling::kMean}),
+              HasSubstr("no norm behind pooling"));
+}
+
+TEST(SlidePool, PartsOfASlideAreOneMean) {
+  SlidePool pool(3, 2);
+  pool.Add({.first_slide = 0, .rows = {2, 1}, .sums = {2, 6, 10, 20}});
+  pool.Add({.first_slide = 1, .rows = {3, 1}, .sums = {-2, 4, 7, 5}});
+  const LayerNorm norm({1, 1}, {0, 0}, 1e-12);
+  const std::vector<float> pooled = pool.Finish(norm);
+  // Means (1, 3), (2, 6) and (7, 5): of two elements a norm leaves the signs.
+  const std::vector<float> expected = {-1, 1, -1, 1, 1, -1};
+  ASSERT_EQ(pooled.size(), expected.size());
+  for (size_t i = 0; i < pooled.size(); ++i) EXPECT_NEAR(pooled[i], expected[i], 1e-5) << i;
+}
+
+}  // namespace
+}  // namespace hilbert_ring

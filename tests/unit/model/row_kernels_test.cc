@@ -1,0 +1,105 @@
+#include "engine/model/row_kernels.h"
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "engine/spec/numbers.h"
+#include "gtest/gtest.h"
+
+namespace hilbert_ring {
+namespace {
+
+class Kernels : public ::testing::TestWithParam<const RowKernels*> {};
+
+std::vector<float> Values(int64_t count, uint64_t seed, float mean = 0) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(mean, 1);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// Dims of whole vectors and of what is left over; a mean far from 0 takes a variance apart that is
+// the difference of two squares.
+TEST_P(Kernels, NormIsThatOfFloat64) {
+  for (const int64_t dim : {1, 7, 8, 17, 63, 64, 65, 100, 768, 3072}) {
+    for (const float mean : {0.0f, 100.0f}) {
+      const std::vector<float> from = Values(dim, dim, mean);
+      const std::vector<float> weight = Values(dim, dim + 1), bias = Values(dim, dim + 2);
+      std::vector<float> to(dim);
+      GetParam()->norm(from.data(),
+                       {.weight = weight.data(), .bias = bias.data(), .epsilon = 1e-5f}, dim,
+                       to.data());
+      double average = 0, variance = 0;
+      for (const float x : from) average += x / static_cast<double>(dim);
+      for (const float x : from) {
+        variance += (x - average) * (x - average) / static_cast<double>(dim);
+      }
+      for (int64_t i = 0; i < dim; ++i) {
+        const double expected =
+            (from[i] - average) / std::sqrt(variance + 1e-5) * weight[i] + bias[i];
+        EXPECT_NEAR(to[i], expected, (mean == 0 ? 2e-6 : 1e-4) * (1 + std::abs(expected)))
+            << dim << " at " << i;
+      }
+    }
+  }
+}
+
+TEST_P(Kernels, NormInPlaceAndOfEqualElements) {
+  const std::vector<float> weight(20, 2), bias(20, 3);
+  std::vector<float> row(20, 5);
+  GetParam()->norm(row.data(), {.weight = weight.data(), .bias = bias.data(), .epsilon = 1e-5f}, 20,
+                   row.data());
+  for (const float x : row) EXPECT_EQ(x, 3);
+}
+
+TEST_P(Kernels, GeluIsTheExactOne) {
+  std::vector<float> row;
+  for (double x = -12; x <= 12; x += 0.0013) row.push_back(static_cast<float>(x));
+  for (const float x : {0.0f, -0.0f, 1e4f, -1e4f, 1e-30f}) row.push_back(x);
+  const std::vector<float> from = row;
+  GetParam()->gelu(row.data(), static_cast<int64_t>(row.size()));
+  for (size_t i = 0; i < row.size(); ++i) {
+    const double x = from[i], expected = 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    EXPECT_NEAR(row[i], expected, 1e-6 * (1 + std::abs(expected))) << x;
+  }
+  float odd[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()};
+  GetParam()->gelu(odd, 2);
+  EXPECT_TRUE(std::isnan(odd[0]));
+  EXPECT_EQ(odd[1], std::numeric_limits<float>::infinity());
+}
+
+TEST_P(Kernels, RowsAreAdded) {
+  for (const int64_t dim : {1, 16, 19, 100}) {
+    const std::vector<float> from = Values(dim, 1), add = Values(dim, 2);
+    std::vector<float> row = from;
+    GetParam()->add(add.data(), row.data(), dim);
+    for (int64_t i = 0; i < dim; ++i) EXPECT_EQ(row[i], from[i] + add[i]);
+  }
+}
+
+TEST_P(Kernels, TypesAreConvertedElementByElement) {
+  for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+    for (const int64_t dim : {1, 8, 17, 24, 100}) {
+      const std::vector<float> from = Values(dim, 3);
+      std::vector<std::byte> narrow(dim * ElementBytes(dtype)), expected(narrow.size());
+      std::vector<float> wide(dim);
+      GetParam()->narrow(from.data(), dim, dtype, narrow.data());
+      GetParam()->widen(dtype, narrow.data(), dim, wide.data());
+      for (int64_t i = 0; i < dim; ++i) {
+        StoreElement(dtype, expected.data(), i, from[i]);
+        EXPECT_EQ(wide[i], LoadElement(dtype, expected.data(), i)) << dim << " at " << i;
+      }
+      EXPECT_EQ(narrow, expected);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, Kernels,
+                         ::testing::Values(&BestRowKernels(), &BaselineRowKernels()),
+                         [](const auto& info) { return info.index == 0 ? "Best" : "Baseline"; });
+
+}  // namespace
+}  // namespace hilbert_ring

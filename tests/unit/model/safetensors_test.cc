@@ -1,0 +1,167 @@
+#include "engine/model/safetensors.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/model/safetensors_text.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kTwo[] = R"({"__metadata__":{"format":"pt"},)"
+                        R"("b":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},)"
+                        R"("a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})";
+
+std::string MessageOf(std::string_view header, int64_t data_bytes) {
+  const auto entries = ParseText(SafetensorsText(header, data_bytes));
+  EXPECT_TRUE(absl::IsInvalidArgument(entries.status())) << header;
+  return std::string(entries.status().message());
+}
+
+class Folder {
+ public:
+  Folder() : path_(std::string(::testing::TempDir()) + "safetensors_test") {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ + "/" + name, std::ios::binary) << text;
+    return path_ + "/" + name;
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST(Safetensors, EntriesByNameWithTheirPlacesInTheFile) {
+  const auto entries = ParseText(SafetensorsText(kTwo, 28));
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  ASSERT_EQ(entries->size(), 2u);
+  const int64_t data = 8 + static_cast<int64_t>(sizeof(kTwo)) - 1;
+  const SafetensorsEntry &a = (*entries)[0], &b = (*entries)[1];
+  EXPECT_EQ(a.name, "a");
+  EXPECT_EQ(a.dtype, "BF16");
+  EXPECT_EQ(a.begin, data);
+  EXPECT_EQ(a.end, data + 4);
+  EXPECT_EQ(b.name, "b");
+  EXPECT_THAT(b.shape, ElementsAre(2, 3));
+  EXPECT_EQ(b.elements(), 6);
+  EXPECT_EQ(b.end, data + 28);
+}
+
+TEST(Safetensors, AScalarAndAnEmptyTensor) {
+  const auto entries =
+      ParseText(SafetensorsText(R"({"s":{"dtype":"F64","shape":[],"data_offsets":[0,8]},)"
+                                R"("e":{"dtype":"F32","shape":[0,7],"data_offsets":[8,8]}})",
+                                8));
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  EXPECT_EQ((*entries)[0].elements(), 0);
+  EXPECT_EQ((*entries)[1].elements(), 1);
+}
+
+TEST(Safetensors, AHeaderThatDoesNotFitItsFileIsRefused) {
+  EXPECT_FALSE(ParseText("").ok());
+  EXPECT_FALSE(ParseText(std::string(7, '\0')).ok());
+  for (const size_t cut : {size_t{8}, size_t{9}, sizeof(kTwo) + 5}) {
+    const auto entries = ParseText(SafetensorsText(kTwo, 28).substr(0, cut));
+    EXPECT_TRUE(absl::IsInvalidArgument(entries.status())) << cut;
+    EXPECT_THAT(std::string(entries.status().message()), HasSubstr("must be at most"));
+  }
+  std::string huge = SafetensorsText(kTwo, 28);
+  huge.replace(0, 8, 8, '\xff');
+  EXPECT_FALSE(ParseText(huge).ok());
+}
+
+TEST(Safetensors, EveryOffsetIsHeldAgainstTheFile) {
+  EXPECT_THAT(MessageOf(kTwo, 27), HasSubstr(R"(tensor "b" has data_offsets [4, 28])"));
+  EXPECT_THAT(MessageOf(kTwo, 29), HasSubstr("1 bytes of no tensor"));
+  EXPECT_THAT(MessageOf(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[2,0]}})", 4),
+              HasSubstr("must rise within [0, 4]"));
+  EXPECT_THAT(MessageOf(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[-2,0]}})", 4),
+              HasSubstr("must rise"));
+  EXPECT_THAT(MessageOf(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0]}})", 4),
+              HasSubstr("1 data_offsets, must have 2"));
+}
+
+TEST(Safetensors, TensorsDoNotOverlapAndLeaveNoHoles) {
+  EXPECT_THAT(MessageOf(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
+                        R"("b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
+                        4),
+              HasSubstr(R"("b" begins at byte 2 of the data, before the end of another at 3)"));
+  EXPECT_THAT(MessageOf(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                        R"("b":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}})",
+                        4),
+              HasSubstr("behind 2 bytes of no tensor"));
+}
+
+TEST(Safetensors, AShapeHasTheBytesBetweenItsOffsets) {
+  EXPECT_THAT(MessageOf(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
+              HasSubstr("of shape [2] and dtype F32 has 4 bytes between its data_offsets, must "
+                        "have 8"));
+  // The product of the axes is 2^64, and so 0 in 64 bits.
+  EXPECT_THAT(
+      MessageOf(R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0),
+      HasSubstr("more than a file can"));
+  EXPECT_THAT(MessageOf(R"({"a":{"dtype":"U8","shape":[-1,-1],"data_offsets":[0,1]}})", 1),
+              HasSubstr("more than a file can"));
+  EXPECT_THAT(MessageOf(R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", 4),
+              HasSubstr(R"(unknown dtype "F31")"));
+}
+
+TEST(Safetensors, FieldsOfOtherTypesAreNamed) {
+  EXPECT_THAT(MessageOf("[]", 0), HasSubstr("must be an object"));
+  EXPECT_THAT(MessageOf(R"({"a":3})", 0), HasSubstr(R"(tensor "a" is no object)"));
+  EXPECT_THAT(MessageOf(R"({"a":{"shape":[],"data_offsets":[0,0]}})", 0),
+              HasSubstr("dtype is required"));
+  EXPECT_THAT(MessageOf(R"({"a":{"dtype":4,"shape":[],"data_offsets":[0,0]}})", 0),
+              HasSubstr("dtype is 4"));
+  EXPECT_THAT(MessageOf(R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,0]}})", 0),
+              HasSubstr("shape[0]"));
+  EXPECT_THAT(MessageOf(R"({"a":{},"a":{}})", 0), HasSubstr("more than once"));
+}
+
+TEST(Safetensors, NumbersAreWidened) {
+  const Folder folder;
+  std::string text = SafetensorsText(R"({"b":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},)"
+                                     R"("h":{"dtype":"F16","shape":[1],"data_offsets":[4,6]},)"
+                                     R"("f":{"dtype":"F32","shape":[1],"data_offsets":[6,10]},)"
+                                     R"("i":{"dtype":"I32","shape":[1],"data_offsets":[10,14]}})",
+                                     14);
+  // 1.5 and -2 in bfloat16, 0.5 in float16, pi in float32, at no multiple of four.
+  const std::string data("\xc0\x3f\x00\xc0\x00\x38\xdb\x0f\x49\x40", 10);
+  text.replace(text.size() - 14, 10, data);
+  const auto file = SafetensorsFile::Open(folder.Write("numbers", text));
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto floats = [&](const char* name) {
+    const SafetensorsEntry* entry = file->Find(name);
+    std::vector<float> values(static_cast<size_t>(entry->elements()));
+    EXPECT_TRUE(file->Widen(*entry, values).ok());
+    return values;
+  };
+  EXPECT_THAT(floats("b"), ElementsAre(1.5f, -2.0f));
+  EXPECT_THAT(floats("h"), ElementsAre(0.5f));
+  EXPECT_THAT(floats("f"), ElementsAre(3.14159274f));
+  float value = 0;
+  const absl::Status whole = file->Widen(*file->Find("i"), {&value, 1});
+  EXPECT_THAT(std::string(whole.message()), HasSubstr("dtype I32, must be F32, BF16 or F16"));
+  EXPECT_EQ(file->Find("none"), nullptr);
+  EXPECT_EQ(file->Find(""), nullptr);
+}
+
+TEST(Safetensors, ErrorsNameTheFile) {
+  const Folder folder;
+  EXPECT_TRUE(absl::IsNotFound(SafetensorsFile::Open("/nowhere/x").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(SafetensorsFile::Open("/").status()));
+  const std::string path = folder.Write("broken", "x");
+  EXPECT_THAT(std::string(SafetensorsFile::Open(path).status().message()), HasSubstr(path));
+  const std::string empty = folder.Write("empty", "");
+  EXPECT_TRUE(absl::IsInvalidArgument(SafetensorsFile::Open(empty).status()));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
