@@ -108,6 +108,7 @@ absl::StatusOr<SafetensorsEntry> ParseEntry(const std::string& name, const Json&
 // Every byte behind the header belongs to one tensor.
 absl::Status CheckTiling(const std::vector<SafetensorsEntry>& entries, int64_t begin, int64_t end) {
   std::vector<const SafetensorsEntry*> by_place;
+  by_place.reserve(entries.size());
   for (const SafetensorsEntry& entry : entries) by_place.push_back(&entry);
   std::ranges::sort(by_place, {}, [](const SafetensorsEntry* entry) {
     return std::pair(entry->begin, entry->end);

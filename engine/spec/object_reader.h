@@ -11,7 +11,6 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -68,7 +67,7 @@ class ObjectReader {
     status_ = WrongType(FieldName(name), wanted.c_str(), *value);
   }
 
-  void Fail(std::string message) { status_ = absl::InvalidArgumentError(std::move(message)); }
+  void Fail(const std::string& message) { status_ = absl::InvalidArgumentError(message); }
 
  private:
   std::string FieldName(const char* name) const { return prefix_ + name; }

@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""A slide through an encoder of the published size, by the engine and by PyTorch: the same weights and
+tiles, the same threads, in rounds that run each once, best of all rounds.
+
+    encoder_peers.py --encoder-case build/engine/tests/bench/encoder_case [--tiles N] [--compute TYPE]
+
+The weights are random: what is shown is speed, memory and fidelity, not medicine. PyTorch computes the
+same encoder with its own attention (the flash operator that returns log-sum-exps, one call for each
+branch and offset); in bfloat16 by autocast. `./dev bench encoder` makes the environment.
+"""
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SIZES = {
+    "published": {"input_dim": 1536, "embed_dim": 768, "heads": 16, "ffn_dim": 3072, "layers": 12},
+    "small": {"input_dim": 96, "embed_dim": 128, "heads": 4, "ffn_dim": 256, "layers": 2},
+}
+CONFIG = {
+    "architecture": "longnet_encoder", "segments": [1024, 5792, 32768, 185363, 1048576],
+    "dilations": [1, 2, 4, 8, 16], "layer_norm_eps": 1e-5, "norm_eps": 1e-6, "class_token": True,
+    "output_norm": True, "position": {"kind": "sincos_2d", "tile_size": 256, "grid": 1000},
+}
+
+
+def random_weights(config):
+    width, ffn, generator = config["embed_dim"], config["ffn_dim"], torch.Generator().manual_seed(1)
+    weights = {}
+
+    def normal(shape, scale):
+        return torch.randn(shape, generator=generator) * scale
+
+    def linear(name, out, into):
+        weights[name + ".weight"] = normal((out, into), into ** -0.5)
+        weights[name + ".bias"] = normal((out,), 0.1)
+
+    def norm(name, dim):
+        weights[name + ".weight"] = 1 + normal((dim,), 0.1)
+        weights[name + ".bias"] = normal((dim,), 0.1)
+
+    linear("patch_embed.proj", width, config["input_dim"])
+    weights["cls_token"] = normal((1, 1, width), 1)
+    for i in range(config["layers"]):
+        layer = f"encoder.layers.{i}."
+        for projection in ("q", "k", "v", "out"):
+            linear(f"{layer}self_attn.{projection}_proj", width, width)
+        norm(layer + "self_attn.inner_attn_ln", width)
+        norm(layer + "self_attn_layer_norm", width)
+        norm(layer + "final_layer_norm", width)
+        linear(layer + "ffn.fc1", ffn, width)
+        norm(layer + "ffn.ffn_layernorm", ffn)
+        linear(layer + "ffn.fc2", width, ffn)
+    norm("encoder.layer_norm", width)
+    norm("norm", width)
+    return weights
+
+
+def write_model(folder, config, weights):
+    (folder / "config.json").write_text(json.dumps(config))
+    header, first = {}, 0
+    for name, tensor in weights.items():
+        end = first + 4 * tensor.numel()
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [first, end]}
+        first = end
+    text = json.dumps(header).encode()
+    with open(folder / "model.safetensors", "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for tensor in weights.values():
+            file.write(tensor.contiguous().numpy().tobytes())
+
+
+class Engine:
+    """In a process of its own."""
+
+    def __init__(self, options, folder):
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [options.encoder_case, folder, folder / "tiles", folder / "coords", options.compute,
+             str(options.threads), str(options.ranks)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.name = f"Hilbert Ring ({self.process.stdout.readline().strip()})"
+
+    def ask(self, line):
+        print(line, file=self.process.stdin, flush=True)
+        return self.process.stdout.readline()
+
+    def run(self):
+        return float(self.ask("run"))
+
+    def peak(self):
+        return float(self.ask("peak"))
+
+    def figures(self):
+        words = self.ask("figures").split()
+        return dict(zip(words[::2], map(float, words[1::2])))
+
+    def out(self):
+        self.ask(f"write {self.folder / 'out'}")
+        return torch.from_numpy(np.fromfile(self.folder / "out", np.float32))
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+class Torch:
+    name = "PyTorch"
+
+    def __init__(self, config, weights, tiles, coords, compute):
+        self.config, self.weights, self.tiles = config, weights, tiles
+        self.autocast = compute == "bfloat16"
+        self.positions = self.embed_positions(coords)
+
+    def embed_positions(self, coords):
+        """[tiles, width]; of the tiles alone, and before the clock starts."""
+        quarter = self.config["embed_dim"] // 4
+        cells = torch.floor(coords.double() / self.config["position"]["tile_size"])
+        omega = 10000.0 ** (-torch.arange(quarter, dtype=torch.float64) / quarter)
+        halves = []
+        for axis in (1, 0):
+            angle = cells[:, axis, None] * omega
+            halves += [torch.sin(angle), torch.cos(angle)]
+        return torch.cat(halves, dim=1).float()
+
+    def linear(self, name, x):
+        return torch.nn.functional.linear(x, self.weights[name + ".weight"],
+                                          self.weights[name + ".bias"])
+
+    def norm(self, name, x, eps=1e-5):
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], self.weights[name + ".weight"],
+                                              self.weights[name + ".bias"], eps)
+
+    def attention(self, q, k, v):
+        """[heads, rows, dim] each: branches mixed by log-sum-exp, short segments filled with zeros."""
+        heads, n, dim = q.shape
+        result, total = None, None
+        for w, r in zip(self.config["segments"], self.config["dilations"]):
+            w = min(w, n)
+            count, rows = -(-n // w), -(-w // r)
+
+            def selected(x):
+                x = torch.nn.functional.pad(x, (0, 0, 0, count * w - n)).view(heads, count, w, dim)
+                return torch.nn.functional.pad(x, (0, 0, 0, rows * r - w)).view(
+                    heads, count, rows, r, dim)
+
+            parts = [selected(x) for x in (q, k, v)]
+            out = torch.zeros_like(parts[0])
+            lse = torch.full(out.shape[:4], -torch.inf)
+            share = -(-heads // r)
+            for offset in range(r):
+                group = slice(offset * share, min((offset + 1) * share, heads))
+                if group.start >= heads:
+                    break
+                o, s = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+                    *(x[group, :, :, offset].contiguous() for x in parts))
+                out[group, :, :, offset] = o
+                lse[group, :, :, offset] = s.float()
+            out = out.view(heads, count, rows * r, dim)[:, :, :w].reshape(heads, -1, dim)[:, :n]
+            lse = lse.view(heads, count, rows * r)[:, :, :w].reshape(heads, -1)[:, :n]
+            if result is None:
+                result, total = out.float(), lse
+            else:
+                result.lerp_(out.float(), torch.sigmoid(lse - total).unsqueeze(-1))
+                total = torch.logaddexp(total, lse)
+        return result.to(q.dtype)
+
+    def layer(self, x, name):
+        rows, width = x.shape
+        heads = self.config["heads"]
+        h = self.norm(name + "self_attn_layer_norm", x)
+        q, k, v = (self.linear(f"{name}self_attn.{p}_proj", h).view(rows, heads, -1).transpose(0, 1)
+                   for p in "qkv")
+        h = self.attention(q, k, v).transpose(0, 1).reshape(rows, width)
+        h = self.norm(name + "self_attn.inner_attn_ln", h)
+        x = x + self.linear(name + "self_attn.out_proj", h)
+        h = self.norm(name + "final_layer_norm", x)
+        h = torch.nn.functional.gelu(self.linear(name + "ffn.fc1", h).float())
+        h = self.norm(name + "ffn.ffn_layernorm", h)
+        return x + self.linear(name + "ffn.fc2", h)
+
+    def run(self):
+        start = time.perf_counter()
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+            x = self.linear("patch_embed.proj", self.tiles).float() + self.positions
+            x = torch.cat([self.weights["cls_token"][0], x])
+            for i in range(self.config["layers"]):
+                x = self.layer(x, f"encoder.layers.{i}.")
+            x = self.norm("encoder.layer_norm", x.float())[1:].mean(dim=0)
+            self.result = self.norm("norm", x, self.config["norm_eps"])
+        return time.perf_counter() - start
+
+    def out(self):
+        return self.result.float()
+
+
+def report(options, engine, peer, times, peak):
+    figures = engine.figures()
+    ours, theirs = min(times[0]), min(times[1]) if peer else float("nan")
+    flops = figures["product_flops"] + figures["attention_flops"]
+    mib = 1 / (1 << 20)
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print("| contestant | best s | median s | tiles/s | of the multiply-add peak | most resident MiB |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for name, seconds, share, memory in (
+            (engine.name, times[0], flops / ours * 1e-9 / peak, figures["most_resident_bytes"] * mib),
+            ("PyTorch", times[1], flops / theirs * 1e-9 / peak, resident)):
+        if seconds:
+            print(f"| {name} | {min(seconds):.2f} | {sorted(seconds)[len(seconds) // 2]:.2f} "
+                  f"| {options.tiles / min(seconds):.0f} | {100 * share:.0f} % | {memory:.0f} |")
+    print(f"\nPeak of float32 multiply-adds in this run: {peak:.0f} GFLOP/s; the slide takes "
+          f"{figures['product_flops'] * 1e-12:.2f} TFLOP of products and "
+          f"{figures['attention_flops'] * 1e-12:.2f} of attention.")
+    print(f"The engine's rank 0, of {options.ranks}: {figures['row_seconds']:.2f} s of rows and products, "
+          f"{figures['attention_seconds']:.2f} s of attention, {figures['wait_seconds']:.2f} s of waiting; "
+          f"{figures['taken_bytes'] * mib:.0f} MiB taken ({figures['planned_bytes'] * mib:.0f} planned), "
+          f"and {figures['weight_bytes'] * mib:.0f} MiB of weights.")
+    if peer:
+        print(f"The engine is {theirs / ours:.2f} times as fast; the slide's vectors differ by "
+              f"{float((engine.out() - peer.out()).abs().max()):.1e} at most, "
+              f"of values up to {float(peer.out().abs().max()):.1f}.")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--encoder-case", required=True, help="path of the program encoder_case")
+    parser.add_argument("--tiles", type=int, default=10000)
+    parser.add_argument("--size", choices=SIZES, default="published")
+    parser.add_argument("--compute", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--ranks", type=int, default=1, help="that share the engine's threads")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--alone", action="store_true", help="the engine without PyTorch's runs")
+    parser.add_argument("--quick", action="store_true", help="a smoke test: small, one round")
+    options = parser.parse_args()
+    if options.quick:
+        options.tiles, options.size, options.rounds = 500, "small", 1
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)  # before PyTorch is loaded
+    global np, torch
+    import numpy as np
+    import torch
+    torch.set_num_threads(options.threads)
+
+    config = {**CONFIG, **SIZES[options.size]}
+    weights = random_weights(config)
+    generator = torch.Generator().manual_seed(2)
+    tiles = torch.randn((options.tiles, config["input_dim"]), generator=generator)
+    side = config["position"]["tile_size"] * config["position"]["grid"]
+    coords = torch.floor(torch.rand((options.tiles, 2), generator=generator) * side)
+    print(f"PyTorch {torch.__version__} ({torch.backends.cpu.get_cpu_capability()}); {options.size} size, "
+          f"{options.tiles} tiles, {options.compute}, {options.threads} threads, "
+          f"best of {options.rounds} rounds\n", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        write_model(folder, config, weights)
+        tiles.numpy().tofile(folder / "tiles")
+        coords.numpy().tofile(folder / "coords")
+        engine = Engine(options, folder)
+        peer = None if options.alone else Torch(config, weights, tiles, coords, options.compute)
+        times, peak = ([], []), 0.0
+        for _ in range(options.rounds):
+            peak = max(peak, engine.peak())
+            times[0].append(engine.run())
+            time.sleep(0.05)  # until the threads of the one before have stopped to spin
+            if peer:
+                times[1].append(peer.run())
+        report(options, engine, peer, times, peak)
+        engine.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
