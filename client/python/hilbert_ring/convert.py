@@ -1,0 +1,265 @@
+"""A published LongNet encoder's checkpoint as a model's folder: config.json and model.safetensors.
+
+    python -m hilbert_ring.convert slide_encoder.pth FOLDER [--max-slide-size N]
+
+The checkpoint is loaded as weights only: nothing in it is run. Its names are those of torchscale's
+encoders, and so of Prov-GigaPath's slide encoder, below the key "model" where there is one. Names that
+are known to be no part of the encoder are dropped and shown; any other that the encoder does not
+have, and any that it misses, is an error. Numbers keep their type (float32, float16, bfloat16).
+
+A checkpoint does not say everything. Widths and layers are those of its weights; heads, the sizes of
+grid and tiles, and the segments, which follow from the largest slide, are given here.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, Optional, Sequence
+
+import numpy as np
+
+# What trained checkpoints hold beside the encoder: the decoder and mask of their pretraining, heads
+# of tasks, and a table of positions, which are computed from coordinates instead.
+DROPPED = ("decoder_", "decoder.", "mask_token", "pos_embed", "head.", "vision_embed.", "text_embed.")
+
+DILATIONS = [1, 2, 4, 8, 16]
+SHORTEST_SEGMENT_LOG2 = 10
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+
+
+class ConvertError(ValueError):
+    """What is wrong with a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A weight as safetensors keeps it."""
+    dtype: str  # "F32", "F16" or "BF16"
+    shape: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a checkpoint does not say."""
+    heads: int = 16
+    max_slide_size: int = 262144  # pixels
+    tile_size: int = 256
+    grid: int = 1000
+    drop: tuple[str, ...] = ()
+
+
+def segments(max_slide_size: int, tile_size: int) -> list[int]:
+    """Five segment lengths, evenly spaced by their logarithms from 1,024 to the power of two within
+    the most tiles of a slide: how the published models were trained."""
+    longest = int(np.log2((max_slide_size // tile_size) ** 2))
+    if longest < SHORTEST_SEGMENT_LOG2:
+        raise ConvertError(f"max_slide_size is {max_slide_size}, must be at least "
+                           f"{tile_size << SHORTEST_SEGMENT_LOG2 // 2} for tiles of {tile_size}")
+    return [int(x) for x in 2.0 ** np.linspace(SHORTEST_SEGMENT_LOG2, longest, len(DILATIONS))]
+
+
+def strip_prefix(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A model may lie within another ("slide_encoder.encoder.layers.0..."): its names without it."""
+    for name in weights:
+        found = re.match(r"(.*?)encoder\.layers\.0\.", name)
+        if found and found[1]:
+            prefix = found[1]
+            return {name.removeprefix(prefix) if name.startswith(prefix) else name: tensor
+                    for name, tensor in weights.items()}
+    return dict(weights)
+
+
+def shape_of(weights: Mapping[str, Tensor], name: str, axes: int) -> tuple[int, ...]:
+    if name not in weights:
+        raise ConvertError(f"{name} is missing: this is no checkpoint of a LongNet encoder")
+    shape = weights[name].shape
+    if len(shape) != axes:
+        raise ConvertError(f"{name} is {list(shape)}, must have {axes} axes")
+    return shape
+
+
+def make_config(weights: Mapping[str, Tensor], settings: Settings) -> dict[str, Any]:
+    ffn_dim, embed_dim = shape_of(weights, "encoder.layers.0.ffn.fc1.weight", 2)
+    layers = 0
+    while f"encoder.layers.{layers}.ffn.fc1.weight" in weights:
+        layers += 1
+    projected = "patch_embed.proj.weight" in weights
+    if embed_dim % settings.heads or embed_dim // settings.heads % 8:
+        raise ConvertError(f"heads is {settings.heads}, must cut embed_dim {embed_dim} into heads of "
+                           "a multiple of 8")
+    return {
+        "architecture": "longnet_encoder",
+        "input_dim": shape_of(weights, "patch_embed.proj.weight", 2)[1] if projected else 0,
+        "embed_dim": embed_dim,
+        "heads": settings.heads,
+        "ffn_dim": ffn_dim,
+        "layers": layers,
+        "segments": segments(settings.max_slide_size, settings.tile_size),
+        "dilations": DILATIONS,
+        "layer_norm_eps": 1e-5,
+        "norm_eps": 1e-6 if "norm.weight" in weights else 0,
+        "class_token": "cls_token" in weights,
+        "output_norm": "encoder.layer_norm.weight" in weights,
+        # Tiles come with coordinates; rows of a bare encoder do not.
+        "position": {"kind": "sincos_2d", "tile_size": settings.tile_size, "grid": settings.grid}
+                    if projected else None,
+    }
+
+
+def weight_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of an encoder's weights."""
+    width, ffn = config["embed_dim"], config["ffn_dim"]
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def put(name: str, *shape: int) -> None:
+        shapes[name + ".weight"] = shape
+        shapes[name + ".bias"] = shape[:1]
+
+    if config["input_dim"]:
+        put("patch_embed.proj", width, config["input_dim"])
+    if config["class_token"]:
+        shapes["cls_token"] = (1, 1, width)
+    for i in range(config["layers"]):
+        layer = f"encoder.layers.{i}."
+        for projection in ("q", "k", "v", "out"):
+            put(f"{layer}self_attn.{projection}_proj", width, width)
+        put(layer + "self_attn.inner_attn_ln", width)
+        put(layer + "self_attn_layer_norm", width)
+        put(layer + "final_layer_norm", width)
+        put(layer + "ffn.fc1", ffn, width)
+        put(layer + "ffn.ffn_layernorm", ffn)
+        put(layer + "ffn.fc2", width, ffn)
+    if config["output_norm"]:
+        put("encoder.layer_norm", width)
+    if config["norm_eps"]:
+        put("norm", width)
+    return shapes
+
+
+def convert(weights: Mapping[str, Tensor],
+            settings: Settings = Settings()) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
+    """The config, the encoder's weights, and the names that were dropped.
+
+    ConvertError, with all their names: weights that are missing, of another shape, or unknown.
+    """
+    weights = strip_prefix(weights)
+    dropped = sorted(name for name in weights if name.startswith((*DROPPED, *settings.drop)))
+    kept = {name: tensor for name, tensor in weights.items() if name not in set(dropped)}
+    config = make_config(kept, settings)
+    shapes = weight_shapes(config)
+    wrong = [f"{name} is missing" for name in shapes if name not in kept]
+    wrong += [f"{name} is {list(kept[name].shape)}, must be {list(shape)}"
+              for name, shape in shapes.items() if name in kept and kept[name].shape != shape]
+    wrong += [f"{name} is not known (--drop leaves names out by their beginning)"
+              for name in kept if name not in shapes]
+    if wrong:
+        raise ConvertError("; ".join(wrong))
+    return config, {name: kept[name] for name in shapes}, dropped
+
+
+def safetensors_header(weights: Mapping[str, Tensor]) -> bytes:
+    """With its length before it, and padded so that the numbers lie at multiples of 8."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    first = 0
+    for name, tensor in weights.items():
+        end = first + len(tensor.data)
+        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape),
+                        "data_offsets": [first, end]}
+        first = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def write_model(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+    """A model's folder. FileExistsError where it holds one already."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (CONFIG_FILE, WEIGHTS_FILE):
+        if (folder / file).exists():
+            raise FileExistsError(f"{folder / file} is there already")
+    partial = folder / (WEIGHTS_FILE + ".partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(safetensors_header(weights))
+            for tensor in weights.values():
+                file.write(tensor.data)
+        os.replace(partial, folder / WEIGHTS_FILE)
+    finally:
+        partial.unlink(missing_ok=True)
+    # Last: a folder without it is no model yet.
+    (folder / CONFIG_FILE).write_text(json.dumps(config, indent=1) + "\n")
+
+
+def load_checkpoint(path: Path) -> dict[str, Tensor]:
+    """The tensors of a PyTorch checkpoint, of the key "model" where it has one."""
+    import torch
+
+    dtypes = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ConvertError(f"{path} holds more than weights: {str(error).splitlines()[0]}") from error
+    if isinstance(state, dict) and isinstance(state.get("model"), dict):
+        state = state["model"]
+    if not isinstance(state, dict):
+        raise ConvertError(f"{path} holds a {type(state).__name__}, must hold weights by name")
+    weights = {}
+    for name, value in state.items():
+        if not isinstance(value, torch.Tensor):
+            raise ConvertError(f"{name} is no tensor")
+        if value.dtype not in dtypes:
+            if name.startswith(DROPPED):
+                continue
+            raise ConvertError(f"{name} is of {value.dtype}, must be float32, float16 or bfloat16")
+        raw = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        weights[name] = Tensor(dtypes[value.dtype], tuple(value.shape), raw)
+    return weights
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    defaults = Settings()
+    parser = argparse.ArgumentParser(prog="python -m hilbert_ring.convert",
+                                     description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--max-slide-size", type=int, default=defaults.max_slide_size, metavar="PIXELS",
+                        help="of a side, which the segments follow from (%(default)s)")
+    parser.add_argument("--heads", type=int, default=defaults.heads, help="of a layer (%(default)s)")
+    parser.add_argument("--tile-size", type=int, default=defaults.tile_size, metavar="PIXELS",
+                        help="of a side (%(default)s)")
+    parser.add_argument("--grid", type=int, default=defaults.grid, metavar="TILES",
+                        help="of a side, within which coordinates lie (%(default)s)")
+    parser.add_argument("--drop", action="append", default=[], metavar="NAME",
+                        help="leave out weights whose names begin so")
+    options = parser.parse_args(arguments)
+    settings = Settings(heads=options.heads, max_slide_size=options.max_slide_size,
+                        tile_size=options.tile_size, grid=options.grid, drop=tuple(options.drop))
+    try:
+        config, weights, dropped = convert(load_checkpoint(options.checkpoint), settings)
+        write_model(options.folder, config, weights)
+    except (ConvertError, OSError) as error:
+        print(f"hilbert_ring.convert: {error}", file=sys.stderr)
+        return 1
+    except ImportError as error:
+        print(f"hilbert_ring.convert: {error}: checkpoints are read by PyTorch (pip install torch)",
+              file=sys.stderr)
+        return 1
+    for name in dropped:
+        print(f"dropped {name}")
+    numbers = sum(int(np.prod(tensor.shape)) for tensor in weights.values())
+    print(json.dumps(config))
+    print(f"{options.folder}: {len(weights)} weights, {numbers:,} numbers")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

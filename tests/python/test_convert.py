@@ -1,0 +1,136 @@
+"""Published checkpoints become models: of a golden model's weights as PyTorch would have saved them."""
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hilbert_ring import convert
+from hilbert_ring.convert import ConvertError, Settings, Tensor
+
+CASES = Path(__file__).resolve().parent.parent / "golden" / "encoder_cases"
+SETTINGS = Settings(heads=4, max_slide_size=25600, grid=100)
+
+
+def golden(case="slide_small"):
+    """The config and the weights of a golden case."""
+    folder = CASES / case
+    raw = (folder / "model.safetensors").read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:8 + length])
+    header.pop("__metadata__", None)
+    data = raw[8 + length:]
+    weights = {name: Tensor(entry["dtype"], tuple(entry["shape"]),
+                            data[slice(*entry["data_offsets"])]) for name, entry in header.items()}
+    return json.loads((folder / "config.json").read_text()), weights
+
+
+@pytest.mark.parametrize("case", ["slide_small", "slide_bfloat16_weights", "slide_float16_weights",
+                                  "slide_odd_dims", "bare_longnet"])
+def test_a_models_weights_give_its_config_back(case, tmp_path):
+    expected, weights = golden(case)
+    config, kept, dropped = convert.convert(
+        weights, Settings(heads=expected["heads"], max_slide_size=25600, grid=100))
+    assert dropped == []
+    # Segments are of the slide's size, and the golden cases' are not.
+    own = ("segments", "dilations")
+    assert {k: v for k, v in config.items() if k not in own} == \
+        {k: v for k, v in expected.items() if k not in own}
+    assert kept == weights
+    convert.write_model(tmp_path / "model", config, kept)
+    raw = (tmp_path / "model" / "model.safetensors").read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    assert length % 8 == 0
+    entries = json.loads(raw[8:8 + length])
+    for name, tensor in weights.items():
+        begin, end = entries[name]["data_offsets"]
+        assert raw[8 + length + begin:8 + length + end] == tensor.data
+        assert (entries[name]["dtype"], tuple(entries[name]["shape"])) == (tensor.dtype, tensor.shape)
+    assert json.loads((tmp_path / "model" / "config.json").read_text()) == config
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        "config.json", "model.safetensors"]
+
+
+def test_segments_follow_from_the_largest_slide():
+    assert convert.segments(262144, 256) == [1024, 5792, 32768, 185363, 1048576]
+    assert convert.segments(250000, 256) == [1024, 4870, 23170, 110217, 524288]
+    with pytest.raises(ConvertError, match="max_slide_size is 8191, must be at least 8192"):
+        convert.segments(8191, 256)
+
+
+def test_what_is_no_part_of_the_encoder_is_dropped_and_shown():
+    _, weights = golden()
+    more = {"decoder_embed.weight": Tensor("F32", (1,), b"abcd"),
+            "mask_token": Tensor("F32", (1,), b"abcd"), "pos_embed": Tensor("F32", (1,), b"abcd")}
+    _, kept, dropped = convert.convert({**more, **weights}, SETTINGS)
+    assert dropped == sorted(more)
+    assert kept == weights
+
+
+def test_unknown_names_are_an_error_unless_they_are_dropped():
+    _, weights = golden()
+    weights["projector.weight"] = Tensor("F32", (1,), b"abcd")
+    with pytest.raises(ConvertError, match="projector.weight is not known"):
+        convert.convert(weights, SETTINGS)
+    settings = Settings(heads=4, max_slide_size=25600, grid=100, drop=("projector.",))
+    assert convert.convert(weights, settings)[2] == ["projector.weight"]
+
+
+def test_missing_and_misshapen_weights_are_all_named():
+    _, weights = golden()
+    del weights["encoder.layers.1.ffn.fc2.bias"], weights["norm.bias"]
+    weights["cls_token"] = Tensor("F32", (32,), weights["cls_token"].data)
+    with pytest.raises(ConvertError) as error:
+        convert.convert(weights, SETTINGS)
+    for text in ("encoder.layers.1.ffn.fc2.bias is missing", "norm.bias is missing",
+                 "cls_token is [32], must be [1, 1, 32]"):
+        assert text in str(error.value)
+    with pytest.raises(ConvertError, match="no checkpoint of a LongNet encoder"):
+        convert.convert({"a": Tensor("F32", (1,), b"abcd")}, SETTINGS)
+
+
+def test_a_model_within_another():
+    _, weights = golden()
+    within = {f"slide_encoder.{name}": tensor for name, tensor in weights.items()}
+    assert convert.convert(within, SETTINGS)[1] == weights
+
+
+def test_heads_that_do_not_cut_the_width():
+    _, weights = golden()
+    with pytest.raises(ConvertError, match="heads is 5"):
+        convert.convert(weights, Settings(heads=5))
+
+
+def test_a_model_is_not_written_over(tmp_path):
+    config, weights = golden()
+    convert.write_model(tmp_path, config, weights)
+    with pytest.raises(FileExistsError):
+        convert.write_model(tmp_path, config, weights)
+
+
+def test_a_checkpoint_of_pytorch(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    _, weights = golden()
+    state = {name: torch.from_numpy(np.frombuffer(tensor.data, np.float32).reshape(tensor.shape).copy())
+             for name, tensor in weights.items()}
+    state["decoder_norm.weight"] = torch.ones(3)
+    state["cls_token"] = state["cls_token"].bfloat16()
+    torch.save({"model": state, "epoch": 3}, tmp_path / "slide_encoder.pth")
+    assert convert.main([str(tmp_path / "slide_encoder.pth"), str(tmp_path / "model"), "--heads=4",
+                         "--max-slide-size=25600", "--grid=100"]) == 0
+    shown = capsys.readouterr().out
+    assert "dropped decoder_norm.weight" in shown
+    assert f"{len(weights)} weights" in shown
+    raw = (tmp_path / "model" / "model.safetensors").read_bytes()
+    assert weights["encoder.layers.0.ffn.fc1.weight"].data in raw
+    assert convert.main([str(tmp_path / "slide_encoder.pth"), str(tmp_path / "model")]) == 1
+
+
+def test_nothing_in_a_checkpoint_is_run(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    torch.save({"model": {"a": Settings()}}, tmp_path / "odd.pth")
+    assert convert.main([str(tmp_path / "odd.pth"), str(tmp_path / "model")]) == 1
+    assert "odd.pth" in capsys.readouterr().err
+    torch.save([torch.ones(1)], tmp_path / "list.pth")
+    assert convert.main([str(tmp_path / "list.pth"), str(tmp_path / "model")]) == 1
+    assert not (tmp_path / "model").exists()
