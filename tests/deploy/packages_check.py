@@ -1,4 +1,4 @@
-"""The packages, installed in a clean Debian 12, run a job and leave nothing behind.
+"""The packages, installed in a clean Debian 12, run a job, build the example and take their files away again.
 
     unshare --mount --propagation private packages_check.py FOLDER_OF_PACKAGES CLEAN_ROOT
 
@@ -14,14 +14,16 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy
-
+import mean_job
 from unit_file import command
 
 MIRROR = os.environ.get("HILBERT_RING_MIRROR", "http://deb.debian.org/debian")
 START_SECONDS = 60
 USER = 61184  # the first that systemd gives to a DynamicUser
 PORTS = ("8101", "8102")
+PACKAGES = ("hilbert-ring-client", "hilbert-ring-dev", "hilbert-ring-server")
+EXAMPLE = Path(__file__).parents[2] / "examples/attend"
+SERVER = "127.0.0.1:8001"
 
 
 def run(*words, **options):
@@ -79,17 +81,34 @@ class CleanRoot:
 
 
 def install(root, packages):
+    """The files of each package."""
     (root.path / "packages").mkdir()
-    names = []
-    for package in sorted(packages.glob("*.deb")):
-        if not package.name.startswith("hilbert-ring-dev"):
-            shutil.copy(package, root.path / "packages")
-            names.append(f"/packages/{package.name}")
-    if len(names) != 2:
-        raise SystemExit(f"{packages} holds {names}, and not the server's and the client's package")
+    found = sorted(packages.glob("*.deb"))
+    if [package.name.split("_")[0] for package in found] != list(PACKAGES):
+        raise SystemExit(f"{packages} holds {found}, and not one package each of {PACKAGES}")
+    for package in found:
+        shutil.copy(package, root.path / "packages")
     root.as_root("apt-get", "-qq", "update")
-    root.as_root("apt-get", "-qq", "install", "-y", "--no-install-recommends", *names)
-    print(f"installed: {', '.join(names)}")
+    root.as_root("apt-get", "-qq", "install", "-y", "--no-install-recommends",
+                 *(f"/packages/{package.name}" for package in found))
+    print(f"installed: {', '.join(package.name for package in found)}")
+
+
+def files(root):
+    """What the packages have put there."""
+    listed = {path.lstrip("/") for path in root.as_root("dpkg", "-L", *PACKAGES).split()}
+    return sorted(path for path in listed
+                  if os.path.lexists(root.path / path) and not (root.path / path).is_dir())
+
+
+def build_example(root):
+    """examples/attend against the package hilbert-ring-dev alone, as a program of its own."""
+    root.as_root("apt-get", "-qq", "install", "-y", "--no-install-recommends", "cmake", "g++",
+                 "make", "pkg-config")
+    shutil.copytree(EXAMPLE, root.path / "example")
+    root.as_root("cmake", "-S", "/example", "-B", "/example/build")
+    root.as_root("cmake", "--build", "/example/build")
+    print("examples/attend: built against hilbert-ring-dev")
 
 
 def give_credential(root):
@@ -103,21 +122,12 @@ def give_credential(root):
     os.chown(folder / "join-token", USER, USER)
 
 
-def job_files(folder):
-    """Equal scores: each output is the mean of V over its segment."""
-    folder.mkdir()
-    os.chown(folder, USER, USER)
-    tokens, heads, dim = 4096, 4, 64
-    values = numpy.broadcast_to(
-        (numpy.arange(tokens) % 1024)[:, None, None], (tokens, heads, dim)).astype("f4")
-    numpy.save(folder / "q.npy", numpy.zeros_like(values))
-    numpy.save(folder / "k.npy", numpy.ones_like(values))
-    numpy.save(folder / "v.npy", values)
-
-
-def run_a_job(root):
+def run_jobs(root):
     give_credential(root)
-    job_files(root.path / "job")
+    job = root.path / "job"
+    job.mkdir()
+    os.chown(job, USER, USER)
+    mean_job.write_inputs(job)
     credentials = "/credentials"
     commands = [command("hilbert-ring-coordinator.service", credentials=credentials)]
     commands += [command("hilbert-ring-worker@.service", port, credentials) for port in PORTS]
@@ -132,12 +142,11 @@ def run_a_job(root):
             if time.monotonic() > deadline or any(p.poll() is not None for p in processes):
                 raise SystemExit(f"no workers after {START_SECONDS} s:\n{said.stdout}{said.stderr}")
             time.sleep(0.2)
-        print(run(*root.as_user("hilbert-ring", "attend", "--segments", "1024", "--dilations", "1",
-                                *(f"--{name}=/job/{name}.npy" for name in "qkv"),
-                                "--out=/job/out.npy")))
-        out = numpy.load(root.path / "job/out.npy")
-        if abs(out - 511.5).max() > 0.01:
-            raise SystemExit("the job's output is not the mean of V")
+        print(run(*root.as_user("hilbert-ring", "attend", *mean_job.arguments("/job"))))
+        wrong = mean_job.why_wrong(job / "out.npy")
+        if wrong:
+            raise SystemExit(wrong)
+        print("examples/attend:", run(*root.as_user("/example/build/attend", SERVER)))
     finally:
         for process in processes:
             process.terminate()
@@ -146,11 +155,9 @@ def run_a_job(root):
         raise SystemExit(f"exit codes on SIGTERM: {codes}")
 
 
-def remove(root):
-    root.as_root("apt-get", "-qq", "purge", "-y", "hilbert-ring-server", "hilbert-ring-client")
-    left = [path for path in ("etc/hilbert-ring", "usr/bin/hilbert-ring",
-                              "lib/systemd/system/hilbert-ring-coordinator.service")
-            if (root.path / path).exists()]
+def remove(root, installed):
+    root.as_root("apt-get", "-qq", "purge", "-y", *PACKAGES)
+    left = [path for path in (*installed, "etc/hilbert-ring") if os.path.lexists(root.path / path)]
     if left:
         raise SystemExit(f"after purge there are still: {left}")
 
@@ -162,12 +169,15 @@ def main():
         root = CleanRoot(clean, Path(work))
         try:
             install(root, packages)
-            run_a_job(root)
-            remove(root)
+            installed = files(root)
+            build_example(root)
+            run_jobs(root)
+            remove(root, installed)
         finally:
             root.remove()
             subprocess.run(["umount", "--recursive", "--lazy", work], check=False)
-    print("packages: installed, ran a job as an ordinary user, removed without a trace")
+    print(f"packages: installed, ran jobs as an ordinary user; of their {len(installed)} files and "
+          "/etc/hilbert-ring nothing is left after purge")
 
 
 if __name__ == "__main__":
