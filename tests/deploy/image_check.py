@@ -94,8 +94,9 @@ def main():
     runner, image = sys.argv[1:]
     (inspected,) = json.loads(run(runner, "image", "inspect", image))
     config = inspected["Config"]
-    if not config.get("User") or "org.opencontainers.image.version" not in config["Labels"]:
-        raise SystemExit(f"no user or no labels: {config}")
+    version = config["Labels"].get("org.opencontainers.image.version")
+    if not config.get("User") or not version:
+        raise SystemExit(f"no user or no version: {config}")
     if not (config.get("Healthcheck") or inspected.get("Healthcheck")):
         raise SystemExit("no health check")
     with tempfile.TemporaryDirectory() as folder:
@@ -106,6 +107,9 @@ def main():
         try:
             container.await_ready()
             check_inside(container)
+            said = container.inside("hilbert-ring", "version").strip()
+            if said != f"hilbert-ring {version}":
+                raise SystemExit(f"the label says version {version}, the program {said}")
             print(container.inside("hilbert-ring", "attend", f"--server=127.0.0.1:{GRPC}",
                                    *mean_job.arguments("/job")))
             wrong = mean_job.why_wrong(job / "out.npy")

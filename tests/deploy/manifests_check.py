@@ -1,4 +1,5 @@
-"""Renderings of the chart, with many settings, against Kubernetes' own schemas; no cluster is asked.
+"""Renderings of the chart, with many settings, against Kubernetes' own schemas; no cluster is asked. The kustomize base is
+the default one.
 
     ./dev manifests --check
 
@@ -18,7 +19,7 @@ import yaml
 SOURCE = Path(__file__).resolve().parents[2]
 os.environ["HILBERT_RING_SOURCE"] = str(SOURCE)
 sys.path.insert(0, str(Path(__file__).parent))
-from chart_test import CHART, EVERYTHING, render  # noqa: E402: it reads the variable above
+from chart_test import CHART, EVERYTHING, base, render  # noqa: E402: it reads the variable above
 
 # The oldest of Chart.yaml, and what is current.
 VERSIONS = ("1.27", "1.37")
@@ -57,6 +58,9 @@ def merged(base, over):
 
 
 def main():
+    if base() != render():
+        raise SystemExit("deploy/kustomize/base is not the chart's default rendering: ./dev manifests writes it")
+    print("deploy/kustomize/base: the chart's default rendering")
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     checked, passed_over = 0, set()

@@ -1,5 +1,6 @@
 """The manifests and the compose file fit the programs, and fit together."""
 import os
+import re
 import shlex
 import unittest
 from pathlib import Path
@@ -115,10 +116,8 @@ class Manifests(unittest.TestCase):
                         self.selected(peer["podSelector"]["matchLabels"])
                         for peer in rule.get("from", [])]
         self.assertEqual(allowed, {
-            ("coordinator", "grpc"): [], ("coordinator", "http"): [],
-            ("coordinator", "membership"): ["worker"],
-            ("worker", "worker"): ["coordinator"], ("worker", 32768): ["worker"],
-            ("worker", "metrics"): []})
+            ("coordinator", "grpc"): [], ("coordinator", "membership"): ["worker"],
+            ("worker", "worker"): ["coordinator"], ("worker", 32768): ["worker"]})
 
     def test_processes_have_no_rights(self):
         for component, pod in self.pods.items():
@@ -138,6 +137,16 @@ class Manifests(unittest.TestCase):
                 path = word.split("=")[-1]
                 if path.startswith("/"):
                     self.assertTrue(any(path.startswith(f"{at}/") for at in mounts.values()), word)
+
+
+class Version(unittest.TestCase):
+    def test_it_is_that_of_the_programs(self):
+        (version,) = re.findall(r"^project\(.* VERSION ([0-9.]+) ",
+                                (DEPLOY.parent / "CMakeLists.txt").read_text(), re.MULTILINE)
+        chart = yaml.safe_load((DEPLOY / "helm/hilbert-ring/Chart.yaml").read_text())
+        self.assertEqual((chart["version"], chart["appVersion"]), (version, version))
+        # The image is told by ./dev image.
+        self.assertIn("ARG VERSION=unknown\n", (DEPLOY.parent / "Dockerfile").read_text())
 
 
 class Compose(unittest.TestCase):
