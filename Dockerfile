@@ -17,7 +17,8 @@ RUN --mount=type=cache,target=/ccache \
     ./dev packages && mkdir /packages && cp build/package/*.deb /packages
 
 FROM ${BASE} AS cpu
-ARG VERSION=0.1.0
+# Of CMakeLists.txt; ./dev image gives both.
+ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Hilbert Ring" \
       org.opencontainers.image.description="Attention over sequences that are too long for one device" \
