@@ -1,18 +1,21 @@
-"""Every example of docs/python.md, in their order, in one program.
+"""Every example of docs/python.md, in their order, as one program.
 
 The service has a free port, which stands in for the page's 8001.
 """
 import importlib.util
+import os
 import re
 import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import hilbert_ring
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
-EXAMPLES = re.findall(r"(?:<!-- needs (.*?) -->\n)?```python\n(.*?)```", PAGE.read_text(), re.S)
+EXAMPLES = [(PAGE.read_text().count("\n", 0, match.start(2)), match[1] or "", match[2]) for match in
+            re.finditer(r"(?:<!-- needs (.*?) -->\n)?```python\n(.*?)```", PAGE.read_text(), re.S)]
 
 
 def missing(needs):
@@ -32,27 +35,31 @@ def test_the_readmes_example():
     exec(code, {"q": rows, "k": rows, "v": rows})
 
 
-def test_examples(monkeypatch, tmp_path):
-    service = hilbert_ring.local(workers=2)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "token").write_text("secret-of-the-test\n")
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """Of the page's program, whose examples follow one another, in a folder and with a service of its own."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "token").write_text("secret-of-the-test\n")
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
                     "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test", "-days", "1",
-                    "-keyout", "key.pem", "-out", "ca.pem"], check=True, capture_output=True)
-    names = {}
-    skipped = []
-    try:
-        service.start()
-        monkeypatch.setenv("HILBERT_RING_SERVER", service.server)
-        for needs, code in EXAMPLES:
-            if missing(needs):
-                skipped.append(missing(needs))
-                continue
-            line = PAGE.read_text().count("\n", 0, PAGE.read_text().index(code))
-            code = code.replace("localhost:8001", service.server)  # a port that is free
-            exec(compile("\n" * line + code, str(PAGE), "exec"), names)
-    finally:
-        hilbert_ring.use(None)
-        service.stop()
-    if skipped:
-        print(f"{len(skipped)} examples were left out, for want of {skipped}")
+                    "-keyout", folder / "key.pem", "-out", folder / "ca.pem"], check=True,
+                   capture_output=True)
+    service = hilbert_ring.local(workers=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        try:
+            service.start()
+            patch.setenv("HILBERT_RING_SERVER", service.server)
+            yield {}
+        finally:
+            hilbert_ring.use(None)
+            service.stop()
+
+
+@pytest.mark.parametrize("line, needs, code", EXAMPLES, ids=[f"line_{line}" for line, _, _ in EXAMPLES])
+def test_example(names, line, needs, code):
+    if missing(needs):
+        pytest.skip(f"the example at line {line} needs {' and '.join(missing(needs))}: ./dev python-check")
+    # A port that is free; lines of errors are those of the page.
+    code = code.replace("localhost:8001", os.environ["HILBERT_RING_SERVER"])
+    exec(compile("\n" * line + code, str(PAGE), "exec"), names)

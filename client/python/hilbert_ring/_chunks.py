@@ -160,11 +160,6 @@ class SendQueue:
         first, count = self._again[tensor].take(self._rows_per_chunk[tensor])
         return tensor, first, count
 
-    def sent_all(self) -> bool:
-        """Whether each row was given to `next` once."""
-        tokens = self._inputs.spec.tokens
-        return self._next_coordinate >= tokens and self._band >= tokens
-
     def resend(self, resend: pb.Resend) -> int:
         """The service asks for rows again: payload bytes that were added.
 
