@@ -3,7 +3,7 @@
 #   ./dev image            # or: docker build --target cpu --tag hilbert-ring:cpu .
 #
 # BASE is any Debian 12. CUDA_BASE is a Debian 12 with nvcc (12 or 13), NCCL and their headers; its CUDA
-# runtime is linked statically, its NCCL is copied, and the driver is the host's.
+# runtime is linked statically, its NCCL is copied, both with their licences, and the driver is the host's.
 ARG BASE=debian:bookworm-slim
 ARG CUDA_BASE=hilbert-ring-cuda-base
 
@@ -22,7 +22,7 @@ ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Hilbert Ring" \
       org.opencontainers.image.description="Attention over sequences that are too long for one device" \
-      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.licenses="Apache-2.0 AND BSD-3-Clause AND MIT" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$REVISION"
 # openssl is for the health check of a service with TLS. The join token that the package draws does not
@@ -52,11 +52,18 @@ RUN --mount=type=cache,target=/ccache \
     cmake --preset package -DHILBERT_RING_CUDA=ON "-DHILBERT_RING_CUDA_ARCHITECTURES=$CUDA_ARCHITECTURES" \
     && cmake --build --preset package --target hilbert-ring-worker \
     && mkdir /worker && strip -o /worker/hilbert-ring-worker build/package/bin/hilbert-ring-worker
-RUN mkdir /nccl && cp --dereference "$(sed -n 's/^NCCL_LIBRARY:FILEPATH=//p' build/package/CMakeCache.txt)" /nccl/ \
-    && mv /nccl/libnccl.so /nccl/libnccl.so.2
+# In a folder that the loader knows on every architecture.
+RUN mkdir -p /nvidia/lib && cp --dereference \
+      "$(sed -n 's/^NCCL_LIBRARY:FILEPATH=//p' build/package/CMakeCache.txt)" /nvidia/lib/libnccl.so.2
+# Where NVIDIA's packages of Debian, its installer and PyPI's packages have the licences; patterns, of which the first that
+# is there counts.
+ARG NCCL_LICENCE="/usr/share/doc/libnccl2/copyright /usr/local/cuda/dist-info/nvidia_nccl*/licenses/License.txt"
+ARG CUDA_LICENCE="/usr/local/cuda/EULA.txt /usr/share/doc/cuda-cudart-*/copyright /usr/local/cuda/dist-info/nvidia_cuda_runtime*/licenses/License.txt"
+RUN deploy/image/copy_licence libnccl2 "$NCCL_LICENCE" && deploy/image/copy_licence cuda-runtime "$CUDA_LICENCE"
 
 FROM cpu AS cuda
 COPY --from=build-cuda /worker/ /usr/bin/
-COPY --from=build-cuda /nccl/ /usr/lib/x86_64-linux-gnu/
+COPY --from=build-cuda /nvidia/ /usr/
+LABEL org.opencontainers.image.licenses="Apache-2.0 AND BSD-3-Clause AND MIT AND LicenseRef-NVIDIA-CUDA-EULA"
 # What the NVIDIA container toolkit gives to the container.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility

@@ -84,6 +84,10 @@ def check_inside(container):
         if "Read-only file system" not in touched.stderr:
             raise SystemExit(f"user {user} can write {path}, or cannot for another reason than the file "
                              f"system: {touched.returncode} {touched.stderr}")
+    if container.inside("find", "/usr", "-name", "libnccl.so*"):
+        for part in ("libnccl2", "cuda-runtime"):
+            if container.try_inside("test", "-s", f"/usr/share/doc/{part}/copyright").returncode != 0:
+                raise SystemExit(f"the image holds {part} without its licence")
     container.inside("hilbert-ring-health")
     wrong = container.try_inside("env", "HILBERT_RING_HTTP_PORT=1", "hilbert-ring-health")
     if wrong.returncode == 0:
