@@ -17,6 +17,8 @@ except ImportError:
     print("skipped: python3-yaml is not installed")
     raise SystemExit(77)
 
+from program_flags import ProgramFlags
+
 SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
 CHART = SOURCE / "deploy/helm/hilbert-ring"
 BASE = SOURCE / "deploy/kustomize/base"
@@ -130,6 +132,13 @@ class Chart(unittest.TestCase):
         callers = {**EVERYTHING, "auth": {"enabled": False},
                    "tls": {**EVERYTHING["tls"], "callersNeedCertificate": True}}
         self.assertNotIn("env", container(render(callers), *name))
+
+    def test_every_setting_is_known(self):
+        flags = ProgramFlags(Path(os.environ["HILBERT_RING_BUILD"]) / "bin")
+        callers = {**EVERYTHING, "tls": {**EVERYTHING["tls"], "callersNeedCertificate": True}}
+        for kind, component in (("Deployment", "coordinator"), ("StatefulSet", "worker")):
+            command = container(render(callers), kind, f"hilbert-ring-{component}")["command"]
+            self.assertEqual(flags.unknown(command), [], component)
 
     def test_gpus_are_asked_for_and_used(self):
         worker = container(render(EVERYTHING), "StatefulSet", "hilbert-ring-worker")
