@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -15,6 +16,9 @@ enum class Role {
 };
 
 absl::string_view NameOf(Role role);
+
+inline constexpr std::initializer_list<Role> kAnyRole = {Role::kSubmit, Role::kObserve,
+                                                         Role::kAdmin};
 
 // More is not counted apart: so large a job is beyond every quota of bytes.
 inline constexpr int64_t kMostQuotaBytes = int64_t{1} << 50;

@@ -4,8 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/return_if_error.h"
 #include "server/process/call_gate.h"
 #include "wire/status.h"
 
@@ -13,6 +14,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr char kAuthorization[] = "authorization";
+constexpr absl::string_view kBasic = "Basic ";
 constexpr std::string_view kHealth = "/grpc.health.v1.Health/";
 
 template <typename Metadata>
@@ -28,6 +30,17 @@ std::string CertificateName(const grpc::ServerContextBase& context) {
   if (peer == nullptr || !peer->IsPeerAuthenticated()) return "";
   const std::vector<grpc::string_ref> names = peer->GetPeerIdentity();
   return names.empty() ? "" : std::string(names.front().data(), names.front().size());
+}
+
+// "Basic" and base64 of "name:token" as "Bearer token"; others as they are.
+std::string AsBearer(std::string_view authorization) {
+  absl::string_view rest(authorization.data(), authorization.size());
+  std::string name_and_token;
+  if (!absl::StartsWithIgnoreCase(rest, kBasic) ||
+      !absl::Base64Unescape(rest.substr(kBasic.size()), &name_and_token)) {
+    return std::string(authorization);
+  }
+  return absl::StrCat("Bearer ", name_and_token.substr(name_and_token.find(':') + 1));
 }
 
 class Processor : public grpc::AuthMetadataProcessor {
@@ -66,14 +79,12 @@ absl::Status Callers::CheckCaller(std::string_view authorization) {
   return tokens_ == nullptr ? absl::OkStatus() : tokens_->Find(authorization).status();
 }
 
-absl::Status Callers::CheckObserver(std::string_view authorization) {
-  if (tokens_ == nullptr) return absl::OkStatus();
-  const auto caller = tokens_->Find(authorization);
-  RETURN_IF_ERROR(caller.status());
-  return CheckRole(*caller, {Role::kObserve, Role::kAdmin}, "see the service's figures");
+absl::StatusOr<Caller> Callers::OfHttp(std::string_view authorization) {
+  if (tokens_ == nullptr) return Caller{.role = Role::kObserve};
+  return tokens_->Find(AsBearer(authorization));
 }
 
-absl::Status CheckRole(const Caller& caller, std::initializer_list<Role> roles,
+absl::Status CheckRole(const Caller& caller, absl::Span<const Role> roles,
                        absl::string_view do_what) {
   if (std::find(roles.begin(), roles.end(), caller.role) != roles.end()) return absl::OkStatus();
   return wire::ErrorOf(wire::reason::kRole,

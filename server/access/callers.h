@@ -6,7 +6,6 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "grpcpp/security/auth_metadata_processor.h"
 #include "grpcpp/server_context.h"
 #include "server/access/auth_tokens.h"
@@ -31,10 +31,12 @@ class Callers {
   // UNAUTHENTICATED (AUTH_TOKEN).
   absl::StatusOr<Caller> Of(const grpc::ServerContextBase& context);
 
-  // By an Authorization header: OK where it may call at all, or see what the role `observe` may.
-  // Else UNAUTHENTICATED (AUTH_TOKEN), PERMISSION_DENIED (ROLE).
+  // By the Authorization header of an HTTP request, whose scheme may be Basic as well: the token is
+  // the password then. Where no tokens are asked for all observe. UNAUTHENTICATED (AUTH_TOKEN).
+  absl::StatusOr<Caller> OfHttp(std::string_view authorization);
+
+  // By the header of a call: whether it may be made at all. UNAUTHENTICATED (AUTH_TOKEN).
   absl::Status CheckCaller(std::string_view authorization);
-  absl::Status CheckObserver(std::string_view authorization);
 
   bool ask_for_tokens() const { return tokens_ != nullptr; }
 
@@ -43,7 +45,7 @@ class Callers {
 };
 
 // PERMISSION_DENIED (ROLE): the caller may not `do_what`.
-absl::Status CheckRole(const Caller& caller, std::initializer_list<Role> roles,
+absl::Status CheckRole(const Caller& caller, absl::Span<const Role> roles,
                        absl::string_view do_what);
 
 // Refuses calls without a token of methods that no handler of ours checks, reflection above all.

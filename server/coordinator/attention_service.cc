@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/return_if_error.h"
@@ -45,7 +46,20 @@ absl::Status Draining() {
   return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
 }
 
-constexpr std::initializer_list<Role> kAnyRole = {Role::kSubmit, Role::kObserve, Role::kAdmin};
+// Workers and rings say what they work on, and what failed.
+void HideJobsOfOthers(const std::vector<v1::Job>& own, v1::GetClusterResponse& cluster) {
+  const auto is_own = [&own](const std::string& job_id) {
+    return std::any_of(own.begin(), own.end(),
+                       [&](const v1::Job& job) { return job.job_id() == job_id; });
+  };
+  for (v1::ClusterWorker& worker : *cluster.mutable_workers()) {
+    if (!is_own(worker.job_id())) worker.clear_job_id();
+    if (absl::StartsWith(worker.reason(), "job ")) worker.set_reason("a job failed there");
+  }
+  for (v1::Ring& ring : *cluster.mutable_rings()) {
+    if (!is_own(ring.job_id())) ring.clear_job_id();
+  }
+}
 
 // Of a call before its first message is there: that message, and what comes behind it.
 constexpr int64_t kFirstBytes = wire::kMaxMessageBytes + wire::kLookaheadBytes;
@@ -211,7 +225,11 @@ grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
   return grpc::Status::OK;
 }
 
-v1::GetClusterResponse AttentionService::DescribeCluster() const {
+std::vector<v1::Job> JobsSeenBy(const Caller& caller, const JobTable& jobs) {
+  return caller.role == Role::kSubmit ? jobs.List(caller.name) : jobs.ListAll();
+}
+
+v1::GetClusterResponse AttentionService::DescribeCluster(const Caller& caller) const {
   v1::GetClusterResponse response;
   response.set_version(std::string(kVersion));
   response.set_ready(ready_());
@@ -221,6 +239,10 @@ v1::GetClusterResponse AttentionService::DescribeCluster() const {
   for (v1::Ring& ring : services_.rings.Describe()) *response.add_rings() = std::move(ring);
   response.set_jobs_running(services_.scheduler.running());
   response.set_jobs_queued(services_.scheduler.waiting());
+  // Where callers have no names the jobs are everybody's.
+  if (caller.role == Role::kSubmit && !caller.name.empty()) {
+    HideJobsOfOthers(services_.jobs.List(caller.name), response);
+  }
   return response;
 }
 
@@ -228,10 +250,9 @@ grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
                                           const v1::GetClusterRequest* request,
                                           v1::GetClusterResponse* response) {
   return services_.metrics.requests().Count("GetCluster", [&] {
-    if (auto caller = CallerOf(*context, kAnyRole, "see the cluster"); !caller.ok()) {
-      return RefuseShort(caller.status());
-    }
-    *response = DescribeCluster();
+    const auto caller = CallerOf(*context, kAnyRole, "see the cluster");
+    if (!caller.ok()) return RefuseShort(caller.status());
+    *response = DescribeCluster(*caller);
     return grpc::Status(grpc::Status::OK);
   });
 }
@@ -242,8 +263,7 @@ grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
   return services_.metrics.requests().Count("ListJobs", [&] {
     const auto caller = CallerOf(*context, kAnyRole, "see jobs");
     if (!caller.ok()) return RefuseShort(caller.status());
-    for (v1::Job& job : caller->role == Role::kSubmit ? services_.jobs.List(caller->name)
-                                                      : services_.jobs.ListAll()) {
+    for (v1::Job& job : JobsSeenBy(*caller, services_.jobs)) {
       *response->add_jobs() = std::move(job);
     }
     return grpc::Status(grpc::Status::OK);

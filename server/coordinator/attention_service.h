@@ -12,6 +12,9 @@
 
 namespace hilbert_ring::server {
 
+// The caller's own; those of all for roles that observe.
+std::vector<v1::Job> JobsSeenBy(const Caller& caller, const JobTable& jobs);
+
 class AttentionService
     : public v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service> {
  public:
@@ -29,8 +32,8 @@ class AttentionService
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::CancelJobResponse* response) override;
 
-  // Workers, rings and counts of jobs as they are now.
-  v1::GetClusterResponse DescribeCluster() const;
+  // Workers, rings and counts of jobs as they are now; the role `submit` sees ids of its own jobs.
+  v1::GetClusterResponse DescribeCluster(const Caller& caller) const;
 
   // From here on jobs are refused.
   void Drain() { draining_ = true; }

@@ -180,16 +180,13 @@ absl::Status Coordinator::Listen() {
                                                  {&membership_service_}));
     auto http = HttpEndpoint::Start(
         settings_.http_host, settings_.http_port,
-        {{"/", [this] { return ServeStatusPage(); }},
-         {"/livez", [] { return HttpReply{.body = "ok\n"}; }},
-         {"/readyz", [this] { return Ready(); }},
-         {"/metrics", [this] { return ServeMetrics(); }},
-         {"/targets", [this] { return ServeTargets(); }}},
-        {.cert = settings_.security.tls.cert,
-         .key = settings_.security.tls.key,
-         .allows = [this](const std::string& path, std::string_view authorization) {
-           return MayGet(path, authorization);
-         }});
+        {{"/", For(kAnyRole, "see the service",
+                   [this](const Caller& caller) { return ServeStatusPage(caller); })},
+         {"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
+         {"/readyz", [this](std::string_view) { return Ready(); }},
+         {"/metrics", ForPrometheus([this](const Caller&) { return ServeMetrics(); })},
+         {"/targets", ForPrometheus([this](const Caller&) { return ServeTargets(); })}},
+        {.cert = settings_.security.tls.cert, .key = settings_.security.tls.key});
     RETURN_IF_ERROR(http.status());
     http_ = *std::move(http);
     SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), true);

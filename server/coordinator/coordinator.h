@@ -46,14 +46,17 @@ class Coordinator {
   absl::Status Listen();
   absl::Status StartWorkers();
   void Distrust(const Member& worker);
-  bool MayGet(const std::string& path, std::string_view authorization);
+  // Of a path that callers of these roles alone may see.
+  HttpEndpoint::Handler For(std::initializer_list<Role> roles, std::string do_what,
+                            std::function<HttpReply(const Caller&)> reply);
+  HttpEndpoint::Handler ForPrometheus(std::function<HttpReply(const Caller&)> reply);
   HttpReply Ready();
   // Health of a port: of the whole and of its service.
   static void SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving);
   CoordinatorFigures Figures();
   HttpReply ServeMetrics();
   HttpReply ServeTargets();
-  HttpReply ServeStatusPage();
+  HttpReply ServeStatusPage(const Caller& caller);
   // Takes note of a change of the members: health, ready file, metrics.
   void Refresh();
 

@@ -4,7 +4,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/status_page.h"
@@ -81,14 +83,24 @@ CoordinatorFigures Coordinator::Figures() {
   return figures;
 }
 
-// Probes have no token. Prometheus may do without one, people may not.
-bool Coordinator::MayGet(const std::string& path, std::string_view authorization) {
-  if (path == "/livez" || path == "/readyz") return true;
-  const bool for_prometheus = path == "/metrics" || path == "/targets";
-  if (for_prometheus && !settings_.callers.metrics_need_token) return true;
-  const absl::Status status = callers_.CheckObserver(authorization);
-  if (!status.ok()) metrics_.CountRefused(wire::ReasonOf(status));
-  return status.ok();
+HttpEndpoint::Handler Coordinator::For(std::initializer_list<Role> roles, std::string do_what,
+                                       std::function<HttpReply(const Caller&)> reply) {
+  return [this, roles = std::vector<Role>(roles), do_what = std::move(do_what),
+          reply = std::move(reply)](std::string_view authorization) -> HttpReply {
+    const auto caller = callers_.OfHttp(authorization);
+    const absl::Status status = caller.ok() ? CheckRole(*caller, roles, do_what) : caller.status();
+    if (status.ok()) return reply(*caller);
+    metrics_.CountRefused(wire::ReasonOf(status));
+    return {.status = absl::IsUnauthenticated(status) ? 401 : 403,
+            .body = absl::StrCat(status.message(), "\n")};
+  };
+}
+
+HttpEndpoint::Handler Coordinator::ForPrometheus(std::function<HttpReply(const Caller&)> reply) {
+  if (settings_.callers.metrics_need_token) {
+    return For({Role::kObserve, Role::kAdmin}, "see the service's figures", std::move(reply));
+  }
+  return [reply = std::move(reply)](std::string_view) { return reply({}); };
 }
 
 HttpReply Coordinator::ServeMetrics() {
@@ -100,11 +112,19 @@ HttpReply Coordinator::ServeMetrics() {
           .body = metrics_.Serialize(figures, std::string(kVersion))};
 }
 
-HttpReply Coordinator::ServeStatusPage() {
+// As by gRPC: the role `submit` sees its own jobs. HTTP asks for no certificate of a caller.
+HttpReply Coordinator::ServeStatusPage(const Caller& caller) {
+  if (!callers_.ask_for_tokens() && !settings_.callers.client_ca.empty()) {
+    return {.status = 403, .body = "this page is for callers with a token (--auth-token-file)\n"};
+  }
+  std::vector<EndedJob> ended = jobs_.Ended();
+  if (caller.role == Role::kSubmit) {
+    std::erase_if(ended, [&](const EndedJob& job) { return job.caller != caller.name; });
+  }
   return {.content_type = "text/html; charset=utf-8",
-          .body = RenderStatusPage({.cluster = attention_service_.DescribeCluster(),
-                                    .jobs = jobs_.ListAll(),
-                                    .ended = jobs_.Ended()})};
+          .body = RenderStatusPage({.cluster = attention_service_.DescribeCluster(caller),
+                                    .jobs = JobsSeenBy(caller, jobs_),
+                                    .ended = std::move(ended)})};
 }
 
 // As Prometheus's http_sd_configs takes them.

@@ -141,23 +141,25 @@ void AddRings(const v1::GetClusterResponse& cluster, std::string& html) {
 }
 
 void AddJobs(const std::vector<v1::Job>& jobs, std::string& html) {
-  BeginTable("Jobs", {"job", "state", "progress", "tokens", "workers", "since"}, html);
+  BeginTable("Jobs", {"job", "caller", "state", "progress", "tokens", "workers", "since"}, html);
   for (const v1::Job& job : jobs) {
-    AddRow({Text(job.job_id()), Text(StateName(v1::Job::State_Name(job.state()))),
-            Bar({{"progress", job.fraction()}}, 1), Number(absl::StrCat(job.tokens())),
-            Number(absl::StrCat(job.workers())), Number(Seconds(job.seconds()))},
-           html);
+    AddRow(
+        {Text(job.job_id()), Text(job.caller()), Text(StateName(v1::Job::State_Name(job.state()))),
+         Bar({{"progress", job.fraction()}}, 1), Number(absl::StrCat(job.tokens())),
+         Number(absl::StrCat(job.workers())), Number(Seconds(job.seconds()))},
+        html);
   }
   EndTable(html);
   if (jobs.empty()) AddNone("No job waits or runs.", html);
 }
 
 void AddEnded(const std::vector<EndedJob>& ended, std::string& html) {
-  BeginTable("Last jobs", {"job", "code", "phases", "tokens", "workers", "seconds"}, html);
+  BeginTable("Last jobs", {"job", "caller", "code", "phases", "tokens", "workers", "seconds"},
+             html);
   double longest = 0;
   for (const EndedJob& job : ended) longest = std::max(longest, job.seconds.total);
   for (const EndedJob& job : ended) {
-    AddRow({Text(job.job_id), Text(job.code),
+    AddRow({Text(job.job_id), Text(job.caller), Text(job.code),
             Bar({{"queue", job.seconds.queue},
                  {"ring", job.seconds.ring},
                  {"receive", job.seconds.receive},

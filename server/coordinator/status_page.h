@@ -12,7 +12,7 @@ namespace hilbert_ring::server {
 
 struct StatusPage {
   v1::GetClusterResponse cluster;
-  std::vector<v1::Job> jobs;    // of all callers
+  std::vector<v1::Job> jobs;    // that whoever looks may see
   std::vector<EndedJob> ended;  // the last ones, newest first
 };
 

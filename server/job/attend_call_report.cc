@@ -56,7 +56,8 @@ v1::Report AttendCall::MakeReport(ExecutionFigures figures) {
 
 void AttendCall::NoteEnd(const absl::Status& status) {
   seconds_.total = SecondsBetween(opened_, services_.time.Now());
-  services_.jobs.NoteEnded({.job_id = open_.job_id(),
+  services_.jobs.NoteEnded({.caller = caller_.name,
+                            .job_id = open_.job_id(),
                             .code = absl::StatusCodeToString(status.code()),
                             .tokens = spec_.tokens,
                             .workers = report_.workers_size(),

@@ -22,6 +22,7 @@ namespace hilbert_ring::server {
 
 // Of a job that is no longer there.
 struct EndedJob {
+  std::string caller;
   std::string job_id;
   std::string code;  // of its status
   int64_t tokens = 0;

@@ -35,8 +35,8 @@ constexpr size_t kRequestBytes = 8 << 10;  // of memory for a request's head and
 
 class MicroHttpEndpoint : public HttpEndpoint {
  public:
-  MicroHttpEndpoint(std::map<std::string, Handler> routes, HttpGuard guard)
-      : routes_(std::move(routes)), guard_(std::move(guard)) {}
+  MicroHttpEndpoint(std::map<std::string, Handler> routes, HttpTls tls)
+      : routes_(std::move(routes)), tls_(std::move(tls)) {}
 
   ~MicroHttpEndpoint() override {
     watch_ = {};
@@ -50,7 +50,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
     daemon_ = Start({MHD_OPTION_SOCK_ADDR, 0, const_cast<sockaddr*>(address)});
     if (daemon_ == nullptr) return false;
     port_ = MHD_get_daemon_info(daemon_, MHD_DAEMON_INFO_BIND_PORT)->port;
-    if (!guard_.cert.empty()) {
+    if (!tls_.cert.empty()) {
       watch_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
     }
     return true;
@@ -69,7 +69,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
       std::ifstream file(path);
       return std::string(std::istreambuf_iterator<char>(file), {});
     };
-    return {.cert = text(guard_.cert), .key = text(guard_.key)};
+    return {.cert = text(tls_.cert), .key = text(tls_.key)};
   }
 
   // where: to listen, an address or a socket that listens. Null when it cannot.
@@ -77,7 +77,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC;
     if (ipv6_) flags |= MHD_USE_IPv6;
     std::vector<MHD_OptionItem> options = {where};
-    if (!guard_.cert.empty()) {
+    if (!tls_.cert.empty()) {
       flags |= MHD_USE_TLS;
       options.push_back({MHD_OPTION_HTTPS_MEM_CERT, 0, identity_.cert.data()});
       options.push_back({MHD_OPTION_HTTPS_MEM_KEY, 0, identity_.key.data()});
@@ -97,7 +97,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
     while (!wake.wait_for(lock, stop, kReadAgain, [&] { return stop.stop_requested(); })) {
       Identity now = Read();
       const bool news = now != identity_;
-      if (news && CheckTlsFiles({.cert = guard_.cert, .key = guard_.key}).ok() && now == Read()) {
+      if (news && CheckTlsFiles({.cert = tls_.cert, .key = tls_.key}).ok() && now == Read()) {
         Renew(std::move(now));
       }
     }
@@ -143,6 +143,9 @@ class MicroHttpEndpoint : public HttpEndpoint {
     }
     if (reply.status == MHD_HTTP_UNAUTHORIZED) {
       MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+      // A browser asks its user for a name and a password, which is the token.
+      MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+                              "Basic realm=\"Hilbert Ring: the password is a token\"");
     }
     const MHD_Result queued =
         MHD_queue_response(connection, static_cast<unsigned>(reply.status), response);
@@ -158,14 +161,11 @@ class MicroHttpEndpoint : public HttpEndpoint {
     const auto route = routes_.find(path);
     if (route == routes_.end()) return {.status = MHD_HTTP_NOT_FOUND, .body = "not found\n"};
     const std::lock_guard lock(answering_);
-    if (guard_.allows && !guard_.allows(path, authorization)) {
-      return {.status = MHD_HTTP_UNAUTHORIZED, .body = "a token is needed\n"};
-    }
-    return route->second();
+    return route->second(authorization);
   }
 
   const std::map<std::string, Handler> routes_;
-  const HttpGuard guard_;
+  const HttpTls tls_;
   mutable std::mutex answering_;  // two servers answer while one takes over from the other
   bool ipv6_ = false;
   int port_ = 0;
@@ -178,13 +178,13 @@ class MicroHttpEndpoint : public HttpEndpoint {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
-    const std::string& host, int port, std::map<std::string, Handler> routes, HttpGuard guard) {
+    const std::string& host, int port, std::map<std::string, Handler> routes, HttpTls tls) {
   RETURN_IF_ERROR(CheckCanListen("http", host, port));
   addrinfo hints = {};
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  auto endpoint = std::make_unique<MicroHttpEndpoint>(std::move(routes), std::move(guard));
+  auto endpoint = std::make_unique<MicroHttpEndpoint>(std::move(routes), std::move(tls));
   bool listens = false;
   if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) == 0) {
     for (const addrinfo* at = found; at != nullptr && !listens; at = at->ai_next) {

@@ -3,8 +3,9 @@
 // With a certificate it is HTTPS; the files are looked at once a second, and new ones count for the
 // connections that are made from then on.
 //
-//   auto http = HttpEndpoint::Start("0.0.0.0", 8002, {{"/livez", [] { return HttpReply{.body =
-//   "ok\n"}; }}});
+//   auto http = HttpEndpoint::Start("127.0.0.1", 8002, {{"/livez", [](std::string_view) {
+//                                                          return HttpReply{.body = "ok\n"};
+//                                                        }}});
 #pragma once
 
 #include <functional>
@@ -23,22 +24,22 @@ struct HttpReply {
   std::string body;
 };
 
-struct HttpGuard {
-  std::string cert, key;  // files in PEM, which CheckTlsFiles has found right; empty: clear text
-  // Whether a request with this Authorization header, empty without one, may see what the path has;
-  // 401 where it may not. Empty: all may. Called as a handler is.
-  std::function<bool(const std::string& path, std::string_view authorization)> allows;
+// Files in PEM, which CheckTlsFiles has found right; empty: clear text.
+struct HttpTls {
+  std::string cert, key;
 };
 
 class HttpEndpoint {
  public:
-  using Handler = std::function<HttpReply()>;  // called by one thread, which it must not block
+  // Called by one thread, which it must not block, with the request's Authorization header; empty:
+  // it has none. A reply of status 401 asks for one.
+  using Handler = std::function<HttpReply(std::string_view authorization)>;
 
   // Port 0 takes a free one. Other paths than those of `routes` are 404. UNAVAILABLE, naming host
   // and port, when they cannot be listened on.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& host, int port,
                                                              std::map<std::string, Handler> routes,
-                                                             HttpGuard guard = {});
+                                                             HttpTls tls = {});
   virtual ~HttpEndpoint() = default;
   virtual int port() const = 0;
 };

@@ -104,7 +104,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   const std::string address = HostPort(settings.host, grpc.port);
   const DeviceInfo info = device.info();
   std::atomic<bool> registered = false;
-  const auto serve_metrics = [&] {
+  const auto serve_metrics = [&](std::string_view) {
     return HttpReply{.content_type = WorkerMetrics::ContentType(),
                      .body = metrics.Serialize({.version = std::string(kVersion),
                                                 .device = info.name,
@@ -123,10 +123,11 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   };
   set_health(false);
   const std::string http_host = settings.http_host.empty() ? settings.host : settings.http_host;
-  const auto http = HttpEndpoint::Start(
-      http_host, settings.http_port,
-      {{"/livez", [] { return HttpReply{.body = "ok\n"}; }}, {"/metrics", serve_metrics}},
-      {.cert = settings.security.tls.cert, .key = settings.security.tls.key});
+  const auto http =
+      HttpEndpoint::Start(http_host, settings.http_port,
+                          {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
+                           {"/metrics", serve_metrics}},
+                          {.cert = settings.security.tls.cert, .key = settings.security.tls.key});
   if (!http.ok()) return http.status();
   const int http_port = (*http)->port();
   spdlog::info("version {}: {} on {}, kernel {}, rings over {}, HTTP on {}", kVersion, address,

@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 import mean_job
-from rolling_restart_check import SEGMENT, TOKENS, Load
+from rolling_restart_check import SEGMENT, TOKENS, Load, await_more
 
 SAID = "echo '  attempts 1, retries by the service 0'"
 RIGHT = f"""
@@ -40,7 +40,7 @@ class RollingRestart(unittest.TestCase):
             host = ThisHost()
             load = host.load = Load(host, work, work)
             with load:
-                pass
+                await_more("jobs", lambda: len(load.jobs), 1)
             self.assertGreater(len(load.jobs), 0)
             return load.failures
 

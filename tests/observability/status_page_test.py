@@ -53,8 +53,8 @@ class StatusPage(unittest.TestCase):
         self.assertEqual({row[1] for row in workers.values()}, {"up"})
         self.assertEqual(page.rows["Rings"][1][2], "2")
         last = page.rows["Last jobs"][1:]
-        self.assertEqual([row[:2] + row[3:5] for row in last],
-                         [[name, "OK", "1024", "2"], [report["job_id"], "OK", "2048", "2"]])
+        self.assertEqual([row[:3] + row[4:6] for row in last],
+                         [[name, "", "OK", "1024", "2"], [report["job_id"], "", "OK", "2048", "2"]])
         widths = [value for tag, attribute, value in page.attributes
                   if (tag, attribute) == ("span", "style")]
         self.assertEqual(len(widths), 2 + 5 * len(last), "memory of each worker, phases of each job")

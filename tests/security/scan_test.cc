@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"
@@ -144,6 +145,9 @@ Table WorkerPort() {
 const std::map<std::string, int> kForStrangers = {{"/livez", 200},   {"/readyz", 200},
                                                   {"/metrics", 401}, {"/", 401},
                                                   {"/targets", 401}, {"/none", 404}};
+const std::map<std::string, int> kForSubmitters = {{"/livez", 200},   {"/readyz", 200},
+                                                   {"/metrics", 403}, {"/", 200},
+                                                   {"/targets", 403}, {"/none", 404}};
 const std::map<std::string, int> kForObservers = {{"/livez", 200},   {"/readyz", 200},
                                                   {"/metrics", 200}, {"/", 200},
                                                   {"/targets", 200}, {"/none", 404}};
@@ -227,12 +231,14 @@ TEST_F(ScanTest, WithTlsAndTokens) {
 
   const int http = (*service)->http_port();
   const std::vector<std::string> strangers = {"", "Bearer token-of-somebody-012345",
-                                              absl::StrCat("Basic ", kObserver),
-                                              absl::StrCat("Bearer ", kToken)};
+                                              absl::StrCat("Basic ", kObserver)};
   for (const std::string& shown : strangers) {
     EXPECT_EQ(ScanHttp(http, ca_, shown), kForStrangers) << shown;
   }
+  EXPECT_EQ(ScanHttp(http, ca_, absl::StrCat("Bearer ", kToken)), kForSubmitters);
   EXPECT_EQ(ScanHttp(http, ca_, absl::StrCat("Bearer ", kObserver)), kForObservers);
+  const std::string by_browser = absl::Base64Escape(absl::StrCat("eye:", kObserver));
+  EXPECT_EQ(ScanHttp(http, ca_, absl::StrCat("Basic ", by_browser)), kForObservers);
   for (const auto& [path, status] : ScanHttp(http, "")) EXPECT_EQ(status, -1) << path;
   const int of_worker = HttpPortOfAWorker(http, ca_);
   EXPECT_EQ(HttpStatus(of_worker, "/livez", ca_), 200);

@@ -24,6 +24,7 @@
 namespace hilbert_ring::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Clock = std::chrono::steady_clock;
@@ -72,6 +73,15 @@ class Tokens : public TlsFixture {
       seen.push_back(absl::StrCat(job.caller(), "/", job.job_id()));
     }
     return seen;
+  }
+
+  std::string PageSeenBy(const std::string& name) const {
+    const auto page = HttpGet({.port = started_->http_port(),
+                               .path = "/",
+                               .ca = ca_,
+                               .authorization = absl::StrCat("Bearer ", TokenOf(name))});
+    EXPECT_TRUE(page.ok()) << page.status();
+    return page.ok() ? page->body : "";
   }
 
   std::unique_ptr<SecuredService> started_;
@@ -150,6 +160,14 @@ TEST_F(Tokens, SayWhoseJobsAreWhoseAndWhatARoleMayDo) {
   EXPECT_THAT(JobsSeenBy("other"), ::testing::ElementsAre("other/same"));
   EXPECT_THAT(JobsSeenBy("eye"), ::testing::ElementsAre("lab/same", "other/same"));
   EXPECT_THAT(JobsSeenBy("root"), ::testing::ElementsAre("lab/same", "other/same"));
+  {
+    OpenJob secret(ChannelAs("other"), "secret", 1000);
+    EXPECT_THAT(PageSeenBy("eye"), AllOf(HasSubstr("secret"), HasSubstr("same")));
+    EXPECT_THAT(PageSeenBy("lab"), AllOf(HasSubstr("same"), Not(HasSubstr("secret"))));
+    const auto cluster = client::RequestCluster(ChannelAs("lab"));
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    EXPECT_THAT(cluster->DebugString(), Not(HasSubstr("secret"))) << "of workers and rings, too";
+  }
 
   EXPECT_EQ(RunJob(started_->address(), SmallJob(1), {.access = As("eye")}).reason, "ROLE");
   EXPECT_EQ(ReasonOf(client::RequestCancel(ChannelAs("eye"), "same")), "ROLE");

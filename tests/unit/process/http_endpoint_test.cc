@@ -44,8 +44,9 @@ std::string Get(int port, const std::string& path) {
 TEST(HttpEndpoint, AnswersItsPathsAlone) {
   auto http = HttpEndpoint::Start(
       "127.0.0.1", 0,
-      {{"/livez", [] { return HttpReply{.body = "ok\n"}; }},
-       {"/readyz", [] { return HttpReply{.status = 503, .body = "starting\n"}; }}});
+      {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
+       {"/readyz",
+        [](std::string_view) { return HttpReply{.status = 503, .body = "starting\n"}; }}});
   ASSERT_TRUE(http.ok()) << http.status();
   const int port = (*http)->port();
   ASSERT_GT(port, 0);
@@ -90,8 +91,8 @@ TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
   const int connections = std::min(1000, (RaiseDescriptorLimit() - 96) / 2);
   ASSERT_GE(connections, 50);
   for (const char* request : {"", "GET /livez HTTP/1.1\r\nHost:"}) {
-    auto http =
-        HttpEndpoint::Start("127.0.0.1", 0, {{"/livez", [] { return HttpReply{.body = "ok\n"}; }}});
+    auto http = HttpEndpoint::Start(
+        "127.0.0.1", 0, {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }}});
     ASSERT_TRUE(http.ok()) << http.status();
     std::vector<IdleConnection> idle;
     for (int i = 0; i < connections; ++i) idle.emplace_back((*http)->port(), request);
@@ -102,8 +103,8 @@ TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
 }
 
 TEST(HttpEndpoint, RefusesWhatItDoesNotTake) {
-  auto http =
-      HttpEndpoint::Start("127.0.0.1", 0, {{"/livez", [] { return HttpReply{.body = "ok\n"}; }}});
+  auto http = HttpEndpoint::Start(
+      "127.0.0.1", 0, {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }}});
   ASSERT_TRUE(http.ok()) << http.status();
   const int port = (*http)->port();
   EXPECT_THAT(Ask(port, "POST /livez HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405 "));
@@ -117,8 +118,8 @@ TEST(HttpEndpoint, RefusesWhatItDoesNotTake) {
 
 TEST(HttpEndpoint, LongAnswersArriveWhole) {
   const std::string body(20 << 20, 'x');
-  auto http =
-      HttpEndpoint::Start("127.0.0.1", 0, {{"/metrics", [&] { return HttpReply{.body = body}; }}});
+  auto http = HttpEndpoint::Start(
+      "127.0.0.1", 0, {{"/metrics", [&](std::string_view) { return HttpReply{.body = body}; }}});
   ASSERT_TRUE(http.ok()) << http.status();
   EXPECT_THAT(Get((*http)->port(), "/metrics"), EndsWith("\r\n\r\n" + body));
 }
