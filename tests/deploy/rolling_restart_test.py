@@ -1,12 +1,14 @@
 """The load of the rolling restart counts every job that did not end well, however it ended."""
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
 import mean_job
-from rolling_restart_check import SEGMENT, TOKENS, Load, await_more
+from rolling_restart_check import SEGMENT, TOKENS, Load
 
+SECONDS = 120  # until a job has ended, at most
 SAID = "echo '  attempts 1, retries by the service 0'"
 RIGHT = f"""
 import numpy, sys
@@ -40,7 +42,9 @@ class RollingRestart(unittest.TestCase):
             host = ThisHost()
             load = host.load = Load(host, work, work)
             with load:
-                await_more("jobs", lambda: len(load.jobs), 1)
+                deadline = time.monotonic() + SECONDS
+                while not load.jobs and time.monotonic() < deadline:
+                    time.sleep(0.01)
             self.assertGreater(len(load.jobs), 0)
             return load.failures
 
