@@ -7,13 +7,16 @@
 // MODEL is a folder with config.json and model.safetensors; TILES and COORDS are raw float32 files,
 // [tiles, tile_dim] and [tiles, 2]; COMPUTE is float32 or bfloat16. RANKS share the THREADS, as
 // threads of this process. Then, a line each, it obeys
-//   run         computes the last layer's state and its mean over the tiles, and prints seconds
+//   run         computes the last layer's state and its mean over the tiles, and prints the seconds
+//               that passed and those of processors, which others' load changes less
 //   figures     prints of the last run, of rank 0, each after its name: seconds of the rows' part,
 //               of attention and of waiting, multiplications and additions of products and
 //               attention of all ranks, and bytes: planned, taken by the busiest rank, of the
 //               weights, and the process's most
 //   peak        prints the multiply-add peak of the threads, GFLOP/s (tests/bench/measure.h)
 //   write FILE  writes the slide's pooled vector, raw float32
+#include <time.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -44,6 +47,13 @@ std::vector<float> Floats(const std::string& path) {
   std::vector<float> floats(bytes.size() / sizeof(float));
   std::memcpy(floats.data(), bytes.data(), floats.size() * sizeof(float));
   return floats;
+}
+
+// Of all threads of the process.
+double ProcessorSeconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 // Of the process, in bytes.
@@ -165,7 +175,9 @@ void Obey(int argc, char** argv) {
   std::cout << OrFail(MakeDevice({.threads = threads}))->info().kernel << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     if (line == "run") {
-      std::cout << SecondsOf([&] { slide.Run(); }) << std::endl;
+      const double before = ProcessorSeconds();
+      const double seconds = SecondsOf([&] { slide.Run(); });
+      std::cout << seconds << " " << ProcessorSeconds() - before << std::endl;
     } else if (line == "figures") {
       std::cout << slide.Figures() << std::endl;
     } else if (line == "peak") {

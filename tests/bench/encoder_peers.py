@@ -91,7 +91,7 @@ class Engine:
         return self.process.stdout.readline()
 
     def run(self):
-        return float(self.ask("run"))
+        return tuple(map(float, self.ask("run").split()))
 
     def peak(self):
         return float(self.ask("peak"))
@@ -185,7 +185,7 @@ class Torch:
         return x + self.linear(name + "ffn.fc2", h)
 
     def run(self):
-        start = time.perf_counter()
+        start, before = time.perf_counter(), time.process_time()
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
             x = self.linear("patch_embed.proj", self.tiles).float() + self.positions
             x = torch.cat([self.weights["cls_token"][0], x])
@@ -193,7 +193,7 @@ class Torch:
                 x = self.layer(x, f"encoder.layers.{i}.")
             x = self.norm("encoder.layer_norm", x.float())[1:].mean(dim=0)
             self.result = self.norm("norm", x, self.config["norm_eps"])
-        return time.perf_counter() - start
+        return time.perf_counter() - start, time.process_time() - before
 
     def out(self):
         return self.result.float()
@@ -201,27 +201,27 @@ class Torch:
 
 def report(options, engine, peer, times, peak):
     figures = engine.figures()
-    ours, theirs = min(times[0]), min(times[1]) if peer else float("nan")
     flops = figures["product_flops"] + figures["attention_flops"]
     mib = 1 / (1 << 20)
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print("| contestant | best s | median s | tiles/s | of the multiply-add peak | most resident MiB |")
+    best = [tuple(map(min, zip(*runs))) for runs in times if runs]
+    print("| contestant | s | processor s | tiles/s | % of peak | resident MiB |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    for name, seconds, share, memory in (
-            (engine.name, times[0], flops / ours * 1e-9 / peak, figures["most_resident_bytes"] * mib),
-            ("PyTorch", times[1], flops / theirs * 1e-9 / peak, resident)):
-        if seconds:
-            print(f"| {name} | {min(seconds):.2f} | {sorted(seconds)[len(seconds) // 2]:.2f} "
-                  f"| {options.tiles / min(seconds):.0f} | {100 * share:.0f} % | {memory:.0f} |")
+    rows = ((engine.name, figures["most_resident_bytes"] * mib), ("PyTorch", resident))
+    for (name, memory), (wall, processor) in zip(rows, best):
+        print(f"| {name} | {wall:.2f} | {processor:.2f} | {options.tiles / wall:.0f} "
+              f"| {100e-9 * flops / wall / peak:.0f} | {memory:.0f} |")
     print(f"\nPeak of float32 multiply-adds in this run: {peak:.0f} GFLOP/s; the slide takes "
           f"{figures['product_flops'] * 1e-12:.2f} TFLOP of products and "
           f"{figures['attention_flops'] * 1e-12:.2f} of attention.")
-    print(f"The engine's rank 0, of {options.ranks}: {figures['row_seconds']:.2f} s of rows and products, "
-          f"{figures['attention_seconds']:.2f} s of attention, {figures['wait_seconds']:.2f} s of waiting; "
-          f"{figures['taken_bytes'] * mib:.0f} MiB taken ({figures['planned_bytes'] * mib:.0f} planned), "
-          f"and {figures['weight_bytes'] * mib:.0f} MiB of weights.")
+    print(f"The engine's rank 0, of {options.ranks}, in the last round: {figures['row_seconds']:.2f} s of "
+          f"rows and products, {figures['attention_seconds']:.2f} s of attention, "
+          f"{figures['wait_seconds']:.2f} s of waiting; {figures['taken_bytes'] * mib:.0f} MiB taken "
+          f"({figures['planned_bytes'] * mib:.0f} planned), and {figures['weight_bytes'] * mib:.0f} MiB of "
+          f"weights.")
     if peer:
-        print(f"The engine is {theirs / ours:.2f} times as fast; the slide's vectors differ by "
+        print(f"PyTorch takes {best[1][0] / best[0][0]:.2f} times the engine's seconds, "
+              f"{best[1][1] / best[0][1]:.2f} times its processor seconds; the slide's vectors differ by "
               f"{float((engine.out() - peer.out()).abs().max()):.1e} at most, "
               f"of values up to {float(peer.out().abs().max()):.1f}.")
 

@@ -15,7 +15,7 @@ constexpr char kConfig[] = R"({"architecture": "longnet_encoder", "input_dim": 1
   "output_norm": true, "position": {"kind": "sincos_2d", "tile_size": 256, "grid": 1000}})";
 
 std::string With(const char* from, const char* to) {
-  const std::string text = absl::StrReplaceAll(kConfig, {{from, to}});
+  std::string text = absl::StrReplaceAll(kConfig, {{from, to}});
   EXPECT_NE(text, kConfig) << from;
   return text;
 }
