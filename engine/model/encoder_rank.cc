@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -108,8 +107,10 @@ class Rank : public EncoderRank {
   const EncoderOutputs outputs_;
   const RowBlocks blocks_;
   ThreadPool pool_;
-  std::unique_ptr<Buffer> residual_;   // float32 [rows, embed_dim]
-  std::unique_ptr<ShardStore> shard_;  // q, k, v and out of the layer that runs
+  std::unique_ptr<Buffer> residual_;  // float32 [rows, embed_dim]
+  // q, k, v and out of the layer that runs. Rows of out that no branch selects are the same in
+  // every layer, and stay zero as they were made.
+  std::unique_ptr<ShardStore> shard_;
   std::optional<BlockProducts> products_, last_products_;
   std::vector<std::unique_ptr<RowBlock>> row_blocks_;  // [threads]
   std::optional<GridEmbedding> positions_;
@@ -225,11 +226,8 @@ absl::Status Rank::RunBlock(RowBlock& block, int64_t index, int64_t layer,
   const BlockProducts& products = ProductsOf(rows);
   float* x = Row(row);
   if (layer >= 0) {
-    std::byte* attention = shard_->Row(TensorKind::kOut, row);
-    RETURN_IF_ERROR(block.AfterAttention(products, layers[layer], attention, x));
-    // Rows that no branch selects keep what is here.
-    std::memset(attention, 0,
-                static_cast<size_t>(rows * RowBytes(plan_.attention.spec, TensorKind::kOut)));
+    RETURN_IF_ERROR(
+        block.AfterAttention(products, layers[layer], shard_->Row(TensorKind::kOut, row), x));
   }
   if (outputs_.pooling == Pooling::kNone && Wanted(layer + 1)) {
     RETURN_IF_ERROR(EmitRows(block, index, layer + 1, control));
