@@ -78,10 +78,10 @@ def write_model(folder, config, weights):
 class Engine:
     """In a process of its own."""
 
-    def __init__(self, options, folder):
+    def __init__(self, options, folder, compute):
         self.folder = folder
         self.process = subprocess.Popen(
-            [options.encoder_case, folder, folder / "tiles", folder / "coords", options.compute,
+            [options.encoder_case, folder, folder / "tiles", folder / "coords", compute,
              str(options.threads), str(options.ranks)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.name = f"Hilbert Ring ({self.process.stdout.readline().strip()})"
@@ -226,6 +226,16 @@ def report(options, engine, peer, times, peak):
               f"of values up to {float(peer.out().abs().max()):.1f}.")
 
 
+def report_errors(engine, peer, wide):
+    """Of both in bfloat16, against the engine in float32, which agrees with PyTorch's to 1e-6."""
+    wide.run()
+    expected = wide.out()
+    ours, theirs = ((x.out() - expected).square().mean().sqrt().item() for x in (engine, peer))
+    print(f"Root mean square error against float32: {ours:.2e}, PyTorch's {theirs:.2e} "
+          f"({ours / theirs:.2f} times).")
+    wide.close()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--encoder-case", required=True, help="path of the program encoder_case")
@@ -260,7 +270,7 @@ def main():
         write_model(folder, config, weights)
         tiles.numpy().tofile(folder / "tiles")
         coords.numpy().tofile(folder / "coords")
-        engine = Engine(options, folder)
+        engine = Engine(options, folder, options.compute)
         peer = None if options.alone else Torch(config, weights, tiles, coords, options.compute)
         times, peak = ([], []), 0.0
         for _ in range(options.rounds):
@@ -270,6 +280,8 @@ def main():
             if peer:
                 times[1].append(peer.run())
         report(options, engine, peer, times, peak)
+        if peer and options.compute == "bfloat16":
+            report_errors(engine, peer, Engine(options, folder, "float32"))
         engine.close()
     return 0
 
