@@ -70,14 +70,15 @@ def demonstrate(arguments):
         for length in lengths(tokens, arguments.shortest):
             row, result = measure(client, text, length, tensors)
             rows.append(row)
-            print(f"{length:>16,} {row['bits_per_symbol']:>12.3f} {row['tokens_per_second']:>12,.0f}"
-                  f" {row['seconds']:>8.1f} {row['bytes_exchanged'] / 2**20:>14.1f}"
+            print(f"{length:>16,} {row['bits_per_symbol']:>12.3f} "
+                  f"{row['tokens_per_second']:>12,.0f} {row['seconds']:>8.1f} {row['bytes_exchanged'] / 2**20:>14.1f}"
                   f" {row['bytes_exchanged_naive'] / 2**20:>11.1f}", flush=True)
     said = verified.by_command(["--segments", str(tokens), "--dilations", "1", "--causal",
                                 "--scale", "1"], [*tensors, result.out, result.lse])
     print(f"hilbert-ring verify, all {tokens:,}: {said.strip().splitlines()[-1]}")
     worth = rows[0]["bits_per_symbol"] / rows[-1]["bits_per_symbol"]
-    print(f"All of the text instead of {rows[0]['segment']:,} symbols: {worth:.2f} times fewer bits.")
+    print(f"All of the text instead of {rows[0]['segment']:,} symbols: {worth:.2f} times fewer "
+          "bits.")
     save(arguments.out, file.name, text, rows)
 
 

@@ -31,8 +31,8 @@ class Weighing:
     prior: float
 
 
-# Tuned on the demo's default text, and on 120,000 bases of a human gene: strength over 1 to 6, decay
-# over 0.8 to 1, prior over 0 to 24.
+# Tuned on the demo's default text, and on 120,000 bases of a human gene: strength over 1 to 6,
+# decay over 0.8 to 1, prior over 0 to 24.
 OF_BASES = Weighing(1.5, 0.95, 14.0)
 OF_TEXT = Weighing(3.0, 0.8, 8.0)
 

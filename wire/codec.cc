@@ -83,6 +83,16 @@ nlohmann::ordered_json PlanJson(const Plan& plan, const PlanSeconds& time) {
                                {"exchange_buffer_bytes", worker.exchange_buffer_bytes},
                                {"order_bytes", worker.order_bytes}});
   }
+  if (costs.workers.size() <= kMostWorkersWithTransfers) {
+    nlohmann::ordered_json transfers = nlohmann::ordered_json::array();
+    for (const StepTransfer& transfer : costs.transfers) {
+      transfers.push_back({{"step", transfer.step},
+                           {"from", transfer.from},
+                           {"to", transfer.to},
+                           {"bytes", transfer.bytes}});
+    }
+    json["transfers"] = std::move(transfers);
+  }
   return json;
 }
 

@@ -89,6 +89,7 @@ int Main(int argc, char** argv) {
   app.footer(
       "These options stand before or behind the command. A token is given in a file or in the "
       "environment (HILBERT_RING_TOKEN), never on the command line, which others see.\n"
+      "Pictures of jobs and benchmarks: python3 -m hilbert_ring draw|bench (the Python package).\n"
       "Exit codes: 0: done; 1: the service or the job failed, or verify found a deviation; 2: "
       "command line, spec or files are wrong, and nothing was sent.");
   const auto file = [](CLI::App* command, const char* flag, std::string& path, const char* help) {

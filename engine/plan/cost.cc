@@ -1,6 +1,8 @@
 #include "engine/plan/cost.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "engine/plan/saturating.h"
 #include "engine/plan/step_bytes.h"
@@ -31,8 +33,21 @@ void AddLocal(const JobSpec& spec, const std::vector<Phase>& phases, const Segme
   }
 }
 
+using Transfers = std::map<std::tuple<int64_t, int, int>, int64_t>;  // (step, from, to): bytes
+
+void AddTransfers(const Block& block, const std::vector<int>& route, int64_t bytes,
+                  Transfers& transfers) {
+  int from = block.rank;
+  for (size_t hop = 0; hop < route.size(); ++hop) {
+    int64_t& sum = transfers[{static_cast<int64_t>(hop) + 1, from, route[hop]}];
+    sum = SaturatingAdd(sum, bytes);
+    from = route[hop];
+  }
+}
+
 void AddExchange(const JobSpec& spec, const SpanningSegment& segment, const Phase& phase,
-                 StepBytes& step_bytes, std::vector<bool>& merges, Costs& costs) {
+                 StepBytes& step_bytes, std::vector<bool>& merges, Transfers& transfers,
+                 Costs& costs) {
   const PhaseExchange exchange(spec, segment, phase);
   const bool triangle = spec.causal && !spec.ordering;
   const Progression all =
@@ -54,6 +69,9 @@ void AddExchange(const JobSpec& spec, const SpanningSegment& segment, const Phas
     const int64_t bytes = SaturatingMultiply(block.rows.count, row_bytes);
     owner.bytes_sent = SaturatingAdd(owner.bytes_sent, bytes);
     step_bytes.Add(block.rank, 0, bytes);
+    if (costs.workers.size() <= kMostWorkersWithTransfers) {
+      AddTransfers(block, route, bytes, transfers);
+    }
     for (size_t hop = 0; hop < route.size(); ++hop) {
       WorkerCost& receiver = costs.workers[route[hop]];
       receiver.bytes_received = SaturatingAdd(receiver.bytes_received, bytes);
@@ -111,15 +129,20 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
   }
   AddLocal(spec, phases, segments, costs, cancellation);
   StepBytes step_bytes(shards.workers());
+  Transfers transfers;
   std::vector<bool> merges(shards.workers(), AccumulatesWholeShard(spec));  // partial results
   for (const SpanningSegment& segment : segments.spanning) {
     const int64_t before = costs.branches[segment.branch].bytes_exchanged;
     const PhaseRange of_branch = PhasesOf(phases, segment.branch);
     for (size_t p = of_branch.begin; p < of_branch.end && !cancellation.Ask(); ++p) {
-      AddExchange(spec, segment, phases[p], step_bytes, merges, costs);
+      AddExchange(spec, segment, phases[p], step_bytes, merges, transfers, costs);
     }
     BranchCost& branch = costs.branches[segment.branch];
     ++(branch.bytes_exchanged > before ? branch.segments_exchanged : branch.segments_local);
+  }
+  for (const auto& [key, bytes] : transfers) {
+    const auto& [step, from, to] = key;
+    costs.transfers.push_back({.step = step, .from = from, .to = to, .bytes = bytes});
   }
   double busiest = 0;
   for (int rank = 0; rank < shards.workers(); ++rank) {

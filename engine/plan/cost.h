@@ -35,6 +35,17 @@ struct BranchCost {
   int64_t bytes_exchanged = 0;
 };
 
+// What one worker sends another in one step of the exchange, all blocks together.
+struct StepTransfer {
+  int64_t step = 0;  // from 1
+  int from = 0, to = 0;
+  int64_t bytes = 0;
+};
+
+// Transfers are listed for so many workers at most: a list is for reading, and the square of the
+// workers long.
+inline constexpr int kMostWorkersWithTransfers = 16;
+
 struct Costs {
   std::vector<WorkerCost> workers;
   std::vector<BranchCost> branches;
@@ -44,7 +55,8 @@ struct Costs {
   int64_t bytes_exchanged = 0;   // received by all workers
   // Were rows that several branches need sent once; counted by CountUnion alone, 0 before.
   int64_t bytes_exchanged_union = 0;
-  int64_t bytes_exchanged_naive = 0;  // every rank receives all others' keys and values
+  int64_t bytes_exchanged_naive = 0;    // every rank receives all others' keys and values
+  std::vector<StepTransfer> transfers;  // by step, from, to; see kMostWorkersWithTransfers
 };
 
 // With an ordering and causal, flops count all pairs of a segment: which are masked depends on the

@@ -1,8 +1,11 @@
 #include "engine/plan/cost.h"
 
 #include <ctime>
+#include <map>
+#include <tuple>
 
 #include "engine/plan/plan.h"
+#include "engine/plan/rank_schedule.h"
 #include "gtest/gtest.h"
 #include "tests/sanitizer.h"
 
@@ -51,6 +54,28 @@ TEST(Costs, DilatedSegmentOverEverythingMovesOnlyItsPhase) {
   EXPECT_EQ(plan->costs.bytes_exchanged, 4 * 3 * 1024 * (4 * 128 * 4));
   EXPECT_EQ(plan->costs.branches[1].segments_exchanged, 1);
   EXPECT_EQ(plan->costs.bytes_exchanged_naive, 3 * int64_t{262144} * 8 * 128 * 4);
+}
+
+TEST(Costs, TransfersAreThoseOfTheSchedules) {
+  JobSpec spec = Reports(65536, DataType::kFloat32);
+  spec.branches = {{2048, 1}, {65536, 4}, {40000, 16}};
+  spec.causal = true;
+  const auto plan = MakePlan(spec, 5);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::map<std::tuple<int64_t, int, int>, int64_t> received;
+  for (int rank = 0; rank < 5; ++rank) {
+    const RankSchedule schedule = MakeRankSchedule(*plan, rank);
+    for (size_t step = 0; step < schedule.steps.size(); ++step) {
+      for (const BlockTransfer& transfer : schedule.steps[step].receives) {
+        received[{static_cast<int64_t>(step) + 1, transfer.peer, rank}] += transfer.bytes;
+      }
+    }
+  }
+  ASSERT_EQ(plan->costs.transfers.size(), received.size());
+  ASSERT_GT(received.size(), 5u);
+  for (const StepTransfer& transfer : plan->costs.transfers) {
+    EXPECT_EQ((received[{transfer.step, transfer.from, transfer.to}]), transfer.bytes);
+  }
 }
 
 TEST(Costs, CausalTriangleMovesLessThanEverything) {

@@ -1,6 +1,7 @@
 #include "wire/codec.h"
 
 #include <random>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -93,6 +94,29 @@ TEST(Codec, PlanSaysTheSameInBothForms) {
   EXPECT_EQ(json.at("workers").size(), 3u);
   EXPECT_EQ(json.at("workers")[0].at("shard")[0][0], message.workers(0).shard(0).begin());
   EXPECT_EQ(json.at("branches")[1].at("bytes_exchanged"), message.branches(1).bytes_exchanged());
+  std::vector<int64_t> sent(3, 0), got(3, 0);
+  for (const auto& transfer : json.at("transfers")) {
+    EXPECT_GE(transfer.at("step"), 1);
+    EXPECT_LE(transfer.at("step"), message.ring_steps());
+    sent[transfer.at("from").get<int>()] += transfer.at("bytes").get<int64_t>();
+    got[transfer.at("to").get<int>()] += transfer.at("bytes").get<int64_t>();
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(sent[rank], message.workers(rank).bytes_sent());
+    EXPECT_EQ(got[rank], message.workers(rank).bytes_received());
+  }
+}
+
+TEST(Codec, PlanOfManyWorkersListsNoTransfers) {
+  JobSpec spec;
+  spec.tokens = 1000;
+  spec.heads = spec.kv_heads = 1;
+  spec.head_dim = spec.value_dim = 8;
+  spec.branches = {{1000, 1}};
+  const auto plan = MakePlan(spec, kMostWorkersWithTransfers + 1);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->costs.transfers.empty());
+  EXPECT_FALSE(nlohmann::json::parse(EncodePlan(*plan).json()).contains("transfers"));
 }
 
 }  // namespace

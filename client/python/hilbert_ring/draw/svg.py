@@ -13,8 +13,11 @@ from xml.sax.saxutils import escape, quoteattr
 FONT = "DejaVu Sans, Verdana, sans-serif"
 INK = "#222222"
 FAINT = "#d9d9d9"
-# Okabe and Ito's palette, which the colour-blind can tell apart, in an order that suits white paper.
+# Okabe and Ito's palette, which the colour-blind can tell apart.
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#8c8c3c", "#555555")
+
+# The same, pale, for areas that lines are drawn over.
+TINTS = ("#b3d4e8", "#f8e0b0", "#b3e0d4", "#f0cdb0", "#d0ebfa", "#eed6e2", "#dcdcbc", "#d0d0d0")
 
 
 def color_of(number: int) -> str:
@@ -60,6 +63,11 @@ class Svg:
                   fill="none", stroke=stroke, stroke_width=number(width),
                   stroke_linejoin="round")
 
+    def path(self, commands: str, *, fill: str) -> None:
+        """An area of any outline; nothing where there are no commands."""
+        if commands:
+            self._add("path", "", d=commands, fill=fill)
+
     def text(self, x: float, y: float, words: str, *, size: float = 12, anchor: str = "start",
              fill: str = INK, bold: bool = False, rotate: Optional[float] = None) -> None:
         """A line of text that starts, has its middle or ends at x ("start", "middle", "end")."""
@@ -77,8 +85,9 @@ class Svg:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" font-family={quoteattr(FONT)} role="img">',
             f"<title>{escape(self._title)}</title>",
-            '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" '
-            f'markerHeight="6" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker></defs>',
+            '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" '
+            'markerHeight="9" markerUnits="userSpaceOnUse" orient="auto">'
+            f'<path d="M0 0L8 4L0 8z" fill="{INK}"/></marker></defs>',
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
             *self._parts, "</svg>", ""])
 

@@ -1,0 +1,36 @@
+"""python3 -m hilbert_ring draw|bench: pictures of jobs, and benchmarks of a service."""
+import argparse
+import sys
+from typing import List, Optional
+
+from hilbert_ring.bench import commands as bench_commands
+from hilbert_ring.draw import commands as draw_commands
+from hilbert_ring.errors import HilbertRingError
+
+
+def main(line: Optional[List[str]] = None) -> int:
+    """Runs a command line; returns the exit code, as of `hilbert-ring`."""
+    parser = argparse.ArgumentParser(prog="python3 -m hilbert_ring", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    draw = commands.add_parser("draw", help="SVG pictures of a job")
+    draw_commands.add_commands(draw)
+    bench = commands.add_parser("bench", help="benchmarks of a service")
+    bench_commands.add_commands(bench)
+    given = sys.argv[1:] if line is None else line
+    arguments = parser.parse_args(given)
+    try:
+        if arguments.command == "bench":
+            return bench_commands.bench(arguments, given)
+        return draw_commands.draw(arguments)
+    except ValueError as error:  # InvalidArgumentError too
+        print(f"hilbert_ring: {error}", file=sys.stderr)
+        return 2
+    except (HilbertRingError, OSError) as error:
+        print(f"hilbert_ring: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""A job as commands take it: a spec's file, as `hilbert-ring` reads it, and flags that replace its
+fields."""
+import argparse
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+
+from hilbert_ring.errors import InvalidArgumentError
+from hilbert_ring.ordering import Hilbert, Morton, Ordering
+
+_SHAPE = ("tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype")
+_PATTERN = ("segments", "dilations", "mixing", "causal", "scale", "tail", "average_groups",
+            "sequence_lengths")
+_CURVES = {"hilbert": Hilbert, "morton": Morton}
+
+
+@dataclass(frozen=True)
+class Job:
+    """Shape and pattern of a job.
+
+    Attributes:
+        shape: tokens, heads, kv_heads, head_dim, value_dim, dtype: those that are known.
+        pattern: the arguments of Client.attend that say which query sees which key.
+        ordering: None: as the tokens come.
+    """
+
+    shape: Dict[str, Any]
+    pattern: Dict[str, Any]
+    ordering: Optional[Ordering] = field(default=None)
+
+    def need(self, *names: str) -> None:
+        """Raises InvalidArgumentError where one of these is not known."""
+        for name in names:
+            if name not in self.shape:
+                raise InvalidArgumentError(f"{name} is missing: --{name.replace('_', '-')}",
+                                           field=name)
+
+    def plan_arguments(self) -> Dict[str, Any]:
+        """Of Client.plan.
+
+        Raises:
+            InvalidArgumentError: something of the shape is missing.
+        """
+        self.need("tokens", "heads", "head_dim")
+        return {**self.shape, **self.pattern, "ordering": self.ordering}
+
+
+def _numbers(text: str) -> List[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def add_job_flags(parser: argparse.ArgumentParser, **defaults: Any) -> None:
+    """The flags of `hilbert-ring plan` for the spec; `defaults` holds where neither file nor flag
+    says anything."""
+    parser.add_argument("--spec", type=Path, metavar="FILE", help="the job, as JSON; flags replace "
+                        "its fields, or stand alone")
+    for name in ("tokens", "heads", "kv-heads", "head-dim", "value-dim"):
+        parser.add_argument(f"--{name}", type=int, metavar="N")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"))
+    for name, what in (("segments", "lengths, one a branch: 2048,16384"),
+                       ("dilations", "rates, one a branch: 1,8"),
+                       ("sequence-lengths", "of packed sequences: 100,200"),
+                       ("grid", "of the ordering: rows,cols")):
+        parser.add_argument(f"--{name}", type=_numbers, metavar="N,...", help=what)
+    parser.add_argument("--mixing", choices=("head_groups", "lse"))
+    parser.add_argument("--causal", action="store_true", default=None)
+    parser.add_argument("--curve", choices=("hilbert", "morton", "none"))
+    parser.add_argument("--scope", choices=("qkv", "kv"))
+    parser.add_argument("--window", type=int, metavar="N", help="of the ordering, tokens")
+    parser.set_defaults(job_defaults=defaults)
+
+
+def job_of(arguments: argparse.Namespace) -> Job:
+    """Of the flags.
+
+    Raises:
+        InvalidArgumentError, OSError: the spec's file is no job's.
+    """
+    fields = dict(arguments.job_defaults)
+    folder = Path()
+    if arguments.spec is not None:
+        folder = arguments.spec.parent
+        try:
+            found = json.loads(arguments.spec.read_text())
+        except ValueError as error:
+            raise InvalidArgumentError(f"{arguments.spec}: {error}", field="spec") from None
+        if not isinstance(found, dict):
+            raise InvalidArgumentError(f"{arguments.spec} holds no JSON object", field="spec")
+        unknown = set(found) - {*_SHAPE, *_PATTERN, "ordering"}
+        if unknown:
+            raise InvalidArgumentError(f"{arguments.spec} has the unknown field {min(unknown)}",
+                                       field=min(unknown))
+        fields.update(found)
+    for name in (*_SHAPE, *_PATTERN):
+        given = getattr(arguments, name, None)
+        if given is not None:
+            fields[name] = given
+    ordering = _ordering({**(fields.get("ordering") or {}), **{
+        name: getattr(arguments, name) for name in ("curve", "scope", "window", "grid")
+        if getattr(arguments, name) is not None}}, folder)
+    if not fields.get("segments"):
+        raise InvalidArgumentError("segments are missing: --segments 2048,16384", field="segments")
+    return Job({name: fields[name] for name in _SHAPE if fields.get(name) is not None},
+               {name: fields[name] for name in _PATTERN if fields.get(name) is not None}, ordering)
+
+
+def _ordering(fields: Dict[str, Any], folder: Path) -> Optional[Ordering]:
+    if not fields or fields.get("curve") == "none":
+        return None
+    curve = fields.pop("curve", "hilbert")
+    if curve not in _CURVES:
+        raise InvalidArgumentError(f"ordering.curve is {curve!r}, expected hilbert or morton",
+                                   field="ordering.curve")
+    coords = fields.pop("coords", None)
+    if fields.get("coords_file"):
+        coords = np.load(folder / fields["coords_file"])
+    fields = {name: value for name, value in fields.items()
+              if name in ("grid", "window", "scope")}
+    ordering: Ordering = _CURVES[curve](coords=coords, **fields)
+    return ordering

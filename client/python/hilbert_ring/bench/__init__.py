@@ -1,0 +1,1 @@
+"""Benchmarks of a service: `python3 -m hilbert_ring bench`."""

@@ -1,0 +1,67 @@
+"""Parts of the service on and off: alternating runs on services that differ in one setting."""
+import argparse
+from contextlib import ExitStack
+from typing import Any, Dict, List, Tuple
+
+from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job
+from hilbert_ring.bench.report import Report, count, milliseconds, percent, words
+from hilbert_ring.draw.plot import Axis, Series, plot
+from hilbert_ring.local_service import local
+from hilbert_ring.ordering import Hilbert
+
+COLUMNS = (("part", "part", words), ("off", "instead", words), ("tokens", "tokens", count),
+           ("on_seconds", "with it: ms, median", milliseconds),
+           ("on_least", "least", milliseconds), ("on_most", "most", milliseconds),
+           ("off_seconds", "without: ms, median", milliseconds),
+           ("off_least", "least", milliseconds), ("off_most", "most", milliseconds),
+           ("ratio", "with / without, median of pairs", percent))
+# Part, what stands in its place, settings with it, settings without it.
+PARTS: List[Tuple[str, str, Dict[str, Any], Dict[str, Any]]] = [
+    ("shared memory", "rows go by gRPC", {}, {"share_memory": "false"}),
+    ("cache of orders", "an order is made for each job", {}, {"order_cache": "1"}),
+    ("the machine's best kernel", "the kernel for SSE4", {}, {"cpu_instructions": "sse4"}),
+    ("several workers and a ring", "one worker with all cores", {}, {"workers": 1}),
+    ("no rows checked", "16 rows of each job computed again", {}, {"check_rows": 16}),
+]
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Beside the common ones."""
+    parser.add_argument("--tokens", type=int, default=65536)
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    """Runs it on services of its own: settings are the service's."""
+    if arguments.server:
+        raise ValueError("bench ablate starts services of its own: a service that runs has its "
+                         "settings, so leave --server (HILBERT_RING_SERVER) away")
+    tokens = arguments.tokens
+    report = Report("ablate", f"Parts of the service on and off, {tokens:,} tokens", COLUMNS)
+    one = job(tokens, ordering=Hilbert(grid=grid_of(tokens)), mixing="lse",
+              segments=[2048, tokens], dilations=[1, 16])
+    for part, instead, with_it, without in PARTS:
+        with ExitStack() as stack:
+            runs = []
+            for settings in (with_it, without):
+                client = stack.enter_context(local(**{
+                    "workers": arguments.workers, "job_workers": arguments.workers, **settings}))
+                runs.append(JobRun(client, one))
+            report.rows.append(row(part, instead, tokens, *alternate(runs, arguments.rounds)))
+    report.picture = plot(
+        report.title, Axis("part, in the table's order"), Axis("with / without, %"),
+        [Series("time with the part, of the time without it",
+                [(place + 1, r["ratio"] * 100) for place, r in enumerate(report.rows)])],
+        x_text=lambda value: f"{value:g}")
+    report.notes.append("No setting turns off the pool of shards, the cache of plans, or the "
+                        "overlap of exchange and compute: a report's exposed_exchange_seconds say "
+                        "what the overlap left.")
+    return report
+
+
+def row(part: str, instead: str, tokens: int, on: Any, off: Any) -> Dict[str, Any]:
+    """Of the runs with and without a part, taken in pairs."""
+    ratios = sorted(a / b for a, b in zip(on.total, off.total))
+    spread = {f"{name}_{key.split('_')[1]}": value for name, times in (("on", on), ("off", off))
+              for key, value in times.spread().items()}
+    return {"part": part, "off": instead, "tokens": tokens, **spread,
+            "ratio": ratios[len(ratios) // 2]}

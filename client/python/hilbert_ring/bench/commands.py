@@ -1,0 +1,37 @@
+"""python3 -m hilbert_ring bench sweep|dilation|ablate|project|order|load"""
+import argparse
+from pathlib import Path
+from types import ModuleType
+from typing import Dict, List
+
+from hilbert_ring._service_flags import add_service_flags
+from hilbert_ring.bench import ablate, dilation, load, order, project, sweep
+
+BENCHMARKS: Dict[str, ModuleType] = {"sweep": sweep, "dilation": dilation, "ablate": ablate,
+                                     "project": project, "order": order, "load": load}
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Adds the benchmarks' commands."""
+    commands = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
+    for name, module in BENCHMARKS.items():
+        summary = str(module.__doc__).split("\n", maxsplit=1)[0]
+        command = commands.add_parser(name, help=summary, description=module.__doc__,
+                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+        add_service_flags(command)
+        command.add_argument("--rounds", type=int, default=5, metavar="N",
+                             help="runs of each case, after one that is not counted")
+        command.add_argument("--out", type=Path, required=True, metavar="FOLDER",
+                             help="for NAME.md, NAME.json and NAME.svg")
+        module.add_flags(command)
+
+
+def bench(arguments: argparse.Namespace, line: List[str]) -> int:
+    """Runs a command."""
+    if arguments.rounds < 1 or arguments.workers < 1:
+        raise ValueError("--rounds and --workers must be at least 1")
+    report = BENCHMARKS[arguments.benchmark].run(arguments)
+    report.save(arguments.out, line)
+    print("\n".join([*report.table(), "", *report.notes]))
+    print(arguments.out / f"{report.name}.md")
+    return 0

@@ -1,0 +1,109 @@
+"""Jobs of a benchmark, and how they are timed.
+
+Inputs are slices of one block of random rows, so that a job of any length takes no memory for them;
+outputs are put into one array, which the caller of `Jobs` bounds.
+"""
+import random
+import statistics
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from hilbert_ring._job_flags import Job
+from hilbert_ring.client import Client
+
+_BLOCK = 4096  # rows
+
+
+class RepeatedRows:
+    """An array [rows, heads, dim] that says the same block of random rows again and again."""
+
+    def __init__(self, shape: Tuple[int, int, int], seed: int) -> None:
+        self.shape = shape
+        self.dtype = np.dtype(np.float32)
+        block = np.random.default_rng(seed).standard_normal(
+            (min(_BLOCK, shape[0]), *shape[1:]), dtype=np.float32)
+        self._block = np.concatenate([block, block])
+
+    def __getitem__(self, rows: slice) -> Any:
+        size = len(self._block) // 2
+        first = rows.start % size
+        if rows.stop - rows.start <= len(self._block) - first:
+            return self._block[first:first + rows.stop - rows.start]
+        return np.take(self._block, np.arange(rows.start, rows.stop) % size, axis=0)
+
+
+@dataclass
+class Times:
+    """Seconds of runs that were not the first.
+
+    Attributes:
+        total: by the caller's clock, of each run.
+        compute: as the service reports it, of each run.
+        report: of the last run.
+    """
+
+    total: List[float]
+    compute: List[float]
+    report: Any = None
+
+    def spread(self, which: str = "total") -> Dict[str, float]:
+        """Median, least and most."""
+        seconds = getattr(self, which)
+        return {f"{which}_seconds": statistics.median(seconds),
+                f"{which}_least": min(seconds), f"{which}_most": max(seconds)}
+
+
+class JobRun:
+    """A job with its inputs and a place for its output."""
+
+    def __init__(self, client: Client, job: Job) -> None:
+        job.need("tokens", "heads", "head_dim")
+        shape = job.shape
+        kv_heads = shape.get("kv_heads", shape["heads"])
+        value_dim = shape.get("value_dim", shape["head_dim"])
+        self._client, self._job = client, job
+        self._inputs = [RepeatedRows((shape["tokens"], heads, dim), seed) for seed, (heads, dim) in
+                        enumerate(((shape["heads"], shape["head_dim"]),
+                                   (kv_heads, shape["head_dim"]), (kv_heads, value_dim)))]
+        self._out = np.empty((shape["tokens"], shape["heads"], value_dim), np.float32)
+
+    def __call__(self) -> Any:
+        """Runs the job once: its report."""
+        return self._client.attend(*self._inputs, out=self._out, lse=False, progress=False,
+                                   ordering=self._job.ordering, **self._job.pattern).report
+
+
+def alternate(runs: Sequence[Callable[[], Any]], rounds: int, *, seed: int = 1,
+              clock: Optional[Callable[[], float]] = None) -> List[Times]:
+    """Times each run `rounds` times, all once a round in an order that is drawn, so that what
+    changes on the machine meanwhile meets all alike. The first round is not counted."""
+    import time
+    now = clock or time.perf_counter
+    times = [Times([], []) for _ in runs]
+    draw = random.Random(seed)
+    for turn in range(rounds + 1):
+        for place in draw.sample(range(len(runs)), len(runs)):
+            start = now()
+            report = runs[place]()
+            seconds = now() - start
+            if turn > 0:
+                times[place].total.append(seconds)
+                times[place].compute.append(getattr(report, "compute_seconds", 0.0))
+                times[place].report = report
+    return times
+
+
+def job(tokens: int, *, heads: int = 8, head_dim: int = 64, ordering: Any = None,
+        **pattern: Any) -> Job:
+    """A job of a benchmark: float32."""
+    return Job({"tokens": tokens, "heads": heads, "head_dim": head_dim}, pattern, ordering)
+
+
+def grid_of(tokens: int) -> Tuple[int, int]:
+    """Rows and columns of a grid of so many tokens, as square as factors of two allow."""
+    rows = 1
+    while rows * rows * 4 <= tokens and tokens % (rows * 2) == 0:
+        rows *= 2
+    return rows, tokens // rows

@@ -1,0 +1,148 @@
+"""Curves against row-major order: how compact segments are, what reading them touches, and time."""
+import argparse
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilbert_ring._service_flags import service_of
+from hilbert_ring.bench.jobs import JobRun, alternate, job
+from hilbert_ring.bench.report import Report, count, milliseconds, words
+from hilbert_ring.client import Client
+from hilbert_ring.draw.curves import token_order
+from hilbert_ring.draw.plot import Axis, Series, plot
+from hilbert_ring.ordering import Hilbert, Morton
+
+PAGE = 4096    # bytes
+WINDOW = 33    # tokens, of a square that a reader of the ordered rows wants
+_TOLERANCE = 0.01  # costs that differ by less are the same
+
+
+def _two(value: float) -> str:
+    return f"{value:.2f}"
+
+
+COLUMNS = (("order", "order", words), ("grid_jump", "mean jump, cells", _two),
+           ("token_jump", "mean jump, tokens", count),
+           ("radius", "radius of a segment, cells", _two),
+           ("segment_pages", "pages of rows that a segment gathers", count),
+           ("window_pages", f"pages of slots of a {WINDOW} x {WINDOW} window", count),
+           ("flops", "flop of the busiest, planned", lambda value: f"{value:.3g}"),
+           ("compute_seconds", "compute ms, median", milliseconds),
+           ("compute_least", "least", milliseconds), ("compute_most", "most", milliseconds))
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Beside the common ones."""
+    parser.add_argument("--grid", type=int, nargs=2, default=[256, 256], metavar=("ROWS", "COLS"))
+    parser.add_argument("--segment", type=int, default=1024)
+    parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--row-bytes", type=int, default=256, metavar="N",
+                        help="of the rows whose pages are counted (256: one head's keys)")
+
+
+def orders(grid: Any) -> List[Tuple[str, Any]]:
+    """Those that are compared."""
+    return [("row-major", None), ("hilbert", Hilbert(grid=grid)), ("morton", Morton(grid=grid))]
+
+
+def locality(order: "NDArray[np.int64]", grid: Tuple[int, int], segment: int,
+             row_bytes: int) -> Dict[str, float]:
+    """Of an order of the grid's tokens, which lie row-major in memory before they are ordered.
+
+    Returns:
+        grid_jump: cells from a slot's token to the next slot's, on average.
+        token_jump: the same in tokens, as they lie in memory.
+        radius: root mean square distance of a segment's tokens from their centre, cells.
+        segment_pages: pages that hold a segment's rows, on average, in token order.
+        window_pages: pages that hold the rows of a square window, on average, in slot order.
+    """
+    rows, cols = grid
+    y, x = order // cols, order % cols
+    jumps = np.hypot(np.diff(x), np.diff(y))
+    starts = range(0, len(order) - segment + 1, segment)
+    parts = [order[start:start + segment] for start in starts] or [order]
+    radii = [np.sqrt((part // cols).var() + (part % cols).var()) for part in parts]
+    slots = np.empty_like(order)
+    slots[order] = np.arange(len(order))
+    plane = slots.reshape(rows, cols)
+    side = (min(WINDOW, rows), min(WINDOW, cols))
+    drawn = np.random.default_rng(1)
+    corners = zip(drawn.integers(0, rows - side[0] + 1, 200), drawn.integers(0, cols - side[1] + 1,
+                                                                              200))
+    windows = [plane[top:top + side[0], left:left + side[1]].reshape(-1) for top, left in corners]
+    return {"grid_jump": float(jumps.mean()) if len(jumps) else 0.0,
+            "token_jump": float(np.abs(np.diff(order)).mean()) if len(order) > 1 else 0.0,
+            "radius": float(np.mean(radii)),
+            "segment_pages": float(np.mean([pages(part, row_bytes) for part in parts])),
+            "window_pages": float(np.mean([pages(window, row_bytes) for window in windows]))}
+
+
+def pages(rows: "NDArray[np.int64]", row_bytes: int) -> int:
+    """Pages that these rows of an array lie in, which begins with a page."""
+    first, last = rows * row_bytes // PAGE, ((rows + 1) * row_bytes - 1) // PAGE
+    return len(np.unique(np.concatenate([first + i for i in range(int((last - first).max()) + 1)])))
+
+
+def choose(client: Client, candidates: List[Tuple[str, Any]], pattern: Dict[str, Any],
+           workers: int, figures: List[Dict[str, Any]]) -> Tuple[str, str]:
+    """The order that the plan finds cheapest, and why: its name and a sentence.
+
+    Adds the planned flop of the busiest worker to `figures`.
+    """
+    costs = []
+    for (name, ordering), figure in zip(candidates, figures):
+        plan = client.plan(**pattern, ordering=ordering, workers=workers)
+        figure["flops"] = max(worker.flops for worker in plan.workers)
+        costs.append((figure["flops"], plan.bytes_exchanged, name))
+    least = min(costs)
+    same = [name for flops, moved, name in costs
+            if flops <= least[0] * (1 + _TOLERANCE) and moved <= least[1] * (1 + _TOLERANCE)]
+    if len(same) == 1:
+        dearest = max(costs)
+        return least[2], (f"its busiest worker computes {least[0]:.3g} flop by the plan, with "
+                          f"{dearest[2]} order {dearest[0]:.3g}, and {least[1]:,} bytes are "
+                          f"exchanged, with that {dearest[1]:,}")
+    by_radius = min((figure["radius"], figure["order"]) for figure in figures
+                    if figure["order"] in same)
+    return by_radius[1], (f"the plan costs {', '.join(same)} the same, and its segments are the "
+                          f"most compact of those: radius {by_radius[0]:.1f} cells")
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    """Runs it."""
+    rows, cols = arguments.grid
+    tokens = rows * cols
+    report = Report("order", f"Orders of {rows} x {cols} tokens, segments of {arguments.segment:,}",
+                    COLUMNS)
+    candidates = orders((rows, cols))
+    jobs = [job(tokens, ordering=ordering, segments=[arguments.segment], causal=arguments.causal)
+            for _, ordering in candidates]
+    with service_of(arguments, workers=arguments.workers,
+                    job_workers=arguments.workers) as client:
+        times = alternate([JobRun(client, one) for one in jobs], arguments.rounds)
+        for (name, ordering), measured in zip(candidates, times):
+            report.rows.append({"order": name, **measured.spread("compute"), **locality(
+                token_order(tokens, ordering), (rows, cols), arguments.segment,
+                arguments.row_bytes)})
+        name, why = choose(client, candidates, {**jobs[0].shape, **jobs[0].pattern},
+                           arguments.workers, report.rows)
+    report.notes.append(f"By the plan's cost: {name}, since {why}.")
+    if arguments.causal:
+        report.notes.append("With an order, a plan counts all pairs of a causal job: which are "
+                            "masked depends on the order.")
+    report.notes.append(f"Rows of {arguments.row_bytes:,} bytes, pages of {PAGE:,}. Tokens lie "
+                        "row-major as the caller has them; slots lie in the order.")
+    report.picture = plot(
+        report.title, Axis("segment"), Axis("radius of a segment, cells"),
+        [Series(name, segment_radii(token_order(tokens, ordering), cols, arguments.segment))
+         for name, ordering in candidates])
+    return report
+
+
+def segment_radii(order: "NDArray[np.int64]", cols: int, segment: int
+                  ) -> List[Tuple[float, float]]:
+    """(number, radius) of the first 64 segments."""
+    parts = [order[start:start + segment] for start in range(0, len(order), segment)][:64]
+    return [(float(i), float(np.sqrt((part // cols).var() + (part % cols).var())))
+            for i, part in enumerate(parts)]

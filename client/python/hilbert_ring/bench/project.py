@@ -1,0 +1,212 @@
+"""What other workers would do: from the plan, and from rates that are measured first.
+
+The seconds of a job are taken for a sum: a constant, its payload's bytes over one rate, the
+busiest worker's flop over another, and the rows that the branches select over a third. The rates
+are fitted to some jobs; then jobs that they were not fitted to are predicted, and the error is
+printed before anything is projected.
+"""
+import argparse
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilbert_ring._job_flags import Job
+from hilbert_ring._service_flags import service_of
+from hilbert_ring.bench.jobs import JobRun, alternate, grid_of, job
+from hilbert_ring.bench.report import Report, count, mebibytes, milliseconds, percent, words
+from hilbert_ring.client import Client
+from hilbert_ring.draw.plot import Axis, Series, plot
+from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
+from hilbert_ring.ordering import Hilbert
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+COLUMNS = (("kind", "", words), ("job", "job", words), ("tokens", "tokens", count),
+           ("workers", "workers", count), ("memory", "MiB a worker, planned", mebibytes),
+           ("memory_error", "error", percent), ("exchanged", "MiB exchanged, planned", mebibytes),
+           ("exchanged_error", "error", percent), ("seconds", "seconds, predicted", _seconds),
+           ("measured", "measured", _seconds), ("seconds_error", "error", percent))
+REPORTS: Dict[str, Any] = {"segments": [2048, 4096, 8192], "dilations": [1, 2, 4]}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Beside the common ones."""
+    parser.add_argument("--scale", type=int, default=16384,
+                        help="tokens of the least job that is measured; the largest has 12 times "
+                        "as many")
+    parser.add_argument("--project-tokens", type=int, nargs="+",
+                        default=[1 << 20, 1 << 24, 1 << 28, 10**9])
+    parser.add_argument("--project-workers", type=int, nargs="+", default=[1, 8, 64, 1024])
+    parser.add_argument("--worker-flops", type=float, metavar="FLOP/S",
+                        help="rate of a worker that is projected; default: as measured")
+    parser.add_argument("--worker-memory", type=float, metavar="BYTES", default=80 * 2**30,
+                        help="of a worker that is projected (80 GiB)")
+    parser.add_argument("--link", type=float, metavar="BYTES/S", default=1.25e9,
+                        help="rate at which a worker that is projected receives (1.25e9)")
+
+
+def fitted_jobs(scale: int) -> List[Tuple[str, Job]]:
+    """Those that the rates are fitted to."""
+    return [("reports' pattern", job(scale, **REPORTS)),
+            ("reports' pattern", job(6 * scale, **REPORTS)),
+            ("full", job(scale, segments=[scale])),
+            ("short segments", job(8 * scale, segments=[256])),
+            ("one head", job(4 * scale, heads=1, segments=[scale // 2])),
+            ("dilated, lse", job(4 * scale, mixing="lse", segments=[1024, 4 * scale],
+                                 dilations=[1, 16])),
+            ("tiny", job(256, segments=[256])),
+            ("long segments", job(3 * scale, segments=[scale]))]
+
+
+def other_jobs(scale: int) -> List[Tuple[str, Job]]:
+    """Those that are predicted: other lengths, widths and patterns, orders and causal masks."""
+    return [("reports' pattern", job(12 * scale, **REPORTS)),
+            ("causal", job(2 * scale, segments=[2 * scale], causal=True)),
+            ("hilbert order", job(4 * scale, segments=[2048],
+                                  ordering=Hilbert(grid=grid_of(4 * scale)))),
+            ("four heads, lse", job(6 * scale, heads=4, mixing="lse", segments=[2048, 6 * scale],
+                                    dilations=[1, 8])),
+            ("full", job(3 * scale // 2, segments=[3 * scale // 2])),
+            ("segments of 512", job(10 * scale, segments=[512])),
+            ("slide, lse", job(5 * scale, heads=16, head_dim=32, mixing="lse",
+                               segments=[1024, 5 * scale], dilations=[1, 16])),
+            ("packed", job(4 * scale, segments=[8192], sequence_lengths=[scale, 3 * scale]))]
+
+
+def features(one: Job, plan: Any) -> List[float]:
+    """What the seconds are a sum over: 1, payload bytes, flop, rows of heads of branches."""
+    shape = one.shape
+    payload = 4.0 * 4 * shape["tokens"] * shape["heads"] * shape["head_dim"]
+    branches = len(one.pattern["segments"]) if one.pattern.get("mixing") == "lse" else 1
+    dilations = one.pattern.get("dilations") or [1] * len(one.pattern["segments"])
+    share = sum(1 / r for r in dilations) / len(dilations)
+    busiest = max(worker.tokens for worker in plan.workers)
+    return [1.0, payload, max(worker.flops for worker in plan.workers),
+            busiest * shape["heads"] * branches * share]
+
+
+def fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> "NDArray[np.float64]":
+    """Coefficients of 0 or more with the least sum of squared relative errors."""
+    table = np.asarray(rows, float) / np.asarray(seconds, float)[:, None]
+    norms = np.linalg.norm(table, axis=0)
+    norms[norms == 0] = 1
+    table = table / norms
+    gram, aim = table.T @ table, table.sum(axis=0)
+    result = np.zeros(table.shape[1])
+    for _ in range(20_000):  # coordinate descent, each coefficient held at 0 or more
+        before = result.copy()
+        for i in range(len(result)):
+            if gram[i, i] > 0:
+                result[i] = max(0.0, result[i] + (aim[i] - gram[i] @ result) / gram[i, i])
+        if np.abs(result - before).max() < 1e-12:
+            break
+    scaled: "NDArray[np.float64]" = result / norms
+    return scaled
+
+
+def _error(predicted: float, measured: float) -> float:
+    return abs(predicted - measured) / measured if measured else float(predicted != 0)
+
+
+def measured_row(kind: str, name: str, one: Job, plan: Any, times: Any,
+                 seconds: float) -> Dict[str, Any]:
+    """A job of this machine: what was predicted beside what came."""
+    workers = times.report.workers
+    memory = max(worker.resident_bytes for worker in plan.workers)
+    spread = times.spread()
+    return {"kind": kind, "job": name, "tokens": one.shape["tokens"], "workers": len(workers),
+            "memory": memory, "seconds": seconds, "measured": spread["total_seconds"],
+            "measured_least": spread["total_least"], "measured_most": spread["total_most"],
+            "memory_error": _error(memory, max(w.memory_peak_bytes for w in workers)),
+            "exchanged": plan.bytes_exchanged,
+            "exchanged_error": _error(plan.bytes_exchanged, times.report.bytes_exchanged),
+            "seconds_error": _error(seconds, spread["total_seconds"])}
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    """Runs it."""
+    report = Report("project", "What other workers would do", COLUMNS)
+    fitted, others = fitted_jobs(arguments.scale), other_jobs(arguments.scale)
+    every = fitted + others
+    with service_of(arguments, workers=arguments.workers,
+                    job_workers=arguments.workers) as client:
+        times = alternate([JobRun(client, one) for _, one in every], arguments.rounds)
+        plans = [client.plan(**one.plan_arguments(), workers=arguments.workers)
+                 for _, one in every]
+        tables = [features(one, plan) for (_, one), plan in zip(every, plans)]
+        rates = fit(tables[:len(fitted)],
+                    [t.spread()["total_seconds"] for t in times[:len(fitted)]])
+        for i, (name, one) in enumerate(every):
+            kind = "fitted to" if i < len(fitted) else "predicted"
+            report.rows.append(measured_row(kind, name, one, plans[i], times[i],
+                                            float(np.dot(tables[i], rates))))
+        report.notes.append(errors_in_words(report.rows))
+        report.notes.append(rates_in_words(rates))
+        for tokens in arguments.project_tokens:
+            for workers in arguments.project_workers:
+                report.rows.append(projected_row(client, tokens, workers, rates, arguments))
+    report.notes.append(
+        f"Projected: each worker receives at {arguments.link:.3g} bytes/s beside computing, "
+        f"has {arguments.worker_memory / 2**30:.0f} GiB, and the rows come through one "
+        "coordinator at the rate that was measured here: that is what the payload's seconds are.")
+    shown = [row for row in report.rows if row["kind"] != "projected"]
+    report.picture = plot(
+        report.title, Axis("seconds measured", log=10), Axis("seconds predicted", log=10),
+        [Series(kind, sorted((row["measured"], row["seconds"]) for row in shown
+                             if row["kind"] == kind)) for kind in ("fitted to", "predicted")])
+    return report
+
+
+def errors_in_words(rows: Sequence[Dict[str, Any]]) -> str:
+    """The largest and the middle error of the jobs that were not fitted to."""
+    held = [row for row in rows if row["kind"] == "predicted"]
+    parts = []
+    for key, what in (("seconds_error", "time"), ("exchanged_error", "bytes exchanged"),
+                      ("memory_error", "memory")):
+        errors = sorted(row[key] for row in held)
+        parts.append(f"{what} {errors[len(errors) // 2]:.1%} in the middle, {errors[-1]:.1%} at "
+                     "most")
+    return f"Error of {len(held)} jobs that nothing was fitted to: {'; '.join(parts)}."
+
+
+def rates_in_words(rates: "NDArray[np.float64]") -> str:
+    """Of the fit."""
+    def inverse(value: float, unit: str, scale: float) -> str:
+        return f"{1 / value / scale:.3g} {unit}" if value > 0 else f"no limit of {unit} seen"
+    return (f"Fitted: {milliseconds(float(rates[0]))} ms a job, payload at "
+            f"{inverse(rates[1], 'MB/s', 1e6)}, a worker's compute at "
+            f"{inverse(rates[2], 'Gflop/s', 1e9)} and {inverse(rates[3], 'million rows/s', 1e6)}.")
+
+
+def projected_row(client: Client, tokens: int, workers: int, rates: "NDArray[np.float64]",
+                  arguments: argparse.Namespace) -> Dict[str, Any]:
+    """The reports' pattern with a branch over everything, on so many workers."""
+    one = job(tokens, segments=[4096, tokens], dilations=[1, max(1, tokens // 8192)])
+    row: Dict[str, Any] = {"kind": "projected", "job": "w 4,096 r 1; all, dilated",
+                           "tokens": tokens, "workers": workers}
+    try:
+        plan = client.plan(**one.plan_arguments(), workers=workers)
+    except (OutOfRangeError, InvalidArgumentError) as refusal:
+        row["job"] = f"refused: {refusal.reason}"
+        return row
+    row["memory"] = max(worker.resident_bytes for worker in plan.workers)
+    row["exchanged"] = plan.bytes_exchanged
+    row["seconds"] = projected_seconds(features(one, plan), rates, arguments.worker_flops, max(
+        worker.bytes_received for worker in plan.workers) / arguments.link)
+    if row["memory"] > arguments.worker_memory:
+        row["job"] = "does not fit the workers' memory"
+        del row["seconds"]
+    return row
+
+
+def projected_seconds(table: Sequence[float], rates: "NDArray[np.float64]",
+                      flops: Optional[float], exchange: float) -> float:
+    """The exchange runs beside compute; only what is longer than that is seen."""
+    constant, payload, work, rows = (float(a * b) for a, b in zip(table, rates))
+    if flops is not None:
+        work, rows = table[2] / flops, 0.0
+    return constant + payload + max(work + rows, exchange)

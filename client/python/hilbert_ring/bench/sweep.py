@@ -1,0 +1,69 @@
+"""Lengths doubling until the service refuses: what a job takes, and how fast it is."""
+import argparse
+from contextlib import ExitStack
+from typing import Any, Dict, List
+
+from hilbert_ring._service_flags import service_of
+from hilbert_ring.bench.jobs import JobRun, alternate, job
+from hilbert_ring.bench.report import Report, count, mebibytes, milliseconds
+from hilbert_ring.draw.plot import Axis, Series, plot
+from hilbert_ring.errors import FailedPreconditionError, OutOfRangeError
+
+COLUMNS = (("workers", "workers", count), ("tokens", "tokens", count),
+           ("memory", "MiB a worker", mebibytes), ("memory_a_token", "bytes a token", count),
+           ("total_seconds", "ms, median", milliseconds), ("total_least", "least", milliseconds),
+           ("total_most", "most", milliseconds), ("tokens_a_second", "tokens/s", count))
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Beside the common ones."""
+    parser.add_argument("--first", type=int, default=1024, help="tokens to begin with")
+    parser.add_argument("--last", type=int, default=1 << 20,
+                        help="tokens to end with, if nothing is refused")
+    parser.add_argument("--memory-limit", default="1GiB",
+                        help="of each worker of a service of one's own")
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    """Runs it for 1 to --workers workers; a refusal ends a length's doubling, nothing is killed."""
+    report = Report("sweep", "Lengths doubling until the service refuses", COLUMNS)
+    for workers in ([arguments.workers] if arguments.server
+                    else range(1, arguments.workers + 1)):
+        with ExitStack() as stack:
+            client = stack.enter_context(service_of(
+                arguments, workers=workers, job_workers=workers,
+                memory_limit=arguments.memory_limit))
+            tokens = arguments.first
+            while tokens <= arguments.last:
+                try:
+                    one = job(tokens, segments=[2048, 4096, 8192], dilations=[1, 2, 4])
+                    times = alternate([JobRun(client, one)], arguments.rounds)[0]
+                except (FailedPreconditionError, OutOfRangeError) as refusal:
+                    report.notes.append(f"{tokens:,} tokens on {workers} of the workers: "
+                                        f"refused, {refusal}")
+                    break
+                report.rows.append(row(tokens, times))
+                tokens *= 2
+    report.picture = plot(
+        report.title, Axis("tokens", log=2), Axis("tokens a second"),
+        [Series(f"{workers} workers", [(r["tokens"], r["tokens_a_second"]) for r in rows],
+                [(r["tokens"] / r["total_most"], r["tokens"] / r["total_least"]) for r in rows])
+         for workers, rows in by_workers(report.rows).items()])
+    return report
+
+
+def row(tokens: int, times: Any) -> Dict[str, Any]:
+    """Of a job's runs. Memory is the fullest worker's, allocated for the job at its most."""
+    memory = max(worker.memory_peak_bytes for worker in times.report.workers)
+    spread = times.spread()
+    return {"workers": len(times.report.workers), "tokens": tokens, "memory": memory,
+            "memory_a_token": sum(w.memory_peak_bytes for w in times.report.workers) / tokens,
+            "tokens_a_second": tokens / spread["total_seconds"], **spread}
+
+
+def by_workers(rows: List[Dict[str, Any]]) -> Dict[int, List[Dict[str, Any]]]:
+    """Rows by their number of workers."""
+    result: Dict[int, List[Dict[str, Any]]] = {}
+    for one in rows:
+        result.setdefault(one["workers"], []).append(one)
+    return result

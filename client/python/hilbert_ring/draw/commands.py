@@ -1,0 +1,56 @@
+"""python3 -m hilbert_ring draw pattern|order|plan|trace"""
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from hilbert_ring._job_flags import add_job_flags, job_of
+from hilbert_ring._service_flags import add_service_flags, service_of
+from hilbert_ring.draw.order import draw_order
+from hilbert_ring.draw.pattern import draw_pattern
+from hilbert_ring.draw.plan import draw_plan
+from hilbert_ring.draw.svg import Svg
+from hilbert_ring.draw.trace import draw_trace
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Adds the pictures' commands."""
+    commands = parser.add_subparsers(dest="picture", required=True, metavar="PICTURE")
+    pattern = commands.add_parser("pattern", help="which query sees which key, by branch and head")
+    add_job_flags(pattern, tokens=64, heads=4)
+    pattern.set_defaults(run=lambda a: draw_pattern(job_of(a)))
+    order = commands.add_parser("order", help="the curve over the grid, segments coloured")
+    add_job_flags(order)
+    order.set_defaults(run=lambda a: draw_order(job_of(a)))
+    plan = commands.add_parser("plan", help="slots of each worker; who sends what to whom at each "
+                               "step")
+    add_job_flags(plan, heads=8, head_dim=64)
+    add_service_flags(plan)
+    plan.set_defaults(run=_plan)
+    trace = commands.add_parser("trace", help="the timeline of a job")
+    trace.add_argument("trace", type=Path, help="the file of `hilbert-ring attend --trace`")
+    trace.set_defaults(run=_trace)
+    for command in (pattern, order, plan, trace):
+        command.add_argument("--out", type=Path, required=True, metavar="FILE", help="the SVG")
+
+
+def draw(arguments: argparse.Namespace) -> int:
+    """Runs a command."""
+    picture: Svg = arguments.run(arguments)
+    arguments.out.write_text(picture.document())
+    print(arguments.out)
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> Svg:
+    job = job_of(arguments)
+    with service_of(arguments) as client:
+        return draw_plan(job, client.plan(**job.plan_arguments(), workers=arguments.workers))
+
+
+def _trace(arguments: argparse.Namespace) -> Svg:
+    try:
+        trace: Any = json.loads(arguments.trace.read_text())
+    except ValueError:
+        trace = None
+    return draw_trace(trace)

@@ -1,0 +1,160 @@
+"""Orders of tokens along a curve, and which query sees which key, as the service has them.
+
+What is drawn and what `bench order` counts; the service computes its own.
+tests/python/test_draw.py holds both to tests/golden/attention_oracle.py.
+"""
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilbert_ring.ordering import Ordering
+
+Integers = NDArray[np.int64]
+
+
+def hilbert_keys(axes: Sequence[Integers], bits: int) -> Integers:
+    """Distances along the Hilbert curve of 2 or 3 axes (x, y[, z])."""
+    if len(axes) == 2:
+        x, y = axes
+        keys = np.zeros_like(x)
+        for bit in range(bits - 1, -1, -1):
+            side = 1 << bit
+            right, up = (x >> bit) & 1, (y >> bit) & 1
+            keys += side * side * ((3 * right) ^ up)
+            x, y = x & (side - 1), y & (side - 1)
+            flip = (up == 0) & (right == 1)
+            x, y = np.where(flip, side - 1 - x, x), np.where(flip, side - 1 - y, y)
+            x, y = np.where(up == 0, y, x), np.where(up == 0, x, y)
+        return keys
+    return _hilbert_keys_3d([axis.copy() for axis in axes], bits)
+
+
+def _hilbert_keys_3d(axes: List[Integers], bits: int) -> Integers:
+    # Skilling, "Programming the Hilbert curve", 2004.
+    for bit in range(bits - 1, 0, -1):
+        side = 1 << bit
+        for i in range(3):
+            high = (axes[i] & side) != 0
+            swap = (axes[0] ^ axes[i]) & (side - 1)
+            first = np.where(high, axes[0] ^ (side - 1), axes[0] ^ swap)
+            if i > 0:
+                axes[i] = np.where(high, axes[i], axes[i] ^ swap)
+            axes[0] = first
+    for i in (1, 2):
+        axes[i] = axes[i] ^ axes[i - 1]
+    turn = np.zeros_like(axes[0])
+    for bit in range(bits - 1, 0, -1):
+        turn ^= np.where(axes[2] & (1 << bit), (1 << bit) - 1, 0)
+    keys = np.zeros_like(axes[0])
+    for bit in range(bits - 1, -1, -1):
+        for axis in axes:
+            keys = (keys << 1) | (((axis ^ turn) >> bit) & 1)
+    return keys
+
+
+def morton_keys(axes: Sequence[Integers], bits: int) -> Integers:
+    """Bits of the coordinates interleaved, x in the lowest place."""
+    keys = np.zeros_like(axes[0])
+    for bit in range(bits):
+        for place, axis in enumerate(axes):
+            keys |= ((axis >> bit) & 1) << (bit * len(axes) + place)
+    return keys
+
+
+def _sorted(curve: str, axes: Sequence[Integers], bits: int) -> Integers:
+    keys = (morton_keys if curve == "morton" else hilbert_keys)(axes, max(1, bits))
+    return np.argsort(keys, kind="stable")
+
+
+def coordinates(tokens: int, ordering: Optional[Ordering]) -> List[Integers]:
+    """(x, y[, z]) of each token of a sequence; without grid and coordinates of the implicit
+    square."""
+    cells = np.arange(tokens, dtype=np.int64)
+    if ordering is not None and ordering.coords is not None:
+        return [np.asarray(axis, np.int64) for axis in np.asarray(ordering.coords).T]
+    if ordering is not None and ordering.grid:
+        *_, rows, cols = ordering.grid
+        planes = [cells // (cols * rows)] if len(ordering.grid) == 3 else []
+        return [cells % cols, cells // cols % rows, *planes]
+    side = square_side(tokens)
+    return [cells % side, cells // side]
+
+
+def square_side(tokens: int) -> int:
+    """Of the implicit square: the least power of two whose square holds the tokens."""
+    side = 1
+    while side * side < tokens:
+        side *= 2
+    return side
+
+
+def token_order(tokens: int, ordering: Optional[Ordering]) -> Integers:
+    """Slot s of the ordered sequence holds token order[s]."""
+    if ordering is None:
+        return np.arange(tokens, dtype=np.int64)
+    if ordering.window:
+        parts = []
+        for start in range(0, tokens, ordering.window):
+            size = min(ordering.window, tokens - start)
+            parts.append(start + _sorted(ordering.curve, coordinates(size, None),
+                                         (square_side(size) - 1).bit_length()))
+        return np.concatenate(parts)
+    axes = coordinates(tokens, ordering)
+    if ordering.coords is not None:
+        bits = max(int(axis.max(initial=0)) for axis in axes).bit_length()
+    else:
+        bits = (max(ordering.grid or [square_side(tokens)]) - 1).bit_length()
+    return _sorted(ordering.curve, axes, bits)
+
+
+class Phase(NamedTuple):
+    """Heads that select the same rows in a branch."""
+
+    branch: int
+    offset: int
+    heads: Tuple[int, ...]
+
+
+def phases(heads: int, segments: Sequence[int], dilations: Sequence[int], mixing: str
+           ) -> List[Phase]:
+    """By branch, then offset."""
+    found: Dict[Tuple[int, int], List[int]] = {}
+    branches = len(segments)
+    for branch, dilation in enumerate(dilations):
+        for head in range(heads):
+            if mixing == "head_groups":
+                size, more = divmod(heads, branches)
+                begin = branch * size + min(branch, more)
+                if not begin <= head < begin + size + (branch < more):
+                    continue
+                offset = branch % dilation
+            else:
+                offset = head // -(-heads // dilation)
+            found.setdefault((branch, offset), []).append(head)
+    return [Phase(*key, tuple(of)) for key, of in found.items()]
+
+
+def seen(tokens: int, phase: Phase, *, segments: Sequence[int], dilations: Sequence[int],
+         causal: bool, ordering: Optional[Ordering],
+         sequence_lengths: Optional[Sequence[int]] = None) -> "NDArray[np.bool_]":
+    """[query token, key token]: whether the phase's heads let the one see the other."""
+    result = np.zeros((tokens, tokens), bool)
+    dilation = dilations[phase.branch]
+    begin = 0
+    for length in sequence_lengths or [tokens]:
+        own = ordering
+        if ordering is not None and ordering.coords is not None:
+            part: Any = np.asarray(ordering.coords)[begin:begin + length]
+            own = type(ordering)(coords=part, scope=ordering.scope)
+        keys = begin + token_order(length, own)
+        ordered = ordering is not None and ordering.scope == "qkv"
+        queries = keys if ordered else begin + np.arange(length)
+        step = min(segments[phase.branch], length)
+        for start in range(0, length, step):
+            rows = slice(start + phase.offset, min(start + step, length), dilation)
+            result[np.ix_(queries[rows], keys[rows])] = True
+        begin += length
+    if causal:
+        result &= np.tri(tokens, dtype=bool)
+    return result

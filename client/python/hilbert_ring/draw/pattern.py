@@ -1,0 +1,69 @@
+"""Which query sees which key, by branch and head."""
+from typing import List
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilbert_ring._job_flags import Job
+from hilbert_ring.draw.curves import phases, seen
+from hilbert_ring.draw.svg import FAINT, Svg, color_of
+from hilbert_ring.errors import OutOfRangeError
+
+MOST_TOKENS = 256
+_SIDE = 220.0
+_GAP, _TOP, _CAPTION = 28.0, 64.0, 20.0
+
+
+def draw_pattern(job: Job) -> Svg:
+    """A panel for each set of heads that see the same, a row of panels for each branch.
+
+    Raises:
+        OutOfRangeError: more tokens than can be told apart.
+    """
+    tokens = int(job.shape["tokens"])
+    if not 1 <= tokens <= MOST_TOKENS:
+        raise OutOfRangeError(f"tokens is {tokens}, a picture of the pattern shows 1 to "
+                              f"{MOST_TOKENS}: draw a smaller job of the same shape",
+                              field="tokens", limit=MOST_TOKENS)
+    segments = job.pattern["segments"]
+    dilations = job.pattern.get("dilations") or [1] * len(segments)
+    found = phases(int(job.shape["heads"]), segments, dilations,
+                   job.pattern.get("mixing", "head_groups"))
+    rows: List[List[int]] = [[i for i, phase in enumerate(found) if phase.branch == branch]
+                             for branch in range(len(segments))]
+    across = max(len(row) for row in rows)
+    picture = Svg(max(_GAP + across * (_SIDE + _GAP), 560),
+                  _TOP + len(rows) * (_SIDE + _CAPTION + _GAP),
+                  f"Which query sees which key: {tokens} tokens")
+    picture.text(_GAP, 24, f"Which query (down) sees which key (across), {tokens} tokens",
+                 size=15, bold=True)
+    words = [f"mixing {job.pattern.get('mixing', 'head_groups')}"]
+    words += ["causal"] if job.pattern.get("causal") else []
+    if job.ordering is not None:
+        words.append(f"{job.ordering.curve} order of {job.ordering.scope}")
+    picture.text(_GAP, 42, ", ".join(words))
+    for branch, row in enumerate(rows):
+        top = _TOP + branch * (_SIDE + _CAPTION + _GAP) + _CAPTION
+        for place, number in enumerate(row):
+            phase = found[number]
+            left = _GAP + place * (_SIDE + _GAP)
+            heads = ", ".join(map(str, phase.heads))
+            picture.text(left, top - 6, f"w {segments[branch]}, r {dilations[branch]}, offset "
+                         f"{phase.offset}: head{'s' * (len(phase.heads) > 1)} {heads}", size=10.5)
+            picture.rect(left, top, _SIDE, _SIDE, stroke=FAINT)
+            cells = seen(tokens, phase, segments=segments, dilations=dilations,
+                         causal=bool(job.pattern.get("causal")), ordering=job.ordering,
+                         sequence_lengths=job.pattern.get("sequence_lengths"))
+            picture.path(cell_path(cells, left, top, _SIDE / tokens), fill=color_of(branch))
+    return picture
+
+
+def cell_path(cells: "NDArray[np.bool_]", left: float, top: float, side: float) -> str:
+    """The cells that are true, runs of a row as one rectangle: a path's commands."""
+    parts = []
+    for row, line in enumerate(cells):
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], line.astype(np.int8), [0]))))
+        for begin, end in zip(edges[::2], edges[1::2]):
+            parts.append(f"M{left + begin * side:.2f} {top + row * side:.2f}"
+                         f"h{(end - begin) * side:.2f}v{side:.2f}h{(begin - end) * side:.2f}z")
+    return "".join(parts)

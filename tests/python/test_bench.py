@@ -1,0 +1,221 @@
+"""Benchmarks at tiny sizes: the files that they write, and their arithmetic. No speed."""
+import json
+import time
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import hilbert_ring
+from hilbert_ring.__main__ import main
+from hilbert_ring.bench import load, order, project, sweep
+from hilbert_ring.bench.jobs import JobRun, RepeatedRows, alternate, grid_of, job
+from hilbert_ring.bench.report import Report, count, milliseconds
+from hilbert_ring.draw.curves import token_order
+
+
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch):
+    monkeypatch.delenv("HILBERT_RING_SERVER", raising=False)
+
+
+def measured(tmp_path, name, *flags):
+    """Runs a benchmark: its figures, after a look at its files."""
+    line = ["bench", name, "--rounds", "1", "--out", str(tmp_path), *flags]
+    assert main(line) == 0
+    figures = json.loads((tmp_path / f"{name}.json").read_text())
+    assert figures["command"] == line and figures["benchmark"] == name
+    page = (tmp_path / f"{name}.md").read_text()
+    assert f"![{page.splitlines()[0][2:]}]({name}.svg)" in page
+    assert page.count("\n| ") == len(figures["rows"]) + 2   # heading, line, rows
+    assert all(note in page for note in figures["notes"])
+    plot = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
+    assert plot.findall("{*}circle")
+    return figures
+
+
+def test_a_sweep_ends_where_the_service_refuses(tmp_path):
+    figures = measured(tmp_path, "sweep", "--first", "512", "--memory-limit", "48MiB")
+    rows = figures["rows"]
+    assert {row["workers"] for row in rows} == {1, 2}
+    assert [row["tokens"] for row in rows if row["workers"] == 1] == [512, 1024, 2048]
+    for row in rows:
+        assert row["tokens_a_second"] == pytest.approx(row["tokens"] / row["total_seconds"])
+        assert row["total_least"] <= row["total_seconds"] <= row["total_most"]
+        assert row["memory"] <= 48 << 20
+    # Of a worker that holds all: Q, K, V, out of 8 heads of 64 numbers, and lse.
+    assert rows[0]["memory_a_token"] == pytest.approx(4 * 8 * 64 * 4 + 8 * 4, rel=0.01)
+    assert len(figures["notes"]) == 2 and "4,096 tokens on 1 of the workers: refused" in (
+        figures["notes"][0])
+    assert all("DOES_NOT_FIT" in note for note in figures["notes"])
+
+
+def test_a_sweep_ends_at_its_last_length(tmp_path):
+    figures = measured(tmp_path, "sweep", "--first", "256", "--last", "512", "--workers", "1")
+    assert [row["tokens"] for row in figures["rows"]] == [256, 512] and not figures["notes"]
+
+
+def test_dilation_has_a_row_for_each_case(tmp_path, client):
+    figures = measured(tmp_path, "dilation", "--tokens", "256", "512", "--dilations", "1", "2",
+                       "--segment", "128", "--server", client.server)
+    assert [(row["tokens"], row["dilation"], row["order"]) for row in figures["rows"]] == [
+        (tokens, dilation, name) for tokens in (256, 512) for dilation in (1, 2)
+        for name in ("none", "hilbert")]
+    assert all(row["compute_seconds"] > 0 for row in figures["rows"])
+
+
+def test_ablation_runs_each_part_with_and_without(tmp_path):
+    figures = measured(tmp_path, "ablate", "--tokens", "256")
+    assert len(figures["rows"]) == 5
+    for row in figures["rows"]:
+        assert row["ratio"] == pytest.approx(row["on_seconds"] / row["off_seconds"])
+
+
+def test_ablation_takes_no_service_that_runs(tmp_path, capsys, client):
+    assert main(["bench", "ablate", "--out", str(tmp_path), "--server", client.server]) == 2
+    assert "services of its own" in capsys.readouterr().err
+
+
+def test_projection_says_how_wrong_it_is_here_first(tmp_path):
+    figures = measured(tmp_path, "project", "--scale", "256", "--project-tokens", "100000",
+                       "1000000000", "--project-workers", "2", "1024",
+                       "--worker-memory", str(2**30))
+    rows = figures["rows"]
+    held = [row for row in rows if row["kind"] == "predicted"]
+    assert len(held) >= 6
+    for row in held:
+        assert row["exchanged_error"] <= 0.05 and row["memory_error"] <= 0.05
+        assert row["seconds_error"] == pytest.approx(
+            abs(row["seconds"] - row["measured"]) / row["measured"])
+    assert figures["notes"][0].startswith(f"Error of {len(held)} jobs")
+    projected = {(row["tokens"], row["workers"]): row for row in rows
+                 if row["kind"] == "projected"}
+    assert "does not fit" in projected[10**9, 2]["job"] and "seconds" not in projected[10**9, 2]
+    assert projected[10**5, 1024]["memory"] < projected[10**5, 2]["memory"]
+    assert projected[10**5, 2]["seconds"] > 0
+
+
+def test_orders_are_counted_and_chosen(tmp_path, client):
+    figures = measured(tmp_path, "order", "--grid", "32", "32", "--segment", "64", "--server",
+                       client.server)
+    by_name = {row["order"]: row for row in figures["rows"]}
+    assert by_name["hilbert"]["grid_jump"] == 1.0          # each step to a neighbour
+    assert by_name["row-major"]["token_jump"] == 1.0
+    # A segment of 64 is 8 x 8 along the curve, two rows of 32 without it.
+    assert by_name["hilbert"]["radius"] == pytest.approx(np.sqrt(2 * (64 - 1) / 12))
+    assert by_name["row-major"]["radius"] == pytest.approx(
+        np.sqrt((32**2 - 1) / 12 + (4 - 1) / 12))
+    assert figures["notes"][0].startswith(
+        "By the plan's cost: hilbert, since the plan costs row-major, hilbert, morton the same")
+
+
+def test_a_causal_job_is_cheapest_without_an_order(tmp_path, client):
+    figures = measured(tmp_path, "order", "--grid", "32", "32", "--segment", "64", "--causal",
+                       "--server", client.server)
+    assert figures["notes"][0].startswith("By the plan's cost: row-major, since its busiest worker")
+
+
+def test_load_counts_jobs_of_both_loops(tmp_path, client):
+    figures = measured(tmp_path, "load", "--callers", "1", "2", "--seconds", "0.3", "--of-capacity",
+                       "0.5", "--deadline", "60", "--server", client.server)
+    assert [(row["loop"], row["callers"]) for row in figures["rows"][:2]] == [
+        ("closed", 1), ("closed", 2)]
+    for row in figures["rows"]:
+        assert row["failed"] == 0 and row["goodput"] == row["jobs_a_second"] > 0
+        assert 0 < row["p50"] <= row["p90"] <= row["p99"] <= row["most"]
+    assert figures["rows"][2]["loop"] == "open"
+
+
+def test_load_counts_failures_by_reason_and_late_jobs_not_as_goodput():
+    tally = load.Tally()
+
+    def refused():
+        raise hilbert_ring.ResourceExhaustedError("no", reason="QUEUE_FULL")
+
+    tally.call(refused, 0.0)
+    tally.seconds = [0.01, 0.02, 0.2, 0.3]
+    row = tally.row("closed", 3, 0.0, 2.0, deadline=0.1)
+    assert (row["jobs_a_second"], row["goodput"], row["failed"]) == (2.0, 1.0, 1)
+    assert row["failures"] == {"QUEUE_FULL": 1} and row["p50"] == 0.02 and row["most"] == 0.3
+
+
+def test_percentiles():
+    values = [float(i) for i in range(1, 101)]
+    assert [load.percentile(values, part) for part in (50, 90, 99)] == [50, 90, 99]
+    assert load.percentile([7.0], 99) == 7.0 and load.percentile([], 50) is None
+
+
+def test_an_open_loop_counts_time_from_when_a_job_was_due(monkeypatch):
+    monkeypatch.setattr(load, "MOST_CALLERS", 1)   # jobs that are due wait for one caller
+    row = load.open_loop(lambda: time.sleep(0.02), rate=200, seconds=0.1, deadline=0.03)
+    jobs = round(row["offered"] * 0.1)
+    assert jobs > 5 and row["callers"] == 1 and row["failed"] == 0
+    assert row["most"] >= 0.02 * jobs - 0.1        # the last was due by 0.1 s, and came after all
+    assert row["goodput"] < row["jobs_a_second"]
+
+
+def test_fit_finds_rates_and_none_below_zero():
+    random = np.random.default_rng(2)
+    rows = random.uniform(1, 10, (12, 3)) * [1, 1e6, 1e9]
+    assert project.fit(rows, rows @ [0.5, 2e-7, 3e-10]) == pytest.approx([0.5, 2e-7, 3e-10],
+                                                                         rel=1e-3)
+    assert (project.fit(rows, rows @ [0.5, -1e-8, 3e-10]) >= 0).all()
+
+
+def test_projected_seconds_hide_the_shorter_of_exchange_and_compute():
+    table, rates = [1.0, 100.0, 1000.0, 10.0], np.array([1.0, 0.01, 0.002, 0.1])
+    assert project.projected_seconds(table, rates, None, 1.0) == pytest.approx(1 + 1 + 3)
+    assert project.projected_seconds(table, rates, None, 9.0) == pytest.approx(1 + 1 + 9)
+    assert project.projected_seconds(table, rates, 500.0, 1.0) == pytest.approx(1 + 1 + 2)
+
+
+def test_runs_alternate_and_the_first_round_does_not_count():
+    clock, calls = [0.0], []
+
+    def run(name, seconds):
+        calls.append(name)
+        clock[0] += seconds if len(calls) > 2 else 100.0   # the first round is slow
+        return hilbert_ring.v1.attention_pb2.Report(compute_seconds=seconds / 2)
+
+    times = alternate([lambda: run("a", 1.0), lambda: run("b", 3.0)], 4, clock=lambda: clock[0])
+    assert [sorted(calls[i:i + 2]) for i in range(0, 10, 2)] == [["a", "b"]] * 5
+    assert len({tuple(calls[i:i + 2]) for i in range(0, 10, 2)}) == 2   # in both orders
+    assert times[0].spread() == {"total_seconds": 1.0, "total_least": 1.0, "total_most": 1.0}
+    assert times[1].spread("compute")["compute_seconds"] == 1.5
+
+
+def test_repeated_rows_are_those_of_one_block():
+    rows = RepeatedRows((10_000, 2, 3), 1)
+    part = rows[4000:9000]
+    assert part.shape == (5000, 2, 3)
+    assert np.array_equal(part, rows[4000 + 4096:9000 + 4096]) and part.std() > 0.5
+    assert np.array_equal(part[:96], rows[4000:4096])
+
+
+def test_a_job_runs_on_repeated_rows(client):
+    report = JobRun(client, job(5000, heads=2, head_dim=8, segments=[512]))()
+    assert report.tokens == 5000
+
+
+def test_pages_of_rows():
+    assert order.pages(np.arange(16), 256) == 1
+    assert order.pages(np.array([0, 16, 17]), 256) == 2
+    assert order.pages(np.array([0, 1]), 8192) == 4
+    morton = token_order(256, hilbert_ring.Morton(grid=(16, 16)))
+    figures = order.locality(morton, (16, 16), 64, 256)
+    assert figures["window_pages"] == 16.0                 # the window is the whole grid
+
+
+def test_grids_are_as_square_as_factors_of_two_allow():
+    assert [grid_of(n) for n in (1024, 8192, 24, 7)] == [(32, 32), (64, 128), (4, 6), (1, 7)]
+
+
+def test_rows_are_grouped_by_workers():
+    assert sweep.by_workers([{"workers": 1, "x": 0}, {"workers": 2}, {"workers": 1, "x": 1}]) == {
+        1: [{"workers": 1, "x": 0}, {"workers": 1, "x": 1}], 2: [{"workers": 2}]}
+
+
+def test_a_table_leaves_out_what_was_not_measured():
+    report = Report("x", "X", (("a", "A", count), ("b", "B", milliseconds)),
+                    [{"a": 1234.0, "b": None}, {"a": 1, "b": 0.0123}])
+    assert report.table() == ["| A | B |", "| --- | --- |", "| 1,234 |  |", "| 1 | 12.3 |"]

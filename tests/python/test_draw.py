@@ -1,0 +1,171 @@
+"""Pictures: what they show is the pattern's definition, the plan's answer, the trace's spans."""
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import hilbert_ring
+from hilbert_ring.__main__ import main
+from hilbert_ring.draw.curves import phases, seen, token_order
+from hilbert_ring.draw.pattern import cell_path
+from hilbert_ring.draw.plot import Axis, Series, plot
+from hilbert_ring.draw.svg import Svg
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "golden"))
+
+import attention_oracle  # noqa: E402
+
+RANDOM = np.random.default_rng(5)
+COORDS_2D = RANDOM.permutation(400)[:150, None] // [[1, 20]] % 20
+COORDS_3D = RANDOM.integers(0, 2000, (150, 3))
+KINDS = {"hilbert": hilbert_ring.Hilbert, "morton": hilbert_ring.Morton}
+
+
+def of_oracle(ordering):
+    """The same ordering, as the oracle takes it."""
+    if ordering is None:
+        return None
+    fields = {"curve": ordering.curve, "scope": ordering.scope, "window": ordering.window}
+    if ordering.grid:
+        fields["grid"] = list(ordering.grid)
+    if ordering.coords is not None:
+        fields["coords"] = ordering.coords
+    return fields
+
+
+@pytest.mark.parametrize("curve", KINDS)
+@pytest.mark.parametrize("tokens, options", [
+    (1, {}), (2, {}), (150, {}), (256, {}), (150, {"window": 32}), (150, {"grid": (10, 15)}),
+    (120, {"grid": (4, 5, 6)}), (1, {"grid": (1, 1)}), (150, {"coords": COORDS_2D}),
+    (150, {"coords": COORDS_3D})])
+def test_orders_are_the_oracles(curve, tokens, options):
+    ordering = KINDS[curve](**options)
+    assert np.array_equal(token_order(tokens, ordering),
+                          attention_oracle.token_order(tokens, of_oracle(ordering)))
+
+
+@pytest.mark.parametrize("mixing", ["head_groups", "lse"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("ordering, lengths", [
+    (None, None), (None, [13, 20, 7]), (hilbert_ring.Hilbert(grid=(5, 8)), None),
+    (hilbert_ring.Morton(scope="kv"), None),
+    (hilbert_ring.Hilbert(coords=COORDS_2D[:40]), [25, 15])])
+def test_a_query_is_drawn_to_see_what_moves_its_output(mixing, causal, ordering, lengths):
+    tokens, heads, pattern = 40, 5, {"segments": [8, 16, 100], "dilations": [1, 3, 4]}
+    q = RANDOM.standard_normal((tokens, heads, 4))
+    v = np.repeat(np.eye(tokens)[:, None], heads, axis=1)   # out[n, h, m] > 0: n sees m
+    out, _ = attention_oracle.attention(q, q, v, mixing=mixing, causal=causal,
+                                        ordering=of_oracle(ordering), sequence_lengths=lengths,
+                                        **pattern)
+    drawn = np.zeros((heads, tokens, tokens), bool)
+    for phase in phases(heads, mixing=mixing, **pattern):
+        drawn[list(phase.heads)] |= seen(tokens, phase, causal=causal, ordering=ordering,
+                                         sequence_lengths=lengths, **pattern)
+    assert np.array_equal(drawn, out.transpose(1, 0, 2) > 0)
+
+
+def test_cells_of_a_row_are_joined():
+    cells = np.array([[1, 1, 0, 1], [0, 0, 0, 0]], bool)
+    assert cell_path(cells, 10, 20, 2) == (
+        "M10.00 20.00h4.00v2.00h-4.00zM16.00 20.00h2.00v2.00h-2.00z")
+
+
+def drawn(tmp_path, *line):
+    out = tmp_path / "picture.svg"
+    assert main(["draw", *line, "--out", str(out)]) == 0
+    return ElementTree.parse(out).getroot()
+
+
+def words(root):
+    return [text.text for text in root.findall(".//{*}text")]
+
+
+def test_pattern_has_a_panel_for_each_branch_and_offset(tmp_path):
+    root = drawn(tmp_path, "pattern", "--segments", "16,64", "--dilations", "1,4",
+                 "--mixing", "lse")
+    assert "w 64, r 4, offset 3: head 3" in words(root)
+    assert len(root.findall("{*}path")) == 5            # one of branch 0, four offsets of branch 1
+
+
+def test_order_visits_each_cell_once(tmp_path):
+    root = drawn(tmp_path, "order", "--grid", "4,8", "--segments", "8", "--curve", "hilbert")
+    points = root.find("{*}polyline").get("points").split()
+    assert len(points) == len(set(points)) == 32
+    assert len(root.findall("{*}path")) == 4            # as many colours as segments
+
+
+def test_plan_shows_the_transfers_of_the_answer(tmp_path, client):
+    spec = tmp_path / "job.json"
+    spec.write_text(json.dumps({"tokens": 4096, "heads": 2, "head_dim": 16,
+                                "segments": [4096], "dilations": [1], "causal": True}))
+    root = drawn(tmp_path, "plan", "--spec", str(spec), "--server", client.server, "--workers", "3")
+    answer = client.plan(tokens=4096, heads=2, head_dim=16, segments=[4096], causal=True, workers=3)
+    transfers = json.loads(answer.json)["transfers"]
+    assert sum(t["bytes"] for t in transfers) == answer.bytes_exchanged > 0
+    arrows = [line for line in root.findall("{*}line") if line.get("marker-end")]
+    assert len(arrows) == len(transfers)
+    assert any("4,096 tokens over 3 workers" == text for text in words(root))
+
+
+def test_plan_of_local_segments_says_that_nothing_is_exchanged(tmp_path, client):
+    root = drawn(tmp_path, "plan", "--tokens", "4096", "--segments", "1024", "--server",
+                 client.server, "--workers", "4")
+    assert any(text.startswith("Nothing is exchanged") for text in words(root))
+
+
+def test_trace_shows_spans_of_all_tracks(tmp_path):
+    def named(kind, process, track, name):
+        return {"name": kind, "ph": "M", "pid": process, "tid": track, "args": {"name": name}}
+
+    def span(name, process, track, begin, duration):
+        return {"name": name, "ph": "X", "pid": process, "tid": track, "ts": begin, "dur": duration}
+
+    trace = {"otherData": {"job_id": "a<b", "tokens": 1000, "total_seconds": 0.01},
+             "traceEvents": [named("process_name", 0, 0, "job a<b"),
+                             named("thread_name", 0, 0, "phases"), span("compute", 0, 0, 0, 9000),
+                             named("process_name", 1, 0, "worker 0"),
+                             named("thread_name", 1, 2, "attend"), span("attend", 1, 2, 0, 1000),
+                             span("attend", 1, 2, 1000, 1000), span("attend", 1, 2, 5000, 1000)]}
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    root = drawn(tmp_path, "trace", str(tmp_path / "trace.json"))
+    titles = [title.text for title in root.findall("{*}rect/{*}title")]
+    assert titles == ["compute: 0.00 to 9.00 ms", "attend: 0.00 to 2.00 ms",
+                      "attend: 5.00 to 6.00 ms"]
+    assert "Job a<b: 1,000 tokens, 10 ms" in words(root)
+
+
+@pytest.mark.parametrize("line, said", [
+    (["pattern", "--tokens", "300", "--segments", "16"], "tokens is 300"),
+    (["pattern"], "segments are missing"),
+    (["order", "--grid", "4,4,4", "--segments", "8", "--curve", "hilbert"], "3 axes"),
+    (["order", "--grid", "4,4", "--tokens", "20", "--segments", "8"], "16 cells"),
+    (["trace", __file__], "no trace")])
+def test_what_cannot_be_drawn_is_refused(capsys, tmp_path, line, said):
+    assert main(["draw", *line, "--out", str(tmp_path / "none.svg")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "none.svg").exists()
+
+
+def test_an_unknown_field_of_a_spec_is_named(capsys, tmp_path):
+    (tmp_path / "job.json").write_text('{"segments": [4], "dilation": [1]}')
+    assert main(["draw", "pattern", "--spec", str(tmp_path / "job.json"), "--out", "x"]) == 2
+    assert "unknown field dilation" in capsys.readouterr().err
+
+
+def test_a_plot_puts_values_where_the_axes_say():
+    picture = plot("t", Axis("x", log=2), Axis("y"), [Series("a", [(1, 0), (4, 5), (16, 10)])])
+    root = ElementTree.fromstring(picture.document())
+    x, y = zip(*((float(c.get("cx")), float(c.get("cy"))) for c in root.findall("{*}circle")))
+    assert x[1] - x[0] == pytest.approx(x[2] - x[1], abs=0.02)     # equal factors, equal distances
+    assert y[0] - y[1] == pytest.approx(y[1] - y[2], abs=0.02) and y[2] < y[0]
+
+
+def test_words_are_escaped():
+    picture = Svg(10, 10, "a & b")
+    picture.text(0, 0, "<&>\"")
+    root = ElementTree.fromstring(picture.document())
+    assert root.find("{*}title").text == "a & b" and root.find("{*}text").text == '<&>"'
