@@ -24,8 +24,10 @@ HERE = Path(__file__).resolve().parent
 IN_SDIST = (HERE / "proto").is_dir()
 PROTO = HERE / "proto" if IN_SDIST else HERE.parent.parent / "proto"
 PUBLIC = "hilbert_ring/v1/attention.proto"
-# A folder of programs that the wheel is to carry (`./dev wheel`); most wheels carry none.
+# A folder of programs that the wheel is to carry, and in licenses/ the texts of what they hold and
+# load (`./dev wheel`); most wheels carry none.
 PROGRAMS = os.environ.get("HILBERT_RING_WHEEL_PROGRAMS")
+LICENCE = HERE / "LICENSE" if IN_SDIST else HERE.parent.parent / "LICENSE"
 PROTOS = [PUBLIC, "google/rpc/status.proto", "google/rpc/error_details.proto"]
 
 
@@ -63,6 +65,8 @@ class BuildWithProtos(build_py):
             shutil.rmtree(Path(self.build_lib, "hilbert_ring"), ignore_errors=True)
         super().run()
         compile_protos(HERE if self.editable_mode else Path(self.build_lib))
+        if not self.editable_mode:
+            shutil.copyfile(LICENCE, Path(self.build_lib, "hilbert_ring", "LICENSE"))
         if PROGRAMS:
             shutil.copytree(PROGRAMS, Path(self.build_lib, "hilbert_ring", "bin"),
                             dirs_exist_ok=True)
@@ -94,6 +98,7 @@ class SdistWithProtos(sdist):
             to = Path(base_dir, "proto", proto)
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(PROTO / proto, to)
+        shutil.copyfile(LICENCE, Path(base_dir, "LICENSE"))
         Path(base_dir, "VERSION").write_text(version() + "\n")
 
 

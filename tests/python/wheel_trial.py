@@ -5,6 +5,11 @@ import hilbert_ring
 
 program = hilbert_ring.local_service.find_program("hilbert-ring-coordinator")
 assert program.parent.parent.name == "hilbert_ring", program
+folder = program.parent.parent
+assert "Apache License" in (folder / "LICENSE").read_text()
+texts = {path.name for path in (folder / "bin" / "licenses").glob("*.txt")}
+assert {"libgloo-dev.txt", "common-Apache-2.0.txt"} <= texts, texts
+assert any(name.startswith("libgrpc++1") for name in texts), texts
 with hilbert_ring.local(workers=2) as client:
     values = np.ones((4096, 2, 16), np.float32)
     result = client.attend(values, values, values, segments=[512, 4096], mixing="lse")
