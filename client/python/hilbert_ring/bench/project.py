@@ -50,7 +50,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def fitted_jobs(scale: int) -> List[Tuple[str, Job]]:
-    """Those that the rates are fitted to."""
+    """Those that the rates are fitted to. Rows of different widths tell payload from rows."""
     return [("reports' pattern", job(scale, **REPORTS)),
             ("reports' pattern", job(6 * scale, **REPORTS)),
             ("full", job(scale, segments=[scale])),
@@ -59,6 +59,8 @@ def fitted_jobs(scale: int) -> List[Tuple[str, Job]]:
             ("dilated, lse", job(4 * scale, mixing="lse", segments=[1024, 4 * scale],
                                  dilations=[1, 16])),
             ("tiny", job(256, segments=[256])),
+            ("wide rows", job(6 * scale, heads=2, head_dim=256, segments=[128])),
+            ("narrow rows", job(6 * scale, heads=16, head_dim=16, segments=[128])),
             ("long segments", job(3 * scale, segments=[scale]))]
 
 
