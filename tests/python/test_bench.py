@@ -162,6 +162,25 @@ def test_fit_finds_rates_and_none_below_zero():
     assert (project.fit(rows, rows @ [0.5, -1e-8, 3e-10]) >= 0).all()
 
 
+def test_fit_finds_what_is_computed_while_rows_come():
+    random = np.random.default_rng(3)
+    tables = random.uniform(1, 10, (16, 4)) * [0, 1e8, 1e10, 1e6] + [1, 0, 0, 0]
+    early = np.tile([0.0, 1.0], 8)
+    truth = project.Model(np.array([0.1, 3e-9, 2e-11, 1e-8]), 0.6)
+    found = project.fit_model(tables, early, [truth.seconds(*job) for job in zip(tables, early)])
+    assert found.hidden == pytest.approx(0.6)
+    assert found.rates == pytest.approx(truth.rates, rel=0.02)
+    assert truth.seconds(tables[0], 1.0) < truth.seconds(tables[0], 0.0)
+
+
+def test_segments_that_are_exchanged_or_ordered_are_not_computed_early(client):
+    local = job(4096, segments=[256, 4096])
+    plan = client.plan(**local.plan_arguments(), workers=2)
+    assert project.early_share(local, plan) == 0.5     # of one branch all, of the other none
+    ordered = job(4096, segments=[256], ordering=hilbert_ring.Hilbert(grid=(64, 64)))
+    assert project.early_share(ordered, client.plan(**ordered.plan_arguments(), workers=2)) == 0.0
+
+
 def test_projected_seconds_hide_the_shorter_of_exchange_and_compute():
     table, rates = [1.0, 100.0, 1000.0, 10.0], np.array([1.0, 0.01, 0.002, 0.1])
     assert project.projected_seconds(table, rates, None, 1.0) == pytest.approx(1 + 1 + 3)

@@ -159,8 +159,8 @@ def run(arguments: argparse.Namespace) -> Report:
                                          arguments.deadline))
     at = next(row["callers"] for row in report.rows if row["jobs_a_second"] >= 0.9 * best)
     report.notes.append(f"Most: {best:,.1f} jobs/s; nine tenths of that from {at} callers on. "
-                        f"Goodput counts jobs within {arguments.deadline * 1e3:g} ms. The callers are "
-                        "threads of one Python process, which takes its part of the machine.")
+                        f"Goodput counts jobs within {arguments.deadline * 1e3:g} ms. The callers "
+                        "are threads of one Python process, which takes its part of the machine.")
     report.picture = plot(
         report.title, Axis("callers", log=2), Axis("milliseconds", log=10),
         [Series(name, [(row["callers"], row[name] * 1e3) for row in report.rows
