@@ -138,8 +138,9 @@ def early_share(one: Job, plan: Any) -> float:
     """The part of a job's segments that one worker has whole, and in the order of arrival."""
     if one.ordering is not None:
         return 0.0
-    parts = [branch.segments_local / max(1, branch.segments_local + branch.segments_exchanged)
-             for branch in plan.branches]
+    parts: List[float] = [
+        branch.segments_local / max(1, branch.segments_local + branch.segments_exchanged)
+        for branch in plan.branches]
     return sum(parts) / len(parts)
 
 
