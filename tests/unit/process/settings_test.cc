@@ -15,6 +15,7 @@ namespace {
 std::variant<CoordinatorSettings, int> Parse(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "hilbert-ring-coordinator");
   std::vector<char*> argv;
+  argv.reserve(arguments.size());
   for (std::string& argument : arguments) argv.push_back(argument.data());
   return ParseCoordinatorSettings(static_cast<int>(argv.size()), argv.data());
 }
@@ -203,6 +204,7 @@ TEST(WorkerHost, IsOnTheLoopbackAddressWithoutTls) {
   const auto parse = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "hilbert-ring-worker");
     std::vector<char*> argv;
+    argv.reserve(arguments.size());
     for (std::string& argument : arguments) argv.push_back(argument.data());
     ::testing::internal::CaptureStderr();
     const auto parsed = ParseWorkerSettings(static_cast<int>(argv.size()), argv.data());
@@ -214,6 +216,9 @@ TEST(WorkerHost, IsOnTheLoopbackAddressWithoutTls) {
   EXPECT_TRUE(parse({"--host=10.1.2.3", "--insecure"}));
   EXPECT_TRUE(parse({"--host=10.1.2.3", "--tls-cert=c", "--tls-key=k", "--tls-ca=a"}));
   EXPECT_FALSE(parse({"--host=10.1.2.3", "--tls-cert=c", "--tls-key=k"}));
+  EXPECT_FALSE(parse({"--http-host=0.0.0.0"}));
+  EXPECT_TRUE(parse({"--http-host=0.0.0.0", "--insecure"}));
+  EXPECT_TRUE(parse({"--http-host=0.0.0.0", "--tls-cert=c", "--tls-key=k", "--tls-ca=a"}));
 }
 
 TEST(GpuOrdinal, IsOfGpusAlone) {
@@ -252,7 +257,7 @@ TEST_F(Settings, WhatIsWrongIsRefused) {
 std::string RefusalOf(const std::vector<std::string>& arguments) {
   ::testing::internal::CaptureStderr();
   const auto parsed = Parse(arguments);
-  const std::string said = ::testing::internal::GetCapturedStderr();
+  std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_TRUE(std::holds_alternative<int>(parsed) && std::get<int>(parsed) == 2) << said;
   return said;
 }
