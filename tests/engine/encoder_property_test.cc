@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/engine/run_encoder.h"
 #include "tests/golden/encoder_case.h"
+#include "tests/unit/device/forwarding_device.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -209,6 +210,54 @@ TEST_F(EncoderProperties, TilesOfNoRankAndCoordinatesOfAnotherNumberAreRefused) 
       (*made)->PlaceTiles(700, 2, DataType::kFloat32, input.tiles.data(), {})));
   EXPECT_TRUE(absl::IsInvalidArgument(
       (*made)->PlaceTiles(0, 2, DataType::kFloat32, input.tiles.data(), {})));
+}
+
+// Allocations from the nth on are refused, or its memory is not the host's.
+class LimitedDevice : public ForwardingDevice {
+ public:
+  LimitedDevice(std::unique_ptr<Device> device, int allocations, bool host)
+      : ForwardingDevice(std::move(device)), left_(allocations), host_(host) {}
+
+  bool host_memory() const override { return host_; }
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
+    if (left_-- <= 0) return absl::ResourceExhaustedError("none left");
+    return device().Allocate(bytes);
+  }
+
+ private:
+  int left_;
+  const bool host_;
+};
+
+TEST_F(EncoderProperties, MemoryThatIsRefusedAtAnyPlaceIsAnError) {
+  const EncoderPlan plan = MakeEncoderPlan(config(), DataType::kFloat32, {40}, 1).value();
+  int allocations = 0;
+  for (bool made = false; !made; ++allocations) {
+    LimitedDevice device(MakeDevice({.threads = 2}).value(), allocations, true);
+    const auto rank = EncoderRank::Make(*model_, plan, 0, device, {.states = {kLast}});
+    made = rank.ok();
+    EXPECT_TRUE(made || absl::IsResourceExhausted(rank.status())) << rank.status();
+  }
+  EXPECT_GT(allocations, 5);
+}
+
+TEST_F(EncoderProperties, WhatDoesNotFitTogetherIsRefused) {
+  const EncoderOutputs outputs{.states = {kLast}};
+  const EncoderPlan plan = MakeEncoderPlan(config(), DataType::kFloat32, {40}, 1).value();
+  LimitedDevice far(MakeDevice({.threads = 1}).value(), 100, false);
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(EncoderRank::Make(*model_, plan, 0, far, outputs).status()));
+  const auto device = MakeDevice({.threads = 1}).value();
+  const EncoderPlan narrow = MakeEncoderPlan(config(), DataType::kBFloat16, {40}, 1).value();
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(EncoderRank::Make(*model_, narrow, 0, *device, outputs).status()));
+  EncoderConfig other = config();
+  other.layers = 1;
+  const EncoderPlan shorter = MakeEncoderPlan(other, DataType::kFloat32, {40}, 1).value();
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(EncoderRank::Make(*model_, shorter, 0, *device, outputs).status()));
+  EXPECT_TRUE(absl::IsOutOfRange(
+      EncoderRank::Make(*model_, plan, 0, *device, {.states = {kLast + 1}}).status()));
 }
 
 }  // namespace

@@ -188,10 +188,10 @@ def write_model(folder: Path, config: Mapping[str, Any], weights: Mapping[str, T
             raise FileExistsError(f"{folder / file} is there already")
     partial = folder / (WEIGHTS_FILE + ".partial")
     try:
-        with open(partial, "wb") as file:
-            file.write(safetensors_header(weights))
+        with open(partial, "wb") as output:
+            output.write(safetensors_header(weights))
             for tensor in weights.values():
-                file.write(tensor.data)
+                output.write(tensor.data)
         os.replace(partial, folder / WEIGHTS_FILE)
     finally:
         partial.unlink(missing_ok=True)
