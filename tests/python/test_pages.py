@@ -1,7 +1,7 @@
 """The commands of the tutorial, the how-to page and the README's first job, as they stand there.
 
-A service has free ports, which stand in for the pages' own. Blocks that are marked otherwise are not
-run: "once" installs and builds.
+A service has free ports, which stand in for the pages' own. Blocks that are marked otherwise are
+not run: "once" installs and builds.
 """
 import os
 import re
@@ -83,6 +83,20 @@ def test_the_how_to_page(tmp_path):
         assert {f"{name}.{kind}" for kind in ("md", "json", "svg")} <= set(
             os.listdir(tmp_path / "figures"))
     assert (tmp_path / "plan.json").stat().st_size > 1000
+
+
+def test_the_readmes_first_job(tmp_path):
+    page = (DOCS.parent / "README.md").read_text()
+    section = page.split("## Submit a job\n")[1].split("\n## ")[0]
+    codes = re.findall(r"```\n(.*?)```", section, re.S)
+    assert len(codes) == 2 and "hilbert-ring verify" in codes[1]
+    service = hilbert_ring.LocalService(2)
+    try:
+        service.start()
+        said = [run(["bash", "-e", "-c", code], tmp_path, service.server) for code in codes]
+    finally:
+        service.stop()
+    assert said[1].rstrip().endswith("ok")
 
 
 def test_a_cluster_by_hand(tmp_path):
