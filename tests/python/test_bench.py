@@ -220,9 +220,11 @@ def test_pages_of_rows():
     assert order.pages(np.arange(16), 256) == 1
     assert order.pages(np.array([0, 16, 17]), 256) == 2
     assert order.pages(np.array([0, 1]), 8192) == 4
-    morton = token_order(256, hilbert_ring.Morton(grid=(16, 16)))
-    figures = order.locality(morton, (16, 16), 64, 256)
-    assert figures["window_pages"] == 16.0                 # the window is the whole grid
+    # 16 rows a page: a window of 33 x 33 lies in 3 pages a row, or in blocks of 4 x 4.
+    by_rows, by_blocks = (
+        order.locality(token_order(4096, ordering), (64, 64), 64, 256)["window_pages"]
+        for ordering in (None, hilbert_ring.Morton(grid=(64, 64))))
+    assert 95 < by_rows <= 99 and 75 < by_blocks < 90
 
 
 def test_grids_are_as_square_as_factors_of_two_allow():

@@ -157,9 +157,10 @@ def test_an_unknown_field_of_a_spec_is_named(capsys, tmp_path):
 
 
 def test_a_plot_puts_values_where_the_axes_say():
-    picture = plot("t", Axis("x", log=2), Axis("y"), [Series("a", [(1, 0), (4, 5), (16, 10)])])
+    picture = plot("t", Axis("x", log=2), Axis("y"), [Series("a", [(2, 0), (8, 5), (32, 10)])])
     root = ElementTree.fromstring(picture.document())
     x, y = zip(*((float(c.get("cx")), float(c.get("cy"))) for c in root.findall("{*}circle")))
+    assert (x[0], x[2]) == (86, 720 - 24)                          # the axis, end to end
     assert x[1] - x[0] == pytest.approx(x[2] - x[1], abs=0.02)     # equal factors, equal distances
     assert y[0] - y[1] == pytest.approx(y[1] - y[2], abs=0.02) and y[2] < y[0]
 
