@@ -183,9 +183,9 @@ def safetensors_header(weights: Mapping[str, Tensor]) -> bytes:
 def write_model(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
     """A model's folder. FileExistsError where it holds one already."""
     folder.mkdir(parents=True, exist_ok=True)
-    for file in (CONFIG_FILE, WEIGHTS_FILE):
-        if (folder / file).exists():
-            raise FileExistsError(f"{folder / file} is there already")
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
+        if (folder / name).exists():
+            raise FileExistsError(f"{folder / name} is there already")
     partial = folder / (WEIGHTS_FILE + ".partial")
     try:
         with open(partial, "wb") as output:
