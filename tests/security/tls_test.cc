@@ -20,6 +20,7 @@
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/certificates/http_get.h"
 #include "tests/faults/fault_job.h"
 #include "tests/security/tls_fixture.h"
 
@@ -91,6 +92,13 @@ TEST_F(Tls, OnlyTheRightCertificatesAreServed) {
     EXPECT_TRUE(absl::IsUnavailable(status)) << who << ": " << status;
   }
   EXPECT_TRUE(Ask(address, Caller()).ok()) << "after all that";
+
+  // HTTP asks nobody for a certificate, and shows no job therefore.
+  for (const auto& [path, status] : {std::pair("/", 403), std::pair("/metrics", 200)}) {
+    const auto answer = HttpGet({.port = (*service)->http_port(), .path = path, .ca = ca_});
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_EQ(answer->status, status) << path;
+  }
 }
 
 // Each is refused for one reason; only the last may join, so there are three workers in the end.
