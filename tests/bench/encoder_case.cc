@@ -32,6 +32,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/model/encoder_rank.h"
 #include "engine/spec/job_spec_json.h"
 #include "tests/bench/measure.h"
@@ -129,26 +130,22 @@ class Slide {
 
  private:
   absl::Status RunRank(int rank, Communicator& communicator, PooledPart& into) {
-    auto made = EncoderRank::Make(model_, plan_, rank, *devices_[rank],
-                                  {.states = {model_.config().layers}, .pooling = Pooling::kMean});
-    if (!made.ok()) return made.status();
+    ASSIGN_OR_RETURN(const auto encoder, EncoderRank::Make(model_, plan_, rank, *devices_[rank],
+                                                           {.states = {model_.config().layers},
+                                                            .pooling = Pooling::kMean}));
     const int64_t dim = model_.config().tile_dim();
     for (const ShardRange& range : plan_.attention.shards.OfRank(rank)) {
       const SlideRows::Tiles tiles = plan_.rows.TilesOf(range.begin, range.end);
       std::span<const double> coords(coords_);
       if (!coords.empty()) coords = coords.subspan(2 * tiles.begin, 2 * (tiles.end - tiles.begin));
-      const absl::Status placed =
-          (*made)->PlaceTiles(tiles.begin, tiles.end - tiles.begin, DataType::kFloat32,
-                              tiles_.data() + tiles.begin * dim, coords);
-      if (!placed.ok()) return placed;
+      RETURN_IF_ERROR(encoder->PlaceTiles(tiles.begin, tiles.end - tiles.begin, DataType::kFloat32,
+                                          tiles_.data() + tiles.begin * dim, coords));
     }
-    const auto figures =
-        (*made)->Run(&communicator, 0, {.pooled = [&](int64_t, const PooledPart& part) {
-          into = part;
-          return absl::OkStatus();
-        }});
-    if (!figures.ok()) return figures.status();
-    figures_[rank] = *figures;
+    const EncoderControl control{.pooled = [&](int64_t /*state*/, const PooledPart& part) {
+      into = part;
+      return absl::OkStatus();
+    }};
+    ASSIGN_OR_RETURN(figures_[rank], encoder->Run(&communicator, 0, control));
     return absl::OkStatus();
   }
 
