@@ -14,6 +14,9 @@ namespace hilbert_ring::wire {
 // behind Open before the job has its workers. Left to itself a server takes 4 MiB of each stream.
 inline constexpr int kLookaheadBytes = 1 << 20;
 
+// The trailing metadata by which a refused call learns in how many milliseconds to come again.
+inline constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
+
 // Channel arguments, for channels and servers alike. A chunk is one frame, not 64 of 16 KiB, and is
 // read in few calls.
 inline constexpr std::pair<const char*, int> kTransportArguments[] = {

@@ -9,13 +9,13 @@
 #include "wire/codec.h"
 #include "wire/payload_message.h"
 #include "wire/status.h"
+#include "wire/transport.h"
 
 namespace hilbert_ring::client {
 namespace {
 
-// Input that is not longer follows its Open at once, without waiting for Admitted: the service
-// reads as much ahead.
-constexpr int64_t kEagerBytes = 1 << 20;
+// Input that is not longer follows its Open at once, without waiting for Admitted.
+constexpr int64_t kEagerBytes = wire::kLookaheadBytes;
 
 constexpr char kAttendMethod[] = "/hilbert_ring.v1.AttentionService/Attend";
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <random>
 #include <utility>
 #include <variant>
 
@@ -16,6 +15,7 @@
 #include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
+#include "wire/job_id.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -56,12 +56,6 @@ absl::Status CheckCall(const AttendInputs& inputs, const AttendOutputs& outputs,
   return CheckOptions(options);
 }
 
-std::string DrawJobId() {
-  std::random_device device;
-  const uint64_t bits = (uint64_t{device()} << 32) | device();
-  return absl::StrCat("job-", absl::Hex(bits, absl::kZeroPad16));
-}
-
 // One Attend: its attempts, one after the other.
 class JobCall {
  public:
@@ -75,7 +69,7 @@ class JobCall {
         progress_(options.progress) {}
 
   absl::StatusOr<v1::Report> Run(Connector& connector) {
-    AttemptName name{.job_id = options_.job_id.empty() ? DrawJobId() : options_.job_id,
+    AttemptName name{.job_id = options_.job_id.empty() ? wire::DrawJobId() : options_.job_id,
                      .attempt = options_.attempt};
     progress_.Reset(Begin(name));
     for (attempts_ = 1;; ++attempts_, ++name.attempt) {

@@ -6,11 +6,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "wire/status.h"
+#include "wire/transport.h"
 
 namespace hilbert_ring::client {
 namespace {
 
-constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(5);
 // Of a service that is away: the job goes on within a second of its return.
@@ -31,7 +31,7 @@ std::optional<absl::Duration> ParsePushback(const std::string& milliseconds) {
 std::optional<std::string> PushbackOf(const grpc::ClientContext& context) {
   std::optional<std::string> pushback;
   const auto& metadata = context.GetServerTrailingMetadata();
-  for (auto [entry, end] = metadata.equal_range(kPushbackKey); entry != end; ++entry) {
+  for (auto [entry, end] = metadata.equal_range(wire::kPushbackKey); entry != end; ++entry) {
     pushback = absl::StrCat(pushback ? *pushback + "," : "",
                             std::string(entry->second.data(), entry->second.size()));
   }

@@ -27,7 +27,6 @@ namespace {
 constexpr double kLeastPushback = 0.1, kMostPushback = 60;  // seconds
 constexpr double kJitter = 0.2;
 constexpr double kPlanSeconds = 2;  // of the longest
-constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
 // A client that does not read its outputs does not see the status behind them.
 constexpr auto kStatusTimeout = std::chrono::seconds(30);
 // A long job and a short one on each of many workers.
@@ -207,7 +206,7 @@ grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
   }
   PlanGate::Turn turn;
   if (!PlansFast(*spec, workers) && (turn = plans_.TryEnter()) == nullptr) {
-    context.AddTrailingMetadata(kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
+    context.AddTrailingMetadata(wire::kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
     absl::Status refused = absl::ResourceExhaustedError(
         absl::StrCat(plans_.most(), " plans are being made, which is the limit (--max-plans)"));
     services_.metrics.CountRefused(std::string(wire::reason::kTooManyPlans.name));

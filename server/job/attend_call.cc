@@ -11,6 +11,7 @@
 #include "server/rows/coordinates.h"
 #include "server/schedule/fit.h"
 #include "wire/codec.h"
+#include "wire/job_id.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -108,7 +109,7 @@ absl::Status AttendCall::ReadOpen() {
     open_.set_job_id("?");
     return wire::WithReason(std::move(status), wire::reason::kInvalidOpen);
   }
-  if (open_.job_id().empty()) open_.set_job_id(DrawJobId());
+  if (open_.job_id().empty()) open_.set_job_id(wire::DrawJobId());
   if (open_.attempt() < 0) {
     return BadOpen(absl::StrCat("attempt is ", open_.attempt(), ", must not be negative"));
   }

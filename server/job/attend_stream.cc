@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "wire/payload_message.h"
 #include "wire/status.h"
+#include "wire/transport.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -160,7 +161,7 @@ void AttendStream::End(const v1::Report& report) {
 void AttendStream::End(const absl::Status& status,
                        std::optional<std::chrono::milliseconds> retry_after) {
   if (retry_after) {
-    context_->AddTrailingMetadata("grpc-retry-pushback-ms", std::to_string(retry_after->count()));
+    context_->AddTrailingMetadata(wire::kPushbackKey, std::to_string(retry_after->count()));
   }
   Finish(wire::ToGrpc(status));
 }

@@ -1,8 +1,6 @@
 #include "server/job/job_id.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <random>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -24,12 +22,6 @@ absl::Status CheckJobId(const std::string& job_id) {
       absl::StrCat("job_id '", absl::CHexEscape(job_id.substr(0, kShownBytes)),
                    whole ? "'" : "...'", " has ", job_id.size(), " bytes, must be at most ",
                    kMostBytes, " printable ASCII characters without spaces"));
-}
-
-std::string DrawJobId() {
-  std::random_device device;
-  const uint64_t bits = (uint64_t{device()} << 32) | device();
-  return absl::StrCat("job-", absl::Hex(bits, absl::kZeroPad16));
 }
 
 }  // namespace hilbert_ring::server

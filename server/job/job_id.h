@@ -1,4 +1,4 @@
-// The ids of jobs, which callers choose or leave to the service.
+// The ids of jobs that callers choose.
 #pragma once
 
 #include <string>
@@ -9,7 +9,5 @@ namespace hilbert_ring::server {
 
 // INVALID_ARGUMENT, naming the field, the id's start and the limit. An empty id is right.
 absl::Status CheckJobId(const std::string& job_id);
-
-std::string DrawJobId();
 
 }  // namespace hilbert_ring::server
