@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "server/cluster/call_members.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -131,7 +132,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
 absl::Status JobExecution::RunWith(JobRun& run) {
   for (const auto step : {&JobExecution::Start, &JobExecution::Receive, &JobExecution::Compute,
                           &JobExecution::Send, &JobExecution::Check}) {
-    if (absl::Status status = (this->*step)(run); !status.ok()) return status;
+    RETURN_IF_ERROR((this->*step)(run));
   }
   figures_.compute_seconds = run.compute_seconds();
   figures_.send_seconds =
@@ -178,7 +179,7 @@ absl::Status JobExecution::Compute(JobRun& run) {
 absl::Status JobExecution::Send(JobRun& run) {
   Enter(JobPhase::kSending);
   TellSent(0);  // rows that left before
-  if (absl::Status status = run.AwaitEnd(); !status.ok()) return status;
+  RETURN_IF_ERROR(run.AwaitEnd());
   // The last output may be a part of a shard: while a client does not take it, its memory is in
   // use.
   return stream_.AwaitTaken(stop_);
@@ -217,8 +218,7 @@ absl::Status JobExecution::AskForLostRows() {
       range.set_rows(tokens.end - tokens.begin);
     }
     // Said though this execution ends: the rows are forgotten, and no other one asks for them.
-    absl::Status status = stream_.Write(response, stream_.stop());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(stream_.Write(response, stream_.stop()));
   }
   job_.held = HeldRows();  // what it had is carried, and its outputs are computed anew
   return absl::OkStatus();
@@ -227,7 +227,7 @@ absl::Status JobExecution::AskForLostRows() {
 // From here on rows have places.
 absl::Status JobExecution::PlaceRows(JobRun& run) {
   router_.emplace(job_.spec, plan_.shards, job_.input.order());
-  if (absl::Status status = run.SendOrder(*router_); !status.ok()) return status;
+  RETURN_IF_ERROR(run.SendOrder(*router_));
   return run.SendHeld(*router_, job_.input);
 }
 
@@ -236,12 +236,11 @@ absl::Status JobExecution::ReceiveRows(JobRun& run) {
   const Clock::time_point start = services_.time.Now();
   AttendMessage message;
   while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
-    const absl::StatusOr<bool> more = stream_.Read(message, stop_);
-    if (!more.ok()) return more.status();
-    if (!*more) break;
-    if (absl::Status status = ReceiveChunk(message, run); !status.ok()) return status;
+    ASSIGN_OR_RETURN(const bool more, stream_.Read(message, stop_));
+    if (!more) break;
+    RETURN_IF_ERROR(ReceiveChunk(message, run));
   }
-  if (absl::Status status = job_.input.CheckComplete(); !status.ok()) return status;
+  RETURN_IF_ERROR(job_.input.CheckComplete());
   figures_.receive_seconds = SecondsBetween(start, services_.time.Now());
   return absl::OkStatus();
 }
@@ -253,7 +252,7 @@ absl::Status JobExecution::ReceiveChunk(const AttendMessage& message, JobRun& ru
   const v1::Chunk& chunk = message.request.chunk();
   services_.metrics.AddReceived(message.payload.bytes());
   job_.bytes_received += message.payload.bytes();
-  if (absl::Status status = job_.input.Accept(chunk, message.payload); !status.ok()) return status;
+  RETURN_IF_ERROR(job_.input.Accept(chunk, message.payload));
   job_.course.Advance(JobPhase::kReceiving, job_.input.fraction());
   if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
   if (!job_.input.order_known()) return absl::OkStatus();
@@ -269,20 +268,17 @@ absl::Status JobExecution::Check(JobRun& run) {
   if (shards.empty()) return absl::OkStatus();
   std::shared_ptr<const Permutation> order = job_.input.order();
   if (order == nullptr) {
-    auto identity = Permutation::Make(job_.spec, {});
-    if (!identity.ok()) return identity.status();
-    order = *std::move(identity);
+    ASSIGN_OR_RETURN(order, Permutation::Make(job_.spec, {}));
   }
-  const auto verdict = job_.check->Compare(*router_, *order, shards, stop_);
-  if (!verdict.ok()) return verdict.status();
-  services_.metrics.CountRowsChecked(verdict->judged);
-  services_.metrics.CountRowsNotJudged(verdict->not_judged);
-  if (!verdict->mismatch) {
-    figures_.rows_checked = verdict->judged;
-    figures_.rows_not_judged = verdict->not_judged;
+  ASSIGN_OR_RETURN(const auto verdict, job_.check->Compare(*router_, *order, shards, stop_));
+  services_.metrics.CountRowsChecked(verdict.judged);
+  services_.metrics.CountRowsNotJudged(verdict.not_judged);
+  if (!verdict.mismatch) {
+    figures_.rows_checked = verdict.judged;
+    figures_.rows_not_judged = verdict.not_judged;
     return absl::OkStatus();
   }
-  const RowCheck::Mismatch& wrong = *verdict->mismatch;
+  const RowCheck::Mismatch& wrong = *verdict.mismatch;
   services_.metrics.CountMismatch(wrong.worker->address);
   const bool distrusted = services_.suspects.Note(wrong.worker, job_.open.job_id());
   const Deviation& off = wrong.deviation;

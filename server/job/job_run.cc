@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "server/rows/row_pass.h"
 #include "wire/codec.h"
 
@@ -61,27 +62,24 @@ void JobRun::Open() {
 }
 
 absl::Status JobRun::AwaitReady(Deadline deadline) {
-  absl::Status status =
-      Await({.done = &WorkerStream::ready, .late = "was not ready for the job in time"}, deadline);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      Await({.done = &WorkerStream::ready, .late = "was not ready for the job in time"}, deadline));
   for (const auto& stream : streams_) stream->Settle();
-  return status;
+  return absl::OkStatus();
 }
 
 absl::Status JobRun::SendAgain(const RowRouter& router, const JobInput& input) {
   std::vector<int> turned_down;
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (!streams_[rank]->turned_down()) continue;
-    if (absl::Status status = streams_[rank]->SendOrder(router); !status.ok()) return status;
+    RETURN_IF_ERROR(streams_[rank]->SendOrder(router));
     turned_down.push_back(rank);
   }
   return PassOn(turned_down, router, input);
 }
 
 absl::Status JobRun::SendOrder(const RowRouter& router) {
-  for (const auto& stream : streams_) {
-    if (absl::Status status = stream->SendOrder(router); !status.ok()) return status;
-  }
+  for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendOrder(router));
   return absl::OkStatus();
 }
 
@@ -90,10 +88,8 @@ absl::Status JobRun::SendHeld(const RowRouter& router, const JobInput& input) {
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (streams_[rank]->shard().held()) held.push_back(rank);
   }
-  if (absl::Status status = PassOn(held, router, input); !status.ok()) return status;
-  for (const auto& stream : streams_) {
-    if (absl::Status status = stream->TellArrived(); !status.ok()) return status;
-  }
+  RETURN_IF_ERROR(PassOn(held, router, input));
+  for (const auto& stream : streams_) RETURN_IF_ERROR(stream->TellArrived());
   return absl::OkStatus();
 }
 
@@ -126,8 +122,7 @@ absl::Status JobRun::PassOn(const std::vector<int>& ranks, const RowRouter& rout
       }
       return WriteRows(messages);
     };
-    absl::Status status = VisitPlaces(router, tensor, input.Rows(tensor), piece, pass_on);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(VisitPlaces(router, tensor, input.Rows(tensor), piece, pass_on));
   }
   for (const int rank : ranks) {
     if (streams_[rank]->takes_messages()) streams_[rank]->shard().BecomeCopy();
@@ -140,7 +135,7 @@ absl::Status JobRun::WriteRows(std::map<int, RowMessages>& by_rank) {
   for (auto& [rank, messages] : by_rank) {
     for (v1::ShardRows& rows : messages.Take()) {
       *request.mutable_rows() = std::move(rows);
-      if (absl::Status status = streams_[rank]->Write(request); !status.ok()) return status;
+      RETURN_IF_ERROR(streams_[rank]->Write(request));
     }
   }
   return absl::OkStatus();
@@ -161,8 +156,7 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
   wire::PayloadReader held(payload);
   wire::PayloadReader sent(payload);
   for (const RowRun& run : runs) {
-    absl::Status status = streams_[run.rank]->shard().Keep(kind, run, held);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(streams_[run.rank]->shard().Keep(kind, run, held));
     const auto to_worker = messages.find(run.rank);
     if (to_worker != messages.end()) {
       to_worker->second.Add(run, sent);
@@ -170,22 +164,16 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
       sent.Skip(run.rows * row_bytes);
     }
   }
-  if (absl::Status status = WriteRows(messages); !status.ok()) return status;
-  for (const auto& stream : streams_) {
-    if (absl::Status status = stream->TellArrived(); !status.ok()) return status;
-  }
+  RETURN_IF_ERROR(WriteRows(messages));
+  for (const auto& stream : streams_) RETURN_IF_ERROR(stream->TellArrived());
   // Rows may come for long before a worker gets any: it is told that the job is fed.
   const Clock::time_point now = options_.time->Now();
-  for (const auto& stream : streams_) {
-    if (absl::Status status = stream->TellElsewhere(now); !status.ok()) return status;
-  }
+  for (const auto& stream : streams_) RETURN_IF_ERROR(stream->TellElsewhere(now));
   return absl::OkStatus();
 }
 
 absl::Status JobRun::FinishRows() {
-  for (const auto& stream : streams_) {
-    if (absl::Status status = stream->FinishRows(); !status.ok()) return status;
-  }
+  for (const auto& stream : streams_) RETURN_IF_ERROR(stream->FinishRows());
   return absl::OkStatus();
 }
 
@@ -198,10 +186,9 @@ absl::Status JobRun::AwaitComputed(Deadline deadline) {
 
 absl::Status JobRun::AwaitEnd() {
   constexpr auto kForLong = std::chrono::hours(24 * 365);
-  absl::Status status = Await(
+  RETURN_IF_ERROR(Await(
       {.done = &WorkerStream::ended, .late = "did not send all its output", .computing = true},
-      options_.time->Now() + kForLong);
-  if (!status.ok()) return status;
+      options_.time->Now() + kForLong));
   // Only now: a worker that has not ended its job may still write to its shard.
   for (const auto& stream : streams_) {
     if (stream->shard().held()) options_.shards->Keep(stream->shard().memory());

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "server/job/worker_failure.h"
 #include "server/process/threads.h"
 #include "server/process/tokens.h"
@@ -70,9 +71,7 @@ absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
   }
   told_at_ = options_.time->Now();
   call_->Write(OpenRequest(run, delivered));  // should that fail, the reader finds out why
-  auto reader = StartThread([this] { Read(); });
-  if (!reader.ok()) return reader.status();
-  reader_ = *std::move(reader);
+  ASSIGN_OR_RETURN(reader_, StartThread([this] { Read(); }));
   return absl::OkStatus();
 }
 
