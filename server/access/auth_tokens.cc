@@ -169,7 +169,7 @@ absl::StatusOr<AuthTokens::Table> AuthTokens::Parse(const std::string& text) {
 absl::StatusOr<std::unique_ptr<AuthTokens>> AuthTokens::Read(
     const std::string& path, std::function<Clock::time_point()> now) {
   std::unique_ptr<AuthTokens> tokens(new AuthTokens(path, std::move(now)));
-  const std::lock_guard lock(tokens->mutex_);
+  const MutexLock lock(tokens->mutex_);
   tokens->looked_ = tokens->now_();
   RETURN_IF_ERROR(tokens->ReadAgain());
   return tokens;
@@ -197,7 +197,7 @@ absl::Status AuthTokens::ReadAgain() {
 }
 
 std::shared_ptr<const AuthTokens::Table> AuthTokens::Current() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const Clock::time_point now = now_(); now - looked_ >= kLookAgain) {
     looked_ = now;
     if (absl::Status status = ReadAgain(); !status.ok()) {

@@ -17,12 +17,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "server/access/caller.h"
 #include "server/process/deadline.h"
 
@@ -57,16 +57,15 @@ class AuthTokens {
 
   static absl::StatusOr<Table> Parse(const std::string& text);
   static absl::Status AddLine(const std::string& line, Table& table);
-  absl::Status ReadAgain();  // under mutex_
+  absl::Status ReadAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<const Table> Current();
 
   const std::string path_;
   const std::function<Clock::time_point()> now_;
-  std::mutex mutex_;
-  // Guarded by mutex_:
-  Version version_;
-  Clock::time_point looked_;
-  std::shared_ptr<const Table> table_;
+  Mutex mutex_;
+  Version version_ ABSL_GUARDED_BY(mutex_);
+  Clock::time_point looked_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const Table> table_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hilbert_ring::server

@@ -28,7 +28,7 @@ absl::Status CheckTogether(const Caller& caller, absl::string_view what, int64_t
 
 absl::StatusOr<Quotas::Share> Quotas::Reserve(const Caller& caller, const Job& job) {
   const Quota& quota = caller.quota;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Taken& taken = taken_[caller.name];
   absl::Status status = CheckAlone(caller, "tokens", job.tokens, quota.tokens);
   if (status.ok()) status = CheckAlone(caller, "bytes", job.bytes, quota.bytes);
@@ -47,7 +47,7 @@ absl::StatusOr<Quotas::Share> Quotas::Reserve(const Caller& caller, const Job& j
 
 Quotas::Share::~Share() {
   if (quotas_ == nullptr) return;
-  const std::lock_guard lock(quotas_->mutex_);
+  const MutexLock lock(quotas_->mutex_);
   const auto found = quotas_->taken_.find(name_);
   Taken& taken = found->second;
   --taken.jobs;

@@ -1,16 +1,16 @@
 // What the jobs of each name take together.
 //
-//   auto share = quotas.Reserve(caller, {.tokens = spec.tokens, .bytes = bytes});   // until it
-//   goes
+//   // Until the share goes:
+//   auto share = quotas.Reserve(caller, {.tokens = spec.tokens, .bytes = bytes});
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "server/access/caller.h"
 
 namespace hilbert_ring::server {
@@ -50,8 +50,8 @@ class Quotas {
   struct Taken {
     int64_t jobs = 0, tokens = 0, bytes = 0;
   };
-  std::mutex mutex_;
-  std::map<std::string, Taken> taken_;  // guarded by mutex_; of names that have jobs
+  Mutex mutex_;
+  std::map<std::string, Taken> taken_ ABSL_GUARDED_BY(mutex_);  // of names that have jobs
 };
 
 }  // namespace hilbert_ring::server

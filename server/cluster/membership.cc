@@ -268,7 +268,7 @@ int64_t Membership::changes() const {
 
 absl::Status Membership::AwaitChange(int64_t seen, Deadline deadline, const JobStop& stop) {
   MutexLock lock(mutex_);
-  time_.WaitUntil(changed_, lock.native(), stop.token(), deadline,
+  time_.WaitUntil(changed_, lock, stop.token(), deadline,
                   [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return changes_ != seen; });
   return stop.why();
 }

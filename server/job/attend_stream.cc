@@ -25,31 +25,35 @@ std::shared_ptr<AttendStream> AttendStream::Make(grpc::CallbackServerContext* co
 
 void AttendStream::AwaitFirst(std::function<void()> began) {
   began_ = std::move(began);
-  std::unique_lock lock(mutex_);
-  reading_ = true;
-  lock.unlock();
+  {
+    const MutexLock lock(mutex_);
+    reading_ = true;
+  }
   StartRead(&incoming_);
 }
 
 int64_t AttendStream::first_bytes() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return arrived_.empty() ? 0 : static_cast<int64_t>(arrived_.front().Length());
 }
 
 void AttendStream::ReadAhead() {
   waiting_.reset();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   read_ahead_ = kReadAhead;
-  ReadNext(lock);
+  const bool read = ClaimRead();
+  lock.unlock();
+  if (read) StartRead(&incoming_);
 }
 
 absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, const JobStop& stop) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const Clock::time_point began = time_.Now();
   const Deadline deadline = sends_.Due(began, 0);
   const bool waits = arrived_.empty() && !ended_;
-  const bool in_time = time_.WaitUntil(changed_, lock, stop.token(), deadline,
-                                       [this] { return !arrived_.empty() || ended_; });
+  const bool in_time = time_.WaitUntil(
+      changed_, lock, stop.token(), deadline,
+      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !arrived_.empty() || ended_; });
   if (absl::Status why = stop.why(); !why.ok()) return why;
   const Clock::duration waited = waits ? time_.Now() - began : Clock::duration(0);
   // The job stops here and now: were that left to the caller, another thread could name a
@@ -60,7 +64,9 @@ absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, const JobStop& s
   message.buffer.Swap(&arrived_.front());
   arrived_.pop_front();
   sends_.Moved(waited, static_cast<int64_t>(message.buffer.Length()));
-  ReadNext(lock);
+  const bool read = ClaimRead();
+  lock.unlock();
+  if (read) StartRead(&incoming_);
   v1::AttendRequest& request = message.request;
   if (wire::SplitPayload(message.buffer, wire::kChunkFields, *request.mutable_chunk(),
                          message.payload)) {
@@ -75,38 +81,45 @@ absl::StatusOr<bool> AttendStream::Read(AttendMessage& message, const JobStop& s
 
 absl::Status AttendStream::Write(const v1::AttendResponse& response, const JobStop& stop) {
   const grpc::ByteBuffer message = wire::Serialize(response);
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
-  if (turn.ok()) Hand(lock, message);
-  return turn.status();
+  if (!turn.ok()) return turn.status();
+  Prepare(message);
+  lock.unlock();
+  StartWrite(&outgoing_);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> AttendStream::Write(const v1::OutputChunk& chunk, std::string_view payload,
                                          std::shared_ptr<const void> owner,
                                          Clock::duration patience, const JobStop& stop) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   absl::StatusOr<bool> turn = AwaitTurn(lock, patience, stop);
-  if (turn.ok() && *turn) {
-    Hand(lock,
-         wire::JoinPayload(wire::kOutputFields, chunk, {wire::SliceOf(payload, std::move(owner))}));
-  }
-  return turn;
+  if (!turn.ok() || !*turn) return turn;
+  Prepare(
+      wire::JoinPayload(wire::kOutputFields, chunk, {wire::SliceOf(payload, std::move(owner))}));
+  lock.unlock();
+  StartWrite(&outgoing_);
+  return true;
 }
 
 absl::Status AttendStream::AwaitTaken(const JobStop& stop) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
   written_.notify_one();  // it is not used
   return turn.status();
 }
 
 void AttendStream::Offer(const v1::AttendResponse& response) {
-  std::unique_lock lock(mutex_);
-  if (stop_.why().ok() && write_ == Operation::kDone) Hand(lock, wire::Serialize(response));
+  MutexLock lock(mutex_);
+  if (!stop_.why().ok() || write_ != Operation::kDone) return;
+  Prepare(wire::Serialize(response));
+  lock.unlock();
+  StartWrite(&outgoing_);
 }
 
-absl::StatusOr<bool> AttendStream::AwaitTurn(std::unique_lock<std::mutex>& lock,
-                                             Clock::duration patience, const JobStop& stop) {
+absl::StatusOr<bool> AttendStream::AwaitTurn(MutexLock& lock, Clock::duration patience,
+                                             const JobStop& stop) {
   const Deadline patient = patience == kAnyPatience ? Deadline::max() : time_.Now() + patience;
   absl::Status status;
   while (true) {
@@ -122,8 +135,9 @@ absl::StatusOr<bool> AttendStream::AwaitTurn(std::unique_lock<std::mutex>& lock,
     }
     if (now >= patient) return false;
     // Another message may be the one that is waited for by then.
-    time_.WaitUntil(written_, lock, stop.token(), std::min(patient, due),
-                    [this] { return write_ != Operation::kPending; });
+    time_.WaitUntil(
+        written_, lock, stop.token(), std::min(patient, due),
+        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return write_ != Operation::kPending; });
   }
   if (status.ok() && write_ == Operation::kFailed) {
     stop_.Request(Gone());
@@ -134,21 +148,18 @@ absl::StatusOr<bool> AttendStream::AwaitTurn(std::unique_lock<std::mutex>& lock,
   return status;
 }
 
-// gRPC may call back before StartWrite returns.
-void AttendStream::Hand(std::unique_lock<std::mutex>& lock, grpc::ByteBuffer response) {
+void AttendStream::Prepare(grpc::ByteBuffer response) {
   outgoing_.Swap(&response);
   write_ = Operation::kPending;
   write_began_ = time_.Now();
   write_bytes_ = static_cast<int64_t>(outgoing_.Length());
   write_due_ = reads_.Due(write_began_, write_bytes_);
-  lock.unlock();
-  StartWrite(&outgoing_);
 }
 
 void AttendStream::End(const v1::Report& report) {
   v1::AttendResponse response;
   *response.mutable_report() = report;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop_); !turn.ok()) {
     lock.unlock();
     return End(turn.status(), std::nullopt);
@@ -167,8 +178,8 @@ void AttendStream::End(const absl::Status& status,
 }
 
 void AttendStream::AwaitDone(std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  const auto done = [this] { return done_; };
+  MutexLock lock(mutex_);
+  const auto done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; };
   // The rows of a write that nobody reads are of a job that has ended.
   if (write_ == Operation::kPending) limit = std::min(limit, kUnreadLimit);
   if (changed_.wait_for(lock, limit, done)) return;
@@ -177,7 +188,7 @@ void AttendStream::AwaitDone(std::chrono::milliseconds limit) {
 }
 
 void AttendStream::OnReadDone(bool ok) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   reading_ = false;
   if (ok) {
     arrived_.emplace_back().Swap(&incoming_);
@@ -186,21 +197,19 @@ void AttendStream::OnReadDone(bool ok) {
     ended_ = true;
   }
   changed_.notify_all();
-  ReadNext(lock);
+  const bool read = ClaimRead();
+  lock.unlock();
+  if (read) StartRead(&incoming_);
   if (began_) std::exchange(began_, nullptr)();
 }
 
-// Starts the next read, unless one is under way or enough has arrived. Unlocks: gRPC may call back
-// before StartRead returns.
-void AttendStream::ReadNext(std::unique_lock<std::mutex>& lock) {
-  const bool read = !reading_ && !ended_ && arrived_.size() < read_ahead_;
-  reading_ = reading_ || read;
-  lock.unlock();
-  if (read) StartRead(&incoming_);
+bool AttendStream::ClaimRead() {
+  if (reading_ || ended_ || arrived_.size() >= read_ahead_) return false;
+  return reading_ = true;
 }
 
 void AttendStream::OnWriteDone(bool ok) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   write_ = ok ? Operation::kDone : Operation::kFailed;
   if (ok) reads_.Moved(time_.Now() - write_began_, write_bytes_);
   written_.notify_one();
@@ -218,7 +227,7 @@ absl::Status AttendStream::Gone() const {
 
 void AttendStream::OnDone() {
   const std::shared_ptr<AttendStream> self = std::move(self_);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   done_ = true;
   changed_.notify_all();
 }

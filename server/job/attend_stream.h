@@ -21,11 +21,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
@@ -89,7 +89,6 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                              std::shared_ptr<const void> owner, Clock::duration patience,
                              const JobStop& stop);
-  static constexpr Clock::duration kAnyPatience = Clock::duration::max();
 
   // Until the transport has taken all that was handed to it, and what it was made from is no longer
   // in use. Errors as of Write.
@@ -125,12 +124,13 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   absl::Status Gone() const;  // why the call ends where the client is not there any more
 
   // Until the transport has taken the message before; false when it has not within the patience.
-  absl::StatusOr<bool> AwaitTurn(std::unique_lock<std::mutex>& lock, Clock::duration patience,
-                                 const JobStop& stop);
-  // Unlocks.
-  void Hand(std::unique_lock<std::mutex>& lock, grpc::ByteBuffer response);
-
-  void ReadNext(std::unique_lock<std::mutex>& lock);
+  absl::StatusOr<bool> AwaitTurn(MutexLock& lock, Clock::duration patience, const JobStop& stop)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The message becomes outgoing_, whose write the caller starts when it has unlocked: gRPC may
+  // call back before StartWrite returns, as it may before StartRead does.
+  void Prepare(grpc::ByteBuffer response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the next read is to be started: none is under way, and not enough has arrived.
+  bool ClaimRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   enum class Operation { kPending, kDone, kFailed };
 
@@ -142,22 +142,23 @@ class AttendStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   std::function<void()> began_;         // until the first read is done
   std::optional<JobMemory::Reservation> waiting_;
 
-  std::mutex mutex_;
-  std::condition_variable_any changed_;   // what has arrived, and the call's end
-  std::condition_variable_any written_;   // one waits for its turn to write
-  grpc::ByteBuffer incoming_;             // gRPC's while reading_
-  grpc::ByteBuffer outgoing_;             // gRPC's while write_ is kPending
-  std::deque<grpc::ByteBuffer> arrived_;  // guarded by mutex_, like all below; not yet read
-  size_t read_ahead_ = 0;                 // messages
-  bool reading_ = false;
-  bool ended_ = false;       // nothing more comes
-  Clock::time_point heard_;  // when something came last
-  Operation write_ = Operation::kDone;
-  Clock::time_point write_began_;
-  Deadline write_due_;
-  int64_t write_bytes_ = 0;
-  ClientPace sends_, reads_;
-  bool done_ = false;
+  Mutex mutex_;
+  std::condition_variable_any changed_;  // what has arrived, and the call's end
+  std::condition_variable_any written_;  // one waits for its turn to write
+  grpc::ByteBuffer incoming_;            // gRPC's while reading_
+  grpc::ByteBuffer outgoing_;            // gRPC's while write_ is kPending
+  std::deque<grpc::ByteBuffer> arrived_ ABSL_GUARDED_BY(mutex_);  // not yet read
+  size_t read_ahead_ ABSL_GUARDED_BY(mutex_) = 0;                 // messages
+  bool reading_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;       // nothing more comes
+  Clock::time_point heard_ ABSL_GUARDED_BY(mutex_);  // when something came last
+  Operation write_ ABSL_GUARDED_BY(mutex_) = Operation::kDone;
+  Clock::time_point write_began_ ABSL_GUARDED_BY(mutex_);
+  Deadline write_due_ ABSL_GUARDED_BY(mutex_);
+  int64_t write_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  ClientPace sends_ ABSL_GUARDED_BY(mutex_);
+  ClientPace reads_ ABSL_GUARDED_BY(mutex_);
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace hilbert_ring::server

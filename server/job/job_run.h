@@ -27,11 +27,11 @@
 #include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "server/job/job_run_options.h"
 #include "server/job/stall_watch.h"
 #include "server/job/worker_stream.h"
@@ -122,9 +122,10 @@ class JobRun : private WorkerStream::Listener {
                       const JobInput& input);
   absl::Status WriteRows(std::map<int, RowMessages>& by_rank);
   absl::Status Await(const Awaited& awaited, Deadline deadline);
-  bool AllDid(const Awaited& awaited) const;
-  absl::Status FindLate(const Awaited& awaited, Deadline deadline);
-  absl::Status FindStalled(const Awaited& awaited);
+  bool AllDid(const Awaited& awaited) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status FindLate(const Awaited& awaited, Deadline deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status FindStalled(const Awaited& awaited) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelAndJoin();
 
   const std::string& address(int rank) const { return options_.members[rank]->address; }
@@ -132,12 +133,13 @@ class JobRun : private WorkerStream::Listener {
   const JobRunOptions options_;
   JobStop& stop_;
   // Comes before a stream's lock. Also guards *options_.delivered while there are streams.
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  StallWatch watch_;                                    // guarded by mutex_
-  std::vector<double> fractions_;                       // guarded by mutex_; by rank
-  Clock::time_point told_;                              // guarded by mutex_; last progress
-  std::shared_ptr<const Member> stalled_, failed_;      // guarded by mutex_
+  StallWatch watch_ ABSL_GUARDED_BY(mutex_);
+  std::vector<double> fractions_ ABSL_GUARDED_BY(mutex_);  // by rank
+  Clock::time_point told_ ABSL_GUARDED_BY(mutex_);         // last progress
+  std::shared_ptr<const Member> stalled_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const Member> failed_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<WorkerStream>> streams_;  // by rank; all there once one is open
   std::unique_ptr<OpenRuns::Place> place_;              // last: it uses all of the above
 };

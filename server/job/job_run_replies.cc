@@ -20,11 +20,10 @@ constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
 }  // namespace
 
 void JobRun::Changed() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   changed_.notify_all();
 }
 
-// Under mutex_, like the two below.
 bool JobRun::AllDid(const Awaited& awaited) const {
   return std::all_of(streams_.begin(), streams_.end(),
                      [&](const auto& stream) { return ((*stream).*awaited.done)(); });
@@ -32,9 +31,9 @@ bool JobRun::AllDid(const Awaited& awaited) const {
 
 absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
   const TimeSource& time = *options_.time;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   watch_.Begin(time.Now());
-  const auto all = [&] { return AllDid(awaited); };
+  const auto all = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return AllDid(awaited); };
   while (stop_.why().ok() && !all()) {
     const Clock::time_point now = time.Now();
     const bool looks = awaited.computing || now >= deadline;
@@ -87,7 +86,7 @@ void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
   }
   double mean = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     fractions_[rank] = progress.fraction();
     const Clock::time_point now = options_.time->Now();
     watch_.Waits(rank, progress.waiting_step(), now);
@@ -100,12 +99,12 @@ void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
 }
 
 void JobRun::Moved(int rank) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   watch_.Moved(rank, options_.time->Now());
 }
 
 void JobRun::PassesOn(int rank, bool passes_on) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   watch_.PassesOn(rank, passes_on, options_.time->Now());
 }
 
@@ -124,14 +123,14 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
   }
   const RowSpan span{.begin = first_slot, .end = first_slot + chunk.rows()};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // Before the client sees a row twice.
     const RowSpan gap = slots.GapFrom(span.begin);
     if (gap.begin != span.begin || gap.end < span.end) return unexpected();
   }
   const absl::StatusOr<bool> handed = options_.output(rank, chunk, payload, owner, patience);
   if (!handed.ok() || !*handed) return handed;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!slots.Add(span.begin, span.end)) return unexpected();
   return true;
 }
@@ -145,11 +144,11 @@ void JobRun::Failed(int rank, const grpc::Status& status) {
   }
   const bool broken = !status.ok() && !SaidByWorker(status);
   if (broken && stop_.why().ok() && !member->departed.stop_requested()) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failed_ == nullptr) failed_ = member;
   }
   if (wire::HasReason(wire::FromGrpc(status), wire::reason::kWorkerBusy)) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stalled_ = member;  // it does not get rid of a job that we know nothing of
   }
   stop_.Request(FailureOf(member->address, status));
@@ -162,12 +161,12 @@ void JobRun::FailedBeside(const std::string& worker, const v1::RunFailed& failed
 }
 
 std::shared_ptr<const Member> JobRun::stalled() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return stalled_;
 }
 
 std::shared_ptr<const Member> JobRun::failed() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return failed_;
 }
 

@@ -54,7 +54,7 @@ absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
                          absl::StrCat("attempt is ", attempt, ", must be at most ", kMostAttempt));
   }
   const std::pair<std::string, std::string> key(caller, job_id);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = jobs_.find(key);
   if (found != jobs_.end()) {
     const int runs = found->second.attempt;
@@ -78,7 +78,7 @@ absl::StatusOr<JobTable::Entry> JobTable::Enter(const std::string& caller,
 
 JobTable::Entry::~Entry() {
   if (table_ == nullptr) return;
-  const std::lock_guard lock(table_->mutex_);
+  const MutexLock lock(table_->mutex_);
   const auto found = table_->jobs_.find(key_);
   // A newer attempt may have the place by now.
   if (found != table_->jobs_.end() && found->second.stop == stop_) table_->jobs_.erase(found);
@@ -101,7 +101,7 @@ v1::Job JobTable::Describe(const Jobs::value_type& entry, Clock::time_point now)
 std::vector<v1::Job> JobTable::List(const std::string& caller) const {
   std::vector<v1::Job> jobs;
   const Clock::time_point now = time_.Now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto at = jobs_.lower_bound({caller, ""}); at != jobs_.end() && at->first.first == caller;
        ++at) {
     jobs.push_back(Describe(*at, now));
@@ -112,32 +112,32 @@ std::vector<v1::Job> JobTable::List(const std::string& caller) const {
 std::vector<v1::Job> JobTable::ListAll() const {
   std::vector<v1::Job> jobs;
   const Clock::time_point now = time_.Now();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& entry : jobs_) jobs.push_back(Describe(entry, now));
   return jobs;
 }
 
 void JobTable::NoteEnded(EndedJob job) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ended_.push_front(std::move(job));
   if (ended_.size() > kMostEnded) ended_.pop_back();
 }
 
 std::vector<EndedJob> JobTable::Ended() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return {ended_.begin(), ended_.end()};
 }
 
 std::array<int, kJobPhases> JobTable::CountByPhase() const {
   std::array<int, kJobPhases> counts = {};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [key, job] : jobs_) ++counts[static_cast<int>(job.course->phase())];
   return counts;
 }
 
 absl::Status JobTable::Cancel(const std::string& caller, const std::string& job_id,
                               const std::string& by) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = jobs_.find({caller, job_id});
   if (found == jobs_.end()) {
     return wire::ErrorOf(wire::reason::kJobNotFound,
@@ -149,7 +149,7 @@ absl::Status JobTable::Cancel(const std::string& caller, const std::string& job_
 }
 
 void JobTable::StopAll(const absl::Status& why) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [key, job] : jobs_) job.stop->Request(why);
 }
 

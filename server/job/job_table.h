@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <list>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/job/job_course.h"
 #include "server/metrics/metrics.h"
@@ -90,9 +90,9 @@ class JobTable {
   static v1::Job Describe(const Jobs::value_type& entry, Clock::time_point now);
 
   const TimeSource& time_;
-  mutable std::mutex mutex_;
-  std::list<EndedJob> ended_;  // guarded by mutex_; the newest first
-  Jobs jobs_;                  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::list<EndedJob> ended_ ABSL_GUARDED_BY(mutex_);  // the newest first
+  Jobs jobs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hilbert_ring::server

@@ -1,9 +1,9 @@
 // What the report of a job that asked for it says of when things went on.
 #pragma once
 
-#include <mutex>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/job/job_course.h"
 #include "server/process/deadline.h"
@@ -25,8 +25,8 @@ class SendSpans {
   struct Sent {
     Clock::time_point begin, end;
   };
-  mutable std::mutex mutex_;
-  std::vector<std::vector<Sent>> of_ranks_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::vector<std::vector<Sent>> of_ranks_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Workers' spans count from when their run was opened; the job's from when it was.

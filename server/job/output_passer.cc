@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/return_if_error.h"
 #include "server/process/threads.h"
 
 namespace hilbert_ring::server {
@@ -22,17 +23,19 @@ OutputPasser::OutputPasser(OutputRows outputs, std::shared_ptr<const void> memor
 
 absl::Status OutputPasser::PassOn(int64_t rows_final) {
   if (has_thread()) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     rows_final_ = std::max(rows_final_, rows_final);
     changed_.notify_all();
     return absl::OkStatus();
   }
   const absl::StatusOr<bool> all = PassOnFinal(rows_final, kPatience);
   if (!all.ok() || *all) return all.status();
-  rows_final_ = rows_final;  // the only thread as yet
-  auto thread = StartThread([this] { PassOnRest(); });
-  if (thread.ok()) thread_ = *std::move(thread);
-  return thread.status();
+  {
+    const MutexLock lock(mutex_);
+    rows_final_ = rows_final;
+  }
+  ASSIGN_OR_RETURN(thread_, StartThread([this] { PassOnRest(); }));
+  return absl::OkStatus();
 }
 
 // Of rows that are final, as many as the client takes; false when it does not take them all.
@@ -52,8 +55,10 @@ void OutputPasser::PassOnRest() {
   while (stop_.why().ok()) {
     bool all = false;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, stop_.token(), [&] { return rows_final_ > passed || all_final_; });
+      MutexLock lock(mutex_);
+      changed_.wait(lock, stop_.token(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return rows_final_ > passed || all_final_;
+      });
       passed = rows_final_;
       all = all_final_;
     }
@@ -66,7 +71,7 @@ void OutputPasser::PassOnRest() {
 void OutputPasser::End() {
   if (!has_thread()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     all_final_ = true;
     changed_.notify_all();
   }

@@ -13,20 +13,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/process/deadline.h"
 #include "server/process/job_stop.h"
 #include "server/shard/output_rows.h"
 
 namespace hilbert_ring::server {
-
-// Of an output that waits for the client, however long that takes.
-inline constexpr Clock::duration kAnyPatience = Clock::duration::max();
 
 class OutputPasser {
  public:
@@ -66,11 +63,11 @@ class OutputPasser {
   v1::OutputChunk chunk_;
   std::string_view payload_;
 
-  std::mutex mutex_;  // held over no call
+  Mutex mutex_;  // held over no call
   std::condition_variable_any changed_;
-  int64_t rows_final_ = 0;  // guarded by mutex_
-  bool all_final_ = false;  // guarded by mutex_; no more will be
-  std::thread thread_;      // the caller's
+  int64_t rows_final_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool all_final_ ABSL_GUARDED_BY(mutex_) = false;  // no more will be
+  std::thread thread_;                              // the caller's
 };
 
 }  // namespace hilbert_ring::server

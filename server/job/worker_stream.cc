@@ -105,7 +105,7 @@ v1::RunRequest WorkerStream::OpenRequest(uint64_t run, const Delivered& delivere
 
 void WorkerStream::Settle() {
   if (way_ != Way::kUnsettled) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   way_ = said_.shares ? Way::kSharedMemory : Way::kMessages;
 }
 
@@ -152,7 +152,7 @@ absl::Status WorkerStream::TellElsewhere(Clock::time_point now) {
 
 absl::Status WorkerStream::FinishRows() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     finished_ = options_.time->Now();
   }
   v1::RunRequest request;
@@ -177,7 +177,7 @@ HeldShard WorkerStream::Release() {
 
 void WorkerStream::Note(absl::FunctionRef<void(Said&)> change) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     change(said_);
   }
   listener_.Changed();
@@ -192,7 +192,7 @@ void WorkerStream::Read() {
     context_.TryCancel();
   }
   const grpc::Status ended = call_->Finish();
-  if (!ended.ok() || !said_.report.has_value()) listener_.Failed(rank_, ended);
+  if (!ended.ok() || !told_figures()) listener_.Failed(rank_, ended);
   if (passer_ && passer_->has_thread()) {
     listener_.PassesOn(rank_, true);  // that the worker is silent now is no stall
     passer_->End();
@@ -218,7 +218,7 @@ absl::Status WorkerStream::Handle(v1::RunResponse& response) {
       listener_.Failed(rank_, StatusOf(response.failed()));
       return stop_.why();
     case v1::RunResponse::kFigures: {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       said_.report = std::move(*response.mutable_figures());
       said_.report->set_worker(member().address);
       return absl::OkStatus();
@@ -230,7 +230,7 @@ absl::Status WorkerStream::Handle(v1::RunResponse& response) {
 }
 
 absl::Status WorkerStream::HandleReady(const v1::RunReady& ready) {
-  if (said_.ready) {
+  if (this->ready()) {
     return absl::InternalError(
         absl::StrCat("worker ", member().address, " says twice that it is ready"));
   }
@@ -253,7 +253,7 @@ absl::Status WorkerStream::HandleOutput(v1::OutputChunk& chunk, int64_t first_sl
 }
 
 absl::Status WorkerStream::HandleFinal(const v1::RowsFinal& final) {
-  if (!said_.shares || !passer_ || final.rows() > options_.plan->shards.Rows(rank_)) {
+  if (!shares() || !passer_ || final.rows() > options_.plan->shards.Rows(rank_)) {
     return absl::InternalError(
         absl::StrCat("worker ", member().address, " speaks of rows that it does not share"));
   }
@@ -268,9 +268,9 @@ absl::Status WorkerStream::HandleFinal(const v1::RowsFinal& final) {
 }
 
 void WorkerStream::HandleComputed(const v1::RunComputed& computed) {
-  if (said_.computed) return;
+  if (this->computed()) return;
   const Clock::time_point now = options_.time->Now();
-  Note([&](Said& said) {
+  Note([&](Said& said) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     said.computed = true;
     // A worker cannot have computed for longer than we have waited for it.
     if (computed.seconds() > 0 && finished_ != Clock::time_point()) {
@@ -280,27 +280,37 @@ void WorkerStream::HandleComputed(const v1::RunComputed& computed) {
 }
 
 bool WorkerStream::ready() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return said_.ready;
 }
 
+bool WorkerStream::shares() const {
+  const MutexLock lock(mutex_);
+  return said_.shares;
+}
+
 bool WorkerStream::computed() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return said_.computed;
 }
 
 bool WorkerStream::ended() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return said_.ended;
 }
 
+bool WorkerStream::told_figures() const {
+  const MutexLock lock(mutex_);
+  return said_.report.has_value();
+}
+
 v1::WorkerReport WorkerStream::report() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return said_.report.value_or(v1::WorkerReport());
 }
 
 double WorkerStream::compute_seconds() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return said_.compute_seconds;
 }
 

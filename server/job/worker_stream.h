@@ -23,7 +23,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string_view>
@@ -32,6 +31,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
 #include "hilbert_ring/v1/worker.pb.h"
@@ -135,7 +135,9 @@ class WorkerStream {
   const Member& member() const { return *options_.members[rank_]; }
   v1::RunRequest OpenRequest(uint64_t run, const Delivered& delivered) const;
   void NoteDeparted();
-  void Note(absl::FunctionRef<void(Said&)> change);
+  void Note(absl::FunctionRef<void(Said&)> change);  // called with mutex_ held
+  bool shares() const;
+  bool told_figures() const;
 
   // The reader's.
   void Read();
@@ -165,9 +167,9 @@ class WorkerStream {
   // begins.
   std::optional<OutputPasser> passer_;
 
-  mutable std::mutex mutex_;    // held over no call
-  Said said_;                   // guarded by mutex_; written by the reader
-  Clock::time_point finished_;  // guarded by mutex_; the rows
+  mutable Mutex mutex_;                                       // held over no call
+  Said said_ ABSL_GUARDED_BY(mutex_);                         // written by the reader
+  Clock::time_point finished_ ABSL_GUARDED_BY(mutex_);        // the rows
   const std::stop_callback<std::function<void()>> departed_;  // last: it uses all of the above
 };
 

@@ -8,6 +8,9 @@ namespace hilbert_ring::server {
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
+// Of a wait for a client, however long it takes.
+inline constexpr Clock::duration kAnyPatience = Clock::duration::max();
+
 inline double SecondsBetween(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }

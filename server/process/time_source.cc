@@ -7,19 +7,18 @@ class System : public TimeSource {
  public:
   Clock::time_point Now() const override { return Clock::now(); }
 
-  bool WaitUntil(std::condition_variable_any& changed, std::unique_lock<std::mutex>& lock,
-                 const std::stop_token& stop, Deadline deadline,
-                 absl::FunctionRef<bool()> done) const override {
-    return changed.wait_until(lock, stop, deadline, done);
+  bool WaitUntil(std::condition_variable_any& changed, MutexLock& lock, const std::stop_token& stop,
+                 Deadline deadline, absl::FunctionRef<bool()> done) const override {
+    return changed.wait_until(lock.native(), stop, deadline, done);
   }
 };
 
 }  // namespace
 
 void TimeSource::AwaitStop(const std::stop_token& stop, Deadline deadline) const {
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable_any changed;
-  std::unique_lock lock(mutex);
+  MutexLock lock(mutex);
   WaitUntil(changed, lock, stop, deadline, [] { return false; });
 }
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <condition_variable>
-#include <mutex>
 #include <stop_token>
 
 #include "absl/functional/function_ref.h"
+#include "engine/base/mutex.h"
 #include "server/process/deadline.h"
 
 namespace hilbert_ring::server {
@@ -20,7 +20,7 @@ class TimeSource {
 
   // As std::condition_variable_any::wait_until: until `done`, the stop or the deadline; what `done`
   // says then.
-  virtual bool WaitUntil(std::condition_variable_any& changed, std::unique_lock<std::mutex>& lock,
+  virtual bool WaitUntil(std::condition_variable_any& changed, MutexLock& lock,
                          const std::stop_token& stop, Deadline deadline,
                          absl::FunctionRef<bool()> done) const = 0;
 

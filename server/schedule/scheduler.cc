@@ -338,7 +338,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
       continue;
     }
     const bool news = s.time_.WaitUntil(
-        s.changed_, lock.native(), stop.token(), std::min(deadline, now + kDispatchInterval),
+        s.changed_, lock, stop.token(), std::min(deadline, now + kDispatchInterval),
         [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
           return job_->grant.has_value() || s.Position(*job_) != told;
         });

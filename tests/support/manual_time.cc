@@ -13,7 +13,7 @@ constexpr auto kMachineLimit = std::chrono::minutes(1);
 
 }  // namespace
 
-bool ManualTime::WaitUntil(std::condition_variable_any& changed, std::unique_lock<std::mutex>& lock,
+bool ManualTime::WaitUntil(std::condition_variable_any& changed, MutexLock& lock,
                            const std::stop_token& stop, Deadline deadline,
                            absl::FunctionRef<bool()> done) const {
   if (done() || stop.stop_requested() || Now() >= deadline) return done();
@@ -23,7 +23,7 @@ bool ManualTime::WaitUntil(std::condition_variable_any& changed, std::unique_loc
     place = waited_for_.insert(deadline);
   }
   while (!done() && !stop.stop_requested() && Now() < deadline) {
-    changed.wait_for(lock, stop, kLook, done);
+    changed.wait_for(lock.native(), stop, kLook, done);
   }
   const std::lock_guard waits(mutex_);
   waited_for_.erase(place);

@@ -22,9 +22,8 @@ class ManualTime : public server::TimeSource {
  public:
   server::Clock::time_point Now() const override { return now_.load(); }
 
-  bool WaitUntil(std::condition_variable_any& changed, std::unique_lock<std::mutex>& lock,
-                 const std::stop_token& stop, server::Deadline deadline,
-                 absl::FunctionRef<bool()> done) const override;
+  bool WaitUntil(std::condition_variable_any& changed, MutexLock& lock, const std::stop_token& stop,
+                 server::Deadline deadline, absl::FunctionRef<bool()> done) const override;
 
   void Advance(server::Clock::duration by);
 

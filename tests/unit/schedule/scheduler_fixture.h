@@ -26,9 +26,8 @@ inline std::shared_ptr<const Member> MakeMember(int number, int64_t limit = kGiB
 // The system's time until it is set.
 struct SetTime : TimeSource {
   Clock::time_point Now() const override { return at.value_or(Clock::now()); }
-  bool WaitUntil(std::condition_variable_any& changed, std::unique_lock<std::mutex>& lock,
-                 const std::stop_token& stop, Deadline deadline,
-                 absl::FunctionRef<bool()> done) const override {
+  bool WaitUntil(std::condition_variable_any& changed, MutexLock& lock, const std::stop_token& stop,
+                 Deadline deadline, absl::FunctionRef<bool()> done) const override {
     return SystemTime().WaitUntil(changed, lock, stop, deadline, done);
   }
   std::optional<Clock::time_point> at;
