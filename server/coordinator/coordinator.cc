@@ -166,7 +166,7 @@ absl::Status Coordinator::Listen() {
                            .lookahead_bytes = wire::kLookaheadBytes,
                            .idle = settings_.connection_idle_timeout,
                            .connections_per_peer = settings_.max_connections_per_peer,
-                           .on_refused = [this] { metrics_.CountRefused("CONNECTIONS"); },
+                           .on_refused = [this] { metrics_.CountRefusedConnection(); },
                            .credentials = ForCallers(settings_, callers_, metrics_),
                            .reflection = ShowsReflection(settings_)},
                           {&attention_service_});
@@ -249,7 +249,9 @@ absl::Status Coordinator::StartWorkers() {
                       place.gpu_share * settings_.device.gpu_memory_fraction)});
     options.share_gpu = options.share_gpu || place.gpu_share < 1;
   }
-  workers_ = std::make_unique<WorkerProcesses>(std::move(options));
+  auto processes = std::make_unique<WorkerProcesses>(std::move(options));
+  const MutexLock lock(refresh_);
+  workers_ = std::move(processes);
   return absl::OkStatus();
 }
 
@@ -258,15 +260,20 @@ void Coordinator::Distrust(const Member& worker) {
   membership_.Distrust(worker);
   int port = 0;
   absl::string_view address = worker.address;
-  if (workers_ == nullptr || !absl::ConsumePrefix(&address, "127.0.0.1:")) return;
-  if (absl::SimpleAtoi(address, &port)) workers_->Replace(port);
+  WorkerProcesses* const spawned = Spawned();
+  if (spawned == nullptr || !absl::ConsumePrefix(&address, "127.0.0.1:")) return;
+  if (absl::SimpleAtoi(address, &port)) spawned->Replace(port);
+}
+
+WorkerProcesses* Coordinator::Spawned() {
+  const MutexLock lock(refresh_);
+  return workers_.get();
 }
 
 HttpReply Coordinator::Ready() {
   if (ready_) return {.body = "ok\n"};
   if (draining_) return {.status = 503, .body = "stopping\n"};
-  return {.status = 503,
-          .body = warm_ || membership_.Live().empty() ? "not enough workers\n" : "warming up\n"};
+  return {.status = 503, .body = enough_ ? "warming up\n" : "not enough workers\n"};
 }
 
 void Coordinator::SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving) {
@@ -277,8 +284,7 @@ void Coordinator::SetHealth(const GrpcEndpoint& endpoint, const char* service, b
 }
 
 // Ready for the first time when all workers that are expected are there and have ended a job; from
-// then on as long as
-// there is one, since jobs run on those that live.
+// then on as long as there is one, since jobs run on those that live.
 void Coordinator::Refresh() {
   const MutexLock lock(refresh_);
   const Members live = membership_.Live();
@@ -288,6 +294,7 @@ void Coordinator::Refresh() {
       settings_.spawn_workers > 0 ? settings_.spawn_workers : settings_.min_workers;
   const int needed = was_ready_ ? 1 : expected;
   const bool enough = !draining_ && static_cast<int>(live.size()) >= needed;
+  enough_ = enough;
   if (enough && !warm_ && warm_up_ != nullptr) warm_up_->Begin(static_cast<int>(live.size()));
   const bool ready = enough && warm_;
   if (ready != ready_) {
@@ -328,7 +335,7 @@ void Coordinator::Stop() {
   }
   jobs_.StopAll(Stopping());
   attention_service_.AwaitIdle(std::chrono::milliseconds(1000));
-  if (workers_ != nullptr) workers_->Stop(kWorkerStopLimit);
+  if (WorkerProcesses* const spawned = Spawned()) spawned->Stop(kWorkerStopLimit);
   for (GrpcEndpoint* endpoint : {&grpc_, &membership_grpc_}) {
     if (endpoint->server != nullptr) endpoint->Shutdown(std::chrono::milliseconds(100));
   }

@@ -46,6 +46,7 @@ class Coordinator {
   absl::Status Listen();
   absl::Status StartWorkers();
   void Distrust(const Member& worker);
+  WorkerProcesses* Spawned();  // null where none are
   // Of a path that callers of these roles alone may see.
   HttpEndpoint::Handler For(std::initializer_list<Role> roles, std::string do_what,
                             std::function<HttpReply(const Caller&)> reply);
@@ -68,7 +69,8 @@ class Coordinator {
   std::atomic<bool> ready_ = false;
   std::atomic<bool> was_ready_ = false;
   std::atomic<bool> warm_ = false;
-  Mutex refresh_;  // one Refresh at a time
+  std::atomic<bool> enough_ = false;  // workers
+  Mutex refresh_;                     // one Refresh at a time
   Callers callers_;
   Quotas quotas_;
   JobTable jobs_;
@@ -89,7 +91,7 @@ class Coordinator {
   AttentionService attention_service_;
   GrpcEndpoint grpc_, membership_grpc_;
   std::unique_ptr<HttpEndpoint> http_;
-  std::unique_ptr<WorkerProcesses> workers_;
+  std::unique_ptr<WorkerProcesses> workers_ ABSL_GUARDED_BY(refresh_);  // set once, if at all
   std::unique_ptr<WarmUp> warm_up_ ABSL_GUARDED_BY(refresh_);
 };
 

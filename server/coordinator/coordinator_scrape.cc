@@ -48,10 +48,11 @@ MetricLabels LabelsOfCoordinator() {
 }
 
 CoordinatorFigures Coordinator::Figures() {
+  const WorkerProcesses* const spawned = Spawned();
   CoordinatorFigures figures{.ready = ready_,
                              .jobs_running = scheduler_.running(),
                              .jobs_queued = scheduler_.waiting(),
-                             .workers_restarted = workers_ != nullptr ? workers_->restarts() : 0,
+                             .workers_restarted = spawned != nullptr ? spawned->restarts() : 0,
                              .rings = static_cast<int>(rings_.Describe().size()),
                              .ring_generation = rings_.generation()};
   const auto by_phase = jobs_.CountByPhase();

@@ -54,7 +54,9 @@ std::string Bytes(int64_t bytes) {
                    : absl::StrFormat("%.1f %s", value, kUnits[unit]);
 }
 
-std::string Seconds(double seconds) { return absl::StrFormat("%.3g s", seconds); }
+std::string Seconds(double seconds) {
+  return seconds < 1000 ? absl::StrFormat("%.3g s", seconds) : absl::StrFormat("%.0f s", seconds);
+}
 
 // A state's name as callers know it: STATE_UP is "up".
 std::string StateName(std::string_view name) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/server.h"
@@ -60,7 +61,7 @@ v1::AttendRequest RowsOf(const JobSpec& spec, v1::Tensor tensor, std::minstd_ran
 }
 
 // Outputs are dropped: the service has computed them again by the time of its report.
-absl::Status Call(v1::AttentionService::Stub& stub, const JobSpec& spec,
+absl::Status Call(v1::AttentionService::Stub& stub, const JobSpec& spec, int workers,
                   grpc::ClientContext& context) {
   const auto stream = stub.Attend(&context);
   v1::AttendRequest open;
@@ -78,6 +79,10 @@ absl::Status Call(v1::AttentionService::Stub& stub, const JobSpec& spec,
     if (response.has_report()) report = std::move(*response.mutable_report());
   }
   if (absl::Status status = wire::FromGrpc(stream->Finish()); !status.ok()) return status;
+  if (report.workers_size() != workers) {
+    return absl::UnavailableError(
+        absl::StrCat("it could be computed on ", report.workers_size(), " of them alone"));
+  }
   if (report.rows_checked() != RowsToCheck(spec)) {
     return absl::InternalError("too few of its rows could be checked");
   }
@@ -104,8 +109,13 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
                 .plans = services.plans,
                 .metrics = metrics_,
                 .suspects = services.suspects},
-      passed_(std::move(passed)),
-      thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+      passed_(std::move(passed)) {
+  settings_.max_retries = 0;  // a worker that fails is not to be left out
+  // Limits are for callers.
+  settings_.max_tokens = kTokensOfAWorker * kMaxWorkers;
+  settings_.max_heads = kHeads;
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+}
 
 WarmUp::~WarmUp() = default;
 
@@ -155,7 +165,7 @@ absl::Status WarmUp::Try(int workers, const std::stop_token& stop) {
   absl::Status status;
   {
     const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
-    status = Call(*stub, spec, context);
+    status = Call(*stub, spec, workers, context);
   }
   server->Shutdown();
   server->Wait();

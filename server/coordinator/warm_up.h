@@ -25,8 +25,8 @@ namespace hilbert_ring::server {
 
 class WarmUp {
  public:
-  // The job is in no list, no quota and no metric of the service. `passed` is called by a thread of
-  // its own.
+  // The job is in no list of jobs and no quota, and the counters of jobs leave it out; its turn and
+  // its ring are the service's own. `passed` is called by a thread of its own.
   WarmUp(const JobServices& services, std::function<void()> passed);
   ~WarmUp();
 

@@ -138,8 +138,7 @@ void Registration::Take(v1::HeartbeatReply& reply) {
   }
   if (!reply.up() || std::exchange(up_, true)) return;
   spdlog::info("registered with {}", coordinator_);
-  if (hooks_.up) hooks_.up();
-  if (hooks_.registered) std::exchange(hooks_.registered, nullptr)();
+  hooks_.up();
 }
 
 }  // namespace hilbert_ring::server

@@ -19,13 +19,11 @@ namespace hilbert_ring::server {
 
 class Registration {
  public:
-  // registered: called once, when the coordinator has first reached this worker.
-  // up: called each time that it has; may be null.
+  // up: called each time that the coordinator has reached this worker.
   // lost: called when the stream of a registration ends, or the coordinator answers no more.
   struct Hooks {
     std::function<v1::Heartbeat()> heartbeat;  // asked for each beat
-    std::function<void()> registered, lost;
-    std::function<void()> up = nullptr;
+    std::function<void()> up, lost;
   };
 
   // join_token: empty where the coordinator asks for none. The secret, which must outlive this, is
@@ -49,7 +47,7 @@ class Registration {
   const std::string coordinator_, join_token_;
   CoordinatorSecret& secret_;
   const Calling calling_;
-  Hooks hooks_;       // registered is null once called
+  const Hooks hooks_;
   bool up_ = false;   // of this stream; the reading thread's
   std::string told_;  // reason in the log; likewise
   Mutex mutex_;

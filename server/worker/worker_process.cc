@@ -54,6 +54,7 @@ void EndAtOnce(const absl::Status& error) {
 }  // namespace
 
 absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devices) {
+  RemoveReadyFile(settings.ready_file);
   if (IsWildcard(settings.host)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--host is ", settings.host,
@@ -116,12 +117,16 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                                 .memory_limit_bytes = memory.limit(),
                                                 .memory_used_bytes = memory.used()})};
   };
-  const auto set_health = [&grpc](bool serving) {
+  const auto set_ready = [&](bool ready) {
     grpc::HealthCheckServiceInterface* health = grpc.server->GetHealthCheckService();
-    health->SetServingStatus(serving);
-    health->SetServingStatus(v1::WorkerService::service_full_name(), serving);
+    health->SetServingStatus(ready);
+    health->SetServingStatus(v1::WorkerService::service_full_name(), ready);
+    if (!ready) return RemoveReadyFile(settings.ready_file);
+    absl::Status written =
+        WriteReadyFile(settings.ready_file, {{"grpc_port", grpc.port}}, {address});
+    if (!written.ok()) spdlog::error("{}", std::string(written.message()));
   };
-  set_health(false);
+  set_ready(false);
   const std::string http_host = settings.http_host.empty() ? settings.host : settings.http_host;
   const auto http =
       HttpEndpoint::Start(http_host, settings.http_port,
@@ -154,35 +159,27 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                        *beat.add_failures() = std::move(failure);
                                      return beat;
                                    },
-                               .registered =
+                               .up =
                                    [&] {
-                                     absl::Status status =
-                                         WriteReadyFile(settings.ready_file,
-                                                        {{"grpc_port", grpc.port}}, {address});
-                                     if (!status.ok())
-                                       spdlog::error("{}", std::string(status.message()));
+                                     registered = true;
+                                     metrics.CountRegistration();
+                                     set_ready(true);
+                                     if (draining) set_ready(false);
                                    },
                                .lost =
                                    [&] {
                                      registered = false;
-                                     set_health(false);
+                                     set_ready(false);
                                      calls.CancelAll();
                                      rings.CloseAll();
-                                   },
-                               .up =
-                                   [&] {
-                                     registered = true;
-                                     set_health(!draining);
-                                     metrics.CountRegistration();
                                    }},
                               CallingOf(settings.security));
     calls.SetOnFailure([&registration] { registration.BeatNow(); });
     AwaitStopSignal(std::nullopt);
     draining = true;
-    set_health(false);
+    set_ready(false);
     registration.BeatNow();
     spdlog::info("stopping: {} jobs run", calls.count());
-    RemoveReadyFile(settings.ready_file);
     AwaitDrained(calls, settings.exit_timeout);
     calls.SetOnFailure(nullptr);
   }

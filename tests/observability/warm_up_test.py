@@ -32,12 +32,13 @@ class Coordinator(ServiceUnderTest):
 class WarmUp(unittest.TestCase):
     def start(self, folder, *arguments):
         return Coordinator(folder, workers=0,
-                           arguments=["--min-workers=1", "--membership-host=127.0.0.1", *arguments])
+                           arguments=["--membership-host=127.0.0.1", *(() if any("--min-workers" in given for given in arguments)
+                                        else ("--min-workers=1",)), *arguments])
 
-    def worker(self, service, program):
+    def worker(self, service, program, *arguments):
         process = subprocess.Popen(
             [program, f"--coordinator=127.0.0.1:{service.ports['membership_port']}", "--port=0",
-             "--threads=1"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+             "--threads=1", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, preexec_fn=stop_with_parent)
         self.addCleanup(process.wait, 30)
         self.addCleanup(process.terminate)
@@ -55,6 +56,21 @@ class WarmUp(unittest.TestCase):
             self.assertEqual(seen.total("hilbert_ring_workers_up"), 1)
             self.assertEqual(sum(value for name, _, value in seen.samples
                                  if name == "hilbert_ring_jobs_total"), 0)
+
+    def test_a_worker_that_can_take_no_job_is_not_left_out(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                self.start(folder, "--min-workers=2") as service:
+            self.worker(service, os.environ["WORKER_BINARY"])
+            self.worker(service, os.environ["WORKER_BINARY"], "--memory-limit=1KiB")
+            await_true("the warm-up job failed",
+                       lambda: "the warm-up job over 2 workers failed" in service.log.read_text())
+            self.assertEqual(service.readyz(), (503, "warming up"))
+
+    def test_limits_for_callers_are_none_for_the_warm_up(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                self.start(folder, "--max-heads=1", "--max-tokens=16") as service:
+            self.worker(service, os.environ["WORKER_BINARY"])
+            await_true("the service is ready", lambda: service.readyz() == (200, "ok"))
 
     def test_a_worker_that_computes_right_makes_it_ready(self):
         with tempfile.TemporaryDirectory() as folder, self.start(folder) as service:

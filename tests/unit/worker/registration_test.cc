@@ -91,7 +91,7 @@ class RegistrationTest : public ::testing::Test {
                                                     beat.set_memory_used_bytes(++beats_);
                                                     return beat;
                                                   },
-                                              .registered = [] {},
+                                              .up = [] {},
                                               .lost = [] {}});
   }
   void TearDown() override {
@@ -133,8 +133,7 @@ Clock::duration TimeOfAttempts(Registration::Hooks hooks, int attempts) {
 // attempts this takes 13 s.
 TEST(Registration, ACoordinatorThatIsNotThereYetIsLookedForOften) {
   EXPECT_LT(
-      TimeOfAttempts(
-          {.heartbeat = [] { return v1::Heartbeat(); }, .registered = [] {}, .lost = [] {}}, 12),
+      TimeOfAttempts({.heartbeat = [] { return v1::Heartbeat(); }, .up = [] {}, .lost = [] {}}, 12),
       seconds(8));
 }
 
@@ -181,7 +180,7 @@ TEST(Registration, ARefusalIsLoggedInTheCoordinatorsWords) {
     CoordinatorSecret secret;
     const Registration registration(
         absl::StrCat("127.0.0.1:", port), "", secret,
-        {.heartbeat = [] { return v1::Heartbeat(); }, .registered = [] {}, .lost = [] {}});
+        {.heartbeat = [] { return v1::Heartbeat(); }, .up = [] {}, .lost = [] {}});
     for (int i = 0; i < 1000 && coordinator.calls < 4; ++i) {
       std::this_thread::sleep_for(milliseconds(10));
     }
