@@ -14,6 +14,9 @@ namespace hilbert_ring::wire {
 // behind Open before the job has its workers. Left to itself a server takes 4 MiB of each stream.
 inline constexpr int kLookaheadBytes = 1 << 20;
 
+// Spans in a job's trace, of all its workers together: they leave in one message.
+inline constexpr int kMostSpansOfAJob = 1 << 15;
+
 // The trailing metadata by which a refused call learns in how many milliseconds to come again.
 inline constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
 

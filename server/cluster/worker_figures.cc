@@ -13,7 +13,6 @@ constexpr double kMostSeconds = 1e9;
 constexpr double kMostFlops = 1e30;
 constexpr int64_t kMostSteps = int64_t{1} << 40;
 constexpr size_t kMostNameBytes = 128;
-constexpr int kMostSpans = 1 << 16;
 constexpr int kMostCancelled = 1024;  // as many as a worker keeps between two beats
 
 // False also for what is not a number.
@@ -47,7 +46,7 @@ class Dropped {
 
 }  // namespace
 
-std::vector<std::string_view> DropAbsurd(v1::WorkerReport& r) {
+std::vector<std::string_view> DropAbsurd(v1::WorkerReport& r, int most_spans) {
   Dropped d;
   d.Name("device", r.mutable_device());
   d.Name("kernel", r.mutable_kernel());
@@ -71,7 +70,7 @@ std::vector<std::string_view> DropAbsurd(v1::WorkerReport& r) {
   const auto absurd = [](const v1::Span& span) {
     return !Within(span.begin_seconds(), kMostSeconds) || !Within(span.end_seconds(), kMostSeconds);
   };
-  if (r.spans_size() > kMostSpans || std::any_of(r.spans().begin(), r.spans().end(), absurd)) {
+  if (r.spans_size() > most_spans || std::any_of(r.spans().begin(), r.spans().end(), absurd)) {
     d.Field("spans");
     r.clear_spans();
   }

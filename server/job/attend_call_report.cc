@@ -9,6 +9,7 @@
 #include "server/job/job_trace.h"
 #include "server/process/logging.h"
 #include "wire/status.h"
+#include "wire/transport.h"
 
 namespace hilbert_ring::server {
 
@@ -35,8 +36,10 @@ v1::Report AttendCall::MakeReport(ExecutionFigures figures) {
   report.set_rows_checked(static_cast<int32_t>(figures.rows_checked));
   report.set_rows_not_judged(static_cast<int32_t>(figures.rows_not_judged));
   int64_t exchanged = 0;
+  const int workers = std::max(1, static_cast<int>(figures.workers.size()));
+  const int spans = open_.want_trace() ? wire::kMostSpansOfAJob / workers : 0;
   for (v1::WorkerReport& worker : figures.workers) {
-    for (const std::string_view figure : DropAbsurd(worker)) {
+    for (const std::string_view figure : DropAbsurd(worker, spans)) {
       services_.metrics.CountDropped(figure);
     }
     exchanged += worker.bytes_received();
@@ -56,17 +59,18 @@ v1::Report AttendCall::MakeReport(ExecutionFigures figures) {
 
 void AttendCall::NoteEnd(const absl::Status& status) {
   seconds_.total = SecondsBetween(opened_, services_.time.Now());
+  const int workers = static_cast<int>(grant_.members.size());  // of the last execution
   services_.jobs.NoteEnded({.caller = caller_.name,
                             .job_id = open_.job_id(),
                             .code = absl::StatusCodeToString(status.code()),
                             .tokens = spec_.tokens,
-                            .workers = report_.workers_size(),
+                            .workers = workers,
                             .seconds = seconds_});
   std::vector<LogField> fields = {{"job", open_.job_id()},
                                   {"code", absl::StatusCodeToString(status.code())},
                                   {"caller", caller_.name},
                                   {"tokens", spec_.tokens},
-                                  {"workers", int64_t{report_.workers_size()}},
+                                  {"workers", int64_t{workers}},
                                   {"seconds", seconds_.total},
                                   {"bytes_received", job_ ? job_->bytes_received : 0},
                                   {"bytes_sent", job_ ? job_->bytes_sent.load() : 0},

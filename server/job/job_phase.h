@@ -1,9 +1,12 @@
 // The course of a job, as code: its phases, and which may follow which.
 //
 //   kOpen -> kValidating -> kSizing -> kQueued <-> kParked
-//   kQueued -grant-> kRing -> kStarting -> kReceiving -> kComputing -> kSending -> kChecking ->
-//   kDone kRing to kChecking -a worker was lost, retries are left-> kQueued any but the last two -a
-//   stop, or another status-> kFailed
+//   kQueued -grant-> kRing -> kStarting -> kReceiving -> kComputing -> kSending
+//                                                     -> kChecking -> kDone
+//
+//   kRing to kChecking -a worker was lost, retries are left-> kQueued
+//
+//   any but the last two -a stop, or another status-> kFailed
 //
 // From kRing to kChecking is one execution of the job. Phases overlap in what workers do: they
 // compute on the first rows while others come, and outputs leave while others are computed. A phase

@@ -32,7 +32,7 @@ v1::Span::Kind KindOf(JobPhase phase) {
 }  // namespace
 
 void SendSpans::Add(int rank, Clock::time_point begin, Clock::time_point end) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Sent>& sent = of_ranks_[rank];
   const bool follows = !sent.empty() && begin - sent.back().end <= kSameSpan;
   if (follows || sent.size() == kMostOfARank) {
@@ -43,7 +43,7 @@ void SendSpans::Add(int rank, Clock::time_point begin, Clock::time_point end) {
 }
 
 void SendSpans::AddTo(std::vector<v1::WorkerReport>& workers, Clock::time_point opened) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (size_t rank = 0; rank < workers.size() && rank < of_ranks_.size(); ++rank) {
     for (const Sent& sent : of_ranks_[rank]) {
       v1::Span& span = *workers[rank].add_spans();
@@ -65,14 +65,13 @@ void Shift(std::vector<v1::WorkerReport>& workers, double seconds) {
 
 void AddPhases(const JobCourse& course, v1::Report& report) {
   const std::vector<JobCourse::Passage>& passages = course.passages();
-  for (size_t i = 0; i < passages.size(); ++i) {
+  for (size_t i = 0; i + 1 < passages.size(); ++i) {  // the last goes on, and is the check
     const v1::Span::Kind kind = KindOf(passages[i].phase);
     if (kind == v1::Span::KIND_UNSPECIFIED) continue;
-    const Clock::time_point end = i + 1 < passages.size() ? passages[i + 1].at : Clock::now();
     v1::Span& span = *report.add_spans();
     span.set_kind(kind);
     span.set_begin_seconds(SecondsBetween(course.opened(), passages[i].at));
-    span.set_end_seconds(SecondsBetween(course.opened(), end));
+    span.set_end_seconds(SecondsBetween(course.opened(), passages[i + 1].at));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "wire/reason.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -41,7 +42,10 @@ absl::Status FailureOf(const std::string& address, const grpc::Status& status) {
   const std::string message = absl::StrCat("worker ", address, ": ", error.message());
   if (MeansLoss(error.code())) return wire::ErrorOf(wire::reason::kWorkerLost, message);
   if (absl::IsDataLoss(error)) return wire::ErrorOf(wire::reason::kWorkerDataLoss, message);
-  return wire::WithReason(absl::Status(error.code(), message), wire::ReasonOf(error));
+  // A reason is a label of metrics: a name that is none of ours says no more than the code.
+  const wire::Reason* const reason = wire::FindReason(wire::ReasonOf(error));
+  const absl::Status failure(error.code(), message);
+  return reason == nullptr ? failure : wire::WithReason(failure, *reason);
 }
 
 }  // namespace hilbert_ring::server

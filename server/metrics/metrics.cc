@@ -19,6 +19,7 @@ using prometheus::Histogram;
 constexpr std::string_view kPhases[] = {
     "queue", "ring", "receive", "compute", "exchange", "exposed_exchange", "send"};
 constexpr std::string_view kTransports[] = {"gloo", "nccl", "none"};
+constexpr std::string_view kConnections = "CONNECTIONS";  // no status says it to anybody
 constexpr double kLeastMeasured = 0.01;  // seconds; shorter computes say little of a rate
 
 // Workers say it: a name that is none of ours makes no series.
@@ -148,6 +149,7 @@ Metrics::Metrics(const MetricLabels& labels) : families_(std::make_unique<Famili
     f.failed.Add({{"reason", reason}});
     f.refused.Add({{"reason", reason}});
   }
+  f.refused.Add({{"reason", std::string(kConnections)}});
   for (const std::string& cause : labels.causes) f.retries.Add({{"cause", cause}});
   for (const std::string_view phase : kPhases) {
     f.phases.Add({{"phase", std::string(phase)}}, kSecondsBuckets);
@@ -184,6 +186,8 @@ void Metrics::ObserveJob(const JobSeconds& seconds) {
 void Metrics::CountRefused(const std::string& reason) {
   families_->refused.Add({{"reason", ReasonLabel(reason)}}).Increment();
 }
+
+void Metrics::CountRefusedConnection() { CountRefused(std::string(kConnections)); }
 
 void Metrics::CountExecution(absl::StatusCode code) {
   families_->executions.Add({{"code", CodeLabel(code)}}).Increment();

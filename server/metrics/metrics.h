@@ -48,6 +48,7 @@ class Metrics {
   void CountJob(absl::StatusCode code, const std::string& reason);
   void ObserveJob(const JobSeconds& seconds);    // of a job that ended well
   void CountRefused(const std::string& reason);  // a call that never became a job
+  void CountRefusedConnection();
   void CountExecution(absl::StatusCode code);
   void CountRetry(const std::string& cause);  // of a job whose workers were lost
   void ObserveCancel(double seconds);         // until a cancelled job's memory is free on a worker

@@ -6,9 +6,11 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "grpcpp/server_context.h"
+#include "server/process/peer_network.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -29,8 +31,13 @@ absl::Status GaveWay() {
 }  // namespace
 
 std::string PeerHost(const std::string& peer) {
-  if (!peer.starts_with("ipv4:") && !peer.starts_with("ipv6:")) return peer;
-  return peer.substr(0, peer.rfind(':'));
+  absl::string_view host = peer;
+  const bool ipv6 = absl::ConsumePrefix(&host, "ipv6:");
+  if (!ipv6 && !absl::ConsumePrefix(&host, "ipv4:")) return peer;
+  host = host.substr(0, host.rfind(':'));
+  // gRPC writes brackets and the scope's sign as in a URI.
+  if (ipv6 && absl::ConsumePrefix(&host, "%5B")) host = absl::StripSuffix(host, "%5D");
+  return PeerNetwork(std::string(host));
 }
 
 CallGate::CallGate(const Limits& limits)

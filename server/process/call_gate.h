@@ -29,7 +29,8 @@ class ServerContextBase;
 
 namespace hilbert_ring::server {
 
-// The host of what gRPC calls a peer: "ipv4:10.0.0.7:41234" is "ipv4:10.0.0.7".
+// The host of what gRPC calls a peer: "ipv4:10.0.0.7:41234" is "10.0.0.7"; of an IPv6 one its
+// network (peer_network.h).
 std::string PeerHost(const std::string& peer);
 
 // Thread-safe.

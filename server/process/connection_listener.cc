@@ -17,9 +17,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "engine/base/return_if_error.h"
 #include "server/process/open_connections.h"
+#include "server/process/peer_network.h"
 #include "server/process/threads.h"
 
 namespace hilbert_ring::server {
@@ -50,7 +50,7 @@ std::optional<OpenConnections::Connection> PeerOf(int descriptor) {
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return std::nullopt;
   }
-  OpenConnections::Connection peer{.host = std::string(absl::StripPrefix(host, "::ffff:"))};
+  OpenConnections::Connection peer{.host = PeerNetwork(host)};
   if (!absl::SimpleAtoi(port, &peer.port)) return std::nullopt;
   return peer;
 }
@@ -111,8 +111,14 @@ void ConnectionListener::Accept(int connections_per_peer) {
       if (socket.revents == 0) continue;
       const int connection = accept4(socket.fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (connection < 0) {
-        if (IsShortage(errno) && EndsWithin(kPause)) return;
-        continue;  // the peer has gone meanwhile
+        const int error = errno;
+        if (!IsShortage(error)) continue;  // the peer has gone meanwhile
+        if (handlers_.refused) {
+          handlers_.refused(absl::ResourceExhaustedError(
+              absl::StrCat("a connection waits: ", std::strerror(error))));
+        }
+        if (EndsWithin(kPause)) return;
+        continue;
       }
       auto peer = PeerOf(connection);
       absl::Status admitted = peer.has_value()

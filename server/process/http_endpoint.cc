@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <fstream>
@@ -32,6 +33,29 @@ constexpr unsigned kSilenceSeconds = 5;
 constexpr auto kReadAgain = std::chrono::seconds(1);
 constexpr auto kPoll = std::chrono::milliseconds(20);
 constexpr size_t kRequestBytes = 8 << 10;  // of memory for a request's head and its answer's
+
+// Of answers that are being sent. Those who read slowly keep theirs, up to some 100 KiB each; short
+// answers, such as /livez's, are outside of this bound.
+constexpr size_t kMostUnsentBytes = size_t{16} << 20;
+constexpr size_t kShortAnswer = 1024;
+
+// An answer's body while the library sends it.
+class Unsent {
+ public:
+  Unsent(std::string body, std::atomic<size_t>& all) : body_(std::move(body)), all_(all) {
+    all_ += body_.size();
+  }
+  ~Unsent() { all_ -= body_.size(); }
+  Unsent(const Unsent&) = delete;
+  Unsent& operator=(const Unsent&) = delete;
+
+  std::string& body() { return body_; }
+  static void Free(void* self) { delete static_cast<Unsent*>(self); }
+
+ private:
+  std::string body_;
+  std::atomic<size_t>& all_;
+};
 
 class MicroHttpEndpoint : public HttpEndpoint {
  public:
@@ -129,12 +153,14 @@ class MicroHttpEndpoint : public HttpEndpoint {
                            size_t* body_bytes, void** /*request*/) {
     const char* const given =
         MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
-    const HttpReply reply = static_cast<const MicroHttpEndpoint*>(self)->ReplyTo(
-        method, path, given == nullptr ? "" : given);
+    const auto* const endpoint = static_cast<const MicroHttpEndpoint*>(self);
+    HttpReply reply = endpoint->ReplyTo(method, path, given == nullptr ? "" : given);
     *body_bytes = 0;
-    MHD_Response* response = MHD_create_response_from_buffer(
-        reply.body.size(), const_cast<char*>(reply.body.data()), MHD_RESPMEM_MUST_COPY);
+    auto unsent = std::make_unique<Unsent>(std::move(reply.body), endpoint->unsent_bytes_);
+    MHD_Response* response = MHD_create_response_from_buffer_with_free_callback_cls(
+        unsent->body().size(), unsent->body().data(), &Unsent::Free, unsent.get());
     if (response == nullptr) return MHD_NO;
+    unsent.release();  // Free deletes it
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, reply.content_type.c_str());
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
@@ -161,12 +187,17 @@ class MicroHttpEndpoint : public HttpEndpoint {
     const auto route = routes_.find(path);
     if (route == routes_.end()) return {.status = MHD_HTTP_NOT_FOUND, .body = "not found\n"};
     const std::lock_guard lock(answering_);
-    return route->second(authorization);
+    HttpReply reply = route->second(authorization);
+    if (reply.body.size() > kShortAnswer && unsent_bytes_ >= kMostUnsentBytes) {
+      return {.status = MHD_HTTP_SERVICE_UNAVAILABLE, .body = "too many answers are unread\n"};
+    }
+    return reply;
   }
 
   const std::map<std::string, Handler> routes_;
   const HttpTls tls_;
   mutable std::mutex answering_;  // two servers answer while one takes over from the other
+  mutable std::atomic<size_t> unsent_bytes_ = 0;
   bool ipv6_ = false;
   int port_ = 0;
   // The watch's, once it runs.

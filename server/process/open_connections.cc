@@ -25,7 +25,7 @@ absl::Status OpenConnections::Admit(int descriptor, Connection connection, Clock
     return of_host != of_host_.end() && of_host->second >= limits_.per_peer;
   };
   if (full() && now >= next_look_) {
-    ForgetEnded();
+    ForgetEnded(connection.host);
     next_look_ = now + kLookInterval;
   }
   if (full()) {
@@ -46,10 +46,10 @@ void OpenConnections::Forget(int descriptor) {
   connections_.erase(known);
 }
 
-void OpenConnections::ForgetEnded() {
+void OpenConnections::ForgetEnded(const std::string& host) {
   std::vector<int> ended;
   for (const auto& [descriptor, connection] : connections_) {
-    if (!is_open_(descriptor, connection)) ended.push_back(descriptor);
+    if (connection.host == host && !is_open_(descriptor, connection)) ended.push_back(descriptor);
   }
   for (const int descriptor : ended) Forget(descriptor);
 }

@@ -39,7 +39,7 @@ class OpenConnections {
 
  private:
   void Forget(int descriptor);
-  void ForgetEnded();
+  void ForgetEnded(const std::string& host);
 
   const Limits limits_;
   const IsOpen is_open_;

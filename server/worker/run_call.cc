@@ -20,13 +20,13 @@
 #include "server/worker/store_outputs.h"
 #include "wire/codec.h"
 #include "wire/status.h"
+#include "wire/transport.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int64_t kMostSpansOfAJob = 1 << 15;
 constexpr milliseconds kPoll{10};  // until a cancellation is seen
 constexpr std::chrono::hours kLongestCompute{24 * 365};
 constexpr std::chrono::seconds kMemoryTimeout{5};
@@ -172,8 +172,9 @@ void RunCall::NoteSpan(v1::Span::Kind kind, int64_t step, Deadline begin, Deadli
     return std::chrono::duration<double>(at - opened_).count();
   };
   const MutexLock lock(mutex_);
-  // All workers' spans are in one report.
-  if (std::ssize(spans_) >= kMostSpansOfAJob / open_.workers()) return;
+  // Room is kept for that of receiving, which is noted last.
+  const int kept = kind == v1::Span::KIND_RECEIVE ? 0 : 1;
+  if (std::ssize(spans_) >= wire::kMostSpansOfAJob / open_.workers() - kept) return;
   v1::Span& span = spans_.emplace_back();
   span.set_kind(kind);
   span.set_step(step);

@@ -23,8 +23,9 @@ TEST(WorkerFigures, GoodReportsStayAsTheyAre) {
   report.set_flops(1e18);
   report.set_compute_seconds(3600);
   report.set_bytes_received(int64_t{1} << 45);
+  report.add_spans()->set_end_seconds(0.5);
   const std::string before = report.SerializeAsString();
-  EXPECT_THAT(DropAbsurd(report), IsEmpty());
+  EXPECT_THAT(DropAbsurd(report, 1), IsEmpty());
   EXPECT_EQ(report.SerializeAsString(), before);
 }
 
@@ -38,7 +39,7 @@ TEST(WorkerFigures, AbsurdOnesOfReportsAreDropped) {
   report.set_compute_seconds(-kInfinity);
   report.set_exchange_seconds(kInfinity);
   report.set_bytes_received(-5);
-  EXPECT_THAT(DropAbsurd(report),
+  EXPECT_THAT(DropAbsurd(report, 0),
               ElementsAre("device", "tokens", "memory_peak_bytes", "flops", "compute_seconds",
                           "exchange_seconds", "bytes_received"));
   EXPECT_EQ(report.device(), std::string(128, '?'));
@@ -49,6 +50,15 @@ TEST(WorkerFigures, AbsurdOnesOfReportsAreDropped) {
   EXPECT_EQ(report.compute_seconds(), 0);
   EXPECT_EQ(report.exchange_seconds(), 0);
   EXPECT_EQ(report.bytes_received(), 0);
+}
+
+TEST(WorkerFigures, OfMoreSpansThanWereAskedForNoneIsKept) {
+  v1::WorkerReport report;
+  for (int i = 0; i < 8; ++i) report.add_spans()->set_end_seconds(1);
+  EXPECT_THAT(DropAbsurd(report, 8), IsEmpty());
+  EXPECT_EQ(report.spans_size(), 8);
+  EXPECT_THAT(DropAbsurd(report, 7), ElementsAre("spans"));
+  EXPECT_EQ(report.spans_size(), 0);
 }
 
 TEST(WorkerFigures, AbsurdOnesOfHeartbeatsAreDropped) {

@@ -77,11 +77,12 @@ TEST(AttendCall, ARingIsFormedOnceForJobsThatEndWell) {
 
 TEST(AttendCall, ARingOfAJobThatFailedIsFormedAnew) {
   JobRig rig;
-  rig.worker(0).At(Moment::kRowsDone, Say(absl::InternalError("the device failed"), "DEVICE"));
+  rig.worker(0).At(Moment::kRowsDone,
+                   Say(absl::InternalError("the device failed"), "ROWS_MISSHAPEN"));
   const JobSpec spec = PlainSpec({.segment = 64});
   auto failed = rig.Open(spec);
   failed->SendAll();
-  EXPECT_EQ(wire::ReasonOf(rig.Await(*failed)), "DEVICE");
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*failed)), "ROWS_MISSHAPEN");
   auto client = rig.Open(spec);
   client->SendAll();
   ASSERT_TRUE(rig.Await(*client).ok());
@@ -200,10 +201,11 @@ TEST(AttendCall, ANewerAttemptEndsTheOlderOne) {
 TEST(AttendCall, AllThatAJobHeldIsFreeWhenItHasEnded) {
   JobRig rig;
   for (int job = 0; job < 3; ++job) {
-    rig.worker(1).At(Moment::kRowsDone, Say(absl::InternalError("the device failed"), "DEVICE"));
+    rig.worker(1).At(Moment::kRowsDone,
+                     Say(absl::InternalError("the device failed"), "ROWS_MISSHAPEN"));
     auto client = rig.Open();
     client->SendAll();
-    EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "DEVICE");
+    EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "ROWS_MISSHAPEN");
     EXPECT_EQ(rig.Describe(0).job_id(), "");
   }
   auto client = rig.Open();

@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/job/job_execution.h"
+#include "server/job/worker_failure.h"
 #include "tests/unit/job/job_rig.h"
 #include "wire/status.h"
 
@@ -218,9 +219,9 @@ TEST(JobLoss, CorruptBlocksAreTriedAgain) {
 
 TEST(JobLoss, WhatIsWrongWithTheJobItselfIsNotTriedAgain) {
   const std::pair<absl::Status, const char*> kErrors[] = {
-      {absl::InternalError("the device failed"), "DEVICE"},
-      {absl::InvalidArgumentError("rows are wrong"), "ROWS"},
-      {absl::ResourceExhaustedError("no memory"), "MEMORY"},
+      {absl::InternalError("the device failed"), "INTERNAL"},
+      {absl::InvalidArgumentError("rows are wrong"), "ROWS_MISSHAPEN"},
+      {absl::ResourceExhaustedError("no memory"), "WORKER_MEMORY"},
   };
   for (const auto& [error, reason] : kErrors) {
     JobRig rig;
@@ -289,6 +290,19 @@ TEST(JobLoss, HeldRowsThatASlowClientStillReadsStayAsTheyWere) {
   EXPECT_EQ(client->report().retries(), 1);
   EXPECT_EQ(client->WrongRows(), 0);
   EXPECT_EQ(client->RepeatedRows(), 0);
+}
+
+TEST(FailureOf, AWorkersReasonIsOneOfOursOrNone) {
+  v1::RunFailed failed;
+  failed.set_code(static_cast<int>(absl::StatusCode::kInternal));
+  failed.set_message("broken");
+  failed.set_reason("MADE_UP_4711");
+  absl::Status failure = server::FailureOf("worker:1", server::StatusOf(failed));
+  EXPECT_EQ(failure.message(), "worker worker:1: broken");
+  EXPECT_EQ(wire::ReasonOf(failure), "INTERNAL");
+  failed.set_reason(std::string(wire::reason::kWorkerBusy.name));
+  failure = server::FailureOf("worker:1", server::StatusOf(failed));
+  EXPECT_EQ(wire::ReasonOf(failure), wire::reason::kWorkerBusy.name);
 }
 
 TEST(MayRetry, TellsWorkersFailuresFromJobs) {

@@ -181,7 +181,7 @@ TEST_F(JobRunTest, AnErrorIsHeardBeforeAllRowsHaveCome) {
     Send(stream, [](auto& r) {
       r.mutable_failed()->set_code(static_cast<int>(absl::StatusCode::kInternal));
       r.mutable_failed()->set_message("the device failed");
-      r.mutable_failed()->set_reason("DEVICE");
+      r.mutable_failed()->set_reason("ROWS_MISSHAPEN");
     });
     ReadAll(stream);  // rows that never come
     return grpc::Status::CANCELLED;
@@ -189,7 +189,7 @@ TEST_F(JobRunTest, AnErrorIsHeardBeforeAllRowsHaveCome) {
   Start(false);
   ASSERT_TRUE(AwaitStop());
   EXPECT_TRUE(absl::IsInternal(stop_.why()));
-  EXPECT_EQ(wire::ReasonOf(stop_.why()), "DEVICE");
+  EXPECT_EQ(wire::ReasonOf(stop_.why()), "ROWS_MISSHAPEN");
 }
 
 TEST_F(JobRunTest, AnErrorIsHeardWhileTheClientDoesNotRead) {
@@ -228,14 +228,14 @@ TEST_F(JobRunTest, AnErrorBehindOutputsIsHeardWhileTheClientDoesNotRead) {
   while (outputs_ == 0 && Clock::now() < limit) std::this_thread::yield();
   v1::RunFailure failure;
   failure.mutable_failed()->set_code(static_cast<int>(absl::StatusCode::kInternal));
-  failure.mutable_failed()->set_reason("DEVICE");
+  failure.mutable_failed()->set_reason("ROWS_MISSHAPEN");
   failure.set_run(worker_.number + 1);
   runs_.Tell("127.0.0.1:1", failure);
   failure.set_run(worker_.number);
   runs_.Tell("127.0.0.1:2", failure);
   EXPECT_TRUE(stop_.why().ok()) << "another run's and another worker's are not this one's";
   runs_.Tell("127.0.0.1:1", failure);
-  EXPECT_EQ(wire::ReasonOf(stop_.why()), "DEVICE") << stop_.why();
+  EXPECT_EQ(wire::ReasonOf(stop_.why()), "ROWS_MISSHAPEN") << stop_.why();
   const Clock::time_point start = Clock::now();
   run_->End();
   EXPECT_LT(Clock::now() - start, kLong / 2);

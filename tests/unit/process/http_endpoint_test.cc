@@ -102,6 +102,30 @@ TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
   }
 }
 
+TEST(HttpEndpoint, AnswersThatNobodyReadsAreBounded) {
+  const std::string body(9 << 20, 'x');
+  auto http = HttpEndpoint::Start(
+      "127.0.0.1", 0,
+      {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
+       {"/metrics", [&](std::string_view) { return HttpReply{.body = body}; }}});
+  ASSERT_TRUE(http.ok()) << http.status();
+  const int port = (*http)->port();
+  const auto until_it_says = [&](const std::string& status) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (std::chrono::steady_clock::now() < limit) {
+      if (Get(port, "/metrics").starts_with("HTTP/1.1 " + status)) return true;
+    }
+    return false;
+  };
+  {
+    std::vector<IdleConnection> unread;
+    for (int i = 0; i < 2; ++i) unread.emplace_back(port, "GET /metrics HTTP/1.1\r\n\r\n");
+    EXPECT_TRUE(until_it_says("503"));
+    EXPECT_THAT(Get(port, "/livez"), StartsWith("HTTP/1.1 200 "));
+  }
+  EXPECT_TRUE(until_it_says("200"));
+}
+
 TEST(HttpEndpoint, RefusesWhatItDoesNotTake) {
   auto http = HttpEndpoint::Start(
       "127.0.0.1", 0, {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }}});

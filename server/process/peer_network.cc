@@ -1,0 +1,31 @@
+#include "server/process/peer_network.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr size_t kNetworkBytes = 8;
+
+std::string TextOf(int family, const void* address) {
+  char text[INET6_ADDRSTRLEN] = {};
+  return inet_ntop(family, address, text, sizeof(text)) == nullptr ? "" : text;
+}
+
+}  // namespace
+
+std::string PeerNetwork(const std::string& host) {
+  in6_addr address = {};
+  if (inet_pton(AF_INET6, host.substr(0, host.find('%')).c_str(), &address) != 1) return host;
+  if (IN6_IS_ADDR_V4MAPPED(&address)) return TextOf(AF_INET, &address.s6_addr[12]);
+  if (IN6_IS_ADDR_LOOPBACK(&address)) return host;
+  std::fill(std::begin(address.s6_addr) + kNetworkBytes, std::end(address.s6_addr), 0);
+  return absl::StrCat(TextOf(AF_INET6, &address), "/64");
+}
+
+}  // namespace hilbert_ring::server
