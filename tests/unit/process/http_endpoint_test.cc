@@ -95,6 +95,7 @@ TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
         "127.0.0.1", 0, {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }}});
     ASSERT_TRUE(http.ok()) << http.status();
     std::vector<IdleConnection> idle;
+    idle.reserve(connections);
     for (int i = 0; i < connections; ++i) idle.emplace_back((*http)->port(), request);
     const auto start = std::chrono::steady_clock::now();
     EXPECT_THAT(Get((*http)->port(), "/livez"), StartsWith("HTTP/1.1 200 "));
