@@ -32,13 +32,12 @@ class Coordinator(ServiceUnderTest):
 class WarmUp(unittest.TestCase):
     def start(self, folder, *arguments):
         return Coordinator(folder, workers=0,
-                           arguments=["--membership-host=127.0.0.1", *(() if any("--min-workers" in given for given in arguments)
-                                        else ("--min-workers=1",)), *arguments])
+                           arguments=["--membership-host=127.0.0.1", "--min-workers=1", *arguments])
 
-    def worker(self, service, program, *arguments):
+    def worker(self, service, program):
         process = subprocess.Popen(
             [program, f"--coordinator=127.0.0.1:{service.ports['membership_port']}", "--port=0",
-             "--threads=1", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+             "--threads=1"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, preexec_fn=stop_with_parent)
         self.addCleanup(process.wait, 30)
         self.addCleanup(process.terminate)
@@ -56,15 +55,6 @@ class WarmUp(unittest.TestCase):
             self.assertEqual(seen.total("hilbert_ring_workers_up"), 1)
             self.assertEqual(sum(value for name, _, value in seen.samples
                                  if name == "hilbert_ring_jobs_total"), 0)
-
-    def test_a_worker_that_can_take_no_job_is_not_left_out(self):
-        with tempfile.TemporaryDirectory() as folder, \
-                self.start(folder, "--min-workers=2") as service:
-            self.worker(service, os.environ["WORKER_BINARY"])
-            self.worker(service, os.environ["WORKER_BINARY"], "--memory-limit=1KiB")
-            await_true("the warm-up job failed",
-                       lambda: "the warm-up job over 2 workers failed" in service.log.read_text())
-            self.assertEqual(service.readyz(), (503, "warming up"))
 
     def test_limits_for_callers_are_none_for_the_warm_up(self):
         with tempfile.TemporaryDirectory() as folder, \
