@@ -20,7 +20,6 @@
 #include "server/worker/store_outputs.h"
 #include "wire/codec.h"
 #include "wire/status.h"
-#include "wire/transport.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -165,21 +164,6 @@ absl::Status RunCall::Open() {
   ASSIGN_OR_RETURN(auto shards, Shards::Make(spec.tokens, open_.workers(), std::move(ranges)));
   ASSIGN_OR_RETURN(plan_, MakePlan(spec, std::move(shards)));
   return absl::OkStatus();
-}
-
-void RunCall::NoteSpan(v1::Span::Kind kind, int64_t step, Deadline begin, Deadline end) {
-  const auto seconds = [this](Deadline at) {
-    return std::chrono::duration<double>(at - opened_).count();
-  };
-  const MutexLock lock(mutex_);
-  // Room is kept for that of receiving, which is noted last.
-  const int kept = kind == v1::Span::KIND_RECEIVE ? 0 : 1;
-  if (std::ssize(spans_) >= wire::kMostSpansOfAJob / open_.workers() - kept) return;
-  v1::Span& span = spans_.emplace_back();
-  span.set_kind(kind);
-  span.set_step(step);
-  span.set_begin_seconds(seconds(begin));
-  span.set_end_seconds(seconds(end));
 }
 
 absl::StatusOr<Lane::Turn> RunCall::AwaitTurn() {

@@ -12,6 +12,7 @@
 #include "engine/base/return_if_error.h"
 #include "server/worker/run_call.h"
 #include "wire/status.h"
+#include "wire/transport.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -127,6 +128,21 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
     RETURN_IF_ERROR(Send(response));
   }
   return output_->status();
+}
+
+void RunCall::NoteSpan(v1::Span::Kind kind, int64_t step, Deadline begin, Deadline end) {
+  const auto seconds = [this](Deadline at) {
+    return std::chrono::duration<double>(at - opened_).count();
+  };
+  const MutexLock lock(mutex_);
+  // Room is kept for that of receiving, which is noted last.
+  const int kept = kind == v1::Span::KIND_RECEIVE ? 0 : 1;
+  if (std::ssize(spans_) >= wire::kMostSpansOfAJob / open_.workers() - kept) return;
+  v1::Span& span = spans_.emplace_back();
+  span.set_kind(kind);
+  span.set_step(step);
+  span.set_begin_seconds(seconds(begin));
+  span.set_end_seconds(seconds(end));
 }
 
 void RunCall::AddSpans(v1::WorkerReport& report) {
