@@ -17,6 +17,7 @@
 #include "client/cli/failure.h"
 #include "client/cli/usage.h"
 #include "client/cpp/file_mapping.h"
+#include "engine/plan/plan.h"
 #include "wire/server_address.h"
 
 namespace hilbert_ring::cli {
@@ -136,10 +137,10 @@ int Main(int argc, char** argv) {
   AddJobFlags(*plan_app, plan.job, Tensors::kOptional);
   plan_app
       ->add_option("--workers", plan.workers,
-                   "number of workers, 1 to 65536; as many as the service has when not given "
-                   "(--local: 1)")
+                   absl::StrCat("number of workers, 1 to ", kMaxWorkers,
+                                "; as many as the service has when not given (--local: 1)"))
       ->type_name("N")
-      ->check(From1To(65536));
+      ->check(From1To(kMaxWorkers));
   plan_app->add_flag("--local", plan.local, "plan in this process, without a service");
 
   CLI::App* status_app = app.add_subcommand("status", "show workers, memory, rings and jobs");
