@@ -128,7 +128,7 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
     const RowSpan gap = slots.GapFrom(span.begin);
     if (gap.begin != span.begin || gap.end < span.end) return unexpected();
   }
-  const absl::StatusOr<bool> handed = options_.output(rank, chunk, payload, owner, patience);
+  absl::StatusOr<bool> handed = options_.output(rank, chunk, payload, owner, patience);
   if (!handed.ok() || !*handed) return handed;
   const MutexLock lock(mutex_);
   if (!slots.Add(span.begin, span.end)) return unexpected();

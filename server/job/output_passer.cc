@@ -41,7 +41,7 @@ absl::Status OutputPasser::PassOn(int64_t rows_final) {
 // Of rows that are final, as many as the client takes; false when it does not take them all.
 absl::StatusOr<bool> OutputPasser::PassOnFinal(int64_t rows_final, Clock::duration patience) {
   while (cut_ || (cut_ = outputs_.Next(rows_final, chunk_, payload_))) {
-    const absl::StatusOr<bool> handed =
+    absl::StatusOr<bool> handed =
         output_(chunk_, payload_, memory_, outputs_.first_slot(), patience);
     if (!handed.ok() || !*handed) return handed;
     cut_ = false;
@@ -62,7 +62,7 @@ void OutputPasser::PassOnRest() {
       passed = rows_final_;
       all = all_final_;
     }
-    const absl::StatusOr<bool> handed = PassOnFinal(passed, kAnyPatience);
+    absl::StatusOr<bool> handed = PassOnFinal(passed, kAnyPatience);
     if (!handed.ok()) stop_.Request(handed.status());
     if (all) return;
   }

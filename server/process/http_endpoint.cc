@@ -160,7 +160,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
     MHD_Response* response = MHD_create_response_from_buffer_with_free_callback_cls(
         unsent->body().size(), unsent->body().data(), &Unsent::Free, unsent.get());
     if (response == nullptr) return MHD_NO;
-    unsent.release();  // Free deletes it
+    (void)unsent.release();  // Free deletes it
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, reply.content_type.c_str());
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");

@@ -52,9 +52,11 @@ def test_it_ends_with_a_process_that_is_killed():
 
 
 def test_a_setting_that_is_wrong_is_told():
-    with pytest.raises(hilbert_ring.UnavailableError, match="no-such-setting"):
+    with pytest.raises(hilbert_ring.UnavailableError, match="no-such-setting") as caught:
         with hilbert_ring.local(no_such_setting=1):
             pass
+    assert "the service ended with code 2:" in str(caught.value)
+    assert "Fatal" not in str(caught.value)
 
 
 def test_programs_that_are_not_there(monkeypatch, tmp_path):

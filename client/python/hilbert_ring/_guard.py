@@ -3,6 +3,7 @@
 A process that dies, however it dies, closes its end of the pipe: so its service goes with it. Run
 as a script, with nothing but the standard library.
 """
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +17,9 @@ def main() -> int:
     program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
 
     def stop_at_end_of_input() -> None:
-        sys.stdin.buffer.read()
+        # Not by sys.stdin: a thread that waits within it keeps the interpreter from ending.
+        while os.read(0, 4096):
+            pass
         program.terminate()
         try:
             program.wait(STOP_SECONDS)

@@ -119,8 +119,8 @@ TEST(HttpEndpoint, AnswersThatNobodyReadsAreBounded) {
     return false;
   };
   {
-    std::vector<IdleConnection> unread;
-    for (int i = 0; i < 2; ++i) unread.emplace_back(port, "GET /metrics HTTP/1.1\r\n\r\n");
+    const std::string request = "GET /metrics HTTP/1.1\r\n\r\n";
+    const IdleConnection unread[] = {{port, request}, {port, request}};
     EXPECT_TRUE(until_it_says("503"));
     EXPECT_THAT(Get(port, "/livez"), StartsWith("HTTP/1.1 200 "));
   }
