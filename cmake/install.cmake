@@ -18,7 +18,7 @@ install(TARGETS hilbert-ring-coordinator hilbert-ring-worker COMPONENT server)
 install(TARGETS hilbert-ring COMPONENT client)
 
 # The client, and the static libraries that it is made of.
-set(libraries client wire proto plan order reference spec base)
+set(libraries client model_files wire proto plan order reference spec base)
 foreach(library ${libraries})
   set_target_properties(hilbert_ring_${library} PROPERTIES EXPORT_NAME ${library})
   set_property(TARGET hilbert_ring_${library} APPEND PROPERTY
@@ -30,8 +30,11 @@ install(TARGETS ${libraries} EXPORT hilbert_ring
   FILE_SET HEADERS DESTINATION ${HILBERT_RING_HEADERS} COMPONENT dev)
 install(FILES ${PROJECT_BINARY_DIR}/proto/hilbert_ring/v1/attention.pb.h
   ${PROJECT_BINARY_DIR}/proto/hilbert_ring/v1/attention.grpc.pb.h
+  ${PROJECT_BINARY_DIR}/proto/hilbert_ring/v1/encoder.pb.h
+  ${PROJECT_BINARY_DIR}/proto/hilbert_ring/v1/encoder.grpc.pb.h
   DESTINATION ${HILBERT_RING_HEADERS}/hilbert_ring/v1 COMPONENT dev)
 install(FILES ${PROJECT_SOURCE_DIR}/proto/hilbert_ring/v1/attention.proto
+  ${PROJECT_SOURCE_DIR}/proto/hilbert_ring/v1/encoder.proto
   DESTINATION ${CMAKE_INSTALL_DATADIR}/hilbert_ring/proto/hilbert_ring/v1 COMPONENT dev)
 
 install(EXPORT hilbert_ring FILE hilbert_ring-targets.cmake NAMESPACE hilbert_ring::

@@ -44,5 +44,5 @@ set(CPACK_DEBIAN_DEV_DESCRIPTION "attention over long sequences: C++ client libr
 Headers, static libraries and the CMake package hilbert_ring, for programs
 that submit jobs to a Hilbert Ring service.")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-  "libabsl-dev, libgrpc++-dev, libisal-dev, libprotobuf-dev, protobuf-compiler-grpc")
+  "libabsl-dev, libgrpc++-dev, libisal-dev, libprotobuf-dev, libssl-dev, protobuf-compiler-grpc")
 include(CPack)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 PROTO = "hilbert_ring/v1"
 ENGINE = {f"engine/{layer}"
-          for layer in ("base", "spec", "order", "plan", "device", "comm", "reference", "run", "model")}
+          for layer in ("base", "spec", "order", "plan", "device", "comm", "reference", "run", "model",
+                         "model/files")}
 
 # Layer -> the layers that it may include besides itself and engine/base, which all may. A folder
 # within another comes before it.
@@ -25,28 +26,36 @@ MAY_INCLUDE = {
     "engine/device/cuda": {"engine/spec", "engine/device", "engine/device/cuda/kernels"},
     "engine/device": {"engine/spec", "engine/device/cuda"},
     "engine/comm": set(),
-    "engine/reference": {"engine/spec", "engine/order"},
+    "engine/reference": {"engine/spec", "engine/order", "engine/model/files"},
     "engine/run": {"engine/spec", "engine/plan", "engine/device", "engine/comm"},
-    "engine/model": {"engine/spec", "engine/plan", "engine/device", "engine/comm", "engine/run"},
+    "engine/model/files": {"engine/spec", "engine/plan"},
+    "engine/model": {"engine/spec", "engine/plan", "engine/device", "engine/comm", "engine/run",
+                     "engine/model/files"},
     "wire": {PROTO, "engine/spec", "engine/plan"},
     "server/process": {PROTO, "wire", "engine/spec"},
-    "server/shard": {PROTO, "wire", "engine/spec", "engine/plan"},
+    "server/shard": {PROTO, "wire", "engine/spec", "engine/plan", "engine/model/files"},
+    "server/files": {"wire"},
+    "server/models": {PROTO, "wire", "engine/spec", "engine/plan", "engine/model/files"},
     "server/metrics": set(),
     "server/access": {"wire", "server/process"},
     "server/cluster": {PROTO, "wire", "server/process", "server/metrics"},
     "server/schedule": {PROTO, "wire", "server/process", "server/cluster", "engine/spec",
-                        "engine/plan"},
+                        "engine/plan", "engine/model/files"},
     "server/rows": {PROTO, "wire", "server/process", "server/cluster", "server/shard",
-                    "engine/spec", "engine/order", "engine/plan", "engine/reference"},
+                    "engine/spec", "engine/order", "engine/plan", "engine/model/files",
+                    "engine/reference"},
     "server/job": {PROTO, "wire", "server/process", "server/access", "server/metrics",
-                   "server/shard", "server/cluster", "server/schedule", "server/rows", "engine/spec",
-                   "engine/order", "engine/plan"},
+                   "server/models", "server/files", "server/shard", "server/cluster", "server/schedule",
+                   "server/rows", "engine/spec",
+                   "engine/order", "engine/plan", "engine/model/files"},
     "server/coordinator": {PROTO, "wire", "server/process", "server/access", "server/metrics",
-                           "server/cluster",
-                           "server/schedule", "server/job", "engine/spec", "engine/plan"},
-    "server/worker": {PROTO, "wire", "server/process", "server/metrics",
+                           "server/cluster", "server/models", "server/files", "server/shard",
+                           "server/schedule", "server/job", "engine/spec", "engine/plan",
+                           "engine/model/files"},
+    "server/worker": {PROTO, "wire", "server/process", "server/metrics", "server/models", "server/files",
                       "server/shard"} | ENGINE - {"engine/reference"},
-    "client": {PROTO, "wire", "engine/spec", "engine/order", "engine/plan", "engine/reference"},
+    "client": {PROTO, "wire", "engine/spec", "engine/order", "engine/plan", "engine/model/files",
+               "engine/reference"},
 }
 # What a program of others may include: what cmake/install.cmake installs.
 MAY_INCLUDE["examples"] = {PROTO, "client", "engine/spec", "wire"}

@@ -26,6 +26,9 @@ absl::StatusOr<Ordering> DecodeOrdering(const v1::Ordering& message) {
     case v1::CURVE_MORTON:
       ordering.curve = Curve::kMorton;
       break;
+    case v1::CURVE_AUTO:
+      return BadField("ordering.curve",
+                      "is auto, which Plan alone takes: it says what suits a job");
     default:
       return BadField("ordering.curve", "is unspecified or unknown");
   }
@@ -157,6 +160,10 @@ absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message) {
   return spec;
 }
 
+v1::Curve CurveOf(Curve curve) {
+  return curve == Curve::kMorton ? v1::CURVE_MORTON : v1::CURVE_HILBERT;
+}
+
 v1::JobSpec EncodeJobSpec(const JobSpec& spec) {
   v1::JobSpec message;
   message.set_tokens(spec.tokens);
@@ -179,7 +186,7 @@ v1::JobSpec EncodeJobSpec(const JobSpec& spec) {
   if (spec.ordering) {
     const Ordering& from = *spec.ordering;
     v1::Ordering* to = message.mutable_ordering();
-    to->set_curve(from.curve == Curve::kMorton ? v1::CURVE_MORTON : v1::CURVE_HILBERT);
+    to->set_curve(CurveOf(from.curve));
     to->set_scope(from.scope == OrderScope::kKv ? v1::ORDER_SCOPE_KV : v1::ORDER_SCOPE_QKV);
     to->set_window(from.window);
     for (const int64_t side : from.grid) to->add_grid(side);
@@ -244,9 +251,45 @@ std::optional<TensorKind> TensorKindOf(v1::Tensor tensor) {
       return TensorKind::kOut;
     case v1::TENSOR_LSE:
       return TensorKind::kLse;
+    case v1::TENSOR_TILES:
+      return TensorKind::kTiles;
+    case v1::TENSOR_TILE_COORDS:
+      return TensorKind::kTileCoords;
+    case v1::TENSOR_STATES:
+      return TensorKind::kStates;
+    case v1::TENSOR_ATTENTION_MAP:
+      return TensorKind::kAttentionMap;
+    case v1::TENSOR_LAYER_INPUT:
+      return TensorKind::kLayerInput;
     default:
       return std::nullopt;
   }
+}
+
+v1::Tensor TensorOf(TensorKind tensor) {
+  switch (tensor) {
+    case TensorKind::kQ:
+      return v1::TENSOR_Q;
+    case TensorKind::kK:
+      return v1::TENSOR_K;
+    case TensorKind::kV:
+      return v1::TENSOR_V;
+    case TensorKind::kOut:
+      return v1::TENSOR_OUT;
+    case TensorKind::kLse:
+      return v1::TENSOR_LSE;
+    case TensorKind::kTiles:
+      return v1::TENSOR_TILES;
+    case TensorKind::kTileCoords:
+      return v1::TENSOR_TILE_COORDS;
+    case TensorKind::kStates:
+      return v1::TENSOR_STATES;
+    case TensorKind::kAttentionMap:
+      return v1::TENSOR_ATTENTION_MAP;
+    case TensorKind::kLayerInput:
+      return v1::TENSOR_LAYER_INPUT;
+  }
+  return v1::TENSOR_UNSPECIFIED;
 }
 
 int64_t TensorRowBytes(const JobSpec& spec, v1::Tensor tensor) {

@@ -23,6 +23,8 @@ absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message);
 
 v1::JobSpec EncodeJobSpec(const JobSpec& spec);
 
+v1::Curve CurveOf(Curve curve);
+
 // Costs and shards of a plan; `json` as `hilbert-ring plan --json` prints it.
 struct PlanSeconds {
   double seconds = 0;  // predicted; 0: unknown
@@ -30,10 +32,12 @@ struct PlanSeconds {
 };
 v1::PlanResponse EncodePlan(const Plan& plan, const PlanSeconds& time = {});
 
-// Of Q, K, V, OUT and LSE; nothing for any other value.
+// Of tensors that lie in shards; nothing for any other value.
 std::optional<TensorKind> TensorKindOf(v1::Tensor tensor);
+v1::Tensor TensorOf(TensorKind tensor);
 
-// Bytes of one row of a tensor of a job: COORDS, Q, K, V, OUT or LSE; 0 for any other value.
+// Bytes of one row of a tensor of an attention job: COORDS, Q, K, V, OUT or LSE; 0 for any other
+// value.
 int64_t TensorRowBytes(const JobSpec& spec, v1::Tensor tensor);
 
 // "Q", "COORDS", ... for messages.

@@ -50,6 +50,18 @@ inline constexpr Reason kAttemptFenced = {"ATTEMPT_FENCED", kAborted, kNobody,
 inline constexpr Reason kJobNotFound = {"JOB_NOT_FOUND", kNotFound, kNobody,
                                         "no job of this id is the caller's"};
 
+// Models.
+inline constexpr Reason kModelNotFound = {"MODEL_NOT_FOUND", kNotFound, kNobody,
+                                          "the service has no model of this name"};
+inline constexpr Reason kModelUnusable = {"MODEL_UNUSABLE", kFailedPrecondition, kNobody,
+                                          "the model's folder is not right"};
+inline constexpr Reason kModelChanged = {"MODEL_CHANGED", kFailedPrecondition, kNobody,
+                                         "the model is another version than the one meant"};
+inline constexpr Reason kModelNotOnWorkers = {"MODEL_NOT_ON_WORKERS", kUnavailable, kClient,
+                                              "no worker that is up has this version of the model"};
+inline constexpr Reason kModelMemory = {"MODEL_MEMORY", kResourceExhausted, kNobody,
+                                        "a worker has no memory for the model's weights"};
+
 // Who asks.
 inline constexpr Reason kAuthToken = {"AUTH_TOKEN", kUnauthenticated, kNobody,
                                       "the call has no token, or none of the service's"};
@@ -81,6 +93,36 @@ inline constexpr Reason kChecksumMismatch = {"CHECKSUM_MISMATCH", kDataLoss, kNo
                                              "bytes of rows are not those that were sent"};
 inline constexpr Reason kRowsMisshapen = {"ROWS_MISSHAPEN", kInvalidArgument, kNobody,
                                           "rows that a worker was sent are not its shard's"};
+
+// Tensors by reference.
+inline constexpr Reason kNoDataRoot = {"NO_DATA_ROOT", kFailedPrecondition, kNobody,
+                                       "the service takes no files (--data-root)"};
+inline constexpr Reason kDataRootGone = {"DATA_ROOT_GONE", kUnavailable, kClient,
+                                         "the data root is not there, or another than it was"};
+inline constexpr Reason kDataRootNotOnWorkers = {"DATA_ROOT_NOT_ON_WORKERS", kUnavailable, kClient,
+                                                 "no worker that is up sees the data root"};
+inline constexpr Reason kFilePath = {"FILE_PATH", kInvalidArgument, kNobody,
+                                     "a file's path may lead out of the caller's folder"};
+inline constexpr Reason kFileSymlink = {"FILE_SYMLINK", kInvalidArgument, kNobody,
+                                        "a file's path has a symbolic link"};
+inline constexpr Reason kFileNotFound = {"FILE_NOT_FOUND", kNotFound, kNobody,
+                                         "a file, or its folder, is not there"};
+inline constexpr Reason kFileNotPermitted = {"FILE_NOT_PERMITTED", kPermissionDenied, kNobody,
+                                             "the service may not read or write a file"};
+inline constexpr Reason kFileDirectory = {"FILE_DIRECTORY", kInvalidArgument, kNobody,
+                                          "a file is a folder"};
+inline constexpr Reason kFileSpecial = {"FILE_SPECIAL", kInvalidArgument, kNobody,
+                                        "a file is a FIFO, a socket or a device"};
+inline constexpr Reason kFileMisshapen = {"FILE_MISSHAPEN", kInvalidArgument, kNobody,
+                                          "a file's header or size is not that of its tensor"};
+inline constexpr Reason kFileChanged = {"FILE_CHANGED", kFailedPrecondition, kNobody,
+                                        "a file was written to, or replaced, during the job"};
+inline constexpr Reason kFileTruncated = {"FILE_TRUNCATED", kOutOfRange, kNobody,
+                                          "a file became shorter while it was read"};
+inline constexpr Reason kFileNoSpace = {"FILE_NO_SPACE", kResourceExhausted, kNobody,
+                                        "the disk, or a quota of it, has no room for an output"};
+inline constexpr Reason kFileIo = {"FILE_IO", kInternal, kNobody,
+                                   "the system could not read or write a file"};
 
 // Room and turns.
 inline constexpr Reason kTooManyCalls = {"TOO_MANY_CALLS", kResourceExhausted, kLater,
@@ -141,8 +183,9 @@ inline constexpr Reason kStaleGeneration = {"STALE_GENERATION", kFailedPrecondit
                                             "the ring was formed anew since"};
 inline constexpr Reason kJoinToken = {"JOIN_TOKEN", kUnauthenticated, kNobody,
                                       "the join token is missing or another"};
-inline constexpr Reason kPeerName = {"PEER_NAME", kUnauthenticated, kNobody,
-                                     "a worker's certificate has another name"};
+inline constexpr Reason kPeerName = {
+    "PEER_NAME", kUnauthenticated, kNobody,
+    "a worker's certificate has another name, or a caller's has none"};
 inline constexpr Reason kCallToken = {"CALL_TOKEN", kUnauthenticated, kNobody,
                                       "the call does not come from the worker's coordinator"};
 

@@ -2,24 +2,21 @@
 
 #include "client/cpp/attend.h"
 
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
-#include "client/cli/json_message.h"
-#include "client/cli/progress_bar.h"
+#include "client/cli/job_run.h"
 #include "client/cli/table.h"
-#include "client/cli/trace_json.h"
+#include "client/cpp/by_reference.h"
 #include "client/cpp/distinct_files.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
-#include "client/cpp/pending_file.h"
+#include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "engine/spec/spec_notes.h"
 
@@ -28,24 +25,10 @@ namespace {
 
 using client::JobFiles;
 using client::NpyWriter;
-using client::PendingFile;
-
-// Set by the first SIGINT or SIGTERM, so that the job is cancelled and partial files are removed;
-// the second ends the process.
-volatile std::sig_atomic_t interrupted = 0;
-
-void CatchInterrupts() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = 1; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
 
 struct OutputFiles {
   NpyWriter out;
   std::optional<NpyWriter> lse;
-  std::optional<PendingFile> report, trace;
 };
 
 absl::StatusOr<OutputFiles> CreateOutputs(const AttendCommand& command, const JobFiles& inputs) {
@@ -58,11 +41,6 @@ absl::StatusOr<OutputFiles> CreateOutputs(const AttendCommand& command, const Jo
     ASSIGN_OR_RETURN(outputs.lse, NpyWriter::Create(command.lse, client::NpyType::kFloat32,
                                                     client::TensorShape(spec, v1::TENSOR_LSE)));
   }
-  for (const auto& [path, file] :
-       {std::pair(&command.report, &outputs.report), std::pair(&command.trace, &outputs.trace)}) {
-    if (path->empty()) continue;
-    ASSIGN_OR_RETURN(*file, PendingFile::Create(*path));
-  }
   return outputs;
 }
 
@@ -72,14 +50,6 @@ absl::Status CheckIntact(const JobFiles& inputs, const OutputFiles& outputs) {
   return outputs.lse ? outputs.lse->CheckIntact() : absl::OkStatus();
 }
 
-// Of whoever started this program, by the variable that tools agree on.
-std::string Traceparent() {
-  const char* given = std::getenv("TRACEPARENT");
-  const std::string_view text = given != nullptr ? given : "";
-  const bool legal = text.find_first_not_of("0123456789abcdef-") == std::string_view::npos;
-  return legal ? std::string(text) : "";  // others could not be sent
-}
-
 struct CallResult {
   absl::StatusOr<v1::Report> report;
   int attempts = 1;
@@ -87,9 +57,7 @@ struct CallResult {
 
 CallResult Call(const GlobalOptions& global, const AttendCommand& command, const JobFiles& files,
                 const OutputFiles& outputs) {
-  ProgressBar bar(global);
-  RetryTeller retries(global);
-  int attempts = 1;
+  JobTeller teller(global);
   client::AttendInputs inputs{
       .spec = files.job.spec, .q = files.q.span(), .k = files.k.span(), .v = files.v.span()};
   if (files.job.coordinates) {
@@ -103,35 +71,49 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
                               : files.v)
         .Release(begin, end);
   };
-  client::AttendOptions options{
-      .job_id = command.job_id,
-      .max_attempts = command.max_attempts,
-      .want_trace = !command.trace.empty(),
-      .traceparent = Traceparent(),
-      .progress =
-          [&](const client::AttendProgress& progress) {
-            if (progress.attempt == attempts) {  // they are numbered from 0
-              ++attempts;
-              bar.Interrupt([&] {
-                retries.Tell({.failure = progress.last_failure,
-                              .attempt = attempts,
-                              .wait = progress.wait,
-                              .away = progress.away});
-              });
-            }
-            bar.Note(progress);
-          },
-      .cancelled = [&] { return interrupted != 0 || !CheckIntact(files, outputs).ok(); },
-      .access = global.access,
-  };
-  if (command.deadline_seconds) options.deadline = absl::Seconds(*command.deadline_seconds);
-  if (command.outage_seconds) options.outage_timeout = absl::Seconds(*command.outage_seconds);
+  const client::JobOptions options =
+      OptionsOf(global, command.call, teller, [&] { return CheckIntact(files, outputs).ok(); });
   absl::StatusOr<v1::Report> report =
       client::Attend(global.server, inputs,
                      {.out = outputs.out.data(),
                       .lse = outputs.lse ? outputs.lse->data() : std::span<std::byte>()},
                      options);
-  return {std::move(report), attempts};
+  return {std::move(report), teller.attempts()};
+}
+
+// Nothing where the tensors are to be sent.
+absl::StatusOr<std::vector<v1::TensorFile>> Reference(const GlobalOptions& global,
+                                                      const AttendCommand& command,
+                                                      const JobFiles& inputs) {
+  if (command.reference.by_reference == "never") return std::vector<v1::TensorFile>();
+  const auto name_all = [&]() -> absl::StatusOr<std::vector<v1::TensorFile>> {
+    std::vector<client::TensorPath> tensors = {{v1::TENSOR_Q, command.job.q},
+                                               {v1::TENSOR_K, command.job.k},
+                                               {v1::TENSOR_V, command.job.v},
+                                               {v1::TENSOR_OUT, command.out}};
+    if (!command.lse.empty()) tensors.push_back({v1::TENSOR_LSE, command.lse});
+    if (inputs.job.coordinates) {
+      if (inputs.job.coords_path.empty()) {
+        return absl::FailedPreconditionError("coordinates stand in the spec, not in a file");
+      }
+      tensors.push_back({v1::TENSOR_COORDS, inputs.job.coords_path});
+    }
+    return client::NameFiles(client::Connect(global.server, global.access), tensors,
+                             {.path = command.reference.data_root});
+  };
+  auto files = name_all();
+  if (files.ok() || command.reference.by_reference == "always") return files;
+  return std::vector<v1::TensorFile>();
+}
+
+CallResult CallByReference(const GlobalOptions& global, const AttendCommand& command,
+                           const JobFiles& inputs, const std::vector<v1::TensorFile>& files) {
+  JobTeller teller(global);
+  const client::JobOptions options =
+      OptionsOf(global, command.call, teller, [&] { return client::CheckIntact(inputs).ok(); });
+  absl::StatusOr<v1::Report> report =
+      client::AttendInFiles(global.server, inputs.job.spec, files, options);
+  return {std::move(report), teller.attempts()};
 }
 
 absl::Status CheckPaths(const AttendCommand& command, const std::string& coords_path) {
@@ -142,75 +124,35 @@ absl::Status CheckPaths(const AttendCommand& command, const std::string& coords_
                                 {"--v", command.job.v}},
                                {{"--out", command.out},
                                 {"--lse", command.lse},
-                                {"--report", command.report},
-                                {"--trace", command.trace}});
+                                {"--report", command.call.report},
+                                {"--trace", command.call.trace}});
 }
 
-// Whatever has a name is on disk; the results come before the report, which can be had again.
-absl::Status Commit(OutputFiles& outputs, const std::string& report_json,
-                    const std::string& trace_json) {
+// Whatever has a name is on disk.
+absl::Status Commit(OutputFiles& outputs) {
   RETURN_IF_ERROR(outputs.out.Sync());
   if (outputs.lse) {
     RETURN_IF_ERROR(outputs.lse->Sync());
   }
   RETURN_IF_ERROR(outputs.out.Commit());
-  if (outputs.lse) {
-    RETURN_IF_ERROR(outputs.lse->Commit());
-  }
-  for (const auto& [file, json] :
-       {std::pair(&outputs.report, &report_json), std::pair(&outputs.trace, &trace_json)}) {
-    if (!*file) continue;
-    absl::Status status = (*file)->Append(absl::StrCat(*json, "\n"));
-    if (status.ok()) status = (*file)->Commit();
-    if (status.ok()) continue;
-    return absl::Status(status.code(),
-                        absl::StrCat(status.message(), "; ", outputs.out.path(), " is complete"));
-  }
-  return absl::OkStatus();
+  return outputs.lse ? outputs.lse->Commit() : absl::OkStatus();
 }
 
-void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
-  if (report.rows_not_finite() == 0) return;
-  PrintWarning(global, absl::StrCat(report.rows_not_finite(), " of ", report.tokens(),
-                                    " rows of the output are not finite, the first for token ",
-                                    report.first_row_not_finite()));
-}
-
-void PrintSummary(const v1::Report& report, int attempts) {
-  std::printf("job %s: %s tokens in %s, %s tokens/s\n", report.job_id().c_str(),
-              FormatCount(report.tokens()).c_str(), FormatSeconds(report.total_seconds()).c_str(),
-              FormatCount(static_cast<int64_t>(report.tokens_per_second())).c_str());
-  std::printf("  queue %s, ring %s, receive %s, compute %s, send %s\n",
-              FormatSeconds(report.queue_seconds()).c_str(),
-              FormatSeconds(report.ring_seconds()).c_str(),
-              FormatSeconds(report.receive_seconds()).c_str(),
-              FormatSeconds(report.compute_seconds()).c_str(),
-              FormatSeconds(report.send_seconds()).c_str());
-  std::printf("  exchanged %s, planned %s; a naive ring: %s\n",
-              FormatBytes(static_cast<double>(report.bytes_exchanged())).c_str(),
-              FormatBytes(static_cast<double>(report.bytes_exchanged_planned())).c_str(),
-              FormatBytes(static_cast<double>(report.bytes_exchanged_naive())).c_str());
-  std::printf("  attempts %d, retries by the service %d\n", attempts, report.retries());
-  if (report.rows_checked() > 0) {
-    std::printf("  rows computed again by the service %d\n", report.rows_checked());
+// The outputs have their names, unless the job failed.
+int End(const GlobalOptions& global, const std::string& out, SideFiles side, CallResult result) {
+  absl::StatusOr<v1::Report>& report = result.report;
+  if (!report.ok()) return ServiceFailed(global, report.status());
+  WarnOfRows(global, *report);
+  std::string json;
+  if (absl::Status status = side.Commit(*report, out, json); !status.ok()) {
+    return ServiceFailed(global, status);
   }
-  if (report.rows_not_judged() > 0) {
-    std::printf("  rows not judged, since they see numbers that are not finite %d\n",
-                report.rows_not_judged());
+  if (global.format == OutputFormat::kJson) {
+    std::printf("%s\n", json.c_str());
+  } else {
+    PrintSummary(*report, absl::StrCat(FormatCount(report->tokens()), " tokens"), result.attempts);
   }
-  std::vector<std::vector<std::string>> rows = {{"worker", "tokens", "memory", "predicted",
-                                                 "received", "compute", "exchange", "exposed",
-                                                 "kernel"}};
-  for (const v1::WorkerReport& worker : report.workers()) {
-    rows.push_back({worker.worker(), FormatCount(worker.tokens()),
-                    FormatBytes(static_cast<double>(worker.memory_peak_bytes())),
-                    FormatBytes(static_cast<double>(worker.memory_predicted_bytes())),
-                    FormatBytes(static_cast<double>(worker.bytes_received())),
-                    FormatSeconds(worker.compute_seconds()),
-                    FormatSeconds(worker.exchange_seconds()),
-                    FormatSeconds(worker.exposed_exchange_seconds()), worker.kernel()});
-  }
-  std::fputs(FormatTable(rows).c_str(), stdout);
+  return kExitOk;
 }
 
 }  // namespace
@@ -224,25 +166,27 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   if (!distinct.ok()) return BadInput(global, distinct);
   PrintNotes(global, NotesOn(inputs->job.spec));
   CatchInterrupts();
+  const auto files = Reference(global, command, *inputs);
+  if (!files.ok()) return ServiceFailed(global, files.status());
+  absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
+  if (!side.ok()) return BadInput(global, side.status());
+  if (!files->empty()) {
+    CallResult result = CallByReference(global, command, *inputs, *files);
+    const bool sends = !result.report.ok() && command.reference.by_reference == "auto" &&
+                       client::MaySend(result.report.status());
+    if (!sends) return End(global, command.out, *std::move(side), std::move(result));
+    PrintWarning(global, absl::StrCat("tensors are sent, since the service cannot use the files: ",
+                                      result.report.status().message()));
+  }
   absl::StatusOr<OutputFiles> outputs = CreateOutputs(command, *inputs);
   if (!outputs.ok()) return BadInput(global, outputs.status());
-  auto [report, attempts] = Call(global, command, *inputs, *outputs);
+  CallResult result = Call(global, command, *inputs, *outputs);
   absl::Status intact = CheckIntact(*inputs, *outputs);
   if (!intact.ok()) return ServiceFailed(global, intact);
-  if (!report.ok()) return ServiceFailed(global, report.status());
-  WarnOfRows(global, *report);
-  const std::string trace = command.trace.empty() ? "" : TraceAsJson(*report);
-  RemoveSpans(*report);  // they have a file of their own
-  const std::string json = MessageAsJson(*report);
-  if (absl::Status status = Commit(*outputs, json, trace); !status.ok()) {
-    return ServiceFailed(global, status);
+  if (result.report.ok()) {
+    if (absl::Status status = Commit(*outputs); !status.ok()) return ServiceFailed(global, status);
   }
-  if (global.format == OutputFormat::kJson) {
-    std::printf("%s\n", json.c_str());
-  } else {
-    PrintSummary(*report, attempts);
-  }
-  return kExitOk;
+  return End(global, command.out, *std::move(side), std::move(result));
 }
 
 }  // namespace hilbert_ring::cli

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "client/cli/job_flags.h"
@@ -25,14 +26,41 @@ struct GlobalOptions {
   OutputFormat format = OutputFormat::kText;
 };
 
-struct AttendCommand {
-  JobFlags job;
-  std::string out;                 // path
-  std::string lse, report, trace;  // paths; empty: none
+// How a job is called, whichever it is.
+struct CallFlags {
+  std::string report, trace;  // paths; empty: none
   std::string job_id;
   std::optional<double> deadline_seconds;  // of the whole job; above 0
   std::optional<double> outage_seconds;    // of one outage of the service, at most
   int max_attempts = 10;
+};
+
+// Whether tensors are named, as files that the service sees, or sent.
+struct ReferenceFlags {
+  std::string by_reference = "auto";  // or "always", "never"
+  std::string
+      data_root;  // the service's, where this machine sees it; empty: where the service does
+};
+
+struct AttendCommand {
+  JobFlags job;
+  CallFlags call;
+  std::string out;  // path
+  std::string lse;  // path; empty: none
+  ReferenceFlags reference;
+};
+
+struct EncodeCommand {
+  CallFlags call;
+  std::string model, tiles, out;         // a name, and paths
+  std::string coords, attention_map;     // paths; empty: none
+  std::string pool, layers, final_norm;  // as given; empty: as the model has it
+  std::string compute = "float32";
+  std::vector<int64_t> sequence_lengths;  // empty: one slide
+  std::optional<int64_t> attention_map_layer;
+  bool attention_map_heads = false;
+  bool plan = false;  // nothing is sent, and out may be empty
+  int workers = 0;    // of the plan; 0: as many as have the model
 };
 
 struct PlanCommand {
@@ -56,6 +84,8 @@ struct CancelCommand {
 
 // Each prints its result on stdout, errors on stderr, and returns an exit code.
 int RunAttend(const GlobalOptions& global, const AttendCommand& command);
+int RunEncode(const GlobalOptions& global, const EncodeCommand& command);
+int RunModels(const GlobalOptions& global);
 int RunPlan(const GlobalOptions& global, const PlanCommand& command);
 int RunStatus(const GlobalOptions& global);
 int RunJobs(const GlobalOptions& global);

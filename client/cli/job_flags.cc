@@ -3,16 +3,25 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <string_view>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "engine/plan/choose_order.h"
 
 namespace hilbert_ring::cli {
 namespace {
 
 using Json = nlohmann::json;
 using Integers = std::vector<int64_t>;
+
+// A path may hold bytes that are no UTF-8; JobSource::coords has it as it is.
+std::string Dump(const Json& fields) {
+  return fields.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 // Adds options that set members of a JSON object.
 class FieldFlags {
@@ -55,6 +64,32 @@ class FieldFlags {
   Json& object_;
 };
 
+// In place of "auto" what suits the job, or no ordering.
+absl::Status ChooseCurve(client::JobSource& source, Json& fields) {
+  if (source.spec == "-") {
+    return absl::InvalidArgumentError(
+        "--curve auto reads the spec twice: give a file, or flags, and not -");
+  }
+  Json& ordering = fields["ordering"];
+  ordering["curve"] = "hilbert";
+  source.fields = Dump(fields);
+  ASSIGN_OR_RETURN(const client::Job job,
+                   client::ReadJob(source, client::CoordinatesUse::kOptional));
+  ASSIGN_OR_RETURN(const OrderChoice choice, ChooseOrder(job.spec));
+  const std::string_view name = !choice.curve                     ? "none"
+                                : *choice.curve == Curve::kMorton ? "morton"
+                                                                  : "hilbert";
+  std::fprintf(stderr, "curve auto: %s, since %s\n", std::string(name).c_str(), choice.why.c_str());
+  if (choice.curve) {
+    ordering["curve"] = name;
+  } else {
+    ordering = nullptr;
+    source.coords.clear();
+  }
+  source.fields = Dump(fields);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors) {
@@ -82,8 +117,10 @@ void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors) {
   spec.AddList("--sequence-lengths", "N", "of packed sequences: 100,200");
 
   FieldFlags ordering(app, job.fields["ordering"]);
-  ordering.Add<std::string>("--curve,--ordering", "hilbert|morton|none",
-                            "of the ordering; none: no ordering", "curve");
+  ordering.Add<std::string>("--curve,--ordering", "hilbert|morton|auto|none",
+                            "of the ordering; none: no ordering; auto: what suits the plan and the "
+                            "grid, which is said",
+                            "curve");
   ordering.Add<std::string>("--scope", "qkv|kv", "of the ordering");
   ordering.Add<int64_t>("--window", "N", "of the ordering, tokens");
   ordering.AddList("--grid", "N", "of the ordering: rows,cols or planes,rows,cols");
@@ -116,13 +153,17 @@ absl::StatusOr<client::JobSource> SourceOf(const JobFlags& flags) {
     }
     ordering = nullptr;
   }
-  return client::JobSource{.spec = flags.spec,
-                           // A path may hold bytes that are no UTF-8; `coords` has it as it is.
-                           .fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace),
+  client::JobSource source{.spec = flags.spec,
+                           .fields = Dump(fields),
                            .coords = flags.coords,
                            .q = flags.q,
                            .k = flags.k,
                            .v = flags.v};
+  if (flags.fields.contains("ordering") && flags.fields["ordering"].is_object() &&
+      flags.fields["ordering"].value("curve", "") == "auto") {
+    RETURN_IF_ERROR(ChooseCurve(source, fields));
+  }
+  return source;
 }
 
 }  // namespace hilbert_ring::cli

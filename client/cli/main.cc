@@ -14,7 +14,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/encode_flags.h"
 #include "client/cli/failure.h"
+#include "client/cli/job_run.h"
 #include "client/cli/usage.h"
 #include "client/cpp/file_mapping.h"
 #include "engine/plan/plan.h"
@@ -27,21 +29,6 @@ namespace {
 template <typename Integer>
 CLI::Validator From1To(Integer most) {
   return CLI::Range(Integer{1}, most).description("");
-}
-
-// NaN and infinities are out of range too.
-CLI::Validator SecondsFrom(double least) {
-  return CLI::Validator(
-      [least](const std::string& text) {
-        constexpr double kMost = 1e9;
-        double seconds = 0;
-        const bool in_range =
-            absl::SimpleAtod(text, &seconds) && seconds >= least && seconds <= kMost;
-        return in_range ? ""
-                        : absl::StrCat(text, ", expected a number of seconds from ", least, " to ",
-                                       kMost);
-      },
-      "");
 }
 
 void AddAccess(CLI::App& app, client::Access& access) {
@@ -107,30 +94,14 @@ int Main(int argc, char** argv) {
       ->check(path);
   file(attend_app, "--lse", attend.lse,
        ".npy to write: [tokens, heads], logarithms of the softmax denominators");
-  file(attend_app, "--report", attend.report, "JSON to write: what the service measured");
-  file(attend_app, "--trace", attend.trace,
-       "JSON to write: the job's timeline, for Perfetto or chrome://tracing");
-  attend_app->add_option("--job-id", attend.job_id, "name of the job; drawn when not given")
-      ->type_name("NAME");
-  attend_app
-      ->add_option("--deadline", attend.deadline_seconds, "of the whole job, all attempts together")
-      ->type_name("SECONDS")
-      ->check(SecondsFrom(0.001));
-  attend_app
-      ->add_option("--outage-timeout", attend.outage_seconds,
-                   "how long the service may be away at a stretch; not given: until the deadline, "
-                   "or 30 without one")
-      ->type_name("SECONDS")
-      ->check(SecondsFrom(0));
-  attend_app
-      ->add_option(
-          "--max-attempts", attend.max_attempts,
-          "how often the job is sent when the service is busy or loses it, 1 to 1000; times when "
-          "the service was away do not count, nor, with a deadline, those when it was full; 1: a "
-          "failure is final")
-      ->type_name("N")
-      ->check(From1To(1000))
-      ->capture_default_str();
+  AddReferenceFlags(*attend_app, attend.reference);
+  AddCallFlags(*attend_app, attend.call);
+
+  EncodeCommand encode;
+  CLI::App* encode_app =
+      app.add_subcommand("encode", "embeddings of slides: tiles through all layers of a model");
+  AddEncodeFlags(*encode_app, encode);
+  CLI::App* models_app = app.add_subcommand("models", "list the models of encoders");
 
   PlanCommand plan;
   CLI::App* plan_app = app.add_subcommand("plan", "explain a job without running it");
@@ -190,8 +161,9 @@ int Main(int argc, char** argv) {
     return BadInput(global, UsageError(app, error));
   }
   if (json) global.format = OutputFormat::kJson;
-  const bool calls = attend_app->parsed() || status_app->parsed() || jobs_app->parsed() ||
-                     cancel_app->parsed() || (plan_app->parsed() && !plan.local);
+  const bool calls = attend_app->parsed() || encode_app->parsed() || models_app->parsed() ||
+                     status_app->parsed() || jobs_app->parsed() || cancel_app->parsed() ||
+                     (plan_app->parsed() && !plan.local);
   if (absl::Status status = wire::CheckServerAddress("--server", global.server);
       calls && !status.ok()) {
     return BadInput(global, status);
@@ -205,6 +177,8 @@ int Main(int argc, char** argv) {
     if (!status.ok()) return BadInput(global, status);
   }
   if (attend_app->parsed()) return RunAttend(global, attend);
+  if (encode_app->parsed()) return RunEncode(global, encode);
+  if (models_app->parsed()) return RunModels(global);
   if (plan_app->parsed()) return RunPlan(global, plan);
   if (status_app->parsed()) return RunStatus(global);
   if (jobs_app->parsed()) return RunJobs(global);

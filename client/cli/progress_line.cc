@@ -28,8 +28,10 @@ int Percent(double fraction) { return static_cast<int>(100 * fraction + 1e-9); }
 }  // namespace
 
 void ProgressLine::Note(const client::AttendProgress& progress, absl::Time now) {
-  const double sent = PartOf(progress.bytes_sent, progress.bytes_to_send);
-  const double received = PartOf(progress.rows_placed, progress.tokens);
+  const double sent =
+      progress.by_reference ? 1 : PartOf(progress.bytes_sent, progress.bytes_to_send);
+  const double received = progress.by_reference ? progress.compute_fraction
+                                                : PartOf(progress.rows_placed, progress.rows);
   // Rows leave as soon as they are final, and what has come is computed.
   const double computed = std::clamp(progress.compute_fraction, received, 1.0);
   Phase phase = Phase::kReceive;

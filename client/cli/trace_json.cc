@@ -36,6 +36,8 @@ Track TrackOf(v1::Span::Kind kind, bool of_job) {
       return {"wait for blocks", 5};
     case v1::Span::KIND_SEND:
       return {"send", 6};
+    case v1::Span::KIND_ROWS:
+      return {"rows", 8};
     default:
       return {"other", 7};
   }
@@ -75,7 +77,7 @@ void AddProcess(int process, const std::string& name, bool of_job,
                     {"ph", "M"},
                     {"pid", process},
                     {"args", {{"sort_index", process}}}});
-  std::array<bool, 8> named = {};
+  std::array<bool, 9> named = {};
   for (const v1::Span& span : spans) {
     const Track track = TrackOf(span.kind(), of_job);
     if (!std::exchange(named[track.number], true)) {
@@ -89,7 +91,8 @@ void AddProcess(int process, const std::string& name, bool of_job,
         {"tid", track.number},
         {"ts", span.begin_seconds() * kMicroseconds},
         {"dur", std::max(0.0, span.end_seconds() - span.begin_seconds()) * kMicroseconds}};
-    if (span.step() > 0) event["args"] = {{"step", span.step()}};
+    if (span.step() > 0) event["args"]["step"] = span.step();
+    if (span.layer() > 0) event["args"]["layer"] = span.layer();
     events.push_back(std::move(event));
   }
 }

@@ -17,8 +17,6 @@ namespace {
 // Input that is not longer follows its Open at once, without waiting for Admitted.
 constexpr int64_t kEagerBytes = wire::kLookaheadBytes;
 
-constexpr char kAttendMethod[] = "/hilbert_ring.v1.AttentionService/Attend";
-
 absl::Status ProtocolError(const std::string& what) {
   return absl::InternalError(absl::StrCat("the service broke the protocol: ", what));
 }
@@ -35,18 +33,11 @@ absl::Status EndOf(const grpc::Status& status, const CancelWatch& watch) {
 
 }  // namespace
 
-Attempt::Attempt(const AttendInputs& inputs, const AttendOutputs& outputs,
-                 const AttendOptions& options, AttemptName name, ProgressTeller& progress)
-    : inputs_(inputs),
-      options_(options),
-      name_(std::move(name)),
-      progress_(progress),
-      out_(v1::TENSOR_OUT, inputs.spec.tokens, wire::TensorRowBytes(inputs.spec, v1::TENSOR_OUT),
-           inputs.spec.dtype, outputs.out) {
-  if (!outputs.lse.empty()) {
-    lse_.emplace(v1::TENSOR_LSE, inputs.spec.tokens,
-                 wire::TensorRowBytes(inputs.spec, v1::TENSOR_LSE), DataType::kFloat32,
-                 outputs.lse);
+Attempt::Attempt(const JobRequest& request, const JobOptions& options, AttemptName name,
+                 ProgressTeller& progress)
+    : request_(request), options_(options), name_(std::move(name)), progress_(progress) {
+  for (const OutputTensor& output : request.tensors.outputs) {
+    outputs_.try_emplace(output.tensor, output);
   }
 }
 
@@ -55,10 +46,10 @@ std::variant<v1::Report, AttemptFailure> Attempt::Run(const std::shared_ptr<grpc
   if (deadline < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(deadline));
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
   const CancelWatch watch(options_.cancelled, context_);
-  stream_ = wire::OpenRawStream(*channel, kAttendMethod, context_);
+  stream_ = wire::OpenRawStream(*channel, request_.method, context_);
   stream_->Write(wire::Serialize(OpenRequest()));  // a failure shows in Finish
   absl::Status local;  // what we found wrong; the service knows the rest
-  if (InputBytes(inputs_.spec) <= kEagerBytes) {
+  if (!request_.by_reference() && request_.tensors.input_bytes() <= kEagerBytes) {
     local = MakeSender(wire::kMaxPayloadBytes);
     if (local.ok()) sender_->Send();
   }
@@ -69,16 +60,17 @@ std::variant<v1::Report, AttemptFailure> Attempt::Run(const std::shared_ptr<grpc
   const absl::Status remote = EndOf(stream_->Finish(), watch);
   if (local.ok() && remote.ok()) local = CheckComplete();
   if (!local.ok() || !remote.ok()) return Failure(local, remote);
-  report_->set_rows_not_finite(out_.rows_not_finite());
-  report_->set_first_row_not_finite(out_.first_not_finite());
+  if (request_.tensors.outputs.empty()) return *std::move(report_);  // the service has counted
+  const AssembledRows& first = outputs_.at(request_.tensors.outputs.front().tensor);
+  report_->set_rows_not_finite(first.rows_not_finite());
+  report_->set_first_row_not_finite(first.first_not_finite());
   return *std::move(report_);
 }
 
 v1::AttendRequest Attempt::OpenRequest() const {
   v1::AttendRequest request;
   v1::Open& open = *request.mutable_open();
-  *open.mutable_spec() = wire::EncodeJobSpec(inputs_.spec);
-  open.set_want_lse(lse_.has_value());
+  open = request_.open;
   open.set_want_trace(options_.want_trace);
   open.set_job_id(name_.job_id);
   open.set_attempt(name_.attempt);
@@ -101,7 +93,7 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
   switch (response.message_case()) {
     case v1::AttendResponse::kQueued:
       if (admitted_) return ProtocolError("the job is queued after it was admitted");
-      progress_.Update([&](AttendProgress& progress) {
+      progress_.Update([&](JobProgress& progress) {
         progress.away = false;
         progress.jobs_before = response.queued().position();
       });
@@ -109,10 +101,11 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
     case v1::AttendResponse::kAdmitted:
       return Admit(response.admitted());
     case v1::AttendResponse::kProgress:
-      progress_.Update([&](AttendProgress& progress) {
+      progress_.Update([&](JobProgress& progress) {
         if (response.progress().phase() == v1::Progress::PHASE_COMPUTE) {
           progress.compute_fraction = response.progress().fraction();
         }
+        progress.layer = std::max(progress.layer, response.progress().layer());
       });
       return absl::OkStatus();
     case v1::AttendResponse::kOutput:
@@ -120,10 +113,11 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
     case v1::AttendResponse::kReport:
       if (!admitted_) return ProtocolError("a report before the job was admitted");
       report_ = response.report();
-      sender_->Close();
+      if (sender_) sender_->Close();
       return absl::OkStatus();
     case v1::AttendResponse::kResend:
       if (!admitted_) return ProtocolError("rows asked for again before the job was admitted");
+      if (!sender_) return ProtocolError("rows asked for again that lie in files");
       return sender_->Resend(response.resend());
     case v1::AttendResponse::MESSAGE_NOT_SET:
       break;  // a kind of message that is newer than this client
@@ -134,12 +128,12 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
 absl::Status Attempt::Admit(const v1::Admitted& admitted) {
   if (admitted_) return ProtocolError("the job was admitted twice");
   admitted_ = true;
-  progress_.Update([&](AttendProgress& progress) {
+  progress_.Update([&](JobProgress& progress) {
     progress.away = false;
     progress.admitted = true;
     progress.workers = admitted.workers();
   });
-  if (sender_) return absl::OkStatus();
+  if (sender_ || request_.by_reference()) return absl::OkStatus();
   int64_t limit = wire::kMaxPayloadBytes;
   if (admitted.max_payload_bytes() > 0) limit = std::min(limit, admitted.max_payload_bytes());
   RETURN_IF_ERROR(MakeSender(limit));
@@ -150,9 +144,9 @@ absl::Status Attempt::Admit(const v1::Admitted& admitted) {
 absl::Status Attempt::MakeSender(int64_t max_payload_bytes) {
   // A row is never cut, so one that is longer than a chunk should be is sent as it is.
   const int64_t payload = std::min(std::max(std::min(options_.chunk_bytes, max_payload_bytes),
-                                            LongestInputRowBytes(inputs_.spec)),
+                                            request_.tensors.Widest().row_bytes),
                                    max_payload_bytes);
-  sender_.emplace(inputs_,
+  sender_.emplace(request_.tensors,
                   SendSettings{.max_payload_bytes = payload,
                                .attempt = name_.attempt,
                                .can_resend = options_.can_resend},
@@ -163,23 +157,25 @@ absl::Status Attempt::MakeSender(int64_t max_payload_bytes) {
 absl::Status Attempt::Place(const v1::OutputChunk& chunk, const wire::Payload& payload) {
   if (report_) return ProtocolError("a message after the report");
   if (!admitted_) return ProtocolError("output before the job was admitted");
-  if (chunk.tensor() == v1::TENSOR_LSE && lse_) return lse_->Place(chunk, payload);
-  if (chunk.tensor() != v1::TENSOR_OUT) {
+  const auto output = outputs_.find(chunk.tensor());
+  if (output == outputs_.end()) {
     return ProtocolError(
         absl::StrCat("output of ", wire::TensorName(chunk.tensor()), ", which was not asked for"));
   }
-  absl::Status status = out_.Place(chunk, payload);
-  if (status.ok()) {
-    progress_.Update(
-        [this](AttendProgress& progress) { progress.rows_placed = out_.rows_placed(); });
+  AssembledRows& rows = output->second;
+  RETURN_IF_ERROR(rows.Place(chunk, payload));
+  if (chunk.tensor() == request_.tensors.outputs.front().tensor) {
+    progress_.Update([&rows](JobProgress& progress) { progress.rows_placed = rows.rows_placed(); });
   }
-  return status;
+  return absl::OkStatus();
 }
 
 absl::Status Attempt::CheckComplete() const {
   if (!report_) return ProtocolError("the stream ended well without a report");
-  RETURN_IF_ERROR(out_.CheckComplete());
-  return lse_ ? lse_->CheckComplete() : absl::OkStatus();
+  for (const OutputTensor& output : request_.tensors.outputs) {
+    RETURN_IF_ERROR(outputs_.at(output.tensor).CheckComplete());
+  }
+  return absl::OkStatus();
 }
 
 AttemptFailure Attempt::Failure(const absl::Status& local, const absl::Status& remote) const {

@@ -1,6 +1,7 @@
-// One attempt of a job: one call of Attend, from Open to its status.
+// One attempt of a job: one call of Attend or Encode, from Open to its status.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,9 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/cpp/attend.h"
+#include "client/cpp/assembled_rows.h"
 #include "client/cpp/input_sender.h"
-#include "client/cpp/output_rows.h"
+#include "client/cpp/job_options.h"
+#include "client/cpp/job_tensors.h"
 #include "client/cpp/progress_teller.h"
 #include "client/cpp/retry.h"
 #include "grpcpp/channel.h"
@@ -21,6 +23,17 @@
 
 namespace hilbert_ring::client {
 
+// A job as it is called for.
+struct JobRequest {
+  const char* method = nullptr;  // of a service: "/hilbert_ring.v1.AttentionService/Attend"
+  v1::Open open;                 // but for what an attempt says of itself
+  JobTensors tensors;
+  int64_t tokens = 0;
+
+  // Nothing is sent: the tensors lie in files.
+  bool by_reference() const { return open.files_size() > 0; }
+};
+
 struct AttemptName {
   std::string job_id;
   int attempt = 0;
@@ -30,9 +43,9 @@ struct AttemptName {
 class Attempt {
  public:
   // All must outlive the object; inputs and outputs were checked. Of the options it reads
-  // chunk_bytes, can_resend and cancelled.
-  Attempt(const AttendInputs& inputs, const AttendOutputs& outputs, const AttendOptions& options,
-          AttemptName name, ProgressTeller& progress);
+  // chunk_bytes, can_resend, want_trace, traceparent and cancelled.
+  Attempt(const JobRequest& request, const JobOptions& options, AttemptName name,
+          ProgressTeller& progress);
 
   // Blocks until the call is over. deadline: on the system's clock.
   std::variant<v1::Report, AttemptFailure> Run(const std::shared_ptr<grpc::Channel>& channel,
@@ -48,12 +61,11 @@ class Attempt {
   absl::Status CheckComplete() const;
   AttemptFailure Failure(const absl::Status& local, const absl::Status& remote) const;
 
-  const AttendInputs& inputs_;
-  const AttendOptions& options_;
+  const JobRequest& request_;
+  const JobOptions& options_;
   const AttemptName name_;
   ProgressTeller& progress_;
-  OutputRows out_;
-  std::optional<OutputRows> lse_;
+  std::map<v1::Tensor, AssembledRows> outputs_;
   bool admitted_ = false;
   std::optional<v1::Report> report_;
   grpc::ClientContext context_;  // before the stream, which uses it

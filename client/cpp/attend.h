@@ -15,19 +15,13 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "client/cpp/access.h"
-#include "client/cpp/call_timing.h"
-#include "client/cpp/input_chunks.h"
+#include "client/cpp/attend_inputs.h"
+#include "client/cpp/job_options.h"
 #include "grpcpp/channel.h"
 #include "hilbert_ring/v1/attention.pb.h"
 
@@ -38,61 +32,8 @@ struct AttendOutputs {
   std::span<std::byte> lse;  // float32 [tokens, heads]; empty: not wanted
 };
 
-// How far an attempt of a job is.
-struct AttendProgress {
-  std::string job_id;
-  int attempt = 0;            // as Open says it: AttendOptions::attempt, and one more each time
-  absl::Status last_failure;  // of the attempt before; OK in the first
-  absl::Duration wait;        // from last_failure to this attempt's start, at least
-  bool away = false;          // there is no connection: this attempt starts once there is
-  bool admitted = false;
-  int jobs_before = 0;          // in the queue, until admitted
-  int workers = 0;              // that share the job, once admitted
-  int64_t bytes_sent = 0;       // of bytes_to_send: payloads of coordinates, Q, K and V
-  int64_t bytes_to_send = 0;    // grows when rows are asked for again
-  double compute_fraction = 0;  // 0 to 1, as the service last said
-  int64_t rows_placed = 0;      // of OUT, of `tokens`
-  int64_t tokens = 0;
-};
-
-inline constexpr absl::Duration kOutageTimeout = absl::Seconds(30);
-
-struct AttendOptions {
-  std::string job_id;  // empty: drawn, so that attempts are known to be of one job
-  int attempt = 0;     // of the first; a newer attempt of a job fences an older one
-  // 1: a failure is final. Attempts that find the service away do not count; with a deadline those
-  // that find it full do not count either.
-  int max_attempts = 10;
-  absl::Duration deadline = absl::InfiniteDuration();  // of the whole call, all attempts together
-  // How long one outage may take: the service cannot be reached, starts, drains, or has no workers.
-  // Not given: until the deadline, or kOutageTimeout where there is none.
-  std::optional<absl::Duration> outage_timeout;
-
-  // Payload bytes of a chunk, at most; the service may ask for less.
-  // 1 MiB and 4 MiB reach the same rate over loopback (AMD EPYC Zen 4, 2 cores, gRPC 1.51).
-  int64_t chunk_bytes = 1 << 20;
-
-  // Rows are sent again when the service lost them with a worker: until the report the client's
-  // side of the stream stays open. false: the service has what it was sent and nothing more.
-  bool can_resend = true;
-
-  // The report has spans: what went on from when to when.
-  bool want_trace = false;
-
-  // The caller's trace, as W3C's Trace Context has it; the service logs it. Empty: none.
-  std::string traceparent;
-
-  // Called when an attempt has failed and another will follow (`attempt` is the new one's), after
-  // each chunk sent and each message received, by one thread at a time. Must return soon.
-  std::function<void(const AttendProgress&)> progress;
-
-  // Asked some ten times a second, by one thread at a time; true ends the call with CANCELLED.
-  std::function<bool()> cancelled;
-
-  Access access;  // of calls that name a server
-
-  CallTiming timing;
-};
+using AttendProgress = JobProgress;
+using AttendOptions = JobOptions;
 
 // server: as of Connect. A service that is away is tried again at once when it is back (within a
 // second).

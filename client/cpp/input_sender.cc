@@ -7,16 +7,16 @@
 
 namespace hilbert_ring::client {
 
-InputSender::InputSender(const AttendInputs& inputs, const SendSettings& settings,
+InputSender::InputSender(const JobTensors& tensors, const SendSettings& settings,
                          wire::RawStream& stream, ProgressTeller& progress)
-    : inputs_(inputs),
+    : tensors_(tensors),
       settings_(settings),
       stream_(stream),
       progress_(progress),
-      chunks_(inputs, settings.max_payload_bytes),
-      buffers_(std::min(settings.max_payload_bytes, InputBytes(inputs.spec))),
-      bytes_left_(InputBytes(inputs.spec)),
-      again_(inputs.spec, settings.attempt) {}
+      chunks_(tensors, settings.max_payload_bytes),
+      buffers_(std::min(settings.max_payload_bytes, tensors.input_bytes())),
+      bytes_left_(tensors.input_bytes()),
+      again_(tensors, settings.attempt) {}
 
 void InputSender::StartThread() {
   thread_ = std::jthread([this] { Run(); });
@@ -33,7 +33,7 @@ absl::Status InputSender::Resend(const v1::Resend& resend) {
     bytes = again_.Add(resend);
   }
   RETURN_IF_ERROR(bytes.status());
-  progress_.Update([&bytes](AttendProgress& progress) { progress.bytes_to_send += *bytes; });
+  progress_.Update([&bytes](JobProgress& progress) { progress.bytes_to_send += *bytes; });
   changed_.notify_one();
   if (!thread_.joinable()) StartThread();
   return absl::OkStatus();
@@ -95,9 +95,9 @@ bool InputSender::SendWaiting() {
       const MutexLock lock(mutex_);
       if (state_ != State::kOpen) return false;
       if (again_.empty()) return true;
-      rows = again_.Take([this](v1::Tensor tensor) { return chunks_.RowsPerChunk(tensor); });
+      rows = again_.Take([this](const InputTensor& input) { return chunks_.RowsPerChunk(input); });
     }
-    chunks_.Cut(rows.tensor, rows.range.first_row, rows.range.rows, chunk_, payload_);
+    chunks_.Cut(*rows.input, rows.range.first_row, rows.range.rows, chunk_, payload_);
     if (!SendNext({})) return false;
   }
 }
@@ -110,11 +110,11 @@ bool InputSender::SendNext(const grpc::WriteOptions& options) {
     return false;
   }
   const auto bytes = static_cast<int64_t>(payload_.size());
-  if (inputs_.sent && chunk_.tensor() != v1::TENSOR_COORDS) {
+  if (tensors_.sent) {
     const int64_t begin = chunk_.first_row() * (bytes / chunk_.rows());
-    inputs_.sent(chunk_.tensor(), begin, begin + bytes);
+    tensors_.sent(chunk_.tensor(), begin, begin + bytes);
   }
-  progress_.Update([bytes](AttendProgress& progress) { progress.bytes_sent += bytes; });
+  progress_.Update([bytes](JobProgress& progress) { progress.bytes_sent += bytes; });
   return true;
 }
 

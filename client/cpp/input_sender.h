@@ -28,7 +28,7 @@ struct SendSettings {
 class InputSender {
  public:
   // The references must outlive the object.
-  InputSender(const AttendInputs& inputs, const SendSettings& settings, wire::RawStream& stream,
+  InputSender(const JobTensors& tensors, const SendSettings& settings, wire::RawStream& stream,
               ProgressTeller& progress);
 
   // OUT_OF_RANGE: a row that is longer than a payload may be; nothing may be sent then.
@@ -54,7 +54,7 @@ class InputSender {
   bool SendWaiting();
   bool SendNext(const grpc::WriteOptions& options);
 
-  const AttendInputs& inputs_;
+  const JobTensors& tensors_;
   const SendSettings settings_;
   wire::RawStream& stream_;  // written to by one thread: the sender's own, once it runs
   ProgressTeller& progress_;

@@ -74,10 +74,10 @@ std::string CoordinatesPath(const JobSpecDocument& document, const JobSource& so
   return std::filesystem::path(source.spec).parent_path() / *document.coords_file;
 }
 
-absl::StatusOr<std::optional<Coordinates>> OpenCoordinates(const std::string& path,
-                                                           const JobSpecDocument& document,
-                                                           const JobSource& source,
-                                                           CoordinatesUse use) {
+absl::StatusOr<std::optional<CoordinateInput>> OpenCoordinates(const std::string& path,
+                                                               const JobSpecDocument& document,
+                                                               const JobSource& source,
+                                                               CoordinatesUse use) {
   absl::StatusOr<NpyFile> file = NpyFile::Open(path);
   if (!file.ok() && source.coords.empty()) {
     if (use == CoordinatesUse::kOptional && absl::IsNotFound(file.status())) return std::nullopt;
@@ -87,8 +87,8 @@ absl::StatusOr<std::optional<Coordinates>> OpenCoordinates(const std::string& pa
                                             "; --coords names another file")));
   }
   RETURN_IF_ERROR(file.status());
-  ASSIGN_OR_RETURN(Coordinates coordinates,
-                   Coordinates::FromFile(*std::move(file), document.spec.tokens));
+  ASSIGN_OR_RETURN(CoordinateInput coordinates,
+                   CoordinateInput::FromFile(*std::move(file), document.spec.tokens));
   if (document.coords_axes && *document.coords_axes != coordinates.axes()) {
     return AtPath(path, absl::InvalidArgumentError(absl::StrCat(
                             "has ", coordinates.axes(),
@@ -97,10 +97,10 @@ absl::StatusOr<std::optional<Coordinates>> OpenCoordinates(const std::string& pa
   return coordinates;
 }
 
-absl::StatusOr<std::optional<Coordinates>> FindCoordinates(const JobSpecDocument& document,
-                                                           const std::string& path,
-                                                           const JobSource& source,
-                                                           CoordinatesUse use) {
+absl::StatusOr<std::optional<CoordinateInput>> FindCoordinates(const JobSpecDocument& document,
+                                                               const std::string& path,
+                                                               const JobSource& source,
+                                                               CoordinatesUse use) {
   const std::optional<Ordering>& ordering = document.spec.ordering;
   if (!source.coords.empty() && (!ordering || ordering->coordinate_axes == 0)) {
     return absl::InvalidArgumentError(
@@ -114,8 +114,8 @@ absl::StatusOr<std::optional<Coordinates>> FindCoordinates(const JobSpecDocument
   }
   if (!path.empty()) return OpenCoordinates(path, document, source, use);
   if (document.coords.empty()) return std::nullopt;
-  absl::StatusOr<Coordinates> coordinates =
-      Coordinates::FromRows(document.coords, document.spec.tokens, ordering->coordinate_axes);
+  absl::StatusOr<CoordinateInput> coordinates =
+      CoordinateInput::FromRows(document.coords, document.spec.tokens, ordering->coordinate_axes);
   if (!coordinates.ok()) return AtSpec(source, coordinates.status());
   return *std::move(coordinates);
 }
@@ -164,7 +164,7 @@ absl::StatusOr<NamedFiles> ReadFiles(const JobSource& source, CoordinatesUse use
                   absl::Status(valid.code(), absl::StrCat(valid.message(), shape.ToldByFiles())));
   }
   const std::string coords_path = CoordinatesPath(document, source);
-  ASSIGN_OR_RETURN(std::optional<Coordinates> coordinates,
+  ASSIGN_OR_RETURN(std::optional<CoordinateInput> coordinates,
                    FindCoordinates(document, coords_path, source, use));
   if (coordinates) spec.ordering->coordinate_axes = coordinates->axes();
   return NamedFiles{{std::move(spec), std::move(coordinates), coords_path, std::move(shape)},
@@ -192,7 +192,7 @@ absl::Status CheckIntact(const JobFiles& files) {
   for (const NpyFile* file : {&files.q, &files.k, &files.v}) {
     RETURN_IF_ERROR(file->CheckIntact());
   }
-  const std::optional<Coordinates>& coordinates = files.job.coordinates;
+  const std::optional<CoordinateInput>& coordinates = files.job.coordinates;
   return coordinates ? coordinates->CheckIntact() : absl::OkStatus();
 }
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cpp/coordinates.h"
+#include "client/cpp/coordinate_input.h"
 #include "client/cpp/job_shape.h"
 #include "client/cpp/npy.h"
 #include "engine/spec/job_spec.h"
@@ -33,9 +33,9 @@ struct JobSource {
 
 struct Job {
   JobSpec spec;
-  std::optional<Coordinates> coordinates;  // when the ordering has coordinates and they are given
-  std::string coords_path;                 // of their file; empty: none
-  JobShape shape;                          // of the spec, and who said it
+  std::optional<CoordinateInput> coordinates;  // where the ordering has them and they are given
+  std::string coords_path;                     // of their file; empty: none
+  JobShape shape;                              // of the spec, and who said it
 };
 
 struct JobFiles {

@@ -54,21 +54,6 @@ SpecShape ShapeOf(const JobSpec& spec) {
 
 }  // namespace
 
-bool MayHold(NpyType type, DataType dtype) {
-  switch (type) {
-    case NpyType::kFloat32:
-      return dtype == DataType::kFloat32;
-    case NpyType::kFloat16:
-      return dtype == DataType::kFloat16;
-    case NpyType::kRaw16:
-    case NpyType::kInt16:
-    case NpyType::kUInt16:
-      return dtype == DataType::kBFloat16;
-    default:
-      return false;
-  }
-}
-
 JobShape::JobShape(const SpecShape& given, const std::string& source)
     : known_(given),
       fields_{{{"tokens", &SpecShape::tokens, ""},

@@ -23,10 +23,6 @@
 
 namespace hilbert_ring::client {
 
-// Whether a file of this type may hold numbers of a job's: bfloat16 comes as any 16-bit integers or
-// raw 16-bit.
-bool MayHold(NpyType type, DataType dtype);
-
 class JobShape {
  public:
   // source: who says what is given, as messages name it.

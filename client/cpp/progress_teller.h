@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "absl/base/thread_annotations.h"
-#include "client/cpp/attend.h"
+#include "client/cpp/job_options.h"
 #include "engine/base/mutex.h"
 
 namespace hilbert_ring::client {
@@ -12,15 +12,15 @@ namespace hilbert_ring::client {
 class ProgressTeller {
  public:
   // tell: may be empty; must outlive the object.
-  explicit ProgressTeller(const std::function<void(const AttendProgress&)>& tell) : tell_(tell) {}
+  explicit ProgressTeller(const std::function<void(const JobProgress&)>& tell) : tell_(tell) {}
 
   // A new attempt: all starts afresh.
-  void Reset(AttendProgress progress) {
+  void Reset(JobProgress progress) {
     const MutexLock lock(mutex_);
     progress_ = std::move(progress);
   }
 
-  // Any thread. change(AttendProgress&) comes first, then the caller is told.
+  // Any thread. change(JobProgress&) comes first, then the caller is told.
   template <typename Change>
   void Update(Change change) {
     if (!tell_) return;
@@ -30,9 +30,9 @@ class ProgressTeller {
   }
 
  private:
-  const std::function<void(const AttendProgress&)>& tell_;
+  const std::function<void(const JobProgress&)>& tell_;
   Mutex mutex_;
-  AttendProgress progress_ ABSL_GUARDED_BY(mutex_);
+  JobProgress progress_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hilbert_ring::client

@@ -10,16 +10,6 @@
 namespace hilbert_ring::client {
 namespace {
 
-static_assert(v1::TENSOR_Q == v1::TENSOR_COORDS + 1 && v1::TENSOR_K == v1::TENSOR_COORDS + 2 &&
-              v1::TENSOR_V == v1::TENSOR_COORDS + 3);
-
-size_t IndexOf(v1::Tensor tensor) { return static_cast<size_t>(tensor - v1::TENSOR_COORDS); }
-
-bool IsInput(const JobSpec& spec, v1::Tensor tensor) {
-  if (tensor == v1::TENSOR_COORDS) return spec.ordering && spec.ordering->coordinate_axes > 0;
-  return tensor == v1::TENSOR_Q || tensor == v1::TENSOR_K || tensor == v1::TENSOR_V;
-}
-
 absl::Status Broken(const std::string& what) {
   return absl::InternalError(absl::StrCat("the service broke the protocol: Resend: ", what));
 }
@@ -56,21 +46,22 @@ absl::Status ResendQueue::Check(const v1::Resend& resend) const {
   if (resend.attempt() != attempt_) {
     return Broken(absl::StrCat("attempt is ", resend.attempt(), ", this one is ", attempt_));
   }
-  if (!IsInput(spec_, resend.tensor())) {
+  const InputTensor* const input = tensors_.Find(resend.tensor());
+  if (input == nullptr) {
     return Broken(absl::StrCat("tensor is ", static_cast<int>(resend.tensor()),
                                ", of which the job sends nothing"));
   }
   if (resend.ranges_size() == 0) return Broken("no ranges");
-  int64_t left = spec_.tokens;
+  int64_t left = input->rows;
   for (const v1::Resend::Range& range : resend.ranges()) {
     const std::string named = absl::StrCat(wire::TensorName(resend.tensor()), ": ", range.rows(),
                                            " rows from row ", range.first_row());
-    if (range.rows() < 1 || range.rows() > spec_.tokens || range.first_row() < 0 ||
-        range.first_row() > spec_.tokens - range.rows()) {
-      return Broken(absl::StrCat(named, ", expected rows in [0, ", spec_.tokens, ")"));
+    if (range.rows() < 1 || range.rows() > input->rows || range.first_row() < 0 ||
+        range.first_row() > input->rows - range.rows()) {
+      return Broken(absl::StrCat(named, ", expected rows in [0, ", input->rows, ")"));
     }
     if (range.rows() > left) {
-      return Broken(absl::StrCat(named, " and those before are more than its ", spec_.tokens));
+      return Broken(absl::StrCat(named, " and those before are more than its ", input->rows));
     }
     left -= range.rows();
   }
@@ -79,37 +70,39 @@ absl::Status ResendQueue::Check(const v1::Resend& resend) const {
 
 absl::StatusOr<int64_t> ResendQueue::Add(const v1::Resend& resend) {
   RETURN_IF_ERROR(Check(resend));
-  RowRanges& waiting = waiting_[IndexOf(resend.tensor())];
+  RowRanges& waiting = waiting_[resend.tensor()];
   int64_t rows = 0;
   for (const v1::Resend::Range& range : resend.ranges()) {
     rows += waiting.Add({.first_row = range.first_row(), .rows = range.rows()});
     size_t ranges = 0;
-    for (const RowRanges& tensor : waiting_) ranges += tensor.size();
+    for (const auto& [tensor, of_tensor] : waiting_) ranges += of_tensor.size();
     if (ranges > kMaxRanges) {
       return Broken(absl::StrCat("more than ", kMaxRanges, " ranges are waiting"));
     }
   }
-  return rows * wire::TensorRowBytes(spec_, resend.tensor());
+  return rows * tensors_.Find(resend.tensor())->row_bytes;
 }
 
-ResendQueue::Rows ResendQueue::Take(const std::function<int64_t(v1::Tensor)>& most_rows) {
-  size_t next = IndexOf(v1::TENSOR_COORDS);
-  if (waiting_[next].empty()) {
-    int64_t lowest = spec_.tokens;
-    for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-      const RowRanges& rows = waiting_[IndexOf(tensor)];
-      if (rows.empty() || rows.first_row() >= lowest) continue;
-      lowest = rows.first_row();
-      next = IndexOf(tensor);
+ResendQueue::Rows ResendQueue::Take(const std::function<int64_t(const InputTensor&)>& most_rows) {
+  const auto waits = [this](const InputTensor& input) {
+    const auto rows = waiting_.find(input.tensor);
+    return rows != waiting_.end() && !rows->second.empty();
+  };
+  const auto ahead = std::ranges::find_if(tensors_.ahead, waits);
+  const InputTensor* next = ahead == tensors_.ahead.end() ? nullptr : &*ahead;
+  if (next == nullptr) {
+    for (const InputTensor& input : tensors_.bands) {
+      if (!waits(input)) continue;
+      const bool lower = next == nullptr || waiting_.at(input.tensor).first_row() <
+                                                waiting_.at(next->tensor).first_row();
+      if (lower) next = &input;
     }
   }
-  const auto tensor = static_cast<v1::Tensor>(v1::TENSOR_COORDS + static_cast<int>(next));
-  return {.tensor = tensor, .range = waiting_[next].Take(most_rows(tensor))};
+  return {.input = next, .range = waiting_.at(next->tensor).Take(most_rows(*next))};
 }
 
 bool ResendQueue::empty() const {
-  return std::all_of(waiting_.begin(), waiting_.end(),
-                     [](const RowRanges& tensor) { return tensor.empty(); });
+  return std::ranges::all_of(waiting_, [](const auto& tensor) { return tensor.second.empty(); });
 }
 
 }  // namespace hilbert_ring::client

@@ -3,18 +3,18 @@
 //   absl::Status status = queue.Add(resend);                // checked
 //   while (!queue.empty()) Send(queue.Take(most_rows));
 //
-// COORDS come first, then Q, K and V in order of rows, so that those of a token travel together.
+// What goes ahead comes first, then the others in order of rows, so that those of a token travel
+// together.
 // Rows that are asked for once more while they wait are sent once.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/spec/job_spec.h"
+#include "client/cpp/job_tensors.h"
 #include "hilbert_ring/v1/attention.pb.h"
 
 namespace hilbert_ring::client {
@@ -47,8 +47,8 @@ class ResendQueue {
   // Ranges that may wait: some 64 MiB. A service that needs more asks again later.
   static constexpr size_t kMaxRanges = size_t{1} << 20;
 
-  // attempt: of the call. spec must outlive the object.
-  ResendQueue(const JobSpec& spec, int attempt) : spec_(spec), attempt_(attempt) {}
+  // attempt: of the call. tensors must outlive the object.
+  ResendQueue(const JobTensors& tensors, int attempt) : tensors_(tensors), attempt_(attempt) {}
 
   // The payload bytes that were added. INTERNAL, naming the field, and nothing reliable in the
   // queue: another attempt, a tensor that the job does not send, no range, one that is empty or
@@ -56,21 +56,21 @@ class ResendQueue {
   absl::StatusOr<int64_t> Add(const v1::Resend& resend);
 
   struct Rows {
-    v1::Tensor tensor = v1::TENSOR_UNSPECIFIED;
+    const InputTensor* input = nullptr;
     RowRanges::Range range;
   };
 
-  // What is sent next, most_rows(tensor) of it at most. Must not be empty.
-  Rows Take(const std::function<int64_t(v1::Tensor)>& most_rows);
+  // What is sent next, most_rows(input) of it at most. Must not be empty.
+  Rows Take(const std::function<int64_t(const InputTensor&)>& most_rows);
 
   bool empty() const;
 
  private:
   absl::Status Check(const v1::Resend& resend) const;
 
-  const JobSpec& spec_;
+  const JobTensors& tensors_;
   const int attempt_;
-  std::array<RowRanges, 4> waiting_;  // COORDS, Q, K, V
+  std::map<v1::Tensor, RowRanges> waiting_;
 };
 
 }  // namespace hilbert_ring::client

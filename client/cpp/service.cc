@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cpp/retry.h"
@@ -14,6 +15,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 #include "wire/transport.h"
@@ -37,37 +39,20 @@ constexpr std::pair<const char*, int> kReconnectArguments[] = {
     {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
 };
 
-}  // namespace
-
-std::shared_ptr<grpc::Channel> Connect(const std::string& server, const Access& access) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
-  // A service of the same network: a proxy for the web, set in the environment, is not the way to
-  // it.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  for (const auto& [name, value] : wire::kTransportArguments) arguments.SetInt(name, value);
-  for (const auto& [name, value] : kReconnectArguments) arguments.SetInt(name, value);
-  if (!access.server_name.empty()) arguments.SetSslTargetNameOverride(access.server_name);
-  return Settled(grpc::experimental::CreateCustomChannelWithInterceptors(
-      server, CredentialsOf(access), arguments, TokenSender(access)));
-}
-
-absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,
-                                             const JobSpec& spec, int workers,
-                                             const PlanOptions& options) {
+// Asked again after the time that a service names which makes too many plans.
+absl::StatusOr<v1::PlanResponse> PlanOf(
+    const PlanOptions& options,
+    absl::FunctionRef<grpc::Status(grpc::ClientContext& context, v1::PlanResponse& response)>
+        call) {
   const CallTiming timing = WithDefaults(options.timing);
   const absl::Time deadline = timing.now() + options.deadline;
   RetrySchedule schedule(timing.random);
-  v1::PlanRequest request;
-  *request.mutable_spec() = wire::EncodeJobSpec(spec);
-  request.set_workers(workers);
   for (int attempt = 1;; ++attempt) {
     grpc::ClientContext context;
     // Times out by the system's clock, whichever ours is.
     context.set_deadline(absl::ToChronoTime(absl::Now() + (deadline - timing.now())));
     v1::PlanResponse response;
-    const grpc::Status status =
-        v1::AttentionService::NewStub(channel)->Plan(&context, request, &response);
+    const grpc::Status status = call(context, response);
     if (status.ok()) return response;
     const absl::Status failure = wire::FromGrpc(status);
     const std::optional<std::string> pushback = PushbackOf(context);
@@ -87,6 +72,82 @@ absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel
   }
 }
 
+}  // namespace
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& server, const Access& access) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  // A service of the same network: a proxy for the web, set in the environment, is not the way to
+  // it.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  for (const auto& [name, value] : wire::kTransportArguments) arguments.SetInt(name, value);
+  for (const auto& [name, value] : kReconnectArguments) arguments.SetInt(name, value);
+  if (!access.server_name.empty()) arguments.SetSslTargetNameOverride(access.server_name);
+  return Settled(grpc::experimental::CreateCustomChannelWithInterceptors(
+      server, CredentialsOf(access), arguments, TokenSender(access)));
+}
+
+absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,
+                                             const JobSpec& spec, int workers,
+                                             const PlanOptions& options) {
+  v1::PlanRequest request;
+  *request.mutable_spec() = wire::EncodeJobSpec(spec);
+  request.set_workers(workers);
+  return PlanOf(options, [&](grpc::ClientContext& context, v1::PlanResponse& response) {
+    return v1::AttentionService::NewStub(channel)->Plan(&context, request, &response);
+  });
+}
+
+absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::Channel>& channel,
+                                                   const v1::EncodeSpec& spec, int workers,
+                                                   const PlanOptions& options) {
+  v1::PlanEncodeRequest request;
+  *request.mutable_spec() = spec;
+  request.set_workers(workers);
+  return PlanOf(options, [&](grpc::ClientContext& context, v1::PlanResponse& response) {
+    return v1::EncoderService::NewStub(channel)->PlanEncode(&context, request, &response);
+  });
+}
+
+absl::StatusOr<v1::ListModelsResponse> RequestModels(
+    const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  v1::ListModelsResponse response;
+  const grpc::Status status = v1::EncoderService::NewStub(channel)->ListModels(
+      &context, v1::ListModelsRequest(), &response);
+  if (!status.ok()) return wire::FromGrpc(status);
+  return response;
+}
+
+absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& channel,
+                                       const std::string& name, absl::Duration outage_timeout,
+                                       const CallTiming& given_timing) {
+  const CallTiming timing = WithDefaults(given_timing);
+  const absl::Time end = timing.now() + outage_timeout;
+  RetrySchedule schedule(timing.random);
+  v1::GetModelRequest request;
+  request.set_name(name);
+  while (true) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+    v1::Model model;
+    const grpc::Status status =
+        v1::EncoderService::NewStub(channel)->GetModel(&context, request, &model);
+    if (status.ok()) return model;
+    const absl::Status failure = wire::FromGrpc(status);
+    if (!absl::IsUnavailable(failure) || outage_timeout == absl::ZeroDuration()) return failure;
+    const std::optional<absl::Duration> wait =
+        schedule.WaitAfter({.status = failure, .pushback = PushbackOf(context)});
+    if (!wait || timing.now() + *wait >= end) {
+      return WithMessage(failure,
+                         absl::StrCat(failure.message(), " (the service was away for its limit of ",
+                                      absl::FormatDuration(outage_timeout), ")"));
+    }
+    timing.sleep(*wait);
+  }
+}
+
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
     const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
@@ -94,6 +155,17 @@ absl::StatusOr<v1::GetClusterResponse> RequestCluster(
   v1::GetClusterResponse response;
   const grpc::Status status = v1::AttentionService::NewStub(channel)->GetCluster(
       &context, v1::GetClusterRequest(), &response);
+  if (!status.ok()) return wire::FromGrpc(status);
+  return response;
+}
+
+absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
+    const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  v1::GetDataRootResponse response;
+  const grpc::Status status = v1::AttentionService::NewStub(channel)->GetDataRoot(
+      &context, v1::GetDataRootRequest(), &response);
   if (!status.ok()) return wire::FromGrpc(status);
   return response;
 }

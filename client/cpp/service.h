@@ -13,6 +13,7 @@
 #include "engine/spec/job_spec.h"
 #include "grpcpp/channel.h"
 #include "hilbert_ring/v1/attention.pb.h"
+#include "hilbert_ring/v1/encoder.pb.h"
 
 namespace hilbert_ring::client {
 
@@ -42,6 +43,26 @@ struct PlanOptions {
 absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,
                                              const JobSpec& spec, int workers,
                                              const PlanOptions& options = {});
+
+// The same of an encoder's job (SpecOf in client/cpp/encode.h). 0 workers: as many as have the
+// model.
+absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::Channel>& channel,
+                                                   const v1::EncodeSpec& spec, int workers,
+                                                   const PlanOptions& options = {});
+
+// Models of encoders that the service has, by name.
+absl::StatusOr<v1::ListModelsResponse> RequestModels(const std::shared_ptr<grpc::Channel>& channel);
+
+// One of them. NOT_FOUND: the service has none of the name. A service that is away is asked again
+// for `outage_timeout`.
+absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& channel,
+                                       const std::string& name,
+                                       absl::Duration outage_timeout = absl::ZeroDuration(),
+                                       const CallTiming& timing = {});
+
+// Errors of the call; NO_DATA_ROOT.
+absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
+    const std::shared_ptr<grpc::Channel>& channel);
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
     const std::shared_ptr<grpc::Channel>& channel);

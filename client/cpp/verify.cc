@@ -140,7 +140,7 @@ absl::StatusOr<VerifyResult> Verify(const VerifyInputs& inputs, const VerifyOpti
   std::vector<int64_t> sample = SampleTokens(inputs.spec.tokens, options.rows, options.seed);
   sample.insert(sample.end(), odd.drawn().begin(), odd.drawn().end());
   std::ranges::sort(sample);
-  sample.erase(std::ranges::unique(sample).begin(), sample.end());
+  sample.erase(std::unique(sample.begin(), sample.end()), sample.end());
   std::vector<CheckedRow> rows(sample.size());
   std::atomic<size_t> next = 0;
   const auto check_rows = [&] {

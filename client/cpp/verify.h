@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "client/cpp/coordinates.h"
+#include "client/cpp/coordinate_input.h"
 #include "client/cpp/npy.h"
 #include "engine/reference/deviation.h"
 #include "engine/spec/job_spec.h"
@@ -15,8 +15,8 @@ namespace hilbert_ring::client {
 
 struct VerifyInputs {
   const JobSpec& spec;
-  const Coordinates* coordinates = nullptr;  // where the ordering has them
-  const NpyFile& q;                          // as OpenTensor opens them
+  const CoordinateInput* coordinates = nullptr;  // where the ordering has them
+  const NpyFile& q;                              // as OpenTensor opens them
   const NpyFile& k;
   const NpyFile& v;
   const NpyFile& out;

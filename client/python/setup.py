@@ -23,12 +23,12 @@ HERE = Path(__file__).resolve().parent
 # An sdist carries the proto and the version; in a clone they lie two folders up.
 IN_SDIST = (HERE / "proto").is_dir()
 PROTO = HERE / "proto" if IN_SDIST else HERE.parent.parent / "proto"
-PUBLIC = "hilbert_ring/v1/attention.proto"
+PUBLIC = ["hilbert_ring/v1/attention.proto", "hilbert_ring/v1/encoder.proto"]
 # A folder of programs that the wheel is to carry, and in licenses/ the texts of what they hold and
 # load (`./dev wheel`); most wheels carry none.
 PROGRAMS = os.environ.get("HILBERT_RING_WHEEL_PROGRAMS")
 LICENCE = HERE / "LICENSE" if IN_SDIST else HERE.parent.parent / "LICENSE"
-PROTOS = [PUBLIC, "google/rpc/status.proto", "google/rpc/error_details.proto"]
+PROTOS = [*PUBLIC, "google/rpc/status.proto", "google/rpc/error_details.proto"]
 
 
 def version():
@@ -43,7 +43,7 @@ def compile_protos(folder):
     (folder / "hilbert_ring").mkdir(parents=True, exist_ok=True)
     descriptors = [f"--descriptor_set_out={folder / 'hilbert_ring' / 'descriptors.binpb'}",
                    "--include_imports", *PROTOS]
-    for arguments in (descriptors, [f"--pyi_out={folder}", PUBLIC]):
+    for arguments in (descriptors, [f"--pyi_out={folder}", *PUBLIC]):
         protoc(["-I", str(PROTO), *arguments])
 
 

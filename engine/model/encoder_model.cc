@@ -1,63 +1,88 @@
 #include "engine/model/encoder_model.h"
 
-#include <algorithm>
-#include <set>
+#include <map>
+#include <new>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring {
 namespace {
 
-// Of wrong weights that one message names.
-constexpr size_t kMaxNamed = 10;
-
-absl::StatusOr<std::string> ReadText(const std::string& path) {
-  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+absl::StatusOr<Operand> OperandFor(const EncoderModelOptions& options) {
+  if (options.compute == DataType::kFloat16) {
+    return absl::InvalidArgumentError("compute is float16, must be float32 or bfloat16");
+  }
+  if (options.compute == DataType::kBFloat16 && options.rounded_products) {
+    return Operand::kRoundedFloat32;
+  }
+  return OperandOf(options.compute);
 }
 
-absl::StatusOr<EncoderConfig> LoadConfig(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadText(path));
-  auto config = ParseEncoderConfig(text);
-  if (config.ok()) return config;
-  return absl::Status(config.status().code(), absl::StrCat(path, ": ", config.status().message()));
+// Places of matrices begin with a page.
+constexpr int64_t kPlaceBytes = 4096;
+
+int64_t PlaceBytes(int64_t bytes) { return (bytes + kPlaceBytes - 1) / kPlaceBytes * kPlaceBytes; }
+
+// Bytes of each packed matrix, by shape [out, in].
+absl::StatusOr<std::map<std::vector<int64_t>, int64_t>> MatrixBytes(const EncoderConfig& config,
+                                                                    Operand operand) {
+  std::map<std::vector<int64_t>, int64_t> bytes;
+  for (const WeightShape& weight : WeightShapes(config)) {
+    if (weight.shape.size() != 2 || bytes.contains(weight.shape)) continue;
+    ASSIGN_OR_RETURN(
+        bytes[weight.shape],
+        PackedMatrixBytes({.out = weight.shape[0], .in = weight.shape[1], .operand = operand}));
+  }
+  return bytes;
+}
+
+// What the packed matrices' bytes depend on.
+std::string KeyOf(const EncoderFolder& folder, Operand operand) {
+  const std::string all =
+      absl::StrCat(folder.digest(), " ", static_cast<int>(operand), " ", PackingOfThisMachine());
+  return HexOf(Sha256(std::as_bytes(std::span(all)))).substr(0, 40);
 }
 
 }  // namespace
 
-absl::Status CheckWeights(const EncoderConfig& config, const SafetensorsFile& file) {
-  std::vector<std::string> wrong;
-  std::set<std::string> known;
+absl::StatusOr<int64_t> PackedBytes(const EncoderConfig& config,
+                                    const EncoderModelOptions& options) {
+  ASSIGN_OR_RETURN(const Operand operand, OperandFor(options));
+  ASSIGN_OR_RETURN(const auto matrix_bytes, MatrixBytes(config, operand));
+  int64_t bytes = 0;
   for (const WeightShape& weight : WeightShapes(config)) {
-    known.insert(weight.name);
-    const SafetensorsEntry* entry = file.Find(weight.name);
-    if (entry == nullptr) {
-      wrong.push_back(absl::StrCat(weight.name, " is missing"));
-    } else if (entry->shape != weight.shape) {
-      wrong.push_back(absl::StrCat(weight.name, " is ", FormatTensorShape(entry->shape),
-                                   ", must be ", FormatTensorShape(weight.shape)));
-    }
+    bytes += weight.shape.size() == 2 ? matrix_bytes.at(weight.shape)
+                                      : weight.shape.back() * static_cast<int64_t>(sizeof(float));
   }
-  for (const SafetensorsEntry& entry : file.entries()) {
-    if (!known.contains(entry.name)) {
-      wrong.push_back(absl::StrCat(entry.name, " is no weight of this encoder"));
-    }
-  }
-  if (wrong.empty()) return absl::OkStatus();
-  const size_t named = std::min(wrong.size(), kMaxNamed);
-  return absl::InvalidArgumentError(absl::StrCat(
-      file.path(), ": ", absl::StrJoin(wrong.begin(), wrong.begin() + named, "; "),
-      named < wrong.size() ? absl::StrCat("; and ", wrong.size() - named, " more") : ""));
+  return bytes;
 }
 
 class WeightLoader {
  public:
-  WeightLoader(const SafetensorsFile& file, EncoderModel& model) : file_(file), model_(model) {}
+  WeightLoader(const EncoderFolder& folder, EncoderModel& model) : folder_(folder), model_(model) {}
 
-  absl::Status Load() {
+  absl::Status Load(const EncoderModelOptions& options) {
+    const EncoderConfig& config = model_.config_;
+    ASSIGN_OR_RETURN(matrix_bytes_, MatrixBytes(config, model_.operand_));
+    int64_t bytes = 0;
+    for (const WeightShape& weight : WeightShapes(config)) {
+      if (weight.shape.size() == 2) bytes += PlaceBytes(matrix_bytes_.at(weight.shape));
+    }
+    ASSIGN_OR_RETURN(model_.memory_, options.memory
+                                         ? options.memory(KeyOf(folder_, model_.operand_), bytes)
+                                         : WeightMemory::Private(bytes));
+    packed_ = model_.memory_->filled();
+    RETURN_IF_ERROR(LoadParts());
+    // What others will read is of the version that its key names.
+    RETURN_IF_ERROR(folder_.CheckUnchanged());
+    return packed_ ? absl::OkStatus() : model_.memory_->Seal();
+  }
+
+ private:
+  absl::Status LoadParts() {
     const EncoderConfig& config = model_.config_;
     EncoderWeights& weights = model_.weights_;
     const int64_t width = config.embed_dim;
@@ -65,7 +90,8 @@ class WeightLoader {
       ASSIGN_OR_RETURN(weights.projection, Matrix("patch_embed.proj", width, config.input_dim));
     }
     if (config.class_token) {
-      ASSIGN_OR_RETURN(weights.class_token, Floats("cls_token"));
+      ASSIGN_OR_RETURN(weights.class_token, folder_.Floats("cls_token"));
+      model_.bytes_ += static_cast<int64_t>(weights.class_token.size() * sizeof(float));
     }
     for (int64_t i = 0; i < config.layers; ++i) {
       ASSIGN_OR_RETURN(auto layer, Layer(absl::StrCat("encoder.layers.", i, ".")));
@@ -80,7 +106,6 @@ class WeightLoader {
     return absl::OkStatus();
   }
 
- private:
   absl::StatusOr<EncoderLayer> Layer(const std::string& name) {
     const int64_t width = model_.config_.embed_dim, ffn = model_.config_.ffn_dim;
     const double epsilon = model_.config_.layer_norm_eps;
@@ -107,55 +132,57 @@ class WeightLoader {
                         .fc2 = std::move(fc2)};
   }
 
-  // Of weights that CheckWeights has found.
-  absl::StatusOr<std::vector<float>> Floats(const std::string& name) {
-    const SafetensorsEntry& entry = *file_.Find(name);
-    std::vector<float> floats(static_cast<size_t>(entry.elements()));
-    RETURN_IF_ERROR(file_.Widen(entry, floats));
-    return floats;
-  }
-
   absl::StatusOr<LayerNorm> Norm(const std::string& name, double epsilon) {
-    ASSIGN_OR_RETURN(auto weight, Floats(name + ".weight"));
-    ASSIGN_OR_RETURN(auto bias, Floats(name + ".bias"));
+    ASSIGN_OR_RETURN(auto weight, folder_.Floats(name + ".weight"));
+    ASSIGN_OR_RETURN(auto bias, folder_.Floats(name + ".bias"));
     model_.bytes_ += static_cast<int64_t>(2 * weight.size() * sizeof(float));
     return LayerNorm(std::move(weight), std::move(bias), epsilon);
   }
 
   absl::StatusOr<PackedMatrix> Matrix(const std::string& name, int64_t out, int64_t in) {
-    ASSIGN_OR_RETURN(const auto weight, Floats(name + ".weight"));
-    ASSIGN_OR_RETURN(const auto bias, Floats(name + ".bias"));
-    ASSIGN_OR_RETURN(
-        auto matrix,
-        PackedMatrix::Make({.out = out, .in = in, .operand = model_.operand_}, weight, bias));
+    std::vector<float> weight;
+    if (!packed_) {
+      ASSIGN_OR_RETURN(weight, folder_.Floats(name + ".weight"));
+    }
+    ASSIGN_OR_RETURN(const auto bias, folder_.Floats(name + ".bias"));
+    const int64_t bytes = matrix_bytes_.at({out, in});
+    const std::span<std::byte> place(model_.memory_->data() + used_, static_cast<size_t>(bytes));
+    used_ += PlaceBytes(bytes);
+    ASSIGN_OR_RETURN(auto matrix,
+                     PackedMatrix::MakeIn(place, {.out = out, .in = in, .operand = model_.operand_},
+                                          weight, bias));
     model_.bytes_ += matrix.bytes();
     return matrix;
   }
 
-  const SafetensorsFile& file_;
+  const EncoderFolder& folder_;
   EncoderModel& model_;
+  std::map<std::vector<int64_t>, int64_t> matrix_bytes_;  // by shape
+  int64_t used_ = 0;                                      // of the memory
+  bool packed_ = false;                                   // by another process
 };
 
 absl::StatusOr<std::shared_ptr<const EncoderModel>> EncoderModel::Load(
-    const std::string& folder, const EncoderModelOptions& options) {
-  if (options.compute == DataType::kFloat16) {
-    return absl::InvalidArgumentError("compute is float16, must be float32 or bfloat16");
+    const EncoderFolder& folder, const EncoderModelOptions& options) {
+  ASSIGN_OR_RETURN(const Operand operand, OperandFor(options));
+  ASSIGN_OR_RETURN(const int64_t bytes, PackedBytes(folder.config(), options));
+  if (bytes > options.max_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(folder.path(), ": the model's weights take ",
+                                                     bytes, " bytes of memory, must take at most ",
+                                                     options.max_bytes));
   }
-  std::shared_ptr<EncoderModel> model(new EncoderModel);
-  ASSIGN_OR_RETURN(model->config_, LoadConfig(absl::StrCat(folder, "/", kConfigFile)));
-  ASSIGN_OR_RETURN(const SafetensorsFile file,
-                   SafetensorsFile::Open(absl::StrCat(folder, "/", kWeightsFile)));
-  RETURN_IF_ERROR(CheckWeights(model->config_, file));
-  model->compute_ = options.compute;
-  model->operand_ = OperandOf(options.compute);
-  if (options.compute == DataType::kBFloat16 && options.rounded_products) {
-    model->operand_ = Operand::kRoundedFloat32;
+  try {
+    std::shared_ptr<EncoderModel> model(new EncoderModel);
+    model->config_ = folder.config();
+    model->digest_ = folder.digest();
+    model->compute_ = options.compute;
+    model->operand_ = operand;
+    RETURN_IF_ERROR(WeightLoader(folder, *model).Load(options));
+    return model;
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(folder.path(), ": the memory does not suffice for the model's weights"));
   }
-  auto loaded = WeightLoader(file, *model).Load();
-  if (!loaded.ok()) {
-    return absl::Status(loaded.code(), absl::StrCat(file.path(), ": ", loaded.message()));
-  }
-  return model;
 }
 
 }  // namespace hilbert_ring

@@ -1,10 +1,14 @@
 // An encoder as it is computed with: its config and its weights, packed for products.
 //
-//   auto model = EncoderModel::Load("models/slide_encoder", {.compute = DataType::kBFloat16});
-//   (*model)->config();
+//   ASSIGN_OR_RETURN(const auto folder, EncoderFolder::Open("models/slide_encoder", digests));
+//   ASSIGN_OR_RETURN(const auto model,
+//                    EncoderModel::Load(folder, {.compute = DataType::kBFloat16}));
+//   model->digest();      // all weights are of this version of the folder
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,16 +16,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/model/encoder_config.h"
-#include "engine/model/layer_norm.h"
+#include "engine/model/files/encoder_config.h"
+#include "engine/model/files/encoder_folder.h"
+#include "engine/model/files/layer_norm.h"
 #include "engine/model/matrix_product.h"
-#include "engine/model/safetensors.h"
+#include "engine/model/weight_memory.h"
 
 namespace hilbert_ring {
-
-// Files of a model's folder.
-inline constexpr char kConfigFile[] = "config.json";
-inline constexpr char kWeightsFile[] = "model.safetensors";
 
 struct EncoderLayer {
   LayerNorm attention_norm;  // self_attn_layer_norm
@@ -42,38 +43,50 @@ struct EncoderWeights {
   std::optional<LayerNorm> norm;  // behind pooling
 };
 
-// OK, or INVALID_ARGUMENT: names every weight that is missing or has another shape than the config
-// says (the first ten), and those that belong to no part of it.
-absl::Status CheckWeights(const EncoderConfig& config, const SafetensorsFile& file);
-
 struct EncoderModelOptions {
   DataType compute = DataType::kFloat32;  // of products and attention; or bfloat16
   // Of bfloat16: products of float32 with its numbers, also where the processor has its own.
   bool rounded_products = false;
+  int64_t max_bytes = std::numeric_limits<int64_t>::max();  // of the weights
+  // Of packed matrices, for a key on which their bytes depend: letters and digits. Empty: memory of
+  // this process alone.
+  std::function<absl::StatusOr<std::unique_ptr<WeightMemory>>(const std::string& key,
+                                                              int64_t bytes)>
+      memory;
 };
+
+// Memory that the weights will take, as EncoderModel::bytes() says it afterwards. INVALID_ARGUMENT:
+// a compute type other than float32 and bfloat16; INTERNAL where oneDNN fails.
+absl::StatusOr<int64_t> PackedBytes(const EncoderConfig& config,
+                                    const EncoderModelOptions& options);
 
 // Immutable; any number of threads may use it.
 class EncoderModel {
  public:
-  // Of a folder with config.json and model.safetensors. The message names the file: errors of
-  // ParseEncoderConfig, SafetensorsFile::Open and CheckWeights, and RESOURCE_EXHAUSTED without
-  // memory. INVALID_ARGUMENT: a compute type other than float32 and bfloat16.
+  // While it is loaded, the greatest of its matrices takes up to 8 bytes a number beside bytes().
+  // Where another process has packed the weights already they are not read again. Errors of
+  // PackedBytes, EncoderFolder::Floats, CheckUnchanged and options.memory; RESOURCE_EXHAUSTED,
+  // before anything is allocated: the weights take more than max_bytes.
   static absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(
-      const std::string& folder, const EncoderModelOptions& options);
+      const EncoderFolder& folder, const EncoderModelOptions& options);
 
   const EncoderConfig& config() const { return config_; }
+  const std::string& digest() const { return digest_; }  // EncoderFolder::digest()
   const EncoderWeights& weights() const { return weights_; }
   DataType compute() const { return compute_; }
   Operand operand() const { return operand_; }
 
-  // Memory that the weights take.
+  // Memory that the weights take, shared or not.
   int64_t bytes() const { return bytes_; }
+  bool shared() const { return memory_->shared(); }
 
  private:
   friend class WeightLoader;
   EncoderModel() = default;
 
   EncoderConfig config_;
+  std::string digest_;
+  std::unique_ptr<WeightMemory> memory_;  // before the matrices that lie in it
   EncoderWeights weights_;
   DataType compute_ = DataType::kFloat32;
   Operand operand_ = Operand::kFloat32;

@@ -9,7 +9,8 @@
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "engine/device/cpu/thread_pool.h"
-#include "engine/model/grid_positions.h"
+#include "engine/model/attention_map.h"
+#include "engine/model/files/grid_positions.h"
 #include "engine/model/pool_rows.h"
 #include "engine/model/row_block.h"
 #include "engine/run/executor.h"
@@ -46,9 +47,10 @@ class FirstError {
 
 class Rank : public EncoderRank {
  public:
-  Rank(const EncoderModel& model, const EncoderPlan& plan, int rank, Device& device,
+  Rank(std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
        const EncoderOutputs& outputs)
-      : model_(model),
+      : held_model_(std::move(model)),
+        model_(*held_model_),
         plan_(plan),
         rank_(rank),
         device_(device),
@@ -75,16 +77,31 @@ class Rank : public EncoderRank {
     return rows == products_->rows() ? *products_ : *last_products_;
   }
 
-  // work(thread's block, index) for each block of rows, until one fails or the job is to end.
+  // work(thread, index) for each block of rows, until one fails or the job is to end.
   template <typename Work>
   absl::Status ForEachBlock(const EncoderControl& control, const Work& work);
+
+  // work(range of the shard, from, to) for the local rows of each range in a block, until one
+  // fails.
+  template <typename Work>
+  absl::Status ForEachRangeOf(int64_t index, const Work& work) const {
+    const int64_t begin = blocks_.Begin(index), end = begin + blocks_.Rows(index);
+    for (const ShardRange& range : plan_.attention.shards.OfRank(rank_)) {
+      const int64_t from = std::max(begin, range.local_begin);
+      const int64_t to = std::min(end, range.local_begin + range.size());
+      if (from < to) RETURN_IF_ERROR(work(range, from, to));
+    }
+    return absl::OkStatus();
+  }
 
   absl::Status RunBlock(RowBlock& block, int64_t index, int64_t layer,
                         const EncoderControl& control);
   absl::Status EmitRows(RowBlock& block, int64_t index, int64_t state,
                         const EncoderControl& control);
   absl::Status EmitPooled(int64_t state, const EncoderControl& control);
-  absl::Status Attend(Communicator* communicator, int64_t first_step,
+  // Of the layer that has just run, whose queries and keys are still there.
+  absl::Status EmitMap(Communicator* communicator, int64_t step, const EncoderControl& control);
+  absl::Status Attend(int64_t layer, Communicator* communicator, int64_t first_step,
                       const EncoderControl& control);
 
   bool Wanted(int64_t state) const { return std::ranges::binary_search(outputs_.states, state); }
@@ -100,6 +117,7 @@ class Rank : public EncoderRank {
     if (control.progress) control.progress(std::min(1.0, (flops_ + more) / PlannedFlops()));
   }
 
+  const std::shared_ptr<const EncoderModel> held_model_;
   const EncoderModel& model_;
   const EncoderPlan& plan_;
   const int rank_;
@@ -114,9 +132,12 @@ class Rank : public EncoderRank {
   std::optional<BlockProducts> products_, last_products_;
   std::vector<std::unique_ptr<RowBlock>> row_blocks_;  // [threads]
   std::optional<GridEmbedding> positions_;
+  std::optional<AttentionMap> map_;
+  std::vector<std::vector<float>> map_rows_;  // [threads][block, columns], where a map is wanted
   EncoderFigures figures_;
   double flops_ = 0;  // of stages that have ended
   int64_t attention_peak_bytes_ = 0;
+  int64_t pooled_bytes_ = 0;
 };
 
 absl::Status Rank::Prepare() {
@@ -136,6 +157,13 @@ absl::Status Rank::Prepare() {
   figures_.memory_peak_bytes += residual_->bytes();
   const EncoderConfig& config = model_.config();
   if (config.position) positions_.emplace(*config.position, width());
+  if (outputs_.attention_map) {
+    map_.emplace(plan_, rank_, outputs_.attention_map->columns);
+    const int64_t numbers = blocks_.block * map_->columns();
+    map_rows_.assign(row_blocks_.size(), std::vector<float>(static_cast<size_t>(numbers)));
+    figures_.memory_peak_bytes +=
+        map_->bytes() + std::ssize(map_rows_) * numbers * static_cast<int64_t>(sizeof(float));
+  }
   const std::vector<float>& class_token = model_.weights().class_token;
   for (const ShardRange& range : plan_.attention.shards.OfRank(rank_)) {
     if (class_token.empty()) break;
@@ -213,7 +241,7 @@ absl::Status Rank::ForEachBlock(const EncoderControl& control, const Work& work)
     if (control.deadline && Clock::now() >= control.deadline()) {
       return error.Note(absl::DeadlineExceededError("the job's deadline passed while computing"));
     }
-    return error.Note(work(*row_blocks_[thread], index));
+    return error.Note(work(thread, index));
   });
   return error.Take();
 }
@@ -229,6 +257,15 @@ absl::Status Rank::RunBlock(RowBlock& block, int64_t index, int64_t layer,
     RETURN_IF_ERROR(
         block.AfterAttention(products, layers[layer], shard_->Row(TensorKind::kOut, row), x));
   }
+  if (control.state) {
+    RETURN_IF_ERROR(ForEachRangeOf(index, [&](const ShardRange& range, int64_t from, int64_t to) {
+      control.state({.state = layer + 1,
+                     .first_token = range.begin + from - range.local_begin,
+                     .rows = to - from,
+                     .values = Row(from)});
+      return absl::OkStatus();
+    }));
+  }
   if (outputs_.pooling == Pooling::kNone && Wanted(layer + 1)) {
     RETURN_IF_ERROR(EmitRows(block, index, layer + 1, control));
   }
@@ -243,16 +280,12 @@ absl::Status Rank::EmitRows(RowBlock& block, int64_t index, int64_t state,
   const int64_t begin = blocks_.Begin(index), end = begin + blocks_.Rows(index);
   const float* values = Row(begin);
   if (const LayerNorm* norm = FinalNormOf()) values = block.Normed(*norm, values, end - begin);
-  for (const ShardRange& range : plan_.attention.shards.OfRank(rank_)) {
-    const int64_t from = std::max(begin, range.local_begin);
-    const int64_t to = std::min(end, range.local_begin + range.size());
-    if (from >= to) continue;
-    RETURN_IF_ERROR(control.rows({.state = state,
-                                  .first_token = range.begin + from - range.local_begin,
-                                  .rows = to - from,
-                                  .values = values + (from - begin) * width()}));
-  }
-  return absl::OkStatus();
+  return ForEachRangeOf(index, [&](const ShardRange& range, int64_t from, int64_t to) {
+    return control.rows({.state = state,
+                         .first_token = range.begin + from - range.local_begin,
+                         .rows = to - from,
+                         .values = values + (from - begin) * width()});
+  });
 }
 
 absl::Status Rank::EmitPooled(int64_t state, const EncoderControl& control) {
@@ -262,17 +295,37 @@ absl::Status Rank::EmitPooled(int64_t state, const EncoderControl& control) {
                                     .norm = FinalNormOf(),
                                     .rows = Row(0)},
                                    pool_);
+  pooled_bytes_ = PooledBytes(plan_, rank_);
   return control.pooled(state, part);
 }
 
-absl::Status Rank::Attend(Communicator* communicator, int64_t first_step,
+absl::Status Rank::EmitMap(Communicator* communicator, int64_t step,
+                           const EncoderControl& control) {
+  RETURN_IF_ERROR(map_->Exchange(*shard_, communicator, step,
+                                 control.deadline ? control.deadline() : Deadline::max()));
+  return ForEachBlock(control, [&](int thread, int64_t index) -> absl::Status {
+    float* const values = map_rows_[thread].data();
+    return ForEachRangeOf(index, [&](const ShardRange& range, int64_t from, int64_t to) {
+      map_->RowsOf(*shard_, from, to - from, values);
+      return control.map({.first_token = range.begin + from - range.local_begin,
+                          .rows = to - from,
+                          .values = values});
+    });
+  });
+}
+
+absl::Status Rank::Attend(int64_t layer, Communicator* communicator, int64_t first_step,
                           const EncoderControl& control) {
   const double planned = plan_.attention.costs.workers[rank_].flops;
-  const ExecuteControl attend{
-      .deadline = control.deadline,
-      .cancelled = control.cancelled,
-      .progress = [&](double fraction) { Tell(control, fraction * planned); },
-      .waiting = control.waiting};
+  ExecuteControl attend{.deadline = control.deadline,
+                        .cancelled = control.cancelled,
+                        .progress = [&](double fraction) { Tell(control, fraction * planned); },
+                        .waiting = control.waiting};
+  if (control.attention_span) {
+    attend.span = [&](SpanKind kind, int64_t step, Deadline begin, Deadline end) {
+      control.attention_span(layer, kind, step, begin, end);
+    };
+  }
   ASSIGN_OR_RETURN(const Figures figures, Execute(plan_.attention, rank_, *shard_, device_,
                                                   communicator, first_step, attend));
   flops_ += planned;
@@ -290,20 +343,27 @@ absl::StatusOr<EncoderFigures> Rank::Run(Communicator* communicator, int64_t fir
   const int64_t layers = model_.config().layers;
   const int64_t steps = plan_.attention.costs.steps + 1;
   for (int64_t layer = -1; layer < layers; ++layer) {
-    if (layer >= 0) RETURN_IF_ERROR(Attend(communicator, first_step + layer * steps, control));
+    if (layer >= 0) {
+      RETURN_IF_ERROR(Attend(layer + 1, communicator, first_step + layer * steps, control));
+    }
+    if (outputs_.attention_map && outputs_.attention_map->layer == layer + 1) {
+      RETURN_IF_ERROR(EmitMap(communicator, first_step + (layer + 1) * steps - 1, control));
+    }
     const Clock::time_point start = Clock::now();
-    RETURN_IF_ERROR(ForEachBlock(control, [&](RowBlock& block, int64_t index) {
-      return RunBlock(block, index, layer, control);
+    RETURN_IF_ERROR(ForEachBlock(control, [&](int thread, int64_t index) {
+      return RunBlock(*row_blocks_[thread], index, layer, control);
     }));
     if (outputs_.pooling != Pooling::kNone && Wanted(layer + 1)) {
       RETURN_IF_ERROR(EmitPooled(layer + 1, control));
     }
     figures_.row_seconds += SecondsSince(start);
+    if (control.rows_span) control.rows_span(layer + 1, start, Clock::now());
     flops_ += ProductFlops(plan_, rank_) / static_cast<double>(layers + 1);
     Tell(control, 0);
+    if (control.layer && layer >= 0) control.layer(layer + 1);
   }
   figures_.product_flops = ProductFlops(plan_, rank_);
-  figures_.memory_peak_bytes += attention_peak_bytes_;
+  figures_.memory_peak_bytes += attention_peak_bytes_ + pooled_bytes_;
   return figures_;
 }
 
@@ -313,18 +373,17 @@ int64_t StepsOf(const EncoderPlan& plan) {
   return plan.config.layers * (plan.attention.costs.steps + 1);
 }
 
-absl::StatusOr<std::unique_ptr<EncoderRank>> EncoderRank::Make(const EncoderModel& model,
-                                                               const EncoderPlan& plan, int rank,
-                                                               Device& device,
-                                                               const EncoderOutputs& outputs) {
-  RETURN_IF_ERROR(CheckOutputs(model.config(), outputs));
+absl::StatusOr<std::unique_ptr<EncoderRank>> EncoderRank::Make(
+    std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
+    const EncoderOutputs& outputs) {
+  RETURN_IF_ERROR(CheckOutputs(model->config(), outputs));
   if (!device.host_memory()) {
     return absl::FailedPreconditionError("encoders are computed on the CPU alone");
   }
-  if (!(plan.config == model.config()) || plan.attention.spec.dtype != model.compute()) {
+  if (!(plan.config == model->config()) || plan.attention.spec.dtype != model->compute()) {
     return absl::InvalidArgumentError("the plan is of another model or compute type");
   }
-  auto made = std::make_unique<Rank>(model, plan, rank, device, outputs);
+  auto made = std::make_unique<Rank>(std::move(model), plan, rank, device, outputs);
   RETURN_IF_ERROR(made->Prepare());
   return made;
 }

@@ -2,7 +2,7 @@
 // states or as parts of pooled vectors.
 //
 //   auto plan = MakeEncoderPlan(model->config(), model->compute(), {9999, 40}, ranks).value();
-//   auto rank = EncoderRank::Make(*model, plan, 2, device, outputs).value();   // all its memory
+//   auto rank = EncoderRank::Make(model, plan, 2, device, outputs).value();    // all its memory
 //   rank->PlaceTiles(...);                                   // until all of its tiles are there
 //   auto figures = rank->Run(communicator, 0, control);      // outputs leave by control's calls
 //
@@ -22,8 +22,9 @@
 #include "engine/comm/communicator.h"
 #include "engine/device/device.h"
 #include "engine/model/encoder_model.h"
-#include "engine/model/encoder_plan.h"
-#include "engine/model/pooling.h"
+#include "engine/model/files/encoder_plan.h"
+#include "engine/model/files/pooling.h"
+#include "engine/run/executor.h"
 
 namespace hilbert_ring {
 
@@ -35,17 +36,35 @@ struct StateRows {
   const float* values = nullptr;  // [rows, embed_dim], valid during the call
 };
 
+// Rows of the map of attention: tokens as of StateRows.
+struct MapRows {
+  int64_t first_token = 0;
+  int64_t rows = 0;
+  const float* values = nullptr;  // [rows, 1 or heads], valid during the call
+};
+
 struct EncoderControl {
   // As in ExecuteControl; asked between blocks and tiles.
   std::function<Deadline()> deadline;
   std::function<bool()> cancelled;
   std::function<void(double fraction)> progress;  // of the rank's multiplications; any thread
   std::function<void(int64_t step)> waiting;
+  std::function<void(int64_t layer)> layer;  // from 1: it was computed; the calling thread
+  // As in ExecuteControl, of each layer's attention (from 1); and rows: between that and the next
+  // one, layer 0 before the first.
+  std::function<void(int64_t layer, SpanKind kind, int64_t step, Deadline begin, Deadline end)>
+      attention_span;
+  std::function<void(int64_t layer, Deadline begin, Deadline end)> rows_span;
+
+  // Every row of every state, before any final norm, whatever is wanted; any thread.
+  std::function<void(const StateRows& rows)> state;
 
   // Pooling::kNone: every row of every wanted state once, by any thread.
   std::function<absl::Status(const StateRows& rows)> rows;
   // Otherwise: the rank's part of each wanted state, in their order, by the calling thread.
   std::function<absl::Status(int64_t state, const PooledPart& part)> pooled;
+  // Where a map is wanted: every row of it once, by any thread.
+  std::function<absl::Status(const MapRows& rows)> map;
 };
 
 struct EncoderFigures {
@@ -62,13 +81,13 @@ struct EncoderFigures {
 // Used by one thread at a time. It has threads of its own, as many as the device.
 class EncoderRank {
  public:
-  // Model, plan and device outlive it. Errors of CheckOutputs; FAILED_PRECONDITION for a device
-  // whose memory is not the host's, INVALID_ARGUMENT for a plan of another config or compute type;
-  // RESOURCE_EXHAUSTED without memory.
-  static absl::StatusOr<std::unique_ptr<EncoderRank>> Make(const EncoderModel& model,
-                                                           const EncoderPlan& plan, int rank,
-                                                           Device& device,
-                                                           const EncoderOutputs& outputs);
+  // Plan and device outlive it; the model is shared with other jobs, which may outlive its place in
+  // a cache. Errors of CheckOutputs; FAILED_PRECONDITION for a device whose memory is not the
+  // host's, INVALID_ARGUMENT for a plan of another config or compute type; RESOURCE_EXHAUSTED
+  // without memory.
+  static absl::StatusOr<std::unique_ptr<EncoderRank>> Make(
+      std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
+      const EncoderOutputs& outputs);
   virtual ~EncoderRank() = default;
 
   // Tiles [first, first + count) of the job, each once, in any order of calls, all of them rows of

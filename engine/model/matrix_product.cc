@@ -78,12 +78,26 @@ DataType StorageOf(Operand operand) {
   return operand == Operand::kBFloat16 ? DataType::kBFloat16 : DataType::kFloat32;
 }
 
+std::string PackingOfThisMachine() {
+  const dnnl_version_t& version = *dnnl_version();
+  return absl::StrCat(version.major, "x", version.minor, "x", version.patch, "x", version.hash, "x",
+                      static_cast<int>(dnnl::get_effective_cpu_isa()));
+}
+
 void KeepProductsOnThisThread() { omp_set_num_threads(1); }
+
+absl::StatusOr<int64_t> PackedMatrixBytes(const MatrixShape& shape) {
+  int64_t bytes = 0;
+  RETURN_IF_ERROR(Caught("oneDNN's layout of weights",
+                         [&] { bytes = static_cast<int64_t>(PackedLayout(shape).get_size()); }));
+  return bytes;
+}
 
 struct PackedMatrix::Packed {
   MatrixShape shape;
   Memory::desc layout;
-  std::unique_ptr<Buffer> weights;
+  std::unique_ptr<Buffer> own;  // null: the memory is somebody else's
+  std::byte* weights = nullptr;
   std::vector<float> bias;
 };
 
@@ -95,12 +109,25 @@ PackedMatrix::~PackedMatrix() = default;
 const MatrixShape& PackedMatrix::shape() const { return packed_->shape; }
 
 int64_t PackedMatrix::bytes() const {
-  return packed_->weights->bytes() + static_cast<int64_t>(packed_->bias.size() * sizeof(float));
+  return static_cast<int64_t>(packed_->layout.get_size() + packed_->bias.size() * sizeof(float));
 }
 
 absl::StatusOr<PackedMatrix> PackedMatrix::Make(const MatrixShape& shape,
                                                 std::span<const float> weights,
                                                 std::span<const float> bias) {
+  KeepProductsOnThisThread();
+  ASSIGN_OR_RETURN(const int64_t bytes, PackedMatrixBytes(shape));
+  ASSIGN_OR_RETURN(auto own, MapMemory(bytes));
+  ASSIGN_OR_RETURN(auto matrix,
+                   MakeIn({own->data(), static_cast<size_t>(bytes)}, shape, weights, bias));
+  matrix.packed_->own = std::move(own);
+  return matrix;
+}
+
+absl::StatusOr<PackedMatrix> PackedMatrix::MakeIn(std::span<std::byte> place,
+                                                  const MatrixShape& shape,
+                                                  std::span<const float> weights,
+                                                  std::span<const float> bias) {
   KeepProductsOnThisThread();
   auto packed = std::make_unique<Packed>();
   packed->shape = shape;
@@ -113,12 +140,17 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Make(const MatrixShape& shape,
   }
   RETURN_IF_ERROR(
       Caught("oneDNN's layout of weights", [&] { packed->layout = PackedLayout(shape); }));
-  ASSIGN_OR_RETURN(packed->weights, MapMemory(static_cast<int64_t>(packed->layout.get_size())));
+  if (packed->layout.get_size() != place.size()) {
+    return absl::InternalError(absl::StrCat("packed weights take ", packed->layout.get_size(),
+                                            " bytes, their place has ", place.size()));
+  }
+  packed->weights = place.data();
+  if (weights.empty()) return PackedMatrix(std::move(packed));
   RETURN_IF_ERROR(Caught("oneDNN's packing of weights", [&] {
     // Rows of the file are columns of the product.
     const Memory::desc plain({shape.in, shape.out}, Memory::data_type::f32, Memory::format_tag::ba);
     Memory from(plain, Processor(), const_cast<float*>(weights.data()));
-    Memory to(packed->layout, Processor(), packed->weights->data());
+    Memory to(packed->layout, Processor(), packed->weights);
     dnnl::stream stream(Processor());
     dnnl::reorder(from, to).execute(stream, from, to);
     stream.wait();
@@ -165,7 +197,7 @@ absl::Status RowProduct::Run(const PackedMatrix& weights, const void* from, void
     dnnl::stream stream(Processor());
     kernel_->product.execute(
         stream, {{DNNL_ARG_SRC, memory(descriptor.src_desc(), from)},
-                 {DNNL_ARG_WEIGHTS, memory(packed.layout, packed.weights->data())},
+                 {DNNL_ARG_WEIGHTS, memory(packed.layout, packed.weights)},
                  {DNNL_ARG_BIAS, memory(BiasOf(kernel_->shape), packed.bias.data())},
                  {DNNL_ARG_DST, memory(descriptor.dst_desc(), to)},
                  {DNNL_ARG_SCRATCHPAD, memory(descriptor.scratchpad_desc(), scratch)}});

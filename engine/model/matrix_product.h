@@ -39,12 +39,21 @@ struct MatrixShape {
   bool operator==(const MatrixShape&) const = default;
 };
 
+// Of a matrix as it is packed, without its bias. INTERNAL where oneDNN fails.
+absl::StatusOr<int64_t> PackedMatrixBytes(const MatrixShape& shape);
+
 // Weights [out, in] in the layout that products want them in, and their bias. Immutable.
 class PackedMatrix {
  public:
   // weights [out, in], bias [out]. RESOURCE_EXHAUSTED without memory, INTERNAL where oneDNN fails.
   static absl::StatusOr<PackedMatrix> Make(const MatrixShape& shape, std::span<const float> weights,
                                            std::span<const float> bias);
+
+  // The same in memory of somebody else's that outlives it: PackedMatrixBytes, aligned to 64.
+  // weights empty: they are there already, as a process of this machine has packed them.
+  static absl::StatusOr<PackedMatrix> MakeIn(std::span<std::byte> place, const MatrixShape& shape,
+                                             std::span<const float> weights,
+                                             std::span<const float> bias);
 
   PackedMatrix(PackedMatrix&&) noexcept;
   PackedMatrix& operator=(PackedMatrix&&) noexcept;
@@ -83,6 +92,10 @@ class RowProduct {
   explicit RowProduct(std::unique_ptr<Kernel> kernel);
   std::unique_ptr<Kernel> kernel_;
 };
+
+// What the layout of packed weights depends on beside the shape: the library's version and the
+// machine's instructions. Letters and digits.
+std::string PackingOfThisMachine();
 
 // From here on products of this thread run on it alone. Called by a thread before its first one.
 void KeepProductsOnThisThread();

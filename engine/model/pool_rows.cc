@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/model/row_kernels.h"
+
 namespace hilbert_ring {
 namespace {
 
 // Rows that one thread sums in their order. A slide's pieces are added in theirs.
 constexpr int64_t kPieceRows = 1024;
-
-// Pieces whose sums are held at once.
-constexpr size_t kPiecesAtOnce = 64;
 
 struct SlidePiece {
   int64_t slide = 0;      // of the part
@@ -23,8 +22,9 @@ std::vector<SlidePiece> PiecesOf(const PoolTask& task, PooledPart& part) {
   std::vector<SlidePiece> pieces;
   const auto& ranges = task.plan.attention.shards.OfRank(task.rank);
   if (ranges.empty()) return pieces;
-  part.first_slide = slides.SlideOf(ranges.front().begin);
-  part.rows.resize(slides.SlideOf(ranges.back().end - 1) - part.first_slide + 1);
+  const SlideRange of_rank = SlidesOf(task.plan, task.rank);
+  part.first_slide = of_rank.begin;
+  part.rows.resize(static_cast<size_t>(of_rank.end - of_rank.begin));
   for (const ShardRange& range : ranges) {
     for (int64_t slide = slides.SlideOf(range.begin); slide < slides.slides(); ++slide) {
       const int64_t first = slides.FirstToken(slide);
@@ -54,8 +54,8 @@ PooledPart PoolRows(const PoolTask& task, ThreadPool& pool) {
   part.sums.resize(part.rows.size() * width);
   const RowKernels& kernels = BestRowKernels();
   std::vector<double> sums;
-  for (size_t first = 0; first < pieces.size(); first += kPiecesAtOnce) {
-    const size_t count = std::min(kPiecesAtOnce, pieces.size() - first);
+  for (size_t first = 0; first < pieces.size(); first += kPooledPiecesAtOnce) {
+    const size_t count = std::min<size_t>(kPooledPiecesAtOnce, pieces.size() - first);
     sums.assign(count * width, 0.0);
     pool.Run(static_cast<int64_t>(count), 1, [&](int, int64_t index, int64_t /*end*/) {
       const SlidePiece& piece = pieces[first + index];

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "engine/device/cpu/thread_pool.h"
-#include "engine/model/encoder_plan.h"
-#include "engine/model/layer_norm.h"
-#include "engine/model/pooling.h"
+#include "engine/model/files/encoder_plan.h"
+#include "engine/model/files/layer_norm.h"
+#include "engine/model/files/pooling.h"
 
 namespace hilbert_ring {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/base/return_if_error.h"
-#include "engine/model/encoder_plan.h"
+#include "engine/model/files/encoder_plan.h"
 
 namespace hilbert_ring {
 namespace {

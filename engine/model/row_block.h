@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "engine/device/device.h"
 #include "engine/model/encoder_model.h"
+#include "engine/model/row_kernels.h"
 
 namespace hilbert_ring {
 

@@ -45,6 +45,18 @@ HWY_INLINE float SumOver(int64_t dim, const OfVector& of_vector, const OfOne& of
   return rest + hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
 }
 
+// Of rows whose squares are too great for float32.
+void NormOfFloat64(const float* from, const NormView& norm, int64_t dim, float* to) {
+  const auto count = static_cast<double>(dim);
+  double mean = 0, variance = 0;
+  for (int64_t x = 0; x < dim; ++x) mean += from[x] / count;
+  for (int64_t x = 0; x < dim; ++x) variance += (from[x] - mean) * (from[x] - mean) / count;
+  const double scale = 1.0 / std::sqrt(variance + norm.epsilon);
+  for (int64_t x = 0; x < dim; ++x) {
+    to[x] = static_cast<float>((from[x] - mean) * scale * norm.weight[x] + norm.bias[x]);
+  }
+}
+
 void Norm(const float* from, const NormView& norm, int64_t dim, float* to) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -63,6 +75,7 @@ void Norm(const float* from, const NormView& norm, int64_t dim, float* to) {
           },
           [&](int64_t x) HWY_ATTR { return (from[x] - mean) * (from[x] - mean); }) /
       count;
+  if (!std::isfinite(variance)) return NormOfFloat64(from, norm, dim, to);
   const float scale = 1.0f / std::sqrt(variance + norm.epsilon);
   const Vector scales = hn::Set(d, scale);
   int64_t x = 0;

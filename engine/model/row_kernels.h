@@ -4,16 +4,10 @@
 
 #include <cstdint>
 
+#include "engine/model/files/layer_norm.h"
 #include "engine/spec/job_spec.h"
 
 namespace hilbert_ring {
-
-// A norm's weights, [dim] each.
-struct NormView {
-  const float* weight = nullptr;
-  const float* bias = nullptr;
-  float epsilon = 0;
-};
 
 // All take one row of `dim` elements. Rows are the caller's; a row that is written overlaps no
 // other unless it is the same.

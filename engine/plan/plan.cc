@@ -34,7 +34,8 @@ absl::Status Cancelled() { return absl::CancelledError("the plan is no longer wa
 absl::StatusOr<Plan> PlanOf(const JobSpec& spec, Shards shards, bool mirrored,
                             Cancellation& cancellation) {
   if (cancellation.Ask()) return Cancelled();
-  Plan plan{.spec = spec, .shards = std::move(shards), .mirrored = mirrored};
+  Plan plan{
+      .spec = spec, .rows = RowSizes(spec), .shards = std::move(shards), .mirrored = mirrored};
   plan.phases = Phases(spec);
   plan.segments = FindSegments(spec, plan.shards);
   if (cancellation.Ask()) return Cancelled();

@@ -19,11 +19,13 @@
 #include "engine/plan/pattern.h"
 #include "engine/plan/shards.h"
 #include "engine/spec/job_spec.h"
+#include "engine/spec/tensor.h"
 
 namespace hilbert_ring {
 
 struct Plan {
   JobSpec spec;
+  RowSizes rows;  // of the tensors in a shard: the spec's, unless an encoder's job says otherwise
   Shards shards;
   bool mirrored = false;
   std::vector<Phase> phases;

@@ -12,16 +12,17 @@ int64_t Aligned(int64_t bytes) {
 }  // namespace
 
 ShardLayout::ShardLayout(const Plan& plan, int rank)
-    : rows_(plan.shards.Rows(rank)), tokens_(plan.spec.ordering ? rows_ : 0) {
+    : rows_(plan.shards.Rows(rank)),
+      tokens_(plan.spec.ordering ? rows_ : 0),
+      row_sizes_(plan.rows) {
   for (int i = 0; i < kTensorKinds; ++i) {
-    row_bytes_[i] = hilbert_ring::RowBytes(plan.spec, static_cast<TensorKind>(i));
-    begin_[i + 1] = begin_[i] + Aligned(rows_ * row_bytes_[i]);
+    begin_[i + 1] = begin_[i] + Aligned(rows_ * RowBytes(static_cast<TensorKind>(i)));
   }
 }
 
 int64_t ShardLayout::net_bytes() const {
   int64_t bytes = tokens_ * static_cast<int64_t>(sizeof(int64_t));
-  for (const int64_t row_bytes : row_bytes_) bytes += rows_ * row_bytes;
+  for (int i = 0; i < kTensorKinds; ++i) bytes += rows_ * RowBytes(static_cast<TensorKind>(i));
   return bytes;
 }
 

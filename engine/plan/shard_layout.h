@@ -1,6 +1,6 @@
-// Where the rows of one rank's shard lie in one piece of host memory: Q, K, V, out and lse, each
-// row after row, and then the tokens of the shard's slots where the job has an ordering. Two
-// processes that share the memory find the same rows in it.
+// Where the rows of one rank's shard lie in one piece of host memory: each tensor of the job, row
+// after row (Q, K, V, out and lse of an attention job), and then the tokens of the shard's slots
+// where the job has an ordering. Two processes that share the memory find the same rows in it.
 //
 //   auto memory = ...;                                   // ShardLayout(plan, rank).bytes()
 //   HostShard shard(memory, ShardLayout(plan, rank));
@@ -22,7 +22,7 @@ class ShardLayout {
 
   int64_t rows() const { return rows_; }
   int64_t tokens() const { return tokens_; }  // as rows(), or 0 for jobs without an ordering
-  int64_t RowBytes(TensorKind tensor) const { return row_bytes_[static_cast<int>(tensor)]; }
+  int64_t RowBytes(TensorKind tensor) const { return row_sizes_[tensor]; }
 
   // Of all rows and tokens, without what lies between them.
   int64_t net_bytes() const;
@@ -39,7 +39,7 @@ class ShardLayout {
  private:
   int64_t rows_ = 0;
   int64_t tokens_ = 0;
-  int64_t row_bytes_[kTensorKinds] = {};
+  RowSizes row_sizes_;
   int64_t begin_[kTensorKinds + 1] = {};  // of each tensor, then of the tokens
 };
 

@@ -33,7 +33,7 @@
 //      3. allows for the whole weight already.
 // 5. Sums of weights and of weighted values round on their way. With m roundings between a term and
 //    the result the sums are off by m u sum w_j |v_j| and m u sum w_j. Kernels sum tiles of 64
-//    keys, add up 64 tiles, and fold these: m = 256 + K / 1024, with room for decays and the merges
+//    keys, add up 64 tiles, and fold these: m = 256 + K / 1024, with room for rescaling and merges
 //    of rings and branches; tensor cores add 16 keys at a time and cut off: m = 256 + K / 8 for
 //    16-bit types; and never more than K (2 K) + 16. What is lost below float32's normal numbers is
 //    K t, for bfloat16 no more than sum w_j |v_j|.

@@ -1,4 +1,5 @@
-// One rank's shard of a job in device memory: Q, K, V, out, lse, and its part of the order.
+// One rank's shard of a job in device memory: the job's tensors (Q, K, V, out and lse of an
+// attention job), and its part of the order.
 //
 //   auto store = ShardStore::Make(device, plan, rank).value();   // all of the shard's memory
 //   store->WriteTokens(0, tokens);                               // the order, where there is one

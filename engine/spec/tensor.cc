@@ -1,5 +1,7 @@
 #include "engine/spec/tensor.h"
 
+#include <algorithm>
+
 namespace hilbert_ring {
 
 int64_t RowBytes(const JobSpec& spec, TensorKind tensor) {
@@ -15,8 +17,22 @@ int64_t RowBytes(const JobSpec& spec, TensorKind tensor) {
       return spec.heads * spec.value_dim * element;
     case TensorKind::kLse:
       return spec.heads * static_cast<int64_t>(sizeof(float));
+    case TensorKind::kTiles:
+    case TensorKind::kTileCoords:
+    case TensorKind::kStates:
+    case TensorKind::kAttentionMap:
+      return 0;
   }
   return 0;
+}
+
+RowSizes::RowSizes(const JobSpec& spec) {
+  for (int i = 0; i < kTensorKinds; ++i) bytes_[i] = RowBytes(spec, static_cast<TensorKind>(i));
+}
+
+int RowSizes::inputs() const {
+  return static_cast<int>(
+      std::ranges::count_if(kInputKinds, [this](TensorKind tensor) { return Has(tensor); }));
 }
 
 }  // namespace hilbert_ring

@@ -1,16 +1,55 @@
 // The tensors of a job, and what a row of each takes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "engine/spec/job_spec.h"
 
 namespace hilbert_ring {
 
-enum class TensorKind { kQ, kK, kV, kOut, kLse };
-inline constexpr int kTensorKinds = 5;
+enum class TensorKind {
+  kQ,
+  kK,
+  kV,
+  kOut,
+  kLse,
+  // Of encoders' jobs:
+  kTiles,
+  kTileCoords,    // float64 [2]
+  kStates,        // float32 [states, embed_dim]
+  kAttentionMap,  // float32 [1 or heads]
+  // float32 [embed_dim]: of the layer that is computed again (--check-rows); it stays in the
+  // service
+  kLayerInput,
+};
+inline constexpr int kTensorKinds = 10;
 
-// Bytes of one token's row, all heads.
+// What clients send to lie in a shard, and what leaves from it.
+inline constexpr TensorKind kInputKinds[] = {TensorKind::kQ, TensorKind::kK, TensorKind::kV,
+                                             TensorKind::kTiles, TensorKind::kTileCoords};
+inline constexpr TensorKind kOutputKinds[] = {TensorKind::kOut, TensorKind::kLse,
+                                              TensorKind::kStates, TensorKind::kAttentionMap,
+                                              TensorKind::kLayerInput};
+
+// Bytes of one token's row, all heads; 0 for a tensor that attention does not have.
 int64_t RowBytes(const JobSpec& spec, TensorKind tensor);
+
+// Bytes of a row of each tensor of a job, 0 of those that it does not have.
+class RowSizes {
+ public:
+  RowSizes() = default;
+  explicit RowSizes(const JobSpec& spec);  // of attention
+
+  int64_t operator[](TensorKind tensor) const { return bytes_[static_cast<int>(tensor)]; }
+  void Set(TensorKind tensor, int64_t bytes) { bytes_[static_cast<int>(tensor)] = bytes; }
+  bool Has(TensorKind tensor) const { return (*this)[tensor] > 0; }
+
+  // Tensors of kInputKinds that the job has.
+  int inputs() const;
+
+ private:
+  std::array<int64_t, kTensorKinds> bytes_{};
+};
 
 }  // namespace hilbert_ring

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <fstream>
 #include <sstream>
 
@@ -25,7 +26,6 @@ constexpr size_t kMostFileBytes = 4 << 20;
 constexpr size_t kMostEntries = 10'000;
 constexpr size_t kMostNameBytes = 64;
 constexpr size_t kMostTokenBytes = 4096;
-constexpr auto kLookAgain = std::chrono::seconds(1);
 constexpr absl::string_view kScheme = "Bearer ";
 
 absl::Status Wrong(const std::string& what) { return absl::InvalidArgumentError(what); }
@@ -62,6 +62,18 @@ absl::StatusOr<int64_t> LimitOf(const nlohmann::json& entry, const char* field) 
   return found->get<int64_t>();
 }
 
+// Beneath another, or "." for that one itself.
+bool IsFolder(std::string_view path) {
+  if (path == ".") return true;
+  for (std::string_view rest = path; true;) {
+    const size_t slash = rest.find('/');
+    const std::string_view step = rest.substr(0, slash);
+    if (step.empty() || step == "." || step == ".." || !Printable(step)) return false;
+    if (slash == std::string_view::npos) return true;
+    rest.remove_prefix(slash + 1);
+  }
+}
+
 absl::StatusOr<Caller> CallerOf(const nlohmann::json& entry) {
   Caller caller;
   auto name = TextOf(entry, "name");
@@ -87,6 +99,16 @@ absl::StatusOr<Caller> CallerOf(const nlohmann::json& entry) {
     if (!given.ok()) return given.status();
     *limit = *given;
   }
+  if (entry.contains("root")) {
+    auto folder = TextOf(entry, "root");
+    if (!folder.ok()) return folder.status();
+    if (!IsFolder(*folder)) {
+      return Wrong(
+          "root must be a folder beneath --data-root, without .. and without / at its "
+          "ends, or . for all of it");
+    }
+    caller.folder = *std::move(folder);
+  }
   return caller;
 }
 
@@ -110,9 +132,10 @@ absl::Status AuthTokens::AddLine(const std::string& line, Table& table) {
   if (!entry.is_object()) return Wrong("is not a JSON object");
   for (const auto& [field, value] : entry.items()) {
     constexpr std::string_view kFields[] = {"name", "role",   "token", "sha256",
-                                            "jobs", "tokens", "bytes"};
+                                            "jobs", "tokens", "bytes", "root"};
     if (std::find(std::begin(kFields), std::end(kFields), field) == std::end(kFields)) {
-      return Wrong("has a field that is none of name, role, token, sha256, jobs, tokens, bytes");
+      return Wrong(
+          "has a field that is none of name, role, token, sha256, jobs, tokens, bytes, root");
     }
   }
   auto caller = CallerOf(entry);
@@ -142,9 +165,10 @@ absl::Status AuthTokens::AddLine(const std::string& line, Table& table) {
   for (const Entry& other : table) {
     if (other.digest == added.digest) return Wrong("has the token of another line");
     if (other.caller.name != added.caller.name) continue;
-    if (other.caller.role == added.caller.role && other.caller.quota == added.caller.quota)
+    if (other.caller.role == added.caller.role && other.caller.quota == added.caller.quota &&
+        other.caller.folder == added.caller.folder)
       continue;
-    return Wrong("has another role or quota than another line of its name");
+    return Wrong("has another role or quota, or root, than another line of its name");
   }
   if (table.size() == kMostEntries)
     return Wrong(absl::StrCat("is beyond ", kMostEntries, " tokens"));
@@ -166,14 +190,20 @@ absl::StatusOr<AuthTokens::Table> AuthTokens::Parse(const std::string& text) {
   return table;
 }
 
-absl::StatusOr<std::unique_ptr<AuthTokens>> AuthTokens::Read(
-    const std::string& path, std::function<Clock::time_point()> now) {
-  std::unique_ptr<AuthTokens> tokens(new AuthTokens(path, std::move(now)));
-  const MutexLock lock(tokens->mutex_);
-  tokens->looked_ = tokens->now_();
-  RETURN_IF_ERROR(tokens->ReadAgain());
+absl::StatusOr<std::unique_ptr<AuthTokens>> AuthTokens::Read(const std::string& path,
+                                                             std::chrono::milliseconds look_again) {
+  std::unique_ptr<AuthTokens> tokens(new AuthTokens(path));
+  {
+    const MutexLock lock(tokens->looking_);
+    RETURN_IF_ERROR(tokens->ReadAgain());
+  }
+  tokens->watch_ = std::jthread([watched = tokens.get(), look_again](const std::stop_token& stop) {
+    watched->Watch(stop, look_again);
+  });
   return tokens;
 }
+
+AuthTokens::~AuthTokens() = default;
 
 // A file that is replaced while it is read has another version when it is looked at next.
 absl::Status AuthTokens::ReadAgain() {
@@ -181,33 +211,51 @@ absl::Status AuthTokens::ReadAgain() {
   const bool there = stat(path_.c_str(), &found) == 0;
   const Version version = {.seconds = found.st_mtim.tv_sec,
                            .nanoseconds = found.st_mtim.tv_nsec,
+                           .change_seconds = found.st_ctim.tv_sec,
+                           .change_nanoseconds = found.st_ctim.tv_nsec,
                            .bytes = found.st_size,
                            .inode = found.st_ino};
-  if (table_ != nullptr && version == version_) return absl::OkStatus();
-  version_ = version;
+  const bool again = Current() != nullptr;
+  if (again && version == version_) return absl::OkStatus();
   auto text = there ? ReadFile(path_) : Wrong("cannot be read");
   auto table = text.ok() ? Parse(*text) : text.status();
   if (!table.ok()) {
     return Wrong(absl::StrCat("--auth-token-file: ", path_, " ", table.status().message()));
   }
-  const bool again = table_ != nullptr;
-  table_ = std::make_shared<const Table>(*std::move(table));
-  if (again) spdlog::info("--auth-token-file: read again, {} tokens", table_->size());
+  version_ = version;  // one that could not be read is looked at again
+  told_ = absl::OkStatus();
+  if (again) spdlog::info("--auth-token-file: read again, {} tokens", table->size());
+  auto made = std::make_shared<const Table>(*std::move(table));
+  const MutexLock lock(mutex_);
+  table_ = std::move(made);
   return absl::OkStatus();
 }
 
-std::shared_ptr<const AuthTokens::Table> AuthTokens::Current() {
+std::shared_ptr<const AuthTokens::Table> AuthTokens::Current() const {
   const MutexLock lock(mutex_);
-  if (const Clock::time_point now = now_(); now - looked_ >= kLookAgain) {
-    looked_ = now;
-    if (absl::Status status = ReadAgain(); !status.ok()) {
-      spdlog::error("{}; the tokens stay as they were", std::string(status.message()));
-    }
-  }
   return table_;
 }
 
-absl::StatusOr<Caller> AuthTokens::Find(std::string_view authorization) {
+void AuthTokens::Look() {
+  const MutexLock lock(looking_);
+  if (absl::Status status = ReadAgain(); !status.ok() && status != std::exchange(told_, status)) {
+    spdlog::error("{}; the tokens stay as they were", std::string(status.message()));
+  }
+}
+
+void AuthTokens::Watch(const std::stop_token& stop, std::chrono::milliseconds look_again) {
+  Mutex mutex;
+  std::condition_variable_any wake;
+  while (!stop.stop_requested()) {
+    {
+      MutexLock lock(mutex);
+      wake.wait_for(lock, stop, look_again, [] { return false; });
+    }
+    if (!stop.stop_requested()) Look();
+  }
+}
+
+absl::StatusOr<Caller> AuthTokens::Find(std::string_view authorization) const {
   if (authorization.empty()) {
     return wire::ErrorOf(wire::reason::kAuthToken, "the service takes calls with a token alone");
   }

@@ -36,6 +36,8 @@ struct Caller {
   std::string name;  // whose jobs they are; empty where callers are not told apart
   Role role = Role::kSubmit;
   Quota quota;
+  // Beneath the data root, of its files; "." is the root itself, empty a folder of its name.
+  std::string folder;
   std::string turns;  // by what the scheduler tells callers apart: the name, else the host
 };
 

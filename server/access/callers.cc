@@ -7,6 +7,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "grpc/grpc_security_constants.h"
 #include "server/process/call_gate.h"
 #include "wire/status.h"
 
@@ -24,12 +26,19 @@ std::string_view ValueOf(const Metadata& metadata, const char* key) {
   return {found->second.data(), found->second.size()};
 }
 
-// The first alternative name of the caller's certificate, else its common name; empty without one.
-std::string CertificateName(const grpc::ServerContextBase& context) {
+// The first alternative name of the caller's certificate, else its common name; empty without a
+// certificate. UNAUTHENTICATED (PEER_NAME) for one that has no name: its jobs would be everybody's.
+absl::StatusOr<std::string> CertificateName(const grpc::ServerContextBase& context) {
   const auto peer = context.auth_context();
-  if (peer == nullptr || !peer->IsPeerAuthenticated()) return "";
+  if (peer == nullptr) return "";
   const std::vector<grpc::string_ref> names = peer->GetPeerIdentity();
-  return names.empty() ? "" : std::string(names.front().data(), names.front().size());
+  if (!names.empty() && !names.front().empty()) {
+    return std::string(names.front().data(), names.front().size());
+  }
+  if (peer->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME).empty()) return "";
+  return wire::ErrorOf(wire::reason::kPeerName,
+                       "the caller's certificate has neither an alternative name nor a common name "
+                       "to whom its jobs could belong");
 }
 
 // "Basic" and base64 of "name:token" as "Bearer token"; others as they are.
@@ -45,7 +54,8 @@ std::string AsBearer(std::string_view authorization) {
 
 class Processor : public grpc::AuthMetadataProcessor {
  public:
-  Processor(Callers& callers, std::string own, std::function<void(const absl::Status&)> refused)
+  Processor(Callers& callers, std::vector<std::string> own,
+            std::function<void(const absl::Status&)> refused)
       : callers_(callers), own_(std::move(own)), refused_(std::move(refused)) {}
 
   bool IsBlocking() const override { return false; }
@@ -53,7 +63,8 @@ class Processor : public grpc::AuthMetadataProcessor {
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* /*context*/,
                        OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) override {
     const std::string_view path = ValueOf(metadata, ":path");
-    if (path.starts_with(own_) || path.starts_with(kHealth)) return grpc::Status::OK;
+    const auto begins = [path](const std::string& service) { return path.starts_with(service); };
+    if (std::ranges::any_of(own_, begins) || path.starts_with(kHealth)) return grpc::Status::OK;
     const absl::Status status = callers_.CheckCaller(ValueOf(metadata, kAuthorization));
     if (status.ok()) return grpc::Status::OK;
     refused_(status);
@@ -62,7 +73,7 @@ class Processor : public grpc::AuthMetadataProcessor {
 
  private:
   Callers& callers_;
-  const std::string own_;
+  const std::vector<std::string> own_;
   const std::function<void(const absl::Status&)> refused_;
 };
 
@@ -70,7 +81,8 @@ class Processor : public grpc::AuthMetadataProcessor {
 
 absl::StatusOr<Caller> Callers::Of(const grpc::ServerContextBase& context) {
   if (tokens_ != nullptr) return tokens_->Find(ValueOf(context.client_metadata(), kAuthorization));
-  Caller caller{.name = CertificateName(context)};
+  ASSIGN_OR_RETURN(auto name, CertificateName(context));
+  Caller caller{.name = std::move(name)};
   caller.turns = caller.name.empty() ? PeerHost(context.peer()) : caller.name;
   return caller;
 }
@@ -87,13 +99,15 @@ absl::StatusOr<Caller> Callers::OfHttp(std::string_view authorization) {
 absl::Status CheckRole(const Caller& caller, absl::Span<const Role> roles,
                        absl::string_view do_what) {
   if (std::find(roles.begin(), roles.end(), caller.role) != roles.end()) return absl::OkStatus();
-  return wire::ErrorOf(wire::reason::kRole,
-                       absl::StrCat("the token of ", caller.name, " has the role ",
-                                    NameOf(caller.role), ", which may not ", do_what));
+  return wire::ErrorOf(
+      wire::reason::kRole,
+      absl::StrCat(caller.name.empty() ? "a caller without a name" : caller.name, " has the role ",
+                   NameOf(caller.role), ", which may not ", do_what));
 }
 
 std::shared_ptr<grpc::AuthMetadataProcessor> TokenCheck(
-    Callers& callers, std::string own, std::function<void(const absl::Status&)> refused) {
+    Callers& callers, std::vector<std::string> own,
+    std::function<void(const absl::Status&)> refused) {
   return std::make_shared<Processor>(callers, std::move(own), std::move(refused));
 }
 

@@ -28,7 +28,7 @@ class Callers {
   // tokens: null where none are asked for.
   explicit Callers(std::unique_ptr<AuthTokens> tokens) : tokens_(std::move(tokens)) {}
 
-  // UNAUTHENTICATED (AUTH_TOKEN).
+  // UNAUTHENTICATED: AUTH_TOKEN, or PEER_NAME for a certificate without a name.
   absl::StatusOr<Caller> Of(const grpc::ServerContextBase& context);
 
   // By the Authorization header of an HTTP request, whose scheme may be Basic as well: the token is
@@ -49,9 +49,11 @@ absl::Status CheckRole(const Caller& caller, absl::Span<const Role> roles,
                        absl::string_view do_what);
 
 // Refuses calls without a token of methods that no handler of ours checks, reflection above all.
-// Those of `own`, "/package.Service/", and health pass: the handlers say more, and probes have no
-// token. `callers` must outlive it. refused: told of each call that is, by threads of gRPC's.
+// Those of `own` services, each "/package.Service/", and health pass: the handlers say more, and
+// probes have no token. `callers` must outlive it. refused: told of each call that is, by threads
+// of gRPC's.
 std::shared_ptr<grpc::AuthMetadataProcessor> TokenCheck(
-    Callers& callers, std::string own, std::function<void(const absl::Status& why)> refused);
+    Callers& callers, std::vector<std::string> own,
+    std::function<void(const absl::Status& why)> refused);
 
 }  // namespace hilbert_ring::server

@@ -15,6 +15,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr size_t kMostSeats = 4096;
+constexpr int kMostThreads = 4096;  // of a worker
 constexpr std::chrono::milliseconds kJoiningInterval{20};
 constexpr std::chrono::milliseconds kFirstRest{1000};
 constexpr std::chrono::milliseconds kLongestRest{60'000};
@@ -72,6 +73,9 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   member->transport = heartbeat.transport();
   member->http_port = heartbeat.http_port();
   member->memory_limit_bytes = heartbeat.memory_limit_bytes();
+  member->threads = std::clamp(heartbeat.threads(), 1, kMostThreads);
+  member->model_memory_bytes = std::max<int64_t>(0, heartbeat.model_memory_bytes());
+  member->models.Set(heartbeat.models());
   if (hooks_.dial) {
     member->stub = hooks_.dial(heartbeat.address());
   } else {
@@ -86,6 +90,11 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   }
   seats_.push_back({.member = member, .beat = time_.Now(), .registered = time_.Now()});
   return member;
+}
+
+void Membership::SetDataMark(std::string file, std::string mark) {
+  data_mark_file_ = std::move(file);
+  data_mark_ = std::move(mark);
 }
 
 void Membership::Reached(const Member& member) {
@@ -117,11 +126,11 @@ void Membership::NotReached(const Member& member, const std::string& why) {
     known = seat->reason == reason;
     seat->reason = std::move(reason);
   }
-  if (!known) {
+  if (const auto unreached = known ? std::nullopt : unreached_.Note(time_.Now())) {
     spdlog::warn(
         "worker {} registered but gets no jobs, for it cannot be reached at this address: {} (is "
-        "its --host right?)",
-        member.address, why);
+        "its --host right? such workers since the last such line: {})",
+        member.address, why, *unreached);
   }
   hooks_.failed(member);
 }
@@ -129,6 +138,7 @@ void Membership::NotReached(const Member& member, const std::string& why) {
 v1::HeartbeatReply Membership::ReplyTo(const Member& member) const {
   v1::HeartbeatReply reply;
   reply.set_interval_ms((timeout_ / 4).count());
+  reply.set_data_mark_file(data_mark_file_);
   const MutexLock lock(mutex_);
   for (const Seat& seat : seats_) {
     if (seat.member.get() != &member) continue;
@@ -176,9 +186,12 @@ bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
     const auto seat = Find(member);
     if (seat == seats_.end()) return false;
     seat->beat = time_.Now();
+    seat->member->models.Set(heartbeat.models());
     seat->used_bytes = heartbeat.memory_used_bytes();
     seat->resident_bytes = heartbeat.memory_resident_bytes();
   }
+  const bool sees = !data_mark_.empty() && heartbeat.data_mark() == data_mark_;
+  if (member.sees_data_root.exchange(sees) != sees) TellChange();
   if (heartbeat.draining() && Close(member, v1::ClusterWorker::STATE_DRAINING)) {
     spdlog::info("worker {} takes no more jobs", member.address);
   }
@@ -196,13 +209,13 @@ void Membership::Leave(const Member& member) {
       "its stream ended");
 }
 
-void Membership::Distrust(const Member& member) {
-  if (Close(member, v1::ClusterWorker::STATE_DISTRUSTED)) {
-    spdlog::error(
-        "worker {} sent a wrong row and gets no more jobs: start it anew, on another "
-        "machine if it happens again",
-        member.address);
-  }
+bool Membership::Distrust(const Member& member) {
+  if (!Close(member, v1::ClusterWorker::STATE_DISTRUSTED)) return false;
+  spdlog::error(
+      "worker {} sent a wrong row and gets no more jobs: start it anew, on another "
+      "machine if it happens again",
+      member.address);
+  return true;
 }
 
 // False when it took no jobs before.
@@ -230,7 +243,10 @@ void Membership::Drop(const Chosen& chosen, const char* why) {
     }
   }
   for (const Seat& seat : dropped) {
-    spdlog::info("worker {} left: {}", seat.member->address, why);
+    // Of one that never joined there was no line.
+    const bool joined = seat.state != v1::ClusterWorker::STATE_JOINING;
+    spdlog::log(joined ? spdlog::level::info : spdlog::level::debug, "worker {} left: {}",
+                seat.member->address, why);
     seat.member->departed.request_stop();
     TellChange();
     hooks_.left(*seat.member);

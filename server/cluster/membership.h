@@ -20,9 +20,11 @@
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "server/cluster/model_versions.h"
 #include "server/process/deadline.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/job_stop.h"
+#include "server/process/refusal_log.h"
 #include "server/process/time_source.h"
 
 namespace hilbert_ring::server {
@@ -35,10 +37,15 @@ struct Member {
   std::string transport;  // of its rings
   int http_port = 0;      // of its metrics; 0: none
   int64_t memory_limit_bytes = 0;
+  int threads = 1;  // that compute a job
+  int64_t model_memory_bytes = 0;
+  mutable ModelVersions models;
   std::shared_ptr<v1::WorkerService::StubInterface> stub;  // calls may outlive the membership
   std::stop_source departed;                               // requested when it leaves
   // Before that, of one that drained: it had ended its jobs, or their streams tell.
   mutable std::atomic<bool> left_in_order = false;
+  // It has found the mark of the coordinator's data root in its own.
+  mutable std::atomic<bool> sees_data_root = false;
   // It failed jobs and gets none before; since the clock's epoch.
   mutable std::atomic<Clock::duration> rests_until = Clock::duration(0);
 };
@@ -65,11 +72,15 @@ class Membership {
              Calling calling = {});
   ~Membership();
 
+  // Of the data root, which workers are to find in theirs. Before there are workers.
+  void SetDataMark(std::string file, std::string mark);
+
   // Registers a worker, which joins when it is reached. FAILED_PRECONDITION when versions differ,
   // INVALID_ARGUMENT for a heartbeat without address, RESOURCE_EXHAUSTED when too many are there.
   absl::StatusOr<std::shared_ptr<const Member>> Register(const v1::Heartbeat& heartbeat);
 
   // It answered at its address, or did not and why. Whoever was there before has left.
+  // Registrations that are not reached have a line of the log a minute, all together.
   void Reached(const Member& member);
   void NotReached(const Member& member, const std::string& why);
 
@@ -81,8 +92,9 @@ class Membership {
 
   void Leave(const Member& member);
 
-  // It sent what is wrong: it takes no more jobs until it is started anew.
-  void Distrust(const Member& member);
+  // It sent what is wrong: it takes no more jobs until it is started anew. False when it took none
+  // any more: it had left or was leaving, and another process may have its address by now.
+  bool Distrust(const Member& member);
 
   // It failed a job or a ring that others need not have failed: it rests for a second, twice as
   // long each time in a row, for a minute at most.
@@ -131,6 +143,8 @@ class Membership {
   const TimeSource& time_;
   const Hooks hooks_;
   const Calling calling_;
+  std::string data_mark_file_, data_mark_;  // empty: there is no data root
+  RefusalLog unreached_;
   mutable Mutex mutex_;
   std::condition_variable_any wake_;
   std::list<Seat> seats_ ABSL_GUARDED_BY(mutex_);

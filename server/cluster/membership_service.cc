@@ -23,7 +23,10 @@ grpc::Status MembershipService::Serve(grpc::ServerContext& context, RegisterStre
   if (status.ok()) status = CheckPeerName(context, peer_name_);
   if (!status.ok()) {
     metrics_.CountRefused(wire::ReasonOf(status));
-    spdlog::warn("a worker at {} was refused: {}", context.peer(), std::string(status.message()));
+    if (const auto refused = refusals_.Note(Clock::now())) {
+      spdlog::warn("a worker at {} was refused: {} (refused since the last such line: {})",
+                   context.peer(), std::string(status.message()), *refused);
+    }
     return wire::ToGrpc(status);
   }
   auto place = BlockingPlace::Enter(gate_, context);

@@ -9,6 +9,7 @@
 #include "server/cluster/membership.h"
 #include "server/metrics/metrics.h"
 #include "server/process/call_gate.h"
+#include "server/process/refusal_log.h"
 
 namespace hilbert_ring::server {
 
@@ -36,6 +37,7 @@ class MembershipService : public v1::MembershipService::Service {
   CallGate& gate_;
   Metrics& metrics_;
   const std::string join_token_, peer_name_;
+  RefusalLog refusals_;
 };
 
 }  // namespace hilbert_ring::server

@@ -1,14 +1,13 @@
 // The public service: handlers that only check, decode, call and encode.
 #pragma once
 
-#include <atomic>
 #include <functional>
 
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "server/access/callers.h"
-#include "server/coordinator/call_threads.h"
-#include "server/job/attend_call.h"
-#include "server/process/call_gate.h"
+#include "server/coordinator/job_calls.h"
+#include "server/job/job_services.h"
+#include "server/schedule/plan_gate.h"
 
 namespace hilbert_ring::server {
 
@@ -19,7 +18,9 @@ class AttentionService
     : public v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service> {
  public:
   // ready: asked by GetCluster.
-  AttentionService(const JobServices& services, Callers& callers, std::function<bool()> ready);
+  // plans: of callers. All outlive it.
+  AttentionService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans,
+                   std::function<bool()> ready);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override;
@@ -29,42 +30,24 @@ class AttentionService
                           v1::GetClusterResponse* response) override;
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override;
+  grpc::Status GetDataRoot(grpc::ServerContext* context, const v1::GetDataRootRequest* request,
+                           v1::GetDataRootResponse* response) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::CancelJobResponse* response) override;
 
   // Workers, rings and counts of jobs as they are now; the role `submit` sees ids of its own jobs.
   v1::GetClusterResponse DescribeCluster(const Caller& caller) const;
 
-  // From here on jobs are refused.
-  void Drain() { draining_ = true; }
-
-  // Whether all jobs have ended within the time.
-  bool AwaitIdle(std::chrono::milliseconds limit) { return calls_.AwaitIdle(limit); }
-
-  // What calls that are not admitted hold.
-  const JobMemory& waiting() const { return waiting_; }
-
  private:
-  struct Call;
-
-  absl::Status Enter(const std::string& peer, const std::shared_ptr<Call>& call);
-  void Begin(const std::shared_ptr<Call>& call);
-  void Refuse(Call& call, const absl::Status& why);
-  void Serve(Call& call);
   grpc::Status RefuseShort(const absl::Status& why);
   grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanRequest& request,
                            v1::PlanResponse& response);
-  absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context,
-                                  std::initializer_list<Role> roles, absl::string_view do_what);
 
   const JobServices services_;
   Callers& callers_;
+  JobCalls& calls_;
   const std::function<bool()> ready_;
-  std::atomic<bool> draining_ = false;
-  PlanGate plans_;     // that callers ask for
-  JobMemory waiting_;  // of calls that are not admitted
-  CallGate gate_;
-  CallThreads calls_;  // last: they use all of the above
+  PlanGate& plans_;
 };
 
 }  // namespace hilbert_ring::server

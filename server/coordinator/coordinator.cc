@@ -30,7 +30,6 @@ namespace {
 
 constexpr int kMaxBlockingCalls = 8192;  // heartbeats of kMaxWorkers, plans, cluster states
 constexpr int kMaxWorkersOfAHost = 1024;
-constexpr auto kKeepShards = std::chrono::milliseconds(500);  // for a job that follows at once
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
 
 // Without a token of the operator's: where workers are spawned, one for them alone.
@@ -57,7 +56,9 @@ std::shared_ptr<grpc::ServerCredentials> ForCallers(const CoordinatorSettings& s
   auto credentials = ServerCredentials(files);
   if (callers.ask_for_tokens()) {
     credentials->SetAuthMetadataProcessor(TokenCheck(
-        callers, absl::StrCat("/", v1::AttentionService::service_full_name(), "/"),
+        callers,
+        {absl::StrCat("/", v1::AttentionService::service_full_name(), "/"),
+         absl::StrCat("/", v1::EncoderService::service_full_name(), "/")},
         [&metrics](const absl::Status& why) { metrics.CountRefused(wire::ReasonOf(why)); }));
   }
   return credentials;
@@ -79,15 +80,24 @@ absl::Status Stopping() {
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_token,
-                         std::unique_ptr<AuthTokens> auth_tokens)
+                         std::unique_ptr<AuthTokens> auth_tokens,
+                         std::unique_ptr<DataRoot> data_root)
     : settings_(settings),
       join_token_(std::move(join_token)),
+      data_root_(std::move(data_root)),
+      certificates_(
+          {{"service", "--tls-cert", settings.security.tls.cert, CertificateWatch::Holds::kChain},
+           {"cluster_ca", "--tls-ca", settings.security.tls.ca,
+            CertificateWatch::Holds::kAuthorities},
+           {"caller_ca", "--tls-client-ca", settings.callers.client_ca,
+            CertificateWatch::Holds::kAuthorities}}),
       callers_(std::move(auth_tokens)),
       rings_([this](const absl::Status& status, bool again, double seconds) {
         metrics_.ObserveRing(status.code(), again, seconds);
       }),
       orders_(settings.order_cache_bytes),
-      shards_(kKeepShards),
+      models_(settings.model_dir),
+      shards_(settings.keep_shards),
       copies_(settings.copy_memory_bytes),
       order_memory_(settings.total_order_memory_limit_bytes),
       plans_(settings.max_plans),
@@ -117,8 +127,9 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                  }
                }},
           SystemTime(), CallingOf(settings.security)),
-      membership_gate_(
-          {.calls_per_peer = kMaxWorkersOfAHost, .open_timeout = settings.open_timeout}),
+      membership_gate_({.calls_per_peer = kMaxWorkersOfAHost,
+                        .open_timeout = settings.open_timeout,
+                        .peer = PeerIs::kAddress}),
       membership_service_(membership_, membership_gate_, metrics_, join_token_,
                           settings.security.peer_name),
       services_({.settings = settings_,
@@ -130,13 +141,23 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                  .rings = rings_,
                  .runs = runs_,
                  .orders = orders_,
+                 .models = models_,
                  .shards = shards_,
                  .copies = copies_,
                  .order_memory = order_memory_,
                  .plans = plans_,
                  .metrics = metrics_,
-                 .suspects = suspects_}),
-      attention_service_(services_, callers_, [this] { return ready_.load(); }) {}
+                 .suspects = suspects_,
+                 .data_root = data_root_.get()}),
+      caller_plans_(settings.max_plans),
+      calls_(services_, callers_),
+      attention_service_(services_, callers_, calls_, caller_plans_,
+                         [this] { return ready_.load(); }),
+      encoder_service_(services_, callers_, calls_, caller_plans_) {
+  if (data_root_ != nullptr) {
+    membership_.SetDataMark(data_root_->mark_file(), data_root_->mark());
+  }
+}
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     const CoordinatorSettings& settings) {
@@ -147,8 +168,12 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   if (!settings.callers.auth_token_file.empty()) {
     ASSIGN_OR_RETURN(auth_tokens, AuthTokens::Read(settings.callers.auth_token_file));
   }
-  std::unique_ptr<Coordinator> coordinator(
-      new Coordinator(settings, std::move(join_token), std::move(auth_tokens)));
+  std::unique_ptr<DataRoot> data_root;
+  if (!settings.data_root.empty()) {
+    ASSIGN_OR_RETURN(data_root, DataRoot::Open(settings.data_root));
+  }
+  std::unique_ptr<Coordinator> coordinator(new Coordinator(
+      settings, std::move(join_token), std::move(auth_tokens), std::move(data_root)));
   RETURN_IF_ERROR(coordinator->Listen());
   RETURN_IF_ERROR(coordinator->StartWorkers());
   return coordinator;
@@ -160,21 +185,24 @@ absl::Status Coordinator::Listen() {
   {
     // A worker may register as soon as the server is there, before grpc_ is set.
     const MutexLock lock(refresh_);
-    auto grpc = StartGrpc({.host = settings_.grpc_host,
-                           .port = settings_.grpc_port,
-                           .max_threads = kMaxBlockingCalls,
-                           .lookahead_bytes = wire::kLookaheadBytes,
-                           .idle = settings_.connection_idle_timeout,
-                           .connections_per_peer = settings_.max_connections_per_peer,
-                           .on_refused = [this] { metrics_.CountRefusedConnection(); },
-                           .credentials = ForCallers(settings_, callers_, metrics_),
-                           .reflection = ShowsReflection(settings_)},
-                          {&attention_service_});
+    auto grpc =
+        StartGrpc({.host = settings_.grpc_host,
+                   .port = settings_.grpc_port,
+                   .max_threads = kMaxBlockingCalls,
+                   .lookahead_bytes = wire::kLookaheadBytes,
+                   .idle = settings_.connection_idle_timeout,
+                   .connections_per_peer = settings_.max_connections_per_peer,
+                   .streams_per_connection = StreamsOfConnection(settings_.max_calls_per_peer),
+                   .on_refused = [this] { metrics_.CountRefusedConnection(); },
+                   .credentials = ForCallers(settings_, callers_, metrics_),
+                   .reflection = ShowsReflection(settings_)},
+                  {&attention_service_, &encoder_service_});
     RETURN_IF_ERROR(grpc.status());
     grpc_ = *std::move(grpc);
     ASSIGN_OR_RETURN(membership_grpc_, StartGrpc({.host = settings_.membership_host,
                                                   .port = settings_.membership_port,
                                                   .max_threads = kMaxBlockingCalls,
+                                                  .peer = PeerIs::kAddress,
                                                   .credentials = ForWorkers(settings_.security),
                                                   .reflection = false},
                                                  {&membership_service_}));
@@ -186,7 +214,9 @@ absl::Status Coordinator::Listen() {
          {"/readyz", [this](std::string_view) { return Ready(); }},
          {"/metrics", ForPrometheus([this](const Caller&) { return ServeMetrics(); })},
          {"/targets", ForPrometheus([this](const Caller&) { return ServeTargets(); })}},
-        {.cert = settings_.security.tls.cert, .key = settings_.security.tls.key});
+        {.cert = settings_.security.tls.cert,
+         .key = settings_.security.tls.key,
+         .shown = [this](const std::string& pem) { certificates_.Show("http", pem); }});
     RETURN_IF_ERROR(http.status());
     http_ = *std::move(http);
     SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), true);
@@ -234,6 +264,13 @@ absl::Status Coordinator::StartWorkers() {
       // They are reached by way of /targets.
       "--http-host=127.0.0.1", "--http-port=0", absl::StrCat("--log-level=", settings_.log_level),
       absl::StrCat("--log-format=", settings_.log_format)};
+  if (!settings_.model_dir.empty()) {
+    arguments.push_back(absl::StrCat("--model-dir=", settings_.model_dir));
+    arguments.push_back(absl::StrCat("--model-memory=", settings_.model_memory_bytes));
+  }
+  if (!settings_.data_root.empty()) {
+    arguments.push_back(absl::StrCat("--data-root=", settings_.data_root));
+  }
   if (!settings_.cpu_instructions.empty()) {
     arguments.push_back(absl::StrCat("--cpu-instructions=", settings_.cpu_instructions));
   }
@@ -257,7 +294,7 @@ absl::Status Coordinator::StartWorkers() {
 
 // A worker that this process spawned is found by where it listens.
 void Coordinator::Distrust(const Member& worker) {
-  membership_.Distrust(worker);
+  if (!membership_.Distrust(worker)) return;
   int port = 0;
   absl::string_view address = worker.address;
   WorkerProcesses* const spawned = Spawned();
@@ -300,6 +337,7 @@ void Coordinator::Refresh() {
   if (ready != ready_) {
     ready_ = ready;
     SetHealth(grpc_, v1::AttentionService::service_full_name(), ready);
+    SetHealth(grpc_, v1::EncoderService::service_full_name(), ready);
     spdlog::info("{}: {} workers", ready ? "ready" : "not ready", live.size());
   }
   if (!ready || was_ready_) return;
@@ -317,7 +355,7 @@ void Coordinator::Refresh() {
 void Coordinator::Stop() {
   if (grpc_.server == nullptr) return;
   draining_ = true;
-  attention_service_.Drain();
+  calls_.Drain();
   scheduler_.Close(Stopping());
   Refresh();
   SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), false);
@@ -330,11 +368,11 @@ void Coordinator::Stop() {
   RemoveReadyFile(settings_.ready_file);
   spdlog::info("stopping: {} jobs run, {} wait", scheduler_.running(), scheduler_.waiting());
   const Deadline deadline = Clock::now() + settings_.exit_timeout;
-  while (Clock::now() < deadline && !attention_service_.AwaitIdle(std::chrono::milliseconds(50))) {
+  while (Clock::now() < deadline && !calls_.AwaitIdle(std::chrono::milliseconds(50))) {
     if (AwaitStopSignal(std::chrono::milliseconds(0))) break;
   }
   jobs_.StopAll(Stopping());
-  attention_service_.AwaitIdle(std::chrono::milliseconds(1000));
+  calls_.AwaitIdle(std::chrono::milliseconds(1000));
   if (WorkerProcesses* const spawned = Spawned()) spawned->Stop(kWorkerStopLimit);
   for (GrpcEndpoint* endpoint : {&grpc_, &membership_grpc_}) {
     if (endpoint->server != nullptr) endpoint->Shutdown(std::chrono::milliseconds(100));

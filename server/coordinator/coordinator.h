@@ -15,10 +15,14 @@
 #include "server/cluster/rings.h"
 #include "server/cluster/worker_processes.h"
 #include "server/coordinator/attention_service.h"
+#include "server/coordinator/encoder_service.h"
+#include "server/coordinator/job_calls.h"
 #include "server/coordinator/token_memory.h"
 #include "server/coordinator/warm_up.h"
+#include "server/files/data_root.h"
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
+#include "server/process/certificate_watch.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/http_endpoint.h"
 #include "server/process/settings.h"
@@ -41,7 +45,7 @@ class Coordinator {
 
  private:
   Coordinator(const CoordinatorSettings& settings, std::string join_token,
-              std::unique_ptr<AuthTokens> auth_tokens);
+              std::unique_ptr<AuthTokens> auth_tokens, std::unique_ptr<DataRoot> data_root);
 
   absl::Status Listen();
   absl::Status StartWorkers();
@@ -63,7 +67,8 @@ class Coordinator {
 
   const CoordinatorSettings settings_;
   const std::string join_token_;
-  std::optional<TokenMemory> token_memory_;  // of the workers that are spawned
+  const std::unique_ptr<DataRoot> data_root_;  // null: there is none
+  std::optional<TokenMemory> token_memory_;    // of the workers that are spawned
   Metrics metrics_{LabelsOfCoordinator()};
   std::atomic<bool> draining_ = false;
   std::atomic<bool> ready_ = false;
@@ -71,12 +76,14 @@ class Coordinator {
   std::atomic<bool> warm_ = false;
   std::atomic<bool> enough_ = false;  // workers
   Mutex refresh_;                     // one Refresh at a time
+  CertificateWatch certificates_;
   Callers callers_;
   Quotas quotas_;
   JobTable jobs_;
   Rings rings_;
   OpenRuns runs_;
   OrderCache orders_;
+  ModelCatalog models_;
   SharedMemoryPool shards_;
   JobMemory copies_;
   JobMemory order_memory_;
@@ -88,7 +95,10 @@ class Coordinator {
   MembershipService membership_service_;
   Suspects suspects_{[this](const Member& worker) { Distrust(worker); }};
   const JobServices services_;
+  PlanGate caller_plans_;
+  JobCalls calls_;
   AttentionService attention_service_;
+  EncoderService encoder_service_;
   GrpcEndpoint grpc_, membership_grpc_;
   std::unique_ptr<HttpEndpoint> http_;
   std::unique_ptr<WorkerProcesses> workers_ ABSL_GUARDED_BY(refresh_);  // set once, if at all

@@ -35,8 +35,9 @@ std::string_view NameOf(v1::ClusterWorker::State state) {
 }  // namespace
 
 MetricLabels LabelsOfCoordinator() {
-  MetricLabels labels = {
-      .methods = {"Attend", "Plan", "GetCluster", "ListJobs", "CancelJob", "Register"}};
+  MetricLabels labels = {.methods = {"Attend", "Plan", "GetCluster", "ListJobs", "CancelJob",
+                                     "GetDataRoot", "Register", "Encode", "PlanEncode",
+                                     "ListModels", "GetModel"}};
   for (const wire::Reason& reason : wire::AllReasons()) {
     labels.reasons.emplace_back(reason.name);
     if (reason.again == wire::TryAgain::kService ||
@@ -73,7 +74,7 @@ CoordinatorFigures Coordinator::Figures() {
                                .memory_used_bytes = worker.memory_used_bytes(),
                                .memory_resident_bytes = worker.memory_resident_bytes()});
   }
-  const JobMemory& waiting = attention_service_.waiting();
+  const JobMemory& waiting = calls_.waiting();
   figures.memory = {{"waiting", waiting.used(), waiting.limit()},
                     {"copies", copies_.used(), copies_.limit()},
                     {"orders", order_memory_.used(), order_memory_.limit()},
@@ -81,6 +82,7 @@ CoordinatorFigures Coordinator::Figures() {
   figures.caches = {{"order", orders_.hits(), orders_.misses()},
                     {"shard", shards_.hits(), shards_.misses()},
                     {"ring", rings_.hits(), rings_.misses()}};
+  figures.certificate_ends = certificates_.Ends();
   return figures;
 }
 
@@ -105,10 +107,11 @@ HttpEndpoint::Handler Coordinator::ForPrometheus(std::function<HttpReply(const C
 }
 
 HttpReply Coordinator::ServeMetrics() {
+  const int64_t looked = metrics_.Moment();
   const CoordinatorFigures figures = Figures();
   std::set<std::string> there;
   for (const WorkerSeries& worker : figures.workers) there.insert(worker.worker);
-  metrics_.KeepWorkers(there);
+  metrics_.KeepWorkers(there, looked);
   return {.content_type = Metrics::ContentType(),
           .body = metrics_.Serialize(figures, std::string(kVersion))};
 }

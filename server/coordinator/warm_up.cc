@@ -103,6 +103,7 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
                 .rings = services.rings,
                 .runs = services.runs,
                 .orders = services.orders,
+                .models = services.models,
                 .shards = services.shards,
                 .copies = copies_,
                 .order_memory = services.order_memory,
@@ -154,7 +155,9 @@ absl::Status WarmUp::Try(int workers, const std::stop_token& stop) {
   const JobSpec spec = SpecFor(workers);
   settings_.job_workers = workers;
   settings_.check_rows = RowsToCheck(spec);
-  AttentionService service(services_, callers_, [] { return false; });
+  PlanGate plans(1);
+  JobCalls calls(services_, callers_);
+  AttentionService service(services_, callers_, calls, plans, [] { return false; });
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

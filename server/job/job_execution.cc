@@ -21,12 +21,10 @@ constexpr auto kComputeSlack = std::chrono::seconds(30);
 
 constexpr int64_t kFewBytes = 1 << 20;
 
-int64_t InputBytes(const JobSpec& spec) {
-  int64_t row_bytes = 0;
-  for (const TensorKind tensor : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
-    row_bytes += RowBytes(spec, tensor);
-  }
-  return spec.tokens * row_bytes;
+int64_t InputBytes(const JobShape& shape) {
+  int64_t bytes = 0;
+  for (const TensorKind tensor : kInputKinds) bytes += shape.RowsOf(tensor) * shape.rows[tensor];
+  return bytes;
 }
 
 // Of a ring that could not be formed: the one that the payload names, while all are there. Null
@@ -50,7 +48,7 @@ bool MayRetry(const absl::Status& status) {
                                reason->again == wire::TryAgain::kServiceAndClient);
 }
 
-JobExecution::JobExecution(const JobServices& services, AttendStream& stream, Job& job,
+JobExecution::JobExecution(const JobServices& services, ClientStream& stream, Job& job,
                            const Plan& plan, const Grant& grant)
     : services_(services),
       stream_(stream),
@@ -86,6 +84,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
   }
   JobRun run({.job_id = job_.open.job_id(),
               .plan = &plan_,
+              .work = &job_.work,
               .members = members_,
               .ring_id = ring ? ring->ring_id() : "",
               .generation = ring ? ring->generation() : 0,
@@ -100,6 +99,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
               .copies = &services_.copies,
               .held = &job_.held,
               .delivered = &job_.delivered,
+              .files = job_.files,
               .runs = &services_.runs,
               .time = &services_.time,
               .output =
@@ -107,7 +107,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
                          const std::shared_ptr<const void>& owner, Clock::duration patience) {
                     return SendOutput(rank, chunk, payload, owner, patience);
                   },
-              .progress = [this](double fraction) { SendProgress(fraction); },
+              .progress = [this](double fraction, int64_t layer) { SendProgress(fraction, layer); },
               .absurd_progress = [this] { services_.metrics.CountDropped("progress"); }},
              stop_);
   absl::Status status = RunWith(run);
@@ -126,12 +126,16 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
   stalled_ = run.stalled();
   failed_ = run.failed();
   job_.held = run.End();
+  if (job_.files != nullptr) {
+    job_.held = HeldRows();  // they are read again
+    job_.files->GiveUp();
+  }
   return stop_.why();
 }
 
 absl::Status JobExecution::RunWith(JobRun& run) {
   for (const auto step : {&JobExecution::Start, &JobExecution::Receive, &JobExecution::Compute,
-                          &JobExecution::Send, &JobExecution::Check}) {
+                          &JobExecution::Send, &JobExecution::Check, &JobExecution::Commit}) {
     RETURN_IF_ERROR((this->*step)(run));
   }
   figures_.compute_seconds = run.compute_seconds();
@@ -148,17 +152,25 @@ absl::Status JobExecution::Start(JobRun& run) {
   Enter(JobPhase::kStarting);
   if (job_.open.want_trace()) sent_.emplace(static_cast<int>(members_.size()));
   run_opened_ = services_.time.Now();
+  job_.work.BeginExecution();
+  job_.delivered.of(TensorKind::kLayerInput) = RowSet(job_.spec.tokens);  // not the client's
+  if (job_.files != nullptr) {
+    RETURN_IF_ERROR(job_.files->BeginExecution());
+  }
   run.Open();
   ready_due_ = services_.time.Now() + kStartTimeout;
   const bool first = !std::exchange(job_.begun, true);
-  few_ = first && InputBytes(job_.spec) <= kFewBytes;
-  absl::Status status = first ? job_.input.Begin() : AskForLostRows();
+  few_ = first && job_.files == nullptr && InputBytes(job_.work.shape()) <= kFewBytes;
+  absl::Status status = first                   ? job_.input.Begin()
+                        : job_.files == nullptr ? AskForLostRows()
+                                                : absl::OkStatus();
   if (status.ok() && !few_) status = run.AwaitReady(ready_due_);
   return status.ok() ? Admit() : status;
 }
 
 absl::Status JobExecution::Receive(JobRun& run) {
   Enter(JobPhase::kReceiving);
+  if (job_.files != nullptr) return ReadFiles(run);
   absl::Status status;
   if (job_.input.order_known()) status = PlaceRows(run);
   if (status.ok()) status = ReceiveRows(run);
@@ -171,6 +183,30 @@ absl::Status JobExecution::Receive(JobRun& run) {
   return status;
 }
 
+// By the workers, but for coordinates.
+absl::Status JobExecution::ReadFiles(JobRun& run) {
+  const Clock::time_point start = services_.time.Now();
+  const auto take = [this](const v1::Chunk& chunk, const wire::Payload& payload) {
+    // All of them, whatever becomes of this execution: the next one has the order then.
+    if (chunk.tensor() == v1::TENSOR_COORDS) return job_.input.Accept(chunk, payload);
+    RETURN_IF_ERROR(stop_.why());
+    return job_.work.CheckChunk(chunk, payload);
+  };
+  if (!job_.input.order_known()) {
+    RETURN_IF_ERROR(job_.files->ReadChunks(v1::TENSOR_COORDS, take));
+    if (job_.order_memory != nullptr) job_.order_memory->Shrink(Coordinates::OrderBytes(job_.spec));
+  }
+  if (job_.work.shape().rows.Has(TensorKind::kTileCoords)) {
+    RETURN_IF_ERROR(job_.files->ReadChunks(v1::TENSOR_TILE_COORDS, take));
+  }
+  RETURN_IF_ERROR(PlaceRows(run));
+  RETURN_IF_ERROR(run.FinishRows());
+  RETURN_IF_ERROR(run.AwaitRead());
+  received_ = services_.time.Now();
+  figures_.receive_seconds = SecondsBetween(start, received_);
+  return absl::OkStatus();
+}
+
 absl::Status JobExecution::Compute(JobRun& run) {
   Enter(JobPhase::kComputing);
   return run.AwaitComputed(received_ + services_.settings.job_timeout + kComputeSlack);
@@ -180,9 +216,20 @@ absl::Status JobExecution::Send(JobRun& run) {
   Enter(JobPhase::kSending);
   TellSent(0);  // rows that left before
   RETURN_IF_ERROR(run.AwaitEnd());
+  RETURN_IF_ERROR(SendResults());
   // The last output may be a part of a shard: while a client does not take it, its memory is in
   // use.
   return stream_.AwaitTaken(stop_);
+}
+
+absl::Status JobExecution::SendResults() {
+  return job_.work.SendResults([this](const v1::OutputChunk& chunk, std::string_view payload,
+                                      const std::shared_ptr<const void>& owner) {
+    if (job_.check) job_.check->Take(chunk, payload, nullptr);
+    job_.bytes_sent += static_cast<int64_t>(payload.size());
+    services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
+    return stream_.Write(chunk, payload, owner, kAnyPatience, stop_).status();
+  });
 }
 
 absl::Status JobExecution::Admit() {
@@ -226,7 +273,7 @@ absl::Status JobExecution::AskForLostRows() {
 
 // From here on rows have places.
 absl::Status JobExecution::PlaceRows(JobRun& run) {
-  router_.emplace(job_.spec, plan_.shards, job_.input.order());
+  router_.emplace(job_.work.shape(), plan_.shards, job_.input.order());
   RETURN_IF_ERROR(run.SendOrder(*router_));
   return run.SendHeld(*router_, job_.input);
 }
@@ -234,7 +281,7 @@ absl::Status JobExecution::PlaceRows(JobRun& run) {
 // A client that can send rows again keeps its side open; the others close it behind the last row.
 absl::Status JobExecution::ReceiveRows(JobRun& run) {
   const Clock::time_point start = services_.time.Now();
-  AttendMessage message;
+  ClientMessage message;
   while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
     ASSIGN_OR_RETURN(const bool more, stream_.Read(message, stop_));
     if (!more) break;
@@ -245,7 +292,7 @@ absl::Status JobExecution::ReceiveRows(JobRun& run) {
   return absl::OkStatus();
 }
 
-absl::Status JobExecution::ReceiveChunk(const AttendMessage& message, JobRun& run) {
+absl::Status JobExecution::ReceiveChunk(const ClientMessage& message, JobRun& run) {
   if (!message.request.has_chunk()) {
     return wire::ErrorOf(wire::reason::kInvalidOpen, "after Open a client sends chunks alone");
   }
@@ -253,6 +300,7 @@ absl::Status JobExecution::ReceiveChunk(const AttendMessage& message, JobRun& ru
   services_.metrics.AddReceived(message.payload.bytes());
   job_.bytes_received += message.payload.bytes();
   RETURN_IF_ERROR(job_.input.Accept(chunk, message.payload));
+  RETURN_IF_ERROR(job_.work.CheckChunk(chunk, message.payload));
   job_.course.Advance(JobPhase::kReceiving, job_.input.fraction());
   if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);
   if (!job_.input.order_known()) return absl::OkStatus();
@@ -266,30 +314,68 @@ absl::Status JobExecution::Check(JobRun& run) {
   if (!job_.check) return absl::OkStatus();
   const std::vector<HostShard> shards = run.Shards();
   if (shards.empty()) return absl::OkStatus();
+  if (job_.files != nullptr) {
+    RETURN_IF_ERROR(TakeChecked());
+  }
   std::shared_ptr<const Permutation> order = job_.input.order();
   if (order == nullptr) {
     ASSIGN_OR_RETURN(order, Permutation::Make(job_.spec, {}));
   }
-  ASSIGN_OR_RETURN(const auto verdict, job_.check->Compare(*router_, *order, shards, stop_));
+  if (job_.work.shape().rows.Has(TensorKind::kLayerInput) &&
+      job_.delivered.of(TensorKind::kLayerInput).count() < job_.spec.tokens) {
+    return absl::InternalError("the workers have not kept all rows of the layer that is checked");
+  }
+  ASSIGN_OR_RETURN(const auto verdict, job_.check->Compare({.router = *router_,
+                                                            .order = *order,
+                                                            .shards = shards,
+                                                            .members = members_,
+                                                            .stop = stop_}));
   services_.metrics.CountRowsChecked(verdict.judged);
   services_.metrics.CountRowsNotJudged(verdict.not_judged);
   if (!verdict.mismatch) {
     figures_.rows_checked = verdict.judged;
     figures_.rows_not_judged = verdict.not_judged;
+    figures_.check_note = verdict.note;
     return absl::OkStatus();
   }
-  const RowCheck::Mismatch& wrong = *verdict.mismatch;
+  const OutputCheck::Mismatch& wrong = *verdict.mismatch;
   services_.metrics.CountMismatch(wrong.worker->address);
   const bool distrusted = services_.suspects.Note(wrong.worker, job_.open.job_id());
-  const Deviation& off = wrong.deviation;
   return wire::ErrorOf(
       wire::reason::kRowMismatch,
       absl::StrCat(
-          wire::TensorName(wrong.tensor), " of token ", off.token, ", head ", off.head,
-          wrong.tensor == v1::TENSOR_OUT ? absl::StrCat(", dim ", off.dim) : "", " is ", off.actual,
-          ", computed again in float64 it is ", off.expected, " and may be off by ", off.tolerance,
-          " (--check-rows); worker ", wrong.worker->address,
+          wrong.what, " (--check-rows); worker ", wrong.worker->address,
           distrusted ? " sent it, not for the first time, and gets no more jobs" : " sent it"));
+}
+
+// Rows that are checked, from where the workers have written them.
+absl::Status JobExecution::TakeChecked() {
+  std::string row;
+  for (const int64_t token : job_.check->wanted()) {
+    const auto& worker = members_[router_->Find(v1::TENSOR_Q, token).rank];
+    for (const v1::Tensor tensor : {v1::TENSOR_OUT, v1::TENSOR_LSE}) {
+      if (tensor == v1::TENSOR_LSE && !job_.open.want_lse()) continue;
+      RETURN_IF_ERROR(job_.files->ReadOutput(tensor, token, row));
+      v1::OutputChunk chunk;
+      chunk.set_tensor(tensor);
+      chunk.set_rows(1);
+      chunk.set_first_token(token);
+      job_.check->Take(chunk, row, worker);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Outputs in files get their names when all else has ended well.
+absl::Status JobExecution::Commit(JobRun& run) {
+  if (job_.files == nullptr) return absl::OkStatus();
+  int64_t written = 0;
+  for (const v1::WorkerReport& report : run.Reports()) written += report.file_bytes_written();
+  if (written != job_.files->output_bytes()) {
+    return absl::InternalError(absl::StrCat(
+        "the workers wrote ", written, " bytes of outputs, expected ", job_.files->output_bytes()));
+  }
+  return job_.files->Commit(stop_);
 }
 
 absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& chunk,
@@ -303,7 +389,9 @@ absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& c
   job_.bytes_sent += static_cast<int64_t>(payload.size());
   if (job_.check) job_.check->Take(chunk, payload, members_[rank]);
   services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
-  if (chunk.tensor() == v1::TENSOR_OUT) TellSent(chunk.rows());
+  if (chunk.tensor() == v1::TENSOR_OUT || chunk.tensor() == v1::TENSOR_STATES) {
+    TellSent(chunk.rows());
+  }
   return handed;
 }
 
@@ -313,11 +401,12 @@ void JobExecution::TellSent(int64_t rows) {
                       static_cast<double>(sent) / static_cast<double>(job_.spec.tokens));
 }
 
-void JobExecution::SendProgress(double fraction) {
+void JobExecution::SendProgress(double fraction, int64_t layer) {
   job_.course.Advance(JobPhase::kComputing, fraction);
   v1::AttendResponse response;
   response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
   response.mutable_progress()->set_fraction(fraction);
+  response.mutable_progress()->set_layer(layer);
   stream_.Offer(response);
 }
 

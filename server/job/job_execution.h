@@ -11,47 +11,50 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "engine/plan/plan.h"
-#include "server/job/attend_stream.h"
+#include "server/job/client_stream.h"
 #include "server/job/job_course.h"
+#include "server/job/job_files.h"
 #include "server/job/job_run.h"
 #include "server/job/job_services.h"
 #include "server/job/job_trace.h"
+#include "server/job/job_work.h"
 #include "server/metrics/metrics.h"
 #include "server/rows/held_rows.h"
 #include "server/rows/job_input.h"
-#include "server/rows/row_check.h"
+#include "server/rows/output_check.h"
 #include "server/rows/row_router.h"
 
 namespace hilbert_ring::server {
 
 // What a job is, and what lasts from one execution to the next.
 struct Job {
-  // orders and how_far must outlive it.
-  Job(v1::Open opened, const JobSpec& job_spec, OrderCache& orders, JobCourse& how_far,
-      int rows_to_check)
+  // All that is pointed to must outlive it.
+  Job(v1::Open opened, JobWork& job_work, OrderCache& orders, JobCourse& how_far, int rows_to_check)
       : open(std::move(opened)),
-        spec(job_spec),
-        input(spec, orders),
+        work(job_work),
+        spec(work.spec()),
+        input(work.shape(), orders),
         delivered(spec.tokens),
         course(how_far) {
-    if (rows_to_check > 0) check.emplace(spec, rows_to_check, std::random_device()());
+    if (rows_to_check > 0) check = work.MakeCheck(rows_to_check);
   }
 
-  const v1::Open open;  // without its spec
-  const JobSpec spec;
+  const v1::Open open;  // without what it is to compute
+  JobWork& work;
+  const JobSpec& spec;
   std::string traceparent;  // the caller's; empty: none
   JobInput input;
   HeldRows held;
+  JobFiles* files = nullptr;  // null: rows come as chunks, and outputs leave so
   Delivered delivered;
   JobCourse& course;
-  std::optional<RowCheck> check;                   // where it is asked for
-  std::atomic<int64_t> rows_sent = 0;              // of OUT
+  std::shared_ptr<OutputCheck> check;              // where it is asked for
+  std::atomic<int64_t> rows_sent = 0;              // of outputs
   int64_t bytes_received = 0;                      // payload, of the client's
   std::atomic<int64_t> bytes_sent = 0;             // payload, to the client
   JobMemory::Reservation* order_memory = nullptr;  // of coordinates, and the order made of them
@@ -64,6 +67,7 @@ struct Job {
 struct ExecutionFigures {
   int64_t rows_checked = 0;     // and found right
   int64_t rows_not_judged = 0;  // of those that were to be checked
+  std::string check_note;       // of the report; empty: none
   double ring_seconds = 0;      // until there was one; hardly any where it was there before
   double receive_seconds = 0, compute_seconds = 0, send_seconds = 0;
   int64_t ring_generation = 0;
@@ -73,7 +77,7 @@ struct ExecutionFigures {
 class JobExecution {
  public:
   // All must outlive it; the grant's members are the plan's ranks.
-  JobExecution(const JobServices& services, AttendStream& stream, Job& job, const Plan& plan,
+  JobExecution(const JobServices& services, ClientStream& stream, Job& job, const Plan& plan,
                const Grant& grant);
 
   // Errors: the client's doing, or of a worker; MayRetry says which can be tried again.
@@ -93,22 +97,26 @@ class JobExecution {
   absl::Status Receive(JobRun& run);
   absl::Status Compute(JobRun& run);
   absl::Status Send(JobRun& run);
+  absl::Status SendResults();
   absl::Status Check(JobRun& run);
 
   void Enter(JobPhase phase);
   absl::Status Admit();
   absl::Status AskForLostRows();
   absl::Status ReceiveRows(JobRun& run);
-  absl::Status ReceiveChunk(const AttendMessage& message, JobRun& run);
+  absl::Status ReceiveChunk(const ClientMessage& message, JobRun& run);
   absl::Status PlaceRows(JobRun& run);
+  absl::Status ReadFiles(JobRun& run);
+  absl::Status TakeChecked();
+  absl::Status Commit(JobRun& run);
   absl::StatusOr<bool> SendOutput(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                                   const std::shared_ptr<const void>& owner,
                                   Clock::duration patience);
   void TellSent(int64_t rows);
-  void SendProgress(double fraction);
+  void SendProgress(double fraction, int64_t layer);
 
   const JobServices& services_;
-  AttendStream& stream_;
+  ClientStream& stream_;
   Job& job_;
   const Plan& plan_;
   const Members& members_;

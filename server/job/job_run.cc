@@ -12,7 +12,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr v1::Tensor kRowTensors[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
+constexpr auto kForLong = std::chrono::hours(24 * 365);
 
 // In the exchange, by rank.
 std::vector<int64_t> ReceivedBytes(const Plan& plan) {
@@ -27,7 +27,8 @@ JobRun::JobRun(JobRunOptions options, JobStop& stop)
     : options_(std::move(options)),
       stop_(stop),
       watch_(options_.stall_timeout, ReceivedBytes(*options_.plan)),
-      fractions_(options_.members.size()) {}
+      fractions_(options_.members.size()),
+      layers_(options_.members.size()) {}
 
 JobRun::~JobRun() { CancelAndJoin(); }
 
@@ -100,9 +101,10 @@ absl::Status JobRun::PassOn(const std::vector<int>& ranks, const RowRouter& rout
   if (ranks.empty()) return absl::OkStatus();
   std::vector<bool> chosen(streams_.size());
   for (const int rank : ranks) chosen[rank] = true;
-  for (const v1::Tensor tensor : kRowTensors) {
-    const TensorKind kind = *wire::TensorKindOf(tensor);
-    const int64_t row_bytes = wire::TensorRowBytes(options_.plan->spec, tensor);
+  for (const TensorKind kind : kInputKinds) {
+    const int64_t row_bytes = options_.plan->rows[kind];
+    if (row_bytes == 0) continue;
+    const v1::Tensor tensor = wire::TensorOf(kind);
     const int64_t piece = std::max<int64_t>(1, wire::kMaxPayloadBytes / row_bytes);
     const auto pass_on = [&](const std::vector<RowRun>& runs) {
       if (absl::Status why = stop_.why(); !why.ok()) return why;
@@ -118,7 +120,7 @@ absl::Status JobRun::PassOn(const std::vector<int>& ranks, const RowRouter& rout
         const wire::Payload rows(
             {reinterpret_cast<const char*>(row), static_cast<size_t>(run.rows * row_bytes)});
         wire::PayloadReader reader(rows);
-        messages.try_emplace(run.rank, options_.plan->spec, tensor).first->second.Add(run, reader);
+        messages.try_emplace(run.rank, tensor, row_bytes).first->second.Add(run, reader);
       }
       return WriteRows(messages);
     };
@@ -144,12 +146,12 @@ absl::Status JobRun::WriteRows(std::map<int, RowMessages>& by_rank) {
 absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
                           const RowRouter& router) {
   const TensorKind kind = *wire::TensorKindOf(chunk.tensor());
-  const int64_t row_bytes = wire::TensorRowBytes(options_.plan->spec, chunk.tensor());
+  const int64_t row_bytes = options_.plan->rows[kind];
   const std::vector<RowRun> runs = router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows());
   std::map<int, RowMessages> messages;
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (streams_[rank]->takes_messages()) {
-      messages.try_emplace(rank, options_.plan->spec, chunk.tensor());
+      messages.try_emplace(rank, chunk.tensor(), row_bytes);
     }
   }
   // First what is held, all of it, so that it is there whatever becomes of this execution.
@@ -184,8 +186,13 @@ absl::Status JobRun::AwaitComputed(Deadline deadline) {
                deadline);
 }
 
+absl::Status JobRun::AwaitRead() {
+  return Await(
+      {.done = &WorkerStream::read, .late = "did not read all its rows", .computing = true},
+      options_.time->Now() + kForLong);
+}
+
 absl::Status JobRun::AwaitEnd() {
-  constexpr auto kForLong = std::chrono::hours(24 * 365);
   RETURN_IF_ERROR(Await(
       {.done = &WorkerStream::ended, .late = "did not send all its output", .computing = true},
       options_.time->Now() + kForLong));

@@ -70,6 +70,9 @@ class JobRun : private WorkerStream::Listener {
   absl::Status Send(const v1::Chunk& chunk, const wire::Payload& payload, const RowRouter& router);
   absl::Status FinishRows();
 
+  // After that, of rows in files: until every worker has read its own.
+  absl::Status AwaitRead();
+
   // Until every worker has computed its part. Time in which a worker's reader waits for the client
   // is added to the deadline, for it may keep the worker's word from it.
   absl::Status AwaitComputed(Deadline deadline);
@@ -137,6 +140,7 @@ class JobRun : private WorkerStream::Listener {
   std::condition_variable_any changed_;
   StallWatch watch_ ABSL_GUARDED_BY(mutex_);
   std::vector<double> fractions_ ABSL_GUARDED_BY(mutex_);  // by rank
+  std::vector<int64_t> layers_ ABSL_GUARDED_BY(mutex_);    // by rank, of encoders
   Clock::time_point told_ ABSL_GUARDED_BY(mutex_);         // last progress
   std::shared_ptr<const Member> stalled_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Member> failed_ ABSL_GUARDED_BY(mutex_);

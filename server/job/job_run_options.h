@@ -13,6 +13,8 @@
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/cluster/membership.h"
 #include "server/cluster/open_runs.h"
+#include "server/job/job_files.h"
+#include "server/job/job_work.h"
 #include "server/process/time_source.h"
 #include "server/rows/held_rows.h"
 #include "server/rows/shared_memory_pool.h"
@@ -25,8 +27,9 @@ namespace hilbert_ring::server {
 struct JobRunOptions {
   std::string job_id;
   const Plan* plan = nullptr;
-  Members members;      // by rank
-  std::string ring_id;  // empty: the plan exchanges nothing
+  JobWork* work = nullptr;  // that the plan is of
+  Members members;          // by rank
+  std::string ring_id;      // empty: the plan exchanges nothing
   int64_t generation = 0;
   bool want_lse = false;
   bool want_trace = false;  // the workers' reports have spans
@@ -36,10 +39,11 @@ struct JobRunOptions {
   std::chrono::milliseconds stall_timeout{0};  // without progress of any worker
   bool share_memory = true;
   SharedMemoryPool* shards = nullptr;
-  JobMemory* copies = nullptr;     // what copies of workers' rows may take
-  HeldRows* held = nullptr;        // of the execution before this one
-  Delivered* delivered = nullptr;  // slots that the client has; the run adds to it
-  OpenRuns* runs = nullptr;        // where it is heard of while it is open
+  JobMemory* copies = nullptr;      // what copies of workers' rows may take
+  HeldRows* held = nullptr;         // of the execution before this one
+  Delivered* delivered = nullptr;   // slots that the client has; the run adds to it
+  const JobFiles* files = nullptr;  // which the workers read and write; null: none
+  OpenRuns* runs = nullptr;         // where it is heard of while it is open
   const TimeSource* time = &SystemTime();
   // Called by several threads. False when the client has not made room for it within `patience`. An
   // error ends the job. The payload lies beside the chunk and lives as long as its owner.
@@ -47,8 +51,10 @@ struct JobRunOptions {
       int rank, const v1::OutputChunk& chunk, std::string_view payload,
       const std::shared_ptr<const void>& owner, Clock::duration patience)>
       output;
-  std::function<void(double fraction)> progress;  // mean over the workers, seldom; does not block
-  std::function<void()> absurd_progress;          // what a worker said of its progress cannot be
+  // Mean over the workers, and the layers of an encoder that all have computed; seldom, and does
+  // not block.
+  std::function<void(double fraction, int64_t layer)> progress;
+  std::function<void()> absurd_progress;  // what a worker said of its progress cannot be
 };
 
 }  // namespace hilbert_ring::server

@@ -1,6 +1,7 @@
 // What the workers of a run answer, together: how far they are, whose outputs have gone, and how
 // they fail.
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "server/cluster/worker_figures.h"
 #include "server/job/job_run.h"
 #include "server/job/worker_failure.h"
+#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -85,17 +87,20 @@ void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
     return;
   }
   double mean = 0;
+  int64_t layer = 0;
   {
     const MutexLock lock(mutex_);
     fractions_[rank] = progress.fraction();
+    layers_[rank] = std::max<int64_t>(0, progress.layer());
     const Clock::time_point now = options_.time->Now();
     watch_.Waits(rank, progress.waiting_step(), now);
     if (now - told_ < kProgressInterval) return;
     told_ = now;
     for (const double fraction : fractions_) mean += fraction;
     mean /= static_cast<double>(fractions_.size());
+    layer = *std::ranges::min_element(layers_);
   }
-  options_.progress(mean);
+  options_.progress(mean, layer);
 }
 
 void JobRun::Moved(int rank) {
@@ -112,8 +117,16 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
                                     std::string_view payload,
                                     const std::shared_ptr<const void>& owner, int64_t first_slot,
                                     Clock::duration patience) {
-  RowSet& slots =
-      chunk.tensor() == v1::TENSOR_OUT ? options_.delivered->out : options_.delivered->lse;
+  if (options_.files != nullptr) {
+    return absl::InternalError(
+        absl::StrCat("worker ", address(rank), " sent outputs that it was to write to files"));
+  }
+  const std::optional<TensorKind> tensor = wire::TensorKindOf(chunk.tensor());
+  if (!tensor || std::ranges::find(kOutputKinds, *tensor) == std::end(kOutputKinds)) {
+    return absl::InternalError(absl::StrCat("worker ", address(rank), " sent outputs of ",
+                                            wire::TensorName(chunk.tensor())));
+  }
+  RowSet& slots = options_.delivered->of(*tensor);
   const auto unexpected = [&] {
     return absl::InternalError(absl::StrCat(
         "worker ", address(rank), " sent outputs of slots that it does not have, or twice"));
@@ -128,7 +141,9 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
     const RowSpan gap = slots.GapFrom(span.begin);
     if (gap.begin != span.begin || gap.end < span.end) return unexpected();
   }
-  absl::StatusOr<bool> handed = options_.output(rank, chunk, payload, owner, patience);
+  absl::StatusOr<bool> handed = *tensor == TensorKind::kLayerInput
+                                    ? streams_[rank]->KeepRows(*tensor, span, payload)
+                                    : options_.output(rank, chunk, payload, owner, patience);
   if (!handed.ok() || !*handed) return handed;
   const MutexLock lock(mutex_);
   if (!slots.Add(span.begin, span.end)) return unexpected();

@@ -7,8 +7,10 @@
 #include "server/cluster/open_runs.h"
 #include "server/cluster/rings.h"
 #include "server/cluster/suspects.h"
+#include "server/files/data_root.h"
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
+#include "server/models/model_catalog.h"
 #include "server/process/settings.h"
 #include "server/process/time_source.h"
 #include "server/rows/shared_memory_pool.h"
@@ -29,12 +31,14 @@ struct JobServices {
   Rings& rings;
   OpenRuns& runs;
   OrderCache& orders;
+  ModelCatalog& models;
   SharedMemoryPool& shards;
   JobMemory& copies;        // of rows that workers elsewhere have
   JobMemory& order_memory;  // of coordinates, and the orders made of them
   PlanGate& plans;          // of jobs
   Metrics& metrics;
-  Suspects& suspects;  // workers that sent wrong rows
+  Suspects& suspects;             // workers that sent wrong rows
+  DataRoot* data_root = nullptr;  // null: the service takes no files
   const TimeSource& time = SystemTime();
 };
 

@@ -15,6 +15,9 @@ bool MeansLoss(absl::StatusCode code) {
          code == absl::StatusCode::kUnauthenticated;  // it has registered anew meanwhile
 }
 
+// Whoever else reads or writes the file finds the same.
+bool IsOfFiles(const absl::Status& error) { return wire::ReasonOf(error).starts_with("FILE_"); }
+
 }  // namespace
 
 grpc::Status StatusOf(const v1::RunFailed& failed) {
@@ -40,7 +43,8 @@ absl::Status FailureOf(const std::string& address, const grpc::Status& status) {
   const bool full = absl::IsResourceExhausted(error);
   if (!SaidByWorker(status) && !full) return LostWorker(address, error.message());
   const std::string message = absl::StrCat("worker ", address, ": ", error.message());
-  if (MeansLoss(error.code())) return wire::ErrorOf(wire::reason::kWorkerLost, message);
+  if (MeansLoss(error.code()) && !IsOfFiles(error))
+    return wire::ErrorOf(wire::reason::kWorkerLost, message);
   if (absl::IsDataLoss(error)) return wire::ErrorOf(wire::reason::kWorkerDataLoss, message);
   // A reason is a label of metrics: a name that is none of ours says no more than the code.
   const wire::Reason* const reason = wire::FindReason(wire::ReasonOf(error));

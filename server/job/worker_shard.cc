@@ -11,6 +11,8 @@ absl::Status WorkerShard::Make() {
   const Plan& plan = *options_.plan;
   const Member& member = *options_.members[rank_];
   const bool offer = options_.share_memory && MayShareMemory(member.address);
+  // Rows in files are read again where they are lost.
+  if (options_.files != nullptr && !offer) return absl::OkStatus();
   auto copy = options_.copies->Reserve(offer ? 0 : ShardLayout(plan, rank_).bytes());
   if (!copy.ok() && options_.held->empty()) return absl::OkStatus();
   auto shard = options_.held->Carry(plan, rank_, member, options_.express, *options_.shards);
@@ -22,7 +24,9 @@ absl::Status WorkerShard::Make() {
   shard_ = *std::move(shard);
   shard_.copy.reset();
   if (offer) {
-    arrived_.emplace(shard_.rows->rows());
+    const JobShape& shape = options_.work->shape();
+    arrived_.emplace(shard_.rows->rows(), shape.rows.inputs(),
+                     shape.UnsentRows(plan.shards, rank_));
   } else if (copy.ok()) {
     shard_.copy = std::make_unique<JobMemory::Reservation>(*std::move(copy));
   }
@@ -30,7 +34,7 @@ absl::Status WorkerShard::Make() {
 }
 
 absl::Status WorkerShard::Keep(TensorKind tensor, const RowRun& run, wire::PayloadReader& payload) {
-  const int64_t bytes = run.rows * RowBytes(options_.plan->spec, tensor);
+  const int64_t bytes = run.rows * options_.plan->rows[tensor];
   if (!held()) {
     payload.Skip(bytes);
     return absl::OkStatus();
@@ -43,6 +47,10 @@ absl::Status WorkerShard::Keep(TensorKind tensor, const RowRun& run, wire::Paylo
 
 void WorkerShard::BecomeCopy() {
   if (!held() || shard_.copy) return;
+  if (options_.files != nullptr) {
+    shard_ = HeldShard();
+    return;
+  }
   auto copy = options_.copies->Reserve(shard_.memory->bytes());
   if (copy.ok()) {
     shard_.copy = std::make_unique<JobMemory::Reservation>(*std::move(copy));

@@ -56,7 +56,7 @@ absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
   if (absl::Status status = shard_.Make(); !status.ok()) {
     return wire::WithReason(status, wire::reason::kHeldRowsMemory);
   }
-  if (shard_.offered()) {
+  if (shard_.offered() && options_.files == nullptr) {
     passer_.emplace(
         OutputRows(*options_.plan, rank_, SourceOf(shard_.rows()), options_.want_lse, delivered),
         shard_.memory(),
@@ -66,7 +66,7 @@ absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
           return listener_.Output(rank_, chunk, payload, owner, first_slot, patience);
         },
         stop_);
-  } else {
+  } else if (!shard_.offered()) {
     way_ = Way::kMessages;
   }
   told_at_ = options_.time->Now();
@@ -79,7 +79,7 @@ v1::RunRequest WorkerStream::OpenRequest(uint64_t run, const Delivered& delivere
   v1::RunRequest request;
   v1::RunOpen& open = *request.mutable_open();
   open.set_job_id(options_.job_id);
-  *open.mutable_spec() = wire::EncodeJobSpec(options_.plan->spec);
+  options_.work->Describe(open);
   for (const ShardRange& range : options_.plan->shards.ranges()) {
     v1::ShardRange& shard = *open.add_shards();
     shard.set_begin(range.begin);
@@ -96,10 +96,15 @@ v1::RunRequest WorkerStream::OpenRequest(uint64_t run, const Delivered& delivere
   open.set_want_trace(options_.want_trace);
   open.set_run(run);
   open.set_compute_timeout_ms(options_.compute_timeout.count());
+  if (options_.files != nullptr) options_.files->AddTo(open);
   if (shard_.offered()) *open.mutable_shared_memory() = shard_.memory()->offer();
   // Where memory is shared this process leaves them out, but the offer may be turned down.
-  AddRanges(delivered.out, *open.mutable_delivered_out());
-  AddRanges(delivered.lse, *open.mutable_delivered_lse());
+  for (const TensorKind tensor : kOutputKinds) {
+    if (delivered.of(tensor).count() == 0) continue;
+    v1::DeliveredRows& rows = *open.add_delivered();
+    rows.set_tensor(wire::TensorOf(tensor));
+    AddRanges(delivered.of(tensor), *rows.mutable_slots());
+  }
   return request;
 }
 
@@ -166,6 +171,28 @@ void WorkerStream::CancelUnlessEnded() {
   if (!ended()) context_.TryCancel();
 }
 
+absl::StatusOr<bool> WorkerStream::KeepRows(TensorKind tensor, const RowSpan& slots,
+                                            std::string_view payload) {
+  const ShardRange& range = options_.plan->shards.Find(slots.begin);
+  const int64_t bytes = (slots.end - slots.begin) * options_.plan->rows[tensor];
+  bool finished = false;
+  {
+    const MutexLock lock(mutex_);  // after that the shard is the reader's
+    finished = finished_ != Clock::time_point();
+  }
+  if (!finished || range.rank != rank_ || slots.end > range.end || bytes == 0 ||
+      bytes != std::ssize(payload)) {
+    return absl::InternalError(absl::StrCat("worker ", member().address, " sent ", payload.size(),
+                                            " bytes of a layer's input that it does not have"));
+  }
+  if (shares() || !shard_.held()) return true;
+  const wire::Payload rows(payload);
+  wire::PayloadReader reader(rows);
+  RETURN_IF_ERROR(shard_.memory()->Write(shard_.rows().Row(tensor, range.LocalRow(slots.begin)),
+                                         reader, bytes));
+  return true;
+}
+
 void WorkerStream::Join() {
   if (reader_.joinable()) reader_.join();
 }
@@ -211,12 +238,19 @@ absl::Status WorkerStream::Handle(v1::RunResponse& response) {
       return HandleOutput(*response.mutable_output(), response.first_slot());
     case v1::RunResponse::kFinal:
       return HandleFinal(response.final());
+    case v1::RunResponse::kRead:
+      Note([](Said& said) { said.read = true; });
+      return absl::OkStatus();
     case v1::RunResponse::kComputed:
       HandleComputed(response.computed());
       return absl::OkStatus();
     case v1::RunResponse::kFailed:
       listener_.Failed(rank_, StatusOf(response.failed()));
       return stop_.why();
+    case v1::RunResponse::kPooled:
+      return options_.work->TakePooled(rank_, response.pooled());
+    case v1::RunResponse::kChecked:
+      return options_.work->TakeChecked(response.checked());
     case v1::RunResponse::kFigures: {
       const MutexLock lock(mutex_);
       said_.report = std::move(*response.mutable_figures());
@@ -287,6 +321,11 @@ bool WorkerStream::ready() const {
 bool WorkerStream::shares() const {
   const MutexLock lock(mutex_);
   return said_.shares;
+}
+
+bool WorkerStream::read() const {
+  const MutexLock lock(mutex_);
+  return said_.read || said_.computed;
 }
 
 bool WorkerStream::computed() const {

@@ -108,6 +108,11 @@ class WorkerStream {
   // Any thread.
   void CancelUnlessEnded();
 
+  // By the reader: outputs that stay in this process, into the shard that is held, if they are not
+  // there already. INTERNAL: the worker sent them before it had its rows, or not those of its
+  // shard.
+  absl::StatusOr<bool> KeepRows(TensorKind tensor, const RowSpan& slots, std::string_view payload);
+
   // Waits for the reader, which ends when the call does.
   void Join();
 
@@ -116,6 +121,7 @@ class WorkerStream {
 
   // Any thread: what the worker has said.
   bool ready() const;
+  bool read() const;  // its rows, from files
   bool computed() const;
   bool ended() const;  // its call, and its outputs have gone
   v1::WorkerReport report() const;
@@ -127,7 +133,7 @@ class WorkerStream {
   enum class Way { kUnsettled, kSharedMemory, kMessages };
 
   struct Said {
-    bool ready = false, shares = false, computed = false, ended = false;
+    bool ready = false, shares = false, read = false, computed = false, ended = false;
     double compute_seconds = 0;
     std::optional<v1::WorkerReport> report;
   };

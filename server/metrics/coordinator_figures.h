@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,6 +44,7 @@ struct CoordinatorFigures {
   int64_t ring_generation = 0;
   std::vector<MemoryAccount> memory;
   std::vector<CacheCount> caches;
+  std::map<std::string, double> certificate_ends;  // by name, in seconds since 1970
 };
 
 std::vector<prometheus::MetricFamily> FamiliesOf(const CoordinatorFigures& figures);

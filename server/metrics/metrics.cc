@@ -20,6 +20,7 @@ constexpr std::string_view kPhases[] = {
     "queue", "ring", "receive", "compute", "exchange", "exposed_exchange", "send"};
 constexpr std::string_view kTransports[] = {"gloo", "nccl", "none"};
 constexpr std::string_view kConnections = "CONNECTIONS";  // no status says it to anybody
+constexpr char kOtherModels[] = "other";
 constexpr double kLeastMeasured = 0.01;  // seconds; shorter computes say little of a rate
 
 // Workers say it: a name that is none of ours makes no series.
@@ -64,6 +65,10 @@ struct Metrics::Families {
       "Seconds until the memory of a cancelled job was free on a worker", kSecondsBuckets);
   Counter& tokens =
       AddCounter(registry, "hilbert_ring_tokens_total", "Tokens of jobs that ended well");
+  Counters& model_jobs = AddCounters(registry, "hilbert_ring_model_jobs_total",
+                                     "Jobs of encoders that ended, by model and status code");
+  Counters& model_tiles = AddCounters(registry, "hilbert_ring_model_tiles_total",
+                                      "Tiles of encoders' jobs that ended well, by model");
   Counter& rows_checked = AddCounter(registry, "hilbert_ring_rows_checked_total",
                                      "Rows of outputs that were computed again");
   Counter& rows_not_judged = AddCounter(
@@ -125,16 +130,37 @@ struct Metrics::Families {
   Gauges& predicted = AddGauges(registry, "hilbert_ring_worker_memory_predicted_bytes",
                                 "Memory that the plan said of the worker's last job");
 
+  Mutex model_mutex;
+  std::set<std::string> models ABSL_GUARDED_BY(model_mutex);
+
+  // A model's name, or what stands for those that came after kMostModels.
+  std::string ModelLabel(const std::string& model) {
+    const MutexLock lock(model_mutex);
+    if (models.size() < kMostModels) models.insert(model);
+    return models.contains(model) ? model : kOtherModels;
+  }
+
   // Pointers to series must not be used once they are removed.
   Mutex mutex;
-  std::set<std::string> workers ABSL_GUARDED_BY(mutex);
+  int64_t told ABSL_GUARDED_BY(mutex) = 0;  // things said of workers, so far
+  // Those of whom something is served, and the number of what was said of each last.
+  std::map<std::string, int64_t> workers ABSL_GUARDED_BY(mutex);
 
   void Know(const std::string& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    if (!workers.insert(worker).second) return;
+    if (!workers.insert_or_assign(worker, ++told).second) return;
     for (Counters* family : {&mismatches, &failures, &worker_flops, &worker_compute}) {
       family->Add({{"worker", worker}});
     }
     for (Gauges* family : {&best_rate, &peak, &predicted}) family->Add({{"worker", worker}});
+  }
+
+  void Remove(const std::string& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    workers.erase(worker);
+    const prometheus::Labels labels = {{"worker", worker}};
+    for (Counters* family : {&mismatches, &failures, &worker_flops, &worker_compute}) {
+      family->Remove(&family->Add(labels));
+    }
+    for (Gauges* family : {&best_rate, &peak, &predicted}) family->Remove(&family->Add(labels));
   }
 };
 
@@ -160,6 +186,8 @@ Metrics::Metrics(const MetricLabels& labels) : families_(std::make_unique<Famili
   }
   for (const char* again : {"false", "true"}) f.rings.Add({{"code", "OK"}, {"again", again}});
   f.dropped.Add({{"figure", "progress"}});
+  f.model_jobs.Add({{"model", kOtherModels}, {"code", "OK"}});
+  f.model_tiles.Add({{"model", kOtherModels}});
 }
 
 Metrics::~Metrics() = default;
@@ -242,6 +270,13 @@ void Metrics::AddTokens(int64_t tokens) {
   families_->tokens.Increment(static_cast<double>(tokens));
 }
 
+void Metrics::CountModelJob(const std::string& model, absl::StatusCode code, int64_t tiles) {
+  const std::string label = families_->ModelLabel(model);
+  families_->model_jobs.Add({{"model", label}, {"code", CodeLabel(code)}}).Increment();
+  prometheus::Counter& done = families_->model_tiles.Add({{"model", label}});
+  if (code == absl::StatusCode::kOk) done.Increment(static_cast<double>(tiles));
+}
+
 void Metrics::AddReceived(int64_t bytes) {
   families_->received.Increment(static_cast<double>(bytes));
 }
@@ -276,26 +311,22 @@ void Metrics::AddShare(const WorkerShare& share) {
 }
 
 void Metrics::RemoveWorker(const std::string& worker) {
-  Families& f = *families_;
-  const MutexLock lock(f.mutex);
-  f.workers.erase(worker);
-  const prometheus::Labels labels = {{"worker", worker}};
-  for (Counters* family : {&f.mismatches, &f.failures, &f.worker_flops, &f.worker_compute}) {
-    family->Remove(&family->Add(labels));
-  }
-  for (Gauges* family : {&f.best_rate, &f.peak, &f.predicted}) {
-    family->Remove(&family->Add(labels));
-  }
+  const MutexLock lock(families_->mutex);
+  families_->Remove(worker);
 }
 
-void Metrics::KeepWorkers(const std::set<std::string>& there) {
+int64_t Metrics::Moment() const {
+  const MutexLock lock(families_->mutex);
+  return families_->told;
+}
+
+void Metrics::KeepWorkers(const std::set<std::string>& there, int64_t looked) {
+  const MutexLock lock(families_->mutex);
   std::vector<std::string> gone;
-  {
-    const MutexLock lock(families_->mutex);
-    std::set_difference(families_->workers.begin(), families_->workers.end(), there.begin(),
-                        there.end(), std::back_inserter(gone));
+  for (const auto& [worker, told] : families_->workers) {
+    if (told <= looked && !there.contains(worker)) gone.push_back(worker);
   }
-  for (const std::string& worker : gone) RemoveWorker(worker);
+  for (const std::string& worker : gone) families_->Remove(worker);
 }
 
 std::string Metrics::Serialize(const CoordinatorFigures& figures,
@@ -303,6 +334,7 @@ std::string Metrics::Serialize(const CoordinatorFigures& figures,
   std::vector<prometheus::MetricFamily> families = families_->registry.Collect();
   std::ranges::move(FamiliesOf(figures), std::back_inserter(families));
   std::ranges::move(ProcessFigures(), std::back_inserter(families));
+  families.push_back(CertificateFigures(figures.certificate_ends));
   families.push_back(BuildInfo(version));
   std::erase_if(families, [](const auto& family) { return family.metric.empty(); });
   return SerializeText(families);

@@ -60,6 +60,11 @@ class Metrics {
   void CountLeft();
   void ObserveRing(absl::StatusCode code, bool again, double seconds);  // again: it stood before
   void AddTokens(int64_t tokens);
+
+  // A job of an encoder ended. Of kMostModels models, the first ones; all others together are
+  // "other".
+  static constexpr size_t kMostModels = 256;
+  void CountModelJob(const std::string& model, absl::StatusCode code, int64_t tiles);
   void AddReceived(int64_t bytes);       // payload, from clients
   void AddSent(int64_t bytes);           // payload, to clients
   void AddNaiveExchange(int64_t bytes);  // that a ring which sends everything would have moved
@@ -71,8 +76,14 @@ class Metrics {
   // Its series are no longer served.
   void RemoveWorker(const std::string& worker);
 
-  // Nor are those of others than these, whatever was said of them after they left.
-  void KeepWorkers(const std::set<std::string>& there);
+  // A scrape removes series of workers that are not there, whatever was said of them after they
+  // left. What is said of a worker from `Moment` on stays: it may have joined since the caller
+  // looked who is there.
+  //
+  //   const int64_t looked = metrics.Moment();
+  //   metrics.KeepWorkers(WhoIsThere(), looked);
+  int64_t Moment() const;
+  void KeepWorkers(const std::set<std::string>& there, int64_t looked);
 
   // All of it, in Prometheus's text format. version: of the build.
   std::string Serialize(const CoordinatorFigures& figures = {},

@@ -87,6 +87,14 @@ std::vector<prometheus::MetricFamily> ProcessFigures(const std::string& proc) {
   return families;
 }
 
+prometheus::MetricFamily CertificateFigures(const std::map<std::string, double>& ends) {
+  ScrapedFamily family =
+      ScrapedFamily::OfGauges("hilbert_ring_certificate_expiry_timestamp_seconds",
+                              "When a certificate of the process expires, in seconds since 1970");
+  for (const auto& [certificate, end] : ends) family.Add(end, {{"certificate", certificate}});
+  return std::move(family).Take();
+}
+
 prometheus::MetricFamily BuildInfo(const std::string& version) {
   return ScrapedFamily::OfGauges("hilbert_ring_build_info", "The build that runs; always 1")
       .Add(1, {{"version", version}})

@@ -2,6 +2,7 @@
 // and which build it is.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace hilbert_ring::server {
 std::vector<prometheus::MetricFamily> ProcessFigures(const std::string& proc = "/proc");
 
 // hilbert_ring_build_info, which is 1.
+// ends: of certificates by name, in seconds since 1970.
+prometheus::MetricFamily CertificateFigures(const std::map<std::string, double>& ends);
+
 prometheus::MetricFamily BuildInfo(const std::string& version);
 
 }  // namespace hilbert_ring::server

@@ -42,6 +42,8 @@ struct WorkerMetrics::Families {
   Histogram& memory_ratio = AddHistogram(
       registry, "hilbert_ring_run_memory_peak_over_predicted_ratio",
       "Memory that a job took here at its most, over what the plan said", kRatioBuckets);
+  Counters& file_bytes = AddCounters(registry, "hilbert_ring_run_file_bytes_total",
+                                     "Bytes of tensors by reference, by direction");
   Histogram& cancel =
       AddHistogram(registry, "hilbert_ring_run_cancel_seconds",
                    "Seconds until the memory of a cancelled job was free", kSecondsBuckets);
@@ -53,6 +55,7 @@ WorkerMetrics::WorkerMetrics() : families_(std::make_unique<Families>()) {
   Families& f = *families_;
   f.runs.Add({{"code", "OK"}});
   for (const char* phase : kPhases) f.phases.Add({{"phase", phase}}, kSecondsBuckets);
+  for (const char* direction : {"read", "written"}) f.file_bytes.Add({{"direction", direction}});
   for (const char* direction : {"sent", "received"}) {
     f.exchanged.Add({{"transport", "gloo"}, {"direction", direction}});
   }
@@ -83,6 +86,9 @@ void WorkerMetrics::ObserveRun(const RunFigures& figures) {
   };
   exchanged("sent", figures.bytes_sent);
   exchanged("received", figures.bytes_received);
+  f.file_bytes.Add({{"direction", "read"}}).Increment(static_cast<double>(figures.file_bytes_read));
+  f.file_bytes.Add({{"direction", "written"}})
+      .Increment(static_cast<double>(figures.file_bytes_written));
   f.exchange_planned.Add({{"transport", figures.transport}})
       .Increment(static_cast<double>(figures.bytes_received_planned));
   if (figures.memory_predicted_bytes > 0) {
@@ -108,6 +114,11 @@ std::string WorkerMetrics::Serialize(const WorkerProcessFigures& figures) const 
         static_cast<double>(figures.memory_limit_bytes));
   gauge("hilbert_ring_run_memory_used_bytes", "Memory that jobs hold here now",
         static_cast<double>(figures.memory_used_bytes));
+  gauge("hilbert_ring_models_loaded", "Models whose weights are in memory here", figures.models);
+  gauge("hilbert_ring_model_memory_limit_bytes", "Memory that weights of models may take here",
+        static_cast<double>(figures.model_memory_limit_bytes));
+  gauge("hilbert_ring_model_memory_used_bytes", "Memory that weights of models take here now",
+        static_cast<double>(figures.model_memory_used_bytes));
   families.push_back(
       ScrapedFamily::OfGauges(
           "hilbert_ring_device_info",
@@ -118,7 +129,9 @@ std::string WorkerMetrics::Serialize(const WorkerProcessFigures& figures) const 
                    {"transport", figures.transport}})
           .Take());
   std::ranges::move(ProcessFigures(), std::back_inserter(families));
+  families.push_back(CertificateFigures(figures.certificate_ends));
   families.push_back(BuildInfo(figures.version));
+  std::erase_if(families, [](const auto& family) { return family.metric.empty(); });
   return SerializeText(families);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,7 @@ struct RunFigures {
          exposed_exchange_seconds = 0;
   int64_t bytes_sent = 0, bytes_received = 0, bytes_received_planned = 0;
   int64_t memory_peak_bytes = 0, memory_predicted_bytes = 0;
+  int64_t file_bytes_read = 0, file_bytes_written = 0;  // of tensors by reference
 };
 
 // What it is at the moment of a scrape.
@@ -28,6 +30,9 @@ struct WorkerProcessFigures {
   int runs = 0;  // open
   int rings = 0;
   int64_t memory_limit_bytes = 0, memory_used_bytes = 0;
+  int models = 0;  // loaded
+  int64_t model_memory_limit_bytes = 0, model_memory_used_bytes = 0;
+  std::map<std::string, double> certificate_ends;  // by name, in seconds since 1970
 };
 
 // Thread-safe.

@@ -6,11 +6,11 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "grpcpp/server_context.h"
-#include "server/process/peer_network.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -30,14 +30,14 @@ absl::Status GaveWay() {
 
 }  // namespace
 
-std::string PeerHost(const std::string& peer) {
+std::string PeerHost(const std::string& peer, PeerIs is) {
   absl::string_view host = peer;
   const bool ipv6 = absl::ConsumePrefix(&host, "ipv6:");
   if (!ipv6 && !absl::ConsumePrefix(&host, "ipv4:")) return peer;
   host = host.substr(0, host.rfind(':'));
   // gRPC writes brackets and the scope's sign as in a URI.
   if (ipv6 && absl::ConsumePrefix(&host, "%5B")) host = absl::StripSuffix(host, "%5D");
-  return PeerNetwork(std::string(host));
+  return PeerName(absl::StrReplaceAll(host, {{"%25", "%"}}), is);
 }
 
 CallGate::CallGate(const Limits& limits)
@@ -137,7 +137,7 @@ void CallGate::CutOffLate(const std::stop_token& stop) {
 absl::StatusOr<BlockingPlace> BlockingPlace::Enter(CallGate& gate,
                                                    grpc::ServerContextBase& context) {
   auto link = std::make_shared<Link>(context);
-  auto place = gate.Enter(PeerHost(context.peer()), [link](absl::Status why) {
+  auto place = gate.Enter(PeerHost(context.peer(), gate.peer()), [link](absl::Status why) {
     const MutexLock lock(link->mutex);
     if (link->context == nullptr) return;
     link->why = std::move(why);

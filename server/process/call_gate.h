@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "server/process/deadline.h"
+#include "server/process/peer_network.h"
 
 namespace grpc {
 class ServerContextBase;
@@ -29,9 +30,9 @@ class ServerContextBase;
 
 namespace hilbert_ring::server {
 
-// The host of what gRPC calls a peer: "ipv4:10.0.0.7:41234" is "10.0.0.7"; of an IPv6 one its
-// network (peer_network.h).
-std::string PeerHost(const std::string& peer);
+// The host of what gRPC calls a peer: "ipv4:10.0.0.7:41234" is "10.0.0.7"; see peer_network.h for
+// those of IPv6.
+std::string PeerHost(const std::string& peer, PeerIs is = PeerIs::kNetwork);
 
 // Thread-safe.
 class CallGate {
@@ -43,6 +44,7 @@ class CallGate {
   struct Limits {
     int calls_per_peer = 0;
     std::chrono::milliseconds open_timeout{0};  // until the first message
+    PeerIs peer = PeerIs::kNetwork;             // of BlockingPlace's calls
   };
 
   // A call's place; gone with it. The gate must outlive it.
@@ -65,6 +67,7 @@ class CallGate {
   };
 
   explicit CallGate(const Limits& limits);
+  PeerIs peer() const { return limits_.peer; }
   ~CallGate();
 
   // RESOURCE_EXHAUSTED (TOO_MANY_CALLS) when the peer has too many calls that have said something.

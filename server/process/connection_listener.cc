@@ -19,7 +19,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/process/open_connections.h"
-#include "server/process/peer_network.h"
 #include "server/process/threads.h"
 
 namespace hilbert_ring::server {
@@ -39,7 +38,7 @@ int MostDescriptors() {
 }
 
 // nullopt when there is no peer (any more).
-std::optional<OpenConnections::Connection> PeerOf(int descriptor) {
+std::optional<OpenConnections::Connection> PeerOf(int descriptor, PeerIs is) {
   sockaddr_storage address = {};
   socklen_t length = sizeof(address);
   auto* const at = reinterpret_cast<sockaddr*>(&address);
@@ -50,14 +49,9 @@ std::optional<OpenConnections::Connection> PeerOf(int descriptor) {
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return std::nullopt;
   }
-  OpenConnections::Connection peer{.host = PeerNetwork(host)};
+  OpenConnections::Connection peer{.host = PeerName(host, is)};
   if (!absl::SimpleAtoi(port, &peer.port)) return std::nullopt;
   return peer;
-}
-
-bool IsOpen(int descriptor, const OpenConnections::Connection& connection) {
-  const auto peer = PeerOf(descriptor);
-  return peer.has_value() && *peer == connection;
 }
 
 bool IsShortage(int error) {
@@ -67,7 +61,7 @@ bool IsShortage(int error) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ConnectionListener>> ConnectionListener::Start(
-    ListeningSockets sockets, int connections_per_peer, Handlers handlers) {
+    ListeningSockets sockets, const Limits& limits, Handlers handlers) {
   const int end = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (end < 0) {
     return absl::ResourceExhaustedError(
@@ -75,9 +69,7 @@ absl::StatusOr<std::unique_ptr<ConnectionListener>> ConnectionListener::Start(
   }
   std::unique_ptr<ConnectionListener> listener(
       new ConnectionListener(std::move(sockets), end, std::move(handlers)));
-  auto thread = StartThread([accepting = listener.get(), connections_per_peer] {
-    accepting->Accept(connections_per_peer);
-  });
+  auto thread = StartThread([accepting = listener.get(), limits] { accepting->Accept(limits); });
   RETURN_IF_ERROR(thread.status());
   listener->thread_ = *std::move(thread);
   return listener;
@@ -97,9 +89,14 @@ bool ConnectionListener::EndsWithin(std::chrono::milliseconds time) const {
   return poll(&end, 1, static_cast<int>(time.count())) > 0;
 }
 
-void ConnectionListener::Accept(int connections_per_peer) {
-  OpenConnections open({.per_peer = connections_per_peer, .descriptors = MostDescriptors()},
-                       IsOpen);
+void ConnectionListener::Accept(const Limits& limits) {
+  const auto is_open = [is = limits.peer](int descriptor,
+                                          const OpenConnections::Connection& connection) {
+    const auto peer = PeerOf(descriptor, is);
+    return peer.has_value() && *peer == connection;
+  };
+  OpenConnections open({.per_peer = limits.connections_per_peer, .descriptors = MostDescriptors()},
+                       is_open);
   std::vector<pollfd> waiting;
   for (const int socket : sockets_.descriptors())
     waiting.push_back({.fd = socket, .events = POLLIN, .revents = 0});
@@ -120,7 +117,7 @@ void ConnectionListener::Accept(int connections_per_peer) {
         if (EndsWithin(kPause)) return;
         continue;
       }
-      auto peer = PeerOf(connection);
+      auto peer = PeerOf(connection, limits.peer);
       absl::Status admitted = peer.has_value()
                                   ? open.Admit(connection, *std::move(peer), Clock::now())
                                   : absl::UnavailableError("the peer has gone");

@@ -1,5 +1,6 @@
-// Accepts the connections of a gRPC server, in place of gRPC's own listener: that one takes
-// connections without a limit, and never listens again once it had no descriptor for one.
+// Accepts the connections of a server, gRPC's or HTTP's, in place of the libraries' own listeners:
+// gRPC's takes connections without a limit, and never listens again once it had no descriptor for
+// one; libmicrohttpd's knows no networks.
 #pragma once
 
 #include <chrono>
@@ -10,11 +11,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/process/listening_sockets.h"
+#include "server/process/peer_network.h"
 
 namespace hilbert_ring::server {
 
 class ConnectionListener {
  public:
+  struct Limits {
+    int connections_per_peer = 0;
+    PeerIs peer = PeerIs::kNetwork;
+  };
   struct Handlers {
     // Takes a connection over; it does not block. `listening`: the socket that it came in by.
     std::function<void(int listening, int connection)> serve;
@@ -25,7 +31,7 @@ class ConnectionListener {
   // Accepts connections until it is destroyed; both handlers are called by its own thread.
   // RESOURCE_EXHAUSTED when the system has no thread or descriptor for it.
   static absl::StatusOr<std::unique_ptr<ConnectionListener>> Start(ListeningSockets sockets,
-                                                                   int connections_per_peer,
+                                                                   const Limits& limits,
                                                                    Handlers handlers);
   ~ConnectionListener();
   ConnectionListener(const ConnectionListener&) = delete;
@@ -33,7 +39,7 @@ class ConnectionListener {
 
  private:
   ConnectionListener(ListeningSockets sockets, int end, Handlers handlers);
-  void Accept(int connections_per_peer);
+  void Accept(const Limits& limits);
   // Whether the end comes within the time.
   bool EndsWithin(std::chrono::milliseconds time) const;
 

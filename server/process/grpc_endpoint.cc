@@ -1,5 +1,6 @@
 #include "server/process/grpc_endpoint.h"
 
+#include <grpc/grpc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -17,6 +18,7 @@
 #include "grpcpp/server_builder.h"
 #include "server/process/deadline.h"
 #include "server/process/listening_sockets.h"
+#include "server/process/refusal_log.h"
 #include "spdlog/spdlog.h"
 #include "wire/codec.h"
 #include "wire/transport.h"
@@ -24,12 +26,22 @@
 namespace hilbert_ring::server {
 namespace {
 
+// A process that serves keeps gRPC until it ends. Its shutdown (1.51) waits for timer threads, also
+// for one that could not be started where the process had no thread left, and so for ever.
+void KeepGrpc() {
+  [[maybe_unused]] static const bool kept = [] {
+    grpc_init();
+    return true;
+  }();
+}
+
 // A peer whose machine is gone sends no end of its connection; one that lives answers.
 constexpr int kKeepaliveMs = 10'000;
 constexpr int kHandshakeMs = 20'000;         // of a connection, until it speaks HTTP/2
 constexpr int kLeastPingIntervalMs = 5'000;  // of clients, which keep their connections alike
 
-constexpr std::chrono::minutes kRefusalsLogged{1};
+constexpr int kLeastStreams = 128;  // health, figures and lists beside calls
+
 constexpr std::chrono::milliseconds kLeastSilence{500};
 constexpr std::chrono::milliseconds kMostSilence{600'000};
 
@@ -65,17 +77,14 @@ void Serve(grpc::experimental::ExternalConnectionAcceptor& acceptor, int listeni
   acceptor.HandleNewConnection(&parameters);
 }
 
-// Counts each refusal, and logs one a minute: peers can cause any number of them.
 std::function<void(const absl::Status&)> TellOfRefusals(std::function<void()> on_refused) {
-  return [on_refused = std::move(on_refused), next = Clock::time_point{},
-          refused = 0](const absl::Status& why) mutable {
-    ++refused;
+  return [on_refused = std::move(on_refused),
+          log = std::make_shared<RefusalLog>()](const absl::Status& why) {
     if (on_refused) on_refused();
-    if (Clock::now() < next) return;
-    next = Clock::now() + kRefusalsLogged;
-    spdlog::warn("{} (connections refused since the last such line: {})",
-                 std::string(why.message()), refused);
-    refused = 0;
+    if (const auto refused = log->Note(Clock::now())) {
+      spdlog::warn("{} (connections refused since the last such line: {})",
+                   std::string(why.message()), *refused);
+    }
   };
 }
 
@@ -105,6 +114,7 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, AsMilliseconds(listen.silence));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kLeastPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, listen.streams_per_connection);
   for (const auto& [name, value] : wire::kTransportArguments)
     builder.AddChannelArgument(name, value);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
@@ -124,14 +134,20 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   builder.SetResourceQuota(quota);
   GrpcEndpoint endpoint{.server = builder.BuildAndStart(), .port = sockets.port()};
   if (endpoint.server == nullptr) return absl::InternalError("gRPC built no server");
+  KeepGrpc();
   endpoint.server->GetHealthCheckService()->SetServingStatus(false);
   auto listener = ConnectionListener::Start(
-      std::move(sockets), listen.connections_per_peer,
+      std::move(sockets),
+      {.connections_per_peer = listen.connections_per_peer, .peer = listen.peer},
       {.serve = [acceptor](int socket, int connection) { Serve(*acceptor, socket, connection); },
        .refused = TellOfRefusals(listen.on_refused)});
   RETURN_IF_ERROR(listener.status());
   endpoint.listener = *std::move(listener);
   return endpoint;
+}
+
+int StreamsOfConnection(int calls_per_peer) {
+  return std::max(kLeastStreams, 2 * std::min(calls_per_peer, INT_MAX / 2));
 }
 
 void GrpcEndpoint::Shutdown(std::chrono::milliseconds grace) {

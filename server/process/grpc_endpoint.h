@@ -32,11 +32,19 @@ struct GrpcListen {
   // 0: never.
   std::chrono::milliseconds idle{0};
   int connections_per_peer = 1024;  // open at once; further ones are closed
+  PeerIs peer = PeerIs::kNetwork;
+  // Calls of one connection that are open at once, whether or not a handler has them yet. The peer
+  // is told, and its further calls wait on its side.
+  int streams_per_connection = 1024;
   // Told of each connection that is closed at once, by the listener's thread. Null: nobody is.
   std::function<void()> on_refused;
   std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plain text
   bool reflection = true;
 };
+
+// Streams of a connection whose host may have so many calls that a handler knows: as many again may
+// come before they are refused with a reason, or have said nothing that a handler could see.
+int StreamsOfConnection(int calls_per_peer);
 
 // How a process calls another one of the service.
 struct Calling {

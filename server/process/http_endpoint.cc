@@ -1,9 +1,9 @@
 #include "server/process/http_endpoint.h"
 
 #include <microhttpd.h>
-#include <netdb.h>
-#include <netinet/in.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -17,10 +17,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
+#include "server/process/connection_listener.h"
 #include "server/process/deadline.h"
-#include "server/process/host_port.h"
 #include "server/process/listening_sockets.h"
+#include "server/process/refusal_log.h"
 #include "server/process/tls.h"
 
 namespace hilbert_ring::server {
@@ -28,9 +30,8 @@ namespace {
 
 // One thread serves all connections; one that says nothing costs a descriptor and some KiB.
 constexpr unsigned kMostConnections = 8192;
-constexpr unsigned kMostOfAnAddress = 4096;
 constexpr unsigned kSilenceSeconds = 5;
-constexpr auto kReadAgain = std::chrono::seconds(1);
+constexpr auto kLookAgain = std::chrono::seconds(1);
 constexpr auto kPoll = std::chrono::milliseconds(20);
 constexpr size_t kRequestBytes = 8 << 10;  // of memory for a request's head and its answer's
 
@@ -57,27 +58,67 @@ class Unsent {
   std::atomic<size_t>& all_;
 };
 
+// Connections and since when they are there: the library bounds their silence, not their life.
+class Lives {
+ public:
+  explicit Lives(Clock::duration longest) : longest_(longest) {}
+
+  // As libmicrohttpd calls it, before it closes a connection's descriptor.
+  static void Note(void* self, MHD_Connection* connection, void** /*context*/,
+                   MHD_ConnectionNotificationCode code) {
+    const int descriptor =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    auto* const lives = static_cast<Lives*>(self);
+    const MutexLock lock(lives->mutex_);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+      lives->since_.insert_or_assign(descriptor, Clock::now());
+    } else {
+      lives->since_.erase(descriptor);
+    }
+  }
+
+  // The library closes those that are shut down here.
+  void EndLongest() {
+    const Clock::time_point now = Clock::now();
+    const MutexLock lock(mutex_);
+    for (const auto& [descriptor, since] : since_) {
+      if (now - since > longest_) shutdown(descriptor, SHUT_RDWR);
+    }
+  }
+
+ private:
+  const Clock::duration longest_;
+  Mutex mutex_;
+  std::map<int, Clock::time_point> since_ ABSL_GUARDED_BY(mutex_);  // by descriptor
+};
+
 class MicroHttpEndpoint : public HttpEndpoint {
  public:
-  MicroHttpEndpoint(std::map<std::string, Handler> routes, HttpTls tls)
-      : routes_(std::move(routes)), tls_(std::move(tls)) {}
+  MicroHttpEndpoint(std::map<std::string, Handler> routes, HttpTls tls, const HttpLimits& limits)
+      : routes_(std::move(routes)), tls_(std::move(tls)), lives_(limits.longest_life) {}
 
   ~MicroHttpEndpoint() override {
+    listener_.reset();
     watch_ = {};
+    const MutexLock lock(serving_);
     if (daemon_ != nullptr) MHD_stop_daemon(daemon_);
   }
 
-  // Whether it listens there now.
-  bool Listen(const sockaddr* address) {
+  absl::Status Serve(ListeningSockets sockets, int connections_per_peer) {
+    port_ = sockets.port();
     identity_ = Read();
-    ipv6_ = address->sa_family == AF_INET6;
-    daemon_ = Start({MHD_OPTION_SOCK_ADDR, 0, const_cast<sockaddr*>(address)});
-    if (daemon_ == nullptr) return false;
-    port_ = MHD_get_daemon_info(daemon_, MHD_DAEMON_INFO_BIND_PORT)->port;
-    if (!tls_.cert.empty()) {
-      watch_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
+    MHD_Daemon* const daemon = Start(identity_);
+    if (daemon == nullptr) {
+      return absl::UnavailableError("libmicrohttpd did not start: no descriptor or thread is left");
     }
-    return true;
+    Show(daemon);
+    ASSIGN_OR_RETURN(listener_,
+                     ConnectionListener::Start(
+                         std::move(sockets), {.connections_per_peer = connections_per_peer},
+                         {.serve = [this](int, int connection) { Take(connection); },
+                          .refused = [this](const absl::Status& why) { Log(why); }}));
+    watch_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
+    return absl::OkStatus();
   }
 
   int port() const override { return port_; }
@@ -96,52 +137,91 @@ class MicroHttpEndpoint : public HttpEndpoint {
     return {.cert = text(tls_.cert), .key = text(tls_.key)};
   }
 
-  // where: to listen, an address or a socket that listens. Null when it cannot.
-  MHD_Daemon* Start(const MHD_OptionItem& where) {
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC;
-    if (ipv6_) flags |= MHD_USE_IPv6;
-    std::vector<MHD_OptionItem> options = {where};
+  // Null when it cannot. It copies the identity.
+  MHD_Daemon* Start(Identity identity) {
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET;
+    std::vector<MHD_OptionItem> options;
     if (!tls_.cert.empty()) {
       flags |= MHD_USE_TLS;
-      options.push_back({MHD_OPTION_HTTPS_MEM_CERT, 0, identity_.cert.data()});
-      options.push_back({MHD_OPTION_HTTPS_MEM_KEY, 0, identity_.key.data()});
+      options.push_back({MHD_OPTION_HTTPS_MEM_CERT, 0, identity.cert.data()});
+      options.push_back({MHD_OPTION_HTTPS_MEM_KEY, 0, identity.key.data()});
     }
     options.push_back({MHD_OPTION_END, 0, nullptr});
     return MHD_start_daemon(flags, 0, nullptr, nullptr, &Answer, this, MHD_OPTION_ARRAY,
                             options.data(), MHD_OPTION_CONNECTION_LIMIT, kMostConnections,
-                            MHD_OPTION_PER_IP_CONNECTION_LIMIT, kMostOfAnAddress,
                             MHD_OPTION_CONNECTION_TIMEOUT, kSilenceSeconds,
-                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBytes, MHD_OPTION_END);
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBytes,
+                            MHD_OPTION_NOTIFY_CONNECTION, &Lives::Note, &lives_, MHD_OPTION_END);
+  }
+
+  // New connections are this one's from here on. The one before, which has the others; null: none.
+  MHD_Daemon* Show(MHD_Daemon* daemon) {
+    MHD_Daemon* before = nullptr;
+    {
+      const MutexLock lock(serving_);
+      before = std::exchange(daemon_, daemon);
+    }
+    if (tls_.shown) tls_.shown(identity_.cert);
+    return before;
+  }
+
+  // The library closes a connection that it does not take.
+  void Take(int connection) {
+    sockaddr_storage address = {};
+    socklen_t length = sizeof(address);
+    auto* const at = reinterpret_cast<sockaddr*>(&address);
+    if (getpeername(connection, at, &length) != 0) {
+      close(connection);
+      return;
+    }
+    const MutexLock lock(serving_);
+    MHD_add_connection(daemon_, connection, at, length);
+  }
+
+  void Log(const absl::Status& why) {
+    if (const auto refused = refusals_.Note(Clock::now())) {
+      spdlog::warn("HTTP: {} (connections refused since the last such line: {})",
+                   std::string(why.message()), *refused);
+    }
   }
 
   void Watch(const std::stop_token& stop) {
-    std::mutex mutex;
+    Mutex mutex;
     std::condition_variable_any wake;
-    std::unique_lock lock(mutex);
-    while (!wake.wait_for(lock, stop, kReadAgain, [&] { return stop.stop_requested(); })) {
+    while (true) {
+      {
+        MutexLock lock(mutex);
+        if (wake.wait_for(lock, stop, kLookAgain, [&] { return stop.stop_requested(); })) return;
+      }
+      lives_.EndLongest();
+      if (tls_.cert.empty()) continue;
       Identity now = Read();
-      const bool news = now != identity_;
-      if (news && CheckTlsFiles({.cert = tls_.cert, .key = tls_.key}).ok() && now == Read()) {
-        Renew(std::move(now));
+      if (now == identity_) {
+        told_ = absl::OkStatus();
+      } else if (absl::Status status = Renew(std::move(now), stop);
+                 !status.ok() && status != std::exchange(told_, status)) {
+        spdlog::error("HTTP keeps its certificate: {}", std::string(status.message()));
       }
     }
   }
 
-  // The library's own server cannot change its certificate: another one takes over the socket.
-  // Those who connect meanwhile wait in the socket's queue.
-  void Renew(Identity identity) {
-    MHD_Daemon* const before = daemon_;
-    const MHD_socket socket = MHD_quiesce_daemon(before);
-    const Identity former = std::exchange(identity_, std::move(identity));
-    const MHD_OptionItem where = {MHD_OPTION_LISTEN_SOCKET, socket, nullptr};
-    daemon_ = Start(where);
-    if (daemon_ == nullptr) {
-      identity_ = former;
-      daemon_ = Start(where);
+  // The library's own server cannot change its certificate: another one takes over.
+  absl::Status Renew(Identity identity, const std::stop_token& stop) {
+    RETURN_IF_ERROR(CheckTlsFiles({.cert = tls_.cert, .key = tls_.key}));
+    if (identity != Read()) return absl::OkStatus();  // the next look finds it whole
+    MHD_Daemon* const daemon = Start(identity);
+    if (daemon == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no server starts with the new one in ", tls_.cert));
     }
+    identity_ = std::move(identity);
+    MHD_Daemon* const before = Show(daemon);
     const auto limit = Clock::now() + std::chrono::seconds(kSilenceSeconds);
-    while (Connections(before) > 0 && Clock::now() < limit) std::this_thread::sleep_for(kPoll);
+    while (Connections(before) > 0 && Clock::now() < limit && !stop.stop_requested()) {
+      std::this_thread::sleep_for(kPoll);
+    }
     MHD_stop_daemon(before);
+    return absl::OkStatus();
   }
 
   static unsigned Connections(MHD_Daemon* daemon) {
@@ -198,35 +278,27 @@ class MicroHttpEndpoint : public HttpEndpoint {
   const HttpTls tls_;
   mutable std::mutex answering_;  // two servers answer while one takes over from the other
   mutable std::atomic<size_t> unsent_bytes_ = 0;
-  bool ipv6_ = false;
   int port_ = 0;
+  Lives lives_;
+  RefusalLog refusals_;
   // The watch's, once it runs.
-  Identity identity_;
-  MHD_Daemon* daemon_ = nullptr;
-  std::jthread watch_;  // last: it uses all of the above
+  Identity identity_;  // that is shown
+  absl::Status told_;  // why another one is not, which the log has
+  Mutex serving_;
+  MHD_Daemon* daemon_ ABSL_GUARDED_BY(serving_) = nullptr;
+  // Last: they use all of the above.
+  std::unique_ptr<ConnectionListener> listener_;
+  std::jthread watch_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
-    const std::string& host, int port, std::map<std::string, Handler> routes, HttpTls tls) {
-  RETURN_IF_ERROR(CheckCanListen("http", host, port));
-  addrinfo hints = {};
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  auto endpoint = std::make_unique<MicroHttpEndpoint>(std::move(routes), std::move(tls));
-  bool listens = false;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) == 0) {
-    for (const addrinfo* at = found; at != nullptr && !listens; at = at->ai_next) {
-      listens = endpoint->Listen(at->ai_addr);
-    }
-    freeaddrinfo(found);
-  }
-  if (!listens) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on http ", HostPort(host, port),
-                                               ": is the port free and the host an address?"));
-  }
+    const std::string& host, int port, std::map<std::string, Handler> routes, HttpTls tls,
+    const HttpLimits& limits) {
+  ASSIGN_OR_RETURN(auto sockets, ListeningSockets::Open("http", host, port));
+  auto endpoint = std::make_unique<MicroHttpEndpoint>(std::move(routes), std::move(tls), limits);
+  RETURN_IF_ERROR(endpoint->Serve(std::move(sockets), limits.connections_per_peer));
   return endpoint;
 }
 

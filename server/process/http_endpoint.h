@@ -1,13 +1,14 @@
 // The HTTP port, by libmicrohttpd: a few paths that answer GET and HEAD. A connection has one
-// request and ends after 5 s of silence; one that says nothing keeps none of the others waiting.
-// With a certificate it is HTTPS; the files are looked at once a second, and new ones count for the
-// connections that are made from then on.
+// request, ends after 5 s of silence, and after a minute in any case; one that says nothing keeps
+// none of the others waiting. With a certificate it is HTTPS; the files are looked at once a
+// second, and new ones count for the connections that are made from then on.
 //
 //   auto http = HttpEndpoint::Start("127.0.0.1", 8002, {{"/livez", [](std::string_view) {
 //                                                          return HttpReply{.body = "ok\n"};
 //                                                        }}});
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,6 +28,13 @@ struct HttpReply {
 // Files in PEM, which CheckTlsFiles has found right; empty: clear text.
 struct HttpTls {
   std::string cert, key;
+  // Told of the certificate's PEM when it is shown from then on. Null: nobody is.
+  std::function<void(const std::string& pem)> shown;
+};
+
+struct HttpLimits {
+  int connections_per_peer = 1024;                 // open at once; further ones are closed
+  std::chrono::milliseconds longest_life{60'000};  // of a connection
 };
 
 class HttpEndpoint {
@@ -39,7 +47,8 @@ class HttpEndpoint {
   // and port, when they cannot be listened on.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& host, int port,
                                                              std::map<std::string, Handler> routes,
-                                                             HttpTls tls = {});
+                                                             HttpTls tls = {},
+                                                             const HttpLimits& limits = {});
   virtual ~HttpEndpoint() = default;
   virtual int port() const = 0;
 };

@@ -129,8 +129,4 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& what,
   return sockets;
 }
 
-absl::Status CheckCanListen(const std::string& what, const std::string& host, int port) {
-  return ListeningSockets::Open(what, host, port).status();
-}
-
 }  // namespace hilbert_ring::server

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace hilbert_ring::server {
@@ -31,8 +30,5 @@ class ListeningSockets {
   std::vector<int> descriptors_;
   int port_ = 0;
 };
-
-// OK where host and port can be listened on now; else as ListeningSockets::Open.
-absl::Status CheckCanListen(const std::string& what, const std::string& host, int port);
 
 }  // namespace hilbert_ring::server

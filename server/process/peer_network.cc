@@ -19,13 +19,14 @@ std::string TextOf(int family, const void* address) {
 
 }  // namespace
 
-std::string PeerNetwork(const std::string& host) {
+std::string PeerName(const std::string& host, PeerIs peer) {
+  const size_t scope = std::min(host.find('%'), host.size());
   in6_addr address = {};
-  if (inet_pton(AF_INET6, host.substr(0, host.find('%')).c_str(), &address) != 1) return host;
+  if (inet_pton(AF_INET6, host.substr(0, scope).c_str(), &address) != 1) return host;
   if (IN6_IS_ADDR_V4MAPPED(&address)) return TextOf(AF_INET, &address.s6_addr[12]);
-  if (IN6_IS_ADDR_LOOPBACK(&address)) return host;
+  if (peer == PeerIs::kAddress || IN6_IS_ADDR_LOOPBACK(&address)) return host;
   std::fill(std::begin(address.s6_addr) + kNetworkBytes, std::end(address.s6_addr), 0);
-  return absl::StrCat(TextOf(AF_INET6, &address), "/64");
+  return absl::StrCat(TextOf(AF_INET6, &address), "/64", host.substr(scope));
 }
 
 }  // namespace hilbert_ring::server

@@ -5,9 +5,14 @@
 
 namespace hilbert_ring::server {
 
-// host: an address as text, with or without a scope. An IPv6 caller commonly has 64 bits of
-// addresses to itself: they are one network, "2001:db8:1:2::/64". An IPv4 address that is written
-// as an IPv6 one ("::ffff:10.0.0.7") is the IPv4 one; all others stay as they are.
-std::string PeerNetwork(const std::string& host);
+// What a peer is. An IPv6 caller commonly has 64 bits of addresses to itself; workers have one
+// each, and all of a cluster may lie in one such network.
+enum class PeerIs { kNetwork, kAddress };
+
+// host: an address as text, with or without a scope. As a network an IPv6 address is
+// "2001:db8:1:2::/64", or, of a link, "fe80::/64%eth0": another link has other hosts. An IPv4
+// address that is written as an IPv6 one ("::ffff:10.0.0.7") is the IPv4 one; all others stay as
+// they are.
+std::string PeerName(const std::string& host, PeerIs peer);
 
 }  // namespace hilbert_ring::server

@@ -36,7 +36,6 @@ constexpr char kCallersNeed[] =
     "--tls-client-ca)";
 constexpr char kWorkersNeed[] =
     "coordinator and workers need certificates (--tls-cert, --tls-key, --tls-ca)";
-constexpr char kHttpNeeds[] = "HTTP needs TLS (--tls-cert, --tls-key)";
 
 std::string OpenPort(const std::string& host, const char* needs) {
   return absl::StrCat("--insecure: whoever reaches ", host, " is served, where ", needs);
@@ -93,7 +92,6 @@ std::string CompleteHosts(CoordinatorSettings& s) {
            "are on the loopback address";
   }
   const bool callers = ForCallers(s), workers = ForWorkers(s.security);
-  const bool http = !s.security.tls.cert.empty();
   const bool open = s.security.insecure;
   if (s.grpc_host.empty()) s.grpc_host = callers || open ? kAll : kLoopback;
   if (s.http_host.empty()) s.http_host = callers || open ? kAll : kLoopback;
@@ -105,8 +103,8 @@ std::string CompleteHosts(CoordinatorSettings& s) {
   if (!MayBeOn(s.grpc_host, callers, s.security)) {
     return Exposed("--grpc-host", s.grpc_host, kCallersNeed);
   }
-  if (!MayBeOn(s.http_host, http, s.security)) {
-    return Exposed("--http-host", s.http_host, kHttpNeeds);
+  if (!MayBeOn(s.http_host, callers, s.security)) {
+    return Exposed("--http-host", s.http_host, kCallersNeed);
   }
   if (!MayBeOn(s.membership_host, workers, s.security)) {
     return Exposed("--membership-host", s.membership_host, kWorkersNeed);
@@ -134,14 +132,19 @@ std::vector<std::string> OpenPorts(const CoordinatorSettings& s) {
     if (!secure && !IsLoopback(host)) open.push_back(OpenPort(host, needs));
   };
   note(s.grpc_host, ForCallers(s), kCallersNeed);
-  note(s.http_host, !s.security.tls.cert.empty(), kHttpNeeds);
+  note(s.http_host, ForCallers(s), kCallersNeed);
   note(s.membership_host, ForWorkers(s.security), kWorkersNeed);
   return open;
 }
 
 std::vector<std::string> OpenPorts(const WorkerSettings& s) {
-  if (ForWorkers(s.security) || IsLoopback(s.host)) return {};
-  return {OpenPort(s.host, kWorkersNeed)};
+  std::vector<std::string> open;
+  if (ForWorkers(s.security)) return open;
+  if (!IsLoopback(s.host)) open.push_back(OpenPort(s.host, kWorkersNeed));
+  if (!s.http_host.empty() && !IsLoopback(s.http_host) && s.http_host != s.host) {
+    open.push_back(OpenPort(s.http_host, kWorkersNeed));
+  }
+  return open;
 }
 
 }  // namespace hilbert_ring::server

@@ -91,11 +91,23 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   AddDevice(app, s.device);
   AddBytes(app, "--memory-limit", s.memory_limit_bytes,
            "memory for jobs of each spawned worker; 0: its share of 80 % of the machine's");
+  app.add_option(
+      "--data-root", s.data_root,
+      "a folder beneath which jobs may name files in place of sending tensors; the workers "
+      "see the same; not given: none");
+  app.add_option("--model-dir", s.model_dir,
+                 "a folder of models, each in a folder of its name: config.json and "
+                 "model.safetensors; the workers have the same; not given: none");
+  AddBytes(app, "--model-memory", s.model_memory_bytes,
+           "memory for the weights of models of each spawned worker, beside that for jobs");
   AddDuration(app, "--worker-timeout", s.worker_timeout,
               "a worker that is not heard of for so long is lost");
   app.add_option("--share-memory", s.share_memory,
                  "true: shards of workers on this host lie in memory that both processes map; "
                  "false: rows are sent to them");
+  AddDuration(
+      app, "--keep-shards", s.keep_shards,
+      "memory of shards that is shared is kept for so long, for a job that follows at once");
   app.add_option("--job-workers", s.job_workers,
                  "of a job, or all if there are fewer; 0: as many as end it first")
       ->check(CLI::Range(0, kMaxWorkersOfAJob));
@@ -184,6 +196,15 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   app.add_option("--memory-share", s.memory_share,
                  "of those 80 %, where several workers share the machine")
       ->check(CLI::Range(0.001, 1.0));
+  app.add_option(
+      "--data-root", s.data_root,
+      "the coordinator's --data-root as this worker sees it: it reads and writes files of "
+      "jobs there; not given: none");
+  app.add_option("--model-dir", s.model_dir,
+                 "a folder of models, each in a folder of its name; not given: none");
+  AddBytes(app, "--model-memory", s.model_memory_bytes,
+           "memory for the weights of models, beside that for jobs; those that were not used for "
+           "longest make room");
   app.add_option("--share-memory", s.share_memory,
                  "true: takes shards in memory that a coordinator of this host offers; false: rows "
                  "come by its stream");

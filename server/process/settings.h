@@ -23,7 +23,9 @@ struct DeviceSettings {
   std::string device = "auto";
   double gpu_memory_fraction = 0.9;
   std::string attention_kernel = "auto";  // of a GPU: "auto", "cudnn" or "native"
-  int gpu_exchange_blocks = 0;            // that NCCL may take of it at once; 0: NCCL's choice
+  // That NCCL may take of it at once, 0: NCCL's choice. A block of the Hopper kernels has nearly
+  // all registers of its multiprocessor, so that NCCL's take multiprocessors of their own.
+  int gpu_exchange_blocks = 8;
 };
 
 struct CoordinatorSettings {
@@ -47,7 +49,13 @@ struct CoordinatorSettings {
   int64_t memory_limit_bytes = 0;  // of a spawned worker; 0: 80 % of memory / spawned workers
   Milliseconds worker_timeout{2000};
 
-  bool share_memory = true;  // with workers of this host
+  std::string data_root;  // of files that jobs name; empty: none
+
+  std::string model_dir;                          // of folders with models; empty: none
+  int64_t model_memory_bytes = int64_t{2} << 30;  // of a spawned worker, for weights
+
+  bool share_memory = true;       // with workers of this host
+  Milliseconds keep_shards{500};  // their memory, for a job that follows at once
 
   int job_workers = 0;  // of a job; 0: as many as end it first
 
@@ -98,8 +106,11 @@ struct WorkerSettings {
   int max_calls_per_peer = 64;         // Run calls, open at once
   Milliseconds open_timeout{5'000};    // of a call that has said nothing
   DeviceSettings device;
-  std::string http_host;  // empty: as host
-  int http_port = 0;      // of /metrics and /livez; 0: a free one, which the coordinator knows
+  std::string data_root;                          // of files that jobs name; empty: none
+  std::string model_dir;                          // of folders with models; empty: none
+  int64_t model_memory_bytes = int64_t{2} << 30;  // for their weights, beside that of jobs
+  std::string http_host;                          // empty: as host
+  int http_port = 0;  // of /metrics and /livez; 0: a free one, which the coordinator knows
   std::string ready_file;
   std::string log_level = "info";
   std::string log_format = "text";    // or "json", an object a line

@@ -4,9 +4,7 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
-#include <spdlog/spdlog.h>
 
-#include <ctime>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -18,7 +16,6 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr unsigned kReadAgainSeconds = 1;
-constexpr time_t kWarnSeconds = 14 * 24 * 3600;
 
 using Bio = std::unique_ptr<BIO, decltype(&BIO_free)>;
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
@@ -48,16 +45,6 @@ absl::StatusOr<Key> ReadKey(const std::string& path) {
   return key;
 }
 
-void WarnOfEnd(const char* flag, const std::string& path, const X509& certificate) {
-  const ASN1_TIME* const end = X509_get0_notAfter(&certificate);
-  time_t soon = std::time(nullptr) + kWarnSeconds;
-  if (X509_cmp_current_time(end) < 0) {
-    spdlog::warn("{}: the certificate in {} has expired", flag, path);
-  } else if (X509_cmp_time(end, &soon) < 0) {
-    spdlog::warn("{}: the certificate in {} expires within 14 days", flag, path);
-  }
-}
-
 using grpc::experimental::FileWatcherCertificateProvider;
 
 std::shared_ptr<FileWatcherCertificateProvider> Watch(const TlsFiles& files) {
@@ -76,12 +63,8 @@ absl::Status CheckTlsFiles(const TlsFiles& files) {
     return Wrong("--tls-key", files.key,
                  absl::StrCat("is not the key of the certificate in ", files.cert).c_str());
   }
-  WarnOfEnd("--tls-cert", files.cert, **certificate);
   if (files.ca.empty()) return absl::OkStatus();
-  const auto ca = ReadCertificate("a CA's file", files.ca);
-  if (!ca.ok()) return ca.status();
-  WarnOfEnd("a CA's file", files.ca, **ca);
-  return absl::OkStatus();
+  return ReadCertificate("a CA's file", files.ca).status();
 }
 
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const TlsFiles& files) {

@@ -28,8 +28,8 @@ struct TlsFiles {
 };
 
 // INVALID_ARGUMENT, naming the file: it cannot be read, is no certificate or no key without a
-// passphrase, or certificate and key do not belong together. A certificate that has expired, or
-// does so within 14 days, is warned of in the log: the file may be replaced at any time.
+// passphrase, or certificate and key do not belong together. A certificate that has expired is
+// none of that: the file may be replaced at any time (certificate_watch.h warns).
 absl::Status CheckTlsFiles(const TlsFiles& files);
 
 // With a ca: a connection without a certificate of it is refused.

@@ -1,67 +1,85 @@
 #include "server/rows/chunk_ledger.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
+namespace {
 
-ChunkLedger::ChunkLedger(const JobSpec& spec) : spec_(spec) {
-  if (spec.ordering && spec.ordering->coordinate_axes > 0) {
-    tensors_.emplace(v1::TENSOR_COORDS, spec.tokens);
+bool IsOfTiles(v1::Tensor tensor) {
+  return tensor == v1::TENSOR_TILES || tensor == v1::TENSOR_TILE_COORDS;
+}
+
+}  // namespace
+
+ChunkLedger::ChunkLedger(const JobShape& shape) {
+  if (shape.spec.ordering && shape.spec.ordering->coordinate_axes > 0) {
+    tensors_.emplace(v1::TENSOR_COORDS,
+                     Taken{.rows = RowSet(shape.spec.tokens),
+                           .row_bytes = wire::TensorRowBytes(shape.spec, v1::TENSOR_COORDS)});
   }
-  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    tensors_.emplace(tensor, spec.tokens);
+  for (const TensorKind tensor : kInputKinds) {
+    if (!shape.rows.Has(tensor)) continue;
+    tensors_.emplace(wire::TensorOf(tensor),
+                     Taken{.rows = RowSet(shape.RowsOf(tensor)), .row_bytes = shape.rows[tensor]});
   }
 }
 
-absl::Status ChunkLedger::CheckShape(const v1::Chunk& chunk, int64_t bytes,
-                                     int64_t row_bytes) const {
+absl::Status ChunkLedger::CheckRows(const v1::Chunk& chunk, int64_t bytes, const Taken& tensor) {
   const std::string name = wire::TensorName(chunk.tensor());
   if (chunk.rows() < 1) {
     return wire::ErrorOf(wire::reason::kChunkMisshapen,
                          absl::StrCat(name, ": rows is ", chunk.rows(), ", must be at least 1"));
   }
-  if (chunk.first_row() < 0 || chunk.first_row() >= spec_.tokens ||
-      chunk.rows() > spec_.tokens - chunk.first_row()) {
-    return wire::ErrorOf(
-        wire::reason::kChunkPastEnd,
-        absl::StrCat(name, ": chunk past the end: first_row ", chunk.first_row(), " and rows ",
-                     chunk.rows(), ", but the job has ", spec_.tokens, " tokens"));
+  const int64_t size = tensor.rows.size();
+  if (chunk.first_row() < 0 || chunk.first_row() >= size ||
+      chunk.rows() > size - chunk.first_row()) {
+    return wire::ErrorOf(wire::reason::kChunkPastEnd,
+                         absl::StrCat(name, ": chunk past the end: first_row ", chunk.first_row(),
+                                      " and rows ", chunk.rows(), ", but the job has ", size,
+                                      IsOfTiles(chunk.tensor()) ? " tiles" : " tokens"));
   }
   if (bytes > wire::kMaxPayloadBytes) {
     return wire::ErrorOf(wire::reason::kChunkMisshapen,
                          absl::StrCat(name, ": payload has ", bytes, " bytes, a chunk's limit is ",
                                       wire::kMaxPayloadBytes));
   }
-  if (bytes != chunk.rows() * row_bytes) {
+  if (bytes != chunk.rows() * tensor.row_bytes) {
     return wire::ErrorOf(
         wire::reason::kChunkMisshapen,
         absl::StrCat(name, ": payload has ", bytes, " bytes, but ", chunk.rows(), " rows of ",
-                     row_bytes, " bytes are ", chunk.rows() * row_bytes));
+                     tensor.row_bytes, " bytes are ", chunk.rows() * tensor.row_bytes));
   }
   return absl::OkStatus();
+}
+
+std::string ChunkLedger::Names() const {
+  std::vector<std::string> names;
+  for (const auto& [tensor, taken] : tensors_) names.push_back(wire::TensorName(tensor));
+  return absl::StrJoin(names, ", ");
 }
 
 absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& payload) {
   const std::string name = wire::TensorName(chunk.tensor());
   const auto found = tensors_.find(chunk.tensor());
   if (found == tensors_.end()) {
-    return wire::ErrorOf(
-        wire::reason::kBadTensor,
-        absl::StrCat("tensor of a chunk is ", name, ", this job takes ",
-                     tensors_.contains(v1::TENSOR_COORDS) ? "COORDS, " : "", "Q, K and V"));
+    return wire::ErrorOf(wire::reason::kBadTensor,
+                         absl::StrCat("tensor of a chunk is ", name, ", this job takes ", Names()));
   }
   if (chunk.tensor() != v1::TENSOR_COORDS && !Complete(v1::TENSOR_COORDS)) {
     return wire::ErrorOf(wire::reason::kCoordsFirst,
                          absl::StrCat("tensor ", name, ": came before all of COORDS, of which ",
-                                      tensors_.at(v1::TENSOR_COORDS).count(), " of ", spec_.tokens,
-                                      " rows are there"));
+                                      Rows(v1::TENSOR_COORDS).count(), " of ",
+                                      Rows(v1::TENSOR_COORDS).size(), " rows are there"));
   }
-  RETURN_IF_ERROR(CheckShape(chunk, payload.bytes(), wire::TensorRowBytes(spec_, chunk.tensor())));
+  RETURN_IF_ERROR(CheckRows(chunk, payload.bytes(), found->second));
   if (const uint32_t crc = payload.Crc32c(); crc != chunk.crc32c()) {
     return wire::ErrorOf(wire::reason::kChecksumMismatch,
                          absl::StrCat(name, ": chunk at first_row ", chunk.first_row(),
@@ -69,7 +87,7 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& pa
                                       ", its payload ", absl::Hex(crc, absl::kZeroPad8)));
   }
   const int64_t end = chunk.first_row() + chunk.rows();
-  if (!found->second.Add(chunk.first_row(), end)) {
+  if (!found->second.rows.Add(chunk.first_row(), end)) {
     return wire::ErrorOf(wire::reason::kChunkOverlap,
                          absl::StrCat(name, ": some of rows ", chunk.first_row(), " to ", end - 1,
                                       " have come before"));
@@ -77,7 +95,7 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& pa
   if (const auto gone = gone_.find(chunk.tensor()); gone != gone_.end()) {
     gone->second.Remove(chunk.first_row(), end);
   }
-  if (found->second.fragments() > kMaxFragments) {
+  if (found->second.rows.fragments() > kMaxFragments) {
     return wire::ErrorOf(
         wire::reason::kChunksTooScattered,
         absl::StrCat(name, ": chunks leave more than ", kMaxFragments,
@@ -88,7 +106,7 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& pa
 
 bool ChunkLedger::Complete(v1::Tensor tensor) const {
   const auto found = tensors_.find(tensor);
-  return found == tensors_.end() || found->second.count() == found->second.size();
+  return found == tensors_.end() || found->second.rows.count() == found->second.rows.size();
 }
 
 bool ChunkLedger::Complete() const {
@@ -97,24 +115,26 @@ bool ChunkLedger::Complete() const {
 }
 
 void ChunkLedger::Forget(v1::Tensor tensor, int64_t begin, int64_t end) {
-  tensors_.at(tensor).Remove(begin, end);
-  RowSet& gone = gone_.try_emplace(tensor, spec_.tokens).first->second;
+  RowSet& rows = tensors_.at(tensor).rows;
+  rows.Remove(begin, end);
+  RowSet& gone = gone_.try_emplace(tensor, rows.size()).first->second;
   gone.Remove(begin, end);
   gone.Add(begin, end);
 }
 
 double ChunkLedger::fraction() const {
   double come = 0, all = 0;
-  for (const auto& [tensor, rows] : tensors_) {
-    come += static_cast<double>(rows.count());
-    all += static_cast<double>(rows.size());
+  for (const auto& [tensor, taken] : tensors_) {
+    come += static_cast<double>(taken.rows.count());
+    all += static_cast<double>(taken.rows.size());
   }
   return come / all;
 }
 
 absl::Status ChunkLedger::CheckComplete() const {
-  for (const auto& [tensor, rows] : tensors_) {
+  for (const auto& [tensor, taken] : tensors_) {
     if (Complete(tensor)) continue;
+    const RowSet& rows = taken.rows;
     const auto gone = gone_.find(tensor);
     if (gone != gone_.end() && gone->second.count() > 0) {
       const auto& [begin, end] = *gone->second.ranges().begin();

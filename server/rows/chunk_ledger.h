@@ -4,10 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
 
 #include "absl/status/status.h"
-#include "engine/spec/job_spec.h"
 #include "hilbert_ring/v1/attention.pb.h"
+#include "server/shard/job_shape.h"
 #include "server/shard/row_set.h"
 #include "wire/payload.h"
 
@@ -18,7 +19,7 @@ class ChunkLedger {
   // Scattered ranges of a tensor that are remembered at once: 24 MiB.
   static constexpr size_t kMaxFragments = size_t{1} << 19;
 
-  explicit ChunkLedger(const JobSpec& spec);
+  explicit ChunkLedger(const JobShape& shape);
 
   // Checks a chunk, whose payload lies beside it, and takes its rows down. Errors, with a reason:
   // INVALID_ARGUMENT for a tensor that the job does not take (BAD_TENSOR), rows before all of
@@ -31,7 +32,7 @@ class ChunkLedger {
   bool Complete() const;
 
   // Rows of a tensor that the job takes.
-  const RowSet& Rows(v1::Tensor tensor) const { return tensors_.at(tensor); }
+  const RowSet& Rows(v1::Tensor tensor) const { return tensors_.at(tensor).rows; }
 
   // Rows [begin, end) are gone: they may, and must, come again.
   void Forget(v1::Tensor tensor, int64_t begin, int64_t end);
@@ -44,11 +45,15 @@ class ChunkLedger {
   absl::Status CheckComplete() const;
 
  private:
-  absl::Status CheckShape(const v1::Chunk& chunk, int64_t bytes, int64_t row_bytes) const;
+  struct Taken {
+    RowSet rows;  // that have come
+    int64_t row_bytes;
+  };
+  static absl::Status CheckRows(const v1::Chunk& chunk, int64_t bytes, const Taken& tensor);
+  std::string Names() const;
 
-  JobSpec spec_;
-  std::map<v1::Tensor, RowSet> tensors_;  // that the job takes
-  std::map<v1::Tensor, RowSet> gone_;     // forgotten, and not come again
+  std::map<v1::Tensor, Taken> tensors_;  // that the job takes
+  std::map<v1::Tensor, RowSet> gone_;    // forgotten, and not come again
 };
 
 }  // namespace hilbert_ring::server

@@ -63,9 +63,10 @@ absl::Status HeldRows::Copy(const Plan& plan, const ShardRange& range, HeldShard
     const ShardRange& source = shards_.Find(slot);
     const int64_t end = std::min(source.end, range.end);
     const HeldShard& from = by_rank_[source.rank];
-    for (const TensorKind tensor : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
+    for (const TensorKind tensor : kInputKinds) {
       if (!from.rows) break;
-      const int64_t row_bytes = RowBytes(plan.spec, tensor);
+      const int64_t row_bytes = plan.rows[tensor];
+      if (row_bytes == 0) continue;
       const int64_t most = std::max<int64_t>(1, kPieceBytes / row_bytes);
       for (int64_t row = slot; row < end; row += most) {
         const int64_t bytes = std::min(most, end - row) * row_bytes;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/base/return_if_error.h"
+#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -22,19 +23,19 @@ void AddCommon(const RowSet& rows, RowSpan wanted, std::vector<RowSpan>& common)
 
 }  // namespace
 
-JobInput::JobInput(const JobSpec& spec, OrderCache& orders)
-    : spec_(spec), orders_(orders), ledger_(spec) {}
+JobInput::JobInput(const JobShape& shape, OrderCache& orders)
+    : shape_(shape), orders_(orders), ledger_(shape) {}
 
 absl::Status JobInput::Begin() {
-  if (spec_.ordering && spec_.ordering->coordinate_axes > 0) {
-    coordinates_.emplace(spec_);
+  if (shape_.spec.ordering && shape_.spec.ordering->coordinate_axes > 0) {
+    coordinates_.emplace(shape_.spec);
     return absl::OkStatus();
   }
   return MakeOrder({});
 }
 
 absl::Status JobInput::MakeOrder(std::span<const int64_t> coords) {
-  auto order = orders_.Get(spec_, coords);
+  auto order = orders_.Get(shape_.spec, coords);
   if (!order.ok()) return wire::WithReason(order.status(), wire::reason::kBadCoordinates);
   order_ = *std::move(order);
   order_known_ = true;
@@ -54,17 +55,23 @@ absl::Status JobInput::Accept(const v1::Chunk& chunk, const wire::Payload& paylo
 std::vector<JobInput::Missing> JobInput::Forget(std::span<const RowSpan> slots) {
   std::vector<Missing> missing;
   if (slots.empty()) return missing;
-  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    const bool tokens_are_slots =
-        !spec_.ordering || (tensor == v1::TENSOR_Q && spec_.ordering->scope == OrderScope::kKv);
-    std::vector<RowSpan> tokens;
-    if (tokens_are_slots) {
-      for (const RowSpan& span : slots) AddCommon(ledger_.Rows(tensor), span, tokens);
+  for (const TensorKind kind : kInputKinds) {
+    if (!shape_.rows.Has(kind)) continue;
+    const v1::Tensor tensor = wire::TensorOf(kind);
+    const RowSet& come = ledger_.Rows(tensor);
+    std::vector<RowSpan> rows;
+    if (shape_.slides != nullptr) {
+      for (const RowSpan& span : slots) {
+        const SlideRows::Tiles tiles = shape_.slides->TilesOf(span.begin, span.end);
+        AddCommon(come, {tiles.begin, tiles.end}, rows);
+      }
+    } else if (shape_.InOrder(kind)) {
+      for (const RowSpan& span : slots) AddCommon(come, span, rows);
     } else {
-      AddCommon(ledger_.Rows(tensor), {0, spec_.tokens}, tokens);
+      AddCommon(come, {0, come.size()}, rows);
     }
-    for (const RowSpan& span : tokens) ledger_.Forget(tensor, span.begin, span.end);
-    if (!tokens.empty()) missing.push_back({tensor, std::move(tokens)});
+    for (const RowSpan& span : rows) ledger_.Forget(tensor, span.begin, span.end);
+    if (!rows.empty()) missing.push_back({tensor, std::move(rows)});
   }
   return missing;
 }

@@ -1,6 +1,6 @@
 // What a job's client has sent: which rows have come, and the order that its coordinates make.
 //
-//   JobInput input(spec, orders);
+//   JobInput input(shape, orders);
 //   input.Begin();                      // the order, where it needs no coordinates
 //   input.Accept(chunk, payload);       // checked and taken down
 //   if (input.order_known()) ...        // rows can be placed
@@ -26,7 +26,7 @@ namespace hilbert_ring::server {
 class JobInput {
  public:
   // orders must outlive it.
-  JobInput(const JobSpec& spec, OrderCache& orders);
+  JobInput(const JobShape& shape, OrderCache& orders);
 
   // Errors here and in Accept: the order's (BAD_COORDINATES), and as of ChunkLedger::Accept.
   absl::Status Begin();
@@ -41,7 +41,7 @@ class JobInput {
   double fraction() const { return ledger_.fraction(); }  // of all rows, those that have come
   absl::Status CheckComplete() const { return ledger_.CheckComplete(); }
 
-  // Rows of Q, K and V in these slots are gone. Forgets them, and says of each tensor which tokens
+  // Rows in these slots are gone. Forgets them, and says of each tensor which tokens
   // must come again: of those that had come. With an ordering that scatters a tensor's tokens over
   // the slots all of its rows are meant.
   struct Missing {
@@ -53,7 +53,7 @@ class JobInput {
  private:
   absl::Status MakeOrder(std::span<const int64_t> coords);
 
-  const JobSpec spec_;
+  const JobShape shape_;
   OrderCache& orders_;
   ChunkLedger ledger_;
   std::optional<Coordinates> coordinates_;  // until all are there

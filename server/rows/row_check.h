@@ -55,6 +55,9 @@ class RowCheck {
   absl::StatusOr<Verdict> Compare(const RowRouter& router, const Permutation& order,
                                   std::span<const HostShard> shards, const JobStop& stop) const;
 
+  // Drawn, rising.
+  const std::vector<int64_t>& tokens() const { return tokens_; }
+
   // Drawn ones that have left, which are those that Compare looks at.
   int64_t rows() const;
 

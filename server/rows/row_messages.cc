@@ -13,9 +13,9 @@ constexpr int64_t kListedRowBytes = 6;
 
 }  // namespace
 
-RowMessages::RowMessages(const JobSpec& spec, v1::Tensor tensor)
+RowMessages::RowMessages(v1::Tensor tensor, int64_t row_bytes)
     : tensor_(tensor),
-      row_bytes_(wire::TensorRowBytes(spec, tensor)),
+      row_bytes_(row_bytes),
       most_rows_(std::max<int64_t>(1, wire::kMaxPayloadBytes / (row_bytes_ + kListedRowBytes))) {}
 
 void RowMessages::Add(const RowRun& run, wire::PayloadReader& payload) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/spec/job_spec.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/rows/row_router.h"
 #include "wire/payload.h"
@@ -14,7 +13,7 @@ namespace hilbert_ring::server {
 // The messages of one chunk to one worker.
 class RowMessages {
  public:
-  RowMessages(const JobSpec& spec, v1::Tensor tensor);
+  RowMessages(v1::Tensor tensor, int64_t row_bytes);
 
   // Takes the run's rows from the payload; runs come in the order of the chunk.
   void Add(const RowRun& run, wire::PayloadReader& payload);

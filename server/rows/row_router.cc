@@ -21,19 +21,25 @@ void AddRun(const RowRun& run, std::vector<RowRun>& runs) {
 
 }  // namespace
 
-bool RowRouter::InOrder(v1::Tensor tensor) const {
-  return !spec_.ordering || (tensor == v1::TENSOR_Q && spec_.ordering->scope == OrderScope::kKv);
+void RowRouter::AddSlots(int64_t begin, int64_t end, std::vector<RowRun>& runs) const {
+  for (int64_t slot = begin; slot < end;) {
+    const ShardRange& range = shards_.Find(slot);
+    const int64_t count = std::min(end, range.end) - slot;
+    AddRun({.rank = range.rank, .local_row = range.LocalRow(slot), .rows = count}, runs);
+    slot += count;
+  }
 }
 
 std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_t rows) const {
   std::vector<RowRun> runs;
-  if (InOrder(tensor)) {
-    for (int64_t slot = first_row; slot < first_row + rows;) {
-      const ShardRange& range = shards_.Find(slot);
-      const int64_t count = std::min(first_row + rows, range.end) - slot;
-      AddRun({.rank = range.rank, .local_row = range.LocalRow(slot), .rows = count}, runs);
-      slot += count;
+  if (shape_.slides != nullptr) {
+    for (const TileRun& tiles : shape_.slides->RunsOf(first_row, rows)) {
+      AddSlots(tiles.first_token, tiles.first_token + tiles.tiles, runs);
     }
+    return runs;
+  }
+  if (shape_.InOrder(*wire::TensorKindOf(tensor))) {
+    AddSlots(first_row, first_row + rows, runs);
     return runs;
   }
   std::vector<int64_t> slots(rows);
@@ -49,20 +55,20 @@ std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_
 
 RowRun RowRouter::Find(v1::Tensor tensor, int64_t row) const {
   int64_t slot = row;
-  if (!InOrder(tensor)) order_->Slots(row, std::span(&slot, 1));
+  if (!shape_.InOrder(*wire::TensorKindOf(tensor))) order_->Slots(row, std::span(&slot, 1));
   const ShardRange& range = shards_.Find(slot);
   return {.rank = range.rank, .local_row = range.LocalRow(slot), .rows = 1};
 }
 
 void RowRouter::WriteOrder(int rank, std::span<int64_t> tokens) const {
-  if (!spec_.ordering) return;
+  if (!shape_.spec.ordering) return;
   for (const ShardRange& range : shards_.OfRank(rank)) {
     order_->Tokens(range.begin, tokens.subspan(range.local_begin, range.size()));
   }
 }
 
 bool RowRouter::SendOrder(int rank, const std::function<bool(v1::OrderPart&&)>& send) const {
-  if (!spec_.ordering) return true;
+  if (!shape_.spec.ordering) return true;
   constexpr int64_t kMostTokens = wire::kMaxPayloadBytes / static_cast<int64_t>(sizeof(int64_t));
   std::vector<int64_t> tokens;
   for (const ShardRange& range : shards_.OfRank(rank)) {

@@ -9,9 +9,9 @@
 
 #include "engine/order/permutation.h"
 #include "engine/plan/shards.h"
-#include "engine/spec/job_spec.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "hilbert_ring/v1/worker.pb.h"
+#include "server/shard/job_shape.h"
 
 namespace hilbert_ring::server {
 
@@ -25,10 +25,10 @@ struct RowRun {
 class RowRouter {
  public:
   // `shards` must outlive the router.
-  RowRouter(const JobSpec& spec, const Shards& shards, std::shared_ptr<const Permutation> order)
-      : spec_(spec), shards_(shards), order_(std::move(order)) {}
+  RowRouter(JobShape shape, const Shards& shards, std::shared_ptr<const Permutation> order)
+      : shape_(std::move(shape)), shards_(shards), order_(std::move(order)) {}
 
-  // Where rows [first_row, first_row + rows) of Q, K or V go, in their order.
+  // Where rows [first_row, first_row + rows) of a tensor that lies in shards go, in their order.
   std::vector<RowRun> Runs(v1::Tensor tensor, int64_t first_row, int64_t rows) const;
 
   // Where one row goes.
@@ -40,9 +40,9 @@ class RowRouter {
   bool SendOrder(int rank, const std::function<bool(v1::OrderPart&&)>& send) const;
 
  private:
-  bool InOrder(v1::Tensor tensor) const;  // slots of this tensor are tokens
+  void AddSlots(int64_t begin, int64_t end, std::vector<RowRun>& runs) const;
 
-  const JobSpec spec_;
+  const JobShape shape_;
   const Shards& shards_;
   const std::shared_ptr<const Permutation> order_;  // shared with the cache of orders
 };

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "engine/plan/saturating.h"
 #include "wire/status.h"
 
@@ -17,9 +19,9 @@ int64_t Needed(const Plan& plan, int rank) {
   return SaturatingAdd(plan.costs.workers[rank].resident_bytes(), kRunOverheadBytes);
 }
 
-bool Holds(const JobSpec& spec, int workers, int64_t limit,
-           const std::function<bool()>& cancelled) {
-  const auto plan = MakePlan(spec, workers, cancelled);
+absl::StatusOr<bool> Holds(const Planner& planner, int workers, int64_t limit) {
+  const auto plan = planner(workers);
+  if (absl::IsCancelled(plan.status())) return plan.status();
   if (!plan.ok()) return false;
   for (int rank = 0; rank < workers; ++rank) {
     if (Needed(*plan, rank) > limit) return false;
@@ -29,9 +31,9 @@ bool Holds(const JobSpec& spec, int workers, int64_t limit,
 
 // The smallest number of workers above `workers` of `limit` bytes that hold the job; 0 when none of
 // the numbers tried does.
-int SmallestThatHolds(const Plan& plan, int workers, int64_t limit,
-                      const std::function<bool()>& cancelled) {
+absl::StatusOr<int> SmallestThatHolds(const Plan& plan, int64_t limit, const Planner& planner) {
   if (limit <= kRunOverheadBytes) return 0;
+  const int workers = plan.shards.workers();
   int64_t total = 0;
   for (int rank = 0; rank < workers; ++rank) {
     total = SaturatingAdd(total, plan.costs.workers[rank].resident_bytes());
@@ -39,14 +41,16 @@ int SmallestThatHolds(const Plan& plan, int workers, int64_t limit,
   int64_t high = std::max<int64_t>(workers + 1, total / (limit - kRunOverheadBytes));
   int64_t low = high - 1;  // does not hold it
   while (true) {
-    if (high > kMostPlannedWorkers || (cancelled && cancelled())) return 0;
-    if (Holds(plan.spec, static_cast<int>(high), limit, cancelled)) break;
+    if (high > kMostPlannedWorkers) return 0;
+    ASSIGN_OR_RETURN(const bool holds, Holds(planner, static_cast<int>(high), limit));
+    if (holds) break;
     low = high;
     high *= 2;
   }
   while (high - low > 1) {
     const int64_t middle = (low + high) / 2;
-    (Holds(plan.spec, static_cast<int>(middle), limit, cancelled) ? high : low) = middle;
+    ASSIGN_OR_RETURN(const bool holds, Holds(planner, static_cast<int>(middle), limit));
+    (holds ? high : low) = middle;
   }
   return static_cast<int>(high);
 }
@@ -55,14 +59,12 @@ std::string Mebibytes(int64_t bytes) { return absl::StrCat((bytes + (1 << 20) - 
 
 }  // namespace
 
-absl::Status CheckFits(const Plan& plan, std::span<const int64_t> limits,
-                       const std::function<bool()>& cancelled) {
+absl::Status CheckFits(const Plan& plan, std::span<const int64_t> limits, const Planner& planner) {
   const int workers = plan.shards.workers();
   for (int rank = 0; rank < workers; ++rank) {
     if (Needed(plan, rank) <= limits[rank]) continue;
     const int64_t limit = *std::min_element(limits.begin(), limits.end());
-    const int enough = SmallestThatHolds(plan, workers, limit, cancelled);
-    if (cancelled && cancelled()) return absl::CancelledError("the plan is no longer wanted");
+    ASSIGN_OR_RETURN(const int enough, SmallestThatHolds(plan, limit, planner));
     return wire::ErrorOf(
         wire::reason::kDoesNotFit,
         absl::StrCat(

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "absl/status/status.h"
 #include "engine/plan/plan.h"
+#include "server/schedule/planner.h"
 
 namespace hilbert_ring::server {
 
@@ -14,8 +14,7 @@ namespace hilbert_ring::server {
 inline constexpr int64_t kRunOverheadBytes = int64_t{16} << 20;
 
 // limits: bytes by rank. FAILED_PRECONDITION (DOES_NOT_FIT) says what the job needs, what there is,
-// and how many workers like these would hold it. CANCELLED as of MakePlan.
-absl::Status CheckFits(const Plan& plan, std::span<const int64_t> limits,
-                       const std::function<bool()>& cancelled = nullptr);
+// and how many workers like these would hold it, by the plan's planner. CANCELLED as of that.
+absl::Status CheckFits(const Plan& plan, std::span<const int64_t> limits, const Planner& planner);
 
 }  // namespace hilbert_ring::server

@@ -85,12 +85,11 @@ PlanTime PredictTime(const Plan& plan, const ComputeRate::Measured& measured) {
                                    measured.workers == 1 ? "" : "s", kBytesPerSecond / 1e9)};
 }
 
-absl::StatusOr<std::vector<JobSize>> SizesOf(const JobSpec& spec, int least_workers,
-                                             int most_workers, double flops_per_second,
-                                             const std::function<bool()>& cancelled) {
+absl::StatusOr<std::vector<JobSize>> SizesOf(const Planner& planner, int least_workers,
+                                             int most_workers, double flops_per_second) {
   std::vector<JobSize> sizes;
   for (int workers = least_workers; workers > 0;) {
-    ASSIGN_OR_RETURN(const auto plan, MakePlan(spec, workers, cancelled));
+    ASSIGN_OR_RETURN(const auto plan, planner(workers));
     sizes.push_back(SizeOf(plan, flops_per_second));
     const int next = std::min(2 * workers, most_workers);
     workers = next > workers ? next : 0;

@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
 #include "engine/plan/plan.h"
+#include "server/schedule/planner.h"
 
 namespace hilbert_ring::server {
 
@@ -57,9 +58,8 @@ struct PlanTime {
 PlanTime PredictTime(const Plan& plan, const ComputeRate::Measured& measured);
 
 // Sizes in rising order: least_workers, twice as many, and so on, and most_workers.
-// INVALID_ARGUMENT for a spec without a plan; CANCELLED as of MakePlan.
-absl::StatusOr<std::vector<JobSize>> SizesOf(const JobSpec& spec, int least_workers,
-                                             int most_workers, double flops_per_second,
-                                             const std::function<bool()>& cancelled = nullptr);
+// The planner's errors.
+absl::StatusOr<std::vector<JobSize>> SizesOf(const Planner& planner, int least_workers,
+                                             int most_workers, double flops_per_second);
 
 }  // namespace hilbert_ring::server

@@ -167,7 +167,8 @@ std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Job& job) {
   const Members live = live_();
   for (Seat& seat : seats_) {
     if (std::find(live.begin(), live.end(), seat.member) != live.end() &&
-        std::find(job.without.begin(), job.without.end(), seat.member) == job.without.end()) {
+        std::find(job.without.begin(), job.without.end(), seat.member) == job.without.end() &&
+        (!job.request.takes || job.request.takes(*seat.member))) {
       seats.push_back(&seat);
     }
   }

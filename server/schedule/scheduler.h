@@ -38,6 +38,8 @@ namespace hilbert_ring::server {
 struct JobRequest {
   std::string caller;
   std::vector<JobSize> sizes;  // in rising order of workers, not empty
+  // Members that can compute it; asked with the scheduler's lock held. Null: all.
+  std::function<bool(const Member& member)> takes = nullptr;
 };
 
 struct Grant {

@@ -6,14 +6,15 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr int64_t kBlockRows = 1024;
-constexpr int32_t kTensors = 3;  // Q, K and V
 
 }  // namespace
 
-ArrivedRows::ArrivedRows(int64_t rows) : rows_(rows) {
+ArrivedRows::ArrivedRows(int64_t rows, int tensors, std::span<const int64_t> unsent) : rows_(rows) {
   for (int64_t begin = 0; begin < rows; begin += kBlockRows) {
-    missing_.push_back(static_cast<int32_t>(std::min(kBlockRows, rows - begin)) * kTensors);
+    missing_.push_back(static_cast<int32_t>(std::min(kBlockRows, rows - begin)) * tensors);
   }
+  for (const int64_t row : unsent) missing_[row / kBlockRows] -= tensors;
+  Add(0, 0);
 }
 
 void ArrivedRows::Add(int64_t first, int64_t count) {

@@ -28,8 +28,12 @@ OutputSource SourceOf(const HostShard& shard) {
 }
 
 bool OutputRows::Next(int64_t rows_final, v1::OutputChunk& chunk, std::string_view& payload) {
-  return Next(TensorKind::kOut, out_, rows_final, chunk, payload) ||
-         (want_lse_ && Next(TensorKind::kLse, lse_, rows_final, chunk, payload));
+  for (size_t i = 0; i < cursors_.size(); ++i) {
+    const TensorKind tensor = kOutputKinds[i];
+    if (!plan_.rows.Has(tensor) || (tensor == TensorKind::kLse && !want_lse_)) continue;
+    if (Next(tensor, cursors_[i], rows_final, chunk, payload)) return true;
+  }
+  return false;
 }
 
 // Moves the cursor to the next local row of [0, rows_final) that is not delivered, and says up to
@@ -55,15 +59,14 @@ bool OutputRows::Next(TensorKind tensor, Cursor& cursor, int64_t rows_final, v1:
                       std::string_view& payload) {
   if (!status_.ok()) return false;
   RowSpan slots;
-  const RowSet& delivered = tensor == TensorKind::kOut ? delivered_.out : delivered_.lse;
-  if (!SkipDelivered(delivered, cursor, rows_final, slots)) return false;
-  const int64_t row_bytes = RowBytes(plan_.spec, tensor);
+  if (!SkipDelivered(delivered_.of(tensor), cursor, rows_final, slots)) return false;
+  const int64_t row_bytes = plan_.rows[tensor];
   const bool listed = !SlotsAreTokens(plan_.spec);
   const int64_t most =
       std::max<int64_t>(1, wire::kMaxPayloadBytes / (row_bytes + (listed ? kListedTokenBytes : 0)));
   const int64_t rows = std::min(most, slots.end - slots.begin);
   chunk.Clear();
-  chunk.set_tensor(tensor == TensorKind::kOut ? v1::TENSOR_OUT : v1::TENSOR_LSE);
+  chunk.set_tensor(wire::TensorOf(tensor));
   chunk.set_rows(rows);
   if (listed) {
     const auto tokens = source_.tokens.subspan(cursor.row, rows);

@@ -1,8 +1,11 @@
 // A shard's outputs as chunks that name their tokens.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -11,22 +14,33 @@
 #include "absl/status/statusor.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/shard_layout.h"
+#include "engine/spec/tensor.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/shard/row_set.h"
 
 namespace hilbert_ring::server {
 
-// Slots of a job whose outputs the client has: a later attempt does not send them again.
-struct Delivered {
-  explicit Delivered(int64_t tokens) : out(tokens), lse(tokens) {}
-  RowSet out;
-  RowSet lse;
+// Slots of a job whose outputs the client has, by tensor: a later attempt does not send them again.
+class Delivered {
+ public:
+  explicit Delivered(int64_t tokens)
+      : slots_{RowSet(tokens), RowSet(tokens), RowSet(tokens), RowSet(tokens), RowSet(tokens)} {}
+
+  // tensor: of kOutputKinds.
+  RowSet& of(TensorKind tensor) { return slots_[Place(tensor)]; }
+  const RowSet& of(TensorKind tensor) const { return slots_[Place(tensor)]; }
+
+ private:
+  static size_t Place(TensorKind tensor) {
+    return static_cast<size_t>(std::ranges::find(kOutputKinds, tensor) - std::begin(kOutputKinds));
+  }
+  std::array<RowSet, std::size(kOutputKinds)> slots_;
 };
 
 // Where OutputRows finds a shard's rows.
 struct OutputSource {
   std::span<const int64_t> tokens;  // of the shard's slots; jobs with an ordering alone need them
-  // Rows of OUT or LSE, where they stay until the next call.
+  // Rows of an output, where they stay until the next call.
   std::function<absl::StatusOr<std::string_view>(TensorKind tensor, int64_t local_row,
                                                  int64_t rows)>
       read;
@@ -35,7 +49,8 @@ struct OutputSource {
 // The shard's memory outlives the source, and what is read stays where it is.
 OutputSource SourceOf(const HostShard& shard);
 
-// In the order of the shard: rows of OUT as they become final, and of LSE if wanted.
+// In the order of the shard: rows of each output that the job has, as they become final; of LSE if
+// wanted.
 class OutputRows {
  public:
   // plan must outlive it. Rows of `delivered` are left out.
@@ -70,8 +85,7 @@ class OutputRows {
   const OutputSource source_;
   const bool want_lse_;
   const Delivered delivered_;
-  Cursor out_;
-  Cursor lse_;
+  std::array<Cursor, std::size(kOutputKinds)> cursors_;
   int64_t first_slot_ = 0;
   absl::Status status_;
 };

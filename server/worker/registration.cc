@@ -130,6 +130,7 @@ grpc::Status Registration::Beat(const std::stop_token& stop, bool& answered) {
 
 void Registration::Take(v1::HeartbeatReply& reply) {
   if (!reply.secret().empty()) secret_.Set(std::move(*reply.mutable_secret()));
+  if (hooks_.data_mark_file) hooks_.data_mark_file(reply.data_mark_file());
   if (reply.reason() != told_) {
     told_ = reply.reason();
     if (!told_.empty()) {

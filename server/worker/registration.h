@@ -24,6 +24,8 @@ class Registration {
   struct Hooks {
     std::function<v1::Heartbeat()> heartbeat;  // asked for each beat
     std::function<void()> up, lost;
+    // Of the coordinator's data root; told with each reply. May be empty.
+    std::function<void(const std::string& data_mark_file)> data_mark_file = {};
   };
 
   // join_token: empty where the coordinator asks for none. The secret, which must outlive this, is

@@ -89,6 +89,11 @@ absl::Status RunCall::Serve() {
   if (status.ok()) status = Work();
   // Before the next job's turn.
   ring_.reset();
+  if (files_ != nullptr) {
+    file_bytes_read_ = files_->bytes_read();
+    file_bytes_written_ = files_->bytes_written();
+  }
+  files_.reset();
   store_.reset();
   shared_.reset();
   reservation_.reset();
@@ -124,7 +129,7 @@ void RunCall::CountEnd(const absl::Status& status) {
     rows_done = rows_done_;
   }
   if (!status.ok() || !figures_.ok() || !rows_done) return;
-  const WorkerCost& cost = plan_->costs.workers[rank_];
+  const WorkerCost& cost = work_->cost();
   state_.metrics->ObserveRun({.transport = transport_,
                               .tokens = cost.tokens,
                               .flops = figures_->flops,
@@ -137,7 +142,9 @@ void RunCall::CountEnd(const absl::Status& status) {
                               .bytes_received = figures_->bytes_received,
                               .bytes_received_planned = cost.bytes_received,
                               .memory_peak_bytes = figures_->memory_peak_bytes,
-                              .memory_predicted_bytes = cost.resident_bytes()});
+                              .memory_predicted_bytes = cost.resident_bytes(),
+                              .file_bytes_read = file_bytes_read_,
+                              .file_bytes_written = file_bytes_written_});
 }
 
 absl::Status RunCall::Open() {
@@ -154,15 +161,15 @@ absl::Status RunCall::Open() {
     return absl::InvalidArgumentError(
         absl::StrCat("rank is ", rank_, ", workers is ", open_.workers()));
   }
-  ASSIGN_OR_RETURN(auto spec, wire::DecodeJobSpec(open_.spec()));
-  open_.clear_spec();
-  RETURN_IF_ERROR(Validate(spec));
-  std::vector<ShardRange> ranges;
-  for (const v1::ShardRange& shard : open_.shards()) {
-    ranges.push_back({.begin = shard.begin(), .end = shard.end(), .rank = shard.rank()});
+  if (!open_.has_encode()) {
+    ASSIGN_OR_RETURN(work_, MakeAttentionRun(open_));
+  } else if (state_.make_encode) {
+    ASSIGN_OR_RETURN(work_, state_.make_encode(open_, lane_->device().info().threads));
+  } else {
+    return wire::ErrorOf(wire::reason::kModelNotFound, "this worker has no models (--model-dir)");
   }
-  ASSIGN_OR_RETURN(auto shards, Shards::Make(spec.tokens, open_.workers(), std::move(ranges)));
-  ASSIGN_OR_RETURN(plan_, MakePlan(spec, std::move(shards)));
+  open_.clear_spec();
+  open_.clear_encode();
   return absl::OkStatus();
 }
 
@@ -180,7 +187,7 @@ absl::StatusOr<Lane::Turn> RunCall::AwaitTurn() {
 
 absl::Status RunCall::Allocate() {
   // A job of another lane that was given up may still have its memory for a moment.
-  const int64_t bytes = plan_->costs.workers[rank_].resident_bytes();
+  const int64_t bytes = work_->cost().resident_bytes();
   const Deadline deadline = std::chrono::steady_clock::now() + kMemoryTimeout;
   auto reservation = state_.memory.Reserve(bytes);
   while (!reservation.ok() && bytes <= state_.memory.limit() &&
@@ -191,17 +198,29 @@ absl::Status RunCall::Allocate() {
   }
   RETURN_IF_ERROR(reservation.status());
   reservation_.emplace(*std::move(reservation));
-  if (plan_->costs.steps > 0) {
+  const Plan& plan = work_->plan();
+  if (plan.costs.steps > 0) {
     ASSIGN_OR_RETURN(auto ring, state_.rings.Take(open_.ring_id(), open_.generation()));
     ring_.emplace(std::move(ring));
     transport_ = ring_->communicator()->name();
   }
   RETURN_IF_ERROR(MakeStore());
-  Delivered delivered(plan_->spec.tokens);
-  absl::Status status = AddSlots(open_.delivered_out(), delivered.out);
-  if (status.ok()) status = AddSlots(open_.delivered_lse(), delivered.lse);
-  RETURN_IF_ERROR(status);
-  output_.emplace(*plan_, rank_, SourceOf(*store_), open_.want_lse(), std::move(delivered));
+  if (open_.files_size() > 0) {
+    ASSIGN_OR_RETURN(files_, ShardFiles::Open(state_.data_root, open_, *work_, *store_));
+  }
+  absl::Status prepared =
+      work_->Prepare(lane_->device(), [this] { return context_.IsCancelled(); });
+  if (!prepared.ok()) return wire::WithReason(prepared, wire::reason::kWorkerMemory);
+  Delivered delivered(plan.spec.tokens);
+  for (const v1::DeliveredRows& rows : open_.delivered()) {
+    const std::optional<TensorKind> tensor = wire::TensorKindOf(rows.tensor());
+    if (!tensor || std::ranges::find(kOutputKinds, *tensor) == std::end(kOutputKinds)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("delivered rows of ", wire::TensorName(rows.tensor())));
+    }
+    RETURN_IF_ERROR(AddSlots(rows.slots(), delivered.of(*tensor)));
+  }
+  output_.emplace(plan, rank_, SourceOf(*store_), open_.want_lse(), std::move(delivered));
   ready_ = std::chrono::steady_clock::now();
   v1::RunResponse response;
   response.mutable_ready()->set_shares_memory(shared_ != nullptr);
@@ -210,18 +229,19 @@ absl::Status RunCall::Allocate() {
 
 // In the coordinator's memory if it offers some and this process can reach it.
 absl::Status RunCall::MakeStore() {
+  const ShardLayout layout(work_->plan(), rank_);
   if (state_.share_memory && open_.has_shared_memory() &&
-      open_.shared_memory().bytes() >= ShardLayout(*plan_, rank_).bytes()) {
+      open_.shared_memory().bytes() >= layout.bytes()) {
     auto shared = SharedMemory::Open(open_.shared_memory());
     if (shared.ok()) {
       shared_ = *std::move(shared);
-      store_ = ShardStore::Over(HostShard(shared_->data(), ShardLayout(*plan_, rank_)));
+      store_ = ShardStore::Over(HostShard(shared_->data(), layout));
       return absl::OkStatus();
     }
     spdlog::info("job {}, rank {}: rows come by the stream: {}", open_.job_id(), rank_,
                  std::string(shared.status().message()));
   }
-  auto store = ShardStore::Make(lane_->device(), *plan_, rank_);
+  auto store = ShardStore::Make(lane_->device(), work_->plan(), rank_);
   if (!store.ok()) return wire::WithReason(store.status(), wire::reason::kWorkerMemory);
   store_ = *std::move(store);
   return absl::OkStatus();
@@ -243,7 +263,7 @@ absl::Status RunCall::Work() {
         compute_seconds_ = std::chrono::duration<double>(ended - *rows_done_).count();
       }
     }
-    if (shared_ != nullptr) SendNews();
+    if (shared_ != nullptr && files_ == nullptr) SendNews();
     changed_.notify_all();
     TellFailure();
   });
@@ -261,17 +281,23 @@ absl::Status RunCall::Work() {
   if (!received.ok()) {
     NoteCancelled();
     arrived_.Close(received);
+    const MutexLock sending(sending_);
+    if (files_ != nullptr && !all_sent_) SendFailed(received);
   }
   if (shared_ == nullptr) TrimMalloc();  // of messages
   AwaitExecuted();
   executor->join();
   if (figures_.ok() && ring_) {
-    ring_->Finish(plan_->costs.steps);
+    ring_->Finish(work_->plan().costs.steps);
     ring_.reset();
   }
   sender.join();
   RETURN_IF_ERROR(received);
   if (context_.IsCancelled()) return Cancelled();
+  if (files_ != nullptr) {
+    const MutexLock sending(sending_);
+    RETURN_IF_ERROR(sent_);
+  }
   if (!figures_.ok()) {
     return absl::IsDeadlineExceeded(figures_.status())
                ? wire::WithReason(figures_.status(), wire::reason::kJobTimeout)
@@ -287,7 +313,7 @@ void RunCall::NoteCancelled() {
 }
 
 absl::Status RunCall::ReceiveRows() {
-  ShardRows rows(*plan_, *store_);
+  ShardRows rows(work_->shape(), work_->plan(), rank_, *store_);
   v1::RunRequest request;
   const auto fed = [this] { fed_until_ = std::chrono::steady_clock::now() + state_.feed_timeout; };
   for (fed(); stream_.Read(&request); fed()) {
@@ -305,19 +331,7 @@ absl::Status RunCall::ReceiveRows() {
         arrived_.Open(request.arrived().rows());
         break;
       case v1::RunRequest::kDone:
-        if (shared_ == nullptr) status = rows.CheckComplete();
-        if (status.ok()) {
-          const MutexLock lock(mutex_);
-          rows_done_ = std::chrono::steady_clock::now();
-          if (open_.compute_timeout_ms() > 0) {
-            const int64_t longest = milliseconds(kLongestCompute).count();
-            compute_due_ =
-                *rows_done_ + milliseconds(std::min(open_.compute_timeout_ms(), longest));
-          }
-        }
-        if (status.ok()) arrived_.Open(store_->rows());
-        fed_until_ = Deadline::max();
-        return status;
+        return TakeDone(rows);
       case v1::RunRequest::kElsewhere:
         break;
       default:
@@ -326,6 +340,48 @@ absl::Status RunCall::ReceiveRows() {
     RETURN_IF_ERROR(status);
   }
   return Cancelled();
+}
+
+// All rows are there, or in their files, from which they are read now.
+absl::Status RunCall::TakeDone(const ShardRows& rows) {
+  fed_until_ = Deadline::max();
+  if (shared_ == nullptr) {
+    RETURN_IF_ERROR(files_ == nullptr ? rows.CheckComplete() : rows.CheckOrder());
+  }
+  if (files_ != nullptr) {
+    RETURN_IF_ERROR(ReadFiles());
+  }
+  {
+    const MutexLock lock(mutex_);
+    rows_done_ = std::chrono::steady_clock::now();
+    if (open_.compute_timeout_ms() > 0) {
+      const int64_t longest = milliseconds(kLongestCompute).count();
+      compute_due_ = *rows_done_ + milliseconds(std::min(open_.compute_timeout_ms(), longest));
+    }
+  }
+  if (files_ != nullptr) {
+    const MutexLock sending(sending_);
+    v1::RunResponse response;
+    response.mutable_read();
+    if (!all_sent_ && sent_.ok()) sent_ = Send(response);
+  }
+  arrived_.Open(store_->rows());
+  return absl::OkStatus();
+}
+
+// The gate of the last rows stays closed until it is noted that all are there.
+absl::Status RunCall::ReadFiles() {
+  bool executed = false;
+  absl::Status read = files_->Read([&](int64_t rows) {
+    {
+      const MutexLock lock(mutex_);
+      executed = executed_;  // a peer was lost: nobody wants the rest
+    }
+    if (executed || context_.IsCancelled()) return Cancelled();
+    if (rows < store_->rows()) arrived_.Open(rows);
+    return absl::OkStatus();
+  });
+  return executed ? absl::OkStatus() : read;
 }
 
 // In the executing thread.
@@ -352,23 +408,35 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
                                  const MutexLock lock(mutex_);
                                  news_.rows_final = rows;
                                }
-                               if (shared_ == nullptr) {
+                               if (shared_ == nullptr || files_ != nullptr) {
                                  changed_.notify_all();
                                } else if (rows < store_->rows()) {
                                  SendNews();
                                }
                              }};
+  WorkControl work{.layer = [this](int64_t layer) {
+    const MutexLock lock(mutex_);
+    news_.layer = layer;
+  }};
   if (open_.want_trace()) {
     control.span = [this](SpanKind kind, int64_t step, Deadline begin, Deadline end) {
-      NoteSpan(ProtoOf(kind), step, begin, end);
+      NoteSpan({.kind = ProtoOf(kind), .step = step}, begin, end);
+    };
+    work.attention_span = [this](int64_t layer, SpanKind kind, int64_t step, Deadline begin,
+                                 Deadline end) {
+      NoteSpan({.kind = ProtoOf(kind), .step = step, .layer = layer}, begin, end);
+    };
+    work.rows_span = [this](int64_t layer, Deadline begin, Deadline end) {
+      NoteSpan({.kind = v1::Span::KIND_ROWS, .layer = layer}, begin, end);
     };
   }
   if (shared_ != nullptr && open_.shared_memory().used()) {
     std::memset(store_->Row(TensorKind::kOut, 0), 0,
-                static_cast<size_t>(store_->rows() * RowBytes(plan_->spec, TensorKind::kOut)));
+                static_cast<size_t>(store_->rows() * store_->layout().RowBytes(TensorKind::kOut)));
   }
-  return Execute(*plan_, rank_, *store_, lane_->device(), ring_ ? ring_->communicator() : nullptr,
-                 ring_ ? ring_->first_step() : 1, control);
+  work.execute = std::move(control);
+  return work_->Execute(*store_, lane_->device(), ring_ ? ring_->communicator() : nullptr,
+                        ring_ ? ring_->first_step() : 1, work);
 }
 
 // Until it has ended; a cancelled call makes it end.

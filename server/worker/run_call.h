@@ -1,7 +1,8 @@
 // The story of one job at one worker.
 //
-//   RunOpen -> the plan from its shards -> memory, ring -> RunReady -> order parts, rows, RowsDone
-//                        Execute begins when its first rows are there
+//   RunOpen -> its work (run_work.h), with the plan from its shards -> memory, ring -> RunReady ->
+//   order parts, rows, RowsDone
+//                        compute begins when its first rows are there
 //                        outputs leave as they become final -> RunComputed -> figures
 //
 // Three threads: the call's own receives rows, then watches for cancellation; one executes; one
@@ -13,13 +14,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
-#include "engine/plan/plan.h"
 #include "engine/run/executor.h"
 #include "engine/run/shard_store.h"
 #include "grpcpp/server_context.h"
@@ -33,6 +34,9 @@
 #include "server/worker/lane.h"
 #include "server/worker/ring_table.h"
 #include "server/worker/row_gate.h"
+#include "server/worker/run_work.h"
+#include "server/worker/shard_files.h"
+#include "server/worker/shard_rows.h"
 
 namespace hilbert_ring::server {
 
@@ -50,6 +54,11 @@ struct WorkerState {
   // be written to, and every later call fails. Null: not told.
   std::function<void(const absl::Status&)> device_broken;
   WorkerMetrics* metrics = nullptr;  // null: nobody counts
+  // The work of a run with `encode`, on a device of so many threads. Null: the worker has no
+  // models.
+  std::function<absl::StatusOr<std::unique_ptr<RunWork>>(const v1::RunOpen& open, int threads)>
+      make_encode = nullptr;
+  std::string data_root = {};  // of files that jobs name; empty: none
 };
 
 using RunStream = grpc::ServerReaderWriterInterface<v1::RunResponse, v1::RunRequest>;
@@ -73,9 +82,15 @@ class RunCall {
   void NoteCancelled();
   void CountEnd(const absl::Status& status);
   void AddSpans(v1::WorkerReport& report);
-  void NoteSpan(v1::Span::Kind kind, int64_t step, Deadline begin, Deadline end);
+  struct SpanOf {
+    v1::Span::Kind kind = v1::Span::KIND_UNSPECIFIED;
+    int64_t step = 0, layer = 0;
+  };
+  void NoteSpan(const SpanOf& what, Deadline begin, Deadline end);
   absl::Status Work();
   absl::Status ReceiveRows();
+  absl::Status TakeDone(const ShardRows& rows);
+  absl::Status ReadFiles();
   absl::StatusOr<Figures> ExecuteJob();
   void AwaitExecuted();
   void SendUntilExecuted();
@@ -84,10 +99,15 @@ class RunCall {
     int64_t rows_final = 0;
     double fraction = 0;  // of the compute
     int64_t waiting_step = 0;
+    int64_t layer = 0;  // of an encoder, that was computed
+    int64_t file_bytes = 0;
   };
   absl::Status SendProgress(const News& news) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   v1::RunFailed Failure() const;
+  static v1::RunFailed FailedOf(const absl::Status& error);
   absl::Status SendFailure();
+  void SendFailed(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
+  void TellFileBytes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   void TellFailure();
   absl::Status SendEnd(int64_t rows_final) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   absl::Status SendOutputs(int64_t rows_final, grpc::WriteOptions options)
@@ -101,8 +121,8 @@ class RunCall {
   BlockingPlace* const place_;
 
   v1::RunOpen open_;
-  Lane* lane_ = nullptr;  // once opened
-  std::optional<Plan> plan_;
+  Lane* lane_ = nullptr;           // once opened
+  std::unique_ptr<RunWork> work_;  // once opened
   int rank_ = 0;
   int64_t idle_bytes_ = 0;                   // of the process, before the job's memory
   std::atomic<int64_t> resident_bytes_ = 0;  // at the end of compute
@@ -111,6 +131,8 @@ class RunCall {
   std::string transport_ = "none";
   std::shared_ptr<SharedMemory> shared_;  // null: the shard is this process's alone
   std::unique_ptr<ShardStore> store_;
+  int64_t file_bytes_read_ = 0, file_bytes_written_ = 0;  // once it has ended
+  std::unique_ptr<ShardFiles> files_;                     // null: rows come from the coordinator
   std::optional<OutputRows> output_;
 
   Mutex mutex_;

@@ -50,34 +50,65 @@ void RunCall::SendNews() {
   const MutexLock sending(sending_);
   if (all_sent_ || !sent_.ok()) return;
   MutexLock lock(mutex_);
-  const News news = news_;
+  News news = news_;
   const bool executed = executed_;
   lock.unlock();
+  news.file_bytes = files_ == nullptr ? 0 : files_->bytes_read() + files_->bytes_written();
   all_sent_ = executed;
   if (executed && !figures_.ok()) {
     sent_ = SendFailure();
   } else {
     sent_ = executed ? SendEnd(news.rows_final) : SendProgress(news);
+    // The first output that cannot be written ends it: what is computed has no place.
+    if (files_ != nullptr && !sent_.ok() && !absl::IsCancelled(sent_)) {
+      SendFailed(sent_);
+      cancelled_ = true;
+    }
   }
 }
 
 absl::Status RunCall::SendProgress(const News& news) {
   const Deadline now = std::chrono::steady_clock::now();
-  const bool moved =
-      news.fraction > sent_news_.fraction || news.waiting_step != sent_news_.waiting_step;
+  const bool moved = news.fraction > sent_news_.fraction ||
+                     news.waiting_step != sent_news_.waiting_step ||
+                     news.file_bytes > sent_news_.file_bytes;
   if (moved && now >= progress_due_) {
     sent_news_ = news;
     progress_due_ = now + kProgressInterval;
     v1::RunResponse response;
     response.mutable_progress()->set_fraction(news.fraction);
     response.mutable_progress()->set_waiting_step(news.waiting_step);
+    response.mutable_progress()->set_layer(news.layer);
+    response.mutable_progress()->set_file_bytes(news.file_bytes);
     RETURN_IF_ERROR(Send(response));
   }
   return SendOutputs(news.rows_final, {});
 }
 
-v1::RunFailed RunCall::Failure() const {
-  const absl::Status& error = figures_.status();
+// While outputs are written, or brought to the disk, by the thread that would say more.
+void RunCall::TellFileBytes() {
+  const Deadline now = std::chrono::steady_clock::now();
+  if (now < progress_due_) return;
+  progress_due_ = now + kProgressInterval;
+  sent_news_.file_bytes = files_->bytes_read() + files_->bytes_written();
+  v1::RunResponse response;
+  response.mutable_progress()->set_fraction(sent_news_.fraction);
+  response.mutable_progress()->set_layer(sent_news_.layer);
+  response.mutable_progress()->set_file_bytes(sent_news_.file_bytes);
+  Send(response).IgnoreError();  // the next message finds out too
+}
+
+void RunCall::SendFailed(const absl::Status& why) {
+  all_sent_ = true;
+  if (context_.IsCancelled()) return;
+  v1::RunResponse response;
+  *response.mutable_failed() = FailedOf(why);
+  Send(response).IgnoreError();  // the status says it too
+}
+
+v1::RunFailed RunCall::Failure() const { return FailedOf(figures_.status()); }
+
+v1::RunFailed RunCall::FailedOf(const absl::Status& error) {
   v1::RunFailed failed;
   failed.set_code(static_cast<int>(error.code()));
   failed.set_message(std::string(error.message()));
@@ -110,12 +141,30 @@ absl::Status RunCall::SendEnd(int64_t rows_final) {
   response.mutable_computed()->set_seconds(compute_seconds_);
   RETURN_IF_ERROR(Send(response, options));
   RETURN_IF_ERROR(SendOutputs(rows_final, options));
+  if (files_ != nullptr) {
+    RETURN_IF_ERROR(
+        files_->Sync([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_) { TellFileBytes(); }));
+  }
+  for (v1::PooledSums& pooled : work_->TakePooled()) {
+    response.Clear();
+    *response.mutable_pooled() = std::move(pooled);
+    RETURN_IF_ERROR(Send(response));
+  }
+  for (v1::CheckedState& checked : work_->TakeChecked()) {
+    response.Clear();
+    *response.mutable_checked() = std::move(checked);
+    RETURN_IF_ERROR(Send(response));
+  }
   return SendFigures();
 }
 
 absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options) {
   if (rows_final <= rows_sent_) return absl::OkStatus();
   rows_sent_ = rows_final;
+  if (files_ != nullptr) {
+    return files_->Write(rows_final,
+                         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_) { TellFileBytes(); });
+  }
   v1::RunResponse response;
   if (shared_ != nullptr) {
     response.mutable_final()->set_rows(rows_final);
@@ -130,17 +179,18 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
   return output_->status();
 }
 
-void RunCall::NoteSpan(v1::Span::Kind kind, int64_t step, Deadline begin, Deadline end) {
+void RunCall::NoteSpan(const SpanOf& what, Deadline begin, Deadline end) {
   const auto seconds = [this](Deadline at) {
     return std::chrono::duration<double>(at - opened_).count();
   };
   const MutexLock lock(mutex_);
   // Room is kept for that of receiving, which is noted last.
-  const int kept = kind == v1::Span::KIND_RECEIVE ? 0 : 1;
+  const int kept = what.kind == v1::Span::KIND_RECEIVE ? 0 : 1;
   if (std::ssize(spans_) >= wire::kMostSpansOfAJob / open_.workers() - kept) return;
   v1::Span& span = spans_.emplace_back();
-  span.set_kind(kind);
-  span.set_step(step);
+  span.set_kind(what.kind);
+  span.set_step(what.step);
+  span.set_layer(what.layer);
   span.set_begin_seconds(seconds(begin));
   span.set_end_seconds(seconds(end));
 }
@@ -151,13 +201,13 @@ void RunCall::AddSpans(v1::WorkerReport& report) {
     const MutexLock lock(mutex_);
     rows_done = rows_done_;
   }
-  if (rows_done) NoteSpan(v1::Span::KIND_RECEIVE, 0, ready_, *rows_done);
+  if (rows_done) NoteSpan({.kind = v1::Span::KIND_RECEIVE}, ready_, *rows_done);
   const MutexLock lock(mutex_);
   report.mutable_spans()->Assign(spans_.begin(), spans_.end());
 }
 
 absl::Status RunCall::SendFigures() {
-  const WorkerCost& cost = plan_->costs.workers[rank_];
+  const WorkerCost& cost = work_->cost();
   const DeviceInfo info = lane_->device().info();
   v1::RunResponse response;
   v1::WorkerReport& report = *response.mutable_figures();
@@ -176,6 +226,12 @@ absl::Status RunCall::SendFigures() {
   report.set_bytes_sent(figures_->bytes_sent);
   report.set_bytes_received(figures_->bytes_received);
   report.set_bytes_received_predicted(cost.bytes_received);
+  if (files_ != nullptr) {
+    report.set_file_bytes_read(files_->bytes_read());
+    report.set_file_bytes_written(files_->bytes_written());
+    report.set_rows_not_finite(files_->rows_not_finite());
+    report.set_first_row_not_finite(files_->first_not_finite());
+  }
   if (open_.want_trace()) AddSpans(report);
   return Send(response);
 }

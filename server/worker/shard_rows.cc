@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <optional>
 #include <span>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +23,13 @@ absl::Status Misshapen(const std::string& what) {
 
 }  // namespace
 
+ShardRows::ShardRows(const JobShape& shape, const Plan& plan, int rank, ShardStore& store)
+    : rows_(shape.rows),
+      has_order_(shape.spec.ordering.has_value()),
+      store_(store),
+      unsent_(std::ssize(shape.UnsentRows(plan.shards, rank))),
+      arrived_(store.rows(), rows_.inputs(), shape.UnsentRows(plan.shards, rank)) {}
+
 absl::Status ShardRows::Place(const v1::OrderPart& part) {
   const auto size = static_cast<int64_t>(store_.tokens().size());
   const auto count = static_cast<int64_t>(part.tokens().size() / sizeof(int64_t));
@@ -35,32 +44,23 @@ absl::Status ShardRows::Place(const v1::OrderPart& part) {
 }
 
 absl::Status ShardRows::Place(const v1::ShardRows& rows) {
-  TensorKind kind = TensorKind::kQ;
-  int64_t* placed = &q_;
-  switch (rows.tensor()) {
-    case v1::TENSOR_Q:
-      break;
-    case v1::TENSOR_K:
-      kind = TensorKind::kK;
-      placed = &k_;
-      break;
-    case v1::TENSOR_V:
-      kind = TensorKind::kV;
-      placed = &v_;
-      break;
-    default:
-      return Misshapen(absl::StrCat("rows of ", wire::TensorName(rows.tensor())));
+  const std::optional<TensorKind> found = wire::TensorKindOf(rows.tensor());
+  if (!found || std::ranges::find(kInputKinds, *found) == std::end(kInputKinds) ||
+      !rows_.Has(*found)) {
+    return Misshapen(absl::StrCat("rows of ", wire::TensorName(rows.tensor())));
   }
+  const TensorKind kind = *found;
+  int64_t& placed = placed_[static_cast<int>(kind)];
   const std::string& payload = rows.payload();
-  const int64_t row_bytes = RowBytes(plan_.spec, kind);
+  const int64_t row_bytes = rows_[kind];
   const bool listed = rows.local_rows_size() > 0;
-  if (rows.rows() < 1 || rows.rows() > store_.rows() - *placed ||
+  if (rows.rows() < 1 || rows.rows() > store_.rows() - unsent_ - placed ||
       static_cast<int64_t>(payload.size()) != rows.rows() * row_bytes ||
       (listed && rows.local_rows_size() != rows.rows())) {
     return Misshapen(absl::StrCat(rows.rows(), " rows of ", wire::TensorName(rows.tensor()), ", ",
                                   rows.local_rows_size(), " of them listed, in ", payload.size(),
                                   " bytes; a row has ", row_bytes, " and the shard ", store_.rows(),
-                                  " rows, of which ", *placed, " had come"));
+                                  " rows, of which ", placed, " had come"));
   }
   if (wire::Crc32c(payload) != rows.crc32c()) {
     return wire::ErrorOf(wire::reason::kChecksumMismatch,
@@ -85,16 +85,25 @@ absl::Status ShardRows::Place(const v1::ShardRows& rows) {
     RETURN_IF_ERROR(store_.WriteRows(kind, local_rows, payload.data()));
     for (const int64_t row : local_rows) arrived_.Add(row, 1);
   }
-  *placed += rows.rows();
+  placed += rows.rows();
   return absl::OkStatus();
 }
 
 absl::Status ShardRows::CheckComplete() const {
-  const int64_t rows = store_.rows();
-  const int64_t order = plan_.spec.ordering ? rows : 0;
-  if (q_ == rows && k_ == rows && v_ == rows && ordered_ == order) return absl::OkStatus();
-  return Misshapen(absl::StrCat("of ", rows, " rows came ", q_, " of Q, ", k_, " of K, ", v_,
-                                " of V and ", ordered_, " of the order"));
+  const int64_t rows = store_.rows() - unsent_;
+  for (const TensorKind kind : kInputKinds) {
+    const int64_t placed = placed_[static_cast<int>(kind)];
+    if (!rows_.Has(kind) || placed == rows) continue;
+    return Misshapen(absl::StrCat("of ", rows, " rows of ", wire::TensorName(wire::TensorOf(kind)),
+                                  " came ", placed));
+  }
+  return CheckOrder();
+}
+
+absl::Status ShardRows::CheckOrder() const {
+  const int64_t order = has_order_ ? store_.rows() : 0;
+  if (ordered_ == order) return absl::OkStatus();
+  return Misshapen(absl::StrCat("of ", order, " tokens of the order came ", ordered_));
 }
 
 }  // namespace hilbert_ring::server

@@ -1,6 +1,7 @@
 // Rows that come from the coordinator, checked and written at their places in the shard.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -8,14 +9,14 @@
 #include "engine/run/shard_store.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/shard/arrived_rows.h"
+#include "server/shard/job_shape.h"
 
 namespace hilbert_ring::server {
 
 class ShardRows {
  public:
-  // Both must outlive it.
-  ShardRows(const Plan& plan, ShardStore& store)
-      : plan_(plan), store_(store), arrived_(store.rows()) {}
+  // The store, of the rank's shard, must outlive it.
+  ShardRows(const JobShape& shape, const Plan& plan, int rank, ShardStore& store);
 
   // INVALID_ARGUMENT for parts or rows that are misshapen or out of the shard; DATA_LOSS
   // (CHECKSUM_MISMATCH).
@@ -25,15 +26,18 @@ class ShardRows {
   // Local rows [0, prefix()) are there.
   int64_t prefix() const { return arrived_.prefix(); }
 
-  // INVALID_ARGUMENT unless all rows and the whole order have come.
+  // INVALID_ARGUMENT unless all rows and the whole order have come, or the order.
   absl::Status CheckComplete() const;
+  absl::Status CheckOrder() const;
 
  private:
-  const Plan& plan_;
+  const RowSizes rows_;
+  const bool has_order_;
   ShardStore& store_;
+  const int64_t unsent_;  // rows that do not come
   ArrivedRows arrived_;
-  int64_t ordered_ = 0;            // tokens of the order
-  int64_t q_ = 0, k_ = 0, v_ = 0;  // rows
+  int64_t ordered_ = 0;                            // tokens of the order
+  std::array<int64_t, kTensorKinds> placed_ = {};  // rows
 };
 
 }  // namespace hilbert_ring::server

@@ -5,13 +5,17 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "server/files/mark_watch.h"
 #include "server/metrics/worker_metrics.h"
+#include "server/models/model_scan.h"
+#include "server/process/certificate_watch.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/host_port.h"
 #include "server/process/http_endpoint.h"
@@ -21,6 +25,8 @@
 #include "server/process/tls.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
+#include "server/worker/encode_run.h"
+#include "server/worker/model_store.h"
 #include "server/worker/registration.h"
 #include "server/worker/ring_transport.h"
 #include "server/worker/worker_service.h"
@@ -29,6 +35,9 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr int kBrokenDevice = 3;  // exit status
+constexpr std::chrono::milliseconds kModelScanInterval{1000};
+constexpr char kSharedFolder[] = "/dev/shm";              // of weights
+constexpr std::chrono::milliseconds kMarkInterval{1000};  // of the data root
 // As long as a coordinator that answers no more keeps its jobs here (registration.cc).
 constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
 constexpr int kMaxBlockingCalls = 512;  // one job, rings, and what a former coordinator left behind
@@ -64,6 +73,10 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   if (!settings.security.tls.ca.empty()) {
     RETURN_IF_ERROR(CheckTlsFiles(settings.security.tls));
   }
+  CertificateWatch certificates(
+      {{"service", "--tls-cert", settings.security.tls.cert, CertificateWatch::Holds::kChain},
+       {"cluster_ca", "--tls-ca", settings.security.tls.ca,
+        CertificateWatch::Holds::kAuthorities}});
   std::string join_token;
   if (!settings.join_token_file.empty()) {
     ASSIGN_OR_RETURN(join_token, ReadTokenFile(settings.join_token_file));
@@ -79,16 +92,23 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                          .max_ctas = settings.device.gpu_exchange_blocks});
   RingTable rings(transport);
   CoordinatorSecret secret;
+  const bool share_weights = settings.share_memory && !settings.model_dir.empty();
+  ModelStore models(settings.model_dir, settings.model_memory_bytes,
+                    share_weights ? kSharedFolder : "");
   WorkerMetrics metrics;
-  WorkerState state{.lane = lane,
-                    .express_lane = express_lane,
-                    .memory = memory,
-                    .share_memory = settings.share_memory && device.host_memory(),
-                    .feed_timeout = settings.feed_timeout,
-                    .rings = rings,
-                    .calls = calls,
-                    .device_broken = EndAtOnce,
-                    .metrics = &metrics};
+  WorkerState state{
+      .lane = lane,
+      .express_lane = express_lane,
+      .memory = memory,
+      .share_memory = settings.share_memory && device.host_memory(),
+      .feed_timeout = settings.feed_timeout,
+      .rings = rings,
+      .calls = calls,
+      .device_broken = EndAtOnce,
+      .metrics = &metrics,
+      .make_encode = [&models](const v1::RunOpen& open,
+                               int threads) { return MakeEncodeRun(open, models, threads); },
+      .data_root = settings.data_root};
   CallGate gate(
       {.calls_per_peer = settings.max_calls_per_peer, .open_timeout = settings.open_timeout});
   WorkerService service(state, gate, secret);
@@ -115,7 +135,11 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                                 .runs = calls.count(),
                                                 .rings = rings.count(),
                                                 .memory_limit_bytes = memory.limit(),
-                                                .memory_used_bytes = memory.used()})};
+                                                .memory_used_bytes = memory.used(),
+                                                .models = models.count(),
+                                                .model_memory_limit_bytes = models.limit(),
+                                                .model_memory_used_bytes = models.bytes(),
+                                                .certificate_ends = certificates.Ends()})};
   };
   const auto set_ready = [&](bool ready) {
     grpc::HealthCheckServiceInterface* health = grpc.server->GetHealthCheckService();
@@ -128,52 +152,67 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   };
   set_ready(false);
   const std::string http_host = settings.http_host.empty() ? settings.host : settings.http_host;
-  const auto http =
-      HttpEndpoint::Start(http_host, settings.http_port,
-                          {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
-                           {"/metrics", serve_metrics}},
-                          {.cert = settings.security.tls.cert, .key = settings.security.tls.key});
+  const auto http = HttpEndpoint::Start(
+      http_host, settings.http_port,
+      {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
+       {"/metrics", serve_metrics}},
+      {.cert = settings.security.tls.cert,
+       .key = settings.security.tls.key,
+       .shown = [&](const std::string& pem) { certificates.Show("http", pem); }});
   if (!http.ok()) return http.status();
   const int http_port = (*http)->port();
   spdlog::info("version {}: {} on {}, kernel {}, rings over {}, HTTP on {}", kVersion, address,
                info.name, info.kernel, transport.name, HostPort(http_host, http_port));
   {
     std::atomic<bool> draining = false;
-    Registration registration(settings.coordinator, join_token, secret,
-                              {.heartbeat =
-                                   [&] {
-                                     v1::Heartbeat beat;
-                                     beat.set_address(address);
-                                     beat.set_version(std::string(kVersion));
-                                     beat.set_device(info.name);
-                                     beat.set_kernel(info.kernel);
-                                     beat.set_transport(transport.name);
-                                     beat.set_memory_limit_bytes(memory.limit());
-                                     beat.set_memory_used_bytes(memory.used());
-                                     beat.set_memory_resident_bytes(ResidentBytes());
-                                     beat.set_draining(draining);
-                                     beat.set_http_port(http_port);
-                                     for (const double seconds : calls.TakeCancelled())
-                                       beat.add_cancel_seconds(seconds);
-                                     for (v1::RunFailure& failure : calls.TakeFailures())
-                                       *beat.add_failures() = std::move(failure);
-                                     return beat;
-                                   },
-                               .up =
-                                   [&] {
-                                     registered = true;
-                                     metrics.CountRegistration();
-                                     set_ready(true);
-                                     if (draining) set_ready(false);
-                                   },
-                               .lost =
-                                   [&] {
-                                     registered = false;
-                                     set_ready(false);
-                                     calls.CancelAll();
-                                     rings.CloseAll();
-                                   }},
-                              CallingOf(settings.security));
+    std::optional<ModelScan> scan;
+    if (!settings.model_dir.empty() && device.host_memory()) {
+      scan.emplace(models.catalog(), kModelScanInterval);
+    } else if (!settings.model_dir.empty()) {
+      spdlog::warn("--model-dir: encoders are computed on the CPU alone, this worker gets none");
+    }
+    MarkWatch data_mark(settings.data_root, kMarkInterval);
+    Registration registration(
+        settings.coordinator, join_token, secret,
+        {.heartbeat =
+             [&] {
+               v1::Heartbeat beat;
+               beat.set_address(address);
+               beat.set_version(std::string(kVersion));
+               beat.set_device(info.name);
+               beat.set_kernel(info.kernel);
+               beat.set_transport(transport.name);
+               beat.set_memory_limit_bytes(memory.limit());
+               beat.set_memory_used_bytes(memory.used());
+               beat.set_memory_resident_bytes(ResidentBytes());
+               beat.set_draining(draining);
+               beat.set_http_port(http_port);
+               beat.set_threads(info.threads);
+               beat.set_model_memory_bytes(models.limit());
+               if (scan) scan->AddTo(beat);
+               beat.set_data_mark(data_mark.mark());
+               for (const double seconds : calls.TakeCancelled()) beat.add_cancel_seconds(seconds);
+               for (v1::RunFailure& failure : calls.TakeFailures())
+                 *beat.add_failures() = std::move(failure);
+               return beat;
+             },
+         .up =
+             [&] {
+               registered = true;
+               metrics.CountRegistration();
+               set_ready(true);
+               if (draining) set_ready(false);
+             },
+         .lost =
+             [&] {
+               registered = false;
+               set_ready(false);
+               calls.CancelAll();
+               rings.CloseAll();
+             },
+         .data_mark_file = [&](const std::string& file) { data_mark.Look(file); }},
+        CallingOf(settings.security));
+    data_mark.SetOnChange([&registration] { registration.BeatNow(); });
     calls.SetOnFailure([&registration] { registration.BeatNow(); });
     AwaitStopSignal(std::nullopt);
     draining = true;
@@ -182,6 +221,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
     spdlog::info("stopping: {} jobs run", calls.count());
     AwaitDrained(calls, settings.exit_timeout);
     calls.SetOnFailure(nullptr);
+    data_mark.SetOnChange(nullptr);
   }
   spdlog::info("stopped");
   grpc.Shutdown(std::chrono::milliseconds(100));

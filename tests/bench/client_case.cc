@@ -14,18 +14,10 @@
 #include "absl/strings/numbers.h"
 #include "client/cpp/attend.h"
 #include "client/cpp/service.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring {
 namespace {
-
-JobSpec PublishedSpec(int64_t tokens) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 8;
-  spec.head_dim = spec.value_dim = 64;
-  spec.branches = {{2048, 1}, {4096, 2}, {8192, 4}};
-  return spec;
-}
 
 int Run(const std::string& server, int64_t tokens) {
   const JobSpec spec = PublishedSpec(tokens);

@@ -69,15 +69,16 @@ int64_t MostResident() {
 
 class Slide {
  public:
-  Slide(const EncoderModel& model, std::vector<float> tiles, std::vector<float> coords, int ranks,
-        int threads)
-      : model_(model),
+  Slide(std::shared_ptr<const EncoderModel> model, std::vector<float> tiles,
+        std::vector<float> coords, int ranks, int threads)
+      : held_model_(std::move(model)),
+        model_(*held_model_),
         tiles_(std::move(tiles)),
         coords_(coords.begin(), coords.end()),
         threads_(std::max(1, threads / ranks)),
         plan_(OrFail(MakeEncoderPlan(
-            model.config(), model.compute(),
-            {static_cast<int64_t>(tiles_.size()) / model.config().tile_dim()}, ranks))),
+            model_.config(), model_.compute(),
+            {static_cast<int64_t>(tiles_.size()) / model_.config().tile_dim()}, ranks))),
         figures_(ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
       devices_.push_back(OrFail(MakeDevice({.threads = threads_})));
@@ -100,9 +101,9 @@ class Slide {
     }
     for (std::thread& thread : threads) thread.join();
     for (const absl::Status& status : statuses) OrFail(status);
-    SlidePool pool(1, model_.config().embed_dim);
-    for (const PooledPart& part : parts) pool.Add(part);
-    pooled_ = pool.Finish(*model_.weights().norm);
+    SlidePool pool(plan_.rows, Pooling::kMean, model_.config().embed_dim);
+    for (const PooledPart& part : parts) OrFail(pool.Add(part));
+    pooled_ = OrFail(pool.Finish(*model_.weights().norm));
   }
 
   std::string Figures() const {
@@ -111,7 +112,9 @@ class Slide {
     for (size_t rank = 0; rank < figures_.size(); ++rank) {
       products += figures_[rank].product_flops;
       attention += figures_[rank].attention_flops;
-      planned = std::max(planned, MemoryOf(plan_, static_cast<int>(rank), threads_).total());
+      planned = std::max(planned, MemoryOf(plan_, static_cast<int>(rank), threads_,
+                                           StorageOf(model_.operand()), Outputs())
+                                      .total());
       taken = std::max(taken, figures_[rank].memory_peak_bytes);
     }
     const EncoderFigures& first = figures_.front();
@@ -130,9 +133,8 @@ class Slide {
 
  private:
   absl::Status RunRank(int rank, Communicator& communicator, PooledPart& into) {
-    ASSIGN_OR_RETURN(const auto encoder, EncoderRank::Make(model_, plan_, rank, *devices_[rank],
-                                                           {.states = {model_.config().layers},
-                                                            .pooling = Pooling::kMean}));
+    ASSIGN_OR_RETURN(const auto encoder,
+                     EncoderRank::Make(held_model_, plan_, rank, *devices_[rank], Outputs()));
     const int64_t dim = model_.config().tile_dim();
     for (const ShardRange& range : plan_.attention.shards.OfRank(rank)) {
       const SlideRows::Tiles tiles = plan_.rows.TilesOf(range.begin, range.end);
@@ -149,6 +151,11 @@ class Slide {
     return absl::OkStatus();
   }
 
+  EncoderOutputs Outputs() const {
+    return {.states = {model_.config().layers}, .pooling = Pooling::kMean};
+  }
+
+  const std::shared_ptr<const EncoderModel> held_model_;
   const EncoderModel& model_;
   const std::vector<float> tiles_;
   const std::vector<double> coords_;
@@ -166,9 +173,10 @@ void Obey(int argc, char** argv) {
       ranks < 1) {
     throw std::runtime_error("MODEL TILES COORDS COMPUTE THREADS RANKS");
   }
-  const auto model =
-      OrFail(EncoderModel::Load(argv[1], {.compute = OrFail(ParseDataType(argv[4]))}));
-  Slide slide(*model, Floats(argv[2]), Floats(argv[3]), ranks, threads);
+  FileDigests digests;
+  const auto model = OrFail(EncoderModel::Load(OrFail(EncoderFolder::Open(argv[1], digests)),
+                                               {.compute = OrFail(ParseDataType(argv[4]))}));
+  Slide slide(model, Floats(argv[2]), Floats(argv[3]), ranks, threads);
   std::cout << OrFail(MakeDevice({.threads = threads}))->info().kernel << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     if (line == "run") {

@@ -3,10 +3,13 @@
 tiles, the same threads, in rounds that run each once, best of all rounds.
 
     encoder_peers.py --encoder-case build/engine/tests/bench/encoder_case [--tiles N] [--compute TYPE]
+        [--service build/release/bin [--service-workers 1,2]]
 
 The weights are random: what is shown is speed, memory and fidelity, not medicine. PyTorch computes the
 same encoder with its own attention (the flash operator that returns log-sum-exps, one call for each
-branch and offset); in bfloat16 by autocast. `./dev bench encoder` makes the environment.
+branch and offset); in bfloat16 by autocast. The service takes its turns with so many workers, from .npy files
+to a vector by `hilbert-ring encode`: its seconds are that program's, its memory is that of all processes
+together, shared pages counted once. `./dev bench encoder` makes the environment.
 """
 import argparse
 import json
@@ -109,6 +112,79 @@ class Engine:
         self.process.wait(60)
 
 
+def processor_seconds(process):
+    """Of a process that runs, with its threads."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def proportional_bytes(process):
+    try:
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return 1024 * int(line.split()[1])
+    except OSError:  # it has ended
+        pass
+    return 0
+
+
+class Service:
+    """A coordinator and its workers on this host, each with its share of the threads."""
+
+    def __init__(self, options, folder, workers):
+        self.options, self.folder, self.most_bytes = options, folder, 0
+        self.name = f"Service, {workers} worker{'s' if workers > 1 else ''}"
+        threads = max(1, options.threads // workers)
+        ready = folder / f"ready{workers}.json"
+        self.process = subprocess.Popen(
+            [options.service / "hilbert-ring-coordinator", f"--spawn-workers={workers}",
+             f"--worker-threads={threads}", f"--job-workers={workers}", f"--model-dir={folder / 'models'}",
+             f"--ready-file={ready}", "--grpc-port=0", "--http-port=0", "--membership-port=0",
+             "--log-level=warn"])
+        while not ready.exists():
+            if self.process.poll() is not None:
+                raise RuntimeError("the service has not started")
+            time.sleep(0.05)
+        said = json.loads(ready.read_text())
+        self.address = f"127.0.0.1:{said['grpc_port']}"
+
+    def processes(self):
+        """Its own, and those that it started."""
+        children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [self.process.pid, *(int(child) for task in children
+                                    for child in task.read_text().split())]
+
+    def run(self):
+        before = sum(map(processor_seconds, self.processes()))
+        start = time.perf_counter()
+        command = [self.options.service / "hilbert-ring", "encode", "--server", self.address,
+                   "--model", "model", "--tiles", self.folder / "tiles.npy", "--coords",
+                   self.folder / "coords.npy", "--out", self.folder / "service.npy", "--pool", "mean",
+                   "--compute", self.options.compute, "--report", self.folder / "report.json"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as client:
+            while client.poll() is None:
+                self.most_bytes = max(self.most_bytes, sum(map(
+                    proportional_bytes, [client.pid, *self.processes()])))
+                time.sleep(0.1)
+        wall = time.perf_counter() - start
+        if client.returncode != 0:
+            raise RuntimeError("the job has failed")
+        return wall, sum(map(processor_seconds, self.processes())) - before
+
+    def figures(self):
+        """Of each worker: bytes taken and planned."""
+        workers = json.loads((self.folder / "report.json").read_text())["workers"]
+        return [(int(worker["memory_peak_bytes"]), int(worker["memory_predicted_bytes"]))
+                for worker in workers]
+
+    def out(self):
+        return torch.from_numpy(np.load(self.folder / "service.npy"))[0]
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(60)
+
+
 class Torch:
     name = "PyTorch"
 
@@ -199,16 +275,18 @@ class Torch:
         return self.result.float()
 
 
-def report(options, engine, peer, times, peak):
+def report(options, engine, peer, services, times, peak):
     figures = engine.figures()
     flops = figures["product_flops"] + figures["attention_flops"]
     mib = 1 / (1 << 20)
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     best = [tuple(map(min, zip(*runs))) for runs in times if runs]
+    memories = [(engine.name, figures["most_resident_bytes"] * mib)]
+    memories += [("PyTorch", resident)] if peer else []
+    memories += [(service.name, service.most_bytes * mib) for service in services]
     print("| contestant | s | processor s | tiles/s | % of peak | resident MiB |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    rows = ((engine.name, figures["most_resident_bytes"] * mib), ("PyTorch", resident))
-    for (name, memory), (wall, processor) in zip(rows, best):
+    for (name, memory), (wall, processor) in zip(memories, best):
         print(f"| {name} | {wall:.2f} | {processor:.2f} | {options.tiles / wall:.0f} "
               f"| {100e-9 * flops / wall / peak:.0f} | {memory:.0f} |")
     print(f"\nPeak of float32 multiply-adds in this run: {peak:.0f} GFLOP/s; the slide takes "
@@ -219,6 +297,10 @@ def report(options, engine, peer, times, peak):
           f"{figures['wait_seconds']:.2f} s of waiting; {figures['taken_bytes'] * mib:.0f} MiB taken "
           f"({figures['planned_bytes'] * mib:.0f} planned), and {figures['weight_bytes'] * mib:.0f} MiB of "
           f"weights.")
+    for service in services:
+        taken = ", ".join(f"{a * mib:.0f} ({b * mib:.0f} planned)" for a, b in service.figures())
+        print(f"{service.name}: MiB taken by each for the job {taken}; its vector differs from the "
+              f"engine's by {float((service.out() - engine.out()).abs().max()):.1e} at most.")
     if peer:
         print(f"PyTorch takes {best[1][0] / best[0][0]:.2f} times the engine's seconds, "
               f"{best[1][1] / best[0][1]:.2f} times its processor seconds; the slide's vectors differ by "
@@ -245,6 +327,9 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--ranks", type=int, default=1, help="that share the engine's threads")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--service", type=Path, help="the folder of the service's programs; not given: "
+                        "the service takes no turns")
+    parser.add_argument("--service-workers", default="1,2", help="of the service, in turn")
     parser.add_argument("--alone", action="store_true", help="the engine without PyTorch's runs")
     parser.add_argument("--quick", action="store_true", help="a smoke test: small, one round")
     options = parser.parse_args()
@@ -268,21 +353,29 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         write_model(folder, config, weights)
+        if options.service:
+            (folder / "models").mkdir()
+            (folder / "models" / "model").symlink_to(folder)
+            np.save(folder / "tiles.npy", tiles.numpy())
+            np.save(folder / "coords.npy", coords.numpy())
         tiles.numpy().tofile(folder / "tiles")
         coords.numpy().tofile(folder / "coords")
         engine = Engine(options, folder, options.compute)
         peer = None if options.alone else Torch(config, weights, tiles, coords, options.compute)
-        times, peak = ([], []), 0.0
+        counts = options.service_workers.split(",") if options.service else []
+        services = [Service(options, folder, int(count)) for count in counts]
+        runners = [engine, *([peer] if peer else []), *services]
+        times, peak = [[] for _ in runners], 0.0
         for _ in range(options.rounds):
             peak = max(peak, engine.peak())
-            times[0].append(engine.run())
-            time.sleep(0.05)  # until the threads of the one before have stopped to spin
-            if peer:
-                times[1].append(peer.run())
-        report(options, engine, peer, times, peak)
+            for runner, runs in zip(runners, times):
+                runs.append(runner.run())
+                time.sleep(0.05)  # until the threads of the one before have stopped to spin
+        report(options, engine, peer, services, times, peak)
         if peer and options.compute == "bfloat16":
             report_errors(engine, peer, Engine(options, folder, "float32"))
-        engine.close()
+        for runner in (engine, *services):
+            runner.close()
     return 0
 
 

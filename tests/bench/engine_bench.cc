@@ -1,5 +1,5 @@
 // Attention of the engine in GFLOP/s, against the multiply-add peak and the copy rate that the same
-// run measures, as a Markdown table for docs/benchmarks.md; and what a plan takes.
+// run measures, as a Markdown table, which ./dev bench records; and what a plan takes.
 //
 //   engine_bench                     everything, best of 5 rounds: about ten minutes
 //   engine_bench float32 64          cases that have all the words: type, head dim, pattern,
@@ -24,6 +24,7 @@
 #include "engine/spec/numbers.h"
 #include "tests/bench/measure.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::bench {
 namespace {
@@ -201,10 +202,7 @@ void Attention(const Options& options) {
 }
 
 void Plans(const Options& options) {
-  JobSpec spec;
-  spec.tokens = 1'000'000'000;
-  spec.heads = spec.kv_heads = 8;
-  spec.head_dim = spec.value_dim = 64;
+  JobSpec spec = PlainSpec({.tokens = 1'000'000'000, .heads = 8, .dim = 64});
   spec.branches = {{2048, 1}, {1 << 18, 64}, {spec.tokens, 65536}};
   std::printf("\nA plan of a billion tokens, best of %d:\n\n", options.rounds);
   std::vector<std::vector<std::string>> table = {{"workers", "ms"}};

@@ -1,4 +1,5 @@
-// What an exchange costs, with checksums and without, as a Markdown table for docs/benchmarks.md.
+// What an exchange costs, with checksums and without, as a Markdown table, which ./dev bench
+// records.
 //
 //   exchange_bench             best of 5 rounds
 //   exchange_bench --quick     a smoke test: small, one round

@@ -1,62 +1,70 @@
-// Attention on a GPU, as Markdown tables for docs/benchmarks.md: our own kernels beside cuDNN's,
-// dense, causal and by strided views; the published configuration of the reports through the
-// engine; how many tokens fit; and how long small jobs take.
+// Attention on a GPU, as Markdown tables whose rows are printed as they come.
 //
-//   gpu_bench                  everything
-//   gpu_bench --quick          small sizes, to see that it runs
-//   gpu_bench --values=FILE    also writes the numbers that Q, K and V are made of, as
-//                              little-endian float32, for tests/bench/gpu_peers.py
+//   gpu_bench [--part=PART] [--kernel=KERNEL] [--type=TYPE] [--tokens=N] [--quick] [--values=FILE]
 //
-// Exits with 1 where there is no GPU, or where something could not be measured.
+//   --part=device     the GPU's name
+//          smoke      one kernel: small tasks of each type and a small job, and whether they are
+//          right layers     dense, causal and by strided views, at head dims 64 and 128 jobs the
+//          published configuration of the reports, through the engine small      how long small
+//          jobs take resident   a job that fills the GPU's memory
+//                     without it: all but the first two
+//   --kernel=KERNEL   cuda/native, cuda/native-sm90 or cuda/cudnn; or cuda, which is the best of
+//   them as
+//                     a service uses it. Without it: all that this GPU and build have
+//   --type=TYPE       bfloat16 (the default), float16 or float32, of layers
+//   --tokens=N        of jobs; without it 425984, which is published, and as many as fill the
+//   memory
+//   --quick           small sizes and one round, to see that it runs
+//   --values=FILE     only writes the numbers that Q, K and V are made of, as little-endian
+//   float32,
+//                     for tests/bench/gpu_peers.py; needs no GPU
+//
+// Times are wall-clock, of whole calls, median of kRounds after 200 ms. Exits with 1 where
+// something could not be measured or was wrong, with 2 for wrong options, and with 3 where there is
+// no GPU.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "engine/device/device.h"
-#include "engine/run/executor.h"
-#include "engine/spec/numbers.h"
+#include "engine/spec/job_spec_json.h"
+#include "tests/bench/gpu_job.h"
 #include "tests/bench/gpu_layer.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/or_fail.h"
-#include "tests/random/random_spec.h"
+#include "tests/bench/row_printer.h"
 #include "tests/unit/device/kernel_options.h"
 
 namespace hilbert_ring::bench {
 namespace {
 
-constexpr int kRounds = 5;
+constexpr int64_t kPublishedTokens = 425'984;
+constexpr int64_t kResidentTokens = 32'000'000;
+constexpr int64_t kLayerRows = 32'768;  // selected by a pattern
+constexpr int kSmallCalls = 200;
 
-bool failed = false;  // whether something could not be measured
+// Of the published configuration, until "cuda" has tried each shape both ways and decided: 158 jobs
+// of the published size (AttentionSplitOptions::worth_scores).
+constexpr int64_t kDecidingTokens = 200 * kPublishedTokens;
 
-struct Sizes {
-  int64_t rows = 32'768;           // selected by a pattern
-  int64_t job_tokens = 4'194'304;  // of the reports' configuration
-  int64_t most_tokens = 32'000'000;
+struct Options {
+  std::string part, kernel;
+  DataType dtype = DataType::kBFloat16;
+  int64_t tokens = 0;  // 0: as many as are published
+  bool quick = false;
+
+  Timing timing() const { return quick ? Timing{0, 1, 1} : Timing{}; }
 };
 
 using Row = std::vector<std::string>;
-
-// The cells that `measure` returns, behind those that name what is measured; or why there are none.
-Row Measured(Row row, size_t cells, const std::function<Row()>& measure) {
-  Row found;
-  try {
-    found = measure();
-  } catch (const std::exception& error) {
-    found = {absl::StrCat("not run: ", error.what())};
-    failed = true;
-  }
-  found.resize(cells);
-  row.insert(row.end(), found.begin(), found.end());
-  return row;
-}
 
 constexpr Pattern kPatterns[] = {{"dense", 1, Mask::kNone},
                                  {"causal", 1, Mask::kDiagonal},
@@ -64,134 +72,224 @@ constexpr Pattern kPatterns[] = {{"dense", 1, Mask::kNone},
                                  {"dilation 4", 4, Mask::kNone},
                                  {"dilation 8", 8, Mask::kNone}};
 
-std::string Scientific(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1e", value);
-  return text;
-}
+class Bench {
+ public:
+  explicit Bench(const Options& options) : options_(options) {
+    if (!options.kernel.empty()) kernels_ = {options.kernel};
+  }
 
-const char* NameOf(DataType dtype) {
-  return dtype == DataType::kFloat32    ? "float32"
-         : dtype == DataType::kBFloat16 ? "bfloat16"
-                                        : "float16";
-}
+  // Whether all was measured, and right.
+  bool Run() {
+    const std::string& part = options_.part;
+    if (part == "device") {
+      std::printf("%s\n", OrFail(MakeDevice({.kind = DeviceKind::kCuda}))->info().name.c_str());
+      return true;
+    }
+    if (kernels_.empty()) {
+      kernels_ = CudaKernels();
+      if (const auto cudnn = MakeDevice(OptionsFor("cuda/cudnn", 0)); !cudnn.ok()) {
+        std::printf("cuDNN is not measured: %s\n", cudnn.status().ToString().c_str());
+      }
+    }
+    if (part == "smoke") Smoke();
+    if (part.empty() || part == "layers") Layers();
+    if (part.empty() || part == "jobs") Jobs(JobTokens(kPublishedTokens));
+    if (part.empty() || part == "small") SmallJobs();
+    if (part.empty() || part == "resident") Jobs(JobTokens(kResidentTokens));
+    return !failed_;
+  }
 
-void Attention(const Sizes& sizes, DataType dtype, const std::vector<std::string>& kernels) {
-  const int64_t rows = dtype == DataType::kFloat32 ? sizes.rows / 4 : sizes.rows;
-  std::printf("\n%lld rows selected, %lld heads, best of %d rounds\n\n",
-              static_cast<long long>(rows), static_cast<long long>(kLayerHeads), kRounds);
-  std::vector<Row> table = {
-      {"type", "head dim", "pattern", "kernel", "TFLOP/s", "over dense", "error"}};
-  for (const int64_t dim : {64, 128}) {
-    for (const std::string& kernel : kernels) {
-      const auto device = OrFail(MakeDevice(OptionsFor(kernel, 0)));
-      double dense = 0;
-      for (const Pattern& pattern : kPatterns) {
-        table.push_back(
-            Measured({NameOf(dtype), absl::StrCat(dim), pattern.name, kernel}, 3, [&]() -> Row {
-              Layer layer(*device, dtype, rows, dim, pattern);
-              const double rate = layer.Measure(kRounds);
-              if (pattern.dilation == 1 && pattern.mask == Mask::kNone) dense = rate;
-              return {Number(rate, 1), dense > 0 ? Number(rate / dense, 3) : "",
-                      Scientific(layer.Error())};
-            }));
+ private:
+  int64_t JobTokens(int64_t usual) const {
+    return options_.tokens > 0 ? options_.tokens : options_.quick ? 512 : usual;
+  }
+
+  // The device of a kernel, which must be that and no other.
+  std::unique_ptr<Device> DeviceOf(const std::string& kernel, double memory_fraction = 0.5) const {
+    DeviceOptions options = OptionsFor(kernel, 0);
+    options.memory_fraction = memory_fraction;
+    auto device = OrFail(MakeDevice(options));
+    if (kernel != "cuda" && device->info().kernel != kernel) {
+      throw std::runtime_error(
+          absl::StrCat("this GPU or build has ", device->info().kernel, " instead"));
+    }
+    return device;
+  }
+
+  // Prints the cells that `measure` returns, behind those that name what is measured; or why there
+  // are none.
+  void Print(const RowPrinter& table, Row row, const std::function<Row()>& measure) {
+    Row found;
+    try {
+      found = measure();
+    } catch (const std::exception& error) {
+      found = {absl::StrCat("not run: ", error.what())};
+      failed_ = true;
+    }
+    row.insert(row.end(), found.begin(), found.end());
+    table.Print(std::move(row));
+  }
+
+  // As a cell. What is wrong, or not a number, fails the program.
+  std::string ErrorCell(double error, DataType dtype) {
+    char text[64];
+    const bool right = error <= MostError(dtype);
+    std::snprintf(text, sizeof(text), right ? "%.1e" : "WRONG: %.1e, may be %.1e", error,
+                  MostError(dtype));
+    if (!right) failed_ = true;
+    return text;
+  }
+
+  void Smoke() {
+    std::printf("\nSmall tasks, and whether they are right\n\n");
+    const RowPrinter table({"kernel", "type", "head dim", "pattern", "error"});
+    for (const std::string& kernel : kernels_) {
+      std::unique_ptr<Device> device;
+      Print(table, {kernel, "", "", "starts"}, [&]() -> Row {
+        device = DeviceOf(kernel);
+        return {};
+      });
+      if (device == nullptr) continue;
+      for (const DataType dtype : {DataType::kBFloat16, DataType::kFloat16}) {
+        for (const int64_t dim : {64, 128}) {
+          for (const Pattern& pattern : kPatterns) {
+            if (pattern.dilation > 2) continue;
+            Print(table,
+                  {kernel, std::string(DataTypeName(dtype)), absl::StrCat(dim), pattern.name},
+                  [&]() -> Row {
+                    Layer layer(*device, dtype, options_.quick ? 128 : 1000, dim, pattern);
+                    layer.Rate({0, 1, 1});
+                    return {ErrorCell(layer.Error(), dtype)};
+                  });
+          }
+        }
+      }
+      const int64_t tokens = options_.quick ? 256 : 16'384;
+      Print(table, {kernel, "bfloat16", "64", absl::StrCat("a job of ", tokens, " tokens")},
+            [&]() -> Row {
+              Job job(*device, tokens);
+              job.Run();
+              return {ErrorCell(job.Error(), DataType::kBFloat16)};
+            });
+    }
+  }
+
+  void Layers() {
+    const DataType dtype = options_.dtype;
+    const int64_t rows = options_.quick                ? 128
+                         : dtype == DataType::kFloat32 ? kLayerRows / 4
+                                                       : kLayerRows;
+    std::printf("\n%lld rows selected, %lld heads, median of %d after %.1f s\n\n",
+                static_cast<long long>(rows), static_cast<long long>(kLayerHeads),
+                options_.timing().rounds, options_.timing().warm_seconds);
+    const RowPrinter table(
+        {"type", "head dim", "pattern", "kernel", "TFLOP/s", "over dense", "error"});
+    for (const std::string& kernel : kernels_) {
+      std::unique_ptr<Device> device;
+      for (const int64_t dim : {64, 128}) {
+        double dense = 0;
+        for (const Pattern& pattern : kPatterns) {
+          Print(table, {std::string(DataTypeName(dtype)), absl::StrCat(dim), pattern.name, kernel},
+                [&]() -> Row {
+                  if (device == nullptr) device = DeviceOf(kernel);
+                  Layer layer(*device, dtype, rows, dim, pattern);
+                  const double rate = layer.Rate(options_.timing());
+                  if (pattern.dilation == 1 && pattern.mask == Mask::kNone) dense = rate;
+                  return {Number(rate, options_.quick ? 6 : 1),
+                          dense > 0 ? Number(rate / dense, 3) : "",
+                          ErrorCell(layer.Error(), dtype)};
+                });
+        }
       }
     }
   }
-  PrintTable(table);
-}
 
-// 8 heads of dimension 64, [2048, 4096, 8192] with [1, 2, 4].
-JobSpec ReportsSpec(int64_t tokens) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 8;
-  spec.head_dim = spec.value_dim = 64;
-  spec.dtype = DataType::kBFloat16;
-  spec.branches = {{2048, 1}, {4096, 2}, {8192, 4}};
-  return spec;
-}
-
-// A store with Q, K and V of the plan's only worker.
-std::unique_ptr<ShardStore> StoreOf(Device& device, const Plan& plan) {
-  std::mt19937_64 random(3);
-  const std::vector<float> values = testing::RandomValues(262'139, random);
-  std::vector<uint16_t> piece(values.size());
-  for (size_t i = 0; i < piece.size(); ++i) piece[i] = FloatToBFloat16(values[i]);
-  const auto piece_bytes = static_cast<int64_t>(piece.size() * sizeof(uint16_t));
-  auto store = OrFail(ShardStore::Make(device, plan, 0));
-  for (const TensorKind kind : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
-    const int64_t bytes = plan.spec.tokens * RowBytes(plan.spec, kind);
-    for (int64_t at = 0; at < bytes; at += piece_bytes) {
-      OrFail(
-          device.CopyIn(store->Row(kind, 0) + at, piece.data(), std::min(piece_bytes, bytes - at)));
+  void Jobs(int64_t tokens) {
+    std::printf(
+        "\nThe published configuration in bfloat16, engine time, rows in the GPU's memory; "
+        "cuda: after %lld tokens, by when each shape's kernel is chosen\n\n",
+        static_cast<long long>(options_.quick ? 0 : kDecidingTokens));
+    const RowPrinter table({"tokens", "kernel", "seconds", "million tokens/s", "first job, seconds",
+                            "GiB of the GPU's memory", "error"});
+    for (const std::string& kernel : kernels_) {
+      Print(table, {absl::StrCat(tokens), kernel}, [&]() -> Row {
+        const auto device = DeviceOf(kernel, DeviceOptions{}.memory_fraction);  // as a service's
+        Job job(*device, tokens);
+        double memory = 0;
+        Timing timing = options_.timing();
+        if (kernel == "cuda" && !options_.quick) {
+          timing.warm_rounds = static_cast<int>((kDecidingTokens + tokens - 1) / tokens);
+        }
+        const Timed timed =
+            Measure(timing, [&] { memory = static_cast<double>(job.Run().memory_peak_bytes); });
+        return {Number(timed.median, 4),
+                Number(1e-6 * static_cast<double>(tokens) / timed.median, options_.quick ? 6 : 1),
+                Number(timed.first, 4), Number(memory / (1 << 30), options_.quick ? 6 : 1),
+                ErrorCell(job.Error(), DataType::kBFloat16)};
+      });
     }
   }
-  return store;
-}
 
-void Jobs(int64_t tokens, const std::vector<std::string>& kernels) {
-  std::printf(
-      "\nThe reports' configuration in bfloat16, engine time, rows in the GPU's memory\n\n");
-  std::vector<Row> table = {
-      {"tokens", "kernel", "seconds", "million tokens/s", "GiB of the GPU's memory"}};
-  for (const std::string& kernel : kernels) {
-    table.push_back(Measured({absl::StrCat(tokens), kernel}, 3, [&]() -> Row {
-      DeviceOptions options = OptionsFor(kernel, 0);
-      options.memory_fraction = DeviceOptions{}.memory_fraction;  // as a service's
-      const auto device = OrFail(MakeDevice(options));
-      const Plan plan = OrFail(MakePlan(ReportsSpec(tokens), 1));
-      const auto store = StoreOf(*device, plan);
-      double best = 1e9, memory = 0;
-      for (int round = 0; round < kRounds; ++round) {
-        best = std::min(best, SecondsOf([&] {
-                          const auto figures =
-                              OrFail(Execute(plan, 0, *store, *device, nullptr, 1, {}));
-                          memory = static_cast<double>(figures.memory_peak_bytes);
-                        }));
+  void SmallJobs() {
+    std::printf("\nSmall jobs in bfloat16, engine time, median of %d\n\n", kSmallCalls);
+    const RowPrinter table({"tokens", "kernel", "microseconds"});
+    for (const std::string& kernel : kernels_) {
+      std::unique_ptr<Device> device;
+      for (const int64_t tokens : {256, 1024, 4096, 16'384}) {
+        if (options_.quick && tokens > 256) break;
+        Print(table, {absl::StrCat(tokens), kernel}, [&]() -> Row {
+          if (device == nullptr) device = DeviceOf(kernel);
+          Job job(*device, tokens);
+          Timing timing = options_.timing();
+          if (!options_.quick) timing.rounds = kSmallCalls;
+          const Timed timed = Measure(timing, [&] { job.Run(); });
+          return {Number(1e6 * timed.median, 1)};
+        });
       }
-      return {Number(best, 4), Number(1e-6 * static_cast<double>(tokens) / best, 1),
-              Number(memory / (1 << 30), 1)};
-    }));
+    }
   }
-  PrintTable(table);
-}
 
-void SmallJobs() {
-  constexpr int kCalls = 200;
-  std::printf("\nSmall jobs in bfloat16, engine time, median of %d\n\n", kCalls);
-  std::vector<Row> table = {{"tokens", "microseconds"}};
-  for (const int64_t tokens : {256, 1024, 4096, 16'384}) {
-    table.push_back(Measured({absl::StrCat(tokens)}, 1, [&]() -> Row {
-      const auto device = OrFail(MakeDevice({.kind = DeviceKind::kCuda}));
-      const Plan plan = OrFail(MakePlan(ReportsSpec(tokens), 1));
-      const auto store = StoreOf(*device, plan);
-      std::vector<double> seconds(kCalls);
-      for (double& call : seconds) {
-        call =
-            SecondsOf([&] { OrFail(Execute(plan, 0, *store, *device, nullptr, 1, {}).status()); });
+  const Options options_;
+  std::vector<std::string> kernels_;
+  bool failed_ = false;  // whether something could not be measured, or was wrong
+};
+
+// What is wrong with the command line, or nothing. `values` is where the numbers are to be written.
+std::string Parse(int argc, char** argv, Options& options, std::string& values) {
+  constexpr const char* kParts[] = {"device", "smoke", "layers", "jobs", "small", "resident"};
+  constexpr const char* kKernels[] = {"cuda/native", "cuda/native-sm90", "cuda/cudnn", "cuda"};
+  const auto among = [](const auto& names, const std::string& name) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view word = argv[i];
+    if (word == "--quick") {
+      options.quick = true;
+    } else if (absl::ConsumePrefix(&word, "--part=")) {
+      options.part = std::string(word);
+      if (!among(kParts, options.part)) return absl::StrCat("no part ", word);
+    } else if (absl::ConsumePrefix(&word, "--kernel=")) {
+      options.kernel = std::string(word);
+      if (!among(kKernels, options.kernel)) return absl::StrCat("no kernel ", word);
+    } else if (absl::ConsumePrefix(&word, "--type=")) {
+      bool found = false;
+      for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+        if (std::string(DataTypeName(dtype)) != word) continue;
+        options.dtype = dtype;
+        found = true;
       }
-      std::nth_element(seconds.begin(), seconds.begin() + kCalls / 2, seconds.end());
-      return {Number(1e6 * seconds[kCalls / 2], 1)};
-    }));
+      if (!found) return absl::StrCat("no type ", word);
+    } else if (absl::ConsumePrefix(&word, "--tokens=")) {
+      if (!absl::SimpleAtoi(word, &options.tokens) || options.tokens < 1) {
+        return absl::StrCat("--tokens is ", word, ", must be at least 1");
+      }
+    } else if (absl::ConsumePrefix(&word, "--values=")) {
+      values = std::string(word);
+    } else {
+      return absl::StrCat("no option ", argv[i]);
+    }
   }
-  PrintTable(table);
-}
-
-void Everything(const Sizes& sizes) {
-  if (const auto cudnn = MakeDevice(OptionsFor("cuda/cudnn", 0)); !cudnn.ok()) {
-    std::printf("cuDNN is not measured: %s\n", cudnn.status().ToString().c_str());
-  }
-  std::printf("\n%s\n", OrFail(MakeDevice({.kind = DeviceKind::kCuda}))->info().name.c_str());
-  const std::vector<std::string> kernels = CudaKernels();
-  std::vector<std::string> with_auto = kernels;
-  with_auto.push_back("cuda");  // the best of them, as a service uses it
-  Attention(sizes, DataType::kBFloat16, kernels);
-  Jobs(sizes.job_tokens, with_auto);
-  SmallJobs();
-  Attention(sizes, DataType::kFloat16, kernels);
-  Attention(sizes, DataType::kFloat32, {"cuda/native"});
-  Jobs(sizes.most_tokens, {"cuda"});
+  return "";
 }
 
 }  // namespace
@@ -199,31 +297,26 @@ void Everything(const Sizes& sizes) {
 
 int main(int argc, char** argv) {
   using namespace hilbert_ring;
-  bench::Sizes sizes;
-  for (int i = 1; i < argc; ++i) {
-    absl::string_view word = argv[i];
-    if (word == "--quick") {
-      sizes = {.rows = 512, .job_tokens = 16'384, .most_tokens = 65'536};
-    } else if (absl::ConsumePrefix(&word, "--values=")) {
-      if (!bench::WriteLayerValues(std::string(word))) {
-        std::fprintf(stderr, "gpu_bench: cannot write %s\n", std::string(word).c_str());
-        return 1;
-      }
-    } else {
-      std::fprintf(stderr, "gpu_bench: no option %s\n", argv[i]);
-      return 2;
-    }
+  bench::Options options;
+  std::string values;
+  const std::string wrong = bench::Parse(argc, argv, options, values);
+  if (!wrong.empty()) {
+    std::fprintf(stderr, "gpu_bench: %s\n", wrong.c_str());
+    return 2;
+  }
+  if (!values.empty()) {
+    if (bench::WriteLayerValues(values)) return 0;
+    std::fprintf(stderr, "gpu_bench: cannot write %s\n", values.c_str());
+    return 1;
   }
   if (const absl::Status found = FindCudaDevice(0); !found.ok()) {
     std::fprintf(stderr, "gpu_bench: %s\n", std::string(found.message()).c_str());
-    return 1;
+    return 3;
   }
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // what is measured stays when time is up
   try {
-    bench::Everything(sizes);
+    return bench::Bench(options).Run() ? 0 : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gpu_bench: %s\n", error.what());
     return 1;
   }
-  return bench::failed ? 1 : 0;
 }

@@ -3,11 +3,12 @@
 tables of the same form. Operations are counted alike; gpu_bench's times are those of whole calls,
 launches and waits included.
 
-    gpu_bench --values=FILE && gpu_peers.py --values FILE
+    gpu_bench --values=FILE && gpu_peers.py --values FILE [--part layers|jobs] [--type TYPE] [--tokens N]
     gpu_peers.py --device cpu --quick     a smoke test without a GPU: small, one round
 
 It needs PyTorch and NumPy. `./dev gpu-check` runs both programs. Without --values the numbers are
-others of the same kind. Times are those of CUDA's events. Each kernel of
+others of the same kind. Times are those of CUDA's events, the median of some rounds after 200 ms. Rows
+are printed as they come. Each kernel of
 scaled_dot_product_attention gets the rows in each layout that it may like:
   token-major    [rows, heads, dim], as the service's rows lie
   head-major     [heads, rows, dim], brought into that order before the clock starts
@@ -32,7 +33,7 @@ from pathlib import Path
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 VALUES = 262_139
 HEADS = 8
-WARM_UP = 2
+WARM_SECONDS = 0.2
 CHECKED_ROWS = 4  # against float64
 
 # The reports' configuration: one branch for each of three groups of heads.
@@ -64,8 +65,9 @@ PATTERNS = [Pattern("dense"), Pattern("causal", causal=True),
 @dataclass
 class Sizes:
     rows: int = 32_768  # selected by a pattern
-    tokens: int = 4_194_304  # of the reports' configuration
-    rounds: int = 5
+    tokens: int = 425_984  # of the reports' configuration
+    rounds: int = 9
+    warm_seconds: float = WARM_SECONDS
 
 
 class Wrong(Exception):
@@ -137,8 +139,11 @@ def seconds_of(work, device):
     return start.elapsed_time(end) * 1e-3
 
 
-def best_seconds(work, device, rounds):
-    return min([seconds_of(work, device) for _ in range(WARM_UP + rounds)][WARM_UP:])
+def median_seconds(work, device, sizes):
+    warm = seconds_of(work, device)
+    while warm < sizes.warm_seconds:
+        warm += max(seconds_of(work, device), 1e-6)
+    return sorted(seconds_of(work, device) for _ in range(sizes.rounds))[sizes.rounds // 2]
 
 
 def reason(error, warned):
@@ -166,17 +171,14 @@ def attempt(work, backend):
             return None, reason(error, warned)
 
 
-def print_table(rows):
-    """As the benchmarks in C++ print them: words to the left, numbers to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for number, row in enumerate(rows):
-        cells = [cell.rjust(width) if i else cell.ljust(width)
-                 for i, (cell, width) in enumerate(zip(row, widths))]
-        print("| " + " | ".join(cells) + " |")
-        if number == 0:
-            print("| " + " | ".join("-" * (width - 1) + (":" if i else "-")
-                                    for i, width in enumerate(widths)) + " |")
-    print(flush=True)
+def print_row(row):
+    print("| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in row) + " |",
+          flush=True)
+
+
+def print_head(*columns):
+    print_row(columns)
+    print_row(["---"] * len(columns))
 
 
 # ---------------------------------------------------------------- dense, causal, dilated
@@ -219,20 +221,20 @@ def error_of(out, inputs, pattern):
     return math.sqrt(wrong / right)
 
 
-def measure_layer(inputs, pattern, layout, device, rounds):
+def measure_layer(inputs, pattern, layout, device, sizes):
     """(TFLOP/s, error). Scores above the diagonal do not count."""
     rows, dim = inputs[0].shape[0] // pattern.dilation, inputs[0].shape[2]
     work = layer(inputs, pattern, layout)
     scores = rows * (rows + 1) / 2 if pattern.causal else rows * rows
-    seconds = best_seconds(work, device, rounds)
+    seconds = median_seconds(work, device, sizes)
     return 4e-12 * dim * HEADS * scores / seconds, error_of(work(), inputs, pattern)
 
 
 def layers(values, dtype, sizes, device):
     name = str(dtype).removeprefix("torch.")
-    print(f"PyTorch in {name}: {sizes.rows} rows selected, {HEADS} heads, best of "
-          f"{sizes.rounds} rounds\n")
-    table = [["type", "head dim", "pattern", "kernel", "layout", "TFLOP/s", "over dense", "error"]]
+    print(f"PyTorch in {name}: {sizes.rows} rows selected, {HEADS} heads, median of "
+          f"{sizes.rounds} rounds after {sizes.warm_seconds} s\n")
+    print_head("type", "head dim", "pattern", "kernel", "layout", "TFLOP/s", "over dense", "error")
     for dim in (64, 128):
         dense = {}  # by kernel, of the better layout
         for pattern in PATTERNS:
@@ -240,7 +242,7 @@ def layers(values, dtype, sizes, device):
             inputs = tensors(values, shape, dtype, device)
             for kernel, backend in kernels(device).items():
                 results = [attempt(lambda: measure_layer(inputs, pattern, layout, device,
-                                                         sizes.rounds), backend)
+                                                         sizes), backend)
                            for layout in pattern.layouts()]
                 rates = [found[0] for found, _ in results if found]
                 if pattern.name == "dense" and rates:
@@ -250,9 +252,9 @@ def layers(values, dtype, sizes, device):
                     if found:
                         rate, error = found
                         over = f"{rate / dense[kernel]:.3f}" if kernel in dense else ""
-                        cells = [f"{rate:.1f}", over, f"{error:.1e}"]
-                    table.append([name, str(dim), pattern.name, kernel, layout, *cells])
-    print_table(table)
+                        cells = [f"{rate:.6g}" if rate < 1 else f"{rate:.1f}", over, f"{error:.1e}"]
+                    print_row([name, str(dim), pattern.name, kernel, layout, *cells])
+    print(flush=True)
 
 
 # ---------------------------------------------------------------- the reports' configuration
@@ -302,12 +304,12 @@ def check_job(inputs, expected, layout):
     return error
 
 
-def measure_job(inputs, layout, device, rounds):
+def measure_job(inputs, layout, device, sizes):
     """(seconds, GiB of the GPU's memory, inputs and output included)"""
     out = torch.empty_like(inputs[0])
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
-    seconds = best_seconds(lambda: compute_job(inputs, out, layout), device, rounds)
+    seconds = median_seconds(lambda: compute_job(inputs, out, layout), device, sizes)
     return seconds, "" if device == "cpu" else f"{torch.cuda.max_memory_allocated() / 2**30:.1f}"
 
 
@@ -322,24 +324,24 @@ def jobs(values, sizes, device):
     print("PyTorch: the reports' configuration in bfloat16, rows in the device's memory; the "
           f"largest error is that of {CHECKED_TOKENS} tokens against the definition in float64, "
           "over the root mean square of its values\n")
-    table = [["kernel", "layout", "tokens", "seconds", "million tokens/s",
-              "GiB of the GPU's memory", "largest error"]]
+    print_head("kernel", "layout", "tokens", "seconds", "million tokens/s",
+               "GiB of the GPU's memory", "largest error")
     right = True
     for kernel, backend in contestants.items():
         for layout in ("strided views", "gathered"):
             error, why = attempt(lambda: check_job(small, expected, layout), backend)
             if error is not None:
-                found, why = attempt(lambda: measure_job(inputs, layout, device, sizes.rounds),
+                found, why = attempt(lambda: measure_job(inputs, layout, device, sizes),
                                      backend)
             row = [kernel, layout, str(sizes.tokens)]
             if why is not None:
                 right = right and not why.startswith("WRONG")
-                table.append([*row, why, "", "", ""])
+                print_row([*row, why, "", "", ""])
                 continue
             seconds, memory = found
-            table.append([*row, f"{seconds:.4f}", f"{1e-6 * sizes.tokens / seconds:.1f}", memory,
-                          f"{error:.1e}"])
-    print_table(table)
+            print_row([*row, f"{seconds:.4f}", f"{1e-6 * sizes.tokens / seconds:.3f}", memory,
+                       f"{error:.1e}"])
+    print(flush=True)
     return right
 
 
@@ -353,18 +355,30 @@ def machine_line(device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--values", metavar="FILE", help="what gpu_bench --values=FILE wrote")
+    parser.add_argument("--part", choices=["layers", "jobs"], help="that alone")
+    parser.add_argument("--type", choices=["bfloat16", "float16"], default="bfloat16",
+                        help="of layers; without --part both are measured")
+    parser.add_argument("--tokens", type=int, default=Sizes.tokens, help="of the job, a multiple of 8192")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--quick", action="store_true", help="a smoke test: small, one round")
     options = parser.parse_args()
     load()
     if options.device == "cuda" and not torch.cuda.is_available():
         fail("PyTorch finds no GPU")
-    sizes = Sizes(rows=512, tokens=CHECKED_TOKENS, rounds=1) if options.quick else Sizes()
+    sizes = Sizes(tokens=options.tokens)
+    if options.quick:
+        sizes = Sizes(rows=512, tokens=CHECKED_TOKENS, rounds=1, warm_seconds=0)
+    if sizes.tokens < 1 or sizes.tokens % max(SEGMENTS):
+        parser.error(f"--tokens is {sizes.tokens}, must be a multiple of {max(SEGMENTS)}")
     print(f"{machine_line(options.device)}\n")
     values = read_values(options.values)
-    layers(values, torch.bfloat16, sizes, options.device)
-    right = jobs(values, sizes, options.device)
-    layers(values, torch.float16, sizes, options.device)
+    right = True
+    if options.part != "jobs":
+        layers(values, getattr(torch, options.type), sizes, options.device)
+    if options.part != "layers":
+        right = jobs(values, sizes, options.device)
+    if options.part is None:
+        layers(values, torch.float16, sizes, options.device)
     sys.exit(0 if right else 1)
 
 

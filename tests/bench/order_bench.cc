@@ -1,5 +1,5 @@
-// What orders along space-filling curves cost and what they change, as Markdown tables for
-// docs/benchmarks.md.
+// What orders along space-filling curves cost and what they change, as Markdown tables, which
+// ./dev bench records.
 //
 //   order_bench             everything, best of 5 rounds
 //   order_bench keys        one part: keys, orders, placing, segments, windows, attention
@@ -25,8 +25,8 @@
 #include "engine/order/order_cache.h"
 #include "engine/order/permutation.h"
 #include "engine/plan/pattern.h"
-#include "engine/run/executor.h"
 #include "tests/bench/measure.h"
+#include "tests/bench/one_shard_job.h"
 #include "tests/random/random_spec.h"
 
 namespace hilbert_ring::bench {
@@ -312,50 +312,6 @@ void Windows(const Options& options) {
   PrintTable(table);
 }
 
-// One job in one shard, with its rows at their slots.
-class Job {
- public:
-  Job(const JobSpec& spec, Device& device)
-      : device_(device),
-        plan_(MakePlan(spec, 1).value()),
-        store_(ShardStore::Make(device, plan_, 0).value()) {
-    std::vector<int64_t> tokens(spec.tokens);
-    std::iota(tokens.begin(), tokens.end(), 0);
-    if (spec.ordering) {
-      Permutation::Make(spec, {}).value()->Tokens(0, tokens);
-      std::copy(tokens.begin(), tokens.end(), store_->tokens().begin());
-    }
-    std::mt19937_64 random(6);
-    const std::vector<float> values = testing::RandomValues(262'139, random);
-    const int64_t elements = spec.heads * spec.head_dim;
-    for (const TensorKind kind : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
-      for (int64_t slot = 0; slot < spec.tokens; ++slot) {
-        auto* row = reinterpret_cast<float*>(store_->Row(kind, slot));
-        for (int64_t i = 0; i < elements; ++i) {
-          const int64_t index = tokens[slot] * elements + i + 7919 * static_cast<int64_t>(kind);
-          row[i] = values[index % static_cast<int64_t>(values.size())];
-        }
-      }
-    }
-  }
-
-  void Run() {
-    const auto figures = Execute(plan_, 0, *store_, device_, nullptr, 1, {});
-    if (!figures.ok()) {
-      std::fprintf(stderr, "%s\n", figures.status().ToString().c_str());
-      std::exit(1);
-    }
-    flops_ = figures->flops;
-  }
-  double flops() const { return flops_; }
-
- private:
-  Device& device_;
-  Plan plan_;
-  std::unique_ptr<ShardStore> store_;
-  double flops_ = 0;
-};
-
 void Attention(const Options& options) {
   const int64_t side = options.quick ? 32 : 256;
   const int64_t heads = 3;
@@ -380,7 +336,7 @@ void Attention(const Options& options) {
   for (const Pattern& pattern : patterns) {
     struct Run {
       std::string name;
-      std::unique_ptr<Job> job;
+      std::unique_ptr<OneShardJob> job;
       double best = 1e300;
     };
     std::vector<Run> runs;
@@ -389,7 +345,7 @@ void Attention(const Options& options) {
       spec.branches = pattern.branches;
       spec.causal = pattern.causal;
       spec.ordering = ordering;
-      runs.push_back({name, std::make_unique<Job>(spec, *device)});
+      runs.push_back({name, std::make_unique<OneShardJob>(spec, *device)});
     };
     add("row-major", std::nullopt);
     add("Hilbert", Ordering{.grid = {side, side}});

@@ -1,5 +1,5 @@
 // The published configuration of the Hilbert ring reports, through the engine alone and through the
-// service, as Markdown tables for docs/benchmarks.md; and the latency of a small job.
+// service, as Markdown tables, which ./dev bench records; and the latency of a small job.
 //
 //   reports_bench                        everything
 //   reports_bench jobs 425984            one length (several may be given)
@@ -28,8 +28,9 @@
 #include "engine/order/permutation.h"
 #include "engine/run/executor.h"
 #include "engine/spec/numbers.h"
-#include "tests/service/cluster.h"
 #include "tests/service/memory_watch.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -49,12 +50,7 @@ int Rounds(const JobSpec& spec) { return spec.tokens > 500'000 ? 1 : 3; }
 
 // 8 heads of dimension 64, [2048, 4096, 8192] with [1, 2, 4], on a grid as square as it goes.
 JobSpec ReportsSpec(int64_t tokens, DataType dtype, bool hilbert) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 8;
-  spec.head_dim = spec.value_dim = 64;
-  spec.dtype = dtype;
-  spec.branches = {{2048, 1}, {4096, 2}, {8192, 4}};
+  JobSpec spec = PublishedSpec(tokens, dtype);
   if (!hilbert) return spec;
   int64_t rows = 1;
   for (int64_t side = 1; side * side <= tokens; ++side) {
@@ -95,8 +91,8 @@ double ProcessorSeconds(pid_t pid = 0) {
 }
 
 double ProcessorSeconds(const Cluster& cluster) {
-  double seconds = ProcessorSeconds(cluster.pid());
-  for (const pid_t worker : cluster.WorkerPids()) seconds += ProcessorSeconds(worker);
+  double seconds = ProcessorSeconds(cluster.coordinator());
+  for (const pid_t worker : cluster.Workers()) seconds += ProcessorSeconds(worker);
   return seconds;
 }
 

@@ -1,4 +1,4 @@
-// Figures of whole jobs through the real service, as Markdown tables for docs/benchmarks.md:
+// Figures of whole jobs through the real service, as Markdown tables, which ./dev bench records:
 // tokens/s, bytes exchanged against the plan and the naive ring, memory of each process against the
 // plan.
 #include <algorithm>
@@ -8,19 +8,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "tests/service/cluster.h"
 #include "tests/service/memory_watch.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::testing {
 
 constexpr double kMiB = 1 << 20;
 
 JobSpec Reports(int64_t tokens, DataType dtype, std::vector<Branch> branches, Mixing mixing) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 8;
-  spec.head_dim = spec.value_dim = 64;
+  JobSpec spec = PlainSpec({.tokens = tokens, .heads = 8, .dim = 64});
   spec.dtype = dtype;
   spec.branches = std::move(branches);
   spec.mixing = mixing;

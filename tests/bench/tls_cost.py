@@ -6,17 +6,18 @@ Services: callers in clear text and by TLS with a token, their worker on the sam
 then a worker that gets its rows by messages, in clear text and by mutual TLS. One job at a time.
 """
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 
-START_SECONDS = 60
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from running_service import ListeningService, RunningService  # noqa: E402
 
 
 def make_certificate(folder):
@@ -26,37 +27,20 @@ def make_certificate(folder):
                     "-out", folder / "tls.crt"], check=True, capture_output=True)
 
 
-class Service:
-    def __init__(self, programs, folder, name, arguments, worker_arguments=None):
-        ready = folder / f"{name}.json"
-        self.name = name
-        self.processes = []
-        spawned = 1 if worker_arguments is None else 0
-        membership = 0 if spawned else 18003 + len(name)
-        self._start(folder, [programs / "hilbert-ring-coordinator", f"--spawn-workers={spawned}",
-                             "--grpc-port=0", "--http-port=0", f"--membership-port={membership}",
-                             "--grpc-host=127.0.0.1", "--http-host=127.0.0.1",
-                             "--membership-host=127.0.0.1", f"--share-memory={'true' if spawned else 'false'}",
-                             f"--ready-file={ready}", *arguments])
-        if not spawned:
-            self._start(folder, [programs / "hilbert-ring-worker", "--port=0",
-                                 f"--coordinator=127.0.0.1:{membership}", *worker_arguments])
-        deadline = time.monotonic() + START_SECONDS
-        while not ready.exists():
-            if time.monotonic() > deadline or any(p.poll() is not None for p in self.processes):
-                raise RuntimeError(f"{name} was not ready: {(folder / 'log').read_text()}")
-            time.sleep(0.05)
-        self.address = f"127.0.0.1:{json.loads(ready.read_text())['grpc_port']}"
-
-    def _start(self, folder, command):
-        with open(folder / "log", "ab") as log:
-            self.processes.append(subprocess.Popen(list(map(str, command)), stdout=log, stderr=log))
-
-    def stop(self):
-        for process in reversed(self.processes):
-            process.terminate()
-        for process in self.processes:
-            process.wait(30)
+@contextlib.contextmanager
+def started(programs, folder, arguments, worker_arguments):
+    """With one worker: spawned, or by these arguments one that gets its rows by messages."""
+    folder.mkdir()
+    coordinator = programs / "hilbert-ring-coordinator"
+    arguments = ["--worker-threads=0", *arguments]
+    if worker_arguments is None:
+        with RunningService(coordinator, folder, 1, arguments) as service:
+            yield service
+        return
+    with ListeningService(coordinator, folder, 1, ["--share-memory=false", *arguments]) as service:
+        service.start_worker(programs / "hilbert-ring-worker", "--threads=0", *worker_arguments)
+        service.await_ready()
+        yield service
 
 
 def run_job(programs, folder, service, access):
@@ -93,24 +77,22 @@ def main():
         identity = [f"--tls-cert={folder / 'tls.crt'}", f"--tls-key={folder / 'tls.key'}"]
         mutual = [*identity, f"--tls-ca={folder / 'tls.crt'}"]
         tls_access = ["--tls", "--ca", folder / "tls.crt", "--token-file", folder / "token"]
-        services = []
-        try:
+        services = {}
+        with contextlib.ExitStack() as stack:
             for label, arguments, worker, access in [
                     ("shared, clear text", [], None, []),
                     ("shared, TLS", [*identity, f"--auth-token-file={folder / 'tokens'}"], None,
                      tls_access),
                     ("messages, clear text", [], [], []),
                     ("messages, TLS to the worker", mutual, mutual, ["--tls", *tls_access[1:3]])]:
-                services.append((Service(given.programs, folder, label, arguments, worker), access))
-            seconds = {service.name: [] for service, _ in services}
+                service = started(given.programs, folder / str(len(services)), arguments, worker)
+                services[label] = stack.enter_context(service), access
+            seconds = {label: [] for label in services}
             for round_number in range(given.rounds + 1):  # the first one is warm-up
-                for service, access in services:
+                for label, (service, access) in services.items():
                     taken = run_job(given.programs, folder, service, access)
                     if round_number > 0:
-                        seconds[service.name].append(taken)
-        finally:
-            for service, _ in services:
-                service.stop()
+                        seconds[label].append(taken)
     megabytes = given.tokens * 8 * 64 * 4 * 4 / 1e6
     print(f"{processor()}; {given.tokens} tokens, {megabytes:.0f} MB in and out, {given.rounds} rounds")
     print("| service | median s | least s | MB/s at the median |\n| --- | --- | --- | --- |")

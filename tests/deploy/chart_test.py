@@ -29,6 +29,7 @@ EVERYTHING = {
     "image": {"tag": "cuda", "pullSecrets": [{"name": "registry"}]},
     "tls": {"enabled": True, "betweenProcesses": True},
     "auth": {"enabled": True},
+    "models": {"claimName": "models", "subPath": "of/slides"},
     "worker": {"gpus": 1, "runtimeClassName": "nvidia", "priorityClassName": "high",
                "extraArgs": ["--attention-kernel=native"]},
     "networkPolicy": {"monitoring": [{"namespaceSelector": {}}]},
@@ -146,6 +147,39 @@ class Chart(unittest.TestCase):
                          {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1"})
         self.assertIn("--device=cuda:0", worker["command"])
         self.assertEqual(worker["command"][-1], "--attention-kernel=native")
+
+    def test_both_processes_read_the_models_of_one_claim(self):
+        models = {"claimName": "shelf", "subPath": "slides", "memory": "3GiB", "jobsShare": 0.25}
+        objects = render({"models": models})
+        for kind, component, own in (
+                ("Deployment", "coordinator", []),
+                ("StatefulSet", "worker", ["--model-memory=3GiB", "--memory-share=0.25"])):
+            name = f"hilbert-ring-{component}"
+            pod = container(objects, kind, name)
+            without = container(render(), kind, name)
+            self.assertEqual([word for word in pod["command"] if word not in without["command"]],
+                             ["--model-dir=/models", *own])
+            self.assertEqual([at for at in pod["volumeMounts"] if at not in without["volumeMounts"]],
+                             [{"name": "models", "mountPath": "/models", "readOnly": True,
+                               "subPath": "slides"}])
+            volumes = objects[kind, name]["spec"]["template"]["spec"]["volumes"]
+            self.assertIn({"name": "models", "persistentVolumeClaim": {
+                "claimName": "shelf", "readOnly": True}}, volumes)
+
+    @unittest.skipUnless(shutil.which("kubectl"), "kubectl is not installed")
+    def test_the_component_of_models_gives_what_the_chart_gives(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for part in ("base", "models"):
+                shutil.copytree(BASE.parent / part, Path(folder) / part)
+            mine = Path(folder) / "mine"
+            mine.mkdir()
+            (mine / "kustomization.yaml").write_text(yaml.safe_dump({
+                "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+                "resources": ["../base"], "components": ["../models"]}))
+            said = subprocess.run(["kubectl", "kustomize", mine], capture_output=True, text=True)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual(by_name(said.stdout),
+                         render({"models": {"claimName": "hilbert-ring-models"}}))
 
     def test_groups_over_several_nodes(self):
         objects = render({"worker": {"kind": "LeaderWorkerSet", "groupSize": 4}})

@@ -62,12 +62,13 @@ class Install(unittest.TestCase):
         self.assertIn("include/hilbert_ring/hilbert_ring/v1/attention.pb.h", headers)
         folders = {str(Path(header).parent) for header in headers}
         self.assertEqual(folders, {
-            "include/hilbert_ring/client/cpp", "include/hilbert_ring/engine/spec",
-            "include/hilbert_ring/wire", "include/hilbert_ring/hilbert_ring/v1"})
+            "include/hilbert_ring/client/cpp", "include/hilbert_ring/engine/model/files",
+            "include/hilbert_ring/engine/spec", "include/hilbert_ring/wire", "include/hilbert_ring/hilbert_ring/v1"})
         internal = [name for name in headers if "worker" in name or "attempt.h" in name]
         self.assertEqual(internal, [])
         self.assertEqual(self.installed("share/hilbert_ring/proto/**/*"), [
-            "share/hilbert_ring/proto/hilbert_ring/v1/attention.proto"])
+            "share/hilbert_ring/proto/hilbert_ring/v1/attention.proto",
+            "share/hilbert_ring/proto/hilbert_ring/v1/encoder.proto"])
 
     def test_nothing_names_the_source_or_build_tree(self):
         for path in self.prefix.glob("lib*/**/*.cmake"):

@@ -45,6 +45,9 @@ WRONG = [
     {"coordinator": {"exitTimeoutSeconds": 0}},
     {"coordinator": {"extraArgs": ["max-queue=1"]}},
     {"tls": {"enabled": "yes"}},
+    {"models": {"subPath": "/etc"}},
+    {"models": {"memory": "1Gi"}},
+    {"models": {"jobsShare": 0}},
 ]
 
 

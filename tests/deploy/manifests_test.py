@@ -160,9 +160,17 @@ class Compose(unittest.TestCase):
     def test_what_is_mounted_is_there(self):
         for service in self.services.values():
             for volume in service.get("volumes", []):
-                source = volume.split(":")[0]
+                # "${VARIABLE:-default}" is its default.
+                source = re.sub(r"\$\{[A-Z_]+:-([^}]*)\}", r"\1", volume).split(":")[0]
                 if source.startswith("."):
                     self.assertTrue((DEPLOY / "compose" / source).is_dir(), volume)
+
+    def test_both_processes_read_the_same_models_and_nothing_writes_them(self):
+        for name in ("coordinator", "worker"):
+            service = self.services[name]
+            (volume,) = service["volumes"]
+            self.assertTrue(
+                volume.endswith(f":{service['environment']['HILBERT_RING_MODEL_DIR']}:ro"), volume)
 
     def test_prometheus_asks_the_coordinator(self):
         config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())

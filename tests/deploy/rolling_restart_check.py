@@ -3,7 +3,7 @@
     rolling_restart_check.py FOLDER_OF_PROGRAMS [ROUNDS]
 
 A coordinator, two workers and clients are hosts of their own; the processes are run from the shipped
-units' command lines, then from the manifests'. Exit code 77: a probe says what is missing.
+units' command lines, then from the manifests', in clear text and with certificates and tokens. Exit code 77: a probe says what is missing.
 """
 import signal
 import subprocess
@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import mean_job
+from credentials import ClearText, Credentials
 from hosts import Hosts, why_not
 from shipped import OfManifests, OfUnits
 
@@ -22,15 +23,14 @@ TOKENS, SEGMENT = 16384, 4096
 CLIENT, COORDINATOR, WORKERS = 0, 1, (2, 3)
 START_SECONDS = 120
 STOP_SECONDS = 150  # of the units and manifests the longest
-# A network is served in clear text; told as a variable, so that the command lines stay as they are.
-CLEAR_TEXT = {"HILBERT_RING_INSECURE": "true"}
 
 
 class Load:
     """Clients that submit one job after another until they are told to stop."""
 
-    def __init__(self, hosts, programs, work):
+    def __init__(self, hosts, programs, work, environment=None):
         self._hosts, self._programs, self._work = hosts, programs, work
+        self._environment = environment or {}
         self._stop = threading.Event()
         self.begun, self.jobs, self.failures, self.retried = 0, [], [], 0
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class Load:
         while not self._stop.is_set():
             out.unlink(missing_ok=True)
             began = time.monotonic()
-            process = self._hosts.start(CLIENT, words, stdout=subprocess.PIPE,
+            process = self._hosts.start(CLIENT, words, self._environment, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
             with self._lock:
                 self.begun += 1
@@ -84,8 +84,9 @@ def await_more(what, count, more):
 
 
 class Service:
-    def __init__(self, hosts, shipped, programs):
+    def __init__(self, hosts, shipped, programs, credentials):
         self._hosts, self._shipped, self._programs = hosts, shipped, programs
+        self._credentials = credentials
         self._processes = {}
 
     def __enter__(self):
@@ -103,10 +104,12 @@ class Service:
         address = self._hosts.address
         if host == COORDINATOR:
             words, environment = self._shipped.coordinator(host, address(host))
+            secured = self._credentials.coordinator(host)
         else:
             words, environment = self._shipped.worker(host, address(host), address(COORDINATOR))
+            secured = self._credentials.worker(host)
         log = open(self._shipped.log(host), "a", encoding="utf-8")
-        self._processes[host] = self._hosts.start(host, words, {**CLEAR_TEXT, **environment},
+        self._processes[host] = self._hosts.start(host, words, {**secured, **environment},
                                                   stdout=log, stderr=log)
 
     def await_workers(self):
@@ -116,7 +119,7 @@ class Service:
             process = self._hosts.start(
                 CLIENT, [self._programs / "hilbert-ring", "--json", "status",
                          f"--server={self._hosts.address(COORDINATOR)}:8001"],
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                self._credentials.client(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             said, _ = process.communicate()
             if process.returncode == 0 and all(f"{self._hosts.address(w)}:8101" in said
                                                for w in WORKERS):
@@ -139,16 +142,18 @@ class Service:
         return began, time.monotonic(), code
 
 
-def roll(name, shipped_class, programs, rounds):
+def roll(name, shipped_class, credentials_class, programs, rounds):
     with tempfile.TemporaryDirectory() as folder, Hosts(4) as hosts:
         work = Path(folder)
         work.chmod(0o755)
         mean_job.write_inputs(work, TOKENS, SEGMENT)
         shipped = shipped_class(programs, work, "a-token-for-this-test-alone")
+        credentials = credentials_class(
+            work, {host: hosts.address(host) for host in (COORDINATOR, *WORKERS)})
         shipped.log = lambda host: work / f"log{host}"
         restarts, codes = [], []
-        with Service(hosts, shipped, programs) as service, \
-                Load(hosts, programs, work) as load:
+        with Service(hosts, shipped, programs, credentials) as service, \
+                Load(hosts, programs, work, credentials.client()) as load:
             for _ in range(rounds):
                 for host in (*WORKERS, COORDINATOR):
                     await_more("jobs that began", lambda: load.begun, 1)  # so that it meets one
@@ -175,8 +180,9 @@ def main():
         raise SystemExit(77)
     programs = Path(sys.argv[1]).resolve()
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 2
-    roll("units", OfUnits, programs, rounds)
-    roll("manifests", OfManifests, programs, rounds)
+    for said, credentials in (("", ClearText), (", TLS and tokens", Credentials)):
+        roll(f"units{said}", OfUnits, credentials, programs, rounds)
+        roll(f"manifests{said}", OfManifests, credentials, programs, rounds)
 
 
 if __name__ == "__main__":

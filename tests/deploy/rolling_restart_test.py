@@ -26,7 +26,7 @@ class ThisHost:
     def address(self, _):
         return "127.0.0.1"
 
-    def start(self, _, words, **options):
+    def start(self, _, words, _environment=None, **options):
         self.load._stop.set()
         return subprocess.Popen(words, **options)
 

@@ -43,14 +43,12 @@ class OfUnits:
 
     def coordinator(self, host, address):
         etc = self._etc(host, {"coordinator.conf": {
-            "grpc-host": address, "http-host": address, "membership-host": address,
-            "insecure": "true"}})
+            "grpc-host": address, "http-host": address, "membership-host": address}})
         return self._words("hilbert-ring-coordinator.service", etc), {}
 
     def worker(self, host, address, coordinator):
         etc = self._etc(host, {"worker.conf": {"host": address,
-                                               "coordinator": f"{coordinator}:8003",
-                                               "insecure": "true"}})
+                                               "coordinator": f"{coordinator}:8003"}})
         return self._words("hilbert-ring-worker@.service", etc), {}
 
 

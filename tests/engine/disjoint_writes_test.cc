@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/plain_spec.h"
 #include "tests/unit/device/forwarding_device.h"
 
 namespace hilbert_ring::testing {
@@ -112,10 +113,7 @@ TEST(DisjointWrites, TasksOfOneCallWriteDifferentElements) {
 // Branches that are mixed merge into the same rows: locally, over a ring, and in the tail.
 TEST(DisjointWrites, MixedBranchesShareNoCall) {
   for (const int workers : {1, 2, 3}) {
-    JobSpec spec;
-    spec.tokens = 101;
-    spec.heads = spec.kv_heads = 2;
-    spec.head_dim = spec.value_dim = 8;
+    JobSpec spec = PlainSpec({.tokens = 101, .dim = 8});
     spec.mixing = Mixing::kLse;
     spec.tail = Tail::kZero;
     spec.branches = {{8, 1}, {16, 2}, {101, 1}, {101, 3}};

@@ -1,17 +1,18 @@
 // Every golden case of an encoder over 1, 2, 3 and 5 ranks: every state, the output, and every
 // pooled vector, within 2e-5 (1 + |x|) of the definition.
 #include <cmath>
+#include <span>
 #include <sstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/engine/load_encoder.h"
 #include "tests/engine/run_encoder.h"
 #include "tests/golden/encoder_case.h"
 
 namespace hilbert_ring::testing {
 namespace {
 
-constexpr double kTolerance = 2e-5;  // of float32
 // Of bfloat16, whose numbers have 8 bits: of the root mean square error over that of the values.
 constexpr double kBFloat16Error = 0.02;
 
@@ -19,26 +20,6 @@ std::vector<int64_t> AllStates(const EncoderConfig& config) {
   std::vector<int64_t> states;
   for (int64_t state = 0; state <= config.layers; ++state) states.push_back(state);
   return states;
-}
-
-// Empty where all is within the tolerance, else what is furthest off.
-std::string Mismatch(const std::vector<float>& values, const float* expected) {
-  double worst = 0;
-  size_t at = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const double off = std::abs(double{values[i]} - expected[i]) / (1 + std::abs(expected[i]));
-    if (off <= worst) continue;  // also where it is no number
-    worst = off;
-    at = i;
-  }
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (std::isnan(values[i])) return "value " + std::to_string(i) + " is NaN";
-  }
-  if (worst <= kTolerance) return "";
-  std::ostringstream text;
-  text << "value " << at << " is " << values[at] << ", must be " << expected[at] << " (" << worst
-       << " of 1 + |x|)";
-  return text.str();
 }
 
 // Of rows [slides, states, dim] those of one state.
@@ -71,15 +52,14 @@ class EncoderGolden : public ::testing::TestWithParam<Param> {
   }
 
   void Load(DataType compute, bool rounded = false) {
-    auto model =
-        EncoderModel::Load(golden_.folder, {.compute = compute, .rounded_products = rounded});
+    auto model = LoadEncoder(golden_.folder, {.compute = compute, .rounded_products = rounded});
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
   }
 
   EncoderResult Run(const EncoderOutputs& outputs) const {
     auto result = RunEncoder(
-        *model_,
+        model_,
         {.slide_tiles = golden_.slide_tiles, .tiles = golden_.tiles, .coords = golden_.coords},
         {.outputs = outputs, .ranks = GetParam().ranks});
     EXPECT_TRUE(result.ok()) << result.status();
@@ -96,7 +76,9 @@ TEST_P(EncoderGolden, EveryState) {
   const EncoderResult result =
       Run({.states = AllStates(model_->config()), .final_norm = FinalNorm::kSkipped});
   for (const auto& [state, values] : result.states) {
-    EXPECT_EQ(Mismatch(values, golden_.states.data() + state * StateFloats()), "")
+    EXPECT_EQ(EncoderMismatch(
+                  values, std::span(golden_.states).subspan(state * StateFloats(), StateFloats())),
+              "")
         << "state " << state;
   }
   EXPECT_EQ(result.states.size(), model_->config().layers + 1u);
@@ -106,7 +88,7 @@ TEST_P(EncoderGolden, Output) {
   const int64_t last = model_->config().layers;
   const EncoderResult result = Run({.states = {last}, .final_norm = FinalNorm::kApplied});
   ASSERT_TRUE(result.states.contains(last));
-  EXPECT_EQ(Mismatch(result.states.at(last), golden_.out.data()), "");
+  EXPECT_EQ(EncoderMismatch(result.states.at(last), golden_.out), "");
 }
 
 TEST_P(EncoderGolden, Pooled) {
@@ -122,9 +104,8 @@ TEST_P(EncoderGolden, Pooled) {
     const bool of_class = pooling == Pooling::kClass;
     const EncoderResult out = Run({.states = {last}, .pooling = pooling});
     ASSERT_TRUE(out.pooled.contains(last));
-    EXPECT_EQ(
-        Mismatch(out.pooled.at(last), (of_class ? golden_.class_out : golden_.mean_out).data()),
-        "");
+    EXPECT_EQ(EncoderMismatch(out.pooled.at(last), of_class ? golden_.class_out : golden_.mean_out),
+              "");
     const EncoderResult all = Run({.states = AllStates(model_->config()),
                                    .final_norm = FinalNorm::kSkipped,
                                    .pooling = pooling});
@@ -133,8 +114,31 @@ TEST_P(EncoderGolden, Pooled) {
       const std::vector<float> expected =
           OfState(of_class ? golden_.class_states : golden_.mean_states, slides, states, state,
                   model_->config().embed_dim);
-      EXPECT_EQ(Mismatch(values, expected.data()), "") << "state " << state;
+      EXPECT_EQ(EncoderMismatch(values, expected), "") << "state " << state;
     }
+  }
+}
+
+// Of every layer, the heads one by one and their mean.
+TEST_P(EncoderGolden, AttentionMap) {
+  const EncoderConfig& config = model_->config();
+  EncoderOutputs outputs{.states = {config.layers}, .attention_map = AttentionMapOutput{}};
+  if (!config.class_token) {
+    EXPECT_TRUE(absl::IsInvalidArgument(CheckOutputs(config, outputs)));
+    return;
+  }
+  const int64_t tokens = StateFloats() / config.embed_dim, of_layer = tokens * config.heads;
+  ASSERT_EQ(std::ssize(golden_.attention_map), config.layers * of_layer);
+  for (int64_t layer = 1; layer <= config.layers; ++layer) {
+    const auto heads = std::span(golden_.attention_map).subspan((layer - 1) * of_layer, of_layer);
+    outputs.attention_map = {.layer = layer, .columns = MapColumns::kHeads};
+    EXPECT_EQ(EncoderMismatch(Run(outputs).map, heads, 1.0 / tokens), "") << "layer " << layer;
+    std::vector<float> mean(tokens);
+    for (int64_t i = 0; i < of_layer; ++i) {
+      mean[i / config.heads] += heads[i] / static_cast<float>(config.heads);
+    }
+    outputs.attention_map->columns = MapColumns::kMeanOfHeads;
+    EXPECT_EQ(EncoderMismatch(Run(outputs).map, mean, 1.0 / tokens), "") << "layer " << layer;
   }
 }
 
@@ -146,6 +150,7 @@ TEST_P(EncoderGolden, BFloat16) {
     const EncoderResult result = Run({.states = {last}});
     ASSERT_TRUE(result.states.contains(last));
     const std::vector<float>& values = result.states.at(last);
+    ASSERT_EQ(values.size(), golden_.out.size());
     double errors = 0, squares = 0;
     for (size_t i = 0; i < values.size(); ++i) {
       errors += std::pow(values[i] - golden_.out[i], 2);

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/engine/load_encoder.h"
 #include "tests/engine/run_encoder.h"
 #include "tests/golden/encoder_case.h"
 #include "tests/unit/device/forwarding_device.h"
@@ -21,7 +22,7 @@ class EncoderProperties : public ::testing::Test {
   void SetUp() override {
     const auto golden = LoadEncoderCase("slides_packed");
     ASSERT_TRUE(golden.ok()) << golden.status();
-    auto model = EncoderModel::Load(golden->folder, {});
+    auto model = LoadEncoder(golden->folder);
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
   }
@@ -53,7 +54,7 @@ class EncoderProperties : public ::testing::Test {
   }
 
   EncoderResult Run(const EncoderInput& input, const EncoderRun& run) const {
-    auto result = RunEncoder(*model_, input, run);
+    auto result = RunEncoder(model_, input, run);
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? *std::move(result) : EncoderResult{.plan = {.rows = SlideRows({}, 0)}};
   }
@@ -140,10 +141,11 @@ TEST_F(EncoderProperties, MemoryIsThatOfThePlanAndFallsWithTheRanks) {
   const EncoderInput input = RandomSlides({6000}, 6);
   int64_t before = 0;
   for (const int ranks : {1, 2, 4}) {
-    const EncoderResult result = Run(input, {.outputs = {.states = {kLast}}, .ranks = ranks});
+    const EncoderOutputs outputs{.states = {kLast}, .pooling = Pooling::kMean};
+    const EncoderResult result = Run(input, {.outputs = outputs, .ranks = ranks});
     int64_t most = 0;
     for (int rank = 0; rank < ranks; ++rank) {
-      const int64_t planned = MemoryOf(result.plan, rank, 2).total();
+      const int64_t planned = MemoryOf(result.plan, rank, 2, DataType::kFloat32, outputs).total();
       const int64_t taken = result.figures[rank].memory_peak_bytes;
       EXPECT_NEAR(static_cast<double>(taken), static_cast<double>(planned), 0.15 * planned);
       most = std::max(most, taken);
@@ -158,7 +160,7 @@ TEST_F(EncoderProperties, MemoryIsThatOfThePlanAndFallsWithTheRanks) {
 TEST_F(EncoderProperties, ACoordinateOutsideOfTheGridEndsTheJob) {
   EncoderInput input = RandomSlides({300}, 7);
   input.coords[2 * 217 + 1] = -3;
-  const auto result = RunEncoder(*model_, input, {.outputs = {.states = {kLast}}, .ranks = 2});
+  const auto result = RunEncoder(model_, input, {.outputs = {.states = {kLast}}, .ranks = 2});
   EXPECT_TRUE(absl::IsOutOfRange(result.status())) << result.status();
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("coords[217] is ["));
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("must be in [0, 25600)"));
@@ -171,11 +173,11 @@ TEST_F(EncoderProperties, ACancelledJobEndsInAnyLayer) {
     std::atomic<int> left = asked;
     EncoderRun run{.outputs = {.states = {kLast}}, .ranks = 2};
     run.control.cancelled = [&left] { return --left <= 0; };
-    EXPECT_TRUE(absl::IsCancelled(RunEncoder(*model_, input, run).status())) << asked;
+    EXPECT_TRUE(absl::IsCancelled(RunEncoder(model_, input, run).status())) << asked;
   }
   EncoderRun late{.outputs = {.states = {kLast}}};
   late.control.deadline = [] { return Deadline::min(); };
-  EXPECT_TRUE(absl::IsDeadlineExceeded(RunEncoder(*model_, input, late).status()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(RunEncoder(model_, input, late).status()));
 }
 
 TEST_F(EncoderProperties, ProgressRisesToTheEnd) {
@@ -195,21 +197,74 @@ TEST_F(EncoderProperties, ProgressRisesToTheEnd) {
 }
 
 TEST_F(EncoderProperties, TilesOfNoRankAndCoordinatesOfAnotherNumberAreRefused) {
-  const auto golden = LoadEncoderCase("slide_three_layers");
-  ASSERT_TRUE(golden.ok());
-  const auto model = EncoderModel::Load(golden->folder, {});
-  ASSERT_TRUE(model.ok());
-  const EncoderInput input{
-      .slide_tiles = golden->slide_tiles, .tiles = golden->tiles, .coords = golden->coords};
-  EncoderPlan plan =
-      MakeEncoderPlan((*model)->config(), DataType::kFloat32, input.slide_tiles, 1).value();
+  const EncoderInput input = RandomSlides({600}, 8);
+  const EncoderPlan plan = MakeEncoderPlan(config(), DataType::kFloat32, {600}, 2).value();
   const auto device = MakeDevice({.threads = 1}).value();
-  const auto made = EncoderRank::Make(**model, plan, 0, *device, {.states = {3}});
+  const auto made = EncoderRank::Make(model_, plan, 1, *device, {.states = {kLast}});
   ASSERT_TRUE(made.ok()) << made.status();
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      (*made)->PlaceTiles(700, 2, DataType::kFloat32, input.tiles.data(), {})));
-  EXPECT_TRUE(absl::IsInvalidArgument(
-      (*made)->PlaceTiles(0, 2, DataType::kFloat32, input.tiles.data(), {})));
+  const auto message = [&](int64_t first, int64_t count, size_t numbers) {
+    const absl::Status status =
+        (*made)->PlaceTiles(first, count, DataType::kFloat32, input.tiles.data(),
+                            std::span(input.coords).first(numbers));
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message(599, 2, 4), HasSubstr("are not all within [0, 600)"));
+  EXPECT_THAT(message(-1, 2, 4), HasSubstr("are not all within [0, 600)"));
+  EXPECT_THAT(message(0, 2, 4), HasSubstr("tile 0 belongs to rank 0, not to rank 1"));
+  EXPECT_THAT(message(598, 2, 0), HasSubstr("coords has 0 numbers, must have 4 for 2 tiles"));
+  EXPECT_THAT(message(598, 2, 6), HasSubstr("coords has 6 numbers"));
+  EXPECT_TRUE((*made)
+                  ->PlaceTiles(598, 2, DataType::kFloat32, input.tiles.data(),
+                               std::span(input.coords).first(4))
+                  .ok());
+}
+
+TEST_F(EncoderProperties, SlidesWithoutTilesAreRefused) {
+  for (const std::vector<int64_t>& tiles :
+       {std::vector<int64_t>{}, std::vector<int64_t>{0}, std::vector<int64_t>{5, 0, 3},
+        std::vector<int64_t>{-1}}) {
+    const auto plan = MakeEncoderPlan(config(), DataType::kFloat32, tiles, 2);
+    EXPECT_TRUE(absl::IsInvalidArgument(plan.status())) << plan.status();
+  }
+}
+
+// In each slide and head, however it is sharded.
+TEST_F(EncoderProperties, WhatTilesGetOfTheClassTokenIsOneTogether) {
+  const EncoderInput input = RandomSlides({700, 3, 250}, 9);
+  for (const int64_t layer : {1, 2}) {
+    const EncoderOutputs outputs{
+        .states = {kLast},
+        .attention_map = AttentionMapOutput{.layer = layer, .columns = MapColumns::kHeads}};
+    for (const int ranks : {1, 4, 5}) {
+      for (const RingKind ring : {RingKind::kInProcess, RingKind::kGloo}) {
+        const EncoderResult result = Run(input, {.outputs = outputs, .ranks = ranks, .ring = ring});
+        const SlideRows& rows = result.plan.rows;
+        ASSERT_EQ(std::ssize(result.map), rows.tokens() * config().heads);
+        for (int64_t slide = 0; slide < rows.slides(); ++slide) {
+          for (int64_t head = 0; head < config().heads; ++head) {
+            double sum = 0;
+            for (int64_t i = rows.FirstToken(slide); i < rows.FirstToken(slide + 1); ++i) {
+              sum += result.map[i * config().heads + head];
+            }
+            EXPECT_NEAR(sum, 1, 1e-5) << "slide " << slide << " head " << head;
+          }
+        }
+      }
+    }
+  }
+}
+
+// A map takes nothing from the rest.
+TEST_F(EncoderProperties, StatesAreTheSameWithAMap) {
+  const EncoderInput input = RandomSlides({300}, 10);
+  EncoderOutputs outputs{.states = {0, kLast}};
+  const EncoderResult without = Run(input, {.outputs = outputs, .ranks = 3});
+  outputs.attention_map = {.layer = 1};
+  const EncoderResult with = Run(input, {.outputs = outputs, .ranks = 3});
+  EXPECT_EQ(with.states, without.states);
+  EXPECT_EQ(with.map.size(), 301u);
+  EXPECT_TRUE(without.map.empty());
 }
 
 // Allocations from the nth on are refused, or its memory is not the host's.
@@ -234,7 +289,7 @@ TEST_F(EncoderProperties, MemoryThatIsRefusedAtAnyPlaceIsAnError) {
   int allocations = 0;
   for (bool made = false; !made; ++allocations) {
     LimitedDevice device(MakeDevice({.threads = 2}).value(), allocations, true);
-    const auto rank = EncoderRank::Make(*model_, plan, 0, device, {.states = {kLast}});
+    const auto rank = EncoderRank::Make(model_, plan, 0, device, {.states = {kLast}});
     made = rank.ok();
     EXPECT_TRUE(made || absl::IsResourceExhausted(rank.status())) << rank.status();
   }
@@ -246,18 +301,18 @@ TEST_F(EncoderProperties, WhatDoesNotFitTogetherIsRefused) {
   const EncoderPlan plan = MakeEncoderPlan(config(), DataType::kFloat32, {40}, 1).value();
   LimitedDevice far(MakeDevice({.threads = 1}).value(), 100, false);
   EXPECT_TRUE(
-      absl::IsFailedPrecondition(EncoderRank::Make(*model_, plan, 0, far, outputs).status()));
+      absl::IsFailedPrecondition(EncoderRank::Make(model_, plan, 0, far, outputs).status()));
   const auto device = MakeDevice({.threads = 1}).value();
   const EncoderPlan narrow = MakeEncoderPlan(config(), DataType::kBFloat16, {40}, 1).value();
   EXPECT_TRUE(
-      absl::IsInvalidArgument(EncoderRank::Make(*model_, narrow, 0, *device, outputs).status()));
+      absl::IsInvalidArgument(EncoderRank::Make(model_, narrow, 0, *device, outputs).status()));
   EncoderConfig other = config();
   other.layers = 1;
   const EncoderPlan shorter = MakeEncoderPlan(other, DataType::kFloat32, {40}, 1).value();
   EXPECT_TRUE(
-      absl::IsInvalidArgument(EncoderRank::Make(*model_, shorter, 0, *device, outputs).status()));
+      absl::IsInvalidArgument(EncoderRank::Make(model_, shorter, 0, *device, outputs).status()));
   EXPECT_TRUE(absl::IsOutOfRange(
-      EncoderRank::Make(*model_, plan, 0, *device, {.states = {kLast + 1}}).status()));
+      EncoderRank::Make(model_, plan, 0, *device, {.states = {kLast + 1}}).status()));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
-#include "tests/plain_spec.h"
+#include "tests/support/plain_spec.h"
 #include "tests/unit/device/forwarding_device.h"
 
 namespace hilbert_ring::testing {

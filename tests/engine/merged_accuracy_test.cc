@@ -8,6 +8,7 @@
 #include "engine/reference/attention_reference.h"
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -27,10 +28,7 @@ EngineInputs LevelScores(const JobSpec& spec, int bits) {
 }
 
 JobSpec Spec(std::vector<Branch> branches) {
-  JobSpec spec;
-  spec.tokens = kTokens;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = kDim;  // a scale of 1/4
+  JobSpec spec = PlainSpec({.tokens = kTokens, .dim = kDim});  // a scale of 1/4
   spec.mixing = Mixing::kLse;
   spec.branches = std::move(branches);
   return spec;

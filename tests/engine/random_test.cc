@@ -1,4 +1,6 @@
 // Fresh random jobs through the engine against the float64 reference, on any number of ranks.
+#include <chrono>
+#include <cstdlib>
 #include <random>
 
 #include "engine/spec/job_spec_json.h"
@@ -6,6 +8,7 @@
 #include "tests/engine/expected_rows.h"
 #include "tests/engine/run_engine.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -28,6 +31,21 @@ void CheckAgainstReference(const JobSpec& spec, uint64_t seed, int workers, Ring
   }
 }
 
+// How long a test on all kernels draws jobs: HILBERT_RING_RANDOM_SECONDS, for a GPU that is lent
+// for minutes; not bounded without it. One job is always run.
+class RandomTime {
+ public:
+  RandomTime() {
+    const char* const seconds = std::getenv("HILBERT_RING_RANDOM_SECONDS");
+    if (seconds != nullptr) end_ = Clock::now() + std::chrono::seconds(std::atoi(seconds));
+  }
+  bool over() const { return Clock::now() >= end_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end_ = Clock::time_point::max();
+};
+
 class RandomJobs : public ::testing::TestWithParam<DataType> {};
 
 TEST_P(RandomJobs, AgreeWithTheReference) {
@@ -43,6 +61,7 @@ TEST_P(RandomJobs, AgreeWithTheReference) {
 TEST_P(RandomJobs, AgreeWithTheReferenceOnAllKernels) {
   const std::vector<std::string> kernels = KernelsUnderTest();
   ASSERT_FALSE(kernels.empty()) << "no device for HILBERT_RING_TEST_KERNEL";
+  const RandomTime time;
   for (const std::string& kernel : kernels) {
     std::mt19937_64 random(4000 + static_cast<int>(GetParam()));
     for (int trial = 0; trial < 60; ++trial) {
@@ -50,7 +69,7 @@ TEST_P(RandomJobs, AgreeWithTheReferenceOnAllKernels) {
       spec.dtype = GetParam();
       CheckAgainstReference(spec, random(), 1 + static_cast<int>(random() % 4),
                             RingKind::kInProcess, kernel);
-      if (HasFailure()) return;
+      if (HasFailure() || time.over()) return;
     }
   }
 }
@@ -72,10 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Types, RandomJobs,
 
 // Long enough for several stretches (engine/run/stretches.h), on one rank and on two with a ring.
 TEST(RandomJobs, LongJobsAgreeWithTheReference) {
-  JobSpec spec;
-  spec.tokens = 30'000;
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 8;
+  JobSpec spec = PlainSpec({.tokens = 30'000, .heads = 1, .dim = 8});
   spec.mixing = Mixing::kLse;
   for (const auto& branches :
        {std::vector<Branch>{{300, 1}, {1100, 2}}, std::vector<Branch>{{700, 1}, {30'000, 100}}}) {

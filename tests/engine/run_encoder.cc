@@ -12,22 +12,28 @@ namespace {
 
 class Runner {
  public:
-  Runner(const EncoderModel& model, const EncoderInput& input, const EncoderRun& run,
-         EncoderPlan plan)
-      : model_(model), input_(input), run_(run), result_{.plan = std::move(plan)} {
-    const int64_t width = model.config().embed_dim;
+  Runner(std::shared_ptr<const EncoderModel> model, const EncoderInput& input,
+         const EncoderRun& run, EncoderPlan plan)
+      : held_model_(std::move(model)),
+        model_(*held_model_),
+        input_(input),
+        run_(run),
+        result_{.plan = std::move(plan)} {
+    const int64_t width = model_.config().embed_dim;
     const bool pooled = run.outputs.pooling != Pooling::kNone;
     for (const int64_t state : run.outputs.states) {
       if (!pooled) result_.states[state].assign(result_.plan.rows.tokens() * width, NAN);
       parts_[state].resize(run.ranks);
     }
+    result_.map.assign(result_.plan.rows.tokens() * MapColumnsOf(model_.config(), run.outputs),
+                       NAN);
     result_.figures.resize(run.ranks);
   }
 
   absl::Status RunRank(int rank, Communicator& communicator) {
     ASSIGN_OR_RETURN(const auto device, MakeDevice({.threads = run_.threads}));
     ASSIGN_OR_RETURN(const auto encoder,
-                     EncoderRank::Make(model_, result_.plan, rank, *device, run_.outputs));
+                     EncoderRank::Make(held_model_, result_.plan, rank, *device, run_.outputs));
     RETURN_IF_ERROR(Place(rank, *encoder));
     EncoderControl control = run_.control;
     const int64_t width = model_.config().embed_dim;
@@ -40,16 +46,22 @@ class Runner {
       parts_[state][rank] = part;
       return absl::OkStatus();
     };
+    const int64_t columns = MapColumnsOf(model_.config(), run_.outputs);
+    control.map = [&, columns](const MapRows& rows) {
+      std::copy_n(rows.values, rows.rows * columns,
+                  result_.map.begin() + rows.first_token * columns);
+      return absl::OkStatus();
+    };
     ASSIGN_OR_RETURN(result_.figures[rank], encoder->Run(&communicator, 0, control));
     return absl::OkStatus();
   }
 
-  EncoderResult Take() {
+  absl::StatusOr<EncoderResult> Take() {
     if (run_.outputs.pooling == Pooling::kNone) return std::move(result_);
     for (const auto& [state, parts] : parts_) {
-      SlidePool pool(result_.plan.rows.slides(), model_.config().embed_dim);
-      for (const PooledPart& part : parts) pool.Add(part);
-      result_.pooled[state] = pool.Finish(*model_.weights().norm);
+      SlidePool pool(result_.plan.rows, run_.outputs.pooling, model_.config().embed_dim);
+      for (const PooledPart& part : parts) RETURN_IF_ERROR(pool.Add(part));
+      ASSIGN_OR_RETURN(result_.pooled[state], pool.Finish(*model_.weights().norm));
     }
     return std::move(result_);
   }
@@ -73,6 +85,7 @@ class Runner {
     return absl::OkStatus();
   }
 
+  const std::shared_ptr<const EncoderModel> held_model_;
   const EncoderModel& model_;
   const EncoderInput& input_;
   const EncoderRun& run_;
@@ -82,10 +95,10 @@ class Runner {
 
 }  // namespace
 
-absl::StatusOr<EncoderResult> RunEncoder(const EncoderModel& model, const EncoderInput& input,
-                                         const EncoderRun& run) {
-  ASSIGN_OR_RETURN(EncoderPlan plan,
-                   MakeEncoderPlan(model.config(), model.compute(), input.slide_tiles, run.ranks));
+absl::StatusOr<EncoderResult> RunEncoder(const std::shared_ptr<const EncoderModel>& model,
+                                         const EncoderInput& input, const EncoderRun& run) {
+  ASSIGN_OR_RETURN(EncoderPlan plan, MakeEncoderPlan(model->config(), model->compute(),
+                                                     input.slide_tiles, run.ranks));
   ASSIGN_OR_RETURN(const CommunicatorRing ring, MakeCommunicatorRing(run.ring, run.ranks));
   Runner runner(model, input, run, std::move(plan));
   std::vector<absl::Status> statuses(run.ranks);

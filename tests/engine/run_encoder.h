@@ -23,6 +23,7 @@ struct EncoderResult {
   EncoderPlan plan;
   std::map<int64_t, std::vector<float>> states;  // [tokens, embed_dim], where nothing is pooled
   std::map<int64_t, std::vector<float>> pooled;  // [slides, embed_dim]
+  std::vector<float> map;                        // [tokens, columns], where it is wanted
   std::vector<EncoderFigures> figures;           // by rank
 };
 
@@ -36,7 +37,7 @@ struct EncoderRun {
   EncoderControl control;  // of each rank, but for where outputs go
 };
 
-absl::StatusOr<EncoderResult> RunEncoder(const EncoderModel& model, const EncoderInput& input,
-                                         const EncoderRun& run);
+absl::StatusOr<EncoderResult> RunEncoder(const std::shared_ptr<const EncoderModel>& model,
+                                         const EncoderInput& input, const EncoderRun& run);
 
 }  // namespace hilbert_ring::testing

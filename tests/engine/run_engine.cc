@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/order/permutation.h"
 #include "engine/spec/numbers.h"
@@ -16,6 +18,39 @@
 
 namespace hilbert_ring::testing {
 namespace {
+
+// Devices of a GPU, which take long to make: those that a rank has done with are the next one's.
+class KeptDevices {
+ public:
+  absl::StatusOr<std::unique_ptr<Device>> Take(const std::string& kernel) {
+    if (absl::StartsWith(kernel, "cuda")) {
+      const MutexLock lock(mutex_);
+      auto& kept = kept_[kernel];
+      if (!kept.empty()) {
+        auto device = std::move(kept.back());
+        kept.pop_back();
+        return device;
+      }
+    }
+    return MakeDevice(OptionsFor(kernel, 2));
+  }
+
+  void Give(const std::string& kernel, std::unique_ptr<Device> device) {
+    if (!absl::StartsWith(kernel, "cuda")) return;
+    const MutexLock lock(mutex_);
+    kept_[kernel].push_back(std::move(device));
+  }
+
+  // Never destroyed: by the end of the process CUDA's runtime may be gone.
+  static KeptDevices& OfProcess() {
+    static auto* const devices = new KeptDevices;
+    return *devices;
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<std::string, std::vector<std::unique_ptr<Device>>> kept_ ABSL_GUARDED_BY(mutex_);
+};
 
 class Runner {
  public:
@@ -33,24 +68,30 @@ class Runner {
   }
 
   absl::Status RunRank(int rank, Communicator* communicator) {
-    auto device = MakeDevice(OptionsFor(kernel_, 2));
+    auto device = KeptDevices::OfProcess().Take(kernel_);
     if (!device.ok()) return device.status();
     if (options_.wrap) device = options_.wrap(*std::move(device));
-    auto store = ShardStore::Make(**device, result_.plan, rank);
+    const absl::Status status = RunOn(**device, rank, communicator);
+    if (status.ok() && !options_.wrap) KeptDevices::OfProcess().Give(kernel_, *std::move(device));
+    return status;
+  }
+
+  EngineResult Take() { return std::move(result_); }
+
+ private:
+  absl::Status RunOn(Device& device, int rank, Communicator* communicator) {
+    auto store = ShardStore::Make(device, result_.plan, rank);
     if (!store.ok()) return store.status();
     absl::Status placed = PlaceAll(rank, **store);
     if (!placed.ok()) return placed;
     const Deadline deadline = std::chrono::steady_clock::now() + options_.limit;
-    auto figures = Execute(result_.plan, rank, **store, **device, communicator, 0,
+    auto figures = Execute(result_.plan, rank, **store, device, communicator, 0,
                            {.deadline = [deadline] { return deadline; }});
     if (!figures.ok()) return figures.status();
     result_.figures[rank] = *figures;
     return TakeAll(rank, **store);
   }
 
-  EngineResult Take() { return std::move(result_); }
-
- private:
   template <typename F>
   void ForEachRow(int rank, bool queries, const F& visit) const {
     const bool in_place = !spec_.ordering || (queries && spec_.ordering->scope == OrderScope::kKv);
@@ -131,7 +172,10 @@ std::vector<std::string> KernelsUnderTest() {
     if (!absl::StartsWith(only, "cuda")) kernels.push_back("cpu/" + instructions);
   }
   if (absl::StartsWith(only, "cpu")) return kernels;
-  for (const std::string& kernel : CudaKernels()) kernels.push_back(kernel);
+  static const std::vector<std::string> of_gpu = CudaKernels();  // devices take long to make
+  for (const std::string& kernel : of_gpu) {
+    if (!absl::StartsWith(only, "cuda/") || kernel == only) kernels.push_back(kernel);
+  }
   return kernels;
 }
 

@@ -42,8 +42,9 @@ absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& 
 // That of the environment variable HILBERT_RING_TEST_KERNEL, else "cpu".
 std::string KernelUnderTest();
 
-// Every kernel of this machine: the processor's instruction sets and the GPU's; of
-// HILBERT_RING_TEST_KERNEL's device alone where that is set.
+// Every kernel of this machine: the processor's instruction sets and the GPU's; where
+// HILBERT_RING_TEST_KERNEL is set, those of its device alone, or that kernel of a GPU
+// ("cuda/native").
 std::vector<std::string> KernelsUnderTest();
 
 // The same over a ring of communicators, which is of no use after an error. Every rank's error is

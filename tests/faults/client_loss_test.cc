@@ -11,10 +11,10 @@
 #include "gtest/gtest.h"
 #include "tests/faults/fault_rig.h"
 #include "tests/faults/job_folder.h"
-#include "tests/faults/process_account.h"
-#include "tests/faults/program.h"
 #include "tests/faults/tally.h"
-#include "tests/sanitizer.h"
+#include "tests/support/process_account.h"
+#include "tests/support/program.h"
+#include "tests/support/sanitizer.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -40,7 +40,7 @@ FaultJob LargeJob() {
 // Resident bytes of all processes of a cluster.
 class JobMemory {
  public:
-  explicit JobMemory(FaultCluster& cluster) : pids_(cluster.Processes()) {
+  explicit JobMemory(Cluster& cluster) : pids_(cluster.Processes()) {
     for (const pid_t pid : pids_) idle_.push_back(AccountOf(pid));
   }
 
@@ -48,7 +48,7 @@ class JobMemory {
   bool Held() const {
     for (size_t i = 0; i < pids_.size(); ++i) {
       const ProcessAccount now = AccountOf(pids_[i]);
-      if (now.resident() > idle_[i].resident() + kSlackBytes) return true;
+      if (now.memory.resident() > idle_[i].memory.resident() + kSlackBytes) return true;
     }
     return false;
   }
@@ -70,7 +70,7 @@ class JobMemory {
 class ClientLoss : public ::testing::TestWithParam<WorkerPlace> {
  protected:
   // Begins the large job and ends its client after a while. Says how the call ended.
-  std::string RunAndLose(FaultCluster& cluster, Loss loss, milliseconds after) {
+  std::string RunAndLose(Cluster& cluster, Loss loss, milliseconds after) {
     if (loss == Loss::kKilled) {
       auto client =
           Program::Start({.arguments = files_.Command(cluster.address()), .log = files_.log()});

@@ -10,8 +10,8 @@
 #include "gtest/gtest.h"
 #include "tests/faults/fault_moment.h"
 #include "tests/faults/fault_rig.h"
-#include "tests/faults/process_account.h"
 #include "tests/faults/tally.h"
+#include "tests/support/process_account.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -44,7 +44,7 @@ TEST_P(CoordinatorKill, EndsRightOrTyped) {
   for (int round = 0; round < rounds; ++round) {
     std::mt19937_64 random(seed + round);
     ASSERT_EQ(rig.BeginRound(random), "") << "seed " << seed + round;
-    FaultCluster& cluster = rig.cluster();
+    Cluster& cluster = rig.cluster();
     const Moment drawn = DrawMoment(random);
     const pid_t victim = cluster.coordinator();
     const std::vector<pid_t> workers = cluster.Workers();

@@ -16,7 +16,7 @@
 #include "tests/faults/fault_cluster.h"
 #include "tests/faults/fault_job.h"
 #include "tests/faults/job_folder.h"
-#include "tests/faults/program.h"
+#include "tests/support/program.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -57,7 +57,7 @@ TEST_P(CoordinatorReturn, TheClientIsBackWithinASecond) {
   const FaultJob job = MakeZeroJob(1 << 14, 4, 64, 1 << 14);
   const JobFolder files(job.spec);
   ASSERT_TRUE(files.made());
-  auto cluster = FaultCluster::Start({.workers = 2});
+  auto cluster = StartFaultCluster({.workers = 2});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto client =
       Program::Start({.arguments = files.Command((*cluster)->address()), .log = files.log()});

@@ -32,7 +32,7 @@ std::string FaultRig::MakeCluster(std::mt19937_64& random) {
       return absl::StrCat(stopped.ToString(), "; logs are in ", cluster_->KeepLogs());
     }
   }
-  auto cluster = FaultCluster::Start(options_);
+  auto cluster = StartFaultCluster(options_);
   if (!cluster.ok()) return cluster.status().ToString();
   cluster_ = *std::move(cluster);
   rounds_ = 0;

@@ -24,13 +24,13 @@ namespace hilbert_ring::testing {
 
 class FaultRig {
  public:
-  explicit FaultRig(FaultClusterOptions options) : options_(std::move(options)) {}
+  explicit FaultRig(ClusterOptions options) : options_(std::move(options)) {}
   ~FaultRig();
 
   // A cluster at full strength, and the round's job. Empty, or what failed.
   std::string BeginRound(std::mt19937_64& random);
 
-  FaultCluster& cluster() { return *cluster_; }
+  Cluster& cluster() { return *cluster_; }
   const FaultJob& job() const { return job_; }
 
   // The next job is right, all workers come back and all that was held is given back. Empty, or
@@ -45,8 +45,8 @@ class FaultRig {
   std::string MakeCluster(std::mt19937_64& random);
   std::string KeepJob(std::mt19937_64& random);
 
-  const FaultClusterOptions options_;
-  std::unique_ptr<FaultCluster> cluster_;
+  const ClusterOptions options_;
+  std::unique_ptr<Cluster> cluster_;
   std::optional<IdleLevel> idle_;
   std::vector<FaultJob> kept_;  // that took the service to know
   FaultJob job_;

@@ -22,6 +22,9 @@
 #include "gtest/gtest.h"
 #include "tests/faults/fault_cluster.h"
 #include "tests/faults/fault_job.h"
+#include "tests/golden/encoder_case.h"
+#include "tests/service/encode_call.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -39,16 +42,16 @@ struct Sharing {
 class WrongRows : public ::testing::TestWithParam<Sharing> {
  protected:
   // Two workers, of which the second errs.
-  static absl::StatusOr<std::unique_ptr<FaultCluster>> Start(int rows_to_check) {
-    return FaultCluster::Start(
+  static absl::StatusOr<std::unique_ptr<Cluster>> Start(int rows_to_check) {
+    return StartFaultCluster(
         {.workers = 2,
          .place = GetParam().place,
-         .coordinator_arguments = {absl::StrCat("--check-rows=", rows_to_check), "--job-workers=2"},
+         .arguments = {absl::StrCat("--check-rows=", rows_to_check), "--job-workers=2"},
          .worker_arguments = {absl::StrCat("--share-memory=", GetParam().of_workers)},
          .last_worker = HILBERT_RING_WORKER_WrongScores});
   }
 
-  static std::map<std::string, v1::ClusterWorker::State> States(const FaultCluster& cluster) {
+  static std::map<std::string, v1::ClusterWorker::State> States(const Cluster& cluster) {
     std::map<std::string, v1::ClusterWorker::State> states;
     const auto described = cluster.Describe();
     EXPECT_TRUE(described.ok()) << described.status();
@@ -108,6 +111,30 @@ TEST_P(WrongRows, AreFoundAndTheirWorkerIsLeftOut) {
   EXPECT_TRUE(all_up());
 }
 
+// Of an encoder: small enough for all layers, and so large that one of them is computed again.
+TEST_P(WrongRows, AreFoundInEncodersJobs) {
+  const auto golden = LoadEncoderCase("slide_three_layers");
+  ASSERT_TRUE(golden.ok()) << golden.status();
+  const std::string models = std::filesystem::path(golden->folder).parent_path().string();
+  for (const int64_t tiles : {40, 20'000}) {
+    SCOPED_TRACE(tiles);
+    auto cluster = StartFaultCluster(
+        {.workers = 2,
+         .place = GetParam().place,
+         .arguments = {"--check-rows=12", "--job-workers=2", "--model-dir=" + models},
+         .worker_arguments = {absl::StrCat("--share-memory=", GetParam().of_workers),
+                              "--model-dir=" + models},
+         .last_worker = HILBERT_RING_WORKER_WrongScores});
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    const auto end =
+        EncodeRaw((*cluster)->Channel(), SpecOf(golden->name, {tiles}, v1::POOLING_MEAN),
+                  ManyTiles(*golden, tiles, 5));
+    EXPECT_TRUE(absl::IsDataLoss(end.status())) << end.status();
+    EXPECT_EQ(wire::ReasonOf(end.status()), "ROW_MISMATCH");
+    EXPECT_THAT(std::string(end.status().message()), HasSubstr("state "));
+  }
+}
+
 TEST_P(WrongRows, AreNotLookedForUnlessAsked) {
   auto cluster = Start(0);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
@@ -127,36 +154,28 @@ TEST_P(WrongRows, AreNotLookedForUnlessAsked) {
 class ProgramsWithOneFault {
  public:
   ProgramsWithOneFault() {
-    char folder[] = "/tmp/hilbert_ring_programs_XXXXXX";
-    if (mkdtemp(folder) == nullptr) return;
-    folder_ = folder;
     std::error_code error;
     std::filesystem::copy_file(HILBERT_RING_COORDINATOR_BINARY, coordinator(), error);
     const std::string worker = folder_ / "hilbert-ring-worker";
     std::ofstream(worker) << "#!/bin/sh\n"
-                          << "mkdir '" << (folder_ / "started").string()
+                          << "mkdir '" << folder_ / "started"
                           << "' 2>/dev/null && exec '" << HILBERT_RING_WORKER_WrongScores
                           << "' \"$@\"\n"
                           << "exec '" << HILBERT_RING_WORKER_BINARY << "' \"$@\"\n";
     std::filesystem::permissions(worker, std::filesystem::perms::owner_all, error);
   }
-  ~ProgramsWithOneFault() {
-    std::error_code ignored;
-    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
-  }
 
   std::string coordinator() const { return folder_ / "hilbert-ring-coordinator"; }
 
  private:
-  std::filesystem::path folder_;
+  TestFolder folder_;
 };
 
 TEST(WrongRowsOfASpawnedWorker, AnotherIsStartedInItsPlace) {
   const ProgramsWithOneFault programs;
-  auto cluster =
-      FaultCluster::Start({.workers = 2,
-                           .coordinator_arguments = {"--check-rows=1000", "--job-workers=2"},
-                           .coordinator = programs.coordinator()});
+  auto cluster = StartFaultCluster({.workers = 2,
+                                    .arguments = {"--check-rows=1000", "--job-workers=2"},
+                                    .coordinator = programs.coordinator()});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const std::vector<pid_t> first = (*cluster)->Workers();
   ASSERT_EQ(first.size(), 2u);
@@ -198,10 +217,10 @@ TEST(WrongRowsOfASpawnedWorker, AnotherIsStartedInItsPlace) {
 
 // A GPU's errors outlast the call that they came from: only another process computes again.
 TEST(BrokenDevice, EndsItsWorkerAndTheJobGoesOn) {
-  auto cluster = FaultCluster::Start({.workers = 2,
-                                      .place = WorkerPlace::kRemote,
-                                      .coordinator_arguments = {"--job-workers=1"},
-                                      .last_worker = HILBERT_RING_WORKER_Broken});
+  auto cluster = StartFaultCluster({.workers = 2,
+                                    .place = WorkerPlace::kRemote,
+                                    .arguments = {"--job-workers=1"},
+                                    .last_worker = HILBERT_RING_WORKER_Broken});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   ASSERT_EQ((*cluster)->Workers().size(), 2u);
   std::mt19937_64 random(3);
@@ -211,6 +230,7 @@ TEST(BrokenDevice, EndsItsWorkerAndTheJobGoesOn) {
   std::vector<JobEnd> ends(8);
   {
     std::vector<std::jthread> callers;
+    callers.reserve(ends.size());
     for (JobEnd& end : ends) {
       callers.emplace_back(
           [&] { end = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)}); });

@@ -24,7 +24,7 @@ std::string Above(const char* what, pid_t pid, int now, int idle, int slack) {
 
 }  // namespace
 
-IdleLevel::IdleLevel(FaultCluster& cluster) : cluster_(cluster) {
+IdleLevel::IdleLevel(Cluster& cluster) : cluster_(cluster) {
   // The most that is seen counts: threads come and go by themselves.
   const Clock::time_point end = Clock::now() + kMeasureFor;
   while (Clock::now() < end) {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "tests/faults/fault_cluster.h"
-#include "tests/faults/process_account.h"
+#include "tests/support/process_account.h"
 
 namespace hilbert_ring::testing {
 
@@ -17,7 +17,7 @@ class IdleLevel {
  public:
   // Measures the cluster, which must be at its full strength and outlive the object. Waits until
   // its threads and descriptors no longer change.
-  explicit IdleLevel(FaultCluster& cluster);
+  explicit IdleLevel(Cluster& cluster);
 
   // Waits until all that jobs held is given back: no job runs or waits, workers' memory for jobs is
   // 0, no memory is shared, processes, descriptors and threads are at the idle level, nobody is a
@@ -27,7 +27,7 @@ class IdleLevel {
  private:
   std::string LeftOver() const;
 
-  FaultCluster& cluster_;
+  Cluster& cluster_;
   ProcessAccount coordinator_;
   int worker_descriptors_ = 0, worker_threads_ = 0;  // of a worker, at most
 };

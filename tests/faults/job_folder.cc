@@ -1,7 +1,5 @@
 #include "tests/faults/job_folder.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -11,25 +9,18 @@
 namespace hilbert_ring::testing {
 
 JobFolder::JobFolder(const JobSpec& spec) {
-  char folder[] = "/tmp/hilbert_ring_client_XXXXXX";
-  if (mkdtemp(folder) != nullptr) folder_ = folder;
-  std::ofstream(folder_ + "/spec.json") << FormatJobSpec(spec);
+  std::ofstream(folder_ / "spec.json") << FormatJobSpec(spec);
   const std::vector<int64_t> shape = {spec.tokens, spec.heads, spec.head_dim};
-  auto rows = client::NpyWriter::Create(folder_ + "/rows.npy", client::NpyType::kFloat32, shape);
+  auto rows = client::NpyWriter::Create(folder_ / "rows.npy", client::NpyType::kFloat32, shape);
   made_ = rows.ok() && rows->Commit().ok();
 }
 
-JobFolder::~JobFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
-}
-
 std::vector<std::string> JobFolder::Command(const std::string& server) const {
-  const std::string rows = folder_ + "/rows.npy";
+  const std::string rows = folder_ / "rows.npy";
   return {HILBERT_RING_CLIENT_BINARY,
           absl::StrCat("--server=", server),
           "attend",
-          absl::StrCat("--spec=", folder_, "/spec.json"),
+          "--spec=" + (folder_ / "spec.json"),
           "--q=" + rows,
           "--k=" + rows,
           "--v=" + rows,

@@ -5,26 +5,24 @@
 #include <vector>
 
 #include "engine/spec/job_spec.h"
+#include "tests/support/test_folder.h"
 
 namespace hilbert_ring::testing {
 
 class JobFolder {
  public:
   explicit JobFolder(const JobSpec& spec);
-  ~JobFolder();
-  JobFolder(const JobFolder&) = delete;
-  JobFolder& operator=(const JobFolder&) = delete;
 
   bool made() const { return made_; }
 
   // `hilbert-ring attend` and its arguments.
   std::vector<std::string> Command(const std::string& server) const;
 
-  std::string log() const { return folder_ + "/client.log"; }
-  std::string out() const { return folder_ + "/out.npy"; }
+  std::string log() const { return folder_ / "client.log"; }
+  std::string out() const { return folder_ / "out.npy"; }
 
  private:
-  std::string folder_;
+  TestFolder folder_;
   bool made_ = false;
 };
 

@@ -17,7 +17,7 @@
 namespace hilbert_ring::testing {
 namespace {
 
-std::unique_ptr<v1::AttentionService::Stub> StubOf(const FaultCluster& cluster) {
+std::unique_ptr<v1::AttentionService::Stub> StubOf(const Cluster& cluster) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(8 << 20);
   return v1::AttentionService::NewStub(
@@ -25,10 +25,9 @@ std::unique_ptr<v1::AttentionService::Stub> StubOf(const FaultCluster& cluster) 
 }
 
 TEST(LeavingWorker, ThatHasDoneItsPartTakesNothingWithIt) {
-  auto started = FaultCluster::Start(
-      {.workers = 1, .place = WorkerPlace::kUnshared, .worker_arguments = {"--share-memory=true"}});
+  auto started = StartFaultCluster({.workers = 1, .place = WorkerPlace::kBeside});
   ASSERT_TRUE(started.ok()) << started.status();
-  FaultCluster& cluster = **started;
+  Cluster& cluster = **started;
   const auto stub = StubOf(cluster);
   const FaultJob job = MakeZeroJob(65'536, 4, 32, 64);  // 32 MiB of output, little compute
   const JobSpec& spec = job.spec;
@@ -66,11 +65,10 @@ TEST(LeavingWorker, ThatHasDoneItsPartTakesNothingWithIt) {
 }
 
 TEST(LeavingWorker, EndsTheWaitOfJobsThatNobodyElseCanTake) {
-  auto started = FaultCluster::Start({.workers = 1,
-                                      .place = WorkerPlace::kRemote,
-                                      .coordinator_arguments = {"--recovery-timeout=1"}});
+  auto started = StartFaultCluster(
+      {.workers = 1, .place = WorkerPlace::kRemote, .arguments = {"--recovery-timeout=1"}});
   ASSERT_TRUE(started.ok()) << started.status();
-  FaultCluster& cluster = **started;
+  Cluster& cluster = **started;
   const auto stub = StubOf(cluster);
   const JobSpec spec = MakeZeroJob(200'000, 8, 64, 200'000).spec;  // too long for an express lane
   RawCall first(*stub, std::chrono::seconds(60)), second(*stub, std::chrono::seconds(60));

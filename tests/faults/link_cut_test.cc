@@ -17,7 +17,7 @@
 #include "tests/faults/fault_moment.h"
 #include "tests/faults/host_network.h"
 #include "tests/faults/on_hosts.h"
-#include "tests/sanitizer.h"
+#include "tests/support/sanitizer.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -40,7 +40,7 @@ const char* HowName(How how) {
 // When a job works on a ring without the host, in a thread of its own.
 class RingWatch {
  public:
-  RingWatch(const FaultCluster& cluster, std::string host)
+  RingWatch(const Cluster& cluster, std::string host)
       : thread_([this, &cluster, host = std::move(host)](const std::stop_token& stop) {
           while (!stop.stop_requested()) {
             const auto described = cluster.Describe();
@@ -88,9 +88,9 @@ class LinkCut : public OnHosts, public ::testing::WithParamInterface<std::tuple<
 
 TEST_P(LinkCut, TheNextRingWorksWithinSeconds) {
   const auto [how, drawn] = GetParam();
-  FaultClusterOptions options = ClusterOptions();
-  options.coordinator_arguments = {absl::StrCat("--job-workers=", kWorkers)};
-  auto cluster = FaultCluster::Start(options);
+  ClusterOptions options = EachOnItsHost();
+  options.arguments = {absl::StrCat("--job-workers=", kWorkers)};
+  auto cluster = StartFaultCluster(options);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   // More than sockets and streams hold, and seconds of compute and of sending.
   FaultJob job = MakeZeroJob(48'000, 8, 64, 4'096);
@@ -104,7 +104,7 @@ TEST_P(LinkCut, TheNextRingWorksWithinSeconds) {
   const pid_t victim = (*cluster)->Workers().at(kVictim);
   std::optional<Clock::time_point> cut;
   std::optional<RingWatch> watch;
-  FaultMoment moment(drawn, job.seconds, [&] {
+  FaultMoment moment(drawn, job.seconds, [&, how = how] {
     FallSilent(how, victim);
     cut = Clock::now();
     watch.emplace(**cluster, HostNetwork::Address(kVictimHost));

@@ -12,8 +12,8 @@ void OnHosts::TearDown() {
   if (network_->ok()) network().Mend();
 }
 
-FaultClusterOptions OnHosts::ClusterOptions() {
-  FaultClusterOptions options{.workers = kWorkers, .place = WorkerPlace::kRemote};
+ClusterOptions OnHosts::EachOnItsHost() {
+  ClusterOptions options{.workers = kWorkers, .place = WorkerPlace::kRemote};
   for (int host = kCoordinatorHost; host < kHosts; ++host) {
     options.networks.push_back(HostNetwork::Name(host));
     options.hosts.push_back(HostNetwork::Address(host));

@@ -28,7 +28,7 @@ class OnHosts : public ::testing::Test {
   static HostNetwork& network() { return ***network_; }
 
   // Each process on its host.
-  static FaultClusterOptions ClusterOptions();
+  static ClusterOptions EachOnItsHost();
 
  private:
   static inline absl::StatusOr<std::unique_ptr<HostNetwork>>* network_ = nullptr;

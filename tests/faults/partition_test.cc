@@ -90,9 +90,9 @@ class Partition : public OnHosts {};
 TEST_F(Partition, TwoWorkersNeverHearEachOther) {
   const uint64_t seed = FaultSeed("two workers apart", 12'000);
   std::mt19937_64 random(seed);
-  FaultClusterOptions options = ClusterOptions();
-  options.coordinator_arguments = {"--stall-timeout=3"};
-  auto cluster = FaultCluster::Start(options);
+  ClusterOptions options = EachOnItsHost();
+  options.arguments = {"--stall-timeout=3"};
+  auto cluster = StartFaultCluster(options);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const auto job = MakeMiddleJob(random, (*cluster)->address());
   ASSERT_TRUE(job.ok()) << job.status();
@@ -108,7 +108,7 @@ TEST_F(Partition, TwoWorkersNeverHearEachOther) {
 TEST_F(Partition, EndsRightOrTyped) {
   const uint64_t seed = FaultSeed("partitions", 11'000);
   const int rounds = FaultRounds(5);
-  FaultRig rig(ClusterOptions());
+  FaultRig rig(EachOnItsHost());
   Tally tally("partitions, loss and delay");
   for (int round = 0; round < rounds; ++round) {
     std::mt19937_64 random(seed + round);

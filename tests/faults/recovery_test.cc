@@ -38,7 +38,7 @@ class Recovery : public ::testing::TestWithParam<WorkerPlace> {
   }
 
   // Waits for a ring that is leased, of a newer generation than the last. Its generation, or 0.
-  int64_t AwaitRing(FaultCluster& cluster, int64_t after, milliseconds limit) {
+  int64_t AwaitRing(Cluster& cluster, int64_t after, milliseconds limit) {
     const Clock::time_point end = Clock::now() + limit;
     while (Clock::now() < end) {
       const auto state = cluster.Describe();
@@ -77,9 +77,9 @@ TEST_P(Recovery, TheNextRingComputesSoon) {
   for (int round = 0; round < rounds; ++round) {
     std::mt19937_64 random(seed + round);
     SCOPED_TRACE(absl::StrCat("seed ", seed + round));
-    auto started = FaultCluster::Start({.workers = 3, .place = GetParam()});
+    auto started = StartFaultCluster({.workers = 3, .place = GetParam()});
     ASSERT_TRUE(started.ok()) << started.status();
-    FaultCluster& cluster = **started;
+    Cluster& cluster = **started;
     stop_ = false;
     std::thread caller([&] { CallAgainAndAgain(cluster.address()); });
     const int64_t first = AwaitRing(cluster, 0, milliseconds(20'000));

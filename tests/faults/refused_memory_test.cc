@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/faults/fault_cluster.h"
 #include "tests/faults/fault_job.h"
-#include "tests/faults/process_account.h"
+#include "tests/support/process_account.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -15,9 +15,9 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 // The most shared memory that the coordinator held while the job ran.
 int64_t SharedPeak(const std::string& copy_memory) {
-  auto cluster = FaultCluster::Start({.workers = 1,
-                                      .place = WorkerPlace::kUnshared,
-                                      .coordinator_arguments = {"--copy-memory=" + copy_memory}});
+  auto cluster = StartFaultCluster({.workers = 1,
+                                    .place = WorkerPlace::kUnshared,
+                                    .arguments = {"--copy-memory=" + copy_memory}});
   EXPECT_TRUE(cluster.ok()) << cluster.status();
   if (!cluster.ok()) return -1;
   int64_t peak = 0;

@@ -10,8 +10,8 @@
 #include "gtest/gtest.h"
 #include "tests/faults/fault_moment.h"
 #include "tests/faults/fault_rig.h"
-#include "tests/faults/process_account.h"
 #include "tests/faults/tally.h"
+#include "tests/support/process_account.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -23,7 +23,7 @@ constexpr double kJobLimit = 25;  // seconds beyond three times what the job tak
 class WorkerKill : public ::testing::TestWithParam<WorkerPlace> {};
 
 // Kills a worker that has not registered yet, or has just.
-void KillWhileRegistering(FaultCluster& cluster, std::mt19937_64& random) {
+void KillWhileRegistering(Cluster& cluster, std::mt19937_64& random) {
   const std::vector<pid_t> before = cluster.Workers();
   kill(before.at(random() % before.size()), SIGKILL);
   const Clock::time_point end = Clock::now() + std::chrono::seconds(15);

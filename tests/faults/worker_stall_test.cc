@@ -99,7 +99,7 @@ TEST_P(WorkerStall, EndsRightOrTyped) {
 TEST_P(WorkerStall, WhileTheRingIsFormed) {
   const uint64_t seed = FaultSeed("stopped before the first ring", 4500);
   std::mt19937_64 random(seed);
-  auto cluster = FaultCluster::Start({.workers = 3, .place = GetParam()});
+  auto cluster = StartFaultCluster({.workers = 3, .place = GetParam()});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto job = MakeSmallJob(random);
   while (job.ok() && !(job->spec.tokens > 100 && job->spec.branches[0].segment > 100)) {

@@ -56,7 +56,7 @@ struct Shard {
             std::calloc(1, static_cast<size_t>(ShardLayout(plan, rank).bytes()) + 64))),
         shard(Aligned(memory.get()), ShardLayout(plan, rank)),
         store(ShardStore::Over(shard)),
-        rows(plan, *store) {}
+        rows(plan.spec, plan, rank, *store) {}
 
   static std::byte* Aligned(std::byte* memory) {
     return memory + (64 - reinterpret_cast<uintptr_t>(memory) % 64) % 64;
@@ -145,7 +145,8 @@ class Job {
     wire::PayloadReader reader(payload);
     for (const server::RowRun& run :
          router_->Runs(chunk.tensor(), chunk.first_row(), chunk.rows())) {
-      messages.try_emplace(run.rank, spec_, chunk.tensor()).first->second.Add(run, reader);
+      messages.try_emplace(run.rank, chunk.tensor(), wire::TensorRowBytes(spec_, chunk.tensor()))
+          .first->second.Add(run, reader);
     }
     for (auto& [rank, of_rank] : messages) {
       for (const v1::ShardRows& rows : of_rank.Take()) {

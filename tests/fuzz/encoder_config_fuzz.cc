@@ -2,7 +2,7 @@
 // can be told.
 #include <string_view>
 
-#include "engine/model/encoder_config.h"
+#include "engine/model/files/encoder_config.h"
 #include "tests/fuzz/target.h"
 
 namespace hilbert_ring::fuzz {

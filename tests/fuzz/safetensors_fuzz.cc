@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "engine/model/safetensors.h"
+#include "engine/model/files/safetensors.h"
 #include "tests/fuzz/target.h"
 
 namespace hilbert_ring::fuzz {
@@ -14,7 +14,7 @@ constexpr size_t kMaxMessage = 2048;  // bytes of an error
 }  // namespace
 
 void Safetensors(Bytes input) {
-  const auto entries = ParseSafetensors(std::as_bytes(input));
+  const auto entries = ParseSafetensors(std::as_bytes(input), static_cast<int64_t>(input.size()));
   if (!entries.ok()) {
     Require(absl::IsInvalidArgument(entries.status()), "a parse error is INVALID_ARGUMENT");
     Require(entries.status().message().size() <= kMaxMessage,

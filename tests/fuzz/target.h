@@ -13,7 +13,7 @@ namespace hilbert_ring::fuzz {
 
 using Bytes = std::span<const uint8_t>;
 
-void AttendMessages(Bytes input);
+void AttendMessages(Bytes bytes);
 void EncoderConfigJson(Bytes input);
 void JobSpecJson(Bytes input);
 void NpyHeader(Bytes input);

@@ -1,7 +1,9 @@
 #include "tests/golden/encoder_case.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
@@ -37,6 +39,9 @@ absl::StatusOr<EncoderCase> LoadEncoderCase(const std::string& name) {
                                  {"pooled_mean_out", &golden.mean_out},
                                  {"pooled_mean_states", &golden.mean_states}});
   }
+  if (std::filesystem::exists(folder + "attention_map.npy")) {
+    fields.push_back({"attention_map", &golden.attention_map});
+  }
   for (const Field& field : fields) {
     ASSIGN_OR_RETURN(*field.values,
                      ReadNpy<float>(absl::StrCat(folder, field.file, ".npy"), "<f4"));
@@ -46,6 +51,30 @@ absl::StatusOr<EncoderCase> LoadEncoderCase(const std::string& name) {
     golden.coords.assign(coords.begin(), coords.end());
   }
   return golden;
+}
+
+std::string EncoderMismatch(const std::vector<float>& values, std::span<const float> expected,
+                            double scale) {
+  if (values.size() != expected.size()) {
+    return std::to_string(values.size()) + " values, must be " + std::to_string(expected.size());
+  }
+  constexpr double kTolerance = 2e-5;
+  double worst = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double off = std::abs(double{values[i]} - expected[i]) / (scale + std::abs(expected[i]));
+    if (off <= worst) continue;  // also where it is no number
+    worst = off;
+    at = i;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(values[i])) return "value " + std::to_string(i) + " is NaN";
+  }
+  if (worst <= kTolerance) return "";
+  std::ostringstream text;
+  text << "value " << at << " is " << values[at] << ", must be " << expected[at] << " (" << worst
+       << " of " << scale << " + |x|)";
+  return text.str();
 }
 
 }  // namespace hilbert_ring::testing

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct EncoderCase {
   std::vector<double> coords;        // [tiles, 2] or empty
   std::vector<float> states;         // [layers + 1, tokens, embed_dim]
   std::vector<float> out;            // [tokens, embed_dim]
+  // Of models with a class token: [layers, tokens, heads].
+  std::vector<float> attention_map;
   // Of models that pool: [slides, embed_dim], and [slides, layers + 1, embed_dim] of states.
   std::vector<float> class_out, class_states, mean_out, mean_states;
 };
@@ -26,5 +29,10 @@ struct EncoderCase {
 std::vector<std::string> EncoderCaseNames();
 
 absl::StatusOr<EncoderCase> LoadEncoderCase(const std::string& name);
+
+// Empty where all is within 2e-5 (scale + |x|), float32's tolerance, else what is furthest off.
+// scale: of the numbers; that of a map, whose rows share 1, is 1 / rows.
+std::string EncoderMismatch(const std::vector<float>& values, std::span<const float> expected,
+                            double scale = 1);
 
 }  // namespace hilbert_ring::testing

@@ -13,8 +13,8 @@ import urllib.parse
 from pathlib import Path
 
 from prometheus_tools import find, needs
-from running_service import await_true, stop_with_parent
-from service_under_test import ServiceUnderTest, http_get
+from running_service import await_true, http_get, stop_with_parent
+from service_under_test import WITH_TLS, ServiceUnderTest
 
 DEPLOY = Path(os.environ["SOURCE_FOLDER"]) / "deploy"
 # What Grafana would put in: scrapes come every second here.
@@ -109,7 +109,9 @@ class WithPrometheus(unittest.TestCase):
             await_true("the jobs are seen",
                        lambda: seen.value('sum(hilbert_ring_jobs_total{code="OK"})') == len(reports))
 
-            queries = dashboard_queries() + rule_queries(seen)
+            # The service has no certificates; promtool tests the alerts over them.
+            queries = [(name, query) for name, query in dashboard_queries() + rule_queries(seen)
+                       if not any(metric in query for metric in WITH_TLS)]
             self.assertGreater(len(queries), 60)
             deadline = time.monotonic() + 60  # rules are evaluated each second
             silent = queries

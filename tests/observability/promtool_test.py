@@ -7,7 +7,8 @@ import unittest
 from pathlib import Path
 
 from prometheus_tools import find, needs
-from service_under_test import ServiceUnderTest, http_get
+from running_service import http_get
+from service_under_test import ServiceUnderTest
 
 PROMETHEUS = Path(os.environ["SOURCE_FOLDER"]) / "deploy" / "prometheus"
 

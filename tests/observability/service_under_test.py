@@ -10,7 +10,6 @@ import json
 import os
 import re
 import subprocess
-import urllib.request
 
 import numpy
 
@@ -19,10 +18,8 @@ from running_service import RunningService
 CALL_SECONDS = 300
 HEADS, HEAD_DIM = 4, 32
 
-
-def http_get(url):
-    with urllib.request.urlopen(url, timeout=30) as reply:
-        return reply.read().decode()
+# Metrics that are served with certificates alone; tests/security/tls_test.cc sees them.
+WITH_TLS = {"hilbert_ring_certificate_expiry_timestamp_seconds"}
 
 
 class ServiceUnderTest(RunningService):
@@ -30,13 +27,6 @@ class ServiceUnderTest(RunningService):
         super().__init__(os.environ["COORDINATOR_BINARY"], folder, workers,
                          [f"--job-workers={workers}", *arguments])
         self.jobs = 0
-
-    @property
-    def http_address(self):
-        return f"127.0.0.1:{self.ports['http_port']}"
-
-    def get(self, path):
-        return http_get(f"http://{self.http_address}{path}")
 
     def targets(self):
         return json.loads(self.get("/targets"))

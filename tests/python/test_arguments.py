@@ -41,7 +41,7 @@ def refused(field, limit=None, **arguments):
 def test_the_spec_is_what_was_asked_for():
     spec = call(segments=np.array([4, 8]), dilations=(1, 2), mixing="lse", causal=True, scale=0.5,
                 tail="zero", average_groups=False, sequence_lengths=[10, 6],
-                ordering=hilbert_ring.Morton(grid=(4, 4), scope="kv")).inputs.spec
+                ordering=hilbert_ring.Morton(grid=(4, 4), scope="kv")).open.spec
     assert spec == pb.JobSpec(
         tokens=16, heads=4, kv_heads=2, head_dim=8, value_dim=16, dtype=pb.DATA_TYPE_FLOAT32,
         segments=[4, 8], dilations=[1, 2], mixing=pb.MIXING_LSE, causal=True, scale=0.5,
@@ -50,14 +50,14 @@ def test_the_spec_is_what_was_asked_for():
 
 
 def test_defaults():
-    spec = call().inputs.spec
+    spec = call().open.spec
     assert list(spec.dilations) == [1]
     assert not spec.HasField("scale") and not spec.HasField("ordering")
     assert spec.average_groups and spec.mixing == pb.MIXING_HEAD_GROUPS
 
 
 def test_bytes_of_a_row():
-    spec = call().inputs.spec
+    spec = call().open.spec
     spec.ordering.coordinate_axes = 3
     rows = [_spec.row_bytes(spec, tensor) for tensor in (
         pb.TENSOR_COORDS, pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V, pb.TENSOR_OUT, pb.TENSOR_LSE)]

@@ -1,6 +1,8 @@
 """Benchmarks at tiny sizes: the files that they write, and their arithmetic. No speed."""
 import json
+import os
 import time
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -8,10 +10,11 @@ import pytest
 
 import hilbert_ring
 from hilbert_ring.__main__ import main
-from hilbert_ring.bench import load, order, project, sweep
+from hilbert_ring.bench import ablate, cache_misses, load, order, project, sweep
 from hilbert_ring.bench.jobs import JobRun, RepeatedRows, alternate, grid_of, job
 from hilbert_ring.bench.report import Report, count, milliseconds
 from hilbert_ring.draw.curves import token_order
+from hilbert_ring.v1 import attention_pb2 as pb
 
 
 @pytest.fixture(autouse=True)
@@ -66,9 +69,19 @@ def test_dilation_has_a_row_for_each_case(tmp_path, client):
 
 def test_ablation_runs_each_part_with_and_without(tmp_path):
     figures = measured(tmp_path, "ablate", "--tokens", "256")
-    assert len(figures["rows"]) == 5
+    assert len(figures["rows"]) == 7
     for row in figures["rows"]:
         assert row["ratio"] == pytest.approx(row["on_seconds"] / row["off_seconds"])
+    overlap = figures["rows"][-1]
+    assert overlap["part"].startswith("overlap") and overlap["ratio"] <= 1
+
+
+def test_overlap_hides_what_was_not_exposed_of_the_worker_that_hid_most():
+    workers = [pb.WorkerReport(exchange_seconds=a, exposed_exchange_seconds=b)
+               for a, b in ((3.0, 1.0), (4.0, 1.5), (1.0, 1.25))]
+    assert ablate.hidden_seconds(pb.Report(workers=workers)) == 2.5
+    assert ablate.hidden_seconds(pb.Report(workers=workers[2:])) == 0.0
+    assert ablate.hidden_seconds(pb.Report()) == 0.0
 
 
 def test_ablation_takes_no_service_that_runs(tmp_path, capsys, client):
@@ -107,6 +120,44 @@ def test_orders_are_counted_and_chosen(tmp_path, client):
         np.sqrt((32**2 - 1) / 12 + (4 - 1) / 12))
     assert figures["notes"][0].startswith(
         "By the plan's cost: hilbert, since the plan costs row-major, hilbert, morton the same")
+
+
+PERF = """#!/bin/sh
+# Says what perf says of a counter, when it is interrupted as perf is.
+trap 'echo "{count},,cache-misses,1,100.00,," >&2; exit' INT
+echo "$@" >> "$(dirname "$0")/asked"
+while :; do sleep 0.02; done
+"""
+
+
+def fake_perf(folder, monkeypatch, text):
+    (folder / "perf").write_text(text)
+    (folder / "perf").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_cache_misses_are_those_of_the_workers(tmp_path, client, monkeypatch):
+    fake_perf(tmp_path, monkeypatch, PERF.format(count=1234))
+    workers = cache_misses.own_workers()
+    assert len(workers) == len(client.status().workers) == 2
+    for pid in workers:
+        assert b"hilbert-ring-worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    figures = measured(tmp_path, "order", "--grid", "16", "16", "--segment", "64", "--server",
+                       client.server)
+    assert [row["cache_misses"] for row in figures["rows"]] == [1234] * 3
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked == [f"stat -x , -e cache-misses -p {workers[0]},{workers[1]}"] * 3
+    assert not any("Cache misses" in note for note in figures["notes"])
+
+
+@pytest.mark.parametrize("perf", [PERF.format(count="<not supported>"), "#!/bin/sh\nexit 255\n"])
+def test_misses_that_cannot_be_counted_are_left_out_and_said_so(tmp_path, client, monkeypatch, perf):
+    fake_perf(tmp_path, monkeypatch, perf)
+    figures = measured(tmp_path, "order", "--grid", "16", "16", "--segment", "64", "--server",
+                       client.server)
+    assert [row["cache_misses"] for row in figures["rows"]] == [None] * 3
+    assert "Cache misses were not counted" in figures["notes"][-1]
+    assert cache_misses.count_misses(lambda: None, []) is None
 
 
 def test_a_causal_job_is_cheapest_without_an_order(tmp_path, client):

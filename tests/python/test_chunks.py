@@ -6,7 +6,8 @@ import pytest
 from crc32c import crc32c
 
 from hilbert_ring import _chunks
-from hilbert_ring._chunks import Inputs, RowRanges, SendQueue
+from hilbert_ring._chunks import RowRanges, SendQueue
+from hilbert_ring._job import attention_inputs
 from hilbert_ring.errors import InternalError, OutOfRangeError
 from hilbert_ring.v1 import attention_pb2 as pb
 
@@ -25,7 +26,8 @@ def inputs_of(tokens=100, heads=2, kv_heads=1, dim=8, axes=0):
     def reader(array):
         return lambda first, count: array[first:first + count].reshape(-1).view("u1").data
 
-    return Inputs(spec, {tensor: reader(array) for tensor, array in arrays.items()}), arrays
+    readers = {tensor: reader(array) for tensor, array in arrays.items()}
+    return attention_inputs(spec, readers), arrays
 
 
 def inputs_bytes(arrays, tensor, count):
@@ -131,7 +133,7 @@ def test_ranges_that_wait_are_bounded(monkeypatch):
     spec = pb.JobSpec(tokens=tokens, heads=1, kv_heads=1, head_dim=8, value_dim=8,
                       dtype=pb.DATA_TYPE_FLOAT32)
     readers = dict.fromkeys((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), lambda first, count: b"")
-    queue = SendQueue(Inputs(spec, readers), 1 << 20, 4 << 20, 0)
+    queue = SendQueue(attention_inputs(spec, readers), 1 << 20, 4 << 20, 0)
     every_other = [(2 * i, 1) for i in range(1000)]
     queue.resend(resend(pb.TENSOR_Q, *every_other))
     with pytest.raises(InternalError, match="ranges are waiting"):

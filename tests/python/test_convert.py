@@ -58,6 +58,25 @@ def test_segments_follow_from_the_largest_slide():
         convert.segments(8191, 256)
 
 
+def test_segments_dilations_and_the_epsilon_may_be_given():
+    expected, weights = golden()
+    config, _, _ = convert.convert(weights, Settings(
+        heads=4, grid=100, segments=tuple(expected["segments"]),
+        dilations=tuple(expected["dilations"]), eps=1e-4))
+    assert config == {**expected, "layer_norm_eps": 1e-4}
+    with pytest.raises(ConvertError, match="segments has 2 entries, dilations has 5"):
+        convert.convert(weights, Settings(heads=4, segments=(32, 64)))
+
+
+@pytest.mark.parametrize("option, value", [
+    ("--segments", "32,0"), ("--segments", "32;64"), ("--dilations", "1,-2"), ("--eps", "0"),
+    ("--eps", "1e-50"), ("--eps", "1")])
+def test_fields_of_the_config_have_their_range(capsys, option, value):
+    with pytest.raises(SystemExit):
+        convert.main(["in.pth", "out", option, value])
+    assert option in capsys.readouterr().err
+
+
 def test_what_is_no_part_of_the_encoder_is_dropped_and_shown():
     _, weights = golden()
     more = {"decoder_embed.weight": Tensor("F32", (1,), b"abcd"),
@@ -93,6 +112,30 @@ def test_a_model_within_another():
     _, weights = golden()
     within = {f"slide_encoder.{name}": tensor for name, tensor in weights.items()}
     assert convert.convert(within, SETTINGS)[1] == weights
+
+
+def test_of_two_copies_of_an_encoder_none_is_taken_unseen():
+    _, weights = golden()
+    averaged = {f"ema.{name}": Tensor(tensor.dtype, tensor.shape, bytes(len(tensor.data)))
+                for name, tensor in weights.items()}
+    with pytest.raises(ConvertError, match="ema.* is not known"):
+        convert.convert({**weights, **averaged}, SETTINGS)
+    settings = Settings(heads=4, max_slide_size=25600, grid=100, drop=("ema.",))
+    assert convert.convert({**averaged, **weights}, settings)[1] == weights
+    within = {f"student.{name}": tensor for name, tensor in weights.items()}
+    with pytest.raises(ConvertError, match="several encoders: ema.encoder, student.encoder"):
+        convert.convert({**within, **averaged}, SETTINGS)
+
+
+def test_counts_are_counts(capsys):
+    for option, value in (("--heads", "0"), ("--tile-size", "0"), ("--grid", "-3"),
+                          ("--max-slide-size", "0")):
+        with pytest.raises(SystemExit) as caught:
+            convert.main(["in.pth", "out", option, value])
+        assert caught.value.code == 2
+        assert f"argument {option}: {value}, must be at least 1" in capsys.readouterr().err
+    with pytest.raises(ConvertError, match="max_slide_size is 100"):
+        convert.segments(100, 256)
 
 
 def test_heads_that_do_not_cut_the_width():

@@ -1,5 +1,7 @@
 """Statuses of the service as exceptions."""
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import grpc
@@ -92,3 +94,12 @@ def test_several_pushbacks_are_no_number():
 @pytest.mark.parametrize("trailing", [None, ()])
 def test_no_metadata(trailing):
     assert errors.error_of(grpc.StatusCode.UNAVAILABLE, None, trailing).message == ""
+
+
+def test_a_python_without_grpc_is_told_what_to_do(tmp_path):
+    # The package alone: where it is installed, grpc lies beside it.
+    (tmp_path / "hilbert_ring").symlink_to(Path(hilbert_ring.__file__).parent)
+    done = subprocess.run([sys.executable, "-S", "-m", "hilbert_ring", "draw"],  # -S: no packages
+                          env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "needs the package grpcio" in done.stderr and sys.executable in done.stderr

@@ -1,4 +1,4 @@
-"""The commands of the tutorial, the how-to page and the README's first job, as they stand there.
+"""The commands of the tutorial, the how-to page, the encoders' page and the README's first job, as they stand there.
 
 A service has free ports, which stand in for the pages' own. Blocks that are marked otherwise are
 not run: "once" installs and builds.
@@ -9,9 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hilbert_ring
+from hilbert_ring import convert
 from hilbert_ring.local_service import find_program
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -83,6 +85,35 @@ def test_the_how_to_page(tmp_path):
         assert {f"{name}.{kind}" for kind in ("md", "json", "svg")} <= set(
             os.listdir(tmp_path / "figures"))
     assert (tmp_path / "plan.json").stat().st_size > 1000
+
+
+def test_the_encoders_page(tmp_path):
+    drawn = np.random.default_rng(1)
+    config = {"architecture": "longnet_encoder", "input_dim": 16, "embed_dim": 32, "heads": 2, "ffn_dim": 64,
+              "layers": 2, "segments": [16, 64], "dilations": [1, 2], "layer_norm_eps": 1e-5, "norm_eps": 1e-6,
+              "class_token": True, "output_norm": True,
+              "position": {"kind": "sincos_2d", "tile_size": 256, "grid": 100}}
+    convert.write_model(tmp_path / "models/slide_encoder", config, {
+        name: convert.Tensor("F32", shape, (drawn.standard_normal(shape, np.float32) / 8).tobytes())
+        for name, shape in convert.weight_shapes(config).items()})
+    tiles, coords = drawn.standard_normal((90, 16), np.float32), drawn.integers(0, 25600, (90, 2))
+    np.save(tmp_path / "tiles.npy", tiles)
+    np.save(tmp_path / "coords.npy", coords)
+    with hilbert_ring.local(workers=2, model_dir=tmp_path / "models") as client:
+        commands = [code for mark, language, code in blocks("encoder.md")
+                    if language == "sh" and not mark]
+        assert any("hilbert-ring encode" in code for code in commands)
+        for code in commands:
+            run(["bash", "-e", "-c", code], tmp_path, client.server)
+        assert np.load(tmp_path / "e.npy").shape == (1, 32)
+        assert np.load(tmp_path / "m.npy").shape == (91,)
+        h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+        with h5py.File(tmp_path / "slide.h5", "w") as file:
+            file["features"], file["coords"] = tiles, coords
+        opening = f"import hilbert_ring\nclient = hilbert_ring.connect({client.server!r})\n"
+        for _, language, code in blocks("encoder.md"):
+            if language == "python":
+                run([sys.executable, "-c", opening + code], tmp_path, client.server)
 
 
 def test_the_readmes_first_job(tmp_path):

@@ -17,10 +17,11 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
 #include "hilbert_ring/v1/attention.pb.h"
+#include "hilbert_ring/v1/encoder.pb.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "nlohmann/json.hpp"
-#include "tests/certificates/http_get.h"
 #include "tests/security/tls_fixture.h"
+#include "tests/support/http_get.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -80,8 +81,8 @@ std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::strin
 // "/package.Service/Method" of all of ours, of health and of reflection.
 std::vector<std::string> AllMethods() {
   std::vector<std::string> methods = {kCheck, kWatch, kReflection};
-  for (const auto* file :
-       {v1::AttendRequest::descriptor()->file(), v1::Heartbeat::descriptor()->file()}) {
+  for (const auto* file : {v1::AttendRequest::descriptor()->file(), v1::Model::descriptor()->file(),
+                           v1::Heartbeat::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       const auto* service = file->service(i);
       for (int j = 0; j < service->method_count(); ++j) {
@@ -122,7 +123,12 @@ Table Public(const std::string& ours, const std::string& reflection) {
           {"AttentionService/Plan", ours},
           {"AttentionService/GetCluster", ours},
           {"AttentionService/ListJobs", ours},
-          {"AttentionService/CancelJob", ours}};
+          {"AttentionService/CancelJob", ours},
+          {"AttentionService/GetDataRoot", ours},
+          {"EncoderService/Encode", ours},
+          {"EncoderService/PlanEncode", ours},
+          {"EncoderService/ListModels", ours},
+          {"EncoderService/GetModel", ours}};
 }
 
 Table Membership(const std::string& ours) {
@@ -207,7 +213,7 @@ class ScanTest : public TlsFixture {
 TEST_F(ScanTest, WithTlsAndTokens) {
   std::vector<std::string> coordinator = Coordinator();
   coordinator.push_back("--auth-token-file=" + (folder_ / "tokens"));
-  auto service = SecuredService::Start({.coordinator = coordinator, .worker = Worker()});
+  auto service = StartSecured({.arguments = coordinator, .worker_arguments = Worker()});
   ASSERT_TRUE(service.ok()) << service.status();
   const int callers = (*service)->grpc_port(), workers = (*service)->membership_port();
   const int worker = (*service)->worker_port(0);
@@ -246,9 +252,9 @@ TEST_F(ScanTest, WithTlsAndTokens) {
 }
 
 TEST_F(ScanTest, WithTokensOnTheLoopbackAddress) {
-  auto service = SecuredService::Start({.coordinator = {"--auth-token-file=" + (folder_ / "tokens"),
-                                                        "--join-token-file=" + (folder_ / "join")},
-                                        .worker = {"--join-token-file=" + (folder_ / "join")}});
+  auto service = StartSecured({.arguments = {"--auth-token-file=" + (folder_ / "tokens"),
+                                             "--join-token-file=" + (folder_ / "join")},
+                               .worker_arguments = {"--join-token-file=" + (folder_ / "join")}});
   ASSERT_TRUE(service.ok()) << service.status();
   EXPECT_EQ(Scan(Plain((*service)->grpc_port())), Of(Public("UNAUTHENTICATED", "UNIMPLEMENTED")));
   EXPECT_EQ(Scan(Plain((*service)->membership_port())), Of(Membership("UNAUTHENTICATED")));

@@ -6,8 +6,8 @@
 
 #include "client/cpp/access.h"
 #include "gtest/gtest.h"
-#include "tests/certificates/certificates.h"
-#include "tests/security/secured_service.h"
+#include "tests/security/start_secured.h"
+#include "tests/support/certificates.h"
 
 namespace hilbert_ring::testing {
 

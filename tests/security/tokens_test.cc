@@ -13,11 +13,11 @@
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/certificates/http_get.h"
 #include "tests/faults/fault_job.h"
-#include "tests/plain_spec.h"
 #include "tests/security/tls_fixture.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/http_get.h"
+#include "tests/support/plain_spec.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -49,10 +49,11 @@ class Tokens : public TlsFixture {
 
   // Callers' TLS; workers are spawned.
   void Start() {
-    auto service = SecuredService::Start(
-        {.coordinator = {"--tls-cert=" + service_.cert, "--tls-key=" + service_.key,
-                         "--auth-token-file=" + (folder_ / "tokens"), "--log-level=debug"},
-         .spawned = 2});
+    auto service = StartSecured(
+        {.arguments = {"--tls-cert=" + service_.cert, "--tls-key=" + service_.key,
+                       "--auth-token-file=" + (folder_ / "tokens"), "--log-level=debug"},
+         .workers = 2,
+         .place = WorkerPlace::kLocal});
     ASSERT_TRUE(service.ok()) << service.status();
     started_ = *std::move(service);
   }
@@ -84,7 +85,7 @@ class Tokens : public TlsFixture {
     return page.ok() ? page->body : "";
   }
 
-  std::unique_ptr<SecuredService> started_;
+  std::unique_ptr<Cluster> started_;
 };
 
 std::string ReasonOf(const absl::Status& status) { return wire::ReasonOf(status); }

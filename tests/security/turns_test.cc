@@ -14,9 +14,9 @@
 #include "client/cpp/service.h"
 #include "grpcpp/create_channel_posix.h"
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
 #include "tests/security/tls_fixture.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -56,7 +56,8 @@ void ExpectTurns(v1::AttentionService::Stub& of_many, v1::AttentionService::Stub
 class Turns : public TlsFixture {
  protected:
   void Start(const std::vector<std::string>& arguments) {
-    auto service = SecuredService::Start({.coordinator = arguments, .spawned = 1});
+    auto service =
+        StartSecured({.arguments = arguments, .workers = 1, .place = WorkerPlace::kLocal});
     ASSERT_TRUE(service.ok()) << service.status();
     service_ = *std::move(service);
   }
@@ -73,7 +74,7 @@ class Turns : public TlsFixture {
     return v1::AttentionService::NewStub(grpc::CreateInsecureChannelFromFd(host, made));
   }
 
-  std::unique_ptr<SecuredService> service_;
+  std::unique_ptr<Cluster> service_;
 };
 
 TEST_F(Turns, AreTakenByTheTokensName) {

@@ -5,11 +5,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
 #include "tests/random/random_spec.h"
-#include "tests/sanitizer.h"
-#include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
+#include "tests/support/process_account.h"
+#include "tests/support/sanitizer.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/raw_stream.h"
@@ -32,7 +33,7 @@ class BadInput : public ::testing::Test {
   }
   static void TearDownTestSuite() {
     ASSERT_NE(cluster_, nullptr);
-    EXPECT_EQ(cluster_->Stop(), 0);
+    EXPECT_EQ(cluster_->Stop(), absl::OkStatus());
     delete cluster_;
     cluster_ = nullptr;
   }
@@ -57,7 +58,7 @@ class BadInput : public ::testing::Test {
   }
 
   // Opens the small job and sends the given chunks, then closes.
-  absl::Status SendChunks(const std::vector<v1::Chunk>& chunks, JobSpec spec = SmallSpec()) {
+  absl::Status SendChunks(const std::vector<v1::Chunk>& chunks, const JobSpec& spec = SmallSpec()) {
     RawCall call(*stub_, std::chrono::seconds(20));
     call.Open(spec);
     if (!call.AwaitAdmitted()) return call.Finish();
@@ -298,8 +299,8 @@ TEST_F(BadInput, ManyBadJobsLeaveNoMemoryBehind) {
     EXPECT_TRUE(absl::IsDataLoss(call.Finish()));
   };
   const auto resident = [&] {
-    int64_t bytes = MemoryOf(cluster_->pid()).resident();
-    for (const pid_t pid : cluster_->WorkerPids()) bytes += MemoryOf(pid).resident();
+    int64_t bytes = MemoryOf(cluster_->coordinator()).resident();
+    for (const pid_t pid : cluster_->Workers()) bytes += MemoryOf(pid).resident();
     return bytes;
   };
   for (int i = 0; i < 3; ++i) spoil();

@@ -20,11 +20,12 @@
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
-#include "tests/descriptors.h"
-#include "tests/plain_spec.h"
-#include "tests/sanitizer.h"
-#include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
+#include "tests/support/descriptors.h"
+#include "tests/support/plain_spec.h"
+#include "tests/support/process_account.h"
+#include "tests/support/sanitizer.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -74,8 +75,8 @@ TEST(Callers, CompressedZerosTakeNoMemory) {
   grpc::ClientContext cluster_context;
   v1::GetClusterResponse described;
   ASSERT_TRUE((*cluster)->Stub()->GetCluster(&cluster_context, {}, &described).ok());
-  const pid_t worker = (*cluster)->WorkerPids().at(0);
-  const int64_t coordinator_before = PeakBytes((*cluster)->pid());
+  const pid_t worker = (*cluster)->Workers().at(0);
+  const int64_t coordinator_before = PeakBytes((*cluster)->coordinator());
   const int64_t worker_before = PeakBytes(worker);
   const std::string zeros(256 * kMiB, '\0');
 
@@ -115,9 +116,10 @@ TEST(Callers, CompressedZerosTakeNoMemory) {
   if (kResidentBytesAreTheSanitizers) {
     GTEST_SKIP() << "they are refused, but resident bytes are the sanitizer's";
   }
-  RecordProperty("coordinator_mib", (PeakBytes((*cluster)->pid()) - coordinator_before) / kMiB);
+  RecordProperty("coordinator_mib",
+                 (PeakBytes((*cluster)->coordinator()) - coordinator_before) / kMiB);
   RecordProperty("worker_mib", (PeakBytes(worker) - worker_before) / kMiB);
-  EXPECT_LT(PeakBytes((*cluster)->pid()) - coordinator_before, 16 * kMiB);
+  EXPECT_LT(PeakBytes((*cluster)->coordinator()) - coordinator_before, 16 * kMiB);
   EXPECT_LT(PeakBytes(worker) - worker_before, 16 * kMiB);
 }
 
@@ -146,11 +148,11 @@ TEST(Callers, StreamsThatSayNothingKeepNobodyOutAndTakeNoThread) {
   auto cluster = Cluster::Start({.workers = 1});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   ExpectAJobIsRight(**cluster);
-  const int64_t threads = StatusFigure((*cluster)->pid(), "Threads");
+  const int64_t threads = StatusFigure((*cluster)->coordinator(), "Threads");
   SilentCalls silent(**cluster, 1200);
   // Calls of one connection reach the service in their order.
   ExpectAJobIsRight(**cluster);
-  EXPECT_LT(StatusFigure((*cluster)->pid(), "Threads"), threads + 8);
+  EXPECT_LT(StatusFigure((*cluster)->coordinator(), "Threads"), threads + 8);
   const auto start = std::chrono::steady_clock::now();
   std::map<std::string, int> reasons;
   for (size_t call = 0; call < silent.size(); ++call) {
@@ -279,14 +281,14 @@ TEST(Callers, JobsThatWaitHoldAMiBEach) {
   RawCall running(*stub, std::chrono::seconds(120));
   ASSERT_TRUE(running.Open(PlainSpec()));
   ASSERT_TRUE(running.AwaitAdmitted());
-  const int64_t before = MemoryOf((*cluster)->pid()).resident();
+  const int64_t before = MemoryOf((*cluster)->coordinator()).resident();
   constexpr int kCalls = 16;
   const EagerCalls eager(**cluster, kCalls);
   ASSERT_EQ(eager.size(), static_cast<size_t>(kCalls));
   if (kResidentBytesAreTheSanitizers) {
     GTEST_SKIP() << "all of them wait, but resident bytes are the sanitizer's";
   }
-  const int64_t held = SettledBytes((*cluster)->pid()) - before;
+  const int64_t held = SettledBytes((*cluster)->coordinator()) - before;
   RecordProperty("mib_held", held / kMiB);
   EXPECT_LT(held, kCalls * kMiB + 16 * kMiB) << "16 MiB: threads and connections";
 }

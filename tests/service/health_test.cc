@@ -16,9 +16,9 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/sync_stream.h"
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
-#include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -125,7 +125,7 @@ TEST(Health, IsNotServingWithoutWorkersAndAgainWithThem) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   Watch whole((*cluster)->address(), ""), service((*cluster)->address(), kAttention);
   std::vector<std::string> said = {whole.Next()};
-  const std::vector<pid_t> workers = (*cluster)->WorkerPids();
+  const std::vector<pid_t> workers = (*cluster)->Workers();
   ASSERT_EQ(workers.size(), 1u);
   kill(workers[0], SIGKILL);
   said.push_back(whole.Next());
@@ -146,11 +146,11 @@ TEST(Health, IsNotServingWhileDraining) {
   Watch membership((*cluster)->membership_address(), kMembership);
   EXPECT_EQ(attention.Next(), kServing);
   EXPECT_EQ(membership.Next(), kServing);
-  (*cluster)->Signal(SIGTERM);
+  kill((*cluster)->coordinator(), SIGTERM);
   EXPECT_EQ(attention.Next(), kNotServing);
   EXPECT_EQ(membership.Next(), kNotServing);
   call.Cancel();
-  EXPECT_EQ((*cluster)->Stop(), 0);
+  EXPECT_EQ((*cluster)->Stop(), absl::OkStatus());
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include "gtest/gtest.h"
 #include "tests/engine/expected_rows.h"
 #include "tests/random/random_spec.h"
-#include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
 
 namespace hilbert_ring::testing {
 namespace {

@@ -7,9 +7,10 @@
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/worker.grpc.pb.h"
-#include "tests/plain_spec.h"
-#include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
+#include "tests/support/process_account.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -32,18 +33,18 @@ bool DieWithin(const std::vector<pid_t>& pids, std::chrono::milliseconds limit) 
 TEST(Lifecycle, SigtermStopsEverything) {
   auto cluster = Cluster::Start({.workers = 3});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const std::vector<pid_t> workers = (*cluster)->WorkerPids();
+  const std::vector<pid_t> workers = (*cluster)->Workers();
   EXPECT_EQ(workers.size(), 3u);
-  EXPECT_EQ((*cluster)->Stop(), 0);
+  EXPECT_EQ((*cluster)->Stop(), absl::OkStatus());
   EXPECT_TRUE(DieWithin(workers, std::chrono::seconds(2)));
 }
 
 TEST(Lifecycle, NoOrphanSurvivesAKilledCoordinator) {
   auto cluster = Cluster::Start({.workers = 2});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const std::vector<pid_t> workers = (*cluster)->WorkerPids();
+  const std::vector<pid_t> workers = (*cluster)->Workers();
   ASSERT_EQ(workers.size(), 2u);
-  (*cluster)->Signal(SIGKILL);
+  kill((*cluster)->coordinator(), SIGKILL);
   EXPECT_TRUE(DieWithin(workers, std::chrono::seconds(5)));
 }
 
@@ -155,6 +156,7 @@ TEST(Lifecycle, JobsQueueAndAllFinish) {
   auto cluster = Cluster::Start({.workers = 2});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   std::vector<std::thread> threads;
+  threads.reserve(6);
   std::atomic<int> good = 0;
   for (int i = 0; i < 6; ++i) {
     threads.emplace_back([&, i] {
@@ -210,7 +212,7 @@ void ExpectSurvivesADeadWorker(const std::vector<std::string>& arguments, bool b
   RawCall call(*stub, std::chrono::seconds(30));
   ASSERT_TRUE(call.Open(spec));
   ASSERT_TRUE(call.AwaitAdmitted());
-  const auto victim = (*cluster)->WorkerPids().at(0);
+  const auto victim = (*cluster)->Workers().at(0);
   if (before_rows) kill(victim, SIGKILL);
   for (const auto& [tensor, data] : EncodeTensors(spec, inputs)) {
     for (int64_t first = 0; first < spec.tokens; first += 500) {
@@ -257,7 +259,7 @@ TEST(Lifecycle, RowsThatNobodyHoldsAnymoreEndTheJob) {
   const auto tensors = EncodeTensors(spec, RandomInputs(spec, 5));
   ASSERT_TRUE(call.Send(MakeChunk(v1::TENSOR_Q, tensors.at(v1::TENSOR_Q), 2 * 16 * 4, 0, 3000)));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  kill((*cluster)->WorkerPids().at(0), SIGKILL);
+  kill((*cluster)->Workers().at(0), SIGKILL);
   const absl::Status status = call.Finish();
   EXPECT_TRUE(absl::IsAborted(status)) << status;
   EXPECT_EQ(wire::ReasonOf(status), "ROWS_LOST");
@@ -286,7 +288,7 @@ TEST(Lifecycle, RowsThatAClosedClientCannotSendAgainAreLost) {
   v1::AttendResponse response;
   while (call.Read(&response) && response.progress().phase() != v1::Progress::PHASE_COMPUTE) {
   }
-  kill((*cluster)->WorkerPids().at(0), SIGKILL);
+  kill((*cluster)->Workers().at(0), SIGKILL);
   const absl::Status status = call.Finish();
   EXPECT_TRUE(absl::IsAborted(status)) << status;
   EXPECT_EQ(wire::ReasonOf(status), "ROWS_LOST");

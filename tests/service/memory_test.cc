@@ -6,10 +6,11 @@
 #include <thread>
 
 #include "gtest/gtest.h"
-#include "tests/sanitizer.h"
-#include "tests/service/cluster.h"
 #include "tests/service/memory_watch.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
+#include "tests/support/sanitizer.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::testing {
@@ -19,10 +20,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 // The reports' shape: 8 heads of dim 64.
 JobSpec Reports(int64_t tokens, std::vector<Branch> branches) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 8;
-  spec.head_dim = spec.value_dim = 64;
+  JobSpec spec = PlainSpec({.tokens = tokens, .heads = 8, .dim = 64});
   spec.branches = std::move(branches);
   return spec;
 }
@@ -118,7 +116,7 @@ TEST_F(Memory, AStalledWorkerStopsTheSender) {
   RawCall call(*stub, std::chrono::seconds(120));
   ASSERT_TRUE(call.Open(spec));
   ASSERT_TRUE(call.AwaitAdmitted());
-  const std::vector<pid_t> workers = (*cluster)->WorkerPids();
+  const std::vector<pid_t> workers = (*cluster)->Workers();
   for (const pid_t pid : workers) kill(pid, SIGSTOP);
   std::atomic<int64_t> sent = 0;
   std::atomic<bool> stop = false;

@@ -5,12 +5,13 @@
 
 #include "engine/spec/numbers.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/process_account.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::testing {
 
 MemoryWatch::MemoryWatch(const Cluster& cluster)
-    : coordinator_(cluster.pid()), workers_(cluster.WorkerPids()) {
+    : coordinator_(cluster.coordinator()), workers_(cluster.Workers()) {
   for (const pid_t pid : workers_) idle_.push_back(MemoryOf(pid).resident());
   peak_ = idle_;
   thread_ = std::thread([this] { Sample(); });

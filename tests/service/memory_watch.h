@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
 
 namespace hilbert_ring::testing {
 

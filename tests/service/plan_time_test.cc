@@ -8,9 +8,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/plain_spec.h"
-#include "tests/sanitizer.h"
-#include "tests/service/cluster.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
+#include "tests/support/sanitizer.h"
 
 namespace hilbert_ring::testing {
 namespace {

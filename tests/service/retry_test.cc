@@ -1,16 +1,22 @@
 // Jobs whose workers are lost, through the client library: what is not held is asked for again.
 #include <signal.h>
 
+#include <filesystem>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "client/cpp/attend.h"
+#include "client/cpp/encode.h"
 #include "client/cpp/service.h"
 #include "gtest/gtest.h"
-#include "tests/sanitizer.h"
-#include "tests/service/cluster.h"
+#include "tests/golden/encoder_case.h"
+#include "tests/service/encode_call.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
+#include "tests/support/sanitizer.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::testing {
@@ -52,10 +58,7 @@ absl::StatusOr<v1::Report> Run(const Cluster& cluster, const JobSpec& spec,
 }
 
 JobSpec Spec(bool ordered) {
-  JobSpec spec;
-  spec.tokens = kThreadSanitizer ? 5'000 : 20'000;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 16;
+  JobSpec spec = PlainSpec({.tokens = kThreadSanitizer ? 5'000 : 20'000});
   spec.branches = {{2000, 1}, {spec.tokens, 1}};  // a compute that outlives the sending
   if (ordered) spec.ordering = Ordering{.coordinate_axes = 2};
   return spec;
@@ -85,7 +88,7 @@ void ExpectSameResult(const std::vector<std::string>& arguments, bool ordered, d
     attempts = std::max(attempts, progress.attempt);
     if (killed || progress.bytes_sent < share * static_cast<double>(progress.bytes_to_send)) return;
     killed = true;
-    kill((*cluster)->WorkerPids().at(1), SIGKILL);
+    kill((*cluster)->Workers().at(1), SIGKILL);
   };
   const auto report = Run(**cluster, spec, inputs, outputs, options);
   ASSERT_TRUE(report.ok()) << report.status();
@@ -123,6 +126,59 @@ TEST(Retry, RowsThatAreHeldAreNot) {
       ExpectSameResult({}, ordered, share);
       ExpectSameResult({"--share-memory=false"}, ordered, share);
     }
+  }
+}
+
+// Tiles and coordinates of an encoder's job, likewise.
+TEST(Retry, TilesThatWereLostAreSentAgain) {
+  const auto golden = LoadEncoderCase("slide_three_layers");
+  ASSERT_TRUE(golden.ok()) << golden.status();
+  const std::string models = std::filesystem::path(golden->folder).parent_path().string();
+  const EncodeInputs tiles = ManyTiles(*golden, kThreadSanitizer ? 5'000 : 30'000, 9);
+  for (const double share : {0.05, 0.5, 1.0}) {
+    SCOPED_TRACE(share);
+    auto cluster = Cluster::Start(
+        {.workers = 2,
+         .arguments = {"--share-memory=false", "--copy-memory=0", "--model-dir=" + models}});
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    const auto channel = client::Connect((*cluster)->address());
+    const auto model = client::RequestModel(channel, golden->name);
+    ASSERT_TRUE(model.ok()) << model.status();
+    auto job = client::JobOf(*model);
+    ASSERT_TRUE(job.ok()) << job.status();
+    job->slide_tiles = {tiles.count};
+    job->outputs = {.states = {job->config.layers}, .pooling = Pooling::kMean};
+    const client::EncodeInputs inputs{
+        .job = *job,
+        .tiles = std::as_bytes(std::span(tiles.tiles)),
+        .coordinates = [&](int64_t first_row, std::span<double> values) {
+          std::copy_n(tiles.coords.begin() + 2 * first_row, values.size(), values.begin());
+        }};
+    const auto encode = [&](const client::JobOptions& options, std::vector<float>& pooled) {
+      pooled.assign(static_cast<size_t>(job->config.embed_dim), 0);
+      return client::Encode(channel, inputs, {.rows = std::as_writable_bytes(std::span(pooled))},
+                            options);
+    };
+    std::vector<float> undisturbed, pooled;
+    const auto first = encode({.chunk_bytes = 16 << 10}, undisturbed);
+    ASSERT_TRUE(first.ok()) << first.status();
+    bool killed = false;
+    int attempts = 0;
+    client::JobOptions options{.chunk_bytes = 16 << 10};
+    options.progress = [&](const client::AttendProgress& progress) {
+      attempts = std::max(attempts, progress.attempt);
+      if (killed || progress.bytes_sent < share * static_cast<double>(progress.bytes_to_send)) {
+        return;
+      }
+      killed = true;
+      kill((*cluster)->Workers().at(1), SIGKILL);
+    };
+    const auto report = encode(options, pooled);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(killed);
+    EXPECT_EQ(attempts, 0);
+    EXPECT_EQ(report->retries(), 1);
+    EXPECT_EQ(EncoderMismatch(pooled, undisturbed), "");
   }
 }
 

@@ -2,9 +2,9 @@
 #include <limits>
 
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
-#include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::testing {
 namespace {

@@ -6,9 +6,10 @@
 #include <thread>
 
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
-#include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
+#include "tests/support/process_account.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -99,7 +100,7 @@ TEST(Schedule, AWorkerThatDrainsEndsItsJobAndTakesNoOther) {
   RawCall first(*stub, std::chrono::seconds(30));
   ASSERT_TRUE(first.Open(spec) && first.AwaitAdmitted());
   // Whichever of them has the job: it lives on, the other ends.
-  const std::vector<pid_t> pids = (*cluster)->WorkerPids();
+  const std::vector<pid_t> pids = (*cluster)->Workers();
   for (const pid_t pid : pids) kill(pid, SIGTERM);
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (IsAlive(pids[0]) && IsAlive(pids[1]) && std::chrono::steady_clock::now() < limit) {

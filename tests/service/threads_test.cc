@@ -12,10 +12,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
-#include "tests/sanitizer.h"
-#include "tests/service/cluster.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
+#include "tests/support/process_account.h"
+#include "tests/support/sanitizer.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -58,21 +59,17 @@ class Threads : public ::testing::Test {
       GTEST_SKIP() << "the sanitizer has its own pthread_create, which must come first; calls that "
                       "find no thread are tested in call_threads_test";
     }
-    char folder[] = "/tmp/hilbert_ring_test_XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    folder_ = folder;
     setenv("LD_PRELOAD", HILBERT_RING_FAILING_THREADS, 1);
-    setenv("NO_THREADS_FOLDER", folder_.c_str(), 1);
+    setenv("NO_THREADS_FOLDER", folder_.path().c_str(), 1);
     auto cluster = Cluster::Start({.workers = 2});
     unsetenv("LD_PRELOAD");
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     cluster_ = *std::move(cluster);
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   // A job is refused, and told when to come back, while the process has no threads.
   void ExpectRefused(pid_t pid) {
-    const NoThreads none(folder_, pid);
+    const NoThreads none(folder_.path(), pid);
     const auto stub = cluster_->Stub();
     for (int i = 0; i < 3; ++i) {
       RawCall call(*stub, std::chrono::seconds(20));
@@ -85,35 +82,35 @@ class Threads : public ::testing::Test {
     EXPECT_TRUE(cluster_->HttpGet("/livez").ok());
   }
 
-  std::string folder_;
+  TestFolder folder_;
   std::unique_ptr<Cluster> cluster_;
 };
 
 TEST_F(Threads, ACoordinatorThatHasNoneRefusesAndGoesOn) {
-  ExpectRefused(cluster_->pid());
+  ExpectRefused(cluster_->coordinator());
   ExpectAJobIsRight(*cluster_);
-  EXPECT_EQ(cluster_->Stop(), 0);
+  EXPECT_EQ(cluster_->Stop(), absl::OkStatus());
 }
 
 TEST_F(Threads, AWorkerThatHasNoneRefusesAndGoesOn) {
-  for (const pid_t worker : cluster_->WorkerPids()) ExpectRefused(worker);
+  for (const pid_t worker : cluster_->Workers()) ExpectRefused(worker);
   ExpectAJobIsRight(*cluster_);
   // The ring is there now; what is left are the threads of a job.
-  for (const pid_t worker : cluster_->WorkerPids()) ExpectRefused(worker);
+  for (const pid_t worker : cluster_->Workers()) ExpectRefused(worker);
   ExpectAJobIsRight(*cluster_);
-  EXPECT_EQ(cluster_->Stop(), 0);
+  EXPECT_EQ(cluster_->Stop(), absl::OkStatus());
 }
 
 TEST_F(Threads, ACoordinatorThatHasNoneStops) {
   ExpectAJobIsRight(*cluster_);
-  const NoThreads none(folder_, cluster_->pid());
+  const NoThreads none(folder_.path(), cluster_->coordinator());
   const auto stub = cluster_->Stub();
   grpc::ClientContext context;
   v1::GetClusterResponse described;
   const grpc::Status status = stub->GetCluster(&context, {}, &described);
   EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED)
       << status.error_message();
-  EXPECT_EQ(cluster_->Stop(), 0);
+  EXPECT_EQ(cluster_->Stop(), absl::OkStatus());
 }
 
 TEST_F(Threads, AProcessThatGetsNoneAtItsStartSaysSo) {
@@ -121,7 +118,7 @@ TEST_F(Threads, AProcessThatGetsNoneAtItsStartSaysSo) {
        {absl::StrCat(HILBERT_RING_COORDINATOR_BINARY,
                      " --grpc-port=0 --http-port=0 --membership-port=0 --grpc-host=127.0.0.1"),
         absl::StrCat(HILBERT_RING_WORKER_BINARY, " --threads=2 --port=0")}) {
-    const auto [status, said] = StartWithout(binary, folder_);
+    const auto [status, said] = StartWithout(binary, folder_.path());
     EXPECT_EQ(status, 1) << binary << ": " << said;
     EXPECT_NE(said.find("no thread can be started"), std::string::npos) << said;
   }

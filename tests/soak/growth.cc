@@ -19,7 +19,7 @@ constexpr size_t kCompared = 5;  // samples, of which the median counts
 
 }  // namespace
 
-Growth::Growth(FaultCluster& cluster) {
+Growth::Growth(Cluster& cluster) {
   processes_.push_back({.name = "coordinator", .pid = cluster.coordinator()});
   int number = 0;
   for (const pid_t pid : cluster.Workers()) {
@@ -50,7 +50,7 @@ void Growth::Print() const {
     for (const Process& process : processes_) {
       if (row >= process.points.size()) continue;
       const ProcessAccount& account = process.points[row].account;
-      std::printf(" %.1f | %d | %d |", static_cast<double>(account.resident()) / kMiB,
+      std::printf(" %.1f | %d | %d |", static_cast<double>(account.memory.resident()) / kMiB,
                   account.descriptors, account.threads);
     }
   }
@@ -73,7 +73,7 @@ Growth::Change Growth::ChangeOf(const Process& process, double first_part) {
     return Percentile(values, 0.5);
   };
   const size_t last = late.size() - compared;
-  const auto resident = [](const ProcessAccount& account) { return account.resident(); };
+  const auto resident = [](const ProcessAccount& account) { return account.memory.resident(); };
   const auto descriptors = [](const ProcessAccount& account) { return account.descriptors; };
   const auto threads = [](const ProcessAccount& account) { return account.threads; };
   return {.begin = median(0, resident),

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "tests/faults/fault_cluster.h"
-#include "tests/faults/process_account.h"
+#include "tests/support/process_account.h"
 
 namespace hilbert_ring::testing {
 
 class Growth {
  public:
-  explicit Growth(FaultCluster& cluster);
+  explicit Growth(Cluster& cluster);
 
   // `seconds` of the run have passed. Processes that are no longer there are a failure.
   void Sample(double seconds);

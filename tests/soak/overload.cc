@@ -20,9 +20,9 @@
 #include "grpcpp/create_channel.h"
 #include "tests/faults/fault_cluster.h"
 #include "tests/faults/fault_job.h"
-#include "tests/faults/process_account.h"
 #include "tests/faults/tally.h"
 #include "tests/service/raw_call.h"
+#include "tests/support/process_account.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -131,7 +131,7 @@ void CallOnce(v1::AttentionService::Stub& stub, const FaultJob& job, Outcome& ou
 
 class Driver {
  public:
-  Driver(FaultCluster& cluster, std::vector<FaultJob> jobs)
+  Driver(Cluster& cluster, std::vector<FaultJob> jobs)
       : jobs_(std::move(jobs)),
         channel_(Dial(cluster.address())),
         stub_(v1::AttentionService::NewStub(channel_)) {}
@@ -141,6 +141,7 @@ class Driver {
     Outcome outcome;
     const Clock::time_point start = Clock::now();
     std::vector<std::thread> threads;
+    threads.reserve(callers);
     for (int i = 0; i < callers; ++i) {
       threads.emplace_back([&, i] {
         std::mt19937_64 random(seed + static_cast<uint64_t>(i));
@@ -161,6 +162,7 @@ class Driver {
     std::atomic<int64_t> late = 0;
     const Clock::time_point start = Clock::now();
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, i] {
         std::mt19937_64 random(seed + static_cast<uint64_t>(i));
@@ -209,18 +211,18 @@ class Driver {
 // The most that processes held.
 class PeakWatch {
  public:
-  explicit PeakWatch(FaultCluster& cluster)
+  explicit PeakWatch(Cluster& cluster)
       : coordinator_(cluster.coordinator()), workers_(cluster.Workers()) {
     thread_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         const ProcessAccount account = AccountOf(coordinator_);
         if (!account.there) ended_ = true;
         // Shards that it shares are the workers' admitted memory.
-        coordinator_peak_ = std::max(coordinator_peak_, account.anonymous);
+        coordinator_peak_ = std::max(coordinator_peak_, account.memory.anonymous);
         for (const pid_t pid : workers_) {
           const ProcessAccount worker = AccountOf(pid);
           if (!worker.there || worker.zombie) ended_ = true;
-          worker_peak_ = std::max(worker_peak_, worker.resident());
+          worker_peak_ = std::max(worker_peak_, worker.memory.resident());
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
       }
@@ -263,15 +265,15 @@ std::vector<FaultJob> DrawJobs(std::mt19937_64& random, const std::string& addre
 }
 
 int Overload(const OverloadOptions& options) {
-  auto started = FaultCluster::Start(
+  auto started = StartFaultCluster(
       {.workers = options.workers,
-       .coordinator_arguments = {absl::StrCat("--memory-limit=", kWorkerLimit),
-                                 absl::StrCat("--max-queue=", kMaxQueue), "--log-level=off"}});
+       .arguments = {absl::StrCat("--memory-limit=", kWorkerLimit),
+                     absl::StrCat("--max-queue=", kMaxQueue), "--log-level=off"}});
   if (!started.ok()) {
     std::printf("%s\n", started.status().ToString().c_str());
     return 1;
   }
-  FaultCluster& cluster = **started;
+  Cluster& cluster = **started;
   std::mt19937_64 random(options.seed);
   std::vector<FaultJob> jobs = DrawJobs(random, cluster.address());
   if (jobs.empty()) {

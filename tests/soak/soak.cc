@@ -122,15 +122,15 @@ void CallOnce(const std::string& address, const std::vector<FaultJob>& kept,
 
 int Soak(const SoakOptions& options) {
   auto started =
-      FaultCluster::Start({.workers = options.workers,
-                           .place = options.remote ? WorkerPlace::kRemote : WorkerPlace::kLocal,
-                           .coordinator_arguments = {"--log-level=warn"},
-                           .worker_arguments = {"--log-level=warn"}});
+      StartFaultCluster({.workers = options.workers,
+                         .place = options.remote ? WorkerPlace::kRemote : WorkerPlace::kLocal,
+                         .arguments = {"--log-level=warn"},
+                         .worker_arguments = {"--log-level=warn"}});
   if (!started.ok()) {
     std::printf("%s\n", started.status().ToString().c_str());
     return 1;
   }
-  FaultCluster& cluster = **started;
+  Cluster& cluster = **started;
   std::vector<FaultJob> kept;
   std::mt19937_64 random(options.seed);
   for (int i = 0; i < kKeptJobs; ++i) {

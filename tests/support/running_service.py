@@ -8,9 +8,11 @@ Users have hilbert_ring.local. Here tests see the process, its whole log and how
 """
 import ctypes
 import json
+import re
 import signal
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 START_SECONDS = 60
@@ -32,6 +34,11 @@ def await_true(what, condition, seconds=START_SECONDS):
     raise TimeoutError(f"{what}: not within {seconds} s")
 
 
+def http_get(url):
+    with urllib.request.urlopen(url, timeout=30) as reply:
+        return reply.read().decode()
+
+
 class RunningService:
     def __init__(self, coordinator, folder, workers=2, arguments=()):
         """The log and the ready file lie in the folder."""
@@ -40,13 +47,17 @@ class RunningService:
         self.ready_file = self.folder / "ready.json"
         self._command = [
             str(coordinator), f"--spawn-workers={workers}", "--worker-threads=1", "--device=cpu",
-            "--grpc-host=127.0.0.1", "--http-host=127.0.0.1", "--grpc-port=0", "--http-port=0",
-            "--membership-port=0", f"--ready-file={self.ready_file}", *arguments]
+            "--grpc-host=127.0.0.1", "--http-host=127.0.0.1", "--membership-host=127.0.0.1",
+            "--grpc-port=0", "--http-port=0", "--membership-port=0",
+            f"--ready-file={self.ready_file}", *arguments]
+
+    def _start(self, command):
+        with open(self.log, "ab") as log:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                    preexec_fn=stop_with_parent)
 
     def __enter__(self):
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log, preexec_fn=stop_with_parent)
+        self.process, self._workers = self._start(self._command), []
         try:
             self.ports = await_true("the service is ready", self._ready)
         except BaseException:
@@ -66,14 +77,24 @@ class RunningService:
         except (OSError, ValueError):
             return None
 
+    def start_worker(self, program, *arguments):
+        """One that is not spawned; it is not waited for."""
+        self._workers.append(self._start(
+            [str(program), f"--coordinator=127.0.0.1:{self.ports['membership_port']}", "--port=0",
+             "--threads=1", *arguments]))
+        return self._workers[-1]
+
     def stop(self):
         """SIGTERM, and SIGKILL to what has not ended after STOP_SECONDS."""
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        processes = [*self._workers, self.process]
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     @property
     def exit_code(self):
@@ -82,3 +103,36 @@ class RunningService:
     @property
     def address(self):
         return f"127.0.0.1:{self.ports['grpc_port']}"
+
+    @property
+    def http_address(self):
+        return f"127.0.0.1:{self.ports['http_port']}"
+
+    def get(self, path):
+        return http_get(f"http://{self.http_address}{path}")
+
+
+class ListeningService(RunningService):
+    """A coordinator that waits for workers from elsewhere: the block begins once it listens.
+
+    with ListeningService(coordinator, folder) as service:
+        service.start_worker(worker)
+        service.await_ready()
+    """
+
+    def __init__(self, coordinator, folder, workers=1, arguments=()):
+        super().__init__(coordinator, folder, 0, [f"--min-workers={workers}", *arguments])
+
+    def _ready(self):
+        # What the ready file says only later; the log says it at once.
+        for line in self.log.read_text().splitlines():
+            said = re.search(r"gRPC on \S+:(\d+), HTTP on \S+:(\d+), workers on \S+:(\d+)", line)
+            if said:
+                return dict(zip(("grpc_port", "http_port", "membership_port"),
+                                map(int, said.groups())))
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the coordinator ended with {self.process.returncode}")
+        return None
+
+    def await_ready(self):
+        await_true("the service is ready", self.ready_file.exists)

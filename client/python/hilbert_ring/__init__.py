@@ -11,9 +11,18 @@
 
 docs/python.md of the repository is the manual.
 """
+try:
+    import grpc as _grpc  # pylint: disable=unused-import
+except ImportError as error:
+    import sys
+    raise ImportError(f"hilbert_ring needs the package grpcio, which this Python, {sys.executable}, "
+                      "does not have: install client/python of the repository with its pip, or "
+                      "take /usr/bin/python3 where ./dev setup has run") from error
+
 from hilbert_ring import aio
 from hilbert_ring._attempt import Progress
 from hilbert_ring._default_client import use
+from hilbert_ring._encode import EncodeResult
 from hilbert_ring._job import AttendResult
 from hilbert_ring.client import Client, connect
 from hilbert_ring.errors import (AbortedError, AlreadyExistsError, CancelledError, DataLossError,
@@ -23,13 +32,15 @@ from hilbert_ring.errors import (AbortedError, AlreadyExistsError, CancelledErro
                                  UnauthenticatedError, UnavailableError, UnimplementedError)
 from hilbert_ring.flash_attention import flash_attn_func, flash_attn_varlen_func
 from hilbert_ring.local_service import LocalService, local
-from hilbert_ring.ordering import Hilbert, Morton, Ordering
+from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
+from hilbert_ring.slides import read_slide
 
 __all__ = [
-    "AbortedError", "AlreadyExistsError", "AttendResult", "CancelledError", "Client",
-    "DataLossError", "DeadlineExceededError", "FailedPreconditionError", "Hilbert",
+    "AbortedError", "AlreadyExistsError", "AttendResult", "Auto", "CancelledError", "Client",
+    "DataLossError", "DeadlineExceededError", "EncodeResult", "FailedPreconditionError", "Hilbert",
     "HilbertRingError", "InternalError", "InvalidArgumentError", "LocalService", "Morton",
     "NotFoundError", "Ordering", "OutOfRangeError", "PermissionDeniedError", "Progress",
     "ResourceExhaustedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
-    "aio", "connect", "flash_attn_func", "flash_attn_varlen_func", "local", "use",
+    "aio", "connect", "flash_attn_func", "flash_attn_varlen_func", "local", "read_slide",
+    "use",
 ]

@@ -4,11 +4,10 @@ Nothing here waits: a client (blocking or asyncio) carries the messages.
 """
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
-from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Inputs, Rows, SendQueue
-from hilbert_ring._output_rows import OutputRows
-from hilbert_ring._spec import row_bytes
+from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Inputs, Rows, SendQueue, tensor_name
+from hilbert_ring._assembled_rows import AssembledRows
 from hilbert_ring._tensors import Output
 from hilbert_ring.errors import InternalError
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -29,10 +28,12 @@ class Progress:
         admitted: the service has the job's memory, and takes rows.
         jobs_before: jobs in the queue before this one, until it is admitted.
         workers: that share the job, once it is admitted.
-        bytes_sent: payload bytes of coordinates, q, k and v, of bytes_to_send.
+        bytes_sent: payload bytes, of bytes_to_send.
         bytes_to_send: grows when the service asks for rows again.
         compute_fraction: 0 to 1, as the service last said.
-        rows_placed: rows of the output that are in place, of `tokens`.
+        layer: of an encoder, those that are computed.
+        rows_placed: rows of the first output that are in place, of `rows`.
+        rows: tokens, or pooled slides.
         tokens: rows of the job.
     """
 
@@ -46,7 +47,9 @@ class Progress:
     bytes_sent: int = 0
     bytes_to_send: int = 0
     compute_fraction: float = 0.0
+    layer: int = 0
     rows_placed: int = 0
+    rows: int = 0
     tokens: int = 0
 
 
@@ -79,21 +82,35 @@ class ProgressTeller:
 class JobCall:
     """A job that was checked, and how it is to be called. Each attempt runs the same."""
 
+    method: str                 # of a service: "/hilbert_ring.v1.AttentionService/Attend"
+    open: pb.Open               # but for what an attempt says of itself
     inputs: Inputs
-    out: Output
-    lse: Optional[Output]
+    outputs: Dict[Any, Output]  # by tensor; the first one's rows are what progress counts
+    dtypes: Dict[Any, Any]      # of their numbers
     job_id: str
     chunk_bytes: int
+    tokens: int
+
+    @property
+    def first_output(self) -> Any:
+        """Its tensor."""
+        return next(iter(self.outputs))
+
+    def result(self, tensor: Any) -> Any:
+        """What a caller gets of an output; None where it was not asked for."""
+        output = self.outputs.get(tensor)
+        return None if output is None else output.result()
 
     def progress(self, attempt: int, last_failure: Optional[Exception] = None,
                  wait: float = 0.0) -> Progress:
         """Where an attempt begins."""
-        return Progress(self.job_id, attempt, last_failure, wait, tokens=self.inputs.spec.tokens,
+        return Progress(self.job_id, attempt, last_failure, wait,
+                        rows=len(self.outputs[self.first_output].bytes), tokens=self.tokens,
                         bytes_to_send=self.inputs.total_bytes())
 
 
 class Attempt:
-    """The messages of one Attend stream.
+    """The messages of one Attend or Encode stream.
 
     `next_rows` and `message` belong to whoever sends, `handle` and `finish` to whoever receives;
     `handle` and `next_rows` must not run at the same time.
@@ -103,9 +120,9 @@ class Attempt:
         self._call = call
         self._number = number
         self._progress = progress
-        self._out = OutputRows("OUT", call.out.bytes, call.inputs.spec.dtype)
-        self._lse = (None if call.lse is None
-                     else OutputRows("LSE", call.lse.bytes, pb.DATA_TYPE_FLOAT32))
+        self._outputs = {
+            tensor: AssembledRows(tensor_name(tensor), output.bytes, call.dtypes[tensor])
+            for tensor, output in call.outputs.items()}
         self._queue: Optional[SendQueue] = None
         self._report: Optional[pb.Report] = None
         self.admitted = False
@@ -114,9 +131,11 @@ class Attempt:
 
     def open(self) -> bytes:
         """The first message."""
-        message: bytes = pb.AttendRequest(open=pb.Open(
-            spec=self._call.inputs.spec, want_lse=self._lse is not None, job_id=self._call.job_id,
-            attempt=self._number, can_resend=True)).SerializeToString()
+        request = pb.AttendRequest(open=self._call.open)
+        request.open.job_id = self._call.job_id
+        request.open.attempt = self._number
+        request.open.can_resend = True
+        message: bytes = request.SerializeToString()
         return message
 
     def next_rows(self) -> Optional[Rows]:
@@ -134,8 +153,7 @@ class Attempt:
 
     def sent(self, rows: Rows) -> None:
         """They have left."""
-        spec = self._call.inputs.spec
-        self._progress.add(sent=rows[2] * row_bytes(spec, rows[0]))
+        self._progress.add(sent=rows[2] * self._call.inputs.row_bytes[rows[0]])
 
     def handle(self, message: bytes) -> None:
         """Takes a message of the service.
@@ -155,7 +173,8 @@ class Attempt:
         elif kind == "admitted":
             self._admit(response.admitted)
         elif kind == "progress" and response.progress.phase == pb.Progress.PHASE_COMPUTE:
-            self._progress.update(compute_fraction=response.progress.fraction)
+            self._progress.update(compute_fraction=response.progress.fraction,
+                                  layer=response.progress.layer)
         elif kind in ("output", "report", "resend") and not self.admitted:
             raise _broken(f"{kind} before the job was admitted")
         elif kind == "output":
@@ -180,13 +199,12 @@ class Attempt:
         return SendQueue(self._call.inputs, self._call.chunk_bytes, limit, self._number)
 
     def _place(self, chunk: pb.OutputChunk) -> None:
-        if chunk.tensor == pb.TENSOR_LSE and self._lse is not None:
-            self._lse.place(chunk)
-        elif chunk.tensor == pb.TENSOR_OUT:
-            self._out.place(chunk)
-            self._progress.update(rows_placed=self._out.rows_placed)
-        else:
+        rows = self._outputs.get(chunk.tensor)
+        if rows is None:
             raise _broken(f"output of tensor {chunk.tensor}, which was not asked for")
+        rows.place(chunk)
+        if chunk.tensor == self._call.first_output:
+            self._progress.update(rows_placed=rows.rows_placed)
 
     def finish(self) -> pb.Report:
         """The stream has ended well: the report, if all is there.
@@ -197,11 +215,11 @@ class Attempt:
         """
         if self._report is None:
             raise _broken("the stream ended well without a report")
-        self._out.check_complete()
-        if self._lse is not None:
-            self._lse.check_complete()
-        self._report.rows_not_finite = self._out.rows_not_finite
-        self._report.first_row_not_finite = self._out.first_not_finite
+        for rows in self._outputs.values():
+            rows.check_complete()
+        first = self._outputs[self._call.first_output]
+        self._report.rows_not_finite = first.rows_not_finite
+        self._report.first_row_not_finite = first.first_not_finite
         return self._report
 
 

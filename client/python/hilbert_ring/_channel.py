@@ -11,6 +11,7 @@ from hilbert_ring._retry import AttemptFailure
 from hilbert_ring.errors import InvalidArgumentError, UnavailableError, error_of, pushback_of
 
 SERVICE = "/hilbert_ring.v1.AttentionService/"
+ENCODER_SERVICE = "/hilbert_ring.v1.EncoderService/"
 SHORT_CALL_SECONDS = 60.0
 # What grpc.aio says of a stream whose connection is lost before it begins, instead of its status
 # (github.com/grpc/grpc/issues/36066).
@@ -164,6 +165,6 @@ def failure_of(ended: Any, admitted: bool) -> AttemptFailure:
 def short_failure(name: str, ended: Any) -> Exception:
     """What a short call that ended with an RpcError raises: PushedBack, or the error."""
     failure = failure_of(ended, admitted=False)
-    if failure.pushback is not None and name == "Plan":
+    if failure.pushback is not None and name in ("Plan", "PlanEncode"):
         return PushedBack(failure)
     return failure.error

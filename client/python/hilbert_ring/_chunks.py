@@ -1,6 +1,7 @@
 """A job's input, cut into the chunks in which it is sent, and rows that are sent again.
 
-All COORDS first, then Q, K and V by bands of tokens, so that the rows of a token travel together.
+What goes ahead (coordinates) first, then the others by bands of rows, so that the rows of a token
+travel together.
 Rows that the service asks for again go before those that were never sent. Nothing here waits or is
 thread-safe.
 """
@@ -10,13 +11,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from crc32c import crc32c
 
-from hilbert_ring._spec import row_bytes
 from hilbert_ring.errors import InternalError, OutOfRangeError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 MAX_PAYLOAD_BYTES = (4 << 20) - (64 << 10)
 MAX_WAITING_RANGES = 1 << 20
-_BAND = (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V)
 
 _LENGTH_DELIMITED = 2  # a wire type of protobuf
 _CHUNK_TAG = bytes([pb.AttendRequest.CHUNK_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
@@ -28,14 +27,21 @@ Rows = Tuple[Any, int, int]                # tensor, first row, count
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a job sends."""
+    """What a job sends: tensors of as many rows each."""
 
-    spec: pb.JobSpec
-    readers: Dict[Any, Reader]  # by tensor
+    rows: int
+    row_bytes: Dict[Any, int]   # by tensor
+    readers: Dict[Any, Reader]  # likewise
+    ahead: Any = None           # the tensor that goes before all others
+
+    @property
+    def bands(self) -> List[Any]:
+        """The others."""
+        return sorted(tensor for tensor in self.readers if tensor != self.ahead)
 
     def total_bytes(self) -> int:
         """Of all payloads."""
-        return self.spec.tokens * sum(row_bytes(self.spec, tensor) for tensor in self.readers)
+        return self.rows * sum(self.row_bytes[tensor] for tensor in self.readers)
 
     def chunk(self, rows: Rows) -> bytes:
         """The serialized AttendRequest that carries these rows.
@@ -49,6 +55,12 @@ class Inputs:
                           crc32c=crc32c(payload)).SerializeToString()
         head = fields + _PAYLOAD_TAG + _varint(len(payload))
         return b"".join((_CHUNK_TAG, _varint(len(head) + len(payload)), head, payload))
+
+
+def tensor_name(tensor: Any) -> str:
+    """As messages name it: "Q"."""
+    name: str = pb.Tensor.Name(tensor)
+    return name.replace("TENSOR_", "", 1)
 
 
 def _varint(number: int) -> bytes:
@@ -114,21 +126,21 @@ class SendQueue:
         """
         self._inputs = inputs
         self._attempt = attempt
-        spec = inputs.spec
-        longest = max(row_bytes(spec, tensor) for tensor in _BAND)
+        widest = max(inputs.bands, key=inputs.row_bytes.__getitem__)
+        longest = inputs.row_bytes[widest]
         if longest > limit:
             raise OutOfRangeError(
-                f"a row of Q, K or V takes {longest} bytes, over the limit of {limit} bytes in a "
-                "chunk; lower heads or head_dim", field="heads", limit=limit)
+                f"a row of {tensor_name(widest)} takes {longest} bytes, over the limit of {limit} "
+                "bytes in a chunk", limit=limit)
         # A row is never cut, so one that is longer than a chunk should be is sent as it is.
         payload = min(max(min(chunk_bytes, limit), longest), limit)
-        self._rows_per_chunk: Dict[Any, int] = {tensor: payload // longest for tensor in _BAND}
-        if spec.ordering.coordinate_axes:
-            self._rows_per_chunk[pb.TENSOR_COORDS] = max(
-                1, payload // row_bytes(spec, pb.TENSOR_COORDS))
-        self._next_coordinate = 0 if spec.ordering.coordinate_axes else spec.tokens
+        self._rows_per_chunk = dict.fromkeys(inputs.bands, payload // longest)
+        self._next_ahead = inputs.rows
+        if inputs.ahead is not None:
+            self._rows_per_chunk[inputs.ahead] = max(1, payload // inputs.row_bytes[inputs.ahead])
+            self._next_ahead = 0
         self._band = 0
-        self._of_band = 0  # index of _BAND
+        self._of_band = 0  # index of inputs.bands
         self._again = {tensor: RowRanges() for tensor in inputs.readers}
 
     def next(self) -> Optional[Rows]:
@@ -136,23 +148,23 @@ class SendQueue:
         return self._next_again() or self._next_new()
 
     def _next_new(self) -> Optional[Rows]:
-        tokens = self._inputs.spec.tokens
-        if self._next_coordinate < tokens:
-            first = self._next_coordinate
-            count = min(self._rows_per_chunk[pb.TENSOR_COORDS], tokens - first)
-            self._next_coordinate += count
-            return pb.TENSOR_COORDS, first, count
-        if self._band >= tokens:
+        inputs = self._inputs
+        if self._next_ahead < inputs.rows:
+            first = self._next_ahead
+            count = min(self._rows_per_chunk[inputs.ahead], inputs.rows - first)
+            self._next_ahead += count
+            return inputs.ahead, first, count
+        if self._band >= inputs.rows:
             return None
-        tensor, first = _BAND[self._of_band], self._band
-        count = min(self._rows_per_chunk[tensor], tokens - first)
-        self._of_band = (self._of_band + 1) % len(_BAND)
+        tensor, first = inputs.bands[self._of_band], self._band
+        count = min(self._rows_per_chunk[tensor], inputs.rows - first)
+        self._of_band = (self._of_band + 1) % len(inputs.bands)
         if self._of_band == 0:
             self._band += count
         return tensor, first, count
 
     def _next_again(self) -> Optional[Rows]:
-        waiting = [(tensor != pb.TENSOR_COORDS, ranges.first(), tensor)
+        waiting = [(tensor != self._inputs.ahead, ranges.first(), tensor)
                    for tensor, ranges in self._again.items() if len(ranges) > 0]
         if not waiting:
             return None
@@ -173,10 +185,10 @@ class SendQueue:
             rows += again.add(wanted.first_row, wanted.rows)
             if sum(map(len, self._again.values())) > MAX_WAITING_RANGES:
                 raise _broken(f"more than {MAX_WAITING_RANGES} ranges are waiting")
-        return rows * row_bytes(self._inputs.spec, resend.tensor)
+        return int(rows * self._inputs.row_bytes[resend.tensor])
 
     def _check(self, resend: pb.Resend) -> None:
-        tokens = self._inputs.spec.tokens
+        tokens = self._inputs.rows
         if resend.attempt != self._attempt:
             raise _broken(f"attempt is {resend.attempt}, this one is {self._attempt}")
         if resend.tensor not in self._again:

@@ -1,16 +1,17 @@
 """From the arguments of `attend` to a job that can be called, and from its report to a result."""
 import math
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Optional, Sequence, Union
 
 from hilbert_ring._attempt import JobCall, Progress
+from hilbert_ring._channel import SERVICE
 from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._retry import Attempts, CallTiming
-from hilbert_ring._spec import make_spec
+from hilbert_ring._spec import make_spec, row_bytes
 from hilbert_ring._tensors import Tensor, given_output, read_coordinates, read_tensor
 from hilbert_ring.errors import InvalidArgumentError
-from hilbert_ring.ordering import Ordering
+from hilbert_ring.ordering import Hilbert, Morton, Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 
 ProgressOption = Union[None, bool, Callable[[Progress], None]]
@@ -27,11 +28,15 @@ class AttendResult:
             -inf where a row saw no key. None if it was not asked for.
         report: the service's figures: seconds, bytes, memory of each worker (message Report of
             proto/hilbert_ring/v1/attention.proto).
+        ordering: Hilbert(...) or Morton(...), which the job had; None: tokens as they came.
+        ordering_why: of Auto(...), why it was that one.
     """
 
     out: Any
     lse: Optional[Any]
     report: pb.Report
+    ordering: Optional[Ordering] = None
+    ordering_why: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,10 @@ class AttendOptions:
             seconds = getattr(self, field)
             if seconds is not None and not 0 < seconds < math.inf:
                 raise InvalidArgumentError(f"{field} is {seconds} s, expected above 0", field=field)
+
+    def name(self) -> str:
+        """Of the job; drawn where none is given."""
+        return f"job-{secrets.token_hex(8)}" if self.job_id is None else self.job_id
 
     def attempts(self, timing: CallTiming) -> Attempts:
         """The attempts of a call that starts now."""
@@ -85,16 +94,24 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
                zip((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), tensors)}
     if ordering is not None and ordering.coords is not None:
         readers[pb.TENSOR_COORDS] = read_coordinates(ordering.coords, spec.tokens)
+    inputs = attention_inputs(spec, readers)
     out_shape = (spec.tokens, spec.heads, spec.value_dim)
-    place = (tensors[0].like(out_shape, tensors[0].dtype) if out is None
-             else given_output("out", out, out_shape, tensors[0].dtype))
-    lse_place = None
+    outputs = {pb.TENSOR_OUT: tensors[0].like(out_shape, tensors[0].dtype) if out is None
+               else given_output("out", out, out_shape, tensors[0].dtype)}
     if lse is True:
-        lse_place = tensors[0].like(out_shape[:2], "float32")
+        outputs[pb.TENSOR_LSE] = tensors[0].like(out_shape[:2], "float32")
     elif lse is not False and lse is not None:
-        lse_place = given_output("lse", lse, out_shape[:2], "float32")
-    job_id = f"job-{secrets.token_hex(8)}" if options.job_id is None else options.job_id
-    return JobCall(Inputs(spec, readers), place, lse_place, job_id, options.chunk_bytes)
+        outputs[pb.TENSOR_LSE] = given_output("lse", lse, out_shape[:2], "float32")
+    return JobCall(SERVICE + "Attend", pb.Open(spec=spec, want_lse=pb.TENSOR_LSE in outputs),
+                   inputs, outputs,
+                   {pb.TENSOR_OUT: spec.dtype, pb.TENSOR_LSE: pb.DATA_TYPE_FLOAT32},
+                   options.name(), options.chunk_bytes, spec.tokens)
+
+
+def attention_inputs(spec: pb.JobSpec, readers: Dict[Any, Reader]) -> Inputs:
+    """What an attention job of this spec sends."""
+    return Inputs(spec.tokens, {tensor: row_bytes(spec, tensor) for tensor in readers}, readers,
+                  pb.TENSOR_COORDS if pb.TENSOR_COORDS in readers else None)
 
 
 def _shape(q: Tensor, k: Tensor, v: Tensor) -> Dict[str, Any]:
@@ -120,9 +137,34 @@ def _shape(q: Tensor, k: Tensor, v: Tensor) -> Dict[str, Any]:
             "head_dim": q.shape[2], "value_dim": v.shape[2]}
 
 
-def result_of(call: JobCall, report: pb.Report) -> AttendResult:
-    """Of a job whose rows are all in place."""
-    return AttendResult(call.out.result(), None if call.lse is None else call.lse.result(), report)
+def curve_request(call: JobCall) -> Optional[pb.PlanRequest]:
+    """What asks the service for the curve that suits a job; None where its curve is known."""
+    spec = call.open.spec
+    return pb.PlanRequest(spec=spec, workers=1) if spec.ordering.curve == pb.CURVE_AUTO else None
+
+
+def with_curve(call: JobCall, plan: pb.PlanResponse) -> JobCall:
+    """The job with the curve that the service found, or without an ordering."""
+    opening = pb.Open()
+    opening.CopyFrom(call.open)
+    readers = dict(call.inputs.readers)
+    if plan.curve == pb.CURVE_UNSPECIFIED:
+        opening.spec.ClearField("ordering")
+        readers.pop(pb.TENSOR_COORDS, None)
+    else:
+        opening.spec.ordering.curve = plan.curve
+    return replace(call, open=opening, inputs=attention_inputs(opening.spec, readers))
+
+
+def result_of(call: JobCall, report: pb.Report, ordering: Optional[Ordering] = None,
+              why: str = "") -> AttendResult:
+    """Of a job whose rows are all in place; `ordering` is the caller's."""
+    curve = call.open.spec.ordering.curve
+    if ordering is not None:
+        kind = {pb.CURVE_HILBERT: Hilbert, pb.CURVE_MORTON: Morton}.get(curve)
+        ordering = kind and kind(ordering.grid, ordering.window, ordering.coords, ordering.scope)
+    return AttendResult(call.result(pb.TENSOR_OUT), call.result(pb.TENSOR_LSE), report, ordering,
+                        why)
 
 
 def pattern_of(segments: Sequence[int], dilations: Optional[Sequence[int]], mixing: str,

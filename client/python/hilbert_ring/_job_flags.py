@@ -9,12 +9,12 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 
 from hilbert_ring.errors import InvalidArgumentError
-from hilbert_ring.ordering import Hilbert, Morton, Ordering
+from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
 
 _SHAPE = ("tokens", "heads", "kv_heads", "head_dim", "value_dim", "dtype")
 _PATTERN = ("segments", "dilations", "mixing", "causal", "scale", "tail", "average_groups",
             "sequence_lengths")
-_CURVES = {"hilbert": Hilbert, "morton": Morton}
+_CURVES = {"hilbert": Hilbert, "morton": Morton, "auto": Auto}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def add_job_flags(parser: argparse.ArgumentParser, **defaults: Any) -> None:
         parser.add_argument(f"--{name}", type=_numbers, metavar="N,...", help=what)
     parser.add_argument("--mixing", choices=("head_groups", "lse"))
     parser.add_argument("--causal", action="store_true", default=None)
-    parser.add_argument("--curve", choices=("hilbert", "morton", "none"))
+    parser.add_argument("--curve", choices=("hilbert", "morton", "auto", "none"),
+                        help="of the ordering; auto: as the service finds")
     parser.add_argument("--scope", choices=("qkv", "kv"))
     parser.add_argument("--window", type=int, metavar="N", help="of the ordering, tokens")
     parser.set_defaults(job_defaults=defaults)
@@ -112,8 +113,8 @@ def _ordering(fields: Dict[str, Any], folder: Path) -> Optional[Ordering]:
         return None
     curve = fields.pop("curve", "hilbert")
     if curve not in _CURVES:
-        raise InvalidArgumentError(f"ordering.curve is {curve!r}, expected hilbert or morton",
-                                   field="ordering.curve")
+        raise InvalidArgumentError(f"ordering.curve is {curve!r}, expected hilbert, morton or "
+                                   "auto", field="ordering.curve")
     coords = fields.pop("coords", None)
     if fields.get("coords_file"):
         coords = np.load(folder / fields["coords_file"])

@@ -71,7 +71,7 @@ def _tqdm() -> Any:
 def fraction_of(progress: Progress) -> float:
     """0 to 1: sending, computing and receiving count a third each."""
     sent = progress.bytes_sent / max(1, progress.bytes_to_send)
-    placed = progress.rows_placed / max(1, progress.tokens)
+    placed = progress.rows_placed / max(1, progress.rows)
     computed = max(progress.compute_fraction, placed)
     return (min(1.0, sent) + computed + placed) / 3
 

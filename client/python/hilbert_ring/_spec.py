@@ -15,7 +15,8 @@ from hilbert_ring.v1 import attention_pb2 as pb
 _MIXINGS: Dict[str, Any] = {"head_groups": pb.MIXING_HEAD_GROUPS, "lse": pb.MIXING_LSE}
 _TAILS: Dict[str, Any] = {"mask": pb.TAIL_MASK, "zero": pb.TAIL_ZERO}
 _SCOPES: Dict[str, Any] = {"qkv": pb.ORDER_SCOPE_QKV, "kv": pb.ORDER_SCOPE_KV}
-_CURVES: Dict[str, Any] = {"hilbert": pb.CURVE_HILBERT, "morton": pb.CURVE_MORTON}
+_CURVES: Dict[str, Any] = {"hilbert": pb.CURVE_HILBERT, "morton": pb.CURVE_MORTON,
+                           "auto": pb.CURVE_AUTO}
 DTYPES: Dict[str, Any] = {"float32": pb.DATA_TYPE_FLOAT32, "bfloat16": pb.DATA_TYPE_BFLOAT16,
                           "float16": pb.DATA_TYPE_FLOAT16}
 ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -82,7 +83,7 @@ def make_spec(*, tokens: int, heads: int, kv_heads: Optional[int], head_dim: int
 def _ordering(ordering: Ordering) -> pb.Ordering:
     if not isinstance(ordering, Ordering):
         raise InvalidArgumentError(
-            f"ordering is {ordering!r}, expected hilbert_ring.Hilbert or Morton",
+            f"ordering is {ordering!r}, expected hilbert_ring.Hilbert, Morton or Auto",
             field="ordering")
     axes = 0
     if ordering.coords is not None:

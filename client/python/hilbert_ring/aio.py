@@ -15,16 +15,18 @@ import grpc
 import grpc.aio
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
-from hilbert_ring._channel import (SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
+from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
                                    address_of, failure_of, keep_buffers, short_failure)
-from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, pattern_of, prepare,
-                               result_of)
+from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
+from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
+                               pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring._spec import make_spec
-from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata
+from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata, UnavailableError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
+from hilbert_ring.v1 import encoder_pb2 as encoder_pb
 
 __all__ = ["Client", "connect"]
 
@@ -51,7 +53,6 @@ class Client:
         else:
             self._channel = grpc.aio.secure_channel(address.server, address.credentials,
                                                     options=address.options)
-        self._attend = self._channel.stream_stream(SERVICE + "Attend")
 
     async def __aenter__(self) -> "Client":
         return self
@@ -80,8 +81,91 @@ class Client:
                              sequence_lengths)
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering,
                        pattern=pattern)
+        attempts = options.attempts(self._timing)
+        request, why = curve_request(call), ""
+        if request is not None:
+            plan = await self._plan_of(request, attempts)
+            call, why = with_curve(call, plan), plan.curve_why
         with shown(progress) as tell:
-            return result_of(call, await self._run(call, options.attempts(self._timing), tell))
+            report = await self._run(call, attempts, tell)
+            return result_of(call, report, ordering, why)
+
+    async def encode(self, tiles: Any, coords: Any = None, *, model: str,
+                     pool: Optional[str] = None, layers: Layers = "last",
+                     final_norm: Optional[bool] = None, compute: str = "float32",
+                     sequence_lengths: Optional[Sequence[int]] = None,
+                     attention_map: Union[bool, int] = False, attention_map_heads: bool = False,
+                     dtype: Optional[str] = None, out: Any = None, job_id: Optional[str] = None,
+                     deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
+                     max_attempts: int = 10, chunk_bytes: int = 4 << 20,
+                     progress: ProgressOption = None) -> EncodeResult:
+        """As of hilbert_ring.Client.encode."""
+        options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes,
+                                progress)
+        wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
+                        attention_map_heads)
+        call = prepare_encode(await self._model_of(model, options), tiles, coords, dtype=dtype, out=out,
+                              wanted=wanted, options=options)
+        with shown(progress) as tell:
+            return encoded(call, await self._run(call, options.attempts(self._timing), tell))
+
+    async def plan_encode(self, tiles: int, *, model: str,
+                          pool: Optional[str] = None, layers: Layers = "last",
+                          final_norm: Optional[bool] = None, compute: str = "float32",
+                          sequence_lengths: Optional[Sequence[int]] = None,
+                          attention_map: Union[bool, int] = False,
+                          attention_map_heads: bool = False, dtype: str = "float32",
+                          workers: int = 0, deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
+        """As of hilbert_ring.Client.plan_encode."""
+        wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
+                        attention_map_heads)
+        options = AttendOptions(max_attempts=1000, deadline=deadline)
+        request = prepare_plan(await self._model_of(model, options), tiles, dtype=dtype,
+                               wanted=wanted, workers=workers)
+        attempts = options.attempts(self._timing)
+        while True:
+            try:
+                plan: pb.PlanResponse = await self._short(
+                    "PlanEncode", request, pb.PlanResponse, attempts.deadline_left(),
+                    service=ENCODER_SERVICE)
+                return plan
+            except PushedBack as pushed:
+                await asyncio.sleep(attempts.wait_after(pushed.failure))
+
+    async def models(self) -> List[encoder_pb.Model]:
+        """As of hilbert_ring.Client.models."""
+        response = await self._short("ListModels", encoder_pb.ListModelsRequest(),
+                               encoder_pb.ListModelsResponse, service=ENCODER_SERVICE)
+        return list(response.models)
+
+    async def model(self, name: str) -> encoder_pb.Model:
+        """As of hilbert_ring.Client.model."""
+        found: encoder_pb.Model = await self._short(
+            "GetModel", encoder_pb.GetModelRequest(name=name), encoder_pb.Model,
+            service=ENCODER_SERVICE)
+        return found
+
+    async def _model_of(self, name: str, options: AttendOptions) -> encoder_pb.Model:
+        """Waits for a service that is away, as the job's call does."""
+        attempts = options.attempts(self._timing)
+        while True:
+            try:
+                return await self.model(name)
+            except UnavailableError as error:
+                await asyncio.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
+
+    async def _plan_of(self, request: pb.PlanRequest, attempts: Attempts) -> pb.PlanResponse:
+        """Likewise."""
+        while True:
+            left = attempts.deadline_left()
+            seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
+            try:
+                plan: pb.PlanResponse = await self._short("Plan", request, pb.PlanResponse, seconds)
+                return plan
+            except PushedBack as pushed:
+                await asyncio.sleep(attempts.wait_after(pushed.failure))
+            except UnavailableError as error:
+                await asyncio.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
 
     async def _run(self, call: JobCall, attempts: Attempts,
                    tell: Optional[Callable[[Progress], None]]) -> pb.Report:
@@ -89,7 +173,8 @@ class Client:
         teller = ProgressTeller(tell, call.progress(number))
         while True:
             outcome = await _Stream(Attempt(call, number, teller)).run(
-                self._attend, self._address.metadata(), attempts.deadline_left())
+                self._channel.stream_stream(call.method), self._address.metadata(),
+                attempts.deadline_left())
             if not isinstance(outcome, AttemptFailure):
                 return outcome
             wait = attempts.wait_after(outcome)
@@ -156,9 +241,10 @@ class Client:
         return status
 
     async def _short(self, name: str, request: Any, response: Any,
-                     seconds: Optional[float] = SHORT_CALL_SECONDS) -> Any:
+                     seconds: Optional[float] = SHORT_CALL_SECONDS,
+                     service: str = SERVICE) -> Any:
         call = self._channel.unary_unary(
-            SERVICE + name, request_serializer=type(request).SerializeToString,
+            service + name, request_serializer=type(request).SerializeToString,
             response_deserializer=response.FromString)
         try:
             return await call(request, timeout=seconds, metadata=self._address.metadata())

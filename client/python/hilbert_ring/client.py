@@ -6,17 +6,19 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar, U
 import grpc
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
-from hilbert_ring._channel import (SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
+from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
                                    address_of, failure_of, keep_buffers, short_failure)
 from hilbert_ring._chunks import Rows
-from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, pattern_of, prepare,
-                               result_of)
+from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
+from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
+                               pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring._spec import make_spec
-from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata
+from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata, UnavailableError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
+from hilbert_ring.v1 import encoder_pb2 as encoder_pb
 
 T = TypeVar("T")
 
@@ -59,7 +61,6 @@ class Client:
         else:
             self._channel = grpc.secure_channel(address.server, address.credentials,
                                                 options=address.options)
-        self._attend = self._channel.stream_stream(SERVICE + "Attend")
 
     def __enter__(self) -> "Client":
         return self
@@ -99,7 +100,8 @@ class Client:
             scale: of the scores; None: 1 / sqrt(head_dim).
             tail: "mask": a short segment sees what exists; "zero": zero keys make up the number.
             average_groups: with "head_groups": outputs are divided by the number of branches.
-            ordering: Hilbert(...) or Morton(...); None: as the tokens come.
+            ordering: Hilbert(...), Morton(...) or Auto(...), which is the one that suits the job;
+                None: as the tokens come.
             sequence_lengths: tokens of packed sequences; None: one sequence.
             dtype: "bfloat16", where numbers are its raw 16 bits.
             lse: True, False, or an array float32 [tokens, heads] to write to.
@@ -129,8 +131,128 @@ class Client:
                              sequence_lengths)
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering,
                        pattern=pattern)
+        attempts = options.attempts(self._timing)
+        request, why = curve_request(call), ""
+        if request is not None:
+            plan = self._plan_of(request, attempts)
+            call, why = with_curve(call, plan), plan.curve_why
         with shown(progress) as tell:
-            return result_of(call, self._run(call, options.attempts(self._timing), tell))
+            report = self._run(call, attempts, tell)
+            return result_of(call, report, ordering, why)
+
+    def encode(self, tiles: Any, coords: Any = None, *, model: str,
+               pool: Optional[str] = None, layers: Layers = "last",
+               final_norm: Optional[bool] = None, compute: str = "float32",
+               sequence_lengths: Optional[Sequence[int]] = None,
+               attention_map: Union[bool, int] = False, attention_map_heads: bool = False,
+               dtype: Optional[str] = None, out: Any = None, job_id: Optional[str] = None,
+               deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
+               max_attempts: int = 10, chunk_bytes: int = 4 << 20,
+               progress: ProgressOption = None) -> EncodeResult:
+        """Embeddings of slides: tiles through all layers of a model, on the workers.
+
+        tiles is read as `attend` reads q: anything that it takes, row by row as it is sent.
+
+        Args:
+            tiles: [tiles, tile_dim]: float32, float16 or bfloat16.
+            coords: [tiles, 2], x and y of each tile in pixels, for models with positions.
+            model: its name, of `models`.
+            pool: "class": the class token's vector of each slide; "mean": the mean of its tiles;
+                "none": every row. None: "class" where the model has a class token.
+            layers: "last"; "all": from the first layer's input (0) on; or their numbers.
+            final_norm: whether outputs pass the norm behind the model's last layer. None: where the
+                last layer alone is wanted, as published slide encoders do.
+            compute: "float32" or "bfloat16", of products and attention.
+            sequence_lengths: tiles of each slide, which follow each other; None: one slide.
+            attention_map: True, or a layer: what each row gets of the attention of its slide's
+                class token; True: in the last layer.
+            attention_map_heads: the map has a column for each head.
+            dtype: "bfloat16", where numbers are its raw 16 bits.
+            out: an array float32 to write the embeddings to; None: a new one.
+            others: as of `attend`.
+
+        Returns:
+            embeddings, attention_map and report.
+
+        Raises:
+            InvalidArgumentError, OutOfRangeError: an argument is wrong; `field` names it.
+            NotFoundError: the service has no model of the name.
+            HilbertRingError: a subclass for each status of the service.
+        """
+        options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes,
+                                progress)
+        wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
+                        attention_map_heads)
+        call = prepare_encode(self._model_of(model, options), tiles, coords, dtype=dtype, out=out,
+                              wanted=wanted, options=options)
+        with shown(progress) as tell:
+            return encoded(call, self._run(call, options.attempts(self._timing), tell))
+
+    def plan_encode(self, tiles: int, *, model: str,
+                    pool: Optional[str] = None, layers: Layers = "last",
+                    final_norm: Optional[bool] = None, compute: str = "float32",
+                    sequence_lengths: Optional[Sequence[int]] = None,
+                    attention_map: Union[bool, int] = False,
+                    attention_map_heads: bool = False, dtype: str = "float32",
+                    workers: int = 0, deadline: float = SHORT_CALL_SECONDS) -> pb.PlanResponse:
+        """What an encoder's job would take in compute, memory, bytes and seconds, without running it.
+
+        Args:
+            tiles: how many, of all slides together.
+            workers: how many would share it; 0: as many as have the model now.
+            deadline: seconds, waiting for a service that makes too many plans included.
+            others: as of `encode`.
+
+        Returns:
+            message PlanResponse of proto/hilbert_ring/v1/attention.proto, of all layers.
+        """
+        wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
+                        attention_map_heads)
+        options = AttendOptions(max_attempts=1000, deadline=deadline)
+        request = prepare_plan(self._model_of(model, options), tiles, dtype=dtype,
+                               wanted=wanted, workers=workers)
+        attempts = options.attempts(self._timing)
+        while True:
+            try:
+                return self._short("PlanEncode", request, pb.PlanResponse,
+                                   attempts.deadline_left(), service=ENCODER_SERVICE)
+            except PushedBack as pushed:
+                time.sleep(attempts.wait_after(pushed.failure))
+
+    def models(self) -> List[encoder_pb.Model]:
+        """The models of encoders that the service has, by name (message Model)."""
+        response = self._short("ListModels", encoder_pb.ListModelsRequest(),
+                               encoder_pb.ListModelsResponse, service=ENCODER_SERVICE)
+        return list(response.models)
+
+    def model(self, name: str) -> encoder_pb.Model:
+        """One of them; raises NotFoundError where there is none of the name."""
+        found: encoder_pb.Model = self._short(
+            "GetModel", encoder_pb.GetModelRequest(name=name), encoder_pb.Model,
+            service=ENCODER_SERVICE)
+        return found
+
+    def _model_of(self, name: str, options: AttendOptions) -> encoder_pb.Model:
+        """Waits for a service that is away, as the job's call does."""
+        attempts = options.attempts(self._timing)
+        while True:
+            try:
+                return self.model(name)
+            except UnavailableError as error:
+                time.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
+
+    def _plan_of(self, request: pb.PlanRequest, attempts: Attempts) -> pb.PlanResponse:
+        """Likewise."""
+        while True:
+            left = attempts.deadline_left()
+            seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
+            try:
+                plan: pb.PlanResponse = self._short("Plan", request, pb.PlanResponse, seconds)
+                return plan
+            except PushedBack as pushed:
+                time.sleep(attempts.wait_after(pushed.failure))
+            except UnavailableError as error:
+                time.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
 
     def _run(self, call: JobCall, attempts: Attempts,
              tell: Optional[Callable[[Progress], None]]) -> pb.Report:
@@ -138,7 +260,8 @@ class Client:
         teller = ProgressTeller(tell, call.progress(number))
         while True:
             outcome = _Stream(Attempt(call, number, teller)).run(
-                self._attend, self._address.metadata(), attempts.deadline_left())
+                self._channel.stream_stream(call.method), self._address.metadata(),
+                attempts.deadline_left())
             if not isinstance(outcome, AttemptFailure):
                 return outcome
             wait = attempts.wait_after(outcome)
@@ -214,9 +337,9 @@ class Client:
         return self._short("GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
 
     def _short(self, name: str, request: Any, response: Callable[[], T],
-               seconds: Optional[float] = SHORT_CALL_SECONDS) -> T:
+               seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
         call = self._channel.unary_unary(
-            SERVICE + name, request_serializer=type(request).SerializeToString,
+            service + name, request_serializer=type(request).SerializeToString,
             response_deserializer=response.FromString)  # type: ignore[attr-defined]
         try:
             return call(request, timeout=seconds, metadata=self._address.metadata())  # type: ignore

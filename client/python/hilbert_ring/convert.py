@@ -8,7 +8,8 @@ are known to be no part of the encoder are dropped and shown; any other that the
 have, and any that it misses, is an error. Numbers keep their type (float32, float16, bfloat16).
 
 A checkpoint does not say everything. Widths and layers are those of its weights; heads, the sizes of
-grid and tiles, and the segments, which follow from the largest slide, are given here.
+grid and tiles, the norms' epsilon, and segments and dilations are given here. Segments follow from
+the largest slide, where they are not given themselves.
 """
 from __future__ import annotations
 
@@ -30,6 +31,7 @@ DROPPED = ("decoder_", "decoder.", "mask_token", "pos_embed", "head.", "vision_e
 
 DILATIONS = [1, 2, 4, 8, 16]
 SHORTEST_SEGMENT_LOG2 = 10
+FLOAT32_TINY = 1.1754944e-38  # the norms' epsilon is float32
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -55,12 +57,44 @@ class Settings:
     tile_size: int = 256
     grid: int = 1000
     drop: tuple[str, ...] = ()
+    segments: Optional[tuple[int, ...]] = None   # None: those of max_slide_size
+    dilations: Optional[tuple[int, ...]] = None  # None: DILATIONS
+    eps: float = 1e-5  # of all norms but the one behind pooling
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value}, must be at least 1")
+    return value
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
+
+
+def _epsilon(text: str) -> float:
+    value = float(text)
+    if not FLOAT32_TINY <= value < 1:
+        raise argparse.ArgumentTypeError(f"{text}, must be at least {FLOAT32_TINY} and below 1")
+    return value
+
+
+def branches(settings: Settings) -> tuple[list[int], list[int]]:
+    """Segments and dilations, of as many branches. ConvertError where there are not as many."""
+    dilations = list(DILATIONS if settings.dilations is None else settings.dilations)
+    lengths = (segments(settings.max_slide_size, settings.tile_size) if settings.segments is None
+               else list(settings.segments))
+    if len(lengths) != len(dilations):
+        raise ConvertError(f"segments has {len(lengths)} entries, dilations has {len(dilations)}, "
+                           "must be as many")
+    return lengths, dilations
 
 
 def segments(max_slide_size: int, tile_size: int) -> list[int]:
     """Five segment lengths, evenly spaced by their logarithms from 1,024 to the power of two within
     the most tiles of a slide: how the published models were trained."""
-    longest = int(np.log2((max_slide_size // tile_size) ** 2))
+    longest = int(np.log2(max(1, max_slide_size // tile_size) ** 2))
     if longest < SHORTEST_SEGMENT_LOG2:
         raise ConvertError(f"max_slide_size is {max_slide_size}, must be at least "
                            f"{tile_size << SHORTEST_SEGMENT_LOG2 // 2} for tiles of {tile_size}")
@@ -69,13 +103,21 @@ def segments(max_slide_size: int, tile_size: int) -> list[int]:
 
 def strip_prefix(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A model may lie within another ("slide_encoder.encoder.layers.0..."): its names without it."""
-    for name in weights:
-        found = re.match(r"(.*?)encoder\.layers\.0\.", name)
-        if found and found[1]:
-            prefix = found[1]
-            return {name.removeprefix(prefix) if name.startswith(prefix) else name: tensor
-                    for name, tensor in weights.items()}
-    return dict(weights)
+    prefixes = {found[1] for found in (re.match(r"(.*?)encoder\.layers\.0\.", name) for name in weights)
+                if found}
+    if not prefixes or "" in prefixes:
+        return dict(weights)
+    if len(prefixes) > 1:
+        raise ConvertError("the checkpoint holds several encoders: "
+                           + ", ".join(sorted(prefix + "encoder" for prefix in prefixes)))
+    prefix = prefixes.pop()
+    stripped: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        bare = name.removeprefix(prefix)
+        if bare in stripped:
+            raise ConvertError(f"the checkpoint has {bare} twice, with and without {prefix}")
+        stripped[bare] = tensor
+    return stripped
 
 
 def shape_of(weights: Mapping[str, Tensor], name: str, axes: int) -> tuple[int, ...]:
@@ -93,6 +135,7 @@ def make_config(weights: Mapping[str, Tensor], settings: Settings) -> dict[str, 
     while f"encoder.layers.{layers}.ffn.fc1.weight" in weights:
         layers += 1
     projected = "patch_embed.proj.weight" in weights
+    lengths, dilations = branches(settings)
     if embed_dim % settings.heads or embed_dim // settings.heads % 8:
         raise ConvertError(f"heads is {settings.heads}, must cut embed_dim {embed_dim} into heads of "
                            "a multiple of 8")
@@ -103,9 +146,9 @@ def make_config(weights: Mapping[str, Tensor], settings: Settings) -> dict[str, 
         "heads": settings.heads,
         "ffn_dim": ffn_dim,
         "layers": layers,
-        "segments": segments(settings.max_slide_size, settings.tile_size),
-        "dilations": DILATIONS,
-        "layer_norm_eps": 1e-5,
+        "segments": lengths,
+        "dilations": dilations,
+        "layer_norm_eps": settings.eps,
         "norm_eps": 1e-6 if "norm.weight" in weights else 0,
         "class_token": "cls_token" in weights,
         "output_norm": "encoder.layer_norm.weight" in weights,
@@ -208,6 +251,8 @@ def load_checkpoint(path: Path) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise ConvertError(f"{path} holds more than weights: {str(error).splitlines()[0]}") from error
+    except (RuntimeError, EOFError) as error:
+        raise ConvertError(f"{path} is no checkpoint, or not all of one: {error}") from error
     if isinstance(state, dict) and isinstance(state.get("model"), dict):
         state = state["model"]
     if not isinstance(state, dict):
@@ -231,18 +276,25 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
                                      description=(__doc__ or "").splitlines()[0])
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--max-slide-size", type=int, default=defaults.max_slide_size, metavar="PIXELS",
+    parser.add_argument("--max-slide-size", type=_count, default=defaults.max_slide_size, metavar="PIXELS",
                         help="of a side, which the segments follow from (%(default)s)")
-    parser.add_argument("--heads", type=int, default=defaults.heads, help="of a layer (%(default)s)")
-    parser.add_argument("--tile-size", type=int, default=defaults.tile_size, metavar="PIXELS",
+    parser.add_argument("--segments", type=_counts, metavar="N,...",
+                        help="tokens of a segment, of each branch, in place of --max-slide-size")
+    parser.add_argument("--dilations", type=_counts, metavar="N,...",
+                        help="of each branch (" + ",".join(map(str, DILATIONS)) + ")")
+    parser.add_argument("--eps", type=_epsilon, default=defaults.eps, metavar="NUMBER",
+                        help="of the layers' norms (%(default)s)")
+    parser.add_argument("--heads", type=_count, default=defaults.heads, help="of a layer (%(default)s)")
+    parser.add_argument("--tile-size", type=_count, default=defaults.tile_size, metavar="PIXELS",
                         help="of a side (%(default)s)")
-    parser.add_argument("--grid", type=int, default=defaults.grid, metavar="TILES",
+    parser.add_argument("--grid", type=_count, default=defaults.grid, metavar="TILES",
                         help="of a side, within which coordinates lie (%(default)s)")
     parser.add_argument("--drop", action="append", default=[], metavar="NAME",
                         help="leave out weights whose names begin so")
     options = parser.parse_args(arguments)
     settings = Settings(heads=options.heads, max_slide_size=options.max_slide_size,
-                        tile_size=options.tile_size, grid=options.grid, drop=tuple(options.drop))
+                        tile_size=options.tile_size, grid=options.grid, drop=tuple(options.drop),
+                        segments=options.segments, dilations=options.dilations, eps=options.eps)
     try:
         config, weights, dropped = convert(load_checkpoint(options.checkpoint), settings)
         write_model(options.folder, config, weights)

@@ -37,3 +37,13 @@ class Morton(Ordering):
     """Along a Morton (Z) curve."""
 
     curve = "morton"
+
+
+class Auto(Ordering):
+    """Along the curve that suits the job, or along none, as the service finds.
+
+    The one whose plan computes least; of plans that cost the same the one whose segments are the
+    most compact on the grid. The result of `attend` says which it was, and why.
+    """
+
+    curve = "auto"

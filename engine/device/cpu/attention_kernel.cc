@@ -29,11 +29,12 @@ namespace HWY_NAMESPACE {
 template <typename BFloat16Product>
 void AttendTile(const LaneTile& tile, AttentionScratch& scratch,
                 const std::function<bool(int64_t)>& report) {
-  if (tile.task->dtype == DataType::kBFloat16) {
-    TileRun<BFloat16Product>(tile, scratch).Attend(report);
-  } else {
-    TileRun<FloatProduct>(tile, scratch).Attend(report);
+  if constexpr (!std::is_same_v<BFloat16Product, FloatProduct>) {
+    if (tile.task->dtype == DataType::kBFloat16) {
+      return TileRun<BFloat16Product>(tile, scratch).Attend(report);
+    }
   }
+  TileRun<FloatProduct>(tile, scratch).Attend(report);
 }
 
 TargetKernels Kernels() {

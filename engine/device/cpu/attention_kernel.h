@@ -51,7 +51,7 @@ struct AttentionScratch {
   alignas(64) float values[kKeyTile * kMaxDim];  // [value_dim / 8][kKeyTile][8]
   alignas(64) float scores[kKeyTile * kMaxLaneBlock];
   alignas(64) float limits[kMaxLaneTile];
-  alignas(64) float decay[kMaxLaneBlock];
+  alignas(64) float rescale[kMaxLaneBlock];
   alignas(64) float rows[kMaxLaneBlock * kMaxDim];  // of queries or outputs as they lie outside
 };
 

@@ -9,12 +9,12 @@
 #endif
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <type_traits>
 
+#include "engine/device/cpu/exp2-inl.h"
 #include "engine/device/cpu/key_visibility.h"
 #include "engine/device/cpu/product-inl.h"
 #include "hwy/highway.h"
@@ -43,7 +43,7 @@ struct LaneBlock {
   float* rounded_sum;    // [lanes]
   float* out;            // [value_dim][lanes]
   float* scores;         // [kKeyTile][lanes], then weights [kKeyTile / kTerms][lanes]
-  float* decay;          // [lanes]
+  float* rescale;        // [lanes]
   float* odd;            // [value_dim][lanes]
 };
 
@@ -65,88 +65,6 @@ struct KeyTile {
   int64_t halvings;               // weights are 2^-halvings of themselves
   bool exact_scores;              // no product of a score may be taken for 0
   std::span<const OddValue> odd;  // in `values` they are 0
-};
-
-// x where it is at least `least` or NaN, else `least`.
-HWY_INLINE LaneVector AtLeast(LaneVector x, LaneVector least) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  return hn::Max(least, x);  // MAXPS returns its second operand where one is NaN
-#else
-  return hn::IfThenElse(hn::Lt(x, least), least, x);
-#endif
-}
-
-// x split into the nearest integer n and the rest r, for x up to about 1: 2^r, of a polynomial,
-// times 2^n is 2^x, exactly 0 for -infinity and NaN for NaN.
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-struct PowerOfTwo {
-  explicit HWY_INLINE PowerOfTwo(LaneVector x)
-      : r{_mm512_reduce_ps(x.raw, 0)}, n(hn::Sub(x, r)) {}  // the rest of infinity is 0
-  // The instruction makes subnormal numbers, which products are slow with, where the others' factor
-  // is 0 already.
-  HWY_INLINE LaneVector Times(LaneVector p) const {
-    const __mmask16 kept = _mm512_cmp_ps_mask(n.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
-    return {_mm512_maskz_scalef_ps(kept, p.raw, n.raw)};
-  }
-
-  LaneVector r;
-  LaneVector n;
-};
-#else
-struct PowerOfTwo {
-  explicit HWY_INLINE PowerOfTwo(LaneVector x) {
-    const LaneTag d;
-    const hn::RebindToSigned<LaneTag> i;
-    // In 1.5 * 2^23 + 127 + n the exponent of 2^n stands in the lowest bits; the sum itself rounds.
-    const auto shifter = hn::Set(d, 12583039.0f);
-    x = AtLeast(x, hn::Set(d, -127.0f));  // whose power's bits, and so the power, are 0
-    const auto shifted = hn::Add(x, shifter);
-    r = hn::Sub(x, hn::Sub(shifted, shifter));
-    power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(i, shifted)));
-  }
-  // A product, unlike a sum of exponents, keeps NaN and takes 0.
-  HWY_INLINE LaneVector Times(LaneVector p) const { return hn::Mul(p, power); }
-
-  LaneVector r;
-  LaneVector power;
-};
-#endif
-
-inline constexpr float kLog2E = 1.44269504088896341f;
-
-// Of differences of scores, for Exp2. It is finite: a difference of 0 stays one.
-HWY_INLINE LaneVector Log2Scale(float scale) {
-  return hn::Set(LaneTag(), std::min(scale * kLog2E, std::numeric_limits<float>::max()));
-}
-
-// 2^x / 2^halvings for x up to about 1. Of x = 0 it is exact, what is below float32's normal
-// numbers may be 0. Error under 1 ulp, the same for any number of halvings.
-class Exp2 {
- public:
-  explicit HWY_INLINE Exp2(int64_t halvings) {
-    // Least relative error, 3e-9, for |r| <= 1/2 among polynomials of degree 6 that are 1 at 0, by
-    // Remez' algorithm.
-    constexpr float kSeries[] = {1.0f,
-                                 6.9314718246e-1f,
-                                 2.4022647738e-1f,
-                                 5.5503595620e-2f,
-                                 9.6185002476e-3f,
-                                 1.3390975073e-3f,
-                                 1.5328802692e-4f};
-    const float unit = std::bit_cast<float>(static_cast<uint32_t>(127 - halvings) << 23);
-    for (int i = 0; i < 7; ++i) series_[i] = hn::Set(LaneTag(), kSeries[i] * unit);
-  }
-
-  HWY_INLINE LaneVector operator()(LaneVector x) const {
-    const PowerOfTwo power(x);
-    auto p = series_[6];
-#pragma GCC unroll 6
-    for (int i = 5; i >= 0; --i) p = hn::MulAdd(p, power.r, series_[i]);
-    return power.Times(p);
-  }
-
- private:
-  LaneVector series_[7];
 };
 
 // The greatest of scores seen before and now, or 0 in place of -infinity: any finite number keeps
@@ -199,7 +117,7 @@ HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {
 }
 
 // Scores become weights exp(scale * (score - row_max)), as elements of the product; maxima and sums
-// move on, decay is the factor for what was summed before. A lane that has seen no key keeps the
+// move on, rescale is the factor for what was summed before. A lane that has seen no key keeps the
 // maximum -infinity. A score that is NaN or +infinity makes the sum NaN for good, whatever becomes
 // of the maximum.
 template <typename Product, int kVectors, bool kMasked>
@@ -231,8 +149,8 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile) {
     hn::Store(after, d, block.row_max + b);
     // Differences are taken before the scale: those of near scores are exact, at any size.
     const auto finite = Finite(after);
-    const auto decay = Exp2(0)(hn::Mul(hn::Sub(before, finite), scale));
-    hn::Store(decay, d, block.decay + b);
+    const auto rescale = Exp2(0)(hn::Mul(hn::Sub(before, finite), scale));
+    hn::Store(rescale, d, block.rescale + b);
     const auto weigh = [&](float* at) HWY_ATTR {
       const auto weight = exp2(hn::Mul(hn::Sub(hn::Load(d, at), finite), scale));
       if constexpr (!Product::kRoundsWeights) hn::Store(weight, d, at);
@@ -263,16 +181,16 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile) {
       even = hn::Add(even, last);
       pair(j, last, hn::Zero(d));
     }
-    const auto sum = hn::MulAdd(hn::Load(d, block.sum + b), decay, hn::Add(even, odd));
+    const auto sum = hn::MulAdd(hn::Load(d, block.sum + b), rescale, hn::Add(even, odd));
     hn::Store(sum, d, block.sum + b);
     if constexpr (Product::kRoundsWeights) {
       float* at = block.rounded_sum + b;
-      hn::Store(hn::MulAdd(hn::Load(d, at), decay, rounded), d, at);
+      hn::Store(hn::MulAdd(hn::Load(d, at), rescale, rounded), d, at);
     }
   }
 }
 
-// out = out * decay + weights . values, kDims value dims at a time.
+// out = out * rescale + weights . values, kDims value dims at a time.
 template <typename Product, int kVectors, int kDims>
 HWY_INLINE void AddValues(const LaneBlock& block, const KeyTile& tile) {
   static_assert(8 % kDims == 0);
@@ -303,11 +221,11 @@ HWY_INLINE void AddValues(const LaneBlock& block, const KeyTile& tile) {
     }
 #pragma GCC unroll 4
     for (int b = 0; b < kVectors; ++b) {
-      const auto decay = hn::Load(d, block.decay + b * n);
+      const auto rescale = hn::Load(d, block.rescale + b * n);
 #pragma GCC unroll 16
       for (int a = 0; a < kDims; ++a) {
         float* at = block.out + (x + a) * lanes + b * n;
-        hn::Store(hn::MulAdd(hn::Load(d, at), decay, acc[a][b]), d, at);
+        hn::Store(hn::MulAdd(hn::Load(d, at), rescale, acc[a][b]), d, at);
       }
     }
   }
@@ -340,13 +258,12 @@ inline void AddOddValues(const LaneBlock& block, const KeyTile& tile, int64_t la
 template <typename Product, int kVectors, int kAtOnce>
 HWY_INLINE void AttendVectors(const LaneBlock& block, const KeyTile& tile) {
   using Exact = typename Product::Exact;
-  if constexpr (std::is_same_v<Product, Exact>) {
-    Scores<Product, kVectors, kAtOnce>(block, tile);
-  } else if (tile.exact_scores) {
-    Scores<Exact, kVectors, kAtOnce>(block, tile);
-  } else {
-    Scores<Product, kVectors, kAtOnce>(block, tile);
+  bool exact = false;
+  if constexpr (!std::is_same_v<Product, Exact>) {
+    exact = tile.exact_scores;
+    if (exact) Scores<Exact, kVectors, kAtOnce>(block, tile);
   }
+  if (!exact) Scores<Product, kVectors, kAtOnce>(block, tile);
   if (!tile.odd.empty()) AddOddValues(block, tile, kVectors * hn::Lanes(LaneTag()));
   if (tile.ranks != nullptr) {
     Weights<Product, kVectors, true>(block, tile);

@@ -11,17 +11,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
-#include <vector>
 
 #include "engine/device/cpu/attention_kernel.h"
 #include "engine/device/cpu/lane_block-inl.h"
 #include "engine/device/cpu/lane_end.h"
+#include "engine/device/cpu/packed_keys-inl.h"
 #include "engine/device/cpu/product-inl.h"
 #include "engine/device/cpu/rows-inl.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,15 +30,10 @@ namespace HWY_NAMESPACE {
 // long sums grow with 64 + tiles / 64 instead of tiles, which equal keys by the million would show.
 inline constexpr int64_t kTilesPerFold = 64;
 
-inline constexpr int64_t kLineBytes = 64;  // of a cache, or a multiple of what it has
-
 // Products between reports: about a millisecond at 15 GFLOP/s.
 inline constexpr int64_t kProductsPerReport = int64_t{1} << 23;
 
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-// Beside the last row of values where their number is odd.
-inline constexpr uint16_t kNoRow[kMaxDim] = {};
 
 // One lane tile on its way through the keys.
 template <typename Product>
@@ -53,7 +46,8 @@ class TileRun {
         lanes_(tile.end - tile.begin),
         vector_(hn::Lanes(LaneTag())),
         visibility_(task_,
-                    RowRange{tile.batch, tile.begin / task_.heads, (tile.end - 1) / task_.heads}) {}
+                    RowRange{tile.batch, tile.begin / task_.heads, (tile.end - 1) / task_.heads}),
+        keys_(task_, scratch) {}
 
   void Attend(const std::function<bool(int64_t)>& report) {
     PackQueries();
@@ -150,7 +144,7 @@ class TileRun {
             .rounded_sum = state.rounded_sum + first_lane,
             .out = state.out + first_lane * task_.value_dim,
             .scores = scratch_.scores,
-            .decay = scratch_.decay,
+            .rescale = scratch_.rescale,
             .odd = scratch_.odd + first_lane * task_.value_dim};
   }
 
@@ -184,78 +178,6 @@ class TileRun {
     }
   }
 
-  void PackKeys(const KeyRange& keys) {
-    const int64_t elements = QueryElements();
-    const auto index = [&](const ConstView& view, int64_t j) {
-      return keys.batch * view.batch_stride + (keys.begin + j) * view.row_stride;
-    };
-    std::fill(scratch_.keys + keys.count * elements,
-              scratch_.keys + (keys.count + 7) / 8 * 8 * elements, 0.0f);
-    if constexpr (Product::kTerms == 1) {
-      for (int64_t j = 0; j < keys.count; ++j) {
-        LoadRow(task_.dtype, task_.k.data, index(task_.k, j), task_.head_dim, 8,
-                scratch_.keys + j * elements);
-      }
-      for (int64_t j = 0; j < keys.count; ++j) {
-        LoadRow(task_.dtype, task_.v.data, index(task_.v, j), task_.value_dim, 8 * kKeyTile,
-                scratch_.values + 8 * j);
-      }
-    } else {
-      least_key_ = kNoBFloat16;
-      const auto* k = static_cast<const uint16_t*>(task_.k.data);
-      const auto* v = static_cast<const uint16_t*>(task_.v.data);
-      for (int64_t j = 0; j < keys.count; ++j) {
-        const uint16_t* row = k + index(task_.k, j);
-        std::memcpy(scratch_.keys + j * elements, row,
-                    static_cast<size_t>(task_.head_dim) * sizeof(uint16_t));
-        least_key_ = std::min(least_key_, LeastNonzero(row, task_.head_dim));
-      }
-      for (int64_t j = 0; j < keys.count; j += 2) {
-        PairRows(v + index(task_.v, j), j + 1 < keys.count ? v + index(task_.v, j + 1) : kNoRow,
-                 task_.value_dim, 8 * kKeyTile / Product::kTerms, scratch_.values + 8 * (j / 2));
-      }
-    }
-    if (careful_) TakeOddValues(keys);
-  }
-
-  // Values of the packed tile that are not finite become 0 and are listed.
-  void TakeOddValues(const KeyRange& keys) {
-    odd_.clear();
-    for (int64_t j = 0; j < keys.count; ++j) {
-      const int64_t row = keys.batch * task_.v.batch_stride + (keys.begin + j) * task_.v.row_stride;
-      for (int64_t x = 0; x < task_.value_dim; ++x) {
-        const float value = LoadElement(task_.dtype, task_.v.data, row + x);
-        if (std::isfinite(value)) continue;
-        odd_.push_back({.j = j, .x = x, .value = value});
-        const int64_t block = x / 8 * 8 * kKeyTile / Product::kTerms;
-        if constexpr (Product::kTerms == 1) {
-          scratch_.values[block + 8 * j + x % 8] = 0.0f;
-        } else {
-          char* pair = reinterpret_cast<char*>(scratch_.values + block + 8 * (j / 2) + x % 8);
-          std::memset(pair + j % 2 * sizeof(uint16_t), 0, sizeof(uint16_t));
-        }
-      }
-    }
-  }
-
-  // Asks for part `part` of `parts` of the rows of the key tile after `keys`: in time for its
-  // packing, which reads strided rows faster than they are foreseen.
-  void PrefetchNext(const KeyRange& keys, int64_t part, int64_t parts) const {
-    const int64_t begin = keys.begin + keys.count;
-    const int64_t count = std::min(kKeyTile, visibility_.key_end() - begin);
-    const int64_t bytes = ElementBytes(task_.dtype);
-    const auto prefetch = [&](const ConstView& view, int64_t dim) HWY_ATTR {
-      for (int64_t j = count * part / parts; j < count * (part + 1) / parts; ++j) {
-        const char* row = static_cast<const char*>(view.data) +
-                          (keys.batch * view.batch_stride + (begin + j) * view.row_stride) * bytes;
-        for (int64_t at = 0; at < dim * bytes; at += kLineBytes) hwy::Prefetch(row + at);
-      }
-    };
-    if (count <= 0) return;
-    prefetch(task_.k, task_.head_dim);
-    prefetch(task_.v, task_.value_dim);
-  }
-
   void Reset(LaneState& state) {
     const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
     std::fill_n(state.row_max, width, kNegativeInfinity);
@@ -281,12 +203,12 @@ class TileRun {
         }
       }
     }
-    PackKeys(keys);
+    keys_.Pack(keys, careful_);
     run_is_empty_ = false;
     int64_t scores = 0;
     const int64_t blocks = hwy::DivCeil(lanes_, FullBlock());
     for (int64_t first = 0; first < lanes_; first += FullBlock()) {
-      PrefetchNext(keys, first / FullBlock(), blocks);
+      keys_.PrefetchNext(keys, visibility_.key_end(), first / FullBlock(), blocks);
       const int64_t vectors = BlockVectors(first);
       const int64_t lanes = std::min(lanes_ - first, vectors * vector_);
       KeyTile tile{.keys = scratch_.keys,
@@ -298,7 +220,7 @@ class TileRun {
                    .scale = Scale(),
                    .halvings = halvings_,
                    .exact_scores = Product::kTerms > 1 && !ProductsAreNormal(),
-                   .odd = odd_};
+                   .odd = keys_.odd()};
       if (visible == Visible::kSome) {
         const float* limits = scratch_.limits + first;
         const auto [least, greatest] = std::minmax_element(limits, limits + lanes);
@@ -332,7 +254,7 @@ class TileRun {
   bool ProductsAreNormal() const {
     constexpr int kBias = 127, kLeastExponent = -126;
     constexpr int kFractionBits = 2 * 7;  // of a product: sums are multiples of its last bit
-    const int exponents = (least_query_ >> 7) + (least_key_ >> 7) - 2 * kBias;
+    const int exponents = (least_query_ >> 7) + (keys_.least() >> 7) - 2 * kBias;
     return exponents - kFractionBits >= kLeastExponent;
   }
 
@@ -419,14 +341,13 @@ class TileRun {
   const int64_t lanes_;
   const int64_t vector_;  // lanes of a vector
   KeyVisibility visibility_;
+  PackedKeys<Product> keys_;
   bool run_is_empty_ = true;
   bool has_total_ = false;
   bool careful_ = false;
   int64_t halvings_ = 0;
-  double doubling_ = 1;        // 2^halvings_
-  std::vector<OddValue> odd_;  // of the packed tile
+  double doubling_ = 1;  // 2^halvings_
   uint16_t least_query_ = kNoBFloat16;
-  uint16_t least_key_ = kNoBFloat16;  // of the packed tile
 };
 
 }  // namespace HWY_NAMESPACE

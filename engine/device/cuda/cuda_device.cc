@@ -130,6 +130,12 @@ absl::Status CudaDevice::Prepare() {
   status.Update(CudaStatus(cudaMemPoolCreate(&pool, &pool_properties), "making a memory pool"));
   RETURN_IF_ERROR(status);
   pool_ = MemoryPool(pool);
+  // Else the pool would give all that is free back whenever a stream is waited for, and map it anew
+  // for the next job.
+  uint64_t kept_bytes = static_cast<uint64_t>(meter_->limit());
+  status.Update(
+      CudaStatus(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept_bytes),
+                 "keeping the pool's memory"));
   status.Update(MakeStream(memory_stream_));
   status.Update(MakeStream(stream_));
   RETURN_IF_ERROR(status);

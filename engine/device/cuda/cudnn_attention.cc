@@ -81,6 +81,7 @@ class CudnnAttention : public LibraryAttention {
  public:
   explicit CudnnAttention(int compute_capability) : compute_capability_(compute_capability) {}
   ~CudnnAttention() override {
+    plans_in_flight_.clear();
     plans_.clear();
     if (handle_ != nullptr) fe::detail::destroy_handle(handle_);
     if (workspace_ != nullptr) cudaFree(workspace_);
@@ -122,20 +123,25 @@ class CudnnAttention : public LibraryAttention {
     std::vector<bool> taken;
     while (taken.size() < in_flight_) taken.push_back(doubts[taken.size()] != 0);
     in_flight_ = 0;
+    plans_in_flight_.clear();
     return taken;
   }
 
  private:
   absl::StatusOr<int64_t> AttendBy(const std::vector<CudnnCall>& calls, const AttentionTask& task,
                                    cudaStream_t stream) {
+    std::vector<std::shared_ptr<const Plan>> plans;
     for (const CudnnCall& call : calls) {
-      ASSIGN_OR_RETURN(auto plan, PlanOf(call.problem));
-      if (plan->graph == nullptr) return 0;
+      ASSIGN_OR_RETURN(plans.emplace_back(), PlanOf(call.problem));
+      if (plans.back()->graph == nullptr) return 0;
     }
+    // Graphs whose kernels are queued outlive their eviction.
+    plans_in_flight_.insert(plans_in_flight_.end(), plans.begin(), plans.end());
     fe::detail::set_stream(handle_, stream);
     int64_t scores = 0;
-    for (const CudnnCall& call : calls) {
-      const Plan& plan = **PlanOf(call.problem);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const CudnnCall& call = calls[i];
+      const Plan& plan = *plans[i];
       RETURN_IF_ERROR(Reserve(plan.workspace_bytes, stream));
       const int64_t element = ElementBytes(task.dtype);
       const auto at = [&](const auto& view, int64_t row, int64_t bytes) {
@@ -161,9 +167,9 @@ class CudnnAttention : public LibraryAttention {
     return scores;
   }
 
-  absl::StatusOr<const Plan*> PlanOf(const CudnnProblem& problem) {
+  absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const CudnnProblem& problem) {
     const auto known = plans_.find(problem);
-    if (known != plans_.end()) return &known->second;
+    if (known != plans_.end()) return known->second;
     if (plans_.size() >= kMostGraphs) plans_.clear();
     auto graph = std::make_shared<fe::graph::Graph>();
     const auto type =
@@ -193,7 +199,7 @@ class CudnnAttention : public LibraryAttention {
         .set_alignment(sizeof(float))  // they begin at any head
         .set_dim(ListOf(problem.stats.dims))
         .set_stride(ListOf(problem.stats.strides));
-    Plan plan;
+    auto plan = std::make_shared<Plan>();
     bool built = false;
     try {
       built = graph->build(handle_, {fe::HeurMode_t::A}).is_good();
@@ -201,11 +207,11 @@ class CudnnAttention : public LibraryAttention {
       // Our own kernels take the task.
     }
     if (built) {
-      plan.graph = std::move(graph);
-      RETURN_IF_ERROR(CudnnStatus(plan.graph->get_workspace_size(plan.workspace_bytes),
+      plan->graph = std::move(graph);
+      RETURN_IF_ERROR(CudnnStatus(plan->graph->get_workspace_size(plan->workspace_bytes),
                                   "asking for attention's workspace"));
     }
-    return &plans_.emplace(problem, std::move(plan)).first->second;
+    return plans_.emplace(problem, std::move(plan)).first->second;
   }
 
   absl::Status Reserve(int64_t bytes, cudaStream_t stream) {
@@ -224,7 +230,8 @@ class CudnnAttention : public LibraryAttention {
 
   const int compute_capability_;  // 90 of 9.0
   cudnnHandle_t handle_ = nullptr;
-  std::map<CudnnProblem, Plan> plans_;
+  std::map<CudnnProblem, std::shared_ptr<const Plan>> plans_;
+  std::vector<std::shared_ptr<const Plan>> plans_in_flight_;  // of what was not waited for
   void* workspace_ = nullptr;
   int64_t workspace_bytes_ = 0;
   PinnedMemory doubts_;  // unsigned [kMostLibraryTasks], of tasks in flight

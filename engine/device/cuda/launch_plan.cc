@@ -33,7 +33,8 @@ int64_t MostKeys(const KernelTile& tile, const AttentionTask& task, const Launch
   const double flops =
       Rate(tile, rates) / rates.multiprocessors * kLoneBlockShare * rates.launch_seconds;
   const double tiles = flops / FlopsPerKey(tile, task) / tile.keys;
-  return tile.keys * std::max<int64_t>(1, static_cast<int64_t>(std::min(tiles, 1e12)));
+  const double most = static_cast<double>(kMostKeys) / tile.keys;
+  return tile.keys * std::max<int64_t>(1, static_cast<int64_t>(std::min(tiles, most)));
 }
 
 int64_t WaveTiles(const LaunchRates& rates) {

@@ -34,6 +34,8 @@ struct PlannedLaunch {
 inline constexpr size_t kMostWorks = 1024;
 inline constexpr int64_t kMostTiles = 1 << 19;  // of a launch, each with a byte of its notes
 
+inline constexpr int64_t kMostKeys = 1 << 30;  // of a work: kernels count them in 32 bits
+
 // Floats of scratch memory that the launches of these tasks need; 0 for most.
 int64_t ScratchFloats(std::span<const AttentionTask> tasks, const LaunchRates& rates);
 

@@ -1,10 +1,13 @@
 #include "server/access/auth_tokens.h"
 
 #include <openssl/sha.h>
+#include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -28,7 +31,7 @@ class AuthTokensTest : public ::testing::Test {
     std::filesystem::rename(path_ + ".new", path_);
   }
   void Read() {
-    auto read = AuthTokens::Read(path_, [this] { return now_; });
+    auto read = AuthTokens::Read(path_, std::chrono::hours(1));  // the test looks itself
     ASSERT_TRUE(read.ok()) << read.status();
     tokens_ = *std::move(read);
   }
@@ -48,7 +51,6 @@ class AuthTokensTest : public ::testing::Test {
 
   const std::string path_ = ::testing::TempDir() + "/auth_tokens_" +
                             ::testing::UnitTest::GetInstance()->current_test_info()->name();
-  Clock::time_point now_;
   std::unique_ptr<AuthTokens> tokens_;
 };
 
@@ -82,6 +84,26 @@ TEST_F(AuthTokensTest, ATokenSaysWhoCalls) {
   }
 }
 
+TEST_F(AuthTokensTest, ATokenMayNameAFolderOfItsFiles) {
+  const auto line = [](const std::string& root) {
+    return absl::StrCat(R"({"name": "lab", "role": "submit", "token": ")", kSecret,
+                        R"(", "root": ")", root, "\"}\n");
+  };
+  for (const char* root : {"night/slides", "."}) {
+    Write(line(root));
+    Read();
+    const auto caller = tokens_->Find(absl::StrCat("Bearer ", kSecret));
+    ASSERT_TRUE(caller.ok()) << caller.status();
+    EXPECT_EQ(caller->folder, root);
+  }
+  for (const char* root : {"", "..", "/night", "night/", "a/../b", "a//b"}) {
+    Write(line(root));
+    EXPECT_FALSE(AuthTokens::Read(path_).ok()) << root;
+  }
+  Write(line("night") + Line("lab", "submit", absl::StrCat(kSecret, "2")));
+  EXPECT_FALSE(AuthTokens::Read(path_).ok()) << "of one name and two roots";
+}
+
 TEST_F(AuthTokensTest, AnEmptyFileLetsNobodyIn) {
   Write("");
   Read();
@@ -97,24 +119,64 @@ TEST_F(AuthTokensTest, TheFileIsReadAgain) {
   EXPECT_EQ(NameFor(first), "lab");
   // Both for a while, then the second alone.
   Write(Line("lab", "submit", kSecret) + Line("lab", "submit", absl::StrCat(kSecret, "-second")));
-  EXPECT_EQ(NameFor(second), "") << "it is looked at once a second at most";
-  now_ += std::chrono::seconds(1);
+  EXPECT_EQ(NameFor(second), "") << "it has not been looked at";
+  tokens_->Look();
   EXPECT_EQ(NameFor(first), "lab");
   EXPECT_EQ(NameFor(second), "lab");
   Write(Line("lab", "submit", absl::StrCat(kSecret, "-second")));
-  now_ += std::chrono::seconds(1);
+  tokens_->Look();
   EXPECT_EQ(NameFor(first), "");
   EXPECT_EQ(NameFor(second), "lab");
   // What is wrong changes nothing, nor does a file that is gone.
   Write("{\"name\": \"lab\"}\n");
-  now_ += std::chrono::seconds(1);
+  tokens_->Look();
   EXPECT_EQ(NameFor(second), "lab");
   std::filesystem::remove(path_);
-  now_ += std::chrono::seconds(1);
+  tokens_->Look();
   EXPECT_EQ(NameFor(second), "lab");
   Write("");
-  now_ += std::chrono::seconds(1);
+  tokens_->Look();
   EXPECT_EQ(NameFor(second), "");
+}
+
+// A pipe in the file's place gives nothing until somebody writes into it, as a file may on a
+// network's disk that does not answer.
+TEST_F(AuthTokensTest, NoCallWaitsForTheFile) {
+  const std::string first = absl::StrCat("Bearer ", kSecret), second = first + "-second";
+  Write(Line("lab", "submit", kSecret));
+  auto read = AuthTokens::Read(path_, std::chrono::milliseconds(1));
+  ASSERT_TRUE(read.ok()) << read.status();
+  tokens_ = *std::move(read);
+  std::filesystem::remove(path_ + ".pipe");
+  ASSERT_EQ(mkfifo((path_ + ".pipe").c_str(), 0600), 0);
+  std::filesystem::rename(path_ + ".pipe", path_);
+  std::ofstream pipe(path_);  // once the watch has it open to read
+  EXPECT_EQ(NameFor(first), "lab");
+  EXPECT_EQ(NameFor(second), "");
+  const std::string anew = Line("lab", "submit", absl::StrCat(kSecret, "-second"));
+  Write(anew);  // the next look, too, finds a file
+  pipe << anew << std::flush;
+  pipe.close();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (NameFor(second) != "lab" && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(NameFor(second), "lab");
+  EXPECT_EQ(NameFor(first), "");
+}
+
+// As an editor or `cp --preserve` may leave it.
+TEST_F(AuthTokensTest, AFileOfTheSameSizeAndTimeIsReadAgain) {
+  std::string second = kSecret;
+  second.back() ^= 1;
+  Write(Line("lab", "submit", kSecret));
+  Read();
+  const auto time = std::filesystem::last_write_time(path_);
+  std::ofstream(path_, std::ios::in) << Line("lab", "submit", second);  // in place
+  std::filesystem::last_write_time(path_, time);
+  tokens_->Look();
+  EXPECT_EQ(NameFor(absl::StrCat("Bearer ", second)), "lab");
+  EXPECT_EQ(NameFor(absl::StrCat("Bearer ", kSecret)), "");
 }
 
 TEST_F(AuthTokensTest, WhatIsWrongIsNamedAndNoSecretIsTold) {

@@ -53,7 +53,10 @@ TEST(Callers, ARoleIsOneOfThoseThatMay) {
   EXPECT_TRUE(absl::IsPermissionDenied(refused));
   EXPECT_TRUE(wire::HasReason(refused, wire::reason::kRole));
   EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("the token of eye has the role observe, which may not run jobs"));
+              HasSubstr("eye has the role observe, which may not run jobs"));
+  const absl::Status unnamed = CheckRole({.role = Role::kSubmit}, {Role::kAdmin}, "end others'");
+  EXPECT_EQ(std::string(unnamed.message()),
+            "a caller without a name has the role submit, which may not end others'");
 }
 
 // What no handler of ours checks.
@@ -61,7 +64,7 @@ TEST(TokenCheck, LetsOurMethodsAndHealthPass) {
   Callers callers(Tokens());
   std::vector<std::string> refused;
   const auto check =
-      TokenCheck(callers, "/hilbert_ring.v1.AttentionService/",
+      TokenCheck(callers, {"/hilbert_ring.v1.AttentionService/"},
                  [&](const absl::Status& why) { refused.push_back(wire::ReasonOf(why)); });
   const auto code = [&](const char* path, const char* authorization) {
     grpc::AuthMetadataProcessor::InputMetadata metadata = {{":path", path}};

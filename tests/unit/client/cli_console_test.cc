@@ -170,7 +170,7 @@ TEST(CliConsole, ABashCompletesCommandsOptionsAndValues) {
   EXPECT_EQ(completions("plan --outa", 2), "\n");
   EXPECT_EQ(completions("completion z", 2), "zsh\n");
   EXPECT_EQ(completions("attend --mixing l", 3), "lse\n");
-  EXPECT_EQ(completions("plan --curve \"\"", 3), "hilbert morton none\n");
+  EXPECT_EQ(completions("plan --curve \"\"", 3), "hilbert morton auto none\n");
   EXPECT_EQ(completions("plan --spec p", 3), "\n");  // a file, not a command
   EXPECT_EQ(completions("attend --no-c", 2), "--no-causal\n");
 }

@@ -333,6 +333,25 @@ TEST(CliSpec, FlagsThatContradictAreBadInput) {
               HasSubstr("the command line says dtype float16"));
 }
 
+TEST(CliSpec, CurveAutoTakesWhatSuitsThePlanAndSaysWhy) {
+  constexpr char kGrid[] =
+      "plan --local --json --tokens 4096 --heads 2 --head-dim 16 --segments 256 --dilations 1 "
+      "--grid 64,64 --curve ";
+  const auto plan = [&](const std::string& curve) { return RunCli(absl::StrCat(kGrid, curve)); };
+  const CliResult chosen = plan("auto");
+  EXPECT_EQ(chosen.code, 0) << chosen.err;
+  EXPECT_THAT(chosen.err, HasSubstr("curve auto: hilbert, since "));
+  EXPECT_EQ(chosen.out, plan("hilbert").out);
+  const CliResult causal = plan("auto --causal");
+  EXPECT_EQ(causal.code, 0) << causal.err;
+  EXPECT_THAT(causal.err, HasSubstr("curve auto: none, since the plan computes"));
+  const CliResult without = RunCli(
+      "plan --local --json --tokens 4096 --heads 2 --head-dim 16 --segments 256 --dilations 1 "
+      "--causal");
+  EXPECT_EQ(causal.out, without.out);
+  EXPECT_EQ(RunCli("plan --local --spec - --curve auto < /dev/null").code, 2);
+}
+
 TEST(CliSpec, HelpTellsOfTheFieldsAndOfTheOrderOfAxes) {
   for (const char* command : {"attend", "verify", "plan"}) {
     EXPECT_THAT(RunCli(absl::StrCat(command, " --help")).out,

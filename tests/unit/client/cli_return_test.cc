@@ -7,7 +7,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/free_port.h"
+#include "tests/support/free_port.h"
 #include "tests/unit/client/fake_service.h"
 #include "tests/unit/client/run_cli.h"
 #include "tests/unit/client/test_files.h"

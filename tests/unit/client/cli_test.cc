@@ -48,6 +48,19 @@ TEST(Cli, AttendPrintsTheReportAsJson) {
   EXPECT_EQ(nlohmann::json::parse(result.out)["tokens"], 128);
 }
 
+TEST(Cli, FilesThatTheServiceDoesNotSeeAreSentUnlessItMustNotBe) {
+  const FakeService service;  // which knows of no data root
+  const TestFiles files;
+  const std::string attend = absl::StrCat("attend --server ", service.address(),
+                                          GoldenInputs("dense"), " --out ", files.Path("out.npy"));
+  const CliResult never_sent = RunCli(attend + " --by-reference always");
+  EXPECT_EQ(never_sent.code, 1);
+  EXPECT_THAT(files.Names(), IsEmpty());
+  EXPECT_TRUE(service.records().empty());
+  EXPECT_EQ(RunCli(attend).code, 0);
+  EXPECT_EQ(RunCli(attend + " --by-reference sometimes").code, 2);
+}
+
 TEST(Cli, AFailedJobLeavesNoFiles) {
   const FakeService service(
       {.fail = wire::ToGrpc(wire::WithReason(absl::AbortedError("a worker died"), "WORKER_DIED"))});
@@ -126,7 +139,9 @@ TEST(Cli, BadInputIsFoundBeforeAnythingIsSent) {
 TEST(Cli, UsageErrors) {
   const CliResult nothing = RunCli("");
   EXPECT_EQ(nothing.code, 2);
-  EXPECT_THAT(nothing.err, HasSubstr("no command is given: attend, plan, status, jobs, cancel, "));
+  EXPECT_THAT(
+      nothing.err,
+      HasSubstr("no command is given: attend, encode, models, plan, status, jobs, cancel, "));
   const CliResult no_path = RunCli(absl::StrCat("attend --out ''", GoldenInputs("dense")));
   EXPECT_EQ(no_path.code, 2);
   EXPECT_THAT(no_path.err, HasSubstr("--out: is empty, expected a path"));

@@ -12,7 +12,7 @@
 #include "absl/time/clock.h"
 #include "client/cpp/service.h"
 #include "gtest/gtest.h"
-#include "tests/free_port.h"
+#include "tests/support/free_port.h"
 #include "tests/unit/client/fake_service.h"
 
 namespace hilbert_ring::client {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/cpp/attend_inputs.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "wire/checksum.h"
@@ -28,6 +29,11 @@ class InputChunksTest : public testing::Test {
     k_.resize(10 * 32);
   }
   AttendInputs Inputs() const { return {.spec = spec_, .q = q_, .k = k_, .v = v_}; }
+  JobTensors Tensors() const {
+    return {.bands = {{.tensor = v1::TENSOR_Q, .rows = 10, .row_bytes = 64, .bytes = q_},
+                      {.tensor = v1::TENSOR_K, .rows = 10, .row_bytes = 32, .bytes = k_},
+                      {.tensor = v1::TENSOR_V, .rows = 10, .row_bytes = 64, .bytes = v_}}};
+  }
 
   JobSpec spec_;
   std::vector<std::byte> q_, k_, v_;  // rows of 64, 32 and 64 bytes
@@ -35,8 +41,8 @@ class InputChunksTest : public testing::Test {
 };
 
 TEST_F(InputChunksTest, RowsOfATokenTravelTogether) {
-  const AttendInputs inputs = Inputs();
-  InputChunks chunks(inputs, 4 * 64 + 63);
+  const JobTensors job = Tensors();
+  InputChunks chunks(job, 4 * 64 + 63);
   ASSERT_TRUE(chunks.Check().ok());
   v1::Chunk chunk;
   std::string_view payload;
@@ -56,18 +62,19 @@ TEST_F(InputChunksTest, RowsOfATokenTravelTogether) {
             std::string(reinterpret_cast<const char*>(k_.data()), k_.size()));
   EXPECT_EQ(tensors[v1::TENSOR_V],
             std::string(reinterpret_cast<const char*>(v_.data()), v_.size()));
-  EXPECT_EQ(InputBytes(spec_), 10 * (64 + 32 + 64));
+  EXPECT_EQ(job.input_bytes(), 10 * (64 + 32 + 64));
 }
 
 TEST_F(InputChunksTest, CoordinatesComeFirst) {
-  spec_.ordering = Ordering{.coordinate_axes = 3};
-  AttendInputs inputs = Inputs();
-  inputs.coordinates = [](int64_t first_row, std::span<uint32_t> values) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = static_cast<uint32_t>(first_row * 3 + static_cast<int64_t>(i));
+  JobTensors tensors = Tensors();
+  tensors.ahead = {{.tensor = v1::TENSOR_COORDS, .rows = 10, .row_bytes = 12}};
+  tensors.ahead[0].read = [](int64_t first_row, std::span<std::byte> to) {
+    for (size_t i = 0; i < to.size() / 4; ++i) {
+      const auto value = static_cast<uint32_t>(first_row * 3 + static_cast<int64_t>(i));
+      std::memcpy(to.data() + 4 * i, &value, 4);
     }
   };
-  InputChunks chunks(inputs, 64);
+  InputChunks chunks(tensors, 64);
   v1::Chunk chunk;
   std::string_view payload;
   std::string coordinates;
@@ -103,10 +110,10 @@ TEST_F(InputChunksTest, RefusesWhatContradictsTheSpec) {
 }
 
 TEST_F(InputChunksTest, RefusesRowsLongerThanAPayload) {
-  const AttendInputs inputs = Inputs();
-  const absl::Status status = InputChunks(inputs, 63).Check();
+  const absl::Status status = InputChunks(Tensors(), 63).Check();
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("64 bytes"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("a row of Q takes 64 bytes, over the limit of 63"));
 }
 
 }  // namespace

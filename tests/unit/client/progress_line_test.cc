@@ -23,6 +23,7 @@ AttendProgress Admitted(int64_t bytes_sent, double computed = 0, int64_t rows_pl
           .bytes_to_send = 1 << 30,
           .compute_fraction = computed,
           .rows_placed = rows_placed,
+          .rows = 1000,
           .tokens = 1000};
 }
 
@@ -59,7 +60,8 @@ TEST(ProgressLine, ItNeverRunsBack) {
   AttendProgress asked_again = Admitted(1 << 30, 0.5, 100);
   asked_again.bytes_to_send = 2 << 30;
   steps.push_back(asked_again);
-  AttendProgress lost = {.job_id = "night-17", .attempt = 1, .away = true, .tokens = 1000};
+  AttendProgress lost = {
+      .job_id = "night-17", .attempt = 1, .away = true, .rows = 1000, .tokens = 1000};
   steps.push_back(lost);
   lost.away = false;
   steps.push_back(lost);
@@ -99,7 +101,7 @@ TEST(ProgressLine, FiguresBeyondTheWholeDoNotBreakTheBar) {
   AttendProgress odd = Admitted(5 << 30, 7.5, 99999);
   line.Note(odd, At(0));
   EXPECT_EQ(line.fraction(), 1);
-  odd.tokens = odd.bytes_to_send = 0;
+  odd.rows = odd.bytes_to_send = 0;
   line.Note(odd, At(1));
   EXPECT_THAT(line.Bar(At(2)), HasSubstr("[##############################] 100 %"));
 }

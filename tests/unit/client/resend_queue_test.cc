@@ -72,10 +72,7 @@ TEST(RowRanges, AreASetOfRows) {
 
 class ResendQueueTest : public testing::Test {
  protected:
-  ResendQueueTest() {
-    spec_ = {.tokens = 50, .heads = 2, .kv_heads = 1, .head_dim = 8, .value_dim = 16};
-    spec_.branches = {{50, 1}};
-  }
+  ResendQueueTest() { Resize(50); }
 
   static v1::Resend Request(v1::Tensor tensor, const Ranges& ranges, int attempt = 3) {
     v1::Resend resend;
@@ -90,17 +87,23 @@ class ResendQueueTest : public testing::Test {
   }
 
   std::string Refused(const v1::Resend& resend) const {
-    const absl::Status status = ResendQueue(spec_, 3).Add(resend).status();
+    const absl::Status status = ResendQueue(tensors_, 3).Add(resend).status();
     EXPECT_TRUE(absl::IsInternal(status)) << status;
     return std::string(status.message());
   }
 
-  JobSpec spec_;
+  void Resize(int64_t rows) {
+    tensors_.bands = {{.tensor = v1::TENSOR_Q, .rows = rows, .row_bytes = 64},
+                      {.tensor = v1::TENSOR_K, .rows = rows, .row_bytes = 32},
+                      {.tensor = v1::TENSOR_V, .rows = rows, .row_bytes = 64}};
+  }
+
+  JobTensors tensors_;
 };
 
 TEST_F(ResendQueueTest, RowsOfATokenTravelTogether) {
-  spec_.ordering = Ordering{.coordinate_axes = 2};
-  ResendQueue queue(spec_, 3);
+  tensors_.ahead = {{.tensor = v1::TENSOR_COORDS, .rows = 50, .row_bytes = 8}};
+  ResendQueue queue(tensors_, 3);
   EXPECT_TRUE(queue.empty());
   EXPECT_EQ(*queue.Add(Request(v1::TENSOR_V, {{0, 10}})), 10 * 64);
   EXPECT_EQ(*queue.Add(Request(v1::TENSOR_Q, {{0, 10}, {30, 1}})), 11 * 64);
@@ -109,9 +112,9 @@ TEST_F(ResendQueueTest, RowsOfATokenTravelTogether) {
   EXPECT_EQ(*queue.Add(Request(v1::TENSOR_COORDS, {{48, 2}})), 2 * 8);
   std::vector<std::string> order;
   while (!queue.empty()) {
-    const auto rows = queue.Take([](v1::Tensor) { return 6; });
-    order.push_back(std::to_string(rows.tensor) + ":" + std::to_string(rows.range.first_row) + "+" +
-                    std::to_string(rows.range.rows));
+    const auto rows = queue.Take([](const InputTensor&) { return 6; });
+    order.push_back(std::to_string(rows.input->tensor) + ":" +
+                    std::to_string(rows.range.first_row) + "+" + std::to_string(rows.range.rows));
   }
   EXPECT_THAT(
       order, ElementsAre("1:48+2", "2:0+6", "3:0+6", "4:0+6", "2:6+4", "3:6+4", "4:6+4", "2:30+1"));
@@ -151,12 +154,12 @@ TEST_F(ResendQueueTest, RefusesRangesOutsideTheTensor) {
 
 TEST_F(ResendQueueTest, RefusesMoreRowsThanThereAre) {
   EXPECT_THAT(Refused(Request(v1::TENSOR_K, {{0, 30}, {10, 21}})), HasSubstr("more than its 50"));
-  EXPECT_TRUE(ResendQueue(spec_, 3).Add(Request(v1::TENSOR_K, {{0, 30}, {10, 20}})).ok());
+  EXPECT_TRUE(ResendQueue(tensors_, 3).Add(Request(v1::TENSOR_K, {{0, 30}, {10, 20}})).ok());
 }
 
 TEST_F(ResendQueueTest, RefusesMoreRangesThanItHolds) {
-  spec_.tokens = int64_t{1} << 23;
-  ResendQueue queue(spec_, 3);
+  Resize(int64_t{1} << 23);
+  ResendQueue queue(tensors_, 3);
   Ranges every_other;
   for (int64_t row = 0; every_other.size() < ResendQueue::kMaxRanges; row += 2) {
     every_other.emplace_back(row, 1);

@@ -16,6 +16,7 @@
 #include "server/process/grpc_endpoint.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
+#include "tests/support/captured_log.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -130,6 +131,17 @@ TEST_F(MembershipServiceTest, TakesWorkersWithTheTokenAlone) {
   Registered worker(*stub_, kToken);
   EXPECT_FALSE(worker.Beat("127.0.0.1:1").secret().empty());
   EXPECT_EQ(membership_.Describe().size(), 1u);
+}
+
+// Whoever reaches the port can be refused as often as it likes.
+TEST_F(MembershipServiceTest, RefusalsDoNotFillTheLog) {
+  Start(kToken);
+  const testing::CapturedLog log;
+  for (int i = 0; i < 20; ++i) {
+    Registered worker(*stub_, "wrong-horse-battery-staple");
+    EXPECT_TRUE(absl::IsUnauthenticated(worker.Finish()));
+  }
+  EXPECT_EQ(log.Count("was refused"), 1) << log.text();
 }
 
 TEST_F(MembershipServiceTest, AWorkerIsUpWhenItAnswersAtItsAddress) {

@@ -3,9 +3,12 @@
 #include <atomic>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/process/version.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/manual_time.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -111,6 +114,32 @@ TEST(Membership, OneThatCannotBeReachedTakesNoJobsAndSaysWhy) {
   EXPECT_EQ(membership.Describe()[0].reason(), "");
 }
 
+TEST(Membership, RegistrationsThatAreNotReachedDoNotFillTheLog) {
+  Counts counts;
+  testing::ManualTime time;
+  Membership membership(kForLong, counts.Hooks(), time);
+  const testing::CapturedLog log;
+  const auto unreached = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      const auto member = membership.Register(Beat(absl::StrCat("10.0.0.1:", 1000 + i)));
+      ASSERT_TRUE(member.ok()) << member.status();
+      membership.NotReached(**member, "connection refused");
+      membership.Leave(**member);
+    }
+  };
+  unreached(100);
+  EXPECT_EQ(log.Count("registered but gets no jobs"), 1);
+  EXPECT_EQ(log.Count("left"), 0) << "of those there is no line that they came";
+  time.Advance(std::chrono::minutes(1));
+  unreached(1);
+  EXPECT_EQ(log.Count("registered but gets no jobs"), 2);
+  EXPECT_THAT(log.text(), HasSubstr("10.0.0.1:1000 registered but"));
+  EXPECT_EQ(log.Count("such workers since the last such line: 100"), 1);
+  const auto joined = Join(membership, "10.0.0.2:1");
+  membership.Leave(*joined);
+  EXPECT_EQ(log.Count("worker 10.0.0.2:1 left: its stream ended"), 1);
+}
+
 TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());
@@ -121,9 +150,9 @@ TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {
   draining.set_draining(true);
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(membership.Beat(*a, draining));
-    membership.Distrust(*b);
+    EXPECT_EQ(membership.Distrust(*b), i == 0) << "once";
   }
-  membership.Distrust(*a);
+  EXPECT_FALSE(membership.Distrust(*a)) << "it drains: nobody is to be put in its place";
   EXPECT_EQ(membership.Live(), (Members{c}));
   EXPECT_EQ(counts.closed, 2);
   EXPECT_EQ(counts.left, 0);
@@ -134,6 +163,7 @@ TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {
   EXPECT_EQ(workers[2].state(), v1::ClusterWorker::STATE_UP);
   // Another process in its place starts with a clean sheet.
   const auto anew = Join(membership, "127.0.0.1:2");
+  EXPECT_FALSE(membership.Distrust(*b)) << "a late verdict is not on the one that has its address";
   EXPECT_EQ(membership.Live(), (Members{c, anew}));
 }
 

@@ -96,7 +96,9 @@ TEST(WorkerProcesses, ReplaceTheOneThatListensAtAPort) {
   EXPECT_FALSE(ListensAt(process, port));
   EXPECT_TRUE(ListensAt(other.first, other.second));
   for (const auto& [id, at] : after) {
-    if (id != process) EXPECT_TRUE(ListensAt(id, at)) << id;
+    if (id != process) {
+      EXPECT_TRUE(ListensAt(id, at)) << id;
+    }
   }
   workers.Stop(std::chrono::milliseconds(2000));
   std::filesystem::remove_all(folder);

@@ -263,6 +263,22 @@ TEST(LaunchPlan, ALaunchHasAByteOfNotesForEachTile) {
 }
 
 // 2^40 keys are cut as they are launched, not at once.
+TEST(LaunchPlan, KeysOfAWorkAreCountedIn32Bits) {
+  AttentionTask task = Task(64, int64_t{5} << 30);
+  task.result = Result::kMerge;
+  LaunchRates rates = Rates();
+  rates.tensor_flops = 1e30;  // a launch has time for all of them
+  std::vector<float> scratch;
+  int64_t keys = 0;
+  for (const PlannedLaunch& launch : Launches({task}, rates, scratch)) {
+    for (const AttentionWork& work : launch.works) {
+      EXPECT_LE(work.key_end - work.key_begin, int64_t{1} << 30);
+      keys += (work.key_end - work.key_begin) * work.tiles;
+    }
+  }
+  EXPECT_EQ(keys, task.key_rows);
+}
+
 TEST(LaunchPlan, IsNotMadeWhole) {
   const std::vector<AttentionTask> tasks = {Task(1, int64_t{1} << 40)};
   std::vector<float> scratch(ScratchFloats(tasks, Rates()));

@@ -18,15 +18,14 @@ namespace {
 
 using server::Delivered;
 using server::OutputRows;
+using server::RowSet;
 using server::SharedMemory;
 
 Delivered DeliveredOf(const v1::RunOpen& open, int64_t tokens) {
   Delivered delivered(tokens);
-  for (const v1::SlotRange& range : open.delivered_out()) {
-    delivered.out.Add(range.begin(), range.end());
-  }
-  for (const v1::SlotRange& range : open.delivered_lse()) {
-    delivered.lse.Add(range.begin(), range.end());
+  for (const v1::DeliveredRows& rows : open.delivered()) {
+    RowSet& slots = delivered.of(*wire::TensorKindOf(rows.tensor()));
+    for (const v1::SlotRange& range : rows.slots()) slots.Add(range.begin(), range.end());
   }
   return delivered;
 }
@@ -86,10 +85,20 @@ std::vector<v1::RunOpen> FakeWorker::opens() const {
   return opens_;
 }
 
-grpc::Status FakeWorker::PrepareRing(grpc::ServerContext*, const v1::PrepareRingRequest*,
-                                     v1::PrepareRingResponse*) {
+void FakeWorker::AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action) {
   const std::lock_guard lock(mutex_);
-  return std::exchange(ring_status_, grpc::Status::OK);
+  at_ring_ = std::move(action);
+}
+
+grpc::Status FakeWorker::PrepareRing(grpc::ServerContext* context, const v1::PrepareRingRequest*,
+                                     v1::PrepareRingResponse*) {
+  std::function<grpc::Status(grpc::ServerContext&)> action;
+  {
+    const std::lock_guard lock(mutex_);
+    action = std::exchange(at_ring_, nullptr);
+    if (action == nullptr) return std::exchange(ring_status_, grpc::Status::OK);
+  }
+  return action(*context);
 }
 
 grpc::Status FakeWorker::ConnectRing(grpc::ServerContext*, const v1::ConnectRingRequest*,
@@ -182,16 +191,24 @@ grpc::Status FakeWorker::Run(grpc::ServerContext* context, Stream* stream) {
   return grpc::Status::OK;
 }
 
+std::optional<grpc::Status> Hold::State::Wait(grpc::ServerContext& context) {
+  std::unique_lock lock(mutex);
+  held = true;
+  while (!released && !context.IsCancelled()) {
+    changed.wait_for(lock, std::chrono::milliseconds(1));
+  }
+  if (released) return end;
+  cancelled = true;
+  return grpc::Status::CANCELLED;
+}
+
 FakeWorker::Action Hold::action() {
-  return [state = state_](const FakeWorker::Here& here) -> std::optional<grpc::Status> {
-    std::unique_lock lock(state->mutex);
-    state->held = true;
-    while (!state->released && !here.context.IsCancelled()) {
-      state->changed.wait_for(lock, std::chrono::milliseconds(1));
-    }
-    if (state->released) return state->end;
-    state->cancelled = true;
-    return grpc::Status::CANCELLED;
+  return [state = state_](const FakeWorker::Here& here) { return state->Wait(here.context); };
+}
+
+std::function<grpc::Status(grpc::ServerContext&)> Hold::ring_action() {
+  return [state = state_](grpc::ServerContext& context) {
+    return state->Wait(context).value_or(grpc::Status::OK);
   };
 }
 

@@ -65,6 +65,8 @@ class FakeWorker : public v1::WorkerService::Service {
   void set_error(float error) { error_ = error; }
   // What half of forming a ring ends with.
   void set_ring_status(grpc::Status status);
+  // What it does in the first half of forming the next ring.
+  void AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action);
 
   int runs() const { return runs_; }
   int rings() const { return rings_; }  // whose second half it was asked for
@@ -86,9 +88,10 @@ class FakeWorker : public v1::WorkerService::Service {
   std::atomic<float> error_ = 0;
   std::atomic<int> runs_ = 0, rings_ = 0;
   mutable std::mutex mutex_;
-  std::map<Moment, Action> actions_, each_;  // guarded by mutex_
-  std::vector<v1::RunOpen> opens_;           // guarded by mutex_
-  grpc::Status ring_status_;                 // guarded by mutex_
+  std::map<Moment, Action> actions_, each_;                    // guarded by mutex_
+  std::vector<v1::RunOpen> opens_;                             // guarded by mutex_
+  grpc::Status ring_status_;                                   // guarded by mutex_
+  std::function<grpc::Status(grpc::ServerContext&)> at_ring_;  // guarded by mutex_
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -96,6 +99,7 @@ class FakeWorker : public v1::WorkerService::Service {
 class Hold {
  public:
   FakeWorker::Action action();
+  std::function<grpc::Status(grpc::ServerContext&)> ring_action();
   bool AwaitHeld();
   bool held() const;
   void Release(std::optional<grpc::Status> end = std::nullopt);
@@ -103,6 +107,8 @@ class Hold {
 
  private:
   struct State {
+    std::optional<grpc::Status> Wait(grpc::ServerContext& context);
+
     std::mutex mutex;
     std::condition_variable changed;
     // Guarded by mutex:

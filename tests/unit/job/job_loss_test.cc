@@ -100,7 +100,10 @@ TEST(JobLoss, OutputsThatTheClientHasAreLeftOutOfTheNextExecution) {
   EXPECT_EQ(client->RepeatedRows(), 0);
   const v1::RunOpen open = rig.worker(1).opens().back();
   int64_t delivered = 0;
-  for (const v1::SlotRange& range : open.delivered_out()) delivered += range.end() - range.begin();
+  for (const v1::DeliveredRows& rows : open.delivered()) {
+    if (rows.tensor() != v1::TENSOR_OUT) continue;
+    for (const v1::SlotRange& range : rows.slots()) delivered += range.end() - range.begin();
+  }
   EXPECT_EQ(delivered, 48);
 }
 

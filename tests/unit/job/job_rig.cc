@@ -7,7 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
-#include "server/job/attend_call.h"
+#include "server/job/served_job.h"
 #include "server/process/version.h"
 
 namespace hilbert_ring::testing {
@@ -49,7 +49,7 @@ class JobRig::Service
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override {
     const auto stream =
-        server::AttendStream::Make(context,
+        server::ClientStream::Make(context,
                                    {.idle = services_.settings.idle_timeout,
                                     .bytes_per_second = services_.settings.least_rate_bytes},
                                    services_.time);
@@ -61,9 +61,9 @@ class JobRig::Service
   }
 
  private:
-  void Serve(server::AttendStream& stream) {
+  void Serve(server::ClientStream& stream) {
     const auto report =
-        server::AttendCall(services_, stream, {.name = "caller", .turns = "caller"}).Run();
+        server::ServedJob(services_, stream, {.name = "caller", .turns = "caller"}).Run();
     if (report.ok()) {
       stream.End(*report);
     } else {
@@ -117,6 +117,7 @@ JobRig::JobRig(const JobRigOptions& options)
                                                            .rings = rings_,
                                                            .runs = runs_,
                                                            .orders = orders_,
+                                                           .models = models_,
                                                            .shards = shards_,
                                                            .copies = copies_,
                                                            .order_memory = order_memory_,
@@ -151,6 +152,10 @@ bool JobRig::Until(absl::FunctionRef<bool()> done) { return time_.RunUntil(done,
 
 bool JobRig::AwaitPhase(server::JobPhase phase) {
   return Eventually([&] { return jobs_in(phase) > 0; });
+}
+
+bool JobRig::AwaitHeld() {
+  return Eventually([&] { return log_.held(); });
 }
 
 int JobRig::jobs_in(server::JobPhase phase) const {

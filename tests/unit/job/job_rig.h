@@ -19,8 +19,8 @@
 #include "engine/order/order_cache.h"
 #include "grpcpp/server.h"
 #include "server/job/job_services.h"
-#include "tests/plain_spec.h"
 #include "tests/support/manual_time.h"
+#include "tests/support/plain_spec.h"
 #include "tests/unit/job/fake_client.h"
 #include "tests/unit/job/fake_worker.h"
 #include "tests/unit/job/phase_log.h"
@@ -55,6 +55,11 @@ class JobRig {
   bool AwaitPhase(server::JobPhase phase);
   int jobs_in(server::JobPhase phase) const;
 
+  // The next job that passes on so ("sending -> checking") waits there until Release.
+  void HoldAt(const std::string& transition) { log_.HoldAt(transition); }
+  bool AwaitHeld();
+  void Release() { log_.Release(); }
+
   FakeWorker& worker(int index) { return *workers_[index]; }
   // Its heartbeats end.
   void Leave(int index);
@@ -87,6 +92,7 @@ class JobRig {
   server::Rings rings_;
   server::OpenRuns runs_;
   OrderCache orders_;
+  server::ModelCatalog models_{""};
   server::SharedMemoryPool shards_;
   server::JobMemory copies_, order_memory_;
   server::PlanGate plans_;

@@ -2,13 +2,14 @@
 #include "server/job/job_run.h"
 
 #include <atomic>
-#include <thread>
+#include <future>
 
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "server/rows/job_input.h"
-#include "tests/plain_spec.h"
+#include "tests/support/manual_time.h"
+#include "tests/support/plain_spec.h"
 #include "wire/checksum.h"
 #include "wire/status.h"
 
@@ -17,6 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::Eventually;
+using testing::ManualTime;
 using Stream = grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>;
 
 class FakeWorker : public v1::WorkerService::Service {
@@ -52,6 +55,7 @@ class JobRunTest : public ::testing::Test {
     run_.emplace(
         JobRunOptions{.job_id = "job",
                       .plan = &plan_,
+                      .work = work_.get(),
                       .members = members_,
                       .stall_timeout = stall_timeout_,
                       .share_memory = share,
@@ -60,32 +64,26 @@ class JobRunTest : public ::testing::Test {
                       .held = &held_,
                       .delivered = &delivered_,
                       .runs = &runs_,
+                      .time = &time_,
                       .output = [this](int, const v1::OutputChunk&, std::string_view,
                                        const std::shared_ptr<const void>&,
                                        Clock::duration patience) -> absl::StatusOr<bool> {
                         ++outputs_;
-                        std::unique_lock lock(mutex_);
-                        const Deadline limit =
-                            Clock::now() + std::min<Clock::duration>(patience, kLong);
-                        if (reads_from_) {
-                          changed_.wait_until(lock, stop_.token(), std::min(limit, *reads_from_),
-                                              [] { return false; });
-                        } else {
-                          changed_.wait_until(lock, stop_.token(), limit, [] { return false; });
-                        }
+                        MutexLock lock(mutex_);
+                        Deadline limit = time_.Now() + std::min<Clock::duration>(patience, kLong);
+                        if (reads_from_) limit = std::min(limit, *reads_from_);
+                        time_.WaitUntil(changed_, lock, stop_.token(), limit, [] { return false; });
                         if (!stop_.why().ok()) return stop_.why();
-                        return reads_from_ && Clock::now() >= *reads_from_;
+                        return reads_from_ && time_.Now() >= *reads_from_;
                       },
-                      .progress = [](double) {}},
+                      .progress = [](double, int64_t) {}},
         stop_);
     run_->Open();
   }
 
-  // Until the attempt's stop; whether it came.
+  // Until the attempt's stop, while waits for the client pass; whether it came.
   bool AwaitStop() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, stop_.token(), kLong, [] { return false; });
-    return !stop_.why().ok();
+    return time_.RunUntil([&] { return !stop_.why().ok(); }, seconds(1));
   }
 
   static bool Send(Stream& stream, const std::function<void(v1::RunResponse&)>& fill) {
@@ -101,7 +99,8 @@ class JobRunTest : public ::testing::Test {
 
   static constexpr milliseconds kLong{20'000};
 
-  const Plan plan_ = *MakePlan(testing::PlainSpec({.heads = 1, .dim = 8}), 1);
+  const Plan plan_ = *MakePlan(PlainSpec({.heads = 1, .dim = 8}), 1);
+  const std::unique_ptr<server::JobWork> work_ = server::MakeAttentionWork(plan_.spec, false);
   FakeWorker worker_;
   std::unique_ptr<grpc::Server> server_;
   Members members_;
@@ -111,7 +110,8 @@ class JobRunTest : public ::testing::Test {
   Delivered delivered_{64};
   OpenRuns runs_;
   JobStop stop_;
-  std::mutex mutex_;
+  ManualTime time_;
+  Mutex mutex_;
   std::condition_variable_any changed_;
   milliseconds stall_timeout_{60'000};
   std::optional<Deadline> reads_from_;  // nothing: the client never reads
@@ -132,15 +132,18 @@ TEST_F(JobRunTest, TheClientsReadingIsNotCompute) {
     Send(stream, [](auto& r) { r.mutable_figures(); });
     return grpc::Status::OK;
   };
-  reads_from_ = Clock::now() + seconds(5);
+  reads_from_ = time_.Now() + seconds(5);
   stall_timeout_ = seconds(2);  // which a worker that waits for the client does not count for
   Start(false);
-  ASSERT_TRUE(run_->AwaitReady(Clock::now() + kLong).ok());
+  ASSERT_TRUE(run_->AwaitReady(time_.Now() + kLong).ok());
   ASSERT_TRUE(run_->FinishRows().ok());
   // A job timeout that is over long before the client reads.
-  const absl::Status status = run_->AwaitComputed(Clock::now() + seconds(2));
+  const Deadline timeout = time_.Now() + seconds(2);
+  auto computed = std::async(std::launch::async, [&] { return run_->AwaitComputed(timeout); });
+  ASSERT_TRUE(Eventually([&] { return outputs_ > 0; }));
+  ASSERT_TRUE(time_.RunUntil([&] { return time_.Now() >= *reads_from_; }, seconds(5)));
+  const absl::Status status = computed.get();
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_GE(Clock::now(), *reads_from_);
   EXPECT_TRUE(run_->AwaitEnd().ok());
   EXPECT_DOUBLE_EQ(run_->compute_seconds(), 0.012);
 }
@@ -149,13 +152,17 @@ TEST_F(JobRunTest, AWorkerThatDoesNotComputeInTimeIsNamed) {
   worker_.run = [this](Stream& stream) {
     Send(stream, [](auto& r) { r.mutable_ready(); });
     ReadAll(stream);
-    AwaitStop();
+    Eventually([&] { return !stop_.why().ok(); });
     return grpc::Status::CANCELLED;
   };
   Start(false);
-  ASSERT_TRUE(run_->AwaitReady(Clock::now() + kLong).ok());
+  ASSERT_TRUE(run_->AwaitReady(time_.Now() + kLong).ok());
   ASSERT_TRUE(run_->FinishRows().ok());
-  const absl::Status status = run_->AwaitComputed(Clock::now() + milliseconds(300));
+  const Deadline timeout = time_.Now() + milliseconds(300);
+  auto computed = std::async(std::launch::async, [&] { return run_->AwaitComputed(timeout); });
+  ASSERT_TRUE(time_.RunUntil([&] { return !stop_.why().ok(); }, milliseconds(300)));
+  EXPECT_GE(time_.Now(), timeout);
+  const absl::Status status = computed.get();
   EXPECT_EQ(wire::ReasonOf(status), "JOB_TIMEOUT") << status;
 }
 
@@ -168,11 +175,12 @@ TEST_F(JobRunTest, WhatAWorkerSaysOfItsComputeIsNoMoreThanWasWaitedFor) {
     return grpc::Status::OK;
   };
   Start(false);
-  const Clock::time_point start = Clock::now();
+  const Clock::time_point start = time_.Now();
   ASSERT_TRUE(run_->AwaitReady(start + kLong).ok());
+  time_.Advance(seconds(3));
   ASSERT_TRUE(run_->FinishRows().ok());
   ASSERT_TRUE(run_->AwaitEnd().ok());
-  EXPECT_LE(run_->compute_seconds(), SecondsBetween(start, Clock::now()));
+  EXPECT_LE(run_->compute_seconds(), SecondsBetween(start, time_.Now()));
 }
 
 TEST_F(JobRunTest, AnErrorIsHeardBeforeAllRowsHaveCome) {
@@ -197,12 +205,11 @@ TEST_F(JobRunTest, AnErrorIsHeardWhileTheClientDoesNotRead) {
     Send(stream, [](auto& r) { r.mutable_ready()->set_shares_memory(true); });
     ReadAll(stream);
     Send(stream, [](auto& r) { r.mutable_final()->set_rows(32); });
-    const Deadline limit = Clock::now() + kLong;
-    while (outputs_ == 0 && Clock::now() < limit) std::this_thread::yield();
+    Eventually([&] { return outputs_ > 0; });
     return wire::ToGrpc(wire::WithReason(absl::DataLossError("a block is corrupt"), "BLOCK"));
   };
   Start(true);
-  ASSERT_TRUE(run_->AwaitReady(Clock::now() + kLong).ok());
+  ASSERT_TRUE(run_->AwaitReady(time_.Now() + kLong).ok());
   ASSERT_TRUE(run_->FinishRows().ok());
   ASSERT_TRUE(AwaitStop());
   EXPECT_EQ(wire::ReasonOf(stop_.why()), "WORKER_DATA_LOSS");
@@ -224,8 +231,7 @@ TEST_F(JobRunTest, AnErrorBehindOutputsIsHeardWhileTheClientDoesNotRead) {
     return grpc::Status::CANCELLED;
   };
   Start(false);
-  const Clock::time_point limit = Clock::now() + kLong;
-  while (outputs_ == 0 && Clock::now() < limit) std::this_thread::yield();
+  ASSERT_TRUE(Eventually([&] { return outputs_ > 0; }));
   v1::RunFailure failure;
   failure.mutable_failed()->set_code(static_cast<int>(absl::StatusCode::kInternal));
   failure.mutable_failed()->set_reason("ROWS_MISSHAPEN");
@@ -254,13 +260,17 @@ TEST_F(JobRunTest, OutputsThatTheClientTakesLateAllCome) {
     Send(stream, [](auto& r) { r.mutable_figures(); });
     return grpc::Status::OK;
   };
-  reads_from_ = Clock::now() + seconds(1);
+  reads_from_ = time_.Now() + seconds(1);
   Start(true);
-  ASSERT_TRUE(run_->AwaitReady(Clock::now() + kLong).ok());
+  ASSERT_TRUE(run_->AwaitReady(time_.Now() + kLong).ok());
   ASSERT_TRUE(run_->FinishRows().ok());
-  ASSERT_TRUE(run_->AwaitComputed(Clock::now() + kLong).ok());
+  const Deadline timeout = time_.Now() + kLong;
+  auto computed = std::async(std::launch::async, [&] { return run_->AwaitComputed(timeout); });
+  ASSERT_TRUE(Eventually([&] { return outputs_ > 0; }));
+  ASSERT_TRUE(time_.RunUntil([&] { return time_.Now() >= *reads_from_; }, seconds(1)));
+  ASSERT_TRUE(computed.get().ok());
   ASSERT_TRUE(run_->AwaitEnd().ok());
-  EXPECT_EQ(delivered_.out.count(), 64);
+  EXPECT_EQ(delivered_.of(TensorKind::kOut).count(), 64);
 }
 
 }  // namespace

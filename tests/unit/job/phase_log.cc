@@ -3,30 +3,55 @@
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <condition_variable>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace hilbert_ring::testing {
 
-class PhaseLog::Sink : public spdlog::sinks::base_sink<std::mutex> {
+// Has a mutex of its own: a job that is held may not keep others from logging.
+class PhaseLog::Sink : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
   struct Line {
     spdlog::level::level_enum level;
     std::string text;
   };
   std::vector<Line> lines() {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(lines_mutex_);
     return lines_;
+  }
+  void HoldAt(const std::string& transition) {
+    const std::lock_guard lock(lines_mutex_);
+    hold_at_ = transition;
+    held_ = false;
+  }
+  bool held() {
+    const std::lock_guard lock(lines_mutex_);
+    return held_;
+  }
+  void Release() {
+    const std::lock_guard lock(lines_mutex_);
+    hold_at_.clear();
+    released_.notify_all();
   }
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
+    std::unique_lock lock(lines_mutex_);
     lines_.push_back({message.level, std::string(message.payload.data(), message.payload.size())});
+    if (hold_at_.empty() || !absl::EndsWith(lines_.back().text, hold_at_)) return;
+    held_ = true;
+    released_.wait(lock, [this] { return hold_at_.empty(); });
   }
   void flush_() override {}
 
  private:
-  std::vector<Line> lines_;  // guarded by mutex_
+  std::mutex lines_mutex_;
+  std::condition_variable released_;
+  std::vector<Line> lines_;  // guarded by lines_mutex_, as all that follows
+  std::string hold_at_;
+  bool held_ = false;
 };
 
 PhaseLog::PhaseLog() : sink_(std::make_shared<Sink>()), before_(spdlog::default_logger()) {
@@ -35,7 +60,16 @@ PhaseLog::PhaseLog() : sink_(std::make_shared<Sink>()), before_(spdlog::default_
   spdlog::set_default_logger(std::move(logger));
 }
 
-PhaseLog::~PhaseLog() { spdlog::set_default_logger(before_); }
+PhaseLog::~PhaseLog() {
+  Release();
+  spdlog::set_default_logger(before_);
+}
+
+void PhaseLog::HoldAt(const std::string& transition) { sink_->HoldAt(transition); }
+
+bool PhaseLog::held() const { return sink_->held(); }
+
+void PhaseLog::Release() { sink_->Release(); }
 
 std::vector<std::string> PhaseLog::transitions(const std::string& job_id) const {
   const std::string prefix = absl::StrCat("job ", job_id, ": ");

@@ -24,6 +24,11 @@ class PhaseLog {
   std::vector<std::string> lines() const;
   std::vector<std::string> errors() const;
 
+  // The next job that passes on so ("sending -> checking") waits there until Release.
+  void HoldAt(const std::string& transition);
+  bool held() const;
+  void Release();
+
  private:
   class Sink;
   const std::shared_ptr<Sink> sink_;

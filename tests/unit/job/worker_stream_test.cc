@@ -2,8 +2,8 @@
 #include "server/job/worker_stream.h"
 
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
 #include "tests/support/manual_time.h"
+#include "tests/support/plain_spec.h"
 #include "tests/unit/job/fake_worker.h"
 #include "wire/status.h"
 
@@ -50,6 +50,7 @@ class WorkerStreamTest : public ::testing::Test {
 
   FakeWorker worker_{"127.0.0.1:1"};
   const Plan plan_ = *MakePlan(PlainSpec({.segment = 1}), 1);
+  const std::unique_ptr<server::JobWork> work_ = server::MakeAttentionWork(plan_.spec, false);
   const std::shared_ptr<server::Member> member_ = std::make_shared<server::Member>();
   ManualTime time_;
   server::SharedMemoryPool shards_{milliseconds(10)};
@@ -59,6 +60,7 @@ class WorkerStreamTest : public ::testing::Test {
   server::OpenRuns runs_;
   const server::JobRunOptions options_{.job_id = "job",
                                        .plan = &plan_,
+                                       .work = work_.get(),
                                        .members = {member_},
                                        .shards = &shards_,
                                        .copies = &copies_,

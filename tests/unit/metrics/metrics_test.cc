@@ -70,6 +70,27 @@ TEST(Metrics, CountsJobs) {
   EXPECT_THAT(text, ContainsRegex("hilbert_ring_rings_formed_total\\{.*true.*\\} 1\n"));
 }
 
+TEST(Metrics, ModelsAreCountedByNameUpToALimit) {
+  Metrics metrics;
+  EXPECT_THAT(metrics.Serialize(),
+              HasSubstr("hilbert_ring_model_tiles_total{model=\"other\"} 0\n"));
+  metrics.CountModelJob("slide", absl::StatusCode::kOk, 30);
+  metrics.CountModelJob("slide", absl::StatusCode::kCancelled, 40);
+  for (size_t i = 0; i < Metrics::kMostModels; ++i) {
+    metrics.CountModelJob("m" + std::to_string(i), absl::StatusCode::kOk, 1);
+  }
+  metrics.CountModelJob("slide", absl::StatusCode::kOk, 1);
+  const std::string text = metrics.Serialize();
+  for (const char* line : {"hilbert_ring_model_jobs_total{code=\"OK\",model=\"slide\"} 2\n",
+                           "hilbert_ring_model_jobs_total{code=\"CANCELLED\",model=\"slide\"} 1\n",
+                           "hilbert_ring_model_tiles_total{model=\"slide\"} 31\n",
+                           "hilbert_ring_model_tiles_total{model=\"m254\"} 1\n",
+                           "hilbert_ring_model_tiles_total{model=\"other\"} 1\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("m255")));
+}
+
 TEST(Metrics, ShareOfAWorkerCountsForItAndForAll) {
   Metrics metrics;
   metrics.CountJoined("a:1");
@@ -126,11 +147,27 @@ TEST(Metrics, WhatIsSaidOfAWorkerThatHasLeftDoesNotStay) {
   metrics.CountFailure("a:1");  // a job that was under way
   metrics.CountMismatch("c:1");
   metrics.CountFailure("b:1");
-  metrics.KeepWorkers({"b:1"});
+  metrics.KeepWorkers({"b:1"}, metrics.Moment());
   const std::string text = metrics.Serialize();
   EXPECT_THAT(text, Not(HasSubstr("a:1")));
   EXPECT_THAT(text, Not(HasSubstr("c:1")));
   EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_failures_total{worker=\"b:1\"} 1\n"));
+}
+
+TEST(Metrics, AWorkerThatJoinsDuringAScrapeStays) {
+  Metrics metrics;
+  metrics.CountJoined("a:1");
+  const int64_t looked = metrics.Moment();
+  // Who is there is asked now: a:1 has left. Then two join, one at its address.
+  metrics.CountJoined("a:1");
+  metrics.CountJoined("b:1");
+  metrics.CountFailure("b:1");
+  metrics.KeepWorkers({}, looked);
+  const std::string text = metrics.Serialize();
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_failures_total{worker=\"a:1\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("hilbert_ring_worker_failures_total{worker=\"b:1\"} 1\n"));
+  metrics.KeepWorkers({"b:1"}, metrics.Moment());
+  EXPECT_THAT(metrics.Serialize(), Not(HasSubstr("a:1"))) << "the next scrape finds it gone";
 }
 
 TEST(Metrics, AScrapeSaysWhatIsNow) {
@@ -140,6 +177,7 @@ TEST(Metrics, AScrapeSaysWhatIsNow) {
   figures.jobs_running = 1;
   figures.jobs_queued = 4;
   figures.jobs_in_phase = {{"parked", 2}};
+  figures.certificate_ends = {{"http", 1.5e9}};
   figures.workers = {{.worker = "a:1",
                       .device = "a \"fast\" one",
                       .kernel = "cpu/avx2",
@@ -152,7 +190,8 @@ TEST(Metrics, AScrapeSaysWhatIsNow) {
   figures.caches = {{"order", 3, 1}};
   const std::string text = metrics.Serialize(figures, "1.2.3");
   for (const char* line :
-       {"hilbert_ring_ready 1\n", "hilbert_ring_jobs_running 1\n", "hilbert_ring_jobs_queued 4\n",
+       {"hilbert_ring_certificate_expiry_timestamp_seconds{certificate=\"http\"} 1500000000\n",
+        "hilbert_ring_ready 1\n", "hilbert_ring_jobs_running 1\n", "hilbert_ring_jobs_queued 4\n",
         "hilbert_ring_jobs_in_phase{phase=\"parked\"} 2\n", "hilbert_ring_workers_up 1\n",
         "hilbert_ring_workers{state=\"resting\"} 1\n",
         "hilbert_ring_workers{state=\"distrusted\"} 0\n",

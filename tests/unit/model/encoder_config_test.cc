@@ -1,4 +1,4 @@
-#include "engine/model/encoder_config.h"
+#include "engine/model/files/encoder_config.h"
 
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
@@ -71,7 +71,10 @@ TEST(EncoderConfig, ErrorsNameFieldValueAndLimit) {
             "position.tile_size is 0, must be at least 1");
   EXPECT_EQ(MessageOf(With("\"grid\": 1000", "\"grid\": 20000000")),
             "position.grid is 20000000, must be at most 16777216");
-  EXPECT_THAT(MessageOf(With("1e-5", "0")), HasSubstr("layer_norm_eps is 0, must be above 0"));
+  EXPECT_THAT(MessageOf(With("1e-5", "0")),
+              HasSubstr("layer_norm_eps is 0, must be at least 1.17549e-38 and below 1"));
+  EXPECT_THAT(MessageOf(With("1e-5", "1e-50")), HasSubstr("layer_norm_eps is 1e-50"))
+      << "as float32 it is 0";
   EXPECT_THAT(MessageOf(With("1e-6", "-1e-6")), HasSubstr("norm_eps is -1e-06"));
   EXPECT_THAT(MessageOf(With("[1, 2]", "[1]")),
               HasSubstr("segments has 2 entries, dilations has 1"));

@@ -1,4 +1,4 @@
-#include "engine/model/encoder_plan.h"
+#include "engine/model/files/encoder_plan.h"
 
 #include "gtest/gtest.h"
 
@@ -46,7 +46,7 @@ TEST(EncoderMemory, FallsWithTheRanksAndHoldsNoFeedForwardOfAllRows) {
     ASSERT_TRUE(plan.ok()) << plan.status();
     int64_t most = 0;
     for (int rank = 0; rank < ranks; ++rank) {
-      const EncoderMemory memory = MemoryOf(*plan, rank, 2);
+      const EncoderMemory memory = MemoryOf(*plan, rank, 2, DataType::kFloat32, {});
       most = std::max(most, memory.total());
       EXPECT_LT(memory.block_bytes, 16 << 20);
       EXPECT_EQ(memory.residual_bytes, plan->attention.shards.Rows(rank) * 768 * 4);
@@ -56,6 +56,31 @@ TEST(EncoderMemory, FallsWithTheRanksAndHoldsNoFeedForwardOfAllRows) {
     }
     before = most;
   }
+}
+
+// Of many small slides the sums are no trifle: one for each slide.
+TEST(EncoderMemory, CountsSumsMapsAndWidenedOperands) {
+  const EncoderConfig config = PublishedSize();
+  const std::vector<int64_t> slides(1000, 3);
+  const EncoderPlan plan = MakeEncoderPlan(config, DataType::kBFloat16, slides, 2).value();
+  const auto memory = [&](DataType products, const EncoderOutputs& outputs) {
+    return MemoryOf(plan, 0, 2, products, outputs);
+  };
+  const EncoderOutputs rows{.states = {12}}, pooled{.states = {12}, .pooling = Pooling::kMean};
+  EXPECT_EQ(memory(DataType::kBFloat16, rows).output_bytes, 0);
+  const SlideRange of_rank = SlidesOf(plan, 0);
+  EXPECT_EQ(of_rank.begin, 0);
+  EXPECT_GE(of_rank.end, 490);
+  EXPECT_LE(of_rank.end, 510);
+  EXPECT_EQ(memory(DataType::kBFloat16, pooled).output_bytes,
+            (of_rank.end + 64) * 768 * 8 + of_rank.end * 8);
+  const EncoderOutputs mapped{.states = {12},
+                              .attention_map = AttentionMapOutput{.columns = MapColumns::kHeads}};
+  EXPECT_EQ(memory(DataType::kBFloat16, mapped).output_bytes, 2 * 256 * 16 * 4);
+  // Operands are as wide as the feed-forward part: 2 bytes more for each number of a block.
+  EXPECT_EQ(
+      memory(DataType::kFloat32, rows).block_bytes - memory(DataType::kBFloat16, rows).block_bytes,
+      2 * 256 * 3072 * 2);
 }
 
 TEST(EncoderPlan, FlopsOfAllRanksAreThoseOfOne) {

@@ -1,4 +1,4 @@
-#include "engine/model/grid_positions.h"
+#include "engine/model/files/grid_positions.h"
 
 #include <cmath>
 #include <limits>

@@ -1,6 +1,7 @@
-#include "engine/model/pooling.h"
+#include "engine/model/files/pooling.h"
 
 #include <cmath>
+#include <limits>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -29,6 +30,23 @@ TEST(Outputs, OfTheModel) {
   EXPECT_EQ(MessageOf(Config(), {.states = {2, 2}}), "states[1] is 2, must be above 2");
 }
 
+TEST(Outputs, AMapIsOfALayerAndNeedsAClassToken) {
+  EncoderConfig config = Config();
+  EncoderOutputs outputs{.states = {3}, .attention_map = AttentionMapOutput{.layer = 3}};
+  EXPECT_TRUE(CheckOutputs(config, outputs).ok());
+  EXPECT_EQ(MapColumnsOf(config, outputs), 1);
+  outputs.attention_map->columns = MapColumns::kHeads;
+  EXPECT_EQ(MapColumnsOf(config, outputs), 4);
+  for (const int64_t layer : {0, 4}) {
+    outputs.attention_map->layer = layer;
+    EXPECT_TRUE(absl::IsOutOfRange(CheckOutputs(config, outputs)));
+    EXPECT_THAT(MessageOf(config, outputs), HasSubstr("must be 1 to 3"));
+  }
+  outputs.attention_map->layer = 1;
+  config.class_token = false;
+  EXPECT_THAT(MessageOf(config, outputs), HasSubstr("the model has none"));
+}
+
 TEST(Outputs, PoolingNeedsItsNormAndItsClassToken) {
   EncoderConfig config = Config();
   config.class_token = false;
@@ -40,16 +58,59 @@ TEST(Outputs, PoolingNeedsItsNormAndItsClassToken) {
               HasSubstr("no norm behind pooling"));
 }
 
+const LayerNorm kNorm({1, 1}, {0, 0}, 1e-12);
+
 TEST(SlidePool, PartsOfASlideAreOneMean) {
-  SlidePool pool(3, 2);
-  pool.Add({.first_slide = 0, .rows = {2, 1}, .sums = {2, 6, 10, 20}});
-  pool.Add({.first_slide = 1, .rows = {3, 1}, .sums = {-2, 4, 7, 5}});
-  const LayerNorm norm({1, 1}, {0, 0}, 1e-12);
-  const std::vector<float> pooled = pool.Finish(norm);
+  SlidePool pool(SlideRows(std::vector<int64_t>{2, 4, 1}, 1), Pooling::kMean, 2);
+  EXPECT_TRUE(pool.Add({.first_slide = 0, .rows = {2, 1}, .sums = {2, 6, 10, 20}}).ok());
+  EXPECT_TRUE(pool.Add({.first_slide = 1, .rows = {3, 1}, .sums = {-2, 4, 7, 5}}).ok());
+  const absl::StatusOr<std::vector<float>> finished = pool.Finish(kNorm);
+  ASSERT_TRUE(finished.ok()) << finished.status();
+  const std::vector<float>& pooled = *finished;
   // Means (1, 3), (2, 6) and (7, 5): of two elements a norm leaves the signs.
   const std::vector<float> expected = {-1, 1, -1, 1, 1, -1};
   ASSERT_EQ(pooled.size(), expected.size());
   for (size_t i = 0; i < pooled.size(); ++i) EXPECT_NEAR(pooled[i], expected[i], 1e-5) << i;
+}
+
+// A worker may send anything.
+TEST(SlidePool, PartsThatAreNotOfTheJobAreRefusedAndAddNothing) {
+  SlidePool pool(SlideRows(std::vector<int64_t>{2, 1}, 1), Pooling::kMean, 2);
+  const auto message = [&](const PooledPart& part) {
+    const absl::Status status = pool.Add(part);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  };
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  for (const int64_t first : {int64_t{-1}, int64_t{2}, int64_t{3}, kHuge, -kHuge}) {
+    EXPECT_THAT(message({.first_slide = first, .rows = {1}, .sums = {1, 2}}),
+                HasSubstr("not within the job's 2"));
+  }
+  EXPECT_THAT(message({.rows = {1, 1, 0}, .sums = {1, 2, 3, 4, 5, 6}}), HasSubstr("3 slides"));
+  EXPECT_THAT(message({.rows = {1, 1}, .sums = {1, 2, 3}}), HasSubstr("3 sums, must have 4"));
+  EXPECT_THAT(message({.rows = {1}, .sums = {1, 2, 3}}), HasSubstr("3 sums, must have 2"));
+  EXPECT_THAT(message({.rows = {2, 2}, .sums = {1, 2, 3, 4}}),
+              HasSubstr("2 rows of slide 1, must be 0 to 1"));
+  EXPECT_THAT(message({.rows = {-1}, .sums = {1, 2}}), HasSubstr("-1 rows of slide 0"));
+  EXPECT_THAT(message({.rows = {kHuge}, .sums = {1, 2}}), HasSubstr("must be 0 to 2"));
+  // Nothing of these is in the result, and rows count once.
+  ASSERT_TRUE(pool.Add({.rows = {1, 1}, .sums = {0, 4, 6, 2}}).ok());
+  EXPECT_THAT(std::string(pool.Finish(kNorm).status().message()),
+              HasSubstr("1 of the 2 rows of slide 0 are missing"));
+  ASSERT_TRUE(pool.Add({.rows = {1}, .sums = {2, 2}}).ok());
+  EXPECT_THAT(message({.rows = {1}, .sums = {2, 2}}), HasSubstr("must be 0 to 0"));
+  const auto pooled = pool.Finish(kNorm);
+  ASSERT_TRUE(pooled.ok()) << pooled.status();
+  EXPECT_NEAR((*pooled)[0], -1, 1e-5);
+  EXPECT_NEAR((*pooled)[2], 1, 1e-5);
+  EXPECT_TRUE(absl::IsInvalidArgument(pool.Finish(LayerNorm({1}, {0}, 1e-6)).status()));
+}
+
+TEST(SlidePool, OfClassTokensASlideHasOneRow) {
+  SlidePool pool(SlideRows(std::vector<int64_t>{5, 7}, 1), Pooling::kClass, 2);
+  EXPECT_TRUE(absl::IsInvalidArgument(pool.Add({.rows = {2}, .sums = {1, 2}})));
+  EXPECT_TRUE(pool.Add({.rows = {1, 1}, .sums = {1, 2, 2, 1}}).ok());
+  EXPECT_TRUE(pool.Finish(kNorm).ok());
 }
 
 }  // namespace

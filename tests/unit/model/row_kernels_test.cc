@@ -1,5 +1,6 @@
 #include "engine/model/row_kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -45,6 +46,32 @@ TEST_P(Kernels, NormIsThatOfFloat64) {
       }
     }
   }
+}
+
+// Their squares are no float32, nor are their sums.
+TEST_P(Kernels, NormOfRowsWhoseSquaresOverflow) {
+  for (const float size : {1e19f, 1e30f, 3e38f}) {
+    const std::vector<float> unit = Values(100, 7), weight = Values(100, 8), bias = Values(100, 9);
+    std::vector<float> row;
+    row.reserve(unit.size());
+    for (const float x : unit) row.push_back(std::clamp(x, -1.0f, 1.0f) * size);
+    const std::vector<float> from = row;
+    GetParam()->norm(row.data(), {.weight = weight.data(), .bias = bias.data(), .epsilon = 1e-5f},
+                     100, row.data());
+    double average = 0, variance = 0;
+    for (const float x : from) average += x / 100.0;
+    for (const float x : from) variance += (x - average) * (x - average) / 100.0;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const double expected = (from[i] - average) / std::sqrt(variance) * weight[i] + bias[i];
+      EXPECT_NEAR(row[i], expected, 1e-5 * (1 + std::abs(expected))) << size << " at " << i;
+    }
+  }
+  // What is not finite stays so.
+  std::vector<float> row(20, 1), weight(20, 1), bias(20, 0);
+  row[3] = std::numeric_limits<float>::infinity();
+  GetParam()->norm(row.data(), {.weight = weight.data(), .bias = bias.data(), .epsilon = 1e-5f}, 20,
+                   row.data());
+  EXPECT_TRUE(std::isnan(row[3]));
 }
 
 TEST_P(Kernels, NormInPlaceAndOfEqualElements) {

@@ -1,8 +1,9 @@
-#include "engine/model/safetensors.h"
+#include "engine/model/files/safetensors.h"
 
 #include <filesystem>
 #include <fstream>
 
+#include "engine/base/return_if_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/model/safetensors_text.h"
@@ -21,6 +22,11 @@ std::string MessageOf(std::string_view header, int64_t data_bytes) {
   const auto entries = ParseText(SafetensorsText(header, data_bytes));
   EXPECT_TRUE(absl::IsInvalidArgument(entries.status())) << header;
   return std::string(entries.status().message());
+}
+
+absl::StatusOr<SafetensorsFile> ReadFile(const std::string& path) {
+  ASSIGN_OR_RETURN(ReadableFile file, ReadableFile::Open(path));
+  return SafetensorsFile::Read(std::move(file));
 }
 
 class Folder {
@@ -135,7 +141,7 @@ TEST(Safetensors, NumbersAreWidened) {
   // 1.5 and -2 in bfloat16, 0.5 in float16, pi in float32, at no multiple of four.
   const std::string data("\xc0\x3f\x00\xc0\x00\x38\xdb\x0f\x49\x40", 10);
   text.replace(text.size() - 14, 10, data);
-  const auto file = SafetensorsFile::Open(folder.Write("numbers", text));
+  const auto file = ReadFile(folder.Write("numbers", text));
   ASSERT_TRUE(file.ok()) << file.status();
   const auto floats = [&](const char* name) {
     const SafetensorsEntry* entry = file->Find(name);
@@ -155,12 +161,12 @@ TEST(Safetensors, NumbersAreWidened) {
 
 TEST(Safetensors, ErrorsNameTheFile) {
   const Folder folder;
-  EXPECT_TRUE(absl::IsNotFound(SafetensorsFile::Open("/nowhere/x").status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(SafetensorsFile::Open("/").status()));
+  EXPECT_TRUE(absl::IsNotFound(ReadFile("/nowhere/x").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadFile("/").status()));
   const std::string path = folder.Write("broken", "x");
-  EXPECT_THAT(std::string(SafetensorsFile::Open(path).status().message()), HasSubstr(path));
+  EXPECT_THAT(std::string(ReadFile(path).status().message()), HasSubstr(path));
   const std::string empty = folder.Write("empty", "");
-  EXPECT_TRUE(absl::IsInvalidArgument(SafetensorsFile::Open(empty).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadFile(empty).status()));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "engine/model/safetensors.h"
+#include "engine/model/files/safetensors.h"
 
 namespace hilbert_ring::testing {
 
@@ -21,7 +21,8 @@ inline std::string SafetensorsText(std::string_view header, int64_t data_bytes) 
 }
 
 inline absl::StatusOr<std::vector<SafetensorsEntry>> ParseText(const std::string& file) {
-  return ParseSafetensors(std::as_bytes(std::span(file.data(), file.size())));
+  return ParseSafetensors(std::as_bytes(std::span(file.data(), file.size())),
+                          static_cast<int64_t>(file.size()));
 }
 
 }  // namespace hilbert_ring::testing

@@ -1,4 +1,4 @@
-#include "engine/model/slide_rows.h"
+#include "engine/model/files/slide_rows.h"
 
 #include "gtest/gtest.h"
 

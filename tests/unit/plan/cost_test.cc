@@ -7,24 +7,15 @@
 #include "engine/plan/plan.h"
 #include "engine/plan/rank_schedule.h"
 #include "gtest/gtest.h"
-#include "tests/sanitizer.h"
+#include "tests/support/plain_spec.h"
+#include "tests/support/sanitizer.h"
 
 namespace hilbert_ring {
 namespace {
 
-JobSpec Reports(int64_t tokens, DataType dtype) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 8;
-  spec.head_dim = spec.value_dim = 64;
-  spec.dtype = dtype;
-  spec.branches = {{2048, 1}, {4096, 2}, {8192, 4}};
-  return spec;
-}
-
 TEST(Costs, ResidentBytesFallWithWorkers) {
   for (const bool wide : {false, true}) {
-    JobSpec spec = Reports(262144, DataType::kFloat32);
+    JobSpec spec = PublishedSpec(262144);
     if (wide) spec.branches = {{2048, 1}, {262144, 64}};
     const int64_t one = MakePlan(spec, 1)->costs.workers[0].resident_bytes();
     EXPECT_EQ(one, int64_t{262144} * (4 * 8 * 64 * 4 + 8 * 4));
@@ -38,7 +29,7 @@ TEST(Costs, ResidentBytesFallWithWorkers) {
 }
 
 TEST(Costs, AlignedShardsOfTheReportsExchangeNothing) {
-  const auto plan = MakePlan(Reports(1 << 20, DataType::kBFloat16), 2);
+  const auto plan = MakePlan(PublishedSpec(1 << 20, DataType::kBFloat16), 2);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->costs.bytes_exchanged, 0);
   EXPECT_EQ(plan->costs.steps, 0);
@@ -46,7 +37,7 @@ TEST(Costs, AlignedShardsOfTheReportsExchangeNothing) {
 }
 
 TEST(Costs, DilatedSegmentOverEverythingMovesOnlyItsPhase) {
-  JobSpec spec = Reports(262144, DataType::kFloat32);
+  JobSpec spec = PublishedSpec(262144);
   spec.branches = {{2048, 1}, {262144, 64}};
   const auto plan = MakePlan(spec, 4);
   ASSERT_TRUE(plan.ok());
@@ -57,7 +48,7 @@ TEST(Costs, DilatedSegmentOverEverythingMovesOnlyItsPhase) {
 }
 
 TEST(Costs, TransfersAreThoseOfTheSchedules) {
-  JobSpec spec = Reports(65536, DataType::kFloat32);
+  JobSpec spec = PublishedSpec(65536);
   spec.branches = {{2048, 1}, {65536, 4}, {40000, 16}};
   spec.causal = true;
   const auto plan = MakePlan(spec, 5);
@@ -79,7 +70,7 @@ TEST(Costs, TransfersAreThoseOfTheSchedules) {
 }
 
 TEST(Costs, CausalTriangleMovesLessThanEverything) {
-  JobSpec spec = Reports(65536, DataType::kFloat32);
+  JobSpec spec = PublishedSpec(65536);
   spec.branches = {{65536, 1}};
   const auto full = MakePlan(spec, 8);
   spec.causal = true;
@@ -90,9 +81,9 @@ TEST(Costs, CausalTriangleMovesLessThanEverything) {
 }
 
 TEST(Costs, SixteenBitJobsAccumulateOnlyMergedRows) {
-  const auto local = MakePlan(Reports(1 << 20, DataType::kBFloat16), 2);
+  const auto local = MakePlan(PublishedSpec(1 << 20, DataType::kBFloat16), 2);
   EXPECT_EQ(local->costs.workers[0].accumulator_bytes, 0);
-  JobSpec spec = Reports(1 << 20, DataType::kBFloat16);
+  JobSpec spec = PublishedSpec(1 << 20, DataType::kBFloat16);
   spec.mixing = Mixing::kLse;
   const auto mixed = MakePlan(spec, 2);
   EXPECT_EQ(mixed->costs.workers[0].accumulator_bytes, int64_t{1 << 19} * 8 * (64 + 1) * 4);
@@ -101,9 +92,9 @@ TEST(Costs, SixteenBitJobsAccumulateOnlyMergedRows) {
 // A float32 job merges in its own rows of out, beside which it keeps the softmax's sums: on workers
 // that merge at all.
 TEST(Costs, WorkersThatMergeKeepSums) {
-  const auto local = MakePlan(Reports(1 << 20, DataType::kFloat32), 2);
+  const auto local = MakePlan(PublishedSpec(1 << 20), 2);
   EXPECT_EQ(local->costs.workers[0].accumulator_bytes, 0);
-  JobSpec spec = Reports(3000, DataType::kFloat32);
+  JobSpec spec = PublishedSpec(3000);
   spec.branches = {{1000, 1}};  // the second of three segments spans both workers
   const auto spanning = MakePlan(spec, 2);
   for (const WorkerCost& worker : spanning->costs.workers) {
@@ -112,7 +103,7 @@ TEST(Costs, WorkersThatMergeKeepSums) {
 }
 
 TEST(Costs, ABillionTokensOnAThousandWorkersIsPlannedWithoutThem) {
-  JobSpec spec = Reports(1'000'000'000, DataType::kBFloat16);
+  JobSpec spec = PublishedSpec(1'000'000'000, DataType::kBFloat16);
   spec.branches = {{2048, 1}, {1 << 20, 64}, {1'000'000'000, 65536}};
   const auto plan = MakePlan(spec, 1024);
   ASSERT_TRUE(plan.ok());
@@ -122,7 +113,7 @@ TEST(Costs, ABillionTokensOnAThousandWorkersIsPlannedWithoutThem) {
 }
 
 TEST(Costs, PlansAtTheLimitsDoNotOverflow) {
-  JobSpec spec = Reports(int64_t{1} << 40, DataType::kFloat32);
+  JobSpec spec = PublishedSpec(int64_t{1} << 40);
   spec.branches = {{int64_t{1} << 60, 1}, {3, int64_t{1} << 61}, {int64_t{1} << 40, 7}};
   for (const Mixing mixing : {Mixing::kHeadGroups, Mixing::kLse}) {
     spec.mixing = mixing;
@@ -135,7 +126,7 @@ TEST(Costs, PlansAtTheLimitsDoNotOverflow) {
 }
 
 TEST(Costs, TheUnionIsCountedOnlyForThoseWhoShowIt) {
-  JobSpec spec = Reports(1 << 20, DataType::kFloat32);
+  JobSpec spec = PublishedSpec(1 << 20);
   spec.branches = {{1 << 20, 1}, {1 << 20, 2}};
   spec.mixing = Mixing::kLse;
   auto plan = MakePlan(spec, 4);
@@ -148,10 +139,10 @@ TEST(Costs, TheUnionIsCountedOnlyForThoseWhoShowIt) {
 
 // A hundred thousand sequences, and as many segments over several workers.
 TEST(Costs, PlanningEndsWhenNobodyWantsThePlan) {
-  JobSpec sequences = Reports(200'000, DataType::kFloat32);
+  JobSpec sequences = PublishedSpec(200'000);
   sequences.sequence_lengths.assign(100'000, 2);
   sequences.branches = {{64, 1}, {128, 2}};
-  JobSpec spanning = Reports(int64_t{1} << 30, DataType::kFloat32);
+  JobSpec spanning = PublishedSpec(int64_t{1} << 30);
   spanning.heads = spanning.kv_heads = 64;
   spanning.mixing = Mixing::kLse;
   spanning.branches.clear();
@@ -175,7 +166,7 @@ TEST(Costs, PlanningEndsWhenNobodyWantsThePlan) {
 // Valid specs whose plans would be of billions of parts: planned, or refused, in seconds.
 TEST(Costs, TimeToPlanIsBounded) {
   std::vector<JobSpec> specs;
-  JobSpec many_offsets = Reports(int64_t{1} << 36, DataType::kFloat32);
+  JobSpec many_offsets = PublishedSpec(int64_t{1} << 36);
   many_offsets.heads = many_offsets.kv_heads = 4096;
   many_offsets.mixing = Mixing::kLse;
   many_offsets.branches.clear();
@@ -185,7 +176,7 @@ TEST(Costs, TimeToPlanIsBounded) {
   many_sequences.tokens = 3 << 20;
   many_sequences.sequence_lengths.assign(1 << 20, 3);
   specs.push_back(many_sequences);
-  JobSpec coprime = Reports(int64_t{1} << 40, DataType::kFloat32);
+  JobSpec coprime = PublishedSpec(int64_t{1} << 40);
   coprime.heads = coprime.kv_heads = 64;
   coprime.mixing = Mixing::kLse;
   coprime.branches.clear();

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/plan/plan_simulation.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring {
 namespace {
@@ -84,11 +85,7 @@ TEST(Exchange, UnionCountsSharedRowsOnce) {
 }
 
 TEST(Route, GoesUpForSharedKeysAndDownForMirroredEnds) {
-  JobSpec spec;
-  spec.tokens = 4096;
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{4096, 1}};
+  JobSpec spec = PlainSpec({.tokens = 4096, .heads = 1, .dim = 8});
   spec.causal = true;
   const auto plan = MakePlan(spec, 4);
   ASSERT_TRUE(plan.ok());

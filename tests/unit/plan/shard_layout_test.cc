@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring {
 namespace {
@@ -54,11 +55,7 @@ TEST(ShardLayout, EveryRowHasBytesOfItsOwn) {
 }
 
 TEST(HostShard, TwoOverOneMemoryAreOneShard) {
-  JobSpec spec;
-  spec.tokens = 100;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{100, 1}};
+  JobSpec spec = PlainSpec({.tokens = 100, .dim = 8});
   spec.ordering = Ordering{};
   const Plan plan = *MakePlan(spec, 3);
   const ShardLayout layout(plan, 1);

@@ -5,16 +5,13 @@
 #include "engine/plan/plan.h"
 #include "gtest/gtest.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring {
 namespace {
 
 JobSpec Dense(int64_t tokens, bool causal) {
-  JobSpec spec;
-  spec.tokens = tokens;
-  spec.heads = spec.kv_heads = 8;
-  spec.head_dim = spec.value_dim = 64;
-  spec.branches = {{tokens, 1}};
+  JobSpec spec = PlainSpec({.tokens = tokens, .heads = 8, .dim = 64});
   spec.causal = causal;
   return spec;
 }

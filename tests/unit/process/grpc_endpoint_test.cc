@@ -8,8 +8,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -146,6 +148,62 @@ TEST(GrpcEndpoint, AConnectionWithoutACallIsClosed) {
   watch->Finish(&status, nullptr);
   ASSERT_TRUE(queue.Next(&tag, &ok));
   queue.Shutdown();
+}
+
+// A call that is open and says nothing.
+class SilentCall {
+ public:
+  SilentCall(const std::shared_ptr<grpc::Channel>& channel, const char* method) : stub_(channel) {
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    call_ = stub_.PrepareCall(&context_, method, &queue_);
+    call_->StartCall(nullptr);
+    Next();
+  }
+  ~SilentCall() {
+    context_.TryCancel();
+    grpc::Status status;
+    call_->Finish(&status, nullptr);
+    Next();
+    queue_.Shutdown();
+  }
+  SilentCall(const SilentCall&) = delete;
+
+ private:
+  void Next() {
+    void* tag = nullptr;
+    bool ok = false;
+    queue_.Next(&tag, &ok);
+  }
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+};
+
+// No handler has seen them: it is the connection that bounds them.
+TEST(GrpcEndpoint, AConnectionHasSoManyCalls) {
+  constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
+  auto endpoint =
+      StartGrpc({.host = "127.0.0.1", .max_threads = 8, .streams_per_connection = 3}, {});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port), std::chrono::seconds(10));
+  // The connection stands, and its peer knows the limit.
+  ASSERT_TRUE(CallUnary(channel, kCheck, "").status.ok());
+  {
+    std::vector<std::unique_ptr<SilentCall>> silent;
+    silent.reserve(3);
+    for (int i = 0; i < 3; ++i) silent.push_back(std::make_unique<SilentCall>(channel, kCheck));
+    std::promise<Answer> promise;
+    std::future<Answer> answer = promise.get_future();
+    const std::jthread caller([&] { promise.set_value(CallUnary(channel, kCheck, "")); });
+    EXPECT_EQ(answer.wait_for(std::chrono::milliseconds(500)), std::future_status::timeout)
+        << "a fourth call is served";
+    silent.pop_back();
+    EXPECT_TRUE(answer.get().status.ok()) << "one that ends makes room";
+  }
+  EXPECT_EQ(StreamsOfConnection(4), 128);
+  EXPECT_EQ(StreamsOfConnection(1000), 2000);
+  endpoint->Shutdown(std::chrono::milliseconds(0));
 }
 
 // A connection of a caller that speaks no HTTP/2.

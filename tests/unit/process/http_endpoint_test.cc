@@ -1,17 +1,24 @@
 #include "server/process/http_endpoint.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/descriptors.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/certificates.h"
+#include "tests/support/descriptors.h"
+#include "tests/support/http_get.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -82,6 +89,16 @@ class IdleConnection {
     if (fd_ >= 0) close(fd_);
   }
 
+  void Say(const std::string& text) const {
+    (void)send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  // Whether the server ends it within the time.
+  bool Ends(std::chrono::milliseconds time) const {
+    pollfd end{.fd = fd_, .events = POLLIN, .revents = 0};
+    char byte = 0;
+    return poll(&end, 1, static_cast<int>(time.count())) > 0 && recv(fd_, &byte, 1, 0) <= 0;
+  }
+
  private:
   int fd_;
 };
@@ -101,6 +118,82 @@ TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
     EXPECT_THAT(Get((*http)->port(), "/livez"), StartsWith("HTTP/1.1 200 "));
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1000));
   }
+}
+
+std::map<std::string, HttpEndpoint::Handler> Livez() {
+  return {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }}};
+}
+
+TEST(HttpEndpoint, AHostHasSoManyConnections) {
+  auto http = HttpEndpoint::Start("127.0.0.1", 0, Livez(), {}, {.connections_per_peer = 3});
+  ASSERT_TRUE(http.ok()) << http.status();
+  const int port = (*http)->port();
+  std::vector<IdleConnection> idle;
+  idle.reserve(3);
+  for (int i = 0; i < 3; ++i) idle.emplace_back(port, "GET");
+  EXPECT_EQ(Get(port, "/livez"), "");
+  idle.pop_back();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  std::string answer;
+  while (answer.empty() && std::chrono::steady_clock::now() < limit) answer = Get(port, "/livez");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 ")) << "one that ends makes room";
+}
+
+// It is never silent for long.
+TEST(HttpEndpoint, AConnectionLivesSoLong) {
+  auto http = HttpEndpoint::Start("127.0.0.1", 0, Livez(), {},
+                                  {.longest_life = std::chrono::milliseconds(500)});
+  ASSERT_TRUE(http.ok()) << http.status();
+  const int port = (*http)->port();
+  const IdleConnection slow(port, "GET /livez HTTP/1.1\r\nX: ");
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  bool ended = false;
+  while (!ended && std::chrono::steady_clock::now() < limit) {
+    slow.Say("x");
+    ended = slow.Ends(std::chrono::milliseconds(100));
+  }
+  EXPECT_TRUE(ended);
+  EXPECT_THAT(Get(port, "/livez"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST(HttpEndpoint, ShowsANewCertificateOnceItIsWhole) {
+  const std::string folder = ::testing::TempDir() + "/http_" + std::to_string(getpid()) + "_";
+  const testing::CertificateAuthority authority, next;
+  authority.WriteTo(folder + "ca.crt");
+  next.WriteTo(folder + "next.crt");
+  authority.Issue({}, folder + "tls.crt", folder + "tls.key");
+  std::mutex mutex;
+  std::vector<std::string> shown;
+  const testing::CapturedLog log;
+  auto http = HttpEndpoint::Start(
+      "127.0.0.1", 0, Livez(),
+      {.cert = folder + "tls.crt", .key = folder + "tls.key", .shown = [&](const std::string& pem) {
+         const std::lock_guard lock(mutex);
+         shown.push_back(pem);
+       }});
+  ASSERT_TRUE(http.ok()) << http.status();
+  const auto served = [&](const std::string& ca) {
+    const auto answer = testing::HttpGet({.port = (*http)->port(), .path = "/livez", .ca = ca});
+    return answer.ok() && answer->status == 200;
+  };
+  EXPECT_TRUE(served(folder + "ca.crt"));
+  // A key of another certificate: the one before is shown until they belong together.
+  next.Issue({}, folder + "new.crt", folder + "tls.key");
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  constexpr char kKept[] = "HTTP keeps its certificate: --tls-key";
+  while (log.Count(kKept) == 0 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_TRUE(served(folder + "ca.crt"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // another look says no more
+  std::filesystem::rename(folder + "new.crt", folder + "tls.crt");
+  while (!served(folder + "next.crt") && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_TRUE(served(folder + "next.crt"));
+  http->reset();
+  EXPECT_EQ(shown.size(), 2U);
+  EXPECT_EQ(log.Count(kKept), 1) << log.text();
 }
 
 TEST(HttpEndpoint, AnswersThatNobodyReadsAreBounded) {

@@ -14,7 +14,7 @@ namespace hilbert_ring::server {
 namespace {
 
 std::string Refusal(const std::string& host, int port) {
-  const absl::Status status = CheckCanListen("grpc", host, port);
+  const absl::Status status = ListeningSockets::Open("grpc", host, port).status();
   EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
   return std::string(status.message());
 }

@@ -180,6 +180,10 @@ TEST_F(Settings, ANetworkIsServedWithoutTlsByInsecureAlone) {
       })) << argument;
     }
   }
+  // TLS alone tells nobody apart, and HTTP shows all jobs.
+  for (const char* host : {"--grpc-host=10.1.2.3", "--http-host=10.1.2.3"}) {
+    EXPECT_EQ(Refused({"--tls-cert=c", "--tls-key=k", host}).first, 2) << host;
+  }
   const std::vector<std::string> secure = {"--tls-cert=c", "--tls-key=k", "--auth-token-file=t",
                                            "--grpc-host=0.0.0.0"};
   for (const std::string& warning : Parsed(secure).warnings) {

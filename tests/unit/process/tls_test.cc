@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/certificates/certificates.h"
+#include "tests/support/certificates.h"
 
 namespace hilbert_ring::server {
 namespace {

@@ -38,7 +38,7 @@ class Call {
 };
 
 std::string WriteFile(const std::string& content) {
-  const std::string path = ::testing::TempDir() + "tokens_test.token";
+  std::string path = ::testing::TempDir() + "tokens_test.token";
   std::ofstream(path, std::ios::binary) << content;
   return path;
 }
@@ -78,7 +78,9 @@ TEST(JoinToken, FilesThatHoldNoneAreRefused) {
         std::string(5000, 'x')}) {
     const absl::Status refused = ReadTokenFile(WriteFile(wrong)).status();
     EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
-    if (wrong.size() > 2) EXPECT_THAT(refused.ToString(), Not(HasSubstr(wrong)));
+    if (wrong.size() > 2) {
+      EXPECT_THAT(refused.ToString(), Not(HasSubstr(wrong)));
+    }
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
+#include "tests/support/plain_spec.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -13,7 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-JobSpec Spec() { return testing::PlainSpec({.tokens = 10, .heads = 1, .dim = 8}); }
+JobSpec Spec() { return PlainSpec({.tokens = 10, .heads = 1, .dim = 8}); }
 
 absl::Status Accept(ChunkLedger& ledger, const v1::Chunk& chunk) {
   return ledger.Accept(chunk, wire::Payload(chunk.payload()));

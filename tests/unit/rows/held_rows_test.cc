@@ -4,14 +4,14 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
+#include "tests/support/plain_spec.h"
 #include "wire/codec.h"
 
 namespace hilbert_ring::server {
 namespace {
 
 JobSpec Spec(int64_t tokens, bool causal) {
-  JobSpec spec = testing::PlainSpec({.tokens = tokens, .dim = 8});
+  JobSpec spec = PlainSpec({.tokens = tokens, .dim = 8});
   spec.causal = causal;  // mirrored: a shard of several ranges
   return spec;
 }

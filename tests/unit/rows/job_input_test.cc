@@ -3,7 +3,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
+#include "tests/support/plain_spec.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kTokens = 100;
 
-JobSpec Spec() { return testing::PlainSpec({.tokens = kTokens, .heads = 1, .dim = 8}); }
+JobSpec Spec() { return PlainSpec({.tokens = kTokens, .heads = 1, .dim = 8}); }
 
 absl::Status Accept(JobInput& input, const JobSpec& spec, v1::Tensor tensor, int64_t begin,
                     int64_t end) {
@@ -81,6 +81,30 @@ TEST(JobInput, CoordinatesMakeTheOrderOnce) {
   ASSERT_TRUE(input.order_known());
   EXPECT_NE(input.order(), nullptr);
   EXPECT_TRUE(Accept(input, spec, v1::TENSOR_Q, 0, 10).ok());
+}
+
+// Slots of a lost shard are tokens; what comes again are the tiles among them.
+TEST(JobInput, TilesOfLostSlotsComeAgain) {
+  const std::vector<int64_t> tiles = {3, 4};
+  RowSizes sizes;
+  sizes.Set(TensorKind::kTiles, 4);
+  const JobShape shape(PlainSpec({.tokens = 9}), sizes, std::make_shared<SlideRows>(tiles, 1));
+  OrderCache orders(0);
+  JobInput input(shape, orders);
+  ASSERT_TRUE(input.Begin().ok());
+  v1::Chunk chunk;
+  chunk.set_tensor(v1::TENSOR_TILES);
+  chunk.set_rows(7);
+  const std::string rows(7 * 4, 'x');
+  chunk.set_crc32c(wire::Crc32c(rows));
+  ASSERT_TRUE(input.Accept(chunk, wire::Payload(rows)).ok());
+  EXPECT_TRUE(input.Complete());
+  const std::vector<RowSpan> lost = {{3, 6}};  // tile 2, a class token, tile 3
+  const auto missing = input.Forget(lost);
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_EQ(missing[0].tensor, v1::TENSOR_TILES);
+  EXPECT_EQ(missing[0].tokens, (std::vector<RowSpan>{{2, 4}}));
+  EXPECT_FALSE(input.Complete());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "engine/order/permutation.h"
 #include "engine/plan/plan.h"
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -39,7 +39,7 @@ class CountingOrder final : public Permutation {
 };
 
 JobSpec OrderedSpec(int64_t tokens) {
-  JobSpec spec = testing::PlainSpec({.tokens = tokens, .heads = 1, .dim = 8});
+  JobSpec spec = PlainSpec({.tokens = tokens, .heads = 1, .dim = 8});
   spec.ordering = Ordering{};
   return spec;
 }

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "server/rows/row_messages.h"
 #include "tests/random/random_spec.h"
+#include "tests/support/plain_spec.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 
@@ -65,7 +66,8 @@ void Deliver(const JobSpec& spec, const RowRouter& router, const v1::Chunk& chun
   wire::PayloadReader reader(payload);
   int64_t rows = 0;
   for (const RowRun& run : router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows())) {
-    messages.try_emplace(run.rank, spec, chunk.tensor()).first->second.Add(run, reader);
+    messages.try_emplace(run.rank, chunk.tensor(), wire::TensorRowBytes(spec, chunk.tensor()))
+        .first->second.Add(run, reader);
     rows += run.rows;
   }
   ASSERT_EQ(rows, chunk.rows());
@@ -108,11 +110,8 @@ TEST(RowRouter, EveryRowReachesItsSlotOnce) {
 }
 
 TEST(RowRouter, OrderPartsSayTheTokensOfEverySlot) {
-  JobSpec spec;
-  spec.tokens = 700'000;  // more than fit into one part
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{1024, 1}};
+  JobSpec spec = PlainSpec(
+      {.tokens = 700'000, .heads = 1, .dim = 8, .segment = 1024});  // more than fit into one part
   spec.ordering = Ordering{};
   const auto order = Permutation::Make(spec, {});
   ASSERT_TRUE(order.ok());
@@ -138,12 +137,8 @@ TEST(RowRouter, OrderPartsSayTheTokensOfEverySlot) {
 
 // Rows of 16 bytes: their numbers weigh as much as they do.
 TEST(RowRouter, MessagesOfNarrowRowsStayWithinTheLimit) {
-  JobSpec spec;
-  spec.tokens = int64_t{1} << 18;
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 8;
+  JobSpec spec = PlainSpec({.tokens = int64_t{1} << 18, .heads = 1, .dim = 8, .segment = 1024});
   spec.dtype = DataType::kBFloat16;
-  spec.branches = {{1024, 1}};
   spec.ordering = Ordering{};
   const auto order = Permutation::Make(spec, {});
   for (const int workers : {1, 3}) {
@@ -156,6 +151,29 @@ TEST(RowRouter, MessagesOfNarrowRowsStayWithinTheLimit) {
     for (const auto& rank : places) delivered += rank.size();
     EXPECT_EQ(static_cast<int64_t>(delivered), rows);
   }
+}
+
+// Two slides of 3 and 4 tiles, a class token before each: tokens 0 and 4.
+TEST(RowRouter, TilesGoBehindTheClassTokensOfTheirSlides) {
+  const std::vector<int64_t> tiles = {3, 4};
+  RowSizes sizes;
+  sizes.Set(TensorKind::kTiles, 8);
+  const auto slides = std::make_shared<SlideRows>(tiles, 1);
+  const JobShape shape(PlainSpec({.tokens = 9}), sizes, slides);
+  const auto shards =
+      Shards::Make(9, 2, {{.begin = 0, .end = 2, .rank = 0}, {.begin = 2, .end = 9, .rank = 1}});
+  ASSERT_TRUE(shards.ok()) << shards.status();
+  const RowRouter router(shape, *shards, nullptr);
+  const std::vector<RowRun> runs = router.Runs(v1::TENSOR_TILES, 0, 7);
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].rank, 0);  // token 1
+  EXPECT_EQ(runs[0].local_row, 1);
+  EXPECT_EQ(runs[0].rows, 1);
+  EXPECT_EQ(runs[1].rank, 1);  // tokens 2 and 3
+  EXPECT_EQ(runs[1].local_row, 0);
+  EXPECT_EQ(runs[1].rows, 2);
+  EXPECT_EQ(runs[2].local_row, 3);  // tokens 5 to 8
+  EXPECT_EQ(runs[2].rows, 4);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/plain_spec.h"
 #include "tests/unit/device/forwarding_device.h"
 
 namespace hilbert_ring {
@@ -47,11 +48,7 @@ class FarDevice : public ForwardingDevice {
 constexpr int64_t kWidth = 8;  // of a row, in floats
 
 Plan OrderedPlan() {
-  JobSpec spec;
-  spec.tokens = 50;
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = kWidth;
-  spec.branches = {{50, 1}};
+  JobSpec spec = PlainSpec({.tokens = 50, .heads = 1, .dim = kWidth});
   spec.ordering = Ordering{};
   return *MakePlan(spec, 2);
 }

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
+#include "tests/support/plain_spec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -16,16 +16,17 @@ using ::testing::HasSubstr;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 JobSpec Spec(int64_t tokens) {
-  return testing::PlainSpec({.tokens = tokens, .heads = 8, .dim = 64, .segment = 1024});
+  return PlainSpec({.tokens = tokens, .heads = 8, .dim = 64, .segment = 1024});
 }
 
 TEST(Fit, SaysHowManyWorkersWouldHoldTheJob) {
   const JobSpec spec = Spec(65536);  // 514 MiB
   const auto plan = MakePlan(spec, 2);
   ASSERT_TRUE(plan.ok());
-  EXPECT_TRUE(CheckFits(*plan, std::vector<int64_t>{300 * kMiB, 300 * kMiB}).ok());
+  EXPECT_TRUE(
+      CheckFits(*plan, std::vector<int64_t>{300 * kMiB, 300 * kMiB}, PlannerOf(plan->spec)).ok());
   const std::vector<int64_t> limits = {300 * kMiB, 100 * kMiB};
-  const absl::Status status = CheckFits(*plan, limits);
+  const absl::Status status = CheckFits(*plan, limits, PlannerOf(plan->spec));
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_EQ(wire::ReasonOf(status), "DOES_NOT_FIT");
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker 2 of 2"));
@@ -33,7 +34,8 @@ TEST(Fit, SaysHowManyWorkersWouldHoldTheJob) {
   int enough = 3;
   const auto holds = [&](int workers) {
     const auto tried = MakePlan(spec, workers);
-    return CheckFits(*tried, std::vector<int64_t>(workers, 100 * kMiB)).ok();
+    return CheckFits(*tried, std::vector<int64_t>(workers, 100 * kMiB), PlannerOf(tried->spec))
+        .ok();
   };
   while (!holds(enough)) ++enough;
   EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(enough, " workers of")));
@@ -43,7 +45,8 @@ TEST(Fit, SaysWhenNoNumberWould) {
   const auto plan = MakePlan(Spec(int64_t{1} << 36), 2);
   ASSERT_TRUE(plan.ok());
   for (const int64_t limit : {kMiB, 64 * kMiB}) {
-    const absl::Status status = CheckFits(*plan, std::vector<int64_t>(2, limit));
+    const absl::Status status =
+        CheckFits(*plan, std::vector<int64_t>(2, limit), PlannerOf(plan->spec));
     EXPECT_TRUE(absl::IsFailedPrecondition(status));
     EXPECT_THAT(std::string(status.message()), HasSubstr("no number of workers"));
   }

@@ -2,14 +2,12 @@
 
 #include "gtest/gtest.h"
 #include "server/schedule/fit.h"
-#include "tests/plain_spec.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-JobSpec Spec(int64_t tokens) {
-  return testing::PlainSpec({.tokens = tokens, .heads = 8, .dim = 64});
-}
+JobSpec Spec(int64_t tokens) { return PlainSpec({.tokens = tokens, .heads = 8, .dim = 64}); }
 
 int Best(const std::vector<JobSize>& sizes) {
   return std::min_element(sizes.begin(), sizes.end(),
@@ -18,7 +16,7 @@ int Best(const std::vector<JobSize>& sizes) {
 }
 
 TEST(JobSizes, DoubleUpToTheMost) {
-  const auto sizes = SizesOf(Spec(4096), 1, 6, 5e10);
+  const auto sizes = SizesOf(PlannerOf(Spec(4096)), 1, 6, 5e10);
   ASSERT_TRUE(sizes.ok()) << sizes.status();
   std::vector<int> workers;
   for (const JobSize& size : *sizes) {
@@ -29,15 +27,16 @@ TEST(JobSizes, DoubleUpToTheMost) {
     }
   }
   EXPECT_EQ(workers, (std::vector<int>{1, 2, 4, 6}));
-  EXPECT_EQ(SizesOf(Spec(4096), 3, 3, 5e10)->size(), 1u);
-  EXPECT_FALSE(SizesOf(Spec(0), 1, 2, 5e10).ok());
+  EXPECT_EQ(SizesOf(PlannerOf(Spec(4096)), 3, 3, 5e10)->size(), 1u);
+  EXPECT_FALSE(SizesOf(PlannerOf(Spec(0)), 1, 2, 5e10).ok());
 }
 
 TEST(JobSizes, SmallJobsEndFirstOnOneWorkerAndLargeOnesOnAll) {
-  EXPECT_EQ(Best(*SizesOf(Spec(64), 1, 8, 5e10)), 1);
-  EXPECT_EQ(Best(*SizesOf(Spec(100'000), 1, 8, 5e10)), 8);
+  EXPECT_EQ(Best(*SizesOf(PlannerOf(Spec(64)), 1, 8, 5e10)), 1);
+  EXPECT_EQ(Best(*SizesOf(PlannerOf(Spec(100'000)), 1, 8, 5e10)), 8);
   // Workers that compute a thousand times as fast make a job small.
-  EXPECT_LT(Best(*SizesOf(Spec(4096), 1, 8, 5e13)), Best(*SizesOf(Spec(4096), 1, 8, 5e10)));
+  EXPECT_LT(Best(*SizesOf(PlannerOf(Spec(4096)), 1, 8, 5e13)),
+            Best(*SizesOf(PlannerOf(Spec(4096)), 1, 8, 5e10)));
 }
 
 TEST(ComputeRate, LearnsFromJobsThatTookSomeTime) {

@@ -3,6 +3,7 @@
 #include <future>
 
 #include "gtest/gtest.h"
+#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -30,10 +31,7 @@ TEST(PlanGate, OthersWaitForTheirTurnOrTheirStop) {
 }
 
 TEST(PlanGate, OrdinaryJobsPlanFast) {
-  JobSpec spec;
-  spec.tokens = 1 << 20;
-  spec.heads = spec.kv_heads = 16;
-  spec.head_dim = spec.value_dim = 64;
+  JobSpec spec = PlainSpec({.tokens = 1 << 20, .heads = 16, .dim = 64});
   spec.branches = {{2048, 1}, {4096, 2}, {8192, 4}, {16384, 8}, {32768, 16}};
   EXPECT_TRUE(PlansFast(spec, 64));
   EXPECT_FALSE(PlansFast(spec, 4096));

@@ -31,7 +31,7 @@ TEST(ArrivedRows, PrefixIsThereAndNotFarBehind) {
   constexpr int64_t kBlock = 1024;
   std::mt19937_64 random(9);
   for (const int64_t rows : {int64_t{1}, kBlock, int64_t{1500}, int64_t{20'000}}) {
-    ArrivedRows arrived(rows);
+    ArrivedRows arrived(rows, 3);
     std::vector<int> seen(rows);  // tensors of each row
     EXPECT_EQ(arrived.prefix(), 0);
     for (const Rows& run : ShuffledRuns(rows, random)) {
@@ -47,7 +47,22 @@ TEST(ArrivedRows, PrefixIsThereAndNotFarBehind) {
   }
 }
 
-TEST(ArrivedRows, AnEmptyShardIsComplete) { EXPECT_EQ(ArrivedRows(0).prefix(), 0); }
+// Class tokens, which nobody sends.
+TEST(ArrivedRows, UnsentRowsCountAsArrived) {
+  const std::vector<int64_t> unsent = {0, 1024};
+  ArrivedRows arrived(1500, 2, unsent);
+  for (int tensor = 0; tensor < 2; ++tensor) {
+    EXPECT_EQ(arrived.prefix(), 0);
+    arrived.Add(1, 1023);
+  }
+  EXPECT_EQ(arrived.prefix(), 1024);
+  for (int tensor = 0; tensor < 2; ++tensor) arrived.Add(1025, 475);
+  EXPECT_EQ(arrived.prefix(), 1500);
+  const std::vector<int64_t> alone = {0};
+  EXPECT_EQ(ArrivedRows(1, 2, alone).prefix(), 1);
+}
+
+TEST(ArrivedRows, AnEmptyShardIsComplete) { EXPECT_EQ(ArrivedRows(0, 3).prefix(), 0); }
 
 }  // namespace
 }  // namespace hilbert_ring::server

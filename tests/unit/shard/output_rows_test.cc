@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "gtest/gtest.h"
-#include "tests/plain_spec.h"
+#include "tests/support/plain_spec.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 
@@ -19,7 +19,7 @@ void ExpectAllRows(JobSpec spec, int workers, bool want_lse, RowSpan delivered_s
   const bool listed = spec.ordering && spec.ordering->scope == OrderScope::kQkv;
   Delivered delivered(spec.tokens);
   const int64_t left_out = delivered_slots.end - delivered_slots.begin;
-  if (left_out > 0) delivered.out.Add(delivered_slots.begin, delivered_slots.end);
+  if (left_out > 0) delivered.of(TensorKind::kOut).Add(delivered_slots.begin, delivered_slots.end);
   std::map<v1::Tensor, std::map<int64_t, int>> seen;
   for (int rank = 0; rank < workers; ++rank) {
     const ShardLayout layout(*plan, rank);
@@ -74,7 +74,7 @@ void ExpectAllRows(JobSpec spec, int workers, bool want_lse, RowSpan delivered_s
 
 TEST(OutputRows, NameEveryTokenOnce) {
   for (const int64_t tokens : {1, 2, 1000, 400'000}) {
-    JobSpec spec = testing::PlainSpec({.tokens = tokens, .dim = 8});
+    JobSpec spec = PlainSpec({.tokens = tokens, .dim = 8});
     for (const int workers : {1, 3}) {
       for (const bool causal : {false, true}) {  // causal shards are mirrored ranges
         spec.causal = causal;
@@ -90,7 +90,7 @@ TEST(OutputRows, NameEveryTokenOnce) {
 }
 
 TEST(OutputRows, LeaveOutWhatIsDelivered) {
-  JobSpec spec = testing::PlainSpec({.tokens = 5000, .dim = 8});
+  JobSpec spec = PlainSpec({.tokens = 5000, .dim = 8});
   spec.causal = true;  // mirrored ranges
   for (const RowSpan delivered : {RowSpan{0, 1}, {4999, 5000}, {0, 2500}, {100, 4900}}) {
     for (const int workers : {1, 3}) {

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/random/random_spec.h"
+#include "tests/support/plain_spec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::wire {
@@ -67,10 +68,7 @@ TEST(Codec, RowBytesOfEveryTensor) {
 }
 
 TEST(Codec, PlanSaysTheSameInBothForms) {
-  JobSpec spec;
-  spec.tokens = 1000;
-  spec.heads = spec.kv_heads = 2;
-  spec.head_dim = spec.value_dim = 8;
+  JobSpec spec = PlainSpec({.tokens = 1000, .dim = 8});
   spec.branches = {{128, 1}, {1000, 4}};
   const auto plan = MakePlan(spec, 3);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -108,11 +106,7 @@ TEST(Codec, PlanSaysTheSameInBothForms) {
 }
 
 TEST(Codec, PlanOfManyWorkersListsNoTransfers) {
-  JobSpec spec;
-  spec.tokens = 1000;
-  spec.heads = spec.kv_heads = 1;
-  spec.head_dim = spec.value_dim = 8;
-  spec.branches = {{1000, 1}};
+  JobSpec spec = PlainSpec({.tokens = 1000, .heads = 1, .dim = 8});
   const auto plan = MakePlan(spec, kMostWorkersWithTransfers + 1);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->costs.transfers.empty());

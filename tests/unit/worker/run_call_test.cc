@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "server/worker/ring_transport.h"
-#include "tests/plain_spec.h"
+#include "tests/support/plain_spec.h"
 #include "tests/unit/device/forwarding_device.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
@@ -163,8 +163,8 @@ class LaterFailingDevice : public ForwardingDevice {
 };
 
 TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
-  const JobSpec spec = testing::PlainSpec(
-      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
+  const JobSpec spec =
+      PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
   std::vector<v1::RunRequest> requests = {OpenOf(spec)};
   requests[0].mutable_open()->set_run(7);
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
@@ -187,8 +187,8 @@ TEST(RunCall, SaysThatItFailedWhileItsOutputsAreNotTaken) {
 }
 
 TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
-  const JobSpec spec = testing::PlainSpec(
-      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
+  const JobSpec spec =
+      PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
   std::vector<v1::RunRequest> requests = {OpenOf(spec)};
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
     requests.push_back(Rows(spec, tensor, spec.tokens / 2));
@@ -220,8 +220,8 @@ class EndlessDevice : public ForwardingDevice {
 };
 
 TEST(RunCall, TheLimitOfComputeBeginsWithTheLastRowNotWithTheLastStretch) {
-  const JobSpec spec = testing::PlainSpec(
-      {.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
+  const JobSpec spec =
+      PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
   std::vector<v1::RunRequest> requests = {OpenOf(spec)};
   requests[0].mutable_open()->set_compute_timeout_ms(100);
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {

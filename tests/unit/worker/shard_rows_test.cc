@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "gtest/gtest.h"
+#include "tests/support/plain_spec.h"
 #include "wire/checksum.h"
 #include "wire/status.h"
 
@@ -13,16 +14,12 @@ namespace {
 class ShardRowsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    JobSpec spec;
-    spec.tokens = 10;
-    spec.heads = spec.kv_heads = 1;
-    spec.head_dim = spec.value_dim = 8;
-    spec.branches = {{10, 1}};
+    JobSpec spec = PlainSpec({.tokens = 10, .heads = 1, .dim = 8});
     spec.ordering = Ordering{};
     plan_ = *MakePlan(spec, 1);
     device_ = *MakeDevice({.threads = 1});
     store_ = *ShardStore::Make(*device_, plan_, 0);
-    rows_ = std::make_unique<ShardRows>(plan_, *store_);
+    rows_ = std::make_unique<ShardRows>(plan_.spec, plan_, 0, *store_);
   }
 
   static v1::ShardRows Rows(v1::Tensor tensor, int64_t first, int64_t rows, char fill = 'r') {

@@ -15,7 +15,7 @@
 #include "server/process/grpc_endpoint.h"
 #include "server/process/tokens.h"
 #include "server/worker/ring_transport.h"
-#include "tests/plain_spec.h"
+#include "tests/support/plain_spec.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -59,7 +59,7 @@ class WorkerServiceTest : public ::testing::Test {
   }
 
   static v1::RunRequest OpenRequest() {
-    const JobSpec spec = testing::PlainSpec();
+    const JobSpec spec = PlainSpec();
     const Plan plan = *MakePlan(spec, 1);
     v1::RunRequest request;
     v1::RunOpen& open = *request.mutable_open();

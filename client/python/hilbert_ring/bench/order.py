@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilbert_ring._service_flags import service_of
+from hilbert_ring.bench.cache_misses import count_misses, own_workers
 from hilbert_ring.bench.jobs import JobRun, alternate, job
 from hilbert_ring.bench.report import Report, count, milliseconds, words
 from hilbert_ring.client import Client
@@ -29,7 +30,8 @@ COLUMNS = (("order", "order", words), ("grid_jump", "mean jump, cells", _two),
            ("window_pages", f"pages of slots of a {WINDOW} x {WINDOW} window", count),
            ("flops", "flop of the busiest, planned", lambda value: f"{value:.3g}"),
            ("compute_seconds", "compute ms, median", milliseconds),
-           ("compute_least", "least", milliseconds), ("compute_most", "most", milliseconds))
+           ("compute_least", "least", milliseconds), ("compute_most", "most", milliseconds),
+           ("cache_misses", "cache misses of a run", count))
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -120,11 +122,13 @@ def run(arguments: argparse.Namespace) -> Report:
             for _, ordering in candidates]
     with service_of(arguments, workers=arguments.workers,
                     job_workers=arguments.workers) as client:
-        times = alternate([JobRun(client, one) for one in jobs], arguments.rounds)
-        for (name, ordering), measured in zip(candidates, times):
+        runs = [JobRun(client, one) for one in jobs]
+        times = alternate(runs, arguments.rounds)
+        workers = own_workers()
+        for (name, ordering), run_once, measured in zip(candidates, runs, times):
             report.rows.append({"order": name, **measured.spread("compute"), **locality(
                 token_order(tokens, ordering), (rows, cols), arguments.segment,
-                arguments.row_bytes)})
+                arguments.row_bytes), "cache_misses": count_misses(run_once, workers)})
         name, why = choose(client, candidates, {**jobs[0].shape, **jobs[0].pattern},
                            arguments.workers, report.rows)
     report.notes.append(f"By the plan's cost: {name}, since {why}.")
@@ -133,6 +137,9 @@ def run(arguments: argparse.Namespace) -> Report:
                             "masked depends on the order.")
     report.notes.append(f"Rows of {arguments.row_bytes:,} bytes, pages of {PAGE:,}. Tokens lie "
                         "row-major as the caller has them; slots lie in the order.")
+    if report.rows[0]["cache_misses"] is None:
+        report.notes.append("Cache misses were not counted: that takes workers of the command's "
+                            "own, and perf, which may count those of their processors.")
     report.picture = plot(
         report.title, Axis("segment"), Axis("radius of a segment, cells"),
         [Series(name, segment_radii(token_order(tokens, ordering), cols, arguments.segment))

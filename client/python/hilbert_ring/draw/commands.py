@@ -1,6 +1,7 @@
 """python3 -m hilbert_ring draw pattern|order|plan|trace"""
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hilbert_ring.draw.pattern import draw_pattern
 from hilbert_ring.draw.plan import draw_plan
 from hilbert_ring.draw.svg import Svg
 from hilbert_ring.draw.trace import draw_trace
+from hilbert_ring.v1 import attention_pb2 as pb
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +47,11 @@ def draw(arguments: argparse.Namespace) -> int:
 def _plan(arguments: argparse.Namespace) -> Svg:
     job = job_of(arguments)
     with service_of(arguments) as client:
-        return draw_plan(job, client.plan(**job.plan_arguments(), workers=arguments.workers))
+        plan = client.plan(**job.plan_arguments(), workers=arguments.workers)
+    if plan.curve_why:
+        curve = {pb.CURVE_HILBERT: "hilbert", pb.CURVE_MORTON: "morton"}.get(plan.curve, "none")
+        print(f"curve auto: {curve}, since {plan.curve_why}", file=sys.stderr)
+    return draw_plan(job, plan)
 
 
 def _trace(arguments: argparse.Namespace) -> Svg:

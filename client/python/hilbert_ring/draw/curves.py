@@ -8,6 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.ordering import Ordering
 
 Integers = NDArray[np.int64]
@@ -93,6 +94,9 @@ def token_order(tokens: int, ordering: Optional[Ordering]) -> Integers:
     """Slot s of the ordered sequence holds token order[s]."""
     if ordering is None:
         return np.arange(tokens, dtype=np.int64)
+    if ordering.curve == "auto":
+        raise InvalidArgumentError("ordering.curve is auto, which a service finds: expected "
+                                   "hilbert or morton", field="ordering.curve")
     if ordering.window:
         parts = []
         for start in range(0, tokens, ordering.window):

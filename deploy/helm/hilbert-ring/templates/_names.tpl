@@ -59,6 +59,21 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end -}}
 
+{{/* Models of encoders: mount, then volume, of both processes. */}}
+{{- define "hilbert-ring.modelMount" -}}
+- name: models
+  mountPath: /models
+  readOnly: true
+  {{- with .Values.models.subPath }}
+  subPath: {{ . | quote }}
+  {{- end }}
+{{- end -}}
+
+{{- define "hilbert-ring.modelVolume" -}}
+- name: models
+  persistentVolumeClaim: {claimName: {{ .Values.models.claimName }}, readOnly: true}
+{{- end -}}
+
 {{/* What a worker is, in a StatefulSet and in a LeaderWorkerSet. */}}
 {{- define "hilbert-ring.workerPod" -}}
 metadata:
@@ -103,6 +118,11 @@ spec:
         - --tls-key=/etc/hilbert-ring/tls/tls.key
         - --tls-ca=/etc/hilbert-ring/tls/ca.crt
         {{- end }}
+        {{- if .Values.models.claimName }}
+        - --model-dir=/models
+        - --model-memory={{ .Values.models.memory }}
+        - --memory-share={{ .Values.models.jobsShare }}
+        {{- end }}
         {{- range .Values.worker.extraArgs }}
         - {{ . | quote }}
         {{- end }}
@@ -139,12 +159,18 @@ spec:
         - {name: run, mountPath: /run/hilbert-ring}
         - {name: shared-memory, mountPath: /dev/shm}
         {{- include "hilbert-ring.secretMounts" . | nindent 8 }}
+        {{- if .Values.models.claimName }}
+        {{- include "hilbert-ring.modelMount" . | nindent 8 }}
+        {{- end }}
   volumes:
     - name: run
       emptyDir: {medium: Memory, sizeLimit: 1Mi}
     - name: shared-memory
       emptyDir: {medium: Memory, sizeLimit: {{ .Values.worker.sharedMemorySize }}}
     {{- include "hilbert-ring.secretVolumes" . | nindent 4 }}
+    {{- if .Values.models.claimName }}
+    {{- include "hilbert-ring.modelVolume" . | nindent 4 }}
+    {{- end }}
   {{- with .Values.worker.topologySpread }}
   {{- if .enabled }}
   topologySpreadConstraints:

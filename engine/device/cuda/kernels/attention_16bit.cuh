@@ -113,6 +113,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
   T* const values = keys + Kernel::kKeys * Kernel::kDim;
   const QueryTile tile = FindTile(works, count, blockIdx.x, Kernel::kLanes);
   const AttentionWork& work = *tile.work;
+  const float score_scale = work.score_scale;
   typename Kernel::Walk walk(tile, reinterpret_cast<char*>(values + Kernel::kKeys * Kernel::kDim));
   const bool aligned = work.keys_aligned != 0;
   const int warp = threadIdx.x / 32, thread = threadIdx.x % 32;
@@ -122,27 +123,30 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
   Softmax16<Kernel> state;
   Clear<Kernel>(state, out);
 
-  KeyTile now = walk.Next(work.key_begin);
-  if (now.count > 0) LoadRows<Kernel>(keys, work.k, tile.batch, now, work.head_dim, aligned);
+  // Made at each step: registers are scarcer here than the time to read the work again.
+  const auto key_rows = [&] { return RowSource<Kernel>(work.k, tile, work.head_dim); };
+  const auto value_rows = [&] { return RowSource<Kernel>(work.v, tile, work.value_dim); };
+  KeyTile now = walk.Next(0);
+  if (now.count > 0) LoadRows<Kernel>(keys, key_rows(), now, aligned);
   LoadQueries<Kernel>(queries, tile);
-  int64_t computed = 0;
+  int computed = 0;  // keys
   while (now.count > 0) {
     CopyAsyncWait();
     __syncthreads();  // the keys are there, and nobody reads the values before
-    LoadRows<Kernel>(values, work.v, tile.batch, now, work.value_dim, aligned);
+    LoadRows<Kernel>(values, value_rows(), now, aligned);
     float scores[Kernel::kRowTiles][Kernel::kKeys / 8][4];
     Score<Kernel>(scores, queries, keys, warp, thread);
     CopyAsyncWait();
     __syncthreads();  // the values are there, and nobody reads the keys any more
     const KeyTile next = walk.Next(now.begin + Kernel::kKeys);
-    if (next.count > 0) LoadRows<Kernel>(keys, work.k, tile.batch, next, work.head_dim, aligned);
+    if (next.count > 0) LoadRows<Kernel>(keys, key_rows(), next, aligned);
     if (!now.all_seen) Hide<Kernel>(scores, walk, now, tile, first_lane, thread);
-    Follow<Kernel>(Weigh<Kernel>(state, scores, work.score_scale), out);
+    RescaleOut<Kernel>(Weigh<Kernel>(state, scores, score_scale), out);
     AddValues<Kernel>(out, scores, values, thread);
-    computed += int64_t{tile.lanes} * now.count;
+    computed += now.count;
     now = next;
   }
-  CountScores(notes, computed);
+  CountScores(notes, int64_t{tile.lanes} * computed);
   StoreRows<Kernel>(tile, state, out, first_lane, thread, notes);
 }
 

@@ -36,7 +36,7 @@ struct Careful {
 
   struct Shared {
     double weights[kKeys][kLanes];  // -0 where the lane does not see the key
-    double decay[kLanes];           // of older sums
+    double rescale[kLanes];         // of older sums
     double sum[kLanes];             // of weights
     RowEnd<double> end[kLanes];
     float max[kLanes];
@@ -68,7 +68,7 @@ __device__ inline void BeginCarefully(typename Kernel::Shared& shared, const Que
   __syncthreads();
 }
 
-// Weights of a tile of keys, by which decay and sums of weights have been moved on.
+// Weights of a tile of keys, by which the sums of weights have been moved on.
 template <typename Kernel>
 __device__ inline void WeighCarefully(typename Kernel::Shared& shared,
                                       const typename Kernel::Walk& walk, const KeyTile& keys,
@@ -78,7 +78,7 @@ __device__ inline void WeighCarefully(typename Kernel::Shared& shared,
   const int first = static_cast<int>(threadIdx.x) / Kernel::kKeys * Kernel::kScoreLanes;
   float scores[Kernel::kScoreLanes] = {};
   if (key < keys.count) {
-    const int64_t at = tile.batch * work.k.batch + (keys.begin + key) * work.k.row;
+    const int64_t at = tile.batch * work.k.batch + (work.key_begin + keys.begin + key) * work.k.row;
     for (int dim = 0; dim < work.head_dim; ++dim) {
       const float element = Widen(work.dtype, work.k.data, at + dim);
 #pragma unroll
@@ -91,7 +91,7 @@ __device__ inline void WeighCarefully(typename Kernel::Shared& shared,
 #pragma unroll
   for (int i = 0; i < Kernel::kScoreLanes; ++i) {
     const int lane = min(first + i, tile.lanes - 1);
-    hidden[i] = key >= walk.Limit(keys, tile.Row(lane)) ||
+    hidden[i] = key >= walk.Limit(keys, tile.RowsBelow(lane)) ||
                 (walk.ByPositions() && walk.Hides(keys, key, lane));
     if (hidden[i]) scores[i] = NegativeInfinity();
     shared.scores[first + i][key] = scores[i];
@@ -103,7 +103,7 @@ __device__ inline void WeighCarefully(typename Kernel::Shared& shared,
     float most = before;
     for (int j = 0; j < Kernel::kKeys; ++j) most = fmaxf(most, shared.scores[lane][j]);
     const float used = most == NegativeInfinity() ? 0.0f : most;
-    shared.decay[lane] = fmax(double{exp2f((before - used) * work.score_scale)}, kLeastWeight);
+    shared.rescale[lane] = fmax(double{exp2f((before - used) * work.score_scale)}, kLeastWeight);
     shared.max[lane] = most;
   }
   __syncthreads();
@@ -119,7 +119,7 @@ __device__ inline void WeighCarefully(typename Kernel::Shared& shared,
   }
   __syncthreads();
   if (lane < Kernel::kLanes) {
-    double sum = shared.sum[lane] * shared.decay[lane];
+    double sum = shared.sum[lane] * shared.rescale[lane];
     for (int j = 0; j < Kernel::kKeys; ++j) sum += shared.weights[j][lane];
     shared.sum[lane] = sum;
   }
@@ -133,11 +133,12 @@ __device__ inline void AddCarefully(double (&out)[Kernel::kValueLanes][2],
   const AttentionWork& work = *tile.work;
 #pragma unroll
   for (int i = 0; i < Kernel::kValueLanes; ++i) {
-    out[i][0] *= shared.decay[first + i];
-    out[i][1] *= shared.decay[first + i];
+    out[i][0] *= shared.rescale[first + i];
+    out[i][1] *= shared.rescale[first + i];
   }
   for (int key = 0; key < keys.count; ++key) {
-    const int64_t at = tile.batch * work.v.batch + (keys.begin + key) * work.v.row + dim;
+    const int64_t at =
+        tile.batch * work.v.batch + (work.key_begin + keys.begin + key) * work.v.row + dim;
     const float values[2] = {Widen(work.dtype, work.v.data, at),
                              Widen(work.dtype, work.v.data, at + 1)};
     const bool finite = IsFinite(values[0]) && IsFinite(values[1]);
@@ -161,8 +162,7 @@ __device__ inline void AttendLanes(typename Kernel::Shared& shared, const QueryT
   const int first = static_cast<int>(threadIdx.x) / Kernel::kPairs * Kernel::kValueLanes;
   const bool there = dim < work.value_dim;
   double out[Kernel::kValueLanes][2] = {};
-  for (KeyTile now = walk.Next(work.key_begin); now.count > 0;
-       now = walk.Next(now.begin + Kernel::kKeys)) {
+  for (KeyTile now = walk.Next(0); now.count > 0; now = walk.Next(now.begin + Kernel::kKeys)) {
     WeighCarefully<Kernel>(shared, walk, now, tile);
     if (there) AddCarefully<Kernel>(out, shared, now, tile, first, dim);
     __syncthreads();  // nobody reads weights any more

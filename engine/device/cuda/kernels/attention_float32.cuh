@@ -76,7 +76,8 @@ __device__ __forceinline__ void LoadPieces(float* queries, float* keys, const Qu
   }
   for (int key = threadIdx.x / 8; key < Kernel::kKeys; key += Kernel::kThreads / 8) {
     const bool read = there && key < now.count;
-    const int64_t at = tile.batch * work.k.batch + (now.begin + key) * work.k.row + first_dim + dim;
+    const int64_t at = tile.batch * work.k.batch + (work.key_begin + now.begin + key) * work.k.row +
+                       first_dim + dim;
     *reinterpret_cast<float4*>(keys + key * Kernel::kPiecePitch + dim) =
         LoadFour(work.dtype, work.k.data, read ? at : 0, read, work.keys_aligned != 0);
   }
@@ -90,7 +91,8 @@ __device__ __forceinline__ void LoadValues(float* values, const QueryTile& tile,
   const int dim = threadIdx.x % 16 * 4;
   for (int key = threadIdx.x / 16; key < Kernel::kKeys; key += Kernel::kThreads / 16) {
     const bool read = first_dim + dim < work.value_dim && key < now.count;
-    const int64_t at = tile.batch * work.v.batch + (now.begin + key) * work.v.row + first_dim + dim;
+    const int64_t at = tile.batch * work.v.batch + (work.key_begin + now.begin + key) * work.v.row +
+                       first_dim + dim;
     *reinterpret_cast<float4*>(values + key * 64 + dim) =
         LoadFour(work.dtype, work.v.data, read ? at : 0, read, work.keys_aligned != 0);
   }
@@ -99,13 +101,13 @@ __device__ __forceinline__ void LoadValues(float* values, const QueryTile& tile,
 template <typename Kernel>
 struct Sums32 {
   float out[Kernel::kGroups][Kernel::kOwnLanes][4];
-  float reference[Kernel::kOwnLanes];  // greatest score so far; -infinity before any
-  float sum[Kernel::kOwnLanes];        // of the thread's own keys
+  float row_max[Kernel::kOwnLanes];  // greatest score so far; -infinity before any
+  float sum[Kernel::kOwnLanes];      // of the thread's own keys
 };
 
-// What sums are multiplied by when their reference rises.
-__device__ __forceinline__ float Decay32(float before, float reference, float scale) {
-  return Exp2((before - (reference == NegativeInfinity() ? 0.0f : reference)) * scale);
+// What sums are multiplied by when their row maximum rises.
+__device__ __forceinline__ float Rescale32(float before, float row_max, float scale) {
+  return Exp2((before - (row_max == NegativeInfinity() ? 0.0f : row_max)) * scale);
 }
 
 // Adds the run to the total, which then has the run's references, and empties it.
@@ -113,15 +115,15 @@ template <typename Kernel>
 __device__ __forceinline__ void Fold(Sums32<Kernel>& run, Sums32<Kernel>& total, float scale) {
 #pragma unroll
   for (int i = 0; i < Kernel::kOwnLanes; ++i) {
-    const float decay = Decay32(total.reference[i], run.reference[i], scale);
-    total.reference[i] = run.reference[i];
-    total.sum[i] = total.sum[i] * decay + run.sum[i];
+    const float rescale = Rescale32(total.row_max[i], run.row_max[i], scale);
+    total.row_max[i] = run.row_max[i];
+    total.sum[i] = total.sum[i] * rescale + run.sum[i];
     run.sum[i] = 0.0f;
 #pragma unroll
     for (int g = 0; g < Kernel::kGroups; ++g) {
 #pragma unroll
       for (int x = 0; x < 4; ++x) {
-        total.out[g][i][x] = total.out[g][i][x] * decay + run.out[g][i][x];
+        total.out[g][i][x] = total.out[g][i][x] * rescale + run.out[g][i][x];
         run.out[g][i][x] = 0.0f;
       }
     }
@@ -132,7 +134,7 @@ template <typename Kernel>
 __device__ __forceinline__ void Empty(Sums32<Kernel>& sums) {
 #pragma unroll
   for (int i = 0; i < Kernel::kOwnLanes; ++i) {
-    sums.reference[i] = NegativeInfinity();
+    sums.row_max[i] = NegativeInfinity();
     sums.sum[i] = 0.0f;
 #pragma unroll
     for (int g = 0; g < Kernel::kGroups; ++g) {
@@ -176,12 +178,12 @@ __device__ __forceinline__ void Score32(float (&scores)[Kernel::kOwnLanes][Kerne
   }
 }
 
-// Scores become weights, in shared memory; returns in `decay` what older sums are scaled by. As in
-// attention_fragments.cuh, differences are taken before the scale, and a NaN is felt in the sum.
+// Scores become weights, in shared memory; returns in `rescale` what older sums are scaled by. As
+// in attention_fragments.cuh, differences are taken before the scale, and a NaN is felt in the sum.
 template <typename Kernel>
 __device__ __forceinline__ void Weigh32(Sums32<Kernel>& run,
                                         float (&scores)[Kernel::kOwnLanes][Kernel::kOwnKeys],
-                                        float (&decay)[Kernel::kOwnLanes], float* weights,
+                                        float (&rescale)[Kernel::kOwnLanes], float* weights,
                                         float scale) {
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
 #pragma unroll
@@ -191,12 +193,12 @@ __device__ __forceinline__ void Weigh32(Sums32<Kernel>& run,
     for (int j = 0; j < Kernel::kOwnKeys; ++j) most = fmaxf(most, scores[i][j]);
 #pragma unroll
     for (int mask = 1; mask < 16; mask *= 2) most = fmaxf(most, FromPartner(most, mask));
-    const float before = run.reference[i];
-    const float reference = fmaxf(before, most);
-    const float used = reference == NegativeInfinity() ? 0.0f : reference;
-    decay[i] = Decay32(before, reference, scale);
-    run.reference[i] = reference;
-    run.sum[i] *= decay[i];
+    const float before = run.row_max[i];
+    const float row_max = fmaxf(before, most);
+    const float used = row_max == NegativeInfinity() ? 0.0f : row_max;
+    rescale[i] = Rescale32(before, row_max, scale);
+    run.row_max[i] = row_max;
+    run.sum[i] *= rescale[i];
 #pragma unroll
     for (int j = 0; j < Kernel::kOwnKeys; ++j) {
       const float weight = Exp2((scores[i][j] - used) * scale);
@@ -206,10 +208,10 @@ __device__ __forceinline__ void Weigh32(Sums32<Kernel>& run,
   }
 }
 
-// run.out = run.out * decay + weights x values. Begins with a barrier.
+// run.out = run.out * rescale + weights x values. Begins with a barrier.
 template <typename Kernel>
 __device__ __forceinline__ void AddValues32(Sums32<Kernel>& run,
-                                            const float (&decay)[Kernel::kOwnLanes],
+                                            const float (&rescale)[Kernel::kOwnLanes],
                                             const float* weights, float* values,
                                             const QueryTile& tile, const KeyTile& now) {
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
@@ -250,7 +252,7 @@ __device__ __forceinline__ void AddValues32(Sums32<Kernel>& run,
     for (int i = 0; i < Kernel::kOwnLanes; ++i) {
 #pragma unroll
       for (int d = 0; d < 4; ++d) {
-        run.out[g][i][d] = run.out[g][i][d] * decay[i] + sums[i][d];
+        run.out[g][i][d] = run.out[g][i][d] * rescale[i] + sums[i][d];
       }
     }
   }
@@ -287,7 +289,7 @@ __device__ __forceinline__ void StoreRows32(const QueryTile& tile, const Sums32<
     const int lane = y * Kernel::kOwnLanes + i;
     if (lane >= tile.lanes) continue;
     if (sum[i] == 0 && InPlace(work)) continue;
-    const RowEnd<float> end = EndRow(work, total.reference[i], sum[i], prior[i]);
+    const RowEnd<float> end = EndRow(work, total.row_max[i], sum[i], prior[i]);
     if (x == 0) StoreState(tile, lane, end.state);
     const float* const prior_row = PriorRow(tile, lane);
     const int64_t row_at = tile.At(work.out, lane);
@@ -316,8 +318,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
   Empty(total);
   int64_t computed = 0;
   int tiles = 0;
-  for (KeyTile now = walk.Next(work.key_begin); now.count > 0;
-       now = walk.Next(now.begin + Kernel::kKeys)) {
+  for (KeyTile now = walk.Next(0); now.count > 0; now = walk.Next(now.begin + Kernel::kKeys)) {
     float scores[Kernel::kOwnLanes][Kernel::kOwnKeys];
     Score32<Kernel>(scores, pieces, tile, now);
     if (!now.all_seen) {
@@ -325,7 +326,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
       for (int i = 0; i < Kernel::kOwnLanes; ++i) {
         const int lane =
             min(static_cast<int>(threadIdx.x) / 16 * Kernel::kOwnLanes + i, tile.lanes - 1);
-        const int limit = walk.Limit(now, tile.Row(lane));
+        const int limit = walk.Limit(now, tile.RowsBelow(lane));
 #pragma unroll
         for (int j = 0; j < Kernel::kOwnKeys; ++j) {
           const int key = static_cast<int>(threadIdx.x) % 16 + 16 * j;
@@ -335,9 +336,9 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
         }
       }
     }
-    float decay[Kernel::kOwnLanes];
-    Weigh32<Kernel>(run, scores, decay, weights, work.score_scale);
-    AddValues32<Kernel>(run, decay, weights, pieces, tile, now);
+    float rescale[Kernel::kOwnLanes];
+    Weigh32<Kernel>(run, scores, rescale, weights, work.score_scale);
+    AddValues32<Kernel>(run, rescale, weights, pieces, tile, now);
     __syncthreads();  // nobody reads weights and values any more
     computed += int64_t{tile.lanes} * now.count;
     if (++tiles % kTilesPerFold == 0) Fold(run, total, work.score_scale);

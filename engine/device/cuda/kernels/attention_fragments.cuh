@@ -33,8 +33,8 @@ inline constexpr float kWeightUnit<Float16> = 0x1p-10f;
 // Of the rows that a thread holds parts of: [row tile][rows t / 4 and t / 4 + 8].
 template <typename Kernel>
 struct Softmax16 {
-  float reference[Kernel::kRowTiles][2];  // greatest score so far; -infinity before any
-  float sum[Kernel::kRowTiles][2];        // of the thread's own columns
+  float row_max[Kernel::kRowTiles][2];  // greatest score so far; -infinity before any
+  float sum[Kernel::kRowTiles][2];      // of the thread's own columns
 };
 
 template <typename Kernel>
@@ -44,7 +44,7 @@ __device__ __forceinline__ void Clear(Softmax16<Kernel>& state,
   for (int r = 0; r < Kernel::kRowTiles; ++r) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      state.reference[r][half] = NegativeInfinity();
+      state.row_max[r][half] = NegativeInfinity();
       state.sum[r][half] = 0.0f;
     }
 #pragma unroll
@@ -55,22 +55,22 @@ __device__ __forceinline__ void Clear(Softmax16<Kernel>& state,
   }
 }
 
-// What sums of weights are multiplied by when a row's reference rises.
+// What sums of weights are multiplied by when a row's maximum rises.
 template <typename Kernel>
-struct Decay16 {
+struct Rescale16 {
   float factor[Kernel::kRowTiles][2];
   bool needed = false;  // by some row of the thread
 };
 
-// Scores become weights of the new reference, which the sums of weights are scaled to; those of
+// Scores become weights of the new row maximum, which the sums of weights are scaled to; those of
 // values still are to be. Differences of scores are taken before the scale: they are exact where
 // they matter, so that the greatest key's weight is that of 1 at any size. A NaN among the scores
-// is not felt in the reference, but in the sum for good.
+// is not felt in the row maximum, but in the sum for good.
 template <typename Kernel>
-__device__ __forceinline__ Decay16<Kernel> Weigh(
+__device__ __forceinline__ Rescale16<Kernel> Weigh(
     Softmax16<Kernel>& state, float (&scores)[Kernel::kRowTiles][Kernel::kKeys / 8][4],
     float scale) {
-  Decay16<Kernel> decay;
+  Rescale16<Kernel> rescale;
 #pragma unroll
   for (int r = 0; r < Kernel::kRowTiles; ++r) {
 #pragma unroll
@@ -82,10 +82,10 @@ __device__ __forceinline__ Decay16<Kernel> Weigh(
       }
       most = fmaxf(most, FromPartner(most, 1));
       most = fmaxf(most, FromPartner(most, 2));
-      const float before = state.reference[r][half];
-      const float reference = fmaxf(before, most);
+      const float before = state.row_max[r][half];
+      const float row_max = fmaxf(before, most);
       // A row that has seen nothing keeps weights of 0.
-      const float used = reference == NegativeInfinity() ? 0.0f : reference;
+      const float used = row_max == NegativeInfinity() ? 0.0f : row_max;
       float sum = 0;
 #pragma unroll
       for (int n = 0; n < Kernel::kKeys / 8; ++n) {
@@ -96,26 +96,26 @@ __device__ __forceinline__ Decay16<Kernel> Weigh(
           sum += scores[r][n][e];
         }
       }
-      decay.factor[r][half] = Exp2((before - used) * scale);
-      decay.needed = decay.needed || reference != before;
-      state.reference[r][half] = reference;
-      state.sum[r][half] = state.sum[r][half] * decay.factor[r][half] + sum;
+      rescale.factor[r][half] = Exp2((before - used) * scale);
+      rescale.needed = rescale.needed || row_max != before;
+      state.row_max[r][half] = row_max;
+      state.sum[r][half] = state.sum[r][half] * rescale.factor[r][half] + sum;
     }
   }
-  return decay;
+  return rescale;
 }
 
-// Sums of values follow the weights to the new reference.
+// Sums of values follow the weights to the new row maximum.
 template <typename Kernel>
-__device__ __forceinline__ void Follow(const Decay16<Kernel>& decay,
-                                       float (&out)[Kernel::kRowTiles][Kernel::kDim / 8][4]) {
-  if (!AnyOfWarp(decay.needed)) return;
+__device__ __forceinline__ void RescaleOut(const Rescale16<Kernel>& rescale,
+                                           float (&out)[Kernel::kRowTiles][Kernel::kDim / 8][4]) {
+  if (!AnyOfWarp(rescale.needed)) return;
 #pragma unroll
   for (int r = 0; r < Kernel::kRowTiles; ++r) {
 #pragma unroll
     for (int x = 0; x < Kernel::kDim / 8; ++x) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) out[r][x][e] *= decay.factor[r][e / 2];
+      for (int e = 0; e < 4; ++e) out[r][x][e] *= rescale.factor[r][e / 2];
     }
   }
 }
@@ -131,29 +131,31 @@ __device__ __forceinline__ void PackWeights(uint32_t (&left)[4], const float (&w
 }
 
 // Scores of keys that a row does not see become -infinity.
-template <typename Kernel>
+template <typename Kernel, typename Walk>
 __device__ __forceinline__ void Hide(float (&scores)[Kernel::kRowTiles][Kernel::kKeys / 8][4],
-                                     const typename Kernel::Walk& walk, const KeyTile& keys,
-                                     const QueryTile& tile, int first_lane, int thread) {
+                                     const Walk& walk, const KeyTile& keys, const QueryTile& tile,
+                                     int first_lane, int thread) {
 #pragma unroll
   for (int r = 0; r < Kernel::kRowTiles; ++r) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int lane = min(first_lane + 16 * r + 8 * half + thread / 4, tile.lanes - 1);
-      const int limit = walk.Limit(keys, tile.Row(lane));
+      // Of the thread's columns: those that it holds are then constants.
+      const int own = 2 * (thread % 4);
+      const int limit = walk.Limit(keys, tile.RowsBelow(lane)) - own;
       const auto hide = [&](const auto& hidden) {
 #pragma unroll
         for (int n = 0; n < Kernel::kKeys / 8; ++n) {
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             float& score = scores[r][n][2 * half + e];
-            score = hidden(8 * n + 2 * (thread % 4) + e) ? NegativeInfinity() : score;
+            score = hidden(8 * n + e) ? NegativeInfinity() : score;
           }
         }
       };
       hide([&](int key) { return key >= limit; });
       // Positions beyond the limit are another tile's, and those scores are hidden already.
-      if (walk.ByPositions()) hide([&](int key) { return walk.Hides(keys, key, lane); });
+      if (walk.ByPositions()) hide([&](int key) { return walk.Hides(keys, own + key, lane); });
     }
   }
 }
@@ -196,8 +198,7 @@ __device__ __forceinline__ void StoreRows(
       const int lane = first_lane + 16 * r + 8 * half + thread / 4;
       if (lane >= tile.lanes) continue;
       if (sum[r][half] == 0 && InPlace(work)) continue;
-      const RowEnd<float> end =
-          EndRow(work, state.reference[r][half], sum[r][half], prior[r][half]);
+      const RowEnd<float> end = EndRow(work, state.row_max[r][half], sum[r][half], prior[r][half]);
       if (thread % 4 == 0) StoreState(tile, lane, end.state);
       const float* const prior_row = PriorRow(tile, lane);
       const int64_t row_at = tile.At(work.out, lane);

@@ -25,38 +25,62 @@ __device__ __forceinline__ int PieceAt(int rows, int row, int piece) {
   return (piece / kPanelPieces * rows + row) * kPanel + ((piece & kMask) ^ (row & kMask)) * kPiece;
 }
 
-// Rows [keys.begin, keys.begin + keys.count) of keys or values of a batch, Kernel::kKeys shared
-// rows of which what lies beyond is zero.
+// Rows of keys or values of a batch, as one thread copies them: of each, the piece at its place.
 template <typename Kernel>
-__device__ __forceinline__ void LoadRows(typename Kernel::Element* shared, const WorkView& view,
-                                         int64_t batch, const KeyTile& keys, int dim,
+struct RowSource {
+  using Element = typename Kernel::Element;
+  static constexpr int kPieces = Kernel::kDim / kPiece;
+  static constexpr int kStep = Kernel::kThreads / kPieces;  // rows that the block copies at once
+
+  // `dim`: of a row, head_dim or value_dim.
+  __device__ RowSource(const WorkView& view, const QueryTile& tile, int dim)
+      : row(view.row), inside(Piece() * kPiece < dim) {
+    from = static_cast<const Element*>(view.data) + tile.batch * view.batch +
+           (tile.work->key_begin + First()) * row + Piece() * kPiece;
+  }
+
+  __device__ static int First() { return static_cast<int>(threadIdx.x) / kPieces; }
+  __device__ static int Piece() { return static_cast<int>(threadIdx.x) % kPieces; }
+
+  const Element* from;  // in row First() of the work's keys
+  int64_t row;          // elements from one row to the next
+  bool inside;          // whether rows have such a piece
+};
+
+// Rows [keys.begin, keys.begin + keys.count), Kernel::kKeys shared rows of which what lies beyond
+// is zero. `aligned`: rows begin at multiples of 16 bytes.
+template <typename Kernel>
+__device__ __forceinline__ void LoadRows(typename Kernel::Element* shared,
+                                         const RowSource<Kernel>& source, const KeyTile& keys,
                                          bool aligned) {
-  using T = typename Kernel::Element;
-  constexpr int kPieces = Kernel::kDim / kPiece;
-  constexpr int kStep = Kernel::kThreads / kPieces;  // rows that the block copies at once
+  constexpr int kStep = RowSource<Kernel>::kStep;
   constexpr int kSteps = (Kernel::kKeys + kStep - 1) / kStep;
-  const T* const base = static_cast<const T*>(view.data) + batch * view.batch;
-  const int first = threadIdx.x / kPieces, piece = threadIdx.x % kPieces;
-  const bool inside = piece * kPiece < dim;
-  const T* from = base + (keys.begin + first) * view.row + piece * kPiece;
-  const int64_t step = kStep * view.row;
+  const int first = source.First(), piece = source.Piece();
+  const int rows = source.inside ? keys.count : 0;
+  const int first_at = PieceAt(Kernel::kKeys, first, piece);
+  // After whole groups of eight rows a piece has the same place in its row.
+  const auto at = [&](int n) {
+    return shared + (kStep % kPanelPieces == 0 ? first_at + n * kStep * kPanel
+                                               : PieceAt(Kernel::kKeys, first + n * kStep, piece));
+  };
+  const typename Kernel::Element* from = source.from + keys.begin * source.row;
+  const int64_t step = kStep * source.row;
   if (aligned) {
 #pragma unroll
     for (int n = 0; n < kSteps; ++n, from += step) {
       const int row = first + n * kStep;
-      if (Kernel::kKeys % kStep != 0 && row >= Kernel::kKeys) break;
-      const bool read = inside && row < keys.count;
-      CopyAsync16(shared + PieceAt(Kernel::kKeys, row, piece), read ? from : base, read);
+      if ((n + 1) * kStep <= Kernel::kKeys || row < Kernel::kKeys) {
+        CopyAsync16(at(n), from, row < rows);
+      }
     }
     return;
   }
 #pragma unroll 1
-  for (int row = first; row < Kernel::kKeys; row += kStep, from += step) {
-    const bool read = inside && row < keys.count;
-    auto* const to = reinterpret_cast<uint16_t*>(shared + PieceAt(Kernel::kKeys, row, piece));
+  for (int n = 0, row = first; row < Kernel::kKeys; ++n, row += kStep, from += step) {
+    auto* const to = reinterpret_cast<uint16_t*>(at(n));
 #pragma unroll
     for (int x = 0; x < kPiece; ++x) {
-      to[x] = read ? reinterpret_cast<const uint16_t*>(from)[x] : 0;
+      to[x] = row < rows ? reinterpret_cast<const uint16_t*>(from)[x] : 0;
     }
   }
 }

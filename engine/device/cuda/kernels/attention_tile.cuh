@@ -29,15 +29,15 @@ struct QueryTile {
   int64_t batch = 0;
   int64_t first_row = 0;
   int first_head = 0;  // of the first lane, in the first row
+  int heads = 1;       // of the work
   int lanes = 0;
 
-  __device__ int64_t Row(int lane) const {
-    return work->heads == 1 ? first_row + lane
-                            : first_row + (first_head + lane) / static_cast<int>(work->heads);
+  // Of the lane's row, from the tile's first.
+  __device__ int RowsBelow(int lane) const {
+    return heads == 1 ? lane : (first_head + lane) / heads;
   }
-  __device__ int Head(int lane) const {
-    return work->heads == 1 ? 0 : (first_head + lane) % static_cast<int>(work->heads);
-  }
+  __device__ int64_t Row(int lane) const { return first_row + RowsBelow(lane); }
+  __device__ int Head(int lane) const { return heads == 1 ? 0 : (first_head + lane) % heads; }
   // Elements from the data of a view, or state, to a lane's first one.
   template <typename View>
   __device__ int64_t At(const View& view, int lane) const {
@@ -68,7 +68,8 @@ __device__ inline QueryTile FindTile(const AttentionWork* works, int count, int6
   }
   const AttentionWork& work = works[low];
   const int64_t index = work.task_tile + tile - work.first_tile;
-  QueryTile found{.work = &work, .batch = index / work.tiles_per_batch};
+  QueryTile found{
+      .work = &work, .batch = index / work.tiles_per_batch, .heads = static_cast<int>(work.heads)};
   int64_t of_batch = index % work.tiles_per_batch;
   // The last rows of a triangle have the most to do, so they begin first.
   if (work.mask == kWorkMaskDiagonal) of_batch = work.tiles_per_batch - 1 - of_batch;
@@ -80,34 +81,43 @@ __device__ inline QueryTile FindTile(const AttentionWork* works, int count, int6
   return found;
 }
 
-// Keys [begin, begin + count); none when count is 0.
+// Keys [begin, begin + count) of a work, counted from its first; none when count is 0.
 struct KeyTile {
-  int64_t begin = 0;
+  int begin = 0;
   int count = 0;
   bool all_seen = false;  // by every lane, and the tile is full
   int buffer = 0;         // of the keys' positions
 };
 
+inline constexpr int kWorkMaskAny = -1;  // KeyWalk: the mask is read from the work
+
 // Walks the key tiles of a query tile that some lane sees. All threads of a block call it alike.
-template <int kLanes, int kKeys>
+// It keeps what it needs of the work, which kernels would else read again at every step.
+template <int kLanes, int kKeys, int kMask = kWorkMaskAny>
 class KeyWalk {
  public:
   static constexpr int kSharedBytes = (kLanes + 2 * kKeys) * static_cast<int>(sizeof(int64_t));
 
   // `shared`: kSharedBytes, aligned to 8. Used under kWorkMaskPositions alone.
-  __device__ KeyWalk(const QueryTile& tile, char* shared)
-      : work_(*tile.work), first_row_(tile.first_row), end_(tile.work->key_end) {
-    if (work_.mask == kWorkMaskDiagonal) {
-      end_ = min(end_, tile.Row(tile.lanes - 1) + work_.diagonal_shift + 1);
-    } else if (work_.mask == kWorkMaskPositions) {
+  __device__ KeyWalk(const QueryTile& tile, char* shared) : mask_(tile.work->mask) {
+    const AttentionWork& work = *tile.work;
+    end_ = static_cast<int>(work.key_end - work.key_begin);
+    if (Mask() == kWorkMaskDiagonal) {
+      // Beyond these limits all lanes see every key, or none.
+      const int64_t first_hidden = tile.first_row + work.diagonal_shift + 1 - work.key_begin;
+      first_hidden_ =
+          static_cast<int>(max(int64_t{-kLanes}, min(first_hidden, static_cast<int64_t>(end_))));
+      end_ = max(0, min(end_, first_hidden_ + tile.RowsBelow(tile.lanes - 1)));
+    } else if (Mask() == kWorkMaskPositions) {
       query_positions_ = reinterpret_cast<int64_t*>(shared);
       key_positions_ = query_positions_ + kLanes;
-      keys_ = static_cast<const int64_t*>(work_.key_positions.data) +
-              tile.batch * work_.key_positions.batch;
-      const auto* queries = static_cast<const int64_t*>(work_.query_positions.data) +
-                            tile.batch * work_.query_positions.batch;
+      keys_row_ = work.key_positions.row;
+      keys_ = static_cast<const int64_t*>(work.key_positions.data) +
+              tile.batch * work.key_positions.batch + work.key_begin * keys_row_;
+      const auto* queries = static_cast<const int64_t*>(work.query_positions.data) +
+                            tile.batch * work.query_positions.batch;
       for (int lane = threadIdx.x; lane < tile.lanes; lane += blockDim.x) {
-        query_positions_[lane] = queries[tile.Row(lane) * work_.query_positions.row];
+        query_positions_[lane] = queries[tile.Row(lane) * work.query_positions.row];
       }
       __syncthreads();
       least_ = greatest_ = query_positions_[0];
@@ -119,39 +129,40 @@ class KeyWalk {
   }
 
   // The first tile from `begin` on that some lane sees.
-  __device__ KeyTile Next(int64_t begin) {
-    if (work_.mask == kWorkMaskPositions) return NextByPositions(begin);
+  __device__ KeyTile Next(int begin) {
+    if (Mask() == kWorkMaskPositions) return NextByPositions(begin);
     KeyTile tile{.begin = begin};
     if (begin >= end_) return tile;
-    tile.count = static_cast<int>(min(static_cast<int64_t>(kKeys), end_ - begin));
-    tile.all_seen = tile.count == kKeys && (work_.mask == kWorkMaskNone ||
-                                            begin + kKeys - 1 <= first_row_ + work_.diagonal_shift);
+    tile.count = min(kKeys, end_ - begin);
+    tile.all_seen =
+        tile.count == kKeys && (Mask() == kWorkMaskNone || begin + kKeys <= first_hidden_);
     return tile;
   }
 
-  // Keys of the tile from this one on are hidden from the row, in order of index. Under
-  // kWorkMaskPositions only those past the last key.
-  __device__ int Limit(const KeyTile& tile, int64_t row) const {
-    if (work_.mask != kWorkMaskDiagonal) return tile.count;
-    const int64_t limit = row + work_.diagonal_shift + 1 - tile.begin;
-    return static_cast<int>(max(int64_t{0}, min(static_cast<int64_t>(tile.count), limit)));
+  // Keys of the tile from this one on are hidden from a lane that lies `rows_below` (QueryTile)
+  // the tile's first row, in order of index. Under kWorkMaskPositions only those past the last key.
+  __device__ int Limit(const KeyTile& tile, int rows_below) const {
+    if (Mask() != kWorkMaskDiagonal) return tile.count;
+    return max(0, min(tile.count, first_hidden_ + rows_below - tile.begin));
   }
-  __device__ bool ByPositions() const { return work_.mask == kWorkMaskPositions; }
+  __device__ bool ByPositions() const { return Mask() == kWorkMaskPositions; }
   __device__ bool Hides(const KeyTile& tile, int key, int lane) const {
     return key_positions_[tile.buffer * kKeys + key] > query_positions_[lane];
   }
 
  private:
+  __device__ int Mask() const { return kMask == kWorkMaskAny ? mask_ : kMask; }
+
   // Each thread looks at one key. The other buffer still serves the tile before.
-  __device__ KeyTile NextByPositions(int64_t begin) {
+  __device__ KeyTile NextByPositions(int begin) {
     static_assert(kKeys <= 128, "a thread each");
     buffer_ ^= 1;
     for (; begin < end_; begin += kKeys) {
-      const int count = static_cast<int>(min(static_cast<int64_t>(kKeys), end_ - begin));
+      const int count = min(kKeys, end_ - begin);
       const int key = threadIdx.x;
       bool seen = false, seen_by_all = true;
       if (key < count) {
-        const int64_t position = keys_[(begin + key) * work_.key_positions.row];
+        const int64_t position = keys_[(begin + key) * keys_row_];
         key_positions_[buffer_ * kKeys + key] = position;
         seen = position <= greatest_;
         seen_by_all = position <= least_;
@@ -163,13 +174,14 @@ class KeyWalk {
     return {.begin = begin};
   }
 
-  const AttentionWork& work_;
-  int64_t first_row_;
-  int64_t end_;
+  int mask_;
+  int end_ = 0;                         // no lane sees a key from here on
+  int first_hidden_ = 0;                // from the tile's first row, under kWorkMaskDiagonal
   int64_t* query_positions_ = nullptr;  // [kLanes], shared
   int64_t* key_positions_ = nullptr;    // [2, kKeys], shared
-  const int64_t* keys_ = nullptr;       // of the batch
-  int64_t least_ = 0, greatest_ = 0;    // of the lanes' positions
+  const int64_t* keys_ = nullptr;       // of the batch, from the work's first key
+  int64_t keys_row_ = 0;
+  int64_t least_ = 0, greatest_ = 0;  // of the lanes' positions
   int buffer_ = 0;
 };
 

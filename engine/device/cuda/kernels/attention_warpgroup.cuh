@@ -29,9 +29,9 @@ struct Warpgroup16 {
   static constexpr int kLanes = kGroups * 64;
   static constexpr int kQueries = kLanes * kDim;  // elements in shared memory
   static constexpr int kTileRows = kKeys * kDim;  // likewise, of one buffer of keys or values
-  using Walk = KeyWalk<kLanes, kKeys>;
-  static constexpr int kSharedBytes =
-      (kQueries + 4 * kTileRows) * static_cast<int>(sizeof(T)) + Walk::kSharedBytes;
+  static constexpr int kSharedBytes = (kQueries + 4 * kTileRows) * static_cast<int>(sizeof(T)) +
+                                      KeyWalk<kLanes, kKeys>::kSharedBytes +
+                                      static_cast<int>(sizeof(QueryTile));
   static_assert(kSharedBytes <= 227 << 10, "what a block may have on compute capability 9.0");
 };
 
@@ -66,34 +66,43 @@ __device__ __forceinline__ void StartValues(float (&out)[Kernel::kDim / 8][4],
   WarpgroupCommit();
 }
 
-// One block computes tile blockIdx.x of the works.
+// The block's part of shared memory.
 template <typename Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads, 1)
-    AttendByWarpgroups(const AttentionWork* works, int count, LaunchNotes notes) {
-  using T = typename Kernel::Element;
-  static_assert(Kernel::kDim == kPanel || Kernel::kDim == 2 * kPanel);
-  T* const queries = reinterpret_cast<T*>(SharedMemory());
-  T* const keys = queries + Kernel::kQueries;  // two buffers
-  T* const values = keys + 2 * Kernel::kTileRows;
-  const QueryTile tile = FindTile(works, count, blockIdx.x, Kernel::kLanes);
-  const AttentionWork& work = *tile.work;
-  typename Kernel::Walk walk(tile, reinterpret_cast<char*>(values + 2 * Kernel::kTileRows));
-  const bool aligned = work.keys_aligned != 0;
-  const int group = threadIdx.x / Kernel::kGroupThreads, thread = threadIdx.x % 32;
-  const int first_lane = threadIdx.x / 32 * 16;
+struct WarpgroupMemory {
+  typename Kernel::Element* queries;
+  typename Kernel::Element* keys;    // two buffers
+  typename Kernel::Element* values;  // likewise
+  char* walk;
+  QueryTile* tile;  // what the end of the block needs again; registers are scarce until then
+};
 
-  float out[1][Kernel::kDim / 8][4];
-  Softmax16<Kernel> state;
-  Clear<Kernel>(state, out);
+// Softmax and sums of values of the tile's lanes. Code of its own for each kMask, and for rows that
+// begin at multiples of 16 bytes (kAligned); kWorkMaskAny and false serve all others too.
+// Returns the number of scores.
+template <typename Kernel, int kMask, bool kAligned>
+__device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
+                                             const WarpgroupMemory<Kernel>& memory,
+                                             Softmax16<Kernel>& state,
+                                             float (&out)[1][Kernel::kDim / 8][4]) {
+  using T = typename Kernel::Element;
+  // What the loop needs of the work: memory that asynchronous products may change is not read
+  // again unless the program says so.
+  const AttentionWork& work = *tile.work;
+  const float score_scale = work.score_scale;
+  const bool aligned = kAligned || work.keys_aligned != 0;
+  const RowSource<Kernel> key_rows(work.k, tile, work.head_dim);
+  const RowSource<Kernel> value_rows(work.v, tile, work.value_dim);
+  KeyWalk<Kernel::kLanes, Kernel::kKeys, kMask> walk(tile, memory.walk);
+  const int group = UniformOfWarp(static_cast<int>(threadIdx.x) / Kernel::kGroupThreads);
+  const int thread = threadIdx.x % 32;
+  const int first_lane = static_cast<int>(threadIdx.x) / 32 * 16;
 
   const auto load_keys = [&](const KeyTile& of, int buffer) {
     if (of.count == 0) return;
-    LoadRows<Kernel>(keys + buffer * Kernel::kTileRows, work.k, tile.batch, of, work.head_dim,
-                     aligned);
+    LoadRows<Kernel>(memory.keys + buffer * Kernel::kTileRows, key_rows, of, aligned);
   };
   const auto load_values = [&](const KeyTile& of, int buffer) {
-    LoadRows<Kernel>(values + buffer * Kernel::kTileRows, work.v, tile.batch, of, work.value_dim,
-                     aligned);
+    LoadRows<Kernel>(memory.values + buffer * Kernel::kTileRows, value_rows, of, aligned);
   };
   // All that was loaded is there, and nobody works on what was there before the last step.
   const auto await_rows = [&] {
@@ -102,69 +111,108 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     __syncthreads();
   };
 
-  KeyTile now = walk.Next(work.key_begin);
-  int64_t computed = 0;
-  if (now.count > 0) {
-    load_keys(now, 0);
-    LoadQueries<Kernel>(queries, tile);
-    await_rows();
-    KeyTile next = walk.Next(now.begin + Kernel::kKeys);
-    load_values(now, 0);
-    load_keys(next, 1);
+  KeyTile now = walk.Next(0);
+  if (now.count == 0) return 0;
+  load_keys(now, 0);
+  LoadQueries<Kernel>(memory.queries, tile);
+  await_rows();
+  KeyTile next = walk.Next(now.begin + Kernel::kKeys);
+  load_values(now, 0);
+  load_keys(next, 1);
 
-    const SharedMatrix own_queries = MatrixAt(queries + group * 64 * kPanel);
-    float scores[1][Kernel::kKeys / 8][4];
-    uint32_t weights[Kernel::kKeys / 16][4];
-    // Scores of tile `of` become weights.
-    const auto weigh = [&](const KeyTile& of) {
-      if (!of.all_seen) Hide<Kernel>(scores, walk, of, tile, first_lane, thread);
-      computed += int64_t{tile.lanes} * of.count;
-      return Weigh<Kernel>(state, scores, work.score_scale);
-    };
-    const auto pack = [&] {
+  const SharedMatrix own_queries = MatrixAt(memory.queries + group * 64 * kPanel);
+  const SharedMatrix keys = MatrixAt(memory.keys), values = MatrixAt(memory.values);
+  float scores[1][Kernel::kKeys / 8][4];
+  uint32_t weights[Kernel::kKeys / 16][4];
+  int computed = 0;  // keys
+  // Scores of tile `of` become weights.
+  const auto weigh = [&](const KeyTile& of) {
+    if (!of.all_seen) Hide<Kernel>(scores, walk, of, tile, first_lane, thread);
+    computed += of.count;
+    return Weigh<Kernel>(state, scores, score_scale);
+  };
+  const auto pack = [&] {
 #pragma unroll
-      for (int n = 0; n < Kernel::kKeys / 16; ++n) PackWeights<T>(weights[n], scores[0], n);
-    };
-    const auto hold = [&] {
-      WarpgroupHold(scores[0]);
-      WarpgroupHold(weights);
-      WarpgroupHold(out[0]);
-    };
-
-    WarpgroupBegin();
-    StartScores<Kernel>(scores[0], own_queries, MatrixAt(keys));
-    WarpgroupWait<0>();
+    for (int n = 0; n < Kernel::kKeys / 16; ++n) PackWeights<T>(weights[n], scores[0], n);
+  };
+  const auto hold = [&] {
     WarpgroupHold(scores[0]);
-    weigh(now);
-    pack();
-    int buffer = 0;  // of the values that the weights are for
-    for (await_rows(); next.count > 0; await_rows()) {
-      const int other = buffer ^ 1;
-      const KeyTile after = walk.Next(next.begin + Kernel::kKeys);
-      load_values(next, other);
-      load_keys(after, buffer);
-      hold();
-      WarpgroupBegin();
-      StartScores<Kernel>(scores[0], own_queries, MatrixAt(keys + other * Kernel::kTileRows));
-      StartValues<Kernel>(out[0], weights, MatrixAt(values + buffer * Kernel::kTileRows));
-      WarpgroupWait<1>();
-      WarpgroupHold(scores[0]);
-      const Decay16<Kernel> decay = weigh(next);
+    WarpgroupHold(weights);
+    WarpgroupHold(out[0]);
+  };
+
+  WarpgroupBegin();
+  StartScores<Kernel>(scores[0], own_queries, keys);
+  WarpgroupWait<0>();
+  WarpgroupHold(scores[0]);
+  weigh(now);
+  pack();
+  int buffer = 0;  // of the values that the weights are for
+  for (await_rows(); next.count > 0; await_rows()) {
+    const int other = buffer ^ 1;
+    hold();
+    WarpgroupBegin();
+    StartScores<Kernel>(scores[0], own_queries, PartAt(keys, other * Kernel::kTileRows));
+    StartValues<Kernel>(out[0], weights, PartAt(values, buffer * Kernel::kTileRows));
+    // While the tensor cores are busy: rows of the next step, into what the last one has read.
+    const KeyTile after = walk.Next(next.begin + Kernel::kKeys);
+    load_values(next, other);
+    load_keys(after, buffer);
+    WarpgroupWait<1>();
+    WarpgroupHold(scores[0]);
+    const Rescale16<Kernel> rescale = weigh(next);
+    const bool any = AnyOfWarp(rescale.needed);
+    WarpgroupHold(scores[0]);  // weights are made before the wait for the values' product
+    if (any) {
       WarpgroupWait<0>();
       hold();
-      Follow<Kernel>(decay, out);
-      pack();
-      buffer = other;
-      next = after;
+      RescaleOut<Kernel>(rescale, out);
+    } else {
+      WarpgroupWait<0>();
+      hold();
     }
-    hold();
-    WarpgroupBegin();
-    StartValues<Kernel>(out[0], weights, MatrixAt(values + buffer * Kernel::kTileRows));
-    WarpgroupWait<0>();
-    hold();
+    pack();
+    buffer = other;
+    next = after;
+  }
+  hold();
+  WarpgroupBegin();
+  StartValues<Kernel>(out[0], weights, PartAt(values, buffer * Kernel::kTileRows));
+  WarpgroupWait<0>();
+  hold();
+  return int64_t{tile.lanes} * computed;
+}
+
+// One block computes tile blockIdx.x of the works.
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, 1)
+    AttendByWarpgroups(const AttentionWork* works, int count, LaunchNotes notes) {
+  static_assert(Kernel::kDim == kPanel || Kernel::kDim == 2 * kPanel);
+  using T = typename Kernel::Element;
+  WarpgroupMemory<Kernel> memory{.queries = reinterpret_cast<T*>(SharedMemory())};
+  memory.keys = memory.queries + Kernel::kQueries;
+  memory.values = memory.keys + 2 * Kernel::kTileRows;
+  memory.walk = reinterpret_cast<char*>(memory.values + 2 * Kernel::kTileRows);
+  memory.tile = reinterpret_cast<QueryTile*>(memory.walk +
+                                             KeyWalk<Kernel::kLanes, Kernel::kKeys>::kSharedBytes);
+  const QueryTile tile = FindTile(works, count, blockIdx.x, Kernel::kLanes);
+  if (threadIdx.x == 0) *memory.tile = tile;
+  __syncthreads();
+
+  float out[1][Kernel::kDim / 8][4];
+  Softmax16<Kernel> state;
+  Clear<Kernel>(state, out);
+  int64_t computed = 0;
+  if (tile.work->keys_aligned != 0 && tile.work->mask == kWorkMaskNone) {
+    computed = SumValues<Kernel, kWorkMaskNone, true>(tile, memory, state, out);
+  } else if (tile.work->keys_aligned != 0 && tile.work->mask == kWorkMaskDiagonal) {
+    computed = SumValues<Kernel, kWorkMaskDiagonal, true>(tile, memory, state, out);
+  } else {
+    computed = SumValues<Kernel, kWorkMaskAny, false>(tile, memory, state, out);
   }
   CountScores(notes, computed);
-  StoreRows<Kernel>(tile, state, out, first_lane, thread, notes);
+  StoreRows<Kernel>(*memory.tile, state, out, static_cast<int>(threadIdx.x) / 32 * 16,
+                    threadIdx.x % 32, notes);
 }
 
 }  // namespace hilbert_ring::cuda

@@ -29,8 +29,9 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-// 16 bytes from global to shared memory, or 16 zeros where not `read`. Both are aligned to 16
-// bytes. Visible to the thread after CopyAsyncWait, to others after a barrier that follows it.
+// 16 bytes from global to shared memory, or 16 zeros where not `read`: then `global` may lie
+// anywhere. Both are aligned to 16 bytes. Visible to the thread after CopyAsyncWait, to others
+// after a barrier that follows it.
 __device__ __forceinline__ void CopyAsync16(void* shared, const void* global, bool read) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(SharedAddress(shared)),
                "l"(global), "r"(read ? 16 : 0)
@@ -108,6 +109,11 @@ __device__ __forceinline__ float Exp2(float x) {
 // What the thread at this one's number in the warp, exclusive or `mask`, holds.
 __device__ __forceinline__ float FromPartner(float value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
+// A number that all threads of the warp have, in a way that tells the compiler.
+__device__ __forceinline__ int UniformOfWarp(int value) {
+  return __shfl_sync(0xffffffffu, value, 0);
 }
 
 __device__ __forceinline__ bool AnyOfWarp(bool value) { return __any_sync(0xffffffffu, value); }

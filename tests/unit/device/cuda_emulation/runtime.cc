@@ -1,9 +1,15 @@
 // The emulated GPU's runtime: memory of the host that begins as NaN, streams that do everything at
 // once, in the calling thread.
+//
+// HILBERT_RING_EMULATED_GPU says what is wrong with it: "hang", its kernels never end; "fault",
+// they fault, and every call after that fails; "lie", they do nothing and say that they are done.
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 struct EmulatedStream {};
 struct EmulatedEvent {};
@@ -19,6 +25,23 @@ constexpr int kBlockSharedBytes = 227 << 10;  // of compute capability 9.0
 // Slow enough that tests see work cut into launches.
 constexpr int kClockKilohertz = 20'000;
 
+std::atomic<bool> launched = false;  // a kernel that does not do what it should
+
+const std::string& WhatIsWrong() {
+  static const std::string wrong = [] {
+    const char* set = std::getenv("HILBERT_RING_EMULATED_GPU");
+    return std::string(set == nullptr ? "" : set);
+  }();
+  return wrong;
+}
+
+// Of a call that waits for the GPU, or that a GPU after a fault refuses.
+cudaError_t Await() {
+  if (!launched) return cudaSuccess;
+  while (WhatIsWrong() == "hang") pause();
+  return WhatIsWrong() == "fault" ? cudaErrorIllegalAddress : cudaSuccess;
+}
+
 cudaError_t Take(void** data, size_t bytes) {
   *data = bytes > kMemoryBytes
               ? nullptr
@@ -30,10 +53,18 @@ cudaError_t Take(void** data, size_t bytes) {
 
 }  // namespace
 
+bool EmulatedKernelRuns() {
+  if (WhatIsWrong().empty()) return true;
+  launched = true;
+  return false;
+}
+
 const char* cudaGetErrorName(cudaError_t error) {
+  if (error == cudaErrorIllegalAddress) return "cudaErrorIllegalAddress";
   return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaError";
 }
 const char* cudaGetErrorString(cudaError_t error) {
+  if (error == cudaErrorIllegalAddress) return "an illegal memory access was encountered";
   return error == cudaErrorMemoryAllocation ? "out of memory" : "failed";
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
@@ -64,7 +95,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return Await(); }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new EmulatedEvent;
@@ -75,18 +106,22 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return Await(); }
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
   *pool = new EmulatedPool;
   return cudaSuccess;
 }
+// Memory of an emulated pool is the heap's.
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
   delete pool;
   return cudaSuccess;
 }
 cudaError_t cudaMallocFromPoolAsync(void** data, size_t bytes, cudaMemPool_t, cudaStream_t) {
-  return Take(data, bytes);
+  const cudaError_t error = Await();
+  return error == cudaSuccess ? Take(data, bytes) : error;
 }
 cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return cudaFree(data); }
 cudaError_t cudaMalloc(void** data, size_t bytes) { return Take(data, bytes); }

@@ -143,6 +143,16 @@ inline float FromPartner(float value, int mask) {
   return out;
 }
 
+inline int UniformOfWarp(int value) {
+  int out = 0;
+  emulation::WarpInstruction("shfl.idx", &value, sizeof(value), &out, sizeof(out),
+                             [](emulation::WarpOperands& warp) {
+                               for (int t = 0; t < 32; ++t)
+                                 std::memcpy(warp.out[t], warp.in[0], sizeof(int));
+                             });
+  return out;
+}
+
 inline bool AnyOfWarp(bool value) {
   bool out = false;
   emulation::WarpInstruction("vote.any", &value, sizeof(value), &out, sizeof(out),

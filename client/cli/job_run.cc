@@ -1,0 +1,195 @@
+#include "client/cli/job_run.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/json_message.h"
+#include "client/cli/table.h"
+#include "client/cli/trace_json.h"
+#include "engine/base/return_if_error.h"
+
+namespace hilbert_ring::cli {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// NaN and infinities are out of range too.
+CLI::Validator SecondsFrom(double least) {
+  return CLI::Validator(
+      [least](const std::string& text) {
+        constexpr double kMost = 1e9;
+        double seconds = 0;
+        const bool in_range =
+            absl::SimpleAtod(text, &seconds) && seconds >= least && seconds <= kMost;
+        return in_range ? ""
+                        : absl::StrCat(text, ", expected a number of seconds from ", least, " to ",
+                                       kMost);
+      },
+      "");
+}
+
+// Of whoever started this program, by the variable that tools agree on.
+std::string Traceparent() {
+  const char* given = std::getenv("TRACEPARENT");
+  const std::string_view text = given != nullptr ? given : "";
+  const bool legal = text.find_first_not_of("0123456789abcdef-") == std::string_view::npos;
+  return legal ? std::string(text) : "";  // others could not be sent
+}
+
+}  // namespace
+
+void AddCallFlags(CLI::App& app, CallFlags& flags) {
+  const auto file = [&app](const char* flag, std::string& path, const char* help) {
+    app.add_option(flag, path, help)->type_name("FILE");
+  };
+  file("--report", flags.report, "JSON to write: what the service measured");
+  file("--trace", flags.trace,
+       "JSON to write: the job's timeline, for Perfetto or chrome://tracing");
+  app.add_option("--job-id", flags.job_id, "name of the job; drawn when not given")
+      ->type_name("NAME");
+  app.add_option("--deadline", flags.deadline_seconds, "of the whole job, all attempts together")
+      ->type_name("SECONDS")
+      ->check(SecondsFrom(0.001));
+  app.add_option("--outage-timeout", flags.outage_seconds,
+                 "how long the service may be away at a stretch; not given: until the deadline, "
+                 "or 30 without one")
+      ->type_name("SECONDS")
+      ->check(SecondsFrom(0));
+  app.add_option(
+         "--max-attempts", flags.max_attempts,
+         "how often the job is sent when the service is busy or loses it, 1 to 1000; times when "
+         "the service was away do not count, nor, with a deadline, those when it was full; 1: a "
+         "failure is final")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000).description(""))
+      ->capture_default_str();
+}
+
+void AddReferenceFlags(CLI::App& app, ReferenceFlags& flags) {
+  app.add_option("--by-reference", flags.by_reference,
+                 "auto: files beneath the service's data root, which this machine sees too, are "
+                 "named, and its workers read and write them; others are sent; always: an error "
+                 "where they would be sent; never: they are sent")
+      ->type_name("auto|always|never")
+      ->check(CLI::IsMember({"auto", "always", "never"}).description(""))
+      ->capture_default_str();
+  app.add_option("--data-root", flags.data_root,
+                 "where this machine sees the service's data root; not given: where the service "
+                 "does")
+      ->type_name("FOLDER");
+}
+
+void CatchInterrupts() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+void JobTeller::Note(const client::JobProgress& progress) {
+  if (progress.attempt == attempts_) {  // they are numbered from 0
+    ++attempts_;
+    bar_.Interrupt([&] {
+      retries_.Tell({.failure = progress.last_failure,
+                     .attempt = attempts_,
+                     .wait = progress.wait,
+                     .away = progress.away});
+    });
+  }
+  bar_.Note(progress);
+}
+
+client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags, JobTeller& teller,
+                             std::function<bool()> intact) {
+  client::JobOptions options{
+      .job_id = flags.job_id,
+      .max_attempts = flags.max_attempts,
+      .want_trace = !flags.trace.empty(),
+      .traceparent = Traceparent(),
+      .progress = [&teller](const client::JobProgress& progress) { teller.Note(progress); },
+      .cancelled = [intact = std::move(intact)] { return interrupted != 0 || !intact(); },
+      .access = global.access,
+  };
+  if (flags.deadline_seconds) options.deadline = absl::Seconds(*flags.deadline_seconds);
+  if (flags.outage_seconds) options.outage_timeout = absl::Seconds(*flags.outage_seconds);
+  return options;
+}
+
+absl::StatusOr<SideFiles> SideFiles::Create(const CallFlags& flags) {
+  SideFiles files;
+  for (const auto& [path, file] :
+       {std::pair(&flags.report, &files.report_), std::pair(&flags.trace, &files.trace_)}) {
+    if (path->empty()) continue;
+    ASSIGN_OR_RETURN(*file, client::PendingFile::Create(*path));
+  }
+  return files;
+}
+
+absl::Status SideFiles::Commit(v1::Report& report, const std::string& complete, std::string& json) {
+  std::string trace = trace_ ? TraceAsJson(report) : "";
+  RemoveSpans(report);  // they have a file of their own
+  json = MessageAsJson(report);
+  for (const auto& [file, text] : {std::pair(&report_, &json), std::pair(&trace_, &trace)}) {
+    if (!*file) continue;
+    absl::Status status = (*file)->Append(absl::StrCat(*text, "\n"));
+    if (status.ok()) status = (*file)->Commit();
+    if (status.ok()) continue;
+    return absl::Status(status.code(),
+                        absl::StrCat(status.message(), "; ", complete, " is complete"));
+  }
+  return absl::OkStatus();
+}
+
+void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
+  if (report.rows_not_finite() == 0) return;
+  PrintWarning(global, absl::StrCat(report.rows_not_finite(), " of ", report.tokens(),
+                                    " rows of the output are not finite, the first for token ",
+                                    report.first_row_not_finite()));
+}
+
+void PrintSummary(const v1::Report& report, const std::string& what, int attempts) {
+  std::printf("job %s: %s in %s, %s tokens/s\n", report.job_id().c_str(), what.c_str(),
+              FormatSeconds(report.total_seconds()).c_str(),
+              FormatCount(static_cast<int64_t>(report.tokens_per_second())).c_str());
+  std::printf("  queue %s, ring %s, receive %s, compute %s, send %s\n",
+              FormatSeconds(report.queue_seconds()).c_str(),
+              FormatSeconds(report.ring_seconds()).c_str(),
+              FormatSeconds(report.receive_seconds()).c_str(),
+              FormatSeconds(report.compute_seconds()).c_str(),
+              FormatSeconds(report.send_seconds()).c_str());
+  std::printf("  exchanged %s, planned %s; a naive ring: %s\n",
+              FormatBytes(static_cast<double>(report.bytes_exchanged())).c_str(),
+              FormatBytes(static_cast<double>(report.bytes_exchanged_planned())).c_str(),
+              FormatBytes(static_cast<double>(report.bytes_exchanged_naive())).c_str());
+  std::printf("  attempts %d, retries by the service %d\n", attempts, report.retries());
+  if (report.rows_checked() > 0) {
+    std::printf("  rows computed again by the service %d\n", report.rows_checked());
+  }
+  if (report.rows_not_judged() > 0) {
+    std::printf("  rows not judged, since they see numbers that are not finite %d\n",
+                report.rows_not_judged());
+  }
+  std::vector<std::vector<std::string>> rows = {{"worker", "tokens", "memory", "predicted",
+                                                 "received", "compute", "exchange", "exposed",
+                                                 "kernel"}};
+  for (const v1::WorkerReport& worker : report.workers()) {
+    rows.push_back({worker.worker(), FormatCount(worker.tokens()),
+                    FormatBytes(static_cast<double>(worker.memory_peak_bytes())),
+                    FormatBytes(static_cast<double>(worker.memory_predicted_bytes())),
+                    FormatBytes(static_cast<double>(worker.bytes_received())),
+                    FormatSeconds(worker.compute_seconds()),
+                    FormatSeconds(worker.exchange_seconds()),
+                    FormatSeconds(worker.exposed_exchange_seconds()), worker.kernel()});
+  }
+  std::fputs(FormatTable(rows).c_str(), stdout);
+}
+
+}  // namespace hilbert_ring::cli

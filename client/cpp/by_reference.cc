@@ -1,0 +1,99 @@
+#include "client/cpp/by_reference.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cpp/connector.h"
+#include "client/cpp/job_call.h"
+#include "client/cpp/service.h"
+#include "engine/base/return_if_error.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status NotSeen(const std::string& why) { return absl::FailedPreconditionError(why); }
+
+std::string FirstLine(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return file.eof() ? "" : line;
+}
+
+// Without symbolic links; of an output, which may not be there yet, that of its folder.
+absl::StatusOr<fs::path> RealPath(const TensorPath& named) {
+  std::error_code error;
+  const fs::path path = fs::absolute(named.path, error);
+  fs::path real = error ? path : fs::canonical(path, error);
+  if (error == std::errc::no_such_file_or_directory) {
+    real = fs::canonical(path.parent_path(), error) / path.filename();
+  }
+  if (error) return NotSeen(absl::StrCat(named.path, ": ", error.message()));
+  return real;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<v1::TensorFile>> NameFiles(const std::shared_ptr<grpc::Channel>& channel,
+                                                      const std::vector<TensorPath>& tensors,
+                                                      const DataRootOptions& options) {
+  ASSIGN_OR_RETURN(const v1::GetDataRootResponse root, RequestDataRoot(channel));
+  const std::string seen = options.path.empty() ? root.path() : options.path;
+  if (root.mark().empty() || FirstLine(fs::path(seen) / root.mark_file()) != root.mark()) {
+    return NotSeen(absl::StrCat(seen, ": is not the service's data root, for the mark ",
+                                root.mark_file(), " is not there or is another"));
+  }
+  if (root.workers() == 0) return NotSeen("no worker of the service sees its data root");
+  std::error_code error;
+  const fs::path folder = fs::canonical(fs::path(seen) / root.folder(), error);
+  if (error) {
+    return NotSeen(absl::StrCat(seen, "/", root.folder(),
+                                ": the caller's folder of the data root: ", error.message()));
+  }
+  std::vector<v1::TensorFile> files;
+  for (const TensorPath& named : tensors) {
+    ASSIGN_OR_RETURN(const fs::path real, RealPath(named));
+    const fs::path beneath = real.lexically_relative(folder);
+    if (beneath.empty() || *beneath.begin() == "..") {
+      return NotSeen(absl::StrCat(named.path, ": does not lie beneath ", folder.string(),
+                                  ", the caller's folder of the service's data root"));
+    }
+    v1::TensorFile& file = files.emplace_back();
+    file.set_tensor(named.tensor);
+    file.set_path(beneath.generic_string());
+  }
+  return files;
+}
+
+bool MaySend(const absl::Status& failure) {
+  return std::ranges::any_of(
+      std::initializer_list<const wire::Reason*>{
+          &wire::reason::kNoDataRoot, &wire::reason::kDataRootGone,
+          &wire::reason::kDataRootNotOnWorkers, &wire::reason::kFilePath,
+          &wire::reason::kFileSymlink, &wire::reason::kFileNotFound,
+          &wire::reason::kFileNotPermitted, &wire::reason::kFileMisshapen},
+      [&](const wire::Reason* reason) { return wire::HasReason(failure, *reason); });
+}
+
+absl::StatusOr<v1::Report> AttendInFiles(const std::string& server, const JobSpec& spec,
+                                         const std::vector<v1::TensorFile>& files,
+                                         const JobOptions& options) {
+  RETURN_IF_ERROR(Validate(spec));
+  JobRequest request{.method = "/hilbert_ring.v1.AttentionService/Attend", .tokens = spec.tokens};
+  *request.open.mutable_spec() = wire::EncodeJobSpec(spec);
+  request.open.mutable_files()->Assign(files.begin(), files.end());
+  request.open.set_want_lse(std::ranges::any_of(
+      files, [](const v1::TensorFile& file) { return file.tensor() == v1::TENSOR_LSE; }));
+  return CallJob(Connector([&server, &options] { return Connect(server, options.access); }),
+                 request, options);
+}
+
+}  // namespace hilbert_ring::client

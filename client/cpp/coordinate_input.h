@@ -1,0 +1,53 @@
+// The coordinates of a job's tokens, (x, y) or (x, y, z), from a .npy file or from the spec itself.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cpp/npy.h"
+
+namespace hilbert_ring::client {
+
+// Immutable; any number of threads may read one.
+class CoordinateInput {
+ public:
+  // file: integers [tokens, 2 or 3], in C or Fortran order. INVALID_ARGUMENT: another type or
+  // shape. OUT_OF_RANGE: a coordinate that is negative or not below 2^32 (two axes) or 2^21
+  // (three). The message names the file, and row, axis, value and limit.
+  static absl::StatusOr<CoordinateInput> FromFile(NpyFile file, int64_t tokens);
+
+  // rows: [tokens, axes], row-major, named "ordering.coords" in messages; errors as above.
+  static absl::StatusOr<CoordinateInput> FromRows(std::vector<int64_t> rows, int64_t tokens,
+                                                  int axes);
+
+  int64_t tokens() const { return tokens_; }
+  int axes() const { return axes_; }
+
+  // As of NpyFile, of those from a file.
+  absl::Status CheckIntact() const;
+
+  // Fills values [rows, axes] from first_row on.
+  void Read(int64_t first_row, std::span<uint32_t> values) const;
+
+  // All of them, [tokens, axes].
+  std::vector<int64_t> All() const;
+
+ private:
+  CoordinateInput(std::variant<NpyFile, std::vector<int64_t>> source, int64_t tokens, int axes)
+      : source_(std::move(source)), tokens_(tokens), axes_(axes) {}
+
+  template <typename Function>
+  auto Visit(Function function) const;
+
+  absl::Status CheckRange(const std::string& name) const;
+
+  std::variant<NpyFile, std::vector<int64_t>> source_;
+  int64_t tokens_;
+  int axes_;
+};
+
+}  // namespace hilbert_ring::client

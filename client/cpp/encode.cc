@@ -1,0 +1,211 @@
+#include "client/cpp/encode.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/connector.h"
+#include "client/cpp/job_call.h"
+#include "client/cpp/service.h"
+#include "engine/base/return_if_error.h"
+#include "engine/model/files/grid_positions.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+constexpr char kMethod[] = "/hilbert_ring.v1.EncoderService/Encode";
+
+constexpr int64_t kFloatBytes = sizeof(float);
+constexpr int64_t kCoordinateBytes = 2 * sizeof(double);
+
+// Rows of coordinates that are checked at once.
+constexpr int64_t kCheckedRows = 4096;
+
+v1::DataType DataTypeOf(DataType dtype) {
+  switch (dtype) {
+    case DataType::kBFloat16:
+      return v1::DATA_TYPE_BFLOAT16;
+    case DataType::kFloat16:
+      return v1::DATA_TYPE_FLOAT16;
+    case DataType::kFloat32:
+      break;
+  }
+  return v1::DATA_TYPE_FLOAT32;
+}
+
+v1::Pooling PoolingOf(Pooling pooling) {
+  switch (pooling) {
+    case Pooling::kClass:
+      return v1::POOLING_CLASS;
+    case Pooling::kMean:
+      return v1::POOLING_MEAN;
+    case Pooling::kNone:
+      break;
+  }
+  return v1::POOLING_NONE;
+}
+
+int64_t Product(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+absl::Status CheckSize(const char* what, int64_t actual, int64_t expected) {
+  if (actual == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": has ", actual, " bytes, the job says ", expected));
+}
+
+absl::Status CheckResults(const EncodeJob& job, const EncodeResults& results) {
+  RETURN_IF_ERROR(
+      CheckSize("rows", std::ssize(results.rows), Product(job.RowsShape()) * kFloatBytes));
+  const int64_t map = job.outputs.attention_map ? Product(job.MapShape()) * kFloatBytes : 0;
+  return CheckSize("attention_map", std::ssize(results.attention_map), map);
+}
+
+OutputTensor Output(v1::Tensor tensor, const std::vector<int64_t>& shape,
+                    std::span<std::byte> data) {
+  return {.tensor = tensor,
+          .rows = shape.front(),
+          .row_bytes = Product(shape) / shape.front() * kFloatBytes,
+          .type = DataType::kFloat32,
+          .data = data};
+}
+
+JobTensors TensorsOf(const EncodeInputs& inputs, const EncodeResults& results) {
+  const EncodeJob& job = inputs.job;
+  JobTensors tensors;
+  if (job.config.position) {
+    tensors.ahead = {{.tensor = v1::TENSOR_TILE_COORDS,
+                      .rows = job.tiles(),
+                      .row_bytes = kCoordinateBytes,
+                      .read = [&inputs](int64_t first_row, std::span<std::byte> to) {
+                        // Aligned: a chunk's memory is its own.
+                        inputs.coordinates(first_row, {reinterpret_cast<double*>(to.data()),
+                                                       to.size() / sizeof(double)});
+                      }}};
+  }
+  tensors.bands = {{.tensor = v1::TENSOR_TILES,
+                    .rows = job.tiles(),
+                    .row_bytes = job.config.tile_dim() * ElementBytes(job.dtype),
+                    .bytes = inputs.tiles}};
+  const bool pooled = job.outputs.pooling != Pooling::kNone;
+  tensors.outputs = {
+      Output(pooled ? v1::TENSOR_POOLED : v1::TENSOR_STATES, job.RowsShape(), results.rows)};
+  if (job.outputs.attention_map) {
+    tensors.outputs.push_back(
+        Output(v1::TENSOR_ATTENTION_MAP, job.MapShape(), results.attention_map));
+  }
+  if (inputs.sent) {
+    tensors.sent = [&inputs](v1::Tensor tensor, int64_t begin, int64_t end) {
+      if (tensor == v1::TENSOR_TILES) inputs.sent(begin, end);
+    };
+  }
+  return tensors;
+}
+
+absl::StatusOr<v1::Report> Encode(Connector connector, const EncodeInputs& inputs,
+                                  const EncodeResults& results, const JobOptions& options) {
+  RETURN_IF_ERROR(CheckEncode(inputs));
+  RETURN_IF_ERROR(CheckResults(inputs.job, results));
+  JobRequest request{
+      .method = kMethod, .tensors = TensorsOf(inputs, results), .tokens = inputs.job.tokens()};
+  *request.open.mutable_encode() = SpecOf(inputs.job);
+  return CallJob(std::move(connector), request, options);
+}
+
+}  // namespace
+
+v1::EncodeSpec SpecOf(const EncodeJob& job) {
+  v1::EncodeSpec spec;
+  spec.set_model(job.model);
+  spec.set_digest(job.digest);
+  spec.mutable_slide_tiles()->Assign(job.slide_tiles.begin(), job.slide_tiles.end());
+  spec.set_dtype(DataTypeOf(job.dtype));
+  spec.set_compute(DataTypeOf(job.compute));
+  spec.set_pooling(PoolingOf(job.outputs.pooling));
+  spec.mutable_states()->Assign(job.outputs.states.begin(), job.outputs.states.end());
+  spec.set_skip_final_norm(job.outputs.final_norm == FinalNorm::kSkipped);
+  if (const auto& map = job.outputs.attention_map) {
+    spec.set_attention_map_layer(map->layer);
+    spec.set_attention_map_by_head(map->columns == MapColumns::kHeads);
+  }
+  return spec;
+}
+
+int64_t EncodeJob::tiles() const {
+  return std::accumulate(slide_tiles.begin(), slide_tiles.end(), int64_t{0});
+}
+
+int64_t EncodeJob::tokens() const {
+  return tiles() + (config.class_token ? std::ssize(slide_tiles) : 0);
+}
+
+std::vector<int64_t> EncodeJob::RowsShape() const {
+  std::vector<int64_t> shape = {outputs.pooling == Pooling::kNone ? tokens()
+                                                                  : std::ssize(slide_tiles)};
+  if (outputs.states.size() > 1) shape.push_back(std::ssize(outputs.states));
+  shape.push_back(config.embed_dim);
+  return shape;
+}
+
+std::vector<int64_t> EncodeJob::MapShape() const {
+  const int64_t columns = MapColumnsOf(config, outputs);
+  if (outputs.attention_map && outputs.attention_map->columns == MapColumns::kHeads) {
+    return {tokens(), columns};
+  }
+  return {tokens()};
+}
+
+absl::StatusOr<EncodeJob> JobOf(const v1::Model& model) {
+  if (!model.error().empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("model ", model.name(), " cannot be used: ", model.error()));
+  }
+  const auto config = ParseEncoderConfig(model.config());
+  if (!config.ok()) {
+    return absl::InternalError(
+        absl::StrCat("the config of model ", model.name(),
+                     " is not known to this client: ", config.status().message()));
+  }
+  return EncodeJob{.model = model.name(), .digest = model.digest(), .config = *config};
+}
+
+absl::Status CheckEncode(const EncodeInputs& inputs) {
+  const EncodeJob& job = inputs.job;
+  if (job.compute == DataType::kFloat16) {
+    return absl::InvalidArgumentError("compute is float16, must be float32 or bfloat16");
+  }
+  RETURN_IF_ERROR(AttentionOf(job.config, job.compute, job.slide_tiles).status());
+  RETURN_IF_ERROR(CheckOutputs(job.config, job.outputs));
+  RETURN_IF_ERROR(CheckSize("tiles", std::ssize(inputs.tiles),
+                            job.tiles() * job.config.tile_dim() * ElementBytes(job.dtype)));
+  if (!job.config.position) return absl::OkStatus();
+  if (!inputs.coordinates) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("coords: model ", job.model, " has positions, and none are given"));
+  }
+  std::vector<double> values;
+  for (int64_t row = 0; row < job.tiles(); row += kCheckedRows) {
+    values.resize(static_cast<size_t>(2 * std::min(kCheckedRows, job.tiles() - row)));
+    inputs.coordinates(row, values);
+    RETURN_IF_ERROR(CheckCoordinates(*job.config.position, values, row));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Report> Encode(const std::string& server, const EncodeInputs& inputs,
+                                  const EncodeResults& results, const JobOptions& options) {
+  return Encode(Connector([&server, &options] { return Connect(server, options.access); }), inputs,
+                results, options);
+}
+
+absl::StatusOr<v1::Report> Encode(const std::shared_ptr<grpc::Channel>& channel,
+                                  const EncodeInputs& inputs, const EncodeResults& results,
+                                  const JobOptions& options) {
+  return Encode(Connector(channel), inputs, results, options);
+}
+
+}  // namespace hilbert_ring::client

@@ -1,0 +1,122 @@
+#include "client/cpp/encode_files.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/cpp/at_path.h"
+#include "client/cpp/npy_numbers.h"
+#include "engine/base/return_if_error.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+absl::StatusOr<NpyFile> OpenArray(const std::string& path) {
+  for (const char* ending : {".h5", ".hdf5"}) {
+    if (!absl::EndsWithIgnoreCase(path, ending)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     ": is HDF5, expected .npy: the Python package reads it, "
+                     "hilbert_ring.read_slide(path), and so does h5py: "
+                     "numpy.save('tiles.npy', h5py.File(path)['features'][:])"));
+  }
+  return NpyFile::Open(path);
+}
+
+absl::Status LearnType(const NpyFile& file, EncodeJob& job) {
+  switch (file.type()) {
+    case NpyType::kFloat32:
+      job.dtype = DataType::kFloat32;
+      return absl::OkStatus();
+    case NpyType::kFloat16:
+      job.dtype = DataType::kFloat16;
+      return absl::OkStatus();
+    case NpyType::kRaw16:
+      job.dtype = DataType::kBFloat16;
+      return absl::OkStatus();
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tiles have dtype ", NpyTypeName(file.type()), " ('", NpyDescr(file.type()),
+          "'), expected float32 ('<f4'), float16 ('<f2') or bfloat16 as raw 16-bit ('|V2'); "
+          "convert them with array.astype('float32')"));
+  }
+}
+
+absl::Status CheckTiles(const NpyFile& file, EncodeJob& job) {
+  RETURN_IF_ERROR(LearnType(file, job));
+  const std::vector<int64_t>& shape = file.shape();
+  const int64_t width = job.config.tile_dim();
+  if (shape.size() != 2 || shape[1] != width) {
+    return absl::InvalidArgumentError(absl::StrCat("tiles have shape ", FormatShape(shape),
+                                                   ", model ", job.model, " takes (tiles, ", width,
+                                                   ")"));
+  }
+  if (file.fortran_order()) {
+    return absl::InvalidArgumentError(
+        "tiles are in Fortran order, expected C order: save them with "
+        "numpy.save(path, numpy.ascontiguousarray(array))");
+  }
+  if (job.slide_tiles.empty()) job.slide_tiles = {shape[0]};
+  if (shape[0] != job.tiles()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "axis 0 (tiles) is ", shape[0], ", the sequence lengths add up to ", job.tiles()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TileCoordinates> TileCoordinates::FromFile(NpyFile file, int64_t tiles) {
+  const NpyType type = file.type();
+  if (!IsInteger(type) && type != NpyType::kFloat32 && type != NpyType::kFloat64) {
+    return AtPath(file.path(), absl::InvalidArgumentError(absl::StrCat(
+                                   "coordinates have dtype ", NpyTypeName(type),
+                                   ", expected integers of 16 to 64 bits, float32 or float64")));
+  }
+  const std::vector<int64_t>& shape = file.shape();
+  if (shape.size() != 2 || shape[0] != tiles || shape[1] != 2) {
+    return AtPath(file.path(), absl::InvalidArgumentError(absl::StrCat(
+                                   "coordinates have shape ", FormatShape(shape), ", expected (",
+                                   tiles, ", 2): x and y of each tile, in pixels")));
+  }
+  return TileCoordinates(std::move(file));
+}
+
+void TileCoordinates::Read(int64_t first_row, std::span<double> values) const {
+  const auto read = [&](auto numbers) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<double>(
+          numbers.At(first_row + static_cast<int64_t>(i / 2), static_cast<int64_t>(i % 2)));
+    }
+  };
+  switch (file_.type()) {
+    case NpyType::kFloat32:
+      return read(NumbersOf<float>(file_));
+    case NpyType::kFloat64:
+      return read(NumbersOf<double>(file_));
+    default:
+      return VisitIntegers(file_, read);
+  }
+}
+
+absl::StatusOr<EncodeFiles> OpenEncode(const EncodePaths& paths, EncodeJob& job) {
+  ASSIGN_OR_RETURN(NpyFile tiles, OpenArray(paths.tiles));
+  if (absl::Status status = CheckTiles(tiles, job); !status.ok()) {
+    return AtPath(paths.tiles, status);
+  }
+  EncodeFiles files{.tiles = std::move(tiles), .coordinates = std::nullopt};
+  if (!job.config.position) {
+    if (paths.coords.empty()) return files;
+    return absl::InvalidArgumentError(
+        absl::StrCat(paths.coords, ": model ", job.model, " has no positions"));
+  }
+  if (paths.coords.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("coords: model ", job.model, " has positions, and no file is named"));
+  }
+  ASSIGN_OR_RETURN(NpyFile coords, OpenArray(paths.coords));
+  ASSIGN_OR_RETURN(files.coordinates, TileCoordinates::FromFile(std::move(coords), job.tiles()));
+  return files;
+}
+
+}  // namespace hilbert_ring::client

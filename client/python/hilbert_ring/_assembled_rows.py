@@ -1,0 +1,96 @@
+"""Where the rows of one output tensor are put as they arrive, in whatever order."""
+from typing import Any, Dict, Tuple
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from hilbert_ring.errors import DataLossError, InternalError
+from hilbert_ring.v1 import attention_pb2 as pb
+
+# The words of a number's type, and its exponent: all bits set, it is no finite number.
+_EXPONENTS: Dict[Any, Tuple["np.dtype[Any]", int]] = {
+    pb.DATA_TYPE_FLOAT32: (np.dtype("<u4"), 0x7f800000),
+    pb.DATA_TYPE_FLOAT16: (np.dtype("<u2"), 0x7c00),
+    pb.DATA_TYPE_BFLOAT16: (np.dtype("<u2"), 0x7f80)}
+
+
+class AssembledRows:
+    """Places and checks the rows of OUT or LSE. Used by one thread."""
+
+    def __init__(self, name: str, data: "NDArray[np.uint8]", dtype: int) -> None:
+        """data: uint8 [tokens, bytes of a row], of numbers of `dtype`."""
+        self._name = name
+        self._tokens, self._row_bytes = data.shape
+        self._words, self._exponent = _EXPONENTS[dtype]
+        self._rows = data.view(np.dtype((np.void, self._row_bytes)))[:, 0]
+        self._placed: NDArray[np.bool_] = np.zeros(self._tokens, bool)
+        self.rows_placed = 0
+        self.rows_not_finite = 0
+        self.first_not_finite = 0
+
+    def place(self, chunk: pb.OutputChunk) -> None:
+        """Checks a chunk and copies its rows to their tokens.
+
+        Raises:
+            DataLossError: the checksum does not match, or a row came twice.
+            InternalError: sizes that contradict each other, a token outside the job.
+        """
+        payload = chunk.payload
+        count = chunk.rows
+        self._check(chunk, len(payload))
+        crc = crc32c(payload)
+        if crc != chunk.crc32c:
+            raise DataLossError(f"{self._name} chunk from the service: CRC32C of the payload is "
+                                f"{crc:#010x}, the chunk says {chunk.crc32c:#010x}")
+        at: Any = slice(chunk.first_token, chunk.first_token + count)
+        if chunk.tokens:
+            at = np.array(chunk.tokens, np.int64)
+            distinct = len(np.unique(at)) == count
+        else:
+            distinct = True
+        if not distinct or self._placed[at].any():
+            raise DataLossError(f"{self._name} chunk from the service: a row came twice")
+        self._placed[at] = True
+        self._rows[at] = np.frombuffer(payload, self._rows.dtype)
+        self.rows_placed += count
+        self._count_not_finite(payload, at)
+
+    def _check(self, chunk: pb.OutputChunk, payload_bytes: int) -> None:
+        count = chunk.rows
+        if not 1 <= count <= self._tokens:
+            raise self._broken(f"has {count} rows, expected 1 to {self._tokens}")
+        if payload_bytes != count * self._row_bytes:
+            raise self._broken(f"payload of {payload_bytes} bytes, expected "
+                               f"{count * self._row_bytes} for {count} rows")
+        if chunk.tokens:
+            if len(chunk.tokens) != count:
+                raise self._broken(f"lists {len(chunk.tokens)} tokens for {count} rows")
+            least, most = min(chunk.tokens), max(chunk.tokens)
+        else:
+            least, most = chunk.first_token, chunk.first_token + count - 1
+        if least < 0 or most >= self._tokens:
+            raise self._broken(f"tokens {least} to {most} lie outside [0, {self._tokens})")
+
+    def _broken(self, what: str) -> InternalError:
+        return InternalError(f"{self._name} chunk from the service: {what}")
+
+    def _count_not_finite(self, payload: bytes, at: Any) -> None:
+        words = np.frombuffer(payload, self._words)
+        full = (words & self._exponent) == self._exponent
+        if not full.any():
+            return
+        tokens = np.arange(at.start, at.stop) if isinstance(at, slice) else at
+        found = tokens[full.reshape(len(tokens), -1).any(axis=1)]
+        first = int(found.min())
+        self.first_not_finite = (
+            min(self.first_not_finite, first) if self.rows_not_finite else first)
+        self.rows_not_finite += len(found)
+
+    def check_complete(self) -> None:
+        """Raises DataLossError when rows are missing."""
+        if self.rows_placed < self._tokens:
+            first = int(np.argmin(self._placed))
+            raise DataLossError(
+                f"{self._name}: the service left out {self._tokens - self.rows_placed} of "
+                f"{self._tokens} rows, the first for token {first}")

@@ -1,0 +1,215 @@
+"""From the arguments of `encode` to a job that can be called, and from its report to a result."""
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from hilbert_ring._attempt import JobCall
+from hilbert_ring._channel import ENCODER_SERVICE
+from hilbert_ring._chunks import Inputs, Reader
+from hilbert_ring._job import AttendOptions
+from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, choice, integer, integers
+from hilbert_ring._tensors import given_output, read_tensor
+from hilbert_ring.errors import (FailedPreconditionError, InvalidArgumentError, OutOfRangeError)
+from hilbert_ring.v1 import attention_pb2 as pb
+from hilbert_ring.v1 import encoder_pb2 as encoder_pb
+
+_POOLINGS: Dict[str, Any] = {"class": pb.POOLING_CLASS, "mean": pb.POOLING_MEAN,
+                             "none": pb.POOLING_NONE}
+_COMPUTE = {name: DTYPES[name] for name in ("float32", "bfloat16")}
+_COORDINATE_BYTES = 16
+
+Layers = Union[str, int, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class EncodeResult:
+    """What an encoder gave.
+
+    Attributes:
+        embeddings: float32, of the kind of `tiles`: [slides, dim] where slides are pooled,
+            [slides, layers, dim] with several layers; without pooling [rows, dim] or
+            [rows, layers, dim], each slide's class token first where the model has one.
+        attention_map: float32 [rows], or [rows, heads]: what each row gets of the attention of its
+            slide's class token. None if it was not asked for.
+        report: the service's figures (message Report of proto/hilbert_ring/v1/attention.proto).
+    """
+
+    embeddings: Any
+    attention_map: Optional[Any]
+    report: pb.Report
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of a model; see Client.encode."""
+
+    pool: Optional[str] = None
+    layers: Layers = "last"
+    final_norm: Optional[bool] = None
+    compute: str = "float32"
+    sequence_lengths: Optional[Sequence[int]] = None
+    attention_map: Union[bool, int] = False
+    attention_map_heads: bool = False
+
+
+def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: Optional[str],
+                   out: Any, wanted: Wanted, options: AttendOptions) -> JobCall:
+    """Checks the arguments, and makes room for the outputs. Nothing is sent.
+
+    Raises:
+        InvalidArgumentError, OutOfRangeError: naming the argument.
+        FailedPreconditionError: the model cannot be used.
+    """
+    options.check()
+    if model.error:
+        raise FailedPreconditionError(f"model {model.name} cannot be used: {model.error}")
+    tensor = read_tensor("tiles", tiles, dtype)
+    if len(tensor.shape) != 2 or tensor.shape[1] != model.tile_dim:
+        raise InvalidArgumentError(
+            f"tiles has shape {tensor.shape}, model {model.name} takes (tiles, {model.tile_dim})",
+            field="tiles", limit=model.tile_dim)
+    spec = _spec_of(model, tensor.shape[0], tensor.dtype, wanted)
+    readers: Dict[Any, Reader] = {pb.TENSOR_TILES: tensor.rows}
+    row_bytes = {pb.TENSOR_TILES: model.tile_dim * ELEMENT_BYTES[tensor.dtype]}
+    if model.positions:
+        readers[pb.TENSOR_TILE_COORDS] = _read_coordinates(model, coords, tensor.shape[0])
+        row_bytes[pb.TENSOR_TILE_COORDS] = _COORDINATE_BYTES
+    elif coords is not None:
+        raise InvalidArgumentError(f"coords: model {model.name} has no positions", field="coords")
+    inputs = Inputs(tensor.shape[0], row_bytes, readers,
+                    pb.TENSOR_TILE_COORDS if model.positions else None)
+    outputs = {}
+    pooled = spec.pooling != pb.POOLING_NONE
+    shape = _shape_of(model, spec)
+    outputs[pb.TENSOR_POOLED if pooled else pb.TENSOR_STATES] = (
+        tensor.like(shape, "float32") if out is None
+        else given_output("out", out, shape, "float32"))
+    if spec.attention_map_layer:
+        rows = (_rows_of(model, spec),)
+        outputs[pb.TENSOR_ATTENTION_MAP] = tensor.like(
+            rows + ((model.heads,) if spec.attention_map_by_head else ()), "float32")
+    return JobCall(ENCODER_SERVICE + "Encode", pb.Open(encode=spec), inputs, outputs,
+                   dict.fromkeys(outputs, pb.DATA_TYPE_FLOAT32), options.name(),
+                   options.chunk_bytes, _rows_of(model, spec))
+
+
+def encoded(call: JobCall, report: pb.Report) -> EncodeResult:
+    """Of a job whose rows are all in place."""
+    return EncodeResult(call.result(call.first_output), call.result(pb.TENSOR_ATTENTION_MAP),
+                        report)
+
+
+def prepare_plan(model: encoder_pb.Model, tiles: int, *, dtype: str, wanted: Wanted,
+                 workers: int) -> encoder_pb.PlanEncodeRequest:
+    """As prepare_encode, of so many tiles."""
+    if model.error:
+        raise FailedPreconditionError(f"model {model.name} cannot be used: {model.error}")
+    count = integer("tiles", tiles)
+    if count < 1:
+        raise InvalidArgumentError(f"tiles is {count}, must be at least 1", field="tiles", limit=1)
+    choice("dtype", dtype, DTYPES)
+    return encoder_pb.PlanEncodeRequest(spec=_spec_of(model, count, dtype, wanted),
+                                        workers=workers)
+
+
+def _spec_of(model: encoder_pb.Model, tiles: int, dtype: str, wanted: Wanted) -> pb.EncodeSpec:
+    spec = pb.EncodeSpec(
+        model=model.name, digest=model.digest, slide_tiles=_slides(tiles, wanted),
+        dtype=DTYPES[dtype], compute=choice("compute", wanted.compute, _COMPUTE),
+        pooling=_pooling(model, wanted.pool), states=_states(model, wanted.layers))
+    last_alone = list(spec.states) == [model.layers]
+    spec.skip_final_norm = not (last_alone if wanted.final_norm is None else wanted.final_norm)
+    if wanted.attention_map is not False:
+        if not model.class_token:
+            raise InvalidArgumentError(
+                f"attention_map: model {model.name} has no class token", field="attention_map")
+        layer = (model.layers if wanted.attention_map is True
+                 else integer("attention_map", wanted.attention_map))
+        _in_range("attention_map", layer, 1, model.layers)
+        spec.attention_map_layer = layer
+        spec.attention_map_by_head = bool(wanted.attention_map_heads)
+    return spec
+
+
+def _slides(tiles: int, wanted: Wanted) -> List[int]:
+    if wanted.sequence_lengths is None:
+        return [tiles]
+    lengths = integers("sequence_lengths", wanted.sequence_lengths)
+    for i, length in enumerate(lengths):
+        if length < 1:
+            raise InvalidArgumentError(f"sequence_lengths[{i}] is {length}, must be at least 1",
+                                       field="sequence_lengths", limit=1)
+    if sum(lengths) != tiles:
+        raise InvalidArgumentError(
+            f"sequence_lengths add up to {sum(lengths)}, tiles has {tiles} rows",
+            field="sequence_lengths", limit=tiles)
+    return lengths
+
+
+def _pooling(model: encoder_pb.Model, pool: Optional[str]) -> Any:
+    if pool is None:
+        pool = "none" if not model.pools else "class" if model.class_token else "mean"
+    pooling = choice("pool", pool, _POOLINGS)
+    if pool != "none" and not model.pools:
+        raise InvalidArgumentError(
+            f"pool must be 'none': model {model.name} has no norm behind pooling", field="pool")
+    if pool == "class" and not model.class_token:
+        raise InvalidArgumentError(f"pool is 'class', but model {model.name} has no class token",
+                                   field="pool")
+    return pooling
+
+
+def _states(model: encoder_pb.Model, layers: Layers) -> List[int]:
+    if isinstance(layers, str):
+        names = {"last": [model.layers], "all": list(range(model.layers + 1))}
+        return list(choice("layers", layers, names))
+    states = (sorted(set(integers("layers", layers))) if np.ndim(layers)
+              else [integer("layers", layers)])
+    if not states:
+        raise InvalidArgumentError("layers is empty", field="layers")
+    for state in states:
+        _in_range("layers", state, 0, model.layers)
+    return states
+
+
+def _in_range(field: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise OutOfRangeError(f"{field} is {value}, must be {least} to {most}, the model's layers",
+                              field=field, limit=most)
+
+
+def _rows_of(model: encoder_pb.Model, spec: pb.EncodeSpec) -> int:
+    tokens: int = sum(spec.slide_tiles) + (len(spec.slide_tiles) if model.class_token else 0)
+    return tokens
+
+
+def _shape_of(model: encoder_pb.Model, spec: pb.EncodeSpec) -> Tuple[int, ...]:
+    pooled = spec.pooling != pb.POOLING_NONE
+    rows = len(spec.slide_tiles) if pooled else _rows_of(model, spec)
+    layers = (len(spec.states),) if len(spec.states) > 1 else ()
+    return (rows, *layers, model.embed_dim)
+
+
+def _read_coordinates(model: encoder_pb.Model, coords: Any, tiles: int) -> Reader:
+    """A function of first row and count: bytes of coordinates, float64 [count, 2].
+
+    Raises:
+        InvalidArgumentError, OutOfRangeError: another shape or type, or outside of the grid.
+    """
+    if coords is None:
+        raise InvalidArgumentError(f"coords: model {model.name} has positions, and none are given",
+                                   field="coords")
+    array = np.asarray(coords)
+    if array.dtype.kind not in "iuf" or array.shape != (tiles, 2):
+        raise InvalidArgumentError(
+            f"coords is {array.dtype} {array.shape}, expected numbers ({tiles}, 2): x and y of "
+            "each tile in pixels", field="coords")
+    outside = ~((array >= 0) & (array < model.grid_pixels))  # true for NaN
+    if outside.any():
+        row, axis = (int(index) for index in np.argwhere(outside)[0])
+        raise OutOfRangeError(
+            f"coords[{row}][{axis}] is {array[row, axis]}, must be in [0, {model.grid_pixels:g}), "
+            "the model's grid", field="coords", limit=int(model.grid_pixels))
+    return lambda first, count: (
+        array[first:first + count].astype("<f8", order="C").reshape(-1).view(np.uint8).data)

@@ -1,0 +1,72 @@
+"""Cache misses of a service's workers, counted by `perf` where that works: for workers that this
+process, or a child of it, has started."""
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+_WORKER = "hilbert-ring-worker"[:15]  # as the kernel cuts names
+_BEGIN_SECONDS = 0.1  # until perf counts, once it hears signals
+_LIMIT_SECONDS = 30.0
+
+
+def own_workers() -> List[int]:
+    """Process ids of the workers that descend from this process."""
+    parents: Dict[int, List[int]] = {}
+    names: Dict[int, str] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = status.read_text()
+        except OSError:  # it has ended
+            continue
+        pid, name = int(status.parent.name), text[text.index("(") + 1:text.rindex(")")]
+        parents.setdefault(int(text[text.rindex(")") + 2:].split()[1]), []).append(pid)
+        names[pid] = name
+    found, level = [], [os.getpid()]
+    while level:
+        level = [child for pid in level for child in parents.get(pid, [])]
+        found += [pid for pid in level if names[pid] == _WORKER]
+    return sorted(found)
+
+
+def _hears_interrupts(process: "subprocess.Popen[str]") -> bool:
+    """Once the process has a handler of SIGINT, by which perf ends and prints. False: it has
+    ended, or has none in time."""
+    end = time.monotonic() + _LIMIT_SECONDS
+    while process.poll() is None and time.monotonic() < end:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        caught = int(status.split("SigCgt:")[1].split()[0], 16)
+        if caught >> (signal.SIGINT - 1) & 1:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def count_misses(run: Callable[[], Any], workers: List[int]) -> Optional[int]:
+    """What the workers' processors missed in their caches while `run` ran; None where perf is
+    absent, may not count, or has no such counter."""
+    perf = shutil.which("perf")
+    if perf is None or not workers:
+        return None
+    counting = subprocess.Popen(
+        [perf, "stat", "-x", ",", "-e", "cache-misses", "-p", ",".join(map(str, workers))],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        if _hears_interrupts(counting):
+            time.sleep(_BEGIN_SECONDS)
+            run()
+            counting.send_signal(signal.SIGINT)
+        _, said = counting.communicate(timeout=_LIMIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        counting.kill()
+        counting.wait()
+    for line in said.splitlines():
+        fields = line.split(",")
+        if len(fields) > 2 and fields[2].startswith("cache-misses") and fields[0].isdigit():
+            return int(fields[0])
+    return None

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Embeddings of a picture's tiles by an encoder, on two local CPU workers.
+
+A photograph is cut into tiles, which go through all layers of a LongNet encoder in the service: a
+vector for each tile, one for the picture, and how much of its class token each tile is. The model
+is made on the spot, of random weights. Random weights show that the service computes what the
+definition says, and how fast; they know nothing of what is in the picture, and a map of theirs
+marks nothing. `./dev demo encode` builds the programs and calls this.
+"""
+import argparse
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import hilbert_ring
+import pictures
+import random_encoder
+
+WORKERS = 2
+SEED = 7
+ALLOWED = 2e-5  # of 1 + |x|, in float32
+MODEL = "random"
+
+
+class DemoError(Exception):
+    """Something that the user should read: no traceback."""
+
+
+def cut(picture, tile):
+    """Tiles [rows x cols, tile x tile] of values around 0, their coordinates in pixels (x, y), and
+    the grid's (rows, cols)."""
+    rows, cols = (side // tile for side in picture.shape)
+    if min(rows, cols) < 1:
+        raise DemoError(f"the picture of {picture.shape} has no tile of {tile} x {tile}")
+    part = picture[:rows * tile, :cols * tile].reshape(rows, tile, cols, tile)
+    tiles = part.swapaxes(1, 2).reshape(rows * cols, tile * tile) / 127.5 - 1
+    y, x = np.divmod(np.arange(rows * cols), cols)
+    return tiles.astype(np.float32), np.stack([x, y], axis=1) * tile, (rows, cols)
+
+
+def off(values, expected):
+    """The largest difference, as a part of 1 + |x|."""
+    return float(np.max(np.abs(values - expected) / (1 + np.abs(expected))))
+
+
+def picture_of(values, grid, tile):
+    """A number for each tile as a grey picture: dark is least."""
+    low, high = np.percentile(values, [1, 99])
+    grey = np.clip((values - low) / max(high - low, 1e-30), 0, 1) * 255
+    return np.kron(grey.reshape(grid), np.ones((tile, tile)))
+
+
+def first_component(rows):
+    """Of the rows' principal components, the one that tells most of them apart."""
+    centred = rows - rows.mean(axis=0)
+    return centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
+
+
+def mebibytes(count):
+    return f"{count / 2**20:.1f} MiB"
+
+
+def figures(title, report):
+    """Lines that say what a job took."""
+    yield (f"{title}: {report.tokens_per_second:,.0f} rows/s; receive {report.receive_seconds:.2f} s,"
+           f" compute {report.compute_seconds:.2f} s, send {report.send_seconds:.2f} s")
+    for worker in report.workers:
+        yield (f"  {worker.worker}: {worker.tokens:,} rows, memory "
+               f"{mebibytes(worker.memory_peak_bytes)}, as planned "
+               f"{mebibytes(worker.memory_predicted_bytes)}; {worker.kernel}")
+
+
+def demonstrate(arguments):
+    photograph = pictures.load(arguments.photograph)
+    tiles, coords, grid = cut(photograph, arguments.tile)
+    config = random_encoder.config(arguments.tile, max(grid), arguments.layers)
+    weights = random_encoder.weights(config, SEED)
+    numbers = sum(value.size for value in weights.values())
+    print(f"{len(tiles):,} tiles of {arguments.tile} x {arguments.tile} pixels; a model of "
+          f"{config['layers']} layers, {config['embed_dim']} wide, {numbers:,} random weights",
+          flush=True)
+    with tempfile.TemporaryDirectory(prefix="hilbert-ring-demo-") as folder:
+        random_encoder.write(Path(folder) / MODEL, config, weights)
+        with hilbert_ring.local(WORKERS, job_workers=WORKERS, model_dir=folder) as client:
+            def encode(**options):
+                return client.encode(tiles, coords, model=MODEL, progress=False, **options)
+
+            encode(pool="mean")  # loads the weights
+            rows = encode(pool="none", attention_map=True, attention_map_heads=True)
+            pooled = encode(pool="mean")
+            half = encode(pool="mean", compute="bfloat16")
+    for line in (*figures("float32", pooled.report), *figures("bfloat16", half.report)):
+        print(line)
+
+    print("the same in float64, by the definition ...", flush=True)
+    out, vector, received = random_encoder.defined(tiles, coords, weights, config)
+    errors = {"every tile's vector": off(rows.embeddings, out),
+              "the picture's vector": off(pooled.embeddings[0], vector),
+              "the attention map": off(rows.attention_map, received)}
+    for what, error in errors.items():
+        print(f"  {what}: off by {error:.1e} of 1 + |x|, allowed {ALLOWED:.0e}")
+    print(f"  the picture's vector in bfloat16: off by {off(half.embeddings[0], vector):.1e}")
+
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    shown = rows.attention_map.mean(axis=1)[1:]  # row 0 is the class token
+    height, width = (side * arguments.tile for side in grid)
+    pictures.save_beside(arguments.out / "encode.png", [
+        ("picture", photograph[:height, :width]),
+        ("embeddings, 1st component",
+         picture_of(first_component(rows.embeddings[1:]), grid, arguments.tile)),
+        ("log attention, random weights",
+         picture_of(np.log(np.maximum(shown, shown[shown > 0].min())), grid, arguments.tile))])
+    np.save(arguments.out / "embeddings.npy", rows.embeddings)
+    np.save(arguments.out / "attention_map.npy", rows.attention_map)
+    wrong = [what for what, error in errors.items() if not error <= ALLOWED]
+    if wrong:
+        raise DemoError("off by more than is allowed: " + ", ".join(wrong))
+    print("The map's bands are the branches: the class token sees every row of the first segment, and "
+          "every\nsecond and fourth of the longer ones, in the heads that begin with it.")
+    print("Random weights show that the service computes what the definition says, and how fast.\n"
+          "They show nothing of medicine: convert a trained checkpoint for that (docs/encoder.md).")
+    print(f"Pictures: {arguments.out}/encode.png; arrays: embeddings.npy, attention_map.npy")
+
+
+def stop_on_signal(*_):
+    raise KeyboardInterrupt
+
+
+def main():
+    here = Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(prog="dev demo encode", description=__doc__.splitlines()[0])
+    parser.add_argument("--photograph", type=Path, required=True, help="a grey picture")
+    parser.add_argument("--tile", type=int, default=8, help="pixels of a tile's side")
+    parser.add_argument("--layers", type=int, default=6, help="of the model")
+    parser.add_argument("--out", type=Path, default=here / "out", help="folder for the pictures")
+    signal.signal(signal.SIGTERM, stop_on_signal)
+    try:
+        demonstrate(parser.parse_args())
+    except (DemoError, hilbert_ring.HilbertRingError, OSError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("demo: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+// Powers of two of a vector of lanes, for one Highway target: what weights of softmax are made of.
+
+// Highway includes this once per target.
+#if defined(HILBERT_RING_DEVICE_CPU_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HILBERT_RING_DEVICE_CPU_EXP2_INL_H_
+#undef HILBERT_RING_DEVICE_CPU_EXP2_INL_H_
+#else
+#define HILBERT_RING_DEVICE_CPU_EXP2_INL_H_
+#endif
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "engine/device/cpu/product-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hilbert_ring {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// x where it is at least `least` or NaN, else `least`.
+HWY_INLINE LaneVector AtLeast(LaneVector x, LaneVector least) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  return hn::Max(least, x);  // MAXPS returns its second operand where one is NaN
+#else
+  return hn::IfThenElse(hn::Lt(x, least), least, x);
+#endif
+}
+
+// x split into the nearest integer n and the rest r, for x up to about 1: 2^r, of a polynomial,
+// times 2^n is 2^x, exactly 0 for -infinity and NaN for NaN.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+struct PowerOfTwo {
+  explicit HWY_INLINE PowerOfTwo(LaneVector x)
+      : r{_mm512_reduce_ps(x.raw, 0)}, n(hn::Sub(x, r)) {}  // the rest of infinity is 0
+  // The instruction makes subnormal numbers, which products are slow with, where the others' factor
+  // is 0 already.
+  HWY_INLINE LaneVector Times(LaneVector p) const {
+    const __mmask16 kept = _mm512_cmp_ps_mask(n.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
+    return {_mm512_maskz_scalef_ps(kept, p.raw, n.raw)};
+  }
+
+  LaneVector r;
+  LaneVector n;
+};
+#else
+struct PowerOfTwo {
+  explicit HWY_INLINE PowerOfTwo(LaneVector x) {
+    const LaneTag d;
+    const hn::RebindToSigned<LaneTag> i;
+    // In 1.5 * 2^23 + 127 + n the exponent of 2^n stands in the lowest bits; the sum itself rounds.
+    const auto shifter = hn::Set(d, 12583039.0f);
+    x = AtLeast(x, hn::Set(d, -127.0f));  // whose power's bits, and so the power, are 0
+    const auto shifted = hn::Add(x, shifter);
+    r = hn::Sub(x, hn::Sub(shifted, shifter));
+    power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(i, shifted)));
+  }
+  // A product, unlike a sum of exponents, keeps NaN and takes 0.
+  HWY_INLINE LaneVector Times(LaneVector p) const { return hn::Mul(p, power); }
+
+  LaneVector r;
+  LaneVector power;
+};
+#endif
+
+inline constexpr float kLog2E = 1.44269504088896341f;
+
+// Of differences of scores, for Exp2. It is finite: a difference of 0 stays one.
+HWY_INLINE LaneVector Log2Scale(float scale) {
+  return hn::Set(LaneTag(), std::min(scale * kLog2E, std::numeric_limits<float>::max()));
+}
+
+// 2^x / 2^halvings for x up to about 1. Of x = 0 it is exact, what is below float32's normal
+// numbers may be 0. Error under 1 ulp, the same for any number of halvings.
+class Exp2 {
+ public:
+  explicit HWY_INLINE Exp2(int64_t halvings) {
+    // Least relative error, 3e-9, for |r| <= 1/2 among polynomials of degree 6 that are 1 at 0, by
+    // Remez' algorithm.
+    constexpr float kSeries[] = {1.0f,
+                                 6.9314718246e-1f,
+                                 2.4022647738e-1f,
+                                 5.5503595620e-2f,
+                                 9.6185002476e-3f,
+                                 1.3390975073e-3f,
+                                 1.5328802692e-4f};
+    const float unit = std::bit_cast<float>(static_cast<uint32_t>(127 - halvings) << 23);
+    for (int i = 0; i < 7; ++i) series_[i] = hn::Set(LaneTag(), kSeries[i] * unit);
+  }
+
+  HWY_INLINE LaneVector operator()(LaneVector x) const {
+    const PowerOfTwo power(x);
+    auto p = series_[6];
+#pragma GCC unroll 6
+    for (int i = 5; i >= 0; --i) p = hn::MulAdd(p, power.r, series_[i]);
+    return power.Times(p);
+  }
+
+ private:
+  LaneVector series_[7];
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hilbert_ring
+HWY_AFTER_NAMESPACE();
+
+#endif  // HILBERT_RING_DEVICE_CPU_EXP2_INL_H_

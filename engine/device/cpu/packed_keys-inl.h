@@ -1,0 +1,130 @@
+// A tile of keys and values, packed as the products read them, for one Highway target.
+
+// Highway includes this once per target.
+#if defined(HILBERT_RING_DEVICE_CPU_PACKED_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HILBERT_RING_DEVICE_CPU_PACKED_KEYS_INL_H_
+#undef HILBERT_RING_DEVICE_CPU_PACKED_KEYS_INL_H_
+#else
+#define HILBERT_RING_DEVICE_CPU_PACKED_KEYS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "engine/device/cpu/attention_kernel.h"
+#include "engine/device/cpu/lane_block-inl.h"
+#include "engine/device/cpu/product-inl.h"
+#include "engine/device/cpu/rows-inl.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hilbert_ring {
+namespace HWY_NAMESPACE {
+
+inline constexpr int64_t kLineBytes = 64;  // of a cache, or a multiple of what it has
+
+// Beside the last row of values where their number is odd.
+inline constexpr uint16_t kNoRow[kMaxDim] = {};
+
+// The packed tile of a task; keys and values lie in the scratch.
+template <typename Product>
+class PackedKeys {
+ public:
+  PackedKeys(const AttentionTask& task, AttentionScratch& scratch)
+      : task_(task), scratch_(scratch) {}
+
+  // The tile into the scratch. careful: values that are not finite are set apart.
+  void Pack(const KeyRange& keys, bool careful) {
+    const int64_t elements = task_.head_dim / Product::kTerms;
+    const auto index = [&](const ConstView& view, int64_t j) {
+      return keys.batch * view.batch_stride + (keys.begin + j) * view.row_stride;
+    };
+    std::fill(scratch_.keys + keys.count * elements,
+              scratch_.keys + (keys.count + 7) / 8 * 8 * elements, 0.0f);
+    if constexpr (Product::kTerms == 1) {
+      for (int64_t j = 0; j < keys.count; ++j) {
+        LoadRow(task_.dtype, task_.k.data, index(task_.k, j), task_.head_dim, 8,
+                scratch_.keys + j * elements);
+      }
+      for (int64_t j = 0; j < keys.count; ++j) {
+        LoadRow(task_.dtype, task_.v.data, index(task_.v, j), task_.value_dim, 8 * kKeyTile,
+                scratch_.values + 8 * j);
+      }
+    } else {
+      least_ = kNoBFloat16;
+      const auto* k = static_cast<const uint16_t*>(task_.k.data);
+      const auto* v = static_cast<const uint16_t*>(task_.v.data);
+      for (int64_t j = 0; j < keys.count; ++j) {
+        const uint16_t* row = k + index(task_.k, j);
+        std::memcpy(scratch_.keys + j * elements, row,
+                    static_cast<size_t>(task_.head_dim) * sizeof(uint16_t));
+        least_ = std::min(least_, LeastNonzero(row, task_.head_dim));
+      }
+      for (int64_t j = 0; j < keys.count; j += 2) {
+        PairRows(v + index(task_.v, j), j + 1 < keys.count ? v + index(task_.v, j + 1) : kNoRow,
+                 task_.value_dim, 8 * kKeyTile / Product::kTerms, scratch_.values + 8 * (j / 2));
+      }
+    }
+    if (careful) TakeOddValues(keys);
+  }
+
+  // Asks for part `part` of `parts` of the rows of the key tile after `keys`: in time for its
+  // packing, which reads strided rows faster than they are foreseen.
+  void PrefetchNext(const KeyRange& keys, int64_t key_end, int64_t part, int64_t parts) const {
+    const int64_t begin = keys.begin + keys.count;
+    const int64_t count = std::min(kKeyTile, key_end - begin);
+    const int64_t bytes = ElementBytes(task_.dtype);
+    const auto prefetch = [&](const ConstView& view, int64_t dim) HWY_ATTR {
+      for (int64_t j = count * part / parts; j < count * (part + 1) / parts; ++j) {
+        const char* row = static_cast<const char*>(view.data) +
+                          (keys.batch * view.batch_stride + (begin + j) * view.row_stride) * bytes;
+        for (int64_t at = 0; at < dim * bytes; at += kLineBytes) hwy::Prefetch(row + at);
+      }
+    };
+    if (count <= 0) return;
+    prefetch(task_.k, task_.head_dim);
+    prefetch(task_.v, task_.value_dim);
+  }
+
+  // Values of the tile that are not finite, where Pack was careful.
+  std::span<const OddValue> odd() const { return odd_; }
+
+  // The least magnitude of a key's number that is not 0, as bfloat16's bits; of 16-bit products.
+  uint16_t least() const { return least_; }
+
+ private:
+  // Values of the packed tile that are not finite become 0 and are listed.
+  void TakeOddValues(const KeyRange& keys) {
+    odd_.clear();
+    for (int64_t j = 0; j < keys.count; ++j) {
+      const int64_t row = keys.batch * task_.v.batch_stride + (keys.begin + j) * task_.v.row_stride;
+      for (int64_t x = 0; x < task_.value_dim; ++x) {
+        const float value = LoadElement(task_.dtype, task_.v.data, row + x);
+        if (std::isfinite(value)) continue;
+        odd_.push_back({.j = j, .x = x, .value = value});
+        const int64_t block = x / 8 * 8 * kKeyTile / Product::kTerms;
+        if constexpr (Product::kTerms == 1) {
+          scratch_.values[block + 8 * j + x % 8] = 0.0f;
+        } else {
+          char* pair = reinterpret_cast<char*>(scratch_.values + block + 8 * (j / 2) + x % 8);
+          std::memset(pair + j % 2 * sizeof(uint16_t), 0, sizeof(uint16_t));
+        }
+      }
+    }
+  }
+
+  const AttentionTask& task_;
+  AttentionScratch& scratch_;
+  std::vector<OddValue> odd_;
+  uint16_t least_ = kNoBFloat16;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hilbert_ring
+HWY_AFTER_NAMESPACE();
+
+#endif  // HILBERT_RING_DEVICE_CPU_PACKED_KEYS_INL_H_

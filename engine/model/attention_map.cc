@@ -1,0 +1,155 @@
+#include "engine/model/attention_map.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <tuple>
+
+#include "engine/base/return_if_error.h"
+#include "engine/plan/pattern.h"
+#include "engine/spec/numbers.h"
+
+namespace hilbert_ring {
+namespace {
+
+// Phases that select the first slot of a segment, and so the class token.
+bool SelectsFirst(const Phase& phase) { return phase.offset == 0; }
+
+}  // namespace
+
+AttentionMap::AttentionMap(const EncoderPlan& plan, int rank, MapColumns columns)
+    : plan_(plan),
+      rank_(rank),
+      columns_(columns == MapColumns::kHeads ? plan.config.heads : 1),
+      query_bytes_(plan.config.embed_dim * ElementBytes(plan.attention.spec.dtype)),
+      row_bytes_(query_bytes_ + plan.config.heads * static_cast<int64_t>(sizeof(float))) {
+  for (const Transfer& transfer : Transfers()) {
+    if (transfer.to == rank_) received_[transfer.slide].resize(static_cast<size_t>(row_bytes_));
+  }
+}
+
+int64_t AttentionMap::bytes() const { return std::ssize(received_) * row_bytes_; }
+
+bool AttentionMap::Sees(int64_t slide, int64_t begin, int64_t end) const {
+  const JobSpec& spec = plan_.attention.spec;
+  const int64_t origin = plan_.rows.FirstToken(slide);
+  const Sequence sequence{.begin = origin, .length = plan_.rows.FirstToken(slide + 1) - origin};
+  return std::ranges::any_of(plan_.attention.phases, [&](const Phase& phase) {
+    const Branch& branch = spec.branches[phase.branch];
+    const int64_t last = std::min(end, origin + SegmentLength(branch, sequence));
+    return SelectsFirst(phase) && begin < last &&
+           Selected(origin, 0, branch.dilation, begin, last).count > 0;
+  });
+}
+
+std::vector<AttentionMap::Transfer> AttentionMap::Transfers() const {
+  std::vector<Transfer> transfers;
+  const Shards& shards = plan_.attention.shards;
+  // A rank lacks the class tokens of slides that begin before one of its ranges.
+  for (const ShardRange& range : shards.ranges()) {
+    const int64_t slide = plan_.rows.SlideOf(range.begin);
+    const int64_t first = plan_.rows.FirstToken(slide);
+    const int owner = shards.Find(first).rank;
+    const int64_t end = std::min(range.end, plan_.rows.FirstToken(slide + 1));
+    if (owner == range.rank || !Sees(slide, range.begin, end)) continue;
+    transfers.push_back({.slide = slide, .from = owner, .to = range.rank});
+  }
+  const auto key = [](const Transfer& transfer) {
+    return std::tuple(transfer.slide, transfer.from, transfer.to);
+  };
+  std::ranges::sort(transfers, {}, key);
+  const auto same = [&key](const Transfer& a, const Transfer& b) { return key(a) == key(b); };
+  transfers.erase(std::unique(transfers.begin(), transfers.end(), same), transfers.end());
+  return transfers;
+}
+
+absl::Status AttentionMap::Exchange(const ShardStore& store, Communicator* communicator,
+                                    int64_t step, Deadline deadline) {
+  CommStep exchange{.number = step};
+  std::map<int64_t, std::vector<std::byte>> sent;
+  for (const Transfer& transfer : Transfers()) {
+    if (transfer.from == rank_) {
+      auto& row = sent[transfer.slide];
+      if (row.empty()) {
+        const ClassRow of_slide = ClassRowOf(store, transfer.slide);
+        row.resize(static_cast<size_t>(row_bytes_));
+        std::memcpy(row.data(), of_slide.query, static_cast<size_t>(query_bytes_));
+        std::memcpy(row.data() + query_bytes_, of_slide.lse,
+                    static_cast<size_t>(row_bytes_ - query_bytes_));
+      }
+      exchange.sends.push_back({.peer = transfer.to, .data = row.data(), .bytes = row_bytes_});
+    } else if (transfer.to == rank_) {
+      exchange.receives.push_back({.peer = transfer.from,
+                                   .data = received_.at(transfer.slide).data(),
+                                   .bytes = row_bytes_});
+    }
+  }
+  if (exchange.sends.empty() && exchange.receives.empty()) return absl::OkStatus();
+  if (communicator == nullptr) {
+    return absl::FailedPreconditionError(
+        "the plan exchanges class tokens, but there is no communicator");
+  }
+  absl::Status status = communicator->Post(exchange);
+  if (status.ok()) status = communicator->Wait(deadline);
+  return status;
+}
+
+AttentionMap::ClassRow AttentionMap::ClassRowOf(const ShardStore& store, int64_t slide) const {
+  if (const auto found = received_.find(slide); found != received_.end()) {
+    const std::byte* const row = found->second.data();
+    return {.query = row, .lse = reinterpret_cast<const float*>(row + query_bytes_)};
+  }
+  const int64_t first = plan_.rows.FirstToken(slide);
+  const ShardRange& range = plan_.attention.shards.Find(first);
+  if (range.rank != rank_) return {};  // it sees nothing that is here
+  const int64_t local = range.LocalRow(first);
+  return {.query = store.Row(TensorKind::kQ, local),
+          .lse = reinterpret_cast<const float*>(store.Row(TensorKind::kLse, local))};
+}
+
+void AttentionMap::RowsOf(const ShardStore& store, int64_t first, int64_t rows,
+                          float* values) const {
+  const JobSpec& spec = plan_.attention.spec;
+  const int64_t heads = spec.heads, dim = spec.head_dim;
+  const double scale = spec.scale.value_or(1 / std::sqrt(static_cast<double>(dim)));
+  std::fill_n(values, rows * columns_, 0.0f);
+  const auto& ranges = plan_.attention.shards.OfRank(rank_);
+  const auto range = std::ranges::find_if(ranges, [&](const ShardRange& candidate) {
+    return first >= candidate.local_begin && first < candidate.local_begin + candidate.size();
+  });
+  std::vector<int> shown(static_cast<size_t>(heads));  // branches that show the row's key
+  std::vector<double> query(static_cast<size_t>(heads * dim)), key(query.size());
+  ClassRow class_row;
+  int64_t query_slide = -1;
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t slot = range->begin + first + i - range->local_begin;
+    const int64_t slide = plan_.rows.SlideOf(slot);
+    if (slide != query_slide) {
+      class_row = ClassRowOf(store, slide);
+      if (class_row.query != nullptr) LoadElements(spec.dtype, class_row.query, query);
+      query_slide = slide;
+    }
+    if (class_row.query == nullptr) continue;
+    const int64_t origin = plan_.rows.FirstToken(slide);
+    std::ranges::fill(shown, 0);
+    for (const Phase& phase : plan_.attention.phases) {
+      const Branch& branch = spec.branches[phase.branch];
+      if (!SelectsFirst(phase) || slot - origin >= branch.segment ||
+          (slot - origin) % branch.dilation != 0) {
+        continue;
+      }
+      for (int64_t head = phase.head_begin; head < phase.head_end; ++head) ++shown[head];
+    }
+    LoadElements(spec.dtype, store.Row(TensorKind::kK, first + i), key);
+    for (int64_t head = 0; head < heads; ++head) {
+      if (shown[head] == 0) continue;
+      double score = 0;
+      for (int64_t x = head * dim; x < (head + 1) * dim; ++x) score += query[x] * key[x];
+      const double weight = shown[head] * std::exp(score * scale - class_row.lse[head]);
+      float& value = values[i * columns_ + (columns_ > 1 ? head : 0)];
+      value += static_cast<float>(columns_ > 1 ? weight : weight / static_cast<double>(heads));
+    }
+  }
+}
+
+}  // namespace hilbert_ring

@@ -1,0 +1,67 @@
+// How much of its slide's class token each row is in one layer: the weights of the class token's
+// attention, from the layer's queries, keys and log-sum-exps as they lie in the ranks' shards.
+//
+//   AttentionMap map(plan, rank, MapColumns::kMeanOfHeads);
+//   RETURN_IF_ERROR(map.Exchange(store, communicator, step, deadline));   // after the attention
+//   map.RowsOf(store, local_row, rows, values);                           // by any thread
+//
+// tests/golden/attention_map_oracle.py is the definition. A head's branches are mixed by their
+// log-sum-exps, so that a key's weight is exp(score - lse) of the mixed lse, once for each branch
+// that shows the key to the class token.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/comm/communicator.h"
+#include "engine/model/files/encoder_plan.h"
+#include "engine/run/shard_store.h"
+
+namespace hilbert_ring {
+
+class AttentionMap {
+ public:
+  // The plan, of a model with class tokens, outlives it.
+  AttentionMap(const EncoderPlan& plan, int rank, MapColumns columns);
+
+  int64_t columns() const { return columns_; }
+  int64_t bytes() const;  // of class tokens' rows that other ranks have
+
+  // Brings the class tokens' queries and log-sum-exps to the ranks that have keys of them; all
+  // ranks call it, once, with the same step. `communicator` may be null where the plan has no
+  // exchange. Errors of the communicator.
+  absl::Status Exchange(const ShardStore& store, Communicator* communicator, int64_t step,
+                        Deadline deadline);
+
+  // Local rows [first, first + rows), which lie in one range of the shard: values [rows, columns].
+  void RowsOf(const ShardStore& store, int64_t first, int64_t rows, float* values) const;
+
+ private:
+  // A class token's row that a rank needs of another.
+  struct Transfer {
+    int64_t slide = 0;
+    int from = 0, to = 0;
+  };
+
+  // As all ranks find them, in slide order.
+  std::vector<Transfer> Transfers() const;
+  // Whether the class token of a slide sees any of the slots [begin, end) of it in any head.
+  bool Sees(int64_t slide, int64_t begin, int64_t end) const;
+  // Query and lse of a slide's class token.
+  struct ClassRow {
+    const std::byte* query = nullptr;  // [heads, head_dim] of the compute type
+    const float* lse = nullptr;        // [heads]
+  };
+  ClassRow ClassRowOf(const ShardStore& store, int64_t slide) const;
+
+  const EncoderPlan& plan_;
+  const int rank_;
+  const int64_t columns_;
+  int64_t query_bytes_ = 0, row_bytes_ = 0;
+  std::map<int64_t, std::vector<std::byte>> received_;  // by slide: query, then lse
+};
+
+}  // namespace hilbert_ring

@@ -1,0 +1,60 @@
+#include "engine/model/files/encode_job.h"
+
+#include <algorithm>
+
+#include "engine/plan/saturating.h"
+
+namespace hilbert_ring {
+
+RowSizes RowSizesOf(const EncodeJob& job) {
+  RowSizes rows;
+  rows.Set(TensorKind::kTiles, job.config.tile_dim() * ElementBytes(job.dtype));
+  if (job.config.position) rows.Set(TensorKind::kTileCoords, 2 * sizeof(double));
+  if (job.outputs.pooling == Pooling::kNone) {
+    rows.Set(TensorKind::kStates, std::ssize(job.outputs.states) * job.config.embed_dim *
+                                      static_cast<int64_t>(sizeof(float)));
+  }
+  if (job.checked_layer > 0) {
+    rows.Set(TensorKind::kLayerInput, job.config.embed_dim * static_cast<int64_t>(sizeof(float)));
+  }
+  if (const int64_t columns = MapColumnsOf(job.config, job.outputs); columns > 0) {
+    rows.Set(TensorKind::kAttentionMap, columns * static_cast<int64_t>(sizeof(float)));
+  }
+  return rows;
+}
+
+Plan PlanOfJob(const EncodeJob& job, const EncoderPlan& plan, int threads) {
+  Plan whole = plan.attention;
+  whole.rows = RowSizesOf(job);
+  int64_t row_bytes = 0;
+  for (int i = 0; i < kTensorKinds; ++i) row_bytes += whole.rows[static_cast<TensorKind>(i)];
+  const int64_t layers = job.config.layers;
+  Costs& costs = whole.costs;
+  double busiest = 0;
+  costs.flops = 0;
+  for (int rank = 0; rank < whole.shards.workers(); ++rank) {
+    WorkerCost& cost = costs.workers[rank];
+    // In float32 they take most: whether a processor has products of bfloat16 is not known here.
+    const EncoderMemory memory = MemoryOf(plan, rank, threads, DataType::kFloat32, job.outputs);
+    cost.accumulator_bytes = SaturatingAdd(cost.accumulator_bytes,
+                                           SaturatingAdd(memory.total(), -memory.attention_bytes));
+    cost.shard_bytes =
+        SaturatingAdd(cost.shard_bytes, SaturatingMultiply(whole.shards.Rows(rank), row_bytes));
+    cost.flops = static_cast<double>(layers) * cost.flops + ProductFlops(plan, rank);
+    cost.bytes_sent = SaturatingMultiply(cost.bytes_sent, layers);
+    cost.bytes_received = SaturatingMultiply(cost.bytes_received, layers);
+    costs.flops += cost.flops;
+    busiest = std::max(busiest, cost.flops);
+  }
+  for (BranchCost& branch : costs.branches) {
+    branch.bytes_exchanged = SaturatingMultiply(branch.bytes_exchanged, layers);
+  }
+  if (costs.flops > 0) costs.busiest_over_mean = busiest * whole.shards.workers() / costs.flops;
+  if (costs.steps > 0) costs.steps = layers * (costs.steps + 1);
+  costs.bytes_exchanged = SaturatingMultiply(costs.bytes_exchanged, layers);
+  costs.bytes_exchanged_naive = SaturatingMultiply(costs.bytes_exchanged_naive, layers);
+  costs.transfers.clear();  // they are those of a layer
+  return whole;
+}
+
+}  // namespace hilbert_ring

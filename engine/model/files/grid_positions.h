@@ -1,0 +1,35 @@
+// 2-D sine-cosine positions of tiles, computed one tile at a time: a table of all cells would take
+// gigabytes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/model/files/encoder_config.h"
+
+namespace hilbert_ring {
+
+// coords: [rows, 2], pixels. OUT_OF_RANGE, naming row (counted from first_row), value and range,
+// where one is outside of the grid or no number.
+absl::Status CheckCoordinates(const GridPositions& position, std::span<const double> coords,
+                              int64_t first_row);
+
+class GridEmbedding {
+ public:
+  // embed_dim is divisible by 4.
+  GridEmbedding(const GridPositions& position, int64_t embed_dim);
+
+  // row [embed_dim] += the position of a tile at (x, y), which CheckCoordinates has found to be in
+  // the grid. The row's first half encodes y, as trained models have it.
+  void AddTo(double x, double y, std::span<float> row) const;
+
+ private:
+  void AddAxis(double cell, float* half) const;
+
+  double tile_size_;
+  std::vector<double> frequencies_;  // [embed_dim / 4]
+};
+
+}  // namespace hilbert_ring

@@ -1,0 +1,144 @@
+#include "server/coordinator/encoder_service.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/job/encode_work.h"
+#include "server/models/encode_spec.h"
+#include "server/schedule/job_sizes.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+#include "wire/transport.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr double kPlanSeconds = 2;  // of the longest
+// For so long a look at all models is as good as another.
+constexpr auto kListed = std::chrono::milliseconds(500);
+
+}  // namespace
+
+grpc::Status EncoderService::Refuse(const absl::Status& why) {
+  services_.metrics.CountRefused(wire::ReasonOf(why));
+  return wire::ToGrpc(why);
+}
+
+grpc::Status EncoderService::PlanEncode(grpc::ServerContext* context,
+                                        const v1::PlanEncodeRequest* request,
+                                        v1::PlanResponse* response) {
+  return services_.metrics.requests().Count(
+      "PlanEncode", [&] { return MakePlanFor(*context, *request, *response); });
+}
+
+grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
+                                         const v1::PlanEncodeRequest& request,
+                                         v1::PlanResponse& response) {
+  if (auto caller = CallerOf(callers_, context, kAnyRole, "plan"); !caller.ok()) {
+    return Refuse(caller.status());
+  }
+  const v1::EncodeSpec& spec = request.spec();
+  const auto model = services_.models.Open(spec.model(), spec.digest());
+  if (!model.ok()) return wire::ToGrpc(model.status());
+  auto job = DecodeEncodeSpec(spec, model->config(), LimitsOf(services_.settings));
+  if (!job.ok()) return wire::ToGrpc(job.status());
+  job->checked_layer = CheckedLayerOf(*job, services_.settings.check_rows);
+  std::vector<std::string> addresses;
+  int threads = 1;
+  for (const auto& member : services_.membership.Live()) {
+    threads = std::max(threads, member->threads);
+    if (member->models.Has(spec.model(), model->digest())) addresses.push_back(member->address);
+  }
+  const int workers =
+      request.workers() != 0 ? request.workers() : static_cast<int>(addresses.size());
+  if (workers == 0) {
+    return wire::ToGrpc(wire::ErrorOf(
+        wire::reason::kNoWorkers,
+        "no worker that is there has the model: say for how many the plan should be"));
+  }
+  const PlanGate::Turn turn = plans_.TryEnter();
+  if (turn == nullptr) {
+    context.AddTrailingMetadata(wire::kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
+    return Refuse(wire::ErrorOf(
+        wire::reason::kTooManyPlans,
+        absl::StrCat(plans_.most(), " plans are being made, which is the limit (--max-plans)")));
+  }
+  const auto plan =
+      EncodePlanner(*job, threads, [&context] { return context.IsCancelled(); })(workers);
+  if (absl::IsCancelled(plan.status())) return wire::ToGrpc(plan.status());
+  if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), wire::reason::kInvalidSpec));
+  const PlanTime time = PredictTime(*plan, services_.rate.MeasuredOf(addresses));
+  response = wire::EncodePlan(*plan, {.seconds = time.seconds, .basis = time.basis});
+  for (std::string& note : NotesOn(*job)) response.add_notes(std::move(note));
+  return grpc::Status::OK;
+}
+
+v1::Model EncoderService::Describe(const std::string& name,
+                                   const absl::StatusOr<EncoderFolder>& folder) const {
+  v1::Model model;
+  model.set_name(name);
+  if (!folder.ok()) {
+    model.set_error(std::string(folder.status().message()));
+    return model;
+  }
+  const EncoderConfig& config = folder->config();
+  model.set_digest(folder->digest());
+  model.set_config(folder->config_text());
+  model.set_weight_bytes(WeightBytes(config, DataType::kFloat32));
+  model.set_tile_dim(config.tile_dim());
+  model.set_embed_dim(config.embed_dim);
+  model.set_layers(config.layers);
+  model.set_heads(config.heads);
+  model.set_class_token(config.class_token);
+  model.set_pools(config.norm_eps > 0);
+  if (config.position) {
+    model.set_positions(true);
+    model.set_grid_pixels(static_cast<double>(config.position->tile_size) *
+                          static_cast<double>(config.position->grid));
+  }
+  for (const auto& member : services_.membership.Live()) {
+    if (member->models.Has(name, folder->digest())) model.set_workers(model.workers() + 1);
+  }
+  return model;
+}
+
+grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
+                                        const v1::ListModelsRequest* request,
+                                        v1::ListModelsResponse* response) {
+  return services_.metrics.requests().Count("ListModels", [&] {
+    const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
+    if (!caller.ok()) return Refuse(caller.status());
+    const MutexLock lock(mutex_);
+    const Clock::time_point now = services_.time.Now();
+    if (listed_at_ == Clock::time_point() || now - listed_at_ > kListed) {
+      listed_.Clear();
+      for (const ModelCatalog::Entry& entry : services_.models.List()) {
+        v1::Model model = Describe(entry.name, entry.model);
+        model.clear_config();  // GetModel has it: so many of them may not go into a message
+        *listed_.add_models() = std::move(model);
+      }
+      listed_at_ = services_.time.Now();
+    }
+    *response = listed_;
+    return grpc::Status(grpc::Status::OK);
+  });
+}
+
+grpc::Status EncoderService::GetModel(grpc::ServerContext* context,
+                                      const v1::GetModelRequest* request, v1::Model* response) {
+  return services_.metrics.requests().Count("GetModel", [&] {
+    const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
+    if (!caller.ok()) return Refuse(caller.status());
+    const auto folder = services_.models.Open(request->name());
+    if (!folder.ok() && !wire::HasReason(folder.status(), wire::reason::kModelUnusable)) {
+      return wire::ToGrpc(folder.status());
+    }
+    *response = Describe(request->name(), folder);
+    return grpc::Status(grpc::Status::OK);
+  });
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,48 @@
+// The public service of encoders: handlers that only check, decode, call and encode.
+#pragma once
+
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
+#include "hilbert_ring/v1/encoder.grpc.pb.h"
+#include "server/access/callers.h"
+#include "server/coordinator/job_calls.h"
+#include "server/job/job_services.h"
+#include "server/process/deadline.h"
+#include "server/schedule/plan_gate.h"
+
+namespace hilbert_ring::server {
+
+class EncoderService
+    : public v1::EncoderService::WithRawCallbackMethod_Encode<v1::EncoderService::Service> {
+ public:
+  // plans: of callers. All outlive it.
+  EncoderService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans)
+      : services_(services), callers_(callers), calls_(calls), plans_(plans) {}
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Encode(
+      grpc::CallbackServerContext* context) override {
+    return calls_.Open(context, JobMethod::kEncode);
+  }
+  grpc::Status PlanEncode(grpc::ServerContext* context, const v1::PlanEncodeRequest* request,
+                          v1::PlanResponse* response) override;
+  grpc::Status ListModels(grpc::ServerContext* context, const v1::ListModelsRequest* request,
+                          v1::ListModelsResponse* response) override;
+  grpc::Status GetModel(grpc::ServerContext* context, const v1::GetModelRequest* request,
+                        v1::Model* response) override;
+
+ private:
+  grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanEncodeRequest& request,
+                           v1::PlanResponse& response);
+  grpc::Status Refuse(const absl::Status& why);
+  v1::Model Describe(const std::string& name, const absl::StatusOr<EncoderFolder>& folder) const;
+
+  const JobServices services_;
+  Callers& callers_;
+  JobCalls& calls_;
+  PlanGate& plans_;
+  Mutex mutex_;  // one look at all models at a time
+  v1::ListModelsResponse listed_ ABSL_GUARDED_BY(mutex_);
+  Clock::time_point listed_at_ ABSL_GUARDED_BY(mutex_);  // never: the clock's epoch
+};
+
+}  // namespace hilbert_ring::server

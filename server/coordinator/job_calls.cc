@@ -1,0 +1,159 @@
+#include "server/coordinator/job_calls.h"
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "server/job/client_stream.h"
+#include "server/process/process_memory.h"
+#include "server/process/trace_context.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+#include "wire/transport.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Pushback: a client that was refused comes back when about half of the work is predicted to be
+// done, each at a time of its own.
+constexpr double kLeastPushback = 0.1, kMostPushback = 60;  // seconds
+constexpr double kJitter = 0.2;
+// A client that does not read its outputs does not see the status behind them.
+constexpr auto kStatusTimeout = std::chrono::seconds(30);
+// A long job and a short one on each of many workers.
+constexpr int kMostRunning = 1024;
+// Calls beside those that run or wait: ending, or about to be refused.
+constexpr int kSpareCalls = 64;
+
+absl::Status Draining() {
+  return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
+}
+
+// Of a call before its first message is there: that message, and what comes behind it.
+constexpr int64_t kFirstBytes = wire::kMaxMessageBytes + wire::kLookaheadBytes;
+
+}  // namespace
+
+std::chrono::milliseconds Pushback(double seconds_of_work) {
+  thread_local std::minstd_rand random(std::random_device{}());
+  const double jitter = std::uniform_real_distribution(1 - kJitter, 1 + kJitter)(random);
+  const double seconds = std::clamp(seconds_of_work / 2, kLeastPushback, kMostPushback) * jitter;
+  return std::chrono::milliseconds(static_cast<int64_t>(1000 * seconds));
+}
+
+// A call until its thread has begun.
+struct JobCalls::Call {
+  JobMethod method;
+  std::shared_ptr<ClientStream> stream;
+  Caller caller;
+  std::string traceparent;
+  std::optional<CallGate::Place> place;
+  RequestMetrics::Request request;
+};
+
+JobCalls::JobCalls(const JobServices& services, Callers& callers)
+    : services_(services),
+      callers_(callers),
+      waiting_(services.settings.waiting_memory_bytes),
+      gate_({.calls_per_peer = services.settings.max_calls_per_peer,
+             .open_timeout = services.settings.open_timeout}),
+      calls_(kMostRunning + services.settings.max_queue + kSpareCalls) {}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* JobCalls::Open(
+    grpc::CallbackServerContext* context, JobMethod method) {
+  const std::shared_ptr<ClientStream> stream =
+      ClientStream::Make(context,
+                         {.idle = services_.settings.idle_timeout,
+                          .bytes_per_second = services_.settings.least_rate_bytes},
+                         services_.time);
+  auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "run jobs");
+  const std::shared_ptr<Call> call(new Call{
+      .method = method,
+      .stream = stream,
+      .caller = caller.ok() ? *caller : Caller{},
+      .traceparent = TraceparentOf(*context),
+      .place = std::nullopt,
+      .request =
+          services_.metrics.requests().Begin(method == JobMethod::kEncode ? "Encode" : "Attend")});
+  if (!caller.ok()) {
+    Refuse(*call, caller.status());
+  } else if (draining_) {
+    Refuse(*call, Draining());
+  } else if (absl::Status status = Enter(PeerHost(context->peer()), call); !status.ok()) {
+    Refuse(*call, status);
+  } else {
+    stream->AwaitFirst([this, call] { Begin(call); });
+  }
+  return stream.get();  // lives until gRPC is done with it
+}
+
+absl::StatusOr<Caller> CallerOf(Callers& callers, const grpc::ServerContextBase& context,
+                                std::initializer_list<Role> roles, absl::string_view do_what) {
+  auto caller = callers.Of(context);
+  if (!caller.ok()) return caller;
+  absl::Status status = CheckRole(*caller, roles, do_what);
+  if (!status.ok()) return status;
+  return caller;
+}
+
+// Memory that there is not is taken from calls that have said nothing.
+absl::Status JobCalls::Enter(const std::string& peer, const std::shared_ptr<Call>& call) {
+  auto waiting = waiting_.Reserve(kFirstBytes);
+  while (!waiting.ok() && gate_.CutOffOne()) waiting = waiting_.Reserve(kFirstBytes);
+  if (!waiting.ok()) {
+    return wire::ErrorOf(wire::reason::kWaitingMemory,
+                         absl::StrCat("calls that are not admitted have ", waiting_.used(),
+                                      " bytes, this one may take ", kFirstBytes, ", the limit is ",
+                                      waiting_.limit(), " (--waiting-memory)"));
+  }
+  call->stream->waiting().emplace(*std::move(waiting));
+  auto place = gate_.Enter(peer, [this, weak = std::weak_ptr(call)](const absl::Status& why) {
+    const auto silent = weak.lock();
+    if (silent == nullptr) return;
+    silent->stream->waiting().reset();
+    Refuse(*silent, why);
+  });
+  RETURN_IF_ERROR(place.status());
+  call->place.emplace(*std::move(place));
+  return absl::OkStatus();
+}
+
+// On a thread of gRPC's.
+void JobCalls::Begin(const std::shared_ptr<Call>& call) {
+  if (!call->place->Open()) return;  // it was cut off, and knows
+  ClientStream& stream = *call->stream;
+  stream.waiting()->Shrink(stream.first_bytes() + wire::kLookaheadBytes);
+  absl::Status started = calls_.Start([this, call] { Serve(*call); });
+  if (!started.ok()) Refuse(*call, started);
+}
+
+void JobCalls::Refuse(Call& call, const absl::Status& why) {
+  call.request.End(why.code());
+  services_.metrics.CountRefused(wire::ReasonOf(why));
+  const bool retry = absl::IsResourceExhausted(why);
+  call.stream->End(
+      why, retry ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
+}
+
+void JobCalls::Serve(Call& call) {
+  ClientStream& stream = *call.stream;
+  const absl::StatusOr<v1::Report> report =
+      ServedJob(services_, stream, call.caller, call.traceparent, call.method).Run();
+  if (report.ok()) {
+    stream.End(*report);
+  } else {
+    // A full disk stays full.
+    const bool retry = absl::IsResourceExhausted(report.status()) &&
+                       !wire::HasReason(report.status(), wire::reason::kFileNoSpace);
+    stream.End(report.status(),
+               retry ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
+  }
+  stream.AwaitDone(kStatusTimeout);
+  call.request.End(report.status().code());
+  TrimMalloc();
+}
+
+}  // namespace hilbert_ring::server

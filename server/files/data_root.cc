@@ -1,0 +1,206 @@
+#include "server/files/data_root.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "engine/base/return_if_error.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr std::string_view kMarkEnding = ".root";
+constexpr std::string_view kUnfinishedEnding = ".unfinished";
+constexpr int64_t kMostMarkBytes = 64 << 20;
+constexpr int kMarkSeconds = 60;  // within which a mark that is being made is whole
+constexpr int kFileMode = 0666;   // less the process's umask
+
+std::string DrawWord() {
+  std::random_device random;
+  return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8),
+                      absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
+}
+
+std::string ReadAll(int file) {
+  std::string text;
+  char part[1 << 14];
+  while (std::ssize(text) < kMostMarkBytes) {
+    const ssize_t bytes = pread(file, part, sizeof(part), static_cast<off_t>(text.size()));
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) break;
+    text.append(part, static_cast<size_t>(bytes));
+  }
+  return text;
+}
+
+absl::Status NotUsable(const std::string& path, std::string_view what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("--data-root ", path, ": ", std::string(what), ": ", std::strerror(errno)));
+}
+
+bool IsUnfinished(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  const std::string_view name = slash == std::string_view::npos ? path : path.substr(slash + 1);
+  return name.starts_with(kOwnFiles) && name.ends_with(kUnfinishedEnding);
+}
+
+// Beneath the root, without following links.
+void RemoveUnfinished(int root, const std::string& path) {
+  if (!IsUnfinished(path)) return;
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) {
+    unlinkat(root, path.c_str(), 0);
+    return;
+  }
+  const auto folder = OpenBeneath(root, path.substr(0, slash), O_PATH | O_DIRECTORY);
+  if (folder.ok()) unlinkat(folder->number(), path.c_str() + slash + 1, 0);
+}
+
+// A dead coordinator's mark: no lock is held of it, and it is whole, or was long ago. Those of
+// other users are theirs to remove.
+void RemoveIfDead(int root, const char* name) {
+  const Descriptor mark(openat(root, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat found = {};
+  if (mark.number() < 0 || fstat(mark.number(), &found) != 0 || !S_ISREG(found.st_mode) ||
+      found.st_uid != geteuid() || flock(mark.number(), LOCK_EX | LOCK_NB) != 0) {
+    return;
+  }
+  const std::vector<std::string> lines = absl::StrSplit(ReadAll(mark.number()), '\n');
+  if (lines.size() < 2 && std::time(nullptr) - found.st_mtim.tv_sec < kMarkSeconds) return;
+  int removed = 0;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    if (lines[i].empty()) continue;
+    RemoveUnfinished(root, lines[i]);
+    ++removed;
+  }
+  unlinkat(root, name, 0);
+  spdlog::info("--data-root: removed what a coordinator before this one left: {}, {} outputs", name,
+               removed);
+}
+
+}  // namespace
+
+std::string ReadMark(const std::string& root, const std::string& mark_file) {
+  if (!mark_file.starts_with(kOwnFiles) || mark_file.find('/') != std::string::npos) return "";
+  const auto folder = OpenRoot(root);
+  if (!folder.ok()) return "";
+  const Descriptor mark(
+      openat(folder->number(), mark_file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (mark.number() < 0) return "";
+  char text[128];
+  const ssize_t bytes = pread(mark.number(), text, sizeof(text), 0);
+  const std::string_view read(text, static_cast<size_t>(std::max<ssize_t>(0, bytes)));
+  const size_t end = read.find('\n');
+  return end == std::string_view::npos ? "" : std::string(read.substr(0, end));
+}
+
+absl::StatusOr<std::unique_ptr<DataRoot>> DataRoot::Open(const std::string& path) {
+  std::unique_ptr<DataRoot> root(new DataRoot(path));
+  RETURN_IF_ERROR(root->RemoveLeftovers());
+  RETURN_IF_ERROR(root->MakeMark());
+  return root;
+}
+
+DataRoot::~DataRoot() {
+  const absl::StatusOr<Descriptor> root = mark_file_.empty() ? absl::NotFoundError("") : Reach();
+  if (root.ok()) unlinkat(root->number(), mark_file_.c_str(), 0);
+}
+
+absl::Status DataRoot::RemoveLeftovers() const {
+  const int folder = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const listing = folder < 0 ? nullptr : fdopendir(folder);
+  if (listing == nullptr) return NotUsable(path_, "cannot be read");
+  while (const dirent* const entry = readdir(listing)) {
+    const std::string_view name = entry->d_name;
+    if (name.starts_with(kOwnFiles) && name.ends_with(kMarkEnding)) {
+      RemoveIfDead(dirfd(listing), entry->d_name);
+    }
+  }
+  closedir(listing);
+  return absl::OkStatus();
+}
+
+absl::Status DataRoot::MakeMark() {
+  auto root = OpenRoot(path_);
+  if (!root.ok()) return NotUsable(path_, "cannot be opened");
+  mark_ = DrawWord();
+  const std::string name =
+      absl::StrCat(std::string(kOwnFiles), DrawWord().substr(0, 16), std::string(kMarkEnding));
+  mark_descriptor_ = Descriptor(
+      openat(root->number(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));
+  if (mark_descriptor_.number() < 0) return NotUsable(path_, "no file can be made in it");
+  mark_file_ = name;
+  if (flock(mark_descriptor_.number(), LOCK_EX | LOCK_NB) != 0) {
+    spdlog::warn(
+        "--data-root {}: {} cannot be locked ({}): another coordinator that starts here "
+        "may remove outputs that are being written",
+        path_, name, std::strerror(errno));
+  }
+  const std::string line = mark_ + "\n";
+  if (pwrite(mark_descriptor_.number(), line.data(), line.size(), 0) != std::ssize(line)) {
+    return NotUsable(path_, "no file can be written in it");
+  }
+  ASSIGN_OR_RETURN(mark_version_, VersionOf(mark_descriptor_, name));
+  const MutexLock lock(mutex_);
+  end_ = std::ssize(line);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Descriptor> DataRoot::Reach() const {
+  ASSIGN_OR_RETURN(Descriptor root, OpenRoot(path_));
+  struct stat found = {};
+  if (fstatat(root.number(), mark_file_.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+      found.st_ino == mark_version_.inode) {
+    return root;
+  }
+  return wire::ErrorOf(wire::reason::kDataRootGone,
+                       absl::StrCat("--data-root ", path_,
+                                    ": is not the folder that it was when the service "
+                                    "started: its file ",
+                                    mark_file_, " is gone"));
+}
+
+absl::StatusOr<std::string> DataRoot::NameUnfinished(const std::string& path) {
+  const MutexLock lock(mutex_);
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  std::string name = absl::StrCat(folder, std::string(kOwnFiles), mark_.substr(0, 16), "-",
+                                  ++drawn_, std::string(kUnfinishedEnding));
+  const std::string line = name + "\n";
+  if (line.find('\n') + 1 != line.size()) {
+    return wire::ErrorOf(
+        wire::reason::kFilePath,
+        absl::StrCat("path '", path, "': the path of an output has no line break"));
+  }
+  if (pwrite(mark_descriptor_.number(), line.data(), line.size(), end_) != std::ssize(line)) {
+    return FileError(mark_file_, "cannot write", errno);
+  }
+  end_ += std::ssize(line);
+  ++unfinished_;
+  return name;
+}
+
+void DataRoot::Forget() {
+  constexpr int64_t kLongList = 64 << 10;  // bytes
+  const MutexLock lock(mutex_);
+  if (--unfinished_ > 0 || end_ < kLongList) return;
+  const int64_t first_line = std::ssize(mark_) + 1;
+  if (ftruncate(mark_descriptor_.number(), first_line) == 0) end_ = first_line;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,32 @@
+// The owner of a file descriptor.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace hilbert_ring::server {
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+
+  int number() const { return number_; }
+
+  // The caller owns it from here on.
+  int Release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_ = -1;  // -1: none
+};
+
+}  // namespace hilbert_ring::server

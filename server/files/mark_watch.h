@@ -1,0 +1,47 @@
+// What stands in the mark of a data root, looked at again and again: a folder comes and goes. A
+// thread of its own looks, so that a file system that hangs holds up nobody else.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
+
+namespace hilbert_ring::server {
+
+// Thread-safe.
+class MarkWatch {
+ public:
+  // root: as this process sees it; empty: it has none, and sees no mark.
+  MarkWatch(std::string root, std::chrono::milliseconds interval);
+
+  // Called by the thread where it sees something else than before; it must not call back. Null:
+  // nobody is.
+  void SetOnChange(std::function<void()> on_change);
+
+  // Of which file in the root, as the coordinator says; looked at at once where it is another.
+  void Look(const std::string& mark_file);
+
+  std::string mark() const;  // empty: none
+
+ private:
+  void Run(const std::stop_token& stop);
+
+  const std::string root_;
+  const std::chrono::milliseconds interval_;
+  Mutex telling_ ABSL_ACQUIRED_BEFORE(mutex_);  // held while somebody is told
+  std::function<void()> on_change_ ABSL_GUARDED_BY(telling_);
+  mutable Mutex mutex_;
+  std::condition_variable_any wake_;
+  std::string mark_file_ ABSL_GUARDED_BY(mutex_);
+  std::string mark_ ABSL_GUARDED_BY(mutex_);
+  bool look_now_ ABSL_GUARDED_BY(mutex_) = false;
+  std::jthread thread_;  // last: it uses all of the above
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,133 @@
+#include "server/files/output_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr int kFileMode = 0666;  // less the process's umask
+
+std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// That of a file beneath a root, in which names can be made.
+absl::StatusOr<Descriptor> OpenFolderOf(int root, const std::string& path) {
+  RETURN_IF_ERROR(CheckFilePath(path));
+  const size_t slash = path.rfind('/');
+  if (slash != std::string::npos) {
+    return OpenBeneath(root, path.substr(0, slash), O_RDONLY | O_DIRECTORY);
+  }
+  Descriptor folder(openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.number() < 0) return FileError(path, "its folder cannot be opened", errno);
+  return folder;
+}
+
+// Room is taken at once, so that a full disk is known before a job starts, where that is cheap. In
+// memory (tmpfs) pages would be made twice as slowly: there it is looked whether there is room.
+absl::Status TakeRoom(const Descriptor& file, const std::string& path, int64_t bytes) {
+  struct statfs system = {};
+  if (fstatfs(file.number(), &system) != 0) return FileError(path, "cannot look at it", errno);
+  const auto free = static_cast<int64_t>(system.f_bavail) * system.f_bsize;
+  const bool counted = system.f_blocks > 0;  // others have no limit, or say none
+  if (counted && free < bytes) {
+    return wire::ErrorOf(wire::reason::kFileNoSpace,
+                         absl::StrCat(path, ": takes ", bytes, " bytes, its disk has ", free));
+  }
+  if (system.f_type != TMPFS_MAGIC) {
+    int failed = 0;
+    do {
+      failed = fallocate(file.number(), 0, 0, bytes) == 0 ? 0 : errno;
+    } while (failed == EINTR);
+    if (failed == 0) return absl::OkStatus();
+    if (failed != EOPNOTSUPP && failed != ENOSYS) {
+      return FileError(path, absl::StrCat("cannot take ", bytes, " bytes"), failed);
+    }
+  }
+  if (ftruncate(file.number(), bytes) == 0) return absl::OkStatus();
+  return FileError(path, absl::StrCat("cannot take ", bytes, " bytes"), errno);
+}
+
+absl::Status Changed(const std::string& path, const char* how) {
+  return wire::ErrorOf(wire::reason::kFileChanged,
+                       absl::StrCat(path, ": the file that was written for it was ", how));
+}
+
+}  // namespace
+
+absl::Status CheckReplaceable(int root, const std::string& path) {
+  ASSIGN_OR_RETURN(const Descriptor folder, OpenFolderOf(root, path));
+  if (faccessat(folder.number(), ".", W_OK | X_OK, AT_EACCESS) != 0) {
+    return FileError(path, "its folder cannot be written to", errno);
+  }
+  struct stat found = {};
+  if (fstatat(folder.number(), NameOf(path).c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : FileError(path, "cannot look at it", errno);
+  }
+  if (S_ISREG(found.st_mode)) return absl::OkStatus();
+  if (S_ISLNK(found.st_mode)) return FileError(path, "must be a regular file", ELOOP);
+  const auto opened = OpenFile(root, path, O_RDONLY);  // which says what it is
+  return opened.ok() ? absl::OkStatus() : opened.status();
+}
+
+absl::StatusOr<OutputFile> OutputFile::Create(DataRoot& data_root, int root,
+                                              const OutputFileOptions& options) {
+  RETURN_IF_ERROR(CheckReplaceable(root, options.path));
+  OutputFile output;
+  output.path_ = options.path;
+  output.offset_ = std::ssize(options.header);
+  ASSIGN_OR_RETURN(output.folder_, OpenFolderOf(root, options.path));
+  ASSIGN_OR_RETURN(output.unfinished_, data_root.NameUnfinished(options.path));
+  output.data_root_ = &data_root;
+  output.file_ = Descriptor(openat(output.folder_.number(), NameOf(output.unfinished_).c_str(),
+                                   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode));
+  if (output.file_.number() < 0) return FileError(options.path, "no file can be made", errno);
+  RETURN_IF_ERROR(TakeRoom(output.file_, options.path, output.offset_ + options.data_bytes));
+  const ssize_t written =
+      pwrite(output.file_.number(), options.header.data(), options.header.size(), 0);
+  if (written != output.offset_) return FileError(options.path, "cannot write", errno);
+  ASSIGN_OR_RETURN(output.version_, VersionOf(output.file_, options.path));
+  return output;
+}
+
+OutputFile::~OutputFile() {
+  if (folder_.number() < 0) return;  // moved from
+  if (!committed_ && file_.number() >= 0) {
+    unlinkat(folder_.number(), NameOf(unfinished_).c_str(), 0);
+  }
+  if (data_root_ != nullptr) data_root_->Forget();
+}
+
+absl::Status OutputFile::Sync() const {
+  if (fdatasync(file_.number()) != 0) return FileError(path_, "cannot bring it to the disk", errno);
+  return absl::OkStatus();
+}
+
+absl::Status OutputFile::Commit() {
+  ASSIGN_OR_RETURN(const FileVersion now, VersionOf(file_, path_));
+  if (now.bytes != version_.bytes) return Changed(path_, "cut or made longer");
+  if (fsync(file_.number()) != 0) return FileError(path_, "cannot bring it to the disk", errno);
+  const std::string from = NameOf(unfinished_);
+  struct stat found = {};
+  if (fstatat(folder_.number(), from.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0 ||
+      found.st_ino != version_.inode) {
+    return Changed(path_, "removed or replaced");
+  }
+  if (renameat(folder_.number(), from.c_str(), folder_.number(), NameOf(path_).c_str()) != 0) {
+    return FileError(path_, "cannot give it its name", errno);
+  }
+  committed_ = true;
+  if (fsync(folder_.number()) != 0) return FileError(path_, "cannot bring it to the disk", errno);
+  return absl::OkStatus();
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,142 @@
+#include "server/files/row_transfer.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "server/files/open_beneath.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Of one call: the system takes 2 GiB at most, and a job that is given up should not wait for long.
+constexpr int64_t kMostBytes = 8 << 20;
+// Bytes between two pieces that are read and dropped. A page of the system's cache is copied in
+// about the time that a call takes.
+constexpr int64_t kMostGap = 4096;
+
+// One call: neighbours in the file, from `begin` on.
+struct Group {
+  int64_t begin = 0, end = 0;  // bytes of the file
+  std::vector<iovec> parts;
+};
+
+absl::Status Truncated(const FileRows& file, int64_t at) {
+  return wire::ErrorOf(
+      wire::reason::kFileTruncated,
+      absl::StrCat(file.path, ": ends at byte ", at, ", it was longer when the job was admitted"));
+}
+
+using Call = ssize_t (*)(int, const iovec*, int, off_t);
+
+// Until all parts are done; the system may take them bit by bit.
+absl::Status Run(Call call, const char* what, const FileRows& file, Group& group) {
+  size_t first = 0;
+  int64_t at = group.begin;
+  while (at < group.end) {
+    const auto count = static_cast<int>(group.parts.size() - first);
+    const ssize_t done = call(file.descriptor, group.parts.data() + first, count, at);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return FileError(file.path, absl::StrCat(what, " at byte ", at), errno);
+    if (done == 0) return Truncated(file, at);
+    at += done;
+    for (auto left = static_cast<size_t>(done); left > 0;) {
+      iovec& part = group.parts[first];
+      const size_t taken = std::min(left, part.iov_len);
+      part.iov_base = static_cast<std::byte*>(part.iov_base) + taken;
+      part.iov_len -= taken;
+      left -= taken;
+      if (part.iov_len == 0) ++first;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Cuts pieces into groups. dropped: memory for gaps of up to most_gap bytes.
+template <typename Visit>
+absl::Status ForEachGroup(const FileRows& file, std::span<const RowPiece> pieces, std::byte* memory,
+                          std::span<std::byte> dropped, const Visit& visit) {
+  Group group;
+  const auto flush = [&]() -> absl::Status {
+    absl::Status status = group.parts.empty() ? absl::OkStatus() : visit(group);
+    group.parts.clear();
+    return status;
+  };
+  const int64_t most_rows = std::max<int64_t>(1, kMostBytes / file.row_bytes);
+  for (const RowPiece& piece : pieces) {
+    for (int64_t done = 0; done < piece.rows;) {
+      const int64_t rows = std::min(most_rows, piece.rows - done);
+      const int64_t begin = file.offset + (piece.file_row + done) * file.row_bytes;
+      const int64_t bytes = rows * file.row_bytes;
+      const int64_t gap = begin - group.end;
+      const bool fits = !group.parts.empty() && gap <= std::ssize(dropped) &&
+                        std::ssize(group.parts) + 2 <= IOV_MAX &&
+                        begin + bytes - group.begin <= kMostBytes;
+      if (!fits) {
+        if (absl::Status status = flush(); !status.ok()) return status;
+        group.begin = begin;
+      } else if (gap > 0) {
+        group.parts.push_back({dropped.data(), static_cast<size_t>(gap)});
+      }
+      group.parts.push_back(
+          {memory + (piece.memory_row + done) * file.row_bytes, static_cast<size_t>(bytes)});
+      group.end = begin + bytes;
+      done += rows;
+    }
+  }
+  return flush();
+}
+
+}  // namespace
+
+void InFileOrder(std::vector<RowPiece>& pieces) {
+  std::ranges::sort(pieces, {}, &RowPiece::file_row);
+  size_t last = 0;
+  for (size_t i = 1; i < pieces.size(); ++i) {
+    RowPiece& before = pieces[last];
+    if (pieces[i].file_row == before.file_row + before.rows &&
+        pieces[i].memory_row == before.memory_row + before.rows) {
+      before.rows += pieces[i].rows;
+    } else {
+      pieces[++last] = pieces[i];
+    }
+  }
+  if (!pieces.empty()) pieces.resize(last + 1);
+}
+
+absl::Status ReadRows(const FileRows& file, std::span<const RowPiece> pieces, std::byte* memory) {
+  std::vector<std::byte> dropped(kMostGap);
+  return ForEachGroup(file, pieces, memory, dropped,
+                      [&](Group& group) { return Run(preadv, "cannot read", file, group); });
+}
+
+absl::Status WriteRows(const FileRows& file, std::span<const RowPiece> pieces,
+                       const std::byte* memory) {
+  // The parts of a call are not const, though they are only read.
+  return ForEachGroup(file, pieces, const_cast<std::byte*>(memory), {},
+                      [&](Group& group) { return Run(pwritev, "cannot write", file, group); });
+}
+
+void ReadAhead(const FileRows& file, std::span<const RowPiece> pieces) {
+  constexpr int64_t kFar = 256 << 10;  // the system reads so much ahead of itself
+  int64_t begin = 0, end = 0;
+  const auto advise = [&] {
+    if (end > begin) posix_fadvise(file.descriptor, begin, end - begin, POSIX_FADV_WILLNEED);
+  };
+  for (const RowPiece& piece : pieces) {
+    const int64_t from = file.offset + piece.file_row * file.row_bytes;
+    if (end == 0 || from - end > kFar) {
+      advise();
+      begin = from;
+    }
+    end = from + piece.rows * file.row_bytes;
+  }
+  advise();
+}
+
+}  // namespace hilbert_ring::server

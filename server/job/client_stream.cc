@@ -1,0 +1,235 @@
+#include "server/job/client_stream.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "wire/payload_message.h"
+#include "wire/status.h"
+#include "wire/transport.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr size_t kReadAhead = 4;  // messages
+constexpr std::chrono::milliseconds kUnreadLimit{500};
+
+}  // namespace
+
+std::shared_ptr<ClientStream> ClientStream::Make(grpc::CallbackServerContext* context,
+                                                 const PaceLimits& limits, const TimeSource& time) {
+  std::shared_ptr<ClientStream> stream(new ClientStream(context, limits, time));
+  stream->self_ = stream;
+  return stream;
+}
+
+void ClientStream::AwaitFirst(std::function<void()> began) {
+  began_ = std::move(began);
+  {
+    const MutexLock lock(mutex_);
+    reading_ = true;
+  }
+  StartRead(&incoming_);
+}
+
+int64_t ClientStream::first_bytes() {
+  const MutexLock lock(mutex_);
+  return arrived_.empty() ? 0 : static_cast<int64_t>(arrived_.front().Length());
+}
+
+void ClientStream::ReadAhead() {
+  waiting_.reset();
+  MutexLock lock(mutex_);
+  read_ahead_ = kReadAhead;
+  const bool read = ClaimRead();
+  lock.unlock();
+  if (read) StartRead(&incoming_);
+}
+
+absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& stop) {
+  MutexLock lock(mutex_);
+  const Clock::time_point began = time_.Now();
+  const Deadline deadline = sends_.Due(began, 0);
+  const bool waits = arrived_.empty() && !ended_;
+  const bool in_time = time_.WaitUntil(
+      changed_, lock, stop.token(), deadline,
+      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !arrived_.empty() || ended_; });
+  if (absl::Status why = stop.why(); !why.ok()) return why;
+  const Clock::duration waited = waits ? time_.Now() - began : Clock::duration(0);
+  // The job stops here and now: were that left to the caller, another thread could name a
+  // consequence as the reason.
+  if (!in_time) stop_.Request(sends_.Late(waited));
+  if (absl::Status why = stop_.why(); !why.ok()) return why;
+  if (arrived_.empty()) return false;
+  message.buffer.Swap(&arrived_.front());
+  arrived_.pop_front();
+  sends_.Moved(waited, static_cast<int64_t>(message.buffer.Length()));
+  const bool read = ClaimRead();
+  lock.unlock();
+  if (read) StartRead(&incoming_);
+  v1::AttendRequest& request = message.request;
+  if (wire::SplitPayload(message.buffer, wire::kChunkFields, *request.mutable_chunk(),
+                         message.payload)) {
+    return true;
+  }
+  if (!wire::Parse(message.buffer, request)) {
+    return wire::ErrorOf(wire::reason::kMalformed, "a message is not an AttendRequest");
+  }
+  message.payload = wire::Payload(request.chunk().payload());
+  return true;
+}
+
+absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobStop& stop) {
+  const grpc::ByteBuffer message = wire::Serialize(response);
+  MutexLock lock(mutex_);
+  const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
+  if (!turn.ok()) return turn.status();
+  Prepare(message);
+  lock.unlock();
+  StartWrite(&outgoing_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ClientStream::Write(const v1::OutputChunk& chunk, std::string_view payload,
+                                         std::shared_ptr<const void> owner,
+                                         Clock::duration patience, const JobStop& stop) {
+  MutexLock lock(mutex_);
+  absl::StatusOr<bool> turn = AwaitTurn(lock, patience, stop);
+  if (!turn.ok() || !*turn) return turn;
+  Prepare(
+      wire::JoinPayload(wire::kOutputFields, chunk, {wire::SliceOf(payload, std::move(owner))}));
+  lock.unlock();
+  StartWrite(&outgoing_);
+  return true;
+}
+
+absl::Status ClientStream::AwaitTaken(const JobStop& stop) {
+  MutexLock lock(mutex_);
+  const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
+  written_.notify_one();  // it is not used
+  return turn.status();
+}
+
+void ClientStream::Offer(const v1::AttendResponse& response) {
+  MutexLock lock(mutex_);
+  if (!stop_.why().ok() || write_ != Operation::kDone) return;
+  Prepare(wire::Serialize(response));
+  lock.unlock();
+  StartWrite(&outgoing_);
+}
+
+absl::StatusOr<bool> ClientStream::AwaitTurn(MutexLock& lock, Clock::duration patience,
+                                             const JobStop& stop) {
+  const Deadline patient = patience == kAnyPatience ? Deadline::max() : time_.Now() + patience;
+  absl::Status status;
+  while (true) {
+    status = stop.why();
+    if (status.ok()) status = stop_.why();
+    if (!status.ok() || write_ != Operation::kPending) break;
+    const Clock::time_point now = time_.Now();
+    // One that still sends rows may read when it has sent them all.
+    const Deadline due = std::max(write_due_, heard_ + idle_);
+    if (now >= due) {
+      stop_.Request(reads_.Late(now - write_began_));
+      continue;
+    }
+    if (now >= patient) return false;
+    // Another message may be the one that is waited for by then.
+    time_.WaitUntil(
+        written_, lock, stop.token(), std::min(patient, due),
+        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return write_ != Operation::kPending; });
+  }
+  if (status.ok() && write_ == Operation::kFailed) {
+    stop_.Request(Gone());
+    status = stop_.why();
+  }
+  if (status.ok()) return true;
+  written_.notify_one();  // the turn is another's
+  return status;
+}
+
+void ClientStream::Prepare(grpc::ByteBuffer response) {
+  outgoing_.Swap(&response);
+  write_ = Operation::kPending;
+  write_began_ = time_.Now();
+  write_bytes_ = static_cast<int64_t>(outgoing_.Length());
+  write_due_ = reads_.Due(write_began_, write_bytes_);
+}
+
+void ClientStream::End(const v1::Report& report) {
+  v1::AttendResponse response;
+  *response.mutable_report() = report;
+  MutexLock lock(mutex_);
+  if (const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop_); !turn.ok()) {
+    lock.unlock();
+    return End(turn.status(), std::nullopt);
+  }
+  lock.unlock();
+  outgoing_ = wire::Serialize(response);
+  StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
+}
+
+void ClientStream::End(const absl::Status& status,
+                       std::optional<std::chrono::milliseconds> retry_after) {
+  if (retry_after) {
+    context_->AddTrailingMetadata(wire::kPushbackKey, std::to_string(retry_after->count()));
+  }
+  Finish(wire::ToGrpc(status));
+}
+
+void ClientStream::AwaitDone(std::chrono::milliseconds limit) {
+  MutexLock lock(mutex_);
+  const auto done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; };
+  // The rows of a write that nobody reads are of a job that has ended.
+  if (write_ == Operation::kPending) limit = std::min(limit, kUnreadLimit);
+  if (changed_.wait_for(lock, limit, done)) return;
+  context_->TryCancel();
+  changed_.wait_for(lock, limit, done);
+}
+
+void ClientStream::OnReadDone(bool ok) {
+  MutexLock lock(mutex_);
+  reading_ = false;
+  if (ok) {
+    arrived_.emplace_back().Swap(&incoming_);
+    heard_ = time_.Now();
+  } else {
+    ended_ = true;
+  }
+  changed_.notify_all();
+  const bool read = ClaimRead();
+  lock.unlock();
+  if (read) StartRead(&incoming_);
+  if (began_) std::exchange(began_, nullptr)();
+}
+
+bool ClientStream::ClaimRead() {
+  if (reading_ || ended_ || arrived_.size() >= read_ahead_) return false;
+  return reading_ = true;
+}
+
+void ClientStream::OnWriteDone(bool ok) {
+  const MutexLock lock(mutex_);
+  write_ = ok ? Operation::kDone : Operation::kFailed;
+  if (ok) reads_.Moved(time_.Now() - write_began_, write_bytes_);
+  written_.notify_one();
+}
+
+void ClientStream::OnCancel() { stop_.Request(Gone()); }
+
+absl::Status ClientStream::Gone() const {
+  // The client's clock and ours differ a little.
+  constexpr auto kSlack = std::chrono::milliseconds(50);
+  const bool late = context_->deadline() <= std::chrono::system_clock::now() + kSlack;
+  return late ? wire::ErrorOf(wire::reason::kClientDeadline, "the client's deadline passed")
+              : wire::ErrorOf(wire::reason::kClientCancelled, "the client cancelled the job");
+}
+
+void ClientStream::OnDone() {
+  const std::shared_ptr<ClientStream> self = std::move(self_);
+  const MutexLock lock(mutex_);
+  done_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace hilbert_ring::server

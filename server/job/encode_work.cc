@@ -1,0 +1,309 @@
+#include "server/job/encode_work.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
+#include "engine/base/return_if_error.h"
+#include "engine/model/files/grid_positions.h"
+#include "engine/model/files/pooling.h"
+#include "engine/plan/saturating.h"
+#include "server/models/encode_spec.h"
+#include "server/rows/encode_check.h"
+#include "wire/checksum.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
+
+JobShape ShapeOf(const EncodeJob& job, const JobSpec& attention) {
+  return {attention, RowSizesOf(job),
+          std::make_shared<SlideRows>(job.slide_tiles, job.config.class_token ? 1 : 0)};
+}
+
+// A worker's parts of pooled states, as they came.
+class PooledParts {
+ public:
+  explicit PooledParts(int64_t most_numbers) : most_numbers_(most_numbers) {}
+
+  absl::Status Add(int rank, int64_t state, PooledPart part) {
+    const MutexLock lock(mutex_);
+    int64_t& numbers = numbers_[rank];
+    numbers += std::ssize(part.sums) + std::ssize(part.rows);
+    if (numbers > most_numbers_) {
+      return absl::InternalError(absl::StrCat(
+          "a worker sent ", numbers, " numbers of pooled sums, the job has ", most_numbers_));
+    }
+    parts_[{state, rank}].push_back(std::move(part));
+    return absl::OkStatus();
+  }
+
+  // In the order of the ranks, so that the same parts give the same bits.
+  absl::Status AddTo(int64_t state, SlidePool& pool) const {
+    const MutexLock lock(mutex_);
+    for (const auto& [key, parts] : parts_) {
+      if (key.first != state) continue;
+      for (const PooledPart& part : parts) RETURN_IF_ERROR(pool.Add(part));
+    }
+    return absl::OkStatus();
+  }
+
+  void Clear() {
+    const MutexLock lock(mutex_);
+    numbers_.clear();
+    parts_.clear();
+  }
+
+ private:
+  const int64_t most_numbers_;  // of a rank: rows and sums
+  mutable Mutex mutex_;
+  std::map<int, int64_t> numbers_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<int64_t, int>, std::vector<PooledPart>> parts_ ABSL_GUARDED_BY(mutex_);
+};
+
+class EncodeWork : public JobWork {
+ public:
+  EncodeWork(v1::EncodeSpec spec, EncodeJob job, const JobSpec& attention,
+             const EncoderFolder& model, std::optional<LayerNorm> norm, int threads,
+             std::shared_ptr<EncodeCheck> check)
+      : JobWork(ShapeOf(job, attention)),
+        message_(std::move(spec)),
+        job_(std::move(job)),
+        norm_(std::move(norm)),
+        threads_(threads),
+        check_(std::move(check)),
+        weight_bytes_(WeightBytes(job_.config, job_.compute)),
+        parts_(std::ssize(job_.slide_tiles) * std::ssize(job_.outputs.states) *
+               (job_.config.embed_dim + 1)) {
+    message_.set_digest(model.digest());
+    message_.mutable_states()->Assign(job_.outputs.states.begin(), job_.outputs.states.end());
+  }
+
+  std::string model() const override { return message_.model(); }
+
+  Planner MakePlanner(std::function<bool()> cancelled) const override {
+    return EncodePlanner(job_, threads_, std::move(cancelled));
+  }
+
+  int64_t client_bytes() const override {
+    int64_t bytes = PooledBytes();
+    for (int i = 0; i < kTensorKinds; ++i) {
+      const auto tensor = static_cast<TensorKind>(i);
+      if (tensor == TensorKind::kLayerInput) continue;
+      bytes =
+          SaturatingAdd(bytes, SaturatingMultiply(shape().RowsOf(tensor), shape().rows[tensor]));
+    }
+    return bytes;
+  }
+
+  JobArray ArrayOf(v1::Tensor tensor) const override {
+    const std::optional<TensorKind> kind = wire::TensorKindOf(tensor);
+    if (!kind || !shape().rows.Has(*kind)) return {};
+    const int64_t rows = shape().RowsOf(*kind);
+    const int64_t numbers = shape().rows[*kind] / static_cast<int64_t>(sizeof(float));
+    switch (*kind) {
+      case TensorKind::kTiles:
+        return {.shape = {rows, shape().rows[*kind] / ElementBytes(job_.dtype)},
+                .dtype = job_.dtype};
+      case TensorKind::kTileCoords:
+        return {.shape = {rows, 2}, .numbers = JobArray::Numbers::kFloat64};
+      case TensorKind::kStates:
+        return {.shape = {rows, std::ssize(job_.outputs.states), job_.config.embed_dim},
+                .numbers = JobArray::Numbers::kFloat32};
+      case TensorKind::kAttentionMap:
+        return {.shape = {rows, numbers}, .numbers = JobArray::Numbers::kFloat32};
+      default:
+        return {};
+    }
+  }
+
+  // Sums in float64 and the means made of them.
+  int64_t result_bytes() const override { return SaturatingMultiply(PooledBytes(), 4); }
+
+  bool CanRunOn(const Member& member) const override {
+    return member.model_memory_bytes >= weight_bytes_ &&
+           member.models.Has(message_.model(), message_.digest());
+  }
+
+  absl::Status NobodyCan() const override {
+    return wire::ErrorOf(
+        wire::reason::kModelNotOnWorkers,
+        absl::StrCat("no worker that is up has model ", message_.model(), " with the digest ",
+                     message_.digest(), " (--model-dir), and ", weight_bytes_,
+                     " bytes for its weights (--model-memory)"));
+  }
+
+  absl::Status CheckChunk(const v1::Chunk& chunk, const wire::Payload& payload) const override {
+    if (chunk.tensor() != v1::TENSOR_TILE_COORDS) return absl::OkStatus();
+    std::vector<double> coords(static_cast<size_t>(2 * chunk.rows()));
+    wire::PayloadReader(payload).Read(reinterpret_cast<char*>(coords.data()),
+                                      std::ssize(coords) * static_cast<int64_t>(sizeof(double)));
+    absl::Status status = CheckCoordinates(*job_.config.position, coords, chunk.first_row());
+    return status.ok() ? status
+                       : wire::WithReason(std::move(status), wire::reason::kBadCoordinates);
+  }
+
+  // rows: of the options that it was made with.
+  std::shared_ptr<OutputCheck> MakeCheck(int rows) override { return check_; }
+
+  void Describe(v1::RunOpen& open) const override {
+    *open.mutable_encode() = message_;
+    if (check_) check_->Describe(open);
+  }
+
+  void BeginExecution() override {
+    parts_.Clear();
+    if (check_) check_->BeginExecution();
+  }
+
+  absl::Status TakeChecked(const v1::CheckedState& state) override {
+    return check_ ? check_->TakeState(state) : JobWork::TakeChecked(state);
+  }
+
+  absl::Status TakePooled(int rank, const v1::PooledSums& pooled) override {
+    if (job_.outputs.pooling == Pooling::kNone) return JobWork::TakePooled(rank, pooled);
+    // Parts without slides would have no end.
+    const int64_t slides = pooled.rows_size(), bytes = std::ssize(pooled.sums());
+    const int64_t must = slides * job_.config.embed_dim * static_cast<int64_t>(sizeof(double));
+    if (slides == 0 || bytes != must) {
+      return absl::InternalError(
+          absl::StrCat("a worker's pooled sums of ", slides, " slides have ", bytes,
+                       " bytes, must be of a slide at least and have ", must));
+    }
+    PooledPart part{.first_slide = pooled.first_slide(),
+                    .rows = {pooled.rows().begin(), pooled.rows().end()}};
+    part.sums.resize(pooled.sums().size() / sizeof(double));
+    std::memcpy(part.sums.data(), pooled.sums().data(), pooled.sums().size());
+    return parts_.Add(rank, pooled.state(), std::move(part));
+  }
+
+  absl::Status SendResults(const Output& output) override;
+
+  void AddTo(v1::Report& report) const override {
+    report.set_model_digest(message_.digest());
+    for (std::string& note : NotesOn(job_)) report.add_notes(std::move(note));
+  }
+
+ private:
+  int64_t PooledBytes() const {
+    if (job_.outputs.pooling == Pooling::kNone) return 0;
+    return SaturatingMultiply(std::ssize(job_.slide_tiles), RowBytes());
+  }
+
+  // Of POOLED.
+  int64_t RowBytes() const {
+    return std::ssize(job_.outputs.states) * job_.config.embed_dim *
+           static_cast<int64_t>(sizeof(float));
+  }
+
+  v1::EncodeSpec message_;  // with digest and states
+  const EncodeJob job_;
+  const std::optional<LayerNorm> norm_;  // where slides are pooled
+  const int threads_;
+  const std::shared_ptr<EncodeCheck> check_;  // shared with the execution; null: none is wanted
+  const int64_t weight_bytes_;
+  PooledParts parts_;
+};
+
+absl::Status EncodeWork::SendResults(const Output& output) {
+  if (job_.outputs.pooling == Pooling::kNone) return absl::OkStatus();
+  const int64_t slides = std::ssize(job_.slide_tiles);
+  const int64_t dim = job_.config.embed_dim;
+  const int64_t states = std::ssize(job_.outputs.states);
+  const auto pooled = std::make_shared<std::vector<float>>(slides * states * dim);
+  for (int64_t i = 0; i < states; ++i) {
+    SlidePool pool(*shape().slides, job_.outputs.pooling, dim);
+    absl::Status added = parts_.AddTo(job_.outputs.states[i], pool);
+    const auto of_state = added.ok() ? pool.Finish(*norm_) : added;
+    if (!of_state.ok()) {
+      return absl::InternalError(absl::StrCat("the workers' pooled sums are not those of the job: ",
+                                              of_state.status().message()));
+    }
+    for (int64_t slide = 0; slide < slides; ++slide) {
+      std::copy_n(of_state->data() + slide * dim, dim, pooled->data() + (slide * states + i) * dim);
+    }
+  }
+  const int64_t most = wire::kMaxPayloadBytes / RowBytes();
+  for (int64_t slide = 0; slide < slides;) {
+    const int64_t rows = std::min(most, slides - slide);
+    const std::string_view payload(
+        reinterpret_cast<const char*>(pooled->data()) + slide * RowBytes(),
+        static_cast<size_t>(rows * RowBytes()));
+    v1::OutputChunk chunk;
+    chunk.set_tensor(v1::TENSOR_POOLED);
+    chunk.set_first_token(slide);
+    chunk.set_rows(rows);
+    chunk.set_crc32c(wire::Crc32c(payload));
+    RETURN_IF_ERROR(output(chunk, payload, pooled));
+    slide += rows;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Planner EncodePlanner(const EncodeJob& job, int threads, std::function<bool()> cancelled) {
+  return [job, threads, cancelled = std::move(cancelled)](int workers) -> absl::StatusOr<Plan> {
+    ASSIGN_OR_RETURN(const EncoderPlan plan,
+                     MakeEncoderPlan(job.config, job.compute, job.slide_tiles, workers, cancelled));
+    return PlanOfJob(job, plan, threads);
+  };
+}
+
+int64_t CheckedLayerOf(const EncodeJob& job, int check_rows) {
+  return check_rows > 0 ? EncodeCheck(job, nullptr, {.rows = check_rows}).layer() : 0;
+}
+
+absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& spec,
+                                                        ModelCatalog& models,
+                                                        const EncodeWorkOptions& options) {
+  ASSIGN_OR_RETURN(EncoderFolder opened, models.Open(spec.model(), spec.digest()));
+  const auto model = std::make_shared<const EncoderFolder>(std::move(opened));
+  ASSIGN_OR_RETURN(EncodeJob job, DecodeEncodeSpec(spec, model->config(), options.limits));
+  auto attention = AttentionOf(job.config, job.compute, job.slide_tiles);
+  if (attention.ok()) {
+    if (absl::Status valid = Validate(*attention, options.limits); !valid.ok()) attention = valid;
+  }
+  if (!attention.ok()) return wire::WithReason(attention.status(), wire::reason::kInvalidSpec);
+  std::optional<LayerNorm> norm;
+  if (job.outputs.pooling != Pooling::kNone) {
+    auto loaded = model->LoadNorm();
+    absl::Status status = loaded.ok() ? model->CheckUnchanged() : loaded.status();
+    if (!status.ok()) return wire::WithReason(std::move(status), wire::reason::kModelUnusable);
+    norm = *std::move(loaded);
+    const int64_t row_bytes =
+        std::ssize(job.outputs.states) * job.config.embed_dim * static_cast<int64_t>(sizeof(float));
+    const int64_t result_bytes =
+        SaturatingMultiply(SaturatingMultiply(std::ssize(job.slide_tiles), row_bytes), 4);
+    if (row_bytes > wire::kMaxPayloadBytes || result_bytes > options.max_result_bytes) {
+      return wire::WithReason(
+          absl::OutOfRangeError(absl::StrCat("states: a row of POOLED has ", row_bytes,
+                                             " bytes, the limit of a chunk is ",
+                                             wire::kMaxPayloadBytes, "; all of them take ",
+                                             result_bytes, " at the coordinator, whose limit is ",
+                                             options.max_result_bytes, " (--order-memory-limit)")),
+          wire::reason::kInvalidSpec);
+    }
+  }
+  std::shared_ptr<EncodeCheck> check;
+  if (options.check_rows > 0) {
+    check = std::make_shared<EncodeCheck>(
+        job, model, EncodeCheckOptions{.rows = options.check_rows, .seed = std::random_device()()});
+    job.checked_layer = check->layer();
+  }
+  return std::make_unique<EncodeWork>(spec, std::move(job), *attention, *model, std::move(norm),
+                                      options.threads, std::move(check));
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,118 @@
+#include "server/job/job_work.h"
+
+#include <limits>
+#include <random>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "server/rows/row_check.h"
+#include "wire/codec.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+class AttentionCheck : public OutputCheck {
+ public:
+  AttentionCheck(const JobSpec& spec, int rows) : check_(spec, rows, std::random_device()()) {}
+
+  void Take(const v1::OutputChunk& chunk, std::string_view payload,
+            const std::shared_ptr<const Member>& worker) override {
+    check_.Take(chunk, payload, worker);
+  }
+
+  std::span<const int64_t> wanted() const override { return check_.tokens(); }
+
+  absl::StatusOr<Verdict> Compare(const Execution& execution) const override {
+    ASSIGN_OR_RETURN(
+        const RowCheck::Verdict found,
+        check_.Compare(execution.router, execution.order, execution.shards, execution.stop));
+    Verdict verdict{.judged = found.judged, .not_judged = found.not_judged};
+    if (!found.mismatch) return verdict;
+    const RowCheck::Mismatch& wrong = *found.mismatch;
+    const Deviation& off = wrong.deviation;
+    verdict.mismatch = {
+        .what = absl::StrCat(wire::TensorName(wrong.tensor), " of token ", off.token, ", head ",
+                             off.head,
+                             wrong.tensor == v1::TENSOR_OUT ? absl::StrCat(", dim ", off.dim) : "",
+                             " is ", off.actual, ", computed again in float64 it is ", off.expected,
+                             " and may be off by ", off.tolerance),
+        .worker = wrong.worker};
+    return verdict;
+  }
+
+ private:
+  RowCheck check_;
+};
+
+class AttentionWork : public JobWork {
+ public:
+  AttentionWork(const JobSpec& spec, bool want_lse) : JobWork(spec), want_lse_(want_lse) {}
+
+  Planner MakePlanner(std::function<bool()> cancelled) const override {
+    return PlannerOf(spec(), std::move(cancelled));
+  }
+
+  int64_t client_bytes() const override {
+    int64_t of_row = 0;
+    for (const TensorKind tensor : kInputKinds) of_row += shape().rows[tensor];
+    of_row += shape().rows[TensorKind::kOut];
+    if (want_lse_) of_row += shape().rows[TensorKind::kLse];
+    of_row += wire::TensorRowBytes(spec(), v1::TENSOR_COORDS);
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+    return spec().tokens > kMost / of_row ? kMost : spec().tokens * of_row;
+  }
+
+  std::shared_ptr<OutputCheck> MakeCheck(int rows) override {
+    return std::make_shared<AttentionCheck>(spec(), rows);
+  }
+
+  JobArray ArrayOf(v1::Tensor tensor) const override {
+    const JobSpec& s = spec();
+    const auto of_job = [&s](std::vector<int64_t> shape) {
+      return JobArray{.shape = std::move(shape), .dtype = s.dtype};
+    };
+    switch (tensor) {
+      case v1::TENSOR_Q:
+        return of_job({s.tokens, s.heads, s.head_dim});
+      case v1::TENSOR_K:
+        return of_job({s.tokens, s.kv_heads, s.head_dim});
+      case v1::TENSOR_V:
+        return of_job({s.tokens, s.kv_heads, s.value_dim});
+      case v1::TENSOR_OUT:
+        return of_job({s.tokens, s.heads, s.value_dim});
+      case v1::TENSOR_LSE:
+        return {.shape = {s.tokens, s.heads}, .numbers = JobArray::Numbers::kFloat32};
+      case v1::TENSOR_COORDS:
+        if (!s.ordering || s.ordering->coordinate_axes == 0) return {};
+        return {.shape = {s.tokens, s.ordering->coordinate_axes},
+                .numbers = JobArray::Numbers::kIntegers};
+      default:
+        return {};
+    }
+  }
+
+  void Describe(v1::RunOpen& open) const override {
+    *open.mutable_spec() = wire::EncodeJobSpec(spec());
+  }
+
+ private:
+  const bool want_lse_;
+};
+
+}  // namespace
+
+absl::Status JobWork::TakePooled(int rank, const v1::PooledSums& pooled) {
+  return absl::InternalError("a worker sent pooled sums, which this job does not have");
+}
+
+absl::Status JobWork::TakeChecked(const v1::CheckedState& state) {
+  return absl::InternalError("a worker told a row's state, which nobody asked for");
+}
+
+std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec, bool want_lse) {
+  return std::make_unique<AttentionWork>(spec, want_lse);
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,419 @@
+#include "server/job/served_job.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "server/job/encode_work.h"
+#include "server/job/job_id.h"
+#include "server/rows/coordinates.h"
+#include "server/schedule/fit.h"
+#include "wire/codec.h"
+#include "wire/job_id.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// After a worker was lost, for another in its place, which finds its rows where they lie.
+constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
+// A worker's stream may end before its heartbeats' does.
+constexpr auto kNewsLimit = std::chrono::milliseconds(200);
+// Until it is looked again whether those that are there are still the same.
+constexpr auto kTurnLimit = std::chrono::seconds(1);
+
+absl::Status BadOpen(const std::string& message) {
+  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
+}
+
+// Of one job.
+int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
+  return std::min(settings.order_memory_limit_bytes, settings.total_order_memory_limit_bytes);
+}
+
+// Members of a ring before this one keep their ranks where as many are given again, so that the
+// rows that they have stay where they are.
+Members InOldRanks(const Members& before, Members now) {
+  if (before.size() != now.size()) return now;
+  for (size_t rank = 0; rank < before.size(); ++rank) {
+    const auto found = std::find(now.begin(), now.end(), before[rank]);
+    if (found != now.end()) std::swap(*found, now[rank]);
+  }
+  return now;
+}
+
+}  // namespace
+
+SpecLimits LimitsOf(const CoordinatorSettings& settings) {
+  return {.max_tokens = settings.max_tokens,
+          .max_heads = settings.max_heads,
+          .max_branches = settings.max_branches,
+          .max_sequences = settings.max_sequences};
+}
+
+ServedJob::ServedJob(const JobServices& services, ClientStream& stream, Caller caller,
+                     std::string traceparent, JobMethod method)
+    : services_(services),
+      stream_(stream),
+      caller_(std::move(caller)),
+      traceparent_(std::move(traceparent)),
+      method_(method),
+      course_(services.time),
+      opened_(services.time.Now()) {}
+
+ServedJob::~ServedJob() = default;
+
+absl::StatusOr<v1::Report> ServedJob::Run() {
+  absl::Status status = ReadOpen();
+  if (status.ok()) {
+    course_.SetJob(open_.job_id(), spec().tokens);
+    auto entry = services_.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
+                                      &stream_.stop(), &course_);
+    status = entry.ok() ? RunJob() : entry.status();
+    course_.Enter(status.ok() ? JobPhase::kDone : JobPhase::kFailed);
+  }
+  // When several things went wrong, the first of them is the reason for the others.
+  if (absl::Status why = stream_.stop().why(); !status.ok() && !why.ok()) status = why;
+  services_.metrics.CountJob(status.code(), wire::ReasonOf(status));
+  if (status.ok()) {
+    services_.metrics.ObserveJob(seconds_);
+    services_.metrics.AddTokens(tokens());
+  }
+  if (work_ != nullptr && !work_->model().empty()) {
+    services_.metrics.CountModelJob(work_->model(), status.code(),
+                                    work_->shape().RowsOf(TensorKind::kTiles));
+  }
+  NoteEnd(status);
+  if (!status.ok()) return status;
+  return std::move(report_);
+}
+
+absl::Status ServedJob::ReadOpen() {
+  ClientMessage message;
+  const absl::StatusOr<bool> more = stream_.Read(message, stream_.stop());
+  if (!more.ok()) return more.status();
+  course_.Enter(JobPhase::kValidating);
+  if (!*more || !message.request.has_open()) return BadOpen("the first message must be Open");
+  open_ = std::move(*message.request.mutable_open());
+  if (absl::Status status = CheckJobId(open_.job_id()); !status.ok()) {
+    open_.set_job_id("?");
+    return wire::WithReason(std::move(status), wire::reason::kInvalidOpen);
+  }
+  if (open_.job_id().empty()) open_.set_job_id(wire::DrawJobId());
+  if (open_.attempt() < 0) {
+    return BadOpen(absl::StrCat("attempt is ", open_.attempt(), ", must not be negative"));
+  }
+  ASSIGN_OR_RETURN(work_, MakeWork());
+  open_.clear_what();
+  RETURN_IF_ERROR(CheckRowSizes());
+  if (open_.files_size() > 0) {
+    ASSIGN_OR_RETURN(files_, JobFiles::Open(services_.data_root, caller_, open_, *work_));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::MakeWork() const {
+  if (method_ == JobMethod::kEncode) {
+    if (!open_.has_encode()) return BadOpen("Open has no encode, which Encode takes");
+    int threads = 1;
+    for (const auto& member : services_.membership.Live()) {
+      threads = std::max(threads, member->threads);
+    }
+    return MakeEncodeWork(
+        open_.encode(), services_.models,
+        {.limits = LimitsOf(services_.settings),
+         .threads = threads,
+         .max_result_bytes = OrderMemoryLimit(services_.settings),
+         // Its outputs in files do not pass through here.
+         .check_rows = open_.files_size() > 0 ? 0 : services_.settings.check_rows});
+  }
+  if (open_.has_encode()) return BadOpen("Open has encode, which Attend does not take");
+  ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open_.spec()));
+  if (absl::Status status = Validate(spec, LimitsOf(services_.settings)); !status.ok()) {
+    return wire::WithReason(std::move(status), wire::reason::kInvalidSpec);
+  }
+  return MakeAttentionWork(spec, open_.want_lse());
+}
+
+absl::Status ServedJob::CheckRowSizes() const {
+  const CoordinatorSettings& settings = services_.settings;
+  const RowSizes& rows = work_->shape().rows;
+  for (int i = 0; i < kTensorKinds; ++i) {
+    const auto tensor = static_cast<TensorKind>(i);
+    if (rows[tensor] > wire::kMaxPayloadBytes) {
+      return wire::WithReason(
+          absl::OutOfRangeError(absl::StrCat(
+              i <= static_cast<int>(TensorKind::kLse) ? "heads" : "states", ": a row of ",
+              wire::TensorName(wire::TensorOf(tensor)), " has ", rows[tensor],
+              " bytes, the limit of a chunk is ", wire::kMaxPayloadBytes)),
+          wire::reason::kInvalidSpec);
+    }
+  }
+  if (spec().ordering && spec().ordering->coordinate_axes > 0 &&
+      Coordinates::MemoryBytes(spec()) > OrderMemoryLimit(settings)) {
+    return wire::ErrorOf(
+        wire::reason::kDoesNotFit,
+        absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
+                     Coordinates::MemoryBytes(spec()), " bytes at the coordinator, whose limit is ",
+                     OrderMemoryLimit(settings),
+                     " (--order-memory-limit, --total-order-memory-limit)"));
+  }
+  return absl::OkStatus();
+}
+
+Planner ServedJob::MakePlanner() const {
+  return work_->MakePlanner([this] { return !stream_.stop().why().ok(); });
+}
+
+// On how many of the workers that are up it could run. What cannot run on them at all is refused,
+// saying what would hold it.
+absl::StatusOr<std::vector<JobSize>> ServedJob::Sizes() {
+  auto sizes = SizesWithout(LeftOut());
+  if (sizes.ok() || failed_.empty()) return sizes;
+  failed_.clear();
+  return SizesWithout(hung_);
+}
+
+bool ServedJob::CanRunOn(const Member& member) const {
+  return work_->CanRunOn(member) && (files_ == nullptr || member.sees_data_root);
+}
+
+absl::Status ServedJob::NobodyCan() const {
+  const Members live = services_.membership.Live();
+  const bool somebody_sees =
+      std::ranges::any_of(live, [](const auto& member) { return member->sees_data_root.load(); });
+  if (files_ == nullptr || somebody_sees) return work_->NobodyCan();
+  return wire::ErrorOf(wire::reason::kDataRootNotOnWorkers,
+                       absl::StrCat("files: none of ", live.size(),
+                                    " workers that are up has found the mark of this service's "
+                                    "--data-root in its own"));
+}
+
+Members ServedJob::LeftOut() const {
+  Members left_out = hung_;
+  left_out.insert(left_out.end(), failed_.begin(), failed_.end());
+  return left_out;
+}
+
+absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& without) {
+  asked_.clear();
+  const Members there = services_.membership.Live();
+  Members live = there;
+  std::erase_if(live, [&](const auto& member) {
+    return std::find(without.begin(), without.end(), member) != without.end();
+  });
+  if (live.empty()) {
+    return wire::ErrorOf(wire::reason::kNoWorkers, "no worker is there");
+  }
+  std::erase_if(live, [this](const auto& member) { return !CanRunOn(*member); });
+  if (live.empty()) return NobodyCan();
+  int workers = static_cast<int>(std::min<size_t>(live.size(), kMaxWorkers));
+  const int asked = services_.settings.job_workers;
+  if (asked > 0) workers = std::min(asked, workers);
+  PlanGate::Turn turn;
+  if (!PlansFast(spec(), workers)) {
+    auto awaited = services_.plans.Await(stream_.stop());
+    if (!awaited.ok()) return awaited.status();
+    turn = *std::move(awaited);
+  }
+  const Planner planner = MakePlanner();
+  auto sizes =
+      SizesOf(planner, asked > 0 ? workers : 1, workers, services_.rate.flops_per_second());
+  if (!sizes.ok()) return wire::WithReason(sizes.status(), wire::reason::kInvalidSpec);
+  std::vector<int64_t> limits;
+  for (const auto& member : live) limits.push_back(member->memory_limit_bytes);
+  std::sort(limits.rbegin(), limits.rend());
+  for (const JobSize& size : *sizes) {
+    if (limits[size.workers - 1] < size.bytes) continue;
+    asked_ = there;
+    return sizes;
+  }
+  const auto plan = planner(workers);
+  if (!plan.ok()) return wire::WithReason(plan.status(), wire::reason::kInvalidSpec);
+  return CheckFits(*plan, std::vector<int64_t>(workers, limits[workers - 1]), planner);
+}
+
+absl::Status ServedJob::AwaitGrant(Scheduler::Place& place, Deadline deadline) {
+  auto grant = place.Await(stream_.stop(), deadline, [this](int before) {
+    const bool known = std::exchange(position_, before) == before;
+    if (known || (job_ && job_->admitted)) return;
+    v1::AttendResponse response;
+    response.mutable_queued()->set_position(before);
+    stream_.Offer(response);  // a client that does not read must not keep workers meanwhile
+  });
+  if (!grant.ok()) return grant.status();
+  grant->members = InOldRanks(grant_.members, std::move(grant->members));
+  grant_ = *std::move(grant);
+  stream_.ReadAhead();  // rows come while the execution begins
+  auto plan = MakePlanner()(static_cast<int>(grant_.members.size()));
+  if (!plan.ok()) return wire::WithReason(plan.status(), wire::reason::kInvalidSpec);
+  plan_ = *std::move(plan);
+  spdlog::debug(
+      "job {} starts: {} tokens, {} heads, {} branches on {} workers{}, {} exchange steps",
+      open_.job_id(), spec().tokens, spec().heads, spec().branches.size(), grant_.members.size(),
+      grant_.express ? " (express)" : "", plan_->costs.steps);
+  return absl::OkStatus();
+}
+
+absl::Status ServedJob::ReserveQuota() {
+  auto share = services_.quotas.Reserve(
+      caller_,
+      {.tokens = spec().tokens, .bytes = std::min(work_->client_bytes(), kMostQuotaBytes + 1)});
+  if (!share.ok()) return share.status();
+  quota_.emplace(*std::move(share));
+  return absl::OkStatus();
+}
+
+// Of all jobs together; before the job waits for its turn, so that it does not wait in vain.
+absl::Status ServedJob::ReserveOrder() {
+  if (work_->result_bytes() > 0) {
+    auto reserved = services_.order_memory.Reserve(work_->result_bytes());
+    if (!reserved.ok()) {
+      return wire::ErrorOf(
+          wire::reason::kOrderMemory,
+          absl::StrCat("states: pooled results take ", work_->result_bytes(),
+                       " bytes, jobs that run or wait have ", services_.order_memory.used(), " of ",
+                       services_.order_memory.limit(), " (--total-order-memory-limit)"));
+    }
+    result_memory_.emplace(*std::move(reserved));
+  }
+  if (!spec().ordering || spec().ordering->coordinate_axes == 0) return absl::OkStatus();
+  auto reserved = services_.order_memory.Reserve(Coordinates::MemoryBytes(spec()));
+  if (!reserved.ok()) {
+    return wire::ErrorOf(
+        wire::reason::kOrderMemory,
+        absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
+                     Coordinates::MemoryBytes(spec()), " bytes, jobs that run or wait have ",
+                     services_.order_memory.used(), " of ", services_.order_memory.limit(),
+                     " (--total-order-memory-limit)"));
+  }
+  order_memory_.emplace(*std::move(reserved));
+  return absl::OkStatus();
+}
+
+absl::Status ServedJob::RunJob() {
+  course_.Enter(JobPhase::kSizing);
+  RETURN_IF_ERROR(ReserveQuota());
+  if (!PlansFast(spec(), 1)) {
+    RETURN_IF_ERROR(services_.scheduler.CheckRoom());
+  }
+  auto sizes = Sizes();
+  if (!sizes.ok()) return sizes.status();
+  RETURN_IF_ERROR(ReserveOrder());
+  auto place = services_.scheduler.Enter(
+      {.caller = caller_.turns, .sizes = *std::move(sizes), .takes = [this](const Member& member) {
+         return CanRunOn(member);
+       }});
+  if (!place.ok()) return place.status();
+  course_.Enter(JobPhase::kQueued);
+  absl::Status status = AwaitWorkers(*place);
+  if (!status.ok()) return status;
+  seconds_.queue = SecondsBetween(opened_, services_.time.Now());
+  job_.emplace(open_, *work_, services_.orders, course_, services_.settings.check_rows);
+  job_->traceparent = traceparent_;
+  job_->files = files_.get();
+  if (order_memory_) job_->order_memory = &*order_memory_;
+  while (true) {
+    status = Execute();
+    if (status.ok() || !MayRetry(status) || !stream_.stop().why().ok()) return status;
+    if (job_->retries == services_.settings.max_retries) {
+      return wire::WithReason(
+          absl::Status(status.code(), absl::StrCat(status.message(), "; tried ", job_->retries + 1,
+                                                   " times (--max-retries)")),
+          wire::ReasonOf(status));
+    }
+    ++job_->retries;
+    services_.metrics.CountRetry(wire::ReasonOf(status));
+    spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
+    course_.Enter(JobPhase::kQueued);
+    if (status = AwaitOthers(*place); !status.ok()) return status;
+  }
+}
+
+absl::Status ServedJob::Execute() {
+  if (!grant_.express) services_.membership.SetJob(grant_.members, open_.job_id());
+  live_before_ = services_.membership.Live().size();
+  JobExecution execution(services_, stream_, *job_, *plan_, grant_);
+  absl::StatusOr<ExecutionFigures> figures = execution.Run();
+  if (!grant_.express) services_.membership.SetJob(grant_.members, "");
+  services_.metrics.CountExecution(figures.status().code());
+  if (!figures.ok()) {
+    NoteFailures(execution, figures.status());
+    return figures.status();
+  }
+  report_ = MakeReport(*std::move(figures));
+  services_.membership.Worked(grant_.members);
+  return absl::OkStatus();
+}
+
+void ServedJob::NoteFailures(const JobExecution& execution, const absl::Status& status) {
+  const std::string why = absl::StrCat("job ", open_.job_id(), ": ", status.message());
+  if (execution.stalled() != nullptr) {
+    hung_.push_back(execution.stalled());
+    services_.membership.Failed(*execution.stalled(), why);
+  }
+  if (execution.failed() != nullptr && execution.failed() != execution.stalled()) {
+    failed_.push_back(execution.failed());
+    services_.membership.Failed(*execution.failed(), why);
+  }
+}
+
+// For the news of who is gone, then for a worker in the place of one that was lost: its rows are
+// there. After a moment for those that live, until they can hold the job.
+absl::Status ServedJob::AwaitOthers(Scheduler::Place& place) {
+  const Clock::time_point start = services_.time.Now();
+  const auto lost = [this] {
+    return std::any_of(grant_.members.begin(), grant_.members.end(),
+                       [](const auto& member) { return member->departed.stop_requested(); });
+  };
+  const auto replaced = [this] { return services_.membership.Live().size() >= live_before_; };
+  while (true) {
+    const int64_t seen = services_.membership.changes();
+    const Deadline limit = start + (lost() ? kReplacementLimit : kNewsLimit);
+    if (services_.time.Now() >= limit || (lost() && replaced())) break;
+    absl::Status why = services_.membership.AwaitChange(seen, limit, stream_.stop());
+    if (!why.ok()) return why;
+  }
+  asked_.clear();
+  return AwaitWorkers(place);
+}
+
+// Workers may come and go meanwhile. Too few are waited for so long; enough that are busy, as long
+// as any job waits for its turn.
+absl::Status ServedJob::AwaitWorkers(Scheduler::Place& place) {
+  const Deadline turn = services_.time.Now() + services_.settings.queue_timeout;
+  Deadline enough = services_.time.Now() + services_.settings.recovery_timeout;
+  while (true) {
+    if (asked_.empty()) {
+      const int64_t seen = services_.membership.changes();
+      auto sizes = Sizes();
+      if (!sizes.ok()) {
+        place.GiveBack();
+        if (course_.phase() != JobPhase::kParked) course_.Enter(JobPhase::kParked);
+        if (services_.time.Now() >= enough) return NotEnough(sizes.status());
+        absl::Status why = services_.membership.AwaitChange(seen, enough, stream_.stop());
+        if (!why.ok()) return why;
+        continue;
+      }
+      place.WaitAgain(*std::move(sizes), LeftOut());
+      if (course_.phase() == JobPhase::kParked) course_.Enter(JobPhase::kQueued);
+    }
+    enough = services_.time.Now() + services_.settings.recovery_timeout;
+    absl::Status status = AwaitGrant(place, std::min(turn, services_.time.Now() + kTurnLimit));
+    if (!absl::IsResourceExhausted(status) || services_.time.Now() >= turn) return status;
+    if (asked_ != services_.membership.Live()) asked_.clear();
+  }
+}
+
+absl::Status ServedJob::NotEnough(const absl::Status& why) const {
+  return wire::ErrorOf(
+      wire::reason::kNotEnoughWorkers,
+      absl::StrCat("workers were lost, and those that live could not take the job within ",
+                   services_.settings.recovery_timeout.count(),
+                   " ms (--recovery-timeout): ", why.message()));
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,92 @@
+// The story of one job at the coordinator, whichever method brought it.
+//
+//   ServedJob(services, stream, caller, traceparent, JobMethod::kEncode).Run()
+//
+//   Open -> validated -> sized for the live workers -> given some -> an execution
+//   (job_execution.h), and others where workers are lost -> Report
+//
+// job_phase.h has all phases, and which may follow which.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/plan/plan.h"
+#include "server/job/client_stream.h"
+#include "server/job/job_execution.h"
+#include "server/job/job_files.h"
+#include "server/job/job_services.h"
+#include "server/job/job_work.h"
+
+namespace hilbert_ring::server {
+
+SpecLimits LimitsOf(const CoordinatorSettings& settings);
+
+enum class JobMethod { kAttend, kEncode };
+
+class ServedJob {
+ public:
+  // caller: whose job ids these are.
+  // traceparent: the caller's trace, or empty.
+  ServedJob(const JobServices& services, ClientStream& stream, Caller caller,
+            std::string traceparent = "", JobMethod method = JobMethod::kAttend);
+  ~ServedJob();
+
+  // The whole job: its report, to be sent with the status. All that it held is free when this
+  // returns.
+  absl::StatusOr<v1::Report> Run();
+
+ private:
+  absl::Status ReadOpen();
+  absl::StatusOr<std::unique_ptr<JobWork>> MakeWork() const;
+  absl::Status CheckRowSizes() const;
+  absl::Status RunJob();
+  absl::Status ReserveQuota();
+  absl::Status ReserveOrder();
+  absl::StatusOr<std::vector<JobSize>> Sizes();
+  absl::StatusOr<std::vector<JobSize>> SizesWithout(const Members& without);
+  Planner MakePlanner() const;
+  bool CanRunOn(const Member& member) const;
+  absl::Status NobodyCan() const;
+  const JobSpec& spec() const { return work_->spec(); }
+  int64_t tokens() const { return work_ == nullptr ? 0 : spec().tokens; }
+  Members LeftOut() const;
+  void NoteFailures(const JobExecution& execution, const absl::Status& status);
+  absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
+  absl::Status Execute();
+  absl::Status AwaitOthers(Scheduler::Place& place);
+  absl::Status AwaitWorkers(Scheduler::Place& place);
+  absl::Status NotEnough(const absl::Status& why) const;
+  v1::Report MakeReport(ExecutionFigures figures);
+  void NoteEnd(const absl::Status& status);
+
+  const JobServices services_;
+  ClientStream& stream_;
+  const Caller caller_;
+  const std::string traceparent_;
+  const JobMethod method_;
+
+  v1::Open open_;                    // without what it is to compute, once there is work
+  std::unique_ptr<JobWork> work_;    // once it is validated
+  std::unique_ptr<JobFiles> files_;  // of jobs that name their tensors
+  JobCourse course_;
+  std::optional<Quotas::Share> quota_;
+  std::optional<JobMemory::Reservation> order_memory_;   // of jobs with coordinates
+  std::optional<JobMemory::Reservation> result_memory_;  // of results that are put together here
+  Members asked_;      // that were there when the job was sized; empty: it is to be sized anew
+  int position_ = -1;  // in the queue, as the client knows it
+  Grant grant_;
+  size_t live_before_ = 0;    // workers when the execution began
+  Members hung_;              // that this job leaves out from here on
+  Members failed_;            // likewise, as long as it can do without them
+  std::optional<Plan> plan_;  // over the grant's members
+  std::optional<Job> job_;    // once it starts
+  JobSeconds seconds_;
+  v1::Report report_;
+  const Clock::time_point opened_;
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,108 @@
+// What is said of a job at its end: its report, its share of the metrics, its line of the log.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/cluster/worker_figures.h"
+#include "server/job/job_trace.h"
+#include "server/job/served_job.h"
+#include "server/process/logging.h"
+#include "wire/status.h"
+#include "wire/transport.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Of workers that write their outputs themselves.
+void AddNotFinite(const v1::WorkerReport& worker, v1::Report& report) {
+  if (worker.rows_not_finite() <= 0) return;
+  const bool first = report.rows_not_finite() == 0 ||
+                     worker.first_row_not_finite() < report.first_row_not_finite();
+  if (first) report.set_first_row_not_finite(worker.first_row_not_finite());
+  report.set_rows_not_finite(report.rows_not_finite() + worker.rows_not_finite());
+}
+
+}  // namespace
+
+v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
+  seconds_.ring = figures.ring_seconds;
+  seconds_.receive = figures.receive_seconds;
+  seconds_.compute = figures.compute_seconds;
+  seconds_.send = figures.send_seconds;
+  seconds_.total = SecondsBetween(opened_, services_.time.Now());
+  v1::Report report;
+  report.set_job_id(open_.job_id());
+  report.set_tokens(spec().tokens);
+  report.set_tokens_per_second(static_cast<double>(spec().tokens) / seconds_.total);
+  report.set_queue_seconds(seconds_.queue);
+  report.set_ring_seconds(seconds_.ring);
+  report.set_receive_seconds(seconds_.receive);
+  report.set_compute_seconds(seconds_.compute);
+  report.set_send_seconds(seconds_.send);
+  report.set_total_seconds(seconds_.total);
+  report.set_bytes_exchanged_planned(plan_->costs.bytes_exchanged);
+  report.set_bytes_exchanged_naive(plan_->costs.bytes_exchanged_naive);
+  report.set_ring_generation(figures.ring_generation);
+  report.set_retries(job_->retries);
+  report.set_rows_checked(static_cast<int32_t>(figures.rows_checked));
+  report.set_rows_not_judged(static_cast<int32_t>(figures.rows_not_judged));
+  int64_t exchanged = 0;
+  const int workers = std::max(1, static_cast<int>(figures.workers.size()));
+  const int spans = open_.want_trace() ? wire::kMostSpansOfAJob / workers : 0;
+  for (v1::WorkerReport& worker : figures.workers) {
+    for (const std::string_view figure : DropAbsurd(worker, spans)) {
+      services_.metrics.CountDropped(figure);
+    }
+    exchanged += worker.bytes_received();
+    AddNotFinite(worker, report);
+    if (!grant_.express)
+      services_.rate.Observe(worker.worker(), worker.flops(), worker.compute_seconds());
+    seconds_.exchange = std::max(seconds_.exchange, worker.exchange_seconds());
+    seconds_.exposed_exchange =
+        std::max(seconds_.exposed_exchange, worker.exposed_exchange_seconds());
+    services_.metrics.AddShare(ShareOf(worker));
+    *report.add_workers() = std::move(worker);
+  }
+  report.set_bytes_exchanged(exchanged);
+  services_.metrics.AddNaiveExchange(report.bytes_exchanged_naive());
+  if (open_.want_trace()) AddPhases(course_, report);
+  work_->AddTo(report);
+  if (!figures.check_note.empty()) report.add_notes(std::move(figures.check_note));
+  return report;
+}
+
+void ServedJob::NoteEnd(const absl::Status& status) {
+  seconds_.total = SecondsBetween(opened_, services_.time.Now());
+  const int workers = static_cast<int>(grant_.members.size());  // of the last execution
+  services_.jobs.NoteEnded({.caller = caller_.name,
+                            .job_id = open_.job_id(),
+                            .code = absl::StatusCodeToString(status.code()),
+                            .tokens = tokens(),
+                            .workers = workers,
+                            .seconds = seconds_});
+  std::vector<LogField> fields = {{"job", open_.job_id()},
+                                  {"code", absl::StatusCodeToString(status.code())},
+                                  {"caller", caller_.name},
+                                  {"tokens", tokens()},
+                                  {"workers", int64_t{workers}},
+                                  {"seconds", seconds_.total},
+                                  {"bytes_received", job_ ? job_->bytes_received : 0},
+                                  {"bytes_sent", job_ ? job_->bytes_sent.load() : 0},
+                                  {"traceparent", traceparent_}};
+  if (status.ok()) {
+    fields.insert(fields.end(), {{"bytes_exchanged", report_.bytes_exchanged()},
+                                 {"queue_seconds", seconds_.queue},
+                                 {"ring_seconds", seconds_.ring},
+                                 {"receive_seconds", seconds_.receive},
+                                 {"compute_seconds", seconds_.compute},
+                                 {"send_seconds", seconds_.send},
+                                 {"retries", int64_t{report_.retries()}}});
+  } else {
+    fields.insert(fields.end(),
+                  {{"reason", wire::ReasonOf(status)}, {"error", std::string(status.message())}});
+  }
+  LogEvent(status.ok() ? spdlog::level::info : spdlog::level::warn, "job ended", fields);
+}
+
+}  // namespace hilbert_ring::server

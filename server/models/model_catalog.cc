@@ -1,0 +1,90 @@
+#include "server/models/model_catalog.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr size_t kLongestName = 128;
+
+bool IsOfName(char c) { return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-'; }
+
+absl::Status NotFound(const std::string& name, const std::string& why) {
+  return wire::ErrorOf(wire::reason::kModelNotFound, absl::StrCat("model ", name, ": ", why));
+}
+
+}  // namespace
+
+absl::Status CheckModelName(std::string_view name) {
+  if (!name.empty() && name.size() <= kLongestName && name.front() != '.' &&
+      std::ranges::all_of(name, IsOfName)) {
+    return absl::OkStatus();
+  }
+  return wire::ErrorOf(
+      wire::reason::kInvalidSpec,
+      absl::StrCat("model: a name of ", name.size(), " characters, must be 1 to ", kLongestName,
+                   " letters, digits, '.', '_' and '-', and not begin with '.'"));
+}
+
+absl::StatusOr<EncoderFolder> ModelCatalog::Open(const std::string& name) {
+  RETURN_IF_ERROR(CheckModelName(name));
+  if (folder_.empty()) return NotFound(name, "the service has no models (--model-dir)");
+  const std::string path = absl::StrCat(folder_, "/", name);
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    return NotFound(name, "--model-dir has no folder of this name");
+  }
+  auto folder = EncoderFolder::Open(path, digests_);
+  if (folder.ok()) return folder;
+  const absl::StatusCode code = absl::IsUnavailable(folder.status())
+                                    ? absl::StatusCode::kUnavailable
+                                    : absl::StatusCode::kFailedPrecondition;
+  return wire::WithReason(
+      absl::Status(code, absl::StrCat("model ", name, ": ", folder.status().message())),
+      wire::reason::kModelUnusable);
+}
+
+absl::StatusOr<EncoderFolder> ModelCatalog::Open(const std::string& name,
+                                                 const std::string& digest) {
+  ASSIGN_OR_RETURN(EncoderFolder folder, Open(name));
+  if (digest.empty() || digest == folder.digest()) return folder;
+  return wire::ErrorOf(wire::reason::kModelChanged,
+                       absl::StrCat("model ", name, ": the version that is there has the digest ",
+                                    folder.digest(), ", not the one that is meant"));
+}
+
+std::vector<std::string> ModelCatalog::Names() const {
+  std::vector<std::string> names;
+  if (folder_.empty()) return names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    std::error_code unreadable;
+    if (CheckModelName(name).ok() && entry->is_directory(unreadable)) {
+      names.push_back(std::move(name));
+    }
+  }
+  std::ranges::sort(names);
+  if (names.size() > kMostModels) names.resize(kMostModels);
+  return names;
+}
+
+std::vector<ModelCatalog::Entry> ModelCatalog::List() {
+  std::vector<Entry> entries;
+  for (std::string& name : Names()) {
+    auto model = Open(name);
+    entries.push_back({.name = std::move(name), .model = std::move(model)});
+  }
+  return entries;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,61 @@
+#include "server/models/model_scan.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hilbert_ring::server {
+
+ModelScan::ModelScan(ModelCatalog& catalog, std::chrono::milliseconds interval)
+    : catalog_(catalog), interval_(interval) {
+  Look();
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+}
+
+void ModelScan::AddTo(v1::Heartbeat& heartbeat) const {
+  const MutexLock lock(mutex_);
+  heartbeat.mutable_models()->Assign(versions_.begin(), versions_.end());
+}
+
+void ModelScan::Run(const std::stop_token& stop) {
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      wake_.wait_for(lock, stop, interval_, [] { return false; });
+    }
+    if (stop.stop_requested()) return;
+    Look();
+  }
+}
+
+void ModelScan::Look() {
+  std::vector<v1::ModelVersion> found;
+  std::vector<std::string> told;
+  const auto tell = [&](spdlog::level::level_enum level, std::string line) {
+    told.push_back(std::move(line));
+    if (std::ranges::find(told_, told.back()) == told_.end()) spdlog::log(level, "{}", told.back());
+  };
+  const std::vector<ModelCatalog::Entry> entries = catalog_.List();
+  if (entries.size() == ModelCatalog::kMostModels) {
+    tell(spdlog::level::warn, absl::StrCat("--model-dir: of more than ", ModelCatalog::kMostModels,
+                                           " models the first by name are seen"));
+  }
+  for (const ModelCatalog::Entry& entry : entries) {
+    if (entry.model.ok()) {
+      v1::ModelVersion& version = found.emplace_back();
+      version.set_name(entry.name);
+      version.set_digest(entry.model->digest());
+      tell(spdlog::level::info, absl::StrCat("model ", entry.name, ": ", entry.model->digest()));
+    } else {
+      tell(spdlog::level::warn, std::string(entry.model.status().message()));
+    }
+  }
+  told_ = std::move(told);
+  const MutexLock lock(mutex_);
+  versions_ = std::move(found);
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,42 @@
+// Which versions of which models a process has: looked at again and again, since folders come, go
+// and change.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "engine/base/mutex.h"
+#include "hilbert_ring/v1/worker.pb.h"
+#include "server/models/model_catalog.h"
+
+namespace hilbert_ring::server {
+
+// Thread-safe.
+class ModelScan {
+ public:
+  // Has looked when it is made, which takes as long as the weights take to be read. It looks anew
+  // so long after each look. The catalog must outlive it.
+  ModelScan(ModelCatalog& catalog, std::chrono::milliseconds interval);
+
+  // Those that can be used, as the last look found them.
+  void AddTo(v1::Heartbeat& heartbeat) const;
+
+ private:
+  void Run(const std::stop_token& stop);
+  void Look();
+
+  ModelCatalog& catalog_;
+  const std::chrono::milliseconds interval_;
+  mutable Mutex mutex_;
+  std::condition_variable_any wake_;
+  std::vector<v1::ModelVersion> versions_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> told_;  // in the log; the thread's
+  std::jthread thread_;            // last: it uses all of the above
+};
+
+}  // namespace hilbert_ring::server

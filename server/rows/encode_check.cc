@@ -1,0 +1,379 @@
+#include "server/rows/encode_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "engine/reference/encoder_reference.h"
+#include "engine/reference/sample_tokens.h"
+#include "engine/spec/numbers.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr int64_t kMostStateBytes = int64_t{64} << 20;  // of drawn rows
+
+// As many rows as are asked for, whose states take no more than kMostStateBytes.
+int64_t RowsToDraw(const EncodeJob& job, int64_t rows) {
+  const int64_t of_row =
+      (job.config.layers + 1) * job.config.embed_dim * static_cast<int64_t>(sizeof(float));
+  return std::min(rows, std::max<int64_t>(1, kMostStateBytes / of_row));
+}
+
+std::vector<float> Floats(std::string_view bytes) {
+  std::vector<float> floats(bytes.size() / sizeof(float));
+  std::memcpy(floats.data(), bytes.data(), floats.size() * sizeof(float));
+  return floats;
+}
+
+// The input of a layer, where the workers' shards have it.
+class ShardSource final : public RowSource {
+ public:
+  explicit ShardSource(const OutputCheck::Execution& execution) : execution_(execution) {}
+  void Read(int64_t token, int64_t first, std::span<double> values) const override {
+    const RowRun place = execution_.router.Find(v1::TENSOR_LAYER_INPUT, token);
+    const std::byte* const row =
+        execution_.shards[place.rank].Row(TensorKind::kLayerInput, place.local_row);
+    LoadElements(DataType::kFloat32, row + first * static_cast<int64_t>(sizeof(float)), values);
+  }
+
+ private:
+  const OutputCheck::Execution& execution_;
+};
+
+// Rows of one slide that were computed here.
+class SlideSource final : public RowSource {
+ public:
+  SlideSource(int64_t first_token, const std::vector<std::vector<double>>& rows)
+      : first_token_(first_token), rows_(rows) {}
+  void Read(int64_t token, int64_t first, std::span<double> values) const override {
+    std::copy_n(rows_[token - first_token_].begin() + first, values.size(), values.begin());
+  }
+
+ private:
+  const int64_t first_token_;
+  const std::vector<std::vector<double>>& rows_;
+};
+
+}  // namespace
+
+// One comparison of what the workers said and sent.
+class EncodeCheck::Comparison {
+ public:
+  Comparison(const EncodeCheck& check, const Execution& execution)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(check.mutex_)
+      : check_(check),
+        job_(check.job_),
+        states_(check.states_),
+        sent_(check.sent_),
+        pooled_(check.pooled_),
+        execution_(execution) {}
+
+  absl::StatusOr<Verdict> Run() {
+    RETURN_IF_ERROR(Prepare());
+    RETURN_IF_ERROR(check_.layer_ > 0 ? OneLayer() : AllLayers());
+    RETURN_IF_ERROR(check_.model_->CheckUnchanged());
+    verdict_.not_judged = std::ssize(not_judged_);
+    verdict_.judged = std::ssize(check_.tokens_) - verdict_.not_judged;
+    verdict_.note = Note();
+    return std::move(verdict_);
+  }
+
+ private:
+  absl::Status Prepare() {
+    for (const int64_t token : check_.tokens_) {
+      for (int64_t state = 0; state <= job_.config.layers; ++state) {
+        if (states_.contains({token, state})) continue;
+        return absl::InternalError(absl::StrCat("worker ", WorkerOf(token)->address,
+                                                " has not told state ", state, " of token ", token,
+                                                ", which is to be checked"));
+      }
+    }
+    const Rounding rounding = Rounding::Of(job_.compute);
+    ASSIGN_OR_RETURN(input_, ReferenceInput::Load(*check_.model_, rounding));
+    const EncoderConfig& config = job_.config;
+    if (config.output_norm && job_.outputs.final_norm == FinalNorm::kApplied) {
+      ASSIGN_OR_RETURN(final_norm_, LoadReferenceNorm(*check_.model_, "encoder.layer_norm",
+                                                      config.layer_norm_eps));
+    }
+    if (job_.outputs.pooling != Pooling::kNone) {
+      ASSIGN_OR_RETURN(pool_norm_, LoadReferenceNorm(*check_.model_, "norm", config.norm_eps));
+    }
+    ASSIGN_OR_RETURN(attention_, AttentionOf(config, job_.compute, job_.slide_tiles));
+    return absl::OkStatus();
+  }
+
+  const std::shared_ptr<const Member>& WorkerOf(int64_t token) const {
+    return execution_.members[execution_.router.Find(v1::TENSOR_STATES, token).rank];
+  }
+
+  TwiceComputed InputOf(int64_t token) {
+    if (check_.rows_.IsClassToken(token)) return input_->ClassToken();
+    const RowRun place = execution_.router.Find(v1::TENSOR_STATES, token);
+    const HostShard& shard = execution_.shards[place.rank];
+    std::vector<double> tile(static_cast<size_t>(job_.config.tile_dim()));
+    LoadElements(job_.dtype, shard.Row(TensorKind::kTiles, place.local_row), tile);
+    std::array<double, 2> coords{};
+    if (job_.config.position) {
+      std::memcpy(coords.data(), shard.Row(TensorKind::kTileCoords, place.local_row),
+                  sizeof(coords));
+    }
+    return input_->RowOf(tile, coords.data());
+  }
+
+  // what: of the row of `token`, or of the slide whose class token that is.
+  void Judge(const TwiceComputed& expected, std::span<const float> actual, int64_t token,
+             const std::string& what) {
+    if (!expected.finite()) {
+      not_judged_.insert(token);
+      return;
+    }
+    const TwiceComputed::Worst worst = expected.Compare(actual);
+    if (worst.excess <= excess_) return;
+    excess_ = worst.excess;
+    if (excess_ <= 1) return;
+    verdict_.mismatch = {.what = absl::StrCat(what, ", dim ", worst.dim, " is ", worst.actual,
+                                              ", computed again in float64 it is ", worst.expected,
+                                              " and may be off by ", worst.tolerance),
+                         .worker = WorkerOf(token)};
+  }
+
+  void JudgeState(const TwiceComputed& expected, int64_t token, int64_t state) {
+    Judge(expected, states_.at({token, state}), token,
+          absl::StrCat("state ", state, " of token ", token));
+  }
+
+  // What the client gets of it, as far as it is a row's.
+  void JudgeSent(const TwiceComputed& row, int64_t token, int64_t state) {
+    const TwiceComputed normed = Normed(final_norm_, row);
+    if (const auto sent = sent_.find({token, state}); sent != sent_.end()) {
+      Judge(normed, sent->second, token,
+            absl::StrCat("STATES of token ", token, ", state ", state));
+    }
+    if (job_.outputs.pooling == Pooling::kClass && check_.rows_.IsClassToken(token)) {
+      JudgePooled(normed, check_.rows_.SlideOf(token), state);
+    }
+  }
+
+  // row: of the class token, or the mean.
+  void JudgePooled(const TwiceComputed& row, int64_t slide, int64_t state) {
+    const auto pooled = pooled_.find({slide, state});
+    if (pooled == pooled_.end()) return;
+    Judge(Normed(pool_norm_, row), pooled->second, check_.rows_.FirstToken(slide),
+          absl::StrCat("POOLED of slide ", slide, ", state ", state));
+  }
+
+  TwiceComputed Normed(const std::optional<LayerNorm>& norm, const TwiceComputed& row) {
+    if (!norm) return row;
+    TwiceComputed normed{.exact = ReferenceNorm(*norm, row.exact), .moved = row.moved};
+    const double rounding = Rounding::Of(job_.compute).float32;
+    MoveAtRandom(normed.moved, rounding, random_);
+    normed.moved = ReferenceNorm(*norm, normed.moved);
+    MoveAtRandom(normed.moved, rounding, random_);
+    return normed;
+  }
+
+  TwiceComputed Told(int64_t token, int64_t state) const {
+    const std::vector<float>& values = states_.at({token, state});
+    const std::vector<double> row(values.begin(), values.end());
+    return {.exact = row, .moved = row};
+  }
+
+  absl::Status OneLayer() {
+    ASSIGN_OR_RETURN(auto layer, ReferenceLayer::Load(*check_.model_, check_.layer_,
+                                                      Rounding::Of(job_.compute)));
+    const ShardSource source(execution_);
+    for (const int64_t token : check_.tokens_) {
+      RETURN_IF_ERROR(execution_.stop.why());
+      JudgeState(InputOf(token), token, 0);
+      std::vector<double> before(static_cast<size_t>(job_.config.embed_dim));
+      source.Read(token, 0, before);
+      JudgeState({.exact = before, .moved = before}, token, check_.layer_ - 1);
+      const TwiceComputed after{.exact = layer.Exact(attention_, execution_.order, token, source),
+                                .moved = layer.Moved(attention_, execution_.order, token, source)};
+      JudgeState(after, token, check_.layer_);
+      for (const int64_t state : job_.outputs.states) JudgeSent(Told(token, state), token, state);
+    }
+    return absl::OkStatus();
+  }
+
+  // A slide's rows as they are now.
+  struct Rows {
+    std::vector<std::vector<double>> exact, moved;
+    TwiceComputed operator[](int64_t i) const { return {.exact = exact[i], .moved = moved[i]}; }
+  };
+
+  absl::Status AllLayers() {
+    std::map<int64_t, Rows> slides;
+    for (const int64_t slide : check_.slides_) {
+      for (int64_t token = FirstToken(slide); token < FirstToken(slide + 1); ++token) {
+        TwiceComputed row = InputOf(token);
+        slides[slide].exact.push_back(std::move(row.exact));
+        slides[slide].moved.push_back(std::move(row.moved));
+      }
+      JudgeSlide(slides[slide], slide, 0);
+    }
+    for (int64_t i = 1; i <= job_.config.layers; ++i) {
+      ASSIGN_OR_RETURN(auto layer,
+                       ReferenceLayer::Load(*check_.model_, i, Rounding::Of(job_.compute)));
+      for (auto& [slide, rows] : slides) {
+        const int64_t first = FirstToken(slide);
+        Rows after;
+        for (int64_t token = first; token < FirstToken(slide + 1); ++token) {
+          RETURN_IF_ERROR(execution_.stop.why());
+          after.exact.push_back(
+              layer.Exact(attention_, execution_.order, token, SlideSource(first, rows.exact)));
+          after.moved.push_back(
+              layer.Moved(attention_, execution_.order, token, SlideSource(first, rows.moved)));
+        }
+        rows = std::move(after);
+        JudgeSlide(rows, slide, i);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t FirstToken(int64_t slide) const { return check_.rows_.FirstToken(slide); }
+
+  void JudgeSlide(const Rows& rows, int64_t slide, int64_t state) {
+    const int64_t first = FirstToken(slide), end = FirstToken(slide + 1);
+    const bool wanted = std::ranges::binary_search(job_.outputs.states, state);
+    for (auto token = std::ranges::lower_bound(check_.tokens_, first);
+         token != check_.tokens_.end() && *token < end; ++token) {
+      const TwiceComputed row = rows[*token - first];
+      JudgeState(row, *token, state);
+      if (wanted) JudgeSent(row, *token, state);
+    }
+    if (!wanted || job_.outputs.pooling != Pooling::kMean) return;
+    const int64_t tiles = end - first - check_.rows_.class_tokens();
+    TwiceComputed mean{.exact = std::vector<double>(static_cast<size_t>(job_.config.embed_dim)),
+                       .moved = std::vector<double>(static_cast<size_t>(job_.config.embed_dim))};
+    for (int64_t i = end - first - tiles; i < end - first; ++i) {
+      const TwiceComputed row = Normed(final_norm_, rows[i]);
+      for (size_t x = 0; x < mean.exact.size(); ++x) {
+        mean.exact[x] += row.exact[x] / static_cast<double>(tiles);
+        mean.moved[x] += row.moved[x] / static_cast<double>(tiles);
+      }
+    }
+    JudgePooled(mean, slide, state);
+  }
+
+  std::string Note() const {
+    const std::string rows =
+        absl::StrCat("--check-rows: ", std::ssize(check_.tokens_), " rows were computed again");
+    const std::string off = absl::StrCat("; the number that is furthest off is at ",
+                                         absl::SixDigits(excess_), " of what it may be");
+    if (check_.layer_ == 0) {
+      return absl::StrCat(rows, " through all ", job_.config.layers, " layers", off);
+    }
+    return absl::StrCat(rows, " from their tiles to the first layer, through layer ", check_.layer_,
+                        " of ", job_.config.layers,
+                        " from its input at the workers, and from their last states on", off);
+  }
+
+  const EncodeCheck& check_;
+  const EncodeJob& job_;
+  const std::map<Place, std::vector<float>>& states_;
+  const std::map<Place, std::vector<float>>& sent_;
+  const std::map<Place, std::vector<float>>& pooled_;
+  const Execution& execution_;
+  std::optional<ReferenceInput> input_;
+  std::optional<LayerNorm> final_norm_, pool_norm_;
+  JobSpec attention_;
+  std::set<int64_t> not_judged_;
+  double excess_ = 0;
+  std::mt19937_64 random_{1};
+  Verdict verdict_;
+};
+
+EncodeCheck::EncodeCheck(const EncodeJob& job, std::shared_ptr<const EncoderFolder> model,
+                         const EncodeCheckOptions& options)
+    : job_(job),
+      model_(std::move(model)),
+      rows_(job.slide_tiles, job.config.class_token ? 1 : 0),
+      tokens_(SampleTokens(rows_.tokens(), RowsToDraw(job, options.rows), options.seed)) {
+  double products = 0;
+  for (const int64_t token : tokens_) {
+    const int64_t slide = rows_.SlideOf(token);
+    if (!slides_.empty() && slides_.back() == slide) continue;
+    slides_.push_back(slide);
+    products += ProductsOfSlide(rows_.FirstToken(slide + 1) - rows_.FirstToken(slide));
+  }
+  if (products <= options.most_products) return;
+  std::mt19937_64 random(options.seed);
+  layer_ = std::uniform_int_distribution<int64_t>(1, job.config.layers)(random);
+}
+
+// Of both computations.
+double EncodeCheck::ProductsOfSlide(int64_t tokens) const {
+  const EncoderConfig& config = job_.config;
+  const auto width = static_cast<double>(config.embed_dim);
+  double keys = 0;
+  for (const Branch& branch : config.branches) {
+    const int64_t length = std::min(branch.segment, tokens);
+    const int64_t selected = (length - 1) / branch.dilation + 1;
+    keys += static_cast<double>(selected);
+  }
+  const double of_row = 4 * width * width + 2 * width * static_cast<double>(config.ffn_dim) +
+                        2 * width * static_cast<double>(config.heads) * keys;
+  return 2 * static_cast<double>(config.layers) * of_row * static_cast<double>(tokens);
+}
+
+void EncodeCheck::Describe(v1::RunOpen& open) const {
+  open.mutable_check()->mutable_tokens()->Assign(tokens_.begin(), tokens_.end());
+  open.mutable_check()->set_layer(layer_);
+}
+
+void EncodeCheck::BeginExecution() {
+  const MutexLock lock(mutex_);
+  states_.clear();
+}
+
+absl::Status EncodeCheck::TakeState(const v1::CheckedState& state) {
+  const auto bytes = static_cast<size_t>(job_.config.embed_dim) * sizeof(float);
+  if (!Drawn(state.token()) || state.state() < 0 || state.state() > job_.config.layers ||
+      state.values().size() != bytes) {
+    return absl::InternalError(absl::StrCat("a worker told ", state.values().size(),
+                                            " bytes of state ", state.state(), " of token ",
+                                            state.token(), ", which nobody asked for"));
+  }
+  const MutexLock lock(mutex_);
+  const bool added =
+      states_.emplace(Place(state.token(), state.state()), Floats(state.values())).second;
+  return added ? absl::OkStatus()
+               : absl::InternalError(absl::StrCat("a worker told state ", state.state(),
+                                                  " of token ", state.token(), " twice"));
+}
+
+void EncodeCheck::Take(const v1::OutputChunk& chunk, std::string_view payload,
+                       const std::shared_ptr<const Member>& /*worker*/) {
+  const bool pooled = chunk.tensor() == v1::TENSOR_POOLED;
+  if (!pooled && chunk.tensor() != v1::TENSOR_STATES) return;
+  const std::vector<int64_t>& drawn = pooled ? slides_ : tokens_;
+  const auto bytes = static_cast<size_t>(job_.config.embed_dim) * sizeof(float);
+  const size_t row_bytes = bytes * job_.outputs.states.size();
+  const int64_t end = chunk.first_token() + chunk.rows();
+  const MutexLock lock(mutex_);
+  for (auto row = std::ranges::lower_bound(drawn, chunk.first_token());
+       row != drawn.end() && *row < end; ++row) {
+    const size_t place = static_cast<size_t>(*row - chunk.first_token()) * row_bytes;
+    if (payload.size() < place + row_bytes) return;  // misshapen: the client finds that
+    for (size_t i = 0; i < job_.outputs.states.size(); ++i) {
+      (pooled ? pooled_ : sent_)[{*row, job_.outputs.states[i]}] =
+          Floats(payload.substr(place + i * bytes, bytes));
+    }
+  }
+}
+
+absl::StatusOr<OutputCheck::Verdict> EncodeCheck::Compare(const Execution& execution) const {
+  const MutexLock lock(mutex_);
+  return Comparison(*this, execution).Run();
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,41 @@
+// The rows of a job: how many its client sends of each tensor, what they take, and at which slots
+// they lie.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/model/files/slide_rows.h"
+#include "engine/plan/shards.h"
+#include "engine/spec/job_spec.h"
+#include "engine/spec/tensor.h"
+
+namespace hilbert_ring::server {
+
+struct JobShape {
+  JobShape(const JobSpec& attention) : spec(attention), rows(attention) {}
+  JobShape(const JobSpec& attention, const RowSizes& sizes,
+           std::shared_ptr<const SlideRows> tiles_of_slides)
+      : spec(attention), rows(sizes), slides(std::move(tiles_of_slides)) {}
+
+  JobSpec spec;                             // of the attention
+  RowSizes rows;                            // of all tensors of the job
+  std::shared_ptr<const SlideRows> slides;  // of an encoder's job, else null
+
+  // Rows that the client sends of a tensor of kInputKinds.
+  int64_t RowsOf(TensorKind tensor) const {
+    const bool tiles = tensor == TensorKind::kTiles || tensor == TensorKind::kTileCoords;
+    return tiles && slides != nullptr ? slides->tiles() : spec.tokens;
+  }
+
+  // Whether row i of the tensor lies at slot i, where there are no slides.
+  bool InOrder(TensorKind tensor) const {
+    return !spec.ordering || (tensor == TensorKind::kQ && spec.ordering->scope == OrderScope::kKv);
+  }
+
+  // Local rows of a rank's shard that no client sends, rising: class tokens. They count as arrived.
+  std::vector<int64_t> UnsentRows(const Shards& shards, int rank) const;
+};
+
+}  // namespace hilbert_ring::server

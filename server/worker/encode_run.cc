@@ -1,0 +1,235 @@
+#include "server/worker/encode_run.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "engine/base/return_if_error.h"
+#include "engine/model/encoder_rank.h"
+#include "engine/model/files/encode_job.h"
+#include "server/models/encode_spec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
+
+constexpr int64_t kPieceRows = 4096;                // that are waited for at once
+constexpr int64_t kPooledBytes = int64_t{2} << 20;  // of a message
+
+JobShape ShapeOf(const EncodeJob& job, const EncoderPlan& plan) {
+  return {plan.attention.spec, RowSizesOf(job), std::make_shared<SlideRows>(plan.rows)};
+}
+
+class EncodeRun : public RunWork {
+ public:
+  EncodeRun(EncodeJob job, EncoderPlan plan, EncoderFolder folder, ModelStore& models, int rank,
+            int threads, std::vector<int64_t> checked)
+      : RunWork(ShapeOf(job, plan), PlanOfJob(job, plan, threads), rank),
+        job_(std::move(job)),
+        plan_(std::move(plan)),
+        folder_(std::move(folder)),
+        models_(models),
+        checked_(std::move(checked)) {}
+
+  absl::Status Prepare(Device& device, const std::function<bool()>& cancelled) override;
+  absl::StatusOr<Figures> Execute(ShardStore& store, Device& device, Communicator* communicator,
+                                  int64_t first_step, const WorkControl& control) override;
+  std::vector<v1::PooledSums> TakePooled() override { return std::move(pooled_); }
+  std::vector<v1::CheckedState> TakeChecked() override;
+
+ private:
+  absl::Status PlaceTiles(const ShardStore& store, const ExecuteControl& control);
+  absl::Status PlaceRows(const ShardStore& store, int64_t begin, int64_t end);
+  void KeepStates(ShardStore& store, const StateRows& rows) const;
+  void KeepMap(ShardStore& store, const MapRows& rows) const;
+  void KeepChecked(ShardStore& store, const StateRows& rows);
+  void KeepPooled(int64_t state, const PooledPart& part);
+
+  const EncodeJob job_;
+  const EncoderPlan plan_;
+  const EncoderFolder folder_;
+  ModelStore& models_;
+  std::shared_ptr<const EncoderModel> model_;
+  std::unique_ptr<EncoderRank> rank_;  // last of what it uses
+  std::vector<v1::PooledSums> pooled_;
+  const std::vector<int64_t> checked_;  // tokens, rising
+  Mutex telling_;
+  std::vector<v1::CheckedState> told_ ABSL_GUARDED_BY(telling_);
+};
+
+absl::Status EncodeRun::Prepare(Device& device, const std::function<bool()>& cancelled) {
+  ASSIGN_OR_RETURN(model_, models_.Load(folder_, job_.compute));
+  if (cancelled && cancelled()) return absl::CancelledError("the job was cancelled");
+  ASSIGN_OR_RETURN(rank_, EncoderRank::Make(model_, plan_, rank(), device, job_.outputs));
+  return absl::OkStatus();
+}
+
+// Local rows [begin, end) of one range of the shard.
+absl::Status EncodeRun::PlaceRows(const ShardStore& store, int64_t begin, int64_t end) {
+  for (const ShardRange& range : plan_.attention.shards.OfRank(rank())) {
+    const int64_t from = std::max(begin, range.local_begin);
+    const int64_t to = std::min(end, range.local_begin + range.size());
+    if (from >= to) continue;
+    const int64_t token = range.begin + from - range.local_begin;
+    const SlideRows::Tiles tiles = plan_.rows.TilesOf(token, token + to - from);
+    for (const TileRun& run : plan_.rows.RunsOf(tiles.begin, tiles.end - tiles.begin)) {
+      const int64_t row = range.LocalRow(run.first_token);
+      std::span<const double> coords;
+      if (job_.config.position) {
+        coords = {reinterpret_cast<const double*>(store.Row(TensorKind::kTileCoords, row)),
+                  static_cast<size_t>(2 * run.tiles)};
+      }
+      RETURN_IF_ERROR(rank_->PlaceTiles(run.first_tile, run.tiles, job_.dtype,
+                                        store.Row(TensorKind::kTiles, row), coords));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// As they come: tiles are projected while later ones are on their way.
+absl::Status EncodeRun::PlaceTiles(const ShardStore& store, const ExecuteControl& control) {
+  for (int64_t begin = 0; begin < store.rows();) {
+    const int64_t end = std::min(begin + kPieceRows, store.rows());
+    if (control.await_rows) RETURN_IF_ERROR(control.await_rows(end));
+    RETURN_IF_ERROR(PlaceRows(store, begin, end));
+    begin = end;
+  }
+  return absl::OkStatus();
+}
+
+void EncodeRun::KeepStates(ShardStore& store, const StateRows& rows) const {
+  const int64_t dim = job_.config.embed_dim;
+  const auto bytes = static_cast<size_t>(dim) * sizeof(float);
+  const int64_t place =
+      std::ranges::find(job_.outputs.states, rows.state) - job_.outputs.states.begin();
+  const ShardRange& range = plan_.attention.shards.Find(rows.first_token);
+  for (int64_t i = 0; i < rows.rows; ++i) {
+    std::byte* const row = store.Row(TensorKind::kStates, range.LocalRow(rows.first_token) + i);
+    std::memcpy(row + place * bytes, rows.values + i * dim, bytes);
+  }
+}
+
+void EncodeRun::KeepMap(ShardStore& store, const MapRows& rows) const {
+  const ShardRange& range = plan_.attention.shards.Find(rows.first_token);
+  std::memcpy(store.Row(TensorKind::kAttentionMap, range.LocalRow(rows.first_token)), rows.values,
+              static_cast<size_t>(rows.rows * shape().rows[TensorKind::kAttentionMap]));
+}
+
+// By several threads, of rows of their own.
+void EncodeRun::KeepChecked(ShardStore& store, const StateRows& rows) {
+  const auto bytes = static_cast<size_t>(job_.config.embed_dim) * sizeof(float);
+  if (rows.state + 1 == job_.checked_layer) {
+    const ShardRange& range = plan_.attention.shards.Find(rows.first_token);
+    std::memcpy(store.Row(TensorKind::kLayerInput, range.LocalRow(rows.first_token)), rows.values,
+                static_cast<size_t>(rows.rows) * bytes);
+  }
+  const int64_t end = rows.first_token + rows.rows;
+  for (auto token = std::ranges::lower_bound(checked_, rows.first_token);
+       token != checked_.end() && *token < end; ++token) {
+    const float* const row = rows.values + (*token - rows.first_token) * job_.config.embed_dim;
+    const MutexLock lock(telling_);
+    v1::CheckedState& told = told_.emplace_back();
+    told.set_token(*token);
+    told.set_state(rows.state);
+    told.set_values(row, bytes);
+  }
+}
+
+std::vector<v1::CheckedState> EncodeRun::TakeChecked() {
+  const MutexLock lock(telling_);
+  return std::move(told_);
+}
+
+void EncodeRun::KeepPooled(int64_t state, const PooledPart& part) {
+  const int64_t dim = job_.config.embed_dim;
+  const int64_t most =
+      std::max<int64_t>(1, kPooledBytes / (dim * static_cast<int64_t>(sizeof(double))));
+  const int64_t slides = std::ssize(part.rows);
+  for (int64_t slide = 0; slide < slides; slide += most) {
+    const int64_t count = std::min(most, slides - slide);
+    v1::PooledSums& sums = pooled_.emplace_back();
+    sums.set_state(state);
+    sums.set_first_slide(part.first_slide + slide);
+    sums.mutable_rows()->Assign(part.rows.begin() + slide, part.rows.begin() + slide + count);
+    sums.set_sums(part.sums.data() + slide * dim,
+                  static_cast<size_t>(count * dim) * sizeof(double));
+  }
+}
+
+absl::StatusOr<Figures> EncodeRun::Execute(ShardStore& store, Device& device,
+                                           Communicator* communicator, int64_t first_step,
+                                           const WorkControl& control) {
+  const ExecuteControl& execute = control.execute;
+  RETURN_IF_ERROR(PlaceTiles(store, execute));
+  std::function<void(const StateRows& rows)> state;
+  if (!checked_.empty()) state = [&](const StateRows& rows) { KeepChecked(store, rows); };
+  ASSIGN_OR_RETURN(const EncoderFigures figures,
+                   rank_->Run(communicator, first_step,
+                              {.deadline = execute.deadline,
+                               .cancelled = execute.cancelled,
+                               .progress =
+                                   [&execute](double done) {
+                                     // The end is told below, while all memory is still there.
+                                     if (execute.progress) execute.progress(std::min(done, 0.999));
+                                   },
+                               .waiting = execute.waiting,
+                               .layer = control.layer,
+                               .attention_span = control.attention_span,
+                               .rows_span = control.rows_span,
+                               .state = state,
+                               .rows =
+                                   [&](const StateRows& rows) {
+                                     KeepStates(store, rows);
+                                     return absl::OkStatus();
+                                   },
+                               .pooled =
+                                   [&](int64_t state, const PooledPart& part) {
+                                     KeepPooled(state, part);
+                                     return absl::OkStatus();
+                                   },
+                               .map =
+                                   [&](const MapRows& rows) {
+                                     KeepMap(store, rows);
+                                     return absl::OkStatus();
+                                   }}));
+  if (execute.progress) execute.progress(1);
+  const bool has_rows = std::ranges::any_of(
+      kOutputKinds, [this](TensorKind tensor) { return shape().rows.Has(tensor); });
+  if (has_rows && execute.rows_final) {
+    execute.rows_final(store.rows());
+  }
+  return Figures{.flops = figures.product_flops + figures.attention_flops,
+                 .compute_seconds = figures.row_seconds + figures.attention_seconds,
+                 .exposed_exchange_seconds = figures.exposed_exchange_seconds,
+                 .bytes_sent = figures.bytes_sent,
+                 .bytes_received = figures.bytes_received,
+                 .memory_peak_bytes = figures.memory_peak_bytes + store.bytes()};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RunWork>> MakeEncodeRun(const v1::RunOpen& open, ModelStore& models,
+                                                       int threads) {
+  const v1::EncodeSpec& spec = open.encode();
+  ASSIGN_OR_RETURN(EncoderFolder folder, models.catalog().Open(spec.model(), spec.digest()));
+  ASSIGN_OR_RETURN(EncodeJob job, DecodeEncodeSpec(spec, folder.config(), SpecLimits()));
+  job.checked_layer = std::clamp<int64_t>(open.check().layer(), 0, job.config.layers);
+  if (!std::ranges::is_sorted(open.check().tokens())) {
+    return absl::InvalidArgumentError("tokens to check do not rise");
+  }
+  ASSIGN_OR_RETURN(const JobSpec attention, AttentionOf(job.config, job.compute, job.slide_tiles));
+  ASSIGN_OR_RETURN(Shards shards, ShardsOf(open, attention.tokens));
+  ASSIGN_OR_RETURN(EncoderPlan plan,
+                   MakeEncoderPlan(job.config, job.compute, job.slide_tiles, std::move(shards)));
+  return std::make_unique<EncodeRun>(
+      std::move(job), std::move(plan), std::move(folder), models, open.rank(), threads,
+      std::vector<int64_t>(open.check().tokens().begin(), open.check().tokens().end()));
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,57 @@
+// Models that this worker has loaded, for the jobs that want them next.
+//
+//   ModelStore store("/srv/models", bytes);
+//   ASSIGN_OR_RETURN(const EncoderFolder folder, store.catalog().Open(name, digest));
+//   ASSIGN_OR_RETURN(const auto model, store.Load(folder, DataType::kBFloat16));
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
+#include "engine/model/encoder_model.h"
+#include "server/models/model_catalog.h"
+
+namespace hilbert_ring::server {
+
+// Thread-safe.
+class ModelStore {
+ public:
+  // folder: empty where there are none. limit_bytes: of the weights of all models together, those
+  // included that other processes have too. share_folder: of a file system in memory, where
+  // processes of this host share them (weight_memory.h); empty: they do not. Files there that
+  // nobody has are removed.
+  ModelStore(std::string folder, int64_t limit_bytes, std::string share_folder = "");
+
+  ModelCatalog& catalog() { return catalog_; }
+  int64_t limit() const { return limit_; }
+
+  // The folder's version, loaded now or before. One is loaded at a time; those that were not used
+  // for longest, and that no job has, make room. RESOURCE_EXHAUSTED (MODEL_MEMORY),
+  // FAILED_PRECONDITION (MODEL_UNUSABLE), UNAVAILABLE (MODEL_UNUSABLE): it changes.
+  absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(const EncoderFolder& folder,
+                                                           DataType compute);
+
+  int64_t bytes() const;  // of those that are loaded
+  int count() const;
+
+ private:
+  absl::StatusOr<std::unique_ptr<WeightMemory>> MemoryFor(const std::string& key,
+                                                          int64_t bytes) const;
+  void MakeRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t Bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  ModelCatalog catalog_;
+  const int64_t limit_;
+  const std::string share_folder_;
+  Mutex loading_ ABSL_ACQUIRED_BEFORE(mutex_);
+  mutable Mutex mutex_;
+  std::list<std::shared_ptr<const EncoderModel>> loaded_
+      ABSL_GUARDED_BY(mutex_);  // the last used first
+};
+
+}  // namespace hilbert_ring::server

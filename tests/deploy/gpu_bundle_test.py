@@ -1,0 +1,177 @@
+"""The bundle of tools/gpu_bundle.py on a root that has nothing but Python: what it says that it needs is
+all that it needs.
+
+The root holds Python, its library, the C library and the bundle. Where a root cannot be entered, which a
+probe says, the same runs with an empty environment and a PATH that holds Python alone.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+from pathlib import Path
+
+BUILD = Path(os.environ["HILBERT_RING_BUILD"])
+SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
+sys.path.insert(0, str(SOURCE / "tools"))
+import gpu_bundle  # noqa: E402
+import gpu_service  # noqa: E402
+import gpu_steps  # noqa: E402
+from gpu_check import find_programs  # noqa: E402
+
+PYTHON = Path("/usr/bin/python3").resolve()
+LIBRARY = Path("/usr/lib") / PYTHON.name
+C_LIBRARY = ["libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2",
+             "libnss_files.so.2"]
+PROGRAMS = gpu_steps.PROGRAMS + gpu_service.NEEDS
+# The program of the arguments, with the bundle's libraries: its exit code and output.
+START = """import os, subprocess, sys
+folder = "/work/gpu_bundle" if os.path.isdir("/work/gpu_bundle") else sys.argv.pop(1)
+done = subprocess.run([folder + "/bin/" + sys.argv[1], *sys.argv[2:]], stdout=subprocess.PIPE,
+                      stderr=subprocess.STDOUT, text=True, timeout=60,
+                      env={**os.environ, "LD_LIBRARY_PATH": folder + "/lib",
+                           "HILBERT_RING_GOLDEN_DIR": folder + "/tests/golden/cases"})
+print(done.stdout)
+sys.exit(done.returncode)
+"""
+
+
+def copy(path, root):
+    """A file to its place in the root, by each of the links that lead to it."""
+    target = root / str(path).lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists():
+        shutil.copy2(path.resolve(), target)
+
+
+def make_root(root):
+    """Nothing but Python, and what it loads."""
+    loads = [PYTHON, *(LIBRARY / "lib-dynload").glob("*.so")]
+    for file in loads:
+        for line in subprocess.run(["ldd", file], capture_output=True, text=True,
+                                   check=True).stdout.splitlines():
+            for word in line.split():
+                if word.startswith("/"):
+                    copy(Path(word), root)
+    for name in C_LIBRARY:
+        path = Path("/lib/x86_64-linux-gnu") / name
+        if path.exists():
+            copy(path, root)
+    copy(PYTHON, root)
+    (root / "usr/bin/python3").symlink_to(PYTHON.name)
+    shutil.copytree(LIBRARY, root / str(LIBRARY).lstrip("/"), symlinks=True,
+                    ignore=shutil.ignore_patterns("__pycache__", "test", "idlelib", "sitecustomize.py"))
+    for folder in ("dev", "proc", "tmp", "work"):
+        (root / folder).mkdir()
+    (root / "dev/null").touch()
+
+
+class Bundle(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.holder.name)
+        cls.root = cls.folder / "root"
+        cls.root.mkdir()
+        make_root(cls.root)
+        done = subprocess.run(
+            [sys.executable, "-B", SOURCE / "tools/gpu_bundle.py", "--build", BUILD, "--to",
+             cls.folder / "bundle.tar"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        cls.said = done.stdout
+        with tarfile.open(cls.folder / "bundle.tar") as archive:
+            archive.extractall(cls.root / "work")
+        cls.bundle = cls.root / "work/gpu_bundle"
+        cls.bytes = sum(path.stat().st_size for path in cls.bundle.rglob("*")
+                        if path.is_file() and path.name != "gpu_bundle.json")
+        cls.manifest = json.loads((cls.bundle / "gpu_bundle.json").read_text())
+        probe = subprocess.run(cls.inside("-c", "import os; print(os.listdir('/'))"),
+                               capture_output=True, text=True)
+        cls.entered = probe.returncode == 0
+        if not cls.entered:
+            print(f"the root cannot be entered, so the PATH alone is bare: {probe.stderr}")
+        cls.within = "/work" if cls.entered else str(cls.root / "work")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.holder.cleanup()
+
+    @classmethod
+    def inside(cls, *arguments):
+        enter = ('mount --bind /dev/null "$0/dev/null" && mount -t proc proc "$0/proc" && '
+                 'exec env -i PATH=/usr/bin /usr/sbin/chroot "$0" /usr/bin/python3 "$@"')
+        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", enter, cls.root,
+                *map(str, arguments)]
+
+    def python(self, *arguments):
+        """A run of Python in the root."""
+        command, environment = self.inside(*arguments), None
+        if not self.entered:
+            command, environment = ["/usr/bin/python3", *arguments], {"PATH": str(self.root / "usr/bin")}
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env=environment, timeout=200, errors="replace")
+        return done.returncode, done.stdout
+
+    def start(self, *words):
+        folder = () if self.entered else (str(self.bundle),)
+        return self.python("-c", START, *folder, *words)
+
+    def test_says_how_large_it_is_and_what_it_needs(self):
+        size = (self.folder / "bundle.tar").stat().st_size
+        self.assertIn(f"{len(PROGRAMS)} programs", self.said)
+        self.assertIn(f" {size / 2**20:.0f} MiB, ", self.said)
+        self.assertIn(f"glibc {self.manifest['glibc']}, Python 3.10", self.said)
+        self.assertEqual(self.manifest["bytes"], self.bytes)
+        self.assertEqual(self.manifest["programs"], sorted(PROGRAMS))
+        self.assertLessEqual(set(self.manifest["needs"]), {"libnccl.so.2"})
+
+    def test_every_program_starts_but_those_that_need_what_it_names(self):
+        for name in PROGRAMS:
+            with self.subTest(name):
+                code, output = self.start(
+                    name, "--gtest_list_tests" if name.endswith("_test") else "--help")
+                missing = [library for library, names in self.manifest["needs"].items() if name in names]
+                if missing and self.entered:
+                    self.assertEqual(code, 127, output)
+                    self.assertIn(f"loading shared libraries: {missing[0]}", output)
+                else:
+                    self.assertIn(code, (0, 1, 2, 3), output)
+                    self.assertNotIn("loading shared libraries", output)
+
+    def test_golden_cases_are_in_it(self):
+        code, output = self.start("engine_golden_test", "--gtest_filter=*ReferenceAgrees*")
+        self.assertEqual(code, 0, output[-2000:])
+        self.assertGreater(output.count("[       OK ]"), 10)
+
+    def test_without_a_gpu_its_report_says_so(self):
+        code, output = self.python(f"{self.within}/gpu_bundle/tools/gpu_check.py")
+        report = (self.bundle / "build/gpu_check.md").read_text()
+        self.assertEqual(code, 2, output)
+        self.assertIn(f"revision {self.manifest['revision']}, ", report)
+        self.assertIn(f"needs glibc {self.manifest['glibc']}", report)
+        self.assertRegex(report, "no CUDA device 0: cudaError(InsufficientDriver|NoDevice)")
+
+    def test_a_c_library_that_is_too_old_is_named(self):
+        manifest = self.bundle / "gpu_bundle.json"
+        text = manifest.read_text()
+        manifest.write_text(json.dumps({**self.manifest, "glibc": "9.1"}))
+        self.addCleanup(manifest.write_text, text)
+        code, output = self.python(f"{self.within}/gpu_bundle/tools/gpu_check.py")
+        self.assertEqual(code, 2, output)
+        self.assertIn("the bundle needs glibc 9.1; this machine has glibc", output)
+
+    def test_is_the_same_bytes_of_the_same_files(self):
+        for name in ("first.tar", "second.tar"):
+            gpu_bundle.pack(self.bundle / "tools", self.folder / name)
+        self.assertEqual(*((self.folder / name).read_bytes() for name in ("first.tar", "second.tar")))
+
+
+if __name__ == "__main__":
+    absent = [name for name in PROGRAMS if name not in find_programs(BUILD)]
+    if absent:
+        print(f"skipped: this build has no {', '.join(absent)}")
+        sys.exit(77)
+    unittest.main()

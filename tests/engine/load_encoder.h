@@ -1,0 +1,20 @@
+// A model for tests, from its folder.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/base/return_if_error.h"
+#include "engine/model/encoder_model.h"
+
+namespace hilbert_ring::testing {
+
+inline absl::StatusOr<std::shared_ptr<const EncoderModel>> LoadEncoder(
+    const std::string& folder, const EncoderModelOptions& options = {}) {
+  FileDigests digests;
+  ASSIGN_OR_RETURN(const EncoderFolder opened, EncoderFolder::Open(folder, digests));
+  return EncoderModel::Load(opened, options);
+}
+
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,74 @@
+// A worker is killed while an encoder's job is computed, in each third of the pass: the embedding
+// is right, without the caller's doing.
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/golden/encoder_case.h"
+#include "tests/service/encode_call.h"
+#include "tests/support/cluster.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+constexpr int64_t kTiles = 300'000;
+constexpr char kModel[] = "slide_three_layers";
+
+struct Param {
+  WorkerPlace place;
+  double from;  // of the pass
+};
+
+class EncodeKill : public ::testing::TestWithParam<Param> {};
+
+TEST_P(EncodeKill, TheEmbeddingIsRight) {
+  const auto golden = LoadEncoderCase(kModel);
+  ASSERT_TRUE(golden.ok()) << golden.status();
+  const std::string models = std::filesystem::path(golden->folder).parent_path().string();
+  auto cluster = Cluster::Start({.workers = 3,
+                                 .place = GetParam().place,
+                                 .arguments = {"--model-dir=" + models},
+                                 .worker_arguments = {"--model-dir=" + models}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+
+  const EncodeInputs inputs = ManyTiles(*golden, kTiles, 7);
+  v1::EncodeSpec spec = SpecOf(kModel, {kTiles}, v1::POOLING_MEAN);
+  const auto undisturbed = EncodeRaw((*cluster)->Channel(), spec, inputs);
+  ASSERT_TRUE(undisturbed.ok()) << undisturbed.status();
+  EXPECT_EQ(undisturbed->report.retries(), 0);
+
+  bool killed = false;
+  int64_t layers = 0;
+  const pid_t victim = (*cluster)->Workers().at(1);
+  const auto disturbed =
+      EncodeRaw((*cluster)->Channel(), spec, inputs, {.progress = [&](const v1::Progress& at) {
+                  layers = std::max(layers, at.layer());
+                  if (killed || at.fraction() < GetParam().from) return;
+                  killed = true;
+                  kill(victim, SIGKILL);
+                }});
+  ASSERT_TRUE(disturbed.ok()) << disturbed.status();
+  ASSERT_TRUE(killed) << "the job was over before it was said to be so far";
+  EXPECT_EQ(disturbed->report.retries(), 1);
+  EXPECT_GE(layers, 1);
+  EXPECT_LE(layers, 3);
+  EXPECT_EQ(EncoderMismatch(disturbed->outputs.at(v1::TENSOR_POOLED),
+                            undisturbed->outputs.at(v1::TENSOR_POOLED)),
+            "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Thirds, EncodeKill,
+                         ::testing::Values(Param{WorkerPlace::kLocal, 0.05},
+                                           Param{WorkerPlace::kLocal, 0.35},
+                                           Param{WorkerPlace::kLocal, 0.7},
+                                           Param{WorkerPlace::kRemote, 0.35}),
+                         [](const auto& info) {
+                           return std::string(PlaceName(info.param.place)) + "_" +
+                                  std::to_string(static_cast<int>(100 * info.param.from));
+                         });
+
+}  // namespace
+}  // namespace hilbert_ring::testing

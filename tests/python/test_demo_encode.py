@@ -1,0 +1,47 @@
+"""The demo of an encoder, on a small picture."""
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "demo")]
+
+import encode  # noqa: E402
+
+
+def test_embeddings_and_map_of_a_picture(tmp_path):
+    picture = np.random.default_rng(1).integers(0, 256, (256, 240), np.uint8)
+    Image.fromarray(picture).save(tmp_path / "picture.png")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "demo" / "encode.py"), "--photograph",
+         str(tmp_path / "picture.png"), "--tile", "16", "--layers", "2", "--out", str(tmp_path)],
+        capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "240 tiles of 16 x 16 pixels" in done.stdout
+    assert "They show nothing of medicine" in done.stdout
+    assert np.load(tmp_path / "embeddings.npy").shape == (241, 192)
+    received = np.load(tmp_path / "attention_map.npy")
+    assert received.shape == (241, 6)
+    assert received.sum(axis=0) == pytest.approx(np.ones(6), abs=1e-5)
+    assert Image.open(tmp_path / "encode.png").size[0] > 3 * 240
+
+
+def test_tiles_are_squares_of_the_picture():
+    picture = np.arange(5 * 7, dtype=float).reshape(5, 7)
+    tiles, coords, grid = encode.cut(picture, 2)
+    assert grid == (2, 3) and tiles.shape == (6, 4)
+    assert coords.tolist() == [[0, 0], [2, 0], [4, 0], [0, 2], [2, 2], [4, 2]]
+    x, y = coords[4]
+    assert tiles[4] == pytest.approx(picture[y:y + 2, x:x + 2].ravel() / 127.5 - 1)
+    with pytest.raises(encode.DemoError, match="has no tile"):
+        encode.cut(picture, 6)
+
+
+def test_off_is_relative_and_finds_what_is_no_number():
+    assert encode.off(np.array([1.0, 9.0]), np.array([1.0, 7.0])) == 0.25
+    assert not encode.off(np.array([np.nan]), np.array([0.0])) <= 1

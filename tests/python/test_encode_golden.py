@@ -1,0 +1,69 @@
+"""Every golden encoder through the service, from Python and by the command line."""
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hilbert_ring
+from hilbert_ring.local_service import find_program
+
+CASES = Path(__file__).resolve().parent.parent / "golden" / "encoder_cases"
+NAMES = sorted(path.name for path in CASES.iterdir())
+ALLOWED = 2e-5  # of 1 + |x|
+
+
+@pytest.fixture(scope="module")
+def service():
+    with hilbert_ring.local(workers=2, job_workers=2, model_dir=CASES) as client:
+        yield client
+
+
+def load(name, file):
+    path = CASES / name / f"{file}.npy"
+    return np.load(path) if path.exists() else None
+
+
+def slides(name):
+    return json.loads((CASES / name / "input.json").read_text())["sequence_lengths"]
+
+
+def check(values, expected):
+    assert values.shape == expected.shape
+    assert (np.abs(values - expected) <= ALLOWED * (1 + np.abs(expected))).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_case(service, name):
+    def encode(**options):
+        return service.encode(load(name, "tiles"), load(name, "coords"), model=name,
+                              sequence_lengths=slides(name), progress=False, **options)
+
+    check(encode(pool="none").embeddings, load(name, "out"))
+    check(encode(pool="none", layers="all").embeddings, np.moveaxis(load(name, "states"), 0, 1))
+    if load(name, "pooled_mean_out") is None:
+        with pytest.raises(hilbert_ring.InvalidArgumentError, match="no norm behind pooling"):
+            encode(pool="mean")
+        return
+    for pool in ("class", "mean"):
+        check(encode(pool=pool).embeddings,
+              load(name, f"pooled_{pool}_out").reshape(len(slides(name)), -1))
+    for layer, received in enumerate(load(name, "attention_map"), 1):
+        given = encode(attention_map=layer, attention_map_heads=True).attention_map
+        rows = len(received)  # so that numbers are around 1
+        check(given * rows, received * rows)
+
+
+def test_the_command_line(service, tmp_path):
+    name = "slides_packed"
+    done = subprocess.run(
+        [find_program("hilbert-ring"), "encode", "--server", service.server, "--model", name,
+         "--tiles", CASES / name / "tiles.npy", "--coords", CASES / name / "coords.npy",
+         "--out", tmp_path / "e.npy", "--pool", "mean", "--layers", "all", "--sequence-lengths",
+         ",".join(map(str, slides(name))), "--attention-map", tmp_path / "m.npy"],
+        capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    expected = load(name, "pooled_mean_states")
+    check(np.load(tmp_path / "e.npy"), expected.reshape(len(slides(name)), -1, expected.shape[-1]))
+    check(np.load(tmp_path / "m.npy"), load(name, "attention_map")[-1].mean(axis=1))

@@ -1,0 +1,181 @@
+// hilbert-ring encode and models, as processes.
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/unit/client/fake_encoder.h"
+#include "tests/unit/client/run_cli.h"
+#include "tests/unit/client/test_files.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class CliEncode : public testing::Test {
+ protected:
+  void SetUp() override {
+    files_.WriteNpy("tiles.npy", NpyType::kFloat32, {8, 4}, std::vector<float>(32, 0.5f));
+    std::vector<int32_t> coords(16);
+    std::iota(coords.begin(), coords.end(), 0);
+    files_.WriteNpy("coords.npy", NpyType::kInt32, {8, 2}, coords);
+  }
+
+  CliResult Encode(const FakeEncoder& service, const std::string& more,
+                   const std::string& model = "small") const {
+    return RunCli(absl::StrCat("encode --server ", service.address(), " --model ", model,
+                               " --tiles ", files_.Path("tiles.npy"), " --coords ",
+                               files_.Path("coords.npy"), " --out ", files_.Path("e.npy"), " ",
+                               more));
+  }
+
+  // Behind the header: its shape and its numbers.
+  struct Array {
+    std::vector<int64_t> shape;
+    std::vector<float> values;
+  };
+  Array Read(const std::string& name) const {
+    const std::string text = ReadFile(files_.Path(name));
+    const auto header = ParseNpyHeader(text);
+    EXPECT_TRUE(header.ok()) << header.status();
+    Array array{.shape = header->shape};
+    array.values.resize(static_cast<size_t>(header->data_bytes) / sizeof(float));
+    std::memcpy(array.values.data(), text.data() + header->data_offset, header->data_bytes);
+    return array;
+  }
+
+  const TestFiles files_;
+};
+
+TEST_F(CliEncode, WritesItsFiles) {
+  const FakeEncoder service;
+  const CliResult result =
+      Encode(service, absl::StrCat("--attention-map ", files_.Path("m.npy"), " --report ",
+                                   files_.Path("r.json"), " --job-id slide-1"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("8 tiles of small"));
+  EXPECT_THAT(result.err, HasSubstr("a note of the service"));
+  EXPECT_THAT(files_.Names(), ElementsAre("coords.npy", "e.npy", "m.npy", "r.json", "tiles.npy"));
+  EXPECT_THAT(Read("e.npy").shape, ElementsAre(1, 16));
+  const Array map = Read("m.npy");
+  EXPECT_THAT(map.shape, ElementsAre(9));
+  EXPECT_EQ(map.values[8], 4);
+  EXPECT_EQ(nlohmann::json::parse(ReadFile(files_.Path("r.json")))["job_id"], "slide-1");
+  const v1::EncodeSpec spec = service.record().open.encode();
+  EXPECT_EQ(spec.pooling(), v1::POOLING_CLASS);
+  EXPECT_THAT(spec.states(), ElementsAre(2));
+  EXPECT_FALSE(spec.skip_final_norm());
+  EXPECT_EQ(spec.attention_map_layer(), 2);
+  EXPECT_EQ(spec.dtype(), v1::DATA_TYPE_FLOAT32);
+}
+
+// All layers come without the final norm, as published slide encoders give them.
+TEST_F(CliEncode, LayersSlidesAndPooling) {
+  const FakeEncoder service;
+  CliResult result = Encode(service, "--layers all --pool mean --sequence-lengths 3,5");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(Read("e.npy").shape, ElementsAre(2, 3, 16));
+  EXPECT_TRUE(service.record().open.encode().skip_final_norm());
+  result = Encode(service, "--layers 2,0 --pool none --final-norm apply --compute bfloat16");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Array rows = Read("e.npy");
+  EXPECT_THAT(rows.shape, ElementsAre(9, 2, 16));
+  EXPECT_EQ(rows.values[8 * 32], 8);
+  EXPECT_EQ(rows.values[8 * 32 + 16], 208);
+  const v1::EncodeSpec spec = service.record().open.encode();
+  EXPECT_THAT(spec.states(), ElementsAre(0, 2));
+  EXPECT_FALSE(spec.skip_final_norm());
+  EXPECT_EQ(spec.compute(), v1::DATA_TYPE_BFLOAT16);
+}
+
+TEST_F(CliEncode, WhatIsWrongIsNamedAndNothingIsSent) {
+  const FakeEncoder service;
+  const auto refused = [&](const std::string& more, const std::string& what) {
+    const CliResult result = Encode(service, more);
+    EXPECT_EQ(result.code, 2) << more;
+    EXPECT_THAT(result.err, HasSubstr(what));
+  };
+  refused("--layers 3", "must be 0 to 2");
+  refused("--layers one", "expected all, last or numbers");
+  refused("--pool max", "expected class|mean|none");
+  refused("--sequence-lengths 3,4", "the sequence lengths add up to 7");
+  refused("--attention-map-layer 1", "go with --attention-map FILE");
+  std::vector<double> coords(16, 199.5);
+  coords[9] = 200;
+  files_.WriteNpy("coords.npy", NpyType::kFloat64, {8, 2}, coords);
+  refused("", "coords[4]");
+  files_.WriteNpy("coords.npy", NpyType::kFloat64, {2, 8}, coords);
+  refused("", "expected (8, 2)");
+  files_.WriteNpy("tiles.npy", NpyType::kFloat32, {4, 8}, std::vector<float>(32));
+  refused("", "model small takes (tiles, 4)");
+  files_.WriteNpy("tiles.npy", NpyType::kFloat64, {8, 4}, std::vector<double>(32));
+  refused("", "convert them with array.astype('float32')");
+  EXPECT_EQ(service.calls(), 0);
+  EXPECT_THAT(files_.Names(), ElementsAre("coords.npy", "tiles.npy"));
+}
+
+TEST_F(CliEncode, Hdf5IsReadElsewhere) {
+  const FakeEncoder service;
+  const CliResult result =
+      RunCli(absl::StrCat("encode --server ", service.address(), " --model small --tiles ",
+                          files_.Write("slide.h5", "\x89HDF"), " --out ", files_.Path("e.npy")));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("is HDF5, expected .npy"), HasSubstr("h5py")));
+}
+
+TEST_F(CliEncode, APlanSendsNoTilesAndWritesNothing) {
+  const FakeEncoder service;
+  const std::string job =
+      absl::StrCat("encode --server ", service.address(),
+                   " --model small --sequence-lengths 3,5 --pool mean --tiles ",
+                   files_.Path("tiles.npy"), " --coords ", files_.Path("coords.npy"));
+  CliResult result = RunCli(job + " --plan --workers 3");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("10 tokens over 3 workers"), HasSubstr("8 flop"),
+                                HasSubstr("note: a note of the plan")));
+  EXPECT_EQ(service.calls(), 0);
+  EXPECT_THAT(service.planned().slide_tiles(), ElementsAre(3, 5));
+  EXPECT_EQ(service.planned().pooling(), v1::POOLING_MEAN);
+  EXPECT_EQ(service.planned().digest().size(), 64u);
+  EXPECT_THAT(files_.Names(), ElementsAre("coords.npy", "tiles.npy"));
+  result = RunCli(job + " --plan --json");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(nlohmann::json::parse(result.out)["planned"], true);
+  result = RunCli(job);
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--out FILE is needed, or --plan"));
+  EXPECT_EQ(RunCli(job + " --workers 3 --out x.npy").code, 2);
+}
+
+TEST_F(CliEncode, ModelsThatAreNotThereAreNamed) {
+  const FakeEncoder service;
+  CliResult result = Encode(service, "", "large");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("no model large (reason MODEL_NOT_FOUND)"));
+  result = Encode(service, "", "broken");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("layers is required"));
+}
+
+TEST_F(CliEncode, ModelsAreListed) {
+  const FakeEncoder service;
+  const CliResult text = RunCli(absl::StrCat("models --server ", service.address()));
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("small"), HasSubstr("0123456789ab"),
+                              HasSubstr("layers is required")));
+  const CliResult json = RunCli(absl::StrCat("models --json --server ", service.address()));
+  ASSERT_EQ(json.code, 0) << json.err;
+  const auto models = nlohmann::json::parse(json.out)["models"];
+  ASSERT_EQ(models.size(), 2u);
+  EXPECT_EQ(models[1]["grid_pixels"], 200.0);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

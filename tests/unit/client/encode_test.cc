@@ -1,0 +1,218 @@
+#include "client/cpp/encode.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "client/cpp/service.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/fake_encoder.h"
+#include "tests/unit/client/manual_timing.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Two slides, of 3 and 5 tiles.
+class EncodeTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto job = JobOf(FakeEncoder::Model(true));
+    ASSERT_TRUE(job.ok()) << job.status();
+    job_ = *std::move(job);
+    job_.slide_tiles = {3, 5};
+    job_.outputs.states = {2};
+    for (int i = 0; i < 8 * 4; ++i) tiles_.push_back(static_cast<float>(i));
+    for (int i = 0; i < 8 * 2; ++i) coords_.push_back(10.0 * i);
+  }
+
+  EncodeInputs Inputs() const {
+    return {.job = job_,
+            .tiles = std::as_bytes(std::span(tiles_)),
+            .coordinates = [this](int64_t first_row, std::span<double> values) {
+              std::copy_n(coords_.begin() + 2 * first_row, values.size(), values.begin());
+            }};
+  }
+
+  absl::StatusOr<v1::Report> Run(const FakeEncoder& service, const JobOptions& options = {}) {
+    int64_t rows = 1, map = 1;
+    for (const int64_t axis : job_.RowsShape()) rows *= axis;
+    for (const int64_t axis : job_.MapShape()) map *= axis;
+    rows_.assign(static_cast<size_t>(rows), -1);
+    map_.assign(job_.outputs.attention_map ? static_cast<size_t>(map) : 0, -1);
+    return Encode(Connect(service.address()), Inputs(),
+                  {.rows = std::as_writable_bytes(std::span(rows_)),
+                   .attention_map = std::as_writable_bytes(std::span(map_))},
+                  options);
+  }
+
+  std::string Refused() const {
+    const absl::Status status = CheckEncode(Inputs());
+    EXPECT_FALSE(status.ok());
+    return std::string(status.message());
+  }
+
+  EncodeJob job_;
+  std::vector<float> tiles_;
+  std::vector<double> coords_;
+  std::vector<float> rows_, map_;
+};
+
+TEST_F(EncodeTest, EveryRowComesBackInItsPlace) {
+  const FakeEncoder service;
+  int64_t layer = 0;
+  const auto report = Run(service, {.job_id = "slide-7", .progress = [&](const JobProgress& now) {
+                                      layer = now.layer;
+                                      EXPECT_EQ(now.tokens, 10);
+                                      EXPECT_EQ(now.rows, 10);
+                                    }});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(job_.RowsShape(), ElementsAre(10, 16));
+  for (int64_t i = 0; i < 160; ++i) EXPECT_EQ(rows_[i], 200 + i / 16) << i;
+  const FakeEncoder::Record record = service.record();
+  const v1::EncodeSpec& spec = record.open.encode();
+  EXPECT_EQ(record.open.job_id(), "slide-7");
+  EXPECT_EQ(spec.model(), "small");
+  EXPECT_EQ(spec.digest(), FakeEncoder::Model(true).digest());
+  EXPECT_THAT(spec.slide_tiles(), ElementsAre(3, 5));
+  EXPECT_EQ(spec.pooling(), v1::POOLING_NONE);
+  EXPECT_EQ(spec.attention_map_layer(), 0);
+  EXPECT_FALSE(spec.skip_final_norm());
+  EXPECT_EQ(record.tensors.at(v1::TENSOR_TILES),
+            std::string(reinterpret_cast<const char*>(tiles_.data()), 8 * 16));
+  EXPECT_EQ(record.tensors.at(v1::TENSOR_TILE_COORDS),
+            std::string(reinterpret_cast<const char*>(coords_.data()), 8 * 16));
+  EXPECT_EQ(record.chunks.front().tensor(), v1::TENSOR_TILE_COORDS);
+  EXPECT_EQ(layer, 2);
+}
+
+TEST_F(EncodeTest, PooledVectorsOfSeveralLayersAndAMap) {
+  job_.outputs = {.states = {0, 2},
+                  .final_norm = FinalNorm::kSkipped,
+                  .pooling = Pooling::kMean,
+                  .attention_map = AttentionMapOutput{.layer = 1, .columns = MapColumns::kHeads}};
+  job_.compute = DataType::kBFloat16;
+  const FakeEncoder service;
+  const auto report = Run(service);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(job_.RowsShape(), ElementsAre(2, 2, 16));
+  EXPECT_EQ(rows_[0], 0);
+  EXPECT_EQ(rows_[16], 200);
+  EXPECT_EQ(rows_[32], 1);
+  EXPECT_EQ(rows_[48], 201);
+  EXPECT_THAT(job_.MapShape(), ElementsAre(10, 2));
+  EXPECT_EQ(map_[2 * 7], 3.5f);
+  EXPECT_EQ(map_[2 * 7 + 1], 4.5f);
+  const v1::EncodeSpec spec = service.record().open.encode();
+  EXPECT_EQ(spec.pooling(), v1::POOLING_MEAN);
+  EXPECT_EQ(spec.compute(), v1::DATA_TYPE_BFLOAT16);
+  EXPECT_TRUE(spec.skip_final_norm());
+  EXPECT_EQ(spec.attention_map_layer(), 1);
+  EXPECT_TRUE(spec.attention_map_by_head());
+}
+
+TEST_F(EncodeTest, RowsThatAreAskedForAgainAreSentAgain) {
+  v1::Resend resend;
+  resend.set_tensor(v1::TENSOR_TILES);
+  v1::Resend::Range& range = *resend.add_ranges();
+  range.set_first_row(2);
+  range.set_rows(4);
+  for (const v1::Tensor tensor : {v1::TENSOR_TILES, v1::TENSOR_TILE_COORDS}) {
+    resend.set_tensor(tensor);
+    const FakeEncoder service({.resend = resend});
+    const auto report = Run(service);
+    ASSERT_TRUE(report.ok()) << report.status();
+    int64_t rows = 0;
+    for (const v1::Chunk& chunk : service.record().chunks) {
+      if (chunk.tensor() == tensor) rows += chunk.rows();
+    }
+    EXPECT_EQ(rows, 12);
+  }
+  resend.set_tensor(v1::TENSOR_Q);
+  const FakeEncoder service({.resend = resend});
+  EXPECT_TRUE(absl::IsInternal(Run(service).status()));
+}
+
+TEST_F(EncodeTest, AJobIsTriedAgain) {
+  const FakeEncoder service({.failures = 2});
+  ManualTiming timing;
+  const auto report = Run(service, {.timing = timing.timing()});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(service.calls(), 3);
+  EXPECT_EQ(service.record().open.attempt(), 2);
+  EXPECT_EQ(rows_[16 * 9], 209);
+}
+
+TEST_F(EncodeTest, CorruptOutputIsNoResult) {
+  const FakeEncoder service({.corrupt = true});
+  EXPECT_TRUE(absl::IsDataLoss(Run(service, {.max_attempts = 1}).status()));
+}
+
+TEST_F(EncodeTest, WhatTheModelDoesNotTakeIsRefusedBeforeAnythingIsSent) {
+  coords_[2 * 6 + 1] = 200;
+  EXPECT_THAT(Refused(), HasSubstr("coords[6]"));
+  EXPECT_THAT(Refused(), HasSubstr("200"));
+  const FakeEncoder service;
+  EXPECT_TRUE(absl::IsOutOfRange(Run(service).status()));
+  EXPECT_EQ(service.calls(), 0);
+  coords_[2 * 6 + 1] = 0;
+  EXPECT_TRUE(CheckEncode(Inputs()).ok());
+  job_.outputs.states = {3};
+  EXPECT_THAT(Refused(), HasSubstr("states[0] is 3, must be 0 to 2"));
+  job_.outputs.states = {2};
+  job_.slide_tiles = {8, 0};
+  EXPECT_THAT(Refused(), HasSubstr("sequence_lengths is 0"));
+  job_.slide_tiles = {3, 6};
+  EXPECT_THAT(Refused(), HasSubstr("tiles: has 128 bytes, the job says 144"));
+  job_.slide_tiles = {3, 5};
+  job_.compute = DataType::kFloat16;
+  EXPECT_THAT(Refused(), HasSubstr("compute is float16"));
+  job_.compute = DataType::kFloat32;
+  EncodeInputs inputs = Inputs();
+  inputs.coordinates = nullptr;
+  EXPECT_THAT(std::string(CheckEncode(inputs).message()), HasSubstr("has positions, and none"));
+}
+
+TEST_F(EncodeTest, ModelsWithoutPositionsTakeNoCoordinates) {
+  const FakeEncoder service({.positions = false});
+  job_.config.position.reset();
+  ASSERT_TRUE(Run(service).ok());
+  EXPECT_FALSE(service.record().tensors.contains(v1::TENSOR_TILE_COORDS));
+}
+
+TEST(EncodeModels, AreAskedForAgainWhileTheServiceIsAway) {
+  ManualTiming timing;
+  const auto away = Connect("127.0.0.1:1");
+  const absl::Status at_once = RequestModel(away, "small").status();
+  EXPECT_TRUE(absl::IsUnavailable(at_once)) << at_once;
+  EXPECT_EQ(timing.total(), absl::ZeroDuration());
+  const absl::Status later =
+      RequestModel(away, "small", absl::Seconds(20), timing.timing()).status();
+  EXPECT_TRUE(absl::IsUnavailable(later)) << later;
+  EXPECT_THAT(std::string(later.message()), HasSubstr("away for its limit of 20s"));
+  EXPECT_GT(timing.total(), absl::Seconds(19));
+  EXPECT_LE(timing.total(), absl::Seconds(20));
+}
+
+TEST(EncodeModels, AreListedAndFoundByName) {
+  const FakeEncoder service;
+  const auto channel = Connect(service.address());
+  const auto models = RequestModels(channel);
+  ASSERT_TRUE(models.ok()) << models.status();
+  EXPECT_EQ(models->models_size(), 2);
+  EXPECT_TRUE(absl::IsNotFound(RequestModel(channel, "large").status()));
+  EXPECT_TRUE(JobOf(RequestModel(channel, "small").value()).ok());
+  const absl::Status broken = JobOf(RequestModel(channel, "broken").value()).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(broken));
+  EXPECT_THAT(std::string(broken.message()), HasSubstr("layers is required"));
+  v1::Model newer = FakeEncoder::Model(true);
+  newer.set_config("{}");
+  EXPECT_TRUE(absl::IsInternal(JobOf(newer).status()));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client

@@ -1,0 +1,67 @@
+// An EncoderService in the test's own process, with one model: "small", of 4 numbers a tile, 16 an
+// embedding, 2 layers and 2 heads. Token t of state s comes back as 16 times 100 s + t; a pooled
+// slide as 100 s and its number; the map's row t as t / 2 (and by head t / 2 + head).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "grpcpp/server.h"
+#include "hilbert_ring/v1/encoder.grpc.pb.h"
+
+namespace hilbert_ring::client {
+
+struct FakeEncoderBehaviour {
+  int failures = 0;                  // the first calls of Encode that end with UNAVAILABLE
+  std::optional<v1::Resend> resend;  // asked for after the first chunk of tiles
+  bool corrupt = false;              // outputs have a wrong checksum
+  bool positions = true;             // of the model
+};
+
+class FakeEncoder final : public v1::EncoderService::Service {
+ public:
+  explicit FakeEncoder(FakeEncoderBehaviour behaviour = {});
+  ~FakeEncoder() override;
+
+  std::string address() const;  // host:port
+
+  // What came in the last call of Encode.
+  struct Record {
+    v1::Open open;
+    std::map<v1::Tensor, std::string> tensors;  // whole
+    std::vector<v1::Chunk> chunks;              // without payloads
+  };
+  Record record() const;
+  int calls() const;               // of Encode
+  v1::EncodeSpec planned() const;  // of the last call of PlanEncode
+
+  static v1::Model Model(bool positions);
+
+  grpc::Status Encode(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::AttendResponse, v1::AttendRequest>* stream) override;
+  // Work of as many operations as the job has tiles, on as many workers as are asked for. The first
+  // call is pushed back.
+  grpc::Status PlanEncode(grpc::ServerContext* context, const v1::PlanEncodeRequest* request,
+                          v1::PlanResponse* response) override;
+  grpc::Status ListModels(grpc::ServerContext* context, const v1::ListModelsRequest* request,
+                          v1::ListModelsResponse* response) override;
+  grpc::Status GetModel(grpc::ServerContext* context, const v1::GetModelRequest* request,
+                        v1::Model* response) override;
+
+ private:
+  const FakeEncoderBehaviour behaviour_;
+  mutable std::mutex mutex_;
+  Record record_;  // guarded by mutex_
+  int calls_ = 0;  // likewise
+  int plans_ = 0;
+  v1::EncodeSpec planned_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace hilbert_ring::client

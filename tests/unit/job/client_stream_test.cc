@@ -1,0 +1,210 @@
+// A stream between a real client and server of one process: what the client does not read, the
+// transport does not take.
+#include "server/job/client_stream.h"
+
+#include <algorithm>
+#include <future>
+
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
+#include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "tests/support/manual_time.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ManualTime;
+
+class Service
+    : public v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service> {
+ public:
+  Service(const PaceLimits& limits, const TimeSource& time) : limits_(limits), time_(time) {}
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
+      grpc::CallbackServerContext* context) override {
+    const std::shared_ptr<ClientStream> stream = ClientStream::Make(context, limits_, time_);
+    stream->AwaitFirst([] {});
+    opened.set_value(stream);
+    return stream.get();
+  }
+  std::promise<std::shared_ptr<ClientStream>> opened;
+
+ private:
+  const PaceLimits limits_;
+  const TimeSource& time_;
+};
+
+class ClientStreamTest : public ::testing::Test {
+ protected:
+  void Open(const PaceLimits& limits) {
+    service_ = std::make_unique<Service>(limits, time_);
+    grpc::ServerBuilder builder;
+    builder.RegisterService(service_.get());
+    server_ = builder.BuildAndStart();
+    stub_ = v1::AttentionService::NewStub(server_->InProcessChannel({}));
+    client_ = stub_->Attend(&context_);
+    stream_ = service_->opened.get_future().get();
+  }
+  void TearDown() override {
+    context_.TryCancel();
+    client_->Finish();
+    // A call that was cancelled is done when its reactor has finished it.
+    if (!ended_) stream_->End(absl::CancelledError("the test is over"), std::nullopt);
+    stream_->AwaitDone(milliseconds(10'000));
+    server_->Shutdown();
+  }
+
+  static v1::AttendResponse Position(int position) {
+    v1::AttendResponse response;
+    response.mutable_queued()->set_position(position);
+    return response;
+  }
+  std::future<absl::Status> WriteAside(int position, const JobStop& stop) {
+    return std::async(std::launch::async,
+                      [this, position, &stop] { return stream_->Write(Position(position), stop); });
+  }
+  // Time passes up to the end of the wait that is `limit` long.
+  template <typename Result>
+  Result Passing(std::future<Result> result, Clock::duration limit) {
+    EXPECT_TRUE(time_.RunUntil(
+        [&] { return result.wait_for(seconds(0)) == std::future_status::ready; }, limit));
+    return result.get();
+  }
+  int ReadPosition() {
+    v1::AttendResponse response;
+    return client_->Read(&response) ? response.queued().position() : -1;
+  }
+
+  ManualTime time_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::AttentionService::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>> client_;
+  std::shared_ptr<ClientStream> stream_;
+  bool ended_ = false;
+};
+
+TEST_F(ClientStreamTest, AWriteIsDueFromWhenItWasHanded) {
+  Open({.idle = seconds(4), .bytes_per_second = 0});
+  // Three writers at once; each message is read 2.5 s after the one before was.
+  std::vector<std::future<absl::Status>> writes;
+  writes.reserve(3);
+  for (int i = 0; i < 3; ++i) writes.push_back(WriteAside(i, stream_->stop()));
+  const auto handed = [&] {
+    return std::count_if(writes.begin(), writes.end(), [](const auto& write) {
+      return write.wait_for(seconds(0)) == std::future_status::ready;
+    });
+  };
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(testing::Eventually([&] { return handed() == i + 1; }));
+    time_.Advance(milliseconds(2500));
+    // Those that want to write have looked at the time, and wait on.
+    if (i < 2) {
+      ASSERT_TRUE(time_.AwaitWait(milliseconds(1), seconds(4)));
+    }
+    EXPECT_GE(ReadPosition(), 0);
+  }
+  for (auto& write : writes) EXPECT_TRUE(write.get().ok());
+  EXPECT_TRUE(stream_->stop().why().ok()) << stream_->stop().why();
+}
+
+TEST_F(ClientStreamTest, AClientThatDoesNotReadIsIdle) {
+  Open({.idle = milliseconds(200), .bytes_per_second = 0});
+  ASSERT_TRUE(stream_->Write(Position(1), stream_->stop()).ok());
+  const absl::Status status = Passing(WriteAside(2, stream_->stop()), milliseconds(200));
+  EXPECT_EQ(wire::ReasonOf(status), "CLIENT_IDLE") << status;
+  EXPECT_EQ(stream_->stop().why(), status);
+}
+
+TEST_F(ClientStreamTest, AClientThatStillSendsMayReadLater) {
+  Open({.idle = seconds(3), .bytes_per_second = 0});
+  ASSERT_TRUE(stream_->Write(Position(1), stream_->stop()).ok());
+  auto write = WriteAside(2, stream_->stop());
+  stream_->ReadAhead();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(time_.AwaitWait(seconds(0), seconds(3)));
+    time_.Advance(seconds(2));
+    v1::AttendRequest request;
+    request.mutable_chunk()->set_rows(i);
+    ASSERT_TRUE(client_->Write(request));
+    ClientMessage message;
+    ASSERT_TRUE(stream_->Read(message, stream_->stop()).ok());
+  }
+  EXPECT_EQ(ReadPosition(), 1);
+  EXPECT_EQ(ReadPosition(), 2);
+  EXPECT_TRUE(write.get().ok());
+}
+
+TEST_F(ClientStreamTest, AStopWakesEveryWriterAndLeavesTheStreamToTheNextAttempt) {
+  Open({.idle = seconds(300), .bytes_per_second = 0});
+  JobStop attempt;
+  ASSERT_TRUE(stream_->Write(Position(1), attempt).ok());
+  std::vector<std::future<absl::Status>> writes;
+  writes.reserve(3);
+  for (int i = 0; i < 3; ++i) writes.push_back(WriteAside(2, attempt));
+  ASSERT_TRUE(time_.AwaitWait(seconds(300)));
+  attempt.Request(absl::AbortedError("a worker was lost"));
+  for (auto& write : writes) EXPECT_TRUE(absl::IsAborted(write.get()));
+  // What was handed over comes, what was not does not.
+  JobStop next;
+  auto write = WriteAside(3, next);
+  EXPECT_EQ(ReadPosition(), 1);
+  EXPECT_EQ(ReadPosition(), 3);
+  EXPECT_TRUE(write.get().ok());
+}
+
+TEST_F(ClientStreamTest, PatienceEndsAndOffersAreLeftOutWhileTheClientDoesNotRead) {
+  Open({.idle = seconds(300), .bytes_per_second = 0});
+  stream_->Offer(Position(1));
+  stream_->Offer(Position(2));
+  const std::string payload = "rows";
+  const auto handed =
+      Passing(std::async(std::launch::async,
+                         [&] {
+                           return stream_->Write(v1::OutputChunk(), payload, nullptr,
+                                                 milliseconds(20), stream_->stop());
+                         }),
+              milliseconds(20));
+  ASSERT_TRUE(handed.ok());
+  EXPECT_FALSE(*handed);
+  EXPECT_EQ(ReadPosition(), 1);
+  auto write = WriteAside(3, stream_->stop());
+  EXPECT_EQ(ReadPosition(), 3);
+  EXPECT_TRUE(write.get().ok());
+}
+
+TEST_F(ClientStreamTest, WhatWasHandedOverIsInUseUntilItIsTaken) {
+  Open({.idle = seconds(300), .bytes_per_second = 0});
+  ASSERT_TRUE(stream_->Write(Position(1), stream_->stop()).ok());
+  auto taken = std::async(std::launch::async, [&] { return stream_->AwaitTaken(stream_->stop()); });
+  ASSERT_TRUE(time_.AwaitWait(seconds(300))) << "it was in no use";
+  EXPECT_EQ(ReadPosition(), 1);
+  EXPECT_TRUE(taken.get().ok());
+}
+
+TEST_F(ClientStreamTest, TheReportWaitsForWhatWasWrittenBefore) {
+  Open({.idle = seconds(300), .bytes_per_second = 0});
+  stream_->Offer(Position(1));
+  ended_ = true;
+  auto end = std::async(std::launch::async, [&] { stream_->End(v1::Report()); });
+  ASSERT_TRUE(time_.AwaitWait(seconds(300))) << "it has ended the call";
+  EXPECT_EQ(ReadPosition(), 1);
+  v1::AttendResponse response;
+  EXPECT_TRUE(client_->Read(&response) && response.has_report());
+}
+
+TEST_F(ClientStreamTest, AClientThatSendsNothingIsIdle) {
+  Open({.idle = milliseconds(200), .bytes_per_second = 0});
+  ClientMessage message;
+  const auto more = Passing(
+      std::async(std::launch::async, [&] { return stream_->Read(message, stream_->stop()); }),
+      milliseconds(200));
+  EXPECT_EQ(wire::ReasonOf(more.status()), "CLIENT_IDLE") << more.status();
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

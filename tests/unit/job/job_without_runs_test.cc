@@ -1,0 +1,101 @@
+// Loss and cancellation where no worker has a run of the job: while its ring forms, and while its
+// rows are checked.
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/job/job_rig.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int kRowsToCheck = 64;
+
+// Of rows that see those of both workers.
+JobSpec SpanningSpec() { return PlainSpec({.segment = 64}); }
+
+void ExpectTheNextJobOnBothWorkers(JobRig& rig) {
+  auto next = rig.Open(JobRig::Spec(), {.job_id = "next"});
+  next->SendAll();
+  ASSERT_TRUE(rig.Await(*next).ok());
+  EXPECT_EQ(next->report().workers_size(), 2) << "nobody was blamed";
+  EXPECT_EQ(next->WrongRows(), 0);
+}
+
+TEST(FormingRing, ThatLosesAWorkerIsGivenUpAndTheJobEndsOnTheOther) {
+  JobRig rig;
+  Hold hold;
+  rig.worker(1).AtRing(hold.ring_action());
+  auto client = rig.Open(SpanningSpec());
+  client->SendAll();
+  ASSERT_TRUE(hold.AwaitHeld());
+  EXPECT_EQ(rig.jobs_in(server::JobPhase::kRing), 1);
+  rig.Leave(1);
+  const absl::Status status = rig.Await(*client);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(Eventually([&] { return hold.cancelled(); })) << "the call goes on";
+  EXPECT_EQ(client->report().retries(), 1);
+  EXPECT_EQ(client->report().workers_size(), 1);
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(rig.worker(1).runs(), 0);
+  EXPECT_THAT(rig.errors(), IsEmpty());
+}
+
+TEST(FormingRing, OfAJobThatIsCancelledIsGivenUp) {
+  JobRig rig;
+  Hold hold;
+  rig.worker(1).AtRing(hold.ring_action());
+  auto client = rig.Open(SpanningSpec());
+  client->SendAll();
+  ASSERT_TRUE(hold.AwaitHeld());
+  ASSERT_TRUE(rig.jobs().Cancel("caller", "job", "the test").ok());
+  const absl::Status status = rig.Await(*client);
+  EXPECT_EQ(wire::ReasonOf(status), "CANCELLED_BY_CALLER") << status;
+  EXPECT_TRUE(Eventually([&] { return hold.cancelled(); })) << "the call goes on";
+  EXPECT_EQ(rig.Phases().back(), "failed");
+  EXPECT_EQ(rig.worker(0).runs(), 0);
+  EXPECT_THAT(rig.errors(), IsEmpty());
+  ExpectTheNextJobOnBothWorkers(rig);
+}
+
+TEST(Check, EndsWhenTheJobIsCancelled) {
+  JobRig rig({.settings = {.check_rows = kRowsToCheck}});
+  rig.worker(1).set_error(1);  // which a check finds that goes on: in two jobs, for distrust
+  for (const std::string job : {"first", "second"}) {
+    rig.HoldAt("sending -> checking");
+    auto client = rig.Open(JobRig::Spec(), {.job_id = job});
+    client->SendAll();
+    ASSERT_TRUE(rig.AwaitHeld());
+    ASSERT_TRUE(rig.jobs().Cancel("caller", job, "the test").ok());
+    rig.Release();
+    const absl::Status status = rig.Await(*client);
+    EXPECT_EQ(wire::ReasonOf(status), "CANCELLED_BY_CALLER") << status;
+    EXPECT_EQ(rig.Phases(job).back(), "failed");
+  }
+  rig.worker(1).set_error(0);
+  ExpectTheNextJobOnBothWorkers(rig);
+}
+
+TEST(Check, NeedsNoWorker) {
+  JobRig rig({.settings = {.check_rows = kRowsToCheck}});
+  rig.HoldAt("sending -> checking");
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(rig.AwaitHeld());
+  rig.Leave(0);
+  rig.Leave(1);
+  rig.Release();
+  const absl::Status status = rig.Await(*client);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(client->report().retries(), 0) << "all rows have left";
+  EXPECT_EQ(client->report().rows_checked(), kRowsToCheck);
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

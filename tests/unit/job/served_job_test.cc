@@ -1,0 +1,292 @@
+// The course of whole jobs: phases, rings, queue, parking, and the ways a job ends.
+#include "server/job/served_job.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/job/job_rig.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using server::JobPhase;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<std::string> WholeCourse() {
+  return {"sizing",    "queued",  "ring",     "starting", "receiving",
+          "computing", "sending", "checking", "done"};
+}
+
+struct Where {
+  bool local = true;
+  int64_t tokens = 64;
+};
+
+class ServedJobOn : public ::testing::TestWithParam<Where> {};
+
+TEST_P(ServedJobOn, AJobPassesEachPhaseOnce) {
+  JobRig rig({.local = GetParam().local});
+  auto client = rig.Open(JobRig::Spec(GetParam().tokens));
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_THAT(rig.Phases(), ElementsAreArray(WholeCourse()));
+  EXPECT_THAT(rig.errors(), IsEmpty());
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
+  EXPECT_EQ(client->resends(), 0);
+  EXPECT_EQ(client->admitted(), 2);
+  EXPECT_EQ(client->report().retries(), 0);
+  EXPECT_EQ(client->report().workers_size(), 2);
+  EXPECT_EQ(client->report().ring_generation(), 0) << "nothing is exchanged";
+  EXPECT_TRUE(rig.jobs().List("caller").empty());
+}
+
+TEST_P(ServedJobOn, MemoryThatAWorkerTurnsDownIsSentByMessages) {
+  JobRig rig({.local = GetParam().local});
+  rig.worker(1).TurnMemoryDown();
+  auto client = rig.Open(JobRig::Spec(GetParam().tokens));
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, ServedJobOn,
+                         ::testing::Values(Where{true, 64}, Where{true, kManyTokens},
+                                           Where{false, 64}, Where{false, kManyTokens}),
+                         [](const auto& info) {
+                           return std::string(info.param.local ? "Local" : "Remote") +
+                                  std::to_string(info.param.tokens);
+                         });
+
+TEST(ServedJob, ARingIsFormedOnceForJobsThatEndWell) {
+  JobRig rig;
+  const JobSpec spec = PlainSpec({.segment = 64});
+  for (int job = 0; job < 2; ++job) {
+    auto client = rig.Open(spec);
+    client->SendAll();
+    ASSERT_TRUE(rig.Await(*client).ok());
+    EXPECT_EQ(client->report().ring_generation(), 1);
+  }
+  EXPECT_EQ(rig.worker(0).rings(), 1);
+  EXPECT_EQ(rig.worker(0).opens()[1].ring_id(), rig.worker(1).opens()[0].ring_id());
+}
+
+TEST(ServedJob, ARingOfAJobThatFailedIsFormedAnew) {
+  JobRig rig;
+  rig.worker(0).At(Moment::kRowsDone,
+                   Say(absl::InternalError("the device failed"), "ROWS_MISSHAPEN"));
+  const JobSpec spec = PlainSpec({.segment = 64});
+  auto failed = rig.Open(spec);
+  failed->SendAll();
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*failed)), "ROWS_MISSHAPEN");
+  auto client = rig.Open(spec);
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().ring_generation(), 2);
+  EXPECT_EQ(rig.worker(1).rings(), 2);
+}
+
+TEST(ServedJob, ARingThatCannotBeFormedIsALostWorker) {
+  JobRig rig;
+  rig.worker(1).set_ring_status({grpc::StatusCode::UNAVAILABLE, "Socket closed"});
+  auto client = rig.Open(PlainSpec({.segment = 64}));
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 1);
+  EXPECT_EQ(client->report().workers_size(), 1) << "the one that was not reached is left out";
+  EXPECT_EQ(client->WrongRows(), 0);
+  const auto phases = rig.Phases();
+  EXPECT_THAT(std::vector(phases.begin(), phases.begin() + 5),
+              ElementsAre("sizing", "queued", "ring", "queued", "ring"));
+}
+
+TEST(ServedJob, ASpecThatIsWrongIsNeverSized) {
+  JobRig rig;
+  JobSpec spec = JobRig::Spec();
+  spec.head_dim = 7;
+  auto client = rig.Open(spec);
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "INVALID_SPEC");
+  EXPECT_THAT(rig.Phases("?"), ElementsAre("validating"));
+  EXPECT_THAT(rig.Phases(), IsEmpty());
+}
+
+TEST(ServedJob, AJobWithoutWorkersIsRefused) {
+  JobRig rig;
+  rig.Leave(0);
+  rig.Leave(1);
+  auto client = rig.Open();
+  const absl::Status status = rig.Await(*client);
+  EXPECT_EQ(wire::ReasonOf(status), "NO_WORKERS") << status;
+  EXPECT_THAT(rig.Phases(), ElementsAre("sizing", "failed"));
+}
+
+TEST(ServedJob, AJobWaitsForItsTurnAndIsToldSo) {
+  JobRig rig;
+  Hold hold;
+  rig.worker(0).At(Moment::kRowsDone, hold.action());
+  auto first = rig.Open(JobRig::Spec(), {.job_id = "first"});
+  first->SendAll();
+  ASSERT_TRUE(hold.AwaitHeld());
+  // So long that it is no job for an express lane.
+  JobSpec spec = PlainSpec({.tokens = 65536, .heads = 1, .dim = 8});
+  auto second = rig.Open(spec, {.job_id = "second"});
+  ASSERT_TRUE(Eventually([&] { return rig.jobs_in(JobPhase::kQueued) == 1; }));
+  EXPECT_THAT(rig.Phases("second"), ElementsAre("sizing", "queued"));
+  hold.Release();
+  EXPECT_TRUE(rig.Await(*first).ok());
+  second->SendAll();
+  EXPECT_TRUE(rig.Await(*second).ok());
+  EXPECT_THAT(rig.Phases("second"), ElementsAreArray(WholeCourse()));
+}
+
+TEST(ServedJob, AJobThatLostAllItsWorkersIsParkedUntilOthersCome) {
+  JobRig rig;
+  Hold holds[2];
+  for (int i : {0, 1}) rig.worker(i).At(Moment::kRowsDone, holds[i].action());
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(holds[0].AwaitHeld() && holds[1].AwaitHeld());
+  rig.Leave(0);
+  rig.Leave(1);
+  ASSERT_TRUE(rig.Until([&] { return rig.jobs_in(JobPhase::kParked) == 1; }));
+  EXPECT_EQ(rig.jobs().List("caller")[0].state(), v1::Job::STATE_PARKED);
+  EXPECT_EQ(rig.jobs().List("caller")[0].workers(), 0);
+  rig.Join(0);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_THAT(rig.Phases(),
+              ElementsAre("sizing", "queued", "ring", "starting", "receiving", "computing",
+                          "queued", "parked", "queued", "ring", "starting", "receiving",
+                          "computing", "sending", "checking", "done"));
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->resends(), 0) << "the rows are here";
+}
+
+TEST(ServedJob, AParkedJobWaitsForTheRecoveryTimeoutAndNoLonger) {
+  JobRig rig({.workers = 1, .settings = {.recovery_timeout = std::chrono::minutes(3)}});
+  Hold hold;
+  rig.worker(0).At(Moment::kRowsDone, hold.action());
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(hold.AwaitHeld());
+  rig.Leave(0);
+  ASSERT_TRUE(rig.Until([&] { return rig.jobs_in(JobPhase::kParked) == 1; }));
+  ASSERT_TRUE(rig.time().AwaitWait(std::chrono::minutes(3)));
+  rig.time().Advance(std::chrono::minutes(2));
+  ASSERT_TRUE(rig.time().AwaitWait(std::chrono::minutes(1)));
+  rig.time().Advance(std::chrono::minutes(1));
+  const absl::Status status = client->Await();
+  EXPECT_EQ(wire::ReasonOf(status), "NOT_ENOUGH_WORKERS") << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("180000 ms (--recovery-timeout)"));
+  EXPECT_EQ(rig.Phases().back(), "failed");
+}
+
+TEST(ServedJob, ANewerAttemptEndsTheOlderOne) {
+  JobRig rig;
+  Hold hold;
+  rig.worker(0).At(Moment::kRowsDone, hold.action());
+  auto older = rig.Open();
+  older->SendAll();
+  ASSERT_TRUE(hold.AwaitHeld());
+  auto newer = rig.Open(JobRig::Spec(), {.attempt = 1});
+  newer->SendAll();
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*older)), "ATTEMPT_FENCED");
+  EXPECT_TRUE(rig.Await(*newer).ok());
+  EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
+}
+
+TEST(ServedJob, AllThatAJobHeldIsFreeWhenItHasEnded) {
+  JobRig rig;
+  for (int job = 0; job < 3; ++job) {
+    rig.worker(1).At(Moment::kRowsDone,
+                     Say(absl::InternalError("the device failed"), "ROWS_MISSHAPEN"));
+    auto client = rig.Open();
+    client->SendAll();
+    EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "ROWS_MISSHAPEN");
+    EXPECT_EQ(rig.Describe(0).job_id(), "");
+  }
+  auto client = rig.Open();
+  client->SendAll();
+  EXPECT_TRUE(rig.Await(*client).ok());
+}
+
+// The caller's cancel ends a job wherever it is, and its workers with it.
+struct CancelAt {
+  Moment moment;
+  int64_t tokens;
+  const char* name;
+};
+class CancelledAt : public ::testing::TestWithParam<CancelAt> {};
+
+TEST_P(CancelledAt, TheJobEndsAndItsWorkersAreFree) {
+  JobRig rig;
+  Hold hold;
+  rig.worker(1).At(GetParam().moment, hold.action());
+  auto client = rig.Open(JobRig::Spec(GetParam().tokens));
+  client->SendAll();
+  ASSERT_TRUE(hold.AwaitHeld());
+  ASSERT_TRUE(rig.jobs().Cancel("caller", "job", "the test").ok());
+  const absl::Status status = client->Await();
+  EXPECT_EQ(wire::ReasonOf(status), "CANCELLED_BY_CALLER") << status;
+  EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
+  EXPECT_EQ(rig.Phases().back(), "failed");
+  EXPECT_EQ(rig.worker(1).runs(), 1) << "a cancel is no reason to try again";
+  EXPECT_THAT(rig.errors(), IsEmpty());
+  auto next = rig.Open();
+  next->SendAll();
+  EXPECT_TRUE(rig.Await(*next).ok());
+  EXPECT_EQ(next->report().workers_size(), 2) << "nobody was blamed";
+}
+
+INSTANTIATE_TEST_SUITE_P(Moments, CancelledAt,
+                         ::testing::Values(CancelAt{Moment::kOpened, kManyTokens, "Starting"},
+                                           CancelAt{Moment::kOpened, 64, "ReceivingBeforeReady"},
+                                           CancelAt{Moment::kReady, kManyTokens, "Receiving"},
+                                           CancelAt{Moment::kRowsDone, 64, "Computing"},
+                                           CancelAt{Moment::kHalfOut, 64, "ComputingWithOutputs"},
+                                           CancelAt{Moment::kComputed, 64, "Sending"},
+                                           CancelAt{Moment::kFigures, 64, "Ending"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ServedJob, ACancelEndsAJobThatWaitsOrIsParked) {
+  for (const bool parked : {false, true}) {
+    JobRig rig({.workers = 1});
+    Hold hold;
+    rig.worker(0).At(Moment::kRowsDone, hold.action());
+    auto first = rig.Open(JobRig::Spec(), {.job_id = "first"});
+    first->SendAll();
+    ASSERT_TRUE(hold.AwaitHeld());
+    std::unique_ptr<FakeClient> second;
+    if (parked) {
+      rig.Leave(0);
+    } else {
+      second = rig.Open(PlainSpec({.tokens = 65536, .heads = 1, .dim = 8}), {.job_id = "second"});
+    }
+    const JobPhase phase = parked ? JobPhase::kParked : JobPhase::kQueued;
+    const std::string job = parked ? "first" : "second";
+    ASSERT_TRUE(rig.Until([&] { return rig.jobs_in(phase) == 1; }));
+    ASSERT_TRUE(rig.jobs().Cancel("caller", job, "the test").ok());
+    EXPECT_EQ(wire::ReasonOf((parked ? first : second)->Await()), "CANCELLED_BY_CALLER");
+    EXPECT_EQ(rig.Phases(job).back(), "failed");
+  }
+}
+
+TEST(ServedJob, AClientThatGoesAwayEndsItsJob) {
+  JobRig rig;
+  Hold hold;
+  rig.worker(0).At(Moment::kRowsDone, hold.action());
+  auto client = rig.Open();
+  client->SendAll();
+  ASSERT_TRUE(hold.AwaitHeld());
+  client->Cancel();
+  EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
+  EXPECT_TRUE(Eventually([&] { return rig.jobs().List("caller").empty(); }));
+  EXPECT_EQ(rig.Phases().back(), "failed");
+  EXPECT_THAT(rig.lines(), ::testing::Contains(HasSubstr("CLIENT_CANCELLED")));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,248 @@
+// A model's folder that is as it should be, that is not, and that changes while it is read.
+#include "engine/model/files/encoder_folder.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "engine/model/encoder_model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/golden/encoder_case.h"
+#include "tests/golden/npy_values.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EncoderFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = absl::StrCat(::testing::TempDir(), "encoder_folder_test_", getpid());
+    std::filesystem::create_directories(folder_);
+    CopyCase("slide_small");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void CopyCase(const std::string& name) const {
+    const auto golden = LoadEncoderCase(name);
+    ASSERT_TRUE(golden.ok()) << golden.status();
+    for (const char* file : {kConfigFile, kWeightsFile}) {
+      Write(file, ReadFile(golden->folder + "/" + file));
+    }
+  }
+
+  // In place.
+  void Write(const std::string& file, const std::string& text) const {
+    std::ofstream(folder_ + "/" + file, std::ios::binary) << text;
+  }
+
+  // By another file of the name.
+  void Replace(const std::string& file, const std::string& text) const {
+    Write("new", text);
+    std::filesystem::rename(folder_ + "/new", folder_ + "/" + file);
+  }
+
+  std::string Text(const std::string& file) const { return ReadFile(folder_ + "/" + file); }
+
+  // The last weight's last byte is another.
+  std::string OtherWeights() const {
+    std::string text = Text(kWeightsFile);
+    text.back() = static_cast<char>(text.back() ^ 1);
+    return text;
+  }
+
+  EncoderFolder Open() {
+    auto folder = EncoderFolder::Open(folder_, digests_);
+    EXPECT_TRUE(folder.ok()) << folder.status();
+    return *std::move(folder);
+  }
+
+  std::string folder_;
+  absl::Duration later_ = absl::Hours(1);
+  FileDigests digests_{[this] { return absl::Now() + later_; }};
+};
+
+TEST_F(EncoderFolderTest, GivesConfigDigestAndNorm) {
+  const EncoderFolder folder = Open();
+  EXPECT_EQ(folder.config().layers, 2);
+  EXPECT_EQ(folder.config_text(), Text(kConfigFile));
+  EXPECT_EQ(folder.weight_file_bytes(),
+            static_cast<int64_t>(std::filesystem::file_size(folder_ + "/" + kWeightsFile)));
+  const auto sum = [](const std::string& text) {
+    return Sha256(std::as_bytes(std::span(text.data(), text.size())));
+  };
+  std::string both;
+  for (const char* file : {kConfigFile, kWeightsFile}) {
+    const Digest digest = sum(Text(file));
+    both.append(reinterpret_cast<const char*>(digest.data()), digest.size());
+  }
+  EXPECT_EQ(folder.digest(), HexOf(sum(both)));
+  const auto norm = folder.LoadNorm();
+  ASSERT_TRUE(norm.ok()) << norm.status();
+  const auto model = EncoderModel::Load(folder, {});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->digest(), folder.digest());
+  for (int64_t x = 0; x < norm->dim(); ++x) {
+    EXPECT_EQ(norm->view().weight[x], (*model)->weights().norm->view().weight[x]);
+    EXPECT_EQ(norm->view().bias[x], (*model)->weights().norm->view().bias[x]);
+  }
+  EXPECT_EQ(norm->view().epsilon, (*model)->weights().norm->view().epsilon);
+  EXPECT_NE(norm->view().weight[0], norm->view().bias[0]);
+}
+
+// The vector of FIPS 180-2.
+TEST(Sha256Test, OfAbc) {
+  const std::string abc = "abc";
+  EXPECT_EQ(HexOf(Sha256(std::as_bytes(std::span(abc.data(), abc.size())))),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST_F(EncoderFolderTest, AModelWithoutANormHasNoneToLoad) {
+  CopyCase("bare_longnet");
+  EXPECT_TRUE(absl::IsFailedPrecondition(Open().LoadNorm().status()));
+}
+
+TEST_F(EncoderFolderTest, TheDigestIsOfAllBytes) {
+  const std::string digest = Open().digest();
+  EXPECT_EQ(Open().digest(), digest);
+  Replace(kConfigFile, Text(kConfigFile) + " ");
+  const std::string of_other_config = Open().digest();
+  EXPECT_NE(of_other_config, digest);
+  Replace(kWeightsFile, OtherWeights());
+  EXPECT_NE(Open().digest(), of_other_config);
+}
+
+TEST_F(EncoderFolderTest, WeightsThatHaveNotChangedAreReadOnce) {
+  Open();
+  const int64_t once = digests_.bytes_read();
+  EXPECT_EQ(once, Open().weight_file_bytes());
+  EXPECT_EQ(digests_.bytes_read(), once);
+  Replace(kWeightsFile, Text(kWeightsFile));
+  Open();
+  EXPECT_EQ(digests_.bytes_read(), 2 * once);
+}
+
+// A file that was just written may be written again without its time changing.
+TEST_F(EncoderFolderTest, FilesThatWereJustWrittenAreReadEachTime) {
+  later_ = absl::ZeroDuration();
+  const std::string digest = Open().digest();
+  const int64_t once = digests_.bytes_read();
+  EXPECT_EQ(Open().digest(), digest);
+  EXPECT_EQ(digests_.bytes_read(), 2 * once);
+  const auto time = std::filesystem::last_write_time(folder_ + "/" + kWeightsFile);
+  Write(kWeightsFile, OtherWeights());
+  std::filesystem::last_write_time(folder_ + "/" + kWeightsFile, time);
+  EXPECT_NE(Open().digest(), digest);
+}
+
+TEST_F(EncoderFolderTest, FilesThatAreReplacedStayAsTheyWere) {
+  const EncoderFolder folder = Open();
+  const auto before = EncoderModel::Load(folder, {});
+  Replace(kWeightsFile, OtherWeights());
+  Replace(kConfigFile, "{}");
+  const auto model = EncoderModel::Load(folder, {});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->weights().norm->view().bias[31], (*before)->weights().norm->view().bias[31]);
+}
+
+TEST_F(EncoderFolderTest, WeightsThatAreWrittenOverAreNoModel) {
+  const EncoderFolder folder = Open();
+  Write(kWeightsFile, OtherWeights());
+  EXPECT_TRUE(absl::IsUnavailable(EncoderModel::Load(folder, {}).status()));
+  EXPECT_TRUE(absl::IsUnavailable(folder.CheckUnchanged()));
+}
+
+// Also where nothing but the bytes says so.
+TEST_F(EncoderFolderTest, AChangeWhoseTimeIsSetBackIsFound) {
+  const EncoderFolder folder = Open();
+  const auto time = std::filesystem::last_write_time(folder_ + "/" + kWeightsFile);
+  Write(kWeightsFile, OtherWeights());
+  std::filesystem::last_write_time(folder_ + "/" + kWeightsFile, time);
+  EXPECT_TRUE(absl::IsUnavailable(folder.CheckUnchanged()));
+}
+
+TEST_F(EncoderFolderTest, AFileThatIsShortenedIsAnError) {
+  const EncoderFolder folder = Open();
+  std::filesystem::resize_file(folder_ + "/" + kWeightsFile, 20);
+  EXPECT_TRUE(absl::IsUnavailable(folder.Floats("norm.bias").status()));
+  EXPECT_TRUE(absl::IsUnavailable(EncoderModel::Load(folder, {}).status()));
+}
+
+TEST_F(EncoderFolderTest, ALongConfigIsNotRead) {
+  Write(kConfigFile, std::string(kMaxConfigBytes + 1, ' '));
+  const absl::Status status = EncoderFolder::Open(folder_, digests_).status();
+  EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("must have at most 1048576"));
+}
+
+TEST_F(EncoderFolderTest, WhatIsNoFolderIsNamed) {
+  const absl::Status none = EncoderFolder::Open(folder_ + "/none", digests_).status();
+  EXPECT_TRUE(absl::IsNotFound(none)) << none;
+  EXPECT_THAT(std::string(none.message()), HasSubstr(folder_ + "/none"));
+  EXPECT_FALSE(EncoderFolder::Open(folder_ + "/" + kConfigFile, digests_).ok());
+  std::filesystem::remove(folder_ + "/" + kWeightsFile);
+  std::filesystem::create_directory(folder_ + "/" + kWeightsFile);
+  const absl::Status status = EncoderFolder::Open(folder_, digests_).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("model.safetensors is not a file"));
+}
+
+// A name of a foreign file goes into a message in part.
+TEST_F(EncoderFolderTest, NamesAreQuotedAndCut) {
+  std::string header = absl::StrCat(R"({")", std::string(500, 'x'),
+                                    R"(\u0007":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})");
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size() & 0xff);
+  file[1] = static_cast<char>(header.size() >> 8);
+  Write(kWeightsFile, file + header);
+  const absl::Status status = EncoderFolder::Open(folder_, digests_).status();
+  EXPECT_LT(status.message().size(), 1500u);
+  EXPECT_EQ(status.message().find('\a'), absl::string_view::npos);
+}
+
+TEST_F(EncoderFolderTest, MemoryIsKnownAndBoundedBeforeItIsTaken) {
+  const EncoderFolder folder = Open();
+  for (const DataType compute : {DataType::kFloat32, DataType::kBFloat16}) {
+    const auto bytes = PackedBytes(folder.config(), {.compute = compute});
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    const auto model = EncoderModel::Load(folder, {.compute = compute, .max_bytes = *bytes});
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ((*model)->bytes(), *bytes);
+    EXPECT_GE(*bytes, WeightBytes(folder.config(), StorageOf((*model)->operand())));
+    const absl::Status over =
+        EncoderModel::Load(folder, {.compute = compute, .max_bytes = *bytes - 1}).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(over)) << over;
+    EXPECT_THAT(std::string(over.message()), HasSubstr(absl::StrCat(*bytes, " bytes of memory")));
+  }
+}
+
+// The published size: its sides are multiples of 64, so nothing is filled up.
+TEST(WeightBytesTest, AreExactWhereLayoutsFillNothingUp) {
+  EncoderConfig config{.input_dim = 1536,
+                       .embed_dim = 768,
+                       .heads = 16,
+                       .ffn_dim = 3072,
+                       .layers = 12,
+                       .branches = {{.segment = 1024, .dilation = 1}},
+                       .norm_eps = 1e-6,
+                       .class_token = true,
+                       .output_norm = true};
+  const int64_t matrices = 1536 * 768 + 12 * (4 * 768 * 768 + 2 * 768 * 3072);
+  const int64_t others =
+      768 + 768 + 12 * (4 * 768 + 6 * 768 + 3072 + 2 * 3072 + 768) + 2 * 768 + 2 * 768;
+  EXPECT_EQ(WeightBytes(config, DataType::kFloat32), 4 * (matrices + others));
+  EXPECT_EQ(WeightBytes(config, DataType::kBFloat16), 2 * matrices + 4 * others);
+  for (const bool rounded : {false, true}) {
+    const EncoderModelOptions options{.compute = DataType::kBFloat16, .rounded_products = rounded};
+    const Operand operand = rounded ? Operand::kRoundedFloat32 : OperandOf(DataType::kBFloat16);
+    EXPECT_EQ(PackedBytes(config, options).value(), WeightBytes(config, StorageOf(operand)));
+  }
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

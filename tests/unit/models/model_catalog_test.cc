@@ -1,0 +1,86 @@
+// What callers and operators may name and leave in a folder of models.
+#include "server/models/model_catalog.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/models/model_scan.h"
+#include "tests/support/captured_log.h"
+#include "tests/support/test_folder.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class ModelCatalogTest : public ::testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(models_); }
+  std::string Path(const std::string& name) const { return absl::StrCat(models_, "/", name); }
+
+  const testing::TestFolder folder_;
+  const std::string models_ = folder_ / "models";
+};
+
+TEST_F(ModelCatalogTest, NoNameLeavesTheFolder) {
+  fs::create_directories(folder_ / "outside");
+  fs::create_directories(Path("inside/deeper"));
+  ModelCatalog catalog(models_);
+  for (const std::string& name :
+       {std::string(), std::string("."), std::string(".."), std::string("../outside"),
+        folder_ / "outside", std::string("inside/deeper"), std::string("inside\0x", 8),
+        std::string("m\xc3\xbcller"), std::string("\xff\xfe"), std::string("a b"),
+        std::string(".hidden"), std::string(129, 'a'), std::string(1 << 20, 'a')}) {
+    const absl::Status status = catalog.Open(name).status();
+    EXPECT_EQ(wire::ReasonOf(status), "INVALID_SPEC") << status;
+    EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("a name of ", name.size())));
+    EXPECT_LT(status.message().size(), 200u) << "a name must not fill logs";
+  }
+  EXPECT_EQ(wire::ReasonOf(catalog.Open(std::string(128, 'a')).status()), "MODEL_NOT_FOUND");
+  EXPECT_EQ(wire::ReasonOf(catalog.Open("inside").status()), "MODEL_UNUSABLE");
+}
+
+TEST_F(ModelCatalogTest, WhatIsNoFolderIsNoModel) {
+  std::ofstream(Path("file")) << "x";
+  fs::create_symlink(Path("nowhere"), Path("dangling"));
+  fs::create_directories(Path("folder"));
+  ModelCatalog catalog(models_);
+  EXPECT_EQ(wire::ReasonOf(catalog.Open("file").status()), "MODEL_NOT_FOUND");
+  EXPECT_EQ(wire::ReasonOf(catalog.Open("dangling").status()), "MODEL_NOT_FOUND");
+  const auto entries = catalog.List();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].name, "folder");
+}
+
+TEST_F(ModelCatalogTest, OfManyModelsTheFirstAreSeenAndThatIsSaidOnce) {
+  constexpr int kFolders = 300;
+  for (int i = 0; i < kFolders; ++i) fs::create_directories(Path(absl::StrCat("m", 1000 + i)));
+  ModelCatalog catalog(models_);
+  const auto entries = catalog.List();
+  ASSERT_EQ(entries.size(), ModelCatalog::kMostModels);
+  EXPECT_EQ(entries.front().name, "m1000");
+  EXPECT_EQ(entries.back().name, "m1255");
+  const testing::CapturedLog log;
+  {
+    const ModelScan scan(catalog, std::chrono::milliseconds(1));
+    fs::create_directories(Path("m0999"));  // a later look finds it
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (log.Count("model m0999") == 0 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(log.Count("model m0999"), 1);
+  }
+  EXPECT_EQ(log.Count("of more than 256 models the first by name are seen"), 1);
+  EXPECT_EQ(log.Count("model m1000"), 1);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

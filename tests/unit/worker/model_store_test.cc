@@ -1,0 +1,87 @@
+#include "server/worker/model_store.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/golden/encoder_case.h"
+#include "tests/support/test_folder.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+class ModelStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto golden = testing::LoadEncoderCase("slide_small");
+    ASSERT_TRUE(golden.ok()) << golden.status();
+    for (const char* name : {"a", "b"}) {
+      std::filesystem::copy(golden->folder, folder_ / name);
+      std::ofstream(folder_ / (std::string(name) + "/config.json"), std::ios::app)
+          << std::string(name == std::string("a") ? 1 : 2, ' ');  // versions of their own
+    }
+    ModelStore all(folder_.path(), int64_t{1} << 30);
+    one_ = (*all.Load(*all.catalog().Open("a"), DataType::kFloat32))->bytes();
+    EXPECT_EQ(all.bytes(), one_);
+  }
+
+  static absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(ModelStore& store,
+                                                                  const std::string& name) {
+    auto folder = store.catalog().Open(name);
+    if (!folder.ok()) return folder.status();
+    return store.Load(*folder, DataType::kFloat32);
+  }
+
+  testing::TestFolder folder_;
+  int64_t one_ = 0;  // bytes of a model
+};
+
+TEST_F(ModelStoreTest, AModelIsLoadedOnce) {
+  ModelStore store(folder_.path(), 3 * one_);
+  const auto first = Load(store, "a");
+  const auto second = Load(store, "a");
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first->get(), second->get());
+  EXPECT_EQ(store.count(), 1);
+  ASSERT_TRUE(Load(store, "b").ok());
+  EXPECT_EQ(store.count(), 2);
+}
+
+TEST_F(ModelStoreTest, TheOneThatWasNotUsedForLongestMakesRoom) {
+  ModelStore store(folder_.path(), one_ * 3 / 2);
+  ASSERT_TRUE(Load(store, "a").ok());
+  ASSERT_TRUE(Load(store, "b").ok());
+  EXPECT_EQ(store.count(), 1);
+  EXPECT_LE(store.bytes(), store.limit());
+}
+
+TEST_F(ModelStoreTest, AModelThatAJobHasStays) {
+  ModelStore store(folder_.path(), one_ * 3 / 2);
+  {
+    const auto held = Load(store, "a");
+    ASSERT_TRUE(held.ok());
+    const auto other = Load(store, "b");
+    EXPECT_EQ(wire::ReasonOf(other.status()), wire::reason::kModelMemory.name) << other.status();
+    EXPECT_EQ(store.count(), 1);
+  }
+  EXPECT_TRUE(Load(store, "b").ok());
+}
+
+TEST_F(ModelStoreTest, AModelLargerThanTheLimitIsRefused) {
+  ModelStore store(folder_.path(), one_ - 1);
+  const auto model = Load(store, "a");
+  EXPECT_EQ(wire::ReasonOf(model.status()), wire::reason::kModelMemory.name) << model.status();
+}
+
+TEST_F(ModelStoreTest, NamesDoNotLeaveTheFolder) {
+  ModelStore store(folder_.path(), one_);
+  for (const char* name : {"", ".", "..", "../a", "a/b", ".hidden"}) {
+    EXPECT_EQ(wire::ReasonOf(Load(store, name).status()), wire::reason::kInvalidSpec.name) << name;
+  }
+  EXPECT_EQ(wire::ReasonOf(Load(store, "none").status()), wire::reason::kModelNotFound.name);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Runs a benchmark, shows what it prints, and keeps its tables as data: FOLDER/<machine>-<date>/NAME.json.
+
+    tools/bench_record.py --results bench/results --name tls --as './dev bench tls' -- python3 tests/bench/tls_cost.py ...
+
+./dev bench does this for every benchmark. What the same benchmark measured on that machine and day before is replaced,
+when the program ended well.
+"""
+import argparse
+import datetime
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import benchmark_tables  # noqa: E402
+
+
+def processor(cpuinfo):
+    """Name, and the most of what the kernels use: "AMD EPYC", "avx512-bf16"."""
+    name = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.M)
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", cpuinfo, re.M)
+    has = set(flags[1].split()) if flags else set()
+    widest = next((said for flag, said in (("avx512_bf16", "avx512-bf16"), ("avx512f", "avx512"),
+                                           ("avx2", "avx2"), ("asimd", "neon")) if flag in has), "")
+    return (name[1] if name else "unknown processor"), widest
+
+
+def slug(text):
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def revision():
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def run(command):
+    """Exit status, and what it printed, which is shown meanwhile. Errors pass by."""
+    printed = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            printed.append(line)
+    return process.returncode, "".join(printed)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--as", dest="said", help="the command that a person gives; else the program's")
+    parser.add_argument("--machine", help="the machine's name in the folder's; else of its processor")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    given = parser.parse_args()
+    command = given.command[1:] if given.command[:1] == ["--"] else given.command
+    if not command:
+        parser.error("a command is missing, after --")
+    name, widest = processor(Path("/proc/cpuinfo").read_text())
+    date = datetime.date.today().isoformat()
+    load = os.getloadavg()[0]
+    status, printed = run(command)
+    if status != 0:
+        print(f"bench: {given.name} ended with {status}, nothing is recorded", file=sys.stderr)
+        return status if status > 0 else 1
+    tables, lines = benchmark_tables.parse(printed)
+    folder = given.results / f"{slug(given.machine or f'{name} {widest}')}-{date}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{given.name}.json"
+    path.write_text(benchmark_tables.to_json({
+        "name": given.name, "command": given.said or " ".join(command), "date": date,
+        "machine": f"{name} ({widest}), {len(os.sched_getaffinity(0))} cores",
+        "load": f"{load:.1f} before, {os.getloadavg()[0]:.1f} after", "revision": revision(),
+        "tables": tables, "lines": lines}))
+    print(f"bench: recorded in {path}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

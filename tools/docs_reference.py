@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Writes docs/reference.md, what each program and command says of its options, or with --check compares it.
+
+The programs lie in HILBERT_RING_BIN_DIR, the Python package on PYTHONPATH.
+"""
+import argparse
+import difflib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
+HEAD = """# Reference: what the programs say of themselves
+
+Made by `tools/docs_reference.py` (`./dev docs`) from the programs' own `--help`; a test compares it. What settings mean at length is in
+[settings.md](settings.md), the fields of a job in [the README](../README.md#the-job-spec), errors in [errors.md](errors.md), metrics in
+[metrics.md](metrics.md).
+"""
+MODULE = ["/usr/bin/python3", "-m", "hilbert_ring"]
+HELP_SECONDS = 60
+
+
+def help_of(words):
+    """What the command prints for --help, whatever the environment says."""
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith("HILBERT_RING_")}
+    done = subprocess.run([*map(str, words), "--help"], capture_output=True, text=True,
+                          timeout=HELP_SECONDS, env={**environment, "COLUMNS": "120"})
+    if done.returncode != 0:
+        raise SystemExit(f"{words} --help ended with {done.returncode}: {done.stderr}")
+    return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+
+
+def commands_of(text):
+    """Names below "Subcommands:", as CLI11 lists them, or a name in capitals, as argparse does."""
+    _, found, listed = text.partition("\nSubcommands:\n")
+    if found:
+        return [line.split()[0] for line in listed.split("\n\n")[0].splitlines()
+                if re.match(r"  \S", line)]
+    _, found, listed = text.partition("\npositional arguments:\n  ")
+    if not found or not re.match(r"[A-Z]+\n", listed):
+        return []
+    return re.findall(r"^    (\w+) ", listed.split("\n\n")[0], re.MULTILINE)
+
+
+def sections(title, words):
+    """A program and its commands, the commands of those too."""
+    text = help_of(words)
+    yield f"## `{title}`\n\n```text\n{text}\n```\n"
+    for command in commands_of(text):
+        yield from sections(f"{title} {command}", [*words, command])
+
+
+def page():
+    programs = Path(os.environ["HILBERT_RING_BIN_DIR"])
+    parts = [HEAD]
+    for program in ("hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring"):
+        parts += sections(program, [programs / program])
+    parts += sections("python3 -m hilbert_ring", MODULE)
+    return "\n".join(parts)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    arguments = parser.parse_args()
+    made = page()
+    if not arguments.check:
+        PAGE.write_text(made)
+        return 0
+    there = PAGE.read_text() if PAGE.exists() else ""
+    if there == made:
+        return 0
+    sys.stderr.writelines(line + "\n" for line in list(difflib.unified_diff(
+        there.splitlines(), made.splitlines(), str(PAGE), "the programs", lineterm=""))[:60])
+    print(f"{PAGE} is not what the programs say; ./dev docs writes it again", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
