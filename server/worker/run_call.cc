@@ -7,7 +7,6 @@
 #include <cstring>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -16,9 +15,10 @@
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/threads.h"
+#include "server/worker/broken_device.h"
+#include "server/worker/delivered_rows.h"
 #include "server/worker/shard_rows.h"
 #include "server/worker/store_outputs.h"
-#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -31,48 +31,8 @@ constexpr std::chrono::hours kLongestCompute{24 * 365};
 constexpr std::chrono::seconds kMemoryTimeout{5};
 constexpr std::chrono::seconds kTurnTimeout{50};  // a cancelled job ends within a tile
 
-absl::Status AddSlots(const google::protobuf::RepeatedPtrField<v1::SlotRange>& ranges,
-                      RowSet& slots) {
-  for (const v1::SlotRange& range : ranges) {
-    if (range.begin() < 0 || range.begin() >= range.end() || range.end() > slots.size() ||
-        !slots.Add(range.begin(), range.end())) {
-      return absl::InvalidArgumentError(absl::StrCat("delivered slots ", range.begin(), " to ",
-                                                     range.end(), " of ", slots.size()));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status UnexpectedMessage(const char* expected) {
   return absl::InvalidArgumentError(absl::StrCat("expected ", expected));
-}
-
-v1::Span::Kind ProtoOf(SpanKind kind) {
-  switch (kind) {
-    case SpanKind::kAttend:
-      return v1::Span::KIND_ATTEND;
-    case SpanKind::kReceiveBlocks:
-      return v1::Span::KIND_RECEIVE_BLOCKS;
-    case SpanKind::kWait:
-      return v1::Span::KIND_WAIT;
-    case SpanKind::kMerge:
-      return v1::Span::KIND_MERGE;
-  }
-  return v1::Span::KIND_UNSPECIFIED;
-}
-
-// After an error of a job: whether the device, or the process with it, is of no use any more.
-// Errors of a GPU's context outlast the call that met them; others do not.
-bool IsBroken(Device& device, const absl::Status& error) {
-  if (error.GetPayload(kMemoryInUse).has_value()) return true;
-  if (!absl::IsInternal(error) || device.host_memory()) return false;
-  constexpr int64_t kFloats = 16;
-  float copy[kFloats] = {};
-  const auto buffer = device.Allocate(sizeof(copy));
-  if (!buffer.ok()) return !absl::IsResourceExhausted(buffer.status());
-  auto* const floats = reinterpret_cast<float*>((*buffer)->data());
-  return !device.FillFloats(floats, kFloats, 1).ok() ||
-         !device.CopyOut(copy, floats, sizeof(copy)).ok() || copy[kFloats - 1] != 1;
 }
 
 }  // namespace
@@ -114,6 +74,11 @@ absl::Status RunCall::Serve() {
   return status;
 }
 
+std::optional<Deadline> RunCall::RowsDone() {
+  const MutexLock lock(mutex_);
+  return rows_done_;
+}
+
 void RunCall::CountEnd(const absl::Status& status) {
   if (state_.metrics == nullptr) return;
   const auto seconds = [](std::chrono::steady_clock::duration time) {
@@ -123,11 +88,7 @@ void RunCall::CountEnd(const absl::Status& status) {
   if (cancelled_at_) {
     state_.metrics->ObserveCancel(seconds(std::chrono::steady_clock::now() - *cancelled_at_));
   }
-  std::optional<Deadline> rows_done;
-  {
-    const MutexLock lock(mutex_);
-    rows_done = rows_done_;
-  }
+  const std::optional<Deadline> rows_done = RowsDone();
   if (!status.ok() || !figures_.ok() || !rows_done) return;
   const WorkerCost& cost = work_->cost();
   state_.metrics->ObserveRun({.transport = transport_,
@@ -152,7 +113,7 @@ absl::Status RunCall::Open() {
   const bool came = stream_.Read(&request);
   if (place_ != nullptr && !place_->Open()) return place_->why();
   if (!came || !request.has_open()) return UnexpectedMessage("RunOpen first");
-  opened_ = std::chrono::steady_clock::now();
+  const Deadline opened = std::chrono::steady_clock::now();
   open_ = std::move(*request.mutable_open());
   rank_ = open_.rank();
   lane_ = open_.express() ? &state_.express_lane : &state_.lane;
@@ -168,6 +129,7 @@ absl::Status RunCall::Open() {
   } else {
     return wire::ErrorOf(wire::reason::kModelNotFound, "this worker has no models (--model-dir)");
   }
+  if (open_.want_trace()) spans_.emplace(opened, open_.workers());
   open_.clear_spec();
   open_.clear_encode();
   return absl::OkStatus();
@@ -211,15 +173,7 @@ absl::Status RunCall::Allocate() {
   absl::Status prepared =
       work_->Prepare(lane_->device(), [this] { return context_.IsCancelled(); });
   if (!prepared.ok()) return wire::WithReason(prepared, wire::reason::kWorkerMemory);
-  Delivered delivered(plan.spec.tokens);
-  for (const v1::DeliveredRows& rows : open_.delivered()) {
-    const std::optional<TensorKind> tensor = wire::TensorKindOf(rows.tensor());
-    if (!tensor || std::ranges::find(kOutputKinds, *tensor) == std::end(kOutputKinds)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("delivered rows of ", wire::TensorName(rows.tensor())));
-    }
-    RETURN_IF_ERROR(AddSlots(rows.slots(), delivered.of(*tensor)));
-  }
+  ASSIGN_OR_RETURN(Delivered delivered, DeliveredOf(open_, plan.spec.tokens));
   output_.emplace(plan, rank_, SourceOf(*store_), open_.want_lse(), std::move(delivered));
   ready_ = std::chrono::steady_clock::now();
   v1::RunResponse response;
@@ -418,23 +372,12 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
     const MutexLock lock(mutex_);
     news_.layer = layer;
   }};
-  if (open_.want_trace()) {
-    control.span = [this](SpanKind kind, int64_t step, Deadline begin, Deadline end) {
-      NoteSpan({.kind = ProtoOf(kind), .step = step}, begin, end);
-    };
-    work.attention_span = [this](int64_t layer, SpanKind kind, int64_t step, Deadline begin,
-                                 Deadline end) {
-      NoteSpan({.kind = ProtoOf(kind), .step = step, .layer = layer}, begin, end);
-    };
-    work.rows_span = [this](int64_t layer, Deadline begin, Deadline end) {
-      NoteSpan({.kind = v1::Span::KIND_ROWS, .layer = layer}, begin, end);
-    };
-  }
   if (shared_ != nullptr && open_.shared_memory().used()) {
     std::memset(store_->Row(TensorKind::kOut, 0), 0,
                 static_cast<size_t>(store_->rows() * store_->layout().RowBytes(TensorKind::kOut)));
   }
   work.execute = std::move(control);
+  if (spans_) spans_->NoteIn(work);
   return work_->Execute(*store_, lane_->device(), ring_ ? ring_->communicator() : nullptr,
                         ring_ ? ring_->first_step() : 1, work);
 }

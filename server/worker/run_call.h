@@ -15,7 +15,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -34,6 +33,7 @@
 #include "server/worker/lane.h"
 #include "server/worker/ring_table.h"
 #include "server/worker/row_gate.h"
+#include "server/worker/run_spans.h"
 #include "server/worker/run_work.h"
 #include "server/worker/shard_files.h"
 #include "server/worker/shard_rows.h"
@@ -80,13 +80,8 @@ class RunCall {
   absl::Status MakeStore();
   static absl::Status Cancelled();
   void NoteCancelled();
+  std::optional<Deadline> RowsDone();
   void CountEnd(const absl::Status& status);
-  void AddSpans(v1::WorkerReport& report);
-  struct SpanOf {
-    v1::Span::Kind kind = v1::Span::KIND_UNSPECIFIED;
-    int64_t step = 0, layer = 0;
-  };
-  void NoteSpan(const SpanOf& what, Deadline begin, Deadline end);
   absl::Status Work();
   absl::Status ReceiveRows();
   absl::Status TakeDone(const ShardRows& rows);
@@ -134,6 +129,7 @@ class RunCall {
   int64_t file_bytes_read_ = 0, file_bytes_written_ = 0;  // once it has ended
   std::unique_ptr<ShardFiles> files_;                     // null: rows come from the coordinator
   std::optional<OutputRows> output_;
+  std::optional<RunSpans> spans_;  // where they are asked for
 
   Mutex mutex_;
   ConditionVariable changed_;
@@ -149,13 +145,11 @@ class RunCall {
 
   std::atomic<Deadline> fed_until_ = Deadline::max();    // while rows are awaited
   std::atomic<Deadline> compute_due_ = Deadline::max();  // once all rows are there
-  Deadline opened_;                                      // when RunOpen came
   Deadline ready_;  // since when rows are awaited; set before there are other threads
   RowGate arrived_;
   std::atomic<bool> cancelled_ = false;
   std::optional<Deadline> cancelled_at_;  // the call's own thread's
   News news_ ABSL_GUARDED_BY(mutex_);
-  std::vector<v1::Span> spans_ ABSL_GUARDED_BY(mutex_);        // where they are asked for
   std::optional<Deadline> rows_done_ ABSL_GUARDED_BY(mutex_);  // since when all rows are there
   bool executed_ ABSL_GUARDED_BY(mutex_) = false;
   // Written before executed_ is set, read after.

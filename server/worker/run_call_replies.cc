@@ -12,7 +12,6 @@
 #include "engine/base/return_if_error.h"
 #include "server/worker/run_call.h"
 #include "wire/status.h"
-#include "wire/transport.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -179,33 +178,6 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
   return output_->status();
 }
 
-void RunCall::NoteSpan(const SpanOf& what, Deadline begin, Deadline end) {
-  const auto seconds = [this](Deadline at) {
-    return std::chrono::duration<double>(at - opened_).count();
-  };
-  const MutexLock lock(mutex_);
-  // Room is kept for that of receiving, which is noted last.
-  const int kept = what.kind == v1::Span::KIND_RECEIVE ? 0 : 1;
-  if (std::ssize(spans_) >= wire::kMostSpansOfAJob / open_.workers() - kept) return;
-  v1::Span& span = spans_.emplace_back();
-  span.set_kind(what.kind);
-  span.set_step(what.step);
-  span.set_layer(what.layer);
-  span.set_begin_seconds(seconds(begin));
-  span.set_end_seconds(seconds(end));
-}
-
-void RunCall::AddSpans(v1::WorkerReport& report) {
-  std::optional<Deadline> rows_done;
-  {
-    const MutexLock lock(mutex_);
-    rows_done = rows_done_;
-  }
-  if (rows_done) NoteSpan({.kind = v1::Span::KIND_RECEIVE}, ready_, *rows_done);
-  const MutexLock lock(mutex_);
-  report.mutable_spans()->Assign(spans_.begin(), spans_.end());
-}
-
 absl::Status RunCall::SendFigures() {
   const WorkerCost& cost = work_->cost();
   const DeviceInfo info = lane_->device().info();
@@ -232,7 +204,12 @@ absl::Status RunCall::SendFigures() {
     report.set_rows_not_finite(files_->rows_not_finite());
     report.set_first_row_not_finite(files_->first_not_finite());
   }
-  if (open_.want_trace()) AddSpans(report);
+  if (spans_) {
+    if (const std::optional<Deadline> done = RowsDone()) {
+      spans_->Note({.kind = v1::Span::KIND_RECEIVE}, ready_, *done);
+    }
+    spans_->AddTo(report);
+  }
   return Send(response);
 }
 

@@ -1,0 +1,64 @@
+#include "server/worker/run_spans.h"
+
+#include <chrono>
+#include <iterator>
+
+#include "wire/transport.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+v1::Span::Kind ProtoOf(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::kAttend:
+      return v1::Span::KIND_ATTEND;
+    case SpanKind::kReceiveBlocks:
+      return v1::Span::KIND_RECEIVE_BLOCKS;
+    case SpanKind::kWait:
+      return v1::Span::KIND_WAIT;
+    case SpanKind::kMerge:
+      return v1::Span::KIND_MERGE;
+  }
+  return v1::Span::KIND_UNSPECIFIED;
+}
+
+}  // namespace
+
+RunSpans::RunSpans(Deadline opened, int workers)
+    : opened_(opened), most_(wire::kMostSpansOfAJob / workers) {}
+
+void RunSpans::NoteIn(WorkControl& control) {
+  control.execute.span = [this](SpanKind kind, int64_t step, Deadline begin, Deadline end) {
+    Note({.kind = ProtoOf(kind), .step = step}, begin, end);
+  };
+  control.attention_span = [this](int64_t layer, SpanKind kind, int64_t step, Deadline begin,
+                                  Deadline end) {
+    Note({.kind = ProtoOf(kind), .step = step, .layer = layer}, begin, end);
+  };
+  control.rows_span = [this](int64_t layer, Deadline begin, Deadline end) {
+    Note({.kind = v1::Span::KIND_ROWS, .layer = layer}, begin, end);
+  };
+}
+
+void RunSpans::Note(const What& what, Deadline begin, Deadline end) {
+  const auto seconds = [this](Deadline at) {
+    return std::chrono::duration<double>(at - opened_).count();
+  };
+  const MutexLock lock(mutex_);
+  // Room is kept for that of receiving, which is noted last.
+  const int kept = what.kind == v1::Span::KIND_RECEIVE ? 0 : 1;
+  if (std::ssize(spans_) >= most_ - kept) return;
+  v1::Span& span = spans_.emplace_back();
+  span.set_kind(what.kind);
+  span.set_step(what.step);
+  span.set_layer(what.layer);
+  span.set_begin_seconds(seconds(begin));
+  span.set_end_seconds(seconds(end));
+}
+
+void RunSpans::AddTo(v1::WorkerReport& report) const {
+  const MutexLock lock(mutex_);
+  report.mutable_spans()->Assign(spans_.begin(), spans_.end());
+}
+
+}  // namespace hilbert_ring::server
