@@ -1,196 +1,30 @@
 // Jobs whose tensors lie in files: the workers read and write them, and the service carries none.
 #include "client/cpp/by_reference.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
-#include "tests/service/raw_call.h"
+#include "tests/service/by_reference.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
-#include "tests/support/test_folder.h"
-#include "wire/codec.h"
 #include "wire/npy_header.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
 
-using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::string TextOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// A value of a counter or gauge, summed over its series.
-double Metric(const Cluster& cluster, const std::string& name) {
-  const auto page = cluster.HttpGet("/metrics");
-  EXPECT_TRUE(page.ok()) << page.status();
-  double sum = 0;
-  std::istringstream lines(page.ok() ? *page : "");
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(name + " ") && !line.starts_with(name + "{")) continue;
-    double value = 0;
-    EXPECT_TRUE(absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &value)) << line;
-    sum += value;
-  }
-  return sum;
-}
-
-class ByReferenceTest : public ::testing::TestWithParam<WorkerPlace> {
- protected:
-  // The root lies in `folder_`, the workers see it too.
-  void Start(std::vector<std::string> arguments = {}, int workers = 2) {
-    std::filesystem::create_directories(folder_ / "root/in");
-    arguments.push_back("--data-root=" + (folder_ / "root"));
-    auto cluster = Cluster::Start({.workers = workers,
-                                   .place = GetParam(),
-                                   .arguments = std::move(arguments),
-                                   .worker_arguments = {"--data-root=" + (folder_ / "root")}});
-    ASSERT_TRUE(cluster.ok()) << cluster.status();
-    cluster_ = *std::move(cluster);
-    // Workers look for the mark when they are told of it.
-    const auto end = std::chrono::steady_clock::now() + seconds(30);
-    while (std::chrono::steady_clock::now() < end) {
-      const auto root = client::RequestDataRoot(cluster_->Channel());
-      if (root.ok() && root->workers() == workers) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    FAIL() << "the workers do not see the data root";
-  }
-
-  static std::vector<int64_t> ShapeOf(const JobSpec& spec, v1::Tensor tensor) {
-    switch (tensor) {
-      case v1::TENSOR_COORDS:
-        return {spec.tokens, spec.ordering->coordinate_axes};
-      case v1::TENSOR_Q:
-        return {spec.tokens, spec.heads, spec.head_dim};
-      case v1::TENSOR_K:
-        return {spec.tokens, spec.kv_heads, spec.head_dim};
-      case v1::TENSOR_V:
-        return {spec.tokens, spec.kv_heads, spec.value_dim};
-      case v1::TENSOR_OUT:
-        return {spec.tokens, spec.heads, spec.value_dim};
-      default:
-        return {spec.tokens, spec.heads};
-    }
-  }
-
-  static wire::NpyType TypeOf(const JobSpec& spec, v1::Tensor tensor) {
-    if (tensor == v1::TENSOR_COORDS) return wire::NpyType::kUInt32;
-    if (tensor == v1::TENSOR_LSE || spec.dtype == DataType::kFloat32) {
-      return wire::NpyType::kFloat32;
-    }
-    return spec.dtype == DataType::kFloat16 ? wire::NpyType::kFloat16 : wire::NpyType::kRaw16;
-  }
-
-  static std::string NameOf(v1::Tensor tensor) {
-    return absl::StrCat("in/", wire::TensorName(tensor), ".npy");
-  }
-
-  // Writes the inputs, and names all files.
-  v1::Open Write(const JobSpec& spec, const EngineInputs& inputs) {
-    v1::Open open;
-    *open.mutable_spec() = wire::EncodeJobSpec(spec);
-    open.set_want_lse(true);
-    for (const auto& [tensor, bytes] : EncodeTensors(spec, inputs)) {
-      std::ofstream(folder_ / ("root/" + NameOf(tensor)), std::ios::binary)
-          << wire::FormatNpyHeader(TypeOf(spec, tensor), ShapeOf(spec, tensor)) << bytes;
-      Name(open, tensor);
-    }
-    Name(open, v1::TENSOR_OUT);
-    Name(open, v1::TENSOR_LSE);
-    return open;
-  }
-
-  static void Name(v1::Open& open, v1::Tensor tensor) {
-    v1::TensorFile& file = *open.add_files();
-    file.set_tensor(tensor);
-    file.set_path(NameOf(tensor));
-  }
-
-  static v1::TensorFile& FileOf(v1::Open& open, v1::Tensor tensor) {
-    for (v1::TensorFile& file : *open.mutable_files()) {
-      if (file.tensor() == tensor) return file;
-    }
-    return *open.add_files();
-  }
-
-  absl::StatusOr<v1::Report> Run(const v1::Open& open) {
-    const auto stub = cluster_->Stub();
-    RawCall call(*stub, seconds(120));
-    v1::AttendRequest request;
-    *request.mutable_open() = open;
-    call.Write(request);
-    call.WritesDone();
-    v1::AttendResponse response;
-    v1::Report report;
-    while (call.Read(&response)) {
-      EXPECT_FALSE(response.has_output());
-      if (response.has_report()) report = response.report();
-    }
-    absl::Status status = call.Finish();
-    if (!status.ok()) return status;
-    return report;
-  }
-
-  std::string ReasonOf(const v1::Open& open) { return wire::ReasonOf(Run(open).status()); }
-
-  std::string Data(v1::Tensor tensor) {
-    const std::string file = TextOf(folder_ / ("root/" + NameOf(tensor)));
-    const auto header = wire::ParseNpyHeader(file);
-    EXPECT_TRUE(header.ok()) << header.status();
-    return header.ok() ? file.substr(static_cast<size_t>(header->data_offset)) : "";
-  }
-
-  // Names of files that the service made and did not remove, but for its mark.
-  std::vector<std::string> Stray() {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "root")) {
-      const std::string name = entry.path().filename();
-      if (name.starts_with(".hilbert-ring-") && !name.ends_with(".root")) names.push_back(name);
-    }
-    return names;
-  }
-
-  // The same rows as chunks.
-  void ExpectAsSent(const JobSpec& spec, const EngineInputs& inputs) {
-    const auto sent = AttendRaw(*cluster_->Stub(), spec, inputs, 37, 5);
-    ASSERT_TRUE(sent.ok()) << sent.status();
-    const std::string out = Data(v1::TENSOR_OUT), lse = Data(v1::TENSOR_LSE);
-    JobSpec of_lse = spec;
-    of_lse.dtype = DataType::kFloat32;
-    const auto bytes = EncodeTensors(spec, {.q = sent->result.out});
-    std::string expected;
-    for (const auto& [tensor, text] : bytes) {
-      if (tensor == v1::TENSOR_Q) expected = text;
-    }
-    EXPECT_EQ(out == expected, true) << "OUT";
-    ASSERT_EQ(lse.size(), sent->result.lse.size() * sizeof(float));
-    EXPECT_EQ(std::memcmp(lse.data(), sent->result.lse.data(), lse.size()), 0) << "LSE";
-  }
-
-  TestFolder folder_;
-  std::unique_ptr<Cluster> cluster_;
-};
 
 INSTANTIATE_TEST_SUITE_P(Places, ByReferenceTest,
                          ::testing::Values(WorkerPlace::kLocal, WorkerPlace::kRemote,
@@ -328,61 +162,6 @@ TEST_P(ByReferenceHere, RowsAreCheckedWhereTheyWereWritten) {
   EXPECT_EQ(report->first_row_not_finite(), 0);
 }
 
-TEST_P(ByReferenceHere, ARootThatVanishesIsNamed) {
-  Start();
-  const JobSpec spec = PlainSpec();
-  const v1::Open open = Write(spec, RandomInputs(spec, 1));
-  std::filesystem::rename(folder_ / "root", folder_ / "moved");
-  EXPECT_EQ(ReasonOf(open), "DATA_ROOT_GONE");
-  std::filesystem::create_directory(folder_ / "root");
-  EXPECT_EQ(ReasonOf(open), "DATA_ROOT_GONE");
-  std::filesystem::remove(folder_ / "root");
-  std::filesystem::rename(folder_ / "moved", folder_ / "root");
-  // The workers look again, too.
-  absl::Status status;
-  for (int i = 0; i < 600 && !(status = Run(open).status()).ok(); ++i) {
-    EXPECT_EQ(wire::ReasonOf(status), "DATA_ROOT_NOT_ON_WORKERS") << status;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_TRUE(status.ok()) << status;
-}
-
-TEST_P(ByReferenceHere, AnInputThatChangesDuringTheJobIsAnError) {
-  Start();
-  const JobSpec spec = PlainSpec({.tokens = 20'000, .heads = 8, .dim = 64, .segment = 10'000});
-  const v1::Open open = Write(spec, RandomInputs(spec, 1));
-  const auto stub = cluster_->Stub();
-  RawCall call(*stub, seconds(120));
-  v1::AttendRequest request;
-  *request.mutable_open() = open;
-  call.Write(request);
-  ASSERT_TRUE(call.AwaitAdmitted());
-  std::fstream(folder_ / "root/in/V.npy") << "?";
-  EXPECT_EQ(wire::ReasonOf(call.Finish()), "FILE_CHANGED");
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "root/in/OUT.npy"));
-  EXPECT_THAT(Stray(), IsEmpty());
-}
-
-TEST_P(ByReferenceHere, AJobThatIsGivenUpLeavesNothing) {
-  Start();
-  const JobSpec spec = PlainSpec({.tokens = 30'000, .heads = 8, .dim = 64, .segment = 15'000});
-  const v1::Open open = Write(spec, RandomInputs(spec, 1));
-  const auto stub = cluster_->Stub();
-  {
-    RawCall call(*stub, seconds(120));
-    v1::AttendRequest request;
-    *request.mutable_open() = open;
-    call.Write(request);
-    ASSERT_TRUE(call.AwaitAdmitted());
-    EXPECT_EQ(Stray().size(), 2);
-  }  // the client is gone
-  for (int i = 0; i < 3000 && !Stray().empty(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_THAT(Stray(), IsEmpty());
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "root/in/OUT.npy"));
-}
-
 TEST_P(ByReferenceHere, TheClientNamesFilesThatBothSee) {
   Start();
   const JobSpec spec = PlainSpec();
@@ -417,54 +196,6 @@ TEST_P(ByReferenceHere, AServiceWithoutARootTakesNoFiles) {
   const JobSpec spec = PlainSpec();
   EXPECT_EQ(ReasonOf(Write(spec, RandomInputs(spec, 1))), "NO_DATA_ROOT");
   EXPECT_EQ(wire::ReasonOf(client::RequestDataRoot(cluster_->Channel()).status()), "NO_DATA_ROOT");
-}
-
-class ByReferenceBeside : public ByReferenceTest {};
-INSTANTIATE_TEST_SUITE_P(Places, ByReferenceBeside, ::testing::Values(WorkerPlace::kBeside),
-                         [](const auto& info) { return PlaceName(info.param); });
-
-TEST_P(ByReferenceBeside, AWorkerThatIsKilledCostsTheJobNothingButTime) {
-  Start();
-  const JobSpec spec = PlainSpec({.tokens = 20'000, .heads = 8, .dim = 64, .segment = 10'000});
-  const EngineInputs inputs = RandomInputs(spec, 1);
-  const v1::Open open = Write(spec, inputs);
-  const auto stub = cluster_->Stub();
-  RawCall call(*stub, seconds(240));
-  v1::AttendRequest request;
-  *request.mutable_open() = open;
-  call.Write(request);
-  ASSERT_TRUE(call.AwaitAdmitted());
-  kill(cluster_->Workers().front(), SIGKILL);
-  ASSERT_TRUE(cluster_->StartEnded().ok());
-  v1::AttendResponse response;
-  v1::Report report;
-  while (call.Read(&response)) {
-    if (response.has_report()) report = response.report();
-  }
-  const absl::Status status = call.Finish();
-  ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(report.retries(), 1);
-  EXPECT_THAT(Stray(), IsEmpty());
-  ExpectAsSent(spec, inputs);
-}
-
-TEST_P(ByReferenceBeside, ACoordinatorThatIsKilledLeavesNothingAfterItsRestart) {
-  Start();
-  const JobSpec spec = PlainSpec({.tokens = 30'000, .heads = 8, .dim = 64, .segment = 15'000});
-  const v1::Open open = Write(spec, RandomInputs(spec, 1));
-  const auto stub = cluster_->Stub();
-  RawCall call(*stub, seconds(120));
-  v1::AttendRequest request;
-  *request.mutable_open() = open;
-  call.Write(request);
-  ASSERT_TRUE(call.AwaitAdmitted());
-  kill(cluster_->coordinator(), SIGKILL);
-  EXPECT_FALSE(call.Finish().ok());
-  EXPECT_EQ(Stray().size(), 2);
-  ASSERT_TRUE(cluster_->RestartCoordinator().ok());
-  ASSERT_TRUE(cluster_->Restore(seconds(60)).ok());
-  EXPECT_THAT(Stray(), IsEmpty());
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "root/in/OUT.npy"));
 }
 
 }  // namespace

@@ -1,0 +1,57 @@
+// A service of two workers with a data root, and jobs whose tensors lie in its files.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/spec/job_spec.h"
+#include "gtest/gtest.h"
+#include "hilbert_ring/v1/attention.pb.h"
+#include "tests/engine/run_engine.h"
+#include "tests/service/raw_call.h"
+#include "tests/support/cluster.h"
+#include "tests/support/test_folder.h"
+
+namespace hilbert_ring::testing {
+
+std::string TextOf(const std::string& path);
+
+// A value of a counter or gauge, summed over its series.
+double Metric(const Cluster& cluster, const std::string& name);
+
+class ByReferenceTest : public ::testing::TestWithParam<WorkerPlace> {
+ protected:
+  // The root lies in `folder_`, the workers see it too.
+  void Start(std::vector<std::string> arguments = {});
+
+  static std::vector<int64_t> ShapeOf(const JobSpec& spec, v1::Tensor tensor);
+  static std::string NameOf(v1::Tensor tensor);  // of its file, beneath the root
+
+  // Writes the inputs, and names all files.
+  v1::Open Write(const JobSpec& spec, const EngineInputs& inputs);
+
+  // The file of a tensor that `open` names.
+  static v1::TensorFile& FileOf(v1::Open& open, v1::Tensor tensor);
+
+  // A call that has said `open`.
+  std::unique_ptr<RawCall> Call(const v1::Open& open);
+  absl::StatusOr<v1::Report> Finish(RawCall& call);  // to its end
+  absl::StatusOr<v1::Report> Run(const v1::Open& open);
+  std::string ReasonOf(const v1::Open& open);  // why it is refused
+
+  std::string Data(v1::Tensor tensor);  // of its file, behind the header
+
+  // Names of files that the service made and did not remove, but for its mark.
+  std::vector<std::string> Stray();
+
+  // What is in the output files is what the same rows get that are sent as chunks.
+  void ExpectAsSent(const JobSpec& spec, const EngineInputs& inputs);
+
+  TestFolder folder_;
+  std::unique_ptr<Cluster> cluster_;
+};
+
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,111 @@
+// Jobs by reference of which something is lost on the way: a root, a file, a client, a process.
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/engine/run_engine.h"
+#include "tests/service/by_reference.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::IsEmpty;
+
+class ByReferenceLoss : public ByReferenceTest {};
+INSTANTIATE_TEST_SUITE_P(Places, ByReferenceLoss, ::testing::Values(WorkerPlace::kLocal),
+                         [](const auto& info) { return PlaceName(info.param); });
+
+TEST_P(ByReferenceLoss, ARootThatVanishesIsNamed) {
+  Start();
+  const JobSpec spec = PlainSpec();
+  const v1::Open open = Write(spec, RandomInputs(spec, 1));
+  std::filesystem::rename(folder_ / "root", folder_ / "moved");
+  EXPECT_EQ(ReasonOf(open), "DATA_ROOT_GONE");
+  std::filesystem::create_directory(folder_ / "root");
+  EXPECT_EQ(ReasonOf(open), "DATA_ROOT_GONE");
+  std::filesystem::remove(folder_ / "root");
+  std::filesystem::rename(folder_ / "moved", folder_ / "root");
+  // The workers look again, too.
+  absl::Status status;
+  for (int i = 0; i < 600 && !(status = Run(open).status()).ok(); ++i) {
+    EXPECT_EQ(wire::ReasonOf(status), "DATA_ROOT_NOT_ON_WORKERS") << status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(ByReferenceLoss, AnInputThatChangesDuringTheJobIsAnError) {
+  Start();
+  const JobSpec spec = PlainSpec({.tokens = 20'000, .heads = 8, .dim = 64, .segment = 10'000});
+  const v1::Open open = Write(spec, RandomInputs(spec, 1));
+  const auto call = Call(open);
+  ASSERT_TRUE(call->AwaitAdmitted());
+  std::fstream(folder_ / "root/in/V.npy") << "?";
+  EXPECT_EQ(wire::ReasonOf(call->Finish()), "FILE_CHANGED");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "root/in/OUT.npy"));
+  EXPECT_THAT(Stray(), IsEmpty());
+}
+
+TEST_P(ByReferenceLoss, AJobThatIsGivenUpLeavesNothing) {
+  Start();
+  const JobSpec spec = PlainSpec({.tokens = 30'000, .heads = 8, .dim = 64, .segment = 15'000});
+  const v1::Open open = Write(spec, RandomInputs(spec, 1));
+  {
+    const auto call = Call(open);
+    ASSERT_TRUE(call->AwaitAdmitted());
+    EXPECT_EQ(Stray().size(), 2);
+  }  // the client is gone
+  for (int i = 0; i < 3000 && !Stray().empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_THAT(Stray(), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "root/in/OUT.npy"));
+}
+
+class ByReferenceBeside : public ByReferenceTest {};
+INSTANTIATE_TEST_SUITE_P(Places, ByReferenceBeside, ::testing::Values(WorkerPlace::kBeside),
+                         [](const auto& info) { return PlaceName(info.param); });
+
+TEST_P(ByReferenceBeside, AWorkerThatIsKilledCostsTheJobNothingButTime) {
+  Start();
+  const JobSpec spec = PlainSpec({.tokens = 20'000, .heads = 8, .dim = 64, .segment = 10'000});
+  const EngineInputs inputs = RandomInputs(spec, 1);
+  const v1::Open open = Write(spec, inputs);
+  const auto call = Call(open);
+  ASSERT_TRUE(call->AwaitAdmitted());
+  kill(cluster_->Workers().front(), SIGKILL);
+  ASSERT_TRUE(cluster_->StartEnded().ok());
+  const auto report = Finish(*call);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->retries(), 1);
+  EXPECT_THAT(Stray(), IsEmpty());
+  ExpectAsSent(spec, inputs);
+}
+
+TEST_P(ByReferenceBeside, ACoordinatorThatIsKilledLeavesNothingAfterItsRestart) {
+  Start();
+  const JobSpec spec = PlainSpec({.tokens = 30'000, .heads = 8, .dim = 64, .segment = 15'000});
+  const v1::Open open = Write(spec, RandomInputs(spec, 1));
+  const auto call = Call(open);
+  ASSERT_TRUE(call->AwaitAdmitted());
+  kill(cluster_->coordinator(), SIGKILL);
+  EXPECT_FALSE(call->Finish().ok());
+  EXPECT_EQ(Stray().size(), 2);
+  ASSERT_TRUE(cluster_->RestartCoordinator().ok());
+  ASSERT_TRUE(cluster_->Restore(seconds(60)).ok());
+  EXPECT_THAT(Stray(), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "root/in/OUT.npy"));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
