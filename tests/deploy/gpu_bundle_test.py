@@ -27,10 +27,11 @@ LIBRARY = Path("/usr/lib") / PYTHON.name
 C_LIBRARY = ["libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2",
              "libnss_files.so.2"]
 PROGRAMS = gpu_steps.PROGRAMS + gpu_service.NEEDS
-# The program of the arguments, with the bundle's libraries: its exit code and output.
+# A bundle's folder, one of its programs and the program's arguments: its exit code and output, with the
+# bundle's libraries.
 START = """import os, subprocess, sys
-folder = "/work/gpu_bundle" if os.path.isdir("/work/gpu_bundle") else sys.argv.pop(1)
-done = subprocess.run([folder + "/bin/" + sys.argv[1], *sys.argv[2:]], stdout=subprocess.PIPE,
+folder, name, *words = sys.argv[1:]
+done = subprocess.run([folder + "/bin/" + name, *words], stdout=subprocess.PIPE,
                       stderr=subprocess.STDOUT, text=True, timeout=60,
                       env={**os.environ, "LD_LIBRARY_PATH": folder + "/lib",
                            "HILBERT_RING_GOLDEN_DIR": folder + "/tests/golden/cases"})
@@ -64,7 +65,7 @@ def make_root(root):
     (root / "usr/bin/python3").symlink_to(PYTHON.name)
     shutil.copytree(LIBRARY, root / str(LIBRARY).lstrip("/"), symlinks=True,
                     ignore=shutil.ignore_patterns("__pycache__", "test", "idlelib", "sitecustomize.py"))
-    for folder in ("dev", "proc", "tmp", "work"):
+    for folder in ("dev", "proc", "tmp", "srv"):
         (root / folder).mkdir()
     (root / "dev/null").touch()
 
@@ -83,8 +84,8 @@ class Bundle(unittest.TestCase):
         assert done.returncode == 0, done.stdout + done.stderr
         cls.said = done.stdout
         with tarfile.open(cls.folder / "bundle.tar") as archive:
-            archive.extractall(cls.root / "work")
-        cls.bundle = cls.root / "work/gpu_bundle"
+            archive.extractall(cls.root / "srv")
+        cls.bundle = cls.root / "srv/gpu_bundle"
         cls.bytes = sum(path.stat().st_size for path in cls.bundle.rglob("*")
                         if path.is_file() and path.name != "gpu_bundle.json")
         cls.manifest = json.loads((cls.bundle / "gpu_bundle.json").read_text())
@@ -93,7 +94,8 @@ class Bundle(unittest.TestCase):
         cls.entered = probe.returncode == 0
         if not cls.entered:
             print(f"the root cannot be entered, so the PATH alone is bare: {probe.stderr}")
-        cls.within = "/work" if cls.entered else str(cls.root / "work")
+        # Where the bundle is for those who run in the root.
+        cls.within = "/" / cls.bundle.relative_to(cls.root) if cls.entered else cls.bundle
 
     @classmethod
     def tearDownClass(cls):
@@ -116,8 +118,7 @@ class Bundle(unittest.TestCase):
         return done.returncode, done.stdout
 
     def start(self, *words):
-        folder = () if self.entered else (str(self.bundle),)
-        return self.python("-c", START, *folder, *words)
+        return self.python("-c", START, self.within, *words)
 
     def test_says_how_large_it_is_and_what_it_needs(self):
         size = (self.folder / "bundle.tar").stat().st_size
@@ -147,7 +148,7 @@ class Bundle(unittest.TestCase):
         self.assertGreater(output.count("[       OK ]"), 10)
 
     def test_without_a_gpu_its_report_says_so(self):
-        code, output = self.python(f"{self.within}/gpu_bundle/tools/gpu_check.py")
+        code, output = self.python(self.within / "tools/gpu_check.py")
         report = (self.bundle / "build/gpu_check.md").read_text()
         self.assertEqual(code, 2, output)
         self.assertIn(f"revision {self.manifest['revision']}, ", report)
@@ -159,7 +160,7 @@ class Bundle(unittest.TestCase):
         text = manifest.read_text()
         manifest.write_text(json.dumps({**self.manifest, "glibc": "9.1"}))
         self.addCleanup(manifest.write_text, text)
-        code, output = self.python(f"{self.within}/gpu_bundle/tools/gpu_check.py")
+        code, output = self.python(self.within / "tools/gpu_check.py")
         self.assertEqual(code, 2, output)
         self.assertIn("the bundle needs glibc 9.1; this machine has glibc", output)
 
