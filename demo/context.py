@@ -10,23 +10,19 @@ taken for its bases. The default is a header of the C++ library, which every com
 import argparse
 import glob
 import json
-import signal
 import sys
 from pathlib import Path
 
 import hilbert_ring
 import next_symbol
 import verified
+from demo_command import FOLDER, DemoError, run
 from hilbert_ring.draw.plot import Axis, Series, plot
 
 WORKERS = 2
 SHORTEST = 1024
 GROWTH = 4
 DEFAULT = "/usr/include/c++/*/bits/basic_string.h"
-
-
-class DemoError(Exception):
-    """Something that the user should read: no traceback."""
 
 
 def default_text():
@@ -95,28 +91,13 @@ def save(folder, name, text, rows):
     print(f"Plot: {folder}/context.svg, figures: context.json")
 
 
-def stop_on_signal(*_):
-    raise KeyboardInterrupt
-
-
 def main():
-    here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(prog="dev demo context", description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path, nargs="?", help="text or FASTA, .gz too")
     parser.add_argument("--limit", type=int, help="symbols to take, from the start")
     parser.add_argument("--shortest", type=int, default=SHORTEST, help="segment to begin with")
-    parser.add_argument("--out", type=Path, default=here / "out", help="folder for the plot")
-    signal.signal(signal.SIGTERM, stop_on_signal)
-    try:
-        demonstrate(parser.parse_args())
-    except (DemoError, ValueError, verified.NotVerified, hilbert_ring.HilbertRingError,
-            OSError) as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("demo: stopped", file=sys.stderr)
-        return 130
-    return 0
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the plot")
+    return run(demonstrate, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ second, so the curve brings more pixels that look alike together. `./dev demo` b
 and calls this; the jobs run through the Python package.
 """
 import argparse
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +18,13 @@ import hilbert_ring
 import nonlocal_means
 import pictures
 import verified
+from demo_command import FOLDER, DemoError, run
 
 WORKERS = 2
 SEGMENT = 1024
 SIGMA = 25
 SEED = 25
 SAMPLED_SEGMENTS = 16  # of 256, recomputed in float64
-
-
-class DemoError(Exception):
-    """Something that the user should read: no traceback."""
 
 
 @dataclass
@@ -166,25 +162,11 @@ def demonstrate(arguments):
           + ", ".join(f"denoised_{run.name}.png" for run in runs))
 
 
-def stop_on_signal(*_):
-    raise KeyboardInterrupt
-
-
 def main():
-    here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--photograph", type=Path, required=True, help="a grey picture")
-    parser.add_argument("--out", type=Path, default=here / "out", help="folder for the pictures")
-    signal.signal(signal.SIGTERM, stop_on_signal)
-    try:
-        demonstrate(parser.parse_args())
-    except (DemoError, verified.NotVerified, hilbert_ring.HilbertRingError, OSError) as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("demo: stopped", file=sys.stderr)
-        return 130
-    return 0
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the pictures")
+    return run(demonstrate, parser.parse_args())
 
 
 if __name__ == "__main__":

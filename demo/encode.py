@@ -8,7 +8,6 @@ definition says, and how fast; they know nothing of what is in the picture, and 
 marks nothing. `./dev demo encode` builds the programs and calls this.
 """
 import argparse
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -18,15 +17,12 @@ import numpy as np
 import hilbert_ring
 import pictures
 import random_encoder
+from demo_command import FOLDER, DemoError, run
 
 WORKERS = 2
 SEED = 7
 ALLOWED = 2e-5  # of 1 + |x|, in float32
 MODEL = "random"
-
-
-class DemoError(Exception):
-    """Something that the user should read: no traceback."""
 
 
 def cut(picture, tile):
@@ -125,27 +121,13 @@ def demonstrate(arguments):
     print(f"Pictures: {arguments.out}/encode.png; arrays: embeddings.npy, attention_map.npy")
 
 
-def stop_on_signal(*_):
-    raise KeyboardInterrupt
-
-
 def main():
-    here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(prog="dev demo encode", description=__doc__.splitlines()[0])
     parser.add_argument("--photograph", type=Path, required=True, help="a grey picture")
     parser.add_argument("--tile", type=int, default=8, help="pixels of a tile's side")
     parser.add_argument("--layers", type=int, default=6, help="of the model")
-    parser.add_argument("--out", type=Path, default=here / "out", help="folder for the pictures")
-    signal.signal(signal.SIGTERM, stop_on_signal)
-    try:
-        demonstrate(parser.parse_args())
-    except (DemoError, hilbert_ring.HilbertRingError, OSError) as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("demo: stopped", file=sys.stderr)
-        return 130
-    return 0
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the pictures")
+    return run(demonstrate, parser.parse_args())
 
 
 if __name__ == "__main__":

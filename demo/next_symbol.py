@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from demo_command import DemoError
+
 CONTEXT = 24                 # symbols
 LARGEST_CODE = 240 // CONTEXT
 SEED = 24
@@ -57,10 +59,10 @@ def read(path, limit=None):
         lines = [line.strip() for line in data.splitlines() if not line.startswith(b">")]
         data, kind = b"".join(lines).upper(), "bases"
         if not set(data) <= set(BASES):
-            raise ValueError(f"{path} begins as FASTA does, but holds more than bases")
+            raise DemoError(f"{path} begins as FASTA does, but holds more than bases")
     data = data[:limit]
     if len(data) < 2:
-        raise ValueError(f"{path} holds {len(data)} symbols, expected 2 or more")
+        raise DemoError(f"{path} holds {len(data)} symbols, expected 2 or more")
     alphabet, symbols = np.unique(np.frombuffer(data, np.uint8), return_inverse=True)
     return Text(symbols, alphabet.tobytes(), kind)
 

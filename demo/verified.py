@@ -6,16 +6,14 @@ from pathlib import Path
 import numpy as np
 
 import hilbert_ring
+from demo_command import DemoError
 
 SECONDS = 1800
 
 
-class NotVerified(Exception):
-    """It found a row that is off, or failed."""
-
-
 def by_command(flags, tensors):
-    """The command's words on q, k, v, out and lse of the job that the flags describe."""
+    """The command's words on q, k, v, out and lse of the job that the flags describe. DemoError where it
+    finds a row that is off, or fails."""
     with tempfile.TemporaryDirectory(prefix="hilbert-ring-demo-") as folder:
         line = [str(hilbert_ring.local_service.find_program("hilbert-ring")), "verify", *flags]
         for name, tensor in zip(("q", "k", "v", "out", "lse"), tensors):
@@ -25,5 +23,5 @@ def by_command(flags, tensors):
         done = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=SECONDS)
     if done.returncode != 0:
-        raise NotVerified(f"hilbert-ring verify ended with code {done.returncode}:\n{done.stdout}")
+        raise DemoError(f"hilbert-ring verify ended with code {done.returncode}:\n{done.stdout}")
     return done.stdout

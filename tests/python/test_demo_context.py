@@ -14,6 +14,7 @@ sys.path[:0] = [str(ROOT / "demo"), str(ROOT / "tests" / "golden")]
 
 import attention_oracle  # noqa: E402
 import next_symbol  # noqa: E402
+from demo_command import DemoError  # noqa: E402
 
 
 def written(folder, data, name="text"):
@@ -69,7 +70,7 @@ def test_fasta_is_read_for_its_bases(tmp_path, name):
 
 
 def test_what_is_no_text_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="expected 2 or more"):
+    with pytest.raises(DemoError, match="expected 2 or more"):
         next_symbol.read(written(tmp_path, b"a"))
-    with pytest.raises(ValueError, match="more than bases"):
+    with pytest.raises(DemoError, match="more than bases"):
         next_symbol.read(written(tmp_path, b">one\nhello\n"))

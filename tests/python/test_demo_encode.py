@@ -11,6 +11,7 @@ Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "demo")]
 
+import demo_command  # noqa: E402
 import encode  # noqa: E402
 
 
@@ -38,7 +39,7 @@ def test_tiles_are_squares_of_the_picture():
     assert coords.tolist() == [[0, 0], [2, 0], [4, 0], [0, 2], [2, 2], [4, 2]]
     x, y = coords[4]
     assert tiles[4] == pytest.approx(picture[y:y + 2, x:x + 2].ravel() / 127.5 - 1)
-    with pytest.raises(encode.DemoError, match="has no tile"):
+    with pytest.raises(demo_command.DemoError, match="has no tile"):
         encode.cut(picture, 6)
 
 
