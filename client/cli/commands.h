@@ -52,6 +52,7 @@ struct AttendCommand {
 
 struct EncodeCommand {
   CallFlags call;
+  ReferenceFlags reference;
   std::string model, tiles, out;         // a name, and paths
   std::string coords, attention_map;     // paths; empty: none
   std::string pool, layers, final_norm;  // as given; empty: as the model has it

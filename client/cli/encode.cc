@@ -4,7 +4,9 @@
 
 #include <cstdio>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
@@ -14,6 +16,7 @@
 #include "client/cli/json_message.h"
 #include "client/cli/print_plan.h"
 #include "client/cli/table.h"
+#include "client/cpp/by_reference.h"
 #include "client/cpp/distinct_files.h"
 #include "client/cpp/encode_files.h"
 #include "client/cpp/npy.h"
@@ -35,16 +38,22 @@ absl::Status CheckPaths(const EncodeCommand& command) {
                                 {"--trace", command.call.trace}});
 }
 
+// What this client writes itself.
 struct Outputs {
-  NpyWriter rows;
-  std::optional<NpyWriter> map;
+  std::optional<NpyWriter> rows, map;
 };
 
-absl::StatusOr<Outputs> CreateOutputs(const EncodeCommand& command, const EncodeJob& job) {
-  ASSIGN_OR_RETURN(NpyWriter rows,
-                   NpyWriter::Create(command.out, client::NpyType::kFloat32, job.RowsShape()));
-  Outputs outputs{std::move(rows), std::nullopt};
-  if (!command.attention_map.empty()) {
+bool Pooled(const EncodeJob& job) { return job.outputs.pooling != Pooling::kNone; }
+
+// files: the job's by reference, whose outputs the workers write; empty: all outputs come here.
+absl::StatusOr<Outputs> CreateOutputs(const EncodeCommand& command, const EncodeJob& job,
+                                      const std::vector<v1::TensorFile>& files) {
+  Outputs outputs;
+  if (files.empty() || Pooled(job)) {
+    ASSIGN_OR_RETURN(outputs.rows,
+                     NpyWriter::Create(command.out, client::NpyType::kFloat32, job.RowsShape()));
+  }
+  if (files.empty() && !command.attention_map.empty()) {
     ASSIGN_OR_RETURN(outputs.map, NpyWriter::Create(command.attention_map,
                                                     client::NpyType::kFloat32, job.MapShape()));
   }
@@ -54,15 +63,20 @@ absl::StatusOr<Outputs> CreateOutputs(const EncodeCommand& command, const Encode
 absl::Status CheckIntact(const EncodeFiles& inputs, const Outputs& outputs) {
   RETURN_IF_ERROR(inputs.tiles.CheckIntact());
   if (inputs.coordinates) RETURN_IF_ERROR(inputs.coordinates->CheckIntact());
-  RETURN_IF_ERROR(outputs.rows.CheckIntact());
-  return outputs.map ? outputs.map->CheckIntact() : absl::OkStatus();
+  for (const std::optional<NpyWriter>* const file : {&outputs.rows, &outputs.map}) {
+    if (*file) RETURN_IF_ERROR((*file)->CheckIntact());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Commit(Outputs& outputs) {
-  RETURN_IF_ERROR(outputs.rows.Sync());
-  if (outputs.map) RETURN_IF_ERROR(outputs.map->Sync());
-  RETURN_IF_ERROR(outputs.rows.Commit());
-  return outputs.map ? outputs.map->Commit() : absl::OkStatus();
+  for (std::optional<NpyWriter>* const file : {&outputs.rows, &outputs.map}) {
+    if (*file) RETURN_IF_ERROR((*file)->Sync());
+  }
+  for (std::optional<NpyWriter>* const file : {&outputs.rows, &outputs.map}) {
+    if (*file) RETURN_IF_ERROR((*file)->Commit());
+  }
+  return absl::OkStatus();
 }
 
 // The job that the flags and the model's config make, but for what the files say.
@@ -89,6 +103,95 @@ client::EncodeInputs InputsOf(const EncodeJob& job, const EncodeFiles& files) {
   }
   inputs.sent = [&files](int64_t begin, int64_t end) { files.tiles.Release(begin, end); };
   return inputs;
+}
+
+// Nothing where the tensors are to be sent.
+absl::StatusOr<std::vector<v1::TensorFile>> Reference(const GlobalOptions& global,
+                                                      const EncodeCommand& command,
+                                                      const EncodeJob& job,
+                                                      const EncodeFiles& inputs) {
+  if (command.reference.by_reference == "never") return std::vector<v1::TensorFile>();
+  const auto name_all = [&]() -> absl::StatusOr<std::vector<v1::TensorFile>> {
+    std::vector<client::TensorPath> tensors = {{v1::TENSOR_TILES, command.tiles}};
+    if (inputs.coordinates) {
+      if (!inputs.coordinates->IsAsSent()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(command.coords, ": by reference coordinates are float64 in C order"));
+      }
+      tensors.push_back({v1::TENSOR_TILE_COORDS, command.coords});
+    }
+    if (!Pooled(job)) tensors.push_back({v1::TENSOR_STATES, command.out});
+    if (!command.attention_map.empty()) {
+      tensors.push_back({v1::TENSOR_ATTENTION_MAP, command.attention_map});
+    }
+    return client::NameFiles(client::Connect(global.server, global.access), tensors,
+                             {.path = command.reference.data_root});
+  };
+  auto files = name_all();
+  if (files.ok() || command.reference.by_reference == "always") return files;
+  return std::vector<v1::TensorFile>();
+}
+
+struct CallResult {
+  absl::StatusOr<v1::Report> report;
+  int attempts = 1;
+};
+
+CallResult Call(const GlobalOptions& global, const EncodeCommand& command, const EncodeJob& job,
+                const EncodeFiles& inputs, const std::vector<v1::TensorFile>& files,
+                const Outputs& outputs) {
+  JobTeller teller(global);
+  const client::EncodeResults results{
+      .rows = outputs.rows ? outputs.rows->data() : std::span<std::byte>(),
+      .attention_map = outputs.map ? outputs.map->data() : std::span<std::byte>()};
+  const client::JobOptions options =
+      OptionsOf(global, command.call, teller, [&] { return CheckIntact(inputs, outputs).ok(); });
+  const client::EncodeInputs all = InputsOf(job, inputs);
+  absl::StatusOr<v1::Report> report =
+      files.empty() ? client::Encode(global.server, all, results, options)
+                    : client::EncodeInFiles(global.server, all, files, results, options);
+  return {std::move(report), teller.attempts()};
+}
+
+// Whatever has a name is on disk.
+int End(const GlobalOptions& global, const EncodeCommand& command, const EncodeJob& job,
+        Outputs& outputs, SideFiles& side, CallResult result) {
+  absl::StatusOr<v1::Report>& report = result.report;
+  if (!report.ok()) return ServiceFailed(global, report.status());
+  WarnOfRows(global, *report);
+  PrintNotes(global, {report->notes().begin(), report->notes().end()});
+  if (absl::Status status = Commit(outputs); !status.ok()) return ServiceFailed(global, status);
+  std::string json;
+  if (absl::Status status = side.Commit(*report, command.out, json); !status.ok()) {
+    return ServiceFailed(global, status);
+  }
+  if (global.format == OutputFormat::kJson) {
+    std::printf("%s\n", json.c_str());
+  } else {
+    PrintSummary(*report, absl::StrCat(FormatCount(job.tiles()), " tiles of ", job.model),
+                 result.attempts);
+  }
+  return kExitOk;
+}
+
+// By reference where files are named, else the tensors are sent. Nothing where they are to be sent
+// after all.
+std::optional<int> RunJob(const GlobalOptions& global, const EncodeCommand& command,
+                          const EncodeJob& job, const EncodeFiles& inputs,
+                          const std::vector<v1::TensorFile>& files, SideFiles& side) {
+  absl::StatusOr<Outputs> outputs = CreateOutputs(command, job, files);
+  if (!outputs.ok()) return BadInput(global, outputs.status());
+  CallResult result = Call(global, command, job, inputs, files, *outputs);
+  if (absl::Status intact = CheckIntact(inputs, *outputs); !intact.ok()) {
+    return ServiceFailed(global, intact);
+  }
+  const bool sends = !files.empty() && !result.report.ok() &&
+                     command.reference.by_reference == "auto" &&
+                     client::MaySend(result.report.status());
+  if (!sends) return End(global, command, job, *outputs, side, std::move(result));
+  PrintWarning(global, absl::StrCat("tensors are sent, since the service cannot use the files: ",
+                                    result.report.status().message()));
+  return std::nullopt;
 }
 
 void PrintModels(const v1::ListModelsResponse& models) {
@@ -138,42 +241,17 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& command) {
   const absl::StatusOr<EncodeFiles> files =
       client::OpenEncode({.tiles = command.tiles, .coords = command.coords}, *job);
   if (!files.ok()) return BadInput(global, files.status());
-  const client::EncodeInputs inputs = InputsOf(*job, *files);
-  if (absl::Status status = client::CheckEncode(inputs); !status.ok()) {
+  if (absl::Status status = client::CheckEncode(InputsOf(*job, *files)); !status.ok()) {
     return BadInput(global, status);
   }
   if (command.plan) return PlanJob(global, *job, command.workers);
   CatchInterrupts();
-  absl::StatusOr<Outputs> outputs = CreateOutputs(command, *job);
-  if (!outputs.ok()) return BadInput(global, outputs.status());
+  const auto named = Reference(global, command, *job, *files);
+  if (!named.ok()) return ServiceFailed(global, named.status());
   absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
   if (!side.ok()) return BadInput(global, side.status());
-  std::optional<JobTeller> teller(std::in_place, global);
-  absl::StatusOr<v1::Report> report = client::Encode(
-      global.server, inputs,
-      {.rows = outputs->rows.data(),
-       .attention_map = outputs->map ? outputs->map->data() : std::span<std::byte>()},
-      OptionsOf(global, command.call, *teller, [&] { return CheckIntact(*files, *outputs).ok(); }));
-  const int attempts = teller->attempts();
-  teller.reset();  // its line goes
-  if (absl::Status intact = CheckIntact(*files, *outputs); !intact.ok()) {
-    return ServiceFailed(global, intact);
-  }
-  if (!report.ok()) return ServiceFailed(global, report.status());
-  WarnOfRows(global, *report);
-  PrintNotes(global, {report->notes().begin(), report->notes().end()});
-  if (absl::Status status = Commit(*outputs); !status.ok()) return ServiceFailed(global, status);
-  std::string json;
-  if (absl::Status status = side->Commit(*report, command.out, json); !status.ok()) {
-    return ServiceFailed(global, status);
-  }
-  if (global.format == OutputFormat::kJson) {
-    std::printf("%s\n", json.c_str());
-  } else {
-    PrintSummary(*report, absl::StrCat(FormatCount(job->tiles()), " tiles of ", job->model),
-                 attempts);
-  }
-  return kExitOk;
+  const std::optional<int> ended = RunJob(global, command, *job, *files, *named, *side);
+  return ended ? *ended : *RunJob(global, command, *job, *files, {}, *side);
 }
 
 int RunModels(const GlobalOptions& global) {

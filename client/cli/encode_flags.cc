@@ -104,6 +104,7 @@ void AddEncodeFlags(CLI::App& app, EncodeCommand& command) {
       ->check(CLI::PositiveNumber)
       ->needs(plan);
   AddCallFlags(app, command.call);
+  AddReferenceFlags(app, command.reference);
 }
 
 absl::StatusOr<EncoderOutputs> OutputsOf(const EncodeCommand& command,

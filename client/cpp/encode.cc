@@ -208,4 +208,27 @@ absl::StatusOr<v1::Report> Encode(const std::shared_ptr<grpc::Channel>& channel,
   return Encode(Connector(channel), inputs, results, options);
 }
 
+absl::StatusOr<v1::Report> EncodeInFiles(const std::string& server, const EncodeInputs& inputs,
+                                         const std::vector<v1::TensorFile>& files,
+                                         const EncodeResults& results, const JobOptions& options) {
+  RETURN_IF_ERROR(CheckEncode(inputs));
+  JobRequest request{
+      .method = kMethod, .tensors = TensorsOf(inputs, results), .tokens = inputs.job.tokens()};
+  JobTensors& tensors = request.tensors;
+  tensors.ahead.clear();
+  tensors.bands.clear();
+  std::erase_if(tensors.outputs, [&files](const OutputTensor& output) {
+    return std::ranges::any_of(
+        files, [&output](const v1::TensorFile& file) { return file.tensor() == output.tensor; });
+  });
+  for (const OutputTensor& output : tensors.outputs) {
+    RETURN_IF_ERROR(CheckSize("a result that is in no file", std::ssize(output.data),
+                              output.rows * output.row_bytes));
+  }
+  *request.open.mutable_encode() = SpecOf(inputs.job);
+  request.open.mutable_files()->Assign(files.begin(), files.end());
+  return CallJob(Connector([&server, &options] { return Connect(server, options.access); }),
+                 request, options);
+}
+
 }  // namespace hilbert_ring::client

@@ -82,4 +82,11 @@ absl::StatusOr<v1::Report> Encode(const std::shared_ptr<grpc::Channel>& channel,
                                   const EncodeInputs& inputs, const EncodeResults& results,
                                   const JobOptions& options = {});
 
+// As Encode, of files that hold all inputs and all outputs but POOLED (client/cpp/by_reference.h):
+// the workers read and write them. Of the results those alone are used that are in no file.
+absl::StatusOr<v1::Report> EncodeInFiles(const std::string& server, const EncodeInputs& inputs,
+                                         const std::vector<v1::TensorFile>& files,
+                                         const EncodeResults& results,
+                                         const JobOptions& options = {});
+
 }  // namespace hilbert_ring::client

@@ -33,6 +33,9 @@ class TileCoordinates {
   // As of NpyFile.
   absl::Status CheckIntact() const { return file_.CheckIntact(); }
 
+  // Whether the file has rows of float64, as the service reads them.
+  bool IsAsSent() const { return file_.type() == NpyType::kFloat64 && !file_.fortran_order(); }
+
  private:
   explicit TileCoordinates(NpyFile file) : file_(std::move(file)) {}
 

@@ -111,7 +111,6 @@ class EncodeWork : public JobWork {
     const std::optional<TensorKind> kind = wire::TensorKindOf(tensor);
     if (!kind || !shape().rows.Has(*kind)) return {};
     const int64_t rows = shape().RowsOf(*kind);
-    const int64_t numbers = shape().rows[*kind] / static_cast<int64_t>(sizeof(float));
     switch (*kind) {
       case TensorKind::kTiles:
         return {.shape = {rows, shape().rows[*kind] / ElementBytes(job_.dtype)},
@@ -119,10 +118,9 @@ class EncodeWork : public JobWork {
       case TensorKind::kTileCoords:
         return {.shape = {rows, 2}, .numbers = JobArray::Numbers::kFloat64};
       case TensorKind::kStates:
-        return {.shape = {rows, std::ssize(job_.outputs.states), job_.config.embed_dim},
-                .numbers = JobArray::Numbers::kFloat32};
+        return {.shape = StatesShape(rows), .numbers = JobArray::Numbers::kFloat32};
       case TensorKind::kAttentionMap:
-        return {.shape = {rows, numbers}, .numbers = JobArray::Numbers::kFloat32};
+        return {.shape = MapShape(rows), .numbers = JobArray::Numbers::kFloat32};
       default:
         return {};
     }
@@ -196,6 +194,17 @@ class EncodeWork : public JobWork {
   }
 
  private:
+  // As clients have them: no axis of one state, and none of heads where their mean is wanted.
+  std::vector<int64_t> StatesShape(int64_t rows) const {
+    const int64_t states = std::ssize(job_.outputs.states);
+    if (states == 1) return {rows, job_.config.embed_dim};
+    return {rows, states, job_.config.embed_dim};
+  }
+  std::vector<int64_t> MapShape(int64_t rows) const {
+    if (message_.attention_map_by_head()) return {rows, job_.config.heads};
+    return {rows};
+  }
+
   int64_t PooledBytes() const {
     if (job_.outputs.pooling == Pooling::kNone) return 0;
     return SaturatingMultiply(std::ssize(job_.slide_tiles), RowBytes());

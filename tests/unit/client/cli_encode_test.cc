@@ -121,6 +121,24 @@ TEST_F(CliEncode, WhatIsWrongIsNamedAndNothingIsSent) {
   EXPECT_THAT(files_.Names(), ElementsAre("coords.npy", "tiles.npy"));
 }
 
+TEST_F(CliEncode, WhatTheServiceDoesNotSeeIsSentUnlessItMustNotBe) {
+  const FakeEncoder service;  // which knows of no data root
+  CliResult result = Encode(service, "--by-reference always");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("by reference coordinates are float64"));
+  files_.WriteNpy("coords.npy", NpyType::kFloat64, {8, 2}, std::vector<double>(16, 1.5));
+  result = Encode(service, "--by-reference always");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(service.calls(), 0);
+  EXPECT_THAT(files_.Names(), ElementsAre("coords.npy", "tiles.npy"));
+  for (const char* how : {"auto", "never"}) {
+    result = Encode(service, absl::StrCat("--by-reference ", how));
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_TRUE(service.record().open.files().empty());
+  }
+  EXPECT_EQ(Encode(service, "--by-reference sometimes").code, 2);
+}
+
 TEST_F(CliEncode, Hdf5IsReadElsewhere) {
   const FakeEncoder service;
   const CliResult result =
