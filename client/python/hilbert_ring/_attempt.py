@@ -2,12 +2,13 @@
 
 Nothing here waits: a client (blocking or asyncio) carries the messages.
 """
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Union
 
 from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Inputs, Rows, SendQueue, tensor_name
 from hilbert_ring._assembled_rows import AssembledRows
+from hilbert_ring._files import FileOutput
 from hilbert_ring._tensors import Output
 from hilbert_ring.errors import InternalError
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -35,6 +36,8 @@ class Progress:
         rows_placed: rows of the first output that are in place, of `rows`.
         rows: tokens, or pooled slides.
         tokens: rows of the job.
+        by_reference: no row is sent: the workers read and write files. Of encoders whose slides
+            are pooled, rows still come.
     """
 
     job_id: str
@@ -51,6 +54,7 @@ class Progress:
     rows_placed: int = 0
     rows: int = 0
     tokens: int = 0
+    by_reference: bool = False
 
 
 class ProgressTeller:
@@ -85,28 +89,43 @@ class JobCall:
     method: str                 # of a service: "/hilbert_ring.v1.AttentionService/Attend"
     open: pb.Open               # but for what an attempt says of itself
     inputs: Inputs
-    outputs: Dict[Any, Output]  # by tensor; the first one's rows are what progress counts
+    outputs: Dict[Any, Union[Output, FileOutput]]  # by tensor; progress counts the first's rows
     dtypes: Dict[Any, Any]      # of their numbers
     job_id: str
     chunk_bytes: int
     tokens: int
+    by_reference: str = "never"  # or "auto", "always": whether tensors are named (_by_reference.py)
+    arrays: Dict[Any, Any] = field(default_factory=dict)  # what `inputs` reads, as the caller has it
+    files: Dict[Any, FileOutput] = field(default_factory=dict)  # outputs that the workers write
+
+    @property
+    def named(self) -> bool:
+        """Nothing is sent: the tensors lie in files."""
+        return len(self.open.files) > 0
 
     @property
     def first_output(self) -> Any:
-        """Its tensor."""
-        return next(iter(self.outputs))
+        """Its tensor; None where none comes."""
+        return next(iter(self.outputs), None)
 
     def result(self, tensor: Any) -> Any:
         """What a caller gets of an output; None where it was not asked for."""
-        output = self.outputs.get(tensor)
+        output = self.outputs.get(tensor) or self.files.get(tensor)
         return None if output is None else output.result()
+
+    def close(self) -> None:
+        """Removes files of outputs that did not become whole."""
+        for output in self.outputs.values():
+            if isinstance(output, FileOutput):
+                output.discard()
 
     def progress(self, attempt: int, last_failure: Optional[Exception] = None,
                  wait: float = 0.0) -> Progress:
         """Where an attempt begins."""
         return Progress(self.job_id, attempt, last_failure, wait,
-                        rows=len(self.outputs[self.first_output].bytes), tokens=self.tokens,
-                        bytes_to_send=self.inputs.total_bytes())
+                        rows=len(self.outputs[self.first_output].bytes) if self.outputs else 0,
+                        tokens=self.tokens, bytes_to_send=self.inputs.total_bytes(),
+                        by_reference=self.named)
 
 
 class Attempt:
@@ -126,7 +145,7 @@ class Attempt:
         self._queue: Optional[SendQueue] = None
         self._report: Optional[pb.Report] = None
         self.admitted = False
-        if call.inputs.total_bytes() <= _EAGER_BYTES:
+        if not call.named and call.inputs.total_bytes() <= _EAGER_BYTES:
             self._queue = self._new_queue(MAX_PAYLOAD_BYTES)
 
     def open(self) -> bytes:
@@ -182,7 +201,8 @@ class Attempt:
         elif kind == "report":
             self._report = response.report
         elif kind == "resend":
-            assert self._queue is not None
+            if self._queue is None:
+                raise _broken("rows asked for again that lie in files")
             self._progress.add(to_send=self._queue.resend(response.resend))
         # Anything else is a kind of message that is newer than this client.
 
@@ -190,7 +210,7 @@ class Attempt:
         if self.admitted:
             raise _broken("the job was admitted twice")
         self.admitted = True
-        if self._queue is None:
+        if self._queue is None and not self._call.named:
             limit = admitted.max_payload_bytes or MAX_PAYLOAD_BYTES
             self._queue = self._new_queue(min(limit, MAX_PAYLOAD_BYTES))
         self._progress.update(admitted=True, workers=admitted.workers)
@@ -217,6 +237,8 @@ class Attempt:
             raise _broken("the stream ended well without a report")
         for rows in self._outputs.values():
             rows.check_complete()
+        if not self._outputs:
+            return self._report  # the workers have counted
         first = self._outputs[self._call.first_output]
         self._report.rows_not_finite = first.rows_not_finite
         self._report.first_row_not_finite = first.first_not_finite

@@ -7,9 +7,10 @@ import numpy as np
 from hilbert_ring._attempt import JobCall
 from hilbert_ring._channel import ENCODER_SERVICE
 from hilbert_ring._chunks import Inputs, Reader
-from hilbert_ring._job import AttendOptions
+from hilbert_ring._files import FileOutput, opened
+from hilbert_ring._job import AttendOptions, output_of
 from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, choice, integer, integers
-from hilbert_ring._tensors import given_output, read_tensor
+from hilbert_ring._tensors import Output, read_tensor
 from hilbert_ring.errors import (FailedPreconditionError, InvalidArgumentError, OutOfRangeError)
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -51,6 +52,7 @@ class Wanted:
     sequence_lengths: Optional[Sequence[int]] = None
     attention_map: Union[bool, int] = False
     attention_map_heads: bool = False
+    attention_map_out: Any = None
 
 
 def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: Optional[str],
@@ -64,7 +66,8 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: O
     options.check()
     if model.error:
         raise FailedPreconditionError(f"model {model.name} cannot be used: {model.error}")
-    tensor = read_tensor("tiles", tiles, dtype)
+    arrays: Dict[Any, Any] = {pb.TENSOR_TILES: opened("tiles", tiles)}
+    tensor = read_tensor("tiles", arrays[pb.TENSOR_TILES], dtype)
     if len(tensor.shape) != 2 or tensor.shape[1] != model.tile_dim:
         raise InvalidArgumentError(
             f"tiles has shape {tensor.shape}, model {model.name} takes (tiles, {model.tile_dim})",
@@ -73,31 +76,36 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: O
     readers: Dict[Any, Reader] = {pb.TENSOR_TILES: tensor.rows}
     row_bytes = {pb.TENSOR_TILES: model.tile_dim * ELEMENT_BYTES[tensor.dtype]}
     if model.positions:
+        coords = arrays[pb.TENSOR_TILE_COORDS] = opened("coords", coords)
         readers[pb.TENSOR_TILE_COORDS] = _read_coordinates(model, coords, tensor.shape[0])
         row_bytes[pb.TENSOR_TILE_COORDS] = _COORDINATE_BYTES
     elif coords is not None:
         raise InvalidArgumentError(f"coords: model {model.name} has no positions", field="coords")
     inputs = Inputs(tensor.shape[0], row_bytes, readers,
                     pb.TENSOR_TILE_COORDS if model.positions else None)
-    outputs = {}
+    outputs: Dict[Any, Union[Output, FileOutput]] = {}
     pooled = spec.pooling != pb.POOLING_NONE
-    shape = _shape_of(model, spec)
-    outputs[pb.TENSOR_POOLED if pooled else pb.TENSOR_STATES] = (
-        tensor.like(shape, "float32") if out is None
-        else given_output("out", out, shape, "float32"))
+    outputs[pb.TENSOR_POOLED if pooled else pb.TENSOR_STATES] = output_of(
+        "out", out, tensor, _shape_of(model, spec), "float32")
     if spec.attention_map_layer:
         rows = (_rows_of(model, spec),)
-        outputs[pb.TENSOR_ATTENTION_MAP] = tensor.like(
+        outputs[pb.TENSOR_ATTENTION_MAP] = output_of(
+            "attention_map_out", wanted.attention_map_out, tensor,
             rows + ((model.heads,) if spec.attention_map_by_head else ()), "float32")
+    elif wanted.attention_map_out is not None:
+        raise InvalidArgumentError("attention_map_out goes with attention_map",
+                                   field="attention_map_out")
     return JobCall(ENCODER_SERVICE + "Encode", pb.Open(encode=spec), inputs, outputs,
-                   dict.fromkeys(outputs, pb.DATA_TYPE_FLOAT32), options.name(),
-                   options.chunk_bytes, _rows_of(model, spec))
+                   {**dict.fromkeys(outputs, pb.DATA_TYPE_FLOAT32), pb.TENSOR_TILES: spec.dtype},
+                   options.name(), options.chunk_bytes, _rows_of(model, spec),
+                   options.by_reference, arrays)
 
 
 def encoded(call: JobCall, report: pb.Report) -> EncodeResult:
     """Of a job whose rows are all in place."""
-    return EncodeResult(call.result(call.first_output), call.result(pb.TENSOR_ATTENTION_MAP),
-                        report)
+    pooled = call.open.encode.pooling != pb.POOLING_NONE
+    return EncodeResult(call.result(pb.TENSOR_POOLED if pooled else pb.TENSOR_STATES),
+                        call.result(pb.TENSOR_ATTENTION_MAP), report)
 
 
 def prepare_plan(model: encoder_pb.Model, tiles: int, *, dtype: str, wanted: Wanted,

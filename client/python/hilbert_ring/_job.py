@@ -2,14 +2,17 @@
 import math
 import secrets
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 from hilbert_ring._attempt import JobCall, Progress
 from hilbert_ring._channel import SERVICE
+from hilbert_ring._by_reference import CHOICES
 from hilbert_ring._chunks import Inputs, Reader
+from hilbert_ring._files import FileOutput, given_file, is_path, opened
 from hilbert_ring._retry import Attempts, CallTiming
-from hilbert_ring._spec import make_spec, row_bytes
-from hilbert_ring._tensors import Tensor, given_output, read_coordinates, read_tensor
+from hilbert_ring._spec import choice, make_spec, row_bytes
+from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
+                                   read_tensor)
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.ordering import Hilbert, Morton, Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -23,9 +26,10 @@ class AttendResult:
     """What a job gave.
 
     Attributes:
-        out: [tokens, heads, value_dim], of the kind and type of q.
+        out: [tokens, heads, value_dim], of the kind and type of q; where a path was given, the
+            array of the file, mapped to be read.
         lse: float32 [tokens, heads], natural logarithm of the softmax denominators, of q's kind;
-            -inf where a row saw no key. None if it was not asked for.
+            -inf where a row saw no key; of a path likewise. None if it was not asked for.
         report: the service's figures: seconds, bytes, memory of each worker (message Report of
             proto/hilbert_ring/v1/attention.proto).
         ordering: Hilbert(...) or Morton(...), which the job had; None: tokens as they came.
@@ -49,9 +53,11 @@ class AttendOptions:
     max_attempts: int = 10
     chunk_bytes: int = 4 << 20
     progress: ProgressOption = None
+    by_reference: str = "auto"
 
     def check(self) -> None:
         """Raises InvalidArgumentError."""
+        choice("by_reference", self.by_reference, dict.fromkeys(CHOICES))
         _at_least("chunk_bytes", self.chunk_bytes, 1)
         _at_least("max_attempts", self.max_attempts, 1)
         if self.max_attempts > _MOST_ATTEMPTS:
@@ -88,24 +94,40 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
         InvalidArgumentError, OutOfRangeError: naming the argument.
     """
     options.check()
-    tensors = [read_tensor(name, value, dtype) for name, value in zip("qkv", (q, k, v))]
+    given = [opened(name, value) for name, value in zip("qkv", (q, k, v))]
+    tensors = [read_tensor(name, value, dtype) for name, value in zip("qkv", given)]
+    arrays: Dict[Any, Any] = dict(zip((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), given))
     spec = make_spec(dtype=tensors[0].dtype, ordering=ordering, **_shape(*tensors), **pattern)
     readers: Dict[Any, Reader] = {tensor: read.rows for tensor, read in
                zip((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), tensors)}
     if ordering is not None and ordering.coords is not None:
-        readers[pb.TENSOR_COORDS] = read_coordinates(ordering.coords, spec.tokens)
+        coords = arrays[pb.TENSOR_COORDS] = opened("ordering.coords", ordering.coords)
+        readers[pb.TENSOR_COORDS] = read_coordinates(coords, spec.tokens)
     inputs = attention_inputs(spec, readers)
     out_shape = (spec.tokens, spec.heads, spec.value_dim)
-    outputs = {pb.TENSOR_OUT: tensors[0].like(out_shape, tensors[0].dtype) if out is None
-               else given_output("out", out, out_shape, tensors[0].dtype)}
-    if lse is True:
-        outputs[pb.TENSOR_LSE] = tensors[0].like(out_shape[:2], "float32")
-    elif lse is not False and lse is not None:
-        outputs[pb.TENSOR_LSE] = given_output("lse", lse, out_shape[:2], "float32")
+    outputs: Dict[Any, Union[Output, FileOutput]] = {}
+    outputs[pb.TENSOR_OUT] = output_of("out", out, tensors[0], out_shape, tensors[0].dtype,
+                                       like=given[0])
+    if lse is None:
+        lse = not is_path(out)
+    if lse is not False:
+        outputs[pb.TENSOR_LSE] = output_of("lse", None if lse is True else lse, tensors[0],
+                                           out_shape[:2], "float32")
     return JobCall(SERVICE + "Attend", pb.Open(spec=spec, want_lse=pb.TENSOR_LSE in outputs),
                    inputs, outputs,
-                   {pb.TENSOR_OUT: spec.dtype, pb.TENSOR_LSE: pb.DATA_TYPE_FLOAT32},
-                   options.name(), options.chunk_bytes, spec.tokens)
+                   {**dict.fromkeys(arrays, spec.dtype), pb.TENSOR_OUT: spec.dtype,
+                    pb.TENSOR_LSE: pb.DATA_TYPE_FLOAT32},
+                   options.name(), options.chunk_bytes, spec.tokens, options.by_reference, arrays)
+
+
+def output_of(name: str, value: Any, beside: Tensor, shape: Tuple[int, ...], dtype: str,
+              like: Any = None) -> Union[Output, FileOutput]:
+    """Of what the caller gave: a path, an array, or None, which is one of the kind of `beside`."""
+    if value is None:
+        return beside.like(shape, dtype)
+    if is_path(value):
+        return given_file(value, shape, dtype, like)
+    return given_output(name, value, shape, dtype)
 
 
 def attention_inputs(spec: pb.JobSpec, readers: Dict[Any, Reader]) -> Inputs:

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 import numpy as np
 
+from hilbert_ring._files import opened
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -87,7 +88,7 @@ def _ordering(ordering: Ordering) -> pb.Ordering:
             field="ordering")
     axes = 0
     if ordering.coords is not None:
-        shape = np.shape(ordering.coords)
+        shape = np.shape(opened("ordering.coords", ordering.coords))
         if len(shape) != 2 or shape[1] not in (2, 3):
             raise InvalidArgumentError(
                 f"ordering.coords has shape {shape}, expected [tokens, 2] or [tokens, 3]",

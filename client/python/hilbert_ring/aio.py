@@ -9,12 +9,16 @@ A task that is cancelled while it awaits a call ends its job.
 import asyncio
 import math
 import time
-from typing import Any, AsyncIterator, Callable, List, Optional, Sequence, Union
+from contextlib import closing
+from pathlib import Path
+from typing import (Any, AsyncIterator, Callable, FrozenSet, List, Optional, Sequence, Tuple,
+                    Union)
 
 import grpc
 import grpc.aio
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
+from hilbert_ring._by_reference import may_send, parts_of, warn_of_sending, with_files
 from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
                                    address_of, failure_of, keep_buffers, short_failure)
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
@@ -34,17 +38,19 @@ __all__ = ["Client", "connect"]
 def connect(server: Optional[str] = None, *, token: Optional[str] = None,
             token_file: Optional[PathLike] = None, tls: Optional[bool] = None,
             ca: Optional[Pem] = None, cert: Optional[Pem] = None, key: Optional[Pem] = None,
-            server_name: Optional[str] = None, insecure: bool = False) -> "Client":
+            server_name: Optional[str] = None, insecure: bool = False,
+            data_root: Optional[PathLike] = None) -> "Client":
     """As of hilbert_ring.connect; to be called where an event loop runs."""
     return Client(address_of(server, token=token, token_file=token_file, tls=tls, ca=ca, cert=cert,
-                             key=key, server_name=server_name, insecure=insecure))
+                             key=key, server_name=server_name, insecure=insecure), data_root)
 
 
 class Client:
     """A connection to a service, for one event loop; ends with `close` or an `async with` block."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, data_root: Optional[PathLike] = None) -> None:
         self._address = address
+        self._data_root = None if data_root is None else Path(data_root)
         self.server = address.server
         self._timing = CallTiming()
         keep_buffers()
@@ -69,14 +75,14 @@ class Client:
                      causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
                      average_groups: bool = True, ordering: Optional[Ordering] = None,
                      sequence_lengths: Optional[Sequence[int]] = None,
-                     dtype: Optional[str] = None, lse: Any = True, out: Any = None,
-                     job_id: Optional[str] = None, deadline: Optional[float] = None,
-                     outage_timeout: Optional[float] = None, max_attempts: int = 10,
-                     chunk_bytes: int = 4 << 20,
+                     dtype: Optional[str] = None, lse: Any = None, out: Any = None,
+                     by_reference: str = "auto", job_id: Optional[str] = None,
+                     deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
+                     max_attempts: int = 10, chunk_bytes: int = 4 << 20,
                      progress: ProgressOption = None) -> AttendResult:
         """As of hilbert_ring.Client.attend. Rows are read in a thread of the loop's executor."""
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes,
-                                progress)
+                                progress, by_reference)
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
                              sequence_lengths)
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering,
@@ -84,10 +90,10 @@ class Client:
         attempts = options.attempts(self._timing)
         request, why = curve_request(call), ""
         if request is not None:
-            plan = await self._plan_of(request, attempts)
+            plan = await self._ask("Plan", request, pb.PlanResponse, attempts)
             call, why = with_curve(call, plan), plan.curve_why
-        with shown(progress) as tell:
-            report = await self._run(call, attempts, tell)
+        with shown(progress) as tell, closing(call):
+            call, report = await self._run_job(call, attempts, tell)
             return result_of(call, report, ordering, why)
 
     async def encode(self, tiles: Any, coords: Any = None, *, model: str,
@@ -95,19 +101,21 @@ class Client:
                      final_norm: Optional[bool] = None, compute: str = "float32",
                      sequence_lengths: Optional[Sequence[int]] = None,
                      attention_map: Union[bool, int] = False, attention_map_heads: bool = False,
-                     dtype: Optional[str] = None, out: Any = None, job_id: Optional[str] = None,
+                     attention_map_out: Any = None, dtype: Optional[str] = None,
+                     out: Any = None, by_reference: str = "auto", job_id: Optional[str] = None,
                      deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
                      max_attempts: int = 10, chunk_bytes: int = 4 << 20,
                      progress: ProgressOption = None) -> EncodeResult:
         """As of hilbert_ring.Client.encode."""
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes,
-                                progress)
+                                progress, by_reference)
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
-                        attention_map_heads)
+                        attention_map_heads, attention_map_out)
         call = prepare_encode(await self._model_of(model, options), tiles, coords, dtype=dtype, out=out,
                               wanted=wanted, options=options)
-        with shown(progress) as tell:
-            return encoded(call, await self._run(call, options.attempts(self._timing), tell))
+        with shown(progress) as tell, closing(call):
+            call, report = await self._run_job(call, options.attempts(self._timing), tell)
+            return encoded(call, report)
 
     async def plan_encode(self, tiles: int, *, model: str,
                           pool: Optional[str] = None, layers: Layers = "last",
@@ -154,21 +162,50 @@ class Client:
             except UnavailableError as error:
                 await asyncio.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
 
-    async def _plan_of(self, request: pb.PlanRequest, attempts: Attempts) -> pb.PlanResponse:
+    async def _ask(self, name: str, request: Any, response: Any, attempts: Attempts) -> Any:
         """Likewise."""
         while True:
             left = attempts.deadline_left()
             seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
             try:
-                plan: pb.PlanResponse = await self._short("Plan", request, pb.PlanResponse, seconds)
-                return plan
+                return await self._short(name, request, response, seconds)
             except PushedBack as pushed:
                 await asyncio.sleep(attempts.wait_after(pushed.failure))
             except UnavailableError as error:
+                if error.reason == "DATA_ROOT_GONE":
+                    raise
                 await asyncio.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
 
+    async def _run_job(self, call: JobCall, attempts: Attempts,
+                       tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
+        """By reference where that can be, else its tensors are sent: the job as it was done."""
+        named = await self._name_files(call, attempts)
+        if named is not None:
+            try:
+                return named, await self._run(named, attempts, tell, may_send(call))
+            except HilbertRingError as error:
+                if error.reason not in may_send(call):
+                    raise
+                warn_of_sending(error)
+        return call, await self._run(call, attempts, tell)
+
+    async def _name_files(self, call: JobCall, attempts: Attempts) -> Optional[JobCall]:
+        """None: its tensors are to be sent."""
+        parts = parts_of(call)
+        if parts is None:
+            return None
+        try:
+            root: pb.GetDataRootResponse = await self._ask(
+                "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
+        except HilbertRingError:
+            if call.by_reference == "always":
+                raise
+            return None
+        return await asyncio.to_thread(with_files, call, parts, root, self._data_root)
+
     async def _run(self, call: JobCall, attempts: Attempts,
-                   tell: Optional[Callable[[Progress], None]]) -> pb.Report:
+                   tell: Optional[Callable[[Progress], None]],
+                   final: FrozenSet[str] = frozenset()) -> pb.Report:
         number = 0
         teller = ProgressTeller(tell, call.progress(number))
         while True:
@@ -177,6 +214,8 @@ class Client:
                 attempts.deadline_left())
             if not isinstance(outcome, AttemptFailure):
                 return outcome
+            if outcome.error.reason in final:
+                raise outcome.error
             wait = attempts.wait_after(outcome)
             number += 1
             teller = ProgressTeller(tell, call.progress(number, outcome.error, wait))

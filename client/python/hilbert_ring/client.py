@@ -1,21 +1,23 @@
 """The blocking client."""
-import threading
 import time
-from typing import Any, Callable, Iterator, List, Optional, Sequence, TypeVar, Union
+from contextlib import closing
+from pathlib import Path
+from typing import (Any, Callable, FrozenSet, List, Optional, Sequence, Tuple, TypeVar, Union)
 
 import grpc
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
+from hilbert_ring._blocking_stream import BlockingStream
+from hilbert_ring._by_reference import may_send, parts_of, warn_of_sending, with_files
 from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
-                                   address_of, failure_of, keep_buffers, short_failure)
-from hilbert_ring._chunks import Rows
+                                   address_of, keep_buffers, short_failure)
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
                                pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring._spec import make_spec
-from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata, UnavailableError
+from hilbert_ring.errors import HilbertRingError, UnavailableError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -26,7 +28,8 @@ T = TypeVar("T")
 def connect(server: Optional[str] = None, *, token: Optional[str] = None,
             token_file: Optional[PathLike] = None, tls: Optional[bool] = None,
             ca: Optional[Pem] = None, cert: Optional[Pem] = None, key: Optional[Pem] = None,
-            server_name: Optional[str] = None, insecure: bool = False) -> "Client":
+            server_name: Optional[str] = None, insecure: bool = False,
+            data_root: Optional[PathLike] = None) -> "Client":
     """A client of the service at `server`; the connection is made with the first call.
 
     Args:
@@ -39,20 +42,22 @@ def connect(server: Optional[str] = None, *, token: Optional[str] = None,
         cert, key: the caller's own certificate and key, likewise, where the service asks for them.
         server_name: in the service's certificate; None: the server's host.
         insecure: a token may go to another host without TLS.
+        data_root: where this machine sees the service's data root; None: where the service does.
 
     Raises:
         InvalidArgumentError: arguments that contradict each other, a file that cannot be read, a
             token that is no header or would go to another host in the clear.
     """
     return Client(address_of(server, token=token, token_file=token_file, tls=tls, ca=ca, cert=cert,
-                             key=key, server_name=server_name, insecure=insecure))
+                             key=key, server_name=server_name, insecure=insecure), data_root)
 
 
 class Client:
     """A connection to a service. Thread-safe; ends with `close` or a `with` block."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, data_root: Optional[PathLike] = None) -> None:
         self._address = address
+        self._data_root = None if data_root is None else Path(data_root)
         self.server = address.server
         self._timing = CallTiming()
         keep_buffers()
@@ -77,16 +82,20 @@ class Client:
                causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
                average_groups: bool = True, ordering: Optional[Ordering] = None,
                sequence_lengths: Optional[Sequence[int]] = None, dtype: Optional[str] = None,
-               lse: Any = True, out: Any = None, job_id: Optional[str] = None,
+               lse: Any = None, out: Any = None, by_reference: str = "auto",
+               job_id: Optional[str] = None,
                deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
                max_attempts: int = 10, chunk_bytes: int = 4 << 20,
                progress: ProgressOption = None) -> AttendResult:
         """Computes attention, and returns when all rows are there.
 
-        q, k and v are arrays of NumPy (memory maps too), tensors of PyTorch, anything that speaks
-        DLPack or the buffer protocol, or what is read by slices, such as a dataset of h5py. None is
-        copied as a whole: rows are read as they are sent, and again when the service asks for
-        them, so they must not change meanwhile. Ctrl-C ends the job.
+        q, k and v are arrays of NumPy (memory maps too), paths of .npy files, tensors of PyTorch,
+        anything that speaks DLPack or the buffer protocol, or what is read by slices, such as a
+        dataset of h5py. None is copied as a whole: rows are read as they are sent, and again when
+        the service asks for them, so they must not change meanwhile. Ctrl-C ends the job.
+
+        Where all of them are memory maps or paths, outputs are paths, and the service sees these
+        files too (beneath its data root), they are named, and no row is sent.
 
         Args:
             q: queries [tokens, heads, head_dim]: float32, float16 or bfloat16.
@@ -104,9 +113,12 @@ class Client:
                 None: as the tokens come.
             sequence_lengths: tokens of packed sequences; None: one sequence.
             dtype: "bfloat16", where numbers are its raw 16 bits.
-            lse: True, False, or an array float32 [tokens, heads] to write to.
-            out: an array [tokens, heads, value_dim] to write to, such as a memory map; None: a new
-                one.
+            lse: True, False, or an array float32 [tokens, heads] to write to, or a path. None:
+                True, but with a path as `out` False.
+            out: an array [tokens, heads, value_dim] to write to, such as a memory map, or the path
+                of a .npy file, which is replaced when all rows are there; None: a new array.
+            by_reference: "auto": tensors are named where client and service see the same files,
+                else they are sent; "always": an error where they would be sent; "never".
             job_id: the job's name; None: one is drawn.
             deadline: seconds for the whole call, all attempts together.
             outage_timeout: seconds that the service may be away at a stretch. None: until the
@@ -126,7 +138,7 @@ class Client:
             HilbertRingError: a subclass for each status of the service.
         """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes,
-                                progress)
+                                progress, by_reference)
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
                              sequence_lengths)
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering,
@@ -134,10 +146,10 @@ class Client:
         attempts = options.attempts(self._timing)
         request, why = curve_request(call), ""
         if request is not None:
-            plan = self._plan_of(request, attempts)
+            plan = self._ask("Plan", request, pb.PlanResponse, attempts)
             call, why = with_curve(call, plan), plan.curve_why
-        with shown(progress) as tell:
-            report = self._run(call, attempts, tell)
+        with shown(progress) as tell, closing(call):
+            call, report = self._run_job(call, attempts, tell)
             return result_of(call, report, ordering, why)
 
     def encode(self, tiles: Any, coords: Any = None, *, model: str,
@@ -145,7 +157,8 @@ class Client:
                final_norm: Optional[bool] = None, compute: str = "float32",
                sequence_lengths: Optional[Sequence[int]] = None,
                attention_map: Union[bool, int] = False, attention_map_heads: bool = False,
-               dtype: Optional[str] = None, out: Any = None, job_id: Optional[str] = None,
+               attention_map_out: Any = None, dtype: Optional[str] = None, out: Any = None,
+               by_reference: str = "auto", job_id: Optional[str] = None,
                deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
                max_attempts: int = 10, chunk_bytes: int = 4 << 20,
                progress: ProgressOption = None) -> EncodeResult:
@@ -155,7 +168,8 @@ class Client:
 
         Args:
             tiles: [tiles, tile_dim]: float32, float16 or bfloat16.
-            coords: [tiles, 2], x and y of each tile in pixels, for models with positions.
+            coords: [tiles, 2], x and y of each tile in pixels, for models with positions; by
+                reference float64.
             model: its name, of `models`.
             pool: "class": the class token's vector of each slide; "mean": the mean of its tiles;
                 "none": every row. None: "class" where the model has a class token.
@@ -167,8 +181,10 @@ class Client:
             attention_map: True, or a layer: what each row gets of the attention of its slide's
                 class token; True: in the last layer.
             attention_map_heads: the map has a column for each head.
+            attention_map_out: an array float32 to write it to, or a path; None: a new one.
             dtype: "bfloat16", where numbers are its raw 16 bits.
-            out: an array float32 to write the embeddings to; None: a new one.
+            out: an array float32 to write the embeddings to, or a path; None: a new one. By
+                reference pooled ones still come as rows, whatever it is.
             others: as of `attend`.
 
         Returns:
@@ -180,13 +196,14 @@ class Client:
             HilbertRingError: a subclass for each status of the service.
         """
         options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes,
-                                progress)
+                                progress, by_reference)
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
-                        attention_map_heads)
+                        attention_map_heads, attention_map_out)
         call = prepare_encode(self._model_of(model, options), tiles, coords, dtype=dtype, out=out,
                               wanted=wanted, options=options)
-        with shown(progress) as tell:
-            return encoded(call, self._run(call, options.attempts(self._timing), tell))
+        with shown(progress) as tell, closing(call):
+            call, report = self._run_job(call, options.attempts(self._timing), tell)
+            return encoded(call, report)
 
     def plan_encode(self, tiles: int, *, model: str,
                     pool: Optional[str] = None, layers: Layers = "last",
@@ -241,29 +258,60 @@ class Client:
             except UnavailableError as error:
                 time.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
 
-    def _plan_of(self, request: pb.PlanRequest, attempts: Attempts) -> pb.PlanResponse:
+    def _ask(self, name: str, request: Any, response: Any, attempts: Attempts) -> Any:
         """Likewise."""
         while True:
             left = attempts.deadline_left()
             seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
             try:
-                plan: pb.PlanResponse = self._short("Plan", request, pb.PlanResponse, seconds)
-                return plan
+                return self._short(name, request, response, seconds)
             except PushedBack as pushed:
                 time.sleep(attempts.wait_after(pushed.failure))
             except UnavailableError as error:
+                if error.reason == "DATA_ROOT_GONE":
+                    raise
                 time.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
 
+    def _run_job(self, call: JobCall, attempts: Attempts,
+                 tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
+        """By reference where that can be, else its tensors are sent: the job as it was done."""
+        named = self._name_files(call, attempts)
+        if named is not None:
+            try:
+                return named, self._run(named, attempts, tell, may_send(call))
+            except HilbertRingError as error:
+                if error.reason not in may_send(call):
+                    raise
+                warn_of_sending(error)
+        return call, self._run(call, attempts, tell)
+
+    def _name_files(self, call: JobCall, attempts: Attempts) -> Optional[JobCall]:
+        """None: its tensors are to be sent."""
+        parts = parts_of(call)
+        if parts is None:
+            return None
+        try:
+            root: pb.GetDataRootResponse = self._ask(
+                "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
+        except HilbertRingError:
+            if call.by_reference == "always":
+                raise
+            return None
+        return with_files(call, parts, root, self._data_root)
+
     def _run(self, call: JobCall, attempts: Attempts,
-             tell: Optional[Callable[[Progress], None]]) -> pb.Report:
+             tell: Optional[Callable[[Progress], None]],
+             final: FrozenSet[str] = frozenset()) -> pb.Report:
         number = 0
         teller = ProgressTeller(tell, call.progress(number))
         while True:
-            outcome = _Stream(Attempt(call, number, teller)).run(
+            outcome = BlockingStream(Attempt(call, number, teller)).run(
                 self._channel.stream_stream(call.method), self._address.metadata(),
                 attempts.deadline_left())
             if not isinstance(outcome, AttemptFailure):
                 return outcome
+            if outcome.error.reason in final:
+                raise outcome.error
             wait = attempts.wait_after(outcome)
             number += 1
             teller = ProgressTeller(tell, call.progress(number, outcome.error, wait))
@@ -345,60 +393,3 @@ class Client:
             return call(request, timeout=seconds, metadata=self._address.metadata())  # type: ignore
         except grpc.RpcError as ended:
             raise short_failure(name, ended) from None
-
-
-class _Stream:
-    """Carries the messages of an attempt: rows leave in gRPC's thread, which asks for them, while
-    the caller's thread takes what comes."""
-
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
-        self._changed = threading.Condition()  # guards next_rows and handle against each other
-        self._over = False
-        self._broken: Optional[Exception] = None  # reading the caller's tensors failed
-
-    def run(self, attend: Any, metadata: Metadata,
-            seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
-        """The report, or how the attempt failed."""
-        stream = attend(self._requests(), timeout=seconds, metadata=metadata)
-        try:
-            for message in stream:
-                with self._changed:
-                    self._attempt.handle(message)
-                    self._changed.notify()
-            return self._attempt.finish()
-        except grpc.RpcError as ended:
-            if self._broken is not None:
-                raise self._broken from None
-            return failure_of(ended, self._attempt.admitted)
-        except HilbertRingError as error:
-            return AttemptFailure(error, self._attempt.admitted,
-                                  output_damaged=isinstance(error, DataLossError))
-        finally:
-            with self._changed:
-                self._over = True
-                self._changed.notify()
-            stream.cancel()
-
-    def _requests(self) -> Iterator[bytes]:
-        try:
-            yield self._attempt.open()
-            while True:
-                rows = self._await_rows()
-                if rows is None:
-                    return  # closes the client's side
-                yield self._attempt.message(rows)
-                self._attempt.sent(rows)
-        except Exception as error:
-            self._broken = error
-            raise
-
-    def _await_rows(self) -> Optional[Rows]:
-        """What is sent next; None once nothing is."""
-        with self._changed:
-            while not self._over and not self._attempt.ended:
-                rows = self._attempt.next_rows()
-                if rows is not None:
-                    return rows
-                self._changed.wait()  # until the call ends, which has the job's deadline
-        return None

@@ -15,7 +15,7 @@ class Ordering:
             sequence.
         window: tokens; each run of so many is ordered on its own. 0: no window.
         coords: integers [tokens, 2] or [tokens, 3], (x, y) or (x, y, z), 0 or more. On a grid x is
-            the column and y the row: `numpy.argwhere(mask)[:, ::-1]`.
+            the column and y the row: `numpy.argwhere(mask)[:, ::-1]`. An array, or the path of one.
         scope: "qkv", or "kv": keys and values alone are ordered.
     """
 

@@ -1,0 +1,69 @@
+"""An attempt's messages over a stream of gRPC, for the blocking client."""
+import threading
+from typing import Any, Iterator, Optional, Union
+
+import grpc
+
+from hilbert_ring._attempt import Attempt
+from hilbert_ring._channel import failure_of
+from hilbert_ring._chunks import Rows
+from hilbert_ring._retry import AttemptFailure
+from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata
+from hilbert_ring.v1 import attention_pb2 as pb
+
+
+class BlockingStream:
+    """Carries the messages of an attempt: rows leave in gRPC's thread, which asks for them, while
+    the caller's thread takes what comes."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._changed = threading.Condition()  # guards next_rows and handle against each other
+        self._over = False
+        self._broken: Optional[Exception] = None  # reading the caller's tensors failed
+
+    def run(self, attend: Any, metadata: Metadata,
+            seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
+        """The report, or how the attempt failed."""
+        stream = attend(self._requests(), timeout=seconds, metadata=metadata)
+        try:
+            for message in stream:
+                with self._changed:
+                    self._attempt.handle(message)
+                    self._changed.notify()
+            return self._attempt.finish()
+        except grpc.RpcError as ended:
+            if self._broken is not None:
+                raise self._broken from None
+            return failure_of(ended, self._attempt.admitted)
+        except HilbertRingError as error:
+            return AttemptFailure(error, self._attempt.admitted,
+                                  output_damaged=isinstance(error, DataLossError))
+        finally:
+            with self._changed:
+                self._over = True
+                self._changed.notify()
+            stream.cancel()
+
+    def _requests(self) -> Iterator[bytes]:
+        try:
+            yield self._attempt.open()
+            while True:
+                rows = self._await_rows()
+                if rows is None:
+                    return  # closes the client's side
+                yield self._attempt.message(rows)
+                self._attempt.sent(rows)
+        except Exception as error:
+            self._broken = error
+            raise
+
+    def _await_rows(self) -> Optional[Rows]:
+        """What is sent next; None once nothing is."""
+        with self._changed:
+            while not self._over and not self._attempt.ended:
+                rows = self._attempt.next_rows()
+                if rows is not None:
+                    return rows
+                self._changed.wait()  # until the call ends, which has the job's deadline
+        return None

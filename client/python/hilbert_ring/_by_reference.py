@@ -1,0 +1,147 @@
+"""Jobs whose tensors lie in files that client and service both see: they are named in place of
+being sent, and the service's workers read and write them.
+
+    parts = parts_of(call)                        # None: its tensors are to be sent
+    named = with_files(call, parts, root, None)   # root: the service's GetDataRootResponse
+
+That both see the same folder is shown by a file of the service's in it, whose random word the
+service tells. As client/cpp/by_reference.cc.
+"""
+import os
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, FrozenSet, Optional
+
+from hilbert_ring._attempt import JobCall
+from hilbert_ring._chunks import Inputs, tensor_name
+from hilbert_ring._files import FileOutput, FilePart, NotInFile, part_of
+from hilbert_ring.errors import FailedPreconditionError, HilbertRingError
+from hilbert_ring.v1 import attention_pb2 as pb
+
+CHOICES = ("auto", "always", "never")
+
+# A job that failed so may well be done where its tensors are sent.
+_MAY_SEND: FrozenSet[str] = frozenset({
+    "NO_DATA_ROOT", "DATA_ROOT_GONE", "DATA_ROOT_NOT_ON_WORKERS", "FILE_PATH", "FILE_SYMLINK",
+    "FILE_NOT_FOUND", "FILE_NOT_PERMITTED", "FILE_MISSHAPEN"})
+_ARGUMENTS = {pb.TENSOR_COORDS: "ordering.coords", pb.TENSOR_TILE_COORDS: "coords",
+              pb.TENSOR_STATES: "out", pb.TENSOR_ATTENTION_MAP: "attention_map_out"}
+_MARK_BYTES = 128
+
+Parts = Dict[Any, FilePart]  # of inputs, by tensor
+
+
+def may_send(call: JobCall) -> FrozenSet[str]:
+    """The reasons after which its tensors are sent."""
+    return _MAY_SEND if call.by_reference == "auto" else frozenset()
+
+
+def warn_of_sending(error: HilbertRingError) -> None:
+    """Says that a job is done, and slower."""
+    warnings.warn(f"tensors are sent, since the service cannot use the files: {error}",
+                  RuntimeWarning, stacklevel=4)
+
+
+def parts_of(call: JobCall) -> Optional[Parts]:
+    """Where the inputs lie; None: tensors are to be sent.
+
+    Raises:
+        FailedPreconditionError: tensors are to be named, and one is in no file.
+    """
+    if call.by_reference == "never":
+        return None
+    try:
+        return _parts(call)
+    except FailedPreconditionError:
+        if call.by_reference == "always":
+            raise
+        return None
+
+
+def _parts(call: JobCall) -> Parts:
+    for tensor, output in call.outputs.items():
+        if tensor != pb.TENSOR_POOLED and not isinstance(output, FileOutput):
+            raise _not_named(tensor, "is an array, and by reference a path")
+    parts: Parts = {}
+    for tensor in call.inputs.readers:
+        try:
+            parts[tensor] = part = part_of(call.arrays[tensor])
+        except NotInFile as why:
+            raise _not_named(tensor, str(why)) from None
+        if tensor == call.inputs.ahead and not part.whole:
+            raise _not_named(tensor, "is not the whole array of a .npy file")
+        wide = tensor == pb.TENSOR_TILE_COORDS
+        if wide and call.arrays[tensor].dtype != "<f8":
+            raise _not_named(tensor, f"is {call.arrays[tensor].dtype}, and by reference float64")
+    return parts
+
+
+def _not_named(tensor: Any, why: str) -> FailedPreconditionError:
+    argument = _ARGUMENTS.get(tensor, tensor_name(tensor).lower())
+    return FailedPreconditionError(f"by_reference: {argument} {why}", field=argument)
+
+
+def with_files(call: JobCall, parts: Parts, root: pb.GetDataRootResponse,
+               seen: Optional[Path]) -> Optional[JobCall]:
+    """The job with its files named; None: tensors are to be sent.
+
+    Args:
+        root: the service's.
+        seen: where this machine has it; None: where the service has.
+
+    Raises:
+        FailedPreconditionError: tensors are to be named, and the service does not see them.
+    """
+    try:
+        return _named(call, parts, root, seen)
+    except FailedPreconditionError:
+        if call.by_reference == "always":
+            raise
+        return None
+
+
+def _named(call: JobCall, parts: Parts, root: pb.GetDataRootResponse,
+           seen: Optional[Path]) -> JobCall:
+    folder = _folder_of(root, seen or Path(root.path))
+    opening = pb.Open()
+    opening.CopyFrom(call.open)
+    for tensor, part in parts.items():
+        file = opening.files.add(tensor=tensor, path=_beneath(folder, tensor, Path(part.path)))
+        if not part.whole:
+            file.raw.offset = part.offset
+            file.raw.shape.extend(call.arrays[tensor].shape)
+            file.raw.dtype = call.dtypes[tensor]
+    files, outputs = {}, {}
+    for tensor, output in call.outputs.items():
+        if tensor == pb.TENSOR_POOLED or not isinstance(output, FileOutput):
+            outputs[tensor] = output
+            continue
+        files[tensor] = output
+        opening.files.add(tensor=tensor, path=_beneath(folder, tensor, output.path))
+    return replace(call, open=opening, inputs=Inputs(call.inputs.rows, {}, {}), outputs=outputs,
+                   files=files)
+
+
+def _folder_of(root: pb.GetDataRootResponse, seen: Path) -> str:
+    """The caller's, as this machine sees it."""
+    try:
+        with open(seen / root.mark_file, "rb") as file:
+            line, end, _ = file.read(_MARK_BYTES).partition(b"\n")
+    except OSError:
+        line, end = b"", b""
+    if not end or not line or line.decode("ascii", "replace") != root.mark:
+        raise FailedPreconditionError(
+            f"by_reference: {seen}: is not the service's data root, for the mark {root.mark_file} "
+            "is not there or is another")
+    if root.workers == 0:
+        raise FailedPreconditionError("by_reference: no worker of the service sees its data root")
+    return os.path.realpath(seen / root.folder)
+
+
+def _beneath(folder: str, tensor: Any, path: Path) -> str:
+    try:
+        return path.relative_to(folder).as_posix()
+    except ValueError:
+        raise _not_named(tensor, f"is {path}, which does not lie beneath {folder}, the caller's "
+                         "folder of the service's data root") from None

@@ -1,0 +1,173 @@
+"""Tensors in files: where an array lies in one, and outputs that are written to one."""
+import os
+import secrets
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Optional, Tuple, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilbert_ring.errors import HilbertRingError, InvalidArgumentError
+
+PathLike = Union[str, "os.PathLike[str]"]
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def is_path(value: Any) -> bool:
+    """Whether it names a file."""
+    return isinstance(value, (str, os.PathLike))
+
+
+def opened(name: str, value: Any) -> Any:
+    """The array of a .npy file, mapped, where `value` is its path; else `value`.
+
+    Raises:
+        InvalidArgumentError: the file holds no array that can be mapped.
+    """
+    if not is_path(value):
+        return value
+    try:
+        array = np.load(value, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(f"{name}: {os.fspath(value)}: {error}", field=name) from None
+    if not isinstance(array, np.ndarray):
+        raise InvalidArgumentError(f"{name}: {os.fspath(value)}: expected .npy", field=name)
+    return array
+
+
+class NotInFile(Exception):
+    """Why an array is not what a file has."""
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Where the rows of an array lie."""
+
+    path: str
+    offset: int  # bytes
+    whole: bool  # they are the array of a .npy file, with its shape and type
+
+
+def part_of(array: Any) -> FilePart:
+    """Of an array whose memory is a file that is mapped.
+
+    What the system says of the mapping counts, so that views of a map have the place at which they
+    begin, and a file that was replaced since it was mapped is not taken for the one that is meant.
+
+    Raises:
+        NotInFile: its memory is not a file's, or not in order.
+    """
+    if not isinstance(array, np.ndarray):
+        raise NotInFile("is neither a path nor a memory map of NumPy")
+    if not array.flags.c_contiguous:
+        raise NotInFile("is not in C order")
+    if array.dtype.byteorder == ">":
+        raise NotInFile("is big-endian")
+    address = array.__array_interface__["data"][0]
+    path, offset = _mapped_at(address)
+    if isinstance(array, np.memmap) and array.flags.writeable:
+        array.flush()  # what was written is seen by other hosts, too
+    return FilePart(path, offset, _is_whole(path, offset, array))
+
+
+def _mapped_at(address: int) -> Tuple[str, int]:
+    """The file and the byte of it that lies at an address."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            fields = line.rstrip("\n").split(maxsplit=5)
+            begin, end = (int(number, 16) for number in fields[0].split("-"))
+            if begin <= address < end:
+                break
+        else:
+            raise NotInFile("is not in this process's memory")
+    if len(fields) < 6 or fields[4] == "0":
+        raise NotInFile("is neither a path nor a memory map")
+    if not fields[1].endswith("s"):
+        raise NotInFile("is a memory map of its own, which is not written to its file (mode 'c')")
+    path = fields[5].replace("\\012", "\n")
+    try:
+        found = os.stat(path).st_ino
+    except OSError:
+        found = 0
+    if found != int(fields[4]):
+        raise NotInFile(f"is a memory map of a file that is no longer {path}")
+    return path, int(fields[2], 16) + address - begin
+
+
+def _is_whole(path: str, offset: int, array: "NDArray[Any]") -> bool:
+    try:
+        with open(path, "rb") as file:
+            read = _HEADERS[np.lib.format.read_magic(file)]
+            shape, fortran, dtype = read(file)
+            return bool(file.tell() == offset and shape == array.shape and dtype == array.dtype
+                        and (not fortran or array.ndim == 1))
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+class FileOutput:
+    """An output [rows, ...] as a .npy file, which has its name once it is whole.
+
+    Attributes:
+        path: its name.
+        result: a function: the array of the file, mapped, which has its name then.
+    """
+
+    def __init__(self, path: PathLike, shape: Tuple[int, ...], dtype: "np.dtype[Any]") -> None:
+        """dtype: of the array; one that NumPy does not know itself is written as raw bytes."""
+        self.path = Path(os.path.realpath(path))
+        self._shape = shape
+        self._dtype = dtype
+        self._pending: Optional[Path] = None
+
+    @cached_property
+    def bytes(self) -> "NDArray[np.uint8]":
+        """[rows, bytes of a row], to be written to; from the first use on there is a file."""
+        pending = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        known = self._dtype.kind in "fiu"
+        kind = self._dtype if known else np.dtype(f"V{self._dtype.itemsize}")
+        try:
+            made = np.lib.format.open_memmap(pending, "w+", kind, self._shape)
+        except OSError as error:
+            pending.unlink(missing_ok=True)
+            raise InvalidArgumentError(f"{self.path}: {error}") from None
+        self._pending = pending
+        self._map = made
+        rows: "NDArray[np.uint8]" = np.asarray(made).reshape(-1).view(np.uint8).reshape(
+            self._shape[0], -1)
+        return rows
+
+    def result(self) -> "NDArray[Any]":
+        """See above.
+
+        Raises:
+            HilbertRingError: it cannot be brought to the disk, or read there.
+        """
+        try:
+            if self._pending is not None:
+                self._map.flush()
+                os.replace(self._pending, self.path)
+                self._pending = None
+            array: "NDArray[Any]" = np.load(self.path, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise HilbertRingError(f"{self.path}: {error}") from None
+        return array if array.dtype == self._dtype else array.view(self._dtype)
+
+    def discard(self) -> None:
+        """Removes what has no name yet."""
+        if self._pending is not None:
+            self._pending.unlink(missing_ok=True)
+            self._pending = None
+
+
+def given_file(path: PathLike, shape: Tuple[int, ...], dtype: str, like: Any = None) -> FileOutput:
+    """Of a caller's path. `like`: an input, in whose words bfloat16 is written; else it is raw."""
+    if dtype != "bfloat16":
+        kind = np.dtype(dtype)
+    elif isinstance(like, np.ndarray):
+        kind = like.dtype.newbyteorder("=")
+    else:
+        kind = np.dtype("V2")
+    return FileOutput(path, shape, kind)
