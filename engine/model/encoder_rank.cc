@@ -320,7 +320,8 @@ absl::Status Rank::Attend(int64_t layer, Communicator* communicator, int64_t fir
   ExecuteControl attend{.deadline = control.deadline,
                         .cancelled = control.cancelled,
                         .progress = [&](double fraction) { Tell(control, fraction * planned); },
-                        .waiting = control.waiting};
+                        .waiting = control.waiting,
+                        .overlap_exchange = control.overlap_exchange};
   if (control.attention_span) {
     attend.span = [&](SpanKind kind, int64_t step, Deadline begin, Deadline end) {
       control.attention_span(layer, kind, step, begin, end);

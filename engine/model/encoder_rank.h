@@ -49,6 +49,7 @@ struct EncoderControl {
   std::function<bool()> cancelled;
   std::function<void(double fraction)> progress;  // of the rank's multiplications; any thread
   std::function<void(int64_t step)> waiting;
+  bool overlap_exchange = true;              // as in ExecuteControl
   std::function<void(int64_t layer)> layer;  // from 1: it was computed; the calling thread
   // As in ExecuteControl, of each layer's attention (from 1); and rows: between that and the next
   // one, layer 0 before the first.

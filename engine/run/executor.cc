@@ -76,7 +76,7 @@ class Executor {
       RETURN_IF_ERROR(AwaitRows(store_.rows()));
       RETURN_IF_ERROR(PackOwnBlocks(views));
     }
-    RETURN_IF_ERROR(Post(1));
+    if (control_.overlap_exchange) RETURN_IF_ERROR(Post(1));
     for (const Stretch& stretch :
          MakeStretches(plan_, rank_, exchanges_blocks, LeastStretchRows())) {
       RETURN_IF_ERROR(AwaitRows(stretch.rows_needed));
@@ -85,8 +85,9 @@ class Executor {
     }
     RETURN_IF_ERROR(Compute(builder.Own()));
     for (int64_t step = 1; step <= plan_.costs.steps; ++step) {
+      if (!control_.overlap_exchange) RETURN_IF_ERROR(Post(step));
       RETURN_IF_ERROR(Wait(step));
-      RETURN_IF_ERROR(Post(step + 1));
+      if (control_.overlap_exchange) RETURN_IF_ERROR(Post(step + 1));
       const ScheduleStep& now = schedule_.steps[step - 1];
       RETURN_IF_ERROR(Compute(builder.Arrived(now.arrived, workspace_.arena->data())));
     }
@@ -254,7 +255,11 @@ class Executor {
     }
     posted_ = Clock::now();
     in_flight_ = true;
-    return communicator_->Post(comm);
+    absl::Status status = communicator_->Post(comm);
+    // A socket takes what it can at once, in this thread.
+    figures_.exposed_exchange_seconds += SecondsSince(posted_);
+    Tell(SpanKind::kWait, posted_);
+    return status;
   }
 
   absl::Status Wait(int64_t step) {

@@ -5,8 +5,9 @@
 // still come.
 //
 // Step 0 computes on the rank's own rows while its packed blocks travel; step t computes on the
-// blocks that arrived in step t while those of step t + 1 travel. Partial results are merged in
-// float32 in the plan's order, so the same shards and kernel give the same bits.
+// blocks that arrived in step t while those of step t + 1 travel (overlap_exchange). Partial
+// results are merged in float32 in the plan's order, so the same shards and kernel give the same
+// bits.
 #pragma once
 
 #include <chrono>
@@ -24,7 +25,7 @@ namespace hilbert_ring {
 enum class SpanKind {
   kAttend,
   kReceiveBlocks,  // from posting to when they were found to be there
-  kWait,           // of that, with nothing to compute
+  kWait,           // of that, posting, and with nothing to compute
   kMerge,          // zero keys, and partial results made final
 };
 
@@ -47,6 +48,9 @@ struct ExecuteControl {
   // Told what went on from when to when, by the calling thread: a few times for each window and
   // each exchange step. step: 0 for the rank's own rows.
   std::function<void(SpanKind kind, int64_t step, Deadline begin, Deadline end)> span;
+  // False: a step's blocks are posted when there is nothing left to compute without them. Results
+  // are the same; ranks of one ring may differ in it.
+  bool overlap_exchange = true;
 };
 
 // Measured figures of one rank.
@@ -54,7 +58,7 @@ struct Figures {
   double flops = 0;  // in tiles that were not wholly masked
   double compute_seconds = 0;
   double exchange_seconds = 0;          // from posting to arrival, summed over steps
-  double exposed_exchange_seconds = 0;  // of those, waiting with nothing to compute
+  double exposed_exchange_seconds = 0;  // of those, posting, and waiting with nothing to compute
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
   int64_t memory_peak_bytes = 0;  // shard, order, accumulators and exchange buffers as allocated

@@ -274,6 +274,7 @@ absl::Status Coordinator::StartWorkers() {
   if (!settings_.cpu_instructions.empty()) {
     arguments.push_back(absl::StrCat("--cpu-instructions=", settings_.cpu_instructions));
   }
+  if (!settings_.overlap_exchange) arguments.emplace_back("--overlap-exchange=false");
   arguments.push_back(absl::StrCat("--attention-kernel=", settings_.device.attention_kernel));
   arguments.push_back(absl::StrCat("--gpu-exchange-blocks=", settings_.device.gpu_exchange_blocks));
   WorkerProcessOptions options{.program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),

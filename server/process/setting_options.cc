@@ -60,6 +60,13 @@ void AddDevice(CLI::App& app, DeviceSettings& device) {
       ->check(CLI::Range(0, 64));
 }
 
+void AddOverlapExchange(CLI::App& app, bool& value) {
+  app.add_option(
+      "--overlap-exchange", value,
+      "of the workers: true: a ring's blocks travel while others are computed on; false: "
+      "when there is nothing else to do, to measure what the overlap is worth");
+}
+
 void AddCallLimits(CLI::App& app, int& calls_per_peer, Milliseconds& open_timeout) {
   app.add_option("--max-calls-per-peer", calls_per_peer, "streams that one host may have open")
       ->check(CLI::Range(1, 100'000));

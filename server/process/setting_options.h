@@ -24,6 +24,8 @@ CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,
 CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value);
 void AddDevice(CLI::App& app, DeviceSettings& device);
 
+void AddOverlapExchange(CLI::App& app, bool& value);
+
 // What the streams of a host may be, at coordinator and worker.
 void AddCallLimits(CLI::App& app, int& calls_per_peer, Milliseconds& open_timeout);
 

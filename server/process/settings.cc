@@ -105,6 +105,7 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   app.add_option("--share-memory", s.share_memory,
                  "true: shards of workers on this host lie in memory that both processes map; "
                  "false: rows are sent to them");
+  AddOverlapExchange(app, s.overlap_exchange);
   AddDuration(
       app, "--keep-shards", s.keep_shards,
       "memory of shards that is shared is kept for so long, for a job that follows at once");
@@ -208,6 +209,7 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   app.add_option("--share-memory", s.share_memory,
                  "true: takes shards in memory that a coordinator of this host offers; false: rows "
                  "come by its stream");
+  AddOverlapExchange(app, s.overlap_exchange);
   AddCallLimits(app, s.max_calls_per_peer, s.open_timeout);
   AddDuration(app, "--exit-timeout", s.exit_timeout,
               "on SIGTERM takes no more jobs, and those that run have so long to end");

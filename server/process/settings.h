@@ -55,6 +55,7 @@ struct CoordinatorSettings {
   int64_t model_memory_bytes = int64_t{2} << 30;  // of a spawned worker, for weights
 
   bool share_memory = true;       // with workers of this host
+  bool overlap_exchange = true;   // of a spawned worker, with compute
   Milliseconds keep_shards{500};  // their memory, for a job that follows at once
 
   int job_workers = 0;  // of a job; 0: as many as end it first
@@ -101,6 +102,7 @@ struct WorkerSettings {
   int64_t memory_limit_bytes = 0;      // of jobs; 0: 80 % of memory, or a GPU's fraction
   double memory_share = 1.0;           // of that 80 %, where workers share the machine
   bool share_memory = true;            // with a coordinator of this host
+  bool overlap_exchange = true;        // blocks travel while others are computed on
   Milliseconds feed_timeout{600'000};  // of a job of whose rows nothing is heard
   Milliseconds exit_timeout{10'000};   // for running jobs, on SIGTERM
   int max_calls_per_peer = 64;         // Run calls, open at once

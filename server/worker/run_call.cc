@@ -367,7 +367,8 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
                                } else if (rows < store_->rows()) {
                                  SendNews();
                                }
-                             }};
+                             },
+                         .overlap_exchange = state_.overlap_exchange};
   WorkControl work{.layer = [this](int64_t layer) {
     const MutexLock lock(mutex_);
     news_.layer = layer;

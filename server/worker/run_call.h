@@ -58,7 +58,8 @@ struct WorkerState {
   // models.
   std::function<absl::StatusOr<std::unique_ptr<RunWork>>(const v1::RunOpen& open, int threads)>
       make_encode = nullptr;
-  std::string data_root = {};  // of files that jobs name; empty: none
+  bool overlap_exchange = true;  // as in ExecuteControl
+  std::string data_root = {};    // of files that jobs name; empty: none
 };
 
 using RunStream = grpc::ServerReaderWriterInterface<v1::RunResponse, v1::RunRequest>;

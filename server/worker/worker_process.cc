@@ -108,6 +108,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
       .metrics = &metrics,
       .make_encode = [&models](const v1::RunOpen& open,
                                int threads) { return MakeEncodeRun(open, models, threads); },
+      .overlap_exchange = settings.overlap_exchange,
       .data_root = settings.data_root};
   CallGate gate(
       {.calls_per_peer = settings.max_calls_per_peer, .open_timeout = settings.open_timeout});

@@ -85,8 +85,10 @@ class Runner {
     absl::Status placed = PlaceAll(rank, **store);
     if (!placed.ok()) return placed;
     const Deadline deadline = std::chrono::steady_clock::now() + options_.limit;
-    auto figures = Execute(result_.plan, rank, **store, device, communicator, 0,
-                           {.deadline = [deadline] { return deadline; }});
+    auto figures = Execute(
+        result_.plan, rank, **store, device, communicator, 0,
+        {.deadline = [deadline] { return deadline; },
+         .overlap_exchange = !options_.overlaps_exchange || options_.overlaps_exchange(rank)});
     if (!figures.ok()) return figures.status();
     result_.figures[rank] = *figures;
     return TakeAll(rank, **store);

@@ -55,6 +55,7 @@ struct EngineOptions {
   // Of each rank's device; null: it is used as it is.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap;
   std::function<void(int rank, const absl::Status& status)> failed;  // by each rank's thread
+  std::function<bool(int rank)> overlaps_exchange;                   // null: all do
 };
 absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,
                                            const EngineInputs& inputs,

@@ -107,6 +107,15 @@ TEST_F(Settings, CpuInstructionsOfBothProcesses) {
   EXPECT_EQ(std::get<WorkerSettings>(ParseWorkerSettings(2, argv)).cpu_instructions, "sse4");
 }
 
+TEST_F(Settings, OverlapOfBothProcesses) {
+  EXPECT_TRUE(Parsed({}).overlap_exchange);
+  EXPECT_FALSE(Parsed({"--overlap-exchange=false"}).overlap_exchange);
+  std::string name = "hilbert-ring-worker", flag = "--overlap-exchange=false";
+  char* argv[] = {name.data(), flag.data()};
+  EXPECT_TRUE(std::get<WorkerSettings>(ParseWorkerSettings(1, argv)).overlap_exchange);
+  EXPECT_FALSE(std::get<WorkerSettings>(ParseWorkerSettings(2, argv)).overlap_exchange);
+}
+
 TEST_F(Settings, DeviceOfBothProcesses) {
   EXPECT_EQ(Parsed({}).device.device, "auto");
   const DeviceSettings device = Parsed({"--device=cuda:3", "--gpu-memory-fraction=0.5",
