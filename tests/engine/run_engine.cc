@@ -71,7 +71,7 @@ class Runner {
     auto device = KeptDevices::OfProcess().Take(kernel_);
     if (!device.ok()) return device.status();
     if (options_.wrap) device = options_.wrap(*std::move(device));
-    const absl::Status status = RunOn(**device, rank, communicator);
+    absl::Status status = RunOn(**device, rank, communicator);
     if (status.ok() && !options_.wrap) KeptDevices::OfProcess().Give(kernel_, *std::move(device));
     return status;
   }

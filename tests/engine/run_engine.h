@@ -37,7 +37,7 @@ struct EngineResult {
 // Inputs are rounded to spec.dtype on their way into the shards. The kernel is named as
 // OptionsFor (tests/unit/device/kernel_options.h) takes it; empty: KernelUnderTest().
 absl::StatusOr<EngineResult> RunEngine(const JobSpec& spec, const EngineInputs& inputs, int workers,
-                                       RingKind ring, const std::string& kernel = "");
+                                       RingKind kind, const std::string& kernel = "");
 
 // That of the environment variable HILBERT_RING_TEST_KERNEL, else "cpu".
 std::string KernelUnderTest();
