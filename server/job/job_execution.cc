@@ -313,7 +313,14 @@ absl::Status JobExecution::Check(JobRun& run) {
   Enter(JobPhase::kChecking);
   if (!job_.check) return absl::OkStatus();
   const std::vector<HostShard> shards = run.Shards();
-  if (shards.empty()) return absl::OkStatus();
+  if (shards.empty()) {
+    if (job_.files != nullptr) {
+      figures_.check_note =
+          "--check-rows: no row was computed again, for the workers read and wrote files where the "
+          "coordinator does not see their memory";
+    }
+    return absl::OkStatus();
+  }
   if (job_.files != nullptr) {
     RETURN_IF_ERROR(TakeChecked());
   }
@@ -321,7 +328,8 @@ absl::Status JobExecution::Check(JobRun& run) {
   if (order == nullptr) {
     ASSIGN_OR_RETURN(order, Permutation::Make(job_.spec, {}));
   }
-  if (job_.work.shape().rows.Has(TensorKind::kLayerInput) &&
+  // Of files a worker says at its end alone that it has all rows.
+  if (job_.files == nullptr && job_.work.shape().rows.Has(TensorKind::kLayerInput) &&
       job_.delivered.of(TensorKind::kLayerInput).count() < job_.spec.tokens) {
     return absl::InternalError("the workers have not kept all rows of the layer that is checked");
   }
@@ -352,9 +360,10 @@ absl::Status JobExecution::Check(JobRun& run) {
 absl::Status JobExecution::TakeChecked() {
   std::string row;
   for (const int64_t token : job_.check->wanted()) {
-    const auto& worker = members_[router_->Find(v1::TENSOR_Q, token).rank];
-    for (const v1::Tensor tensor : {v1::TENSOR_OUT, v1::TENSOR_LSE}) {
-      if (tensor == v1::TENSOR_LSE && !job_.open.want_lse()) continue;
+    for (const v1::Tensor tensor : {v1::TENSOR_OUT, v1::TENSOR_LSE, v1::TENSOR_STATES}) {
+      if (!job_.files->Writes(tensor)) continue;
+      const v1::Tensor of = tensor == v1::TENSOR_STATES ? tensor : v1::TENSOR_Q;
+      const auto& worker = members_[router_->Find(of, token).rank];
       RETURN_IF_ERROR(job_.files->ReadOutput(tensor, token, row));
       v1::OutputChunk chunk;
       chunk.set_tensor(tensor);

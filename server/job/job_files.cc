@@ -261,7 +261,7 @@ absl::Status JobFiles::CheckAllNamed(const v1::Open& open) const {
   }
   for (const TensorKind kind : kOutputKinds) {
     const v1::Tensor tensor = wire::TensorOf(kind);
-    if (!work_.shape().rows.Has(kind)) continue;
+    if (work_.ArrayOf(tensor).shape.empty()) continue;  // not the client's, or sent
     const bool wanted = kind != TensorKind::kLse || open.want_lse();
     if (wanted && !wanted_.contains(tensor)) return missing(tensor);
     if (!wanted && wanted_.contains(tensor)) {
@@ -390,6 +390,8 @@ absl::Status JobFiles::Commit(const JobStop& stop) {
   for (auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Commit());
   return absl::OkStatus();
 }
+
+bool JobFiles::Writes(v1::Tensor tensor) const { return wanted_.contains(tensor); }
 
 int64_t JobFiles::output_bytes() const {
   int64_t bytes = 0;

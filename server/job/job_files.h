@@ -54,7 +54,10 @@ class JobFiles {
   using Visit = std::function<absl::Status(const v1::Chunk& chunk, const wire::Payload& payload)>;
   absl::Status ReadChunks(v1::Tensor tensor, const Visit& visit) const;
 
-  // Rows of an output, before it is committed.
+  // Whether it is an output in a file.
+  bool Writes(v1::Tensor tensor) const;
+
+  // Rows of such an output, before it is committed.
   absl::Status ReadOutput(v1::Tensor tensor, int64_t row, std::string& bytes) const;
 
   // FILE_CHANGED where an input was written to meanwhile; errors of OutputFile::Commit; the stop's

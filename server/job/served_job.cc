@@ -122,13 +122,11 @@ absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::MakeWork() const {
     for (const auto& member : services_.membership.Live()) {
       threads = std::max(threads, member->threads);
     }
-    return MakeEncodeWork(
-        open_.encode(), services_.models,
-        {.limits = LimitsOf(services_.settings),
-         .threads = threads,
-         .max_result_bytes = OrderMemoryLimit(services_.settings),
-         // Its outputs in files do not pass through here.
-         .check_rows = open_.files_size() > 0 ? 0 : services_.settings.check_rows});
+    return MakeEncodeWork(open_.encode(), services_.models,
+                          {.limits = LimitsOf(services_.settings),
+                           .threads = threads,
+                           .max_result_bytes = OrderMemoryLimit(services_.settings),
+                           .check_rows = services_.settings.check_rows});
   }
   if (open_.has_encode()) return BadOpen("Open has encode, which Attend does not take");
   ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open_.spec()));

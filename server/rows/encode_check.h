@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -61,6 +62,7 @@ class EncodeCheck : public OutputCheck {
 
   void Take(const v1::OutputChunk& chunk, std::string_view payload,
             const std::shared_ptr<const Member>& worker) override;
+  std::span<const int64_t> wanted() const override { return tokens_; }
   absl::StatusOr<Verdict> Compare(const Execution& execution) const override;
 
  private:

@@ -28,8 +28,7 @@ class OutputCheck {
   virtual void Take(const v1::OutputChunk& chunk, std::string_view payload,
                     const std::shared_ptr<const Member>& worker) = 0;
 
-  // Whose rows of OUT and LSE it wants, rising: where workers write them to files, they are read
-  // there.
+  // Whose rows of outputs it wants, rising: where workers write them to files, they are read there.
   virtual std::span<const int64_t> wanted() const { return {}; }
 
   // The row that is off most.

@@ -81,8 +81,10 @@ absl::StatusOr<EncodeResult> EncodeRaw(const std::shared_ptr<grpc::Channel>& cha
                                        const v1::EncodeSpec& spec, const EncodeInputs& inputs,
                                        const EncodeOptions& options) {
   std::vector<v1::Chunk> chunks;
-  AddChunks(v1::TENSOR_TILES, inputs.tiles, inputs.count, options.chunk_rows, chunks);
-  AddChunks(v1::TENSOR_TILE_COORDS, inputs.coords, inputs.count, options.chunk_rows, chunks);
+  if (options.files.empty()) {
+    AddChunks(v1::TENSOR_TILES, inputs.tiles, inputs.count, options.chunk_rows, chunks);
+    AddChunks(v1::TENSOR_TILE_COORDS, inputs.coords, inputs.count, options.chunk_rows, chunks);
+  }
   std::mt19937_64 random(options.seed);
   std::shuffle(chunks.begin(), chunks.end(), random);
 
@@ -94,6 +96,7 @@ absl::StatusOr<EncodeResult> EncodeRaw(const std::shared_ptr<grpc::Channel>& cha
   v1::AttendRequest request;
   *request.mutable_open()->mutable_encode() = spec;
   request.mutable_open()->set_want_trace(options.want_trace);
+  request.mutable_open()->mutable_files()->Assign(options.files.begin(), options.files.end());
   bool going = stream->Write(request);
   for (const v1::Chunk& chunk : chunks) {
     *request.mutable_chunk() = chunk;

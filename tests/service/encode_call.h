@@ -30,6 +30,8 @@ struct EncodeOptions {
   int64_t chunk_rows = 1024;
   uint64_t seed = 1;  // of the chunks' order
   bool want_trace = false;
+  // Named in place of chunks, of which none is sent.
+  std::vector<v1::TensorFile> files = {};
   // Told of each progress of the compute.
   std::function<void(const v1::Progress& progress)> progress = nullptr;
 };
