@@ -30,6 +30,7 @@ EVERYTHING = {
     "tls": {"enabled": True, "betweenProcesses": True},
     "auth": {"enabled": True},
     "models": {"claimName": "models", "subPath": "of/slides"},
+    "dataRoot": {"claimName": "tensors", "subPath": "of/jobs"},
     "worker": {"gpus": 1, "runtimeClassName": "nvidia", "priorityClassName": "high",
                "extraArgs": ["--attention-kernel=native"]},
     "networkPolicy": {"monitoring": [{"namespaceSelector": {}}]},
@@ -166,20 +167,35 @@ class Chart(unittest.TestCase):
             self.assertIn({"name": "models", "persistentVolumeClaim": {
                 "claimName": "shelf", "readOnly": True}}, volumes)
 
+    def test_both_processes_write_the_files_of_one_claim(self):
+        objects = render({"dataRoot": {"claimName": "shelf", "subPath": "jobs"}})
+        for kind, component in (("Deployment", "coordinator"), ("StatefulSet", "worker")):
+            name = f"hilbert-ring-{component}"
+            pod, without = (container(of, kind, name) for of in (objects, render()))
+            self.assertEqual([word for word in pod["command"] if word not in without["command"]],
+                             ["--data-root=/data-root"])
+            self.assertEqual([at for at in pod["volumeMounts"] if at not in without["volumeMounts"]],
+                             [{"name": "data-root", "mountPath": "/data-root", "subPath": "jobs"}])
+            volumes = objects[kind, name]["spec"]["template"]["spec"]["volumes"]
+            self.assertIn({"name": "data-root", "persistentVolumeClaim": {"claimName": "shelf"}}, volumes)
+
     @unittest.skipUnless(shutil.which("kubectl"), "kubectl is not installed")
-    def test_the_component_of_models_gives_what_the_chart_gives(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for part in ("base", "models"):
-                shutil.copytree(BASE.parent / part, Path(folder) / part)
-            mine = Path(folder) / "mine"
-            mine.mkdir()
-            (mine / "kustomization.yaml").write_text(yaml.safe_dump({
-                "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-                "resources": ["../base"], "components": ["../models"]}))
-            said = subprocess.run(["kubectl", "kustomize", mine], capture_output=True, text=True)
-        self.assertEqual(said.returncode, 0, said.stderr)
-        self.assertEqual(by_name(said.stdout),
-                         render({"models": {"claimName": "hilbert-ring-models"}}))
+    def test_components_give_what_the_chart_gives(self):
+        values = {"models": {"models": {"claimName": "hilbert-ring-models"}},
+                  "data-root": {"dataRoot": {"claimName": "hilbert-ring-data-root"}}}
+        for components in (["models"], ["data-root"], ["models", "data-root"]):
+            with tempfile.TemporaryDirectory() as folder:
+                for part in ("base", *components):
+                    shutil.copytree(BASE.parent / part, Path(folder) / part)
+                mine = Path(folder) / "mine"
+                mine.mkdir()
+                (mine / "kustomization.yaml").write_text(yaml.safe_dump({
+                    "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+                    "resources": ["../base"], "components": [f"../{part}" for part in components]}))
+                said = subprocess.run(["kubectl", "kustomize", mine], capture_output=True, text=True)
+            self.assertEqual(said.returncode, 0, said.stderr)
+            chosen = {key: value for part in components for key, value in values[part].items()}
+            self.assertEqual(by_name(said.stdout), render(chosen))
 
     def test_groups_over_several_nodes(self):
         objects = render({"worker": {"kind": "LeaderWorkerSet", "groupSize": 4}})

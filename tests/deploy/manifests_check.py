@@ -48,6 +48,8 @@ WRONG = [
     {"models": {"subPath": "/etc"}},
     {"models": {"memory": "1Gi"}},
     {"models": {"jobsShare": 0}},
+    {"dataRoot": {"subPath": "/etc"}},
+    {"dataRoot": {"claimName": "Not A Name"}},
 ]
 
 

@@ -168,9 +168,17 @@ class Compose(unittest.TestCase):
     def test_both_processes_read_the_same_models_and_nothing_writes_them(self):
         for name in ("coordinator", "worker"):
             service = self.services[name]
-            (volume,) = service["volumes"]
+            models, _ = service["volumes"]
             self.assertTrue(
-                volume.endswith(f":{service['environment']['HILBERT_RING_MODEL_DIR']}:ro"), volume)
+                models.endswith(f":{service['environment']['HILBERT_RING_MODEL_DIR']}:ro"), models)
+
+    def test_both_processes_write_the_same_files_where_a_folder_is_named(self):
+        for name in ("coordinator", "worker"):
+            service = self.services[name]
+            _, data = service["volumes"]
+            self.assertTrue(data.endswith(":/data-root"), data)
+            self.assertEqual(service["environment"]["HILBERT_RING_DATA_ROOT"],
+                             "${HILBERT_RING_DATA:+/data-root}")
 
     def test_prometheus_asks_the_coordinator(self):
         config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())

@@ -74,6 +74,20 @@ capabilities: {drop: [ALL]}
   persistentVolumeClaim: {claimName: {{ .Values.models.claimName }}, readOnly: true}
 {{- end -}}
 
+{{/* Files that jobs name: mount, then volume, of both processes. */}}
+{{- define "hilbert-ring.dataMount" -}}
+- name: data-root
+  mountPath: /data-root
+  {{- with .Values.dataRoot.subPath }}
+  subPath: {{ . | quote }}
+  {{- end }}
+{{- end -}}
+
+{{- define "hilbert-ring.dataVolume" -}}
+- name: data-root
+  persistentVolumeClaim: {claimName: {{ .Values.dataRoot.claimName }}}
+{{- end -}}
+
 {{/* What a worker is, in a StatefulSet and in a LeaderWorkerSet. */}}
 {{- define "hilbert-ring.workerPod" -}}
 metadata:
@@ -123,6 +137,9 @@ spec:
         - --model-memory={{ .Values.models.memory }}
         - --memory-share={{ .Values.models.jobsShare }}
         {{- end }}
+        {{- if .Values.dataRoot.claimName }}
+        - --data-root=/data-root
+        {{- end }}
         {{- range .Values.worker.extraArgs }}
         - {{ . | quote }}
         {{- end }}
@@ -162,6 +179,9 @@ spec:
         {{- if .Values.models.claimName }}
         {{- include "hilbert-ring.modelMount" . | nindent 8 }}
         {{- end }}
+        {{- if .Values.dataRoot.claimName }}
+        {{- include "hilbert-ring.dataMount" . | nindent 8 }}
+        {{- end }}
   volumes:
     - name: run
       emptyDir: {medium: Memory, sizeLimit: 1Mi}
@@ -170,6 +190,9 @@ spec:
     {{- include "hilbert-ring.secretVolumes" . | nindent 4 }}
     {{- if .Values.models.claimName }}
     {{- include "hilbert-ring.modelVolume" . | nindent 4 }}
+    {{- end }}
+    {{- if .Values.dataRoot.claimName }}
+    {{- include "hilbert-ring.dataVolume" . | nindent 4 }}
     {{- end }}
   {{- with .Values.worker.topologySpread }}
   {{- if .enabled }}
