@@ -1,0 +1,322 @@
+// Jobs by reference whose disk is full, whose files go, whose processes are killed while outputs
+// are written: the result is right, or the error has its reason, and no file stays that is not
+// whole.
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/by_reference.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/engine/run_engine.h"
+#include "tests/service/by_reference.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
+#include "tests/support/program.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::AnyOf;
+using ::testing::IsEmpty;
+
+constexpr char kOld[] = "what had the name before";
+
+// Seconds of compute, of which every stretch is written as it becomes final.
+JobSpec LongSpec() {
+  return PlainSpec({.tokens = 32'000, .heads = 8, .dim = 64, .segment = 8'000});
+}
+
+bool Await(const std::function<bool()>& holds) {
+  const auto end = std::chrono::steady_clock::now() + seconds(60);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return true;
+}
+
+class ByReferenceFault : public ByReferenceTest {
+ protected:
+  std::string Path(v1::Tensor tensor) const { return folder_ / ("root/" + NameOf(tensor)); }
+
+  void KeepOld() { std::ofstream(Path(v1::TENSOR_OUT)) << kOld; }
+
+  // Nothing that is not whole has a name, and nothing else is left.
+  void ExpectOld() {
+    EXPECT_TRUE(Await([this] { return Stray().empty(); }));
+    EXPECT_EQ(TextOf(Path(v1::TENSOR_OUT)), kOld);
+    EXPECT_FALSE(std::filesystem::exists(Path(v1::TENSOR_LSE)));
+  }
+
+  // The memory of jobs is free again, and so is the service.
+  void ExpectNextJob() {
+    const JobSpec spec = PlainSpec();
+    const EngineInputs inputs = RandomInputs(spec, 9);
+    const auto report = Run(Write(spec, inputs));
+    ASSERT_TRUE(report.ok()) << report.status();
+    ExpectAsSent(spec, inputs);
+    EXPECT_TRUE(Await([this] {
+      const auto described = cluster_->Describe();
+      if (!described.ok()) return false;
+      for (const v1::ClusterWorker& worker : described->workers()) {
+        if (worker.memory_used_bytes() != 0) return false;
+      }
+      return true;
+    }));
+  }
+
+  // Reads on until so much is computed.
+  static bool AwaitComputed(RawCall& call, double fraction) {
+    v1::AttendResponse response;
+    while (call.Read(&response)) {
+      if (response.progress().fraction() >= fraction) return true;
+    }
+    return false;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Places, ByReferenceFault, ::testing::Values(WorkerPlace::kLocal),
+                         [](const auto& info) { return PlaceName(info.param); });
+
+// A file system in memory, for this process and those that it starts, until the test ends.
+class SmallDisk {
+ public:
+  // The system's reason where it may not be.
+  static std::string Mount(const std::string& path, int64_t bytes) {
+    const auto because = [](const char* what) {
+      return absl::StrCat(what, ": ", std::strerror(errno));
+    };
+    std::filesystem::create_directories(path);
+    if (unshare(CLONE_NEWNS) != 0) return because("unshare");
+    if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return because("mount /");
+    const std::string size = absl::StrCat("size=", bytes);
+    return mount("none", path.c_str(), "tmpfs", 0, size.c_str()) == 0 ? "" : because("mount");
+  }
+
+  explicit SmallDisk(std::string path) : path_(std::move(path)) {}
+  ~SmallDisk() { umount2(path_.c_str(), MNT_DETACH); }
+
+  // Leaves so many bytes.
+  void Fill(int64_t bytes) const {
+    struct statvfs system = {};
+    ASSERT_EQ(statvfs(path_.c_str(), &system), 0);
+    const auto free = static_cast<int64_t>(system.f_bavail * system.f_frsize);
+    ASSERT_GT(free, bytes);
+    const int file = open(Filler().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    EXPECT_EQ(posix_fallocate(file, 0, free - bytes), 0);
+    close(file);
+  }
+  void Free() const { std::filesystem::remove(Filler()); }
+
+ private:
+  std::string Filler() const { return path_ + "/filler"; }
+  const std::string path_;
+};
+
+// Each output has room, and both together have not: that shows as they are written.
+TEST_P(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
+  const std::string why = SmallDisk::Mount(folder_ / "root", 64 << 20);
+  if (!why.empty()) GTEST_SKIP() << "a file system of one's own needs rights: " << why;
+  const SmallDisk disk(folder_ / "root");
+  Start();
+  JobSpec spec = PlainSpec({.tokens = 20'000, .heads = 8, .dim = 16, .segment = 1'000});
+  spec.value_dim = 8;
+  const EngineInputs inputs = RandomInputs(spec, 1);
+  const v1::Open open = Write(spec, inputs);
+  KeepOld();
+  const int64_t lse = spec.tokens * spec.heads * 4, out = 8 * lse;
+  disk.Fill(out + lse / 2);
+  EXPECT_EQ(ReasonOf(open), "FILE_NO_SPACE");
+  ExpectOld();
+  disk.Free();
+  const auto report = Run(open);
+  ASSERT_TRUE(report.ok()) << report.status();
+  ExpectAsSent(spec, inputs);
+  // Less than one takes is seen before the job runs.
+  std::filesystem::remove(Path(v1::TENSOR_LSE));
+  KeepOld();
+  disk.Fill(out / 2);
+  EXPECT_EQ(ReasonOf(open), "FILE_NO_SPACE");
+  ExpectOld();
+  disk.Free();
+  ExpectNextJob();
+}
+
+TEST_P(ByReferenceFault, ARootThatIsRemovedDuringAJob) {
+  Start();
+  const JobSpec spec = LongSpec();
+  const auto call = Call(Write(spec, RandomInputs(spec, 1)));
+  ASSERT_TRUE(call->AwaitAdmitted());
+  std::filesystem::remove_all(folder_ / "root");
+  const absl::Status status = call->Finish();
+  EXPECT_THAT(wire::ReasonOf(status),
+              AnyOf(std::string("FILE_CHANGED"), std::string("DATA_ROOT_GONE")))
+      << status;
+  std::filesystem::create_directories(folder_ / "root/in");
+  EXPECT_EQ(ReasonOf(Write(PlainSpec(), RandomInputs(PlainSpec(), 1))), "DATA_ROOT_GONE");
+  EXPECT_THAT(Stray(), IsEmpty());
+}
+
+TEST_P(ByReferenceFault, AnInputThatIsCutOffDuringAJob) {
+  Start();
+  const JobSpec spec = LongSpec();
+  const auto call = Call(Write(spec, RandomInputs(spec, 1)));
+  KeepOld();
+  ASSERT_TRUE(call->AwaitAdmitted());
+  std::filesystem::resize_file(Path(v1::TENSOR_V), 1000);
+  const absl::Status status = call->Finish();
+  EXPECT_THAT(wire::ReasonOf(status),
+              AnyOf(std::string("FILE_TRUNCATED"), std::string("FILE_CHANGED")))
+      << status;
+  ExpectOld();
+  ExpectNextJob();
+}
+
+// Whose output is cut while it is written gets none.
+TEST_P(ByReferenceFault, AnOutputThatSomebodyRemovesDuringAJob) {
+  Start();
+  const JobSpec spec = LongSpec();
+  const auto call = Call(Write(spec, RandomInputs(spec, 1)));
+  KeepOld();
+  ASSERT_TRUE(AwaitComputed(*call, 0.2));
+  for (const std::string& name : Stray()) std::filesystem::remove(folder_ / ("root/in/" + name));
+  EXPECT_EQ(wire::ReasonOf(call->Finish()), "FILE_CHANGED");
+  ExpectOld();
+}
+
+TEST_P(ByReferenceFault, TwoJobsOfOneOutputGiveOneOfBoth) {
+  Start();
+  const JobSpec spec = PlainSpec({.tokens = 6'000, .heads = 4, .dim = 16});
+  std::vector<std::string> expected;
+  const v1::Open open = Write(spec, RandomInputs(spec, 1));
+  ASSERT_TRUE(Run(open).ok());
+  expected.push_back(Data(v1::TENSOR_OUT));
+  v1::Open other = open;
+  std::filesystem::copy(folder_ / "root/in/K.npy", folder_ / "root/in/other.npy");
+  FileOf(other, v1::TENSOR_Q).set_path("in/other.npy");
+  ASSERT_TRUE(Run(other).ok());
+  expected.push_back(Data(v1::TENSOR_OUT));
+  ASSERT_NE(expected[0] == expected[1], true);
+  for (int round = 0; round < 3; ++round) {
+    const auto first = Call(open), second = Call(other);
+    for (RawCall* const call : {first.get(), second.get()}) {
+      const auto report = Finish(*call);
+      EXPECT_TRUE(report.ok()) << report.status();
+    }
+    const std::string out = Data(v1::TENSOR_OUT);
+    EXPECT_TRUE(out == expected[0] || out == expected[1]);
+    EXPECT_THAT(Stray(), IsEmpty());
+  }
+}
+
+TEST_P(ByReferenceFault, AClientThatIsKilledWhileOutputsAreWritten) {
+  Start();
+  const JobSpec spec = LongSpec();
+  Write(spec, RandomInputs(spec, 1));
+  KeepOld();
+  const auto in = [this](v1::Tensor tensor) { return Path(tensor); };
+  auto client = Program::Start({.arguments = {HILBERT_RING_CLIENT_BINARY,
+                                              "attend",
+                                              "--server",
+                                              cluster_->address(),
+                                              "--q",
+                                              in(v1::TENSOR_Q),
+                                              "--k",
+                                              in(v1::TENSOR_K),
+                                              "--v",
+                                              in(v1::TENSOR_V),
+                                              "--out",
+                                              in(v1::TENSOR_OUT),
+                                              "--lse",
+                                              in(v1::TENSOR_LSE),
+                                              "--segments",
+                                              "10000",
+                                              "--dilations",
+                                              "1",
+                                              "--by-reference",
+                                              "always"}});
+  ASSERT_TRUE(client.ok()) << client.status();
+  ASSERT_TRUE(Await([this] {
+    const auto described = cluster_->Describe();
+    return Stray().size() == 2 && described.ok() && described->jobs_running() == 1;
+  }));
+  (*client)->Signal(SIGKILL);
+  ExpectOld();
+  ExpectNextJob();
+}
+
+class ByReferenceKill : public ByReferenceFault {
+ protected:
+  // Once so much is computed.
+  struct Moment {
+    double fraction = 0.3;
+    std::promise<void> come;
+    std::once_flag once;
+    void Note(const client::JobProgress& progress) {
+      if (progress.compute_fraction >= fraction) std::call_once(once, [this] { come.set_value(); });
+    }
+  };
+};
+INSTANTIATE_TEST_SUITE_P(Places, ByReferenceKill, ::testing::Values(WorkerPlace::kBeside),
+                         [](const auto& info) { return PlaceName(info.param); });
+
+TEST_P(ByReferenceKill, AWorkerThatIsKilledWhileOutputsAreWritten) {
+  Start();
+  const JobSpec spec = LongSpec();
+  const EngineInputs inputs = RandomInputs(spec, 1);
+  const auto call = Call(Write(spec, inputs));
+  ASSERT_TRUE(AwaitComputed(*call, 0.3));
+  kill(cluster_->Workers().back(), SIGKILL);
+  ASSERT_TRUE(cluster_->StartEnded().ok());
+  const auto report = Finish(*call);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->retries(), 1);
+  EXPECT_THAT(Stray(), IsEmpty());
+  ExpectAsSent(spec, inputs);
+}
+
+TEST_P(ByReferenceKill, AClientGoesOnWithTheNextCoordinator) {
+  Start();
+  const JobSpec spec = LongSpec();
+  const EngineInputs inputs = RandomInputs(spec, 1);
+  const v1::Open open = Write(spec, inputs);
+  Moment moment;
+  auto reached = moment.come.get_future();
+  auto report = std::async(std::launch::async, [&] {
+    return client::AttendInFiles(
+        cluster_->address(), spec, {open.files().begin(), open.files().end()},
+        {.deadline = absl::Seconds(200),
+         .progress = [&moment](const client::JobProgress& progress) { moment.Note(progress); }});
+  });
+  ASSERT_EQ(reached.wait_for(seconds(100)), std::future_status::ready);
+  kill(cluster_->coordinator(), SIGKILL);
+  ASSERT_TRUE(cluster_->RestartCoordinator().ok());
+  ASSERT_TRUE(cluster_->Restore(seconds(60)).ok());
+  const auto end = report.get();
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_THAT(Stray(), IsEmpty());
+  ExpectAsSent(spec, inputs);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
