@@ -1,0 +1,284 @@
+// Small jobs through the real service: how many a second, how long each takes, and what they cost
+// of the processor, as a Markdown table, which ./dev bench records. Services take turns by blocks
+// of jobs, for a machine that others use too drifts.
+//
+//   small_jobs_bench                                   1 and 16 callers, 64 tokens
+//   small_jobs_bench --against OLD/hilbert-ring-coordinator --callers 1,16,64 --tokens 64,2048
+//   small_jobs_bench --pause                           tells the processes, and waits for a line:
+//                                                      to be traced
+#include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/cpp/attend.h"
+#include "client/cpp/service.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::vector<std::string> coordinators = {""};  // empty: this build's
+  std::vector<int> callers = {1, 16};
+  std::vector<int64_t> tokens = {64};
+  int workers = 2;
+  int blocks = 10;
+  int jobs = 300;  // of a block
+  bool pause = false;
+};
+
+struct Processor {
+  double user = 0, system = 0;  // seconds
+};
+
+Processor operator-(const Processor& a, const Processor& b) {
+  return {a.user - b.user, a.system - b.system};
+}
+
+void Add(Processor& sum, const Processor& more) {
+  sum.user += more.user;
+  sum.system += more.system;
+}
+
+Processor ProcessorOf(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  const std::string line{std::istreambuf_iterator<char>(file), {}};
+  // The name, which ends with the last parenthesis, may hold spaces.
+  const std::vector<std::string> fields =
+      absl::StrSplit(line.substr(std::min(line.size(), line.rfind(')') + 2)), ' ');
+  constexpr size_t kUser = 11, kSystem = 12;
+  Processor processor;
+  const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  if (fields.size() <= kSystem || !absl::SimpleAtod(fields[kUser], &processor.user) ||
+      !absl::SimpleAtod(fields[kSystem], &processor.system)) {
+    return {};
+  }
+  return {processor.user / ticks, processor.system / ticks};
+}
+
+struct Usage {
+  Processor coordinator, workers, client;
+};
+
+Usage UsageOf(const Cluster& cluster) {
+  Usage usage{.coordinator = ProcessorOf(cluster.coordinator()), .client = ProcessorOf(getpid())};
+  for (const pid_t worker : cluster.Workers()) Add(usage.workers, ProcessorOf(worker));
+  return usage;
+}
+
+// A job's rows, and where its result goes.
+class Job {
+ public:
+  explicit Job(int64_t tokens) : spec_(PlainSpec({.tokens = tokens, .heads = 4, .dim = 32})) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    for (std::vector<float>* tensor : {&q_, &k_, &v_}) {
+      tensor->resize(tokens * spec_.heads * spec_.head_dim);
+      for (float& value : *tensor) value = normal(random);
+    }
+    out_.resize(q_.size());
+  }
+
+  absl::Status Run(const std::shared_ptr<grpc::Channel>& channel) {
+    const client::AttendInputs inputs{.spec = spec_,
+                                      .q = std::as_bytes(std::span(q_)),
+                                      .k = std::as_bytes(std::span(k_)),
+                                      .v = std::as_bytes(std::span(v_))};
+    return client::Attend(channel, inputs, {.out = std::as_writable_bytes(std::span(out_))},
+                          {.max_attempts = 1})
+        .status();
+  }
+
+ private:
+  const JobSpec spec_;
+  std::vector<float> q_, k_, v_, out_;
+};
+
+// What one service did of one kind of load.
+struct Tally {
+  double seconds = 0;
+  std::vector<double> milliseconds;
+  Usage usage;
+};
+
+struct Service {
+  std::string name;
+  std::unique_ptr<Cluster> cluster;
+  std::shared_ptr<grpc::Channel> channel;
+};
+
+absl::Status RunBlock(Service& service, int callers, int jobs, int64_t tokens, Tally& tally) {
+  std::vector<std::vector<double>> milliseconds(callers);
+  std::vector<absl::Status> ends(callers);
+  std::vector<Job> rows(callers, Job(tokens));
+  const Usage before = UsageOf(*service.cluster);
+  const Clock::time_point start = Clock::now();
+  const auto call = [&](int caller) {
+    const int share = (jobs + caller) / callers;
+    for (int i = 0; i < share && ends[caller].ok(); ++i) {
+      const Clock::time_point began = Clock::now();
+      ends[caller] = rows[caller].Run(service.channel);
+      const std::chrono::duration<double, std::milli> took = Clock::now() - began;
+      milliseconds[caller].push_back(took.count());
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int caller = 1; caller < callers; ++caller) threads.emplace_back(call, caller);
+    call(0);
+  }
+  tally.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  const Usage after = UsageOf(*service.cluster);
+  Add(tally.usage.coordinator, after.coordinator - before.coordinator);
+  Add(tally.usage.workers, after.workers - before.workers);
+  Add(tally.usage.client, after.client - before.client);
+  for (int caller = 0; caller < callers; ++caller) {
+    if (!ends[caller].ok()) return ends[caller];
+    tally.milliseconds.insert(tally.milliseconds.end(), milliseconds[caller].begin(),
+                              milliseconds[caller].end());
+  }
+  return absl::OkStatus();
+}
+
+void Print(const Service& service, int callers, int64_t tokens, Tally& tally) {
+  std::vector<double>& times = tally.milliseconds;
+  std::sort(times.begin(), times.end());
+  const auto jobs = static_cast<double>(times.size());
+  const auto part = [&](double of) { return times[static_cast<size_t>(of * (jobs - 1))]; };
+  const auto each = [jobs](double seconds) { return 1e3 * seconds / jobs; };
+  const Usage& usage = tally.usage;
+  std::printf("| %s | %lld | %d | %.0f | %.2f | %.2f | %.2f | %.2f + %.2f | %.2f + %.2f | %.2f |\n",
+              service.name.c_str(), static_cast<long long>(tokens), callers, jobs / tally.seconds,
+              part(0.5), part(0.9), part(0.99), each(usage.coordinator.user),
+              each(usage.coordinator.system), each(usage.workers.user), each(usage.workers.system),
+              each(usage.client.user + usage.client.system));
+  std::fflush(stdout);
+}
+
+absl::Status Run(const Options& options) {
+  std::vector<Service> services;
+  for (const std::string& coordinator : options.coordinators) {
+    Service& service = services.emplace_back();
+    service.name = coordinator.empty() ? "this build" : "the other";
+    auto cluster = Cluster::Start({.workers = options.workers,
+                                   .spread = false,
+                                   .log_files = true,
+                                   .coordinator = coordinator});
+    if (!cluster.ok()) return cluster.status();
+    service.cluster = *std::move(cluster);
+    service.channel = client::Connect(service.cluster->address());
+  }
+  if (options.pause) {
+    for (const Service& service : services) {
+      std::string pids;
+      for (const pid_t pid : service.cluster->Processes()) absl::StrAppend(&pids, " ", pid);
+      std::fprintf(stderr, "%s:%s\n", service.name.c_str(), pids.c_str());
+    }
+    std::string line;
+    std::getline(std::cin, line);
+  }
+  std::printf(
+      "\n### Small jobs: 4 heads of dimension 32, float32, %d workers\n\n"
+      "| service | tokens | callers | jobs/s | p50 ms | p90 | p99 | coordinator, ms of processor a "
+      "job: user + system | workers | client |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+      options.workers);
+  for (const int64_t tokens : options.tokens) {
+    for (const int callers : options.callers) {
+      std::vector<Tally> tallies(services.size());
+      Tally warm_up;
+      for (Service& service : services) {
+        absl::Status status = RunBlock(service, callers, options.jobs / 3, tokens, warm_up);
+        if (!status.ok()) return status;
+      }
+      for (int block = 0; block < options.blocks; ++block) {
+        for (size_t i = 0; i < services.size(); ++i) {
+          absl::Status status = RunBlock(services[i], callers, options.jobs, tokens, tallies[i]);
+          if (!status.ok()) return status;
+        }
+      }
+      for (size_t i = 0; i < services.size(); ++i) {
+        Print(services[i], callers, tokens, tallies[i]);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <typename Number>
+bool Numbers(const std::string& text, std::vector<Number>& numbers) {
+  numbers.clear();
+  for (const auto part : absl::StrSplit(text, ',')) {
+    Number number = 0;
+    if (!absl::SimpleAtoi(part, &number) || number < 1) return false;
+    numbers.push_back(number);
+  }
+  return true;
+}
+
+bool Parse(int argc, char** argv, Options& options) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--pause") {
+      options.pause = true;
+      continue;
+    }
+    if (++i == argc) return false;
+    const std::string value = argv[i];
+    if (flag == "--against") {
+      options.coordinators.push_back(value);
+    } else if (flag == "--callers") {
+      if (!Numbers(value, options.callers)) return false;
+    } else if (flag == "--tokens") {
+      if (!Numbers(value, options.tokens)) return false;
+    } else if (flag == "--workers") {
+      if (!absl::SimpleAtoi(value, &options.workers) || options.workers < 1) return false;
+    } else if (flag == "--blocks") {
+      if (!absl::SimpleAtoi(value, &options.blocks) || options.blocks < 1) return false;
+    } else if (flag == "--jobs") {
+      if (!absl::SimpleAtoi(value, &options.jobs) || options.jobs < 1) return false;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
+
+int main(int argc, char** argv) {
+  // As the command does: buffers of the transport are kept, not taken from the system each time.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 32 << 20);
+  hilbert_ring::testing::Options options;
+  if (!hilbert_ring::testing::Parse(argc, argv, options)) {
+    std::fprintf(stderr,
+                 "small_jobs_bench [--against COORDINATOR] [--callers N,...] [--tokens N,...] "
+                 "[--workers N] [--blocks N] [--jobs N] [--pause]\n");
+    return 2;
+  }
+  const absl::Status status = hilbert_ring::testing::Run(options);
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  return status.ok() ? 0 : 1;
+}
