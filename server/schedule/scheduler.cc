@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,13 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr double kExpressSeconds = 0.25;  // most of a job on an express lane
 constexpr double kLongestSeconds = 1e6;   // of a prediction
+
+constexpr auto kDispatchInterval = std::chrono::milliseconds(500);  // predictions change
+
+// A job that waits no longer says nothing of it, and others not at each job that ends: where many
+// small ones wait, that would be a message to each of them for each of them.
+constexpr auto kFirstNews = std::chrono::milliseconds(20);
+constexpr auto kNewsInterval = std::chrono::milliseconds(200);
 
 Clock::duration Duration(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(Seconds(std::min(seconds, kLongestSeconds)));
@@ -86,7 +94,7 @@ void Scheduler::Changed() {
 void Scheduler::Close(absl::Status why) {
   const MutexLock lock(mutex_);
   closed_ = std::move(why);
-  changed_.notify_all();
+  for (const Job& job : jobs_) job.changed->notify_all();
 }
 
 int Scheduler::running() const {
@@ -114,22 +122,33 @@ double Scheduler::SecondsOfWork() const {
 
 // Jobs that wait, the next one first.
 std::vector<Scheduler::Job*> Scheduler::InTurn(Clock::time_point now) {
-  std::vector<Job*> waiting;
-  for (Job& job : jobs_) {
-    if (!job.grant && !job.parked) waiting.push_back(&job);
-  }
-  const auto urgency = [&](const Job* job) {
-    return job->request.sizes.front().seconds - Seconds(now - job->entered).count();
+  struct Turn {
+    Job* job;
+    double given, urgency;
   };
-  std::stable_sort(waiting.begin(), waiting.end(),
-                   [&](const Job* a, const Job* b) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                     if (a->again != b->again) return a->again;
-                     const double given_a = given_[a->request.caller],
-                                  given_b = given_[b->request.caller];
-                     if (given_a != given_b) return given_a < given_b;
-                     return urgency(a) < urgency(b);
-                   });
+  std::vector<Turn> turns;
+  for (Job& job : jobs_) {
+    if (job.grant || job.parked) continue;
+    turns.push_back(
+        {.job = &job,
+         .given = given_[job.request.caller],
+         .urgency = job.request.sizes.front().seconds - Seconds(now - job.entered).count()});
+  }
+  std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) {
+    if (a.job->again != b.job->again) return a.job->again;
+    if (a.given != b.given) return a.given < b.given;
+    return a.urgency < b.urgency;
+  });
+  std::vector<Job*> waiting;
+  waiting.reserve(turns.size());
+  for (const Turn& turn : turns) waiting.push_back(turn.job);
   return waiting;
+}
+
+bool Scheduler::AnySeatIsFree() const {
+  return std::any_of(seats_.begin(), seats_.end(), [](const Seat& seat) {
+    return seat.job == nullptr || seat.express == nullptr;
+  });
 }
 
 void Scheduler::Dispatch() {
@@ -147,24 +166,20 @@ void Scheduler::Dispatch() {
   // What is given to one job changes whose turn is next.
   std::vector<const Job*> tried;
   std::optional<Reserved> reserved;
-  while (true) {
-    Job* next = nullptr;
+  bool given = true;
+  while (std::exchange(given, false) && AnySeatIsFree()) {
     for (Job* job : InTurn(now)) {
-      if (std::find(tried.begin(), tried.end(), job) == tried.end()) {
-        next = job;
-        break;
-      }
+      if (std::find(tried.begin(), tried.end(), job) != tried.end()) continue;
+      given = TryStart(*job, SeatsFor(*job, live), now, reserved);
+      if (given) break;
+      tried.push_back(job);
     }
-    if (next == nullptr) break;
-    if (!TryStart(*next, now, reserved)) tried.push_back(next);
   }
-  changed_.notify_all();
 }
 
 // Members that are there and that this job may have.
-std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Job& job) {
+std::vector<Scheduler::Seat*> Scheduler::SeatsFor(const Job& job, const Members& live) {
   std::vector<Seat*> seats;
-  const Members live = live_();
   for (Seat& seat : seats_) {
     if (std::find(live.begin(), live.end(), seat.member) != live.end() &&
         std::find(job.without.begin(), job.without.end(), seat.member) == job.without.end() &&
@@ -202,8 +217,8 @@ Scheduler::Start Scheduler::Earliest(const Job& job, const JobSize& size,
 
 // The first job that cannot start now reserves its time: those behind it run only if they are done
 // by then.
-bool Scheduler::TryStart(Job& job, Clock::time_point now, std::optional<Reserved>& reserved) {
-  const std::vector<Seat*> seats = SeatsFor(job);
+bool Scheduler::TryStart(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
+                         std::optional<Reserved>& reserved) {
   const JobSize* best = nullptr;
   Start best_start;
   Clock::time_point best_end = Clock::time_point::max();
@@ -255,6 +270,7 @@ void Scheduler::Give(Job& job, const JobSize& size, const std::vector<Seat*>& se
     (express ? seat->express : seat->job) = &job;
     seat->bytes += size.bytes;
   }
+  job.changed->notify_all();
 }
 
 void Scheduler::TakeBack(Job& job) {
@@ -317,34 +333,40 @@ void Scheduler::Place::WaitAgain(std::vector<JobSize> sizes, const Members& with
 absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline deadline,
                                               const std::function<void(int)>& tell) {
   Scheduler& s = *scheduler_;
-  constexpr auto kDispatchInterval = std::chrono::milliseconds(500);  // predictions change
   MutexLock lock(s.mutex_);
   int told = 0;
+  Clock::time_point news_due = s.time_.Now() + kFirstNews;
+  const auto refused = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
+    return !s.closed_.ok() && !job_->again;
+  };
   while (true) {
     RETURN_IF_ERROR(stop.why());
     if (job_->grant) return *job_->grant;
-    if (!s.closed_.ok() && !job_->again) return s.closed_;
+    if (refused()) return s.closed_;
     const Clock::time_point now = s.time_.Now();
-    const int position = s.Position(*job_);
     if (now >= deadline) {
-      return wire::ErrorOf(wire::reason::kQueueTimeout,
-                           absl::StrCat("the job waited too long for workers (--queue-timeout); ",
-                                        position - 1, " jobs are still before it in the queue"));
+      return wire::ErrorOf(
+          wire::reason::kQueueTimeout,
+          absl::StrCat("the job waited too long for workers (--queue-timeout); ",
+                       s.Position(*job_) - 1, " jobs are still before it in the queue"));
     }
-    if (position != told) {
-      told = position;
-      lock.unlock();
-      tell(position);
-      lock.lock();
-      continue;
+    if (now >= news_due) {
+      news_due = now + kNewsInterval;
+      const int position = s.Position(*job_);
+      if (position != std::exchange(told, position)) {
+        lock.unlock();
+        tell(position);
+        lock.lock();
+        continue;
+      }
     }
-    const bool news = s.time_.WaitUntil(
-        s.changed_, lock, stop.token(), std::min(deadline, now + kDispatchInterval),
-        [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
-          return job_->grant.has_value() || s.Position(*job_) != told;
-        });
+    s.time_.WaitUntil(*job_->changed, lock, stop.token(),
+                      std::min({deadline, news_due, now + kDispatchInterval}),
+                      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
+                        return job_->grant.has_value() || refused();
+                      });
     // Whoever made news has dispatched; as time passes one of those that wait does.
-    if (!news && s.time_.Now() - s.dispatched_ >= kDispatchInterval) s.Dispatch();
+    if (!job_->grant && s.time_.Now() - s.dispatched_ >= kDispatchInterval) s.Dispatch();
   }
 }
 

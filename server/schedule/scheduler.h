@@ -20,6 +20,7 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,9 +63,9 @@ class Scheduler {
     Place& operator=(Place&&) = delete;
     ~Place();
 
-    // Calls `tell` with the number of jobs before this one, should it have to wait, and again
-    // whenever it has changed; it does not block. RESOURCE_EXHAUSTED (QUEUE_TIMEOUT) at the
-    // deadline, or the stop's reason.
+    // Calls `tell` with the number of jobs before this one, should it have to wait for more than a
+    // moment, and again now and then where it has changed; it does not block. RESOURCE_EXHAUSTED
+    // (QUEUE_TIMEOUT) at the deadline, or the stop's reason.
     absl::StatusOr<Grant> Await(const JobStop& stop, Deadline deadline,
                                 const std::function<void(int)>& tell);
 
@@ -117,6 +118,9 @@ class Scheduler {
     std::optional<Grant> grant;
     JobSize size;           // of the grant
     Clock::time_point end;  // of the grant, predicted
+    // Told of the grant, for which this job alone waits.
+    std::unique_ptr<std::condition_variable_any> changed =
+        std::make_unique<std::condition_variable_any>();
   };
   struct Seat {  // a member, while it is there or used
     std::shared_ptr<const Member> member;
@@ -137,12 +141,14 @@ class Scheduler {
   double GivenToNewcomers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t Waiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status QueueFull(int64_t waiting) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<Seat*> SeatsFor(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AnySeatIsFree() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Seat*> SeatsFor(const Job& job, const Members& live)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Job*> InTurn(Clock::time_point now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Start Earliest(const Job& job, const JobSize& size, const std::vector<Seat*>& seats,
                  Clock::time_point now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool TryStart(Job& job, Clock::time_point now, std::optional<Reserved>& reserved)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool TryStart(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
+                std::optional<Reserved>& reserved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
                   const std::optional<Reserved>& reserved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Give(Job& job, const JobSize& size, const std::vector<Seat*>& seats, bool express,
@@ -156,7 +162,6 @@ class Scheduler {
   const int max_waiting_;
   const TimeSource& time_;
   mutable Mutex mutex_;
-  std::condition_variable_any changed_;
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);  // OK while open
   std::list<Job> jobs_ ABSL_GUARDED_BY(mutex_);  // in the order in which they came
   std::list<Seat> seats_ ABSL_GUARDED_BY(mutex_);

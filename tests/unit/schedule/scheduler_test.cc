@@ -190,6 +190,23 @@ TEST_F(SchedulerTest, ThereIsRoomWhileAWorkerIsIdleOrAJobMayWait) {
   EXPECT_TRUE(scheduler_->CheckRoom().ok());
 }
 
+TEST_F(SchedulerTest, AJobThatWaitsIsToldNowAndThenHowManyAreBeforeIt) {
+  Start(1);
+  auto running = Enter("x", {{1, 10, 10}});
+  auto place = Enter("x", {{1, 10, 10}});
+  const JobStop stop;
+  std::vector<int> told;
+  const auto tell = [&](int before) { told.push_back(before); };
+  EXPECT_FALSE(place.Await(stop, Clock::now(), tell).ok());
+  EXPECT_EQ(told, std::vector<int>()) << "it has waited for a moment only";
+  // Shorter ones come and go at each moment, and it is not told of each.
+  std::jthread others([&](const std::stop_token& end) {
+    while (!end.stop_requested()) Enter("x", {{1, 1, 1}});
+  });
+  EXPECT_FALSE(place.Await(stop, Clock::now() + milliseconds(100), tell).ok());
+  EXPECT_EQ(told.size(), 1u) << "after 20 ms, and not again before 200 are over";
+}
+
 TEST_F(SchedulerTest, WaitsEnd) {
   Start(1);
   auto running = Enter("x", {{1, 10, 10}});
