@@ -37,19 +37,21 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemoryPool::Take(int64_t byt
 void SharedMemoryPool::Keep(std::shared_ptr<SharedMemory> memory) {
   const MutexLock lock(mutex_);
   kept_.push_back({std::move(memory), Clock::now() + keep_});
-  changed_.notify_all();
+  if (sleeps_) changed_.notify_all();
 }
 
 void SharedMemoryPool::Run(const std::stop_token& stop) {
+  // Small jobs take and keep memory at each moment: that does not wake the thread, which looks
+  // again when what it saw last would be due.
   MutexLock lock(mutex_);
   while (true) {
+    sleeps_ = kept_.empty();
     changed_.wait(lock, stop,
                   [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !kept_.empty(); });
+    sleeps_ = false;
     if (stop.stop_requested()) return;
     const Clock::time_point until = kept_.front().until;
-    changed_.wait_until(lock, stop, until, [this, until]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return kept_.empty() || kept_.front().until != until;
-    });
+    changed_.wait_until(lock, stop, until, [] { return false; });
     if (stop.stop_requested()) return;
     std::list<Kept> freed;
     while (!kept_.empty() && kept_.front().until <= Clock::now()) {

@@ -53,6 +53,7 @@ class SharedMemoryPool {
   Mutex mutex_;
   std::condition_variable_any changed_;
   std::list<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // the one to be freed first is first
+  bool sleeps_ ABSL_GUARDED_BY(mutex_) = false;   // the thread, until something is kept
   std::jthread thread_;                           // last: it uses all above
 };
 
