@@ -140,8 +140,14 @@ void JobCalls::Refuse(Call& call, const absl::Status& why) {
 
 void JobCalls::Serve(Call& call) {
   ClientStream& stream = *call.stream;
-  const absl::StatusOr<v1::Report> report =
-      ServedJob(services_, stream, call.caller, call.traceparent, call.method).Run();
+  const int64_t first_bytes = stream.first_bytes();
+  int64_t client_bytes = 0;
+  const absl::StatusOr<v1::Report> report = [&] {
+    ServedJob job(services_, stream, call.caller, call.traceparent, call.method);
+    auto ended = job.Run();
+    client_bytes = job.client_bytes();
+    return ended;
+  }();
   if (report.ok()) {
     stream.End(*report);
   } else {
@@ -153,7 +159,7 @@ void JobCalls::Serve(Call& call) {
   }
   stream.AwaitDone(kStatusTimeout);
   call.request.End(report.status().code());
-  TrimMalloc();
+  TrimMalloc(first_bytes + client_bytes);
 }
 
 }  // namespace hilbert_ring::server

@@ -39,6 +39,9 @@ class ServedJob {
   // returns.
   absl::StatusOr<v1::Report> Run();
 
+  // Of all its tensors; 0 where its spec was refused.
+  int64_t client_bytes() const { return work_ == nullptr ? 0 : work_->client_bytes(); }
+
  private:
   absl::Status ReadOpen();
   absl::StatusOr<std::unique_ptr<JobWork>> MakeWork() const;

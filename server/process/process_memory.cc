@@ -1,9 +1,13 @@
 #include "server/process/process_memory.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 
@@ -18,13 +22,21 @@ void TuneMalloc() {
   mallopt(M_ARENA_MAX, kArenas);
 }
 
-void TrimMalloc() { malloc_trim(0); }
+void TrimMalloc(int64_t bytes) {
+  constexpr int64_t kLeastBytes = 8 << 20;
+  static std::atomic<int64_t> moved = 0;  // since the last time; of the heap, which is one as well
+  if ((moved += bytes) < kLeastBytes) return;
+  moved = 0;
+  malloc_trim(0);
+}
 
 int64_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t size = 0, resident = 0;
-  if (!(file >> size >> resident)) return 0;
-  return resident * sysconf(_SC_PAGESIZE);
+  static const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  std::array<char, 128> text = {};
+  if (pread(file, text.data(), text.size() - 1, 0) <= 0) return 0;
+  char* rest = nullptr;
+  std::strtoll(text.data(), &rest, 10);  // the whole size
+  return std::strtoll(rest, nullptr, 10) * sysconf(_SC_PAGESIZE);
 }
 
 int64_t UsableMemoryBytes() {

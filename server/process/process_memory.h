@@ -10,8 +10,10 @@ namespace hilbert_ring::server {
 // first in main().
 void TuneMalloc();
 
-// Gives freed memory back to the system, so that what a job took is gone when it ends.
-void TrimMalloc();
+// After a job that moved so many bytes: gives freed memory back to the system, so that what the job
+// took is gone when it ends. Small jobs do so together: a look at all of the heap, and fresh pages
+// after it, take longer than such a job.
+void TrimMalloc(int64_t bytes);
 
 // Resident bytes of this process; 0 where the system does not say.
 int64_t ResidentBytes();

@@ -57,7 +57,7 @@ absl::Status RunCall::Serve() {
   store_.reset();
   shared_.reset();
   reservation_.reset();
-  TrimMalloc();
+  TrimMalloc(work_->cost().resident_bytes());
   if (cancelled_at_) {
     state_.calls.NoteCancelled(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - *cancelled_at_).count());
@@ -238,7 +238,7 @@ absl::Status RunCall::Work() {
     const MutexLock sending(sending_);
     if (files_ != nullptr && !all_sent_) SendFailed(received);
   }
-  if (shared_ == nullptr) TrimMalloc();  // of messages
+  if (shared_ == nullptr) TrimMalloc(work_->cost().resident_bytes());  // of messages
   AwaitExecuted();
   executor->join();
   if (figures_.ok() && ring_) {
