@@ -13,6 +13,14 @@ namespace {
 
 constexpr size_t kReadAhead = 4;  // messages
 constexpr std::chrono::milliseconds kUnreadLimit{500};
+constexpr std::chrono::milliseconds kArrivalLimit{5};
+
+// The first write has the call's metadata with it, and is not taken before those have left.
+grpc::WriteOptions OptionsOf(ClientStream::Leaves leaves, int64_t written_bytes) {
+  grpc::WriteOptions options;
+  if (leaves == ClientStream::Leaves::kWithNext && written_bytes > 0) options.set_buffer_hint();
+  return options;
+}
 
 }  // namespace
 
@@ -46,6 +54,21 @@ void ClientStream::ReadAhead() {
   if (read) StartRead(&incoming_);
 }
 
+bool ClientStream::EnoughArrived() const {
+  return arrived_bytes_ >= awaited_bytes_ || ended_ || arrived_.size() >= read_ahead_;
+}
+
+// By the system's time: what is awaited is on its way, and who does not send it is found by Read.
+bool ClientStream::AwaitArrived(int64_t bytes) {
+  MutexLock lock(mutex_);
+  if (arrived_.empty()) return false;
+  awaited_bytes_ = bytes;
+  changed_.wait_for(lock, kArrivalLimit,
+                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return EnoughArrived(); });
+  awaited_bytes_ = 0;
+  return arrived_bytes_ >= bytes;
+}
+
 absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& stop) {
   MutexLock lock(mutex_);
   const Clock::time_point began = time_.Now();
@@ -63,7 +86,9 @@ absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& s
   if (arrived_.empty()) return false;
   message.buffer.Swap(&arrived_.front());
   arrived_.pop_front();
-  sends_.Moved(waited, static_cast<int64_t>(message.buffer.Length()));
+  const auto bytes = static_cast<int64_t>(message.buffer.Length());
+  arrived_bytes_ -= bytes;
+  sends_.Moved(waited, bytes);
   const bool read = ClaimRead();
   lock.unlock();
   if (read) StartRead(&incoming_);
@@ -79,27 +104,32 @@ absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& s
   return true;
 }
 
-absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobStop& stop) {
+absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobStop& stop,
+                                 Leaves leaves) {
   const grpc::ByteBuffer message = wire::Serialize(response);
   MutexLock lock(mutex_);
   const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
   if (!turn.ok()) return turn.status();
+  const grpc::WriteOptions options = OptionsOf(leaves, write_bytes_);
   Prepare(message);
   lock.unlock();
-  StartWrite(&outgoing_);
+  StartWrite(&outgoing_, options);
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> ClientStream::Write(const v1::OutputChunk& chunk, std::string_view payload,
                                          std::shared_ptr<const void> owner,
-                                         Clock::duration patience, const JobStop& stop) {
+                                         Clock::duration patience, const JobStop& stop,
+                                         Leaves leaves) {
   MutexLock lock(mutex_);
   absl::StatusOr<bool> turn = AwaitTurn(lock, patience, stop);
   if (!turn.ok() || !*turn) return turn;
-  Prepare(
-      wire::JoinPayload(wire::kOutputFields, chunk, {wire::SliceOf(payload, std::move(owner))}));
+  grpc::Slice slice = leaves == Leaves::kWithNext ? grpc::Slice(payload.data(), payload.size())
+                                                  : wire::SliceOf(payload, std::move(owner));
+  const grpc::WriteOptions options = OptionsOf(leaves, write_bytes_);
+  Prepare(wire::JoinPayload(wire::kOutputFields, chunk, {std::move(slice)}));
   lock.unlock();
-  StartWrite(&outgoing_);
+  StartWrite(&outgoing_, options);
   return true;
 }
 
@@ -192,11 +222,12 @@ void ClientStream::OnReadDone(bool ok) {
   reading_ = false;
   if (ok) {
     arrived_.emplace_back().Swap(&incoming_);
+    arrived_bytes_ += static_cast<int64_t>(arrived_.back().Length());
     heard_ = time_.Now();
   } else {
     ended_ = true;
   }
-  changed_.notify_all();
+  if (EnoughArrived()) changed_.notify_all();
   const bool read = ClaimRead();
   lock.unlock();
   if (read) StartRead(&incoming_);

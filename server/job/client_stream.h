@@ -78,17 +78,30 @@ class ClientStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   // no request.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop);
 
+  // Of a client whose rows come at once: until so many bytes of messages have arrived that were not
+  // read, or a few milliseconds are over. Whether they have. Before or between reads, by the thread
+  // that reads.
+  bool AwaitArrived(int64_t bytes);
+
+  // When a message leaves. Those of a small job wait for each other: each departure wakes the
+  // client, and costs the system more than such a message does.
+  enum class Leaves {
+    kNow,
+    kWithNext,  // or when 64 KiB wait
+  };
+
   // Hands a message to the transport, once it has taken the one before: from then on the client
   // gets it, whatever becomes of the job. Any thread. Errors as of Read, after which no write
   // succeeds.
-  absl::Status Write(const v1::AttendResponse& response, const JobStop& stop);
+  absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
+                     Leaves leaves = Leaves::kNow);
 
   // An output chunk with its payload, which `owner` keeps until the transport has let go of it.
   // False when the transport has not taken the message before within `patience`: this one is left
-  // to the caller.
+  // to the caller. What leaves with the next one is copied.
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                              std::shared_ptr<const void> owner, Clock::duration patience,
-                             const JobStop& stop);
+                             const JobStop& stop, Leaves leaves = Leaves::kNow);
 
   // Until the transport has taken all that was handed to it, and what it was made from is no longer
   // in use. Errors as of Write.
@@ -131,6 +144,8 @@ class ClientStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   void Prepare(grpc::ByteBuffer response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether the next read is to be started: none is under way, and not enough has arrived.
   bool ClaimRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the reader is to look: at each message, or when it has what it awaits.
+  bool EnoughArrived() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   enum class Operation { kPending, kDone, kFailed };
 
@@ -148,7 +163,9 @@ class ClientStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   grpc::ByteBuffer incoming_;            // gRPC's while reading_
   grpc::ByteBuffer outgoing_;            // gRPC's while write_ is kPending
   std::deque<grpc::ByteBuffer> arrived_ ABSL_GUARDED_BY(mutex_);  // not yet read
-  size_t read_ahead_ ABSL_GUARDED_BY(mutex_) = 0;                 // messages
+  int64_t arrived_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t awaited_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: any
+  size_t read_ahead_ ABSL_GUARDED_BY(mutex_) = 0;      // messages
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;       // nothing more comes
   Clock::time_point heard_ ABSL_GUARDED_BY(mutex_);  // when something came last

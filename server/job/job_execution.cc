@@ -157,11 +157,11 @@ absl::Status JobExecution::Start(JobRun& run) {
   if (job_.files != nullptr) {
     RETURN_IF_ERROR(job_.files->BeginExecution());
   }
-  run.Open();
-  ready_due_ = services_.time.Now() + kStartTimeout;
   const bool first = !std::exchange(job_.begun, true);
   few_ = first && job_.files == nullptr && InputBytes(job_.work.shape()) <= kFewBytes;
   absl::Status status = first                   ? job_.input.Begin()
+  run.Open();
+  ready_due_ = services_.time.Now() + kStartTimeout;
                         : job_.files == nullptr ? AskForLostRows()
                                                 : absl::OkStatus();
   if (status.ok() && !few_) status = run.AwaitReady(ready_due_);
@@ -283,6 +283,8 @@ absl::Status JobExecution::ReceiveRows(JobRun& run) {
   const Clock::time_point start = services_.time.Now();
   ClientMessage message;
   while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
+  // All at once: this thread then wakes once, and not for each message.
+  if (few_) stream_.AwaitArrived(InputBytes(job_.work.shape()));
     ASSIGN_OR_RETURN(const bool more, stream_.Read(message, stop_));
     if (!more) break;
     RETURN_IF_ERROR(ReceiveChunk(message, run));
@@ -392,7 +394,10 @@ absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& c
                                               const std::shared_ptr<const void>& owner,
                                               Clock::duration patience) {
   const Clock::time_point begun = sent_ ? services_.time.Now() : Clock::time_point();
-  absl::StatusOr<bool> handed = stream_.Write(chunk, payload, owner, patience, stop_);
+  // Those of few rows are there at once, and the report is right behind them.
+  absl::StatusOr<bool> handed =
+      stream_.Write(chunk, payload, owner, patience, stop_,
+                    few_ ? ClientStream::Leaves::kWithNext : ClientStream::Leaves::kNow);
   if (!handed.ok() || !*handed) return handed;
   if (sent_) sent_->Add(rank, begun, services_.time.Now());
   job_.bytes_sent += static_cast<int64_t>(payload.size());

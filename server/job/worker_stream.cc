@@ -29,6 +29,7 @@ void AddRanges(const RowSet& slots, google::protobuf::RepeatedPtrField<v1::SlotR
 
 std::unique_ptr<grpc::ClientReaderWriterInterface<v1::RunRequest, v1::RunResponse>> Begin(
     const Member& member, grpc::ClientContext& context) {
+  context.set_initial_metadata_corked(true);  // leaves with RunOpen
   AddCallToken(context, member.secret, "Run");
   return member.stub->Run(&context);
 }
@@ -114,9 +115,9 @@ void WorkerStream::Settle() {
   way_ = said_.shares ? Way::kSharedMemory : Way::kMessages;
 }
 
-absl::Status WorkerStream::Write(const v1::RunRequest& request) {
+absl::Status WorkerStream::Write(const v1::RunRequest& request, grpc::WriteOptions options) {
   told_at_ = options_.time->Now();
-  if (call_->Write(request)) return absl::OkStatus();
+  if (call_->Write(request, options)) return absl::OkStatus();
   // The stream has ended; why, its reader finds out.
   options_.time->AwaitStop(stop_.token(), options_.time->Now() + kReasonLimit);
   stop_.Request(LostWorker(member().address, "its stream ended while rows were sent"));
@@ -162,9 +163,7 @@ absl::Status WorkerStream::FinishRows() {
   }
   v1::RunRequest request;
   request.mutable_done();
-  absl::Status status = Write(request);
-  if (status.ok()) call_->WritesDone();
-  return status;
+  return Write(request, grpc::WriteOptions().set_last_message());
 }
 
 void WorkerStream::CancelUnlessEnded() {

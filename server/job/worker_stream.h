@@ -92,7 +92,7 @@ class WorkerStream {
   const WorkerShard& shard() const { return shard_; }
 
   // Errors here and below: the stop's reason.
-  absl::Status Write(const v1::RunRequest& request);
+  absl::Status Write(const v1::RunRequest& request, grpc::WriteOptions options = {});
 
   // Written to shared memory or sent, by how rows go.
   absl::Status SendOrder(const RowRouter& router);

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <future>
+#include <memory>
+#include <string>
 
+#include "grpcpp/create_channel.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
@@ -39,12 +42,19 @@ class Service
 
 class ClientStreamTest : public ::testing::Test {
  protected:
-  void Open(const PaceLimits& limits) {
+  enum class Through { kProcess, kSocket };
+
+  void Open(const PaceLimits& limits, Through through = Through::kProcess) {
     service_ = std::make_unique<Service>(limits, time_);
     grpc::ServerBuilder builder;
     builder.RegisterService(service_.get());
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     server_ = builder.BuildAndStart();
-    stub_ = v1::AttentionService::NewStub(server_->InProcessChannel({}));
+    stub_ = v1::AttentionService::NewStub(
+        through == Through::kProcess ? server_->InProcessChannel({})
+                                     : grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                                           grpc::InsecureChannelCredentials()));
     client_ = stub_->Attend(&context_);
     stream_ = service_->opened.get_future().get();
   }
@@ -110,6 +120,47 @@ TEST_F(ClientStreamTest, AWriteIsDueFromWhenItWasHanded) {
   }
   for (auto& write : writes) EXPECT_TRUE(write.get().ok());
   EXPECT_TRUE(stream_->stop().why().ok()) << stream_->stop().why();
+}
+
+TEST_F(ClientStreamTest, MessagesThatLeaveWithTheNextOneDo) {
+  Open({.idle = seconds(4), .bytes_per_second = 0}, Through::kSocket);
+  using Leaves = ClientStream::Leaves;
+  // Nothing is read meanwhile: the transport has taken the ones before all the same.
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_TRUE(stream_->Write(Position(i), stream_->stop(), Leaves::kWithNext).ok());
+  }
+  auto output = std::make_unique<std::string>("rows");
+  v1::OutputChunk chunk;
+  chunk.set_rows(1);
+  const auto handed =
+      stream_->Write(chunk, *output, nullptr, kAnyPatience, stream_->stop(), Leaves::kWithNext);
+  EXPECT_TRUE(handed.ok() && *handed) << handed.status();
+  *output = "gone";  // it was copied
+  output.reset();
+  ended_ = true;
+  stream_->End(v1::Report());
+  for (int i = 1; i <= 3; ++i) EXPECT_EQ(ReadPosition(), i);
+  v1::AttendResponse response;
+  ASSERT_TRUE(client_->Read(&response));
+  EXPECT_EQ(response.output().payload(), "rows");
+  ASSERT_TRUE(client_->Read(&response));
+  EXPECT_TRUE(response.has_report());
+}
+
+TEST_F(ClientStreamTest, AwaitsWhatIsOnItsWay) {
+  Open({.idle = seconds(4), .bytes_per_second = 0});
+  EXPECT_FALSE(stream_->AwaitArrived(1)) << "nothing has come, and nothing may come";
+  v1::AttendRequest request;
+  request.mutable_chunk()->set_payload(std::string(1000, 'a'));
+  ASSERT_TRUE(client_->Write(request));
+  ClientMessage message;
+  ASSERT_TRUE(*stream_->Read(message, stream_->stop()));
+  stream_->ReadAhead();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(client_->Write(request));
+  ASSERT_TRUE(testing::Eventually([&] { return stream_->AwaitArrived(3000); }));
+  EXPECT_FALSE(stream_->AwaitArrived(1 << 20)) << "it does not wait for long";
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(*stream_->Read(message, stream_->stop()));
+  EXPECT_FALSE(stream_->AwaitArrived(1)) << "all was read";
 }
 
 TEST_F(ClientStreamTest, AClientThatDoesNotReadIsIdle) {
