@@ -3,14 +3,13 @@
 
 #include <chrono>
 #include <functional>
-#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
-#include "server/process/threads.h"
+#include "server/process/kept_threads.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -18,8 +17,8 @@ namespace hilbert_ring::server {
 // Thread-safe. Waits for its threads when it is destroyed.
 class CallThreads {
  public:
-  explicit CallThreads(int max_threads, ThreadStarter start = StartThread)
-      : max_threads_(max_threads), start_(std::move(start)) {}
+  // threads outlive it.
+  CallThreads(int max_threads, KeptThreads& threads) : max_threads_(max_threads), kept_(threads) {}
   ~CallThreads() {
     MutexLock lock(mutex_);
     changed_.wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return threads_ == 0; });
@@ -37,16 +36,12 @@ class CallThreads {
       }
       ++threads_;
     }
-    auto thread = start_([this, call = std::move(call)]() mutable {
+    const auto thread = kept_.Start([this, call = std::move(call)]() mutable {
       call();
       call = nullptr;
       End();
     });
-    if (thread.ok()) {
-      thread->detach();
-    } else {
-      End();
-    }
+    if (!thread.ok()) End();
     return thread.status();
   }
 
@@ -65,7 +60,7 @@ class CallThreads {
   }
 
   const int max_threads_;
-  const ThreadStarter start_;
+  KeptThreads& kept_;
   Mutex mutex_;
   ConditionVariable changed_;
   int threads_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -143,6 +143,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                  .orders = orders_,
                  .models = models_,
                  .shards = shards_,
+                 .threads = threads_,
                  .copies = copies_,
                  .order_memory = order_memory_,
                  .plans = plans_,

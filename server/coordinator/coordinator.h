@@ -25,6 +25,7 @@
 #include "server/process/certificate_watch.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/http_endpoint.h"
+#include "server/process/kept_threads.h"
 #include "server/process/settings.h"
 #include "server/schedule/scheduler.h"
 
@@ -85,6 +86,7 @@ class Coordinator {
   OrderCache orders_;
   ModelCatalog models_;
   SharedMemoryPool shards_;
+  KeptThreads threads_;  // of jobs
   JobMemory copies_;
   JobMemory order_memory_;
   PlanGate plans_;

@@ -60,7 +60,7 @@ JobCalls::JobCalls(const JobServices& services, Callers& callers)
       waiting_(services.settings.waiting_memory_bytes),
       gate_({.calls_per_peer = services.settings.max_calls_per_peer,
              .open_timeout = services.settings.open_timeout}),
-      calls_(kMostRunning + services.settings.max_queue + kSpareCalls) {}
+      calls_(kMostRunning + services.settings.max_queue + kSpareCalls, services.threads) {}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* JobCalls::Open(
     grpc::CallbackServerContext* context, JobMethod method) {

@@ -105,6 +105,7 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
                 .orders = services.orders,
                 .models = services.models,
                 .shards = services.shards,
+                .threads = services.threads,
                 .copies = copies_,
                 .order_memory = services.order_memory,
                 .plans = services.plans,

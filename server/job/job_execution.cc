@@ -96,6 +96,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
               .stall_timeout = services_.settings.stall_timeout,
               .share_memory = services_.settings.share_memory,
               .shards = &services_.shards,
+              .threads = &services_.threads,
               .copies = &services_.copies,
               .held = &job_.held,
               .delivered = &job_.delivered,
@@ -159,9 +160,9 @@ absl::Status JobExecution::Start(JobRun& run) {
   }
   const bool first = !std::exchange(job_.begun, true);
   few_ = first && job_.files == nullptr && InputBytes(job_.work.shape()) <= kFewBytes;
-  absl::Status status = first                   ? job_.input.Begin()
   run.Open();
   ready_due_ = services_.time.Now() + kStartTimeout;
+  absl::Status status = first                   ? job_.input.Begin()
                         : job_.files == nullptr ? AskForLostRows()
                                                 : absl::OkStatus();
   if (status.ok() && !few_) status = run.AwaitReady(ready_due_);
@@ -282,9 +283,9 @@ absl::Status JobExecution::PlaceRows(JobRun& run) {
 absl::Status JobExecution::ReceiveRows(JobRun& run) {
   const Clock::time_point start = services_.time.Now();
   ClientMessage message;
-  while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
   // All at once: this thread then wakes once, and not for each message.
   if (few_) stream_.AwaitArrived(InputBytes(job_.work.shape()));
+  while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
     ASSIGN_OR_RETURN(const bool more, stream_.Read(message, stop_));
     if (!more) break;
     RETURN_IF_ERROR(ReceiveChunk(message, run));

@@ -15,6 +15,7 @@
 #include "server/cluster/open_runs.h"
 #include "server/job/job_files.h"
 #include "server/job/job_work.h"
+#include "server/process/kept_threads.h"
 #include "server/process/time_source.h"
 #include "server/rows/held_rows.h"
 #include "server/rows/shared_memory_pool.h"
@@ -39,6 +40,7 @@ struct JobRunOptions {
   std::chrono::milliseconds stall_timeout{0};  // without progress of any worker
   bool share_memory = true;
   SharedMemoryPool* shards = nullptr;
+  KeptThreads* threads = nullptr;
   JobMemory* copies = nullptr;      // what copies of workers' rows may take
   HeldRows* held = nullptr;         // of the execution before this one
   Delivered* delivered = nullptr;   // slots that the client has; the run adds to it

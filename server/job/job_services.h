@@ -11,6 +11,7 @@
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
 #include "server/models/model_catalog.h"
+#include "server/process/kept_threads.h"
 #include "server/process/settings.h"
 #include "server/process/time_source.h"
 #include "server/rows/shared_memory_pool.h"
@@ -33,6 +34,7 @@ struct JobServices {
   OrderCache& orders;
   ModelCatalog& models;
   SharedMemoryPool& shards;
+  KeptThreads& threads;
   JobMemory& copies;        // of rows that workers elsewhere have
   JobMemory& order_memory;  // of coordinates, and the orders made of them
   PlanGate& plans;          // of jobs

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "engine/base/return_if_error.h"
-#include "server/process/threads.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -14,9 +13,10 @@ constexpr auto kPatience = std::chrono::milliseconds(100);
 
 }  // namespace
 
-OutputPasser::OutputPasser(OutputRows outputs, std::shared_ptr<const void> memory, Output output,
-                           JobStop& stop)
+OutputPasser::OutputPasser(OutputRows outputs, std::shared_ptr<const void> memory,
+                           KeptThreads& threads, Output output, JobStop& stop)
     : memory_(std::move(memory)),
+      threads_(threads),
       output_(std::move(output)),
       stop_(stop),
       outputs_(std::move(outputs)) {}
@@ -34,7 +34,7 @@ absl::Status OutputPasser::PassOn(int64_t rows_final) {
     const MutexLock lock(mutex_);
     rows_final_ = rows_final;
   }
-  ASSIGN_OR_RETURN(thread_, StartThread([this] { PassOnRest(); }));
+  ASSIGN_OR_RETURN(thread_, threads_.Start([this] { PassOnRest(); }));
   return absl::OkStatus();
 }
 
@@ -75,7 +75,7 @@ void OutputPasser::End() {
     all_final_ = true;
     changed_.notify_all();
   }
-  thread_.join();
+  thread_.Join();
 }
 
 }  // namespace hilbert_ring::server

@@ -14,13 +14,13 @@
 #include <functional>
 #include <memory>
 #include <string_view>
-#include <thread>
 
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/process/deadline.h"
 #include "server/process/job_stop.h"
+#include "server/process/kept_threads.h"
 #include "server/shard/output_rows.h"
 
 namespace hilbert_ring::server {
@@ -32,9 +32,9 @@ class OutputPasser {
       const v1::OutputChunk& chunk, std::string_view payload,
       const std::shared_ptr<const void>& owner, int64_t first_slot, Clock::duration patience)>;
 
-  // memory: what the outputs lie in. The stop outlives the passer, and ends its thread.
-  OutputPasser(OutputRows outputs, std::shared_ptr<const void> memory, Output output,
-               JobStop& stop);
+  // memory: what the outputs lie in. Threads and stop outlive the passer; the stop ends its thread.
+  OutputPasser(OutputRows outputs, std::shared_ptr<const void> memory, KeptThreads& threads,
+               Output output, JobStop& stop);
 
   // The next three are called by one thread.
 
@@ -54,6 +54,7 @@ class OutputPasser {
   void PassOnRest();
 
   const std::shared_ptr<const void> memory_;  // shared with outputs on their way
+  KeptThreads& threads_;
   const Output output_;
   JobStop& stop_;
 
@@ -67,7 +68,7 @@ class OutputPasser {
   std::condition_variable_any changed_;
   int64_t rows_final_ ABSL_GUARDED_BY(mutex_) = 0;
   bool all_final_ ABSL_GUARDED_BY(mutex_) = false;  // no more will be
-  std::thread thread_;                              // the caller's
+  KeptThreads::Task thread_;                        // the caller's
 };
 
 }  // namespace hilbert_ring::server

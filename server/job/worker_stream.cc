@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/job/worker_failure.h"
-#include "server/process/threads.h"
 #include "server/process/tokens.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -29,8 +28,8 @@ void AddRanges(const RowSet& slots, google::protobuf::RepeatedPtrField<v1::SlotR
 
 std::unique_ptr<grpc::ClientReaderWriterInterface<v1::RunRequest, v1::RunResponse>> Begin(
     const Member& member, grpc::ClientContext& context) {
-  context.set_initial_metadata_corked(true);  // leaves with RunOpen
   AddCallToken(context, member.secret, "Run");
+  context.set_initial_metadata_corked(true);  // leaves with RunOpen
   return member.stub->Run(&context);
 }
 
@@ -60,7 +59,7 @@ absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
   if (shard_.offered() && options_.files == nullptr) {
     passer_.emplace(
         OutputRows(*options_.plan, rank_, SourceOf(shard_.rows()), options_.want_lse, delivered),
-        shard_.memory(),
+        shard_.memory(), *options_.threads,
         [this](const v1::OutputChunk& chunk, std::string_view payload,
                const std::shared_ptr<const void>& owner, int64_t first_slot,
                Clock::duration patience) {
@@ -72,7 +71,7 @@ absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
   }
   told_at_ = options_.time->Now();
   call_->Write(OpenRequest(run, delivered));  // should that fail, the reader finds out why
-  ASSIGN_OR_RETURN(reader_, StartThread([this] { Read(); }));
+  ASSIGN_OR_RETURN(reader_, options_.threads->Start([this] { Read(); }));
   return absl::OkStatus();
 }
 
@@ -193,7 +192,7 @@ absl::StatusOr<bool> WorkerStream::KeepRows(TensorKind tensor, const RowSpan& sl
 }
 
 void WorkerStream::Join() {
-  if (reader_.joinable()) reader_.join();
+  if (reader_.joinable()) reader_.Join();
 }
 
 HeldShard WorkerStream::Release() {

@@ -26,7 +26,6 @@
 #include <optional>
 #include <stop_token>
 #include <string_view>
-#include <thread>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -167,7 +166,7 @@ class WorkerStream {
   Way way_ = Way::kUnsettled;
   int64_t told_arrived_ = 0;
   Clock::time_point told_at_;  // anything
-  std::thread reader_;
+  KeptThreads::Task reader_;
 
   // The reader's: outputs of an offered shard, until it is turned down. Set before the reader
   // begins.

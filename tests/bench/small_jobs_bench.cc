@@ -245,21 +245,23 @@ bool Parse(int argc, char** argv, Options& options) {
     }
     if (++i == argc) return false;
     const std::string value = argv[i];
+    const auto positive = [&value](int& number) {
+      return absl::SimpleAtoi(value, &number) && number > 0;
+    };
+    bool known = true;
     if (flag == "--against") {
       options.coordinators.push_back(value);
     } else if (flag == "--callers") {
-      if (!Numbers(value, options.callers)) return false;
+      known = Numbers(value, options.callers);
     } else if (flag == "--tokens") {
-      if (!Numbers(value, options.tokens)) return false;
+      known = Numbers(value, options.tokens);
     } else if (flag == "--workers") {
-      if (!absl::SimpleAtoi(value, &options.workers) || options.workers < 1) return false;
-    } else if (flag == "--blocks") {
-      if (!absl::SimpleAtoi(value, &options.blocks) || options.blocks < 1) return false;
-    } else if (flag == "--jobs") {
-      if (!absl::SimpleAtoi(value, &options.jobs) || options.jobs < 1) return false;
+      known = positive(options.workers);
     } else {
-      return false;
+      known = (flag == "--blocks" && positive(options.blocks)) ||
+              (flag == "--jobs" && positive(options.jobs));
     }
+    if (!known) return false;
   }
   return true;
 }

@@ -8,7 +8,8 @@ namespace hilbert_ring::server {
 namespace {
 
 TEST(CallThreads, AreBounded) {
-  CallThreads threads(1);
+  KeptThreads kept;
+  CallThreads threads(1, kept);
   std::latch end(1);
   ASSERT_TRUE(threads.Start([&] { end.wait(); }).ok());
   const absl::Status full = threads.Start([] { FAIL(); });
@@ -20,10 +21,11 @@ TEST(CallThreads, AreBounded) {
 
 TEST(CallThreads, AThreadThatCannotBeStartedTakesNoPlace) {
   bool none_left = true;
-  CallThreads threads(1, [&](std::function<void()> body) -> absl::StatusOr<std::thread> {
+  KeptThreads kept([&](std::function<void()> body) -> absl::StatusOr<std::thread> {
     if (none_left) return absl::ResourceExhaustedError("none");
     return std::thread(std::move(body));
   });
+  CallThreads threads(1, kept);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(threads.Start([] { FAIL(); }).message(), "none") << "and the bound is not reached";
   }

@@ -119,6 +119,7 @@ JobRig::JobRig(const JobRigOptions& options)
                                                            .orders = orders_,
                                                            .models = models_,
                                                            .shards = shards_,
+                                                           .threads = threads_,
                                                            .copies = copies_,
                                                            .order_memory = order_memory_,
                                                            .plans = plans_,

@@ -94,6 +94,7 @@ class JobRig {
   OrderCache orders_;
   server::ModelCatalog models_{""};
   server::SharedMemoryPool shards_;
+  server::KeptThreads threads_;
   server::JobMemory copies_, order_memory_;
   server::PlanGate plans_;
   server::Scheduler scheduler_;

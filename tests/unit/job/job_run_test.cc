@@ -60,6 +60,7 @@ class JobRunTest : public ::testing::Test {
                       .stall_timeout = stall_timeout_,
                       .share_memory = share,
                       .shards = &shards_,
+                      .threads = &threads_,
                       .copies = &copies_,
                       .held = &held_,
                       .delivered = &delivered_,
@@ -105,6 +106,7 @@ class JobRunTest : public ::testing::Test {
   std::unique_ptr<grpc::Server> server_;
   Members members_;
   SharedMemoryPool shards_{milliseconds(10)};
+  KeptThreads threads_;
   JobMemory copies_{0};
   HeldRows held_;
   Delivered delivered_{64};

@@ -54,6 +54,7 @@ class WorkerStreamTest : public ::testing::Test {
   const std::shared_ptr<server::Member> member_ = std::make_shared<server::Member>();
   ManualTime time_;
   server::SharedMemoryPool shards_{milliseconds(10)};
+  server::KeptThreads threads_;
   server::JobMemory copies_{0};
   server::HeldRows held_;
   server::Delivered delivered_{64};
@@ -63,6 +64,7 @@ class WorkerStreamTest : public ::testing::Test {
                                        .work = work_.get(),
                                        .members = {member_},
                                        .shards = &shards_,
+                                       .threads = &threads_,
                                        .copies = &copies_,
                                        .held = &held_,
                                        .delivered = &delivered_,

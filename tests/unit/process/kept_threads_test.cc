@@ -1,0 +1,116 @@
+#include "server/process/kept_threads.h"
+
+#include <atomic>
+#include <latch>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Starts threads and counts them.
+class Starts {
+ public:
+  ThreadStarter starter() {
+    return [this](std::function<void()> body) -> absl::StatusOr<std::thread> {
+      if (none_left) return absl::ResourceExhaustedError("none");
+      ++count;
+      return std::thread(std::move(body));
+    };
+  }
+  std::atomic<int> count = 0;
+  std::atomic<bool> none_left = false;
+};
+
+KeptThreads::Task Started(KeptThreads& threads, std::function<void()> body) {
+  auto task = threads.Start(std::move(body));
+  EXPECT_TRUE(task.ok()) << task.status();
+  return task.ok() ? *std::move(task) : KeptThreads::Task();
+}
+
+TEST(KeptThreads, ATaskAfterAnotherHasItsThread) {
+  Starts starts;
+  KeptThreads threads({.idle_for = std::chrono::hours(1)}, starts.starter());
+  std::vector<std::thread::id> ids;
+  for (int i = 0; i < 100; ++i) {
+    KeptThreads::Task task = Started(threads, [&] { ids.push_back(std::this_thread::get_id()); });
+    EXPECT_TRUE(task.joinable());
+    task.Join();
+    EXPECT_FALSE(task.joinable());
+  }
+  EXPECT_EQ(starts.count, 1);
+  EXPECT_EQ(threads.count(), 1);
+  EXPECT_EQ(ids, std::vector<std::thread::id>(100, ids.front()));
+}
+
+TEST(KeptThreads, TasksAtOnceHaveThreadsOfTheirOwn) {
+  Starts starts;
+  KeptThreads threads({.idle_for = std::chrono::hours(1)}, starts.starter());
+  for (int round = 0; round < 2; ++round) {
+    std::latch all(3);
+    std::vector<KeptThreads::Task> tasks;
+    tasks.reserve(3);
+    for (int i = 0; i < 3; ++i) {
+      tasks.push_back(Started(threads, [&] { all.arrive_and_wait(); }));
+    }
+    for (KeptThreads::Task& task : tasks) task.Join();
+  }
+  EXPECT_EQ(starts.count, 3);
+}
+
+TEST(KeptThreads, AsManyAreKeptAsMayBe) {
+  KeptThreads threads({.most_idle = 1, .idle_for = std::chrono::hours(1)});
+  std::latch all(3);
+  std::vector<KeptThreads::Task> tasks;
+  tasks.reserve(3);
+  for (int i = 0; i < 3; ++i) tasks.push_back(Started(threads, [&] { all.arrive_and_wait(); }));
+  for (KeptThreads::Task& task : tasks) task.Join();
+  while (threads.count() > 1) std::this_thread::yield();
+  EXPECT_EQ(threads.count(), 1);
+}
+
+TEST(KeptThreads, AThreadThatIsIdleForLongEnds) {
+  Starts starts;
+  KeptThreads threads({.idle_for = std::chrono::milliseconds(1)}, starts.starter());
+  Started(threads, [] {}).Join();
+  while (threads.count() > 0) std::this_thread::yield();
+  Started(threads, [] {}).Join();
+  EXPECT_EQ(starts.count, 2);
+}
+
+TEST(KeptThreads, AThreadThatCannotBeStartedLeavesNothing) {
+  Starts starts;
+  starts.none_left = true;
+  KeptThreads threads(starts.starter());
+  EXPECT_EQ(threads.Start([] { FAIL(); }).status().message(), "none");
+  EXPECT_EQ(threads.count(), 0);
+  starts.none_left = false;
+  Started(threads, [] {}).Join();
+}
+
+TEST(KeptThreads, WhatATaskIsMadeOfIsGoneWhenItIsJoined) {
+  KeptThreads threads;
+  auto held = std::make_shared<int>();
+  Started(threads, [held] {}).Join();
+  EXPECT_EQ(held.use_count(), 1);
+}
+
+TEST(KeptThreads, TheEndWaitsForTasksThatNobodyJoins) {
+  std::atomic<bool> done = false;
+  {
+    KeptThreads threads;
+    std::latch begun(1);
+    Started(threads, [&] {
+      begun.count_down();
+      std::this_thread::yield();
+      done = true;
+    });
+    begun.wait();
+  }
+  EXPECT_TRUE(done);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
