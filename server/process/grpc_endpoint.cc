@@ -40,6 +40,10 @@ constexpr int kKeepaliveMs = 10'000;
 constexpr int kHandshakeMs = 20'000;         // of a connection, until it speaks HTTP/2
 constexpr int kLeastPingIntervalMs = 5'000;  // of clients, which keep their connections alike
 
+// Threads that are kept for calls to come. A worker has jobs on two lanes: with fewer, each that
+// ends there would end its thread, and the next start one.
+constexpr int kMostPollers = 4;
+
 constexpr int kLeastStreams = 128;  // health, figures and lists beside calls
 
 constexpr std::chrono::milliseconds kLeastSilence{500};
@@ -128,7 +132,7 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   }
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, kMostPollers);
   grpc::ResourceQuota quota("hilbert-ring");
   quota.SetMaxThreads(listen.max_threads);
   builder.SetResourceQuota(quota);

@@ -14,7 +14,6 @@
 #include "engine/base/return_if_error.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
-#include "server/process/threads.h"
 #include "server/worker/broken_device.h"
 #include "server/worker/delivered_rows.h"
 #include "server/worker/shard_rows.h"
@@ -30,9 +29,15 @@ constexpr milliseconds kPoll{10};  // until a cancellation is seen
 constexpr std::chrono::hours kLongestCompute{24 * 365};
 constexpr std::chrono::seconds kMemoryTimeout{5};
 constexpr std::chrono::seconds kTurnTimeout{50};  // a cancelled job ends within a tile
+constexpr double kShortFlops = 5e8;               // some milliseconds of a processor
 
 absl::Status UnexpectedMessage(const char* expected) {
   return absl::InvalidArgumentError(absl::StrCat("expected ", expected));
+}
+
+absl::Status WithTimeout(const absl::Status& error) {
+  return absl::IsDeadlineExceeded(error) ? wire::WithReason(error, wire::reason::kJobTimeout)
+                                         : error;
 }
 
 }  // namespace
@@ -46,7 +51,10 @@ absl::Status RunCall::Serve() {
   ASSIGN_OR_RETURN(const auto turn, AwaitTurn());
   idle_bytes_ = ResidentBytes();
   absl::Status status = Allocate();
-  if (status.ok()) status = Work();
+  if (status.ok()) {
+    short_ = IsShort();
+    status = short_ ? WorkAlone() : Work();
+  }
   // Before the next job's turn.
   ring_.reset();
   if (files_ != nullptr) {
@@ -201,22 +209,51 @@ absl::Status RunCall::MakeStore() {
   return absl::OkStatus();
 }
 
+// Nothing is exchanged, sent or awaited once its rows are there.
+bool RunCall::IsShort() const {
+  return shared_ != nullptr && files_ == nullptr && work_->plan().costs.steps == 0 &&
+         !work_->shape().rows.Has(TensorKind::kTiles) && work_->cost().flops <= kShortFlops;
+}
+
+absl::Status RunCall::WorkAlone() {
+  absl::Status received = [this] {
+    const FeedWatch::Entry watched(state_.feeds, [this] { EndUnfed(); });
+    return ReceiveRows();
+  }();
+  if (!received.ok()) {
+    NoteCancelled();
+    return received;
+  }
+  Execute();
+  if (context_.IsCancelled()) {
+    NoteCancelled();
+    return Cancelled();
+  }
+  SendNews();
+  if (!figures_.ok()) return WithTimeout(figures_.status());
+  const MutexLock sending(sending_);
+  return sent_;
+}
+
+// Notes figures or failure.
+void RunCall::Execute() {
+  absl::StatusOr<Figures> figures = ExecuteJob();
+  const Deadline ended = std::chrono::steady_clock::now();
+  if (state_.device_broken && IsBroken(lane_->device(), figures.status())) {
+    state_.device_broken(figures.status());
+  }
+  const MutexLock lock(mutex_);
+  figures_ = std::move(figures);
+  executed_ = true;
+  if (rows_done_) {
+    compute_seconds_ = std::chrono::duration<double>(ended - *rows_done_).count();
+  }
+}
+
 absl::Status RunCall::Work() {
-  ASSIGN_OR_RETURN(auto sender, StartThread([this] { SendUntilExecuted(); }));
-  auto executor = StartThread([this] {
-    absl::StatusOr<Figures> figures = ExecuteJob();
-    const Deadline ended = std::chrono::steady_clock::now();
-    if (state_.device_broken && IsBroken(lane_->device(), figures.status())) {
-      state_.device_broken(figures.status());
-    }
-    {
-      const MutexLock lock(mutex_);
-      figures_ = std::move(figures);
-      executed_ = true;
-      if (rows_done_) {
-        compute_seconds_ = std::chrono::duration<double>(ended - *rows_done_).count();
-      }
-    }
+  ASSIGN_OR_RETURN(auto sender, state_.threads.Start([this] { SendUntilExecuted(); }));
+  auto executor = state_.threads.Start([this] {
+    Execute();
     if (shared_ != nullptr && files_ == nullptr) SendNews();
     changed_.notify_all();
     TellFailure();
@@ -228,7 +265,7 @@ absl::Status RunCall::Work() {
       executed_ = true;
     }
     changed_.notify_all();
-    sender.join();
+    sender.Join();
     return executor.status();
   }
   absl::Status received = ReceiveRows();
@@ -240,23 +277,19 @@ absl::Status RunCall::Work() {
   }
   if (shared_ == nullptr) TrimMalloc(work_->cost().resident_bytes());  // of messages
   AwaitExecuted();
-  executor->join();
+  executor->Join();
   if (figures_.ok() && ring_) {
     ring_->Finish(work_->plan().costs.steps);
     ring_.reset();
   }
-  sender.join();
+  sender.Join();
   RETURN_IF_ERROR(received);
   if (context_.IsCancelled()) return Cancelled();
   if (files_ != nullptr) {
     const MutexLock sending(sending_);
     RETURN_IF_ERROR(sent_);
   }
-  if (!figures_.ok()) {
-    return absl::IsDeadlineExceeded(figures_.status())
-               ? wire::WithReason(figures_.status(), wire::reason::kJobTimeout)
-               : figures_.status();
-  }
+  if (!figures_.ok()) return WithTimeout(figures_.status());
   const MutexLock sending(sending_);
   return sent_;
 }
@@ -340,35 +373,36 @@ absl::Status RunCall::ReadFiles() {
 
 // In the executing thread.
 absl::StatusOr<Figures> RunCall::ExecuteJob() {
-  ExecuteControl control{.deadline = [this] { return compute_due_.load(); },
-                         .cancelled = [this] { return cancelled_.load(); },
-                         .progress =
-                             [this](double done) {
-                               // The last call comes when all is computed and all buffers are still
-                               // there.
-                               if (done >= 1.0) resident_bytes_ = ResidentBytes();
-                               const MutexLock lock(mutex_);
-                               news_.fraction = done;
-                             },
-                         .waiting =
-                             [this](int64_t step) {
-                               const MutexLock lock(mutex_);
-                               news_.waiting_step = step;
-                             },
-                         .await_rows = [this](int64_t rows) { return arrived_.Await(rows); },
-                         .rows_final =
-                             [this](int64_t rows) {
-                               {
-                                 const MutexLock lock(mutex_);
-                                 news_.rows_final = rows;
-                               }
-                               if (shared_ == nullptr || files_ != nullptr) {
-                                 changed_.notify_all();
-                               } else if (rows < store_->rows()) {
-                                 SendNews();
-                               }
-                             },
-                         .overlap_exchange = state_.overlap_exchange};
+  ExecuteControl control{
+      .deadline = [this] { return compute_due_.load(); },
+      .cancelled = [this] { return cancelled_.load() || (short_ && context_.IsCancelled()); },
+      .progress =
+          [this](double done) {
+            // The last call comes when all is computed and all buffers are still
+            // there.
+            if (done >= 1.0) resident_bytes_ = ResidentBytes();
+            const MutexLock lock(mutex_);
+            news_.fraction = done;
+          },
+      .waiting =
+          [this](int64_t step) {
+            const MutexLock lock(mutex_);
+            news_.waiting_step = step;
+          },
+      .await_rows = [this](int64_t rows) { return arrived_.Await(rows); },
+      .rows_final =
+          [this](int64_t rows) {
+            {
+              const MutexLock lock(mutex_);
+              news_.rows_final = rows;
+            }
+            if (shared_ == nullptr || files_ != nullptr) {
+              changed_.notify_all();
+            } else if (rows < store_->rows()) {
+              SendNews();
+            }
+          },
+      .overlap_exchange = state_.overlap_exchange};
   WorkControl work{.layer = [this](int64_t layer) {
     const MutexLock lock(mutex_);
     news_.layer = layer;

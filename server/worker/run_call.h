@@ -6,7 +6,8 @@
 //                        outputs leave as they become final -> RunComputed -> figures
 //
 // Three threads: the call's own receives rows, then watches for cancellation; one executes; one
-// sends.
+// sends. A short job, whose outputs need not be sent, has its call's thread alone: handing it on
+// from one to the next would take longer than its compute.
 #pragma once
 
 #include <atomic>
@@ -26,10 +27,12 @@
 #include "hilbert_ring/v1/worker.grpc.pb.h"
 #include "server/metrics/worker_metrics.h"
 #include "server/process/call_gate.h"
+#include "server/process/kept_threads.h"
 #include "server/shard/job_memory.h"
 #include "server/shard/output_rows.h"
 #include "server/shard/shared_memory.h"
 #include "server/worker/active_calls.h"
+#include "server/worker/feed_watch.h"
 #include "server/worker/lane.h"
 #include "server/worker/ring_table.h"
 #include "server/worker/row_gate.h"
@@ -50,6 +53,8 @@ struct WorkerState {
   const std::chrono::milliseconds feed_timeout;
   RingTable& rings;
   ActiveCalls& calls;
+  KeptThreads& threads;
+  FeedWatch& feeds;
   // Told of an error that a GPU does not recover from within its process: what it hung on may still
   // be written to, and every later call fails. Null: not told.
   std::function<void(const absl::Status&)> device_broken;
@@ -83,12 +88,16 @@ class RunCall {
   void NoteCancelled();
   std::optional<Deadline> RowsDone();
   void CountEnd(const absl::Status& status);
+  bool IsShort() const;
   absl::Status Work();
+  absl::Status WorkAlone();
   absl::Status ReceiveRows();
   absl::Status TakeDone(const ShardRows& rows);
   absl::Status ReadFiles();
   absl::StatusOr<Figures> ExecuteJob();
+  void Execute();
   void AwaitExecuted();
+  void EndUnfed();
   void SendUntilExecuted();
   void SendNews();
   struct News {
@@ -130,6 +139,7 @@ class RunCall {
   int64_t file_bytes_read_ = 0, file_bytes_written_ = 0;  // once it has ended
   std::unique_ptr<ShardFiles> files_;                     // null: rows come from the coordinator
   std::optional<OutputRows> output_;
+  bool short_ = false;             // set before there are other threads
   std::optional<RunSpans> spans_;  // where they are asked for
 
   Mutex mutex_;

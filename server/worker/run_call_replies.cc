@@ -34,13 +34,17 @@ void RunCall::SendUntilExecuted() {
     lock.unlock();
     SendNews();
     if (executed) return;
-    if (std::chrono::steady_clock::now() > fed_until_.load()) {
-      spdlog::warn("job {}, rank {}: nothing was heard of its rows for {} ms (--feed-timeout)",
-                   open_.job_id(), rank_, state_.feed_timeout.count());
-      fed_until_ = Deadline::max();
-      context_.TryCancel();
-    }
+    EndUnfed();
   }
+}
+
+// By any thread, now and then.
+void RunCall::EndUnfed() {
+  if (std::chrono::steady_clock::now() <= fed_until_.load()) return;
+  spdlog::warn("job {}, rank {}: nothing was heard of its rows for {} ms (--feed-timeout)",
+               open_.job_id(), rank_, state_.feed_timeout.count());
+  fed_until_ = Deadline::max();
+  context_.TryCancel();
 }
 
 // In the sending thread; where the shard is shared, and its outputs need not be sent, also in the
@@ -210,7 +214,8 @@ absl::Status RunCall::SendFigures() {
     }
     spans_->AddTo(report);
   }
-  return Send(response);
+  // Where the status follows at once, they leave with it.
+  return Send(response, short_ ? grpc::WriteOptions().set_last_message() : grpc::WriteOptions());
 }
 
 absl::Status RunCall::Send(const v1::RunResponse& response, grpc::WriteOptions options) {

@@ -19,6 +19,7 @@
 #include "server/process/grpc_endpoint.h"
 #include "server/process/host_port.h"
 #include "server/process/http_endpoint.h"
+#include "server/process/kept_threads.h"
 #include "server/process/process_memory.h"
 #include "server/process/ready_file.h"
 #include "server/process/stop_signals.h"
@@ -86,6 +87,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   Lane lane(device);
   Lane express_lane(*devices.express);
   ActiveCalls calls;
+  KeptThreads threads;  // of jobs
+  FeedWatch feeds;
   const RingTransport transport =
       MakeRingTransport({.host = settings.host,
                          .cuda_device = GpuOf(settings, device),
@@ -104,6 +107,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
       .feed_timeout = settings.feed_timeout,
       .rings = rings,
       .calls = calls,
+      .threads = threads,
+      .feeds = feeds,
       .device_broken = EndAtOnce,
       .metrics = &metrics,
       .make_encode = [&models](const v1::RunOpen& open,

@@ -34,6 +34,8 @@ struct Worker {
   server::RingTable rings{server::MakeRingTransport({.host = "127.0.0.1"})};
   server::Lane lane{*device};
   server::ActiveCalls calls;
+  server::KeptThreads threads;
+  server::FeedWatch feeds;
 };
 
 // Gives out the messages, then ends as a coordinator does that is gone. Keeps what is answered.
@@ -267,7 +269,9 @@ void WorkerRun(Bytes bytes) {
                             .share_memory = true,
                             .feed_timeout = std::chrono::hours(1),
                             .rings = worker.rings,
-                            .calls = worker.calls};
+                            .calls = worker.calls,
+                            .threads = worker.threads,
+                            .feeds = worker.feeds};
   grpc::ServerContext context;
   const absl::Status status = server::RunCall(state, context, stream).Serve();
   Require(worker.memory.used() == 0, "memory is given back");

@@ -1,10 +1,12 @@
 // One job at a worker, over a stream in memory.
 #include "server/worker/run_call.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -92,13 +94,17 @@ struct OneWorker {
   RingTable rings{MakeRingTransport({.host = "127.0.0.1"})};
   Lane lane;
   ActiveCalls calls;
+  KeptThreads threads;
+  FeedWatch feeds;
   WorkerState state{.lane = lane,
                     .express_lane = lane,
                     .memory = memory,
                     .share_memory = true,
                     .feed_timeout = std::chrono::hours(1),
                     .rings = rings,
-                    .calls = calls};
+                    .calls = calls,
+                    .threads = threads,
+                    .feeds = feeds};
 };
 
 // Its first output is not taken before the coordinator has heard of the failure.
@@ -202,6 +208,104 @@ TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
   ASSERT_TRUE(stream.failed().has_value());
   EXPECT_EQ(stream.failed()->code(), static_cast<int>(absl::StatusCode::kDataLoss));
   EXPECT_EQ(stream.failed()->message(), "the device failed");
+}
+
+// Gives out the messages and notes what is said.
+class NotingStream : public RunStream {
+ public:
+  explicit NotingStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
+  void SendInitialMetadata() override {}
+  bool NextMessageSize(uint32_t* size) override {
+    *size = wire::kMaxMessageBytes;
+    return true;
+  }
+  bool Read(v1::RunRequest* request) override {
+    if (next_ == requests_.size()) return false;
+    *request = requests_[next_++];
+    return true;
+  }
+  bool Write(const v1::RunResponse& response, grpc::WriteOptions options) override {
+    said_.push_back(response);
+    last_ = options.is_last_message();
+    return true;
+  }
+  std::vector<v1::RunResponse::MessageCase> said() const {
+    std::vector<v1::RunResponse::MessageCase> cases;
+    for (const v1::RunResponse& response : said_) cases.push_back(response.message_case());
+    return cases;
+  }
+  bool last() const { return last_; }  // what was said last leaves with the status
+
+ private:
+  const std::vector<v1::RunRequest> requests_;
+  size_t next_ = 0;
+  std::vector<v1::RunResponse> said_;
+  bool last_ = false;
+};
+
+// A short job whose rows, all ones, lie in shared memory.
+struct ShortJob {
+  ShortJob() {
+    const ShardLayout layout(plan, 0);
+    const auto created = SharedMemory::Create(layout.bytes());
+    EXPECT_TRUE(created.ok()) << created.status();
+    memory = *created;
+    rows.emplace(memory->data(), layout);
+    for (const TensorKind kind : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
+      auto* const values = reinterpret_cast<float*>(rows->Row(kind, 0));
+      std::fill_n(values, spec.tokens * spec.heads * spec.head_dim, 1.0f);
+    }
+  }
+  std::vector<v1::RunRequest> Requests() const {
+    std::vector<v1::RunRequest> requests = {OpenOf(spec)};
+    *requests[0].mutable_open()->mutable_shared_memory() = memory->offer();
+    requests.emplace_back().mutable_done();
+    return requests;
+  }
+
+  const JobSpec spec = PlainSpec();
+  const Plan plan = *MakePlan(spec, 1);
+  std::shared_ptr<SharedMemory> memory;
+  std::optional<HostShard> rows;
+};
+
+TEST(RunCall, AShortJobHasNoThreadButItsCalls) {
+  const ShortJob job;
+  NotingStream stream(job.Requests());
+  const auto device = *MakeDevice({.threads = 1});
+  OneWorker worker(*device);
+  grpc::ServerContext context;
+  const absl::Status status = RunCall(worker.state, context, stream).Serve();
+  EXPECT_TRUE(status.ok()) << status;
+  using Response = v1::RunResponse;
+  EXPECT_EQ(stream.said(), (std::vector{Response::kReady, Response::kComputed, Response::kFinal,
+                                        Response::kFigures}));
+  EXPECT_TRUE(stream.last());
+  EXPECT_EQ(worker.threads.count(), 0);
+  EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
+}
+
+TEST(RunCall, AShortJobSaysThatItFailed) {
+  const ShortJob job;
+  NotingStream stream(job.Requests());
+  FailingDevice device(*MakeDevice({.threads = 1}));
+  OneWorker worker(device);
+  grpc::ServerContext context;
+  EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
+  using Response = v1::RunResponse;
+  EXPECT_EQ(stream.said(), (std::vector{Response::kReady, Response::kFailed}));
+}
+
+TEST(RunCall, AShortJobWhoseRowsDoNotComeEndsCancelled) {
+  const ShortJob job;
+  std::vector<v1::RunRequest> requests = job.Requests();
+  requests.pop_back();
+  NotingStream stream(std::move(requests));
+  const auto device = *MakeDevice({.threads = 1});
+  OneWorker worker(*device);
+  grpc::ServerContext context;
+  EXPECT_TRUE(absl::IsCancelled(RunCall(worker.state, context, stream).Serve()));
+  EXPECT_EQ(worker.calls.TakeCancelled().size(), 1u);
 }
 
 // Computes nothing until it is told to stop.

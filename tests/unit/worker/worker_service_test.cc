@@ -29,14 +29,16 @@ constexpr milliseconds kAnswerLimit{20'000};
 
 class WorkerServiceTest : public ::testing::Test {
  protected:
-  void Start(milliseconds feed_timeout) {
+  void Start(milliseconds feed_timeout, bool share_memory = false) {
     state_.emplace(WorkerState{.lane = lane_,
                                .express_lane = express_lane_,
                                .memory = memory_,
-                               .share_memory = false,
+                               .share_memory = share_memory,
                                .feed_timeout = feed_timeout,
                                .rings = rings_,
-                               .calls = calls_});
+                               .calls = calls_,
+                               .threads = threads_,
+                               .feeds = feeds_});
     service_.emplace(*state_, gate_, secret_);
     auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 16}, {&*service_});
     ASSERT_TRUE(endpoint.ok()) << endpoint.status();
@@ -75,10 +77,11 @@ class WorkerServiceTest : public ::testing::Test {
   }
 
   // The status of a Run that sends RunOpen and then nothing.
-  absl::Status OpenAndSendNothing(const std::string& secret) {
+  absl::Status OpenAndSendNothing(const std::string& secret,
+                                  const v1::RunRequest& open = OpenRequest()) {
     const auto context = Context(secret, "Run");
     const auto run = stub_->Run(context.get());
-    run->Write(OpenRequest());
+    run->Write(open);
     v1::RunResponse response;
     while (run->Read(&response)) {
     }
@@ -90,6 +93,8 @@ class WorkerServiceTest : public ::testing::Test {
   RingTable rings_{MakeRingTransport({.host = "127.0.0.1"})};
   Lane lane_{*device_}, express_lane_{*device_};
   ActiveCalls calls_;
+  KeptThreads threads_;
+  FeedWatch feeds_;
   CoordinatorSecret secret_;
   CallGate gate_{{.calls_per_peer = 16, .open_timeout = kAnswerLimit}};
   std::optional<WorkerState> state_;
@@ -165,6 +170,20 @@ TEST_F(WorkerServiceTest, ARunThatNobodyFeedsEnds) {
   EXPECT_LT(seconds, kAnswerLimit);
   while (calls_.count() > 0) std::this_thread::sleep_for(milliseconds(5));
   EXPECT_EQ(memory_.used(), 0);
+  EXPECT_NE(lane_.AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
+}
+
+// Whose call's thread waits for rows itself.
+TEST_F(WorkerServiceTest, AShortRunThatNobodyFeedsEnds) {
+  Start(milliseconds(300), true);
+  const std::string secret = *DrawSecret();
+  secret_.Set(secret);
+  const auto memory = SharedMemory::Create(ShardLayout(*MakePlan(PlainSpec(), 1), 0).bytes());
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  v1::RunRequest open = OpenRequest();
+  *open.mutable_open()->mutable_shared_memory() = (*memory)->offer();
+  EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret, open)));
+  EXPECT_EQ(threads_.count(), 0);
   EXPECT_NE(lane_.AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
