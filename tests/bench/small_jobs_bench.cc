@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -225,47 +226,6 @@ absl::Status Run(const Options& options) {
   return absl::OkStatus();
 }
 
-template <typename Number>
-bool Numbers(const std::string& text, std::vector<Number>& numbers) {
-  numbers.clear();
-  for (const auto part : absl::StrSplit(text, ',')) {
-    Number number = 0;
-    if (!absl::SimpleAtoi(part, &number) || number < 1) return false;
-    numbers.push_back(number);
-  }
-  return true;
-}
-
-bool Parse(int argc, char** argv, Options& options) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--pause") {
-      options.pause = true;
-      continue;
-    }
-    if (++i == argc) return false;
-    const std::string value = argv[i];
-    const auto positive = [&value](int& number) {
-      return absl::SimpleAtoi(value, &number) && number > 0;
-    };
-    bool known = true;
-    if (flag == "--against") {
-      options.coordinators.push_back(value);
-    } else if (flag == "--callers") {
-      known = Numbers(value, options.callers);
-    } else if (flag == "--tokens") {
-      known = Numbers(value, options.tokens);
-    } else if (flag == "--workers") {
-      known = positive(options.workers);
-    } else {
-      known = (flag == "--blocks" && positive(options.blocks)) ||
-              (flag == "--jobs" && positive(options.jobs));
-    }
-    if (!known) return false;
-  }
-  return true;
-}
-
 }  // namespace
 }  // namespace hilbert_ring::testing
 
@@ -274,12 +234,19 @@ int main(int argc, char** argv) {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 32 << 20);
   hilbert_ring::testing::Options options;
-  if (!hilbert_ring::testing::Parse(argc, argv, options)) {
-    std::fprintf(stderr,
-                 "small_jobs_bench [--against COORDINATOR] [--callers N,...] [--tokens N,...] "
-                 "[--workers N] [--blocks N] [--jobs N] [--pause]\n");
-    return 2;
-  }
+  CLI::App app("Small jobs: rate, latency, processor; services in turn.");
+  std::vector<std::string> others;
+  app.add_option("--against", others, "programs of other coordinators")->check(CLI::ExistingFile);
+  app.add_option("--callers", options.callers)->delimiter(',')->check(CLI::PositiveNumber);
+  app.add_option("--tokens", options.tokens)->delimiter(',')->check(CLI::PositiveNumber);
+  app.add_option("--workers", options.workers)->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--blocks", options.blocks)->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--jobs", options.jobs, "of a block")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--pause", options.pause);
+  CLI11_PARSE(app, argc, argv);
+  options.coordinators.insert(options.coordinators.end(), others.begin(), others.end());
   const absl::Status status = hilbert_ring::testing::Run(options);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

@@ -71,6 +71,7 @@ TEST_F(SchedulerTest, CallersTakeTurns) {
   Start(1);
   std::optional<Scheduler::Place> first(Enter("greedy", {{1, 10, 10}}));
   std::vector<Scheduler::Place> greedy;
+  greedy.reserve(3);
   for (int i = 0; i < 3; ++i) greedy.push_back(Enter("greedy", {{1, 10, 10}}));
   auto modest = Enter("modest", {{1, 10, 10}});
   EXPECT_FALSE(Now(modest).has_value());
@@ -243,6 +244,7 @@ TEST_F(SchedulerTest, ManyThreadsGetWorkersOneAtATime) {
   std::mutex mutex;
   std::vector<std::shared_ptr<const Member>> used;
   std::vector<std::jthread> threads;
+  threads.reserve(24);
   for (int i = 0; i < 24; ++i) {
     threads.emplace_back([&, i] {
       const int workers = 1 + i % 3;
