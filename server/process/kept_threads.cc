@@ -1,5 +1,7 @@
 #include "server/process/kept_threads.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 
 namespace hilbert_ring::server {
@@ -56,6 +58,7 @@ int KeptThreads::count() const {
 
 // In a thread.
 void KeptThreads::Serve(Work work) {
+  pthread_setname_np(pthread_self(), "kept");  // for ps -L
   const auto thread = std::make_shared<Thread>();
   do {
     work.body();

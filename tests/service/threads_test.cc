@@ -2,12 +2,15 @@
 // when it is told to.
 #include <sys/wait.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -67,8 +70,24 @@ class Threads : public ::testing::Test {
     cluster_ = *std::move(cluster);
   }
 
+  // Threads of jobs before are kept for a moment.
+  static bool HasKeptThreads(pid_t pid) {
+    std::error_code gone;  // of a thread that ends meanwhile
+    for (const auto& task :
+         std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/task"), gone)) {
+      std::string name;
+      if (std::ifstream(task.path() / "comm") >> name && name == "kept") return true;
+    }
+    return false;
+  }
+
   // A job is refused, and told when to come back, while the process has no threads.
   void ExpectRefused(pid_t pid) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (HasKeptThreads(pid)) {
+      ASSERT_LT(std::chrono::steady_clock::now(), limit);
+      std::this_thread::yield();
+    }
     const NoThreads none(folder_.path(), pid);
     const auto stub = cluster_->Stub();
     for (int i = 0; i < 3; ++i) {
