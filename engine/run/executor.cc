@@ -96,6 +96,7 @@ class Executor {
       RETURN_IF_ERROR(Finish(builder, builder.SpanningZeroKeys(), store_.rows()));
     }
     figures_.flops = static_cast<double>(scores_.load()) * FlopsPerScore();
+    figures_.library_flops = static_cast<double>(library_scores_) * FlopsPerScore();
     if (control_.progress) control_.progress(1.0);
     return figures_;
   }
@@ -296,6 +297,10 @@ class Executor {
                    ? absl::DeadlineExceededError("the job's deadline passed while computing")
                    : attended.status();
       }
+      library_scores_ += attended->library_scores;
+      if (figures_.library_refusal.empty()) {
+        figures_.library_refusal = std::move(attended->library_refusal);
+      }
     }
     figures_.compute_seconds += SecondsSince(start);
     if (!rounds.empty()) Tell(SpanKind::kAttend, start);
@@ -331,7 +336,8 @@ class Executor {
   Workspace workspace_;
   Figures figures_;
   std::atomic<int64_t> scores_ = 0;
-  int64_t rows_there_ = 0;  // local rows [0, rows_there_) have arrived
+  int64_t library_scores_ = 0;  // of those
+  int64_t rows_there_ = 0;      // local rows [0, rows_there_) have arrived
   int64_t rows_final_ = 0;
   Clock::time_point posted_;
   int64_t step_ = 0;        // whose blocks came last

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "engine/comm/communicator.h"
@@ -55,7 +56,9 @@ struct ExecuteControl {
 
 // Measured figures of one rank.
 struct Figures {
-  double flops = 0;  // in tiles that were not wholly masked
+  double flops = 0;             // in tiles that were not wholly masked
+  double library_flops = 0;     // of those, by a library's attention (AttendFigures)
+  std::string library_refusal;  // as in AttendFigures, the first
   double compute_seconds = 0;
   double exchange_seconds = 0;          // from posting to arrival, summed over steps
   double exposed_exchange_seconds = 0;  // of those, posting, and waiting with nothing to compute

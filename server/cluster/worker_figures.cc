@@ -13,6 +13,7 @@ constexpr double kMostSeconds = 1e9;
 constexpr double kMostFlops = 1e30;
 constexpr int64_t kMostSteps = int64_t{1} << 40;
 constexpr size_t kMostNameBytes = 128;
+constexpr size_t kMostSentenceBytes = 1024;
 constexpr int kMostCancelled = 1024;  // as many as a worker keeps between two beats
 
 // False also for what is not a number.
@@ -29,10 +30,10 @@ class Dropped {
     fields_.push_back(field);
     return 0;
   }
-  void Name(std::string_view field, std::string* name) {
-    if (name->size() <= kMostNameBytes) return;
+  void Name(std::string_view field, std::string* name, size_t most_bytes = kMostNameBytes) {
+    if (name->size() <= most_bytes) return;
     fields_.push_back(field);
-    name->resize(kMostNameBytes);
+    name->resize(most_bytes);
     // Not within a character, which protobuf's strings may not end in.
     std::replace_if(
         name->begin(), name->end(), [](char c) { return c < ' ' || c > '~'; }, '?');
@@ -58,6 +59,8 @@ std::vector<std::string_view> DropAbsurd(v1::WorkerReport& r, int most_spans) {
   r.set_memory_resident_bytes(
       d.Figure("memory_resident_bytes", r.memory_resident_bytes(), kMostBytes));
   r.set_flops(d.Figure("flops", r.flops(), kMostFlops));
+  r.set_library_flops(d.Figure("library_flops", r.library_flops(), kMostFlops));
+  d.Name("library_refusal", r.mutable_library_refusal(), kMostSentenceBytes);
   r.set_flops_predicted(d.Figure("flops_predicted", r.flops_predicted(), kMostFlops));
   r.set_compute_seconds(d.Figure("compute_seconds", r.compute_seconds(), kMostSeconds));
   r.set_exchange_seconds(d.Figure("exchange_seconds", r.exchange_seconds(), kMostSeconds));
@@ -67,6 +70,11 @@ std::vector<std::string_view> DropAbsurd(v1::WorkerReport& r, int most_spans) {
   r.set_bytes_received(d.Figure("bytes_received", r.bytes_received(), kMostBytes));
   r.set_bytes_received_predicted(
       d.Figure("bytes_received_predicted", r.bytes_received_predicted(), kMostBytes));
+  r.set_file_bytes_read(d.Figure("file_bytes_read", r.file_bytes_read(), kMostBytes));
+  r.set_file_bytes_written(d.Figure("file_bytes_written", r.file_bytes_written(), kMostBytes));
+  r.set_rows_not_finite(d.Figure("rows_not_finite", r.rows_not_finite(), kMostTokens));
+  r.set_first_row_not_finite(
+      d.Figure("first_row_not_finite", r.first_row_not_finite(), kMostTokens));
   const auto absurd = [](const v1::Span& span) {
     return !Within(span.begin_seconds(), kMostSeconds) || !Within(span.end_seconds(), kMostSeconds);
   };

@@ -381,9 +381,11 @@ absl::Status JobExecution::TakeChecked() {
 // Outputs in files get their names when all else has ended well.
 absl::Status JobExecution::Commit(JobRun& run) {
   if (job_.files == nullptr) return absl::OkStatus();
-  int64_t written = 0;
-  for (const v1::WorkerReport& report : run.Reports()) written += report.file_bytes_written();
-  if (written != job_.files->output_bytes()) {
+  uint64_t written = 0;  // workers may say any number
+  for (const v1::WorkerReport& report : run.Reports()) {
+    written += static_cast<uint64_t>(report.file_bytes_written());
+  }
+  if (written != static_cast<uint64_t>(job_.files->output_bytes())) {
     return absl::InternalError(absl::StrCat(
         "the workers wrote ", written, " bytes of outputs, expected ", job_.files->output_bytes()));
   }

@@ -56,6 +56,12 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
     }
     exchanged += worker.bytes_received();
     AddNotFinite(worker, report);
+    if (!worker.library_refusal().empty()) {
+      report.add_notes(absl::StrCat("worker ", worker.worker(),
+                                    " computed with its own kernels what "
+                                    "is for the library: ",
+                                    worker.library_refusal()));
+    }
     if (!grant_.express)
       services_.rate.Observe(worker.worker(), worker.flops(), worker.compute_seconds());
     seconds_.exchange = std::max(seconds_.exchange, worker.exchange_seconds());

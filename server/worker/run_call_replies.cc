@@ -195,6 +195,8 @@ absl::Status RunCall::SendFigures() {
   report.set_memory_predicted_bytes(cost.resident_bytes());
   report.set_memory_resident_bytes(std::max<int64_t>(0, resident_bytes_ - idle_bytes_));
   report.set_flops(figures_->flops);
+  report.set_library_flops(figures_->library_flops);
+  report.set_library_refusal(figures_->library_refusal);
   report.set_flops_predicted(cost.flops);
   report.set_compute_seconds(figures_->compute_seconds);
   report.set_exchange_seconds(figures_->exchange_seconds);

@@ -1,7 +1,9 @@
 // Fresh random jobs through the engine against the float64 reference, on any number of ranks.
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <random>
+#include <utility>
 
 #include "engine/spec/job_spec_json.h"
 #include "gtest/gtest.h"
@@ -9,6 +11,7 @@
 #include "tests/engine/run_engine.h"
 #include "tests/random/random_spec.h"
 #include "tests/support/plain_spec.h"
+#include "tests/unit/device/forwarding_device.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -127,6 +130,39 @@ TEST(Executor, OverlapOfTheExchangeDoesNotChangeTheBits) {
     }
   }
   EXPECT_GT(exchanged, 0);
+}
+
+// Says that a library computed the first call, and refused something in both.
+class LibraryDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
+                                       const AttendControl& control) override {
+    auto figures = ForwardingDevice::Attend(tasks, control);
+    if (!figures.ok()) return figures;
+    if (++calls_ == 1) figures->library_scores = 100;
+    figures->library_refusal = calls_ == 1 ? "no engine" : "another";
+    return figures;
+  }
+
+ private:
+  int calls_ = 0;
+};
+
+TEST(Executor, SaysWhatALibraryComputed) {
+  const JobSpec spec = PlainSpec({.tokens = 64, .heads = 1, .dim = 8});
+  const auto ring = MakeCommunicatorRing(RingKind::kInProcess, 2);
+  ASSERT_TRUE(ring.ok()) << ring.status();
+  const auto result = RunEngineOver(*ring, spec, RandomInputs(spec, 1),
+                                    {.wrap = [](std::unique_ptr<Device> device) {
+                                      return std::make_unique<LibraryDevice>(std::move(device));
+                                    }});
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (const Figures& figures : result->figures) {
+    EXPECT_EQ(figures.flops, 2.0 * (8 + 8) * 32 * 64);
+    EXPECT_EQ(figures.library_flops, 2.0 * (8 + 8) * 100);
+    EXPECT_EQ(figures.library_refusal, "no engine");
+  }
 }
 
 TEST(Executor, SameShardsGiveTheSameBits) {

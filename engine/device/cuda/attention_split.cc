@@ -58,7 +58,8 @@ AttentionSplit::AttentionSplit(const AttentionSplitOptions& options, LibraryAtte
       now_(std::move(now)) {}
 
 absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
-                                    const AttendControl& control, void* stream, int64_t& scores) {
+                                    const AttendControl& control, void* stream,
+                                    AttendFigures& figures) {
   std::vector<AttentionTask> own;
   struct Started {
     const AttentionTask* task;
@@ -74,7 +75,8 @@ absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
       own.push_back(*flight[i].task);
       unseen -= flight[i].scores;
     }
-    scores += unseen;
+    figures.scores += unseen;
+    figures.library_scores += unseen;
     if (control.progress) control.progress(unseen);
     unseen = 0;
     flight.clear();
@@ -84,11 +86,14 @@ absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
   library_.Doubts();  // of a call that ended early
   doubts_.clear();
   for (const AttentionTask& task : tasks) {
-    ASSIGN_OR_RETURN(const bool is_for_library, IsForLibrary(task, control, stream));
+    std::string refusal;
+    ASSIGN_OR_RETURN(const bool is_for_library, IsForLibrary(task, control, stream, refusal));
     int64_t taken = 0;
     if (is_for_library) {
       ASSIGN_OR_RETURN(taken, library_.Attend(task, stream));
+      if (taken == 0) refusal = library_.Refusal();
     }
+    if (figures.library_refusal.empty()) figures.library_refusal = std::move(refusal);
     if (taken == 0) {
       own.push_back(task);
       continue;
@@ -101,11 +106,12 @@ absl::Status AttentionSplit::Attend(std::span<const AttentionTask> tasks,
   if (!flight.empty()) {
     RETURN_IF_ERROR(see());
   }
-  return native_(own, control, scores);
+  return native_(own, control, figures.scores);
 }
 
 absl::StatusOr<bool> AttentionSplit::IsForLibrary(const AttentionTask& task,
-                                                  const AttendControl& control, void* stream) {
+                                                  const AttendControl& control, void* stream,
+                                                  std::string& refusal) {
   if (!WhyNotCudnn(task).empty()) return false;
   if (options_.wanted == AttentionKernel::kCudnn) return true;
   const TaskShape shape = ShapeOf(task);
@@ -113,8 +119,9 @@ absl::StatusOr<bool> AttentionSplit::IsForLibrary(const AttentionTask& task,
   Known& known = known_[shape];
   known.scores += AboutScores(task);
   if (known.choice == Choice::kUnknown && known.scores >= options_.worth_scores) {
-    ASSIGN_OR_RETURN(known.choice, Try(task, control, stream));
+    ASSIGN_OR_RETURN(known.choice, Try(task, control, stream, known.refusal));
   }
+  refusal = known.refusal;
   return known.choice == Choice::kLibrary;
 }
 
@@ -133,7 +140,7 @@ void AttentionSplit::Forget() {
 // is not needed, unless it takes the stream with it.
 absl::StatusOr<AttentionSplit::Choice> AttentionSplit::Try(const AttentionTask& task,
                                                            const AttendControl& control,
-                                                           void* stream) {
+                                                           void* stream, std::string& refusal) {
   const AttentionTask part = PartOf(task, options_.trial_scores);
   const AttendControl quiet{.cancelled = control.cancelled};
   double library_seconds = 0, native_seconds = 0;
@@ -143,7 +150,10 @@ absl::StatusOr<AttentionSplit::Choice> AttentionSplit::Try(const AttentionTask& 
     absl::Status status = await_();
     if (status.ok()) status = CheckCancelled(control);
     RETURN_IF_ERROR(status);
-    if (!taken.ok() || *taken == 0) return Choice::kNative;
+    if (!taken.ok() || *taken == 0) {
+      refusal = taken.ok() ? library_.Refusal() : std::string(taken.status().message());
+      return Choice::kNative;
+    }
     TakeDoubts();
     doubts_.pop_back();  // the part's
     const double middle = now_();

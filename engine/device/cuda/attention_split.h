@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -51,8 +52,10 @@ AttentionTask PartOf(const AttentionTask& task, double most_scores);
 
 struct AttentionSplitOptions {
   AttentionKernel wanted = AttentionKernel::kAuto;  // kAuto or kCudnn
-  double worth_scores = 0x1p36;  // of a shape before it is tried: 60 ms at head dim 64, 300 TFLOP/s
-  double trial_scores = 0x1p32;  // of a trial, computed eight times: 4 ms each
+  // Of a shape before it is tried: 4 ms at head dim 64, 300 TFLOP/s. The published job has as much
+  // in two to ten jobs.
+  double worth_scores = 0x1p32;
+  double trial_scores = 0x1p30;              // of a trial, computed eight times: 1 ms each
   int64_t flight_scores = int64_t{1} << 34;  // of the library's calls that are waited for together
   size_t most_shapes = 4096;                 // remembered
 };
@@ -70,23 +73,26 @@ class AttentionSplit {
   AttentionSplit(const AttentionSplitOptions& options, LibraryAttention& library, Native native,
                  Await await, Seconds now);
 
-  // Computes all tasks and waits for the library's. CANCELLED when control said so; the errors of
-  // either.
+  // Computes all tasks and waits for the library's; adds to `figures`. CANCELLED when control said
+  // so; the errors of either.
   absl::Status Attend(std::span<const AttentionTask> tasks, const AttendControl& control,
-                      void* stream, int64_t& scores);
+                      void* stream, AttendFigures& figures);
 
  private:
   enum class Choice { kUnknown, kLibrary, kNative };
   struct Known {
     double scores = 0;
     Choice choice = Choice::kUnknown;
+    std::string refusal;  // of the library at the trial
   };
 
+  // A refusal at a trial, this one or an earlier one, is noted in `refusal`.
   absl::StatusOr<bool> IsForLibrary(const AttentionTask& task, const AttendControl& control,
-                                    void* stream);
+                                    void* stream, std::string& refusal);
   void Forget();
   void TakeDoubts();
-  absl::StatusOr<Choice> Try(const AttentionTask& task, const AttendControl& control, void* stream);
+  absl::StatusOr<Choice> Try(const AttentionTask& task, const AttendControl& control, void* stream,
+                             std::string& refusal);
 
   const AttentionSplitOptions options_;
   LibraryAttention& library_;

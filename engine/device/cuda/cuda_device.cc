@@ -252,17 +252,17 @@ absl::StatusOr<AttendFigures> CudaDevice::Attend(std::span<const AttentionTask> 
   if (control.cancelled && control.cancelled()) return absl::CancelledError("attention cancelled");
   if (tasks.empty()) return AttendFigures{};
   RETURN_IF_ERROR(Begin());
-  int64_t scores = 0;
+  AttendFigures figures;
   absl::Status status;
   if (split_ == nullptr) {
-    status = native_->Attend(tasks, control, stream_.get(), scores);
+    status = native_->Attend(tasks, control, stream_.get(), figures.scores);
   } else {
-    status = split_->Attend(tasks, control, stream_.get(), scores);
+    status = split_->Attend(tasks, control, stream_.get(), figures);
   }
   absl::Status ended = End(cudaSuccess, "attention");
   status.Update(ended);
   RETURN_IF_ERROR(status);
-  return AttendFigures{.scores = scores};
+  return figures;
 }
 
 }  // namespace

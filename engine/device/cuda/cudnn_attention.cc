@@ -6,6 +6,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -75,6 +76,7 @@ auto Tensor(Uid uid, const char* name, const CudnnTensor& tensor) {
 struct Plan {
   std::shared_ptr<fe::graph::Graph> graph;
   int64_t workspace_bytes = 0;
+  std::string refusal;  // where there is no graph: what cuDNN said
 };
 
 class CudnnAttention : public LibraryAttention {
@@ -108,15 +110,21 @@ class CudnnAttention : public LibraryAttention {
   std::string name() const override { return "cudnn"; }
 
   absl::StatusOr<int64_t> Attend(const AttentionTask& task, void* stream) override {
-    if (!WhyNotCudnn(task).empty() || in_flight_ == kMostLibraryTasks) return 0;
+    refusal_ = in_flight_ == kMostLibraryTasks ? "too many tasks are in flight" : WhyNotCudnn(task);
+    if (!refusal_.empty()) return 0;
     const std::vector<CudnnCall> calls = CudnnCalls(task, kMostScores);
-    if (calls.empty()) return 0;
+    if (calls.empty()) {
+      refusal_ = "a row has more scores than one call takes";
+      return 0;
+    }
     try {
       return AttendBy(calls, task, static_cast<cudaStream_t>(stream));
     } catch (const std::exception& error) {
       return absl::InternalError(absl::StrCat("cuDNN: ", error.what()));
     }
   }
+
+  std::string Refusal() const override { return refusal_; }
 
   std::vector<bool> Doubts() override {
     const auto* const doubts = static_cast<const volatile unsigned*>(doubts_.get());
@@ -133,7 +141,10 @@ class CudnnAttention : public LibraryAttention {
     std::vector<std::shared_ptr<const Plan>> plans;
     for (const CudnnCall& call : calls) {
       ASSIGN_OR_RETURN(plans.emplace_back(), PlanOf(call.problem));
-      if (plans.back()->graph == nullptr) return 0;
+      if (plans.back()->graph == nullptr) {
+        refusal_ = plans.back()->refusal;
+        return 0;
+      }
     }
     // Graphs whose kernels are queued outlive their eviction.
     plans_in_flight_.insert(plans_in_flight_.end(), plans.begin(), plans.end());
@@ -200,13 +211,14 @@ class CudnnAttention : public LibraryAttention {
         .set_dim(ListOf(problem.stats.dims))
         .set_stride(ListOf(problem.stats.strides));
     auto plan = std::make_shared<Plan>();
-    bool built = false;
+    // Where it fails, our own kernels take the task.
     try {
-      built = graph->build(handle_, {fe::HeurMode_t::A}).is_good();
-    } catch (const std::exception&) {
-      // Our own kernels take the task.
+      plan->refusal = std::string(
+          CudnnStatus(graph->build(handle_, {fe::HeurMode_t::A}), "building a graph").message());
+    } catch (const std::exception& error) {
+      plan->refusal = absl::StrCat("cuDNN, building a graph: ", error.what());
     }
-    if (built) {
+    if (plan->refusal.empty()) {
       plan->graph = std::move(graph);
       RETURN_IF_ERROR(CudnnStatus(plan->graph->get_workspace_size(plan->workspace_bytes),
                                   "asking for attention's workspace"));
@@ -236,6 +248,7 @@ class CudnnAttention : public LibraryAttention {
   int64_t workspace_bytes_ = 0;
   PinnedMemory doubts_;  // unsigned [kMostLibraryTasks], of tasks in flight
   size_t in_flight_ = 0;
+  std::string refusal_;
 };
 
 }  // namespace

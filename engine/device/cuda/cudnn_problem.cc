@@ -1,6 +1,8 @@
 #include "engine/device/cuda/cudnn_problem.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -90,16 +92,18 @@ std::vector<CudnnCall> CudnnCalls(const AttentionTask& task, int64_t most_scores
   }
   if (rows > most_scores / row_scores && rows > 1) return {};
   if (!OffsetsFit(ProblemOf(task, 1, rows))) return {};
+  // Powers of two, so that lengths of a few graphs' segments are computed by those graphs.
   int64_t batch = 1;
   if (rows == task.query_rows) {
     batch = std::clamp<int64_t>(most_scores / (rows * row_scores), 1, task.batch);
-    while (batch > 1 && !OffsetsFit(ProblemOf(task, batch, rows))) batch = (batch + 1) / 2;
+    batch = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(batch)));
+    while (batch > 1 && !OffsetsFit(ProblemOf(task, batch, rows))) batch /= 2;
   }
   std::vector<CudnnCall> calls;
   for (int64_t b = 0; b < task.batch; b += batch) {
+    while (batch > task.batch - b) batch /= 2;
     for (int64_t row = 0; row < task.query_rows; row += rows) {
-      calls.push_back({.problem = ProblemOf(task, std::min(batch, task.batch - b),
-                                            std::min(rows, task.query_rows - row)),
+      calls.push_back({.problem = ProblemOf(task, batch, std::min(rows, task.query_rows - row)),
                        .batch = b,
                        .row = row});
     }

@@ -25,6 +25,9 @@ class LibraryAttention {
   // kMostLibraryTasks are started before Doubts is called.
   virtual absl::StatusOr<int64_t> Attend(const AttentionTask& task, void* stream) = 0;
 
+  // Why Attend returned 0 last, in the library's words where they are its own.
+  virtual std::string Refusal() const = 0;
+
   // Of each task that was started since the last call, in order: whether its results may be other
   // than AttentionTask says, as libraries differ in what they make of scores and values that are
   // not finite or very large. The stream has been waited for.

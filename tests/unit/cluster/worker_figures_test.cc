@@ -39,9 +39,23 @@ TEST(WorkerFigures, AbsurdOnesOfReportsAreDropped) {
   report.set_compute_seconds(-kInfinity);
   report.set_exchange_seconds(kInfinity);
   report.set_bytes_received(-5);
+  report.set_library_flops(-1);
+  report.set_library_refusal(std::string(5000, '!'));
+  report.set_file_bytes_read(-1);
+  report.set_file_bytes_written(std::numeric_limits<int64_t>::max());
+  report.set_rows_not_finite(-1);
+  report.set_first_row_not_finite(-1);
   EXPECT_THAT(DropAbsurd(report, 0),
-              ElementsAre("device", "tokens", "memory_peak_bytes", "flops", "compute_seconds",
-                          "exchange_seconds", "bytes_received"));
+              ElementsAre("device", "tokens", "memory_peak_bytes", "flops", "library_flops",
+                          "library_refusal", "compute_seconds", "exchange_seconds",
+                          "bytes_received", "file_bytes_read", "file_bytes_written",
+                          "rows_not_finite", "first_row_not_finite"));
+  EXPECT_EQ(report.library_flops(), 0);
+  EXPECT_EQ(report.library_refusal(), std::string(1024, '!'));
+  EXPECT_EQ(report.file_bytes_read(), 0);
+  EXPECT_EQ(report.file_bytes_written(), 0);
+  EXPECT_EQ(report.rows_not_finite(), 0);
+  EXPECT_EQ(report.first_row_not_finite(), 0);
   EXPECT_EQ(report.device(), std::string(128, '?'));
   EXPECT_EQ(report.tokens(), 0);
   EXPECT_EQ(report.memory_peak_bytes(), 0);

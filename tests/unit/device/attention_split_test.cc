@@ -39,7 +39,7 @@ class Library : public LibraryAttention {
   std::string name() const override { return "library"; }
   absl::StatusOr<int64_t> Attend(const AttentionTask& task, void*) override {
     if (!error.ok()) return error;
-    if (!takes) return 0;
+    if (!takes || task.query_rows == refused_rows) return 0;
     rows.push_back(task.query_rows);
     doubts.push_back(task.query_rows == doubted_rows);
     scores += Scores(task);
@@ -48,10 +48,12 @@ class Library : public LibraryAttention {
     return Scores(task);
   }
 
+  std::string Refusal() const override { return "no engine"; }
+
   std::vector<bool> Doubts() override { return std::exchange(doubts, {}); }
 
   bool takes = true;
-  int64_t doubted_rows = -1;
+  int64_t doubted_rows = -1, refused_rows = -1;
   std::vector<bool> doubts;
   double seconds_of_score = 1;
   int slow_call = 0;  // counted from 1
@@ -86,11 +88,12 @@ class AttentionSplitTest : public testing::Test {
   }
 
   int64_t Attend(AttentionSplit& split, const std::vector<AttentionTask>& tasks) {
-    int64_t scores = 0, told = 0;
+    int64_t told = 0;
     const AttendControl control{.progress = [&](int64_t more) { told += more; }};
-    EXPECT_TRUE(split.Attend(tasks, control, nullptr, scores).ok());
-    EXPECT_EQ(told, scores);
-    return scores;
+    figures_ = {};
+    EXPECT_TRUE(split.Attend(tasks, control, nullptr, figures_).ok());
+    EXPECT_EQ(told, figures_.scores);
+    return figures_.scores;
   }
 
   void Forget() {
@@ -101,6 +104,7 @@ class AttentionSplitTest : public testing::Test {
   double clock_ = 0;
   Library library_{clock_};
   std::vector<int64_t> native_rows_;
+  AttendFigures figures_;  // of the last Attend
   int awaited_ = 0;
 };
 
@@ -115,6 +119,8 @@ TEST_F(AttentionSplitTest, TheLibraryThatIsWantedGetsAllThatItTakes) {
   EXPECT_EQ(Attend(split, {Task(10), merged, Task(20)}), 100 + 900 + 400);
   EXPECT_THAT(library_.rows, ElementsAre(10, 20));
   EXPECT_THAT(native_rows_, ElementsAre(30));
+  EXPECT_EQ(figures_.library_scores, 100 + 400);
+  EXPECT_EQ(figures_.library_refusal, "") << "a merged task is not for it";
   library_.takes = false;  // it has no engine for the shape
   Forget();
   EXPECT_EQ(Attend(split, {Task(10)}), 100);
@@ -130,6 +136,18 @@ TEST_F(AttentionSplitTest, WhatIsInDoubtIsComputedAgainByUs) {
       << "each is counted once";
   EXPECT_THAT(library_.rows, ElementsAre(10, 20, 30, 20, 10));
   EXPECT_THAT(native_rows_, ElementsAre(20, 20));
+  EXPECT_EQ(figures_.library_scores, 100 + 900 + 100);
+}
+
+TEST_F(AttentionSplitTest, ARefusalIsSaid) {
+  AttentionSplit split = Split({.wanted = AttentionKernel::kCudnn});
+  library_.refused_rows = 20;
+  EXPECT_EQ(Attend(split, {Task(10), Task(20), Task(10)}), 100 + 400 + 100);
+  EXPECT_THAT(native_rows_, ElementsAre(20));
+  EXPECT_EQ(figures_.library_scores, 200);
+  EXPECT_EQ(figures_.library_refusal, "no engine");
+  Attend(split, {Task(10)});
+  EXPECT_EQ(figures_.library_refusal, "");
 }
 
 // A trial's doubts are not those of the tasks that were started before it.
@@ -184,9 +202,12 @@ TEST_F(AttentionSplitTest, WithoutAnEngineAShapeIsOurs) {
   library_.takes = false;
   library_.seconds_of_score = 0.1;
   EXPECT_EQ(Attend(split, {Task(100, 10)}), 100'000);
+  EXPECT_EQ(figures_.library_refusal, "no engine");
   library_.takes = true;  // it is not asked again
   EXPECT_EQ(Attend(split, {Task(100, 10)}), 100'000);
   EXPECT_THAT(library_.rows, IsEmpty());
+  EXPECT_EQ(figures_.library_refusal, "no engine") << "why is said of later jobs too";
+  EXPECT_EQ(figures_.library_scores, 0);
 }
 
 TEST_F(AttentionSplitTest, ShapesAreBounded) {
@@ -217,23 +238,21 @@ TEST_F(AttentionSplitTest, TheLibrarysCallsAreAwaitedAndToldOf) {
 TEST_F(AttentionSplitTest, CancellingEndsIt) {
   AttentionSplit split = Split({.wanted = AttentionKernel::kCudnn, .flight_scores = 100});
   int asked = 0;
-  int64_t scores = 0;
   const AttendControl control{.cancelled = [&] { return ++asked == 2; }};
   const std::vector<AttentionTask> tasks(5, Task(10));
-  EXPECT_TRUE(absl::IsCancelled(split.Attend(tasks, control, nullptr, scores)));
+  EXPECT_TRUE(absl::IsCancelled(split.Attend(tasks, control, nullptr, figures_)));
   EXPECT_EQ(library_.rows.size(), 2u);
   AttentionSplit trying = Split(Soon());
   asked = 1;
   EXPECT_TRUE(absl::IsCancelled(
-      trying.Attend(std::vector<AttentionTask>{Task(100, 10)}, control, nullptr, scores)));
+      trying.Attend(std::vector<AttentionTask>{Task(100, 10)}, control, nullptr, figures_)));
   EXPECT_EQ(library_.rows.size(), 3u);  // not even timed
 }
 
 TEST_F(AttentionSplitTest, ALibraryThatIsWantedMustNotFail) {
   library_.error = absl::InternalError("broken");
   AttentionSplit split = Split({.wanted = AttentionKernel::kCudnn});
-  int64_t scores = 0;
-  EXPECT_EQ(split.Attend(std::vector<AttentionTask>{Task(100)}, {}, nullptr, scores),
+  EXPECT_EQ(split.Attend(std::vector<AttentionTask>{Task(100)}, {}, nullptr, figures_),
             library_.error);
 }
 

@@ -300,6 +300,36 @@ TEST_P(AttentionTest, WithoutKeysWritesZerosAndMergesNothing) {
   }
 }
 
+// Else rows and tests named after the library would be our own kernels'.
+TEST_P(AttentionTest, TheLibraryTakesWhatIsForIt) {
+  auto device = MakeDeviceUnderTest();
+  std::mt19937_64 random(11);
+  for (const DataType dtype : {DataType::kBFloat16, DataType::kFloat16}) {
+    for (const int64_t dim : {64, 128}) {
+      for (const Mask mask : {Mask::kNone, Mask::kDiagonal}) {
+        AttentionCase c({.dtype = dtype,
+                         .out_dtype = dtype,
+                         .mask = mask,
+                         .batch = 3,
+                         .heads = 2,
+                         .query_rows = 128,
+                         .key_rows = 128,
+                         .head_dim = dim,
+                         .value_dim = dim,
+                         .scale = 0.1f,
+                         .gap_unit = 8},
+                        random);
+        const AttentionTask task = c.Task();
+        const auto figures = device->Attend({&task, 1}, {});
+        ASSERT_TRUE(figures.ok()) << figures.status();
+        EXPECT_EQ(figures->library_refusal, "");
+        const bool library = device->info().kernel == "cuda/cudnn";
+        EXPECT_EQ(figures->library_scores, library ? figures->scores : 0);
+      }
+    }
+  }
+}
+
 TEST_P(AttentionTest, NothingToDo) {
   auto device = MakeDeviceUnderTest();
   EXPECT_EQ(device->Attend({}, {})->scores, 0);

@@ -1,6 +1,7 @@
 // Which tasks cuDNN takes, as what, and in which pieces. Needs neither cuDNN nor a GPU.
 #include "engine/device/cuda/cudnn_problem.h"
 
+#include <set>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -30,15 +31,17 @@ TEST(CudnnProblem, ADilatedSegmentIsAView) {
   const AttentionTask task = Dilated();
   ASSERT_EQ(WhyNotCudnn(task), "");
   const auto calls = CudnnCalls(task, int64_t{1} << 40);
-  ASSERT_EQ(calls.size(), 1u);
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[1].batch, 4);
+  EXPECT_EQ(calls[1].problem.q.dims[0], 1);
   const CudnnProblem& problem = calls[0].problem;
-  const CudnnTensor rows{{5, 1, 512, 64}, {2048 * 512, 64, 4 * 512, 1}};
+  const CudnnTensor rows{{4, 1, 512, 64}, {2048 * 512, 64, 4 * 512, 1}};
   EXPECT_EQ(problem.q, rows);
   EXPECT_EQ(problem.k, rows);
   EXPECT_EQ(problem.v, rows);
   EXPECT_EQ(problem.out, rows);
-  EXPECT_EQ(problem.stats, (CudnnTensor{{5, 1, 512, 1}, {2048 * 8, 1, 4 * 8, 1}}));
-  EXPECT_EQ(ScoresOf(problem), 5 * 512 * 512);
+  EXPECT_EQ(problem.stats, (CudnnTensor{{4, 1, 512, 1}, {2048 * 8, 1, 4 * 8, 1}}));
+  EXPECT_EQ(ScoresOf(problem), 4 * 512 * 512);
 }
 
 TEST(CudnnProblem, StridesOfOneAreNeverZero) {
@@ -102,6 +105,18 @@ TEST(CudnnProblem, LongTasksAreCut) {
   EXPECT_EQ(CudnnCalls(task, int64_t{512} * 512 * 2).size(), 3u);
 }
 
+TEST(CudnnProblem, AllLengthsOfAJobShareFewGraphs) {
+  AttentionTask task = Dilated();
+  std::set<CudnnProblem> problems;
+  for (task.batch = 1; task.batch <= 300; ++task.batch) {
+    ExpectCovers(task, int64_t{512} * 512 * 200);
+    for (const CudnnCall& call : CudnnCalls(task, int64_t{512} * 512 * 200)) {
+      problems.insert(call.problem);
+    }
+  }
+  EXPECT_EQ(problems.size(), 8u) << "1, 2, 4, ... 128 segments";
+}
+
 TEST(CudnnProblem, BatchesPast32BitOffsetsAreCut) {
   AttentionTask task = Dilated();
   task.batch = 5000;  // 5.2e9 elements from first to last
@@ -109,7 +124,7 @@ TEST(CudnnProblem, BatchesPast32BitOffsetsAreCut) {
   EXPECT_GT(calls.size(), 2u);
   ExpectCovers(task, int64_t{1} << 50);
   for (const CudnnCall& call : calls) {
-    EXPECT_LT(call.problem.q.dims[0] * call.problem.q.strides[0], int64_t{1} << 31);
+    EXPECT_LE(call.problem.q.dims[0] * call.problem.q.strides[0], int64_t{1} << 31);
   }
 }
 
