@@ -16,7 +16,7 @@ from pathlib import Path
 import hilbert_ring
 import next_symbol
 import verified
-from demo_command import FOLDER, DemoError, run
+from demo_command import FOLDER, DemoError, exit_code_of
 from hilbert_ring.draw.plot import Axis, Series, plot
 
 WORKERS = 2
@@ -97,7 +97,7 @@ def main():
     parser.add_argument("--limit", type=int, help="symbols to take, from the start")
     parser.add_argument("--shortest", type=int, default=SHORTEST, help="segment to begin with")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the plot")
-    return run(demonstrate, parser.parse_args())
+    return exit_code_of(demonstrate, parser.parse_args())
 
 
 if __name__ == "__main__":

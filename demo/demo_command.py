@@ -16,8 +16,8 @@ def stop_on_signal(*_):
     raise KeyboardInterrupt
 
 
-def run(demonstrate, arguments):
-    """The exit code of demonstrate(arguments): 1 after an error, 130 where it was stopped."""
+def exit_code_of(demonstrate, arguments):
+    """Of demonstrate(arguments): 1 after an error, 130 where it was stopped."""
     signal.signal(signal.SIGTERM, stop_on_signal)
     try:
         demonstrate(arguments)

@@ -18,7 +18,7 @@ import hilbert_ring
 import nonlocal_means
 import pictures
 import verified
-from demo_command import FOLDER, DemoError, run
+from demo_command import FOLDER, DemoError, exit_code_of
 
 WORKERS = 2
 SEGMENT = 1024
@@ -166,7 +166,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--photograph", type=Path, required=True, help="a grey picture")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the pictures")
-    return run(demonstrate, parser.parse_args())
+    return exit_code_of(demonstrate, parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 import hilbert_ring
 import pictures
 import random_encoder
-from demo_command import FOLDER, DemoError, run
+from demo_command import FOLDER, DemoError, exit_code_of
 
 WORKERS = 2
 SEED = 7
@@ -127,7 +127,7 @@ def main():
     parser.add_argument("--tile", type=int, default=8, help="pixels of a tile's side")
     parser.add_argument("--layers", type=int, default=6, help="of the model")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the pictures")
-    return run(demonstrate, parser.parse_args())
+    return exit_code_of(demonstrate, parser.parse_args())
 
 
 if __name__ == "__main__":

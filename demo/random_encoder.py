@@ -3,8 +3,6 @@ definition says, and how fast. Random weights know nothing of pictures."""
 import sys
 from pathlib import Path
 
-import numpy as np
-
 from hilbert_ring import convert
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "golden"))

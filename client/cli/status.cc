@@ -11,28 +11,12 @@
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "client/cpp/service.h"
+#include "wire/worker_state.h"
 
 namespace hilbert_ring::cli {
 namespace {
 
 std::string OrIdle(const std::string& job_id) { return job_id.empty() ? "idle" : job_id; }
-
-std::string StateName(v1::ClusterWorker::State state) {
-  switch (state) {
-    case v1::ClusterWorker::STATE_UP:
-      return "up";
-    case v1::ClusterWorker::STATE_DRAINING:
-      return "draining";
-    case v1::ClusterWorker::STATE_DISTRUSTED:
-      return "distrusted";
-    case v1::ClusterWorker::STATE_JOINING:
-      return "joining";
-    case v1::ClusterWorker::STATE_RESTING:
-      return "resting";
-    default:
-      return "?";
-  }
-}
 
 void PrintCluster(const std::string& server, const v1::GetClusterResponse& cluster) {
   std::printf("%s: version %s, %s; %d worker%s, %d job%s running, %d queued\n", server.c_str(),
@@ -50,7 +34,7 @@ void PrintCluster(const std::string& server, const v1::GetClusterResponse& clust
                       FormatBytes(static_cast<double>(worker.memory_limit_bytes())),
                       FormatBytes(static_cast<double>(worker.memory_resident_bytes())),
                       absl::StrCat(FormatSeconds(worker.seconds_since_heartbeat()), " ago"),
-                      StateName(worker.state()), OrIdle(worker.job_id())});
+                      std::string(wire::NameOf(worker.state())), OrIdle(worker.job_id())});
     }
     std::printf("\n%s", FormatTable(rows).c_str());
     for (const v1::ClusterWorker& worker : cluster.workers()) {

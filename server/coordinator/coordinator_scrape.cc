@@ -13,26 +13,9 @@
 #include "server/process/version.h"
 #include "wire/reason.h"
 #include "wire/status.h"
+#include "wire/worker_state.h"
 
 namespace hilbert_ring::server {
-namespace {
-
-std::string_view NameOf(v1::ClusterWorker::State state) {
-  switch (state) {
-    case v1::ClusterWorker::STATE_UP:
-      return "up";
-    case v1::ClusterWorker::STATE_DRAINING:
-      return "draining";
-    case v1::ClusterWorker::STATE_DISTRUSTED:
-      return "distrusted";
-    case v1::ClusterWorker::STATE_RESTING:
-      return "resting";
-    default:
-      return "joining";
-  }
-}
-
-}  // namespace
 
 MetricLabels LabelsOfCoordinator() {
   MetricLabels labels = {.methods = {"Attend", "Plan", "GetCluster", "ListJobs", "CancelJob",
@@ -60,7 +43,7 @@ CoordinatorFigures Coordinator::Figures() {
   for (int i = 0; i < kJobPhases; ++i) {
     const auto phase = static_cast<JobPhase>(i);
     if (phase > JobPhase::kValidating && !HasEnded(phase)) {
-      figures.jobs_in_phase.emplace_back(server::NameOf(phase), by_phase[i]);
+      figures.jobs_in_phase.emplace_back(NameOf(phase), by_phase[i]);
     }
   }
   for (const v1::ClusterWorker& worker : membership_.Describe()) {
@@ -68,7 +51,7 @@ CoordinatorFigures Coordinator::Figures() {
                                .device = worker.device(),
                                .kernel = worker.kernel(),
                                .transport = worker.transport(),
-                               .state = NameOf(worker.state()),
+                               .state = wire::NameOf(worker.state()),
                                .heartbeat_age_seconds = worker.seconds_since_heartbeat(),
                                .memory_limit_bytes = worker.memory_limit_bytes(),
                                .memory_used_bytes = worker.memory_used_bytes(),

@@ -1,11 +1,5 @@
 // TLS on the public, the membership and the workers' port: who is served, and certificates that
 // change while jobs run.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -23,6 +17,7 @@
 #include "tests/faults/fault_job.h"
 #include "tests/security/tls_fixture.h"
 #include "tests/support/http_get.h"
+#include "tests/support/silent_connection.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -174,33 +169,6 @@ bool AwaitServed(const std::string& address, const client::Access& access) {
   return false;
 }
 
-// A connection that says nothing, to the public port.
-class SilentConnection {
- public:
-  explicit SilentConnection(int port) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    made_ = connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
-  }
-  SilentConnection(const SilentConnection&) = delete;
-  SilentConnection& operator=(const SilentConnection&) = delete;
-  ~SilentConnection() { close(socket_); }
-
-  bool made() const { return made_; }
-  // Whether the service ends it within the time.
-  bool Ends(std::chrono::milliseconds time) const {
-    pollfd end{.fd = socket_, .events = POLLIN, .revents = 0};
-    char byte = 0;
-    return poll(&end, 1, static_cast<int>(time.count())) > 0 && recv(socket_, &byte, 1, 0) <= 0;
-  }
-
- private:
-  const int socket_;
-  bool made_ = false;
-};
-
 // The bounds of connections are those of a service without TLS.
 TEST_F(Tls, ConnectionsAreBounded) {
   std::vector<std::string> coordinator = Coordinator();
@@ -221,7 +189,7 @@ TEST_F(Tls, ConnectionsAreBounded) {
     std::vector<std::unique_ptr<SilentConnection>> silent;
     for (int i = 0; i < 8; ++i) {
       silent.push_back(std::make_unique<SilentConnection>((*service)->grpc_port()));
-      ASSERT_TRUE(silent.back()->made());
+      ASSERT_TRUE(silent.back()->connected());
     }
     EXPECT_TRUE(silent.back()->Ends(kLimit)) << "it is beyond the host's connections";
     EXPECT_THAT((*service)->Logs(), HasSubstr("its host has 4, which is the limit"));

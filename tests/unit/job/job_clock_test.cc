@@ -154,8 +154,7 @@ TEST(JobClock, AWorkerThatIsNotReadyInTimeIsLeftOut) {
     Hold hold;
     // The run asks for the ranks in turn: whether the other has been heard decides nothing.
     rig.worker(0).At(Moment::kOpened, hold.action());
-    auto client = rig.Open(JobRig::Spec(tokens));
-    client->SendAll();
+    auto client = rig.Send(JobRig::Spec(tokens));
     ASSERT_TRUE(hold.AwaitHeld());
     ASSERT_TRUE(rig.time().AwaitWait(seconds(60)));
     rig.time().Advance(seconds(60) - milliseconds(1));
@@ -173,8 +172,7 @@ TEST(JobClock, AJobComputesForTheJobTimeoutAndNoLonger) {
   JobRig rig({.settings = {.job_timeout = minutes(10)}});
   Hold hold;
   rig.worker(1).At(Moment::kRowsDone, hold.action());
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(hold.AwaitHeld());
   ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
   ASSERT_TRUE(rig.time().AwaitWait(kLook));
@@ -225,8 +223,7 @@ TEST(JobClock, AClientThatSendsTooSlowlyIsSlow) {
 
 TEST(JobClock, AClientThatReadsNothingIsIdle) {
   JobRig rig({.workers = 1, .local = false, .settings = {.idle_timeout = minutes(4)}});
-  auto client = rig.Open(JobRig::Spec(), {.reads = 1});
-  client->SendAll();
+  auto client = rig.Send(JobRig::Spec(), {.reads = 1});
   // All rows are there; half of the outputs are on their way, and the others wait for it.
   ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
   ASSERT_TRUE(rig.time().AwaitWait(minutes(4)));
@@ -243,8 +240,7 @@ TEST(JobClock, AJobInTheQueueWaitsForTheQueueTimeout) {
   JobRig rig({.workers = 1, .settings = {.queue_timeout = minutes(2)}});
   Hold hold;
   rig.worker(0).At(Moment::kRowsDone, hold.action());
-  auto first = rig.Open(JobRig::Spec(), {.job_id = "first"});
-  first->SendAll();
+  auto first = rig.Send(JobRig::Spec(), {.job_id = "first"});
   ASSERT_TRUE(hold.AwaitHeld());
   auto second = rig.Open(PlainSpec({.tokens = 65536, .heads = 1, .dim = 8}), {.job_id = "second"});
   ASSERT_TRUE(rig.AwaitPhase(JobPhase::kQueued));

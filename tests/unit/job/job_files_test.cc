@@ -32,7 +32,7 @@ class JobFilesTest : public ::testing::Test {
   }
 
   // A job whose files are all in `folder`.
-  std::string ReasonOf(const Caller& caller, const std::string& folder) {
+  v1::Open OpenOf(const std::string& folder) const {
     v1::Open open;
     *open.mutable_spec() = wire::EncodeJobSpec(spec_);
     for (const auto& [tensor, name] : {std::pair(v1::TENSOR_Q, "q"),
@@ -43,6 +43,11 @@ class JobFilesTest : public ::testing::Test {
       file.set_tensor(tensor);
       file.set_path(folder + name);
     }
+    return open;
+  }
+
+  std::string ReasonOf(const Caller& caller, const std::string& folder) {
+    const v1::Open open = OpenOf(folder);
     const auto files = JobFiles::Open(root_.get(), caller, open, *work_);
     if (!files.ok()) return wire::ReasonOf(files.status());
     absl::Status status = (*files)->BeginExecution();
@@ -75,16 +80,7 @@ TEST_F(JobFilesTest, NoCallerReachesTheFilesOfAnother) {
 }
 
 TEST_F(JobFilesTest, AnInputThatWasWrittenToIsNotReadAgain) {
-  v1::Open open;
-  *open.mutable_spec() = wire::EncodeJobSpec(spec_);
-  for (const auto& [tensor, name] : {std::pair(v1::TENSOR_Q, "q"),
-                                     {v1::TENSOR_K, "k"},
-                                     {v1::TENSOR_V, "v"},
-                                     {v1::TENSOR_OUT, "out"}}) {
-    v1::TensorFile& file = *open.add_files();
-    file.set_tensor(tensor);
-    file.set_path(name);
-  }
+  const v1::Open open = OpenOf("");
   const auto files = JobFiles::Open(root_.get(), {}, open, *work_);
   ASSERT_TRUE(files.ok()) << files.status();
   ASSERT_TRUE((*files)->BeginExecution().ok());

@@ -60,8 +60,7 @@ TEST_P(LosesAWorker, TheJobEndsOnTheOthersWithEachRowOnce) {
   if (loss.way == Way::kBreaks) action = Break();
   if (loss.way == Way::kSays) action = Say(absl::UnavailableError("a peer is gone"), "");
   rig.worker(0).At(loss.moment, action);
-  auto client = rig.Open(JobRig::Spec(loss.tokens));
-  client->SendAll();
+  auto client = rig.Send(JobRig::Spec(loss.tokens));
   if (loss.way == Way::kLeaves) {
     ASSERT_TRUE(hold.AwaitHeld());
     rig.Leave(0);
@@ -89,8 +88,7 @@ TEST(JobLoss, OutputsThatTheClientHasAreLeftOutOfTheNextExecution) {
   JobRig rig;
   Hold hold;
   rig.worker(0).At(Moment::kHalfOut, hold.action());
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(hold.AwaitHeld());
   // All of worker 1's rows and half of worker 0's.
   ASSERT_TRUE(Eventually([&] { return client->rows() == 48; }));
@@ -111,8 +109,7 @@ TEST(JobLoss, AWorkerThatLeavesInOrderTakesNoJobAlong) {
   JobRig rig;
   Hold hold;
   rig.worker(0).At(Moment::kFigures, hold.action());
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(hold.AwaitHeld());
   rig.Drain(0);
   hold.Release();
@@ -124,8 +121,7 @@ TEST(JobLoss, AnotherWorkerInThePlaceOfTheLostOneHasItsRows) {
   JobRig rig;
   Hold hold;
   rig.worker(0).At(Moment::kRowsDone, hold.action());
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(hold.AwaitHeld());
   rig.Leave(0);
   rig.Join(0);
@@ -142,8 +138,7 @@ TEST(JobLoss, RowsThatNobodyHoldsAreAskedForAgain) {
     SCOPED_TRACE(static_cast<int>(moment));
     JobRig rig({.local = false, .settings = {.copy_memory_bytes = 0}});
     rig.worker(0).At(moment, Break());
-    auto client = rig.Open(JobRig::Spec(kManyTokens));
-    client->SendAll();
+    auto client = rig.Send(JobRig::Spec(kManyTokens));
     ASSERT_TRUE(rig.Await(*client).ok());
     EXPECT_EQ(client->WrongRows(), 0);
     EXPECT_EQ(client->RepeatedRows(), 0);
@@ -183,8 +178,7 @@ TEST(JobLoss, TriesAreBounded) {
   for (const int most : {0, 2}) {
     JobRig rig({.settings = {.max_retries = most}});
     rig.worker(0).AtEach(Moment::kRowsDone, Say(absl::UnavailableError("a peer is gone"), ""));
-    auto client = rig.Open();
-    client->SendAll();
+    auto client = rig.Send();
     const absl::Status status = rig.Await(*client);
     EXPECT_EQ(wire::ReasonOf(status), "WORKER_LOST") << status;
     EXPECT_THAT(std::string(status.message()),
@@ -197,8 +191,7 @@ TEST(JobLoss, TriesAreBounded) {
 TEST(JobLoss, TheLastTryMayEndWell) {
   JobRig rig({.settings = {.max_retries = 1}});
   rig.worker(0).At(Moment::kRowsDone, Say(absl::UnavailableError("a peer is gone"), ""));
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().retries(), 1);
 }
@@ -206,15 +199,13 @@ TEST(JobLoss, TheLastTryMayEndWell) {
 TEST(JobLoss, CorruptBlocksAreTriedAgain) {
   JobRig rig({.settings = {.max_retries = 1}});
   rig.worker(0).At(Moment::kRowsDone, Say(absl::DataLossError("a block is corrupt"), "BLOCK"));
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().retries(), 1);
   EXPECT_EQ(client->report().workers_size(), 2);
 
   rig.worker(0).AtEach(Moment::kRowsDone, Say(absl::DataLossError("a block is corrupt"), "BLOCK"));
-  auto lost = rig.Open();
-  lost->SendAll();
+  auto lost = rig.Send();
   const absl::Status status = rig.Await(*lost);
   EXPECT_EQ(wire::ReasonOf(status), "WORKER_DATA_LOSS") << status;
   EXPECT_TRUE(absl::IsDataLoss(status));
@@ -229,8 +220,7 @@ TEST(JobLoss, WhatIsWrongWithTheJobItselfIsNotTriedAgain) {
   for (const auto& [error, reason] : kErrors) {
     JobRig rig;
     rig.worker(0).At(Moment::kRowsDone, Say(error, reason));
-    auto client = rig.Open();
-    client->SendAll();
+    auto client = rig.Send();
     const absl::Status status = rig.Await(*client);
     EXPECT_EQ(status.code(), error.code());
     EXPECT_EQ(wire::ReasonOf(status), reason);
@@ -243,8 +233,7 @@ TEST(JobLoss, WhatIsWrongWithTheJobItselfIsNotTriedAgain) {
 TEST(JobLoss, AWorkerOfAnotherIncarnationIsALostOne) {
   JobRig rig;
   rig.worker(0).At(Moment::kOpened, Say(absl::UnauthenticatedError("not my token"), "CALL_TOKEN"));
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().retries(), 1);
 }
@@ -253,8 +242,7 @@ TEST(JobLoss, AWorkerThatIsBusyWithAJobThatWeDoNotKnowIsLeftOut) {
   JobRig rig;
   rig.worker(0).At(Moment::kOpened, Say(absl::UnavailableError("it has a job"),
                                         std::string(wire::reason::kWorkerBusy.name)));
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().workers_size(), 1);
   EXPECT_THAT(rig.Describe(0).reason(), HasSubstr("failed 1 jobs"));
@@ -266,8 +254,7 @@ TEST(JobLoss, TheWorkerThatDiedIsNamedNotTheOneThatSaysSo) {
   Hold dead, mourner;
   rig.worker(0).At(Moment::kRowsDone, dead.action());
   rig.worker(1).At(Moment::kRowsDone, mourner.action());
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(dead.AwaitHeld() && mourner.AwaitHeld());
   mourner.Release(wire::ToGrpc(absl::UnavailableError("a peer is gone")));
   ASSERT_TRUE(rig.time().AwaitWait(std::chrono::milliseconds(300)));
@@ -282,8 +269,7 @@ TEST(JobLoss, HeldRowsThatASlowClientStillReadsStayAsTheyWere) {
   JobRig rig;
   Hold hold;
   rig.worker(0).At(Moment::kAllOut, hold.action());
-  auto client = rig.Open(JobRig::Spec(kManyTokens), {.reads = 1});
-  client->SendAll();
+  auto client = rig.Send(JobRig::Spec(kManyTokens), {.reads = 1});
   // Time passes until outputs that the client does not take at once have a thread of their own.
   ASSERT_TRUE(rig.Until([&] { return hold.held(); }));
   rig.Leave(0);

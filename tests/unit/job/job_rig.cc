@@ -144,6 +144,12 @@ std::unique_ptr<FakeClient> JobRig::Open(const JobSpec& spec, FakeClientOptions 
   return std::make_unique<FakeClient>(*stub_, spec, std::move(options));
 }
 
+std::unique_ptr<FakeClient> JobRig::Send(const JobSpec& spec, FakeClientOptions options) {
+  auto client = Open(spec, std::move(options));
+  client->SendAll();
+  return client;
+}
+
 absl::Status JobRig::Await(FakeClient& client) {
   Until([&] { return client.ended(); });
   return client.Await();

@@ -3,8 +3,7 @@
 //
 //   JobRig rig({.workers = 2});
 //   rig.worker(0).At(Moment::kRowsDone, Break());
-//   auto client = rig.Open();
-//   client->SendAll();
+//   auto client = rig.Send();
 //   EXPECT_TRUE(rig.Await(*client).ok());
 //   EXPECT_EQ(client->report().retries(), 1);
 #pragma once
@@ -45,6 +44,8 @@ class JobRig {
   static JobSpec Spec(int64_t tokens = 64);
 
   std::unique_ptr<FakeClient> Open(const JobSpec& spec = Spec(), FakeClientOptions options = {});
+  // The same, of a client that has said all its rows.
+  std::unique_ptr<FakeClient> Send(const JobSpec& spec = Spec(), FakeClientOptions options = {});
 
   // The call's status. Waits of up to a second pass meanwhile: those that belong to a retry. The
   // limits of the rig's jobs are of hours unless a test sets them.

@@ -19,8 +19,7 @@ constexpr int kRowsToCheck = 64;
 JobSpec SpanningSpec() { return PlainSpec({.segment = 64}); }
 
 void ExpectTheNextJobOnBothWorkers(JobRig& rig) {
-  auto next = rig.Open(JobRig::Spec(), {.job_id = "next"});
-  next->SendAll();
+  auto next = rig.Send(JobRig::Spec(), {.job_id = "next"});
   ASSERT_TRUE(rig.Await(*next).ok());
   EXPECT_EQ(next->report().workers_size(), 2) << "nobody was blamed";
   EXPECT_EQ(next->WrongRows(), 0);
@@ -30,8 +29,7 @@ TEST(FormingRing, ThatLosesAWorkerIsGivenUpAndTheJobEndsOnTheOther) {
   JobRig rig;
   Hold hold;
   rig.worker(1).AtRing(hold.ring_action());
-  auto client = rig.Open(SpanningSpec());
-  client->SendAll();
+  auto client = rig.Send(SpanningSpec());
   ASSERT_TRUE(hold.AwaitHeld());
   EXPECT_EQ(rig.jobs_in(server::JobPhase::kRing), 1);
   rig.Leave(1);
@@ -49,8 +47,7 @@ TEST(FormingRing, OfAJobThatIsCancelledIsGivenUp) {
   JobRig rig;
   Hold hold;
   rig.worker(1).AtRing(hold.ring_action());
-  auto client = rig.Open(SpanningSpec());
-  client->SendAll();
+  auto client = rig.Send(SpanningSpec());
   ASSERT_TRUE(hold.AwaitHeld());
   ASSERT_TRUE(rig.jobs().Cancel("caller", "job", "the test").ok());
   const absl::Status status = rig.Await(*client);
@@ -67,8 +64,7 @@ TEST(Check, EndsWhenTheJobIsCancelled) {
   rig.worker(1).set_error(1);  // which a check finds that goes on: in two jobs, for distrust
   for (const std::string job : {"first", "second"}) {
     rig.HoldAt("sending -> checking");
-    auto client = rig.Open(JobRig::Spec(), {.job_id = job});
-    client->SendAll();
+    auto client = rig.Send(JobRig::Spec(), {.job_id = job});
     ASSERT_TRUE(rig.AwaitHeld());
     ASSERT_TRUE(rig.jobs().Cancel("caller", job, "the test").ok());
     rig.Release();
@@ -83,8 +79,7 @@ TEST(Check, EndsWhenTheJobIsCancelled) {
 TEST(Check, NeedsNoWorker) {
   JobRig rig({.settings = {.check_rows = kRowsToCheck}});
   rig.HoldAt("sending -> checking");
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(rig.AwaitHeld());
   rig.Leave(0);
   rig.Leave(1);

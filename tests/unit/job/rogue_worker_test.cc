@@ -34,16 +34,14 @@ class RogueWorker : public ::testing::TestWithParam<Word> {};
 TEST_P(RogueWorker, EndsItsJobAndNothingElse) {
   JobRig rig({.local = GetParam().local});
   rig.worker(0).At(GetParam().moment, Write(GetParam().fill));
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   const absl::Status status = rig.Await(*client);
   EXPECT_TRUE(absl::IsInternal(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(rig.worker(0).address()));
   EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
   EXPECT_EQ(client->RepeatedRows(), 0);
   EXPECT_EQ(rig.worker(0).runs(), 1) << "it is not tried again";
-  auto next = rig.Open();
-  next->SendAll();
+  auto next = rig.Send();
   ASSERT_TRUE(rig.Await(*next).ok());
   EXPECT_EQ(next->WrongRows(), 0);
 }
@@ -88,8 +86,7 @@ TEST(RogueWorkers, RowsThatAreFinalAgainAreSentOnce) {
   rig.worker(0).At(Moment::kHalfOut, Write([](auto& r) { Final(r, 16); }));
   rig.worker(0).At(Moment::kAllOut, Write([](auto& r) { Final(r, 3); }));
   rig.worker(1).At(Moment::kAllOut, Write([](auto& r) { Final(r, -1); }));
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->WrongRows(), 0);
   EXPECT_EQ(client->RepeatedRows(), 0);
@@ -101,8 +98,7 @@ TEST(RogueWorkers, ProgressThatCannotBeIsPassedOver) {
                      r.mutable_progress()->set_fraction(7);
                      r.mutable_progress()->set_waiting_step(-1);
                    }));
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->WrongRows(), 0);
 }
@@ -110,8 +106,7 @@ TEST(RogueWorkers, ProgressThatCannotBeIsPassedOver) {
 TEST(RogueWorkers, AStreamThatEndsWellWithoutFiguresIsALostWorker) {
   JobRig rig;
   rig.worker(0).At(Moment::kComputed, [](const auto&) { return grpc::Status::OK; });
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().retries(), 1);
   EXPECT_THAT(rig.lines(), ::testing::Contains(HasSubstr("its stream ended without figures")));
@@ -122,8 +117,7 @@ TEST(RogueWorkers, WrongNumbersAreFoundAndNamed) {
   JobRig rig({.settings = {.check_rows = 64}});
   for (int job = 0; job < 2; ++job) {
     rig.worker(1).set_error(job == 0 ? 0 : 1e-3F);
-    auto client = rig.Open();
-    client->SendAll();
+    auto client = rig.Send();
     const absl::Status status = rig.Await(*client);
     if (job == 0) {
       ASSERT_TRUE(status.ok()) << status;
@@ -137,12 +131,10 @@ TEST(RogueWorkers, WrongNumbersAreFoundAndNamed) {
     EXPECT_EQ(rig.worker(1).runs(), 2) << "it is the client's to try again";
   }
   // The second job with wrong rows: it gets no more.
-  auto third = rig.Open(JobRig::Spec(), {.job_id = "third"});
-  third->SendAll();
+  auto third = rig.Send(JobRig::Spec(), {.job_id = "third"});
   EXPECT_EQ(wire::ReasonOf(rig.Await(*third)), "ROW_MISMATCH");
   EXPECT_EQ(rig.Describe(1).state(), v1::ClusterWorker::STATE_DISTRUSTED);
-  auto fourth = rig.Open(JobRig::Spec(), {.job_id = "fourth"});
-  fourth->SendAll();
+  auto fourth = rig.Send(JobRig::Spec(), {.job_id = "fourth"});
   ASSERT_TRUE(rig.Await(*fourth).ok());
   EXPECT_EQ(fourth->report().workers_size(), 1);
 }

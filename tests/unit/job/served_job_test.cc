@@ -29,8 +29,7 @@ class ServedJobOn : public ::testing::TestWithParam<Where> {};
 
 TEST_P(ServedJobOn, AJobPassesEachPhaseOnce) {
   JobRig rig({.local = GetParam().local});
-  auto client = rig.Open(JobRig::Spec(GetParam().tokens));
-  client->SendAll();
+  auto client = rig.Send(JobRig::Spec(GetParam().tokens));
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_THAT(rig.Phases(), ElementsAreArray(WholeCourse()));
   EXPECT_THAT(rig.errors(), IsEmpty());
@@ -47,8 +46,7 @@ TEST_P(ServedJobOn, AJobPassesEachPhaseOnce) {
 TEST_P(ServedJobOn, MemoryThatAWorkerTurnsDownIsSentByMessages) {
   JobRig rig({.local = GetParam().local});
   rig.worker(1).TurnMemoryDown();
-  auto client = rig.Open(JobRig::Spec(GetParam().tokens));
-  client->SendAll();
+  auto client = rig.Send(JobRig::Spec(GetParam().tokens));
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->WrongRows(), 0);
   EXPECT_EQ(client->RepeatedRows(), 0);
@@ -66,8 +64,7 @@ TEST(ServedJob, ARingIsFormedOnceForJobsThatEndWell) {
   JobRig rig;
   const JobSpec spec = PlainSpec({.segment = 64});
   for (int job = 0; job < 2; ++job) {
-    auto client = rig.Open(spec);
-    client->SendAll();
+    auto client = rig.Send(spec);
     ASSERT_TRUE(rig.Await(*client).ok());
     EXPECT_EQ(client->report().ring_generation(), 1);
   }
@@ -80,11 +77,9 @@ TEST(ServedJob, ARingOfAJobThatFailedIsFormedAnew) {
   rig.worker(0).At(Moment::kRowsDone,
                    Say(absl::InternalError("the device failed"), "ROWS_MISSHAPEN"));
   const JobSpec spec = PlainSpec({.segment = 64});
-  auto failed = rig.Open(spec);
-  failed->SendAll();
+  auto failed = rig.Send(spec);
   EXPECT_EQ(wire::ReasonOf(rig.Await(*failed)), "ROWS_MISSHAPEN");
-  auto client = rig.Open(spec);
-  client->SendAll();
+  auto client = rig.Send(spec);
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().ring_generation(), 2);
   EXPECT_EQ(rig.worker(1).rings(), 2);
@@ -93,8 +88,7 @@ TEST(ServedJob, ARingOfAJobThatFailedIsFormedAnew) {
 TEST(ServedJob, ARingThatCannotBeFormedIsALostWorker) {
   JobRig rig;
   rig.worker(1).set_ring_status({grpc::StatusCode::UNAVAILABLE, "Socket closed"});
-  auto client = rig.Open(PlainSpec({.segment = 64}));
-  client->SendAll();
+  auto client = rig.Send(PlainSpec({.segment = 64}));
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().retries(), 1);
   EXPECT_EQ(client->report().workers_size(), 1) << "the one that was not reached is left out";
@@ -128,8 +122,7 @@ TEST(ServedJob, AJobWaitsForItsTurnAndIsToldSo) {
   JobRig rig;
   Hold hold;
   rig.worker(0).At(Moment::kRowsDone, hold.action());
-  auto first = rig.Open(JobRig::Spec(), {.job_id = "first"});
-  first->SendAll();
+  auto first = rig.Send(JobRig::Spec(), {.job_id = "first"});
   ASSERT_TRUE(hold.AwaitHeld());
   // So long that it is no job for an express lane.
   JobSpec spec = PlainSpec({.tokens = 65536, .heads = 1, .dim = 8});
@@ -147,8 +140,7 @@ TEST(ServedJob, AJobThatLostAllItsWorkersIsParkedUntilOthersCome) {
   JobRig rig;
   Hold holds[2];
   for (int i : {0, 1}) rig.worker(i).At(Moment::kRowsDone, holds[i].action());
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(holds[0].AwaitHeld() && holds[1].AwaitHeld());
   rig.Leave(0);
   rig.Leave(1);
@@ -169,8 +161,7 @@ TEST(ServedJob, AParkedJobWaitsForTheRecoveryTimeoutAndNoLonger) {
   JobRig rig({.workers = 1, .settings = {.recovery_timeout = std::chrono::minutes(3)}});
   Hold hold;
   rig.worker(0).At(Moment::kRowsDone, hold.action());
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(hold.AwaitHeld());
   rig.Leave(0);
   ASSERT_TRUE(rig.Until([&] { return rig.jobs_in(JobPhase::kParked) == 1; }));
@@ -188,11 +179,9 @@ TEST(ServedJob, ANewerAttemptEndsTheOlderOne) {
   JobRig rig;
   Hold hold;
   rig.worker(0).At(Moment::kRowsDone, hold.action());
-  auto older = rig.Open();
-  older->SendAll();
+  auto older = rig.Send();
   ASSERT_TRUE(hold.AwaitHeld());
-  auto newer = rig.Open(JobRig::Spec(), {.attempt = 1});
-  newer->SendAll();
+  auto newer = rig.Send(JobRig::Spec(), {.attempt = 1});
   EXPECT_EQ(wire::ReasonOf(rig.Await(*older)), "ATTEMPT_FENCED");
   EXPECT_TRUE(rig.Await(*newer).ok());
   EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
@@ -203,13 +192,11 @@ TEST(ServedJob, AllThatAJobHeldIsFreeWhenItHasEnded) {
   for (int job = 0; job < 3; ++job) {
     rig.worker(1).At(Moment::kRowsDone,
                      Say(absl::InternalError("the device failed"), "ROWS_MISSHAPEN"));
-    auto client = rig.Open();
-    client->SendAll();
+    auto client = rig.Send();
     EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "ROWS_MISSHAPEN");
     EXPECT_EQ(rig.Describe(0).job_id(), "");
   }
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   EXPECT_TRUE(rig.Await(*client).ok());
 }
 
@@ -225,8 +212,7 @@ TEST_P(CancelledAt, TheJobEndsAndItsWorkersAreFree) {
   JobRig rig;
   Hold hold;
   rig.worker(1).At(GetParam().moment, hold.action());
-  auto client = rig.Open(JobRig::Spec(GetParam().tokens));
-  client->SendAll();
+  auto client = rig.Send(JobRig::Spec(GetParam().tokens));
   ASSERT_TRUE(hold.AwaitHeld());
   ASSERT_TRUE(rig.jobs().Cancel("caller", "job", "the test").ok());
   const absl::Status status = client->Await();
@@ -235,8 +221,7 @@ TEST_P(CancelledAt, TheJobEndsAndItsWorkersAreFree) {
   EXPECT_EQ(rig.Phases().back(), "failed");
   EXPECT_EQ(rig.worker(1).runs(), 1) << "a cancel is no reason to try again";
   EXPECT_THAT(rig.errors(), IsEmpty());
-  auto next = rig.Open();
-  next->SendAll();
+  auto next = rig.Send();
   EXPECT_TRUE(rig.Await(*next).ok());
   EXPECT_EQ(next->report().workers_size(), 2) << "nobody was blamed";
 }
@@ -256,8 +241,7 @@ TEST(ServedJob, ACancelEndsAJobThatWaitsOrIsParked) {
     JobRig rig({.workers = 1});
     Hold hold;
     rig.worker(0).At(Moment::kRowsDone, hold.action());
-    auto first = rig.Open(JobRig::Spec(), {.job_id = "first"});
-    first->SendAll();
+    auto first = rig.Send(JobRig::Spec(), {.job_id = "first"});
     ASSERT_TRUE(hold.AwaitHeld());
     std::unique_ptr<FakeClient> second;
     if (parked) {
@@ -278,8 +262,7 @@ TEST(ServedJob, AClientThatGoesAwayEndsItsJob) {
   JobRig rig;
   Hold hold;
   rig.worker(0).At(Moment::kRowsDone, hold.action());
-  auto client = rig.Open();
-  client->SendAll();
+  auto client = rig.Send();
   ASSERT_TRUE(hold.AwaitHeld());
   client->Cancel();
   EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));

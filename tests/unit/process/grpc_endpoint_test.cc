@@ -1,10 +1,6 @@
 #include "server/process/grpc_endpoint.h"
 
-#include <netinet/in.h>
-#include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -22,6 +18,7 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/security/credentials.h"
 #include "gtest/gtest.h"
+#include "tests/support/silent_connection.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -205,35 +202,6 @@ TEST(GrpcEndpoint, AConnectionHasSoManyCalls) {
   EXPECT_EQ(StreamsOfConnection(1000), 2000);
   endpoint->Shutdown(std::chrono::milliseconds(0));
 }
-
-// A connection of a caller that speaks no HTTP/2.
-class SilentConnection {
- public:
-  explicit SilentConnection(int port) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<in_port_t>(port));
-    connected_ = socket_ >= 0 && connect(socket_, reinterpret_cast<const sockaddr*>(&address),
-                                         sizeof(address)) == 0;
-  }
-  ~SilentConnection() {
-    if (socket_ >= 0) close(socket_);
-  }
-  SilentConnection(const SilentConnection&) = delete;
-
-  bool connected() const { return connected_; }
-  // Whether the server says something (its SETTINGS) before it closes the connection.
-  bool IsServed() const {
-    pollfd answer{.fd = socket_, .events = POLLIN, .revents = 0};
-    char byte = 0;
-    return poll(&answer, 1, 20'000) == 1 && recv(socket_, &byte, 1, 0) == 1;
-  }
-
- private:
-  int socket_;
-  bool connected_ = false;
-};
 
 TEST(GrpcEndpoint, AHostHasSoManyConnections) {
   std::atomic<int> refused = 0;

@@ -1,0 +1,27 @@
+// Words for a worker's state, in tables and as a metric's label.
+#pragma once
+
+#include <string_view>
+
+#include "hilbert_ring/v1/attention.pb.h"
+
+namespace hilbert_ring::wire {
+
+inline std::string_view NameOf(v1::ClusterWorker::State state) {
+  switch (state) {
+    case v1::ClusterWorker::STATE_UP:
+      return "up";
+    case v1::ClusterWorker::STATE_DRAINING:
+      return "draining";
+    case v1::ClusterWorker::STATE_DISTRUSTED:
+      return "distrusted";
+    case v1::ClusterWorker::STATE_JOINING:
+      return "joining";
+    case v1::ClusterWorker::STATE_RESTING:
+      return "resting";
+    default:
+      return "unknown";  // of a service that is newer than this program
+  }
+}
+
+}  // namespace hilbert_ring::wire
