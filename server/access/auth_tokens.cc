@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <fstream>
 #include <sstream>
 
@@ -197,9 +196,8 @@ absl::StatusOr<std::unique_ptr<AuthTokens>> AuthTokens::Read(const std::string& 
     const MutexLock lock(tokens->looking_);
     RETURN_IF_ERROR(tokens->ReadAgain());
   }
-  tokens->watch_ = std::jthread([watched = tokens.get(), look_again](const std::stop_token& stop) {
-    watched->Watch(stop, look_again);
-  });
+  tokens->watch_.emplace(look_again,
+                         [watched = tokens.get()](const std::stop_token&) { watched->Look(); });
   return tokens;
 }
 
@@ -240,18 +238,6 @@ void AuthTokens::Look() {
   const MutexLock lock(looking_);
   if (absl::Status status = ReadAgain(); !status.ok() && status != std::exchange(told_, status)) {
     spdlog::error("{}; the tokens stay as they were", std::string(status.message()));
-  }
-}
-
-void AuthTokens::Watch(const std::stop_token& stop, std::chrono::milliseconds look_again) {
-  Mutex mutex;
-  std::condition_variable_any wake;
-  while (!stop.stop_requested()) {
-    {
-      MutexLock lock(mutex);
-      wake.wait_for(lock, stop, look_again, [] { return false; });
-    }
-    if (!stop.stop_requested()) Look();
   }
 }
 

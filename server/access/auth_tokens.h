@@ -18,15 +18,15 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <stop_token>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "server/access/caller.h"
+#include "server/process/interval_thread.h"
 
 namespace hilbert_ring::server {
 
@@ -65,7 +65,6 @@ class AuthTokens {
   static absl::Status AddLine(const std::string& line, Table& table);
   absl::Status ReadAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(looking_);
   std::shared_ptr<const Table> Current() const;
-  void Watch(const std::stop_token& stop, std::chrono::milliseconds look_again);
 
   const std::string path_;
   // One look at a time. Callers take mutex_ alone: the file may be slow.
@@ -74,7 +73,7 @@ class AuthTokens {
   absl::Status told_ ABSL_GUARDED_BY(looking_);  // the error that the log has
   mutable Mutex mutex_;
   std::shared_ptr<const Table> table_ ABSL_GUARDED_BY(mutex_);
-  std::jthread watch_;  // last: it uses all of the above
+  std::optional<IntervalThread> watch_;  // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -38,7 +39,7 @@ Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks, const Tim
       time_(time),
       hooks_(std::move(hooks)),
       calling_(std::move(calling)),
-      dropper_([this](const std::stop_token& stop) { DropSilent(stop); }) {}
+      dropper_(timeout / 8, [this](const std::stop_token&) { DropSilent(); }) {}
 
 Membership::~Membership() = default;
 
@@ -253,22 +254,13 @@ void Membership::Drop(const Chosen& chosen, const char* why) {
   }
 }
 
-void Membership::DropSilent(const std::stop_token& stop) {
-  Clock::time_point asleep = Clock::now();
-  while (!stop.stop_requested()) {
-    {
-      MutexLock lock(mutex_);
-      wake_.wait_for(lock, stop, timeout_ / 8,
-                     []() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return false; });
-    }
-    // Whoever was silent while this process itself did not run may have spoken all the same.
-    const Clock::time_point now = Clock::now();
-    const bool slept = now - asleep > timeout_ / 2;
-    asleep = now;
-    if (slept || stop.stop_requested()) continue;
-    const Clock::time_point latest = time_.Now();
-    Drop([&](const Seat& seat) { return latest - seat.beat > timeout_; }, "its heartbeats stopped");
-  }
+void Membership::DropSilent() {
+  // Whoever was silent while this process itself did not run may have spoken all the same.
+  const Clock::time_point now = Clock::now();
+  const bool slept = now - std::exchange(awake_, now) > timeout_ / 2;
+  if (slept) return;
+  const Clock::time_point latest = time_.Now();
+  Drop([&](const Seat& seat) { return latest - seat.beat > timeout_; }, "its heartbeats stopped");
 }
 
 void Membership::TellChange() {

@@ -13,7 +13,6 @@
 #include <memory>
 #include <stop_token>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -23,6 +22,7 @@
 #include "server/cluster/model_versions.h"
 #include "server/process/deadline.h"
 #include "server/process/grpc_endpoint.h"
+#include "server/process/interval_thread.h"
 #include "server/process/job_stop.h"
 #include "server/process/refusal_log.h"
 #include "server/process/time_source.h"
@@ -133,7 +133,7 @@ class Membership {
   std::list<Seat>::iterator Find(const Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   bool Close(const Member& member, v1::ClusterWorker::State state);
-  void DropSilent(const std::stop_token& stop);
+  void DropSilent();
   void TellChange();
   // Takes seats out under the lock, then tells everyone.
   template <typename Chosen>
@@ -146,11 +146,11 @@ class Membership {
   std::string data_mark_file_, data_mark_;  // empty: there is no data root
   RefusalLog unreached_;
   mutable Mutex mutex_;
-  std::condition_variable_any wake_;
   std::list<Seat> seats_ ABSL_GUARDED_BY(mutex_);
   std::condition_variable_any changed_;
   int64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::jthread dropper_;  // last: it uses all of the above
+  Clock::time_point awake_ = Clock::now();  // when DropSilent was called last; its thread's
+  IntervalThread dropper_;                  // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

@@ -3,14 +3,13 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <stop_token>
+#include <optional>
 #include <string>
-#include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
+#include "server/process/interval_thread.h"
 
 namespace hilbert_ring::server {
 
@@ -30,18 +29,16 @@ class MarkWatch {
   std::string mark() const;  // empty: none
 
  private:
-  void Run(const std::stop_token& stop);
+  void LookAgain();
 
   const std::string root_;
-  const std::chrono::milliseconds interval_;
   Mutex telling_ ABSL_ACQUIRED_BEFORE(mutex_);  // held while somebody is told
   std::function<void()> on_change_ ABSL_GUARDED_BY(telling_);
   mutable Mutex mutex_;
-  std::condition_variable_any wake_;
   std::string mark_file_ ABSL_GUARDED_BY(mutex_);
   std::string mark_ ABSL_GUARDED_BY(mutex_);
-  bool look_now_ ABSL_GUARDED_BY(mutex_) = false;
-  std::jthread thread_;  // last: it uses all of the above
+  std::optional<IntervalThread>
+      watch_;  // null where there is no root. Last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

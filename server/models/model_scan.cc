@@ -10,25 +10,14 @@
 namespace hilbert_ring::server {
 
 ModelScan::ModelScan(ModelCatalog& catalog, std::chrono::milliseconds interval)
-    : catalog_(catalog), interval_(interval) {
+    : catalog_(catalog) {
   Look();
-  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  watch_.emplace(interval, [this](const std::stop_token&) { Look(); });
 }
 
 void ModelScan::AddTo(v1::Heartbeat& heartbeat) const {
   const MutexLock lock(mutex_);
   heartbeat.mutable_models()->Assign(versions_.begin(), versions_.end());
-}
-
-void ModelScan::Run(const std::stop_token& stop) {
-  while (true) {
-    {
-      MutexLock lock(mutex_);
-      wake_.wait_for(lock, stop, interval_, [] { return false; });
-    }
-    if (stop.stop_requested()) return;
-    Look();
-  }
 }
 
 void ModelScan::Look() {

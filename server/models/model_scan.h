@@ -3,16 +3,15 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <stop_token>
+#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/models/model_catalog.h"
+#include "server/process/interval_thread.h"
 
 namespace hilbert_ring::server {
 
@@ -27,16 +26,13 @@ class ModelScan {
   void AddTo(v1::Heartbeat& heartbeat) const;
 
  private:
-  void Run(const std::stop_token& stop);
   void Look();
 
   ModelCatalog& catalog_;
-  const std::chrono::milliseconds interval_;
   mutable Mutex mutex_;
-  std::condition_variable_any wake_;
   std::vector<v1::ModelVersion> versions_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::string> told_;  // in the log; the thread's
-  std::jthread thread_;            // last: it uses all of the above
+  std::vector<std::string> told_;        // in the log; the thread's
+  std::optional<IntervalThread> watch_;  // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

@@ -7,7 +7,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -55,18 +54,7 @@ CertificateWatch::CertificateWatch(std::vector<File> files,
   std::erase_if(files_, [](const File& file) { return file.path.empty(); });
   if (files_.empty()) return;
   Look();
-  watch_ = std::jthread([this](const std::stop_token& stop) {
-    Mutex mutex;
-    std::condition_variable_any wake;
-    while (true) {
-      {
-        MutexLock lock(mutex);
-        wake.wait_for(lock, stop, kLookAgain, [] { return false; });
-      }
-      if (stop.stop_requested()) return;
-      Look();
-    }
-  });
+  watch_.emplace(kLookAgain, [this](const std::stop_token&) { Look(); });
 }
 
 std::optional<CertificateWatch::SystemClock::time_point> CertificateWatch::EndOf(

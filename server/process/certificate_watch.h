@@ -1,21 +1,20 @@
 // Until when certificates are valid, for /metrics and the log: one that nobody renews ends the
 // service.
 //
-//   CertificateWatch watch({{"service", "--tls-cert", "tls.crt",
-//   CertificateWatch::Holds::kChain}}); watch.Show("http", pem);          // what a server shows
-//   that has not read the file itself for (const auto& [certificate, seconds] : watch.Ends()) ...
+//   CertificateWatch watch({{.name = "service", .flag = "--tls-cert", .path = "tls.crt"}});
+//   watch.Show("http", pem);  // by a server that says itself what it shows
+//   for (const auto& [certificate, seconds] : watch.Ends()) ...
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
-#include <stop_token>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/base/mutex.h"
+#include "server/process/interval_thread.h"
 
 namespace hilbert_ring::server {
 
@@ -55,7 +54,7 @@ class CertificateWatch {
   mutable Mutex mutex_;
   std::map<std::string, SystemClock::time_point> shown_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, SystemClock::time_point> warned_ ABSL_GUARDED_BY(mutex_);
-  std::jthread watch_;  // last: it uses all of the above
+  std::optional<IntervalThread> watch_;  // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

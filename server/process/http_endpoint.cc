@@ -7,10 +7,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -21,6 +21,7 @@
 #include "engine/base/return_if_error.h"
 #include "server/process/connection_listener.h"
 #include "server/process/deadline.h"
+#include "server/process/interval_thread.h"
 #include "server/process/listening_sockets.h"
 #include "server/process/refusal_log.h"
 #include "server/process/tls.h"
@@ -99,7 +100,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
 
   ~MicroHttpEndpoint() override {
     listener_.reset();
-    watch_ = {};
+    watch_.reset();
     const MutexLock lock(serving_);
     if (daemon_ != nullptr) MHD_stop_daemon(daemon_);
   }
@@ -117,7 +118,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
                          std::move(sockets), {.connections_per_peer = connections_per_peer},
                          {.serve = [this](int, int connection) { Take(connection); },
                           .refused = [this](const absl::Status& why) { Log(why); }}));
-    watch_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
+    watch_.emplace(kLookAgain, [this](const std::stop_token& stop) { Look(stop); });
     return absl::OkStatus();
   }
 
@@ -185,23 +186,15 @@ class MicroHttpEndpoint : public HttpEndpoint {
     }
   }
 
-  void Watch(const std::stop_token& stop) {
-    Mutex mutex;
-    std::condition_variable_any wake;
-    while (true) {
-      {
-        MutexLock lock(mutex);
-        if (wake.wait_for(lock, stop, kLookAgain, [&] { return stop.stop_requested(); })) return;
-      }
-      lives_.EndLongest();
-      if (tls_.cert.empty()) continue;
-      Identity now = Read();
-      if (now == identity_) {
-        told_ = absl::OkStatus();
-      } else if (absl::Status status = Renew(std::move(now), stop);
-                 !status.ok() && status != std::exchange(told_, status)) {
-        spdlog::error("HTTP keeps its certificate: {}", std::string(status.message()));
-      }
+  void Look(const std::stop_token& stop) {
+    lives_.EndLongest();
+    if (tls_.cert.empty()) return;
+    Identity now = Read();
+    if (now == identity_) {
+      told_ = absl::OkStatus();
+    } else if (absl::Status status = Renew(std::move(now), stop);
+               !status.ok() && status != std::exchange(told_, status)) {
+      spdlog::error("HTTP keeps its certificate: {}", std::string(status.message()));
     }
   }
 
@@ -288,7 +281,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
   MHD_Daemon* daemon_ ABSL_GUARDED_BY(serving_) = nullptr;
   // Last: they use all of the above.
   std::unique_ptr<ConnectionListener> listener_;
-  std::jthread watch_;
+  std::optional<IntervalThread> watch_;
 };
 
 }  // namespace
