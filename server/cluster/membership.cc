@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
+#include "server/process/logging.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
 
@@ -110,9 +111,13 @@ void Membership::Reached(const Member& member) {
       [&](const Seat& seat) {
         return seat.member->address == member.address && seat.member.get() != &member;
       },
-      "registered anew");
-  spdlog::info("worker {} joined: {}, kernel {}, {} MiB for jobs", member.address, member.device,
-               member.kernel, member.memory_limit_bytes >> 20);
+      "another process registered at its address");
+  LogEvent(spdlog::level::info, "worker joined",
+           {{"worker", member.address},
+            {"device", member.device},
+            {"kernel", member.kernel},
+            {"transport", member.transport},
+            {"memory_limit_bytes", member.memory_limit_bytes}});
   TellChange();
   hooks_.joined(member);
 }
@@ -193,9 +198,7 @@ bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
   }
   const bool sees = !data_mark_.empty() && heartbeat.data_mark() == data_mark_;
   if (member.sees_data_root.exchange(sees) != sees) TellChange();
-  if (heartbeat.draining() && Close(member, v1::ClusterWorker::STATE_DRAINING)) {
-    spdlog::info("worker {} takes no more jobs", member.address);
-  }
+  if (heartbeat.draining()) Close(member, v1::ClusterWorker::STATE_DRAINING);
   hooks_.beat(member, heartbeat);
   return true;
 }
@@ -233,7 +236,7 @@ bool Membership::Close(const Member& member, v1::ClusterWorker::State state) {
 }
 
 template <typename Chosen>
-void Membership::Drop(const Chosen& chosen, const char* why) {
+void Membership::Drop(const Chosen& chosen, std::string_view why) {
   std::list<Seat> dropped;
   {
     const MutexLock lock(mutex_);
@@ -246,8 +249,13 @@ void Membership::Drop(const Chosen& chosen, const char* why) {
   for (const Seat& seat : dropped) {
     // Of one that never joined there was no line.
     const bool joined = seat.state != v1::ClusterWorker::STATE_JOINING;
-    spdlog::log(joined ? spdlog::level::info : spdlog::level::debug, "worker {} left: {}",
-                seat.member->address, why);
+    const std::string_view drained =
+        seat.member->left_in_order ? "it was stopped, and drained" : why;
+    LogEvent(joined ? spdlog::level::info : spdlog::level::debug, "worker left",
+             {{"worker", seat.member->address},
+              {"reason", std::string(drained)},
+              {"job", seat.job_id},
+              {"seconds", SecondsBetween(seat.registered, time_.Now())}});
     seat.member->departed.request_stop();
     TellChange();
     hooks_.left(*seat.member);

@@ -13,6 +13,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -137,7 +138,7 @@ class Membership {
   void TellChange();
   // Takes seats out under the lock, then tells everyone.
   template <typename Chosen>
-  void Drop(const Chosen& chosen, const char* why);
+  void Drop(const Chosen& chosen, std::string_view why);
 
   const std::chrono::milliseconds timeout_;
   const TimeSource& time_;

@@ -4,9 +4,11 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "server/cluster/call_members.h"
+#include "server/process/logging.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -66,6 +68,14 @@ absl::StatusOr<Rings::Lease> Rings::Take(const Members& members, const std::stri
   absl::Status status = Form(ring, stop);
   if (formed_) formed_(status, ring.stood, SecondsBetween(start, Clock::now()));
   RETURN_IF_ERROR(status);
+  LogEvent(spdlog::level::info, "ring formed",
+           {{"ring", ring.id},
+            {"generation", ring.generation},
+            {"workers", absl::StrJoin(ring.members, " ",
+                                      [](std::string* out, const auto& member) {
+                                        absl::StrAppend(out, member->address);
+                                      })},
+            {"seconds", SecondsBetween(start, Clock::now())}});
   const MutexLock lock(mutex_);
   for (Ring& r : rings_) {
     if (r.id == ring.id) r.formed = r.stood = true;

@@ -18,6 +18,7 @@
 #include "server/cluster/worker_placement.h"
 #include "server/process/child_process.h"
 #include "server/process/host_port.h"
+#include "server/process/logging.h"
 #include "server/process/ready_file.h"
 #include "server/process/stop_signals.h"
 #include "server/process/tokens.h"
@@ -340,7 +341,8 @@ void Coordinator::Refresh() {
     ready_ = ready;
     SetHealth(grpc_, v1::AttentionService::service_full_name(), ready);
     SetHealth(grpc_, v1::EncoderService::service_full_name(), ready);
-    spdlog::info("{}: {} workers", ready ? "ready" : "not ready", live.size());
+    LogEvent(spdlog::level::info, ready ? "ready" : "not ready",
+             {{"workers", static_cast<int64_t>(live.size())}});
   }
   if (!ready || was_ready_) return;
   was_ready_ = true;

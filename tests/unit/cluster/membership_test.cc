@@ -91,6 +91,41 @@ TEST(Membership, JoinsAndLeaves) {
   EXPECT_EQ(counts.left, 1);
 }
 
+TEST(Membership, JoiningAndLeavingAreALineEach) {
+  Counts counts;
+  testing::ManualTime time;
+  Membership membership(kForLong, counts.Hooks(), time);
+  const testing::CapturedLog log;
+  std::string lines;
+  const auto expect_next = [&](const std::string& line) {
+    lines += line + "\n";
+    EXPECT_EQ(log.text(), lines);
+  };
+  v1::Heartbeat beat = Beat("127.0.0.1:1");
+  beat.set_device("a processor");
+  beat.set_kernel("cpu");
+  beat.set_transport("gloo");
+  const auto lost = membership.Register(beat);
+  ASSERT_TRUE(lost.ok()) << lost.status();
+  membership.Reached(**lost);
+  expect_next(
+      "worker joined: worker=127.0.0.1:1, device=a processor, kernel=cpu, transport=gloo, "
+      "memory_limit_bytes=1073741824");
+  membership.SetJob({*lost}, "job-1");
+  time.Advance(std::chrono::seconds(30));
+  membership.Leave(**lost);
+  expect_next("worker left: worker=127.0.0.1:1, reason=its stream ended, job=job-1, seconds=30");
+
+  const auto stopped = membership.Register(beat);
+  ASSERT_TRUE(stopped.ok()) << stopped.status();
+  membership.Reached(**stopped);
+  lines = log.text();
+  beat.set_draining(true);
+  EXPECT_TRUE(membership.Beat(**stopped, beat));
+  membership.Leave(**stopped);
+  expect_next("worker left: worker=127.0.0.1:1, reason=it was stopped, and drained, seconds=0");
+}
+
 TEST(Membership, OneThatCannotBeReachedTakesNoJobsAndSaysWhy) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());
@@ -137,7 +172,7 @@ TEST(Membership, RegistrationsThatAreNotReachedDoNotFillTheLog) {
   EXPECT_EQ(log.Count("such workers since the last such line: 100"), 1);
   const auto joined = Join(membership, "10.0.0.2:1");
   membership.Leave(*joined);
-  EXPECT_EQ(log.Count("worker 10.0.0.2:1 left: its stream ended"), 1);
+  EXPECT_EQ(log.Count("worker left: worker=10.0.0.2:1, reason=its stream ended"), 1);
 }
 
 TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {

@@ -12,12 +12,15 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/process/grpc_endpoint.h"
+#include "tests/support/captured_log.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::shared_ptr<const Member> Worker(const std::string& address, const std::string& transport) {
   auto member = std::make_shared<Member>();
@@ -136,6 +139,17 @@ TEST_F(RingsTest, AKeptRingIsThereForTheNextJob) {
   EXPECT_THAT(workers_.blobs(), ::testing::ElementsAre("0", "1"));
   EXPECT_EQ(Use(two), first);
   EXPECT_NE(Use({two[1], two[0]}), first) << "by rank: another order is another ring";
+}
+
+TEST_F(RingsTest, ARingThatIsFormedIsALineOfTheLog) {
+  const Members two = {NewMember(), NewMember()};
+  const testing::CapturedLog log;
+  const std::string first = Use(two);
+  EXPECT_EQ(Use(two), first);
+  EXPECT_THAT(log.text(), AllOf(StartsWith("ring formed: ring=ring-"),
+                                HasSubstr(absl::StrCat("workers=", two[0]->address, " ",
+                                                       two[1]->address, ", seconds="))));
+  EXPECT_EQ(log.Count("\n"), 1) << "the second job has the ring that is there";
 }
 
 TEST_F(RingsTest, OneThatDidNotEndWellIsClosedAndFormedAnewAsTheNextGeneration) {
