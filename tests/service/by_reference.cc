@@ -34,11 +34,6 @@ wire::NpyType TypeOf(const JobSpec& spec, v1::Tensor tensor) {
 
 }  // namespace
 
-std::string TextOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 double Metric(const Cluster& cluster, const std::string& name) {
   const auto page = cluster.HttpGet("/metrics");
   EXPECT_TRUE(page.ok()) << page.status();
@@ -148,7 +143,7 @@ std::string ByReferenceTest::ReasonOf(const v1::Open& open) {
 }
 
 std::string ByReferenceTest::Data(v1::Tensor tensor) {
-  const std::string file = TextOf(folder_ / ("root/" + NameOf(tensor)));
+  const std::string file = FileText(folder_ / ("root/" + NameOf(tensor)));
   const auto header = wire::ParseNpyHeader(file);
   EXPECT_TRUE(header.ok()) << header.status();
   return header.ok() ? file.substr(static_cast<size_t>(header->data_offset)) : "";

@@ -17,8 +17,6 @@
 
 namespace hilbert_ring::testing {
 
-std::string TextOf(const std::string& path);
-
 // A value of a counter or gauge, summed over its series.
 double Metric(const Cluster& cluster, const std::string& name);
 

@@ -110,7 +110,7 @@ TEST_P(ByReferenceHere, AFileThatIsNotTheTensorIsRefusedBeforeTheJobRuns) {
   const JobSpec spec = PlainSpec();
   const v1::Open open = Write(spec, RandomInputs(spec, 1));
   const std::string path = folder_ / "root/in/Q.npy";
-  const std::string whole = TextOf(path);
+  const std::string whole = FileText(path);
   const auto refused_with = [&](const std::string& text) {
     std::ofstream(path, std::ios::binary) << text;
     const auto report = Run(open);
@@ -140,7 +140,7 @@ TEST_P(ByReferenceHere, RawFilesAreReadFromTheirOffset) {
   FileOf(open, v1::TENSOR_Q).mutable_raw()->set_offset(7);
   const auto report = Run(open);
   ASSERT_TRUE(report.ok()) << report.status();
-  const std::string out = TextOf(folder_ / "root/in/OUT.npy");
+  const std::string out = FileText(folder_ / "root/in/OUT.npy");
   EXPECT_EQ(out.size(), q.size());
   std::ofstream(folder_ / "root/in/OUT.npy", std::ios::binary)
       << wire::FormatNpyHeader(wire::NpyType::kFloat32, ShapeOf(spec, v1::TENSOR_OUT)) << out;
