@@ -38,7 +38,7 @@ absl::StatusOr<OutputFiles> CreateOutputs(const AttendCommand& command, const Jo
                                      client::TensorShape(spec, v1::TENSOR_OUT)));
   OutputFiles outputs{std::move(out)};
   if (!command.lse.empty()) {
-    ASSIGN_OR_RETURN(outputs.lse, NpyWriter::Create(command.lse, client::NpyType::kFloat32,
+    ASSIGN_OR_RETURN(outputs.lse, NpyWriter::Create(command.lse, wire::NpyType::kFloat32,
                                                     client::TensorShape(spec, v1::TENSOR_LSE)));
   }
   return outputs;

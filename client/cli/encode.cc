@@ -51,11 +51,11 @@ absl::StatusOr<Outputs> CreateOutputs(const EncodeCommand& command, const Encode
   Outputs outputs;
   if (files.empty() || Pooled(job)) {
     ASSIGN_OR_RETURN(outputs.rows,
-                     NpyWriter::Create(command.out, client::NpyType::kFloat32, job.RowsShape()));
+                     NpyWriter::Create(command.out, wire::NpyType::kFloat32, job.RowsShape()));
   }
   if (files.empty() && !command.attention_map.empty()) {
-    ASSIGN_OR_RETURN(outputs.map, NpyWriter::Create(command.attention_map,
-                                                    client::NpyType::kFloat32, job.MapShape()));
+    ASSIGN_OR_RETURN(outputs.map, NpyWriter::Create(command.attention_map, wire::NpyType::kFloat32,
+                                                    job.MapShape()));
   }
   return outputs;
 }

@@ -22,12 +22,6 @@
 
 namespace hilbert_ring::client {
 
-enum class ByReference {
-  kAuto,    // where client and service see the same files, else tensors are sent
-  kAlways,  // an error where they do not
-  kNever,
-};
-
 struct TensorPath {
   v1::Tensor tensor = v1::TENSOR_UNSPECIFIED;
   std::string path;  // of this machine; .npy

@@ -21,13 +21,13 @@ absl::StatusOr<CoordinateInput> CoordinateInput::FromFile(NpyFile file, int64_t 
   const std::vector<int64_t>& shape = file.shape();
   if (!IsInteger(file.type())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": dtype is ", NpyTypeName(file.type()),
+        absl::StrCat(file.path(), ": dtype is ", wire::NpyTypeName(file.type()),
                      ", expected integers of 16 to 64 bits (int16 to int64, uint16 to uint64)"));
   }
   if (shape.size() != 2 || (shape[1] != 2 && shape[1] != 3)) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": shape is ", FormatShape(shape),
-                                                   ", expected (", tokens, ", 2) or (", tokens,
-                                                   ", 3): [tokens, axes]"));
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": shape is ",
+                                                   wire::FormatShape(shape), ", expected (", tokens,
+                                                   ", 2) or (", tokens, ", 3): [tokens, axes]"));
   }
   if (shape[0] != tokens) {
     return absl::InvalidArgumentError(

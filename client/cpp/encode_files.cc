@@ -25,18 +25,18 @@ absl::StatusOr<NpyFile> OpenArray(const std::string& path) {
 
 absl::Status LearnType(const NpyFile& file, EncodeJob& job) {
   switch (file.type()) {
-    case NpyType::kFloat32:
+    case wire::NpyType::kFloat32:
       job.dtype = DataType::kFloat32;
       return absl::OkStatus();
-    case NpyType::kFloat16:
+    case wire::NpyType::kFloat16:
       job.dtype = DataType::kFloat16;
       return absl::OkStatus();
-    case NpyType::kRaw16:
+    case wire::NpyType::kRaw16:
       job.dtype = DataType::kBFloat16;
       return absl::OkStatus();
     default:
       return absl::InvalidArgumentError(absl::StrCat(
-          "tiles have dtype ", NpyTypeName(file.type()), " ('", NpyDescr(file.type()),
+          "tiles have dtype ", wire::NpyTypeName(file.type()), " ('", wire::NpyDescr(file.type()),
           "'), expected float32 ('<f4'), float16 ('<f2') or bfloat16 as raw 16-bit ('|V2'); "
           "convert them with array.astype('float32')"));
   }
@@ -47,7 +47,7 @@ absl::Status CheckTiles(const NpyFile& file, EncodeJob& job) {
   const std::vector<int64_t>& shape = file.shape();
   const int64_t width = job.config.tile_dim();
   if (shape.size() != 2 || shape[1] != width) {
-    return absl::InvalidArgumentError(absl::StrCat("tiles have shape ", FormatShape(shape),
+    return absl::InvalidArgumentError(absl::StrCat("tiles have shape ", wire::FormatShape(shape),
                                                    ", model ", job.model, " takes (tiles, ", width,
                                                    ")"));
   }
@@ -67,17 +67,18 @@ absl::Status CheckTiles(const NpyFile& file, EncodeJob& job) {
 }  // namespace
 
 absl::StatusOr<TileCoordinates> TileCoordinates::FromFile(NpyFile file, int64_t tiles) {
-  const NpyType type = file.type();
-  if (!IsInteger(type) && type != NpyType::kFloat32 && type != NpyType::kFloat64) {
+  const wire::NpyType type = file.type();
+  if (!IsInteger(type) && type != wire::NpyType::kFloat32 && type != wire::NpyType::kFloat64) {
     return AtPath(file.path(), absl::InvalidArgumentError(absl::StrCat(
-                                   "coordinates have dtype ", NpyTypeName(type),
+                                   "coordinates have dtype ", wire::NpyTypeName(type),
                                    ", expected integers of 16 to 64 bits, float32 or float64")));
   }
   const std::vector<int64_t>& shape = file.shape();
   if (shape.size() != 2 || shape[0] != tiles || shape[1] != 2) {
-    return AtPath(file.path(), absl::InvalidArgumentError(absl::StrCat(
-                                   "coordinates have shape ", FormatShape(shape), ", expected (",
-                                   tiles, ", 2): x and y of each tile, in pixels")));
+    return AtPath(file.path(),
+                  absl::InvalidArgumentError(absl::StrCat(
+                      "coordinates have shape ", wire::FormatShape(shape), ", expected (", tiles,
+                      ", 2): x and y of each tile, in pixels")));
   }
   return TileCoordinates(std::move(file));
 }
@@ -90,9 +91,9 @@ void TileCoordinates::Read(int64_t first_row, std::span<double> values) const {
     }
   };
   switch (file_.type()) {
-    case NpyType::kFloat32:
+    case wire::NpyType::kFloat32:
       return read(NumbersOf<float>(file_));
-    case NpyType::kFloat64:
+    case wire::NpyType::kFloat64:
       return read(NumbersOf<double>(file_));
     default:
       return VisitIntegers(file_, read);

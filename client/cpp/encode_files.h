@@ -34,7 +34,9 @@ class TileCoordinates {
   absl::Status CheckIntact() const { return file_.CheckIntact(); }
 
   // Whether the file has rows of float64, as the service reads them.
-  bool IsAsSent() const { return file_.type() == NpyType::kFloat64 && !file_.fortran_order(); }
+  bool IsAsSent() const {
+    return file_.type() == wire::NpyType::kFloat64 && !file_.fortran_order();
+  }
 
  private:
   explicit TileCoordinates(NpyFile file) : file_(std::move(file)) {}

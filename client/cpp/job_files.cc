@@ -206,16 +206,16 @@ absl::StatusOr<NpyFile> OpenTensor(const std::string& path, JobShape shape, v1::
   return file;
 }
 
-NpyType OutputType(const JobSpec& spec, NpyType q_type) {
+wire::NpyType OutputType(const JobSpec& spec, wire::NpyType q_type) {
   switch (spec.dtype) {
     case DataType::kFloat16:
-      return NpyType::kFloat16;
+      return wire::NpyType::kFloat16;
     case DataType::kBFloat16:
-      return MayHold(q_type, DataType::kBFloat16) ? q_type : NpyType::kRaw16;
+      return wire::MayHold(q_type, DataType::kBFloat16) ? q_type : wire::NpyType::kRaw16;
     case DataType::kFloat32:
       break;
   }
-  return NpyType::kFloat32;
+  return wire::NpyType::kFloat32;
 }
 
 }  // namespace hilbert_ring::client

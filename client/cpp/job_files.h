@@ -67,6 +67,6 @@ std::vector<int64_t> TensorShape(const JobSpec& spec, v1::Tensor tensor);
 absl::StatusOr<NpyFile> OpenTensor(const std::string& path, JobShape shape, v1::Tensor tensor);
 
 // The type of an output file; for bfloat16 the one in which q came.
-NpyType OutputType(const JobSpec& spec, NpyType q_type);
+wire::NpyType OutputType(const JobSpec& spec, wire::NpyType q_type);
 
 }  // namespace hilbert_ring::client

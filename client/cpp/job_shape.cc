@@ -21,8 +21,8 @@ const char* Expected(DataType dtype) {
 }
 
 std::string HasType(const NpyFile& file, v1::Tensor tensor) {
-  return absl::StrCat(wire::TensorName(tensor), " has dtype ", NpyTypeName(file.type()), " ('",
-                      NpyDescr(file.type()), "')");
+  return absl::StrCat(wire::TensorName(tensor), " has dtype ", wire::NpyTypeName(file.type()),
+                      " ('", wire::NpyDescr(file.type()), "')");
 }
 
 // Of Q, K, V, OUT or LSE.
@@ -86,17 +86,17 @@ std::vector<int64_t> JobShape::SizesOf(v1::Tensor tensor) const {
 absl::Status JobShape::LearnType(const NpyFile& file, v1::Tensor tensor) {
   if (known_.dtype) return absl::OkStatus();
   switch (file.type()) {
-    case NpyType::kFloat32:
+    case wire::NpyType::kFloat32:
       known_.dtype = DataType::kFloat32;
       break;
-    case NpyType::kFloat16:
+    case wire::NpyType::kFloat16:
       known_.dtype = DataType::kFloat16;
       break;
-    case NpyType::kRaw16:
+    case wire::NpyType::kRaw16:
       known_.dtype = DataType::kBFloat16;
       break;
-    case NpyType::kInt16:
-    case NpyType::kUInt16:
+    case wire::NpyType::kInt16:
+    case wire::NpyType::kUInt16:
       return absl::OkStatus();
     default:
       return AtPath(file.path(),
@@ -124,7 +124,7 @@ absl::Status JobShape::Take(const NpyFile& file, v1::Tensor tensor) {
   if (file.fortran_order()) {
     return AtPath(file.path(),
                   absl::InvalidArgumentError(absl::StrCat(
-                      wire::TensorName(tensor), " of shape ", FormatShape(file.shape()),
+                      wire::TensorName(tensor), " of shape ", wire::FormatShape(file.shape()),
                       " is in Fortran order, expected C order: save it with "
                       "numpy.save(path, numpy.ascontiguousarray(array))")));
   }
@@ -132,13 +132,14 @@ absl::Status JobShape::Take(const NpyFile& file, v1::Tensor tensor) {
 }
 
 absl::Status JobShape::CheckType(const NpyFile& file, v1::Tensor tensor) const {
-  const NpyType type = file.type();
+  const wire::NpyType type = file.type();
   const bool output = tensor == v1::TENSOR_OUT || tensor == v1::TENSOR_LSE;
   const DataType known = known_.dtype.value_or(DataType::kFloat32);
   const DataType dtype = tensor == v1::TENSOR_LSE ? DataType::kFloat32 : known;
-  if (MayHold(type, dtype) || (output && type == NpyType::kFloat64)) return absl::OkStatus();
+  if (wire::MayHold(type, dtype) || (output && type == wire::NpyType::kFloat64))
+    return absl::OkStatus();
   std::string advice;
-  if (type == NpyType::kFloat64) {
+  if (type == wire::NpyType::kFloat64) {
     advice =
         absl::StrCat("; convert it with array.astype('", std::string(DataTypeName(known)), "')");
   }
@@ -158,10 +159,10 @@ absl::Status JobShape::TakeAxes(const NpyFile& file, v1::Tensor tensor) {
       some_known |= size.has_value();
       sizes.push_back(size ? absl::StrCat(*size) : name);
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat(wire::TensorName(tensor), " has shape ", FormatShape(shape), ", expected ",
-                     some_known ? absl::StrCat("(", absl::StrJoin(sizes, ", "), "): ") : "", "[",
-                     absl::StrJoin(names, ", "), "]"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        wire::TensorName(tensor), " has shape ", wire::FormatShape(shape), ", expected ",
+        some_known ? absl::StrCat("(", absl::StrJoin(sizes, ", "), "): ") : "", "[",
+        absl::StrJoin(names, ", "), "]"));
   }
   for (size_t axis = 0; axis < names.size(); ++axis) {
     Field& field = fields_[IndexOf(names[axis])];
@@ -173,7 +174,7 @@ absl::Status JobShape::TakeAxes(const NpyFile& file, v1::Tensor tensor) {
     } else if (*size != shape[axis]) {
       return absl::InvalidArgumentError(absl::StrCat(
           field.name, " of ", wire::TensorName(tensor), " is ", shape[axis], " (axis ", axis,
-          " of shape ", FormatShape(shape), "), ", field.source, " says ", *size));
+          " of shape ", wire::FormatShape(shape), "), ", field.source, " says ", *size));
     }
   }
   return absl::OkStatus();

@@ -51,18 +51,18 @@ absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a file"));
   }
   const int64_t size = info.st_size;
-  if (size == 0) return AtPath(path, ParseNpyHeader("").status());
+  if (size == 0) return AtPath(path, wire::ParseNpyHeader("").status());
   absl::StatusOr<FileMapping> mapping = FileMapping::Map(fd, size, PROT_READ);
   if (!mapping.ok()) return AtPath(path, mapping.status());
-  absl::StatusOr<NpyHeader> header =
-      ParseNpyHeader({reinterpret_cast<const char*>(mapping->begin()), static_cast<size_t>(size)});
+  absl::StatusOr<wire::NpyHeader> header = wire::ParseNpyHeader(
+      {reinterpret_cast<const char*>(mapping->begin()), static_cast<size_t>(size)});
   if (!header.ok()) return AtPath(path, header.status());
   const int64_t expected = header->data_offset + header->data_bytes;
   if (size != expected) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, size < expected ? ": truncated" : ": too long", ": shape ",
-                     FormatShape(header->shape), " of ", NpyTypeName(header->type), " takes ",
-                     expected, " bytes with the header, the file has ", size));
+                     wire::FormatShape(header->shape), " of ", wire::NpyTypeName(header->type),
+                     " takes ", expected, " bytes with the header, the file has ", size));
   }
   madvise(mapping->begin(), static_cast<size_t>(size), MADV_SEQUENTIAL);
   return NpyFile(path, *std::move(header), *std::move(mapping));
@@ -90,16 +90,16 @@ void NpyFile::Release(int64_t begin, int64_t end) const {
   madvise(mapping_.begin() + (first - mapping), last - first, MADV_DONTNEED);
 }
 
-absl::StatusOr<NpyWriter> NpyWriter::Create(const std::string& path, NpyType type,
+absl::StatusOr<NpyWriter> NpyWriter::Create(const std::string& path, wire::NpyType type,
                                             std::span<const int64_t> shape) {
-  const std::string header = FormatNpyHeader(type, shape);
-  int64_t bytes = NpyItemBytes(type);
+  const std::string header = wire::FormatNpyHeader(type, shape);
+  int64_t bytes = wire::NpyItemBytes(type);
   bool overflow = false;
   for (int64_t axis : shape) overflow |= __builtin_mul_overflow(bytes, axis, &bytes);
   overflow |= __builtin_add_overflow(bytes, static_cast<int64_t>(header.size()), &bytes);
   if (overflow) {
     return absl::OutOfRangeError(
-        absl::StrCat(path, ": shape ", FormatShape(shape), " takes more than 2^63 bytes"));
+        absl::StrCat(path, ": shape ", wire::FormatShape(shape), " takes more than 2^63 bytes"));
   }
   ASSIGN_OR_RETURN(PendingFile file, PendingFile::Create(path));
   if (absl::Status space = TakeSpace(file.fd(), bytes); !space.ok()) return AtPath(path, space);

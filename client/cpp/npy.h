@@ -18,8 +18,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cpp/file_mapping.h"
-#include "client/cpp/npy_header.h"
 #include "client/cpp/pending_file.h"
+#include "wire/npy_header.h"
 
 namespace hilbert_ring::client {
 
@@ -33,7 +33,7 @@ class NpyFile {
   static absl::StatusOr<NpyFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  NpyType type() const { return header_.type; }
+  wire::NpyType type() const { return header_.type; }
   const std::vector<int64_t>& shape() const { return header_.shape; }
   bool fortran_order() const { return header_.fortran_order; }
   const std::byte* data() const { return mapping_.begin() + header_.data_offset; }
@@ -49,11 +49,11 @@ class NpyFile {
   void Release(int64_t begin, int64_t end) const;
 
  private:
-  NpyFile(std::string path, NpyHeader header, FileMapping mapping)
+  NpyFile(std::string path, wire::NpyHeader header, FileMapping mapping)
       : path_(std::move(path)), header_(std::move(header)), mapping_(std::move(mapping)) {}
 
   std::string path_;
-  NpyHeader header_;
+  wire::NpyHeader header_;
   FileMapping mapping_;
 };
 
@@ -63,7 +63,7 @@ class NpyWriter {
  public:
   // The message names the path and, where the disk is full or the file too large for it
   // (RESOURCE_EXHAUSTED, OUT_OF_RANGE), the bytes asked for. As PendingFile::Create otherwise.
-  static absl::StatusOr<NpyWriter> Create(const std::string& path, NpyType type,
+  static absl::StatusOr<NpyWriter> Create(const std::string& path, wire::NpyType type,
                                           std::span<const int64_t> shape);
 
   const std::string& path() const { return file_.path(); }

@@ -31,14 +31,14 @@ class Numbers {
   int64_t row_stride_, axis_stride_;  // numbers
 };
 
-inline bool IsInteger(NpyType type) {
+inline bool IsInteger(wire::NpyType type) {
   switch (type) {
-    case NpyType::kInt16:
-    case NpyType::kUInt16:
-    case NpyType::kInt32:
-    case NpyType::kUInt32:
-    case NpyType::kInt64:
-    case NpyType::kUInt64:
+    case wire::NpyType::kInt16:
+    case wire::NpyType::kUInt16:
+    case wire::NpyType::kInt32:
+    case wire::NpyType::kUInt32:
+    case wire::NpyType::kInt64:
+    case wire::NpyType::kUInt64:
       return true;
     default:
       return false;
@@ -57,15 +57,15 @@ Numbers<T> NumbersOf(const NpyFile& file) {
 template <typename Function>
 auto VisitIntegers(const NpyFile& file, Function function) {
   switch (file.type()) {
-    case NpyType::kInt16:
+    case wire::NpyType::kInt16:
       return function(NumbersOf<int16_t>(file));
-    case NpyType::kUInt16:
+    case wire::NpyType::kUInt16:
       return function(NumbersOf<uint16_t>(file));
-    case NpyType::kInt32:
+    case wire::NpyType::kInt32:
       return function(NumbersOf<int32_t>(file));
-    case NpyType::kUInt32:
+    case wire::NpyType::kUInt32:
       return function(NumbersOf<uint32_t>(file));
-    case NpyType::kUInt64:
+    case wire::NpyType::kUInt64:
       return function(NumbersOf<uint64_t>(file));
     default:
       return function(NumbersOf<int64_t>(file));

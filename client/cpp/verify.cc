@@ -32,14 +32,14 @@ class NpyRows : public RowSource {
 
   void Read(int64_t token, int64_t first, std::span<double> values) const override {
     const int64_t index = token * width_ + first;
-    const std::byte* const from = file_.data() + index * NpyItemBytes(file_.type());
+    const std::byte* const from = file_.data() + index * wire::NpyItemBytes(file_.type());
     switch (file_.type()) {
-      case NpyType::kFloat64:
+      case wire::NpyType::kFloat64:
         std::memcpy(values.data(), from, values.size_bytes());
         break;
-      case NpyType::kFloat32:
+      case wire::NpyType::kFloat32:
         return LoadElements(DataType::kFloat32, from, values);
-      case NpyType::kFloat16:
+      case wire::NpyType::kFloat16:
         return LoadElements(DataType::kFloat16, from, values);
       default:
         return LoadElements(DataType::kBFloat16, from, values);
@@ -79,7 +79,7 @@ class OddRows {
 void CountNotFinite(const NpyFile& file, double allowed, VerifyFigures& figures, OddRows& odd) {
   const NpyRows rows(file);
   const int64_t tokens = file.shape()[0];
-  const int64_t row_bytes = rows.width() * NpyItemBytes(file.type());
+  const int64_t row_bytes = rows.width() * wire::NpyItemBytes(file.type());
   std::vector<double> row(static_cast<size_t>(rows.width()));
   for (int64_t token = 0; token < tokens; ++token) {
     rows.Read(token, 0, row);

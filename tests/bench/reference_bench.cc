@@ -105,8 +105,8 @@ class Files {
     std::normal_distribution<float> normal;
     std::vector<std::byte> some(static_cast<size_t>(kElements * ElementBytes(spec.dtype)));
     const std::vector<int64_t> shape = {spec.tokens, spec.heads, spec.head_dim};
-    const client::NpyType type =
-        spec.dtype == DataType::kFloat32 ? client::NpyType::kFloat32 : client::NpyType::kRaw16;
+    const wire::NpyType type =
+        spec.dtype == DataType::kFloat32 ? wire::NpyType::kFloat32 : wire::NpyType::kRaw16;
     for (const char* name : {"q", "k", "v"}) {
       auto file = OrFail(client::NpyWriter::Create(Path(name), type, shape));
       const std::span<std::byte> data = file.data();

@@ -11,7 +11,7 @@ namespace hilbert_ring::testing {
 JobFolder::JobFolder(const JobSpec& spec) {
   std::ofstream(folder_ / "spec.json") << FormatJobSpec(spec);
   const std::vector<int64_t> shape = {spec.tokens, spec.heads, spec.head_dim};
-  auto rows = client::NpyWriter::Create(folder_ / "rows.npy", client::NpyType::kFloat32, shape);
+  auto rows = client::NpyWriter::Create(folder_ / "rows.npy", wire::NpyType::kFloat32, shape);
   made_ = rows.ok() && rows->Commit().ok();
 }
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "client/cpp/npy_header.h"
 #include "tests/fuzz/target.h"
+#include "wire/npy_header.h"
 
 namespace hilbert_ring::fuzz {
 namespace {
@@ -15,7 +15,7 @@ constexpr size_t kMaxMessage = 2048;  // bytes of an error
 
 void NpyHeader(Bytes input) {
   const std::string_view file(reinterpret_cast<const char*>(input.data()), input.size());
-  const auto header = client::ParseNpyHeader(file);
+  const auto header = wire::ParseNpyHeader(file);
   if (!header.ok()) {
     Require(absl::IsInvalidArgument(header.status()), "a parse error is INVALID_ARGUMENT");
     Require(header.status().message().size() <= kMaxMessage,
@@ -24,7 +24,7 @@ void NpyHeader(Bytes input) {
   }
   Require(header->data_offset > 0 && header->data_offset <= static_cast<int64_t>(input.size()),
           "data begin behind the header");
-  __int128 bytes = client::NpyItemBytes(header->type);
+  __int128 bytes = wire::NpyItemBytes(header->type);
   for (const int64_t axis : header->shape) {
     Require(axis >= 0, "no axis is negative");
     bytes *= axis;
@@ -33,8 +33,8 @@ void NpyHeader(Bytes input) {
   Require(header->data_bytes <= INT64_MAX - header->data_offset, "the end of the data is a number");
   // The header that is written may be longer, and the end of the data then is no number.
   if (header->data_bytes > INT64_MAX / 2) return;
-  const std::string written = client::FormatNpyHeader(header->type, header->shape);
-  const auto again = client::ParseNpyHeader(written);
+  const std::string written = wire::FormatNpyHeader(header->type, header->shape);
+  const auto again = wire::ParseNpyHeader(written);
   Require(again.ok() && again->type == header->type && again->shape == header->shape,
           "a header that is written and read is the same");
   Require(again->data_offset == static_cast<int64_t>(written.size()) && written.size() % 64 == 0,

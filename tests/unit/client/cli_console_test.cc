@@ -194,11 +194,11 @@ TEST(CliConsole, EachShellHasItsScript) {
 struct SmallJob {
   explicit SmallJob(const std::string& fields, int odd = 0) {
     std::vector<float> rows(2 * 8, 1.0f);
-    const std::string good = files.WriteNpy("k.npy", NpyType::kFloat32, {2, 1, 8}, rows);
+    const std::string good = files.WriteNpy("k.npy", wire::NpyType::kFloat32, {2, 1, 8}, rows);
     for (int row = 0; row < odd; ++row) {
       rows[8 * (1 - row)] = std::numeric_limits<float>::quiet_NaN();
     }
-    const std::string q = files.WriteNpy("q.npy", NpyType::kFloat32, {2, 1, 8}, rows);
+    const std::string q = files.WriteNpy("q.npy", wire::NpyType::kFloat32, {2, 1, 8}, rows);
     const std::string spec = files.Write(
         "spec.json",
         absl::StrCat(

@@ -22,10 +22,10 @@ using testing::HasSubstr;
 class CliEncode : public testing::Test {
  protected:
   void SetUp() override {
-    files_.WriteNpy("tiles.npy", NpyType::kFloat32, {8, 4}, std::vector<float>(32, 0.5f));
+    files_.WriteNpy("tiles.npy", wire::NpyType::kFloat32, {8, 4}, std::vector<float>(32, 0.5f));
     std::vector<int32_t> coords(16);
     std::iota(coords.begin(), coords.end(), 0);
-    files_.WriteNpy("coords.npy", NpyType::kInt32, {8, 2}, coords);
+    files_.WriteNpy("coords.npy", wire::NpyType::kInt32, {8, 2}, coords);
   }
 
   CliResult Encode(const FakeEncoder& service, const std::string& more,
@@ -43,7 +43,7 @@ class CliEncode : public testing::Test {
   };
   Array Read(const std::string& name) const {
     const std::string text = ReadFile(files_.Path(name));
-    const auto header = ParseNpyHeader(text);
+    const auto header = wire::ParseNpyHeader(text);
     EXPECT_TRUE(header.ok()) << header.status();
     Array array{.shape = header->shape};
     array.values.resize(static_cast<size_t>(header->data_bytes) / sizeof(float));
@@ -109,13 +109,13 @@ TEST_F(CliEncode, WhatIsWrongIsNamedAndNothingIsSent) {
   refused("--attention-map-layer 1", "go with --attention-map FILE");
   std::vector<double> coords(16, 199.5);
   coords[9] = 200;
-  files_.WriteNpy("coords.npy", NpyType::kFloat64, {8, 2}, coords);
+  files_.WriteNpy("coords.npy", wire::NpyType::kFloat64, {8, 2}, coords);
   refused("", "coords[4]");
-  files_.WriteNpy("coords.npy", NpyType::kFloat64, {2, 8}, coords);
+  files_.WriteNpy("coords.npy", wire::NpyType::kFloat64, {2, 8}, coords);
   refused("", "expected (8, 2)");
-  files_.WriteNpy("tiles.npy", NpyType::kFloat32, {4, 8}, std::vector<float>(32));
+  files_.WriteNpy("tiles.npy", wire::NpyType::kFloat32, {4, 8}, std::vector<float>(32));
   refused("", "model small takes (tiles, 4)");
-  files_.WriteNpy("tiles.npy", NpyType::kFloat64, {8, 4}, std::vector<double>(32));
+  files_.WriteNpy("tiles.npy", wire::NpyType::kFloat64, {8, 4}, std::vector<double>(32));
   refused("", "convert them with array.astype('float32')");
   EXPECT_EQ(service.calls(), 0);
   EXPECT_THAT(files_.Names(), ElementsAre("coords.npy", "tiles.npy"));
@@ -126,7 +126,7 @@ TEST_F(CliEncode, WhatTheServiceDoesNotSeeIsSentUnlessItMustNotBe) {
   CliResult result = Encode(service, "--by-reference always");
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("by reference coordinates are float64"));
-  files_.WriteNpy("coords.npy", NpyType::kFloat64, {8, 2}, std::vector<double>(16, 1.5));
+  files_.WriteNpy("coords.npy", wire::NpyType::kFloat64, {8, 2}, std::vector<double>(16, 1.5));
   result = Encode(service, "--by-reference always");
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(service.calls(), 0);

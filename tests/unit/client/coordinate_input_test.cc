@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 template <typename T>
-absl::StatusOr<CoordinateInput> Open(NpyType type, std::vector<int64_t> shape,
+absl::StatusOr<CoordinateInput> Open(wire::NpyType type, std::vector<int64_t> shape,
                                      std::vector<T> values, int64_t tokens) {
   const TestFiles files;
   auto file = NpyFile::Open(files.WriteNpy("coords.npy", type, shape, values));
@@ -32,19 +32,19 @@ TEST(CoordinateInput, ReadsEveryIntegerType) {
     EXPECT_THAT(row, ElementsAre(3, 4));
     EXPECT_THAT(coordinates->All(), ElementsAre(1, 2, 3, 4));
   };
-  check(Open<int16_t>(NpyType::kInt16, {2, 2}, {1, 2, 3, 4}, 2));
-  check(Open<uint16_t>(NpyType::kUInt16, {2, 2}, {1, 2, 3, 4}, 2));
-  check(Open<int32_t>(NpyType::kInt32, {2, 2}, {1, 2, 3, 4}, 2));
-  check(Open<uint32_t>(NpyType::kUInt32, {2, 2}, {1, 2, 3, 4}, 2));
-  check(Open<int64_t>(NpyType::kInt64, {2, 2}, {1, 2, 3, 4}, 2));
-  check(Open<uint64_t>(NpyType::kUInt64, {2, 2}, {1, 2, 3, 4}, 2));
+  check(Open<int16_t>(wire::NpyType::kInt16, {2, 2}, {1, 2, 3, 4}, 2));
+  check(Open<uint16_t>(wire::NpyType::kUInt16, {2, 2}, {1, 2, 3, 4}, 2));
+  check(Open<int32_t>(wire::NpyType::kInt32, {2, 2}, {1, 2, 3, 4}, 2));
+  check(Open<uint32_t>(wire::NpyType::kUInt32, {2, 2}, {1, 2, 3, 4}, 2));
+  check(Open<int64_t>(wire::NpyType::kInt64, {2, 2}, {1, 2, 3, 4}, 2));
+  check(Open<uint64_t>(wire::NpyType::kUInt64, {2, 2}, {1, 2, 3, 4}, 2));
   check(CoordinateInput::FromRows({1, 2, 3, 4}, 2, 2));
 }
 
 // As np.argwhere gives them.
 TEST(CoordinateInput, ReadsFortranOrder) {
   const TestFiles files;
-  auto file = NpyFile::Open(files.WriteFortranNpy("f.npy", NpyType::kInt64, {4, 3},
+  auto file = NpyFile::Open(files.WriteFortranNpy("f.npy", wire::NpyType::kInt64, {4, 3},
                                                   std::vector<int64_t>{0, 3, 6, 9,      // x
                                                                        1, 4, 7, 10,     // y
                                                                        2, 5, 8, 11}));  // z
@@ -59,7 +59,7 @@ TEST(CoordinateInput, ReadsFortranOrder) {
 
 TEST(CoordinateInput, ErrorsInFortranOrderNameTheirRowAndAxis) {
   const TestFiles files;
-  auto file = NpyFile::Open(files.WriteFortranNpy("f.npy", NpyType::kInt32, {3, 2},
+  auto file = NpyFile::Open(files.WriteFortranNpy("f.npy", wire::NpyType::kInt32, {3, 2},
                                                   std::vector<int32_t>{0, 0, 0, 0, 0, -7}));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_THAT(std::string(CoordinateInput::FromFile(*std::move(file), 3).status().message()),
@@ -67,30 +67,34 @@ TEST(CoordinateInput, ErrorsInFortranOrderNameTheirRowAndAxis) {
 }
 
 TEST(CoordinateInput, LimitsFollowTheAxes) {
-  EXPECT_TRUE(Open<int64_t>(NpyType::kInt64, {1, 2}, {0, 4294967295}, 1).ok());
-  EXPECT_TRUE(Open<int64_t>(NpyType::kInt64, {1, 3}, {0, 0, 2097151}, 1).ok());
+  EXPECT_TRUE(Open<int64_t>(wire::NpyType::kInt64, {1, 2}, {0, 4294967295}, 1).ok());
+  EXPECT_TRUE(Open<int64_t>(wire::NpyType::kInt64, {1, 3}, {0, 0, 2097151}, 1).ok());
   const absl::Status two =
-      Open<int64_t>(NpyType::kInt64, {2, 2}, {0, 0, 0, 4294967296}, 2).status();
+      Open<int64_t>(wire::NpyType::kInt64, {2, 2}, {0, 0, 0, 4294967296}, 2).status();
   EXPECT_EQ(two.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(std::string(two.message()),
               AllOf(HasSubstr("coords.npy: row 1, axis 1: coordinate 4294967296"),
                     HasSubstr("[0, 4294967295]")));
-  const absl::Status three = Open<int32_t>(NpyType::kInt32, {1, 3}, {0, 2097152, 0}, 1).status();
+  const absl::Status three =
+      Open<int32_t>(wire::NpyType::kInt32, {1, 3}, {0, 2097152, 0}, 1).status();
   EXPECT_THAT(std::string(three.message()),
               AllOf(HasSubstr("row 0, axis 1: coordinate 2097152"), HasSubstr("[0, 2097151]")));
-  const absl::Status negative = Open<int32_t>(NpyType::kInt32, {1, 2}, {-1, 0}, 1).status();
+  const absl::Status negative = Open<int32_t>(wire::NpyType::kInt32, {1, 2}, {-1, 0}, 1).status();
   EXPECT_THAT(std::string(negative.message()), HasSubstr("row 0, axis 0: coordinate -1"));
-  const absl::Status huge = Open<uint64_t>(NpyType::kUInt64, {1, 2}, {0, ~uint64_t{0}}, 1).status();
+  const absl::Status huge =
+      Open<uint64_t>(wire::NpyType::kUInt64, {1, 2}, {0, ~uint64_t{0}}, 1).status();
   EXPECT_THAT(std::string(huge.message()), HasSubstr("coordinate 18446744073709551615"));
 }
 
 TEST(CoordinateInput, RefusesOtherShapesAndTypes) {
-  EXPECT_THAT(std::string(Open<float>(NpyType::kFloat32, {1, 2}, {0, 0}, 1).status().message()),
-              HasSubstr("integers"));
-  EXPECT_THAT(std::string(Open<int32_t>(NpyType::kInt32, {2}, {0, 0}, 1).status().message()),
+  EXPECT_THAT(
+      std::string(Open<float>(wire::NpyType::kFloat32, {1, 2}, {0, 0}, 1).status().message()),
+      HasSubstr("integers"));
+  EXPECT_THAT(std::string(Open<int32_t>(wire::NpyType::kInt32, {2}, {0, 0}, 1).status().message()),
               HasSubstr("shape is (2,), expected (1, 2) or (1, 3)"));
-  EXPECT_THAT(std::string(Open<int32_t>(NpyType::kInt32, {1, 2}, {0, 0}, 5).status().message()),
-              HasSubstr("axis 0 (tokens) is 1, the job has 5"));
+  EXPECT_THAT(
+      std::string(Open<int32_t>(wire::NpyType::kInt32, {1, 2}, {0, 0}, 5).status().message()),
+      HasSubstr("axis 0 (tokens) is 1, the job has 5"));
   EXPECT_THAT(std::string(CoordinateInput::FromRows({1, 2, 3}, 2, 2).status().message()),
               HasSubstr("ordering.coords"));
 }

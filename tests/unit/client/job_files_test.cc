@@ -49,7 +49,8 @@ class CoordsFile : public testing::Test {
  protected:
   void SetUp() override {
     std::filesystem::create_directory(files_.Path("jobs"));
-    files_.WriteNpy("jobs/c.npy", NpyType::kInt32, {2, 3}, std::vector<int32_t>{1, 2, 3, 4, 5, 6});
+    files_.WriteNpy("jobs/c.npy", wire::NpyType::kInt32, {2, 3},
+                    std::vector<int32_t>{1, 2, 3, 4, 5, 6});
   }
   std::string Spec(const std::string& coords) const {
     return files_.Write("jobs/s.json",
@@ -94,7 +95,7 @@ TEST_F(CoordsFile, MustHaveTheAxesThatTheSpecSays) {
 
 TEST_F(CoordsFile, GivesWayToAnother) {
   const std::string other =
-      files_.WriteNpy("d.npy", NpyType::kInt32, {2, 2}, std::vector<int32_t>{7, 8, 9, 0});
+      files_.WriteNpy("d.npy", wire::NpyType::kInt32, {2, 2}, std::vector<int32_t>{7, 8, 9, 0});
   const auto job = ReadJob({.spec = Spec(R"("coords_file": "no.npy")"), .coords = other});
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_THAT(job->coordinates->All(), ElementsAre(7, 8, 9, 0));
@@ -144,8 +145,8 @@ class Tensors : public testing::Test {
     spec.dtype = dtype;
     return spec;
   }
-  std::string File(NpyType type, std::vector<int64_t> shape) const {
-    int64_t bytes = NpyItemBytes(type);
+  std::string File(wire::NpyType type, std::vector<int64_t> shape) const {
+    int64_t bytes = wire::NpyItemBytes(type);
     for (int64_t axis : shape) bytes *= axis;
     return files_.WriteNpy("t.npy", type, shape, std::vector<char>(static_cast<size_t>(bytes)));
   }
@@ -153,38 +154,41 @@ class Tensors : public testing::Test {
 };
 
 TEST_F(Tensors, HaveTheSpecsShape) {
-  EXPECT_TRUE(OpenTensor(File(NpyType::kFloat32, {2, 2, 8}), Spec(), v1::TENSOR_Q).ok());
-  EXPECT_TRUE(OpenTensor(File(NpyType::kFloat32, {2, 1, 8}), Spec(), v1::TENSOR_K).ok());
-  EXPECT_TRUE(OpenTensor(File(NpyType::kFloat32, {2, 1, 16}), Spec(), v1::TENSOR_V).ok());
-  EXPECT_TRUE(OpenTensor(File(NpyType::kFloat32, {2, 2, 16}), Spec(), v1::TENSOR_OUT).ok());
-  EXPECT_TRUE(OpenTensor(File(NpyType::kFloat64, {2, 2}), Spec(), v1::TENSOR_LSE).ok());
-  const std::string path = File(NpyType::kFloat32, {2, 2, 8});
+  EXPECT_TRUE(OpenTensor(File(wire::NpyType::kFloat32, {2, 2, 8}), Spec(), v1::TENSOR_Q).ok());
+  EXPECT_TRUE(OpenTensor(File(wire::NpyType::kFloat32, {2, 1, 8}), Spec(), v1::TENSOR_K).ok());
+  EXPECT_TRUE(OpenTensor(File(wire::NpyType::kFloat32, {2, 1, 16}), Spec(), v1::TENSOR_V).ok());
+  EXPECT_TRUE(OpenTensor(File(wire::NpyType::kFloat32, {2, 2, 16}), Spec(), v1::TENSOR_OUT).ok());
+  EXPECT_TRUE(OpenTensor(File(wire::NpyType::kFloat64, {2, 2}), Spec(), v1::TENSOR_LSE).ok());
+  const std::string path = File(wire::NpyType::kFloat32, {2, 2, 8});
   EXPECT_THAT(Message(OpenTensor(path, Spec(), v1::TENSOR_K).status()),
               AllOf(HasSubstr(path), HasSubstr("kv_heads of K is 2 (axis 1 of shape (2, 2, 8))"),
                     HasSubstr("the spec says 1")));
-  EXPECT_THAT(Message(OpenTensor(File(NpyType::kFloat32, {2, 16}), Spec(), v1::TENSOR_Q).status()),
-              HasSubstr("Q has shape (2, 16), expected (2, 2, 8): [tokens, heads, head_dim]"));
+  EXPECT_THAT(
+      Message(OpenTensor(File(wire::NpyType::kFloat32, {2, 16}), Spec(), v1::TENSOR_Q).status()),
+      HasSubstr("Q has shape (2, 16), expected (2, 2, 8): [tokens, heads, head_dim]"));
 }
 
 TEST_F(Tensors, HaveTheSpecsType) {
-  const auto open = [this](NpyType type, DataType dtype) {
+  const auto open = [this](wire::NpyType type, DataType dtype) {
     return OpenTensor(File(type, {2, 2, 8}), Spec(dtype), v1::TENSOR_Q).status();
   };
-  EXPECT_TRUE(open(NpyType::kFloat16, DataType::kFloat16).ok());
-  for (NpyType type : {NpyType::kRaw16, NpyType::kUInt16, NpyType::kInt16}) {
+  EXPECT_TRUE(open(wire::NpyType::kFloat16, DataType::kFloat16).ok());
+  for (wire::NpyType type :
+       {wire::NpyType::kRaw16, wire::NpyType::kUInt16, wire::NpyType::kInt16}) {
     EXPECT_TRUE(open(type, DataType::kBFloat16).ok());
   }
-  EXPECT_THAT(Message(open(NpyType::kFloat64, DataType::kFloat32)), HasSubstr("astype('float32')"));
-  EXPECT_THAT(Message(open(NpyType::kFloat16, DataType::kFloat32)),
+  EXPECT_THAT(Message(open(wire::NpyType::kFloat64, DataType::kFloat32)),
+              HasSubstr("astype('float32')"));
+  EXPECT_THAT(Message(open(wire::NpyType::kFloat16, DataType::kFloat32)),
               HasSubstr("Q has dtype float16 ('<f2'), the spec says dtype float32"));
-  EXPECT_FALSE(open(NpyType::kFloat16, DataType::kBFloat16).ok());
-  EXPECT_FALSE(open(NpyType::kUInt16, DataType::kFloat16).ok());
+  EXPECT_FALSE(open(wire::NpyType::kFloat16, DataType::kBFloat16).ok());
+  EXPECT_FALSE(open(wire::NpyType::kUInt16, DataType::kFloat16).ok());
 }
 
 TEST_F(Tensors, OutputsComeInTheTypeOfTheInput) {
-  EXPECT_EQ(OutputType(Spec(), NpyType::kFloat32), NpyType::kFloat32);
-  EXPECT_EQ(OutputType(Spec(DataType::kFloat16), NpyType::kFloat16), NpyType::kFloat16);
-  EXPECT_EQ(OutputType(Spec(DataType::kBFloat16), NpyType::kUInt16), NpyType::kUInt16);
+  EXPECT_EQ(OutputType(Spec(), wire::NpyType::kFloat32), wire::NpyType::kFloat32);
+  EXPECT_EQ(OutputType(Spec(DataType::kFloat16), wire::NpyType::kFloat16), wire::NpyType::kFloat16);
+  EXPECT_EQ(OutputType(Spec(DataType::kBFloat16), wire::NpyType::kUInt16), wire::NpyType::kUInt16);
 }
 
 }  // namespace

@@ -22,14 +22,14 @@ constexpr char kPattern[] = R"("segments": [2], "dilations": [1])";
 // Tensors of two tokens, four heads over two, head dim 8, value dim 16.
 class JobShapes : public testing::Test {
  protected:
-  JobSource Source(NpyType type = NpyType::kFloat32) const {
+  JobSource Source(wire::NpyType type = wire::NpyType::kFloat32) const {
     return {.q = Zeros("q.npy", type, {2, 4, 8}),
             .k = Zeros("k.npy", type, {2, 2, 8}),
             .v = Zeros("v.npy", type, {2, 2, 16})};
   }
 
-  std::string Zeros(const char* name, NpyType type, const std::vector<int64_t>& shape) const {
-    int64_t bytes = NpyItemBytes(type);
+  std::string Zeros(const char* name, wire::NpyType type, const std::vector<int64_t>& shape) const {
+    int64_t bytes = wire::NpyItemBytes(type);
     for (const int64_t axis : shape) bytes *= axis;
     return files_.WriteNpy(name, type, shape, std::vector<char>(static_cast<size_t>(bytes)));
   }
@@ -108,16 +108,16 @@ TEST_F(JobShapes, EachFieldIsComparedWithTheSpec) {
 
 TEST_F(JobShapes, FilesAreComparedWithEachOther) {
   JobSource source = Source();
-  source.v = Zeros("v.npy", NpyType::kFloat32, {3, 2, 16});
+  source.v = Zeros("v.npy", wire::NpyType::kFloat32, {3, 2, 16});
   EXPECT_THAT(Failure(WithSpec("", source)), AllOf(HasSubstr(source.v + ": tokens of V is 3"),
                                                    HasSubstr(absl::StrCat(source.q, " says 2"))));
   source = Source();
-  source.k = Zeros("k.npy", NpyType::kFloat16, {2, 2, 8});
+  source.k = Zeros("k.npy", wire::NpyType::kFloat16, {2, 2, 8});
   EXPECT_THAT(Failure(WithSpec("", source)),
               AllOf(HasSubstr(source.k + ": K has dtype float16 ('<f2')"),
                     HasSubstr(absl::StrCat(source.q, " says dtype float32"))));
   source = Source();
-  source.q = Zeros("q.npy", NpyType::kFloat32, {2, 32});
+  source.q = Zeros("q.npy", wire::NpyType::kFloat32, {2, 32});
   EXPECT_THAT(Failure(WithSpec(R"(, "tokens": 2)", source)),
               HasSubstr("Q has shape (2, 32), expected (2, heads, head_dim): [tokens, heads, "
                         "head_dim]"));
@@ -127,8 +127,8 @@ TEST_F(JobShapes, FilesAreComparedWithEachOther) {
 
 TEST_F(JobShapes, WhatFilesSayMustBeValid) {
   JobSource source = Source();
-  source.q = Zeros("q.npy", NpyType::kFloat32, {2, 4, 12});
-  source.k = Zeros("k.npy", NpyType::kFloat32, {2, 2, 12});
+  source.q = Zeros("q.npy", wire::NpyType::kFloat32, {2, 4, 12});
+  source.k = Zeros("k.npy", wire::NpyType::kFloat32, {2, 2, 12});
   EXPECT_THAT(Failure(WithSpec("", source)),
               AllOf(HasSubstr("head_dim is 12, but must be"),
                     HasSubstr(absl::StrCat("; ", source.q, " says tokens 2, heads 4, head_dim 12; ",
@@ -139,35 +139,37 @@ TEST_F(JobShapes, WhatFilesSayMustBeValid) {
 }
 
 TEST_F(JobShapes, TheTypeIsTold) {
-  const auto dtype = [this](NpyType type, const char* fields) {
+  const auto dtype = [this](wire::NpyType type, const char* fields) {
     return OpenJob(WithSpec(fields, Source(type)))->job.spec.dtype;
   };
-  EXPECT_EQ(dtype(NpyType::kFloat32, ""), DataType::kFloat32);
-  EXPECT_EQ(dtype(NpyType::kFloat16, ""), DataType::kFloat16);
-  EXPECT_EQ(dtype(NpyType::kRaw16, ""), DataType::kBFloat16);  // as ml_dtypes' bfloat16 is saved
-  EXPECT_EQ(dtype(NpyType::kUInt16, R"(, "dtype": "bfloat16")"), DataType::kBFloat16);
+  EXPECT_EQ(dtype(wire::NpyType::kFloat32, ""), DataType::kFloat32);
+  EXPECT_EQ(dtype(wire::NpyType::kFloat16, ""), DataType::kFloat16);
+  EXPECT_EQ(dtype(wire::NpyType::kRaw16, ""),
+            DataType::kBFloat16);  // as ml_dtypes' bfloat16 is saved
+  EXPECT_EQ(dtype(wire::NpyType::kUInt16, R"(, "dtype": "bfloat16")"), DataType::kBFloat16);
 }
 
 TEST_F(JobShapes, SixteenBitIntegersTellNoType) {
-  for (const NpyType type : {NpyType::kUInt16, NpyType::kInt16}) {
+  for (const wire::NpyType type : {wire::NpyType::kUInt16, wire::NpyType::kInt16}) {
     const JobSource source = Source(type);
     EXPECT_THAT(Failure(WithSpec("", source)),
                 AllOf(HasSubstr(source.q), HasSubstr("bfloat16's bits or integers"),
                       HasSubstr("name the dtype")));
   }
   // Another file tells it.
-  JobSource source = Source(NpyType::kUInt16);
-  source.v = Zeros("v.npy", NpyType::kRaw16, {2, 2, 16});
+  JobSource source = Source(wire::NpyType::kUInt16);
+  source.v = Zeros("v.npy", wire::NpyType::kRaw16, {2, 2, 16});
   EXPECT_EQ(OpenJob(WithSpec("", source))->job.spec.dtype, DataType::kBFloat16);
-  source.v = Zeros("v.npy", NpyType::kFloat16, {2, 2, 16});
+  source.v = Zeros("v.npy", wire::NpyType::kFloat16, {2, 2, 16});
   EXPECT_THAT(Failure(WithSpec("", source)),
               AllOf(HasSubstr("Q has dtype uint16"), HasSubstr("v.npy says dtype float16")));
-  EXPECT_THAT(Failure(WithSpec("", Source(NpyType::kFloat64))), HasSubstr("astype('float32')"));
+  EXPECT_THAT(Failure(WithSpec("", Source(wire::NpyType::kFloat64))),
+              HasSubstr("astype('float32')"));
 }
 
 TEST_F(JobShapes, FortranOrderSaysHowToSave) {
   JobSource source = Source();
-  source.k = files_.WriteFortranNpy("k.npy", NpyType::kFloat32, {2, 2, 8});
+  source.k = files_.WriteFortranNpy("k.npy", wire::NpyType::kFloat32, {2, 2, 8});
   EXPECT_THAT(Failure(WithSpec("", source)),
               AllOf(HasSubstr(source.k + ": K of shape (2, 2, 8) is in Fortran order"),
                     HasSubstr("numpy.save(path, numpy.ascontiguousarray(array))")));
@@ -193,9 +195,10 @@ TEST_F(JobShapes, OutputsAreComparedWithWhatFilesSaid) {
   ASSERT_TRUE(files.ok()) << files.status();
   const JobShape& shape = files->job.shape;
   EXPECT_TRUE(
-      OpenTensor(Zeros("o.npy", NpyType::kFloat32, {2, 4, 16}), shape, v1::TENSOR_OUT).ok());
+      OpenTensor(Zeros("o.npy", wire::NpyType::kFloat32, {2, 4, 16}), shape, v1::TENSOR_OUT).ok());
   const absl::Status status =
-      OpenTensor(Zeros("o.npy", NpyType::kFloat32, {2, 4, 8}), shape, v1::TENSOR_OUT).status();
+      OpenTensor(Zeros("o.npy", wire::NpyType::kFloat32, {2, 4, 8}), shape, v1::TENSOR_OUT)
+          .status();
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("value_dim of OUT is 8"), HasSubstr("v.npy says 16")));
 }

@@ -25,9 +25,9 @@ using testing::IsEmpty;
 TEST(NpyFile, MapsItsData) {
   const TestFiles files;
   const std::vector<float> values = {1, 2, 3, 4, 5, 6};
-  const auto file = NpyFile::Open(files.WriteNpy("a.npy", NpyType::kFloat32, {2, 3}, values));
+  const auto file = NpyFile::Open(files.WriteNpy("a.npy", wire::NpyType::kFloat32, {2, 3}, values));
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->type(), NpyType::kFloat32);
+  EXPECT_EQ(file->type(), wire::NpyType::kFloat32);
   EXPECT_THAT(file->shape(), ElementsAre(2, 3));
   ASSERT_EQ(file->bytes(), 24);
   EXPECT_EQ(std::memcmp(file->data(), values.data(), 24), 0);
@@ -37,8 +37,8 @@ TEST(NpyFile, ReleasedBytesCanBeReadAgain) {
   const TestFiles files;
   std::vector<int32_t> values(1 << 18);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int32_t>(i);
-  const auto file = NpyFile::Open(
-      files.WriteNpy("a.npy", NpyType::kInt32, {static_cast<int64_t>(values.size())}, values));
+  const auto file = NpyFile::Open(files.WriteNpy("a.npy", wire::NpyType::kInt32,
+                                                 {static_cast<int64_t>(values.size())}, values));
   ASSERT_TRUE(file.ok()) << file.status();
   file->Release(0, file->bytes());
   file->Release(100, 100);
@@ -63,7 +63,7 @@ TEST(NpyFile, RowsReleasedInAnyOrderLeaveNoMemoryBehind) {
   const TestFiles files;
   const std::vector<int32_t> values(1 << 20, 7);
   const std::string path =
-      files.WriteNpy("a.npy", NpyType::kInt32, {static_cast<int64_t>(values.size())}, values);
+      files.WriteNpy("a.npy", wire::NpyType::kInt32, {static_cast<int64_t>(values.size())}, values);
   const auto file = NpyFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();
   int sum = 0;
@@ -79,14 +79,14 @@ TEST(NpyFile, RowsReleasedInAnyOrderLeaveNoMemoryBehind) {
 TEST(NpyFile, SizesThatContradictTheHeaderNamePathAndBytes) {
   const TestFiles files;
   const std::string short_path =
-      files.WriteNpy("short.npy", NpyType::kFloat32, {2, 3}, std::vector<float>(5));
+      files.WriteNpy("short.npy", wire::NpyType::kFloat32, {2, 3}, std::vector<float>(5));
   const absl::Status truncated = NpyFile::Open(short_path).status();
   EXPECT_EQ(truncated.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(truncated.message()), AllOf(HasSubstr(short_path), HasSubstr("truncated"),
                                                       HasSubstr("152 bytes"), HasSubstr("148")));
-  const absl::Status too_long =
-      NpyFile::Open(files.WriteNpy("long.npy", NpyType::kFloat32, {2, 3}, std::vector<float>(7)))
-          .status();
+  const absl::Status too_long = NpyFile::Open(files.WriteNpy("long.npy", wire::NpyType::kFloat32,
+                                                             {2, 3}, std::vector<float>(7)))
+                                    .status();
   EXPECT_THAT(std::string(too_long.message()), HasSubstr("too long"));
 }
 
@@ -104,7 +104,7 @@ TEST(NpyFile, RefusesWhatIsNoFile) {
 TEST(NpyWriter, AppearsOnCommit) {
   const TestFiles files;
   const std::string path = files.Path("out.npy");
-  auto writer = NpyWriter::Create(path, NpyType::kUInt16, std::vector<int64_t>{3});
+  auto writer = NpyWriter::Create(path, wire::NpyType::kUInt16, std::vector<int64_t>{3});
   ASSERT_TRUE(writer.ok()) << writer.status();
   EXPECT_THAT(files.Names(), ElementsAre("out.npy.partial"));
   struct stat info;
@@ -124,7 +124,7 @@ TEST(NpyWriter, IsRemovedWithoutCommitAndKeepsWhatWasThere) {
   const TestFiles files;
   const std::string path = files.Write("out.npy", "before");
   {
-    const auto writer = NpyWriter::Create(path, NpyType::kFloat32, std::vector<int64_t>{1});
+    const auto writer = NpyWriter::Create(path, wire::NpyType::kFloat32, std::vector<int64_t>{1});
     ASSERT_TRUE(writer.ok()) << writer.status();
   }
   EXPECT_THAT(files.Names(), ElementsAre("out.npy"));
@@ -134,10 +134,11 @@ TEST(NpyWriter, IsRemovedWithoutCommitAndKeepsWhatWasThere) {
 TEST(NpyWriter, TwoWritersOfOnePathAreRefused) {
   const TestFiles files;
   const std::string path = files.Path("out.npy");
-  auto first = NpyWriter::Create(path, NpyType::kFloat32, std::vector<int64_t>{1});
+  auto first = NpyWriter::Create(path, wire::NpyType::kFloat32, std::vector<int64_t>{1});
   ASSERT_TRUE(first.ok());
-  EXPECT_EQ(NpyWriter::Create(path, NpyType::kFloat32, std::vector<int64_t>{1}).status().code(),
-            absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(
+      NpyWriter::Create(path, wire::NpyType::kFloat32, std::vector<int64_t>{1}).status().code(),
+      absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(first->Commit().ok());
 }
 
@@ -145,12 +146,13 @@ TEST(NpyWriter, UnwritablePathsNameThemselves) {
   const TestFiles files;
   const std::string missing = files.Path("no/such/folder/out.npy");
   const absl::Status status =
-      NpyWriter::Create(missing, NpyType::kFloat32, std::vector<int64_t>{1}).status();
+      NpyWriter::Create(missing, wire::NpyType::kFloat32, std::vector<int64_t>{1}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr(missing));
-  EXPECT_EQ(
-      NpyWriter::Create(files.Path(""), NpyType::kFloat32, std::vector<int64_t>{1}).status().code(),
-      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(NpyWriter::Create(files.Path(""), wire::NpyType::kFloat32, std::vector<int64_t>{1})
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(NpyWriter, AFileThatDoesNotFitIsRefusedAtOnceAndRemoved) {
@@ -163,7 +165,7 @@ TEST(NpyWriter, AFileThatDoesNotFitIsRefusedAtOnceAndRemoved) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   const std::string path = files.Path("out.npy");
   const absl::Status status =
-      NpyWriter::Create(path, NpyType::kFloat32, std::vector<int64_t>{1 << 20}).status();
+      NpyWriter::Create(path, wire::NpyType::kFloat32, std::vector<int64_t>{1 << 20}).status();
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(path), HasSubstr("4194432 bytes")));
@@ -172,7 +174,7 @@ TEST(NpyWriter, AFileThatDoesNotFitIsRefusedAtOnceAndRemoved) {
 
 TEST(NpyWriter, RefusesSizesBeyondAnyFile) {
   const TestFiles files;
-  EXPECT_EQ(NpyWriter::Create(files.Path("out.npy"), NpyType::kFloat32,
+  EXPECT_EQ(NpyWriter::Create(files.Path("out.npy"), wire::NpyType::kFloat32,
                               std::vector<int64_t>{int64_t{1} << 40, int64_t{1} << 40})
                 .status()
                 .code(),

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "client/cpp/npy_header.h"
+#include "wire/npy_header.h"
 
 namespace hilbert_ring::client {
 
@@ -26,28 +26,28 @@ class TestFiles {
   std::string Write(std::string_view name, std::string_view bytes) const;  // returns the path
 
   // An array in Fortran order, all zero.
-  std::string WriteFortranNpy(std::string_view name, NpyType type,
+  std::string WriteFortranNpy(std::string_view name, wire::NpyType type,
                               const std::vector<int64_t>& shape) const {
-    int64_t bytes = NpyItemBytes(type);
+    int64_t bytes = wire::NpyItemBytes(type);
     for (const int64_t axis : shape) bytes *= axis;
     return WriteFortranNpy(name, type, shape, std::vector<char>(static_cast<size_t>(bytes)));
   }
 
   // values: as they lie in the file.
   template <typename T>
-  std::string WriteFortranNpy(std::string_view name, NpyType type,
+  std::string WriteFortranNpy(std::string_view name, wire::NpyType type,
                               const std::vector<int64_t>& shape,
                               const std::vector<T>& values) const {
-    std::string header = FormatNpyHeader(type, shape);
+    std::string header = wire::FormatNpyHeader(type, shape);
     header.replace(header.find("False"), 5, "True ");
     header.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
     return Write(name, header);
   }
 
   template <typename T>
-  std::string WriteNpy(std::string_view name, NpyType type, const std::vector<int64_t>& shape,
+  std::string WriteNpy(std::string_view name, wire::NpyType type, const std::vector<int64_t>& shape,
                        const std::vector<T>& values) const {
-    std::string bytes = FormatNpyHeader(type, shape);
+    std::string bytes = wire::FormatNpyHeader(type, shape);
     bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
     return Write(name, bytes);
   }

@@ -61,7 +61,7 @@ TEST(Verify, AcceptsEveryGoldenCase) {
 // Writes an array with one element changed.
 std::string Changed(const TestFiles& files, const std::string& path, int64_t element, float value) {
   std::string bytes = ReadFile(path);
-  const int64_t offset = ParseNpyHeader(bytes)->data_offset;
+  const int64_t offset = wire::ParseNpyHeader(bytes)->data_offset;
   std::memcpy(bytes.data() + offset + element * 4, &value, 4);
   return files.Write("changed.npy", bytes);
 }

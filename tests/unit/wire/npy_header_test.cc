@@ -1,4 +1,4 @@
-#include "client/cpp/npy_header.h"
+#include "wire/npy_header.h"
 
 #include <string>
 
@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace hilbert_ring::client {
+namespace hilbert_ring::wire {
 namespace {
 
 using testing::ElementsAre;
@@ -132,4 +132,4 @@ TEST(NpyHeader, RefusesOtherFilesAndVersions) {
 }
 
 }  // namespace
-}  // namespace hilbert_ring::client
+}  // namespace hilbert_ring::wire
