@@ -58,6 +58,22 @@ TEST_F(DataRootTest, AnotherFolderInItsPlaceIsNotIt) {
   EXPECT_EQ(wire::ReasonOf((*root)->Reach().status()), "DATA_ROOT_GONE");
   std::filesystem::create_directory(folder_ / "root");
   EXPECT_EQ(wire::ReasonOf((*root)->Reach().status()), "DATA_ROOT_GONE");
+  std::filesystem::copy(folder_ / "moved", folder_ / "root");  // a copy of the mark is another file
+  EXPECT_EQ(wire::ReasonOf((*root)->Reach().status()), "DATA_ROOT_GONE");
+}
+
+TEST_F(DataRootTest, ALongListIsCutWhenNoneOfItsOutputsIsLeft) {
+  const auto root = DataRoot::Open(folder_.path());
+  const std::string mark = folder_ / (*root)->mark_file();
+  const std::string first_line = testing::FileText(mark);
+  constexpr int kOutputs = 2000;
+  for (int i = 0; i < kOutputs; ++i) ASSERT_TRUE((*root)->NameUnfinished("in/out.npy").ok());
+  const std::string whole = testing::FileText(mark);
+  EXPECT_GT(whole.size(), 64u << 10);
+  for (int i = 1; i < kOutputs; ++i) (*root)->Forget();
+  EXPECT_EQ(testing::FileText(mark), whole) << "one is still written";
+  (*root)->Forget();
+  EXPECT_EQ(testing::FileText(mark), first_line);
 }
 
 // As a process that is killed leaves them.

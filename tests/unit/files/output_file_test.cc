@@ -91,6 +91,9 @@ TEST_F(OutputFileTest, OneThatSomebodyTouchedGetsNoName) {
   auto cut = Create("in/a");
   ASSERT_EQ(truncate((folder_ / cut->unfinished()).c_str(), 50), 0);
   EXPECT_EQ(wire::ReasonOf(cut->Commit()), "FILE_CHANGED");
+  auto longer = Create("in/a");
+  ASSERT_EQ(truncate((folder_ / longer->unfinished()).c_str(), 200), 0);
+  EXPECT_EQ(wire::ReasonOf(longer->Commit()), "FILE_CHANGED");
   auto replaced = Create("in/b");
   std::filesystem::remove(folder_ / replaced->unfinished());
   std::ofstream(folder_ / replaced->unfinished()) << "other";
