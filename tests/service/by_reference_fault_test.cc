@@ -64,7 +64,7 @@ class ByReferenceFault : public ByReferenceTest {
   // Nothing that is not whole has a name, and nothing else is left.
   void ExpectOld() {
     EXPECT_TRUE(Await([this] { return Stray().empty(); }));
-    EXPECT_EQ(TextOf(Path(v1::TENSOR_OUT)), kOld);
+    EXPECT_EQ(FileText(Path(v1::TENSOR_OUT)), kOld);
     EXPECT_FALSE(std::filesystem::exists(Path(v1::TENSOR_LSE)));
   }
 
