@@ -52,6 +52,19 @@ constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kOutOfRange = absl::StatusCode::kOutOfRange;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
+// The published code's late rows are those of a second segment.
+TEST(EncodeNotes, OnSegmentsThatTheirDilationDoesNotDivideWhereThereAreSeveral) {
+  EncodeJob job{.config = TwoLayers(), .slide_tiles = {3, 15}};  // and a class token each
+  const auto notes = [&](const Branch& branch) {
+    job.config.branches = {branch};
+    return NotesOn(job).size();
+  };
+  EXPECT_EQ(notes({.segment = 8, .dilation = 3}), 1u);
+  EXPECT_EQ(notes({.segment = 8, .dilation = 4}), 0u);
+  EXPECT_EQ(notes({.segment = 15, .dilation = 2}), 1u);
+  EXPECT_EQ(notes({.segment = 17, .dilation = 3}), 0u) << "the only segment";
+}
+
 TEST_F(EncodeSpecTest, AnHonestOneIsTaken) { EXPECT_EQ(Refusal(kInvalid), ""); }
 
 TEST_F(EncodeSpecTest, SlidesHaveTilesAndNoMoreThanAJobTakes) {

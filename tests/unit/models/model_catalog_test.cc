@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/models/model_scan.h"
+#include "tests/golden/encoder_case.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/test_folder.h"
 #include "wire/status.h"
@@ -80,6 +81,56 @@ TEST_F(ModelCatalogTest, OfManyModelsTheFirstAreSeenAndThatIsSaidOnce) {
   }
   EXPECT_EQ(log.Count("of more than 256 models the first by name are seen"), 1);
   EXPECT_EQ(log.Count("model m1000"), 1);
+}
+
+class ModelVersions : public ModelCatalogTest {
+ protected:
+  // The model of a golden case, in place of what was there.
+  void Install(const std::string& name, const std::string& golden) const {
+    const std::string from = testing::LoadEncoderCase(golden).value().folder;
+    const std::string whole = folder_ / "whole";
+    fs::create_directories(whole);
+    for (const char* file : {"config.json", "model.safetensors"}) {
+      fs::copy_file(absl::StrCat(from, "/", file), absl::StrCat(whole, "/", file));
+    }
+    fs::remove_all(Path(name));
+    fs::rename(whole, Path(name));
+  }
+  std::string DigestOf(const std::string& name) {
+    return ModelCatalog(models_).Open(name).value().digest();
+  }
+};
+
+TEST_F(ModelVersions, AnotherVersionThanIsMeantIsRefused) {
+  Install("m", "slide_small");
+  ModelCatalog catalog(models_);
+  const std::string digest = DigestOf("m");
+  EXPECT_EQ(catalog.Open("m", digest)->digest(), digest);
+  EXPECT_TRUE(catalog.Open("m", "").ok()) << "any";
+  const absl::Status other = catalog.Open("m", std::string(digest.size(), '0')).status();
+  EXPECT_EQ(wire::ReasonOf(other), "MODEL_CHANGED");
+  EXPECT_THAT(other.message(), HasSubstr(digest));
+}
+
+TEST_F(ModelVersions, ALaterLookFindsANewVersion) {
+  Install("m", "slide_small");
+  ModelCatalog catalog(models_);
+  const ModelScan scan(catalog, std::chrono::milliseconds(1));
+  const auto seen = [&] {
+    v1::Heartbeat heartbeat;
+    scan.AddTo(heartbeat);
+    return heartbeat.models_size() == 1 ? heartbeat.models(0).digest() : "";
+  };
+  const std::string first = DigestOf("m");
+  EXPECT_EQ(seen(), first);
+  Install("m", "slide_odd_dims");
+  const std::string second = DigestOf("m");
+  ASSERT_NE(second, first);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (seen() != second && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(seen(), second);
 }
 
 }  // namespace

@@ -41,6 +41,16 @@ TEST(Fit, SaysHowManyWorkersWouldHoldTheJob) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(enough, " workers of")));
 }
 
+TEST(Fit, AWorkerHoldsWhatARunTakesBesideItsShard) {
+  const auto plan = MakePlan(Spec(4096), 1);
+  ASSERT_TRUE(plan.ok());
+  const int64_t needed = plan->costs.workers[0].resident_bytes() + kRunOverheadBytes;
+  EXPECT_TRUE(CheckFits(*plan, std::vector<int64_t>{needed}, PlannerOf(plan->spec)).ok());
+  EXPECT_EQ(
+      wire::ReasonOf(CheckFits(*plan, std::vector<int64_t>{needed - 1}, PlannerOf(plan->spec))),
+      "DOES_NOT_FIT");
+}
+
 TEST(Fit, SaysWhenNoNumberWould) {
   const auto plan = MakePlan(Spec(int64_t{1} << 36), 2);
   ASSERT_TRUE(plan.ok());

@@ -39,6 +39,16 @@ TEST(JobSizes, SmallJobsEndFirstOnOneWorkerAndLargeOnesOnAll) {
             Best(*SizesOf(PlannerOf(Spec(4096)), 1, 8, 5e10)));
 }
 
+// While blocks travel others are computed: where they travel for longer, compute is free.
+TEST(JobSizes, OfExchangeAndComputeTheLongerCounts) {
+  const auto plan = MakePlan(Spec(4096), 2);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_GT(plan->costs.bytes_exchanged, 0);
+  const double exchange_bound = SizeOf(*plan, 1e17).seconds;
+  EXPECT_NEAR(SizeOf(*plan, 1e14).seconds, exchange_bound, 1e-6);  // of 0.17 ms of compute
+  EXPECT_GT(SizeOf(*plan, 1e9).seconds, exchange_bound + 1);
+}
+
 TEST(ComputeRate, LearnsFromJobsThatTookSomeTime) {
   ComputeRate rate;
   const double first = rate.flops_per_second();
