@@ -41,9 +41,9 @@
 #include "engine/run/executor.h"
 #include "engine/spec/numbers.h"
 #include "tests/bench/or_fail.h"
+#include "tests/bench/published_job.h"
 #include "tests/bench/row_printer.h"
 #include "tests/support/cluster.h"
-#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::bench {
 namespace {
@@ -58,18 +58,6 @@ struct Options {
   int64_t workers = 1;
   bool cold = false;
 };
-
-// As reports_bench has it: on a grid as square as it goes.
-JobSpec SpecOf(int64_t tokens, DataType dtype, bool hilbert) {
-  JobSpec spec = PublishedSpec(tokens, dtype);
-  if (!hilbert) return spec;
-  int64_t rows = 1;
-  for (int64_t side = 1; side * side <= tokens; ++side) {
-    if (tokens % side == 0) rows = side;
-  }
-  spec.ordering = Ordering{.grid = {rows, tokens / rows}};
-  return spec;
-}
 
 double ProcessorSeconds(pid_t pid) {
   clockid_t clock = {};
@@ -275,7 +263,7 @@ void Run(const Options& options) {
                           "median s", "processor s"});
   for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
     for (const bool hilbert : {false, true}) {
-      Measure(SpecOf(options.tokens, dtype, hilbert), options, table);
+      Measure(PublishedJob(options.tokens, dtype, hilbert), options, table);
     }
   }
 }

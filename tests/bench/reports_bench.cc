@@ -28,9 +28,9 @@
 #include "engine/order/permutation.h"
 #include "engine/run/executor.h"
 #include "engine/spec/numbers.h"
+#include "tests/bench/published_job.h"
 #include "tests/service/memory_watch.h"
 #include "tests/support/cluster.h"
-#include "tests/support/plain_spec.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -47,18 +47,6 @@ double SecondsSince(Clock::time_point start) {
 
 // The best of so many runs counts: the machines are noisy.
 int Rounds(const JobSpec& spec) { return spec.tokens > 500'000 ? 1 : 3; }
-
-// 8 heads of dimension 64, [2048, 4096, 8192] with [1, 2, 4], on a grid as square as it goes.
-JobSpec ReportsSpec(int64_t tokens, DataType dtype, bool hilbert) {
-  JobSpec spec = PublishedSpec(tokens, dtype);
-  if (!hilbert) return spec;
-  int64_t rows = 1;
-  for (int64_t side = 1; side * side <= tokens; ++side) {
-    if (tokens % side == 0) rows = side;
-  }
-  spec.ordering = Ordering{.grid = {rows, tokens / rows}};
-  return spec;
-}
 
 // Q, K, V and out, as bytes of the job's type.
 struct JobData {
@@ -200,9 +188,9 @@ void Jobs(std::span<const int64_t> lengths) {
       "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const int64_t tokens : lengths) {
     for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
-      JobData data(ReportsSpec(tokens, dtype, false));
+      JobData data(PublishedJob(tokens, dtype, false));
       for (const bool hilbert : {false, true}) {
-        const JobSpec spec = ReportsSpec(tokens, dtype, hilbert);
+        const JobSpec spec = PublishedJob(tokens, dtype, hilbert);
         const auto engine = RunEngine(spec, data);
         const double seconds = engine.ok() ? engine->seconds : 0;
         Print(spec, "engine", engine, seconds);
@@ -227,7 +215,7 @@ void Exchange() {
                   std::vector<Branch>{{2048, 1}, {16384, 8}, {131072, 64}}},
         std::pair{"[131072] with [16]", std::vector<Branch>{{131072, 16}}}}) {
     for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
-      JobSpec spec = ReportsSpec(131072, dtype, false);
+      JobSpec spec = PublishedJob(131072, dtype, false);
       spec.branches = branches;
       JobData data(spec);
       for (const int workers : {1, 2}) {
@@ -248,7 +236,7 @@ void Exchange() {
 
 void ServiceAlone(std::span<const int64_t> lengths) {
   for (const int64_t tokens : lengths) {
-    const JobSpec spec = ReportsSpec(tokens, DataType::kFloat32, false);
+    const JobSpec spec = PublishedJob(tokens, DataType::kFloat32, false);
     JobData data(spec);
     Print(spec, "service, 1 worker", RunService(spec, data, 1), 0);
   }
@@ -261,7 +249,7 @@ void Latency() {
       "| workers | jobs | median ms | 90 %% ms | 99 %% ms |\n| --- | --- | --- | --- | --- |\n");
   constexpr int kJobs = 300;
   constexpr int kWarmUp = 20;
-  JobSpec spec = ReportsSpec(64, DataType::kFloat32, false);
+  JobSpec spec = PublishedJob(64, DataType::kFloat32, false);
   spec.branches = {{64, 1}};
   JobData data(spec);
   for (const int workers : {1, 2}) {

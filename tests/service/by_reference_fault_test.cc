@@ -288,11 +288,7 @@ TEST_P(ByReferenceKill, AWorkerThatIsKilledWhileOutputsAreWritten) {
   ASSERT_TRUE(AwaitComputed(*call, 0.3));
   kill(cluster_->Workers().back(), SIGKILL);
   ASSERT_TRUE(cluster_->StartEnded().ok());
-  const auto report = Finish(*call);
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->retries(), 1);
-  EXPECT_THAT(Stray(), IsEmpty());
-  ExpectAsSent(spec, inputs);
+  ExpectRecovered(*call, spec, inputs);
 }
 
 TEST_P(ByReferenceKill, AClientGoesOnWithTheNextCoordinator) {

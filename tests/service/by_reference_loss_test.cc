@@ -85,11 +85,7 @@ TEST_P(ByReferenceBeside, AWorkerThatIsKilledCostsTheJobNothingButTime) {
   ASSERT_TRUE(call->AwaitAdmitted());
   kill(cluster_->Workers().front(), SIGKILL);
   ASSERT_TRUE(cluster_->StartEnded().ok());
-  const auto report = Finish(*call);
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->retries(), 1);
-  EXPECT_THAT(Stray(), IsEmpty());
-  ExpectAsSent(spec, inputs);
+  ExpectRecovered(*call, spec, inputs);
 }
 
 TEST_P(ByReferenceBeside, ACoordinatorThatIsKilledLeavesNothingAfterItsRestart) {
