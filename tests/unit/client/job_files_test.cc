@@ -145,7 +145,7 @@ class Tensors : public testing::Test {
     spec.dtype = dtype;
     return spec;
   }
-  std::string File(wire::NpyType type, std::vector<int64_t> shape) const {
+  std::string File(wire::NpyType type, const std::vector<int64_t>& shape) const {
     int64_t bytes = wire::NpyItemBytes(type);
     for (int64_t axis : shape) bytes *= axis;
     return files_.WriteNpy("t.npy", type, shape, std::vector<char>(static_cast<size_t>(bytes)));

@@ -30,7 +30,9 @@ TEST(NpyFile, MapsItsData) {
   EXPECT_EQ(file->type(), wire::NpyType::kFloat32);
   EXPECT_THAT(file->shape(), ElementsAre(2, 3));
   ASSERT_EQ(file->bytes(), 24);
-  EXPECT_EQ(std::memcmp(file->data(), values.data(), 24), 0);
+  std::vector<float> read(values.size());
+  std::memcpy(read.data(), file->data(), 24);
+  EXPECT_EQ(read, values);
 }
 
 TEST(NpyFile, ReleasedBytesCanBeReadAgain) {

@@ -27,7 +27,7 @@ std::vector<std::string> TestFiles::Names() const {
 }
 
 std::string TestFiles::Write(std::string_view name, std::string_view bytes) const {
-  const std::string path = Path(name);
+  std::string path = Path(name);
   std::ofstream file(path, std::ios::binary);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   return path;
