@@ -18,9 +18,9 @@ void EncoderConfigJson(Bytes input);
 void JobSpecJson(Bytes input);
 void NpyHeader(Bytes input);
 void PayloadMessage(Bytes input);
-void PlanOfSpec(Bytes input);
+void PlanOfSpec(Bytes bytes);
 void Safetensors(Bytes input);
-void WorkerRun(Bytes input);
+void WorkerRun(Bytes bytes);
 
 // From here on protobuf prints nothing: else a line for every name that is no UTF-8.
 void SilenceProtobuf();
