@@ -64,8 +64,12 @@ class Warpgroup(unittest.TestCase):
         for path in sys.argv[1].split(";"):
             if "warpgroup_" not in Path(path).name:
                 continue
-            listing = subprocess.run([find_cuobjdump(), "-sass", path], capture_output=True,
-                                     text=True, timeout=120, check=True).stdout
+            cuobjdump = find_cuobjdump()
+            # It looks for nvdisasm on PATH.
+            places = os.pathsep.join([str(Path(cuobjdump).parent), os.environ["PATH"]])
+            listing = subprocess.run([cuobjdump, "-sass", path], capture_output=True, text=True,
+                                     timeout=120, check=True,
+                                     env={**os.environ, "PATH": places}).stdout
             cls.kernels |= {name: code for name, code in functions(listing).items()
                             if "AttendByWarpgroups" in name}
 
