@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cli/job_run.h"
@@ -16,7 +18,6 @@
 #include "client/cpp/distinct_files.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
-#include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "engine/spec/spec_notes.h"
 
@@ -55,8 +56,8 @@ struct CallResult {
   int attempts = 1;
 };
 
-CallResult Call(const GlobalOptions& global, const AttendCommand& command, const JobFiles& files,
-                const OutputFiles& outputs) {
+CallResult Call(const GlobalOptions& global, const AttendCommand& command, absl::Time begun,
+                const JobFiles& files, const OutputFiles& outputs) {
   JobTeller teller(global);
   client::AttendInputs inputs{
       .spec = files.job.spec, .q = files.q.span(), .k = files.k.span(), .v = files.v.span()};
@@ -71,8 +72,8 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
                               : files.v)
         .Release(begin, end);
   };
-  const client::JobOptions options =
-      OptionsOf(global, command.call, teller, [&] { return CheckIntact(files, outputs).ok(); });
+  const client::JobOptions options = OptionsOf(global, command.call, begun, teller,
+                                               [&] { return CheckIntact(files, outputs).ok(); });
   absl::StatusOr<v1::Report> report =
       client::Attend(global.server, inputs,
                      {.out = outputs.out.data(),
@@ -81,36 +82,32 @@ CallResult Call(const GlobalOptions& global, const AttendCommand& command, const
   return {std::move(report), teller.attempts()};
 }
 
-// Nothing where the tensors are to be sent.
-absl::StatusOr<std::vector<v1::TensorFile>> Reference(const GlobalOptions& global,
-                                                      const AttendCommand& command,
-                                                      const JobFiles& inputs) {
-  if (command.reference.by_reference == "never") return std::vector<v1::TensorFile>();
-  const auto name_all = [&]() -> absl::StatusOr<std::vector<v1::TensorFile>> {
-    std::vector<client::TensorPath> tensors = {{v1::TENSOR_Q, command.job.q},
-                                               {v1::TENSOR_K, command.job.k},
-                                               {v1::TENSOR_V, command.job.v},
-                                               {v1::TENSOR_OUT, command.out}};
-    if (!command.lse.empty()) tensors.push_back({v1::TENSOR_LSE, command.lse});
-    if (inputs.job.coordinates) {
-      if (inputs.job.coords_path.empty()) {
-        return absl::FailedPreconditionError("coordinates stand in the spec, not in a file");
-      }
-      tensors.push_back({v1::TENSOR_COORDS, inputs.job.coords_path});
+// What would be named where the job is one by reference.
+absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const AttendCommand& command,
+                                                        const JobFiles& inputs) {
+  std::vector<client::TensorPath> tensors = {{v1::TENSOR_Q, command.job.q},
+                                             {v1::TENSOR_K, command.job.k},
+                                             {v1::TENSOR_V, command.job.v},
+                                             {v1::TENSOR_OUT, command.out}};
+  if (!command.lse.empty()) tensors.push_back({v1::TENSOR_LSE, command.lse});
+  if (inputs.job.coordinates) {
+    if (inputs.job.coords_path.empty()) {
+      return absl::FailedPreconditionError("coordinates stand in the spec, not in a file");
     }
-    return client::NameFiles(client::Connect(global.server, global.access), tensors,
-                             {.path = command.reference.data_root});
-  };
-  auto files = name_all();
-  if (files.ok() || command.reference.by_reference == "always") return files;
-  return std::vector<v1::TensorFile>();
+    tensors.push_back({v1::TENSOR_COORDS, inputs.job.coords_path});
+  }
+  return tensors;
 }
 
 CallResult CallByReference(const GlobalOptions& global, const AttendCommand& command,
-                           const JobFiles& inputs, const std::vector<v1::TensorFile>& files) {
+                           absl::Time begun, const JobFiles& inputs,
+                           const std::vector<v1::TensorFile>& files) {
   JobTeller teller(global);
-  const client::JobOptions options =
-      OptionsOf(global, command.call, teller, [&] { return client::CheckIntact(inputs).ok(); });
+  client::JobOptions options = OptionsOf(global, command.call, begun, teller,
+                                         [&] { return client::CheckIntact(inputs).ok(); });
+  options.final = [&](const absl::Status& failure) {
+    return SendsAfter(command.reference, failure);
+  };
   absl::StatusOr<v1::Report> report =
       client::AttendInFiles(global.server, inputs.job.spec, files, options);
   return {std::move(report), teller.attempts()};
@@ -166,21 +163,25 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   if (!distinct.ok()) return BadInput(global, distinct);
   PrintNotes(global, NotesOn(inputs->job.spec));
   CatchInterrupts();
-  const auto files = Reference(global, command, *inputs);
+  const absl::Time begun = absl::Now();
+  const auto files =
+      NameTensors(global, command.call, command.reference, PathsOf(command, *inputs));
   if (!files.ok()) return ServiceFailed(global, files.status());
   absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
   if (!side.ok()) return BadInput(global, side.status());
+  int attempts = 0;  // by reference
   if (!files->empty()) {
-    CallResult result = CallByReference(global, command, *inputs, *files);
-    const bool sends = !result.report.ok() && command.reference.by_reference == "auto" &&
-                       client::MaySend(result.report.status());
-    if (!sends) return End(global, command.out, *std::move(side), std::move(result));
+    CallResult result = CallByReference(global, command, begun, *inputs, *files);
+    if (!SendsAfter(command.reference, result.report.status()))
+      return End(global, command.out, *std::move(side), std::move(result));
     PrintWarning(global, absl::StrCat("tensors are sent, since the service cannot use the files: ",
                                       result.report.status().message()));
+    attempts = result.attempts;
   }
   absl::StatusOr<OutputFiles> outputs = CreateOutputs(command, *inputs);
   if (!outputs.ok()) return BadInput(global, outputs.status());
-  CallResult result = Call(global, command, *inputs, *outputs);
+  CallResult result = Call(global, command, begun, *inputs, *outputs);
+  result.attempts += attempts;
   absl::Status intact = CheckIntact(*inputs, *outputs);
   if (!intact.ok()) return ServiceFailed(global, intact);
   if (result.report.ok()) {

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/encode_flags.h"
 #include "client/cli/failure.h"
@@ -88,12 +90,6 @@ absl::StatusOr<EncodeJob> JobOf(const EncodeCommand& command, const v1::Model& m
   return job;
 }
 
-// As the job's call takes it.
-absl::Duration OutageOf(const CallFlags& flags) {
-  if (flags.outage_seconds) return absl::Seconds(*flags.outage_seconds);
-  return flags.deadline_seconds ? absl::Seconds(*flags.deadline_seconds) : client::kOutageTimeout;
-}
-
 client::EncodeInputs InputsOf(const EncodeJob& job, const EncodeFiles& files) {
   client::EncodeInputs inputs{.job = job, .tiles = files.tiles.span()};
   if (files.coordinates) {
@@ -105,31 +101,25 @@ client::EncodeInputs InputsOf(const EncodeJob& job, const EncodeFiles& files) {
   return inputs;
 }
 
-// Nothing where the tensors are to be sent.
-absl::StatusOr<std::vector<v1::TensorFile>> Reference(const GlobalOptions& global,
-                                                      const EncodeCommand& command,
-                                                      const EncodeJob& job,
-                                                      const EncodeFiles& inputs) {
-  if (command.reference.by_reference == "never") return std::vector<v1::TensorFile>();
-  const auto name_all = [&]() -> absl::StatusOr<std::vector<v1::TensorFile>> {
-    std::vector<client::TensorPath> tensors = {{v1::TENSOR_TILES, command.tiles}};
-    if (inputs.coordinates) {
-      if (!inputs.coordinates->IsAsSent()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(command.coords, ": by reference coordinates are float64 in C order"));
-      }
-      tensors.push_back({v1::TENSOR_TILE_COORDS, command.coords});
+// What would be named where the job is one by reference.
+absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const EncodeCommand& command,
+                                                        const EncodeJob& job,
+                                                        const EncodeFiles& inputs) {
+  std::vector<client::TensorPath> tensors = {{v1::TENSOR_TILES, command.tiles}};
+  if (inputs.coordinates) {
+    if (!inputs.coordinates->IsAsSent()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(command.coords,
+                       ": by reference coordinates are float64 in C order, these are others; "
+                       "save them with numpy.ascontiguousarray(coords, dtype=\"f8\")"));
     }
-    if (!Pooled(job)) tensors.push_back({v1::TENSOR_STATES, command.out});
-    if (!command.attention_map.empty()) {
-      tensors.push_back({v1::TENSOR_ATTENTION_MAP, command.attention_map});
-    }
-    return client::NameFiles(client::Connect(global.server, global.access), tensors,
-                             {.path = command.reference.data_root});
-  };
-  auto files = name_all();
-  if (files.ok() || command.reference.by_reference == "always") return files;
-  return std::vector<v1::TensorFile>();
+    tensors.push_back({v1::TENSOR_TILE_COORDS, command.coords});
+  }
+  if (!Pooled(job)) tensors.push_back({v1::TENSOR_STATES, command.out});
+  if (!command.attention_map.empty()) {
+    tensors.push_back({v1::TENSOR_ATTENTION_MAP, command.attention_map});
+  }
+  return tensors;
 }
 
 struct CallResult {
@@ -137,15 +127,20 @@ struct CallResult {
   int attempts = 1;
 };
 
-CallResult Call(const GlobalOptions& global, const EncodeCommand& command, const EncodeJob& job,
-                const EncodeFiles& inputs, const std::vector<v1::TensorFile>& files,
-                const Outputs& outputs) {
+CallResult Call(const GlobalOptions& global, const EncodeCommand& command, absl::Time begun,
+                const EncodeJob& job, const EncodeFiles& inputs,
+                const std::vector<v1::TensorFile>& files, const Outputs& outputs) {
   JobTeller teller(global);
   const client::EncodeResults results{
       .rows = outputs.rows ? outputs.rows->data() : std::span<std::byte>(),
       .attention_map = outputs.map ? outputs.map->data() : std::span<std::byte>()};
-  const client::JobOptions options =
-      OptionsOf(global, command.call, teller, [&] { return CheckIntact(inputs, outputs).ok(); });
+  client::JobOptions options = OptionsOf(global, command.call, begun, teller,
+                                         [&] { return CheckIntact(inputs, outputs).ok(); });
+  if (!files.empty()) {
+    options.final = [&](const absl::Status& failure) {
+      return SendsAfter(command.reference, failure);
+    };
+  }
   const client::EncodeInputs all = InputsOf(job, inputs);
   absl::StatusOr<v1::Report> report =
       files.empty() ? client::Encode(global.server, all, results, options)
@@ -175,19 +170,19 @@ int End(const GlobalOptions& global, const EncodeCommand& command, const EncodeJ
 }
 
 // By reference where files are named, else the tensors are sent. Nothing where they are to be sent
-// after all.
+// after all; attempts: made before, to which this adds.
 std::optional<int> RunJob(const GlobalOptions& global, const EncodeCommand& command,
-                          const EncodeJob& job, const EncodeFiles& inputs,
-                          const std::vector<v1::TensorFile>& files, SideFiles& side) {
+                          absl::Time begun, const EncodeJob& job, const EncodeFiles& inputs,
+                          const std::vector<v1::TensorFile>& files, SideFiles& side,
+                          int& attempts) {
   absl::StatusOr<Outputs> outputs = CreateOutputs(command, job, files);
   if (!outputs.ok()) return BadInput(global, outputs.status());
-  CallResult result = Call(global, command, job, inputs, files, *outputs);
+  CallResult result = Call(global, command, begun, job, inputs, files, *outputs);
+  result.attempts = attempts += result.attempts;
   if (absl::Status intact = CheckIntact(inputs, *outputs); !intact.ok()) {
     return ServiceFailed(global, intact);
   }
-  const bool sends = !files.empty() && !result.report.ok() &&
-                     command.reference.by_reference == "auto" &&
-                     client::MaySend(result.report.status());
+  const bool sends = !files.empty() && SendsAfter(command.reference, result.report.status());
   if (!sends) return End(global, command, job, *outputs, side, std::move(result));
   PrintWarning(global, absl::StrCat("tensors are sent, since the service cannot use the files: ",
                                     result.report.status().message()));
@@ -233,6 +228,7 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& command) {
     return BadInput(global, absl::InvalidArgumentError("--out FILE is needed, or --plan"));
   }
   if (absl::Status status = CheckPaths(command); !status.ok()) return BadInput(global, status);
+  const absl::Time begun = absl::Now();
   const absl::StatusOr<v1::Model> model = client::RequestModel(
       client::Connect(global.server, global.access), command.model, OutageOf(command.call));
   if (!model.ok()) return ServiceFailed(global, model.status());
@@ -246,12 +242,15 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& command) {
   }
   if (command.plan) return PlanJob(global, *job, command.workers);
   CatchInterrupts();
-  const auto named = Reference(global, command, *job, *files);
+  const auto named =
+      NameTensors(global, command.call, command.reference, PathsOf(command, *job, *files));
   if (!named.ok()) return ServiceFailed(global, named.status());
   absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
   if (!side.ok()) return BadInput(global, side.status());
-  const std::optional<int> ended = RunJob(global, command, *job, *files, *named, *side);
-  return ended ? *ended : *RunJob(global, command, *job, *files, {}, *side);
+  int attempts = 0;
+  const std::optional<int> ended =
+      RunJob(global, command, begun, *job, *files, *named, *side, attempts);
+  return ended ? *ended : *RunJob(global, command, begun, *job, *files, {}, *side, attempts);
 }
 
 int RunModels(const GlobalOptions& global) {

@@ -10,9 +10,11 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "client/cli/trace_json.h"
+#include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::cli {
@@ -107,11 +109,12 @@ void JobTeller::Note(const client::JobProgress& progress) {
   bar_.Note(progress);
 }
 
-client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags, JobTeller& teller,
-                             std::function<bool()> intact) {
+client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags, absl::Time begun,
+                             JobTeller& teller, std::function<bool()> intact) {
   client::JobOptions options{
       .job_id = flags.job_id,
       .max_attempts = flags.max_attempts,
+      .spent = absl::Now() - begun,
       .want_trace = !flags.trace.empty(),
       .traceparent = Traceparent(),
       .progress = [&teller](const client::JobProgress& progress) { teller.Note(progress); },
@@ -121,6 +124,30 @@ client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags
   if (flags.deadline_seconds) options.deadline = absl::Seconds(*flags.deadline_seconds);
   if (flags.outage_seconds) options.outage_timeout = absl::Seconds(*flags.outage_seconds);
   return options;
+}
+
+absl::Duration OutageOf(const CallFlags& flags) {
+  if (flags.outage_seconds) return absl::Seconds(*flags.outage_seconds);
+  return flags.deadline_seconds ? absl::Seconds(*flags.deadline_seconds) : client::kOutageTimeout;
+}
+
+absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(
+    const GlobalOptions& global, const CallFlags& call, const ReferenceFlags& reference,
+    const absl::StatusOr<std::vector<client::TensorPath>>& tensors) {
+  if (reference.by_reference == "never") return std::vector<v1::TensorFile>();
+  const bool always = reference.by_reference == "always";
+  if (!tensors.ok() && always) return tensors.status();
+  if (!tensors.ok()) return std::vector<v1::TensorFile>();
+  // The call of a job that is sent waits for a service that is away.
+  const absl::Duration outage = always ? OutageOf(call) : absl::ZeroDuration();
+  auto files = client::NameFiles(client::Connect(global.server, global.access), *tensors,
+                                 {.path = reference.data_root, .outage_timeout = outage});
+  if (files.ok() || always) return files;
+  return std::vector<v1::TensorFile>();
+}
+
+bool SendsAfter(const ReferenceFlags& reference, const absl::Status& failure) {
+  return reference.by_reference == "auto" && client::MaySend(failure);
 }
 
 absl::StatusOr<SideFiles> SideFiles::Create(const CallFlags& flags) {

@@ -12,12 +12,15 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cli/progress_bar.h"
+#include "client/cpp/by_reference.h"
 #include "client/cpp/job_options.h"
 #include "client/cpp/pending_file.h"
 #include "hilbert_ring/v1/attention.pb.h"
@@ -52,9 +55,22 @@ class JobTeller {
   int attempts_ = 1;
 };
 
-// intact: whether the files are as they were; one that is not ends the job. All outlive the call.
-client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags, JobTeller& teller,
-                             std::function<bool()> intact);
+// begun: since when the deadline runs, which all calls of a command share. intact: whether the
+// files are as they were; one that is not ends the job. All outlive the call.
+client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags, absl::Time begun,
+                             JobTeller& teller, std::function<bool()> intact);
+
+// How long the service may be away before the job's call begins, as that takes it.
+absl::Duration OutageOf(const CallFlags& flags);
+
+// The tensors as files of the service's data root; none where they are to be sent: with `auto` also
+// where the service is away. tensors: an error where they cannot be named.
+absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(
+    const GlobalOptions& global, const CallFlags& call, const ReferenceFlags& reference,
+    const absl::StatusOr<std::vector<client::TensorPath>>& tensors);
+
+// Whether a job by reference that failed so is sent after all, by the same command.
+bool SendsAfter(const ReferenceFlags& reference, const absl::Status& failure);
 
 // The report and the timeline.
 class SideFiles {

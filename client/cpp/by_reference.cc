@@ -11,6 +11,7 @@
 #include "client/cpp/job_call.h"
 #include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
+#include "nlohmann/json.hpp"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -40,12 +41,22 @@ absl::StatusOr<fs::path> RealPath(const TensorPath& named) {
   return real;
 }
 
+// As protobuf's strings are.
+bool IsUtf8(const std::string& text) {
+  using nlohmann::json;
+  const auto dump = [&](json::error_handler_t handler) {
+    return json(text).dump(-1, ' ', false, handler);
+  };
+  return dump(json::error_handler_t::ignore) == dump(json::error_handler_t::replace);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<v1::TensorFile>> NameFiles(const std::shared_ptr<grpc::Channel>& channel,
                                                       const std::vector<TensorPath>& tensors,
                                                       const DataRootOptions& options) {
-  ASSIGN_OR_RETURN(const v1::GetDataRootResponse root, RequestDataRoot(channel));
+  ASSIGN_OR_RETURN(const v1::GetDataRootResponse root,
+                   RequestDataRoot(channel, options.outage_timeout));
   const std::string seen = options.path.empty() ? root.path() : options.path;
   if (root.mark().empty() || FirstLine(fs::path(seen) / root.mark_file()) != root.mark()) {
     return NotSeen(absl::StrCat(seen, ": is not the service's data root, for the mark ",
@@ -66,9 +77,13 @@ absl::StatusOr<std::vector<v1::TensorFile>> NameFiles(const std::shared_ptr<grpc
       return NotSeen(absl::StrCat(named.path, ": does not lie beneath ", folder.string(),
                                   ", the caller's folder of the service's data root"));
     }
+    const std::string path = beneath.generic_string();
+    if (!IsUtf8(path)) {
+      return NotSeen(absl::StrCat(named.path, ": is not UTF-8"));
+    }
     v1::TensorFile& file = files.emplace_back();
     file.set_tensor(named.tensor);
-    file.set_path(beneath.generic_string());
+    file.set_path(path);
   }
   return files;
 }

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "client/cpp/job_options.h"
 #include "engine/spec/job_spec.h"
 #include "grpcpp/channel.h"
@@ -29,6 +30,7 @@ struct TensorPath {
 
 struct DataRootOptions {
   std::string path = "";  // where this machine sees the data root; empty: where the service does
+  absl::Duration outage_timeout = absl::ZeroDuration();  // as of RequestDataRoot
 };
 
 // The files as Open names them. Symbolic links are followed here, for the service follows none.

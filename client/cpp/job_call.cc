@@ -44,7 +44,7 @@ class JobCall {
       : request_(request),
         options_(options),
         timing_(WithDefaults(options.timing)),
-        deadline_(timing_.now() + options.deadline),
+        deadline_(timing_.now() + options.deadline - options.spent),
         schedule_(timing_.random),
         progress_(options.progress) {}
 
@@ -59,6 +59,7 @@ class JobCall {
       auto outcome = attempt.Run(connector.channel(), system_deadline);
       if (auto* report = std::get_if<v1::Report>(&outcome)) return std::move(*report);
       const auto& failure = std::get<AttemptFailure>(outcome);
+      if (options_.final && options_.final(failure.status)) return Explain(failure.status, "");
       const std::optional<absl::Duration> wait = schedule_.WaitAfter(failure);
       NoteOutage(failure);
       if (Counts(failure)) ++counted_;

@@ -42,6 +42,9 @@ struct JobOptions {
   // that find it full do not count either.
   int max_attempts = 10;
   absl::Duration deadline = absl::InfiniteDuration();  // of the whole call, all attempts together
+  absl::Duration spent = absl::ZeroDuration();         // of it, before this call
+  // Errors after which there is no other attempt, whatever retry.h says of them; null: none.
+  std::function<bool(const absl::Status&)> final;
   // How long one outage may take: the service cannot be reached, starts, drains, or has no workers.
   // Not given: until the deadline, or kOutageTimeout where there is none.
   std::optional<absl::Duration> outage_timeout;

@@ -72,6 +72,36 @@ absl::StatusOr<v1::PlanResponse> PlanOf(
   }
 }
 
+// A service that is away is asked again for `outage_timeout`; one that is there, and whose data
+// root is not, answers so.
+template <typename Response>
+absl::StatusOr<Response> AskUntilThere(
+    absl::Duration outage_timeout, const CallTiming& given_timing,
+    absl::FunctionRef<grpc::Status(grpc::ClientContext& context, Response& response)> call) {
+  const CallTiming timing = WithDefaults(given_timing);
+  const absl::Time end = timing.now() + outage_timeout;
+  RetrySchedule schedule(timing.random);
+  while (true) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+    Response response;
+    const grpc::Status status = call(context, response);
+    if (status.ok()) return response;
+    const absl::Status failure = wire::FromGrpc(status);
+    const bool away =
+        absl::IsUnavailable(failure) && !wire::HasReason(failure, wire::reason::kDataRootGone);
+    if (!away || outage_timeout == absl::ZeroDuration()) return failure;
+    const std::optional<absl::Duration> wait =
+        schedule.WaitAfter({.status = failure, .pushback = PushbackOf(context)});
+    if (!wait || timing.now() + *wait >= end) {
+      return WithMessage(failure,
+                         absl::StrCat(failure.message(), " (the service was away for its limit of ",
+                                      absl::FormatDuration(outage_timeout), ")"));
+    }
+    timing.sleep(*wait);
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& server, const Access& access) {
@@ -122,30 +152,13 @@ absl::StatusOr<v1::ListModelsResponse> RequestModels(
 
 absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& channel,
                                        const std::string& name, absl::Duration outage_timeout,
-                                       const CallTiming& given_timing) {
-  const CallTiming timing = WithDefaults(given_timing);
-  const absl::Time end = timing.now() + outage_timeout;
-  RetrySchedule schedule(timing.random);
+                                       const CallTiming& timing) {
   v1::GetModelRequest request;
   request.set_name(name);
-  while (true) {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
-    v1::Model model;
-    const grpc::Status status =
-        v1::EncoderService::NewStub(channel)->GetModel(&context, request, &model);
-    if (status.ok()) return model;
-    const absl::Status failure = wire::FromGrpc(status);
-    if (!absl::IsUnavailable(failure) || outage_timeout == absl::ZeroDuration()) return failure;
-    const std::optional<absl::Duration> wait =
-        schedule.WaitAfter({.status = failure, .pushback = PushbackOf(context)});
-    if (!wait || timing.now() + *wait >= end) {
-      return WithMessage(failure,
-                         absl::StrCat(failure.message(), " (the service was away for its limit of ",
-                                      absl::FormatDuration(outage_timeout), ")"));
-    }
-    timing.sleep(*wait);
-  }
+  return AskUntilThere<v1::Model>(
+      outage_timeout, timing, [&](grpc::ClientContext& context, v1::Model& model) {
+        return v1::EncoderService::NewStub(channel)->GetModel(&context, request, &model);
+      });
 }
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
@@ -160,14 +173,13 @@ absl::StatusOr<v1::GetClusterResponse> RequestCluster(
 }
 
 absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
-    const std::shared_ptr<grpc::Channel>& channel) {
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
-  v1::GetDataRootResponse response;
-  const grpc::Status status = v1::AttentionService::NewStub(channel)->GetDataRoot(
-      &context, v1::GetDataRootRequest(), &response);
-  if (!status.ok()) return wire::FromGrpc(status);
-  return response;
+    const std::shared_ptr<grpc::Channel>& channel, absl::Duration outage_timeout,
+    const CallTiming& timing) {
+  return AskUntilThere<v1::GetDataRootResponse>(
+      outage_timeout, timing, [&](grpc::ClientContext& context, v1::GetDataRootResponse& response) {
+        return v1::AttentionService::NewStub(channel)->GetDataRoot(
+            &context, v1::GetDataRootRequest(), &response);
+      });
 }
 
 absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Channel>& channel) {

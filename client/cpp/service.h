@@ -60,9 +60,10 @@ absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& cha
                                        absl::Duration outage_timeout = absl::ZeroDuration(),
                                        const CallTiming& timing = {});
 
-// Errors of the call; NO_DATA_ROOT.
+// Errors of the call; NO_DATA_ROOT, DATA_ROOT_GONE. Asked again as RequestModel does.
 absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
-    const std::shared_ptr<grpc::Channel>& channel);
+    const std::shared_ptr<grpc::Channel>& channel,
+    absl::Duration outage_timeout = absl::ZeroDuration(), const CallTiming& timing = {});
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
     const std::shared_ptr<grpc::Channel>& channel);

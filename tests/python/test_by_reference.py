@@ -183,6 +183,19 @@ def test_what_is_in_no_file_of_the_root_is_sent(service, folder, change, why):
     assert raised.value.field in ("q", "v")
 
 
+def test_a_name_that_is_not_utf8_is_sent(service, folder):
+    arrays = tensors()
+    maps = saved(folder, arrays)
+    odd = os.fsdecode(os.fsencode(folder) + b"/\xff.npy")
+    np.save(odd, arrays[0])
+    maps[0] = np.load(odd, mmap_mode="r")
+    with pytest.raises(hilbert_ring.FailedPreconditionError, match="q is .*, which is not UTF-8"):
+        service.attend(*maps, by_reference="always", out=folder / "out.npy", **PATTERN)
+    sent = service.attend(*maps, out=folder / "out.npy", **PATTERN)
+    assert file_bytes(sent) == 0
+    np.testing.assert_array_equal(sent.out, service.attend(*arrays, **PATTERN).out)
+
+
 def test_outputs_that_are_arrays_are_sent(service, folder):
     maps = saved(folder, tensors())
     for options, field in (({}, "out"), ({"out": folder / "out.npy", "lse": True}, "lse")):

@@ -184,6 +184,9 @@ TEST_P(ByReferenceHere, TheClientNamesFilesThatBothSee) {
   auto refused = client::NameFiles(cluster_->Channel(), paths).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(refused));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("OUT.npy: does not lie beneath"));
+  paths[3].path = in + "\xff.npy";  // which protobuf's strings cannot hold
+  refused = client::NameFiles(cluster_->Channel(), paths).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("is not UTF-8"));
   refused = client::NameFiles(cluster_->Channel(), paths, {.path = folder_.path()}).status();
   EXPECT_THAT(std::string(refused.message()), HasSubstr("is not the service's data root"));
 }

@@ -15,7 +15,7 @@ from typing import Any, Dict, FrozenSet, Optional
 
 from hilbert_ring._attempt import JobCall
 from hilbert_ring._chunks import Inputs, tensor_name
-from hilbert_ring._files import FileOutput, FilePart, NotInFile, part_of
+from hilbert_ring._files import FileOutput, FilePart, NotInFile, flush, part_of
 from hilbert_ring.errors import FailedPreconditionError, HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb
 
@@ -107,6 +107,7 @@ def _named(call: JobCall, parts: Parts, root: pb.GetDataRootResponse,
     opening = pb.Open()
     opening.CopyFrom(call.open)
     for tensor, part in parts.items():
+        flush(call.arrays[tensor])
         file = opening.files.add(tensor=tensor, path=_beneath(folder, tensor, Path(part.path)))
         if not part.whole:
             file.raw.offset = part.offset
@@ -141,7 +142,11 @@ def _folder_of(root: pb.GetDataRootResponse, seen: Path) -> str:
 
 def _beneath(folder: str, tensor: Any, path: Path) -> str:
     try:
-        return path.relative_to(folder).as_posix()
+        beneath = path.relative_to(folder).as_posix()
+        beneath.encode("utf-8")
+        return beneath
+    except UnicodeEncodeError:
+        raise _not_named(tensor, f"is {os.fsencode(path)!r}, which is not UTF-8") from None
     except ValueError:
         raise _not_named(tensor, f"is {path}, which does not lie beneath {folder}, the caller's "
                          "folder of the service's data root") from None

@@ -67,9 +67,13 @@ def part_of(array: Any) -> FilePart:
         raise NotInFile("is big-endian")
     address = array.__array_interface__["data"][0]
     path, offset = _mapped_at(address)
-    if isinstance(array, np.memmap) and array.flags.writeable:
-        array.flush()  # what was written is seen by other hosts, too
     return FilePart(path, offset, _is_whole(path, offset, array))
+
+
+def flush(array: Any) -> None:
+    """What was written to a map is in its file: other hosts see it, too."""
+    if isinstance(array, np.memmap) and array.flags.writeable:
+        array.flush()
 
 
 def _mapped_at(address: int) -> Tuple[str, int]:

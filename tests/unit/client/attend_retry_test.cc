@@ -285,6 +285,30 @@ TEST(AttendRetry, NoWaitPassesTheDeadline) {
   EXPECT_EQ(timing.total(), absl::Seconds(90));
 }
 
+TEST(AttendRetry, WhatTheCallerSaysIsFinalIsNotTriedAgain) {
+  const FakeService service({.earlier_calls = {Gone(), Gone()}});
+  ManualTiming timing;
+  const auto report = EchoJob().Attend(
+      service.address(),
+      {.final = [](const absl::Status& failure) { return wire::ReasonOf(failure) == "NO_WORKERS"; },
+       .timing = timing.timing()});
+  EXPECT_EQ(wire::ReasonOf(report.status()), "NO_WORKERS");
+  EXPECT_EQ(service.records().size(), 1u);
+  EXPECT_TRUE(timing.slept.empty());
+}
+
+// Two calls of one command share its deadline.
+TEST(AttendRetry, WhatWasSpentOfTheDeadlineIsNotThereAgain) {
+  const FakeService service(Gone());
+  ManualTiming timing;
+  const auto report = EchoJob().Attend(
+      service.address(),
+      {.deadline = absl::Seconds(10), .spent = absl::Seconds(8), .timing = timing.timing()});
+  EXPECT_TRUE(absl::IsUnavailable(report.status())) << report.status();
+  EXPECT_GT(timing.total(), absl::Seconds(1));
+  EXPECT_LE(timing.total(), absl::Seconds(2));
+}
+
 TEST(AttendRetry, CorruptOutputIsTriedAgainAFewTimes) {
   const FakeBehaviour corrupt = {.change_outputs = [](std::vector<v1::OutputChunk>& outputs) {
     (*outputs[3].mutable_payload())[5] ^= 1;
