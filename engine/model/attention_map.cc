@@ -3,71 +3,32 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <tuple>
 
 #include "engine/base/return_if_error.h"
-#include "engine/plan/pattern.h"
 #include "engine/spec/numbers.h"
 
 namespace hilbert_ring {
-namespace {
-
-// Phases that select the first slot of a segment, and so the class token.
-bool SelectsFirst(const Phase& phase) { return phase.offset == 0; }
-
-}  // namespace
 
 AttentionMap::AttentionMap(const EncoderPlan& plan, int rank, MapColumns columns)
     : plan_(plan),
       rank_(rank),
       columns_(columns == MapColumns::kHeads ? plan.config.heads : 1),
-      query_bytes_(plan.config.embed_dim * ElementBytes(plan.attention.spec.dtype)),
-      row_bytes_(query_bytes_ + plan.config.heads * static_cast<int64_t>(sizeof(float))) {
-  for (const Transfer& transfer : Transfers()) {
+      query_bytes_(MapQueryBytes(plan)),
+      row_bytes_(MapRowBytes(plan)),
+      transfers_(MapTransfers(plan)) {
+  std::erase_if(transfers_, [rank](const MapTransfer& transfer) {
+    return transfer.from != rank && transfer.to != rank;
+  });
+  for (const MapTransfer& transfer : transfers_) {
     if (transfer.to == rank_) received_[transfer.slide].resize(static_cast<size_t>(row_bytes_));
   }
-}
-
-int64_t AttentionMap::bytes() const { return std::ssize(received_) * row_bytes_; }
-
-bool AttentionMap::Sees(int64_t slide, int64_t begin, int64_t end) const {
-  const JobSpec& spec = plan_.attention.spec;
-  const int64_t origin = plan_.rows.FirstToken(slide);
-  const Sequence sequence{.begin = origin, .length = plan_.rows.FirstToken(slide + 1) - origin};
-  return std::ranges::any_of(plan_.attention.phases, [&](const Phase& phase) {
-    const Branch& branch = spec.branches[phase.branch];
-    const int64_t last = std::min(end, origin + SegmentLength(branch, sequence));
-    return SelectsFirst(phase) && begin < last &&
-           Selected(origin, 0, branch.dilation, begin, last).count > 0;
-  });
-}
-
-std::vector<AttentionMap::Transfer> AttentionMap::Transfers() const {
-  std::vector<Transfer> transfers;
-  const Shards& shards = plan_.attention.shards;
-  // A rank lacks the class tokens of slides that begin before one of its ranges.
-  for (const ShardRange& range : shards.ranges()) {
-    const int64_t slide = plan_.rows.SlideOf(range.begin);
-    const int64_t first = plan_.rows.FirstToken(slide);
-    const int owner = shards.Find(first).rank;
-    const int64_t end = std::min(range.end, plan_.rows.FirstToken(slide + 1));
-    if (owner == range.rank || !Sees(slide, range.begin, end)) continue;
-    transfers.push_back({.slide = slide, .from = owner, .to = range.rank});
-  }
-  const auto key = [](const Transfer& transfer) {
-    return std::tuple(transfer.slide, transfer.from, transfer.to);
-  };
-  std::ranges::sort(transfers, {}, key);
-  const auto same = [&key](const Transfer& a, const Transfer& b) { return key(a) == key(b); };
-  transfers.erase(std::unique(transfers.begin(), transfers.end(), same), transfers.end());
-  return transfers;
 }
 
 absl::Status AttentionMap::Exchange(const ShardStore& store, Communicator* communicator,
                                     int64_t step, Deadline deadline) {
   CommStep exchange{.number = step};
   std::map<int64_t, std::vector<std::byte>> sent;
-  for (const Transfer& transfer : Transfers()) {
+  for (const MapTransfer& transfer : transfers_) {
     if (transfer.from == rank_) {
       auto& row = sent[transfer.slide];
       if (row.empty()) {
@@ -78,13 +39,13 @@ absl::Status AttentionMap::Exchange(const ShardStore& store, Communicator* commu
                     static_cast<size_t>(row_bytes_ - query_bytes_));
       }
       exchange.sends.push_back({.peer = transfer.to, .data = row.data(), .bytes = row_bytes_});
-    } else if (transfer.to == rank_) {
+    } else {
       exchange.receives.push_back({.peer = transfer.from,
                                    .data = received_.at(transfer.slide).data(),
                                    .bytes = row_bytes_});
     }
   }
-  if (exchange.sends.empty() && exchange.receives.empty()) return absl::OkStatus();
+  if (!exchanges()) return absl::OkStatus();
   if (communicator == nullptr) {
     return absl::FailedPreconditionError(
         "the plan exchanges class tokens, but there is no communicator");

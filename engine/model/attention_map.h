@@ -12,12 +12,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "engine/comm/communicator.h"
 #include "engine/model/files/encoder_plan.h"
+#include "engine/model/files/map_transfers.h"
 #include "engine/run/shard_store.h"
 
 namespace hilbert_ring {
@@ -28,7 +30,9 @@ class AttentionMap {
   AttentionMap(const EncoderPlan& plan, int rank, MapColumns columns);
 
   int64_t columns() const { return columns_; }
-  int64_t bytes() const;  // of class tokens' rows that other ranks have
+  bool exchanges() const { return !transfers_.empty(); }  // whether this rank does
+  int64_t bytes_sent() const { return (std::ssize(transfers_) - receives()) * row_bytes_; }
+  int64_t bytes_received() const { return receives() * row_bytes_; }  // and held
 
   // Brings the class tokens' queries and log-sum-exps to the ranks that have keys of them; all
   // ranks call it, once, with the same step. `communicator` may be null where the plan has no
@@ -40,16 +44,8 @@ class AttentionMap {
   void RowsOf(const ShardStore& store, int64_t first, int64_t rows, float* values) const;
 
  private:
-  // A class token's row that a rank needs of another.
-  struct Transfer {
-    int64_t slide = 0;
-    int from = 0, to = 0;
-  };
+  int64_t receives() const { return std::ssize(received_); }
 
-  // As all ranks find them, in slide order.
-  std::vector<Transfer> Transfers() const;
-  // Whether the class token of a slide sees any of the slots [begin, end) of it in any head.
-  bool Sees(int64_t slide, int64_t begin, int64_t end) const;
   // Query and lse of a slide's class token.
   struct ClassRow {
     const std::byte* query = nullptr;  // [heads, head_dim] of the compute type
@@ -60,7 +56,8 @@ class AttentionMap {
   const EncoderPlan& plan_;
   const int rank_;
   const int64_t columns_;
-  int64_t query_bytes_ = 0, row_bytes_ = 0;
+  const int64_t query_bytes_, row_bytes_;
+  std::vector<MapTransfer> transfers_;                  // of this rank, in slide order
   std::map<int64_t, std::vector<std::byte>> received_;  // by slide: query, then lse
 };
 

@@ -100,10 +100,17 @@ class Rank : public EncoderRank {
                         const EncoderControl& control);
   absl::Status EmitPooled(int64_t state, const EncoderControl& control);
   // Of the layer that has just run, whose queries and keys are still there.
-  absl::Status EmitMap(Communicator* communicator, int64_t step, const EncoderControl& control);
+  absl::Status ExchangeMap(int64_t layer, Communicator* communicator, int64_t first_step,
+                           const EncoderControl& control);
+  absl::Status EmitMap(const EncoderControl& control);
   absl::Status Attend(int64_t layer, Communicator* communicator, int64_t first_step,
                       const EncoderControl& control);
 
+  // A map's exchange has the last one.
+  int64_t StepsOfLayer() const { return plan_.attention.costs.steps + 1; }
+  bool MapIsOf(int64_t layer) const {
+    return outputs_.attention_map && outputs_.attention_map->layer == layer;
+  }
   bool Wanted(int64_t state) const { return std::ranges::binary_search(outputs_.states, state); }
   const LayerNorm* FinalNormOf() const {
     const auto& norm = model_.weights().output_norm;
@@ -161,8 +168,8 @@ absl::Status Rank::Prepare() {
     map_.emplace(plan_, rank_, outputs_.attention_map->columns);
     const int64_t numbers = blocks_.block * map_->columns();
     map_rows_.assign(row_blocks_.size(), std::vector<float>(static_cast<size_t>(numbers)));
-    figures_.memory_peak_bytes +=
-        map_->bytes() + std::ssize(map_rows_) * numbers * static_cast<int64_t>(sizeof(float));
+    figures_.memory_peak_bytes += map_->bytes_received() + std::ssize(map_rows_) * numbers *
+                                                               static_cast<int64_t>(sizeof(float));
   }
   const std::vector<float>& class_token = model_.weights().class_token;
   for (const ShardRange& range : plan_.attention.shards.OfRank(rank_)) {
@@ -299,10 +306,25 @@ absl::Status Rank::EmitPooled(int64_t state, const EncoderControl& control) {
   return control.pooled(state, part);
 }
 
-absl::Status Rank::EmitMap(Communicator* communicator, int64_t step,
-                           const EncoderControl& control) {
-  RETURN_IF_ERROR(map_->Exchange(*shard_, communicator, step,
-                                 control.deadline ? control.deadline() : Deadline::max()));
+absl::Status Rank::ExchangeMap(int64_t layer, Communicator* communicator, int64_t first_step,
+                               const EncoderControl& control) {
+  if (!map_->exchanges()) return absl::OkStatus();
+  const int64_t step = layer * StepsOfLayer();
+  const Clock::time_point start = Clock::now();
+  if (control.waiting) control.waiting(step);
+  absl::Status status = map_->Exchange(*shard_, communicator, first_step + step - 1,
+                                       control.deadline ? control.deadline() : Deadline::max());
+  if (control.waiting) control.waiting(0);
+  figures_.exposed_exchange_seconds += SecondsSince(start);
+  figures_.bytes_sent += map_->bytes_sent();
+  figures_.bytes_received += map_->bytes_received();
+  if (control.attention_span) {
+    control.attention_span(layer, SpanKind::kWait, StepsOfLayer(), start, Clock::now());
+  }
+  return status;
+}
+
+absl::Status Rank::EmitMap(const EncoderControl& control) {
   return ForEachBlock(control, [&](int thread, int64_t index) -> absl::Status {
     float* const values = map_rows_[thread].data();
     return ForEachRangeOf(index, [&](const ShardRange& range, int64_t from, int64_t to) {
@@ -320,8 +342,13 @@ absl::Status Rank::Attend(int64_t layer, Communicator* communicator, int64_t fir
   ExecuteControl attend{.deadline = control.deadline,
                         .cancelled = control.cancelled,
                         .progress = [&](double fraction) { Tell(control, fraction * planned); },
-                        .waiting = control.waiting,
                         .overlap_exchange = control.overlap_exchange};
+  if (control.waiting) {
+    // Of two ranks in different layers the one in the earlier layer is behind.
+    attend.waiting = [&](int64_t step) {
+      control.waiting(step == 0 ? 0 : (layer - 1) * StepsOfLayer() + step);
+    };
+  }
   if (control.attention_span) {
     attend.span = [&](SpanKind kind, int64_t step, Deadline begin, Deadline end) {
       control.attention_span(layer, kind, step, begin, end);
@@ -342,15 +369,16 @@ absl::Status Rank::Attend(int64_t layer, Communicator* communicator, int64_t fir
 absl::StatusOr<EncoderFigures> Rank::Run(Communicator* communicator, int64_t first_step,
                                          const EncoderControl& control) {
   const int64_t layers = model_.config().layers;
-  const int64_t steps = plan_.attention.costs.steps + 1;
   for (int64_t layer = -1; layer < layers; ++layer) {
     if (layer >= 0) {
-      RETURN_IF_ERROR(Attend(layer + 1, communicator, first_step + layer * steps, control));
+      RETURN_IF_ERROR(
+          Attend(layer + 1, communicator, first_step + layer * StepsOfLayer(), control));
     }
-    if (outputs_.attention_map && outputs_.attention_map->layer == layer + 1) {
-      RETURN_IF_ERROR(EmitMap(communicator, first_step + (layer + 1) * steps - 1, control));
+    if (MapIsOf(layer + 1)) {
+      RETURN_IF_ERROR(ExchangeMap(layer + 1, communicator, first_step, control));
     }
     const Clock::time_point start = Clock::now();
+    if (MapIsOf(layer + 1)) RETURN_IF_ERROR(EmitMap(control));
     RETURN_IF_ERROR(ForEachBlock(control, [&](int thread, int64_t index) {
       return RunBlock(*row_blocks_[thread], index, layer, control);
     }));
@@ -369,10 +397,6 @@ absl::StatusOr<EncoderFigures> Rank::Run(Communicator* communicator, int64_t fir
 }
 
 }  // namespace
-
-int64_t StepsOf(const EncoderPlan& plan) {
-  return plan.config.layers * (plan.attention.costs.steps + 1);
-}
 
 absl::StatusOr<std::unique_ptr<EncoderRank>> EncoderRank::Make(
     std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,

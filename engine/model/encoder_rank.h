@@ -48,11 +48,13 @@ struct EncoderControl {
   std::function<Deadline()> deadline;
   std::function<bool()> cancelled;
   std::function<void(double fraction)> progress;  // of the rank's multiplications; any thread
+  // As in ExecuteControl; steps rise from layer to layer, that of a map follows its layer's.
   std::function<void(int64_t step)> waiting;
   bool overlap_exchange = true;              // as in ExecuteControl
   std::function<void(int64_t layer)> layer;  // from 1: it was computed; the calling thread
-  // As in ExecuteControl, of each layer's attention (from 1); and rows: between that and the next
-  // one, layer 0 before the first.
+  // As in ExecuteControl, of each layer's attention (from 1), steps from 1 in each, and of the wait
+  // for a map's rows in the step after; and rows: between that and the next one, layer 0 before the
+  // first.
   std::function<void(int64_t layer, SpanKind kind, int64_t step, Deadline begin, Deadline end)>
       attention_span;
   std::function<void(int64_t layer, Deadline begin, Deadline end)> rows_span;
@@ -71,9 +73,9 @@ struct EncoderControl {
 struct EncoderFigures {
   double product_flops = 0;
   double attention_flops = 0;  // in tiles that were not wholly masked
-  double row_seconds = 0;      // norms, products, feed-forward part, outputs
+  double row_seconds = 0;      // norms, products, feed-forward part, outputs, a map among them
   double attention_seconds = 0;
-  double exposed_exchange_seconds = 0;  // waiting for blocks with nothing to compute
+  double exposed_exchange_seconds = 0;  // posting, and waiting with nothing to compute
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
   int64_t memory_peak_bytes = 0;  // as allocated, without the model's weights
@@ -105,8 +107,5 @@ class EncoderRank {
   virtual absl::StatusOr<EncoderFigures> Run(Communicator* communicator, int64_t first_step,
                                              const EncoderControl& control) = 0;
 };
-
-// Steps of the communicator that a job takes, with one between two layers.
-int64_t StepsOf(const EncoderPlan& plan);
 
 }  // namespace hilbert_ring

@@ -114,7 +114,7 @@ class Executor {
     const Clock::time_point start = Clock::now();
     absl::Status status = device_.Finalize(tasks);
     figures_.compute_seconds += SecondsSince(start);
-    Tell(SpanKind::kMerge, start);
+    Tell(SpanKind::kMerge, step_, start);
     return status;
   }
 
@@ -126,7 +126,7 @@ class Executor {
       RETURN_IF_ERROR(device_.AddZeroKeys(of_branch));
     }
     figures_.compute_seconds += SecondsSince(start);
-    if (!zero_keys.empty()) Tell(SpanKind::kMerge, start);
+    if (!zero_keys.empty()) Tell(SpanKind::kMerge, step_, start);
     if (rows_final > rows_final_) {
       RETURN_IF_ERROR(Finalize(builder.FinalizeRows(rows_final_, rows_final)));
       rows_final_ = rows_final;
@@ -259,7 +259,7 @@ class Executor {
     absl::Status status = communicator_->Post(comm);
     // A socket takes what it can at once, in this thread.
     figures_.exposed_exchange_seconds += SecondsSince(posted_);
-    Tell(SpanKind::kWait, posted_);
+    Tell(SpanKind::kWait, step, posted_);
     return status;
   }
 
@@ -280,8 +280,8 @@ class Executor {
     figures_.exposed_exchange_seconds += SecondsSince(start);
     figures_.exchange_seconds += SecondsSince(posted_);
     step_ = step;
-    Tell(SpanKind::kWait, start);
-    Tell(SpanKind::kReceiveBlocks, posted_);
+    Tell(SpanKind::kWait, step, start);
+    Tell(SpanKind::kReceiveBlocks, step, posted_);
     return status;
   }
 
@@ -303,12 +303,12 @@ class Executor {
       }
     }
     figures_.compute_seconds += SecondsSince(start);
-    if (!rounds.empty()) Tell(SpanKind::kAttend, start);
+    if (!rounds.empty()) Tell(SpanKind::kAttend, step_, start);
     return absl::OkStatus();
   }
 
-  void Tell(SpanKind kind, Clock::time_point begin) const {
-    if (control_.span) control_.span(kind, step_, begin, Clock::now());
+  void Tell(SpanKind kind, int64_t step, Clock::time_point begin) const {
+    if (control_.span) control_.span(kind, step, begin, Clock::now());
   }
 
   Deadline Due() const { return control_.deadline ? control_.deadline() : Deadline::max(); }

@@ -1,8 +1,15 @@
 // What holds for any slides and any model: a slide's embedding depends on nothing but the slide.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <random>
+#include <thread>
+#include <utility>
 
+#include "engine/model/files/encode_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/load_encoder.h"
@@ -265,6 +272,101 @@ TEST_F(EncoderProperties, StatesAreTheSameWithAMap) {
   EXPECT_EQ(with.states, without.states);
   EXPECT_EQ(with.map.size(), 301u);
   EXPECT_TRUE(without.map.empty());
+}
+
+// What is planned for all layers and the map of one is what travels.
+TEST_F(EncoderProperties, BytesThatTravelAreThoseOfThePlan) {
+  const EncoderInput input = RandomSlides({700, 3, 250}, 11);
+  EncodeJob job{.config = config(),
+                .slide_tiles = input.slide_tiles,
+                .outputs = {.states = {kLast}, .attention_map = AttentionMapOutput{.layer = 1}}};
+  for (const int ranks : {1, 2, 5}) {
+    const EncoderResult result = Run(input, {.outputs = job.outputs, .ranks = ranks});
+    const Plan whole = PlanOfJob(job, result.plan, 2);
+    int64_t received = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(result.figures[rank].bytes_sent, whole.costs.workers[rank].bytes_sent) << rank;
+      EXPECT_EQ(result.figures[rank].bytes_received, whole.costs.workers[rank].bytes_received)
+          << rank;
+      received += result.figures[rank].bytes_received;
+    }
+    EXPECT_EQ(received, whole.costs.bytes_exchanged);
+    const int64_t layers_alone = config().layers * result.plan.attention.costs.bytes_exchanged;
+    EXPECT_EQ(received > layers_alone, ranks > 1) << "the map takes something";
+  }
+}
+
+// Whoever compares two ranks by the steps that they wait in finds the one that is behind.
+TEST_F(EncoderProperties, StepsOfWaitingRiseOverLayersAndTheMap) {
+  const EncoderInput input = RandomSlides({900}, 12);
+  for (const int64_t layer : {int64_t{1}, kLast}) {
+    EncoderRun run{
+        .outputs = {.states = {kLast}, .attention_map = AttentionMapOutput{.layer = layer}},
+        .ranks = 2};
+    std::mutex mutex;
+    std::map<std::thread::id, std::vector<int64_t>> told;  // by rank
+    run.control.waiting = [&](int64_t step) {
+      const std::lock_guard lock(mutex);
+      told[std::this_thread::get_id()].push_back(step);
+    };
+    const EncoderResult result = Run(input, run);
+    const int64_t of_layer = result.plan.attention.costs.steps + 1;
+    ASSERT_EQ(told.size(), 2U);
+    for (const auto& [rank, steps] : told) {
+      std::vector<int64_t> waits;  // each is followed by a 0
+      for (size_t i = 0; i < steps.size(); ++i) {
+        if (i % 2 == 0) {
+          waits.push_back(steps[i]);
+        } else {
+          EXPECT_EQ(steps[i], 0);
+        }
+      }
+      EXPECT_EQ(steps.size() % 2, 0U);
+      EXPECT_THAT(waits, ::testing::Contains(layer * of_layer)) << "the map's";
+      EXPECT_GT(std::ssize(waits), config().layers);
+      for (size_t i = 1; i < waits.size(); ++i) EXPECT_GT(waits[i], waits[i - 1]);
+      EXPECT_LE(waits.back(), StepsOf(result.plan));
+    }
+  }
+}
+
+// A map's time is the rank's: its wait in a step of its own, its rows among the layer's rows.
+TEST_F(EncoderProperties, AMapsTimeLiesInSpans) {
+  struct Span {
+    int64_t layer = 0;
+    Deadline begin, end;
+  };
+  EncoderRun run{.outputs = {.states = {kLast}, .attention_map = AttentionMapOutput{.layer = 1}},
+                 .ranks = 2};
+  std::mutex mutex;
+  std::vector<Span> rows;
+  std::vector<std::pair<int64_t, int64_t>> waits;  // layer, step
+  std::vector<Deadline> maps;
+  run.control.rows_span = [&](int64_t layer, Deadline begin, Deadline end) {
+    const std::lock_guard lock(mutex);
+    rows.push_back({layer, begin, end});
+  };
+  run.control.attention_span = [&](int64_t layer, SpanKind kind, int64_t step, Deadline begin,
+                                   Deadline end) {
+    EXPECT_LE(begin, end);
+    const std::lock_guard lock(mutex);
+    if (kind == SpanKind::kWait) waits.emplace_back(layer, step);
+  };
+  run.control.map = [&](const MapRows& /*rows*/) {
+    const std::lock_guard lock(mutex);
+    maps.push_back(std::chrono::steady_clock::now());
+    return absl::OkStatus();
+  };
+  const EncoderResult result = Run(RandomSlides({900}, 13), run);
+  const int64_t of_layer = result.plan.attention.costs.steps + 1;
+  EXPECT_EQ(std::ranges::count(waits, std::pair<int64_t, int64_t>(1, of_layer)), 2);
+  EXPECT_EQ(std::ranges::count(waits, std::pair<int64_t, int64_t>(2, of_layer)), 0);
+  ASSERT_FALSE(maps.empty());
+  for (const Deadline at : maps) {
+    EXPECT_TRUE(std::ranges::any_of(rows, [at](const Span& span) {
+      return span.layer == 1 && span.begin <= at && at <= span.end;
+    }));
+  }
 }
 
 // Allocations from the nth on are refused, or its memory is not the host's.

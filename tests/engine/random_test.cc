@@ -132,6 +132,30 @@ TEST(Executor, OverlapOfTheExchangeDoesNotChangeTheBits) {
   EXPECT_GT(exchanged, 0);
 }
 
+// Blocks are posted, and waited for, in the step that brings them.
+TEST(Executor, SpansOfWaitingAreOfTheStepThatBringsTheBlocks) {
+  constexpr int kWorkers = 3;
+  const JobSpec spec = PlainSpec({.tokens = 600, .segment = 600});
+  const EngineInputs inputs = RandomInputs(spec, 1);
+  for (const bool overlaps : {true, false}) {
+    const auto ring = MakeCommunicatorRing(RingKind::kInProcess, kWorkers);
+    ASSERT_TRUE(ring.ok()) << ring.status();
+    std::vector<int64_t> waits[kWorkers];
+    const auto result =
+        RunEngineOver(*ring, spec, inputs,
+                      {.overlaps_exchange = [overlaps](int /*rank*/) { return overlaps; },
+                       .span =
+                           [&](int rank, SpanKind kind, int64_t step) {
+                             if (kind == SpanKind::kWait) waits[rank].push_back(step);
+                           }});
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_EQ(result->plan.costs.steps, 2);
+    for (const std::vector<int64_t>& steps : waits) {
+      EXPECT_EQ(steps, (std::vector<int64_t>{1, 1, 2, 2}));  // posting and waiting
+    }
+  }
+}
+
 // Says that a library computed the first call, and refused something in both.
 class LibraryDevice : public ForwardingDevice {
  public:

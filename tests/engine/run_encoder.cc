@@ -48,6 +48,7 @@ class Runner {
     };
     const int64_t columns = MapColumnsOf(model_.config(), run_.outputs);
     control.map = [&, columns](const MapRows& rows) {
+      if (run_.control.map) RETURN_IF_ERROR(run_.control.map(rows));
       std::copy_n(rows.values, rows.rows * columns,
                   result_.map.begin() + rows.first_token * columns);
       return absl::OkStatus();

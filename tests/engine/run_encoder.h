@@ -34,7 +34,8 @@ struct EncoderRun {
   RingKind ring = RingKind::kInProcess;
   int64_t tiles_at_once = 37;  // of a call of PlaceTiles
   DataType tiles_dtype = DataType::kFloat32;
-  EncoderControl control;  // of each rank, but for where outputs go
+  // Of each rank, but for where outputs go; rows of a map are shown to its `map` too.
+  EncoderControl control;
 };
 
 absl::StatusOr<EncoderResult> RunEncoder(const std::shared_ptr<const EncoderModel>& model,

@@ -85,10 +85,14 @@ class Runner {
     absl::Status placed = PlaceAll(rank, **store);
     if (!placed.ok()) return placed;
     const Deadline deadline = std::chrono::steady_clock::now() + options_.limit;
-    auto figures = Execute(
-        result_.plan, rank, **store, device, communicator, 0,
-        {.deadline = [deadline] { return deadline; },
-         .overlap_exchange = !options_.overlaps_exchange || options_.overlaps_exchange(rank)});
+    ExecuteControl control{
+        .deadline = [deadline] { return deadline; },
+        .overlap_exchange = !options_.overlaps_exchange || options_.overlaps_exchange(rank)};
+    if (options_.span) {
+      control.span = [this, rank](SpanKind kind, int64_t step, Deadline /*begin*/,
+                                  Deadline /*end*/) { options_.span(rank, kind, step); };
+    }
+    auto figures = Execute(result_.plan, rank, **store, device, communicator, 0, control);
     if (!figures.ok()) return figures.status();
     result_.figures[rank] = *figures;
     return TakeAll(rank, **store);

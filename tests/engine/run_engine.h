@@ -56,6 +56,7 @@ struct EngineOptions {
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap;
   std::function<void(int rank, const absl::Status& status)> failed;  // by each rank's thread
   std::function<bool(int rank)> overlaps_exchange;                   // null: all do
+  std::function<void(int rank, SpanKind kind, int64_t step)> span;   // by each rank's thread
 };
 absl::StatusOr<EngineResult> RunEngineOver(const CommunicatorRing& ring, const JobSpec& spec,
                                            const EngineInputs& inputs,

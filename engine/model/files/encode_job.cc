@@ -2,9 +2,24 @@
 
 #include <algorithm>
 
+#include "engine/model/files/map_transfers.h"
 #include "engine/plan/saturating.h"
 
 namespace hilbert_ring {
+namespace {
+
+void AddMap(const EncoderPlan& plan, Costs& costs) {
+  const int64_t bytes = MapRowBytes(plan);
+  for (const MapTransfer& transfer : MapTransfers(plan)) {
+    for (int64_t* const sum :
+         {&costs.workers[transfer.from].bytes_sent, &costs.workers[transfer.to].bytes_received,
+          &costs.bytes_exchanged}) {
+      *sum = SaturatingAdd(*sum, bytes);
+    }
+  }
+}
+
+}  // namespace
 
 RowSizes RowSizesOf(const EncodeJob& job) {
   RowSizes rows;
@@ -50,9 +65,10 @@ Plan PlanOfJob(const EncodeJob& job, const EncoderPlan& plan, int threads) {
     branch.bytes_exchanged = SaturatingMultiply(branch.bytes_exchanged, layers);
   }
   if (costs.flops > 0) costs.busiest_over_mean = busiest * whole.shards.workers() / costs.flops;
-  if (costs.steps > 0) costs.steps = layers * (costs.steps + 1);
+  costs.steps = StepsOf(plan);
   costs.bytes_exchanged = SaturatingMultiply(costs.bytes_exchanged, layers);
   costs.bytes_exchanged_naive = SaturatingMultiply(costs.bytes_exchanged_naive, layers);
+  if (job.outputs.attention_map) AddMap(plan, costs);
   costs.transfers.clear();  // they are those of a layer
   return whole;
 }

@@ -40,6 +40,11 @@ absl::StatusOr<EncoderPlan> MakeEncoderPlan(const EncoderConfig& config, DataTyp
                      .rows = SlideRows(slide_tiles, config.class_token ? 1 : 0)};
 }
 
+int64_t StepsOf(const EncoderPlan& plan) {
+  const int64_t of_layer = plan.attention.costs.steps;
+  return of_layer == 0 ? 0 : plan.config.layers * (of_layer + 1);
+}
+
 RowBlocks::RowBlocks(int64_t rows, int threads) : rows(rows) {
   const int64_t of_thread = std::max<int64_t>(1, CeilDiv(rows, threads * kMostBlockRows));
   const int64_t even = CeilDiv(rows, threads * of_thread);

@@ -31,6 +31,10 @@ absl::StatusOr<EncoderPlan> MakeEncoderPlan(const EncoderConfig& config, DataTyp
 absl::StatusOr<EncoderPlan> MakeEncoderPlan(const EncoderConfig& config, DataType compute,
                                             const std::vector<int64_t>& slide_tiles, Shards shards);
 
+// Steps of the communicator that a job takes, with one between two layers; 0 where it exchanges
+// nothing.
+int64_t StepsOf(const EncoderPlan& plan);
+
 // How a rank's rows are cut into blocks that its threads take: as many for each thread.
 struct RowBlocks {
   RowBlocks(int64_t rows, int threads);
