@@ -61,7 +61,7 @@ struct AttendControl {
 struct AttendFigures {
   int64_t scores = 0;          // (query, key, head) scores in tiles that were not wholly masked
   int64_t library_scores = 0;  // of those, by a library's attention and not by our own kernels
-  // Why the library took no task of some that are for it, in its words; empty: it took them.
+  // Why the library took no task of some that are for it, in its words; empty: none was refused.
   std::string library_refusal;
 };
 

@@ -51,8 +51,8 @@ constexpr int64_t kResidentTokens = 32'000'000;
 constexpr int64_t kLayerRows = 32'768;  // selected by a pattern
 constexpr int kSmallCalls = 200;
 
-// Of the published configuration, until "cuda" has tried each shape both ways and decided: 10 jobs
-// of the published size (AttentionSplitOptions::worth_scores).
+// Of the published configuration, by when "cuda" has tried each shape both ways and decided: that
+// is in the tenth job of the published size (AttentionSplitOptions::worth_scores).
 constexpr int64_t kDecidingTokens = 16 * kPublishedTokens;
 
 struct Options {

@@ -45,9 +45,8 @@ struct CudnnCall {
 std::string WhyNotCudnn(const AttentionTask& task);
 
 // All calls of a task that cuDNN takes. most_scores: of one call, at least one row's. Each has a
-// power of two of the task's batches: a graph is made for each number of them, which takes longer
-// than a job does, so that all lengths of a job share few. Empty when the task cannot be cut so
-// finely.
+// power of two of the task's batches: a graph is made for each number of them, and so all lengths
+// of a job share few. Empty when the task cannot be cut so finely.
 std::vector<CudnnCall> CudnnCalls(const AttentionTask& task, int64_t most_scores);
 
 // Scores of the call that are not masked, counted as if tiles had one row and one column.

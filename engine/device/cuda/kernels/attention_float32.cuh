@@ -110,7 +110,7 @@ __device__ __forceinline__ float Rescale32(float before, float row_max, float sc
   return Exp2((before - (row_max == NegativeInfinity() ? 0.0f : row_max)) * scale);
 }
 
-// Adds the run to the total, which then has the run's references, and empties it.
+// Adds the run to the total, which then has the run's row maxima, and empties it.
 template <typename Kernel>
 __device__ __forceinline__ void Fold(Sums32<Kernel>& run, Sums32<Kernel>& total, float scale) {
 #pragma unroll
