@@ -32,7 +32,6 @@ class PlanSimulation {
 
   const std::set<Pair>& pairs() const { return pairs_; }
   int64_t received(int rank) const { return received_[rank]; }  // bytes
-  const std::vector<RankSchedule>& schedules() const { return schedules_; }
 
  private:
   using BlockId = std::tuple<int, int, int64_t>;  // segment, phase, first slot

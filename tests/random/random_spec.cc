@@ -67,7 +67,7 @@ JobSpec RandomSpec(std::mt19937_64& random, const RandomSpecOptions& options) {
   spec.average_groups = Chance(random, 50);
   if (Chance(random, 20)) spec.scale = 0.01 * static_cast<double>(Uniform(random, -50, 100));
   if (Chance(random, 30)) AddSequences(spec, random);
-  if (options.orderings && Chance(random, 50)) AddOrdering(spec, random);
+  if (Chance(random, 50)) AddOrdering(spec, random);
   const int64_t branches = Uniform(random, 1, 4);
   for (int64_t i = 0; i < branches; ++i) {
     Branch branch{.segment = Length(random, spec.tokens + 10), .dilation = Uniform(random, 1, 6)};

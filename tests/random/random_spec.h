@@ -14,7 +14,6 @@ namespace hilbert_ring::testing {
 struct RandomSpecOptions {
   int64_t max_tokens = 300;
   int64_t max_heads = 8;
-  bool orderings = true;
 };
 
 JobSpec RandomSpec(std::mt19937_64& random, const RandomSpecOptions& options = {});

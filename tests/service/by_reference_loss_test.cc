@@ -7,7 +7,6 @@
 #include <string>
 #include <thread>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
 #include "tests/service/by_reference.h"
@@ -19,7 +18,6 @@ namespace hilbert_ring::testing {
 namespace {
 
 using std::chrono::seconds;
-using ::testing::IsEmpty;
 
 class ByReferenceLoss : public ByReferenceTest {};
 INSTANTIATE_TEST_SUITE_P(Places, ByReferenceLoss, ::testing::Values(WorkerPlace::kLocal),
@@ -45,31 +43,25 @@ TEST_P(ByReferenceLoss, ARootThatVanishesIsNamed) {
 }
 
 TEST_P(ByReferenceLoss, AnInputThatChangesDuringTheJobIsAnError) {
-  Start();
   const JobSpec spec = PlainSpec({.tokens = 20'000, .heads = 8, .dim = 64, .segment = 10'000});
-  const v1::Open open = Write(spec, RandomInputs(spec, 1));
-  const auto call = Call(open);
-  ASSERT_TRUE(call->AwaitAdmitted());
+  const auto call = Admitted(spec, RandomInputs(spec, 1));
+  ASSERT_NE(call, nullptr);
   std::fstream(folder_ / "root/in/V.npy") << "?";
   EXPECT_EQ(wire::ReasonOf(call->Finish()), "FILE_CHANGED");
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "root/in/OUT.npy"));
-  EXPECT_THAT(Stray(), IsEmpty());
+  ExpectNothingLeft();
 }
 
 TEST_P(ByReferenceLoss, AJobThatIsGivenUpLeavesNothing) {
-  Start();
   const JobSpec spec = PlainSpec({.tokens = 30'000, .heads = 8, .dim = 64, .segment = 15'000});
-  const v1::Open open = Write(spec, RandomInputs(spec, 1));
   {
-    const auto call = Call(open);
-    ASSERT_TRUE(call->AwaitAdmitted());
+    const auto call = Admitted(spec, RandomInputs(spec, 1));
+    ASSERT_NE(call, nullptr);
     EXPECT_EQ(Stray().size(), 2);
   }  // the client is gone
   for (int i = 0; i < 3000 && !Stray().empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_THAT(Stray(), IsEmpty());
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "root/in/OUT.npy"));
+  ExpectNothingLeft();
 }
 
 class ByReferenceBeside : public ByReferenceTest {};
@@ -77,30 +69,25 @@ INSTANTIATE_TEST_SUITE_P(Places, ByReferenceBeside, ::testing::Values(WorkerPlac
                          [](const auto& info) { return PlaceName(info.param); });
 
 TEST_P(ByReferenceBeside, AWorkerThatIsKilledCostsTheJobNothingButTime) {
-  Start();
   const JobSpec spec = PlainSpec({.tokens = 20'000, .heads = 8, .dim = 64, .segment = 10'000});
   const EngineInputs inputs = RandomInputs(spec, 1);
-  const v1::Open open = Write(spec, inputs);
-  const auto call = Call(open);
-  ASSERT_TRUE(call->AwaitAdmitted());
+  const auto call = Admitted(spec, inputs);
+  ASSERT_NE(call, nullptr);
   kill(cluster_->Workers().front(), SIGKILL);
   ASSERT_TRUE(cluster_->StartEnded().ok());
   ExpectRecovered(*call, spec, inputs);
 }
 
 TEST_P(ByReferenceBeside, ACoordinatorThatIsKilledLeavesNothingAfterItsRestart) {
-  Start();
   const JobSpec spec = PlainSpec({.tokens = 30'000, .heads = 8, .dim = 64, .segment = 15'000});
-  const v1::Open open = Write(spec, RandomInputs(spec, 1));
-  const auto call = Call(open);
-  ASSERT_TRUE(call->AwaitAdmitted());
+  const auto call = Admitted(spec, RandomInputs(spec, 1));
+  ASSERT_NE(call, nullptr);
   kill(cluster_->coordinator(), SIGKILL);
   EXPECT_FALSE(call->Finish().ok());
   EXPECT_EQ(Stray().size(), 2);
   ASSERT_TRUE(cluster_->RestartCoordinator().ok());
   ASSERT_TRUE(cluster_->Restore(seconds(60)).ok());
-  EXPECT_THAT(Stray(), IsEmpty());
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "root/in/OUT.npy"));
+  ExpectNothingLeft();
 }
 
 }  // namespace

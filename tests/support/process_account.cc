@@ -118,10 +118,4 @@ std::vector<pid_t> ChildrenOf(pid_t pid) {
   return children;
 }
 
-std::string CommandOf(pid_t pid) {
-  std::string command = FileText(absl::StrCat("/proc/", pid, "/cmdline"));
-  std::replace(command.begin(), command.end(), '\0', ' ');
-  return command;
-}
-
 }  // namespace hilbert_ring::testing

@@ -37,7 +37,4 @@ bool IsAlive(pid_t pid);
 // Children of a process, zombies among them, in ascending order.
 std::vector<pid_t> ChildrenOf(pid_t pid);
 
-// Command and arguments, separated by spaces; empty for one that has ended.
-std::string CommandOf(pid_t pid);
-
 }  // namespace hilbert_ring::testing

@@ -55,8 +55,6 @@ class EncoderFolder {
   // the other. 64 digits.
   const std::string& digest() const { return digest_; }
 
-  int64_t weight_file_bytes() const { return weights_.file().bytes(); }
-
   // Numbers of a weight that WeightShapes names, in float32. Errors of SafetensorsFile::Widen,
   // RESOURCE_EXHAUSTED without memory.
   absl::StatusOr<std::vector<float>> Floats(const std::string& name) const;

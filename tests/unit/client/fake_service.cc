@@ -38,12 +38,13 @@ std::string LseRows(const JobSpec& spec, int64_t first, int64_t rows) {
 }
 
 // Shuffled; every other chunk lists its tokens, in descending order.
-std::vector<v1::OutputChunk> EchoedOutputs(const JobSpec& spec, bool want_lse, const std::string& q,
-                                           int64_t rows_per_output) {
+std::vector<v1::OutputChunk> EchoedOutputs(const JobSpec& spec, bool want_lse,
+                                           const std::string& q) {
+  constexpr int64_t kRowsOfOutput = 3;
   const int64_t row_bytes = wire::TensorRowBytes(spec, v1::TENSOR_Q);
   std::vector<v1::OutputChunk> outputs;
-  for (int64_t first = 0; first < spec.tokens; first += rows_per_output) {
-    const int64_t rows = std::min(rows_per_output, spec.tokens - first);
+  for (int64_t first = 0; first < spec.tokens; first += kRowsOfOutput) {
+    const int64_t rows = std::min(kRowsOfOutput, spec.tokens - first);
     std::string payload;
     if (outputs.size() % 2 == 0) {
       payload =
@@ -176,8 +177,8 @@ class FakeCall {
     response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
     response.mutable_progress()->set_fraction(0.5);
     stream_->Write(response);
-    std::vector<v1::OutputChunk> outputs = EchoedOutputs(
-        spec_, record_.open.want_lse(), record_.tensors[v1::TENSOR_Q], behaviour_.rows_per_output);
+    std::vector<v1::OutputChunk> outputs =
+        EchoedOutputs(spec_, record_.open.want_lse(), record_.tensors[v1::TENSOR_Q]);
     if (behaviour_.change_outputs) behaviour_.change_outputs(outputs);
     for (v1::OutputChunk& output : outputs) {
       if (!WriteOutput(stream_, std::move(output))) break;

@@ -19,9 +19,8 @@
 namespace hilbert_ring::client {
 
 struct FakeBehaviour {
-  int queued = 0;                 // messages of this kind before Admitted
-  int64_t max_payload_bytes = 0;  // in Admitted
-  int64_t rows_per_output = 3;
+  int queued = 0;                       // messages of this kind before Admitted
+  int64_t max_payload_bytes = 0;        // in Admitted
   bool output_while_receiving = false;  // a row leaves as soon as its query is there
   std::function<void(std::vector<v1::OutputChunk>&)> change_outputs;
   std::function<void()> before_admitted;

@@ -300,8 +300,8 @@ TEST_P(AttentionTest, WithoutKeysWritesZerosAndMergesNothing) {
   }
 }
 
-// Else rows and tests named after the library would be our own kernels'.
-TEST_P(AttentionTest, TheLibraryTakesWhatIsForIt) {
+// All of them where the library is asked for what is for it; none where there is no library.
+TEST_P(AttentionTest, ALibrarysScoresAreSaid) {
   auto device = MakeDeviceUnderTest();
   std::mt19937_64 random(11);
   for (const DataType dtype : {DataType::kBFloat16, DataType::kFloat16}) {

@@ -7,6 +7,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -94,7 +96,8 @@ TEST_P(OpenBeneathTest, WhatIsNoFileIsNotOpened) {
 
 TEST_P(OpenBeneathTest, ADeviceIsNotOpened) {
   if (mknod((folder_ / "root/null").c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) {
-    GTEST_SKIP() << "this user makes no devices";
+    ASSERT_EQ(errno, EPERM) << std::strerror(errno);
+    GTEST_SKIP() << "this user makes no devices: " << std::strerror(EPERM);
   }
   EXPECT_EQ(ReasonOf("null"), "FILE_SPECIAL");
 }

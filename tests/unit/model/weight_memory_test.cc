@@ -154,24 +154,28 @@ TEST_F(WeightMemoryTest, OthersFilesAreNotTaken) {
 }
 
 // A model's weights are packed once, whichever process comes first.
-TEST_F(WeightMemoryTest, AModelsWeightsAreReadOnce) {
+TEST_F(WeightMemoryTest, AModelsWeightsArePackedOnce) {
   const auto golden = testing::LoadEncoderCase("slide_small");
   ASSERT_TRUE(golden.ok()) << golden.status();
   FileDigests digests;
   const auto folder = EncoderFolder::Open(golden->folder, digests);
   ASSERT_TRUE(folder.ok()) << folder.status();
   std::vector<std::string> keys;
+  std::vector<bool> filled;  // by an earlier one
   const auto load = [&](DataType compute) {
     return *EncoderModel::Load(
         *folder, {.compute = compute, .memory = [&](const std::string& key, int64_t bytes) {
+                    auto memory = Open(key, bytes);
                     keys.push_back(key);
-                    return Open(key, bytes);
+                    filled.push_back(memory.ok() && (*memory)->filled());
+                    return memory;
                   }});
   };
   const auto first = load(DataType::kFloat32);
   const auto second = load(DataType::kFloat32);
   const auto rounded = load(DataType::kBFloat16);
   EXPECT_TRUE(first->shared() && second->shared());
+  EXPECT_EQ(filled, (std::vector<bool>{false, true, false}));
   EXPECT_EQ(Files(), 2);
   EXPECT_EQ(keys[0], keys[1]);
   EXPECT_NE(keys[0], keys[2]);
