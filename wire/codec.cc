@@ -101,6 +101,31 @@ nlohmann::ordered_json PlanJson(const Plan& plan, const PlanSeconds& time) {
 
 }  // namespace
 
+std::optional<DataType> DecodeDataType(v1::DataType message) {
+  switch (message) {
+    case v1::DATA_TYPE_FLOAT32:
+      return DataType::kFloat32;
+    case v1::DATA_TYPE_BFLOAT16:
+      return DataType::kBFloat16;
+    case v1::DATA_TYPE_FLOAT16:
+      return DataType::kFloat16;
+    default:
+      return std::nullopt;
+  }
+}
+
+v1::DataType EncodeDataType(DataType dtype) {
+  switch (dtype) {
+    case DataType::kBFloat16:
+      return v1::DATA_TYPE_BFLOAT16;
+    case DataType::kFloat16:
+      return v1::DATA_TYPE_FLOAT16;
+    case DataType::kFloat32:
+      break;
+  }
+  return v1::DATA_TYPE_FLOAT32;
+}
+
 absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message) {
   JobSpec spec;
   spec.tokens = message.tokens();
@@ -108,19 +133,9 @@ absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message) {
   spec.kv_heads = message.kv_heads();
   spec.head_dim = message.head_dim();
   spec.value_dim = message.value_dim();
-  switch (message.dtype()) {
-    case v1::DATA_TYPE_FLOAT32:
-      spec.dtype = DataType::kFloat32;
-      break;
-    case v1::DATA_TYPE_BFLOAT16:
-      spec.dtype = DataType::kBFloat16;
-      break;
-    case v1::DATA_TYPE_FLOAT16:
-      spec.dtype = DataType::kFloat16;
-      break;
-    default:
-      return BadField("dtype", "is unspecified or unknown");
-  }
+  const std::optional<DataType> dtype = DecodeDataType(message.dtype());
+  if (!dtype) return BadField("dtype", "is unspecified or unknown");
+  spec.dtype = *dtype;
   if (message.segments_size() != message.dilations_size()) {
     return BadField("dilations", absl::StrCat("has ", message.dilations_size(),
                                               " values, must have as many as segments: ",
@@ -171,9 +186,7 @@ v1::JobSpec EncodeJobSpec(const JobSpec& spec) {
   message.set_kv_heads(spec.kv_heads);
   message.set_head_dim(spec.head_dim);
   message.set_value_dim(spec.value_dim);
-  message.set_dtype(spec.dtype == DataType::kFloat32    ? v1::DATA_TYPE_FLOAT32
-                    : spec.dtype == DataType::kBFloat16 ? v1::DATA_TYPE_BFLOAT16
-                                                        : v1::DATA_TYPE_FLOAT16);
+  message.set_dtype(EncodeDataType(spec.dtype));
   for (const Branch& branch : spec.branches) {
     message.add_segments(branch.segment);
     message.add_dilations(branch.dilation);

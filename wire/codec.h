@@ -23,6 +23,10 @@ absl::StatusOr<JobSpec> DecodeJobSpec(const v1::JobSpec& message);
 
 v1::JobSpec EncodeJobSpec(const JobSpec& spec);
 
+// Nothing for an enum that is unspecified or unknown.
+std::optional<DataType> DecodeDataType(v1::DataType message);
+v1::DataType EncodeDataType(DataType dtype);
+
 v1::Curve CurveOf(Curve curve);
 
 // Costs and shards of a plan; `json` as `hilbert-ring plan --json` prints it.

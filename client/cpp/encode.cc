@@ -12,6 +12,7 @@
 #include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "engine/model/files/grid_positions.h"
+#include "wire/codec.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -23,18 +24,6 @@ constexpr int64_t kCoordinateBytes = 2 * sizeof(double);
 
 // Rows of coordinates that are checked at once.
 constexpr int64_t kCheckedRows = 4096;
-
-v1::DataType DataTypeOf(DataType dtype) {
-  switch (dtype) {
-    case DataType::kBFloat16:
-      return v1::DATA_TYPE_BFLOAT16;
-    case DataType::kFloat16:
-      return v1::DATA_TYPE_FLOAT16;
-    case DataType::kFloat32:
-      break;
-  }
-  return v1::DATA_TYPE_FLOAT32;
-}
 
 v1::Pooling PoolingOf(Pooling pooling) {
   switch (pooling) {
@@ -123,8 +112,8 @@ v1::EncodeSpec SpecOf(const EncodeJob& job) {
   spec.set_model(job.model);
   spec.set_digest(job.digest);
   spec.mutable_slide_tiles()->Assign(job.slide_tiles.begin(), job.slide_tiles.end());
-  spec.set_dtype(DataTypeOf(job.dtype));
-  spec.set_compute(DataTypeOf(job.compute));
+  spec.set_dtype(wire::EncodeDataType(job.dtype));
+  spec.set_compute(wire::EncodeDataType(job.compute));
   spec.set_pooling(PoolingOf(job.outputs.pooling));
   spec.mutable_states()->Assign(job.outputs.states.begin(), job.outputs.states.end());
   spec.set_skip_final_norm(job.outputs.final_norm == FinalNorm::kSkipped);

@@ -1,8 +1,17 @@
 #include "engine/spec/tensor.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hilbert_ring {
+
+bool IsInput(TensorKind tensor) {
+  return std::ranges::find(kInputKinds, tensor) != std::end(kInputKinds);
+}
+
+bool IsOutput(TensorKind tensor) {
+  return std::ranges::find(kOutputKinds, tensor) != std::end(kOutputKinds);
+}
 
 int64_t RowBytes(const JobSpec& spec, TensorKind tensor) {
   const int64_t element = ElementBytes(spec.dtype);

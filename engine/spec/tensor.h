@@ -32,6 +32,9 @@ inline constexpr TensorKind kOutputKinds[] = {TensorKind::kOut, TensorKind::kLse
                                               TensorKind::kStates, TensorKind::kAttentionMap,
                                               TensorKind::kLayerInput};
 
+bool IsInput(TensorKind tensor);   // of kInputKinds
+bool IsOutput(TensorKind tensor);  // of kOutputKinds
+
 // Bytes of one token's row, all heads; 0 for a tensor that attention does not have.
 int64_t RowBytes(const JobSpec& spec, TensorKind tensor);
 

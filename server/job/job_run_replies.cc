@@ -1,9 +1,7 @@
 // What the workers of a run answer, together: how far they are, whose outputs have gone, and how
 // they fail.
 #include <algorithm>
-#include <iterator>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/cluster/worker_figures.h"
@@ -122,7 +120,7 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
         absl::StrCat("worker ", address(rank), " sent outputs that it was to write to files"));
   }
   const std::optional<TensorKind> tensor = wire::TensorKindOf(chunk.tensor());
-  if (!tensor || std::ranges::find(kOutputKinds, *tensor) == std::end(kOutputKinds)) {
+  if (!tensor || !IsOutput(*tensor)) {
     return absl::InternalError(absl::StrCat("worker ", address(rank), " sent outputs of ",
                                             wire::TensorName(chunk.tensor())));
   }

@@ -1,27 +1,14 @@
 #include "server/models/encode_spec.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
+#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
-
-std::optional<DataType> DataTypeOf(v1::DataType dtype) {
-  switch (dtype) {
-    case v1::DATA_TYPE_FLOAT32:
-      return DataType::kFloat32;
-    case v1::DATA_TYPE_BFLOAT16:
-      return DataType::kBFloat16;
-    case v1::DATA_TYPE_FLOAT16:
-      return DataType::kFloat16;
-    default:
-      return std::nullopt;
-  }
-}
 
 absl::Status Wrong(const std::string& message) {
   return wire::ErrorOf(wire::reason::kInvalidSpec, message);
@@ -60,13 +47,13 @@ absl::Status CheckSlides(const v1::EncodeSpec& message, const EncoderConfig& con
 absl::StatusOr<EncodeJob> DecodeEncodeSpec(const v1::EncodeSpec& message,
                                            const EncoderConfig& config, const SpecLimits& limits) {
   EncodeJob job{.config = config};
-  const auto dtype = DataTypeOf(message.dtype());
+  const auto dtype = wire::DecodeDataType(message.dtype());
   if (!dtype) {
     return Wrong(absl::StrCat("dtype is ", static_cast<int>(message.dtype()),
                               ", must be FLOAT32, BFLOAT16 or FLOAT16"));
   }
   job.dtype = *dtype;
-  const auto compute = DataTypeOf(message.compute());
+  const auto compute = wire::DecodeDataType(message.compute());
   if (!compute || *compute == DataType::kFloat16) {
     return Wrong(absl::StrCat("compute is ", static_cast<int>(message.compute()),
                               ", must be FLOAT32 or BFLOAT16"));

@@ -1,7 +1,5 @@
 #include "server/worker/delivered_rows.h"
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -29,7 +27,7 @@ absl::StatusOr<Delivered> DeliveredOf(const v1::RunOpen& open, int64_t tokens) {
   Delivered delivered(tokens);
   for (const v1::DeliveredRows& rows : open.delivered()) {
     const std::optional<TensorKind> tensor = wire::TensorKindOf(rows.tensor());
-    if (!tensor || std::ranges::find(kOutputKinds, *tensor) == std::end(kOutputKinds)) {
+    if (!tensor || !IsOutput(*tensor)) {
       return absl::InvalidArgumentError(
           absl::StrCat("delivered rows of ", wire::TensorName(rows.tensor())));
     }

@@ -1,6 +1,5 @@
 #include "server/worker/shard_rows.h"
 
-#include <algorithm>
 #include <bit>
 #include <iterator>
 #include <optional>
@@ -45,8 +44,7 @@ absl::Status ShardRows::Place(const v1::OrderPart& part) {
 
 absl::Status ShardRows::Place(const v1::ShardRows& rows) {
   const std::optional<TensorKind> found = wire::TensorKindOf(rows.tensor());
-  if (!found || std::ranges::find(kInputKinds, *found) == std::end(kInputKinds) ||
-      !rows_.Has(*found)) {
+  if (!found || !IsInput(*found) || !rows_.Has(*found)) {
     return Misshapen(absl::StrCat("rows of ", wire::TensorName(rows.tensor())));
   }
   const TensorKind kind = *found;
