@@ -64,7 +64,7 @@ class EncodeRun : public RunWork {
 };
 
 absl::Status EncodeRun::Prepare(Device& device, const std::function<bool()>& cancelled) {
-  ASSIGN_OR_RETURN(model_, models_.Load(folder_, job_.compute));
+  ASSIGN_OR_RETURN(model_, models_.Load(folder_, job_.compute, cancelled));
   if (cancelled && cancelled()) return absl::CancelledError("the job was cancelled");
   ASSIGN_OR_RETURN(rank_, EncoderRank::Make(model_, plan_, rank(), device, job_.outputs));
   return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Ends runs of which the coordinator says nothing for too long, where no thread of the run's own
-// can look: one watch for all.
+// Ends runs of which the coordinator says nothing for too long: one watch of all runs, for a run's
+// own threads may all wait for the coordinator.
 //
 //   const FeedWatch::Entry watched(watch, [&] { ... });   // called about five times a second
 #pragma once

@@ -3,7 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <iterator>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +11,11 @@
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
+namespace {
+
+constexpr std::chrono::milliseconds kPoll{10};  // until a cancellation is seen
+
+}  // namespace
 
 ModelStore::ModelStore(std::string folder, int64_t limit_bytes, std::string share_folder)
     : catalog_(std::move(folder)), limit_(limit_bytes), share_folder_(std::move(share_folder)) {
@@ -53,9 +58,32 @@ void ModelStore::MakeRoom(int64_t bytes) {
   }
 }
 
-absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Load(const EncoderFolder& folder,
-                                                                     DataType compute) {
-  const MutexLock loading(loading_);
+absl::Status ModelStore::AwaitTurn(const std::function<bool()>& cancelled) {
+  while (true) {
+    if (cancelled && cancelled()) return absl::CancelledError("the job was cancelled");
+    MutexLock lock(mutex_);
+    if (ended_.wait_for(lock, kPoll,
+                        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !loading_; })) {
+      loading_ = true;
+      return absl::OkStatus();
+    }
+  }
+}
+
+absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Load(
+    const EncoderFolder& folder, DataType compute, const std::function<bool()>& cancelled) {
+  RETURN_IF_ERROR(AwaitTurn(cancelled));
+  auto model = LoadInTurn(folder, compute);
+  {
+    const MutexLock lock(mutex_);
+    loading_ = false;
+  }
+  ended_.notify_all();
+  return model;
+}
+
+absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::LoadInTurn(
+    const EncoderFolder& folder, DataType compute) {
   const EncoderModelOptions wanted{.compute = compute};
   auto bytes = PackedBytes(folder.config(), wanted);
   if (!bytes.ok()) return wire::WithReason(bytes.status(), wire::reason::kModelUnusable);

@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "engine/model/encoder_model.h"
@@ -31,15 +33,20 @@ class ModelStore {
   int64_t limit() const { return limit_; }
 
   // The folder's version, loaded now or before. One is loaded at a time; those that were not used
-  // for longest, and that no job has, make room. RESOURCE_EXHAUSTED (MODEL_MEMORY),
-  // FAILED_PRECONDITION (MODEL_UNUSABLE), UNAVAILABLE (MODEL_UNUSABLE): it changes.
-  absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(const EncoderFolder& folder,
-                                                           DataType compute);
+  // for longest, and that no job has, make room. `cancelled` is asked until it is this one's turn:
+  // CANCELLED. RESOURCE_EXHAUSTED (MODEL_MEMORY), FAILED_PRECONDITION (MODEL_UNUSABLE), UNAVAILABLE
+  // (MODEL_UNUSABLE): it changes.
+  absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(
+      const EncoderFolder& folder, DataType compute,
+      const std::function<bool()>& cancelled = nullptr);
 
   int64_t bytes() const;  // of those that are loaded
   int count() const;
 
  private:
+  absl::Status AwaitTurn(const std::function<bool()>& cancelled);
+  absl::StatusOr<std::shared_ptr<const EncoderModel>> LoadInTurn(const EncoderFolder& folder,
+                                                                 DataType compute);
   absl::StatusOr<std::unique_ptr<WeightMemory>> MemoryFor(const std::string& key,
                                                           int64_t bytes) const;
   void MakeRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -48,8 +55,9 @@ class ModelStore {
   ModelCatalog catalog_;
   const int64_t limit_;
   const std::string share_folder_;
-  Mutex loading_ ABSL_ACQUIRED_BEFORE(mutex_);
   mutable Mutex mutex_;
+  ConditionVariable ended_;  // a load
+  bool loading_ ABSL_GUARDED_BY(mutex_) = false;
   std::list<std::shared_ptr<const EncoderModel>> loaded_
       ABSL_GUARDED_BY(mutex_);  // the last used first
 };

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
+#include "server/process/deadline.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/worker/broken_device.h"
@@ -67,8 +68,7 @@ absl::Status RunCall::Serve() {
   reservation_.reset();
   TrimMalloc(work_->cost().resident_bytes());
   if (cancelled_at_) {
-    state_.calls.NoteCancelled(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - *cancelled_at_).count());
+    state_.calls.NoteCancelled(SecondsBetween(*cancelled_at_, Clock::now()));
   }
   CountEnd(status);
   const auto level =
@@ -89,12 +89,9 @@ std::optional<Deadline> RunCall::RowsDone() {
 
 void RunCall::CountEnd(const absl::Status& status) {
   if (state_.metrics == nullptr) return;
-  const auto seconds = [](std::chrono::steady_clock::duration time) {
-    return std::chrono::duration<double>(time).count();
-  };
   state_.metrics->CountRun(status.code());
   if (cancelled_at_) {
-    state_.metrics->ObserveCancel(seconds(std::chrono::steady_clock::now() - *cancelled_at_));
+    state_.metrics->ObserveCancel(SecondsBetween(*cancelled_at_, Clock::now()));
   }
   const std::optional<Deadline> rows_done = RowsDone();
   if (!status.ok() || !figures_.ok() || !rows_done) return;
@@ -103,7 +100,7 @@ void RunCall::CountEnd(const absl::Status& status) {
                               .tokens = cost.tokens,
                               .flops = figures_->flops,
                               .flops_planned = cost.flops,
-                              .receive_seconds = seconds(*rows_done - ready_),
+                              .receive_seconds = SecondsBetween(ready_, *rows_done),
                               .compute_seconds = figures_->compute_seconds,
                               .exchange_seconds = figures_->exchange_seconds,
                               .exposed_exchange_seconds = figures_->exposed_exchange_seconds,
@@ -216,10 +213,7 @@ bool RunCall::IsShort() const {
 }
 
 absl::Status RunCall::WorkAlone() {
-  absl::Status received = [this] {
-    const FeedWatch::Entry watched(state_.feeds, [this] { EndUnfed(); });
-    return ReceiveRows();
-  }();
+  absl::Status received = ReceiveRows();
   if (!received.ok()) {
     NoteCancelled();
     return received;
@@ -246,7 +240,7 @@ void RunCall::Execute() {
   figures_ = std::move(figures);
   executed_ = true;
   if (rows_done_) {
-    compute_seconds_ = std::chrono::duration<double>(ended - *rows_done_).count();
+    compute_seconds_ = SecondsBetween(*rows_done_, ended);
   }
 }
 
@@ -303,7 +297,9 @@ absl::Status RunCall::ReceiveRows() {
   ShardRows rows(work_->shape(), work_->plan(), rank_, *store_);
   v1::RunRequest request;
   const auto fed = [this] { fed_until_ = std::chrono::steady_clock::now() + state_.feed_timeout; };
-  for (fed(); stream_.Read(&request); fed()) {
+  fed();
+  const FeedWatch::Entry watched(state_.feeds, [this] { EndUnfed(); });
+  for (; stream_.Read(&request); fed()) {
     absl::Status status;
     switch (request.message_case()) {
       case v1::RunRequest::kOrder:

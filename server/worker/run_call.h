@@ -112,7 +112,7 @@ class RunCall {
   static v1::RunFailed FailedOf(const absl::Status& error);
   absl::Status SendFailure();
   void SendFailed(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
-  void TellFileBytes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
+  absl::Status TellFileBytes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   void TellFailure();
   absl::Status SendEnd(int64_t rows_final) ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   absl::Status SendOutputs(int64_t rows_final, grpc::WriteOptions options)

@@ -1,4 +1,5 @@
-// What a worker tells the coordinator of a job: readiness apart, all that its sending thread says.
+// What a worker tells the coordinator of a job, apart from its readiness and that its files are
+// read: by its sending thread, and where there is none, or that one may wait, by others.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -34,11 +35,10 @@ void RunCall::SendUntilExecuted() {
     lock.unlock();
     SendNews();
     if (executed) return;
-    EndUnfed();
   }
 }
 
-// By any thread, now and then.
+// In the watch's thread, now and then while rows are received.
 void RunCall::EndUnfed() {
   if (std::chrono::steady_clock::now() <= fed_until_.load()) return;
   spdlog::warn("job {}, rank {}: nothing was heard of its rows for {} ms (--feed-timeout)",
@@ -89,16 +89,17 @@ absl::Status RunCall::SendProgress(const News& news) {
 }
 
 // While outputs are written, or brought to the disk, by the thread that would say more.
-void RunCall::TellFileBytes() {
+absl::Status RunCall::TellFileBytes() {
+  if (cancelled_ || context_.IsCancelled()) return Cancelled();
   const Deadline now = std::chrono::steady_clock::now();
-  if (now < progress_due_) return;
+  if (now < progress_due_) return absl::OkStatus();
   progress_due_ = now + kProgressInterval;
   sent_news_.file_bytes = files_->bytes_read() + files_->bytes_written();
   v1::RunResponse response;
   response.mutable_progress()->set_fraction(sent_news_.fraction);
   response.mutable_progress()->set_layer(sent_news_.layer);
   response.mutable_progress()->set_file_bytes(sent_news_.file_bytes);
-  Send(response).IgnoreError();  // the next message finds out too
+  return Send(response);
 }
 
 void RunCall::SendFailed(const absl::Status& why) {
@@ -146,7 +147,7 @@ absl::Status RunCall::SendEnd(int64_t rows_final) {
   RETURN_IF_ERROR(SendOutputs(rows_final, options));
   if (files_ != nullptr) {
     RETURN_IF_ERROR(
-        files_->Sync([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_) { TellFileBytes(); }));
+        files_->Sync([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_) { return TellFileBytes(); }));
   }
   for (v1::PooledSums& pooled : work_->TakePooled()) {
     response.Clear();
@@ -165,8 +166,8 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
   if (rows_final <= rows_sent_) return absl::OkStatus();
   rows_sent_ = rows_final;
   if (files_ != nullptr) {
-    return files_->Write(rows_final,
-                         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_) { TellFileBytes(); });
+    return files_->Write(
+        rows_final, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_) { return TellFileBytes(); });
   }
   v1::RunResponse response;
   if (shared_ != nullptr) {

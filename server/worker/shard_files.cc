@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,10 +23,6 @@ constexpr int64_t kBlockBytes = 8 << 20;
 // Blocks that the system is told of before they are read: 32 MiB keep a disk busy.
 constexpr size_t kBlocksAhead = 4;
 constexpr int64_t kSyncBytes = 64 << 20;
-
-bool IsInput(TensorKind kind) {
-  return std::ranges::find(kInputKinds, kind) != std::end(kInputKinds);
-}
 
 }  // namespace
 
@@ -197,7 +192,7 @@ absl::Status ShardFiles::Write(TensorKind tensor, const File& file, int64_t begi
   return absl::OkStatus();
 }
 
-absl::Status ShardFiles::Write(int64_t rows_final, const std::function<void()>& moved) {
+absl::Status ShardFiles::Write(int64_t rows_final, const std::function<absl::Status()>& moved) {
   int64_t of_row = 1;
   for (const auto& [tensor, file] : outputs_) of_row += file.rows.row_bytes;
   const int64_t block_rows = std::max<int64_t>(1, kBlockBytes / of_row);
@@ -207,13 +202,13 @@ absl::Status ShardFiles::Write(int64_t rows_final, const std::function<void()>& 
       RETURN_IF_ERROR(Write(tensor, file, written_, end));
     }
     written_ = end;
-    moved();
+    RETURN_IF_ERROR(moved());
   }
   return absl::OkStatus();
 }
 
 // Piece by piece, so that a slow disk is seen to move.
-absl::Status ShardFiles::Sync(const std::function<void()>& moved) {
+absl::Status ShardFiles::Sync(const std::function<absl::Status()>& moved) {
   for (const auto& [tensor, file] : outputs_) {
     const int64_t end = file.rows.offset + work_.shape().spec.tokens * work_.shape().rows[tensor];
     for (int64_t begin = 0; begin < end; begin += kSyncBytes) {
@@ -223,7 +218,7 @@ absl::Status ShardFiles::Sync(const std::function<void()>& moved) {
           errno != ESPIPE && errno != EINVAL && errno != ENOSYS) {
         return FileError(file.rows.path, "cannot bring it to the disk", errno);
       }
-      moved();
+      RETURN_IF_ERROR(moved());
     }
     if (fdatasync(file.descriptor.number()) != 0) {
       return FileError(file.rows.path, "cannot bring it to the disk", errno);

@@ -2,9 +2,9 @@
 // straight to their places in the shard, and written from there.
 //
 //   ASSIGN_OR_RETURN(auto files, ShardFiles::Open(root, open, work, store));
-//   files->Read(there);          // there(rows): local rows [0, rows) of all inputs have come
-//   files->Write(rows_final);    // outputs of local rows, as they become final
-//   files->Sync();               // they are on the disk
+//   files->Read(there);                // there(rows): local rows [0, rows) of all inputs have come
+//   files->Write(rows_final, moved);   // outputs of local rows, as they become final
+//   files->Sync(moved);                // they are on the disk
 //
 // Rows are read in the order of the shard, so that compute begins with the first; those of a piece
 // of the shard in the order of the file. One thread reads, one writes.
@@ -41,10 +41,10 @@ class ShardFiles {
   // Once the order is there. Ends with the first error of `there`. Errors of ReadRows.
   absl::Status Read(const std::function<absl::Status(int64_t rows)>& there);
 
-  // Of local rows [0, rows_final), those that were not written before. moved: called now and then.
-  // Errors of WriteRows.
-  absl::Status Write(int64_t rows_final, const std::function<void()>& moved);
-  absl::Status Sync(const std::function<void()>& moved);
+  // Of local rows [0, rows_final), those that were not written before. moved: called now and then;
+  // its first error ends it. Errors of WriteRows.
+  absl::Status Write(int64_t rows_final, const std::function<absl::Status()>& moved);
+  absl::Status Sync(const std::function<absl::Status()>& moved);
 
   // Any thread.
   int64_t bytes_read() const { return bytes_read_; }

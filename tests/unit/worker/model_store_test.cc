@@ -49,6 +49,16 @@ TEST_F(ModelStoreTest, AModelIsLoadedOnce) {
   EXPECT_EQ(store.count(), 2);
 }
 
+TEST_F(ModelStoreTest, ACancelledJobLoadsNothing) {
+  ModelStore store(folder_.path(), 3 * one_);
+  const auto folder = store.catalog().Open("a");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const auto model = store.Load(*folder, DataType::kFloat32, [] { return true; });
+  EXPECT_TRUE(absl::IsCancelled(model.status())) << model.status();
+  EXPECT_EQ(store.count(), 0);
+  EXPECT_TRUE(Load(store, "a").ok()) << "the next one has its turn";
+}
+
 TEST_F(ModelStoreTest, TheOneThatWasNotUsedForLongestMakesRoom) {
   ModelStore store(folder_.path(), one_ * 3 / 2);
   ASSERT_TRUE(Load(store, "a").ok());

@@ -2,9 +2,11 @@
 // fed.
 #include "server/worker/worker_service.h"
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -16,6 +18,8 @@
 #include "server/process/tokens.h"
 #include "server/worker/ring_transport.h"
 #include "tests/support/plain_spec.h"
+#include "tests/unit/device/forwarding_device.h"
+#include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -26,6 +30,17 @@ using std::chrono::milliseconds;
 
 constexpr int64_t kMemoryLimit = int64_t{64} << 20;
 constexpr milliseconds kAnswerLimit{20'000};
+
+class DeviceThatMayFail : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
+                                       const AttendControl& control) override {
+    if (fails) return absl::DataLossError("the device failed");
+    return ForwardingDevice::Attend(tasks, control);
+  }
+  std::atomic<bool> fails = false;
+};
 
 class WorkerServiceTest : public ::testing::Test {
  protected:
@@ -60,8 +75,7 @@ class WorkerServiceTest : public ::testing::Test {
     return context;
   }
 
-  static v1::RunRequest OpenRequest() {
-    const JobSpec spec = PlainSpec();
+  static v1::RunRequest OpenRequest(const JobSpec& spec = PlainSpec()) {
     const Plan plan = *MakePlan(spec, 1);
     v1::RunRequest request;
     v1::RunOpen& open = *request.mutable_open();
@@ -88,10 +102,10 @@ class WorkerServiceTest : public ::testing::Test {
     return wire::FromGrpc(run->Finish());
   }
 
-  std::unique_ptr<Device> device_ = *MakeDevice({.threads = 1});
+  DeviceThatMayFail device_{*MakeDevice({.threads = 1})};
   JobMemory memory_{kMemoryLimit};
   RingTable rings_{MakeRingTransport({.host = "127.0.0.1"})};
-  Lane lane_{*device_}, express_lane_{*device_};
+  Lane lane_{device_}, express_lane_{device_};
   ActiveCalls calls_;
   KeptThreads threads_;
   FeedWatch feeds_;
@@ -170,6 +184,35 @@ TEST_F(WorkerServiceTest, ARunThatNobodyFeedsEnds) {
   EXPECT_LT(seconds, kAnswerLimit);
   while (calls_.count() > 0) std::this_thread::sleep_for(milliseconds(5));
   EXPECT_EQ(memory_.used(), 0);
+  EXPECT_NE(lane_.AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
+}
+
+// The thread that sends has said all by then.
+TEST_F(WorkerServiceTest, ARunThatHasFailedAndThatNobodyFeedsEnds) {
+  Start(milliseconds(2'000));
+  const std::string secret = *DrawSecret();
+  secret_.Set(secret);
+  device_.fails = true;
+  const JobSpec spec =
+      PlainSpec({.tokens = 32'768, .heads = 1, .dim = 8, .segment = 64});  // several stretches
+  const auto context = Context(secret, "Run");
+  const auto run = stub_->Run(context.get());
+  ASSERT_TRUE(run->Write(OpenRequest(spec)));
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    v1::RunRequest request;
+    v1::ShardRows& rows = *request.mutable_rows();
+    rows.set_tensor(tensor);
+    rows.set_rows(spec.tokens / 2);
+    rows.set_payload(std::string(rows.rows() * wire::TensorRowBytes(spec, tensor), '\0'));
+    rows.set_crc32c(wire::Crc32c(rows.payload()));
+    ASSERT_TRUE(run->Write(request));
+  }
+  v1::RunResponse response;
+  bool failed = false;
+  while (run->Read(&response)) failed = failed || response.has_failed();
+  EXPECT_TRUE(failed);
+  const absl::Status status = wire::FromGrpc(run->Finish());
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
   EXPECT_NE(lane_.AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
