@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -282,10 +281,10 @@ void Scheduler::TakeBack(Job& job) {
   job.grant.reset();
 }
 
-int Scheduler::Position(const Job& job) {
+int Scheduler::JobsBefore(const Job& job) {
   const std::vector<Job*> waiting = InTurn(time_.Now());
   const auto found = std::find(waiting.begin(), waiting.end(), &job);
-  return static_cast<int>(found - waiting.begin()) + 1;
+  return static_cast<int>(found - waiting.begin());
 }
 
 Scheduler::Place::~Place() {
@@ -334,7 +333,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
                                               const std::function<void(int)>& tell) {
   Scheduler& s = *scheduler_;
   MutexLock lock(s.mutex_);
-  int told = 0;
+  int told = -1;
   Clock::time_point news_due = s.time_.Now() + kFirstNews;
   const auto refused = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
     return !s.closed_.ok() && !job_->again;
@@ -348,14 +347,14 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
       return wire::ErrorOf(
           wire::reason::kQueueTimeout,
           absl::StrCat("the job waited too long for workers (--queue-timeout); ",
-                       s.Position(*job_) - 1, " jobs are still before it in the queue"));
+                       s.JobsBefore(*job_), " jobs are still before it in the queue"));
     }
     if (now >= news_due) {
       news_due = now + kNewsInterval;
-      const int position = s.Position(*job_);
-      if (position != std::exchange(told, position)) {
+      const int before = s.JobsBefore(*job_);
+      if (before != std::exchange(told, before)) {
         lock.unlock();
-        tell(position);
+        tell(before);
         lock.lock();
         continue;
       }

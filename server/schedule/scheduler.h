@@ -156,7 +156,7 @@ class Scheduler {
   void TakeBack(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Refund(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetIdle(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int Position(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int JobsBefore(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::function<Members()> live_;
   const int max_waiting_;

@@ -83,7 +83,8 @@ def phase_of(progress: Progress) -> str:
     if progress.last_failure is not None and not progress.admitted:
         return f"attempt {progress.attempt + 1}"
     if not progress.admitted:
-        return f"{progress.jobs_before} jobs before" if progress.jobs_before else "waiting"
+        jobs = progress.jobs_before
+        return f"{jobs} job{'' if jobs == 1 else 's'} before" if jobs else "waiting"
     if progress.bytes_sent < progress.bytes_to_send:
         return "sending"
     return "receiving" if progress.rows_placed else "computing"

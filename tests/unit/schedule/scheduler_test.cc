@@ -206,7 +206,15 @@ TEST_F(SchedulerTest, AJobThatWaitsForMoreThanAMomentIsToldHowManyAreBeforeIt) {
   EXPECT_EQ(told, std::vector<int>()) << "it has waited for a moment only";
   EXPECT_TRUE(
       absl::IsCancelled(place.Await(stop, Clock::now() + milliseconds(20'000), tell).status()));
-  EXPECT_EQ(told.size(), 1u);
+  EXPECT_EQ(told, std::vector<int>{1});
+  JobStop other_stop;
+  const auto tell_next = [&](int jobs) {
+    told.push_back(jobs);
+    other_stop.Request(absl::CancelledError("told"));
+  };
+  EXPECT_TRUE(absl::IsCancelled(
+      before.Await(other_stop, Clock::now() + milliseconds(20'000), tell_next).status()));
+  EXPECT_EQ(told, (std::vector<int>{1, 0})) << "the next one waits for a worker alone";
 }
 
 TEST_F(SchedulerTest, WaitsEnd) {
