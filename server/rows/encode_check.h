@@ -3,7 +3,7 @@
 //
 //   EncodeCheck check(job, folder, {.rows = 16, .seed = seed});
 //   check.Describe(open);                            // which rows the workers tell all states of
-//   check.TakeState(rank, state);
+//   check.TakeState(state);
 //   check.Take(chunk, payload, worker);              // outputs on their way to the client
 //   auto verdict = check.Compare(execution);
 //

@@ -26,7 +26,7 @@ struct Wrong {
 // A golden case over two workers, as they would tell and send it.
 class EncodeCheckTest : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
  protected:
-  void Make(Pooling pooling) {
+  void Make(Pooling pooling, int64_t rows = kAllRows, uint64_t seed = 3) {
     shards_.clear();
     memory_.clear();
     members_.clear();
@@ -38,7 +38,7 @@ class EncodeCheckTest : public ::testing::TestWithParam<std::tuple<std::string, 
     const bool all_layers = std::get<1>(GetParam());
     check_ = std::make_unique<EncodeCheck>(
         job_, folder_,
-        EncodeCheckOptions{.rows = kAllRows, .seed = 3, .most_products = all_layers ? 1e18 : 0});
+        EncodeCheckOptions{.rows = rows, .seed = seed, .most_products = all_layers ? 1e18 : 0});
     EXPECT_EQ(check_->layer() == 0, all_layers);
     job_.checked_layer = check_->layer();
     plan_ = PlanOfJob(job_, *MakeEncoderPlan(job_.config, job_.compute, job_.slide_tiles, 2), 1);
@@ -82,10 +82,10 @@ class EncodeCheckTest : public ::testing::TestWithParam<std::tuple<std::string, 
     return golden_.states.data() + (state * tokens() + token) * dim();
   }
 
-  // States of every token.
+  // States of every token that is drawn.
   void Tell(const Wrong& wrong = {}) {
     check_->BeginExecution();
-    for (int64_t token = 0; token < tokens(); ++token) {
+    for (const int64_t token : check_->tokens()) {
       for (int64_t state = 0; state <= job_.config.layers; ++state) {
         v1::CheckedState told;
         std::vector<float> row(Golden(state, token), Golden(state, token) + dim());
@@ -231,6 +231,29 @@ TEST_P(EncodeCheckTest, ARowThatIsNotFiniteIsNotJudged) {
   ASSERT_TRUE(verdict.ok()) << verdict.status();
   EXPECT_GE(verdict->not_judged, 1);
   EXPECT_EQ(verdict->judged + verdict->not_judged, tokens());
+}
+
+// A mean is that of rows which were not drawn: they do not count.
+TEST_P(EncodeCheckTest, AMeanThatIsNotFiniteIsOfNoRowThatWasNotDrawn) {
+  const bool all_layers = std::get<1>(GetParam());
+  Make(Pooling::kMean);
+  if (!all_layers || golden_.mean_states.empty()) return;
+  const SlideRows slides(job_.slide_tiles, 1);
+  for (uint64_t seed = 0;; ++seed) {
+    Make(Pooling::kMean, 1, seed);
+    if (!slides.IsClassToken(check_->tokens().front())) break;
+  }
+  Tell();
+  Send(v1::TENSOR_POOLED, PooledSent(golden_.mean_states));
+  const int64_t slide = slides.SlideOf(check_->tokens().front());
+  const RowRun place = router_->Find(v1::TENSOR_STATES, slides.FirstToken(slide) + 1);
+  reinterpret_cast<float*>(shards_[place.rank].Row(TensorKind::kTiles, place.local_row))[0] =
+      std::numeric_limits<float>::quiet_NaN();
+  const auto verdict = Compare();
+  ASSERT_TRUE(verdict.ok()) << verdict.status();
+  EXPECT_GE(verdict->judged, 0);
+  EXPECT_LE(verdict->not_judged, 1);
+  EXPECT_EQ(verdict->judged + verdict->not_judged, 1);
 }
 
 TEST_P(EncodeCheckTest, WorkersTellWhatWasAskedForOnce) {
