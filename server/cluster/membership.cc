@@ -34,6 +34,12 @@ std::string MetricsAddress(const Member& member) {
 
 }  // namespace
 
+int MostThreads(const Members& members) {
+  int most = 1;
+  for (const auto& member : members) most = std::max(most, member->threads);
+  return most;
+}
+
 Membership::Membership(std::chrono::milliseconds timeout, Hooks hooks, const TimeSource& time,
                        Calling calling)
     : timeout_(timeout),

@@ -54,6 +54,9 @@ struct Member {
 // Shared: jobs keep members that have left until their calls have ended.
 using Members = std::vector<std::shared_ptr<const Member>>;
 
+// Of the one that has most; 1 where there is none.
+int MostThreads(const Members& members);
+
 // Thread-safe.
 class Membership {
  public:

@@ -1,25 +1,22 @@
 #include "server/coordinator/attention_service.h"
 
 #include <algorithm>
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "engine/plan/choose_order.h"
 #include "server/coordinator/cluster_view.h"
+#include "server/coordinator/refusals.h"
 #include "server/job/job_files.h"
 #include "server/job/job_id.h"
 #include "server/process/version.h"
 #include "wire/codec.h"
 #include "wire/status.h"
-#include "wire/transport.h"
 
 namespace hilbert_ring::server {
 namespace {
-
-constexpr double kPlanSeconds = 2;  // of the longest
 
 // With some curve in the place of one that is to be chosen.
 absl::StatusOr<JobSpec> SpecOf(const v1::PlanRequest& request, bool choose) {
@@ -55,11 +52,6 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::A
   return calls_.Open(context, JobMethod::kAttend);
 }
 
-grpc::Status AttentionService::RefuseShort(const absl::Status& why) {
-  services_.metrics.CountRefused(wire::ReasonOf(why));
-  return wire::ToGrpc(why);
-}
-
 grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                     v1::PlanResponse* response) {
   return services_.metrics.requests().Count(
@@ -70,7 +62,7 @@ grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
                                            const v1::PlanRequest& request,
                                            v1::PlanResponse& response) {
   if (auto caller = CallerOf(callers_, context, kAnyRole, "plan"); !caller.ok()) {
-    return RefuseShort(caller.status());
+    return Refuse(services_.metrics, caller.status());
   }
   const bool choose = request.spec().ordering().curve() == v1::CURVE_AUTO;
   auto spec = SpecOf(request, choose);
@@ -86,11 +78,7 @@ grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
   }
   PlanGate::Turn turn;
   if (!PlansFast(*spec, workers) && (turn = plans_.TryEnter()) == nullptr) {
-    context.AddTrailingMetadata(wire::kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
-    absl::Status refused = absl::ResourceExhaustedError(
-        absl::StrCat(plans_.most(), " plans are being made, which is the limit (--max-plans)"));
-    services_.metrics.CountRefused(std::string(wire::reason::kTooManyPlans.name));
-    return wire::ToGrpc(wire::WithReason(std::move(refused), wire::reason::kTooManyPlans));
+    return RefusePlan(services_.metrics, plans_, context);
   }
   const auto gone = [&context] { return context.IsCancelled(); };
   OrderChoice order;
@@ -138,7 +126,7 @@ grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
                                           v1::GetClusterResponse* response) {
   return services_.metrics.requests().Count("GetCluster", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see the cluster");
-    if (!caller.ok()) return RefuseShort(caller.status());
+    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     *response = DescribeCluster(*caller);
     return grpc::Status(grpc::Status::OK);
   });
@@ -149,7 +137,7 @@ grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
                                         v1::ListJobsResponse* response) {
   return services_.metrics.requests().Count("ListJobs", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see jobs");
-    if (!caller.ok()) return RefuseShort(caller.status());
+    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     for (v1::Job& job : JobsSeenBy(*caller, services_.jobs)) {
       *response->add_jobs() = std::move(job);
     }
@@ -162,7 +150,7 @@ grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
                                            v1::GetDataRootResponse* response) {
   return services_.metrics.requests().Count("GetDataRoot", [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "run jobs");
-    if (!caller.ok()) return RefuseShort(caller.status());
+    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const DataRoot* const root = services_.data_root;
     if (root == nullptr) {
       return wire::ToGrpc(
@@ -187,11 +175,11 @@ grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
                                          v1::CancelJobResponse* response) {
   return services_.metrics.requests().Count("CancelJob", [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "end jobs");
-    if (!caller.ok()) return RefuseShort(caller.status());
+    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const std::string& of = request->caller().empty() ? caller->name : request->caller();
     if (of != caller->name) {
       absl::Status status = CheckRole(*caller, {Role::kAdmin}, "end jobs of others");
-      if (!status.ok()) return RefuseShort(status);
+      if (!status.ok()) return Refuse(services_.metrics, status);
     }
     if (absl::Status status = CheckJobId(request->job_id()); !status.ok()) {
       return wire::ToGrpc(wire::WithReason(std::move(status), wire::reason::kInvalidJobId));

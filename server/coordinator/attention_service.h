@@ -39,7 +39,6 @@ class AttentionService
   v1::GetClusterResponse DescribeCluster(const Caller& caller) const;
 
  private:
-  grpc::Status RefuseShort(const absl::Status& why);
   grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanRequest& request,
                            v1::PlanResponse& response);
 

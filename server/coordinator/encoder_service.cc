@@ -1,31 +1,25 @@
 #include "server/coordinator/encoder_service.h"
 
-#include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "server/coordinator/refusals.h"
 #include "server/job/encode_work.h"
 #include "server/models/encode_spec.h"
 #include "server/schedule/job_sizes.h"
 #include "wire/codec.h"
 #include "wire/status.h"
-#include "wire/transport.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-constexpr double kPlanSeconds = 2;  // of the longest
 // For so long a look at all models is as good as another.
 constexpr auto kListed = std::chrono::milliseconds(500);
+constexpr std::chrono::milliseconds kPoll{50};  // until it is seen that a caller waits no longer
 
 }  // namespace
-
-grpc::Status EncoderService::Refuse(const absl::Status& why) {
-  services_.metrics.CountRefused(wire::ReasonOf(why));
-  return wire::ToGrpc(why);
-}
 
 grpc::Status EncoderService::PlanEncode(grpc::ServerContext* context,
                                         const v1::PlanEncodeRequest* request,
@@ -38,7 +32,7 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
                                          const v1::PlanEncodeRequest& request,
                                          v1::PlanResponse& response) {
   if (auto caller = CallerOf(callers_, context, kAnyRole, "plan"); !caller.ok()) {
-    return Refuse(caller.status());
+    return Refuse(services_.metrics, caller.status());
   }
   const v1::EncodeSpec& spec = request.spec();
   const auto model = services_.models.Open(spec.model(), spec.digest());
@@ -47,9 +41,8 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
   if (!job.ok()) return wire::ToGrpc(job.status());
   job->checked_layer = CheckedLayerOf(*job, services_.settings.check_rows);
   std::vector<std::string> addresses;
-  int threads = 1;
-  for (const auto& member : services_.membership.Live()) {
-    threads = std::max(threads, member->threads);
+  const Members live = services_.membership.Live();
+  for (const auto& member : live) {
     if (member->models.Has(spec.model(), model->digest())) addresses.push_back(member->address);
   }
   const int workers =
@@ -60,14 +53,9 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
         "no worker that is there has the model: say for how many the plan should be"));
   }
   const PlanGate::Turn turn = plans_.TryEnter();
-  if (turn == nullptr) {
-    context.AddTrailingMetadata(wire::kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
-    return Refuse(wire::ErrorOf(
-        wire::reason::kTooManyPlans,
-        absl::StrCat(plans_.most(), " plans are being made, which is the limit (--max-plans)")));
-  }
+  if (turn == nullptr) return RefusePlan(services_.metrics, plans_, context);
   const auto plan =
-      EncodePlanner(*job, threads, [&context] { return context.IsCancelled(); })(workers);
+      EncodePlanner(*job, MostThreads(live), [&context] { return context.IsCancelled(); })(workers);
   if (absl::IsCancelled(plan.status())) return wire::ToGrpc(plan.status());
   if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), wire::reason::kInvalidSpec));
   const PlanTime time = PredictTime(*plan, services_.rate.MeasuredOf(addresses));
@@ -105,25 +93,51 @@ v1::Model EncoderService::Describe(const std::string& name,
   return model;
 }
 
+v1::ListModelsResponse EncoderService::LookAtAll() const {
+  v1::ListModelsResponse all;
+  for (const ModelCatalog::Entry& entry : services_.models.List()) {
+    v1::Model model = Describe(entry.name, entry.model);
+    model.clear_config();  // GetModel has it: so many of them may not go into a message
+    *all.add_models() = std::move(model);
+  }
+  return all;
+}
+
+// One call looks; others wait for what it sees, each as long as its client does.
+absl::Status EncoderService::List(const grpc::ServerContext& context,
+                                  v1::ListModelsResponse& response) {
+  while (!context.IsCancelled()) {
+    MutexLock lock(mutex_);
+    const bool listed = listed_at_ != Clock::time_point();
+    if (listed && services_.time.Now() - listed_at_ <= kListed) {
+      response = listed_;
+      return absl::OkStatus();
+    }
+    if (looking_) {
+      looked_.wait_for(lock, kPoll,
+                       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !looking_; });
+      continue;
+    }
+    looking_ = true;
+    lock.unlock();
+    response = LookAtAll();
+    lock.lock();
+    looking_ = false;
+    listed_ = response;
+    listed_at_ = services_.time.Now();
+    looked_.notify_all();
+    return absl::OkStatus();
+  }
+  return absl::CancelledError("the caller waits no longer for the list of models");
+}
+
 grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
                                         const v1::ListModelsRequest* request,
                                         v1::ListModelsResponse* response) {
   return services_.metrics.requests().Count("ListModels", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
-    if (!caller.ok()) return Refuse(caller.status());
-    const MutexLock lock(mutex_);
-    const Clock::time_point now = services_.time.Now();
-    if (listed_at_ == Clock::time_point() || now - listed_at_ > kListed) {
-      listed_.Clear();
-      for (const ModelCatalog::Entry& entry : services_.models.List()) {
-        v1::Model model = Describe(entry.name, entry.model);
-        model.clear_config();  // GetModel has it: so many of them may not go into a message
-        *listed_.add_models() = std::move(model);
-      }
-      listed_at_ = services_.time.Now();
-    }
-    *response = listed_;
-    return grpc::Status(grpc::Status::OK);
+    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
+    return wire::ToGrpc(List(*context, *response));
   });
 }
 
@@ -131,7 +145,7 @@ grpc::Status EncoderService::GetModel(grpc::ServerContext* context,
                                       const v1::GetModelRequest* request, v1::Model* response) {
   return services_.metrics.requests().Count("GetModel", [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
-    if (!caller.ok()) return Refuse(caller.status());
+    if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const auto folder = services_.models.Open(request->name());
     if (!folder.ok() && !wire::HasReason(folder.status(), wire::reason::kModelUnusable)) {
       return wire::ToGrpc(folder.status());

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "server/access/callers.h"
@@ -33,14 +35,17 @@ class EncoderService
  private:
   grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanEncodeRequest& request,
                            v1::PlanResponse& response);
-  grpc::Status Refuse(const absl::Status& why);
   v1::Model Describe(const std::string& name, const absl::StatusOr<EncoderFolder>& folder) const;
+  v1::ListModelsResponse LookAtAll() const;
+  absl::Status List(const grpc::ServerContext& context, v1::ListModelsResponse& response);
 
   const JobServices services_;
   Callers& callers_;
   JobCalls& calls_;
   PlanGate& plans_;
-  Mutex mutex_;  // one look at all models at a time
+  Mutex mutex_;
+  ConditionVariable looked_;
+  bool looking_ ABSL_GUARDED_BY(mutex_) = false;  // at all models, which can take long
   v1::ListModelsResponse listed_ ABSL_GUARDED_BY(mutex_);
   Clock::time_point listed_at_ ABSL_GUARDED_BY(mutex_);  // never: the clock's epoch
 };

@@ -32,6 +32,20 @@ JobShape ShapeOf(const EncodeJob& job, const JobSpec& attention) {
           std::make_shared<SlideRows>(job.slide_tiles, job.config.class_token ? 1 : 0)};
 }
 
+// Of a row of POOLED.
+int64_t PooledRowBytes(const EncodeJob& job) {
+  return std::ssize(job.outputs.states) * job.config.embed_dim *
+         static_cast<int64_t>(sizeof(float));
+}
+
+int64_t PooledBytes(const EncodeJob& job) {
+  if (job.outputs.pooling == Pooling::kNone) return 0;
+  return SaturatingMultiply(std::ssize(job.slide_tiles), PooledRowBytes(job));
+}
+
+// Sums in float64 and the means made of them.
+int64_t ResultBytes(const EncodeJob& job) { return SaturatingMultiply(PooledBytes(job), 4); }
+
 // A worker's parts of pooled states, as they came.
 class PooledParts {
  public:
@@ -97,7 +111,7 @@ class EncodeWork : public JobWork {
   }
 
   int64_t client_bytes() const override {
-    int64_t bytes = PooledBytes();
+    int64_t bytes = PooledBytes(job_);
     for (int i = 0; i < kTensorKinds; ++i) {
       const auto tensor = static_cast<TensorKind>(i);
       if (tensor == TensorKind::kLayerInput) continue;
@@ -126,8 +140,7 @@ class EncodeWork : public JobWork {
     }
   }
 
-  // Sums in float64 and the means made of them.
-  int64_t result_bytes() const override { return SaturatingMultiply(PooledBytes(), 4); }
+  int64_t result_bytes() const override { return ResultBytes(job_); }
 
   bool CanRunOn(const Member& member) const override {
     return member.model_memory_bytes >= weight_bytes_ &&
@@ -152,8 +165,7 @@ class EncodeWork : public JobWork {
                        : wire::WithReason(std::move(status), wire::reason::kBadCoordinates);
   }
 
-  // rows: of the options that it was made with.
-  std::shared_ptr<OutputCheck> MakeCheck(int rows) override { return check_; }
+  std::shared_ptr<OutputCheck> MakeCheck() override { return check_; }
 
   void Describe(v1::RunOpen& open) const override {
     *open.mutable_encode() = message_;
@@ -205,17 +217,6 @@ class EncodeWork : public JobWork {
     return {rows};
   }
 
-  int64_t PooledBytes() const {
-    if (job_.outputs.pooling == Pooling::kNone) return 0;
-    return SaturatingMultiply(std::ssize(job_.slide_tiles), RowBytes());
-  }
-
-  // Of POOLED.
-  int64_t RowBytes() const {
-    return std::ssize(job_.outputs.states) * job_.config.embed_dim *
-           static_cast<int64_t>(sizeof(float));
-  }
-
   v1::EncodeSpec message_;  // with digest and states
   const EncodeJob job_;
   const std::optional<LayerNorm> norm_;  // where slides are pooled
@@ -243,12 +244,13 @@ absl::Status EncodeWork::SendResults(const Output& output) {
       std::copy_n(of_state->data() + slide * dim, dim, pooled->data() + (slide * states + i) * dim);
     }
   }
-  const int64_t most = wire::kMaxPayloadBytes / RowBytes();
+  const int64_t row_bytes = PooledRowBytes(job_);
+  const int64_t most = wire::kMaxPayloadBytes / row_bytes;
   for (int64_t slide = 0; slide < slides;) {
     const int64_t rows = std::min(most, slides - slide);
     const std::string_view payload(
-        reinterpret_cast<const char*>(pooled->data()) + slide * RowBytes(),
-        static_cast<size_t>(rows * RowBytes()));
+        reinterpret_cast<const char*>(pooled->data()) + slide * row_bytes,
+        static_cast<size_t>(rows * row_bytes));
     v1::OutputChunk chunk;
     chunk.set_tensor(v1::TENSOR_POOLED);
     chunk.set_first_token(slide);
@@ -291,10 +293,8 @@ absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& sp
     absl::Status status = loaded.ok() ? model->CheckUnchanged() : loaded.status();
     if (!status.ok()) return wire::WithReason(std::move(status), wire::reason::kModelUnusable);
     norm = *std::move(loaded);
-    const int64_t row_bytes =
-        std::ssize(job.outputs.states) * job.config.embed_dim * static_cast<int64_t>(sizeof(float));
-    const int64_t result_bytes =
-        SaturatingMultiply(SaturatingMultiply(std::ssize(job.slide_tiles), row_bytes), 4);
+    const int64_t row_bytes = PooledRowBytes(job);
+    const int64_t result_bytes = ResultBytes(job);
     if (row_bytes > wire::kMaxPayloadBytes || result_bytes > options.max_result_bytes) {
       return wire::WithReason(
           absl::OutOfRangeError(absl::StrCat("states: a row of POOLED has ", row_bytes,

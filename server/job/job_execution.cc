@@ -1,7 +1,6 @@
 #include "server/job/job_execution.h"
 
 #include <algorithm>
-#include <functional>
 #include <stop_token>
 #include <utility>
 

@@ -34,15 +34,14 @@ namespace hilbert_ring::server {
 // What a job is, and what lasts from one execution to the next.
 struct Job {
   // All that is pointed to must outlive it.
-  Job(v1::Open opened, JobWork& job_work, OrderCache& orders, JobCourse& how_far, int rows_to_check)
+  Job(v1::Open opened, JobWork& job_work, OrderCache& orders, JobCourse& how_far)
       : open(std::move(opened)),
         work(job_work),
         spec(work.spec()),
         input(work.shape(), orders),
         delivered(spec.tokens),
-        course(how_far) {
-    if (rows_to_check > 0) check = work.MakeCheck(rows_to_check);
-  }
+        course(how_far),
+        check(work.MakeCheck()) {}
 
   const v1::Open open;  // without what it is to compute
   JobWork& work;
@@ -53,7 +52,7 @@ struct Job {
   JobFiles* files = nullptr;  // null: rows come as chunks, and outputs leave so
   Delivered delivered;
   JobCourse& course;
-  std::shared_ptr<OutputCheck> check;              // where it is asked for
+  const std::shared_ptr<OutputCheck> check;        // null: none is asked for
   std::atomic<int64_t> rows_sent = 0;              // of outputs
   int64_t bytes_received = 0;                      // payload, of the client's
   std::atomic<int64_t> bytes_sent = 0;             // payload, to the client

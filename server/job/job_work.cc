@@ -48,7 +48,8 @@ class AttentionCheck : public OutputCheck {
 
 class AttentionWork : public JobWork {
  public:
-  AttentionWork(const JobSpec& spec, bool want_lse) : JobWork(spec), want_lse_(want_lse) {}
+  AttentionWork(const JobSpec& spec, const AttentionWorkOptions& options)
+      : JobWork(spec), options_(options) {}
 
   Planner MakePlanner(std::function<bool()> cancelled) const override {
     return PlannerOf(spec(), std::move(cancelled));
@@ -58,14 +59,15 @@ class AttentionWork : public JobWork {
     int64_t of_row = 0;
     for (const TensorKind tensor : kInputKinds) of_row += shape().rows[tensor];
     of_row += shape().rows[TensorKind::kOut];
-    if (want_lse_) of_row += shape().rows[TensorKind::kLse];
+    if (options_.want_lse) of_row += shape().rows[TensorKind::kLse];
     of_row += wire::TensorRowBytes(spec(), v1::TENSOR_COORDS);
     constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
     return spec().tokens > kMost / of_row ? kMost : spec().tokens * of_row;
   }
 
-  std::shared_ptr<OutputCheck> MakeCheck(int rows) override {
-    return std::make_shared<AttentionCheck>(spec(), rows);
+  std::shared_ptr<OutputCheck> MakeCheck() override {
+    if (options_.check_rows == 0) return nullptr;
+    return std::make_shared<AttentionCheck>(spec(), options_.check_rows);
   }
 
   JobArray ArrayOf(v1::Tensor tensor) const override {
@@ -98,7 +100,7 @@ class AttentionWork : public JobWork {
   }
 
  private:
-  const bool want_lse_;
+  const AttentionWorkOptions options_;
 };
 
 }  // namespace
@@ -111,8 +113,9 @@ absl::Status JobWork::TakeChecked(const v1::CheckedState& state) {
   return absl::InternalError("a worker told a row's state, which nobody asked for");
 }
 
-std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec, bool want_lse) {
-  return std::make_unique<AttentionWork>(spec, want_lse);
+std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec,
+                                           const AttentionWorkOptions& options) {
+  return std::make_unique<AttentionWork>(spec, options);
 }
 
 }  // namespace hilbert_ring::server

@@ -59,8 +59,8 @@ class JobWork {
   virtual bool CanRunOn(const Member& member) const { return true; }
   virtual absl::Status NobodyCan() const { return absl::OkStatus(); }
 
-  // Of so many rows of its outputs (--check-rows).
-  virtual std::shared_ptr<OutputCheck> MakeCheck(int rows) = 0;
+  // Of as many rows of its outputs as it was made with (--check-rows); null: of none.
+  virtual std::shared_ptr<OutputCheck> MakeCheck() = 0;
 
   // A chunk of the right shape: what its rows may not be.
   virtual absl::Status CheckChunk(const v1::Chunk& chunk, const wire::Payload& payload) const {
@@ -92,6 +92,11 @@ class JobWork {
 };
 
 // spec: valid.
-std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec, bool want_lse);
+struct AttentionWorkOptions {
+  bool want_lse = false;
+  int check_rows = 0;  // that are computed again
+};
+std::unique_ptr<JobWork> MakeAttentionWork(const JobSpec& spec,
+                                           const AttentionWorkOptions& options);
 
 }  // namespace hilbert_ring::server

@@ -118,13 +118,9 @@ absl::Status ServedJob::ReadOpen() {
 absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::MakeWork() const {
   if (method_ == JobMethod::kEncode) {
     if (!open_.has_encode()) return BadOpen("Open has no encode, which Encode takes");
-    int threads = 1;
-    for (const auto& member : services_.membership.Live()) {
-      threads = std::max(threads, member->threads);
-    }
     return MakeEncodeWork(open_.encode(), services_.models,
                           {.limits = LimitsOf(services_.settings),
-                           .threads = threads,
+                           .threads = MostThreads(services_.membership.Live()),
                            .max_result_bytes = OrderMemoryLimit(services_.settings),
                            .check_rows = services_.settings.check_rows});
   }
@@ -133,7 +129,8 @@ absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::MakeWork() const {
   if (absl::Status status = Validate(spec, LimitsOf(services_.settings)); !status.ok()) {
     return wire::WithReason(std::move(status), wire::reason::kInvalidSpec);
   }
-  return MakeAttentionWork(spec, open_.want_lse());
+  return MakeAttentionWork(
+      spec, {.want_lse = open_.want_lse(), .check_rows = services_.settings.check_rows});
 }
 
 absl::Status ServedJob::CheckRowSizes() const {
@@ -310,7 +307,7 @@ absl::Status ServedJob::RunJob() {
   absl::Status status = AwaitWorkers(*place);
   if (!status.ok()) return status;
   seconds_.queue = SecondsBetween(opened_, services_.time.Now());
-  job_.emplace(open_, *work_, services_.orders, course_, services_.settings.check_rows);
+  job_.emplace(open_, *work_, services_.orders, course_);
   job_->traceparent = traceparent_;
   job_->files = files_.get();
   if (order_memory_) job_->order_memory = &*order_memory_;

@@ -58,7 +58,7 @@ class JobFilesTest : public ::testing::Test {
   }
 
   const JobSpec spec_ = PlainSpec();
-  const std::unique_ptr<JobWork> work_ = MakeAttentionWork(spec_, false);
+  const std::unique_ptr<JobWork> work_ = MakeAttentionWork(spec_, {});
   testing::TestFolder folder_;
   std::unique_ptr<DataRoot> root_;
 };

@@ -101,7 +101,7 @@ class JobRunTest : public ::testing::Test {
   static constexpr milliseconds kLong{20'000};
 
   const Plan plan_ = *MakePlan(PlainSpec({.heads = 1, .dim = 8}), 1);
-  const std::unique_ptr<server::JobWork> work_ = server::MakeAttentionWork(plan_.spec, false);
+  const std::unique_ptr<server::JobWork> work_ = server::MakeAttentionWork(plan_.spec, {});
   FakeWorker worker_;
   std::unique_ptr<grpc::Server> server_;
   Members members_;

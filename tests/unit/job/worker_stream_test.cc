@@ -50,7 +50,7 @@ class WorkerStreamTest : public ::testing::Test {
 
   FakeWorker worker_{"127.0.0.1:1"};
   const Plan plan_ = *MakePlan(PlainSpec({.segment = 1}), 1);
-  const std::unique_ptr<server::JobWork> work_ = server::MakeAttentionWork(plan_.spec, false);
+  const std::unique_ptr<server::JobWork> work_ = server::MakeAttentionWork(plan_.spec, {});
   const std::shared_ptr<server::Member> member_ = std::make_shared<server::Member>();
   ManualTime time_;
   server::SharedMemoryPool shards_{milliseconds(10)};

@@ -1,0 +1,30 @@
+#include "server/coordinator/refusals.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "server/coordinator/job_calls.h"
+#include "wire/status.h"
+#include "wire/transport.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr double kPlanSeconds = 2;  // of the longest
+
+}  // namespace
+
+grpc::Status Refuse(Metrics& metrics, const absl::Status& why) {
+  metrics.CountRefused(wire::ReasonOf(why));
+  return wire::ToGrpc(why);
+}
+
+grpc::Status RefusePlan(Metrics& metrics, const PlanGate& plans, grpc::ServerContext& context) {
+  context.AddTrailingMetadata(wire::kPushbackKey, std::to_string(Pushback(kPlanSeconds).count()));
+  return Refuse(metrics, wire::ErrorOf(wire::reason::kTooManyPlans,
+                                       absl::StrCat(plans.most(),
+                                                    " plans are being made, which is the limit "
+                                                    "(--max-plans)")));
+}
+
+}  // namespace hilbert_ring::server
