@@ -59,16 +59,15 @@ bool IsUnfinished(std::string_view path) {
   return name.starts_with(kOwnFiles) && name.ends_with(kUnfinishedEnding);
 }
 
-// Beneath the root, without following links.
-void RemoveUnfinished(int root, const std::string& path) {
-  if (!IsUnfinished(path)) return;
+// Beneath the root, without following links. Whether there was one.
+bool RemoveUnfinished(int root, const std::string& path) {
+  if (!IsUnfinished(path)) return false;
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) {
-    unlinkat(root, path.c_str(), 0);
-    return;
+    return unlinkat(root, path.c_str(), 0) == 0;
   }
   const auto folder = OpenBeneath(root, path.substr(0, slash), O_PATH | O_DIRECTORY);
-  if (folder.ok()) unlinkat(folder->number(), path.c_str() + slash + 1, 0);
+  return folder.ok() && unlinkat(folder->number(), path.c_str() + slash + 1, 0) == 0;
 }
 
 // A dead coordinator's mark: no lock is held of it, and it is whole, or was long ago. Those of
@@ -84,9 +83,7 @@ void RemoveIfDead(int root, const char* name) {
   if (lines.size() < 2 && std::time(nullptr) - found.st_mtim.tv_sec < kMarkSeconds) return;
   int removed = 0;
   for (size_t i = 1; i < lines.size(); ++i) {
-    if (lines[i].empty()) continue;
-    RemoveUnfinished(root, lines[i]);
-    ++removed;
+    if (RemoveUnfinished(root, lines[i])) ++removed;
   }
   unlinkat(root, name, 0);
   spdlog::info("--data-root: removed what a coordinator before this one left: {}, {} outputs", name,
@@ -152,7 +149,9 @@ absl::Status DataRoot::MakeMark() {
         path_, name, std::strerror(errno));
   }
   const std::string line = mark_ + "\n";
-  if (pwrite(mark_descriptor_.number(), line.data(), line.size(), 0) != std::ssize(line)) {
+  const ssize_t written = pwrite(mark_descriptor_.number(), line.data(), line.size(), 0);
+  if (written != std::ssize(line)) {
+    if (written >= 0) errno = ENOSPC;
     return NotUsable(path_, "no file can be written in it");
   }
   ASSIGN_OR_RETURN(mark_version_, VersionOf(mark_descriptor_, name));
@@ -187,8 +186,9 @@ absl::StatusOr<std::string> DataRoot::NameUnfinished(const std::string& path) {
         wire::reason::kFilePath,
         absl::StrCat("path '", path, "': the path of an output has no line break"));
   }
-  if (pwrite(mark_descriptor_.number(), line.data(), line.size(), end_) != std::ssize(line)) {
-    return FileError(mark_file_, "cannot write", errno);
+  const ssize_t written = pwrite(mark_descriptor_.number(), line.data(), line.size(), end_);
+  if (written != std::ssize(line)) {
+    return FileError(mark_file_, "cannot write", written < 0 ? errno : ENOSPC);
   }
   end_ += std::ssize(line);
   ++unfinished_;

@@ -167,7 +167,8 @@ absl::StatusOr<Descriptor> OpenOwnFile(int root, const std::string& path, int fl
 absl::StatusOr<FileVersion> VersionOf(const Descriptor& file, std::string_view path) {
   struct stat found = {};
   if (fstat(file.number(), &found) != 0) return FileError(path, "cannot look at it", errno);
-  return FileVersion{.inode = found.st_ino,
+  return FileVersion{.device = found.st_dev,
+                     .inode = found.st_ino,
                      .bytes = found.st_size,
                      .seconds = found.st_mtim.tv_sec,
                      .nanoseconds = found.st_mtim.tv_nsec};

@@ -50,7 +50,7 @@ absl::StatusOr<Descriptor> OpenOwnFile(int root, const std::string& path, int fl
 
 // Which file it is, and whether it was written to since.
 struct FileVersion {
-  uint64_t inode = 0;
+  uint64_t device = 0, inode = 0;
   int64_t bytes = 0;
   int64_t seconds = 0, nanoseconds = 0;  // when its contents changed last
   bool operator==(const FileVersion&) const = default;

@@ -94,7 +94,9 @@ absl::StatusOr<OutputFile> OutputFile::Create(DataRoot& data_root, int root,
   RETURN_IF_ERROR(TakeRoom(output.file_, options.path, output.offset_ + options.data_bytes));
   const ssize_t written =
       pwrite(output.file_.number(), options.header.data(), options.header.size(), 0);
-  if (written != output.offset_) return FileError(options.path, "cannot write", errno);
+  if (written != output.offset_) {
+    return FileError(options.path, "cannot write", written < 0 ? errno : ENOSPC);
+  }
   ASSIGN_OR_RETURN(output.version_, VersionOf(output.file_, options.path));
   return output;
 }

@@ -32,7 +32,7 @@ absl::Status Misshapen(const std::string& path, const std::string& what) {
 
 bool IsOutput(v1::Tensor tensor) {
   const auto kind = wire::TensorKindOf(tensor);
-  return kind && std::ranges::find(kOutputKinds, *kind) != std::end(kOutputKinds);
+  return kind && hilbert_ring::IsOutput(*kind);
 }
 
 bool IsInteger(NpyType type) { return type >= NpyType::kInt16 && type <= NpyType::kUInt64; }
@@ -47,19 +47,6 @@ NpyType TypeOf(DataType dtype) {
       break;
   }
   return NpyType::kFloat32;
-}
-
-std::optional<NpyType> RawTypeOf(v1::DataType dtype) {
-  switch (dtype) {
-    case v1::DATA_TYPE_FLOAT32:
-      return NpyType::kFloat32;
-    case v1::DATA_TYPE_BFLOAT16:
-      return NpyType::kRaw16;
-    case v1::DATA_TYPE_FLOAT16:
-      return NpyType::kFloat16;
-    default:
-      return std::nullopt;
-  }
 }
 
 // Of an input's file, in what it may come.
@@ -102,28 +89,33 @@ absl::StatusOr<wire::NpyHeader> ReadHeader(const Descriptor& file, const std::st
   }
 }
 
-// Where the rows of an input's file begin, and what numbers it has.
+// Where the rows of a file begin, and what numbers it has.
 struct Begin {
   int64_t offset = 0;
   NpyType type = NpyType::kFloat32;
 };
-absl::StatusOr<Begin> BeginOf(const v1::TensorFile& file, const std::string& path,
-                              const Descriptor& opened, const JobArray& array) {
-  if (!file.has_raw()) {
-    ASSIGN_OR_RETURN(const wire::NpyHeader header, ReadHeader(opened, path));
-    if (header.fortran_order) return Misshapen(path, "is in Fortran order, must be in C order");
-    RETURN_IF_ERROR(CheckShape(path, header.shape, array.shape));
-    return Begin{header.data_offset, header.type};
-  }
-  const auto type = RawTypeOf(file.raw().dtype());
-  if (!type) return BadOpen(absl::StrCat("files: raw.dtype of ", path, " is not given"));
-  if (file.raw().offset() < 0) {
-    return BadOpen(absl::StrCat("files: raw.offset of ", path, " is ", file.raw().offset(),
+absl::StatusOr<Begin> BeginOfRaw(const v1::RawFile& raw, const std::string& path,
+                                 const JobArray& array) {
+  const std::optional<DataType> dtype = wire::DecodeDataType(raw.dtype());
+  if (!dtype) return BadOpen(absl::StrCat("files: raw.dtype of ", path, " is not given"));
+  if (raw.offset() < 0) {
+    return BadOpen(absl::StrCat("files: raw.offset of ", path, " is ", raw.offset(),
                                 ", must not be negative"));
   }
-  RETURN_IF_ERROR(
-      CheckShape(path, {file.raw().shape().begin(), file.raw().shape().end()}, array.shape));
-  return Begin{file.raw().offset(), *type};
+  RETURN_IF_ERROR(CheckShape(path, {raw.shape().begin(), raw.shape().end()}, array.shape));
+  RETURN_IF_ERROR(CheckType(path, array, TypeOf(*dtype)));
+  return Begin{raw.offset(), TypeOf(*dtype)};
+}
+
+// Of an input.
+absl::StatusOr<Begin> BeginOf(const v1::TensorFile& file, const std::string& path,
+                              const Descriptor& opened, const JobArray& array) {
+  if (file.has_raw()) return BeginOfRaw(file.raw(), path, array);
+  ASSIGN_OR_RETURN(const wire::NpyHeader header, ReadHeader(opened, path));
+  if (header.fortran_order) return Misshapen(path, "is in Fortran order, must be in C order");
+  RETURN_IF_ERROR(CheckShape(path, header.shape, array.shape));
+  RETURN_IF_ERROR(CheckType(path, array, header.type));
+  return Begin{header.data_offset, header.type};
 }
 
 // Coordinates as chunks have them: uint32.
@@ -186,11 +178,16 @@ absl::StatusOr<std::unique_ptr<JobFiles>> JobFiles::Open(DataRoot* root, const C
   ASSIGN_OR_RETURN(const std::string folder, FolderOf(caller));
   ASSIGN_OR_RETURN(const Descriptor reached, root->Reach());
   std::unique_ptr<JobFiles> files(new JobFiles(*root, work));
-  for (const v1::TensorFile& file : open.files()) {
+  std::vector<const v1::TensorFile*> inputs_first;
+  for (const v1::TensorFile& file : open.files()) inputs_first.push_back(&file);
+  std::stable_partition(inputs_first.begin(), inputs_first.end(),
+                        [](const v1::TensorFile* file) { return !IsOutput(file->tensor()); });
+  for (const v1::TensorFile* const file : inputs_first) {
     // Before the folder is put before it, which would make it right.
-    RETURN_IF_ERROR(CheckFilePath(file.path()));
-    const std::string path = folder.empty() ? file.path() : absl::StrCat(folder, "/", file.path());
-    RETURN_IF_ERROR(files->Take(file, path, reached.number()));
+    RETURN_IF_ERROR(CheckFilePath(file->path()));
+    const std::string path =
+        folder.empty() ? file->path() : absl::StrCat(folder, "/", file->path());
+    RETURN_IF_ERROR(files->Take(*file, path, reached.number()));
   }
   RETURN_IF_ERROR(files->CheckAllNamed(open));
   RETURN_IF_ERROR(files->CheckDistinct(reached.number()));
@@ -214,7 +211,6 @@ absl::Status JobFiles::TakeInput(const v1::TensorFile& file, const std::string& 
   ASSIGN_OR_RETURN(input.file, OpenFile(root, path, O_RDONLY));
   ASSIGN_OR_RETURN(input.version, VersionOf(input.file, path));
   ASSIGN_OR_RETURN(const Begin begin, BeginOf(file, path, input.file, array));
-  RETURN_IF_ERROR(CheckType(path, array, begin.type));
   input.offset = begin.offset;
   input.type = begin.type;
   int64_t bytes = wire::NpyItemBytes(begin.type);
@@ -232,16 +228,19 @@ absl::Status JobFiles::TakeOutput(const v1::TensorFile& file, const std::string&
   const JobArray array = work_.ArrayOf(file.tensor());
   NpyType type =
       array.numbers == JobArray::Numbers::kOfJob ? TypeOf(array.dtype) : NpyType::kFloat32;
-  // bfloat16 leaves as it came.
+  // bfloat16 leaves as it came: inputs have been taken by now.
   const auto q = inputs_.find(v1::TENSOR_Q);
   if (type == NpyType::kRaw16 && q != inputs_.end()) type = q->second.type;
   Wanted wanted{.path = path,
                 .row_bytes = work_.shape().rows[*wire::TensorKindOf(file.tensor())],
                 .rows = array.shape.front()};
   if (!file.has_raw()) wanted.header = wire::FormatNpyHeader(type, array.shape);
-  if (file.has_raw() && file.raw().offset() != 0) {
-    return BadOpen(absl::StrCat("files: raw.offset of the output ", path, " is ",
-                                file.raw().offset(), ", must be 0"));
+  if (file.has_raw()) {
+    ASSIGN_OR_RETURN(const Begin begin, BeginOfRaw(file.raw(), path, array));
+    if (begin.offset != 0) {
+      return BadOpen(absl::StrCat("files: raw.offset of the output ", path, " is ", begin.offset,
+                                  ", must be 0"));
+    }
   }
   RETURN_IF_ERROR(CheckReplaceable(root, path));
   wanted_.emplace(file.tensor(), std::move(wanted));
@@ -282,7 +281,7 @@ absl::Status JobFiles::CheckDistinct(int root) const {
     const auto there = OpenBeneath(root, wanted.path, O_PATH);
     if (!there.ok() || fstat(there->number(), &found) != 0) continue;
     for (const auto& [input, file] : inputs_) {
-      if (file.version.inode != found.st_ino) continue;
+      if (file.version.inode != found.st_ino || file.version.device != found.st_dev) continue;
       return BadOpen(absl::StrCat("files: the output ", wanted.path, " is the input ", file.path));
     }
   }
@@ -293,9 +292,12 @@ absl::Status JobFiles::CheckUnchanged() const {
   for (const auto& [tensor, input] : inputs_) {
     ASSIGN_OR_RETURN(const FileVersion now, VersionOf(input.file, input.path));
     if (now == input.version) continue;
+    const std::string how =
+        now.bytes == input.version.bytes
+            ? "its modification time changed"
+            : absl::StrCat("it has ", now.bytes, " bytes, it had ", input.version.bytes);
     return wire::ErrorOf(wire::reason::kFileChanged,
-                         absl::StrCat(input.path, ": was written to while the job read it: it has ",
-                                      now.bytes, " bytes, it had ", input.version.bytes));
+                         absl::StrCat(input.path, ": was written to while the job read it: ", how));
   }
   return absl::OkStatus();
 }

@@ -49,8 +49,8 @@ class JobFiles {
 
   void AddTo(v1::RunOpen& open) const;
 
-  // Chunks of a tensor that this process reads itself: COORDS. Errors of ReadRows, BAD_COORDINATES,
-  // and those of `visit`.
+  // Chunks of a tensor that this process reads itself: COORDS, TILE_COORDS. Errors of ReadRows,
+  // BAD_COORDINATES, and those of `visit`.
   using Visit = std::function<absl::Status(const v1::Chunk& chunk, const wire::Payload& payload)>;
   absl::Status ReadChunks(v1::Tensor tensor, const Visit& visit) const;
 

@@ -1,12 +1,15 @@
 // Whose files a job may name. What becomes of them is tests/service/by_reference_test.cc's.
 #include "server/job/job_files.h"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/test_folder.h"
@@ -16,6 +19,8 @@
 
 namespace hilbert_ring::server {
 namespace {
+
+using ::testing::HasSubstr;
 
 class JobFilesTest : public ::testing::Test {
  protected:
@@ -77,6 +82,76 @@ TEST_F(JobFilesTest, NoCallerReachesTheFilesOfAnother) {
   EXPECT_EQ(ReasonOf({.name = "eye"}, ""), "FILE_NOT_FOUND");  // it has no folder
   EXPECT_EQ(ReasonOf({.name = "../lab"}, ""), "FILE_PATH");
   EXPECT_EQ(ReasonOf({.name = "spiffe://lab"}, ""), "FILE_PATH");
+}
+
+// What the file of an output of the execution begins with.
+std::string HeaderOf(const JobFiles& files, const std::string& root, v1::Tensor tensor) {
+  v1::RunOpen run;
+  files.AddTo(run);
+  for (const v1::ShardFile& file : run.files()) {
+    if (file.tensor() != tensor) continue;
+    return testing::FileText(root + "/" + file.path()).substr(0, file.offset());
+  }
+  return "";
+}
+
+TEST_F(JobFilesTest, Bfloat16LeavesAsItCameWhateverIsNamedFirst) {
+  JobSpec spec = spec_;
+  spec.dtype = DataType::kBFloat16;
+  const std::vector<int64_t> shape = {64, 2, 16};
+  for (const std::string name : {"q", "k", "v"}) {
+    std::ofstream(folder_ / name) << wire::FormatNpyHeader(wire::NpyType::kUInt16, shape)
+                                  << std::string(64 * 2 * 16 * 2, '\0');
+  }
+  const auto work = MakeAttentionWork(spec, {});
+  v1::Open open = OpenOf("");
+  *open.mutable_spec() = wire::EncodeJobSpec(spec);
+  open.mutable_files()->SwapElements(0, 3);  // OUT, K, V, Q
+  const auto files = JobFiles::Open(root_.get(), {}, open, *work);
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE((*files)->BeginExecution().ok());
+  EXPECT_EQ(HeaderOf(**files, folder_.path(), v1::TENSOR_OUT),
+            wire::FormatNpyHeader(wire::NpyType::kUInt16, shape));
+}
+
+TEST_F(JobFilesTest, ARawOutputIsTheTensor) {
+  v1::Open open = OpenOf("");
+  v1::RawFile& raw = *open.mutable_files(3)->mutable_raw();
+  for (const int64_t axis : {64, 2, 16}) raw.add_shape(axis);
+  raw.set_dtype(v1::DATA_TYPE_FLOAT32);
+  const auto reason = [&] {
+    const auto files = JobFiles::Open(root_.get(), {}, open, *work_);
+    return files.ok() ? "" : wire::ReasonOf(files.status());
+  };
+  EXPECT_EQ(reason(), "");
+  raw.set_dtype(v1::DATA_TYPE_FLOAT16);
+  EXPECT_EQ(reason(), "FILE_MISSHAPEN");
+  raw.clear_dtype();
+  EXPECT_EQ(reason(), "INVALID_OPEN");
+  raw.set_dtype(v1::DATA_TYPE_FLOAT32);
+  raw.set_shape(1, 3);
+  EXPECT_EQ(reason(), "FILE_MISSHAPEN");
+  raw.set_shape(1, 2);
+  raw.set_offset(8);
+  EXPECT_EQ(reason(), "INVALID_OPEN");
+}
+
+TEST_F(JobFilesTest, AnOutputIsNoInput) {
+  v1::Open open = OpenOf("");
+  std::filesystem::create_hard_link(folder_ / "k", folder_ / "out");
+  const auto files = JobFiles::Open(root_.get(), {}, open, *work_);
+  EXPECT_THAT(std::string(files.status().message()), HasSubstr("the output out is the input k"));
+}
+
+TEST_F(JobFilesTest, AnInputThatWasWrittenInPlaceSaysSo) {
+  const v1::Open open = OpenOf("");
+  const auto files = JobFiles::Open(root_.get(), {}, open, *work_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  const auto before = std::filesystem::last_write_time(folder_ / "k");
+  std::filesystem::last_write_time(folder_ / "k", before + std::chrono::seconds(1));
+  const absl::Status status = (*files)->BeginExecution();
+  EXPECT_EQ(wire::ReasonOf(status), "FILE_CHANGED");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("its modification time changed"));
 }
 
 TEST_F(JobFilesTest, AnInputThatWasWrittenToIsNotReadAgain) {
