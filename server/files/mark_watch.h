@@ -1,5 +1,6 @@
 // What stands in the mark of a data root, looked at again and again: a folder comes and goes. A
-// thread of its own looks, so that a file system that hangs holds up nobody else.
+// thread of its own looks, so that a file system that hangs holds up nobody else until the watch is
+// destroyed, which waits for the look that is under way.
 #pragma once
 
 #include <chrono>

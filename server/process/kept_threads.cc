@@ -2,8 +2,6 @@
 
 #include <pthread.h>
 
-#include <algorithm>
-
 namespace hilbert_ring::server {
 
 struct KeptThreads::End {

@@ -6,7 +6,6 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"

@@ -1,6 +1,5 @@
 #include "server/worker/ring_table.h"
 
-#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
