@@ -1,6 +1,7 @@
 """encode: what is sent, what comes back, and what is refused before anything is sent. The service
 is a stand-in of the tests' own process."""
 import asyncio
+import warnings
 from concurrent import futures
 
 import grpc
@@ -26,8 +27,9 @@ def small(**changes):
 class Encoder(grpc.GenericRpcHandler):
     """Token t of state s comes back as 100 s + t, a slide likewise, the map's row t as t / 2."""
 
-    def __init__(self, model, failures=0, away=0):
+    def __init__(self, model, failures=0, away=0, spoilt=(), notes=()):
         self.model, self.failures, self.away, self.calls = model, failures, away, 0
+        self.spoilt, self.notes = spoilt, notes
         self.open, self.tensors = None, {}
         self.planned, self.plans = None, 0
         self.server = grpc.server(futures.ThreadPoolExecutor(4), handlers=[self])
@@ -92,13 +94,15 @@ class Encoder(grpc.GenericRpcHandler):
         tokens = tiles + len(spec.slide_tiles) * self.model.class_token
         for row in reversed(range(len(spec.slide_tiles) if pooled else tokens)):
             values = np.repeat(np.array(spec.states, "<f4") * 100 + row, DIM)
+            if row in self.spoilt:
+                values[3] = np.nan
             yield output(pb.TENSOR_POOLED if pooled else pb.TENSOR_STATES, row, values)
         if spec.attention_map_layer:
             columns = HEADS if spec.attention_map_by_head else 1
             for row in range(tokens):
                 values = np.arange(columns, dtype="<f4") + row / 2
                 yield output(pb.TENSOR_ATTENTION_MAP, row, values.astype("<f4"))
-        yield pb.AttendResponse(report=pb.Report(job_id=self.open.job_id, tokens=tokens))
+        yield pb.AttendResponse(report=pb.Report(job_id=self.open.job_id, tokens=tokens, notes=self.notes))
 
     def sent(self, tensor, dtype):
         rows = self.tensors[tensor]
@@ -227,6 +231,40 @@ def test_what_is_wrong_is_named_and_nothing_is_sent(slides, field, arguments, mo
                                     **arguments})
         assert raised.value.field == field
         assert service.calls == 0
+
+
+@pytest.mark.parametrize("output, name", [("out", "tiles"), ("out", "coords"), ("attention_map_out", "tiles"),
+                                          ("attention_map_out", "out")])
+def test_an_output_that_is_an_input_or_another_output(slides, tmp_path, output, name):
+    for file, array in zip(("tiles", "coords"), slides):
+        np.save(tmp_path / f"{file}.npy", array)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    outputs = {"out": tmp_path / "out.npy", "attention_map_out": tmp_path / "map.npy"}
+    outputs[output] = tmp_path / ".." / tmp_path.name / f"{name}.npy"
+    with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
+        with pytest.raises(hilbert_ring.InvalidArgumentError, match="is the same file as the .*put") as raised:
+            client.encode(tmp_path / "tiles.npy", tmp_path / "coords.npy", model="small", attention_map=True,
+                          progress=False, **outputs)
+        assert raised.value.field == output and name in raised.value.message
+        assert service.calls == 0
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_is_said_of_a_job_that_is_done(slides):
+    def told(service):
+        with hilbert_ring.connect(service.address) as client, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            client.encode(*slides, model="small", pool="none", progress=False)
+        assert all(warning.filename == __file__ for warning in caught)
+        return [(warning.category, str(warning.message)) for warning in caught]
+
+    with Encoder(small(), failures=1) as service:
+        assert told(service) == []
+    with Encoder(small(), failures=1, spoilt=(8, 3), notes=("segments of 5 tokens",)) as service:
+        assert told(service) == [
+            (RuntimeWarning, "2 of 9 rows of the output are not finite, the first for token 3"),
+            (UserWarning, "segments of 5 tokens")]
+        assert service.calls == 2
 
 
 @pytest.mark.parametrize("value", [200.0, -0.5, np.nan, np.inf])

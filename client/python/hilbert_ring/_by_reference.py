@@ -8,7 +8,6 @@ That both see the same folder is shown by a file of the service's in it, whose r
 service tells. As client/cpp/by_reference.cc.
 """
 import os
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Optional
@@ -16,6 +15,7 @@ from typing import Any, Dict, FrozenSet, Optional
 from hilbert_ring._attempt import JobCall
 from hilbert_ring._chunks import Inputs, tensor_name
 from hilbert_ring._files import FileOutput, FilePart, NotInFile, flush, part_of
+from hilbert_ring._warn import warn
 from hilbert_ring.errors import FailedPreconditionError, HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb
 
@@ -39,8 +39,7 @@ def may_send(call: JobCall) -> FrozenSet[str]:
 
 def warn_of_sending(error: HilbertRingError) -> None:
     """Says that a job is done, and slower."""
-    warnings.warn(f"tensors are sent, since the service cannot use the files: {error}",
-                  RuntimeWarning, stacklevel=4)
+    warn(f"tensors are sent, since the service cannot use the files: {error}", RuntimeWarning)
 
 
 def parts_of(call: JobCall) -> Optional[Parts]:

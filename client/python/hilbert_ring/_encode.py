@@ -7,10 +7,12 @@ import numpy as np
 from hilbert_ring._attempt import JobCall
 from hilbert_ring._channel import ENCODER_SERVICE
 from hilbert_ring._chunks import Inputs, Reader
+from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, opened
 from hilbert_ring._job import AttendOptions, output_of
 from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, choice, integer, integers
 from hilbert_ring._tensors import Output, read_tensor
+from hilbert_ring._warn import warn_of_notes, warn_of_rows
 from hilbert_ring.errors import (FailedPreconditionError, InvalidArgumentError, OutOfRangeError)
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -75,6 +77,7 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: O
     spec = _spec_of(model, tensor.shape[0], tensor.dtype, wanted)
     readers: Dict[Any, Reader] = {pb.TENSOR_TILES: tensor.rows}
     row_bytes = {pb.TENSOR_TILES: model.tile_dim * ELEMENT_BYTES[tensor.dtype]}
+    given_coords = coords
     if model.positions:
         coords = arrays[pb.TENSOR_TILE_COORDS] = opened("coords", coords)
         readers[pb.TENSOR_TILE_COORDS] = _read_coordinates(model, coords, tensor.shape[0])
@@ -95,6 +98,9 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: O
     elif wanted.attention_map_out is not None:
         raise InvalidArgumentError("attention_map_out goes with attention_map",
                                    field="attention_map_out")
+    check_distinct({"tiles": (tiles, arrays[pb.TENSOR_TILES]),
+                    "coords": (given_coords, arrays.get(pb.TENSOR_TILE_COORDS))},
+                   {"out": out, "attention_map_out": wanted.attention_map_out})
     return JobCall(ENCODER_SERVICE + "Encode", pb.Open(encode=spec), inputs, outputs,
                    {**dict.fromkeys(outputs, pb.DATA_TYPE_FLOAT32), pb.TENSOR_TILES: spec.dtype},
                    options.name(), options.chunk_bytes, _rows_of(model, spec),
@@ -104,8 +110,11 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: O
 def encoded(call: JobCall, report: pb.Report) -> EncodeResult:
     """Of a job whose rows are all in place."""
     pooled = call.open.encode.pooling != pb.POOLING_NONE
-    return EncodeResult(call.result(pb.TENSOR_POOLED if pooled else pb.TENSOR_STATES),
-                        call.result(pb.TENSOR_ATTENTION_MAP), report)
+    result = EncodeResult(call.result(pb.TENSOR_POOLED if pooled else pb.TENSOR_STATES),
+                          call.result(pb.TENSOR_ATTENTION_MAP), report)
+    warn_of_rows(report)
+    warn_of_notes(report)
+    return result
 
 
 def prepare_plan(model: encoder_pb.Model, tiles: int, *, dtype: str, wanted: Wanted,

@@ -1,4 +1,5 @@
 """Tensors in files: where an array lies in one, and outputs that are written to one."""
+import errno
 import os
 import secrets
 from dataclasses import dataclass
@@ -76,8 +77,19 @@ def flush(array: Any) -> None:
         array.flush()
 
 
-def _mapped_at(address: int) -> Tuple[str, int]:
-    """The file and the byte of it that lies at an address."""
+@dataclass(frozen=True)
+class Mapping:
+    """Memory that is a file's, as the system says."""
+
+    begin: int   # address
+    path: str    # when it was mapped
+    inode: int
+    offset: int  # of the byte at `begin`, in the file
+    shared: bool  # what is written to it is written to the file
+
+
+def mapping_at(address: int) -> Optional[Mapping]:
+    """Of the file whose byte lies at an address; None: the memory is no file's."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         for line in maps:
             fields = line.rstrip("\n").split(maxsplit=5)
@@ -85,19 +97,27 @@ def _mapped_at(address: int) -> Tuple[str, int]:
             if begin <= address < end:
                 break
         else:
-            raise NotInFile("is not in this process's memory")
+            return None
     if len(fields) < 6 or fields[4] == "0":
+        return None
+    return Mapping(begin, fields[5].replace("\\012", "\n"), int(fields[4]), int(fields[2], 16),
+                   fields[1].endswith("s"))
+
+
+def _mapped_at(address: int) -> Tuple[str, int]:
+    """The file and the byte of it that lies at an address."""
+    mapping = mapping_at(address)
+    if mapping is None:
         raise NotInFile("is neither a path nor a memory map")
-    if not fields[1].endswith("s"):
+    if not mapping.shared:
         raise NotInFile("is a memory map of its own, which is not written to its file (mode 'c')")
-    path = fields[5].replace("\\012", "\n")
     try:
-        found = os.stat(path).st_ino
+        found = os.stat(mapping.path).st_ino
     except OSError:
         found = 0
-    if found != int(fields[4]):
-        raise NotInFile(f"is a memory map of a file that is no longer {path}")
-    return path, int(fields[2], 16) + address - begin
+    if found != mapping.inode:
+        raise NotInFile(f"is a memory map of a file that is no longer {mapping.path}")
+    return mapping.path, mapping.offset + address - mapping.begin
 
 
 def _is_whole(path: str, offset: int, array: "NDArray[Any]") -> bool:
@@ -154,6 +174,7 @@ class FileOutput:
                 self._map.flush()
                 os.replace(self._pending, self.path)
                 self._pending = None
+                _sync_folder(self.path.parent)
             array: "NDArray[Any]" = np.load(self.path, mmap_mode="r")
         except (OSError, ValueError) as error:
             raise HilbertRingError(f"{self.path}: {error}") from None
@@ -164,6 +185,21 @@ class FileOutput:
         if self._pending is not None:
             self._pending.unlink(missing_ok=True)
             self._pending = None
+
+
+def _sync_folder(folder: Path) -> None:
+    """A name that was given in it is on the disk. Folders that cannot be synced at all are no error."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def given_file(path: PathLike, shape: Tuple[int, ...], dtype: str, like: Any = None) -> FileOutput:

@@ -8,11 +8,13 @@ from hilbert_ring._attempt import JobCall, Progress
 from hilbert_ring._channel import SERVICE
 from hilbert_ring._by_reference import CHOICES
 from hilbert_ring._chunks import Inputs, Reader
+from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, given_file, is_path, opened
 from hilbert_ring._retry import Attempts, CallTiming
 from hilbert_ring._spec import choice, make_spec, row_bytes
 from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
                                    read_tensor)
+from hilbert_ring._warn import warn_of_rows, warn_of_spec
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.ordering import Hilbert, Morton, Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -113,6 +115,11 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     if lse is not False:
         outputs[pb.TENSOR_LSE] = output_of("lse", None if lse is True else lse, tensors[0],
                                            out_shape[:2], "float32")
+    named: Dict[str, Any] = dict(zip("qkv", zip((q, k, v), given)))
+    if pb.TENSOR_COORDS in arrays:
+        named["ordering.coords"] = ordering and ordering.coords, arrays[pb.TENSOR_COORDS]
+    check_distinct(named, {"out": out, "lse": lse})
+    warn_of_spec(spec)
     return JobCall(SERVICE + "Attend", pb.Open(spec=spec, want_lse=pb.TENSOR_LSE in outputs),
                    inputs, outputs,
                    {**dict.fromkeys(arrays, spec.dtype), pb.TENSOR_OUT: spec.dtype,
@@ -185,8 +192,10 @@ def result_of(call: JobCall, report: pb.Report, ordering: Optional[Ordering] = N
     if ordering is not None:
         kind = {pb.CURVE_HILBERT: Hilbert, pb.CURVE_MORTON: Morton}.get(curve)
         ordering = kind and kind(ordering.grid, ordering.window, ordering.coords, ordering.scope)
-    return AttendResult(call.result(pb.TENSOR_OUT), call.result(pb.TENSOR_LSE), report, ordering,
-                        why)
+    result = AttendResult(call.result(pb.TENSOR_OUT), call.result(pb.TENSOR_LSE), report, ordering,
+                          why)
+    warn_of_rows(report)
+    return result
 
 
 def pattern_of(segments: Sequence[int], dilations: Optional[Sequence[int]], mixing: str,
