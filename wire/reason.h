@@ -89,6 +89,11 @@ inline constexpr Reason kChunksTooScattered = {"CHUNKS_TOO_SCATTERED", kOutOfRan
                                                "the rows that have come lie in too many pieces"};
 inline constexpr Reason kChunkMissing = {"CHUNK_MISSING", kInvalidArgument, kNobody,
                                          "the client ended before all rows had come"};
+inline constexpr Reason kRowsOutOfOrder = {"ROWS_OUT_OF_ORDER", kInvalidArgument, kNobody,
+                                           "rows of a stream did not come in order"};
+inline constexpr Reason kTensorAhead = {
+    "TENSOR_AHEAD", kInvalidArgument, kNobody,
+    "a tensor of a stream is more than an epoch ahead of another"};
 inline constexpr Reason kChecksumMismatch = {"CHECKSUM_MISMATCH", kDataLoss, kNobody,
                                              "bytes of rows are not those that were sent"};
 inline constexpr Reason kRowsMisshapen = {"ROWS_MISSHAPEN", kInvalidArgument, kNobody,
@@ -135,6 +140,8 @@ inline constexpr Reason kWaitingMemory = {"WAITING_MEMORY", kResourceExhausted, 
                                           "memory of jobs that wait is at its limit"};
 inline constexpr Reason kOrderMemory = {"ORDER_MEMORY", kResourceExhausted, kLater,
                                         "memory of coordinates is at its limit"};
+inline constexpr Reason kStreamMemory = {"STREAM_MEMORY", kResourceExhausted, kLater,
+                                         "memory of streams is at its limit"};
 inline constexpr Reason kQueueFull = {"QUEUE_FULL", kResourceExhausted, kLater,
                                       "as many jobs wait as may"};
 inline constexpr Reason kQueueTimeout = {"QUEUE_TIMEOUT", kResourceExhausted, kLater,

@@ -125,6 +125,21 @@ absl::Status CheckPaths(const AttendCommand& command, const std::string& coords_
                                 {"--trace", command.call.trace}});
 }
 
+absl::Status CheckGiven(const AttendCommand& command) {
+  for (const auto& [flag, path] :
+       {std::pair("--q", &command.job.q), std::pair("--k", &command.job.k),
+        std::pair("--v", &command.job.v)}) {
+    if (path->empty()) return absl::InvalidArgumentError(absl::StrCat(flag, " is required"));
+  }
+  const StreamFlags& stream = command.stream;
+  const char* const of_streams = !stream.qkv.empty()       ? "--qkv"
+                                 : stream.follow           ? "--follow"
+                                 : stream.epoch_tokens > 0 ? "--epoch"
+                                                           : nullptr;
+  if (of_streams == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(of_streams, " is for --stream"));
+}
+
 // Whatever has a name is on disk.
 absl::Status Commit(OutputFiles& outputs) {
   RETURN_IF_ERROR(outputs.out.Sync());
@@ -155,6 +170,8 @@ int End(const GlobalOptions& global, const std::string& out, SideFiles side, Cal
 }  // namespace
 
 int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
+  if (command.stream.stream) return RunAttendStream(global, command);
+  if (absl::Status given = CheckGiven(command); !given.ok()) return BadInput(global, given);
   const absl::StatusOr<client::JobSource> source = SourceOf(command.job);
   if (!source.ok()) return BadInput(global, source.status());
   const absl::StatusOr<JobFiles> inputs = client::OpenJob(*source);

@@ -42,12 +42,21 @@ struct ReferenceFlags {
       data_root;  // the service's, where this machine sees it; empty: where the service does
 };
 
+// Rows without end, in place of .npy files.
+struct StreamFlags {
+  bool stream = false;
+  std::string qkv;           // path; empty: q, k and v have one each
+  bool follow = false;       // files grow
+  int64_t epoch_tokens = 0;  // 0: as many as the service takes
+};
+
 struct AttendCommand {
   JobFlags job;
   CallFlags call;
   std::string out;  // path
   std::string lse;  // path; empty: none
   ReferenceFlags reference;
+  StreamFlags stream;
 };
 
 struct EncodeCommand {
@@ -85,6 +94,7 @@ struct CancelCommand {
 
 // Each prints its result on stdout, errors on stderr, and returns an exit code.
 int RunAttend(const GlobalOptions& global, const AttendCommand& command);
+int RunAttendStream(const GlobalOptions& global, const AttendCommand& command);
 int RunEncode(const GlobalOptions& global, const EncodeCommand& command);
 int RunModels(const GlobalOptions& global);
 int RunPlan(const GlobalOptions& global, const PlanCommand& command);

@@ -88,6 +88,28 @@ void AddReferenceFlags(CLI::App& app, ReferenceFlags& flags) {
       ->type_name("FOLDER");
 }
 
+void AddStreamFlags(CLI::App& app, StreamFlags& flags) {
+  app.add_flag(
+      "--stream", flags.stream,
+      "q, k and v are pipes or files of raw rows, whose number need not be known: they are "
+      "computed epoch by epoch, and --out and --lse get raw rows in order as they come (-: "
+      "stdout). The spec has no tokens, its sequence_lengths repeat. A first Ctrl-C ends the "
+      "input");
+  app.add_option(
+         "--qkv", flags.qkv,
+         "with --stream, in place of --q, --k and --v: of each token its rows of q, k and v, "
+         "one after the other (-: from stdin)")
+      ->type_name("FILE");
+  app.add_flag("--follow", flags.follow,
+               "with --stream: files grow, and their end is not the stream's, which is Ctrl-C");
+  app.add_option(
+         "--epoch", flags.epoch_tokens,
+         "with --stream: tokens of an epoch, a multiple of all segments; not given: as many as "
+         "the service takes")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+}
+
 void CatchInterrupts() {
   struct sigaction action = {};
   action.sa_handler = [](int) { interrupted = 1; };
@@ -95,6 +117,8 @@ void CatchInterrupts() {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }
+
+bool Interrupted() { return interrupted != 0; }
 
 void JobTeller::Note(const client::JobProgress& progress) {
   if (progress.attempt == attempts_) {  // they are numbered from 0
@@ -118,7 +142,7 @@ client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags
       .want_trace = !flags.trace.empty(),
       .traceparent = Traceparent(),
       .progress = [&teller](const client::JobProgress& progress) { teller.Note(progress); },
-      .cancelled = [intact = std::move(intact)] { return interrupted != 0 || !intact(); },
+      .cancelled = [intact = std::move(intact)] { return Interrupted() || !intact(); },
       .access = global.access,
   };
   if (flags.deadline_seconds) options.deadline = absl::Seconds(*flags.deadline_seconds);

@@ -37,9 +37,15 @@ void AddCallFlags(CLI::App& app, CallFlags& flags);
 // --by-reference and --data-root. flags must outlive app.
 void AddReferenceFlags(CLI::App& app, ReferenceFlags& flags);
 
+// --stream and what goes with it. flags must outlive app.
+void AddStreamFlags(CLI::App& app, StreamFlags& flags);
+
 // From now on the first SIGINT or SIGTERM cancels the job, so that partial files are removed; the
 // second ends the process.
 void CatchInterrupts();
+
+// Whether the first one has come.
+bool Interrupted();
 
 // Tells of a job on stderr: how far it is, and why it is tried again.
 class JobTeller {

@@ -43,6 +43,12 @@ bool HasFraction(v1::Job::State state) {
          state == v1::Job::STATE_SENDING;
 }
 
+// Of a stream those that are done.
+std::string TokensOf(const v1::Job& job) {
+  const std::string tokens = FormatCount(job.tokens());
+  return job.stream() ? absl::StrCat(tokens, " in ", FormatCount(job.epochs()), " epochs") : tokens;
+}
+
 void PrintJobs(const v1::ListJobsResponse& jobs) {
   if (jobs.jobs().empty()) {
     std::printf("no jobs\n");
@@ -57,8 +63,7 @@ void PrintJobs(const v1::ListJobsResponse& jobs) {
   for (const v1::Job& job : jobs.jobs()) {
     rows.push_back({job.job_id(), absl::StrCat(job.attempt()), StateName(job.state()),
                     HasFraction(job.state()) ? FormatPercent(job.fraction(), 1) : "-",
-                    FormatCount(job.tokens()),
-                    job.workers() == 0 ? "-" : absl::StrCat(job.workers()),
+                    TokensOf(job), job.workers() == 0 ? "-" : absl::StrCat(job.workers()),
                     absl::StrCat(FormatSeconds(job.seconds()), " ago")});
     if (callers) rows.back().push_back(job.caller());
   }

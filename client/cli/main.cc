@@ -85,8 +85,9 @@ int Main(int argc, char** argv) {
   };
 
   AttendCommand attend;
-  CLI::App* attend_app = app.add_subcommand("attend", "run a job on .npy files");
-  AddJobFlags(*attend_app, attend.job, Tensors::kRequired);
+  CLI::App* attend_app =
+      app.add_subcommand("attend", "run a job on .npy files, or on a stream of rows");
+  AddJobFlags(*attend_app, attend.job, Tensors::kOptional);
   const CLI::Validator path(
       [](const std::string& text) { return text.empty() ? "is empty, expected a path" : ""; }, "");
   file(attend_app, "--out", attend.out, ".npy to write: [tokens, heads, value_dim]")
@@ -94,6 +95,7 @@ int Main(int argc, char** argv) {
       ->check(path);
   file(attend_app, "--lse", attend.lse,
        ".npy to write: [tokens, heads], logarithms of the softmax denominators");
+  AddStreamFlags(*attend_app, attend.stream);
   AddReferenceFlags(*attend_app, attend.reference);
   AddCallFlags(*attend_app, attend.call);
 

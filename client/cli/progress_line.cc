@@ -39,6 +39,9 @@ void ProgressLine::Note(const client::AttendProgress& progress, absl::Time now) 
   if (progress.away || !progress.admitted) {
     phase = progress.away ? Phase::kAway : Phase::kQueue;
     done = 0;
+  } else if (progress.stream) {
+    phase = Phase::kStream;
+    done = 0;
   } else if (sent < 1) {
     phase = Phase::kSend;
     done = sent;
@@ -50,7 +53,7 @@ void ProgressLine::Note(const client::AttendProgress& progress, absl::Time now) 
   phase_ = phase;
   phase_done_ = done;
   progress_ = progress;
-  if (!progress.admitted) return;
+  if (!progress.admitted || progress.stream) return;
   const double fraction =
       (kSendTenths * sent + kComputeTenths * computed + kReceiveTenths * received) / 10;
   fraction_ = std::clamp(fraction, fraction_, 1.0);
@@ -68,6 +71,8 @@ std::string ProgressLine::PhaseName() const {
       return "compute";
     case Phase::kReceive:
       return "receive";
+    case Phase::kStream:
+      return "stream";
   }
   return "";
 }
@@ -84,6 +89,11 @@ std::string ProgressLine::Pace(absl::Time now) const {
                           " before this one");
     case Phase::kSend:
       return absl::StrCat(FormatBytes(rate * static_cast<double>(progress_.bytes_to_send)), "/s");
+    case Phase::kStream:
+      return absl::StrCat(
+          FormatCount(static_cast<int64_t>(
+              seconds > 0 ? static_cast<double>(progress_.rows_placed) / seconds : 0)),
+          " tokens/s");
     case Phase::kCompute:
     case Phase::kReceive:
       break;
@@ -111,7 +121,13 @@ std::vector<std::string> ProgressLine::Words(absl::Time now) const {
   return words;
 }
 
+std::string ProgressLine::Done() const {
+  return absl::StrCat(FormatCount(progress_.rows_placed), " tokens in ",
+                      FormatCount(progress_.epochs), " epochs");
+}
+
 std::string ProgressLine::Bar(absl::Time now) const {
+  if (phase_ == Phase::kStream) return absl::StrCat(Done(), "  ", absl::StrJoin(Words(now), "  "));
   const auto full = static_cast<size_t>(fraction_ * kWidth);
   return absl::StrFormat("[%s%s] %3d %%  %s", std::string(full, '#'),
                          std::string(kWidth - full, ' '), Percent(fraction_),
@@ -119,6 +135,11 @@ std::string ProgressLine::Bar(absl::Time now) const {
 }
 
 std::string ProgressLine::Sentence(absl::Time now) const {
+  if (phase_ == Phase::kStream) {
+    return absl::StrFormat("job %s: %s after %s, %s", progress_.job_id, Done(),
+                           FormatSeconds(absl::ToDoubleSeconds(now - begin_)),
+                           absl::StrJoin(Words(now), ", "));
+  }
   return absl::StrFormat("job %s: %d %% after %s, %s", progress_.job_id, Percent(fraction_),
                          FormatSeconds(absl::ToDoubleSeconds(now - begin_)),
                          absl::StrJoin(Words(now), ", "));
@@ -130,6 +151,11 @@ nlohmann::ordered_json ProgressLine::Json(absl::Time now) const {
                                  {"phase", PhaseName()},
                                  {"fraction", fraction_},
                                  {"seconds", absl::ToDoubleSeconds(now - begin_)}};
+  if (phase_ == Phase::kStream) {
+    json.erase("fraction");
+    json["tokens"] = progress_.rows_placed;
+    json["epochs"] = progress_.epochs;
+  }
   if (const auto left = SecondsLeft(now)) json["phase_seconds_left"] = *left;
   return json;
 }

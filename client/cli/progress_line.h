@@ -25,18 +25,20 @@ class ProgressLine {
   // Of the whole job, 0 to 1. An attempt that begins anew leaves it until it has come as far.
   double fraction() const { return fraction_; }
 
-  // For a terminal, a log and a program.
+  // For a terminal, a log and a program. Of a stream, whose length nobody knows, they say what was
+  // done.
   std::string Bar(absl::Time now) const;
   std::string Sentence(absl::Time now) const;
   nlohmann::ordered_json Json(absl::Time now) const;
 
  private:
-  enum class Phase { kAway, kQueue, kSend, kCompute, kReceive };
+  enum class Phase { kAway, kQueue, kSend, kCompute, kReceive, kStream };
 
   std::string PhaseName() const;
   std::string Pace(absl::Time now) const;
   std::optional<double> SecondsLeft(absl::Time now) const;
   std::vector<std::string> Words(absl::Time now) const;
+  std::string Done() const;
 
   const absl::Time begin_;
   client::AttendProgress progress_;

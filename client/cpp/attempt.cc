@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/call_end.h"
 #include "client/cpp/cancel_watch.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
@@ -16,20 +17,6 @@ namespace {
 
 // Input that is not longer follows its Open at once, without waiting for Admitted.
 constexpr int64_t kEagerBytes = wire::kLookaheadBytes;
-
-absl::Status ProtocolError(const std::string& what) {
-  return absl::InternalError(absl::StrCat("the service broke the protocol: ", what));
-}
-
-// How the service ended the call. One that stops cancels its calls, and says no word of its own;
-// the caller did not ask for that.
-absl::Status EndOf(const grpc::Status& status, const CancelWatch& watch) {
-  const bool unasked = status.error_code() == grpc::StatusCode::CANCELLED && !watch.fired();
-  if (unasked && status.error_details().empty()) {
-    return absl::UnavailableError("the service ended the call");
-  }
-  return wire::FromGrpc(status);
-}
 
 }  // namespace
 

@@ -9,8 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/cpp/progress_teller.h"
-#include "client/cpp/retry.h"
 #include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
 #include "wire/job_id.h"
@@ -40,8 +38,9 @@ absl::Status CheckOptions(const JobOptions& options) {
 // The attempts of one call, one after the other.
 class JobCall {
  public:
-  JobCall(const JobRequest& request, const JobOptions& options)
-      : request_(request),
+  JobCall(const RunAttempt& run, const JobProgress& begin, const JobOptions& options)
+      : run_(run),
+        begin_(begin),
         options_(options),
         timing_(WithDefaults(options.timing)),
         deadline_(timing_.now() + options.deadline - options.spent),
@@ -55,8 +54,7 @@ class JobCall {
     for (attempts_ = 1;; ++attempts_, ++name.attempt) {
       // Times out by the system's clock, whichever ours is.
       const absl::Time system_deadline = absl::Now() + (deadline_ - timing_.now());
-      Attempt attempt(request_, options_, name, progress_);
-      auto outcome = attempt.Run(connector.channel(), system_deadline);
+      auto outcome = run_(connector.channel(), system_deadline, name, progress_);
       if (auto* report = std::get_if<v1::Report>(&outcome)) return std::move(*report);
       const auto& failure = std::get<AttemptFailure>(outcome);
       if (options_.final && options_.final(failure.status)) return Explain(failure.status, "");
@@ -82,14 +80,9 @@ class JobCall {
 
  private:
   JobProgress Begin(const AttemptName& name) const {
-    JobProgress progress;
+    JobProgress progress = begin_;
     progress.job_id = name.job_id;
     progress.attempt = name.attempt;
-    progress.by_reference = request_.by_reference();
-    progress.bytes_to_send = request_.tensors.input_bytes();
-    const auto& outputs = request_.tensors.outputs;
-    progress.rows = outputs.empty() ? 0 : outputs.front().rows;
-    progress.tokens = request_.tokens;
     return progress;
   }
 
@@ -178,7 +171,8 @@ class JobCall {
     return WithMessage(status, message);
   }
 
-  const JobRequest& request_;
+  const RunAttempt& run_;
+  const JobProgress& begin_;
   const JobOptions& options_;
   const CallTiming timing_;
   const absl::Time deadline_;  // on timing_'s clock
@@ -191,11 +185,26 @@ class JobCall {
 
 }  // namespace
 
+absl::StatusOr<v1::Report> CallJob(Connector connector, const RunAttempt& run,
+                                   const JobProgress& begin, const JobOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  JobCall call(run, begin, options);
+  return call.Run(connector);
+}
+
 absl::StatusOr<v1::Report> CallJob(Connector connector, const JobRequest& request,
                                    const JobOptions& options) {
-  RETURN_IF_ERROR(CheckOptions(options));
-  JobCall call(request, options);
-  return call.Run(connector);
+  JobProgress begin;
+  begin.by_reference = request.by_reference();
+  begin.bytes_to_send = request.tensors.input_bytes();
+  const auto& outputs = request.tensors.outputs;
+  begin.rows = outputs.empty() ? 0 : outputs.front().rows;
+  begin.tokens = request.tokens;
+  const auto run = [&](const std::shared_ptr<grpc::Channel>& channel, absl::Time deadline,
+                       const AttemptName& name, ProgressTeller& progress) {
+    return Attempt(request, options, name, progress).Run(channel, deadline);
+  };
+  return CallJob(std::move(connector), run, begin, options);
 }
 
 }  // namespace hilbert_ring::client

@@ -178,6 +178,26 @@ absl::StatusOr<Job> ReadJob(const JobSource& source, CoordinatesUse use) {
   return std::move(files.job);
 }
 
+absl::StatusOr<JobSpec> ReadStreamSpec(const JobSource& source) {
+  ASSIGN_OR_RETURN(JobSpecDocument document, ReadDocument(source));
+  const auto wrong = [&source](const std::string& message) {
+    return AtSpec(source, absl::InvalidArgumentError(message));
+  };
+  const SpecShape& given = document.given;
+  if (given.tokens) {
+    return wrong(absl::StrCat("tokens is ", *given.tokens,
+                              ", but a stream without end has no count of tokens: leave it out"));
+  }
+  if (!given.heads) return wrong("heads is required");
+  if (!given.head_dim) return wrong("head_dim is required");
+  if (document.coords_file || !document.coords.empty() || !source.coords.empty()) {
+    return wrong("ordering.coords: a stream without end takes no coordinates; give a window");
+  }
+  FillIn(given, document.spec);
+  document.spec.tokens = 0;
+  return std::move(document.spec);
+}
+
 absl::StatusOr<JobFiles> OpenJob(const JobSource& source) {
   for (const v1::Tensor tensor : kInputs) {
     if (!PathOf(source, tensor).empty()) continue;

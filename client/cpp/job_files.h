@@ -56,6 +56,10 @@ enum class CoordinatesUse {
 absl::StatusOr<Job> ReadJob(const JobSource& source,
                             CoordinatesUse use = CoordinatesUse::kRequired);
 
+// Of a stream without end: a spec without tokens, which names neither tensors nor coordinates.
+// Where it is cut is not known yet: what depends on that is not validated.
+absl::StatusOr<JobSpec> ReadStreamSpec(const JobSource& source);
+
 // The same with its tensors, all of which are named.
 absl::StatusOr<JobFiles> OpenJob(const JobSource& source);
 

@@ -1,4 +1,5 @@
-// How a job is called for, and what its caller is told meanwhile: of Attend and of Encode alike.
+// How a job is called for, and what its caller is told meanwhile: of Attend, AttendStream and
+// Encode alike.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,8 @@ struct JobProgress {
   int64_t rows_placed = 0;      // of the first output, of `rows`
   int64_t rows = 0;             // tokens, or pooled slides
   int64_t tokens = 0;
+  bool stream = false;  // without end: neither tokens, rows nor bytes_to_send are known
+  int64_t epochs = 0;   // of a stream: that are done
 };
 
 inline constexpr absl::Duration kOutageTimeout = absl::Seconds(30);

@@ -52,6 +52,11 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::A
   return calls_.Open(context, JobMethod::kAttend);
 }
 
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::AttendStream(
+    grpc::CallbackServerContext* context) {
+  return calls_.Open(context, JobMethod::kAttendStream);
+}
+
 grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                     v1::PlanResponse* response) {
   return services_.metrics.requests().Count(

@@ -15,7 +15,8 @@ namespace hilbert_ring::server {
 std::vector<v1::Job> JobsSeenBy(const Caller& caller, const JobTable& jobs);
 
 class AttentionService
-    : public v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service> {
+    : public v1::AttentionService::WithRawCallbackMethod_AttendStream<
+          v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service>> {
  public:
   // ready: asked by GetCluster.
   // plans: of callers. All outlive it.
@@ -23,6 +24,8 @@ class AttentionService
                    std::function<bool()> ready);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttendStream(
       grpc::CallbackServerContext* context) override;
   grpc::Status Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                     v1::PlanResponse* response) override;

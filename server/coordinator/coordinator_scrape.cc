@@ -18,8 +18,8 @@
 namespace hilbert_ring::server {
 
 MetricLabels LabelsOfCoordinator() {
-  MetricLabels labels = {.methods = {"Attend", "Plan", "GetCluster", "ListJobs", "CancelJob",
-                                     "GetDataRoot", "Register", "Encode", "PlanEncode",
+  MetricLabels labels = {.methods = {"Attend", "AttendStream", "Plan", "GetCluster", "ListJobs",
+                                     "CancelJob", "GetDataRoot", "Register", "Encode", "PlanEncode",
                                      "ListModels", "GetModel"}};
   for (const wire::Reason& reason : wire::AllReasons()) {
     labels.reasons.emplace_back(reason.name);
@@ -61,6 +61,7 @@ CoordinatorFigures Coordinator::Figures() {
   figures.memory = {{"waiting", waiting.used(), waiting.limit()},
                     {"copies", copies_.used(), copies_.limit()},
                     {"orders", order_memory_.used(), order_memory_.limit()},
+                    {"streams", calls_.streams().used(), calls_.streams().limit()},
                     {"order_cache", orders_.resident_bytes(), settings_.order_cache_bytes}};
   figures.caches = {{"order", orders_.hits(), orders_.misses()},
                     {"shard", shards_.hits(), shards_.misses()},

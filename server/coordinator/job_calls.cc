@@ -10,6 +10,7 @@
 #include "server/job/client_stream.h"
 #include "server/process/process_memory.h"
 #include "server/process/trace_context.h"
+#include "server/stream/served_stream.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 #include "wire/transport.h"
@@ -30,6 +31,18 @@ constexpr int kSpareCalls = 64;
 
 absl::Status Draining() {
   return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
+}
+
+std::string_view NameOf(JobMethod method) {
+  switch (method) {
+    case JobMethod::kAttend:
+      return "Attend";
+    case JobMethod::kEncode:
+      return "Encode";
+    case JobMethod::kAttendStream:
+      return "AttendStream";
+  }
+  return "";
 }
 
 // Of a call before its first message is there: that message, and what comes behind it.
@@ -58,6 +71,7 @@ JobCalls::JobCalls(const JobServices& services, Callers& callers)
     : services_(services),
       callers_(callers),
       waiting_(services.settings.waiting_memory_bytes),
+      streams_(services.settings.stream_memory_bytes),
       gate_({.calls_per_peer = services.settings.max_calls_per_peer,
              .open_timeout = services.settings.open_timeout}),
       calls_(kMostRunning + services.settings.max_queue + kSpareCalls, services.threads) {}
@@ -70,14 +84,13 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* JobCalls::Open(
                           .bytes_per_second = services_.settings.least_rate_bytes},
                          services_.time);
   auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "run jobs");
-  const std::shared_ptr<Call> call(new Call{
-      .method = method,
-      .stream = stream,
-      .caller = caller.ok() ? *caller : Caller{},
-      .traceparent = TraceparentOf(*context),
-      .place = std::nullopt,
-      .request =
-          services_.metrics.requests().Begin(method == JobMethod::kEncode ? "Encode" : "Attend")});
+  const std::shared_ptr<Call> call(
+      new Call{.method = method,
+               .stream = stream,
+               .caller = caller.ok() ? *caller : Caller{},
+               .traceparent = TraceparentOf(*context),
+               .place = std::nullopt,
+               .request = services_.metrics.requests().Begin(NameOf(method))});
   if (!caller.ok()) {
     Refuse(*call, caller.status());
   } else if (draining_) {
@@ -138,16 +151,25 @@ void JobCalls::Refuse(Call& call, const absl::Status& why) {
       why, retry ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
 }
 
+// bytes: that moved through this process's memory.
+absl::StatusOr<v1::Report> JobCalls::Run(Call& call, int64_t& bytes) {
+  if (call.method == JobMethod::kAttendStream) {
+    ServedStream stream(services_, streams_, *call.stream, call.caller, call.traceparent);
+    auto ended = stream.Run();
+    bytes = stream.held_bytes();
+    return ended;
+  }
+  ServedJob job(services_, *call.stream, call.caller, call.traceparent, call.method);
+  auto ended = job.Run();
+  bytes = job.client_bytes();
+  return ended;
+}
+
 void JobCalls::Serve(Call& call) {
   ClientStream& stream = *call.stream;
   const int64_t first_bytes = stream.first_bytes();
   int64_t client_bytes = 0;
-  const absl::StatusOr<v1::Report> report = [&] {
-    ServedJob job(services_, stream, call.caller, call.traceparent, call.method);
-    auto ended = job.Run();
-    client_bytes = job.client_bytes();
-    return ended;
-  }();
+  const absl::StatusOr<v1::Report> report = Run(call, client_bytes);
   if (report.ok()) {
     stream.End(*report);
   } else {

@@ -47,6 +47,9 @@ class JobCalls {
   // What calls that are not admitted hold.
   const JobMemory& waiting() const { return waiting_; }
 
+  // What streams without end hold.
+  const JobMemory& streams() const { return streams_; }
+
  private:
   struct Call;
 
@@ -54,11 +57,13 @@ class JobCalls {
   void Begin(const std::shared_ptr<Call>& call);
   void Refuse(Call& call, const absl::Status& why);
   void Serve(Call& call);
+  absl::StatusOr<v1::Report> Run(Call& call, int64_t& bytes);
 
   const JobServices services_;
   Callers& callers_;
   std::atomic<bool> draining_ = false;
   JobMemory waiting_;  // of calls that are not admitted
+  JobMemory streams_;
   CallGate gate_;
   CallThreads calls_;  // last: they use all of the above
 };

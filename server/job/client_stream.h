@@ -31,22 +31,16 @@
 #include "grpcpp/support/server_callback.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/job/client_pace.h"
+#include "server/job/job_client.h"
 #include "server/process/deadline.h"
 #include "server/process/job_stop.h"
 #include "server/process/time_source.h"
 #include "server/shard/job_memory.h"
-#include "wire/payload.h"
 
 namespace hilbert_ring::server {
 
-// A request; the payload of a chunk lies beside it, in the transport's buffers.
-struct ClientMessage {
-  v1::AttendRequest request;
-  wire::Payload payload;
-  grpc::ByteBuffer buffer;  // holds the payload
-};
-
-class ClientStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class ClientStream : public JobClient,
+                     public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   // Lives until gRPC is done with it and nobody holds it. How long the client takes goes by `time`,
   // which outlives it.
@@ -61,55 +55,30 @@ class ClientStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byte
   // Of the first message, once it is there.
   int64_t first_bytes();
 
-  // The job has its workers: from here on messages are read before they are asked for.
-  void ReadAhead();
+  void ReadAhead() override;
 
   // What the call may take before that, in the account of all calls that wait. Of whoever holds the
   // call's place.
   std::optional<JobMemory::Reservation>& waiting() { return waiting_; }
 
-  // Requested when the client cancels, goes away, or its deadline passes.
-  JobStop& stop() { return stop_; }
+  JobStop& stop() override { return stop_; }
 
-  // True with a message, false when the client has closed its side. The stop's reason, which is
-  // DEADLINE_EXCEEDED when nothing came at the client's pace (CLIENT_IDLE), or too little in all
-  // (CLIENT_SLOW). Ends also when `stop` is requested, which the stream's own stop must request;
-  // nothing is lost. Used by one thread at a time. INVALID_ARGUMENT (MALFORMED) for bytes that are
-  // no request.
-  absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop);
+  // False when the client has closed its side. The stop's reason is DEADLINE_EXCEEDED when nothing
+  // came at the client's pace (CLIENT_IDLE), or too little in all (CLIENT_SLOW). INVALID_ARGUMENT
+  // (MALFORMED) for bytes that are no request.
+  absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;
 
-  // Of a client whose rows come at once: until so many bytes of messages have arrived that were not
-  // read, or a few milliseconds are over. Whether they have. Before or between reads, by the thread
-  // that reads.
-  bool AwaitArrived(int64_t bytes);
+  bool AwaitArrived(int64_t bytes) override;
 
-  // When a message leaves. Those of a small job wait for each other: each departure wakes the
-  // client, and costs the system more than such a message does.
-  enum class Leaves {
-    kNow,
-    kWithNext,  // or when 64 KiB wait
-  };
-
-  // Hands a message to the transport, once it has taken the one before: from then on the client
-  // gets it, whatever becomes of the job. Any thread. Errors as of Read, after which no write
-  // succeeds.
+  // Messages are taken by the transport, which the client's reading makes room in.
+  using JobClient::Write;
   absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
-                     Leaves leaves = Leaves::kNow);
-
-  // An output chunk with its payload, which `owner` keeps until the transport has let go of it.
-  // False when the transport has not taken the message before within `patience`: this one is left
-  // to the caller. What leaves with the next one is copied.
+                     Leaves leaves) override;
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                              std::shared_ptr<const void> owner, Clock::duration patience,
-                             const JobStop& stop, Leaves leaves = Leaves::kNow);
-
-  // Until the transport has taken all that was handed to it, and what it was made from is no longer
-  // in use. Errors as of Write.
-  absl::Status AwaitTaken(const JobStop& stop);
-
-  // Hands a message over that may as well be left out: it is, where the transport has not taken the
-  // one before.
-  void Offer(const v1::AttendResponse& response);
+                             const JobStop& stop, Leaves leaves) override;
+  absl::Status AwaitTaken(const JobStop& stop) override;
+  void Offer(const v1::AttendResponse& response) override;
 
   // Ends the call with OK and the report, once the client has taken what was written before; with
   // the stop's reason if it does not.

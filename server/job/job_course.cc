@@ -48,6 +48,7 @@ bool JobCourse::Enter(JobPhase phase, int workers) {
   workers_ = workers;
   fraction_ = 0;
   phase_ = phase;
+  if (shown_in_ != nullptr && !HasEnded(phase)) shown_in_->Show(phase, workers, 0);
   return may;
 }
 

@@ -19,11 +19,26 @@ class JobCourse {
  public:
   explicit JobCourse(const TimeSource& time = SystemTime()) : time_(time), opened_(time.Now()) {}
 
-  // While nobody else knows of the job.
+  // While nobody else knows of the job, as ShowIn and SetStream.
   void SetJob(std::string job_id, int64_t tokens) {
     job_id_ = std::move(job_id);
     tokens_ = tokens;
   }
+
+  // Of an epoch of a stream: the stream's course shows it. The stream outlives it.
+  void ShowIn(JobCourse& stream) { shown_in_ = &stream; }
+
+  // Of a stream, between its epochs and as they are.
+  void Show(JobPhase phase, int workers, double fraction) {
+    workers_ = workers;
+    fraction_ = fraction;
+    phase_ = phase;
+  }
+  void AddEpoch(int64_t tokens) {
+    tokens_ += tokens;
+    ++epochs_;
+  }
+  void SetStream() { stream_ = true; }
 
   // Moves on, on so many workers, and logs it. False where no way leads there: that is a mistake of
   // ours, logged as an error, and the job is taken to be there.
@@ -32,12 +47,16 @@ class JobCourse {
   // Of the phase's work, 0 to 1. What is said of another phase than the job's is not kept: phases
   // overlap in what workers do.
   void Advance(JobPhase phase, double fraction) {
-    if (phase_ == phase) fraction_ = std::clamp(fraction, 0.0, 1.0);
+    if (phase_ != phase) return;
+    fraction_ = std::clamp(fraction, 0.0, 1.0);
+    if (shown_in_ != nullptr) shown_in_->Show(phase, workers_, fraction_);
   }
 
   JobPhase phase() const { return phase_; }
-  int64_t tokens() const { return tokens_; }
-  int workers() const { return workers_; }  // 0 where it has none
+  int64_t tokens() const { return tokens_; }  // of a stream: of the epochs that are done
+  bool stream() const { return stream_; }
+  int64_t epochs() const { return epochs_; }  // of a stream: that are done
+  int workers() const { return workers_; }    // 0 where it has none
   double fraction() const { return fraction_; }
   Clock::time_point opened() const { return opened_; }
 
@@ -52,7 +71,10 @@ class JobCourse {
   static constexpr size_t kMostPassages = 256;
 
   std::string job_id_ = "?";
-  int64_t tokens_ = 0;
+  bool stream_ = false;
+  JobCourse* shown_in_ = nullptr;
+  std::atomic<int64_t> tokens_ = 0;
+  std::atomic<int64_t> epochs_ = 0;
   const TimeSource& time_;
   const Clock::time_point opened_;
   std::vector<Passage> passages_;

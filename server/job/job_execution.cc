@@ -47,25 +47,25 @@ bool MayRetry(const absl::Status& status) {
                                reason->again == wire::TryAgain::kServiceAndClient);
 }
 
-JobExecution::JobExecution(const JobServices& services, ClientStream& stream, Job& job,
+JobExecution::JobExecution(const JobServices& services, JobClient& client, Job& job,
                            const Plan& plan, const Grant& grant)
     : services_(services),
-      stream_(stream),
+      client_(client),
       job_(job),
       plan_(plan),
       members_(grant.members),
       express_(grant.express) {}
 
 absl::StatusOr<ExecutionFigures> JobExecution::Run() {
-  const std::stop_callback client_gone(stream_.stop().token(),
-                                       [this] { stop_.Request(stream_.stop().why()); });
+  const std::stop_callback client_gone(client_.stop().token(),
+                                       [this] { stop_.Request(client_.stop().why()); });
   Enter(JobPhase::kRing);
   std::optional<Rings::Lease> ring;
   if (plan_.costs.steps > 0) {
     const Clock::time_point start = services_.time.Now();
     auto lease = services_.rings.Take(members_, job_.open.job_id(), stop_);
     if (!lease.ok()) {
-      if (absl::Status why = stream_.stop().why(); !why.ok()) return why;
+      if (absl::Status why = client_.stop().why(); !why.ok()) return why;
       failed_ = Named(lease.status(), kUnreached, members_);
       // For so long that a dead worker would have been missed: the one that could not reach its
       // peer, or be reached by it. Without it the others can go on.
@@ -219,7 +219,7 @@ absl::Status JobExecution::Send(JobRun& run) {
   RETURN_IF_ERROR(SendResults());
   // The last output may be a part of a shard: while a client does not take it, its memory is in
   // use.
-  return stream_.AwaitTaken(stop_);
+  return client_.AwaitTaken(stop_);
 }
 
 absl::Status JobExecution::SendResults() {
@@ -228,7 +228,7 @@ absl::Status JobExecution::SendResults() {
     if (job_.check) job_.check->Take(chunk, payload, nullptr);
     job_.bytes_sent += static_cast<int64_t>(payload.size());
     services_.metrics.AddSent(static_cast<int64_t>(payload.size()));
-    return stream_.Write(chunk, payload, owner, kAnyPatience, stop_).status();
+    return client_.Write(chunk, payload, owner, kAnyPatience, stop_).status();
   });
 }
 
@@ -240,7 +240,7 @@ absl::Status JobExecution::Admit() {
   admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
   admitted.set_workers(static_cast<int>(members_.size()));
   // An execution that ends before it could say so leaves it to the next.
-  absl::Status status = stream_.Write(response, stop_);
+  absl::Status status = client_.Write(response, stop_);
   job_.admitted = status.ok();
   return status;
 }
@@ -265,7 +265,7 @@ absl::Status JobExecution::AskForLostRows() {
       range.set_rows(tokens.end - tokens.begin);
     }
     // Said though this execution ends: the rows are forgotten, and no other one asks for them.
-    RETURN_IF_ERROR(stream_.Write(response, stream_.stop()));
+    RETURN_IF_ERROR(client_.Write(response, client_.stop()));
   }
   job_.held = HeldRows();  // what it had is carried, and its outputs are computed anew
   return absl::OkStatus();
@@ -283,9 +283,9 @@ absl::Status JobExecution::ReceiveRows(JobRun& run) {
   const Clock::time_point start = services_.time.Now();
   ClientMessage message;
   // All at once: this thread then wakes once, and not for each message.
-  if (few_) stream_.AwaitArrived(InputBytes(job_.work.shape()));
+  if (few_) client_.AwaitArrived(InputBytes(job_.work.shape()));
   while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
-    ASSIGN_OR_RETURN(const bool more, stream_.Read(message, stop_));
+    ASSIGN_OR_RETURN(const bool more, client_.Read(message, stop_));
     if (!more) break;
     RETURN_IF_ERROR(ReceiveChunk(message, run));
   }
@@ -398,8 +398,8 @@ absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& c
   const Clock::time_point begun = sent_ ? services_.time.Now() : Clock::time_point();
   // Those of few rows are there at once, and the report is right behind them.
   absl::StatusOr<bool> handed =
-      stream_.Write(chunk, payload, owner, patience, stop_,
-                    few_ ? ClientStream::Leaves::kWithNext : ClientStream::Leaves::kNow);
+      client_.Write(chunk, payload, owner, patience, stop_,
+                    few_ ? JobClient::Leaves::kWithNext : JobClient::Leaves::kNow);
   if (!handed.ok() || !*handed) return handed;
   if (sent_) sent_->Add(rank, begun, services_.time.Now());
   job_.bytes_sent += static_cast<int64_t>(payload.size());
@@ -423,7 +423,7 @@ void JobExecution::SendProgress(double fraction, int64_t layer) {
   response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
   response.mutable_progress()->set_fraction(fraction);
   response.mutable_progress()->set_layer(layer);
-  stream_.Offer(response);
+  client_.Offer(response);
 }
 
 }  // namespace hilbert_ring::server

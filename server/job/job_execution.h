@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "engine/plan/plan.h"
-#include "server/job/client_stream.h"
+#include "server/job/job_client.h"
 #include "server/job/job_course.h"
 #include "server/job/job_files.h"
 #include "server/job/job_run.h"
@@ -76,7 +76,7 @@ struct ExecutionFigures {
 class JobExecution {
  public:
   // All must outlive it; the grant's members are the plan's ranks.
-  JobExecution(const JobServices& services, ClientStream& stream, Job& job, const Plan& plan,
+  JobExecution(const JobServices& services, JobClient& client, Job& job, const Plan& plan,
                const Grant& grant);
 
   // Errors: the client's doing, or of a worker; MayRetry says which can be tried again.
@@ -115,7 +115,7 @@ class JobExecution {
   void SendProgress(double fraction, int64_t layer);
 
   const JobServices& services_;
-  ClientStream& stream_;
+  JobClient& client_;
   Job& job_;
   const Plan& plan_;
   const Members& members_;

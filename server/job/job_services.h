@@ -42,6 +42,29 @@ struct JobServices {
   Suspects& suspects;             // workers that sent wrong rows
   DataRoot* data_root = nullptr;  // null: the service takes no files
   const TimeSource& time = SystemTime();
+
+  // The same, for jobs that are in another table, and counted against other quotas.
+  JobServices With(JobTable& others, Quotas& other_quotas) const {
+    return {.settings = settings,
+            .membership = membership,
+            .scheduler = scheduler,
+            .rate = rate,
+            .jobs = others,
+            .quotas = other_quotas,
+            .rings = rings,
+            .runs = runs,
+            .orders = orders,
+            .models = models,
+            .shards = shards,
+            .threads = threads,
+            .copies = copies,
+            .order_memory = order_memory,
+            .plans = plans,
+            .metrics = metrics,
+            .suspects = suspects,
+            .data_root = data_root,
+            .time = time};
+  }
 };
 
 }  // namespace hilbert_ring::server

@@ -95,6 +95,8 @@ v1::Job JobTable::Describe(const Jobs::value_type& entry, Clock::time_point now)
   described.set_workers(job.course->workers());
   described.set_fraction(job.course->fraction());
   described.set_caller(key.first);
+  described.set_stream(job.course->stream());
+  described.set_epochs(job.course->epochs());
   return described;
 }
 

@@ -54,10 +54,10 @@ SpecLimits LimitsOf(const CoordinatorSettings& settings) {
           .max_sequences = settings.max_sequences};
 }
 
-ServedJob::ServedJob(const JobServices& services, ClientStream& stream, Caller caller,
+ServedJob::ServedJob(const JobServices& services, JobClient& client, Caller caller,
                      std::string traceparent, JobMethod method)
     : services_(services),
-      stream_(stream),
+      client_(client),
       caller_(std::move(caller)),
       traceparent_(std::move(traceparent)),
       method_(method),
@@ -71,12 +71,12 @@ absl::StatusOr<v1::Report> ServedJob::Run() {
   if (status.ok()) {
     course_.SetJob(open_.job_id(), spec().tokens);
     auto entry = services_.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
-                                      &stream_.stop(), &course_);
+                                      &client_.stop(), &course_);
     status = entry.ok() ? RunJob() : entry.status();
     course_.Enter(status.ok() ? JobPhase::kDone : JobPhase::kFailed);
   }
   // When several things went wrong, the first of them is the reason for the others.
-  if (absl::Status why = stream_.stop().why(); !status.ok() && !why.ok()) status = why;
+  if (absl::Status why = client_.stop().why(); !status.ok() && !why.ok()) status = why;
   services_.metrics.CountJob(status.code(), wire::ReasonOf(status));
   if (status.ok()) {
     services_.metrics.ObserveJob(seconds_);
@@ -91,9 +91,14 @@ absl::StatusOr<v1::Report> ServedJob::Run() {
   return std::move(report_);
 }
 
+absl::Status ServedJob::Try() {
+  RETURN_IF_ERROR(ReadOpen());
+  return Sizes().status();
+}
+
 absl::Status ServedJob::ReadOpen() {
   ClientMessage message;
-  const absl::StatusOr<bool> more = stream_.Read(message, stream_.stop());
+  const absl::StatusOr<bool> more = client_.Read(message, client_.stop());
   if (!more.ok()) return more.status();
   course_.Enter(JobPhase::kValidating);
   if (!*more || !message.request.has_open()) return BadOpen("the first message must be Open");
@@ -160,7 +165,7 @@ absl::Status ServedJob::CheckRowSizes() const {
 }
 
 Planner ServedJob::MakePlanner() const {
-  return work_->MakePlanner([this] { return !stream_.stop().why().ok(); });
+  return work_->MakePlanner([this] { return !client_.stop().why().ok(); });
 }
 
 // On how many of the workers that are up it could run. What cannot run on them at all is refused,
@@ -210,7 +215,7 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& with
   if (asked > 0) workers = std::min(asked, workers);
   PlanGate::Turn turn;
   if (!PlansFast(spec(), workers)) {
-    auto awaited = services_.plans.Await(stream_.stop());
+    auto awaited = services_.plans.Await(client_.stop());
     if (!awaited.ok()) return awaited.status();
     turn = *std::move(awaited);
   }
@@ -232,17 +237,17 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& with
 }
 
 absl::Status ServedJob::AwaitGrant(Scheduler::Place& place, Deadline deadline) {
-  auto grant = place.Await(stream_.stop(), deadline, [this](int before) {
+  auto grant = place.Await(client_.stop(), deadline, [this](int before) {
     const bool known = std::exchange(position_, before) == before;
     if (known || (job_ && job_->admitted)) return;
     v1::AttendResponse response;
     response.mutable_queued()->set_position(before);
-    stream_.Offer(response);  // a client that does not read must not keep workers meanwhile
+    client_.Offer(response);  // a client that does not read must not keep workers meanwhile
   });
   if (!grant.ok()) return grant.status();
   grant->members = InOldRanks(grant_.members, std::move(grant->members));
   grant_ = *std::move(grant);
-  stream_.ReadAhead();  // rows come while the execution begins
+  client_.ReadAhead();  // rows come while the execution begins
   auto plan = MakePlanner()(static_cast<int>(grant_.members.size()));
   if (!plan.ok()) return wire::WithReason(plan.status(), wire::reason::kInvalidSpec);
   plan_ = *std::move(plan);
@@ -313,7 +318,7 @@ absl::Status ServedJob::RunJob() {
   if (order_memory_) job_->order_memory = &*order_memory_;
   while (true) {
     status = Execute();
-    if (status.ok() || !MayRetry(status) || !stream_.stop().why().ok()) return status;
+    if (status.ok() || !MayRetry(status) || !client_.stop().why().ok()) return status;
     if (job_->retries == services_.settings.max_retries) {
       return wire::WithReason(
           absl::Status(status.code(), absl::StrCat(status.message(), "; tried ", job_->retries + 1,
@@ -331,7 +336,7 @@ absl::Status ServedJob::RunJob() {
 absl::Status ServedJob::Execute() {
   if (!grant_.express) services_.membership.SetJob(grant_.members, open_.job_id());
   live_before_ = services_.membership.Live().size();
-  JobExecution execution(services_, stream_, *job_, *plan_, grant_);
+  JobExecution execution(services_, client_, *job_, *plan_, grant_);
   absl::StatusOr<ExecutionFigures> figures = execution.Run();
   if (!grant_.express) services_.membership.SetJob(grant_.members, "");
   services_.metrics.CountExecution(figures.status().code());
@@ -369,7 +374,7 @@ absl::Status ServedJob::AwaitOthers(Scheduler::Place& place) {
     const int64_t seen = services_.membership.changes();
     const Deadline limit = start + (lost() ? kReplacementLimit : kNewsLimit);
     if (services_.time.Now() >= limit || (lost() && replaced())) break;
-    absl::Status why = services_.membership.AwaitChange(seen, limit, stream_.stop());
+    absl::Status why = services_.membership.AwaitChange(seen, limit, client_.stop());
     if (!why.ok()) return why;
   }
   asked_.clear();
@@ -389,7 +394,7 @@ absl::Status ServedJob::AwaitWorkers(Scheduler::Place& place) {
         place.GiveBack();
         if (course_.phase() != JobPhase::kParked) course_.Enter(JobPhase::kParked);
         if (services_.time.Now() >= enough) return NotEnough(sizes.status());
-        absl::Status why = services_.membership.AwaitChange(seen, enough, stream_.stop());
+        absl::Status why = services_.membership.AwaitChange(seen, enough, client_.stop());
         if (!why.ok()) return why;
         continue;
       }

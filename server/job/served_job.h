@@ -1,6 +1,6 @@
 // The story of one job at the coordinator, whichever method brought it.
 //
-//   ServedJob(services, stream, caller, traceparent, JobMethod::kEncode).Run()
+//   ServedJob(services, client, caller, traceparent, JobMethod::kEncode).Run()
 //
 //   Open -> validated -> sized for the live workers -> given some -> an execution
 //   (job_execution.h), and others where workers are lost -> Report
@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/plan/plan.h"
-#include "server/job/client_stream.h"
+#include "server/job/job_client.h"
 #include "server/job/job_execution.h"
 #include "server/job/job_files.h"
 #include "server/job/job_services.h"
@@ -25,15 +25,21 @@ namespace hilbert_ring::server {
 
 SpecLimits LimitsOf(const CoordinatorSettings& settings);
 
-enum class JobMethod { kAttend, kEncode };
+enum class JobMethod { kAttend, kEncode, kAttendStream };
 
 class ServedJob {
  public:
   // caller: whose job ids these are.
   // traceparent: the caller's trace, or empty.
-  ServedJob(const JobServices& services, ClientStream& stream, Caller caller,
+  ServedJob(const JobServices& services, JobClient& client, Caller caller,
             std::string traceparent = "", JobMethod method = JobMethod::kAttend);
   ~ServedJob();
+
+  // The job is an epoch of a stream, whose course shows it. Before Run; it outlives the job.
+  void ShowIn(JobCourse& stream) { course_.ShowIn(stream); }
+
+  // In place of Run: what would refuse the job before it waits for its turn.
+  absl::Status Try();
 
   // The whole job: its report, to be sent with the status. All that it held is free when this
   // returns.
@@ -67,7 +73,7 @@ class ServedJob {
   void NoteEnd(const absl::Status& status);
 
   const JobServices services_;
-  ClientStream& stream_;
+  JobClient& client_;
   const Caller caller_;
   const std::string traceparent_;
   const JobMethod method_;

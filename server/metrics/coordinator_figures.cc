@@ -81,7 +81,7 @@ void AddMemoryAndCaches(const CoordinatorFigures& f, Families& families) {
   ScrapedFamily used =
       ScrapedFamily::OfGauges("hilbert_ring_coordinator_memory_used_bytes",
                               "Memory of the coordinator that jobs hold, by account: calls that "
-                              "wait, copies of rows, coordinates, orders that are kept");
+                              "wait, copies of rows, coordinates, streams, orders that are kept");
   ScrapedFamily limit =
       ScrapedFamily::OfGauges("hilbert_ring_coordinator_memory_limit_bytes",
                               "Memory of the coordinator that jobs may hold, by account");

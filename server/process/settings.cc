@@ -146,6 +146,13 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   AddBytes(app, "--copy-memory", s.copy_memory_bytes,
            "memory for copies of rows sent to workers of other hosts, from which a lost worker's "
            "part is computed anew; beyond it clients are asked to send rows again");
+  AddBytes(app, "--stream-epoch-memory", s.stream_epoch_memory_bytes,
+           "rows and outputs of an epoch of a stream without end take at most so much: it has as "
+           "many tokens as fit, a common multiple of all segments");
+  AddBytes(
+      app, "--stream-memory", s.stream_memory_bytes,
+      "memory for rows and outputs of all streams without end, each of which takes that of two "
+      "epochs; further ones are refused");
   app.add_option(
          "--check-rows", s.check_rows,
          "rows of each job that are computed again in float64; a mismatch fails the job and "

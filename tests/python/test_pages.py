@@ -19,7 +19,7 @@ from hilbert_ring.local_service import find_program
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BLOCK = re.compile(r"(?:<!-- ([a-z ]+) -->\n)?```(sh|python)\n(.*?)```", re.S)
 MARKS = {"": "run", "once": "installs", "service": "the service that the test starts",
-         "cluster": "run with ports that are free"}
+         "cluster": "run with ports that are free", "with a service": "run with one that the test starts"}
 SECONDS = 300
 
 
@@ -85,6 +85,13 @@ def test_the_how_to_page(tmp_path):
         assert {f"{name}.{kind}" for kind in ("md", "json", "svg")} <= set(
             os.listdir(tmp_path / "figures"))
     assert (tmp_path / "plan.json").stat().st_size > 1000
+
+
+def test_a_stream_of_the_how_to_page(tmp_path):
+    (code,) = [code for mark, _, code in blocks("howto.md") if mark == "with a service"]
+    with hilbert_ring.local(workers=1) as client:
+        run(["bash", "-e", "-o", "pipefail", "-c", code], tmp_path, client.server)
+    assert (tmp_path / "out.raw").stat().st_size == 20 * 500 * 8 * 64 * 4
 
 
 def test_the_encoders_page(tmp_path):

@@ -78,10 +78,10 @@ v1::Chunk MakeChunk(v1::Tensor tensor, const std::string& data, int64_t row_byte
   return chunk;
 }
 
-RawCall::RawCall(v1::AttentionService::Stub& stub, std::chrono::milliseconds limit) {
+RawCall::RawCall(v1::AttentionService::Stub& stub, std::chrono::milliseconds limit, Method method) {
   context_.set_deadline(std::chrono::system_clock::now() + limit);
   context_.set_wait_for_ready(true);
-  stream_ = stub.Attend(&context_);
+  stream_ = method == Method::kAttend ? stub.Attend(&context_) : stub.AttendStream(&context_);
 }
 
 RawCall::~RawCall() {

@@ -1,5 +1,5 @@
-// One Attend call by hand, message by message, so that tests can say anything, the wrong thing
-// included.
+// One Attend or AttendStream call by hand, message by message, so that tests can say anything, the
+// wrong thing included.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,10 @@ struct ServiceResult {
 
 class RawCall {
  public:
-  RawCall(v1::AttentionService::Stub& stub, std::chrono::milliseconds limit);
+  enum class Method { kAttend, kAttendStream };
+
+  RawCall(v1::AttentionService::Stub& stub, std::chrono::milliseconds limit,
+          Method method = Method::kAttend);
   ~RawCall();  // cancels a call that has not ended
 
   bool Open(const JobSpec& spec, bool want_lse = true);

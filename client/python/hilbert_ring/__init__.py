@@ -24,6 +24,8 @@ from hilbert_ring._attempt import Progress
 from hilbert_ring._default_client import use
 from hilbert_ring._encode import EncodeResult
 from hilbert_ring._job import AttendResult
+from hilbert_ring._stream import StreamedBlock
+from hilbert_ring._stream_blocking import AttendStream
 from hilbert_ring.client import Client, connect
 from hilbert_ring.errors import (AbortedError, AlreadyExistsError, CancelledError, DataLossError,
                                  DeadlineExceededError, FailedPreconditionError, HilbertRingError,
@@ -36,11 +38,11 @@ from hilbert_ring.ordering import Auto, Hilbert, Morton, Ordering
 from hilbert_ring.slides import read_slide
 
 __all__ = [
-    "AbortedError", "AlreadyExistsError", "AttendResult", "Auto", "CancelledError", "Client",
+    "AbortedError", "AlreadyExistsError", "AttendResult", "AttendStream", "Auto", "CancelledError", "Client",
     "DataLossError", "DeadlineExceededError", "EncodeResult", "FailedPreconditionError", "Hilbert",
     "HilbertRingError", "InternalError", "InvalidArgumentError", "LocalService", "Morton",
     "NotFoundError", "Ordering", "OutOfRangeError", "PermissionDeniedError", "Progress",
-    "ResourceExhaustedError", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
+    "ResourceExhaustedError", "StreamedBlock", "UnauthenticatedError", "UnavailableError", "UnimplementedError",
     "aio", "connect", "flash_attn_func", "flash_attn_varlen_func", "local", "read_slide",
     "use",
 ]

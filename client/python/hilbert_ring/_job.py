@@ -99,7 +99,7 @@ def prepare(q: Any, k: Any, v: Any, *, dtype: Optional[str], lse: Any, out: Any,
     given = [opened(name, value) for name, value in zip("qkv", (q, k, v))]
     tensors = [read_tensor(name, value, dtype) for name, value in zip("qkv", given)]
     arrays: Dict[Any, Any] = dict(zip((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), given))
-    spec = make_spec(dtype=tensors[0].dtype, ordering=ordering, **_shape(*tensors), **pattern)
+    spec = make_spec(dtype=tensors[0].dtype, ordering=ordering, **shape_of(*tensors), **pattern)
     readers: Dict[Any, Reader] = {tensor: read.rows for tensor, read in
                zip((pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V), tensors)}
     if ordering is not None and ordering.coords is not None:
@@ -143,7 +143,7 @@ def attention_inputs(spec: pb.JobSpec, readers: Dict[Any, Reader]) -> Inputs:
                   pb.TENSOR_COORDS if pb.TENSOR_COORDS in readers else None)
 
 
-def _shape(q: Tensor, k: Tensor, v: Tensor) -> Dict[str, Any]:
+def shape_of(q: Tensor, k: Tensor, v: Tensor) -> Dict[str, Any]:
     """Tokens, heads and dims, when the three agree."""
     for tensor, axes in ((q, "[tokens, heads, head_dim]"), (k, "[tokens, kv_heads, head_dim]"),
                          (v, "[tokens, kv_heads, value_dim]")):

@@ -10,6 +10,7 @@ import asyncio
 import math
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import (Any, AsyncIterator, Callable, FrozenSet, List, Optional, Sequence, Tuple,
                     Union)
@@ -27,6 +28,8 @@ from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curv
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring._spec import make_spec
+from hilbert_ring._stream import StreamState, prepare_stream
+from hilbert_ring._stream_aio import AioStreams, AttendStream, Blocks
 from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata, UnavailableError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -95,6 +98,27 @@ class Client:
         with shown(progress) as tell, closing(call):
             call, report = await self._run_job(call, attempts, tell)
             return result_of(call, report, ordering, why)
+
+    def attend_stream(self, blocks: Blocks, *, segments: Sequence[int],
+                      dilations: Optional[Sequence[int]] = None, mixing: str = "head_groups",
+                      causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
+                      average_groups: bool = True, ordering: Optional[Ordering] = None,
+                      sequence_lengths: Optional[Sequence[int]] = None,
+                      dtype: Optional[str] = None, lse: bool = False,
+                      epoch_tokens: Optional[int] = None, job_id: Optional[str] = None,
+                      deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
+                      max_attempts: int = 10, chunk_bytes: int = 1 << 20) -> AttendStream:
+        """As of hilbert_ring.Client.attend_stream; blocks may be an asynchronous iterator, and the
+        results are one."""
+        options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes)
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
+                             sequence_lengths)
+        state = StreamState()
+        streams = AioStreams(self._channel, self._address, self._timing,
+                     self._await_connection)
+        prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens,
+                           options=options, ordering=ordering, pattern=pattern)
+        return AttendStream(streams.run(blocks, prepared, state), state)
 
     async def encode(self, tiles: Any, coords: Any = None, *, model: str,
                      pool: Optional[str] = None, layers: Layers = "last",

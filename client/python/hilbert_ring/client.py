@@ -1,6 +1,7 @@
 """The blocking client."""
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import (Any, Callable, FrozenSet, List, Optional, Sequence, Tuple, TypeVar, Union)
 
@@ -17,6 +18,8 @@ from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curv
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring._spec import make_spec
+from hilbert_ring._stream import StreamState, prepare_stream
+from hilbert_ring._stream_blocking import AttendStream, BlockingStreams, Blocks
 from hilbert_ring.errors import HilbertRingError, UnavailableError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -151,6 +154,45 @@ class Client:
         with shown(progress) as tell, closing(call):
             call, report = self._run_job(call, attempts, tell)
             return result_of(call, report, ordering, why)
+
+    def attend_stream(self, blocks: Blocks, *, segments: Sequence[int],
+                      dilations: Optional[Sequence[int]] = None, mixing: str = "head_groups",
+                      causal: bool = False, scale: Optional[float] = None, tail: str = "mask",
+                      average_groups: bool = True, ordering: Optional[Ordering] = None,
+                      sequence_lengths: Optional[Sequence[int]] = None,
+                      dtype: Optional[str] = None, lse: bool = False,
+                      epoch_tokens: Optional[int] = None, job_id: Optional[str] = None,
+                      deadline: Optional[float] = None, outage_timeout: Optional[float] = None,
+                      max_attempts: int = 10, chunk_bytes: int = 1 << 20) -> AttendStream:
+        """Computes attention over rows without end: an iterator of blocks in, an iterator of results out.
+
+        The service computes epoch by epoch, in memory of a fixed size; results of a block come when
+        the epoch of its last row is done. A stream is not tried again once the service has taken it:
+        results that came are final.
+
+        Args:
+            blocks: (q, k, v) of rows that follow those before; each as of `attend`, all alike but for
+                their rows. Asked for by another thread.
+            sequence_lengths: of packed sequences, which repeat; None: one sequence.
+            ordering: with a window, or of packed sequences; neither Auto nor grids and coordinates.
+            lse: whether results have it.
+            epoch_tokens: of an epoch, a multiple of all segments and of the ordering's window; None: as
+                many as the service takes.
+            others: as of `attend`.
+
+        Returns:
+            an iterator of results (out, lse, first_token), one for each block, with the report at its
+            end. Errors are raised as it is iterated.
+        """
+        options = AttendOptions(job_id, deadline, outage_timeout, max_attempts, chunk_bytes)
+        pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
+                             sequence_lengths)
+        state = StreamState()
+        streams = BlockingStreams(self._channel, self._address, self._timing,
+                     self._await_connection)
+        prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens,
+                           options=options, ordering=ordering, pattern=pattern)
+        return AttendStream(streams.run(blocks, prepared, state), state)
 
     def encode(self, tiles: Any, coords: Any = None, *, model: str,
                pool: Optional[str] = None, layers: Layers = "last",

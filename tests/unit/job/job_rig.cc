@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
+#include "server/job/client_stream.h"
 #include "server/job/served_job.h"
 #include "server/process/version.h"
 

@@ -1,0 +1,189 @@
+// hilbert-ring attend --stream: rows from pipes and growing files, results to a pipe or a file.
+
+#include "client/cpp/attend_stream.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/commands.h"
+#include "client/cli/failure.h"
+#include "client/cli/job_run.h"
+#include "client/cli/raw_rows.h"
+#include "client/cli/table.h"
+#include "client/cpp/distinct_files.h"
+#include "client/cpp/job_files.h"
+#include "engine/base/return_if_error.h"
+
+namespace hilbert_ring::cli {
+namespace {
+
+// Where raw results go: what is there is replaced, and rows are there as soon as they come.
+class RawOutput {
+ public:
+  static absl::StatusOr<RawOutput> Open(const std::string& path) {
+    if (absl::EndsWith(path, ".npy")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": --stream writes raw rows; give another name"));
+    }
+    const int fd = path == "-" ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
+                               : open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
+    return RawOutput(path, fd);
+  }
+  RawOutput(RawOutput&& other) noexcept
+      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+  RawOutput& operator=(RawOutput&&) = delete;
+  ~RawOutput() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  absl::Status Append(std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t written = write(fd_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot write"));
+      bytes = bytes.subspan(static_cast<size_t>(written));
+    }
+    return absl::OkStatus();
+  }
+
+  // Of a file: on the disk.
+  absl::Status Sync() const {
+    if (fdatasync(fd_) == 0 || errno == EINVAL || errno == EROFS) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot write to the disk"));
+  }
+
+ private:
+  RawOutput(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  std::string path_;
+  int fd_ = -1;  // -1: moved from
+};
+
+absl::Status CheckFlags(const GlobalOptions& global, const AttendCommand& command) {
+  const StreamFlags& stream = command.stream;
+  const JobFlags& job = command.job;
+  const bool apart = !job.q.empty() || !job.k.empty() || !job.v.empty();
+  if (!stream.qkv.empty() && apart) {
+    return absl::InvalidArgumentError("--qkv has all of q, k and v: leave out --q, --k and --v");
+  }
+  if (stream.qkv.empty() && (job.q.empty() || job.k.empty() || job.v.empty())) {
+    return absl::InvalidArgumentError("--stream needs --q, --k and --v, or --qkv");
+  }
+  if (command.out == "-" && (global.format == OutputFormat::kJson || command.lse == "-")) {
+    return absl::InvalidArgumentError("--out -: stdout has the results; leave out --json, --lse -");
+  }
+  if (!command.call.trace.empty()) {
+    return absl::InvalidArgumentError("--trace: a stream has no trace");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPaths(const AttendCommand& command) {
+  const auto file = [](const std::string& path) { return path == "-" ? "" : path; };
+  return client::CheckDistinct({{"--spec", command.job.spec},
+                                {"--q", command.job.q},
+                                {"--k", command.job.k},
+                                {"--v", command.job.v},
+                                {"--qkv", command.stream.qkv}},
+                               {{"--out", file(command.out)},
+                                {"--lse", file(command.lse)},
+                                {"--report", command.call.report}});
+}
+
+struct Stream {
+  RawRows rows;
+  RawOutput out;
+  std::optional<RawOutput> lse;
+};
+
+absl::StatusOr<Stream> OpenStream(const AttendCommand& command, const JobSpec& spec) {
+  ASSIGN_OR_RETURN(RawRows rows, RawRows::Open({.q = command.job.q,
+                                                .k = command.job.k,
+                                                .v = command.job.v,
+                                                .qkv = command.stream.qkv,
+                                                .follow = command.stream.follow},
+                                               spec, Interrupted));
+  ASSIGN_OR_RETURN(RawOutput out, RawOutput::Open(command.out));
+  Stream stream{std::move(rows), std::move(out), std::nullopt};
+  if (!command.lse.empty()) {
+    ASSIGN_OR_RETURN(RawOutput lse, RawOutput::Open(command.lse));
+    stream.lse.emplace(std::move(lse));
+  }
+  return stream;
+}
+
+absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand& command,
+                                const JobSpec& spec, Stream& stream, int& attempts) {
+  JobTeller teller(global);
+  client::JobOptions options =
+      OptionsOf(global, command.call, absl::Now(), teller, [] { return true; });
+  // The first interrupt of a stream that has begun is its end: what has come is computed.
+  std::atomic<bool> begun = false;
+  options.cancelled = [&begun] { return !begun && Interrupted(); };
+  client::AttendStreamCalls calls{.spec = spec,
+                                  .want_lse = stream.lse.has_value(),
+                                  .epoch_tokens = command.stream.epoch_tokens};
+  calls.next = [&](const std::stop_token& over) {
+    begun = true;
+    return stream.rows.Next(over);
+  };
+  calls.take = [&stream](const client::StreamedRows& rows) {
+    return (rows.tensor == v1::TENSOR_LSE ? *stream.lse : stream.out).Append(rows.bytes);
+  };
+  auto report = client::AttendStream(global.server, calls, options);
+  attempts = teller.attempts();
+  return report;
+}
+
+}  // namespace
+
+int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
+  for (const absl::Status& status : {CheckFlags(global, command), CheckPaths(command)}) {
+    if (!status.ok()) return BadInput(global, status);
+  }
+  JobFlags without_files = command.job;
+  without_files.q = without_files.k = without_files.v = "";
+  const absl::StatusOr<client::JobSource> source = SourceOf(without_files);
+  if (!source.ok()) return BadInput(global, source.status());
+  const absl::StatusOr<JobSpec> spec = client::ReadStreamSpec(*source);
+  if (!spec.ok()) return BadInput(global, spec.status());
+  CatchInterrupts();
+  absl::StatusOr<Stream> stream = OpenStream(command, *spec);
+  if (!stream.ok()) return BadInput(global, stream.status());
+  absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
+  if (!side.ok()) return BadInput(global, side.status());
+  int attempts = 1;
+  absl::StatusOr<v1::Report> report = Call(global, command, *spec, *stream, attempts);
+  if (!report.ok()) return ServiceFailed(global, report.status());
+  absl::Status synced = stream->out.Sync();
+  if (synced.ok() && stream->lse) synced = stream->lse->Sync();
+  if (!synced.ok()) return ServiceFailed(global, synced);
+  WarnOfRows(global, *report);
+  std::string json;
+  if (absl::Status status = side->Commit(*report, command.out, json); !status.ok()) {
+    return ServiceFailed(global, status);
+  }
+  if (global.format == OutputFormat::kJson) {
+    std::printf("%s\n", json.c_str());
+  } else if (command.out != "-" && command.lse != "-") {
+    PrintSummary(*report,
+                 absl::StrCat(FormatCount(report->tokens()), " tokens in ",
+                              FormatCount(report->epochs()), " epochs"),
+                 attempts);
+  }
+  return kExitOk;
+}
+
+}  // namespace hilbert_ring::cli

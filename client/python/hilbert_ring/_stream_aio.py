@@ -1,0 +1,160 @@
+"""Streams without end of the client for asyncio."""
+import asyncio
+from typing import (Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Optional,
+                    Tuple, Union)
+
+import grpc.aio
+
+from hilbert_ring._channel import SERVICE, Address, failure_of
+from hilbert_ring._retry import AttemptFailure, CallTiming
+from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamState
+from hilbert_ring.errors import DataLossError, HilbertRingError
+from hilbert_ring.v1 import attention_pb2 as pb
+
+Blocks = Union[Iterable[Tuple[Any, Any, Any]], AsyncIterable[Tuple[Any, Any, Any]]]
+_END = object()
+
+
+class AttendStream:
+    """As of hilbert_ring.AttendStream, with `async for`, `aclose` and `async with`."""
+
+    def __init__(self, results: AsyncIterator[StreamedBlock], state: StreamState) -> None:
+        self._results = results
+        self._state = state
+
+    @property
+    def report(self) -> Optional[pb.Report]:
+        """Of the whole."""
+        return self._state.report
+
+    @property
+    def epoch(self) -> Optional[pb.Epoch]:
+        """The last one."""
+        return self._state.epoch
+
+    def __aiter__(self) -> "AttendStream":
+        return self
+
+    async def __anext__(self) -> StreamedBlock:
+        return await self._results.__anext__()
+
+    async def aclose(self) -> None:
+        """Ends the stream where it is."""
+        await self._results.aclose()  # type: ignore[attr-defined]
+
+    async def __aenter__(self) -> "AttendStream":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+async def each(blocks: Blocks) -> AsyncIterator[Any]:
+    """The caller's blocks. One that is no asynchronous iterator may wait: it is asked in a thread."""
+    if isinstance(blocks, AsyncIterable):
+        async for block in blocks:
+            yield block
+        return
+    rest = iter(blocks)
+    while True:
+        block = await asyncio.to_thread(next, rest, _END)
+        if block is _END:
+            return
+        yield block
+
+
+class AioStreams:
+    """What a client for asyncio needs for a stream."""
+
+    def __init__(self, channel: Any, address: Address, timing: CallTiming,
+                 await_connection: Callable[[float], Awaitable[bool]]) -> None:
+        self._channel = channel
+        self._address = address
+        self._timing = timing
+        self._await_connection = await_connection
+
+    async def run(self, blocks: Blocks, prepare: Callable[[Any], StreamCall],
+                  state: StreamState) -> AsyncIterator[StreamedBlock]:
+        """As of BlockingStreams.run."""
+        rest = each(blocks)
+        try:
+            first = await rest.__anext__()
+        except StopAsyncIteration:
+            return
+        call = prepare(first)
+        attempts = call.options.attempts(self._timing)
+        number = 0
+        while True:
+            carrier = _Carrier(StreamAttempt(call, number, state), call, rest)
+            async for block in carrier.run(
+                    self._channel.stream_stream(SERVICE + "AttendStream"),
+                    self._address.metadata(), attempts.deadline_left()):
+                yield block
+            outcome = carrier.failure
+            if outcome is None:
+                return
+            if outcome.admitted:
+                raise outcome.error
+            await asyncio.sleep(attempts.wait_after(outcome))
+            number += 1
+            if not await self._await_connection(attempts.time_left()):
+                raise attempts.too_late(outcome)
+
+
+class _Carrier:
+    """Carries the messages of an attempt: gRPC's task asks for rows, the caller's takes what
+    comes."""
+
+    def __init__(self, attempt: StreamAttempt, call: StreamCall, rest: AsyncIterator[Any]) -> None:
+        self._attempt = attempt
+        self._call = call
+        self._rest = rest
+        self._changed = asyncio.Event()  # it is admitted, or over
+        self._broken: Optional[Exception] = None  # the caller's blocks
+        self._over = False
+        self.failure: Optional[AttemptFailure] = None
+
+    async def run(self, attend: Any, metadata: Any,
+                  seconds: Optional[float]) -> AsyncIterator[StreamedBlock]:
+        """The results; afterwards `failure` says how the attempt failed, if it did."""
+        stream = attend(self._requests(), timeout=seconds, metadata=metadata)
+        try:
+            async for message in stream:
+                results = self._attempt.handle(message)
+                if self._attempt.admitted:
+                    self._changed.set()
+                for block in results:
+                    yield block
+            self._attempt.finish()
+        except grpc.aio.AioRpcError as ended:
+            if self._broken is not None:
+                raise self._broken from None
+            self.failure = failure_of(ended, self._attempt.admitted)
+        except HilbertRingError as error:
+            self.failure = AttemptFailure(error, self._attempt.admitted,
+                                          output_damaged=isinstance(error, DataLossError))
+        except asyncio.CancelledError:
+            if self._broken is not None:  # gRPC cancels the call, not the caller its task
+                raise self._broken from None
+            raise
+        finally:
+            self._over = True
+            self._changed.set()
+            stream.cancel()
+
+    async def _requests(self) -> AsyncIterator[bytes]:
+        try:
+            yield self._attempt.open()
+            await self._changed.wait()  # until the call ends, which has a deadline
+            block = self._call.first
+            while not self._over:
+                chunks = self._attempt.chunks(block)
+                while (message := await asyncio.to_thread(next, chunks, None)) is not None:
+                    yield message
+                try:
+                    block = self._call.block(await self._rest.__anext__())
+                except StopAsyncIteration:
+                    return
+        except Exception as error:
+            self._broken = error
+            raise

@@ -1,0 +1,161 @@
+"""Streams without end of the blocking client."""
+import threading
+import time
+from typing import Any, Callable, Generator, Iterable, Iterator, Optional, Tuple, Union
+
+import grpc
+
+from hilbert_ring._channel import SERVICE, Address, failure_of
+from hilbert_ring._retry import AttemptFailure, CallTiming
+from hilbert_ring._stream import (InputBlock, StreamAttempt, StreamCall, StreamedBlock, StreamState)
+from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata
+from hilbert_ring.v1 import attention_pb2 as pb
+
+Blocks = Iterable[Tuple[Any, Any, Any]]
+_Outcome = Union[pb.Report, AttemptFailure]
+
+
+class AttendStream:
+    """Results of a stream: an iterator of StreamedBlock, one for each block that went in.
+
+    Rows are taken from the caller's blocks by a thread of the call's, as far ahead as the service
+    takes them; who does not iterate stops it. Ends with its last result, with `close`, with a
+    `with` block, or when nobody has it any more.
+
+    Attributes:
+        epoch: the last epoch whose results have all come (message Epoch); None before.
+        report: the service's figures of the whole (message Report), after the last result; None
+            before, and of a stream without blocks.
+    """
+
+    def __init__(self, results: Iterator[StreamedBlock], state: StreamState) -> None:
+        self._results = results
+        self._state = state
+
+    @property
+    def report(self) -> Optional[pb.Report]:
+        """Of the whole."""
+        return self._state.report
+
+    @property
+    def epoch(self) -> Optional[pb.Epoch]:
+        """The last one."""
+        return self._state.epoch
+
+    def __iter__(self) -> "AttendStream":
+        return self
+
+    def __next__(self) -> StreamedBlock:
+        return next(self._results)
+
+    def close(self) -> None:
+        """Ends the stream where it is."""
+        self._results.close()  # type: ignore[attr-defined]
+
+    def __enter__(self) -> "AttendStream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class BlockingStreams:
+    """What a blocking client needs for a stream: its channel, and how it waits for a connection."""
+
+    def __init__(self, channel: Any, address: Address, timing: CallTiming,
+                 await_connection: Callable[[float], bool]) -> None:
+        self._channel = channel
+        self._address = address
+        self._timing = timing
+        self._await_connection = await_connection
+
+    def run(self, blocks: Blocks, prepare: Callable[[Any], StreamCall],
+            state: StreamState) -> Iterator[StreamedBlock]:
+        """The results. prepare: of the first block, which says what the stream is.
+
+        Until the service has taken the stream it is called again as a job is; then never.
+        """
+        rest = iter(blocks)
+        for first in rest:
+            call = prepare(first)
+            break
+        else:
+            return
+        attempts = call.options.attempts(self._timing)
+        number = 0
+        while True:
+            attempt = StreamAttempt(call, number, state)
+            outcome = yield from _Carrier(attempt, call, rest).run(
+                self._channel.stream_stream(SERVICE + "AttendStream"), self._address.metadata(),
+                attempts.deadline_left())
+            if not isinstance(outcome, AttemptFailure):
+                return
+            if outcome.admitted:
+                raise outcome.error
+            time.sleep(attempts.wait_after(outcome))
+            number += 1
+            if not self._await_connection(attempts.time_left()):
+                raise attempts.too_late(outcome)
+
+
+class _Carrier:
+    """Carries the messages of an attempt: rows leave in gRPC's thread, which asks for them, while
+    the caller's thread takes what comes."""
+
+    def __init__(self, attempt: StreamAttempt, call: StreamCall, rest: Iterator[Any]) -> None:
+        self._attempt = attempt
+        self._call = call
+        self._rest = rest
+        self._changed = threading.Condition()
+        self._admitted = False  # guarded by _changed, as _over
+        self._over = False
+        self._broken: Optional[Exception] = None  # the caller's blocks
+
+    def run(self, attend: Any, metadata: Metadata, seconds: Optional[float]
+            ) -> Generator[StreamedBlock, None, _Outcome]:
+        """The results; returns the report, or how the attempt failed."""
+        stream = attend(self._requests(), timeout=seconds, metadata=metadata)
+        try:
+            for message in stream:
+                results = self._attempt.handle(message)
+                if self._attempt.admitted and not self._admitted:
+                    self._tell("_admitted")
+                yield from results
+            return self._attempt.finish()
+        except grpc.RpcError as ended:
+            if self._broken is not None:
+                raise self._broken from None
+            return failure_of(ended, self._attempt.admitted)
+        except HilbertRingError as error:
+            return AttemptFailure(error, self._attempt.admitted,
+                                  output_damaged=isinstance(error, DataLossError))
+        finally:
+            self._tell("_over")
+            stream.cancel()
+
+    def _tell(self, what: str) -> None:
+        with self._changed:
+            setattr(self, what, True)
+            self._changed.notify()
+
+    def _requests(self) -> Iterator[bytes]:
+        try:
+            yield self._attempt.open()
+            with self._changed:
+                while not self._over and not self._admitted:
+                    self._changed.wait()  # until the call ends, which has a deadline
+            for block in self._blocks():
+                yield from self._attempt.chunks(block)
+        except Exception as error:
+            self._broken = error
+            raise
+
+    def _blocks(self) -> Iterator[InputBlock]:
+        if not self._over:
+            yield self._call.first
+        while not self._over:
+            for value in self._rest:
+                yield self._call.block(value)
+                break
+            else:
+                return

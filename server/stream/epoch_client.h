@@ -1,0 +1,65 @@
+// The client of an epoch's job: its rows are those of the stream that are there, its outputs go
+// into the epoch's buffer. Rows that a job loses with a worker are read again from where they lie;
+// the stream's client knows nothing of that.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "hilbert_ring/v1/attention.pb.h"
+#include "server/job/job_client.h"
+#include "server/process/job_stop.h"
+#include "server/stream/epoch_outputs.h"
+#include "server/stream/stream_rows.h"
+
+namespace hilbert_ring::server {
+
+class EpochClient : public JobClient {
+ public:
+  struct Parts {
+    JobStop* stop = nullptr;           // the stream's
+    const StreamRows* rows = nullptr;  // null: none are read, where a job is tried out
+    RowSpan span;                      // of the stream
+    EpochBuffer* outputs = nullptr;
+  };
+
+  // open: of the epoch's job. All that the parts name outlives it.
+  EpochClient(const v1::Open& open, const Parts& parts);
+
+  JobStop& stop() override { return *parts_.stop; }
+  void ReadAhead() override {}
+  bool AwaitArrived(int64_t bytes) override { return true; }
+
+  // Open, then the rows of Q, K and V in bands, then those that were asked for again.
+  absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;
+
+  // Takes what it is asked for again; the stream's client hears of an epoch when it is done.
+  using JobClient::Write;
+  absl::Status Write(const v1::AttendResponse& response, const JobStop& stop,
+                     Leaves leaves) override;
+  absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
+                             std::shared_ptr<const void> owner, Clock::duration patience,
+                             const JobStop& stop, Leaves leaves) override;
+  absl::Status AwaitTaken(const JobStop& stop) override { return stop.why(); }
+  void Offer(const v1::AttendResponse& response) override {}
+
+ private:
+  struct Piece {
+    TensorKind tensor;
+    int64_t first_row, rows;  // of the epoch
+  };
+  int64_t RowsOfChunk() const;
+
+  const v1::Open open_;
+  const Parts parts_;
+  bool opened_ = false;
+  // By the thread that reads, which is also the one that asks for rows again:
+  int64_t band_ = 0;          // rows of each tensor that are read, or in pieces_
+  std::deque<Piece> pieces_;  // to be read next: of a band, or again
+};
+
+}  // namespace hilbert_ring::server

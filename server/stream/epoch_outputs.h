@@ -1,0 +1,97 @@
+// Outputs of a stream: those of the epoch that is computed are put together here, while those of
+// the one before leave for the client, in order of tokens.
+//
+//   EpochOutputs outputs(epochs, client);
+//   outputs.Send();                                  // a thread of its own, until the last epoch
+//   ASSIGN_OR_RETURN(EpochBuffer* buffer, outputs.Await(stop));   // the epochs' thread
+//   buffer->Place(chunk, payload);                   // threads of the epoch's job
+//   outputs.Leave(*buffer, epoch);                   // it is done
+//   outputs.End();                                   // there is no other one
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
+#include "hilbert_ring/v1/attention.pb.h"
+#include "server/job/job_client.h"
+#include "server/process/job_stop.h"
+#include "server/stream/epochs.h"
+
+namespace hilbert_ring::server {
+
+// Outputs of one epoch, by its tokens. Thread-safe.
+class EpochBuffer {
+ public:
+  explicit EpochBuffer(const Epochs& epochs);
+
+  // Rows that come once more, from another execution, take the place of the first.
+  absl::Status Place(const v1::OutputChunk& chunk, std::string_view payload);
+
+  // Rows of OUT or LSE, once no job places any.
+  std::string_view At(v1::Tensor tensor, int64_t first_row, int64_t rows) const;
+
+  int64_t row_bytes(v1::Tensor tensor) const;
+  bool has_lse() const { return lse_row_bytes_ > 0; }
+  std::shared_ptr<const void> owner() const { return bytes_; }
+
+ private:
+  int64_t OffsetOf(v1::Tensor tensor, int64_t row) const {
+    return (tensor == v1::TENSOR_OUT ? 0 : most_rows_ * out_row_bytes_) + row * row_bytes(tensor);
+  }
+
+  const int64_t most_rows_, out_row_bytes_, lse_row_bytes_;
+  // [most_rows, out_row_bytes], then [most_rows, lse_row_bytes]. Shared with the transport, as long
+  // as it has messages that were made from it.
+  const std::shared_ptr<std::byte[]> bytes_;
+  Mutex placing_;  // its jobs' threads write one after the other
+};
+
+class EpochOutputs {
+ public:
+  // Both outlive it.
+  EpochOutputs(const Epochs& epochs, JobClient& client);
+
+  // A buffer that nothing is sent from. Errors: the stop's reason.
+  absl::StatusOr<EpochBuffer*> Await(const JobStop& stop);
+
+  // Its first `tokens` rows, as those of the stream from first_token on, and then the epoch's
+  // message.
+  void Leave(EpochBuffer& buffer, const v1::Epoch& epoch);
+
+  // No other epoch leaves.
+  void End();
+
+  // Sends what leaves, until the end. Errors as of JobClient::Write.
+  absl::Status Send(const JobStop& stop);
+
+  int64_t bytes_sent() const;
+
+ private:
+  struct Leaving {
+    EpochBuffer* buffer;
+    v1::Epoch epoch;
+  };
+  absl::Status SendRows(const Leaving& leaving, const JobStop& stop);
+  absl::Status SendChunk(const Leaving& leaving, v1::Tensor tensor, int64_t first_row, int64_t rows,
+                         const JobStop& stop);
+
+  JobClient& client_;
+  std::array<EpochBuffer, 2> buffers_;
+  mutable Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<EpochBuffer*> free_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Leaving> leaving_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t bytes_sent_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,301 @@
+#include "server/stream/served_stream.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "server/job/job_id.h"
+#include "server/job/served_job.h"
+#include "server/process/logging.h"
+#include "server/stream/epoch_client.h"
+#include "wire/codec.h"
+#include "wire/job_id.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Between tries of an epoch for which there is no room at the moment.
+constexpr auto kAgain = std::chrono::milliseconds(100);
+constexpr int kMostNotes = 16;
+
+absl::Status BadOpen(const std::string& message) {
+  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
+}
+
+int32_t Sum(int32_t a, int32_t b) {
+  int32_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int32_t>::max() : sum;
+}
+
+}  // namespace
+
+ServedStream::ServedStream(const JobServices& services, JobMemory& memory, JobClient& client,
+                           Caller caller, std::string traceparent)
+    : services_(services),
+      memory_(memory),
+      client_(client),
+      caller_(std::move(caller)),
+      traceparent_(std::move(traceparent)),
+      epoch_table_(services.time),
+      epoch_services_(services.With(epoch_table_, epoch_quotas_)),
+      course_(services.time),
+      opened_(services.time.Now()) {}
+
+absl::StatusOr<v1::Report> ServedStream::Run() {
+  absl::Status status = ReadOpen();
+  if (status.ok()) {
+    course_.SetJob(open_.job_id(), 0);
+    course_.SetStream();
+    auto entry = services_.jobs.Enter(caller_.name, open_.job_id(), open_.attempt(),
+                                      &client_.stop(), &course_);
+    status = entry.ok() ? RunStream() : entry.status();
+    course_.Show(status.ok() ? JobPhase::kDone : JobPhase::kFailed, 0, 0);
+  }
+  // When several things went wrong, the first of them is the reason for the others.
+  if (absl::Status why = client_.stop().why(); !status.ok() && !why.ok()) status = why;
+  // Of epochs each is counted as a job.
+  if (!status.ok() && !epoch_failed_) {
+    services_.metrics.CountJob(status.code(), wire::ReasonOf(status));
+  }
+  NoteEnd(status);
+  if (!status.ok()) return status;
+  return std::move(report_);
+}
+
+absl::Status ServedStream::ReadOpen() {
+  ClientMessage message;
+  ASSIGN_OR_RETURN(const bool more, client_.Read(message, client_.stop()));
+  if (!more || !message.request.has_open()) return BadOpen("the first message must be Open");
+  open_ = std::move(*message.request.mutable_open());
+  if (absl::Status status = CheckJobId(open_.job_id()); !status.ok()) {
+    open_.set_job_id("?");
+    return wire::WithReason(std::move(status), wire::reason::kInvalidOpen);
+  }
+  if (open_.job_id().empty()) open_.set_job_id(wire::DrawJobId());
+  RETURN_IF_ERROR(CheckOpen());
+  ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open_.spec()));
+  ASSIGN_OR_RETURN(epochs_,
+                   Epochs::Make(spec, {.asked = open_.epoch_tokens(),
+                                       .most_bytes = services_.settings.stream_epoch_memory_bytes,
+                                       .want_lse = open_.want_lse(),
+                                       .spec = LimitsOf(services_.settings)}));
+  return absl::OkStatus();
+}
+
+absl::Status ServedStream::CheckOpen() const {
+  if (open_.attempt() < 0) {
+    return BadOpen(absl::StrCat("attempt is ", open_.attempt(), ", must not be negative"));
+  }
+  if (open_.has_encode()) return BadOpen("Open has encode, which AttendStream does not take");
+  if (open_.files_size() > 0) {
+    return BadOpen("files: a stream's rows are sent; for files there is Attend");
+  }
+  if (open_.want_trace()) return BadOpen("want_trace: a stream has no trace");
+  return absl::OkStatus();
+}
+
+absl::Status ServedStream::RunStream() {
+  course_.Show(JobPhase::kSizing, 0, 0);
+  RETURN_IF_ERROR(FitEpoch());
+  RETURN_IF_ERROR(Reserve());
+  rows_.emplace(*epochs_);
+  outputs_.emplace(*epochs_, client_);
+  RETURN_IF_ERROR(Admit());
+  // Whoever fails ends the others.
+  const auto begin = [this](absl::Status (ServedStream::*part)()) {
+    return services_.threads.Start([this, part] {
+      if (absl::Status status = (this->*part)(); !status.ok()) client_.stop().Request(status);
+    });
+  };
+  auto receiver = begin(&ServedStream::Receive);
+  auto sender = begin(&ServedStream::Send);
+  absl::Status status = receiver.ok() ? sender.status() : receiver.status();
+  if (status.ok()) status = Compute();
+  if (!status.ok()) client_.stop().Request(status);
+  outputs_->End();
+  if (receiver.ok()) receiver->Join();
+  if (sender.ok()) sender->Join();
+  RETURN_IF_ERROR(client_.stop().why());
+  report_.set_job_id(open_.job_id());
+  report_.set_total_seconds(SecondsBetween(opened_, services_.time.Now()));
+  report_.set_tokens_per_second(static_cast<double>(report_.tokens()) / report_.total_seconds());
+  report_.set_bytes_received(bytes_received_);
+  report_.set_bytes_sent(outputs_->bytes_sent());
+  return absl::OkStatus();
+}
+
+// What would refuse an epoch's job.
+absl::Status ServedStream::TryEpoch() {
+  EpochClient client(OpenOf(epochs_->most_tokens()), {.stop = &client_.stop()});
+  return ServedJob(epoch_services_, client, caller_).Try();
+}
+
+// On the workers that are there.
+absl::Status ServedStream::FitEpoch() {
+  while (true) {
+    absl::Status status = TryEpoch();
+    const bool smaller = wire::HasReason(status, wire::reason::kDoesNotFit) &&
+                         open_.epoch_tokens() == 0 && epochs_->Halve();
+    if (!smaller) return status;
+  }
+}
+
+absl::Status ServedStream::Reserve() {
+  const int64_t most = epochs_->most_tokens();
+  auto share = services_.quotas.Reserve(
+      caller_,
+      {.tokens = most, .bytes = most * (epochs_->input_row_bytes() + epochs_->output_row_bytes())});
+  RETURN_IF_ERROR(share.status());
+  quota_.emplace(*std::move(share));
+  auto held = memory_.Reserve(epochs_->held_bytes());
+  if (!held.ok()) {
+    return wire::ErrorOf(wire::reason::kStreamMemory,
+                         absl::StrCat("rows and outputs of the stream take ", epochs_->held_bytes(),
+                                      " bytes, those of other streams have ", memory_.used(),
+                                      " of ", memory_.limit(), " (--stream-memory)"));
+  }
+  held_.emplace(*std::move(held));
+  return absl::OkStatus();
+}
+
+absl::Status ServedStream::Admit() {
+  client_.ReadAhead();
+  v1::AttendResponse response;
+  v1::Admitted& admitted = *response.mutable_admitted();
+  admitted.set_job_id(open_.job_id());
+  admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
+  admitted.set_epoch_tokens(epochs_->tokens());
+  return client_.Write(response, client_.stop());
+}
+
+absl::Status ServedStream::Receive() {
+  ClientMessage message;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, client_.Read(message, client_.stop()));
+    if (!more) return rows_->End();
+    if (!message.request.has_chunk()) return BadOpen("after Open a client sends chunks alone");
+    bytes_received_ += message.payload.bytes();
+    RETURN_IF_ERROR(rows_->Accept(message.request.chunk(), message.payload, client_.stop()));
+  }
+}
+
+absl::Status ServedStream::Send() { return outputs_->Send(client_.stop()); }
+
+absl::Status ServedStream::Compute() {
+  while (true) {
+    course_.Show(JobPhase::kReceiving, 0, 0);
+    ASSIGN_OR_RETURN(const RowSpan span, rows_->AwaitEpoch(client_.stop()));
+    if (span.begin == span.end) return absl::OkStatus();
+    ASSIGN_OR_RETURN(EpochBuffer* const buffer, outputs_->Await(client_.stop()));
+    auto report = RunEpoch(span, *buffer);
+    if (!report.ok()) {
+      epoch_failed_ = true;
+      return report.status();
+    }
+    rows_->Release(span);
+    Add(*report);
+    v1::Epoch epoch;
+    epoch.set_first_token(span.begin);
+    *epoch.mutable_report() = *std::move(report);
+    outputs_->Leave(*buffer, epoch);
+  }
+}
+
+// A job that finds no room fails; a stream that has begun waits for it.
+absl::StatusOr<v1::Report> ServedStream::RunEpoch(const RowSpan& span, EpochBuffer& buffer) {
+  const CoordinatorSettings& settings = services_.settings;
+  const Clock::time_point start = services_.time.Now();
+  while (true) {
+    auto report = RunJob(span, buffer);
+    const auto is = [&report](const wire::Reason& reason) {
+      return wire::HasReason(report.status(), reason);
+    };
+    const bool queue = is(wire::reason::kQueueFull);
+    const bool workers = is(wire::reason::kNoWorkers) || is(wire::reason::kDoesNotFit);
+    const auto limit = queue     ? settings.queue_timeout
+                       : workers ? settings.recovery_timeout
+                                 : std::chrono::milliseconds(0);
+    if (report.ok() || services_.time.Now() - start >= limit) return report;
+    services_.time.AwaitStop(client_.stop().token(), services_.time.Now() + kAgain);
+    RETURN_IF_ERROR(client_.stop().why());
+  }
+}
+
+absl::StatusOr<v1::Report> ServedStream::RunJob(const RowSpan& span, EpochBuffer& buffer) {
+  EpochClient client(OpenOf(span.end - span.begin),
+                     {.stop = &client_.stop(), .rows = &*rows_, .span = span, .outputs = &buffer});
+  ServedJob job(epoch_services_, client, caller_, traceparent_);
+  job.ShowIn(course_);
+  return job.Run();
+}
+
+v1::Open ServedStream::OpenOf(int64_t tokens) const {
+  v1::Open open;
+  *open.mutable_spec() = wire::EncodeJobSpec(epochs_->SpecOf(tokens));
+  open.set_want_lse(open_.want_lse());
+  open.set_job_id(open_.job_id());
+  open.set_can_resend(true);
+  return open;
+}
+
+void ServedStream::Add(const v1::Report& epoch) {
+  v1::Report& all = report_;
+  course_.AddEpoch(epoch.tokens());
+  all.set_epochs(all.epochs() + 1);
+  all.set_tokens(all.tokens() + epoch.tokens());
+  all.set_queue_seconds(all.queue_seconds() + epoch.queue_seconds());
+  all.set_ring_seconds(all.ring_seconds() + epoch.ring_seconds());
+  all.set_receive_seconds(all.receive_seconds() + epoch.receive_seconds());
+  all.set_compute_seconds(all.compute_seconds() + epoch.compute_seconds());
+  all.set_send_seconds(all.send_seconds() + epoch.send_seconds());
+  all.set_bytes_exchanged(all.bytes_exchanged() + epoch.bytes_exchanged());
+  all.set_bytes_exchanged_planned(all.bytes_exchanged_planned() + epoch.bytes_exchanged_planned());
+  all.set_bytes_exchanged_naive(all.bytes_exchanged_naive() + epoch.bytes_exchanged_naive());
+  all.set_ring_generation(epoch.ring_generation());
+  all.set_retries(Sum(all.retries(), epoch.retries()));
+  all.set_rows_checked(Sum(all.rows_checked(), epoch.rows_checked()));
+  all.set_rows_not_judged(Sum(all.rows_not_judged(), epoch.rows_not_judged()));
+  *all.mutable_workers() = epoch.workers();
+  for (const std::string& note : epoch.notes()) {
+    const bool known = std::ranges::find(all.notes(), note) != all.notes().end();
+    if (!known && all.notes_size() < kMostNotes) all.add_notes(note);
+  }
+}
+
+void ServedStream::NoteEnd(const absl::Status& status) {
+  const double seconds = SecondsBetween(opened_, services_.time.Now());
+  services_.jobs.NoteEnded({.caller = caller_.name,
+                            .job_id = open_.job_id(),
+                            .code = absl::StatusCodeToString(status.code()),
+                            .tokens = report_.tokens(),
+                            .workers = report_.workers_size(),
+                            .seconds = {.queue = report_.queue_seconds(),
+                                        .ring = report_.ring_seconds(),
+                                        .receive = report_.receive_seconds(),
+                                        .compute = report_.compute_seconds(),
+                                        .send = report_.send_seconds(),
+                                        .total = seconds}});
+  std::vector<LogField> fields = {{"job", open_.job_id()},
+                                  {"code", absl::StatusCodeToString(status.code())},
+                                  {"caller", caller_.name},
+                                  {"epochs", report_.epochs()},
+                                  {"tokens", report_.tokens()},
+                                  {"seconds", seconds},
+                                  {"bytes_received", bytes_received_},
+                                  {"bytes_sent", outputs_ ? outputs_->bytes_sent() : 0},
+                                  {"retries", int64_t{report_.retries()}},
+                                  {"traceparent", traceparent_}};
+  if (!status.ok()) {
+    fields.insert(fields.end(),
+                  {{"reason", wire::ReasonOf(status)}, {"error", std::string(status.message())}});
+  }
+  LogEvent(status.ok() ? spdlog::level::info : spdlog::level::warn, "stream ended", fields);
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,90 @@
+// The story of one stream without end at the coordinator.
+//
+//   ServedStream(services, memory, stream, caller, traceparent).Run()
+//
+//   Open -> cut into epochs, the first one tried out -> memory -> Admitted
+//   -> three threads: rows are received; epochs are computed, a job each (served_job.h); outputs of
+//      epochs that are done are sent -> Report
+//
+// An epoch's job begins when its rows are there, so that a client that is slow keeps no worker;
+// they stay here until it is done, so that workers may be lost; and its outputs leave when it is
+// done, so that none comes twice. What is held is as many rows as two epochs have, and as many
+// outputs: a client that does not read stops the sender, and by that the epochs, and by that the
+// receiver, which its transport notices.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/access/caller.h"
+#include "server/access/quotas.h"
+#include "server/job/job_client.h"
+#include "server/job/job_course.h"
+#include "server/job/job_services.h"
+#include "server/job/job_table.h"
+#include "server/shard/job_memory.h"
+#include "server/stream/epoch_outputs.h"
+#include "server/stream/epochs.h"
+#include "server/stream/stream_rows.h"
+
+namespace hilbert_ring::server {
+
+class ServedStream {
+ public:
+  // memory: of all streams. All must outlive it.
+  ServedStream(const JobServices& services, JobMemory& memory, JobClient& client, Caller caller,
+               std::string traceparent);
+
+  // The whole stream: its report, to be sent with the status. All that it held is free when this
+  // returns.
+  absl::StatusOr<v1::Report> Run();
+
+  // That it held at once.
+  int64_t held_bytes() const { return epochs_ ? epochs_->held_bytes() : 0; }
+
+ private:
+  absl::Status ReadOpen();
+  absl::Status CheckOpen() const;
+  absl::Status RunStream();
+  absl::Status TryEpoch();
+  absl::Status FitEpoch();
+  absl::Status Reserve();
+  absl::Status Admit();
+  // The three threads' parts.
+  absl::Status Receive();
+  absl::Status Compute();
+  absl::Status Send();
+  absl::StatusOr<v1::Report> RunEpoch(const RowSpan& span, EpochBuffer& buffer);
+  absl::StatusOr<v1::Report> RunJob(const RowSpan& span, EpochBuffer& buffer);
+  void Add(const v1::Report& epoch);
+  void NoteEnd(const absl::Status& status);
+  v1::Open OpenOf(int64_t tokens) const;
+
+  const JobServices services_;
+  JobMemory& memory_;
+  JobClient& client_;
+  const Caller caller_;
+  const std::string traceparent_;
+
+  // Of the epochs' jobs, which are no jobs of the caller's beside the stream.
+  JobTable epoch_table_;
+  Quotas epoch_quotas_;
+  const JobServices epoch_services_;
+
+  v1::Open open_;
+  std::optional<Epochs> epochs_;
+  JobCourse course_;
+  std::optional<Quotas::Share> quota_;
+  std::optional<JobMemory::Reservation> held_;
+  std::optional<StreamRows> rows_;
+  std::optional<EpochOutputs> outputs_;
+  bool epoch_failed_ = false;
+  int64_t bytes_received_ = 0;  // the receiver's, until it has ended
+  v1::Report report_;
+  const Clock::time_point opened_;
+};
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,292 @@
+"""Streams without end: from Python, blocking and for asyncio, and by the command line."""
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import hilbert_ring
+from hilbert_ring.local_service import find_program
+
+TOKENS, HEADS, DIM = 3000, 2, 16
+SPEC = {"segments": [64, 128], "dilations": [1, 2]}
+FLAGS = ["--heads", str(HEADS), "--head-dim", str(DIM), "--segments", "64,128", "--dilations", "1,2",
+         "--epoch", "256"]
+UNTIL = 60  # seconds: what is waited for comes much sooner
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Of one worker: no segment lies on two."""
+    with hilbert_ring.local(workers=1) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def rows():
+    random = np.random.default_rng(5)
+    return tuple(random.standard_normal((TOKENS, HEADS, DIM), dtype="f4") for _ in "qkv")
+
+
+@pytest.fixture(scope="module")
+def whole(client, rows):
+    """The same rows as one job."""
+    return client.attend(*rows, progress=False, **SPEC)
+
+
+def cut(rows, size):
+    for first in range(0, len(rows[0]), size):
+        yield tuple(tensor[first:first + size] for tensor in rows)
+
+
+@pytest.mark.parametrize("size", [1, 37, 256, TOKENS])
+def test_blocks_are_those_of_one_job(client, rows, whole, size):
+    rows = tuple(tensor[:600] for tensor in rows) if size == 1 else rows
+    expected = client.attend(*rows, progress=False, **SPEC)
+    stream = client.attend_stream(cut(rows, size), lse=True, epoch_tokens=256, **SPEC)
+    assert stream.report is None
+    firsts, outs, lses = [], [], []
+    for block in stream:
+        assert isinstance(block.out, np.ndarray) and len(block.lse) == len(block.out) <= size
+        firsts.append(block.first_token)
+        outs.append(block.out)
+        lses.append(block.lse)
+    assert firsts == list(range(0, len(rows[0]), size))
+    np.testing.assert_array_equal(np.concatenate(outs), expected.out)
+    np.testing.assert_array_equal(np.concatenate(lses), expected.lse)
+    assert stream.report.tokens == len(rows[0])
+    assert stream.report.epochs == -(-len(rows[0]) // 256)
+    assert stream.epoch.first_token == (stream.report.epochs - 1) * 256
+
+
+def test_results_come_while_blocks_do(client, rows):
+    """The second epoch's rows are not made before the first one's results are there."""
+    come = threading.Event()
+
+    def blocks():
+        for number, block in enumerate(cut(rows, 128)):
+            if number == 4:
+                assert come.wait(UNTIL)
+            yield block
+
+    with client.attend_stream(blocks(), epoch_tokens=256, **SPEC) as stream:
+        assert next(stream).first_token == 0
+        come.set()
+        assert len(list(stream)) == -(-TOKENS // 128) - 1
+
+
+def test_a_stream_without_blocks(client):
+    stream = client.attend_stream(iter(()), **SPEC)
+    assert list(stream) == [] and stream.report is None
+
+
+def test_what_the_blocks_raise_is_raised(client, rows):
+    def blocks():
+        yield from cut(tuple(tensor[:300] for tensor in rows), 100)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        list(client.attend_stream(blocks(), **SPEC))
+    assert gone(client)
+
+
+def test_blocks_of_another_shape_are_refused(client, rows):
+    def blocks():
+        yield tuple(tensor[:10] for tensor in rows)
+        yield tuple(tensor[:10, :1] for tensor in rows)
+
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="that of the first was") as raised:
+        list(client.attend_stream(blocks(), **SPEC))
+    assert raised.value.field == "q"
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match=r"\(q, k, v\)"):
+        list(client.attend_stream([rows[0]], **SPEC))
+
+
+def test_what_the_service_refuses_is_raised(client, rows):
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="multiple of 128"):
+        list(client.attend_stream(cut(rows, 100), epoch_tokens=100, **SPEC))
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="grid") as raised:
+        list(client.attend_stream(cut(rows, 100), ordering=hilbert_ring.Hilbert(grid=(50, 60)),
+                                  **SPEC))
+    assert raised.value.field == "ordering.grid"
+
+
+def test_a_stream_that_is_closed_leaves_nothing(client, rows):
+    def blocks():
+        while True:
+            yield from cut(rows, 100)
+
+    with client.attend_stream(blocks(), epoch_tokens=256, job_id="endless", **SPEC) as stream:
+        next(stream)
+        (job,) = client.jobs()
+        assert job.job_id == "endless" and job.stream and job.epochs >= 1
+    assert gone(client)
+    with pytest.raises(hilbert_ring.CancelledError) as raised:
+        for block in client.attend_stream(blocks(), epoch_tokens=256, job_id="endless", **SPEC):
+            if block.first_token == 1000:
+                client.cancel("endless")
+    assert raised.value.reason == "CANCELLED_BY_CALLER"
+
+
+def gone(client):
+    end = time.monotonic() + UNTIL
+    while client.jobs() and time.monotonic() < end:
+        time.sleep(0.02)
+    return client.jobs() == []
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_asyncio(client, rows, whole, asynchronous):
+    async def blocks():
+        for block in cut(rows, 100):
+            yield block
+
+    async def run():
+        async with hilbert_ring.aio.connect(client.server) as near:
+            stream = near.attend_stream(blocks() if asynchronous else cut(rows, 100), lse=True,
+                                        epoch_tokens=256, **SPEC)
+            results = [block async for block in stream]
+            return stream.report, results
+
+    report, results = asyncio.run(run())
+    assert report.tokens == TOKENS
+    np.testing.assert_array_equal(np.concatenate([block.out for block in results]), whole.out)
+    np.testing.assert_array_equal(np.concatenate([block.lse for block in results]), whole.lse)
+
+
+def test_asyncio_errors(client, rows):
+    async def broken():
+        yield tuple(tensor[:100] for tensor in rows)
+        raise KeyError("mine")
+
+    async def run(blocks, **changes):
+        async with hilbert_ring.aio.connect(client.server) as near:
+            return [block async for block in near.attend_stream(blocks, **{**SPEC, **changes})]
+
+    with pytest.raises(KeyError, match="mine"):
+        asyncio.run(run(broken()))
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="multiple of 128"):
+        asyncio.run(run(cut(rows, 100), epoch_tokens=100))
+    assert asyncio.run(run(iter(()))) == []
+    assert gone(client)
+
+
+# ---------------------------------------------------------------- the command line
+
+def command(client, *flags):
+    return [str(find_program("hilbert-ring")), "attend", "--stream", "--server", client.server,
+            *FLAGS, *map(str, flags)]
+
+
+def packed(rows):
+    """Of each token its rows of q, k and v."""
+    return np.concatenate([tensor.reshape(len(tensor), -1) for tensor in rows], axis=1)
+
+
+def as_rows(path_or_bytes):
+    raw = path_or_bytes if isinstance(path_or_bytes, bytes) else path_or_bytes.read_bytes()
+    return np.frombuffer(raw, "f4").reshape(-1, HEADS, DIM)
+
+
+def test_from_stdin_to_stdout(client, rows, whole):
+    done = subprocess.run(command(client, "--qkv", "-", "--out", "-"), input=packed(rows).tobytes(),
+                          capture_output=True, timeout=UNTIL)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(as_rows(done.stdout), whole.out)
+
+
+def test_from_pipes(client, rows, whole, tmp_path):
+    paths = [tmp_path / f"{name}.pipe" for name in "qkv"]
+    for path in paths:
+        os.mkfifo(path)
+    flags = [word for name, path in zip("qkv", paths) for word in (f"--{name}", path)]
+    process = subprocess.Popen(
+        command(client, *flags, "--out", tmp_path / "out.raw", "--lse", tmp_path / "lse.raw",
+                "--report", tmp_path / "report.json", "--json"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    writers = [threading.Thread(target=path.write_bytes, args=(tensor.tobytes(),))
+               for path, tensor in zip(paths, rows)]
+    for writer in writers:
+        writer.start()
+    _, said = process.communicate(timeout=UNTIL)
+    for writer in writers:
+        writer.join(UNTIL)
+    assert process.returncode == 0, said
+    np.testing.assert_array_equal(as_rows(tmp_path / "out.raw"), whole.out)
+    np.testing.assert_array_equal(
+        np.fromfile(tmp_path / "lse.raw", "f4").reshape(TOKENS, HEADS), whole.lse)
+    assert '"epochs": 12' in (tmp_path / "report.json").read_text()
+
+
+def test_files_that_grow_until_an_interrupt(client, rows, whole, tmp_path):
+    paths = [tmp_path / f"{name}.raw" for name in "qkv"]
+    out = tmp_path / "out.raw"
+    half = TOKENS // 2
+    for path, tensor in zip(paths, rows):
+        path.write_bytes(tensor[:half].tobytes())
+    flags = [word for name, path in zip("qkv", paths) for word in (f"--{name}", path)]
+    process = subprocess.Popen(command(client, "--follow", *flags, "--out", out),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    await_rows(out, half // 256 * 256)
+    for path, tensor in zip(paths, rows):
+        with path.open("ab") as file:
+            file.write(tensor[half:].tobytes() + b"a part of a row")
+    await_rows(out, TOKENS // 256 * 256)
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate(timeout=UNTIL)
+    assert process.returncode == 0, errors
+    assert "3,000 tokens in 12 epochs" in said
+    np.testing.assert_array_equal(as_rows(out), whole.out)
+
+
+def await_rows(path, count):
+    end = time.monotonic() + UNTIL
+    while time.monotonic() < end:
+        if path.exists() and path.stat().st_size >= count * HEADS * DIM * 4:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{path} has no {count} rows")
+
+
+@pytest.mark.parametrize("change, code, message", [
+    (lambda rows: rows[0].tobytes()[:-3], 1, "q.raw: ends 125 bytes behind a row"),
+    (lambda rows: rows[0][:-5].tobytes(), 1, "k.raw: has more rows than another input"),
+])
+def test_files_that_end_apart(client, rows, tmp_path, change, code, message):
+    for name, tensor in zip("qkv", rows):
+        (tmp_path / f"{name}.raw").write_bytes(tensor.tobytes())
+    (tmp_path / "q.raw").write_bytes(change(rows))
+    done = subprocess.run(
+        command(client, "--q", "q.raw", "--k", "k.raw", "--v", "v.raw", "--out", "out.raw"),
+        cwd=tmp_path, capture_output=True, text=True, timeout=UNTIL)
+    assert done.returncode == code and message in done.stderr
+    assert gone(client)
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--q", "q.raw", "--out", "o"], "--stream needs --q, --k and --v, or --qkv"),
+    (["--qkv", "-", "--q", "q.raw", "--out", "o"], "--qkv has all of q, k and v"),
+    (["--qkv", "q.npy", "--out", "o"], "q.npy: --stream takes raw rows"),
+    (["--qkv", "-", "--out", "o.npy"], "o.npy: --stream writes raw rows"),
+    (["--qkv", "-", "--out", "-", "--json"], "stdout has the results"),
+    (["--qkv", "-", "--out", "o", "--tokens", "5"], "tokens is 5, but a stream"),
+    (["--qkv", "-", "--out", "o", "--trace", "t"], "a stream has no trace"),
+    (["--qkv", "absent", "--out", "o"], "absent: cannot open"),
+])
+def test_command_lines_that_are_wrong(client, tmp_path, flags, message):
+    done = subprocess.run(command(client, *flags), cwd=tmp_path, input="", capture_output=True,
+                          text=True, timeout=UNTIL)
+    assert done.returncode == 2 and message in done.stderr, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_flags_of_streams_need_one(tmp_path):
+    done = subprocess.run([str(find_program("hilbert-ring")), "attend", "--follow", "--q", "q.npy",
+                           "--k", "k.npy", "--v", "v.npy", "--out", "o.npy", "--segments", "4",
+                           "--dilations", "1"],
+                          cwd=tmp_path, capture_output=True, text=True, timeout=UNTIL)
+    assert done.returncode == 2 and "--follow is for --stream" in done.stderr

@@ -1,0 +1,148 @@
+#include "server/stream/epoch_outputs.h"
+
+#include <future>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/plain_spec.h"
+#include "wire/checksum.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr int64_t kEpoch = 8;
+constexpr int64_t kOutBytes = 64, kLseBytes = 8;  // of a row
+
+Epochs EpochsOf(bool want_lse) {
+  const JobSpec spec = PlainSpec({.tokens = 0, .heads = 2, .dim = 8, .segment = 4});
+  return Epochs::Make(spec, {.asked = kEpoch, .most_bytes = 1 << 20, .want_lse = want_lse}).value();
+}
+
+// Takes what is written, once it is let.
+class FakeClient : public JobClient {
+ public:
+  JobStop& stop() override { return stop_; }
+  void ReadAhead() override {}
+  absl::StatusOr<bool> Read(ClientMessage&, const JobStop&) override { return false; }
+  bool AwaitArrived(int64_t) override { return true; }
+  absl::Status Write(const v1::AttendResponse& response, const JobStop&, Leaves) override {
+    told.push_back(response.has_epoch() ? "epoch" : "other");
+    return absl::OkStatus();
+  }
+  absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
+                             std::shared_ptr<const void>, Clock::duration, const JobStop&,
+                             Leaves) override {
+    EXPECT_EQ(chunk.crc32c(), wire::Crc32c(payload));
+    (chunk.tensor() == v1::TENSOR_OUT ? out : lse) += payload;
+    told.push_back((chunk.tensor() == v1::TENSOR_OUT ? "OUT " : "LSE ") +
+                   std::to_string(chunk.first_token()) + " " + std::to_string(chunk.rows()));
+    return true;
+  }
+  absl::Status AwaitTaken(const JobStop&) override {
+    taken.wait();
+    return absl::OkStatus();
+  }
+  void Offer(const v1::AttendResponse&) override {}
+
+  std::vector<std::string> told;
+  std::string out, lse;
+  std::shared_future<void> taken;
+
+ private:
+  JobStop stop_;
+};
+
+v1::OutputChunk Rows(v1::Tensor tensor, const std::vector<int64_t>& tokens) {
+  v1::OutputChunk chunk;
+  chunk.set_tensor(tensor);
+  chunk.set_rows(static_cast<int64_t>(tokens.size()));
+  for (const int64_t token : tokens) chunk.add_tokens(token);
+  return chunk;
+}
+
+v1::OutputChunk Range(v1::Tensor tensor, int64_t first, int64_t rows) {
+  v1::OutputChunk chunk;
+  chunk.set_tensor(tensor);
+  chunk.set_first_token(first);
+  chunk.set_rows(rows);
+  return chunk;
+}
+
+v1::Epoch EpochOf(int64_t first, int64_t tokens) {
+  v1::Epoch epoch;
+  epoch.set_first_token(first);
+  epoch.mutable_report()->set_tokens(tokens);
+  return epoch;
+}
+
+TEST(EpochBuffer, HasRowsAtTheirTokens) {
+  const Epochs epochs = EpochsOf(true);
+  EpochBuffer buffer(epochs);
+  const std::string a(kOutBytes, 'a'), b(kOutBytes, 'b'), c(kOutBytes, 'c');
+  ASSERT_TRUE(buffer.Place(Rows(v1::TENSOR_OUT, {7, 2}), a + b).ok());
+  ASSERT_TRUE(buffer.Place(Range(v1::TENSOR_OUT, 3, 2), c + a).ok());
+  ASSERT_TRUE(buffer.Place(Range(v1::TENSOR_LSE, 7, 1), std::string(kLseBytes, 'l')).ok());
+  EXPECT_EQ(buffer.At(v1::TENSOR_OUT, 2, 3), b + c + a);
+  EXPECT_EQ(buffer.At(v1::TENSOR_OUT, 7, 1), a);
+  EXPECT_EQ(buffer.At(v1::TENSOR_LSE, 7, 1), std::string(kLseBytes, 'l'));
+}
+
+TEST(EpochBuffer, RefusesRowsThatLieElsewhere) {
+  const Epochs epochs = EpochsOf(false);
+  EpochBuffer buffer(epochs);
+  const std::string row(kOutBytes, 'a');
+  for (const v1::OutputChunk& chunk :
+       {Range(v1::TENSOR_OUT, kEpoch, 1), Range(v1::TENSOR_OUT, -1, 1), Range(v1::TENSOR_OUT, 0, 2),
+        Rows(v1::TENSOR_OUT, {kEpoch}), Rows(v1::TENSOR_OUT, {-1}), Range(v1::TENSOR_LSE, 0, 1),
+        Range(v1::TENSOR_Q, 0, 1)}) {
+    EXPECT_TRUE(absl::IsInternal(buffer.Place(chunk, row))) << chunk.ShortDebugString();
+  }
+  EXPECT_TRUE(buffer.Place(Range(v1::TENSOR_OUT, kEpoch - 1, 1), row).ok());
+}
+
+TEST(EpochOutputs, LeaveInOrderAndTwoEpochsAreHeld) {
+  const Epochs epochs = EpochsOf(true);
+  FakeClient client;
+  std::promise<void> taken;
+  client.taken = taken.get_future().share();
+  EpochOutputs outputs(epochs, client);
+  const JobStop stop;
+  auto sender = std::async(std::launch::async, [&] { return outputs.Send(stop); });
+  std::string expected;
+  for (int i = 0; i < 3; ++i) {
+    // The third is the first again, once the transport has let go of what was sent of it.
+    if (i == 2) taken.set_value();
+    const auto buffer = outputs.Await(stop);
+    ASSERT_TRUE(buffer.ok());
+    const int64_t tokens = i < 2 ? kEpoch : 3;
+    const std::string rows(tokens * kOutBytes, static_cast<char>('a' + i));
+    ASSERT_TRUE((*buffer)->Place(Range(v1::TENSOR_OUT, 0, tokens), rows).ok());
+    expected += rows;
+    outputs.Leave(**buffer, EpochOf(i * kEpoch, tokens));
+  }
+  outputs.End();
+  EXPECT_TRUE(sender.get().ok());
+  EXPECT_EQ(client.out, expected);
+  EXPECT_EQ(client.told,
+            (std::vector<std::string>{"OUT 0 8", "LSE 0 8", "epoch", "OUT 8 8", "LSE 8 8", "epoch",
+                                      "OUT 16 3", "LSE 16 3", "epoch"}));
+  EXPECT_EQ(outputs.bytes_sent(), 19 * (kOutBytes + kLseBytes));
+}
+
+TEST(EpochOutputs, AStopEndsWhoWaits) {
+  const Epochs epochs = EpochsOf(false);
+  FakeClient client;
+  EpochOutputs outputs(epochs, client);
+  JobStop stop;
+  ASSERT_TRUE(outputs.Await(stop).ok());
+  ASSERT_TRUE(outputs.Await(stop).ok());
+  auto third = std::async(std::launch::async, [&] { return outputs.Await(stop).status(); });
+  auto sender = std::async(std::launch::async, [&] { return outputs.Send(stop); });
+  stop.Request(absl::CancelledError("gone"));
+  EXPECT_EQ(third.get(), stop.why());
+  EXPECT_EQ(sender.get(), stop.why());
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server

@@ -1,0 +1,203 @@
+// Rows come by one thread, are taken by another; what waits is woken by the other, not by time.
+#include "server/stream/stream_rows.h"
+
+#include <future>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/plain_spec.h"
+#include "wire/checksum.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kEpoch = 8;
+constexpr int64_t kRowBytes = 64;  // of each tensor
+
+Epochs EpochsOf(Tail tail = Tail::kMask) {
+  JobSpec spec = PlainSpec({.tokens = 0, .heads = 2, .dim = 8, .segment = 4});
+  spec.tail = tail;
+  return Epochs::Make(spec, {.asked = kEpoch, .most_bytes = 1 << 20}).value();
+}
+
+// The same byte in all of a row.
+std::string RowsFrom(v1::Tensor tensor, int64_t first, int64_t rows) {
+  std::string bytes;
+  for (int64_t row = first; row < first + rows; ++row) {
+    bytes.append(kRowBytes, static_cast<char>(100 * tensor + row));
+  }
+  return bytes;
+}
+
+std::string Whole(const wire::Payload& payload) {
+  std::string bytes;
+  for (const std::string_view part : payload.parts()) bytes += part;
+  return bytes;
+}
+
+class StreamRowsTest : public ::testing::Test {
+ protected:
+  absl::Status Send(v1::Tensor tensor, int64_t first, int64_t rows) {
+    const std::string bytes = RowsFrom(tensor, first, rows);
+    v1::Chunk chunk;
+    chunk.set_tensor(tensor);
+    chunk.set_first_row(first);
+    chunk.set_rows(rows);
+    chunk.set_crc32c(wire::Crc32c(bytes));
+    return rows_.Accept(chunk, wire::Payload(bytes), stop_);
+  }
+
+  absl::Status SendAll(int64_t first, int64_t rows) {
+    for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+      if (absl::Status status = Send(tensor, first, rows); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  std::string At(TensorKind tensor, int64_t first, int64_t rows) {
+    return Whole(rows_.At(tensor, first, rows));
+  }
+
+  void ExpectRefused(const absl::Status& status, const wire::Reason& reason,
+                     const std::string& message) {
+    EXPECT_EQ(wire::ReasonOf(status), reason.name);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
+
+  JobStop stop_;
+  const Epochs epochs_ = EpochsOf();
+  StreamRows rows_{epochs_};
+};
+
+TEST_F(StreamRowsTest, EpochsLieWhereTheirRowsWereCopied) {
+  std::future<absl::Status> sent = std::async(std::launch::async, [this] {
+    for (int64_t row = 0; row < 45; row += 5) {
+      if (absl::Status status = SendAll(row, 5); !status.ok()) return status;
+    }
+    return rows_.End();
+  });
+  for (int64_t begin = 0; begin < 45; begin += kEpoch) {
+    const auto epoch = rows_.AwaitEpoch(stop_);
+    ASSERT_TRUE(epoch.ok()) << epoch.status();
+    ASSERT_EQ(*epoch, (RowSpan{begin, std::min<int64_t>(45, begin + kEpoch)}));
+    const int64_t rows = epoch->end - begin;
+    EXPECT_EQ(At(TensorKind::kQ, begin, rows), RowsFrom(v1::TENSOR_Q, begin, rows));
+    EXPECT_EQ(At(TensorKind::kV, begin, rows), RowsFrom(v1::TENSOR_V, begin, rows));
+    rows_.Release(*epoch);
+  }
+  EXPECT_TRUE(sent.get().ok());
+  const auto end = rows_.AwaitEpoch(stop_);
+  ASSERT_TRUE(end.ok());
+  EXPECT_EQ(*end, (RowSpan{45, 45}));
+}
+
+TEST_F(StreamRowsTest, AnEndedStreamMayHaveNoRows) {
+  ASSERT_TRUE(rows_.End().ok());
+  const auto end = rows_.AwaitEpoch(stop_);
+  ASSERT_TRUE(end.ok());
+  EXPECT_EQ(*end, (RowSpan{0, 0}));
+}
+
+TEST_F(StreamRowsTest, NoMoreRowsThanTwoEpochsAreHeld) {
+  ASSERT_TRUE(SendAll(0, kEpoch).ok());
+  ASSERT_TRUE(SendAll(kEpoch, kEpoch).ok());
+  const auto first = rows_.AwaitEpoch(stop_);
+  ASSERT_TRUE(first.ok());
+  // For the next row there is room once the first epoch is released.
+  std::future<absl::Status> more =
+      std::async(std::launch::async, [this] { return Send(v1::TENSOR_Q, 2 * kEpoch, 1); });
+  EXPECT_EQ(At(TensorKind::kQ, 0, 1), RowsFrom(v1::TENSOR_Q, 0, 1));
+  rows_.Release(*first);
+  EXPECT_TRUE(more.get().ok());
+}
+
+TEST_F(StreamRowsTest, AStopEndsTheWaitForRoom) {
+  ASSERT_TRUE(SendAll(0, kEpoch).ok());
+  stop_.Request(wire::ErrorOf(wire::reason::kClientCancelled, "gone"));
+  ASSERT_TRUE(SendAll(kEpoch, kEpoch).ok());  // there is room
+  EXPECT_EQ(Send(v1::TENSOR_Q, 2 * kEpoch, 1), stop_.why());
+  EXPECT_EQ(rows_.AwaitEpoch(stop_).status(), stop_.why());
+}
+
+// Whatever a tensor is ahead, there is room for what the epoch lacks.
+TEST_F(StreamRowsTest, ATensorMayBeAnEpochAhead) {
+  ASSERT_TRUE(Send(v1::TENSOR_Q, 0, kEpoch).ok());
+  ExpectRefused(Send(v1::TENSOR_Q, kEpoch, 1), wire::reason::kTensorAhead,
+                "Q: would be 9 rows ahead of another tensor, the limit is an epoch's 8");
+  ASSERT_TRUE(Send(v1::TENSOR_K, 0, 3).ok());
+  ASSERT_TRUE(Send(v1::TENSOR_V, 0, 3).ok());
+  ASSERT_TRUE(Send(v1::TENSOR_Q, kEpoch, 3).ok());
+  ASSERT_TRUE(Send(v1::TENSOR_K, 3, kEpoch).ok());
+  ASSERT_TRUE(Send(v1::TENSOR_V, 3, kEpoch).ok());
+  const auto epoch = rows_.AwaitEpoch(stop_);
+  ASSERT_TRUE(epoch.ok());
+  EXPECT_EQ(*epoch, (RowSpan{0, kEpoch}));
+}
+
+TEST_F(StreamRowsTest, RefusesChunksThatAreWrong) {
+  ExpectRefused(Send(v1::TENSOR_COORDS, 0, 1), wire::reason::kBadTensor, "takes Q, K, V");
+  ExpectRefused(Send(v1::TENSOR_Q, 1, 1), wire::reason::kRowsOutOfOrder,
+                "Q: first_row is 1, the next row of the stream is 0");
+  ASSERT_TRUE(Send(v1::TENSOR_Q, 0, 2).ok());
+  ExpectRefused(Send(v1::TENSOR_Q, 0, 2), wire::reason::kRowsOutOfOrder, "first_row is 0");
+  ExpectRefused(Send(v1::TENSOR_Q, 2, 0), wire::reason::kChunkMisshapen, "rows is 0");
+  const std::string bytes = RowsFrom(v1::TENSOR_K, 0, 1);
+  v1::Chunk chunk;
+  chunk.set_tensor(v1::TENSOR_K);
+  chunk.set_rows(2);
+  ExpectRefused(rows_.Accept(chunk, wire::Payload(bytes), stop_), wire::reason::kChunkMisshapen,
+                "payload has 64 bytes");
+  chunk.set_rows(int64_t{1} << 62);
+  ExpectRefused(rows_.Accept(chunk, wire::Payload(bytes), stop_), wire::reason::kChunkMisshapen,
+                "rows is 4611686018427387904");
+  chunk.set_rows(1);
+  ExpectRefused(rows_.Accept(chunk, wire::Payload(bytes), stop_), wire::reason::kChecksumMismatch,
+                "K: chunk at first_row 0");
+}
+
+TEST_F(StreamRowsTest, TensorsThatEndApartAreNoStream) {
+  ASSERT_TRUE(SendAll(0, 4).ok());
+  ASSERT_TRUE(Send(v1::TENSOR_V, 4, 1).ok());
+  ExpectRefused(rows_.End(), wire::reason::kChunkMissing,
+                "the stream ended with 5 rows of V and 4 of Q");
+}
+
+// The last epoch takes what is behind it, round the end of the memory.
+TEST(StreamRows, OfZeroKeysAnEpochWaitsForASegmentBehindIt) {
+  const Epochs epochs = EpochsOf(Tail::kZero);
+  ASSERT_EQ(epochs.most_tokens(), kEpoch + 4);
+  StreamRows rows(epochs);
+  const JobStop stop;
+  const auto send = [&](int64_t first, int64_t count) {
+    for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+      const std::string bytes = RowsFrom(tensor, first, count);
+      v1::Chunk chunk;
+      chunk.set_tensor(tensor);
+      chunk.set_first_row(first);
+      chunk.set_rows(count);
+      chunk.set_crc32c(wire::Crc32c(bytes));
+      ASSERT_TRUE(rows.Accept(chunk, wire::Payload(bytes), stop).ok());
+    }
+  };
+  send(0, 8);
+  send(8, 8);
+  send(16, 4);  // as many rows as there is room for
+  auto epoch = rows.AwaitEpoch(stop);
+  ASSERT_EQ(*epoch, (RowSpan{0, 8}));
+  rows.Release(*epoch);
+  epoch = rows.AwaitEpoch(stop);
+  ASSERT_EQ(*epoch, (RowSpan{8, 16}));
+  rows.Release(*epoch);
+  send(20, 7);
+  ASSERT_TRUE(rows.End().ok());
+  epoch = rows.AwaitEpoch(stop);
+  ASSERT_EQ(*epoch, (RowSpan{16, 27}));
+  EXPECT_EQ(Whole(rows.At(TensorKind::kK, 16, 11)), RowsFrom(v1::TENSOR_K, 16, 11));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
