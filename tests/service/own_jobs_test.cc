@@ -74,6 +74,12 @@ TEST(OwnJobs, ARunningJobIsListedAndCancelled) {
   ASSERT_TRUE(call.Open(spec));
   ASSERT_TRUE(call.AwaitAdmitted());
   v1::ListJobsResponse jobs = List(*stub);
+  // Its client is told a moment before it is listed so.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (jobs.jobs_size() == 1 && jobs.jobs(0).state() == v1::Job::STATE_STARTING &&
+         std::chrono::steady_clock::now() < end) {
+    jobs = List(*stub);
+  }
   ASSERT_EQ(jobs.jobs_size(), 1);
   EXPECT_EQ(jobs.jobs(0).state(), v1::Job::STATE_RECEIVING);
   EXPECT_EQ(jobs.jobs(0).fraction(), 0);
