@@ -103,7 +103,7 @@ absl::Status ServedStream::CheckOpen() const {
 absl::Status ServedStream::RunStream() {
   course_.Show(JobPhase::kSizing, 0, 0);
   RETURN_IF_ERROR(FitEpoch());
-  RETURN_IF_ERROR(Reserve());
+  RETURN_IF_ERROR(ReserveMemory());
   rows_.emplace(*epochs_);
   outputs_.emplace(*epochs_, client_);
   RETURN_IF_ERROR(Admit());
@@ -136,23 +136,28 @@ absl::Status ServedStream::TryEpoch() {
   return ServedJob(epoch_services_, client, caller_).Try();
 }
 
-// On the workers that are there.
+// On the workers that are there, and into the caller's quota.
 absl::Status ServedStream::FitEpoch() {
   while (true) {
     absl::Status status = TryEpoch();
-    const bool smaller = wire::HasReason(status, wire::reason::kDoesNotFit) &&
-                         open_.epoch_tokens() == 0 && epochs_->Halve();
-    if (!smaller) return status;
+    if (status.ok()) status = ReserveQuota();
+    const bool too_large = wire::HasReason(status, wire::reason::kDoesNotFit) ||
+                           wire::HasReason(status, wire::reason::kOverQuota);
+    if (!too_large || open_.epoch_tokens() > 0 || !epochs_->Halve()) return status;
   }
 }
 
-absl::Status ServedStream::Reserve() {
+absl::Status ServedStream::ReserveQuota() {
   const int64_t most = epochs_->most_tokens();
   auto share = services_.quotas.Reserve(
       caller_,
       {.tokens = most, .bytes = most * (epochs_->input_row_bytes() + epochs_->output_row_bytes())});
   RETURN_IF_ERROR(share.status());
   quota_.emplace(*std::move(share));
+  return absl::OkStatus();
+}
+
+absl::Status ServedStream::ReserveMemory() {
   auto held = memory_.Reserve(epochs_->held_bytes());
   if (!held.ok()) {
     return wire::ErrorOf(wire::reason::kStreamMemory,

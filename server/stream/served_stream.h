@@ -51,7 +51,8 @@ class ServedStream {
   absl::Status RunStream();
   absl::Status TryEpoch();
   absl::Status FitEpoch();
-  absl::Status Reserve();
+  absl::Status ReserveQuota();
+  absl::Status ReserveMemory();
   absl::Status Admit();
   // The three threads' parts.
   absl::Status Receive();

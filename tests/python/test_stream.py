@@ -3,8 +3,10 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -282,6 +284,18 @@ def test_command_lines_that_are_wrong(client, tmp_path, flags, message):
                           text=True, timeout=UNTIL)
     assert done.returncode == 2 and message in done.stderr, done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_benchmark_of_a_billion_tokens(tmp_path):
+    """A small part of it, which ends within a segment."""
+    script = Path(__file__).resolve().parents[1] / "bench" / "billion.py"
+    done = subprocess.run(
+        [sys.executable, "-B", str(script), "--tokens", "200001", "--rows", "20", "--epoch-tokens", "16384",
+         "--workers", "1", "--picture", str(tmp_path / "memory.svg")],
+        capture_output=True, text=True, timeout=UNTIL)
+    assert done.returncode == 0, done.stderr
+    assert "| 200,001 | 13 |" in done.stdout and "| worker 0 |" in done.stdout
+    assert (tmp_path / "memory.svg").read_text().startswith("<")
 
 
 def test_flags_of_streams_need_one(tmp_path):

@@ -209,6 +209,41 @@ TEST_F(Tokens, HaveQuotas) {
   EXPECT_EQ(end.verdict, Verdict::kRight) << end.status << end.what;
 }
 
+// A stream counts as a job of an epoch's size, which fits its caller's quota.
+TEST_F(Tokens, HaveQuotasOfStreams) {
+  Write(Line("lab", "submit", TokenOf("lab"), R"(, "jobs": 2, "tokens": 3000)") +
+        Line("eye", "observe", TokenOf("eye")));
+  Start();
+  const auto open = [this](const std::string& name, int64_t epoch_tokens, const auto& then) {
+    const auto stub = v1::AttentionService::NewStub(ChannelAs(name));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    const auto stream = stub->AttendStream(&context);
+    v1::AttendRequest request;
+    v1::Open& opened = *request.mutable_open();
+    *opened.mutable_spec() = wire::EncodeJobSpec(PlainSpec({.tokens = 0, .segment = 64}));
+    opened.set_job_id("stream");
+    opened.set_epoch_tokens(epoch_tokens);
+    stream->Write(request);
+    v1::AttendResponse response;
+    const bool admitted = stream->Read(&response) && response.has_admitted();
+    then(response);
+    if (admitted) context.TryCancel();
+    return wire::FromGrpc(stream->Finish());
+  };
+  const auto nothing = [](const v1::AttendResponse&) {};
+  EXPECT_EQ(ReasonOf(open("lab", 3008, nothing)), "OVER_QUOTA");
+  EXPECT_EQ(ReasonOf(open("eye", 0, nothing)), "ROLE");
+  open("lab", 0, [this](const v1::AttendResponse& response) {
+    EXPECT_LE(response.admitted().epoch_tokens(), 3000);
+    EXPECT_GT(response.admitted().epoch_tokens(), 1500);
+    EXPECT_THAT(JobsSeenBy("lab"), ::testing::ElementsAre("lab/stream"));
+    EXPECT_THAT(JobsSeenBy("eye"), ::testing::ElementsAre("lab/stream"));
+    OpenJob beside(ChannelAs("lab"), "a", 1501);
+    EXPECT_EQ(ReasonOf(beside.Finish()), "QUOTA");
+  }).IgnoreError();
+}
+
 // Two tokens for a while, then the new one alone: a job that runs goes on, and none fails.
 TEST_F(Tokens, AreReplacedUnderLoad) {
   Write(Line("lab", "submit", TokenOf("lab")));
