@@ -1,13 +1,17 @@
 // Rows come by one thread, are taken by another; what waits is woken by the other, not by time.
 #include "server/stream/stream_rows.h"
 
+#include <algorithm>
 #include <future>
+#include <map>
+#include <random>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/plain_spec.h"
 #include "wire/checksum.h"
+#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -197,6 +201,74 @@ TEST(StreamRows, OfZeroKeysAnEpochWaitsForASegmentBehindIt) {
   epoch = rows.AwaitEpoch(stop);
   ASSERT_EQ(*epoch, (RowSpan{16, 27}));
   EXPECT_EQ(Whole(rows.At(TensorKind::kK, 16, 11)), RowsFrom(v1::TENSOR_K, 16, 11));
+}
+
+// Chunks right and wrong in any order, against a simple model: what is refused changes nothing, and
+// each epoch has the rows that were sent.
+TEST(StreamRows, AgreeWithAModelWhateverComes) {
+  constexpr v1::Tensor kTensors[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    std::mt19937_64 random(seed);
+    const Epochs epochs = EpochsOf(seed % 2 == 0 ? Tail::kMask : Tail::kZero);
+    StreamRows rows(epochs);
+    const JobStop stop;
+    std::map<v1::Tensor, int64_t> come;
+    int64_t begin = 0;
+    const auto least = [&] {
+      return std::min({come[v1::TENSOR_Q], come[v1::TENSOR_K], come[v1::TENSOR_V]});
+    };
+    const auto take = [&](int64_t count) {
+      const auto epoch = rows.AwaitEpoch(stop);
+      ASSERT_TRUE(epoch.ok());
+      ASSERT_EQ(*epoch, (RowSpan{begin, begin + count})) << "seed " << seed;
+      for (const TensorKind kind : kStreamed) {
+        ASSERT_EQ(Whole(rows.At(kind, begin, count)), RowsFrom(wire::TensorOf(kind), begin, count));
+      }
+      rows.Release(*epoch);
+      begin += count;
+    };
+    for (int i = 0; i < 200; ++i) {
+      const v1::Tensor tensor = kTensors[random() % 3];
+      const bool elsewhere = random() % 16 == 0, damaged = random() % 16 == 0;
+      const int64_t first = come[tensor] + (elsewhere ? static_cast<int64_t>(random() % 9) - 4 : 0);
+      const auto count = static_cast<int64_t>(random() % (kEpoch + 3));
+      const std::string bytes = RowsFrom(tensor, std::max<int64_t>(0, first), count);
+      v1::Chunk chunk;
+      chunk.set_tensor(tensor);
+      chunk.set_first_row(first);
+      chunk.set_rows(count);
+      chunk.set_crc32c(wire::Crc32c(bytes) + (damaged ? 1 : 0));
+      const std::string expected = count == 0                         ? "CHUNK_MISSHAPEN"
+                                   : first != come[tensor]            ? "ROWS_OUT_OF_ORDER"
+                                   : first + count - least() > kEpoch ? "TENSOR_AHEAD"
+                                   : damaged                          ? "CHECKSUM_MISMATCH"
+                                                                      : "OK";
+      const absl::Status status = rows.Accept(chunk, wire::Payload(bytes), stop);
+      ASSERT_EQ(status.ok() ? "OK" : wire::ReasonOf(status), expected) << "seed " << seed;
+      if (status.ok()) come[tensor] += count;
+      if (least() - begin >= epochs.most_tokens()) take(kEpoch);
+    }
+    for (const v1::Tensor tensor : kTensors) {
+      const int64_t missing =
+          std::max({come[v1::TENSOR_Q], come[v1::TENSOR_K], come[v1::TENSOR_V]}) - come[tensor];
+      if (missing == 0) continue;
+      const std::string bytes = RowsFrom(tensor, come[tensor], missing);
+      v1::Chunk chunk;
+      chunk.set_tensor(tensor);
+      chunk.set_first_row(come[tensor]);
+      chunk.set_rows(missing);
+      chunk.set_crc32c(wire::Crc32c(bytes));
+      ASSERT_TRUE(rows.Accept(chunk, wire::Payload(bytes), stop).ok()) << "seed " << seed;
+      come[tensor] += missing;
+    }
+    ASSERT_TRUE(rows.End().ok());
+    while (begin < least()) {
+      const int64_t left = least() - begin;
+      take(left >= epochs.most_tokens() ? kEpoch : left);
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_EQ(*rows.AwaitEpoch(stop), (RowSpan{begin, begin})) << "seed " << seed;
+  }
 }
 
 }  // namespace
