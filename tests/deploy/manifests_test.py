@@ -1,4 +1,5 @@
 """The manifests and the compose file fit the programs, and fit together."""
+import json
 import os
 import re
 import shlex
@@ -185,6 +186,38 @@ class Compose(unittest.TestCase):
         targets = [target for job in config["scrape_configs"]
                    for group in job.get("static_configs", []) for target in group["targets"]]
         self.assertEqual(targets, ["coordinator:8002"])
+
+    def mounted(self, service):
+        """Folders of the repository by where the service has them."""
+        volumes = (volume.split(":") for volume in self.services[service]["volumes"])
+        return {volume[1]: (DEPLOY / "compose" / volume[0]).resolve() for volume in volumes
+                if volume[0].startswith(".")}
+
+    def test_grafana_finds_its_provisioning_and_the_dashboard(self):
+        mounted = self.mounted("grafana")
+        provisioning = mounted["/etc/grafana/provisioning"]
+        (provider,) = yaml.safe_load((provisioning / "dashboards/hilbert-ring.yml").read_text())["providers"]
+        self.assertEqual(provider["type"], "file")
+        folder = mounted[provider["options"]["path"]]
+        self.assertEqual([path.name for path in folder.iterdir()], ["hilbert-ring.json"])
+
+    def test_the_dashboard_asks_the_data_source_that_is_provisioned(self):
+        mounted = self.mounted("grafana")
+        (source,) = yaml.safe_load(
+            (mounted["/etc/grafana/provisioning"] / "datasources/prometheus.yml").read_text())["datasources"]
+        host, port = re.fullmatch(r"http://([a-z]+):(\d+)", source["url"]).groups()
+        self.assertIn(f"127.0.0.1:{port}:{port}", self.services[host]["ports"])
+        self.assertTrue(source["isDefault"], "what a variable of a data source begins with")
+        dashboard = json.loads((mounted["/var/lib/grafana/dashboards"] / "hilbert-ring.json").read_text())
+        variables = {"${%s}" % variable["name"]: variable["query"]
+                     for variable in dashboard["templating"]["list"] if variable["type"] == "datasource"}
+        asking = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+        self.assertGreater(len(asking), 20)
+        for panel in asking:
+            for asked in [panel["datasource"], *(target["datasource"] for target in panel["targets"]
+                                                 if "datasource" in target)]:
+                self.assertEqual(asked["type"], source["type"], panel["title"])
+                self.assertEqual(variables.get(asked["uid"]), source["type"], panel["title"])
 
     def test_jobs_have_time_to_end(self):
         for name in ("coordinator", "worker"):

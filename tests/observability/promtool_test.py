@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import skipping
 from prometheus_tools import find, needs
 from running_service import http_get
 from service_under_test import ServiceUnderTest
@@ -52,4 +53,4 @@ class Promtool(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    skipping.main()

@@ -10,11 +10,13 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import skipping
 from running_service import await_true, stop_with_parent
 from service_under_test import ServiceUnderTest
 from status_page_test import Page
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(filter(None, map(shutil.which, (
+    "chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"))), None)
 BROWSER_SECONDS = 120
 LONG = 65536  # tokens of the jobs that run and wait
 TOKENS = {"lab": "token-of-the-lab-0123456789", "clinic": "token-of-the-clinic-0123456789",
@@ -30,7 +32,7 @@ def write_tokens(folder):
     return path
 
 
-@unittest.skipUnless(BROWSER, "no chromium is installed")
+@unittest.skipUnless(BROWSER, "no chromium is installed: `./dev test` installs chromium-headless-shell")
 class StatusPageInABrowser(unittest.TestCase):
     def browse(self, service, caller, *arguments):
         """The caller's token is the password that a browser asks for."""
@@ -100,4 +102,4 @@ class StatusPageInABrowser(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    skipping.main()
