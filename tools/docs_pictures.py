@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the pictures of README and docs, or with --check compares those that are there.
 
-A picture is a command of `python3 -m hilbert_ring draw`, so that each can be made again by hand. The
+A picture is a command of `hilbert-ring draw`, so that each can be made again by hand. The
 trace is a recorded one (docs/pictures/trace.json): times differ from run to run.
 """
 import argparse

@@ -18,7 +18,7 @@ Made by `tools/docs_reference.py` (`./dev docs`) from the programs' own `--help`
 [settings.md](settings.md), the fields of a job in [the README](../README.md#the-job-spec), errors in [errors.md](errors.md), metrics in
 [metrics.md](metrics.md).
 """
-MODULE = ["/usr/bin/python3", "-m", "hilbert_ring"]
+PYTHON = "/usr/bin/python3"  # whose argparse the page was made with
 HELP_SECONDS = 60
 
 
@@ -27,7 +27,8 @@ def help_of(words):
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("HILBERT_RING_")}
     done = subprocess.run([*map(str, words), "--help"], capture_output=True, text=True,
-                          timeout=HELP_SECONDS, env={**environment, "COLUMNS": "120"})
+                          timeout=HELP_SECONDS, env={**environment, "COLUMNS": "120",
+                                                 "HILBERT_RING_PYTHON": PYTHON})
     if done.returncode != 0:
         raise SystemExit(f"{words} --help ended with {done.returncode}: {done.stderr}")
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
@@ -58,7 +59,6 @@ def page():
     parts = [HEAD]
     for program in ("hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring"):
         parts += sections(program, [programs / program])
-    parts += sections("python3 -m hilbert_ring", MODULE)
     return "\n".join(parts)
 
 

@@ -38,7 +38,7 @@ std::vector<Word> OptionsOf(const CLI::App& app) {
     for (const std::string& name : option->get_lnames()) {
       options.push_back({.name = "--" + name,
                          .help = option->get_description(),
-                         .takes_value = option->get_type_size() > 0,
+                         .takes_value = option->get_items_expected_min() > 0,
                          .values = ValuesOf(*option)});
     }
   }

@@ -17,6 +17,7 @@
 #include "client/cli/encode_flags.h"
 #include "client/cli/failure.h"
 #include "client/cli/job_run.h"
+#include "client/cli/package_command.h"
 #include "client/cli/usage.h"
 #include "client/cpp/file_mapping.h"
 #include "engine/plan/plan.h"
@@ -77,7 +78,9 @@ int Main(int argc, char** argv) {
   app.footer(
       "These options stand before or behind the command. A token is given in a file or in the "
       "environment (HILBERT_RING_TOKEN), never on the command line, which others see.\n"
-      "Pictures of jobs and benchmarks: python3 -m hilbert_ring draw|bench (the Python package).\n"
+      "bench and draw are run by the Python package, with the Python that HILBERT_RING_PYTHON "
+      "names, "
+      "or python3.\n"
       "Exit codes: 0: done; 1: the service or the job failed, or verify found a deviation; 2: "
       "command line, spec or files are wrong, and nothing was sent.");
   const auto file = [](CLI::App* command, const char* flag, std::string& path, const char* help) {
@@ -152,8 +155,11 @@ int Main(int argc, char** argv) {
       app.add_subcommand("completion", "print a script that completes these commands in a shell");
   completion_app->add_option("shell", shell)->type_name("bash|zsh|fish")->required();
 
+  AddPackageCommands(app);
+
+  const int package_command = PackageCommandAt(app, argc, argv);
   try {
-    app.parse(argc, argv);
+    app.parse(std::min(package_command + 1, argc), argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     // Not everything has been read.
@@ -163,6 +169,9 @@ int Main(int argc, char** argv) {
     return BadInput(global, UsageError(app, error));
   }
   if (json) global.format = OutputFormat::kJson;
+  if (package_command < argc) {
+    return RunPackageCommand(app, global, {argv + package_command, argv + argc});
+  }
   const bool calls = attend_app->parsed() || encode_app->parsed() || models_app->parsed() ||
                      status_app->parsed() || jobs_app->parsed() || cancel_app->parsed() ||
                      (plan_app->parsed() && !plan.local);

@@ -1,5 +1,7 @@
 """Pictures: what they show is the pattern's definition, the plan's answer, the trace's spans."""
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,6 +15,7 @@ from hilbert_ring.draw.curves import phases, seen, token_order
 from hilbert_ring.draw.pattern import cell_path
 from hilbert_ring.draw.plot import Axis, Series, plot
 from hilbert_ring.draw.svg import Svg
+from hilbert_ring.local_service import find_program
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "golden"))
@@ -148,6 +151,20 @@ def test_what_cannot_be_drawn_is_refused(capsys, tmp_path, line, said):
     assert main(["draw", *line, "--out", str(tmp_path / "none.svg")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "none.svg").exists()
+
+
+def test_the_command_line_draws_the_same(capsys, tmp_path):
+    line = ["draw", "order", "--grid", "8,8", "--segments", "16", "--curve", "hilbert", "--out"]
+    assert main([*line, str(tmp_path / "own.svg")]) == 0
+    program = [find_program("hilbert-ring"), *line, str(tmp_path / "by_program.svg")]
+    environment = {**os.environ, "HILBERT_RING_PYTHON": sys.executable}
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120, env=environment,
+                          check=False)
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'by_program.svg'}\n"), done.stderr
+    assert (tmp_path / "own.svg").read_bytes() == (tmp_path / "by_program.svg").read_bytes()
+    done = subprocess.run([*program, "--tokens", "9"], capture_output=True, text=True, timeout=120,
+                          env=environment, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("hilbert-ring: ")
 
 
 def test_an_unknown_field_of_a_spec_is_named(capsys, tmp_path):

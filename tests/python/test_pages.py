@@ -30,7 +30,7 @@ def blocks(page):
 def environment(server):
     path = [str(find_program("hilbert-ring").parent), str(Path(sys.executable).parent), "/usr/bin",
             "/bin"]
-    return {**os.environ, "HILBERT_RING_SERVER": server, "PATH": ":".join(path)}
+    return {**os.environ, "HILBERT_RING_SERVER": server, "HILBERT_RING_PYTHON": sys.executable, "PATH": ":".join(path)}
 
 
 def run(line, folder, server):

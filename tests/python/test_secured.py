@@ -1,12 +1,15 @@
 """A real service with TLS and tokens."""
 import asyncio
 import json
+import os
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import hilbert_ring
+from hilbert_ring.local_service import find_program
 
 TOKENS, HEADS, DIM = 64, 2, 16
 SECRETS = {name: f"token-of-{name}-0123456789" for name in ("lab", "small", "eye", "root")}
@@ -118,3 +121,17 @@ def test_a_job_beyond_its_quota(connected):
     with pytest.raises(hilbert_ring.OutOfRangeError) as raised:
         mean_of_v(connected("small"))
     assert raised.value.reason == "OVER_QUOTA"
+
+
+def test_a_benchmark_of_the_command_line_shows_the_callers_token(service, folder, tmp_path):
+    (folder / "token").write_text(SECRETS["lab"] + "\n")
+    program, ca = find_program("hilbert-ring"), ["--ca", folder / "service.pem"]
+    load = ["bench", "load", "--callers", "1", "--seconds", "0.1", "--of-capacity", "--out", tmp_path]
+    before = [program, "--server", service.server, *ca, "--token-file", folder / "token", *load]
+    behind = [program, *load, "--server", service.server, *ca]
+    for line, token, code in ((before, "", 0), (behind, SECRETS["lab"], 0), (behind, "", 1)):
+        done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False,
+                              env={**os.environ, "HILBERT_RING_PYTHON": sys.executable,
+                                   "HILBERT_RING_TOKEN": token})
+        assert done.returncode == code, done.stderr
+    assert "AUTH_TOKEN" in done.stderr

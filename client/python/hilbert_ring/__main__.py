@@ -1,4 +1,7 @@
-"""python3 -m hilbert_ring draw|bench: pictures of jobs, and benchmarks of a service."""
+"""hilbert-ring draw|bench: pictures of jobs, and benchmarks of a service.
+
+`hilbert-ring` hands these two over to `python3 -m hilbert_ring`.
+"""
 import argparse
 import sys
 from typing import List, Optional
@@ -10,7 +13,8 @@ from hilbert_ring.errors import HilbertRingError
 
 def main(line: Optional[List[str]] = None) -> int:
     """Runs a command line; returns the exit code, as of `hilbert-ring`."""
-    parser = argparse.ArgumentParser(prog="python3 -m hilbert_ring", description=__doc__)
+    parser = argparse.ArgumentParser(prog="hilbert-ring",
+                                     description=str(__doc__).split("\n", maxsplit=1)[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     draw = commands.add_parser("draw", help="SVG pictures of a job")
     draw_commands.add_commands(draw)
@@ -23,10 +27,10 @@ def main(line: Optional[List[str]] = None) -> int:
             return bench_commands.bench(arguments, given)
         return draw_commands.draw(arguments)
     except ValueError as error:  # InvalidArgumentError too
-        print(f"hilbert_ring: {error}", file=sys.stderr)
+        print(f"hilbert-ring: {error}", file=sys.stderr)
         return 2
     except (HilbertRingError, OSError) as error:
-        print(f"hilbert_ring: {error}", file=sys.stderr)
+        print(f"hilbert-ring: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -1,28 +1,61 @@
-"""The service that a command asks: one that runs, or one of its own."""
+"""The service that a command asks: one that runs, or one of its own.
+
+Flags and variables are those of `hilbert-ring`'s other commands.
+"""
 import argparse
 import os
 from contextlib import contextmanager
-from typing import Any, Iterator
+from typing import Any, Iterator, Optional
 
 from hilbert_ring.client import Client, connect
 from hilbert_ring.local_service import local
 
+_ON = {"1", "true", "on", "yes", "y", "t", "enable", "+"}  # as CLI11 reads a flag's variable
+
 
 def add_service_flags(parser: argparse.ArgumentParser, workers: int = 2) -> None:
-    """--server and --workers."""
+    """--server, the caller's access to it, and --workers."""
     parser.add_argument("--server", metavar="HOST:PORT",
                         default=os.environ.get("HILBERT_RING_SERVER"),
                         help="of the coordinator (HILBERT_RING_SERVER); without it the command "
                         "starts a service of its own")
+    parser.add_argument("--tls", action="store_true",
+                        default=(_variable("--tls") or "").lower() in _ON,
+                        help="speak TLS with the service (HILBERT_RING_TLS)")
+    _add_file(parser, "--ca", "certificates in PEM that the service's is checked with")
+    _add_file(parser, "--cert", "your certificate in PEM, where one is asked for")
+    _add_file(parser, "--key", "its key in PEM")
+    parser.add_argument("--server-name", metavar="NAME", default=_variable("--server-name"),
+                        help="in the service's certificate (HILBERT_RING_SERVER_NAME)")
+    _add_file(parser, "--token-file", "your token; HILBERT_RING_TOKEN may hold the token itself")
+    parser.add_argument("--insecure", action="store_true",
+                        help="send a token to another host without TLS")
     parser.add_argument("--workers", type=int, default=workers, metavar="N",
                         help="that share a job")
+
+
+def _name(flag: str) -> str:
+    return "HILBERT_RING_" + flag[2:].replace("-", "_").upper()
+
+
+def _variable(flag: str) -> Optional[str]:
+    return os.environ.get(_name(flag)) or None
+
+
+def _add_file(parser: argparse.ArgumentParser, flag: str, meaning: str) -> None:
+    parser.add_argument(flag, metavar="FILE", default=_variable(flag),
+                        help=f"{meaning} ({_name(flag)})")
 
 
 @contextmanager
 def service_of(arguments: argparse.Namespace, **settings: Any) -> Iterator[Client]:
     """A client of it. `settings` are of a service of one's own."""
     if arguments.server:
-        with connect(arguments.server) as client:
+        token = None if arguments.token_file else os.environ.get("HILBERT_RING_TOKEN") or None
+        with connect(arguments.server, token=token, token_file=arguments.token_file,
+                     tls=arguments.tls or None, ca=arguments.ca, cert=arguments.cert,
+                     key=arguments.key, server_name=arguments.server_name,
+                     insecure=arguments.insecure) as client:
             yield client
     else:
         with local(**{"workers": 1, **settings}) as client:

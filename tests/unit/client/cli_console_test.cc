@@ -169,6 +169,9 @@ TEST(CliConsole, ABashCompletesCommandsOptionsAndValues) {
   EXPECT_EQ(completions("--json attend --rep", 3), "--report\n");
   EXPECT_EQ(completions("plan --outa", 2), "\n");
   EXPECT_EQ(completions("completion z", 2), "zsh\n");
+  EXPECT_EQ(completions("--json ben", 2), "bench\n");
+  EXPECT_EQ(completions("bench sw", 2), "sweep\n");
+  EXPECT_EQ(completions("draw p", 2), "pattern plan\n");
   EXPECT_EQ(completions("attend --mixing l", 3), "lse\n");
   EXPECT_EQ(completions("plan --curve \"\"", 3), "hilbert morton auto none\n");
   EXPECT_EQ(completions("plan --spec p", 3), "\n");  // a file, not a command
@@ -179,7 +182,7 @@ TEST(CliConsole, EachShellHasItsScript) {
   EXPECT_THAT(RunCli("completion zsh").out,
               AllOf(HasSubstr("#compdef hilbert-ring"), HasSubstr("'attend:"),
                     HasSubstr("'--outage-timeout["), HasSubstr("(bash zsh fish)"),
-                    HasSubstr("]:value:(head_groups lse)'")));
+                    HasSubstr("]:value:(head_groups lse)'"), HasSubstr("without TLS]' '--json")));
   EXPECT_THAT(RunCli("completion fish").out,
               AllOf(HasSubstr("-a attend"),
                     HasSubstr("__fish_seen_subcommand_from attend' -l "

@@ -1,1 +1,1 @@
-"""Benchmarks of a service: `python3 -m hilbert_ring bench`."""
+"""Benchmarks of a service: `hilbert-ring bench`."""

@@ -1,4 +1,4 @@
-"""python3 -m hilbert_ring bench sweep|dilation|ablate|project|order|load"""
+"""hilbert-ring bench sweep|dilation|ablate|project|order|load"""
 import argparse
 from pathlib import Path
 from types import ModuleType

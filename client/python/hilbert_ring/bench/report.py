@@ -38,7 +38,7 @@ class Report:
         figures = {"benchmark": self.name, "command": list(line), "machine": machine,
                    "date": time.strftime("%Y-%m-%d"), "rows": self.rows, "notes": self.notes}
         (folder / f"{self.name}.json").write_text(json.dumps(figures, indent=1) + "\n")
-        page = [f"# {self.title}", "", f"`python3 -m hilbert_ring {' '.join(line)}`, "
+        page = [f"# {self.title}", "", f"`hilbert-ring {' '.join(line)}`, "
                 f"{figures['date']}, {machine}.", "", *self.table(), ""]
         page += [f"- {note}" for note in self.notes]
         if self.picture is not None:

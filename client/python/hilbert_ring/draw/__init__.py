@@ -1,1 +1,1 @@
-"""Pictures of jobs as SVG: `python3 -m hilbert_ring draw`."""
+"""Pictures of jobs as SVG: `hilbert-ring draw`."""

@@ -1,4 +1,4 @@
-"""python3 -m hilbert_ring draw pattern|order|plan|trace"""
+"""hilbert-ring draw pattern|order|plan|trace"""
 import argparse
 import json
 import sys

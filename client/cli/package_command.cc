@@ -1,0 +1,196 @@
+#include "client/cli/package_command.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/cli/failure.h"
+
+namespace hilbert_ring::cli {
+namespace {
+
+struct PackageCommand {
+  const char* name;
+  const char* help;
+  const char* kind;    // of its argument
+  const char* values;  // of its argument
+};
+
+constexpr PackageCommand kCommands[] = {
+    {"bench", "measure a service (by the Python package)", "benchmark",
+     "sweep|dilation|ablate|project|order|load"},
+    {"draw", "draw a job as SVG (by the Python package)", "picture", "pattern|order|plan|trace"}};
+
+constexpr char kPython[] = "HILBERT_RING_PYTHON";
+constexpr char kModule[] = "hilbert_ring";
+constexpr absl::Duration kImportTime = absl::Seconds(60);
+constexpr size_t kMostErrorBytes = 1 << 16;
+
+// Options of the command line that the package has as variables.
+constexpr const char* kHandedOn[][2] = {{"--server", "HILBERT_RING_SERVER"},
+                                        {"--tls", "HILBERT_RING_TLS"},
+                                        {"--ca", "HILBERT_RING_CA"},
+                                        {"--cert", "HILBERT_RING_CERT"},
+                                        {"--key", "HILBERT_RING_KEY"},
+                                        {"--server-name", "HILBERT_RING_SERVER_NAME"},
+                                        {"--token-file", "HILBERT_RING_TOKEN_FILE"},
+                                        {"--insecure", "HILBERT_RING_INSECURE"}};
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Programs of the build tree find its package, and the package them.
+void NameOwnFolders() {
+  std::error_code error;
+  const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return;
+  const std::filesystem::path programs = own.parent_path();
+  if (std::filesystem::exists(programs / "hilbert-ring-coordinator", error)) {
+    setenv("HILBERT_RING_BIN_DIR", programs.c_str(), 0);
+  }
+  const std::filesystem::path package = programs.parent_path() / "python";
+  if (std::filesystem::exists(package / kModule / "__main__.py", error)) {
+    const std::string given = Variable("PYTHONPATH");
+    setenv("PYTHONPATH",
+           given.empty() ? package.c_str() : absl::StrCat(given, ":", package.string()).c_str(), 1);
+  }
+}
+
+// Those to try, in their order.
+std::vector<std::string> Interpreters() {
+  const std::string named = Variable(kPython);
+  if (!named.empty()) return {named};
+  return {"python3", "/usr/bin/python3"};
+}
+
+// What comes until the end of the pipe; no more than is kept, and for no longer than a time.
+std::string ReadAll(int pipe, absl::Time until) {
+  std::string all;
+  char part[4096];
+  while (true) {
+    const int64_t left = absl::ToInt64Milliseconds(until - absl::Now());
+    pollfd ready = {.fd = pipe, .events = POLLIN, .revents = 0};
+    const int found = left > 0 ? poll(&ready, 1, static_cast<int>(left)) : 0;
+    if (found < 0 && errno == EINTR) continue;
+    if (found <= 0) return absl::StrCat(all, "\nimporting took longer than 60 s");
+    const ssize_t bytes = read(pipe, part, sizeof(part));
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) return all;
+    if (all.size() < kMostErrorBytes) all.append(part, static_cast<size_t>(bytes));
+  }
+}
+
+std::string LastLine(std::string text) {
+  absl::StripTrailingAsciiWhitespace(&text);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+// Why the interpreter cannot import the package; empty where it can.
+std::string WhyNot(const std::string& interpreter) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return std::strerror(errno);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  std::string program = interpreter, flag = "-c";
+  std::string code = absl::StrCat("import ", kModule, ".__main__");
+  char* const words[] = {program.data(), flag.data(), code.data(), nullptr};
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, interpreter.c_str(), &actions, nullptr, words, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  if (failed != 0) {
+    close(ends[0]);
+    return std::strerror(failed);
+  }
+  const std::string said = ReadAll(ends[0], absl::Now() + kImportTime);
+  close(ends[0]);
+  kill(child, SIGKILL);  // one that has said everything is past its import, or hangs
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
+  const std::string last = LastLine(said);
+  return last.empty() ? "it ends at once" : last;
+}
+
+}  // namespace
+
+void AddPackageCommands(CLI::App& app) {
+  for (const PackageCommand& command : kCommands) {
+    CLI::App* added = app.add_subcommand(command.name, command.help);
+    added->set_help_flag();
+    added->add_option(command.kind)->type_name(command.values);
+  }
+}
+
+int PackageCommandAt(const CLI::App& app, int argc, char** argv) {
+  for (int at = 1; at < argc; ++at) {
+    const std::string_view word = argv[at];
+    if (word.starts_with("-")) {
+      const CLI::Option* option = app.get_option_no_throw(std::string(word));
+      if (option != nullptr && option->get_items_expected_min() > 0) ++at;
+      continue;
+    }
+    const bool ours = std::any_of(std::begin(kCommands), std::end(kCommands),
+                                  [word](const PackageCommand& one) { return word == one.name; });
+    return ours ? at : argc;
+  }
+  return argc;
+}
+
+int RunPackageCommand(const CLI::App& app, const GlobalOptions& global,
+                      const std::vector<std::string>& words) {
+  for (const auto& [flag, variable] : kHandedOn) {
+    const CLI::Option* option = app.get_option_no_throw(flag);
+    if (option != nullptr && option->count() > 0) {
+      setenv(variable, option->as<std::string>().c_str(), 1);
+    }
+  }
+  NameOwnFolders();
+  std::vector<std::string> reasons;
+  for (const std::string& interpreter : Interpreters()) {
+    std::string reason = WhyNot(interpreter);
+    if (reason.empty()) {
+      std::vector<std::string> line = {interpreter, "-m", kModule};
+      line.insert(line.end(), words.begin(), words.end());
+      std::vector<char*> arguments;
+      for (std::string& word : line) arguments.push_back(word.data());
+      arguments.push_back(nullptr);
+      std::signal(SIGXFSZ, SIG_DFL);
+      execvp(interpreter.c_str(), arguments.data());
+      reason = std::strerror(errno);
+    }
+    reasons.push_back(absl::StrCat(interpreter, ": ", reason));
+  }
+  return BadInput(global,
+                  absl::FailedPreconditionError(absl::StrCat(
+                      words.front(), " is a command of the Python package ", kModule,
+                      ", which cannot be imported (", absl::StrJoin(reasons, "; "),
+                      "). In a clone, python3 -m venv ring && ring/bin/pip install ./client/python "
+                      "installs it; ",
+                      kPython, " names the Python that has it")));
+}
+
+}  // namespace hilbert_ring::cli
