@@ -176,6 +176,7 @@ int RunPackageCommand(const CLI::App& app, const GlobalOptions& global,
       std::vector<std::string> line = {interpreter, "-m", kModule};
       line.insert(line.end(), words.begin(), words.end());
       std::vector<char*> arguments;
+      arguments.reserve(line.size() + 1);
       for (std::string& word : line) arguments.push_back(word.data());
       arguments.push_back(nullptr);
       std::signal(SIGXFSZ, SIG_DFL);

@@ -258,14 +258,25 @@ def test_a_job_runs_on_repeated_rows(client):
 
 
 def test_pages_of_rows():
-    assert order.pages(np.arange(16), 256) == 1
-    assert order.pages(np.array([0, 16, 17]), 256) == 2
-    assert order.pages(np.array([0, 1]), 8192) == 4
+    assert order.blocks(np.arange(16), 256) == 1
+    assert order.blocks(np.array([0, 16, 17]), 256) == 2
+    assert order.blocks(np.array([0, 1]), 8192) == 4
     # 16 rows a page: a window of 33 x 33 lies in 3 pages a row, or in blocks of 4 x 4.
     by_rows, by_blocks = (
         order.locality(token_order(4096, ordering), (64, 64), 64, 256)["window_pages"]
         for ordering in (None, hilbert_ring.Morton(grid=(64, 64))))
     assert 95 < by_rows <= 99 and 75 < by_blocks < 90
+
+
+def test_lines_that_rows_touch():
+    assert order.blocks(np.arange(16), 16, order.LINE) == 4
+    # Four tokens of 16 bytes fill a line where they follow each other; along a curve they are 2 x 2.
+    lines = [order.locality(token_order(4096, ordering), (64, 64), 4, 16)["segment_lines"]
+             for ordering in (None, hilbert_ring.Hilbert(grid=(64, 64)))]
+    assert lines == [1, 2]
+    # Rows of 256 bytes have lines of their own, whatever the order.
+    assert {order.locality(token_order(4096, ordering), (64, 64), 64, 256)["window_lines"]
+            for ordering in (None, hilbert_ring.Morton(grid=(64, 64)))} == {4 * 33 * 33}
 
 
 def test_grids_are_as_square_as_factors_of_two_allow():

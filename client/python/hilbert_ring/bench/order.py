@@ -1,6 +1,6 @@
 """Curves against row-major order: how compact segments are, what reading them touches, and time."""
 import argparse
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from hilbert_ring.draw.plot import Axis, Series, plot
 from hilbert_ring.ordering import Hilbert, Morton
 
 PAGE = 4096    # bytes
+LINE = 64      # bytes, of a processor's caches
 WINDOW = 33    # tokens, of a square that a reader of the ordered rows wants
 _TOLERANCE = 0.01  # costs that differ by less are the same
 
@@ -27,7 +28,9 @@ COLUMNS = (("order", "order", words), ("grid_jump", "mean jump, cells", _two),
            ("token_jump", "mean jump, tokens", count),
            ("radius", "radius of a segment, cells", _two),
            ("segment_pages", "pages of rows that a segment gathers", count),
+           ("segment_lines", "lines touched", count),
            ("window_pages", f"pages of slots of a {WINDOW} x {WINDOW} window", count),
+           ("window_lines", "lines touched", count),
            ("flops", "flop of the busiest, planned", lambda value: f"{value:.3g}"),
            ("compute_seconds", "compute ms, median", milliseconds),
            ("compute_least", "least", milliseconds), ("compute_most", "most", milliseconds),
@@ -40,7 +43,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--segment", type=int, default=1024)
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--row-bytes", type=int, default=256, metavar="N",
-                        help="of the rows whose pages are counted (256: one head's keys)")
+                        help="of the rows whose pages and lines are counted (256: one head's keys)")
 
 
 def orders(grid: Any) -> List[Tuple[str, Any]]:
@@ -58,6 +61,7 @@ def locality(order: "NDArray[np.int64]", grid: Tuple[int, int], segment: int,
         radius: root mean square distance of a segment's tokens from their centre, cells.
         segment_pages: pages that hold a segment's rows, on average, in token order.
         window_pages: pages that hold the rows of a square window, on average, in slot order.
+        segment_lines, window_lines: lines of the caches that hold them.
     """
     rows, cols = grid
     y, x = order // cols, order % cols
@@ -76,13 +80,19 @@ def locality(order: "NDArray[np.int64]", grid: Tuple[int, int], segment: int,
     return {"grid_jump": float(jumps.mean()) if len(jumps) else 0.0,
             "token_jump": float(np.abs(np.diff(order)).mean()) if len(order) > 1 else 0.0,
             "radius": float(np.mean(radii)),
-            "segment_pages": float(np.mean([pages(part, row_bytes) for part in parts])),
-            "window_pages": float(np.mean([pages(window, row_bytes) for window in windows]))}
+            "segment_pages": _mean_blocks(parts, row_bytes, PAGE),
+            "segment_lines": _mean_blocks(parts, row_bytes, LINE),
+            "window_pages": _mean_blocks(windows, row_bytes, PAGE),
+            "window_lines": _mean_blocks(windows, row_bytes, LINE)}
 
 
-def pages(rows: "NDArray[np.int64]", row_bytes: int) -> int:
-    """Pages that these rows of an array lie in, which begins with a page."""
-    first, last = rows * row_bytes // PAGE, ((rows + 1) * row_bytes - 1) // PAGE
+def _mean_blocks(parts: Sequence["NDArray[np.int64]"], row_bytes: int, block: int) -> float:
+    return float(np.mean([blocks(part, row_bytes, block) for part in parts]))
+
+
+def blocks(rows: "NDArray[np.int64]", row_bytes: int, block: int = PAGE) -> int:
+    """Blocks of so many bytes that these rows of an array lie in, which begins with a block."""
+    first, last = rows * row_bytes // block, ((rows + 1) * row_bytes - 1) // block
     return len(np.unique(np.concatenate([first + i for i in range(int((last - first).max()) + 1)])))
 
 
@@ -135,8 +145,11 @@ def run(arguments: argparse.Namespace) -> Report:
     if arguments.causal:
         report.notes.append("With an order, a plan counts all pairs of a causal job: which are "
                             "masked depends on the order.")
-    report.notes.append(f"Rows of {arguments.row_bytes:,} bytes, pages of {PAGE:,}. Tokens lie "
-                        "row-major as the caller has them; slots lie in the order.")
+    report.notes.append(f"Rows of {arguments.row_bytes:,} bytes, pages of {PAGE:,}, lines of {LINE}. "
+                        "Tokens lie row-major as the caller has them; slots lie in the order.")
+    if arguments.row_bytes % LINE == 0:
+        report.notes.append("No two rows share a line, so every order touches as many: an order "
+                            "decides how many pages they lie in.")
     if report.rows[0]["cache_misses"] is None:
         report.notes.append("Cache misses were not counted: that takes workers of the command's "
                             "own, and perf, which may count those of their processors.")
