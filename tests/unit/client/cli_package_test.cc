@@ -21,7 +21,7 @@ using testing::StartsWith;
 // A script that stands for an interpreter. It can import the package; as the package's program it
 // says what it was given, and ends with 7.
 std::string Interpreter(const TestFiles& files, const std::string& name = "python") {
-  const std::string path =
+  std::string path =
       files.Write(name,
                   "#!/bin/sh\n[ \"$1\" = -c ] && exit 0\n"
                   "for word; do printf '[%s]' \"$word\"; done\n"
