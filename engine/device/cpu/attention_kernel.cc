@@ -13,7 +13,6 @@
 // Everything after foreach_target.h is compiled once per target, so that it must come first.
 // clang-format off
 #include "hwy/foreach_target.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "engine/device/cpu/lane_block-inl.h"
 #include "engine/device/cpu/product-inl.h"

@@ -15,17 +15,15 @@
 #include <vector>
 
 #include "engine/device/cpu/attention_kernel.h"
+#include "engine/device/cpu/coming_rows.h"
 #include "engine/device/cpu/lane_block-inl.h"
 #include "engine/device/cpu/product-inl.h"
 #include "engine/device/cpu/rows-inl.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hilbert_ring {
 namespace HWY_NAMESPACE {
-
-inline constexpr int64_t kLineBytes = 64;  // of a cache, or a multiple of what it has
 
 // Beside the last row of values where their number is odd.
 inline constexpr uint16_t kNoRow[kMaxDim] = {};
@@ -72,22 +70,24 @@ class PackedKeys {
     if (careful) TakeOddValues(keys);
   }
 
-  // Asks for part `part` of `parts` of the rows of the key tile after `keys`: in time for its
-  // packing, which reads strided rows faster than they are foreseen.
-  void PrefetchNext(const KeyRange& keys, int64_t key_end, int64_t part, int64_t parts) const {
+  // Part `part` of `parts` of the rows of the key tile after `keys`. Packing reads strided rows
+  // faster than they are foreseen.
+  ComingRows Coming(const KeyRange& keys, int64_t key_end, int64_t part, int64_t parts) const {
     const int64_t begin = keys.begin + keys.count;
-    const int64_t count = std::min(kKeyTile, key_end - begin);
+    const int64_t count = std::max<int64_t>(0, std::min(kKeyTile, key_end - begin));
     const int64_t bytes = ElementBytes(task_.dtype);
-    const auto prefetch = [&](const ConstView& view, int64_t dim) HWY_ATTR {
-      for (int64_t j = count * part / parts; j < count * (part + 1) / parts; ++j) {
-        const char* row = static_cast<const char*>(view.data) +
-                          (keys.batch * view.batch_stride + (begin + j) * view.row_stride) * bytes;
-        for (int64_t at = 0; at < dim * bytes; at += kLineBytes) hwy::Prefetch(row + at);
-      }
+    const int64_t first = count * part / parts;
+    const auto row = [&](const ConstView& view) {
+      return static_cast<const char*>(view.data) +
+             (keys.batch * view.batch_stride + (begin + first) * view.row_stride) * bytes;
     };
-    if (count <= 0) return;
-    prefetch(task_.k, task_.head_dim);
-    prefetch(task_.v, task_.value_dim);
+    return {.keys = row(task_.k),
+            .values = row(task_.v),
+            .key_stride = task_.k.row_stride * bytes,
+            .value_stride = task_.v.row_stride * bytes,
+            .key_bytes = task_.head_dim * bytes,
+            .value_bytes = task_.value_dim * bytes,
+            .count = count * (part + 1) / parts - first};
   }
 
   // Values of the tile that are not finite, where Pack was careful.

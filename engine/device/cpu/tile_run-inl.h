@@ -208,19 +208,20 @@ class TileRun {
     int64_t scores = 0;
     const int64_t blocks = hwy::DivCeil(lanes_, FullBlock());
     for (int64_t first = 0; first < lanes_; first += FullBlock()) {
-      keys_.PrefetchNext(keys, visibility_.key_end(), first / FullBlock(), blocks);
       const int64_t vectors = BlockVectors(first);
       const int64_t lanes = std::min(lanes_ - first, vectors * vector_);
-      KeyTile tile{.keys = scratch_.keys,
-                   .values = scratch_.values,
-                   .ranks = nullptr,
-                   .count = keys.count,
-                   .head_dim = task_.head_dim,
-                   .value_dim = task_.value_dim,
-                   .scale = Scale(),
-                   .halvings = halvings_,
-                   .exact_scores = Product::kTerms > 1 && !ProductsAreNormal(),
-                   .odd = keys_.odd()};
+      KeyTile tile{
+          .keys = scratch_.keys,
+          .values = scratch_.values,
+          .ranks = nullptr,
+          .count = keys.count,
+          .head_dim = task_.head_dim,
+          .value_dim = task_.value_dim,
+          .scale = Scale(),
+          .halvings = halvings_,
+          .exact_scores = Product::kTerms > 1 && !ProductsAreNormal(),
+          .odd = keys_.odd(),
+          .coming = keys_.Coming(keys, visibility_.key_end(), first / FullBlock(), blocks)};
       if (visible == Visible::kSome) {
         const float* limits = scratch_.limits + first;
         const auto [least, greatest] = std::minmax_element(limits, limits + lanes);
