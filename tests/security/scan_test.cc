@@ -120,6 +120,7 @@ Table Public(const std::string& ours, const std::string& reflection) {
           {"Health/Watch", "answered"},
           {"ServerReflection/ServerReflectionInfo", reflection},
           {"AttentionService/Attend", ours},
+          {"AttentionService/AttendStream", ours},
           {"AttentionService/Plan", ours},
           {"AttentionService/GetCluster", ours},
           {"AttentionService/ListJobs", ours},
