@@ -278,8 +278,8 @@ HWY_INLINE void AttendVectors(const LaneBlock& block, const KeyTile& tile) {
 }
 
 // Keys or value dims at once beside 2 or 3 vectors of lanes. 12 accumulators, 3 lane vectors and a
-// broadcast fill AVX2's 16 registers. AVX-512 has 32: with 8, pairs of bfloat16 gain 17 % at head
-// dim 64 and 8 % at 128 (AMD EPYC Zen 5), float32 nothing.
+// broadcast fill AVX2's 16 registers. AVX-512 has 32: with 8, pairs of bfloat16 gain
+// (docs/benchmarks.md), float32 does not.
 template <typename Product>
 inline constexpr int kManyAtOnce = HWY_TARGET <= HWY_AVX3&& Product::kTerms > 1 ? 8 : 4;
 
