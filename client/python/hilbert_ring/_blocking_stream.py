@@ -5,10 +5,10 @@ from typing import Any, Iterator, Optional, Union
 import grpc
 
 from hilbert_ring._attempt import Attempt
-from hilbert_ring._channel import failure_of
+from hilbert_ring._channel import failure_or_raise
 from hilbert_ring._chunks import Rows
 from hilbert_ring._retry import AttemptFailure
-from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata
+from hilbert_ring.errors import HilbertRingError, Metadata
 from hilbert_ring.v1 import attention_pb2 as pb
 
 
@@ -32,13 +32,8 @@ class BlockingStream:
                     self._attempt.handle(message)
                     self._changed.notify()
             return self._attempt.finish()
-        except grpc.RpcError as ended:
-            if self._broken is not None:
-                raise self._broken from None
-            return failure_of(ended, self._attempt.admitted)
-        except HilbertRingError as error:
-            return AttemptFailure(error, self._attempt.admitted,
-                                  output_damaged=isinstance(error, DataLossError))
+        except (grpc.RpcError, HilbertRingError) as ended:
+            return failure_or_raise(ended, self._attempt.admitted, self._broken)
         finally:
             with self._changed:
                 self._over = True

@@ -8,7 +8,8 @@ from typing import Any, List, Optional, Tuple, Union
 import grpc
 
 from hilbert_ring._retry import AttemptFailure
-from hilbert_ring.errors import InvalidArgumentError, UnavailableError, error_of, pushback_of
+from hilbert_ring.errors import (DataLossError, HilbertRingError, InvalidArgumentError, UnavailableError,
+                                 error_of, pushback_of)
 
 SERVICE = "/hilbert_ring.v1.AttentionService/"
 ENCODER_SERVICE = "/hilbert_ring.v1.EncoderService/"
@@ -160,6 +161,20 @@ def failure_of(ended: Any, admitted: bool) -> AttemptFailure:
     if code == grpc.StatusCode.INTERNAL and ended.details() == _NEVER_BEGAN:
         error = UnavailableError("the connection was lost before the call began")
     return AttemptFailure(error, admitted, pushback=pushback_of(trailing))
+
+
+def failure_or_raise(ended: Exception, admitted: bool,
+                     broken: Optional[Exception]) -> AttemptFailure:
+    """Of an attempt that ended with an RpcError, or with an error that this client found.
+
+    broken: what the caller's own tensors or blocks raised meanwhile; where that ended the call, it
+    is raised.
+    """
+    if isinstance(ended, HilbertRingError):
+        return AttemptFailure(ended, admitted, output_damaged=isinstance(ended, DataLossError))
+    if broken is not None:
+        raise broken from None
+    return failure_of(ended, admitted)
 
 
 def short_failure(name: str, ended: Any) -> Exception:

@@ -80,6 +80,23 @@ class StreamState:
     epoch: Optional[pb.Epoch] = None
 
 
+class StreamFigures:
+    """What a stream, blocking or asyncio, says of itself."""
+
+    def __init__(self, state: StreamState) -> None:
+        self._state = state
+
+    @property
+    def report(self) -> Optional[pb.Report]:
+        """Of the whole."""
+        return self._state.report
+
+    @property
+    def epoch(self) -> Optional[pb.Epoch]:
+        """The last one."""
+        return self._state.epoch
+
+
 def read_block(value: Any, dtype: Optional[str]) -> InputBlock:
     """A caller's (q, k, v).
 

@@ -5,32 +5,21 @@ from typing import (Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Iter
 
 import grpc.aio
 
-from hilbert_ring._channel import SERVICE, Address, failure_of
+from hilbert_ring._channel import SERVICE, Address, failure_or_raise
 from hilbert_ring._retry import AttemptFailure, CallTiming
-from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamState
-from hilbert_ring.errors import DataLossError, HilbertRingError
-from hilbert_ring.v1 import attention_pb2 as pb
+from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
+from hilbert_ring.errors import HilbertRingError
 
 Blocks = Union[Iterable[Tuple[Any, Any, Any]], AsyncIterable[Tuple[Any, Any, Any]]]
 _END = object()
 
 
-class AttendStream:
+class AttendStream(StreamFigures):
     """As of hilbert_ring.AttendStream, with `async for`, `aclose` and `async with`."""
 
     def __init__(self, results: AsyncIterator[StreamedBlock], state: StreamState) -> None:
+        super().__init__(state)
         self._results = results
-        self._state = state
-
-    @property
-    def report(self) -> Optional[pb.Report]:
-        """Of the whole."""
-        return self._state.report
-
-    @property
-    def epoch(self) -> Optional[pb.Epoch]:
-        """The last one."""
-        return self._state.epoch
 
     def __aiter__(self) -> "AttendStream":
         return self
@@ -126,13 +115,8 @@ class _Carrier:
                 for block in results:
                     yield block
             self._attempt.finish()
-        except grpc.aio.AioRpcError as ended:
-            if self._broken is not None:
-                raise self._broken from None
-            self.failure = failure_of(ended, self._attempt.admitted)
-        except HilbertRingError as error:
-            self.failure = AttemptFailure(error, self._attempt.admitted,
-                                          output_damaged=isinstance(error, DataLossError))
+        except (grpc.aio.AioRpcError, HilbertRingError) as ended:
+            self.failure = failure_or_raise(ended, self._attempt.admitted, self._broken)
         except asyncio.CancelledError:
             if self._broken is not None:  # gRPC cancels the call, not the caller its task
                 raise self._broken from None

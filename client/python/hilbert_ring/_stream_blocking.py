@@ -5,17 +5,18 @@ from typing import Any, Callable, Generator, Iterable, Iterator, Optional, Tuple
 
 import grpc
 
-from hilbert_ring._channel import SERVICE, Address, failure_of
+from hilbert_ring._channel import SERVICE, Address, failure_or_raise
 from hilbert_ring._retry import AttemptFailure, CallTiming
-from hilbert_ring._stream import (InputBlock, StreamAttempt, StreamCall, StreamedBlock, StreamState)
-from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata
+from hilbert_ring._stream import (InputBlock, StreamAttempt, StreamCall, StreamedBlock, StreamFigures,
+                                   StreamState)
+from hilbert_ring.errors import HilbertRingError, Metadata
 from hilbert_ring.v1 import attention_pb2 as pb
 
 Blocks = Iterable[Tuple[Any, Any, Any]]
 _Outcome = Union[pb.Report, AttemptFailure]
 
 
-class AttendStream:
+class AttendStream(StreamFigures):
     """Results of a stream: an iterator of StreamedBlock, one for each block that went in.
 
     Rows are taken from the caller's blocks by a thread of the call's, as far ahead as the service
@@ -29,18 +30,8 @@ class AttendStream:
     """
 
     def __init__(self, results: Iterator[StreamedBlock], state: StreamState) -> None:
+        super().__init__(state)
         self._results = results
-        self._state = state
-
-    @property
-    def report(self) -> Optional[pb.Report]:
-        """Of the whole."""
-        return self._state.report
-
-    @property
-    def epoch(self) -> Optional[pb.Epoch]:
-        """The last one."""
-        return self._state.epoch
 
     def __iter__(self) -> "AttendStream":
         return self
@@ -122,13 +113,8 @@ class _Carrier:
                     self._tell("_admitted")
                 yield from results
             return self._attempt.finish()
-        except grpc.RpcError as ended:
-            if self._broken is not None:
-                raise self._broken from None
-            return failure_of(ended, self._attempt.admitted)
-        except HilbertRingError as error:
-            return AttemptFailure(error, self._attempt.admitted,
-                                  output_damaged=isinstance(error, DataLossError))
+        except (grpc.RpcError, HilbertRingError) as ended:
+            return failure_or_raise(ended, self._attempt.admitted, self._broken)
         finally:
             self._tell("_over")
             stream.cancel()

@@ -21,7 +21,7 @@ import grpc.aio
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
 from hilbert_ring._by_reference import may_send, parts_of, warn_of_sending, with_files
 from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
-                                   address_of, failure_of, keep_buffers, short_failure)
+                                   address_of, failure_or_raise, keep_buffers, short_failure)
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
                                pattern_of, prepare, result_of, with_curve)
@@ -30,7 +30,7 @@ from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring._spec import make_spec
 from hilbert_ring._stream import StreamState, prepare_stream
 from hilbert_ring._stream_aio import AioStreams, AttendStream, Blocks
-from hilbert_ring.errors import DataLossError, HilbertRingError, Metadata, UnavailableError
+from hilbert_ring.errors import HilbertRingError, Metadata, UnavailableError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -334,11 +334,8 @@ class _Stream:
                 self._attempt.handle(message)
                 self._changed.set()
             return self._attempt.finish()
-        except grpc.aio.AioRpcError as ended:
-            return failure_of(ended, self._attempt.admitted)
-        except HilbertRingError as error:
-            return AttemptFailure(error, self._attempt.admitted,
-                                  output_damaged=isinstance(error, DataLossError))
+        except (grpc.aio.AioRpcError, HilbertRingError) as ended:
+            return failure_or_raise(ended, self._attempt.admitted, self._broken)
         except asyncio.CancelledError:
             if self._broken is not None:  # gRPC cancels the call, not the caller its task
                 raise self._broken from None
