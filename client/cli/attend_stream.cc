@@ -28,7 +28,8 @@
 namespace hilbert_ring::cli {
 namespace {
 
-// Where raw results go: what is there is replaced, and rows are there as soon as they come.
+// Where raw results go: rows are there as soon as they come. What a file held before is gone with
+// the first of them, or the end of a stream without any: not where the service takes no stream.
 class RawOutput {
  public:
   static absl::StatusOr<RawOutput> Open(const std::string& path) {
@@ -37,18 +38,19 @@ class RawOutput {
           absl::StrCat(path, ": --stream writes raw rows; give another name"));
     }
     const int fd = path == "-" ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
-                               : open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+                               : open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
     return RawOutput(path, fd);
   }
   RawOutput(RawOutput&& other) noexcept
-      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), begun_(other.begun_) {}
   RawOutput& operator=(RawOutput&&) = delete;
   ~RawOutput() {
     if (fd_ >= 0) close(fd_);
   }
 
-  absl::Status Append(std::span<const std::byte> bytes) const {
+  absl::Status Append(std::span<const std::byte> bytes) {
+    RETURN_IF_ERROR(Begin());
     while (!bytes.empty()) {
       const ssize_t written = write(fd_, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
@@ -58,8 +60,9 @@ class RawOutput {
     return absl::OkStatus();
   }
 
-  // Of a file: on the disk.
-  absl::Status Sync() const {
+  // No row follows; of a file: they are on the disk.
+  absl::Status End() {
+    RETURN_IF_ERROR(Begin());
     if (fdatasync(fd_) == 0 || errno == EINVAL || errno == EROFS) return absl::OkStatus();
     return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot write to the disk"));
   }
@@ -67,8 +70,15 @@ class RawOutput {
  private:
   RawOutput(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
+  absl::Status Begin() {
+    if (std::exchange(begun_, true) || path_ == "-") return absl::OkStatus();
+    if (ftruncate(fd_, 0) == 0 || errno == EINVAL) return absl::OkStatus();  // a pipe
+    return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot empty"));
+  }
+
   std::string path_;
   int fd_ = -1;  // -1: moved from
+  bool begun_ = false;
 };
 
 absl::Status CheckFlags(const GlobalOptions& global, const AttendCommand& command) {
@@ -167,9 +177,9 @@ int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
   int attempts = 1;
   absl::StatusOr<v1::Report> report = Call(global, command, *spec, *stream, attempts);
   if (!report.ok()) return ServiceFailed(global, report.status());
-  absl::Status synced = stream->out.Sync();
-  if (synced.ok() && stream->lse) synced = stream->lse->Sync();
-  if (!synced.ok()) return ServiceFailed(global, synced);
+  absl::Status ended = stream->out.End();
+  if (ended.ok() && stream->lse) ended = stream->lse->End();
+  if (!ended.ok()) return ServiceFailed(global, ended);
   WarnOfRows(global, *report);
   std::string json;
   if (absl::Status status = side->Commit(*report, command.out, json); !status.ok()) {

@@ -186,7 +186,7 @@ def command(client, *flags):
 
 def packed(rows):
     """Of each token its rows of q, k and v."""
-    return np.concatenate([tensor.reshape(len(tensor), -1) for tensor in rows], axis=1)
+    return np.concatenate([tensor.reshape(len(tensor), HEADS * DIM) for tensor in rows], axis=1)
 
 
 def as_rows(path_or_bytes):
@@ -284,6 +284,21 @@ def test_command_lines_that_are_wrong(client, tmp_path, flags, message):
                           text=True, timeout=UNTIL)
     assert done.returncode == 2 and message in done.stderr, done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_is_replaced_by_a_stream_that_the_service_takes(client, rows, whole, tmp_path):
+    out, old = tmp_path / "out.raw", b"older" * 10_000_000
+    out.write_bytes(old)
+
+    def run(rows, epoch="256"):
+        words = [epoch if word == "256" else word for word in command(client, "--qkv", "-", "--out", out)]
+        return subprocess.run(words, input=packed(rows).tobytes(), capture_output=True, timeout=UNTIL).returncode
+    assert run(rows, epoch="5") == 1    # no multiple of a segment, says the service
+    assert out.read_bytes() == old
+    assert run(rows) == 0
+    np.testing.assert_array_equal(as_rows(out), whole.out)
+    assert run([tensor[:0] for tensor in rows]) == 0
+    assert out.read_bytes() == b""
 
 
 def test_the_benchmark_of_a_billion_tokens(tmp_path):
