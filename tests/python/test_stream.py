@@ -1,6 +1,7 @@
 """Streams without end: from Python, blocking and for asyncio, and by the command line."""
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -304,13 +305,21 @@ def test_an_output_is_replaced_by_a_stream_that_the_service_takes(client, rows, 
 def test_the_benchmark_of_a_billion_tokens(tmp_path):
     """A small part of it, which ends within a segment."""
     script = Path(__file__).resolve().parents[1] / "bench" / "billion.py"
+    files = tmp_path / "files"
+    files.mkdir()
     done = subprocess.run(
         [sys.executable, "-B", str(script), "--tokens", "200001", "--rows", "20", "--epoch-tokens", "16384",
-         "--workers", "1", "--picture", str(tmp_path / "memory.svg")],
+         "--piece-tokens", "65536", "--workers", "1", "--folder", str(files),
+         "--picture", str(tmp_path / "memory.svg")],
         capture_output=True, text=True, timeout=UNTIL)
     assert done.returncode == 0, done.stderr
-    assert "| 200,001 | 13 |" in done.stdout and "| worker 0 |" in done.stdout
+    streamed, by_reference = re.findall(r"^\| 200,001 \|(.*)\|$", done.stdout, re.M)
+    assert streamed.split(" | ")[0].strip() == "13"
+    figures = [figure.strip() for figure in by_reference.split(" | ")]
+    assert figures[0] == "4" and figures[5] == "0"  # jobs, and bytes to the coordinator
+    assert done.stdout.count("| worker 0 |") == 2
     assert (tmp_path / "memory.svg").read_text().startswith("<")
+    assert not list(files.iterdir())
 
 
 def test_flags_of_streams_need_one(tmp_path):
