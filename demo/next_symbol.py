@@ -97,9 +97,15 @@ def attention_inputs(text):
 
 
 def bits_per_symbol(text, out, lse):
-    """What the predictions cost on average: -log2 of the probability that each symbol had."""
+    """What the predictions cost on average, and in the last tenth of the text, where a symbol has the rest before it."""
+    bits = bits_of_each(text, out, lse)
+    return float(bits.mean()), float(bits[-max(1, len(bits) // 10):].mean())
+
+
+def bits_of_each(text, out, lse):
+    """-log2 of the probability that each symbol but the first had: [n - 1]."""
     prior = text.weighing.prior
     said = np.asarray(out[np.arange(len(text.symbols) - 1), 0, text.symbols[1:]], np.float64)
     trust = 1 / (1 + np.exp(np.clip(prior - np.asarray(lse[:-1, 0], np.float64), -700, 700)))
     probability = trust * np.clip(said, 0, 1) + (1 - trust) / len(text.alphabet)
-    return float(-np.log2(probability).mean())
+    return -np.log2(probability)

@@ -34,16 +34,18 @@ def test_a_repeated_text_is_worth_its_length(tmp_path):
     figures = json.loads((tmp_path / "context.json").read_text())
     assert [row["segment"] for row in figures["lengths"]] == [100, 400, 1500]
     assert (figures["tokens"], figures["alphabet"]) == (1500, 16)
-    bits = [row["bits_per_symbol"] for row in figures["lengths"]]
+    bits, last = ([row[key] for row in figures["lengths"]]
+                  for key in ("bits_per_symbol", "bits_per_symbol_last_tenth"))
     assert bits[0] > 3.9          # within 100 letters nothing repeats: log2(16) is 4
     assert bits[2] < 0.6 * bits[0]  # a third has to be guessed, two thirds were seen before
+    assert last[0] > 3.9 and last[2] < 0.5 * bits[2]   # the last tenth was all seen before
     root = ElementTree.parse(tmp_path / "context.svg").getroot()
-    assert len(root.findall(".//{*}circle")) == 3
+    assert len(root.findall(".//{*}circle")) == 2 * 3
 
     text = next_symbol.read(tmp_path / "text")
     out, lse = attention_oracle.attention(*next_symbol.attention_inputs(text), segments=[1500],
                                           dilations=[1], causal=True, scale=1.0)
-    assert bits[2] == pytest.approx(next_symbol.bits_per_symbol(text, out, lse), abs=1e-4)
+    assert (bits[2], last[2]) == pytest.approx(next_symbol.bits_per_symbol(text, out, lse), abs=1e-4)
 
 
 def test_a_row_predicts_what_comes_and_has_not_seen_it():
@@ -55,9 +57,16 @@ def test_a_row_predicts_what_comes_and_has_not_seen_it():
     # Evidence that is all for the right symbol costs nothing; none costs log2(3).
     certain = np.zeros((7, 1, 8))
     certain[np.arange(6), 0, text.symbols[1:]] = 1
-    assert next_symbol.bits_per_symbol(text, certain, np.full((7, 1), 1e3)) == pytest.approx(0)
+    assert next_symbol.bits_per_symbol(text, certain, np.full((7, 1), 1e3)) == pytest.approx((0, 0))
     assert next_symbol.bits_per_symbol(text, certain, np.full((7, 1), -1e3)) == pytest.approx(
-        np.log2(3))
+        (np.log2(3), np.log2(3)))
+    # Of 21 predictions the last two are the last tenth.
+    longer = next_symbol.Text(np.arange(22) % 3, b"abc", "bytes")
+    half = np.zeros((22, 1, 8))
+    half[np.arange(19), 0, longer.symbols[1:20]] = 1
+    half[19:21, 0, :] = 0.5
+    whole, last = next_symbol.bits_per_symbol(longer, half, np.full((22, 1), 1e3))
+    assert (whole, last) == pytest.approx((2 / 21, 1))
 
 
 @pytest.mark.parametrize("name", ["genes.fa", "genes.fa.gz"])

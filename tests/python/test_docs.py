@@ -56,6 +56,16 @@ def names(tmp_path_factory):
             service.stop()
 
 
+def test_the_packages_own_page(names):
+    page = (PAGE.parent.parent / "client/python/README.md").read_text()
+    code = re.search(r"```python\n(.*?)```", page, re.S).group(1).replace("localhost:8001", os.environ["HILBERT_RING_SERVER"])
+    rows = np.ones((65_536, 1, 8), np.float32)
+    ran = {"q": rows, "k": rows, "v": rows}
+    exec(code, ran)
+    ran["client"].close()
+    assert np.allclose(ran["result"].out, 1)
+
+
 @pytest.mark.parametrize("line, needs, code", EXAMPLES, ids=[f"line_{line}" for line, _, _ in EXAMPLES])
 def test_example(names, line, needs, code):
     if missing(needs):

@@ -1,5 +1,4 @@
-"""Commands that pages show and no test runs (other hosts, containers, certificates): their programs
-know every option of them."""
+"""Commands of all pages, those too that need what a test's machine has not: their programs know every option of them."""
 import os
 import re
 import shlex
@@ -11,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from hilbert_ring.local_service import find_program
+from page_blocks import PAGES, ROOT, all_blocks
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
-         ROOT / "deploy/helm/hilbert-ring/README.md", ROOT / "client/python/README.md"]
 PROGRAM = re.compile(r"hilbert-ring(-coordinator|-worker)?$")
 ENDS = {"&", "&&", "|", ";", ">", "2>", "||"}
 
@@ -29,11 +26,9 @@ def options(*command):
     return set(re.findall(r"--([a-z][a-z0-9-]*)", done.stdout))
 
 
-def fences(page):
-    """Code that is a shell's, as a page has it."""
-    for language, code in re.findall(r"^ *```(\w*)\n(.*?)^ *```", page.read_text(), re.S | re.M):
-        if language in ("", "sh", "bash"):
-            yield re.sub(r"\\\n", " ", code)
+def shells():
+    """A page's name and code that is a shell's, a command in one line."""
+    return [(Path(block.page).name, block.code.replace("\\\n", " ")) for block in all_blocks() if block.language == "sh"]
 
 
 def commands(code):
@@ -53,8 +48,7 @@ def commands(code):
 
 
 def shown():
-    return [(page.name, words) for page in PAGES if page.exists() for code in fences(page)
-            for words in commands(code)]
+    return [(page, words) for page, code in shells() for words in commands(code)]
 
 
 def test_pages_show_commands():
@@ -80,12 +74,42 @@ def test_programs_know_every_option(page, words):
     assert not {flag for flag in given if not {flag, flag.removeprefix("no-")} & known}, words
 
 
+def dev_help():
+    """What ./dev help says of each command, its usage included."""
+    said = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True, timeout=60, check=True).stdout
+    entries = re.split(r"\n  (?=[a-z])", said)
+    told = {}
+    for entry in entries[1:]:
+        told.setdefault(entry.split()[0], []).append(entry)
+    return {command: "\n".join(parts) for command, parts in told.items()}
+
+
+def dev_errors(command, words):
+    """What ./dev does not know of a command and its words."""
+    told = dev_help().get(command)
+    if told is None:
+        return f"./dev {command}"
+    unknown = [word for word in words if word.startswith("--") and word.split("=")[0] not in told]
+    return f"./dev {command} {unknown}" if unknown and "ARGS" not in told else ""
+
+
+def test_what_dev_does_not_know():
+    assert dev_errors("packages", ["--check"]) == dev_errors("image", ["cuda", "--build-arg", "A=B"]) == ""
+    assert dev_errors("checks", []) == "./dev checks"
+    assert dev_errors("check", ["--all"]) == "./dev check ['--all']"
+
+
 def test_dev_knows_its_commands():
-    script = (ROOT / "dev").read_text()
-    known = set(re.findall(r"^  ([a-z-]+)(?: \|[^)]*)?\) ", script, re.M)) | {"help"}
     for page in PAGES:
-        if not page.exists():
-            continue
-        text = page.read_text()
-        for command in re.findall(r"(?:^|`|\s)\./dev ([a-z][a-z-]*)", text, re.M):
-            assert command in known, f"{page.name}: ./dev {command}"
+        for command in re.findall(r"(?:^|`|\s)\./dev ([a-z][a-z-]*)", page.read_text(), re.M):
+            assert dev_errors(command, []) == "", page.name
+    found = 0
+    for page, code in shells():
+        for line in code.splitlines():
+            words = shlex.split(line, comments=True) if "./dev" in line else []
+            for at, word in enumerate(words):
+                if word == "./dev":
+                    end = next((i for i in range(at, len(words)) if words[i] in ENDS), len(words))
+                    assert dev_errors(words[at + 1], words[at + 2:end]) == "", page
+                    found += 1
+    assert found > 8

@@ -1,10 +1,9 @@
-"""The commands of the tutorial, the how-to page, the encoders' page and the README's first job, as they stand there.
-
-A service has free ports, which stand in for the pages' own. Blocks that are marked otherwise are
-not run: "once" installs and builds.
-"""
+"""The shells' commands of the pages, as they stand there; page_blocks.py says by which words a page marks them."""
+import json
 import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,64 +14,91 @@ import pytest
 import hilbert_ring
 from hilbert_ring import convert
 from hilbert_ring.local_service import find_program
+from page_blocks import LANGUAGES, RUN, ROOT, Block, all_blocks, blocks, blocks_of
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-BLOCK = re.compile(r"(?:<!-- ([a-z ]+) -->\n)?```(sh|python)\n(.*?)```", re.S)
-MARKS = {"": "run", "once": "the reader's to run", "service": "the service that the test starts",
-         "cluster": "run with ports that are free", "with a service": "run with one that the test starts"}
 SECONDS = 300
-
-
-def blocks(page):
-    return BLOCK.findall((DOCS / page).read_text())
+README, HOWTO, TUTORIAL, ENCODER = "README.md", "docs/howto.md", "docs/tutorial.md", "docs/encoder.md"
+SECURITY = "docs/security.md"
 
 
 def environment(server):
-    path = [str(find_program("hilbert-ring").parent), str(Path(sys.executable).parent), "/usr/bin",
-            "/bin"]
+    path = [str(find_program("hilbert-ring").parent), str(Path(sys.executable).parent), "/usr/bin", "/bin"]
     return {**os.environ, "HILBERT_RING_SERVER": server, "HILBERT_RING_PYTHON": sys.executable, "PATH": ":".join(path)}
 
 
 def run(line, folder, server):
-    done = subprocess.run(line, cwd=folder, env=environment(server), capture_output=True, text=True,
-                          timeout=SECONDS)
+    done = subprocess.run(line, cwd=folder, env=environment(server), capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, f"{line[-1]}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
+def run_block(block, folder, server):
+    """What it printed."""
+    if block.language == "python":
+        return run([sys.executable, "-c", block.code.replace("localhost:8001", server)], folder, server)
+    return run(["bash", "-e", "-o", "pipefail", "-c", block.code], folder, server)
+
+
 def run_page(page, folder, server):
-    """Runs the blocks that are to be run: what each printed."""
-    said = []
-    for mark, language, code in blocks(page):
-        if mark:
-            continue
-        if language == "sh":
-            said.append(run(["bash", "-e", "-o", "pipefail", "-c", code], folder, server))
+    """What each block printed that is to be run as it stands."""
+    return [run_block(block, folder, server) for block in blocks(page)
+            if block.language == "python" or (block.language, block.tag) == ("sh", "run")]
+
+
+def marked(page, tag):
+    return [block for block in blocks(page) if block.tag == tag]
+
+
+# What a test runs of which page: a block that is to be run stands in one of these.
+RAN = {(README, "run"), (README, "run=elsewhere"), (TUTORIAL, "run"), (TUTORIAL, "service"), (HOWTO, "run"),
+       (HOWTO, "run=service"), (HOWTO, "run=elsewhere"), (ENCODER, "run"), (SECURITY, "run=elsewhere")}
+
+
+def test_what_a_block_is():
+    assert blocks_of("x", "a\n```sh run\nb\n```\n- c\n  ```ini\n  [d]\n    e\n  ```\n") == [
+        Block("x", 2, "sh", "run", "b\n"), Block("x", 6, "ini", "", "[d]\n  e\n")]
+    assert Block("x", 1, "sh", "needs=gpu,pypi", "").needs == ["gpu", "pypi"]
+    with pytest.raises(ValueError, match="x:1: a fence that does not end"):
+        blocks_of("x", "```sh run\nb\n")
+
+
+def test_every_block_says_its_language_and_a_shells_whether_it_is_run():
+    for block in all_blocks():
+        place = f"{block.page}:{block.line}"
+        assert block.language in LANGUAGES, f"{place} has no language that is known: {block.language!r}"
+        if block.language == "sh":
+            assert block.tag in RUN or all(block.needs), f"{place} does not say whether a test runs it"
+            assert block.needs or block.tag in RUN
         else:
-            said.append(run([sys.executable, "-c", code.replace("localhost:8001", server)],
-                            folder, server))
-    return said
+            assert block.tag == "", place
 
 
-@pytest.mark.parametrize("page, least", [("tutorial.md", 11), ("howto.md", 9)])
-def test_no_block_of_commands_escapes(page, least):
-    text = (DOCS / page).read_text()
-    assert len(blocks(page)) == text.count("```") // 2 >= least
-    assert {mark for mark, _, _ in blocks(page)} <= set(MARKS)
-    # Left to the reader: the build and the shell's paths to it, or what needs the reader's own paths and ports.
-    assert sum(mark == "once" for mark, _, _ in blocks(page)) <= 2
+def test_what_is_to_be_run_is_run():
+    assert {(block.page, block.tag) for block in all_blocks() if block.language == "sh" and not block.needs} == RAN
+
+
+def test_pythons_blocks_are_run():
+    # test_docs.py runs those of the package's pages and the README's.
+    assert {block.page for block in all_blocks() if block.language == "python"} == {
+        README, HOWTO, TUTORIAL, ENCODER, "docs/python.md", "client/python/README.md"}
+
+
+def test_what_blocks_need_is_told():
+    page = (ROOT / "docs/testing.md").read_text().split("## Commands in these pages\n")[1].split("\n## ")[0]
+    told = re.findall(r"^\| `(\w+)` \|", page, re.M)
+    assert len(told) == len(set(told))
+    assert set(told) == {need for block in all_blocks() for need in block.needs}
 
 
 def test_the_tutorial(tmp_path):
-    command = [code for mark, _, code in blocks("tutorial.md") if mark == "service"]
-    assert command == ["hilbert-ring-coordinator --spawn-workers=2\n"]
+    assert [block.code for block in marked(TUTORIAL, "service")] == ["hilbert-ring-coordinator --spawn-workers=2\n"]
     service = hilbert_ring.LocalService(2)
     try:
         service.start()
-        said = run_page("tutorial.md", tmp_path, service.server)
+        said = run_page(TUTORIAL, tmp_path, service.server)
     finally:
         service.stop()
-    assert said[0].count(" up ") == 2
+    assert len(said) > 8 and said[0].count(" up ") == 2
     assert any(words.rstrip().endswith("ok") or "\nok" in words for words in said)
     for name in ("out", "image_out", "slide_out", "packed_out"):
         assert (tmp_path / f"{name}.npy").stat().st_size > 1e6
@@ -80,85 +106,168 @@ def test_the_tutorial(tmp_path):
 
 
 def test_the_how_to_page(tmp_path):
-    run_page("howto.md", tmp_path, "")   # each command starts what it needs
+    run_page(HOWTO, tmp_path, "")   # each command starts what it needs
     for name in ("ablate", "project", "load", "sweep", "order", "dilation"):
-        assert {f"{name}.{kind}" for kind in ("md", "json", "svg")} <= set(
-            os.listdir(tmp_path / "figures"))
+        assert {f"{name}.{kind}" for kind in ("md", "json", "svg")} <= set(os.listdir(tmp_path / "figures"))
     assert (tmp_path / "plan.json").stat().st_size > 1000
 
 
 def test_a_stream_of_the_how_to_page(tmp_path):
-    (code,) = [code for mark, _, code in blocks("howto.md") if mark == "with a service"]
+    (block,) = marked(HOWTO, "run=service")
     with hilbert_ring.local(workers=1) as client:
-        run(["bash", "-e", "-o", "pipefail", "-c", code], tmp_path, client.server)
+        run_block(block, tmp_path, client.server)
     assert (tmp_path / "out.raw").stat().st_size == 20 * 500 * 8 * 64 * 4
 
 
-def test_the_encoders_page(tmp_path):
+def random_model(folder):
+    """A small encoder, as converted; tiles and coordinates for it beside its folder."""
     drawn = np.random.default_rng(1)
     config = {"architecture": "longnet_encoder", "input_dim": 16, "embed_dim": 32, "heads": 2, "ffn_dim": 64,
               "layers": 2, "segments": [16, 64], "dilations": [1, 2], "layer_norm_eps": 1e-5, "norm_eps": 1e-6,
               "class_token": True, "output_norm": True,
               "position": {"kind": "sincos_2d", "tile_size": 256, "grid": 100}}
-    convert.write_model(tmp_path / "models/slide_encoder", config, {
+    convert.write_model(folder / "models/slide_encoder", config, {
         name: convert.Tensor("F32", shape, (drawn.standard_normal(shape, np.float32) / 8).tobytes())
         for name, shape in convert.weight_shapes(config).items()})
     tiles, coords = drawn.standard_normal((90, 16), np.float32), drawn.integers(0, 25600, (90, 2))
-    np.save(tmp_path / "tiles.npy", tiles)
-    np.save(tmp_path / "coords.npy", coords)
+    np.save(folder / "tiles.npy", tiles)
+    np.save(folder / "coords.npy", coords)
+    return tiles, coords
+
+
+def test_the_encoders_page(tmp_path):
+    tiles, coords = random_model(tmp_path)
     with hilbert_ring.local(workers=2, model_dir=tmp_path / "models") as client:
-        commands = [code for mark, language, code in blocks("encoder.md")
-                    if language == "sh" and not mark]
-        assert any("hilbert-ring encode" in code for code in commands)
-        for code in commands:
-            run(["bash", "-e", "-c", code], tmp_path, client.server)
+        commands = marked(ENCODER, "run")
+        assert any("hilbert-ring encode" in block.code for block in commands)
+        for block in commands:
+            run_block(block, tmp_path, client.server)
         assert np.load(tmp_path / "e.npy").shape == (1, 32)
         assert np.load(tmp_path / "m.npy").shape == (91,)
         h5py = pytest.importorskip("h5py", reason="h5py is not installed")
         with h5py.File(tmp_path / "slide.h5", "w") as file:
             file["features"], file["coords"] = tiles, coords
         opening = f"import hilbert_ring\nclient = hilbert_ring.connect({client.server!r})\n"
-        for _, language, code in blocks("encoder.md"):
-            if language == "python":
-                run([sys.executable, "-c", opening + code], tmp_path, client.server)
+        for block in blocks(ENCODER):
+            if block.language == "python":
+                run([sys.executable, "-c", opening + block.code], tmp_path, client.server)
 
 
 def test_the_readmes_first_job(tmp_path):
-    page = (DOCS.parent / "README.md").read_text()
-    section = page.split("## Submit a job\n")[1].split("\n## ")[0]
-    codes = re.findall(r"```\n(.*?)```", section, re.S)
-    assert len(codes) == 2 and "hilbert-ring verify" in codes[1]
+    found = marked(README, "run")
+    assert len(found) == 2 and "hilbert-ring verify" in found[1].code
     service = hilbert_ring.LocalService(2)
     try:
         service.start()
-        said = [run(["bash", "-e", "-c", code], tmp_path, service.server) for code in codes]
+        said = [run_block(block, tmp_path, service.server) for block in found]
     finally:
         service.stop()
     assert said[1].rstrip().endswith("ok")
 
 
-def test_a_cluster_by_hand(tmp_path):
-    code = next(code for mark, _, code in blocks("howto.md") if mark == "cluster")
-    ports = dict(zip(("8003", "8101", "8102"), free_ports(3)))
-    grpc, http = free_ports(2)
-    for written, free in ports.items():
-        code = code.replace(written, str(free))
-    code = code.replace("--spawn-workers=0", "--spawn-workers=0 --grpc-host=127.0.0.1 --http-host="
-                        f"127.0.0.1 --grpc-port={grpc} --http-port={http} --membership-host="
-                        f"127.0.0.1 --membership-port={ports['8003']} --ready-file=ready.json")
-    before, status = code.rsplit("\n", 2)[:2]
-    assert status == "hilbert-ring status"
-    # `status` is asked again until the service has its workers.
-    script = (f"trap 'kill $(jobs -p); wait' EXIT\n{before}\nfor i in $(seq 600); do\n"
-              f"  if [ -s ready.json ]; then {status}; exit 0; fi\n  sleep 0.1\ndone\nexit 1\n")
-    said = run(["bash", "-c", script], tmp_path, f"127.0.0.1:{grpc}")
-    assert said.count(" up ") == 2
-
-
 def free_ports(number):
-    import socket
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [one.getsockname()[1] for one in sockets]
+    ports = [str(one.getsockname()[1]) for one in sockets]
     for one in sockets:
         one.close()
     return ports
+
+
+def run_elsewhere(block, folder):
+    """Runs a block that begins with processes in the background, at ports and in folders of the test's own.
+
+    The first command that is none of these comes when the service is ready.
+    """
+    ports = dict(zip(("8001", "8002", "8003", "8101", "8102"), free_ports(5)))
+    code = block.code.replace("\\\n", " ").replace("COORDINATOR", "localhost").replace("ADDRESS", "127.0.0.1")
+    code = code.replace("/srv/tensors", str(folder / "tensors"))
+    for written, free in ports.items():
+        code = re.sub(rf"\b{written}\b", free, code)
+    lines = code.splitlines()
+    for at, line in enumerate(lines):
+        if line.startswith("hilbert-ring-coordinator "):
+            assert line.endswith("&"), f"{block.page}:{block.line} waits for the coordinator's end"
+            lines[at] = (f"{line[:-1]} --grpc-host=127.0.0.1 --http-host=127.0.0.1 --membership-host=127.0.0.1 "
+                         f"--grpc-port={ports['8001']} --http-port={ports['8002']} "
+                         f"--membership-port={ports['8003']} --ready-file=ready.json &")
+        elif line.startswith("hilbert-ring-worker ") and "--port" not in line:
+            lines[at] = f"{line[:-1]} --port={ports['8101']} &"
+    first = next(at for at, line in enumerate(lines) if line.startswith("hilbert-ring "))
+    lines.insert(first, "for i in $(seq 600); do [ -s ready.json ] && break; sleep 0.1; done; [ -s ready.json ]")
+    script = "\n".join(["trap 'kill $(jobs -p); wait' EXIT", *lines])
+    return run(["bash", "-e", "-c", script], folder, f"127.0.0.1:{ports['8001']}")
+
+
+def elsewhere(page, words):
+    (found,) = [block for block in marked(page, "run=elsewhere") if words in block.code]
+    return found
+
+
+def test_the_cpp_example_is_the_file_that_is_built():
+    (found,) = [block for block in blocks("docs/deploy.md") if block.language == "cpp"]
+    assert found.code == (ROOT / "examples/attend/attend.cc").read_text()
+
+
+def test_a_cluster_by_hand(tmp_path):
+    assert run_elsewhere(elsewhere(HOWTO, "join.token"), tmp_path).count(" up ") == 2
+
+
+def test_files_in_place_of_tensors(tmp_path):
+    (tmp_path / "tensors").mkdir()
+    for name in "qkv":
+        np.save(tmp_path / "tensors" / f"{name}.npy", np.ones((66000, 2, 8), np.float32))
+    run_elsewhere(elsewhere(HOWTO, "--data-root"), tmp_path)
+    assert np.allclose(np.load(tmp_path / "tensors/out.npy"), 1)
+
+
+def test_slides_to_embeddings(tmp_path):
+    random_model(tmp_path)
+    run_elsewhere(elsewhere(HOWTO, "--model-dir"), tmp_path)
+    assert np.load(tmp_path / "e.npy").shape == (1, 32) and np.load(tmp_path / "m.npy").shape == (91,)
+
+
+def test_a_checkpoint_is_converted(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: ./dev python-check")
+    found = [block for block in all_blocks() if block.needs == ["torch"]]
+    assert {block.page for block in found} == {HOWTO, "docs/python.md"}
+    random_model(tmp_path)
+    header, weights = (tmp_path / "models/slide_encoder/model.safetensors"), {}
+    raw = header.read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    for name, entry in json.loads(raw[8:start]).items():
+        if name != "__metadata__":
+            begin, end = (start + offset for offset in entry["data_offsets"])
+            weights[name] = torch.from_numpy(np.frombuffer(raw[begin:end], np.float32).reshape(entry["shape"]).copy())
+    torch.save(weights, tmp_path / "slide_encoder.pth")
+    for block in found:
+        shutil.rmtree(tmp_path / "models")
+        (tmp_path / "models").mkdir()
+        run_block(block, tmp_path, "")
+        assert (tmp_path / "models/slide_encoder/config.json").exists()
+
+
+def certificate(folder):
+    """ca.crt, and tls.crt and tls.key of all names that the pages' processes have."""
+    def openssl(*words):
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    (folder / "names").write_text("subjectAltName=DNS:localhost,DNS:coordinator,DNS:worker,IP:127.0.0.1\n")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.crt")
+    openssl("req", *key, "-subj", "/CN=service", "-keyout", "tls.key", "-out", "tls.csr")
+    openssl("x509", "-req", "-in", "tls.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+            "-extfile", "names", "-out", "tls.crt")
+    shutil.copy(folder / "ca.crt", folder / "cluster-ca.crt")
+
+
+def test_a_secured_service(tmp_path):
+    certificate(tmp_path)
+    assert run_elsewhere(elsewhere(README, "tokens"), tmp_path).count(" up ") == 2
+
+
+def test_a_secured_cluster(tmp_path):
+    certificate(tmp_path)
+    token = "a-token-of-this-test"
+    (tmp_path / "tokens").write_text(json.dumps({"name": "lab", "role": "submit", "token": token}) + "\n")
+    (tmp_path / "token").write_text(token + "\n")
+    assert run_elsewhere(elsewhere(SECURITY, "--tls-peer-name"), tmp_path).count(" up ") == 1

@@ -27,11 +27,11 @@ def _seconds(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-COLUMNS = (("kind", "", words), ("job", "job", words), ("tokens", "tokens", count),
+COLUMNS = (("kind", "kind", words), ("job", "job", words), ("tokens", "tokens", count),
            ("workers", "workers", count), ("memory", "MiB a worker, planned", mebibytes),
-           ("memory_error", "error", percent), ("exchanged", "MiB exchanged, planned", mebibytes),
-           ("exchanged_error", "error", percent), ("seconds", "seconds, predicted", _seconds),
-           ("measured", "measured", _seconds), ("seconds_error", "error", percent))
+           ("memory_error", "error of MiB a worker", percent), ("exchanged", "MiB exchanged, planned", mebibytes),
+           ("exchanged_error", "error of MiB exchanged", percent), ("seconds", "seconds, predicted", _seconds),
+           ("measured", "measured", _seconds), ("seconds_error", "error of seconds", percent))
 REPORTS: Dict[str, Any] = {"segments": [2048, 4096, 8192], "dilations": [1, 2, 4]}
 
 

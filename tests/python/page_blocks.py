@@ -1,0 +1,61 @@
+"""Blocks of code in the pages: a fence says their language, and of a shell's commands whether and how a test runs them.
+
+    ```sh run              as it stands, in the page's order
+    ```sh run=service      likewise, with a service that the test starts
+    ```sh run=elsewhere    with the test's own ports, hosts and folders in place of the page's
+    ```sh service          the service itself, which the test starts its own way
+    ```sh needs=A,B        not run: the machine of a test need not have A and B (docs/testing.md says what they are)
+"""
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md")),
+         ROOT / "deploy/helm/hilbert-ring/README.md", ROOT / "client/python/README.md"]
+LANGUAGES = {"sh", "python", "cpp", "json", "yaml", "ini", "proto", "text", "mermaid"}
+RUN = {"run", "run=service", "run=elsewhere", "service"}
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str       # its path below the repository
+    line: int       # of the fence, from 1
+    language: str
+    tag: str        # what else the fence says
+    code: str
+
+    @property
+    def needs(self):
+        """What a machine must have, of a block that is not run."""
+        return self.tag.removeprefix("needs=").split(",") if self.tag.startswith("needs=") else []
+
+
+def blocks(page):
+    """Of a page, by its path below the repository, or of a text that is called so."""
+    return blocks_of(str(page), (ROOT / page).read_text())
+
+
+def blocks_of(name, text):
+    return list(_blocks_of(name, text))
+
+
+def _blocks_of(name, text):
+    opened = None
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = re.match(r"( *)```(.*)$", line)
+        if fence and opened is None:
+            language, _, tag = fence[2].strip().partition(" ")
+            opened = (number, len(fence[1]), language, tag, [])
+        elif fence:
+            first, _, language, tag, lines = opened
+            yield Block(name, first, language, tag, "".join(lines))
+            opened = None
+        elif opened is not None:
+            opened[4].append(line[min(opened[1], len(line) - len(line.lstrip())):] + "\n")
+    if opened is not None:
+        raise ValueError(f"{name}:{opened[0]}: a fence that does not end")
+
+
+def all_blocks():
+    return [block for page in PAGES for block in blocks(page.relative_to(ROOT))]

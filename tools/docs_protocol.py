@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Writes docs/protocol.md, the messages and calls of the public protos with their comments, or with --check compares it.
+
+protoc compiles the protos; Debian's Python has its descriptors (python3-protobuf).
+"""
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from google.protobuf import descriptor_pb2
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "protocol.md"
+PROTOS = ["hilbert_ring/v1/attention.proto", "hilbert_ring/v1/encoder.proto"]
+HEAD = """# Reference: the protocol
+
+Made by `tools/docs_protocol.py` (`./dev docs`) of the comments in `proto/hilbert_ring/v1`; a test compares it. Clients in other languages
+are generated from those files, which are installed in `share/hilbert_ring/proto`. [path_of_a_row.md](path_of_a_row.md) tells the story of one call,
+[errors.md](errors.md) has the errors. A field is added with a new number, and none changes its meaning.
+"""
+Field = descriptor_pb2.FieldDescriptorProto
+SERVICE, MESSAGE, ENUM = 6, 4, 5               # numbers of FileDescriptorProto's fields, of which paths are made
+FIELD_OF, MESSAGE_OF, ENUM_OF, METHOD_OF, VALUE_OF = 2, 3, 4, 2, 2
+
+
+def compiled():
+    """Descriptors of the protos, with comments."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "descriptors"
+        subprocess.run(["protoc", f"--proto_path={ROOT / 'proto'}", "--include_source_info", f"--descriptor_set_out={out}",
+                        *PROTOS], check=True)
+        return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file
+
+
+def comments_of(file):
+    """By path of the described: what stands before it, or behind it on its line."""
+    return {tuple(place.path): " ".join(f"{place.leading_comments} {place.trailing_comments}".split())
+            for place in file.source_code_info.location}
+
+
+def cell(text):
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_ ", "\\_ ")
+
+
+def type_of(field, maps):
+    if field.type_name in maps:
+        key, value = maps[field.type_name].field
+        return f"map of {type_of(key, maps)} to {type_of(value, maps)}"
+    if field.type_name:
+        name = field.type_name.removeprefix(".hilbert_ring.v1.").removeprefix(".")
+        return f"`{name}`"
+    return Field.Type.Name(field.type).removeprefix("TYPE_").lower()
+
+
+def label_of(field, message, maps):
+    if field.label == Field.LABEL_REPEATED and field.type_name not in maps:
+        return "repeated "
+    if field.proto3_optional:
+        return "optional "
+    if field.HasField("oneof_index"):
+        return f"one of {message.oneof_decl[field.oneof_index].name}: "
+    return ""
+
+
+def message_lines(message, name, path, comments):
+    maps = {f".hilbert_ring.v1.{name}.{nested.name}": nested for nested in message.nested_type if nested.options.map_entry}
+    yield f"### `{name}`\n"
+    if comments.get(path):
+        yield comments[path] + "\n"
+    if message.field:
+        yield "| field | | type | |\n| --- | --- | --- | --- |"
+        for i, field in enumerate(message.field):
+            yield (f"| `{field.name}` | {field.number} | {label_of(field, message, maps)}{type_of(field, maps)} | "
+                   f"{cell(comments.get((*path, FIELD_OF, i), ''))} |")
+        yield ""
+    for i, enum in enumerate(message.enum_type):
+        yield from enum_lines(enum, f"{name}.{enum.name}", (*path, ENUM_OF, i), comments)
+    for i, nested in enumerate(message.nested_type):
+        if not nested.options.map_entry:
+            yield from message_lines(nested, f"{name}.{nested.name}", (*path, MESSAGE_OF, i), comments)
+
+
+def enum_lines(enum, name, path, comments):
+    yield f"### `{name}`\n"
+    if comments.get(path):
+        yield comments[path] + "\n"
+    yield "| value | | |\n| --- | --- | --- |"
+    for i, value in enumerate(enum.value):
+        yield f"| `{value.name}` | {value.number} | {cell(comments.get((*path, VALUE_OF, i), ''))} |"
+    yield ""
+
+
+def service_lines(service, path, comments):
+    yield f"### `{service.name}`\n"
+    if comments.get(path):
+        yield comments[path] + "\n"
+    yield "| call | takes | gives | |\n| --- | --- | --- | --- |"
+    for i, method in enumerate(service.method):
+        takes, gives = (("stream of " if streams else "") + f"`{name.rsplit('.', 1)[1]}`" for name, streams in (
+            (method.input_type, method.client_streaming), (method.output_type, method.server_streaming)))
+        yield f"| `{method.name}` | {takes} | {gives} | {cell(comments.get((*path, METHOD_OF, i), ''))} |"
+    yield ""
+
+
+def page():
+    lines = [HEAD]
+    for file in compiled():
+        comments = comments_of(file)
+        lines.append(f"## {Path(file.name).name}\n")
+        for i, service in enumerate(file.service):
+            lines += service_lines(service, (SERVICE, i), comments)
+        for i, message in enumerate(file.message_type):
+            lines += message_lines(message, message.name, (MESSAGE, i), comments)
+        for i, enum in enumerate(file.enum_type):
+            lines += enum_lines(enum, enum.name, (ENUM, i), comments)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    made = page()
+    if not parser.parse_args().check:
+        PAGE.write_text(made)
+    elif not PAGE.exists() or PAGE.read_text() != made:
+        print("docs/protocol.md is not what the protos say: ./dev docs", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
