@@ -51,7 +51,7 @@ def marked(page, tag):
 
 # What a test runs of which page: a block that is to be run stands in one of these.
 RAN = {(README, "run"), (README, "run=elsewhere"), (TUTORIAL, "run"), (TUTORIAL, "service"), (HOWTO, "run"),
-       (HOWTO, "run=service"), (HOWTO, "run=elsewhere"), (ENCODER, "run"), (SECURITY, "run=elsewhere")}
+       (HOWTO, "run=service"), (HOWTO, "run=elsewhere"), (ENCODER, "run"), (SECURITY, "run"), (SECURITY, "run=elsewhere")}
 
 
 def test_what_a_block_is():
@@ -246,28 +246,20 @@ def test_a_checkpoint_is_converted(tmp_path):
         assert (tmp_path / "models/slide_encoder/config.json").exists()
 
 
-def certificate(folder):
-    """ca.crt, and tls.crt and tls.key of all names that the pages' processes have."""
-    def openssl(*words):
-        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-    (folder / "names").write_text("subjectAltName=DNS:localhost,DNS:coordinator,DNS:worker,IP:127.0.0.1\n")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.crt")
-    openssl("req", *key, "-subj", "/CN=service", "-keyout", "tls.key", "-out", "tls.csr")
-    openssl("x509", "-req", "-in", "tls.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
-            "-extfile", "names", "-out", "tls.crt")
-    shutil.copy(folder / "ca.crt", folder / "cluster-ca.crt")
+@pytest.fixture
+def certified(tmp_path):
+    """A folder with the certificates that the page makes."""
+    (block,) = marked(SECURITY, "run")
+    run_block(block, tmp_path, "")
+    return tmp_path
 
 
-def test_a_secured_service(tmp_path):
-    certificate(tmp_path)
-    assert run_elsewhere(elsewhere(README, "tokens"), tmp_path).count(" up ") == 2
+def test_a_secured_service(certified):
+    assert run_elsewhere(elsewhere(README, "tokens"), certified).count(" up ") == 2
 
 
-def test_a_secured_cluster(tmp_path):
-    certificate(tmp_path)
+def test_a_secured_cluster(certified):
     token = "a-token-of-this-test"
-    (tmp_path / "tokens").write_text(json.dumps({"name": "lab", "role": "submit", "token": token}) + "\n")
-    (tmp_path / "token").write_text(token + "\n")
-    assert run_elsewhere(elsewhere(SECURITY, "--tls-peer-name"), tmp_path).count(" up ") == 1
+    (certified / "tokens").write_text(json.dumps({"name": "lab", "role": "submit", "token": token}) + "\n")
+    (certified / "token").write_text(token + "\n")
+    assert run_elsewhere(elsewhere(SECURITY, "--tls-peer-name"), certified).count(" up ") == 1
