@@ -31,6 +31,16 @@ def shells():
     return [(Path(block.page).name, block.code.replace("\\\n", " ")) for block in all_blocks() if block.language == "sh"]
 
 
+def in_text():
+    """Likewise of the commands that stand within a page's sentences and tables."""
+    found = []
+    for page in PAGES:
+        outside = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.S | re.M)
+        found += [(page.name, code.replace("\n", " ").replace("\\|", "|"))
+                  for code in re.findall(r"`((?:\w+=\S+ )*hilbert-ring(?:-coordinator|-worker)? [^`]*)`", outside)]
+    return found
+
+
 def commands(code):
     """Words of each command of the service's programs."""
     for line in code.splitlines():
@@ -48,11 +58,11 @@ def commands(code):
 
 
 def shown():
-    return [(page, words) for page, code in shells() for words in commands(code)]
+    return [(page, words) for page, code in [*shells(), *in_text()] for words in commands(code)]
 
 
 def test_pages_show_commands():
-    assert len(shown()) > 30
+    assert len(shown()) > 60 and len(in_text()) > 25
     assert {"security.md", "deploy.md", "README.md"} <= {page for page, _ in shown()}
 
 
