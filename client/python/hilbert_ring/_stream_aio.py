@@ -1,7 +1,7 @@
 """Streams without end of the client for asyncio."""
 import asyncio
-from typing import (Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Optional,
-                    Tuple, Union)
+from typing import (Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator,
+                    Optional, Tuple, Union)
 
 import grpc.aio
 
@@ -38,6 +38,10 @@ class AttendStream(StreamFigures):
         await self.aclose()
 
 
+def _following(rest: Iterator[Any]) -> Any:
+    return next(rest, _END)
+
+
 async def each(blocks: Blocks) -> AsyncIterator[Any]:
     """The caller's blocks. One that is no asynchronous iterator may wait: it is asked in a thread."""
     if isinstance(blocks, AsyncIterable):
@@ -46,7 +50,7 @@ async def each(blocks: Blocks) -> AsyncIterator[Any]:
         return
     rest = iter(blocks)
     while True:
-        block = await asyncio.to_thread(next, rest, _END)
+        block = await asyncio.to_thread(_following, rest)
         if block is _END:
             return
         yield block
