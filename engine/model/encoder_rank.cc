@@ -11,6 +11,7 @@
 #include "engine/device/cpu/thread_pool.h"
 #include "engine/model/attention_map.h"
 #include "engine/model/files/grid_positions.h"
+#include "engine/model/files/map_transfers.h"
 #include "engine/model/pool_rows.h"
 #include "engine/model/row_block.h"
 #include "engine/run/executor.h"
@@ -168,8 +169,9 @@ absl::Status Rank::Prepare() {
     map_.emplace(plan_, rank_, outputs_.attention_map->columns);
     const int64_t numbers = blocks_.block * map_->columns();
     map_rows_.assign(row_blocks_.size(), std::vector<float>(static_cast<size_t>(numbers)));
-    figures_.memory_peak_bytes += map_->bytes_received() + std::ssize(map_rows_) * numbers *
-                                                               static_cast<int64_t>(sizeof(float));
+    figures_.memory_peak_bytes +=
+        MapExchangeBytes(plan_, rank_) +
+        std::ssize(map_rows_) * numbers * static_cast<int64_t>(sizeof(float));
   }
   const std::vector<float>& class_token = model_.weights().class_token;
   for (const ShardRange& range : plan_.attention.shards.OfRank(rank_)) {
@@ -309,6 +311,8 @@ absl::Status Rank::EmitPooled(int64_t state, const EncoderControl& control) {
 absl::Status Rank::ExchangeMap(int64_t layer, Communicator* communicator, int64_t first_step,
                                const EncoderControl& control) {
   if (!map_->exchanges()) return absl::OkStatus();
+  // The wait is not interrupted by a cancellation: it is asked for before, and by the next blocks.
+  if (control.cancelled && control.cancelled()) return absl::CancelledError("job cancelled");
   const int64_t step = layer * StepsOfLayer();
   const Clock::time_point start = Clock::now();
   if (control.waiting) control.waiting(step);

@@ -29,7 +29,8 @@ constexpr int64_t kTokensOfAWorker = 32;
 constexpr int64_t kHeads = 2, kHeadDim = 16;
 constexpr int64_t kCopyBytes = int64_t{64} << 20;  // more than any such job has
 constexpr auto kTimeout = std::chrono::seconds(60);
-constexpr auto kPause = std::chrono::milliseconds(500);  // after one that failed
+// After one that failed: twice as long each time that the reason is the same.
+constexpr std::chrono::milliseconds kPause(500), kLongestPause(8000);
 
 JobSpec SpecFor(int workers) {
   JobSpec spec;
@@ -124,13 +125,16 @@ WarmUp::~WarmUp() = default;
 void WarmUp::Begin(int workers) {
   const MutexLock lock(mutex_);
   workers_ = workers;
+  ++begun_;
   changed_.notify_all();
 }
 
 void WarmUp::Run(const std::stop_token& stop) {
   std::string told;
+  std::chrono::milliseconds pause = kPause;
   while (true) {
     int workers = 0;
+    int64_t begun = 0;
     {
       MutexLock lock(mutex_);
       if (!changed_.wait(lock, stop,
@@ -138,16 +142,21 @@ void WarmUp::Run(const std::stop_token& stop) {
         return;
       }
       workers = workers_;
+      begun = begun_;
     }
     const absl::Status status = Try(workers, stop);
     if (stop.stop_requested()) return;
     if (status.ok()) return passed_();
     const std::string why(status.message());
+    pause = std::min(2 * pause, kLongestPause);
     if (std::exchange(told, why) != why) {
+      pause = kPause;
       spdlog::warn("the warm-up job over {} workers failed, and is tried again: {}", workers, why);
     }
     MutexLock lock(mutex_);
-    changed_.wait_for(lock, stop, kPause, [] { return false; });
+    changed_.wait_for(lock, stop, pause, [this, begun]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return begun_ != begun;
+    });
   }
 }
 

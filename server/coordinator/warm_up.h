@@ -30,7 +30,8 @@ class WarmUp {
   WarmUp(const JobServices& services, std::function<void()> passed);
   ~WarmUp();
 
-  // Over so many workers; another number counts from the next try on. Returns at once.
+  // Over so many workers; another number counts from the next try on, which does not wait any more.
+  // Returns at once.
   void Begin(int workers);
 
  private:
@@ -47,8 +48,9 @@ class WarmUp {
   const std::function<void()> passed_;
   Mutex mutex_;
   std::condition_variable_any changed_;
-  int workers_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: not begun
-  std::jthread thread_;                      // last: it uses all of the above
+  int workers_ ABSL_GUARDED_BY(mutex_) = 0;    // 0: not begun
+  int64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;  // how often
+  std::jthread thread_;                        // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

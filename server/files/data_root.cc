@@ -171,7 +171,9 @@ absl::StatusOr<Descriptor> DataRoot::Reach() const {
                        absl::StrCat("--data-root ", path_,
                                     ": is not the folder that it was when the service "
                                     "started: its file ",
-                                    mark_file_, " is gone"));
+                                    mark_file_,
+                                    " is gone; mount it again, or restart the service to take "
+                                    "what is there now"));
 }
 
 absl::StatusOr<std::string> DataRoot::NameUnfinished(const std::string& path) {

@@ -1,6 +1,7 @@
 """The service is ready once a checked job has passed through all workers, and not before."""
 import os
 import tempfile
+import time
 import unittest
 import urllib.error
 
@@ -46,6 +47,20 @@ class WarmUp(unittest.TestCase):
             await_true("it has left", lambda: readyz(service) == (503, "not enough workers"))
             service.start_worker(os.environ["WORKER_BINARY"])
             await_true("the service is ready", lambda: readyz(service) == (200, "ok"))
+
+    def test_a_worker_that_no_job_fits_is_tried_again_less_and_less_often(self):
+        with tempfile.TemporaryDirectory() as folder, self.start(folder) as service:
+            service.start_worker(os.environ["WORKER_BINARY"], "--memory-limit=8MiB")
+            await_true("the warm-up job failed", lambda: "worker 1 of 1 would need" in
+                       service.log.read_text())
+            begin = time.monotonic()
+            tries = []
+            while len(tries) < 4:
+                count = service.log.read_text().count("job=warm-up")
+                tries += [time.monotonic() - begin] * (count - len(tries))
+                time.sleep(0.02)
+            # Pauses of 0.5, 1 and 2 seconds.
+            self.assertGreater(tries[3] - tries[2], 1.5)
 
     def test_limits_for_callers_are_none_for_the_warm_up(self):
         with tempfile.TemporaryDirectory() as folder, \

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/return_if_error.h"
+#include "engine/model/files/map_transfers.h"
 
 namespace hilbert_ring {
 namespace {
@@ -83,7 +84,8 @@ EncoderMemory MemoryOf(const EncoderPlan& plan, int rank, int threads, DataType 
   const int64_t element = ElementBytes(products);
   const auto floats = static_cast<int64_t>(sizeof(float));
   const int64_t sums = outputs.pooling == Pooling::kNone ? 0 : PooledBytes(plan, rank);
-  const int64_t output_bytes = sums + busy * blocks.block * MapColumnsOf(config, outputs) * floats;
+  int64_t output_bytes = sums + busy * blocks.block * MapColumnsOf(config, outputs) * floats;
+  if (outputs.attention_map) output_bytes += MapExchangeBytes(plan, rank);
   return {.attention_bytes = plan.attention.costs.workers[rank].resident_bytes(),
           .residual_bytes = rows * config.embed_dim * floats,
           .block_bytes = busy * blocks.block *

@@ -54,7 +54,7 @@ struct EncoderMemory {
   int64_t attention_bytes = 0;  // the shard, accumulators and exchange buffers, for all layers
   int64_t residual_bytes = 0;   // float32 [rows, embed_dim]
   int64_t block_bytes = 0;      // of the threads' blocks: so no [rows, ffn_dim] exists
-  int64_t output_bytes = 0;     // float64 sums of the rank's slides, and rows of a map
+  int64_t output_bytes = 0;     // float64 sums of the rank's slides; a map's rows and class tokens
   int64_t total() const { return attention_bytes + residual_bytes + block_bytes + output_bytes; }
 };
 

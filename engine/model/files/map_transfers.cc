@@ -1,6 +1,8 @@
 #include "engine/model/files/map_transfers.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <tuple>
 
 #include "engine/plan/pattern.h"
@@ -31,6 +33,14 @@ int64_t MapQueryBytes(const EncoderPlan& plan) {
 
 int64_t MapRowBytes(const EncoderPlan& plan) {
   return MapQueryBytes(plan) + plan.config.heads * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t MapExchangeBytes(const EncoderPlan& plan, int rank) {
+  std::set<int64_t> slides;
+  for (const MapTransfer& transfer : MapTransfers(plan)) {
+    if (transfer.from == rank || transfer.to == rank) slides.insert(transfer.slide);
+  }
+  return std::ssize(slides) * MapRowBytes(plan);
 }
 
 std::vector<MapTransfer> MapTransfers(const EncoderPlan& plan) {

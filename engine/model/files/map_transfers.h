@@ -22,6 +22,9 @@ std::vector<MapTransfer> MapTransfers(const EncoderPlan& plan);
 int64_t MapQueryBytes(const EncoderPlan& plan);
 int64_t MapRowBytes(const EncoderPlan& plan);
 
+// Rows that a rank holds for the exchange: one a slide, copied to be sent or received.
+int64_t MapExchangeBytes(const EncoderPlan& plan, int rank);
+
 // Phases that select the first slot of a segment, and so the class token.
 bool SelectsFirst(const Phase& phase);
 

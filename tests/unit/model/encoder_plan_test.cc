@@ -83,6 +83,22 @@ TEST(EncoderMemory, CountsSumsMapsAndWidenedOperands) {
       2 * 256 * 3072 * 2);
 }
 
+// The second rank needs the class token's row, which the first copies to send it.
+TEST(EncoderMemory, CountsClassTokensThatTravelForAMap) {
+  const EncoderConfig config = PublishedSize();
+  const EncoderPlan plan = MakeEncoderPlan(config, DataType::kBFloat16, {1000}, 3).value();
+  const EncoderOutputs plain{.states = {12}};
+  EncoderOutputs mapped = plain;
+  mapped.attention_map = AttentionMapOutput{.columns = MapColumns::kHeads};
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto bytes = [&](const EncoderOutputs& outputs) {
+      return MemoryOf(plan, rank, 1, DataType::kBFloat16, outputs).output_bytes;
+    };
+    const int64_t block = RowBlocks(plan.attention.shards.Rows(rank), 1).block;
+    EXPECT_EQ(bytes(mapped) - bytes(plain), block * 16 * 4 + (768 * 2 + 16 * 4)) << rank;
+  }
+}
+
 TEST(EncoderPlan, FlopsOfAllRanksAreThoseOfOne) {
   const EncoderConfig config = PublishedSize();
   const auto one = MakeEncoderPlan(config, DataType::kFloat32, {1000, 20}, 1);
