@@ -1,6 +1,5 @@
 """What promtool says of the metrics, the configuration, the rules and their tests: nothing."""
 import os
-import re
 import subprocess
 import tempfile
 import unittest
@@ -43,13 +42,6 @@ class Promtool(unittest.TestCase):
     def test_rules_do_what_their_tests_say(self):
         tested = promtool("test", "rules", *map(str, sorted(PROMETHEUS.glob("tests/*.yml"))))
         self.assertEqual(tested.returncode, 0, tested.stdout + tested.stderr)
-
-    def test_every_alert_fires_in_a_rule_test(self):
-        alerts = re.findall(r"- alert: (\w+)", (PROMETHEUS / "rules" / "alerts.yml").read_text())
-        self.assertGreater(len(alerts), 10)
-        tests = (PROMETHEUS / "tests" / "rules_test.yml").read_text()
-        fired = re.findall(r"alertname: (\w+)\n\s+exp_alerts:\n\s+- exp_labels", tests)
-        self.assertEqual(sorted(alerts), sorted(set(fired)))
 
 
 if __name__ == "__main__":
