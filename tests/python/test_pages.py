@@ -119,10 +119,10 @@ def test_a_stream_of_the_how_to_page(tmp_path):
     assert (tmp_path / "out.raw").stat().st_size == 20 * 500 * 8 * 64 * 4
 
 
-def random_model(folder):
+def random_model(folder, embed_dim=32, heads=2):
     """A small encoder, as converted; tiles and coordinates for it beside its folder."""
     drawn = np.random.default_rng(1)
-    config = {"architecture": "longnet_encoder", "input_dim": 16, "embed_dim": 32, "heads": 2, "ffn_dim": 64,
+    config = {"architecture": "longnet_encoder", "input_dim": 16, "embed_dim": embed_dim, "heads": heads, "ffn_dim": 64,
               "layers": 2, "segments": [16, 64], "dilations": [1, 2], "layer_norm_eps": 1e-5, "norm_eps": 1e-6,
               "class_token": True, "output_norm": True,
               "position": {"kind": "sincos_2d", "tile_size": 256, "grid": 100}}
@@ -230,7 +230,7 @@ def test_a_checkpoint_is_converted(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: ./dev python-check")
     found = [block for block in all_blocks() if block.needs == ["torch"]]
     assert {block.page for block in found} == {HOWTO, "docs/python.md"}
-    random_model(tmp_path)
+    random_model(tmp_path, embed_dim=128, heads=16)  # the heads that published ones have
     header, weights = (tmp_path / "models/slide_encoder/model.safetensors"), {}
     raw = header.read_bytes()
     start = 8 + int.from_bytes(raw[:8], "little")
