@@ -194,6 +194,26 @@ def attend_messages():
     return seeds
 
 
+def stream_messages():
+    rng = random.Random(4)
+    seeds = {}
+    for i in range(24):
+        values = [rng.choice([0, 0, 2, 8]), *spec(rng, rng.randrange(64), 1 + rng.randrange(40))]
+        if i % 3 == 0:  # whole epochs
+            values += [i, 0] * 12
+        else:  # parts, of a tensor after the other
+            for _ in range(40):
+                values += [rng.randrange(200), rng.choice([4, 4, 5, 6, 7, 0]), rng.randrange(16)]
+        seeds[f"stream_{i:02}"] = [*values, 252]
+    wrong = {
+        "order": [0, 0, 0, 112, 1, 5, 1], "tensor": [0, 112, 7, 0, 1], "ahead": [0, 1, 0, 13, 9],
+        "checksum": [0, 96, 5], "short": [0, 80, 9], "uneven": [0, 5, 3, 252], "changed": [231, 0, 9, 3, 0, 0],
+    }
+    for i, (name, messages) in enumerate(wrong.items()):
+        seeds[f"wrong_{name}"] = [0, *spec(rng, (i * 37) & 31, 8), *messages]
+    return seeds
+
+
 def worker_runs():
     rng = random.Random(3)
     seeds = {}
@@ -214,6 +234,7 @@ def main():
     write("payload_message", payload_messages())
     write("plan", plans())
     write("attend_messages", attend_messages())
+    write("stream_messages", stream_messages())
     write("worker_run", worker_runs())
     write("encoder_config", encoder_configs())
     write("safetensors", safetensors_files())
