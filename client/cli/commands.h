@@ -59,6 +59,12 @@ struct AttendCommand {
   StreamFlags stream;
 };
 
+struct ManyCommand {
+  std::string jobs;  // path of lines of JSON; "-": stdin
+  JobFlags job;      // what jobs have that do not say otherwise; no tensors
+  CallFlags call;    // of all of them; neither report, trace nor job_id
+};
+
 struct EncodeCommand {
   CallFlags call;
   ReferenceFlags reference;
@@ -95,6 +101,7 @@ struct CancelCommand {
 // Each prints its result on stdout, errors on stderr, and returns an exit code.
 int RunAttend(const GlobalOptions& global, const AttendCommand& command);
 int RunAttendStream(const GlobalOptions& global, const AttendCommand& command);
+int RunAttendMany(const GlobalOptions& global, const ManyCommand& command);
 int RunEncode(const GlobalOptions& global, const EncodeCommand& command);
 int RunModels(const GlobalOptions& global);
 int RunPlan(const GlobalOptions& global, const PlanCommand& command);

@@ -90,22 +90,13 @@ absl::Status ChooseCurve(client::JobSource& source, Json& fields) {
   return absl::OkStatus();
 }
 
-}  // namespace
+void AddSpecFile(CLI::App& app, JobFlags& job) {
+  app.add_option("--spec", job.spec,
+                 "the job, as JSON (-: from stdin); flags replace its fields, or stand alone")
+      ->type_name("FILE");
+}
 
-void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors) {
-  const auto file = [&app](const char* flag, std::string& path, const char* help) {
-    return app.add_option(flag, path, help)->type_name("FILE");
-  };
-  file("--spec", job.spec,
-       "the job, as JSON (-: from stdin); flags replace its fields, or stand alone");
-  const bool required = tensors == Tensors::kRequired;
-  file("--q", job.q, ".npy [tokens, heads, head_dim]")->required(required);
-  file("--k", job.k, ".npy [tokens, kv_heads, head_dim]")->required(required);
-  file("--v", job.v, ".npy [tokens, kv_heads, value_dim]")->required(required);
-  file("--coords", job.coords,
-       ".npy [tokens, 2 or 3], integers (x, y) or (x, y, z), that is (column, row, plane); "
-       "replaces the spec's coords_file");
-
+void AddFields(CLI::App& app, JobFlags& job) {
   FieldFlags spec(app, job.fields);
   spec.AddList("--segments", "N", "lengths, one a branch: 2048,16384");
   spec.AddList("--dilations", "N", "rates, one a branch: 1,8");
@@ -130,6 +121,28 @@ void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors) {
   }
   spec.Add<std::string>("--dtype", "float32|bfloat16|float16",
                         "from q, k and v when not given, but for 16-bit integers");
+}
+
+}  // namespace
+
+void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors) {
+  const auto file = [&app](const char* flag, std::string& path, const char* help) {
+    return app.add_option(flag, path, help)->type_name("FILE");
+  };
+  AddSpecFile(app, job);
+  const bool required = tensors == Tensors::kRequired;
+  file("--q", job.q, ".npy [tokens, heads, head_dim]")->required(required);
+  file("--k", job.k, ".npy [tokens, kv_heads, head_dim]")->required(required);
+  file("--v", job.v, ".npy [tokens, kv_heads, value_dim]")->required(required);
+  file("--coords", job.coords,
+       ".npy [tokens, 2 or 3], integers (x, y) or (x, y, z), that is (column, row, plane); "
+       "replaces the spec's coords_file");
+  AddFields(app, job);
+}
+
+void AddSpecFlags(CLI::App& app, JobFlags& job) {
+  AddSpecFile(app, job);
+  AddFields(app, job);
 }
 
 absl::StatusOr<client::JobSource> SourceOf(const JobFlags& flags) {

@@ -28,6 +28,9 @@ enum class Tensors { kRequired, kOptional };
 // job must outlive app.
 void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors);
 
+// Of those, all that say what the spec is; of no tensor. job must outlive app.
+void AddSpecFlags(CLI::App& app, JobFlags& job);
+
 // INVALID_ARGUMENT: neither a spec nor segments, a scale that is not finite, flags of an ordering
 // beside --curve none.
 absl::StatusOr<client::JobSource> SourceOf(const JobFlags& flags);

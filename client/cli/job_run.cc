@@ -56,6 +56,10 @@ void AddCallFlags(CLI::App& app, CallFlags& flags) {
        "JSON to write: the job's timeline, for Perfetto or chrome://tracing");
   app.add_option("--job-id", flags.job_id, "name of the job; drawn when not given")
       ->type_name("NAME");
+  AddAttemptFlags(app, flags);
+}
+
+void AddAttemptFlags(CLI::App& app, CallFlags& flags) {
   app.add_option("--deadline", flags.deadline_seconds, "of the whole job, all attempts together")
       ->type_name("SECONDS")
       ->check(SecondsFrom(0.001));

@@ -34,6 +34,9 @@ namespace hilbert_ring::cli {
 // --report, --trace, --job-id and so on. flags must outlive app.
 void AddCallFlags(CLI::App& app, CallFlags& flags);
 
+// Of those, --deadline, --outage-timeout and --max-attempts. flags must outlive app.
+void AddAttemptFlags(CLI::App& app, CallFlags& flags);
+
 // --by-reference and --data-root. flags must outlive app.
 void AddReferenceFlags(CLI::App& app, ReferenceFlags& flags);
 

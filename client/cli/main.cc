@@ -102,6 +102,19 @@ int Main(int argc, char** argv) {
   AddReferenceFlags(*attend_app, attend.reference);
   AddCallFlags(*attend_app, attend.call);
 
+  ManyCommand many;
+  CLI::App* many_app = app.add_subcommand("attend-many", "run many small jobs, with few calls");
+  many_app
+      ->add_option(
+          "jobs", many.jobs,
+          "lines of JSON, a job each (-: from stdin): paths q, k, v and out, and, where it "
+          "has them, coords, lse, job_id, and spec, an object whose fields replace those "
+          "that the flags give all jobs")
+      ->type_name("FILE")
+      ->required();
+  AddSpecFlags(*many_app, many.job);
+  AddAttemptFlags(*many_app, many.call);
+
   EncodeCommand encode;
   CLI::App* encode_app =
       app.add_subcommand("encode", "embeddings of slides: tiles through all layers of a model");
@@ -172,9 +185,9 @@ int Main(int argc, char** argv) {
   if (package_command < argc) {
     return RunPackageCommand(app, global, {argv + package_command, argv + argc});
   }
-  const bool calls = attend_app->parsed() || encode_app->parsed() || models_app->parsed() ||
-                     status_app->parsed() || jobs_app->parsed() || cancel_app->parsed() ||
-                     (plan_app->parsed() && !plan.local);
+  const bool calls = attend_app->parsed() || many_app->parsed() || encode_app->parsed() ||
+                     models_app->parsed() || status_app->parsed() || jobs_app->parsed() ||
+                     cancel_app->parsed() || (plan_app->parsed() && !plan.local);
   if (absl::Status status = wire::CheckServerAddress("--server", global.server);
       calls && !status.ok()) {
     return BadInput(global, status);
@@ -188,6 +201,7 @@ int Main(int argc, char** argv) {
     if (!status.ok()) return BadInput(global, status);
   }
   if (attend_app->parsed()) return RunAttend(global, attend);
+  if (many_app->parsed()) return RunAttendMany(global, many);
   if (encode_app->parsed()) return RunEncode(global, encode);
   if (models_app->parsed()) return RunModels(global);
   if (plan_app->parsed()) return RunPlan(global, plan);

@@ -59,7 +59,8 @@ std::shared_ptr<grpc::ServerCredentials> ForCallers(const CoordinatorSettings& s
     credentials->SetAuthMetadataProcessor(TokenCheck(
         callers,
         {absl::StrCat("/", v1::AttentionService::service_full_name(), "/"),
-         absl::StrCat("/", v1::EncoderService::service_full_name(), "/")},
+         absl::StrCat("/", v1::EncoderService::service_full_name(), "/"),
+         absl::StrCat("/", v1::SmallJobsService::service_full_name(), "/")},
         [&metrics](const absl::Status& why) { metrics.CountRefused(wire::ReasonOf(why)); }));
   }
   return credentials;
@@ -155,7 +156,8 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
       calls_(services_, callers_),
       attention_service_(services_, callers_, calls_, caller_plans_,
                          [this] { return ready_.load(); }),
-      encoder_service_(services_, callers_, calls_, caller_plans_) {
+      encoder_service_(services_, callers_, calls_, caller_plans_),
+      small_jobs_service_(calls_) {
   if (data_root_ != nullptr) {
     membership_.SetDataMark(data_root_->mark_file(), data_root_->mark());
   }
@@ -198,7 +200,7 @@ absl::Status Coordinator::Listen() {
                    .on_refused = [this] { metrics_.CountRefusedConnection(); },
                    .credentials = ForCallers(settings_, callers_, metrics_),
                    .reflection = ShowsReflection(settings_)},
-                  {&attention_service_, &encoder_service_});
+                  {&attention_service_, &encoder_service_, &small_jobs_service_});
     RETURN_IF_ERROR(grpc.status());
     grpc_ = *std::move(grpc);
     ASSIGN_OR_RETURN(membership_grpc_, StartGrpc({.host = settings_.membership_host,
@@ -341,6 +343,7 @@ void Coordinator::Refresh() {
     ready_ = ready;
     SetHealth(grpc_, v1::AttentionService::service_full_name(), ready);
     SetHealth(grpc_, v1::EncoderService::service_full_name(), ready);
+    SetHealth(grpc_, v1::SmallJobsService::service_full_name(), ready);
     LogEvent(spdlog::level::info, ready ? "ready" : "not ready",
              {{"workers", static_cast<int64_t>(live.size())}});
   }

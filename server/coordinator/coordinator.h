@@ -17,6 +17,7 @@
 #include "server/coordinator/attention_service.h"
 #include "server/coordinator/encoder_service.h"
 #include "server/coordinator/job_calls.h"
+#include "server/coordinator/small_jobs_service.h"
 #include "server/coordinator/token_memory.h"
 #include "server/coordinator/warm_up.h"
 #include "server/files/data_root.h"
@@ -101,6 +102,7 @@ class Coordinator {
   JobCalls calls_;
   AttentionService attention_service_;
   EncoderService encoder_service_;
+  SmallJobsService small_jobs_service_;
   GrpcEndpoint grpc_, membership_grpc_;
   std::unique_ptr<HttpEndpoint> http_;
   std::unique_ptr<WorkerProcesses> workers_ ABSL_GUARDED_BY(refresh_);  // set once, if at all

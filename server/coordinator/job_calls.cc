@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/job/client_stream.h"
+#include "server/many/served_many.h"
 #include "server/process/process_memory.h"
 #include "server/process/trace_context.h"
 #include "server/stream/served_stream.h"
@@ -41,6 +42,8 @@ std::string_view NameOf(JobMethod method) {
       return "Encode";
     case JobMethod::kAttendStream:
       return "AttendStream";
+    case JobMethod::kAttendMany:
+      return "AttendMany";
   }
   return "";
 }
@@ -159,6 +162,13 @@ absl::StatusOr<v1::Report> JobCalls::Run(Call& call, int64_t& bytes) {
     bytes = stream.held_bytes();
     return ended;
   }
+  if (call.method == JobMethod::kAttendMany) {
+    ServedMany many(services_, streams_, *call.stream, call.caller, call.traceparent);
+    absl::Status ended = many.Run();
+    bytes = many.held_bytes();
+    if (!ended.ok()) return ended;
+    return v1::Report();
+  }
   ServedJob job(services_, *call.stream, call.caller, call.traceparent, call.method);
   auto ended = job.Run();
   bytes = job.client_bytes();
@@ -170,7 +180,9 @@ void JobCalls::Serve(Call& call) {
   const int64_t first_bytes = stream.first_bytes();
   int64_t client_bytes = 0;
   const absl::StatusOr<v1::Report> report = Run(call, client_bytes);
-  if (report.ok()) {
+  if (report.ok() && call.method == JobMethod::kAttendMany) {
+    stream.End(absl::OkStatus(), std::nullopt);  // each job has its own
+  } else if (report.ok()) {
     stream.End(*report);
   } else {
     // A full disk stays full.

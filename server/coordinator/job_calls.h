@@ -47,7 +47,7 @@ class JobCalls {
   // What calls that are not admitted hold.
   const JobMemory& waiting() const { return waiting_; }
 
-  // What streams without end hold.
+  // What streams without end, and calls of many jobs, hold.
   const JobMemory& streams() const { return streams_; }
 
  private:

@@ -69,7 +69,7 @@ bool ClientStream::AwaitArrived(int64_t bytes) {
   return arrived_bytes_ >= bytes;
 }
 
-absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& stop) {
+absl::StatusOr<bool> ClientStream::ReadBytes(grpc::ByteBuffer& message, const JobStop& stop) {
   MutexLock lock(mutex_);
   const Clock::time_point began = time_.Now();
   const Deadline deadline = sends_.Due(began, 0);
@@ -84,14 +84,20 @@ absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& s
   if (!in_time) stop_.Request(sends_.Late(waited));
   if (absl::Status why = stop_.why(); !why.ok()) return why;
   if (arrived_.empty()) return false;
-  message.buffer.Swap(&arrived_.front());
+  message.Swap(&arrived_.front());
   arrived_.pop_front();
-  const auto bytes = static_cast<int64_t>(message.buffer.Length());
+  const auto bytes = static_cast<int64_t>(message.Length());
   arrived_bytes_ -= bytes;
   sends_.Moved(waited, bytes);
   const bool read = ClaimRead();
   lock.unlock();
   if (read) StartRead(&incoming_);
+  return true;
+}
+
+absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& stop) {
+  absl::StatusOr<bool> more = ReadBytes(message.buffer, stop);
+  if (!more.ok() || !*more) return more;
   v1::AttendRequest& request = message.request;
   if (wire::SplitPayload(message.buffer, wire::kChunkFields, *request.mutable_chunk(),
                          message.payload)) {
@@ -106,7 +112,11 @@ absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& s
 
 absl::Status ClientStream::Write(const v1::AttendResponse& response, const JobStop& stop,
                                  Leaves leaves) {
-  const grpc::ByteBuffer message = wire::Serialize(response);
+  return WriteBytes(wire::Serialize(response), stop, leaves);
+}
+
+absl::Status ClientStream::WriteBytes(const grpc::ByteBuffer& message, const JobStop& stop,
+                                      Leaves leaves) {
   MutexLock lock(mutex_);
   const absl::StatusOr<bool> turn = AwaitTurn(lock, kAnyPatience, stop);
   if (!turn.ok()) return turn.status();

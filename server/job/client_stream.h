@@ -68,6 +68,9 @@ class ClientStream : public JobClient,
   // (MALFORMED) for bytes that are no request.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;
 
+  // A message of any kind, whole; as Read.
+  absl::StatusOr<bool> ReadBytes(grpc::ByteBuffer& message, const JobStop& stop);
+
   bool AwaitArrived(int64_t bytes) override;
 
   // Messages are taken by the transport, which the client's reading makes room in.
@@ -77,6 +80,7 @@ class ClientStream : public JobClient,
   absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                              std::shared_ptr<const void> owner, Clock::duration patience,
                              const JobStop& stop, Leaves leaves) override;
+  absl::Status WriteBytes(const grpc::ByteBuffer& message, const JobStop& stop, Leaves leaves);
   absl::Status AwaitTaken(const JobStop& stop) override;
   void Offer(const v1::AttendResponse& response) override;
 
@@ -84,7 +88,7 @@ class ClientStream : public JobClient,
   // the stop's reason if it does not.
   void End(const v1::Report& report);
 
-  // Ends the call with an error. retry_after goes along as pushback.
+  // Ends the call with a status, OK without a report too. retry_after goes along as pushback.
   void End(const absl::Status& status, std::optional<std::chrono::milliseconds> retry_after);
 
   // Waits until the status has left; a client that does not take it in time is cut off.

@@ -25,7 +25,7 @@ namespace hilbert_ring::server {
 
 SpecLimits LimitsOf(const CoordinatorSettings& settings);
 
-enum class JobMethod { kAttend, kEncode, kAttendStream };
+enum class JobMethod { kAttend, kEncode, kAttendStream, kAttendMany };
 
 class ServedJob {
  public:

@@ -152,7 +152,7 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   AddBytes(
       app, "--stream-memory", s.stream_memory_bytes,
       "memory for rows and outputs of all streams without end, each of which takes that of two "
-      "epochs; further ones are refused");
+      "epochs, and of calls of many jobs, which take 64 MiB each; further ones are refused");
   app.add_option(
          "--check-rows", s.check_rows,
          "rows of each job that are computed again in float64; a mismatch fails the job and "

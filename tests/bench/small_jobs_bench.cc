@@ -4,6 +4,7 @@
 //
 //   small_jobs_bench                                   1 and 16 callers, 64 tokens
 //   small_jobs_bench --against OLD/hilbert-ring-coordinator --callers 1,16,64 --tokens 64,2048
+//   small_jobs_bench --in-a-call 16,64               and so many jobs in each call of one caller
 //   small_jobs_bench --pause                           tells the processes, and waits for a line:
 //                                                      to be traced
 #include <malloc.h>
@@ -29,6 +30,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cpp/attend.h"
+#include "client/cpp/attend_many.h"
 #include "client/cpp/service.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
@@ -42,6 +44,7 @@ struct Options {
   std::vector<std::string> coordinators = {""};  // empty: this build's
   std::vector<int> callers = {1, 16};
   std::vector<int64_t> tokens = {64};
+  std::vector<int> in_a_call;  // jobs
   int workers = 2;
   int blocks = 10;
   int jobs = 300;  // of a block
@@ -101,13 +104,16 @@ class Job {
   }
 
   absl::Status Run(const std::shared_ptr<grpc::Channel>& channel) {
-    const client::AttendInputs inputs{.spec = spec_,
-                                      .q = std::as_bytes(std::span(q_)),
-                                      .k = std::as_bytes(std::span(k_)),
-                                      .v = std::as_bytes(std::span(v_))};
-    return client::Attend(channel, inputs, {.out = std::as_writable_bytes(std::span(out_))},
-                          {.max_attempts = 1})
-        .status();
+    const client::SmallJob job = small();
+    return client::Attend(channel, job.inputs, job.outputs, {.max_attempts = 1}).status();
+  }
+
+  client::SmallJob small() {
+    return {.inputs = {.spec = spec_,
+                       .q = std::as_bytes(std::span(q_)),
+                       .k = std::as_bytes(std::span(k_)),
+                       .v = std::as_bytes(std::span(v_))},
+            .outputs = {.out = std::as_writable_bytes(std::span(out_))}};
   }
 
  private:
@@ -161,18 +167,44 @@ absl::Status RunBlock(Service& service, int callers, int jobs, int64_t tokens, T
   return absl::OkStatus();
 }
 
-void Print(const Service& service, int callers, int64_t tokens, Tally& tally) {
+// One caller, so many jobs in a call; milliseconds are a call's.
+absl::Status RunCalls(Service& service, int in_a_call, int jobs, int64_t tokens, Tally& tally) {
+  std::vector<Job> rows(in_a_call, Job(tokens));
+  std::vector<client::SmallJob> small;
+  small.reserve(rows.size());
+  for (Job& job : rows) small.push_back(job.small());
+  const Usage before = UsageOf(*service.cluster);
+  for (int done = 0; done < jobs; done += in_a_call) {
+    const Clock::time_point began = Clock::now();
+    for (const auto& report : client::AttendMany(service.channel, small, {.max_attempts = 1})) {
+      if (!report.ok()) return report.status();
+    }
+    const std::chrono::duration<double, std::milli> took = Clock::now() - began;
+    tally.seconds += took.count() / 1e3;
+    tally.milliseconds.push_back(took.count());
+  }
+  const Usage after = UsageOf(*service.cluster);
+  Add(tally.usage.coordinator, after.coordinator - before.coordinator);
+  Add(tally.usage.workers, after.workers - before.workers);
+  Add(tally.usage.client, after.client - before.client);
+  return absl::OkStatus();
+}
+
+void Print(const Service& service, int callers, int in_a_call, int64_t tokens, Tally& tally) {
   std::vector<double>& times = tally.milliseconds;
   std::sort(times.begin(), times.end());
-  const auto jobs = static_cast<double>(times.size());
-  const auto part = [&](double of) { return times[static_cast<size_t>(of * (jobs - 1))]; };
+  const auto jobs = static_cast<double>(times.size()) * in_a_call;
+  const auto part = [&](double of) {
+    return times[static_cast<size_t>(of * static_cast<double>(times.size() - 1))];
+  };
   const auto each = [jobs](double seconds) { return 1e3 * seconds / jobs; };
   const Usage& usage = tally.usage;
-  std::printf("| %s | %lld | %d | %.0f | %.2f | %.2f | %.2f | %.2f + %.2f | %.2f + %.2f | %.2f |\n",
-              service.name.c_str(), static_cast<long long>(tokens), callers, jobs / tally.seconds,
-              part(0.5), part(0.9), part(0.99), each(usage.coordinator.user),
-              each(usage.coordinator.system), each(usage.workers.user), each(usage.workers.system),
-              each(usage.client.user + usage.client.system));
+  std::printf(
+      "| %s | %lld | %d | %d | %.0f | %.2f | %.2f | %.2f | %.2f + %.2f | %.2f + %.2f | %.2f |\n",
+      service.name.c_str(), static_cast<long long>(tokens), callers, in_a_call,
+      jobs / tally.seconds, part(0.5), part(0.9), part(0.99), each(usage.coordinator.user),
+      each(usage.coordinator.system), each(usage.workers.user), each(usage.workers.system),
+      each(usage.client.user + usage.client.system));
   std::fflush(stdout);
 }
 
@@ -200,9 +232,10 @@ absl::Status Run(const Options& options) {
   }
   std::printf(
       "\n### Small jobs: 4 heads of dimension 32, float32, %d workers\n\n"
-      "| service | tokens | callers | jobs/s | p50 ms | p90 | p99 | coordinator, ms of processor a "
+      "| service | tokens | callers | jobs in a call | jobs/s | p50 ms | p90 | p99 | coordinator, "
+      "ms of processor a "
       "job: user + system | workers | client |\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
       options.workers);
   for (const int64_t tokens : options.tokens) {
     for (const int callers : options.callers) {
@@ -219,8 +252,17 @@ absl::Status Run(const Options& options) {
         }
       }
       for (size_t i = 0; i < services.size(); ++i) {
-        Print(services[i], callers, tokens, tallies[i]);
+        Print(services[i], callers, 1, tokens, tallies[i]);
       }
+    }
+    for (const int in_a_call : options.in_a_call) {
+      Tally warm_up, tally;
+      for (auto [jobs, into] : {std::pair(options.jobs / 3, &warm_up),
+                                std::pair(options.jobs * options.blocks, &tally)}) {
+        absl::Status status = RunCalls(services[0], in_a_call, jobs, tokens, *into);
+        if (!status.ok()) return status;
+      }
+      Print(services[0], 1, in_a_call, tokens, tally);
     }
   }
   return absl::OkStatus();
@@ -239,6 +281,9 @@ int main(int argc, char** argv) {
   app.add_option("--against", others, "programs of other coordinators")->check(CLI::ExistingFile);
   app.add_option("--callers", options.callers)->delimiter(',')->check(CLI::PositiveNumber);
   app.add_option("--tokens", options.tokens)->delimiter(',')->check(CLI::PositiveNumber);
+  app.add_option("--in-a-call", options.in_a_call, "jobs; of this build's service")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
   app.add_option("--workers", options.workers)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--blocks", options.blocks)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--jobs", options.jobs, "of a block")

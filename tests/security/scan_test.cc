@@ -18,6 +18,7 @@
 #include "grpcpp/security/credentials.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "hilbert_ring/v1/encoder.pb.h"
+#include "hilbert_ring/v1/many.pb.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "nlohmann/json.hpp"
 #include "tests/security/tls_fixture.h"
@@ -81,8 +82,9 @@ std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::strin
 // "/package.Service/Method" of all of ours, of health and of reflection.
 std::vector<std::string> AllMethods() {
   std::vector<std::string> methods = {kCheck, kWatch, kReflection};
-  for (const auto* file : {v1::AttendRequest::descriptor()->file(), v1::Model::descriptor()->file(),
-                           v1::Heartbeat::descriptor()->file()}) {
+  for (const auto* file :
+       {v1::AttendRequest::descriptor()->file(), v1::SmallJob::descriptor()->file(),
+        v1::Model::descriptor()->file(), v1::Heartbeat::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       const auto* service = file->service(i);
       for (int j = 0; j < service->method_count(); ++j) {
@@ -126,6 +128,7 @@ Table Public(const std::string& ours, const std::string& reflection) {
           {"AttentionService/ListJobs", ours},
           {"AttentionService/CancelJob", ours},
           {"AttentionService/GetDataRoot", ours},
+          {"SmallJobsService/AttendMany", ours},
           {"EncoderService/Encode", ours},
           {"EncoderService/PlanEncode", ours},
           {"EncoderService/ListModels", ours},

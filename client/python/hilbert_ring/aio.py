@@ -12,8 +12,8 @@ import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import (Any, AsyncIterator, Callable, FrozenSet, List, Optional, Sequence, Tuple,
-                    Union)
+from typing import (Any, AsyncIterator, Callable, FrozenSet, Iterable, List, Optional, Sequence,
+                    Tuple, Union)
 
 import grpc
 import grpc.aio
@@ -25,6 +25,8 @@ from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS,
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
                                pattern_of, prepare, result_of, with_curve)
+from hilbert_ring._many import ManyCall, ManyResult, SmallJob
+from hilbert_ring._many_aio import AioMany
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring._spec import make_spec
@@ -119,6 +121,14 @@ class Client:
         prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens,
                            options=options, ordering=ordering, pattern=pattern)
         return AttendStream(streams.run(blocks, prepared, state), state)
+
+    async def attend_many(self, jobs: Iterable[SmallJob], *, deadline: Optional[float] = None,
+                          outage_timeout: Optional[float] = None, max_attempts: int = 10,
+                          chunk_bytes: int = 1 << 20, **common: Any) -> List[ManyResult]:
+        """As of hilbert_ring.Client.attend_many."""
+        options = AttendOptions(None, deadline, outage_timeout, max_attempts, chunk_bytes)
+        many = AioMany(self._channel, self._address, self._timing, self._await_connection)
+        return await many.run(ManyCall(list(jobs), options, common))
 
     async def encode(self, tiles: Any, coords: Any = None, *, model: str,
                      pool: Optional[str] = None, layers: Layers = "last",

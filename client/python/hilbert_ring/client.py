@@ -3,7 +3,7 @@ import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import (Any, Callable, FrozenSet, List, Optional, Sequence, Tuple, TypeVar, Union)
+from typing import (Any, Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union)
 
 import grpc
 
@@ -15,6 +15,8 @@ from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS,
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
                                pattern_of, prepare, result_of, with_curve)
+from hilbert_ring._many import ManyCall, ManyResult, SmallJob
+from hilbert_ring._many_blocking import BlockingMany
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring._spec import make_spec
@@ -193,6 +195,31 @@ class Client:
         prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens,
                            options=options, ordering=ordering, pattern=pattern)
         return AttendStream(streams.run(blocks, prepared, state), state)
+
+    def attend_many(self, jobs: Iterable[SmallJob], *, deadline: Optional[float] = None,
+                    outage_timeout: Optional[float] = None, max_attempts: int = 10,
+                    chunk_bytes: int = 1 << 20, **common: Any) -> List[ManyResult]:
+        """Computes many small jobs in one call, each for itself: one that is wrong fails alone.
+
+        Those whose arguments are the same but for their tokens are computed together.
+
+        Args:
+            jobs: each (q, k, v), or a dict of arguments of `attend`: q, k, v, and its own ones of the
+                others. Rows of one, and its outputs, take less than 4 MiB each.
+            chunk_bytes: of the jobs in one message, at most.
+            common: arguments of `attend` for jobs that do not have their own: segments and so on;
+                neither paths as outputs nor Auto(...). lse is True where it is not given.
+
+        Returns:
+            for each job, in their order, its result or a HilbertRingError, which is not raised. A
+            report's figures but its tokens are those of all jobs that were computed together.
+
+        Raises:
+            InvalidArgumentError, OutOfRangeError: an argument of the call is wrong.
+        """
+        options = AttendOptions(None, deadline, outage_timeout, max_attempts, chunk_bytes)
+        many = BlockingMany(self._channel, self._address, self._timing, self._await_connection)
+        return many.run(ManyCall(list(jobs), options, common))
 
     def encode(self, tiles: Any, coords: Any = None, *, model: str,
                pool: Optional[str] = None, layers: Layers = "last",

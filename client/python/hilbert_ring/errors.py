@@ -172,6 +172,16 @@ def error_of(code: grpc.StatusCode, details: Optional[str],
     return error
 
 
+def error_of_status(details: bytes) -> HilbertRingError:
+    """The error that a serialized google.rpc.Status says."""
+    try:
+        status = _Status.FromString(details)
+        code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
+    except (DecodeError, StopIteration):
+        return InternalError("the service broke the protocol: an error that is none")
+    return error_of(code, status.message, [("grpc-status-details-bin", details)])
+
+
 def _info_of(details: bytes) -> Dict[str, Any]:
     """Reason, field and limit of a serialized google.rpc.Status."""
     try:

@@ -1,0 +1,239 @@
+// hilbert-ring attend-many: small jobs, a line of JSON each, many in a call.
+
+#include "client/cpp/attend_many.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "client/cli/commands.h"
+#include "client/cli/failure.h"
+#include "client/cli/job_run.h"
+#include "client/cli/json_message.h"
+#include "client/cli/table.h"
+#include "client/cpp/distinct_files.h"
+#include "client/cpp/job_files.h"
+#include "client/cpp/npy.h"
+#include "client/cpp/with_message.h"
+#include "engine/base/return_if_error.h"
+#include "nlohmann/json.hpp"
+
+namespace hilbert_ring::cli {
+namespace {
+
+using client::NpyWriter;
+using Json = nlohmann::json;
+
+// Jobs of a call: their files are open at once.
+constexpr size_t kJobsOfACall = 128;
+
+// A job as its line says it.
+struct Line {
+  int64_t number = 0;
+  JobFlags job;
+  std::string out, lse, job_id;
+};
+
+struct OpenedJob {
+  client::JobFiles files;
+  NpyWriter out;
+  std::optional<NpyWriter> lse;
+};
+
+absl::Status OfLine(const Line& line, const absl::Status& status) {
+  return client::WithMessage(status, absl::StrCat("line ", line.number, ": ", status.message()));
+}
+
+absl::Status Take(const Json& text, Line& line) {
+  if (!text.is_object()) return absl::InvalidArgumentError("expected an object");
+  for (const auto& [name, value] : text.items()) {
+    if (name == "spec" && value.is_object()) {
+      line.job.fields.merge_patch(value);
+      continue;
+    }
+    std::string* const path = name == "q"        ? &line.job.q
+                              : name == "k"      ? &line.job.k
+                              : name == "v"      ? &line.job.v
+                              : name == "coords" ? &line.job.coords
+                              : name == "out"    ? &line.out
+                              : name == "lse"    ? &line.lse
+                              : name == "job_id" ? &line.job_id
+                                                 : nullptr;
+    if (path == nullptr || !value.is_string()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name,
+          ": expected q, k, v, coords, out, lse and job_id, as strings, and spec, as object"));
+    }
+    *path = value.get<std::string>();
+  }
+  for (const auto& [name, path] : {std::pair("q", &line.job.q), std::pair("k", &line.job.k),
+                                   std::pair("v", &line.job.v), std::pair("out", &line.out)}) {
+    if (path->empty()) return absl::InvalidArgumentError(absl::StrCat(name, " is required"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Line>> ReadLines(const ManyCommand& command) {
+  std::ifstream file;
+  if (command.jobs != "-") {
+    file.open(command.jobs);
+    if (!file) return absl::NotFoundError(absl::StrCat(command.jobs, ": cannot open"));
+  }
+  std::istream& from = command.jobs == "-" ? std::cin : file;
+  std::vector<Line> lines;
+  std::string text;
+  for (int64_t number = 1; std::getline(from, text); ++number) {
+    if (absl::StripAsciiWhitespace(text).empty()) continue;
+    Line line{.number = number, .job = command.job};
+    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    absl::Status status =
+        json.is_discarded() ? absl::InvalidArgumentError("is no JSON") : Take(json, line);
+    if (!status.ok()) return OfLine(line, status);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+absl::Status CheckPaths(const ManyCommand& command, const std::vector<Line>& lines) {
+  std::vector<client::NamedFile> inputs = {{"the jobs", command.jobs == "-" ? "" : command.jobs},
+                                           {"--spec", command.job.spec}};
+  std::vector<client::NamedFile> outputs;
+  for (const Line& line : lines) {
+    const std::string at = absl::StrCat("line ", line.number, ": ");
+    inputs.insert(inputs.end(), {{at + "q", line.job.q},
+                                 {at + "k", line.job.k},
+                                 {at + "v", line.job.v},
+                                 {at + "coords", line.job.coords}});
+    outputs.insert(outputs.end(), {{at + "out", line.out}, {at + "lse", line.lse}});
+  }
+  return client::CheckDistinct(inputs, outputs);
+}
+
+absl::StatusOr<OpenedJob> Open(const Line& line) {
+  ASSIGN_OR_RETURN(const client::JobSource source, SourceOf(line.job));
+  ASSIGN_OR_RETURN(client::JobFiles files, client::OpenJob(source));
+  const JobSpec& spec = files.job.spec;
+  ASSIGN_OR_RETURN(NpyWriter out,
+                   NpyWriter::Create(line.out, client::OutputType(spec, files.q.type()),
+                                     client::TensorShape(spec, v1::TENSOR_OUT)));
+  OpenedJob opened{std::move(files), std::move(out), std::nullopt};
+  if (!line.lse.empty()) {
+    ASSIGN_OR_RETURN(opened.lse, NpyWriter::Create(line.lse, wire::NpyType::kFloat32,
+                                                   client::TensorShape(spec, v1::TENSOR_LSE)));
+  }
+  return opened;
+}
+
+client::SmallJob JobOf(const Line& line, const OpenedJob& opened) {
+  const client::JobFiles& files = opened.files;
+  client::SmallJob job{.inputs = {.spec = files.job.spec,
+                                  .q = files.q.span(),
+                                  .k = files.k.span(),
+                                  .v = files.v.span()},
+                       .outputs = {.out = opened.out.data(),
+                                   .lse = opened.lse ? opened.lse->data() : std::span<std::byte>()},
+                       .job_id = line.job_id};
+  if (files.job.coordinates) {
+    job.inputs.coordinates = [&files](int64_t first_row, std::span<uint32_t> values) {
+      files.job.coordinates->Read(first_row, values);
+    };
+  }
+  return job;
+}
+
+absl::Status CheckIntact(const OpenedJob& job) {
+  RETURN_IF_ERROR(client::CheckIntact(job.files));
+  RETURN_IF_ERROR(job.out.CheckIntact());
+  return job.lse ? job.lse->CheckIntact() : absl::OkStatus();
+}
+
+// Whatever has a name is on disk.
+absl::Status Commit(OpenedJob& job) {
+  RETURN_IF_ERROR(CheckIntact(job));
+  RETURN_IF_ERROR(job.out.Sync());
+  if (job.lse) RETURN_IF_ERROR(job.lse->Sync());
+  RETURN_IF_ERROR(job.out.Commit());
+  return job.lse ? job.lse->Commit() : absl::OkStatus();
+}
+
+struct Total {
+  int64_t jobs = 0, failed = 0, tokens = 0;
+};
+
+void Tell(const GlobalOptions& global, const Line& line, const absl::StatusOr<v1::Report>& report,
+          Total& total) {
+  ++total.jobs;
+  if (!report.ok()) {
+    ++total.failed;
+    ServiceFailed(global, OfLine(line, report.status()));
+    return;
+  }
+  total.tokens += report->tokens();
+  WarnOfRows(global, *report);
+  if (global.format != OutputFormat::kJson) return;
+  const Json json = {{"line", line.number}, {"report", Json::parse(MessageAsJson(*report))}};
+  std::printf("%s\n", json.dump().c_str());
+}
+
+absl::Status Run(const GlobalOptions& global, const ManyCommand& command, absl::Time begun,
+                 std::span<const Line> lines, Total& total) {
+  std::vector<OpenedJob> opened;
+  opened.reserve(lines.size());
+  std::vector<client::SmallJob> jobs;
+  for (const Line& line : lines) {
+    auto job = Open(line);
+    if (!job.ok()) return OfLine(line, job.status());
+    opened.push_back(*std::move(job));
+    jobs.push_back(JobOf(line, opened.back()));
+  }
+  JobTeller teller(global);
+  const client::JobOptions options = OptionsOf(global, command.call, begun, teller, [&opened] {
+    return std::ranges::all_of(opened, [](const OpenedJob& job) { return CheckIntact(job).ok(); });
+  });
+  auto reports = client::AttendMany(global.server, jobs, options);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (absl::Status status = reports[i].ok() ? Commit(opened[i]) : absl::OkStatus();
+        !status.ok()) {
+      reports[i] = status;
+    }
+    Tell(global, lines[i], reports[i], total);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunAttendMany(const GlobalOptions& global, const ManyCommand& command) {
+  const auto lines = ReadLines(command);
+  if (!lines.ok()) return BadInput(global, lines.status());
+  if (absl::Status paths = CheckPaths(command, *lines); !paths.ok()) {
+    return BadInput(global, paths);
+  }
+  CatchInterrupts();
+  const absl::Time begun = absl::Now();
+  Total total;
+  const std::span<const Line> all(*lines);
+  for (size_t first = 0; first < all.size(); first += kJobsOfACall) {
+    const auto some = all.subspan(first, std::min(kJobsOfACall, all.size() - first));
+    const absl::Status status = Run(global, command, begun, some, total);
+    if (!status.ok()) return BadInput(global, status);
+  }
+  if (global.format != OutputFormat::kJson) {
+    std::printf("%s jobs, %s failed, %s tokens, %.3f s\n", FormatCount(total.jobs).c_str(),
+                FormatCount(total.failed).c_str(), FormatCount(total.tokens).c_str(),
+                absl::ToDoubleSeconds(absl::Now() - begun));
+  }
+  return total.failed == 0 ? kExitOk : kExitFailed;
+}
+
+}  // namespace hilbert_ring::cli

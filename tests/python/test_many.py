@@ -1,0 +1,177 @@
+"""Many small jobs in one call: from Python, blocking and for asyncio, and by the command line."""
+import asyncio
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+import hilbert_ring
+from hilbert_ring.local_service import find_program
+
+UNTIL = 60  # seconds: what is waited for comes much sooner
+
+
+def rows(tokens, seed=1, heads=2, dim=16):
+    random = np.random.default_rng(seed)
+    return tuple(random.standard_normal((tokens, heads, dim), dtype="f4") for _ in "qkv")
+
+
+def alone(client, qkv, **spec):
+    return client.attend(*qkv, progress=False, **spec)
+
+
+def assert_same(result, expected):
+    np.testing.assert_allclose(result.out, expected.out, atol=1e-5)
+    np.testing.assert_allclose(result.lse, expected.lse, atol=1e-5)
+
+
+def test_jobs_are_each_their_own(client):
+    jobs = [rows(32 + 13 * i % 70, i) for i in range(30)]
+    results = client.attend_many(iter(jobs), segments=[16, 32], dilations=[1, 2], chunk_bytes=20_000)
+    assert len(results) == len(jobs)
+    for qkv, result in zip(jobs, results):
+        assert isinstance(result, hilbert_ring.AttendResult), result
+        assert result.report.tokens == len(qkv[0])
+        assert_same(result, alone(client, qkv, segments=[16, 32], dilations=[1, 2]))
+
+
+def test_a_job_may_have_a_spec_of_its_own(client):
+    q, k, v = rows(48)
+    coords = np.argwhere(np.ones((6, 8), bool))
+    own = [{"causal": True}, {"segments": [8]}, {"ordering": hilbert_ring.Hilbert(coords=coords)},
+           {"mixing": "lse", "segments": [8, 48], "dilations": [1, 2]}, {"sequence_lengths": [10, 38]},
+           {"job_id": "mine"}]
+    results = client.attend_many([{"q": q, "k": k, "v": v, **spec} for spec in own], segments=[16])
+    for spec, result in zip(own, results):
+        assert_same(result, alone(client, (q, k, v), **{"segments": [16], **spec}))
+    assert results[5].report.job_id == "mine"
+
+
+def test_outputs_go_where_they_are_wanted(client):
+    q, k, v = rows(20)
+    out = np.zeros_like(q)
+    (result,) = client.attend_many([{"q": q, "k": k, "v": v, "out": out, "lse": False}], segments=[8])
+    assert result.out is out and result.lse is None
+    np.testing.assert_allclose(out, alone(client, (q, k, v), segments=[8]).out, atol=1e-5)
+
+
+def test_one_that_is_wrong_fails_alone(client):
+    q, k, v = good = rows(20)
+    jobs = [good, (q, k[:3], v), {"q": q, "k": k, "v": v, "segments": [0]}, {"q": q, "k": k, "v": v, "sement": 1},
+            {"q": q, "k": k, "v": v, "ordering": hilbert_ring.Auto()}, {"q": q, "k": k, "v": v, "out": "a.npy"},
+            rows(20_000), 7, good]
+    results = client.attend_many(jobs, segments=[8])
+    kinds = [type(result) for result in results]
+    wrong = hilbert_ring.InvalidArgumentError
+    assert kinds == [hilbert_ring.AttendResult, wrong, wrong, wrong, wrong, wrong, hilbert_ring.OutOfRangeError,
+                     wrong, hilbert_ring.AttendResult]
+    assert results[2].reason == "INVALID_SPEC" and results[2].field == "segments[0]"  # by the service
+    np.testing.assert_array_equal(results[0].out, results[8].out)
+
+
+def test_what_the_call_has_must_be_right(client):
+    assert client.attend_many([], segments=[8]) == []
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="max_attempts"):
+        client.attend_many([rows(3)], segments=[8], max_attempts=0)
+    (error,) = client.attend_many([rows(3)])
+    assert isinstance(error, hilbert_ring.InvalidArgumentError) and error.field == "segments"
+
+
+def test_of_a_call_that_fails_each_job_has_the_error():
+    with hilbert_ring.connect("127.0.0.1:1") as nobody:
+        results = nobody.attend_many([rows(3), (1, 2, 3)], segments=[8], outage_timeout=0.2)
+    assert isinstance(results[0], hilbert_ring.UnavailableError)
+    assert isinstance(results[1], hilbert_ring.InvalidArgumentError)
+
+
+def test_for_asyncio(client):
+    async def run():
+        async with hilbert_ring.aio.connect(client.server) as waiting:
+            return await waiting.attend_many([rows(20, 1), (1, 2, 3), rows(30, 2)], segments=[8], chunk_bytes=1)
+
+    first, error, second = asyncio.run(run())
+    assert_same(first, alone(client, rows(20, 1), segments=[8]))
+    assert_same(second, alone(client, rows(30, 2), segments=[8]))
+    assert isinstance(error, hilbert_ring.InvalidArgumentError)
+
+
+class Lines:
+    """Files of jobs, and the command over them."""
+
+    def __init__(self, folder, client):
+        self.folder, self.client = folder, client
+        self.lines = []
+
+    def add(self, tokens, **more):
+        number = len(self.lines)
+        line = {"out": f"out{number}.npy", **more}
+        for name, tensor in zip("qkv", rows(tokens, number)):
+            np.save(self.folder / f"{name}{number}.npy", tensor)
+            line.setdefault(name, f"{name}{number}.npy")
+        self.lines.append(line)
+
+    def run(self, *flags):
+        (self.folder / "jobs.jsonl").write_text("\n".join(map(json.dumps, self.lines)) + "\n\n")
+        return subprocess.run(
+            [str(find_program("hilbert-ring")), "--server", self.client.server, *flags],
+            cwd=self.folder, capture_output=True, text=True, timeout=UNTIL)
+
+    def assert_right(self, number, tokens, **spec):
+        expected = alone(self.client, rows(tokens, number), **spec)
+        np.testing.assert_allclose(np.load(self.folder / f"out{number}.npy"), expected.out, atol=1e-5)
+
+
+@pytest.fixture
+def lines(tmp_path, client):
+    return Lines(tmp_path, client)
+
+
+def test_lines_of_jobs(lines):
+    for tokens in range(10, 140):  # more than go into a call
+        lines.add(tokens)
+    lines.add(20, spec={"segments": [8], "dilations": [1], "causal": True}, lse="lse.npy", job_id="named")
+    done = lines.run("attend-many", "jobs.jsonl", "--segments", "16", "--dilations", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("131 jobs, 0 failed, ")
+    for number in (0, 60, 129):
+        lines.assert_right(number, 10 + number, segments=[16])
+    lines.assert_right(130, 20, segments=[8], causal=True)
+    assert np.load(lines.folder / "lse.npy").shape == (20, 2)
+
+
+def test_a_line_that_fails(lines):
+    lines.add(20)
+    lines.add(20, job_id="x" * 1000)
+    lines.add(30)
+    done = lines.run("--json", "attend-many", "jobs.jsonl", "--segments", "16", "--dilations", "1")
+    assert done.returncode == 1
+    assert [json.loads(line)["line"] for line in done.stdout.splitlines()] == [1, 3]
+    error = json.loads(done.stderr)["error"]
+    assert error["reason"] == "INVALID_OPEN" and error["message"].startswith("line 2: ")
+    lines.assert_right(2, 30, segments=[16])
+    assert sorted(path.name for path in lines.folder.glob("*out*")) == ["out0.npy", "out2.npy"]
+
+
+@pytest.mark.parametrize("more, message", [
+    ({"q": 7}, "line 1: q: expected"),
+    ({"quux": "a"}, "line 1: quux: expected"),
+    ({"out": ""}, "line 1: out is required"),
+    ({"out": "q0.npy"}, "line 1: out"),
+    ({"q": "none.npy"}, "line 1: none.npy"),
+    ({"spec": {"sements": [1]}}, "line 1: "),
+])
+def test_a_line_that_is_wrong_sends_nothing(lines, more, message):
+    lines.add(20, **more)
+    done = lines.run("attend-many", "jobs.jsonl", "--segments", "16", "--dilations", "1")
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr
+    assert not list(lines.folder.glob("out*"))
+
+
+def test_lines_must_be_json(lines):
+    lines.lines.append(7)
+    assert "line 1: expected an object" in lines.run("attend-many", "jobs.jsonl").stderr
+    (lines.folder / "odd").write_text("{")
+    assert "line 1: is no JSON" in lines.run("attend-many", "odd").stderr
+    assert "cannot open" in lines.run("attend-many", "none").stderr

@@ -1,0 +1,287 @@
+// Many small jobs in one call, each against its own expectation.
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/cpp/attend_many.h"
+#include "client/cpp/service.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "hilbert_ring/v1/many.grpc.pb.h"
+#include "tests/engine/expected_rows.h"
+#include "tests/support/cluster.h"
+#include "tests/support/plain_spec.h"
+#include "tests/unit/many/small_jobs.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// In float32, with the memory that its results are put in.
+struct Job {
+  explicit Job(const JobSpec& spec_, uint64_t seed = 1) : spec(spec_) {
+    inputs = RandomInputs(spec, seed);
+    out.resize(spec.tokens * spec.heads * spec.value_dim);
+    lse.resize(spec.tokens * spec.heads);
+  }
+
+  client::SmallJob small() {
+    client::SmallJob job{.inputs = {.spec = spec,
+                                    .q = std::as_bytes(std::span(inputs.q)),
+                                    .k = std::as_bytes(std::span(inputs.k)),
+                                    .v = std::as_bytes(std::span(inputs.v))},
+                         .outputs = {.out = std::as_writable_bytes(std::span(out)),
+                                     .lse = std::as_writable_bytes(std::span(lse))}};
+    if (!inputs.coords.empty()) {
+      job.inputs.coordinates = [this](int64_t first, std::span<uint32_t> values) {
+        const int64_t begin = first * spec.ordering->coordinate_axes;
+        for (size_t i = 0; i < values.size(); ++i) {
+          values[i] = static_cast<uint32_t>(inputs.coords[begin + i]);
+        }
+      };
+    }
+    return job;
+  }
+
+  // Empty where they are right.
+  std::string Wrong() const {
+    const auto expected = ExpectRows(spec, inputs);
+    if (!expected.ok()) return std::string(expected.status().message());
+    return Mismatch(spec, {.out = out, .lse = lse}, *expected);
+  }
+
+  JobSpec spec;
+  EngineInputs inputs;
+  std::vector<float> out, lse;
+};
+
+std::vector<client::SmallJob> Small(std::vector<Job>& jobs) {
+  std::vector<client::SmallJob> small;
+  small.reserve(jobs.size());
+  for (Job& job : jobs) small.push_back(job.small());
+  return small;
+}
+
+// Kinds by turns, of lengths of their own.
+std::vector<Job> ManyJobs(int count) {
+  std::vector<Job> jobs;
+  for (int i = 0; i < count; ++i) {
+    JobSpec spec = PlainSpec({.tokens = 1 + i * 37 % 211, .heads = 4, .segment = 32});
+    spec.branches = {{32, 1}, {64, 2}};
+    if (i % 5 == 1) spec.causal = true;
+    if (i % 5 == 2) spec.mixing = Mixing::kLse;
+    if (i % 5 == 3) {
+      spec.tail = Tail::kZero;
+      spec.sequence_lengths = {1, spec.tokens};
+      spec.tokens += 1;
+    }
+    if (i % 5 == 4) spec.ordering.emplace().coordinate_axes = 2;
+    jobs.emplace_back(spec, i);
+  }
+  return jobs;
+}
+
+class Many : public ::testing::Test {
+ protected:
+  void Start(const std::vector<std::string>& further = {}, int workers = 2) {
+    auto cluster = Cluster::Start({.workers = workers, .arguments = further});
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    cluster_ = *std::move(cluster);
+    stub_ = v1::SmallJobsService::NewStub(cluster_->Channel());
+  }
+
+  // Of one call with these messages; also the call's status.
+  std::pair<absl::Status, std::vector<v1::SmallResult>> Call(
+      const std::vector<v1::AttendManyRequest>& requests) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    auto stream = stub_->AttendMany(&context);
+    for (const auto& request : requests) stream->Write(request);
+    stream->WritesDone();
+    std::vector<v1::SmallResult> results;
+    v1::AttendManyResponse response;
+    while (stream->Read(&response)) {
+      results.insert(results.end(), response.results().begin(), response.results().end());
+    }
+    const absl::Status status = wire::FromGrpc(stream->Finish());
+    std::ranges::sort(results, {}, &v1::SmallResult::job);
+    return {status, results};
+  }
+
+  void ExpectNothingHeld() {
+    const auto metrics = cluster_->HttpGet("/metrics");
+    ASSERT_TRUE(metrics.ok()) << metrics.status();
+    EXPECT_THAT(*metrics,
+                HasSubstr("hilbert_ring_coordinator_memory_used_bytes{account=\"streams\"} 0\n"));
+  }
+
+  std::unique_ptr<Cluster> cluster_;
+  std::unique_ptr<v1::SmallJobsService::Stub> stub_;
+};
+
+TEST_F(Many, JobsAreEachTheirOwn) {
+  Start();
+  std::vector<Job> jobs = ManyJobs(60);
+  // Several messages, jobs of which are computed at once.
+  const auto reports =
+      client::AttendMany(cluster_->address(), Small(jobs), {.chunk_bytes = 100'000});
+  ASSERT_EQ(reports.size(), jobs.size());
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    ASSERT_TRUE(reports[i].ok()) << i << ": " << reports[i].status();
+    EXPECT_EQ(reports[i]->tokens(), jobs[i].spec.tokens);
+    EXPECT_EQ(jobs[i].Wrong(), "") << i;
+  }
+  ExpectNothingHeld();
+}
+
+TEST_F(Many, JobsThatAreAlikeAreComputedTogether) {
+  Start();
+  v1::AttendManyRequest request;
+  for (const int64_t tokens : {10, 20, 30}) {
+    *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = tokens, .segment = 32}));
+  }
+  *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 40, .segment = 16}));
+  const auto [status, results] = Call({request, request});
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(results.size(), 8);
+  std::set<std::string> computed_in;
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].job(), i);
+    EXPECT_EQ(results[i].packed(), i % 4 == 3 ? 1 : 3);
+    EXPECT_EQ(results[i].report().tokens(), 10 + i % 4 * 10);
+    EXPECT_EQ(results[i].outputs_size(), 1);
+    computed_in.insert(results[i].report().job_id());
+  }
+  EXPECT_EQ(computed_in.size(), 4);
+}
+
+TEST_F(Many, OneThatIsWrongFailsAlone) {
+  Start();
+  v1::AttendManyRequest request;
+  for (int i = 0; i < 7; ++i) {
+    *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 20, .segment = 32}));
+  }
+  request.mutable_jobs(1)->mutable_rows(2)->set_crc32c(7);
+  request.mutable_jobs(2)->mutable_rows(0)->set_first_row(1);
+  request.mutable_jobs(3)->mutable_open()->mutable_spec()->set_head_dim(7);
+  request.mutable_jobs(4)->mutable_rows()->DeleteSubrange(1, 1);
+  request.mutable_jobs(5)->mutable_open()->mutable_spec()->set_value_dim(256);
+  request.mutable_jobs(5)->mutable_open()->mutable_spec()->set_tokens(1 << 16);
+  const auto [status, results] = Call({request});
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(results.size(), 7);
+  const std::vector<std::string> reasons = {
+      "", "CHECKSUM_MISMATCH", "CHUNK_PAST_END", "INVALID_SPEC", "CHUNK_MISSING", "INVALID_OPEN",
+      ""};
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].error().empty(), reasons[i].empty()) << i;
+    EXPECT_THAT(results[i].error(), HasSubstr(reasons[i])) << i;
+    EXPECT_EQ(results[i].outputs_size(), reasons[i].empty() ? 1 : 0) << i;
+  }
+  ExpectNothingHeld();
+}
+
+TEST_F(Many, ACallerHearsWhichOneWasWrong) {
+  Start();
+  std::vector<Job> jobs = ManyJobs(10);
+  std::vector<client::SmallJob> small = Small(jobs);
+  small[3].inputs.q = small[3].inputs.q.subspan(4);  // seen here
+  small[4].job_id = std::string(1000, 'x');          // by the service
+  const auto reports = client::AttendMany(cluster_->address(), small);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    EXPECT_EQ(reports[i].ok(), i != 3 && i != 4) << i << ": " << reports[i].status();
+  }
+  EXPECT_THAT(std::string(reports[3].status().message()), HasSubstr("Q: has"));
+  EXPECT_EQ(wire::ReasonOf(reports[4].status()), "INVALID_OPEN");
+}
+
+TEST_F(Many, ACallMayHaveNoJobsAndMustBeOfSuchMessages) {
+  Start();
+  EXPECT_TRUE(Call({}).first.ok());
+  EXPECT_TRUE(Call({v1::AttendManyRequest()}).first.ok());
+  EXPECT_TRUE(client::AttendMany(cluster_->address(), {}).empty());
+  v1::AttendManyRequest odd;
+  odd.GetReflection()->MutableUnknownFields(&odd)->AddVarint(1, 7);  // in the place of jobs
+  const auto [status, results] = Call({odd});
+  EXPECT_TRUE(status.ok() || wire::ReasonOf(status) == "MALFORMED") << status;
+  EXPECT_TRUE(results.empty());
+}
+
+TEST_F(Many, CallsHaveMemoryOfStreams) {
+  Start({"--stream-memory=1MiB"});
+  const auto [status, results] = Call({v1::AttendManyRequest()});
+  EXPECT_EQ(wire::ReasonOf(status), "STREAM_MEMORY");
+}
+
+TEST_F(Many, JobsThatFindNoRoomWait) {
+  Start({"--max-queue=1"}, 1);
+  std::vector<Job> jobs = ManyJobs(40);
+  const auto small = Small(jobs);
+  std::vector<std::vector<absl::StatusOr<v1::Report>>> reports(3);
+  {
+    std::vector<std::jthread> callers;
+    for (size_t i = 0; i < reports.size(); ++i) {
+      callers.emplace_back([&, i] {
+        auto own = ManyJobs(40);
+        reports[i] = client::AttendMany(cluster_->address(), Small(own), {.chunk_bytes = 30'000});
+      });
+    }
+  }
+  for (const auto& of : reports) {
+    for (const auto& report : of) EXPECT_TRUE(report.ok()) << report.status();
+  }
+}
+
+TEST_F(Many, ALostWorkerCostsNoJob) {
+  Start();
+  std::vector<Job> jobs = ManyJobs(400);
+  std::jthread killer([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    kill(cluster_->Workers().front(), SIGKILL);
+  });
+  const auto reports =
+      client::AttendMany(cluster_->address(), Small(jobs), {.chunk_bytes = 50'000});
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    ASSERT_TRUE(reports[i].ok()) << i << ": " << reports[i].status();
+    EXPECT_EQ(jobs[i].Wrong(), "") << i;
+  }
+}
+
+TEST_F(Many, ACallerThatLeavesLeavesNothing) {
+  Start();
+  {
+    grpc::ClientContext context;
+    auto stream = stub_->AttendMany(&context);
+    v1::AttendManyRequest request;
+    for (int i = 0; i < 20; ++i) {
+      *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 100 + i, .heads = 1 + i % 3}));
+    }
+    for (int i = 0; i < 10; ++i) stream->Write(request);
+    v1::AttendManyResponse response;
+    EXPECT_TRUE(stream->Read(&response));
+    context.TryCancel();
+    EXPECT_FALSE(stream->Finish().ok());
+  }
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto held = [this] {
+    const auto metrics = cluster_->HttpGet("/metrics");
+    return !metrics.ok() ||
+           metrics->find("memory_used_bytes{account=\"streams\"} 0\n") == std::string::npos;
+  };
+  while (held() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ExpectNothingHeld();
+  EXPECT_TRUE(Call({v1::AttendManyRequest()}).first.ok());
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
