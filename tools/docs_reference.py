@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 HEAD = """# Reference: what the programs say of themselves
 
 Made by `tools/docs_reference.py` (`./dev docs`) from the programs' own `--help`; a test compares it. What settings mean at length is in
-[settings.md](settings.md), the fields of a job in [the README](../README.md#the-job-spec), errors in [errors.md](errors.md), metrics in
+[settings.md](settings.md), the fields of a job in [the README](../README.md#the-job-spec), calls and messages in [protocol.md](protocol.md), errors in [errors.md](errors.md), metrics in
 [metrics.md](metrics.md).
 """
 PYTHON = "/usr/bin/python3"  # whose argparse the page was made with
@@ -59,6 +59,7 @@ def page():
     parts = [HEAD]
     for program in ("hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring"):
         parts += sections(program, [programs / program])
+    parts += sections("python -m hilbert_ring.convert", [PYTHON, "-m", "hilbert_ring.convert"])
     return "\n".join(parts)
 
 
