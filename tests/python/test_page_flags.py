@@ -84,6 +84,14 @@ def test_programs_know_every_option(page, words):
     assert not {flag for flag in given if not {flag, flag.removeprefix("no-")} & known}, words
 
 
+def test_the_readme_has_every_command():
+    table = (ROOT / "README.md").read_text().split("| command | what it does |\n")[1].split("\n\n")[0]
+    told = {name for row in table.splitlines()[1:] for name in re.findall(r"`([a-z-]+)[^`]*`", row.split("|")[1])}
+    listed = subprocess.run([find_program("hilbert-ring"), "--help"], capture_output=True, text=True, check=True,
+                            timeout=60).stdout.split("Subcommands:\n")[1].split("\n\n")[0]
+    assert told == set(re.findall(r"^  ([a-z-]+) ", listed, re.M))
+
+
 def dev_help():
     """What ./dev help says of each command, its usage included."""
     said = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True, timeout=60, check=True).stdout

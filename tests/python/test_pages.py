@@ -112,11 +112,14 @@ def test_the_how_to_page(tmp_path):
     assert (tmp_path / "plan.json").stat().st_size > 1000
 
 
-def test_a_stream_of_the_how_to_page(tmp_path):
-    (block,) = marked(HOWTO, "run=service")
+def test_a_stream_and_many_jobs_of_the_how_to_page(tmp_path):
+    found = marked(HOWTO, "run=service")
+    assert len(found) == 2
     with hilbert_ring.local(workers=1) as client:
-        run_block(block, tmp_path, client.server)
+        for block in found:
+            run_block(block, tmp_path, client.server)
     assert (tmp_path / "out.raw").stat().st_size == 20 * 500 * 8 * 64 * 4
+    assert [np.load(tmp_path / f"out{i}.npy").shape for i in (0, 99)] == [(64, 8, 64), (163, 8, 64)]
 
 
 def random_model(folder, embed_dim=32, heads=2):
