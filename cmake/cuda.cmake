@@ -78,3 +78,13 @@ if(HILBERT_RING_HAS_CUDA AND HILBERT_RING_CUDNN)
     set(HILBERT_RING_CUDNN_FRONTEND ${HILBERT_RING_CUDNN_FRONTEND_DIR})
   endif()
 endif()
+
+# cuBLASLt's products, for encoders, where its header is found. The library is loaded at run time.
+option(HILBERT_RING_CUBLASLT "Build encoders on a GPU where cuBLASLt's header is found" ON)
+set(HILBERT_RING_CUBLASLT_INCLUDE "")
+if(HILBERT_RING_HAS_CUDA AND HILBERT_RING_CUBLASLT)
+  find_path(HILBERT_RING_CUBLASLT_INCLUDE_DIR cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(HILBERT_RING_CUBLASLT_INCLUDE_DIR)
+    set(HILBERT_RING_CUBLASLT_INCLUDE ${HILBERT_RING_CUBLASLT_INCLUDE_DIR})
+  endif()
+endif()

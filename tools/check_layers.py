@@ -76,6 +76,7 @@ LIBRARIES = {
     "hwy/": {"engine/device", "engine/model", "tests"},
     "cuda": {"engine/device", "engine/comm", "tests"},
     "oneapi/": {"engine/model", "tests"},
+    "cublas": {"engine/device", "tests"},
     "cudnn": {"engine/device", "tests"},
 }
 

@@ -11,8 +11,8 @@ Python 3.10 runs it by
 
     tar xf gpu_bundle.tar.xz && python3 gpu_bundle/tools/gpu_check.py
 
-into gpu_bundle/build/gpu_check.md. Of CUDA it takes the driver; cuDNN's kernel needs libcudnn.so.9, and
-what is named in "needs" of the manifest needs NCCL: CUDA's folder, the system's or those that came with
+into gpu_bundle/build/gpu_check.md. Of CUDA it takes the driver; cuDNN's kernel needs libcudnn.so.9, encoders
+need libcublasLt.so.13, and what is named in "needs" of the manifest needs NCCL: CUDA's folder, the system's or those that came with
 Python packages (PyTorch's) have them.
 """
 import argparse
@@ -85,7 +85,8 @@ def gather(programs, folder):
     for path in (PEERS, GOLDEN / "attention_oracle.py"):
         (folder / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, folder / path.relative_to(ROOT))
-    shutil.copytree(GOLDEN / "cases", folder / (GOLDEN / "cases").relative_to(ROOT))
+    for cases in ("cases", "encoder_cases"):
+        shutil.copytree(GOLDEN / cases, folder / (GOLDEN / cases).relative_to(ROOT))
     manifest = {"revision": output_of("git", "-C", ROOT, "-c", f"safe.directory={ROOT}", "rev-parse",
                                       "--short", "HEAD").strip(),
                 "glibc": glibc_of(files),
@@ -130,7 +131,7 @@ def main():
     print(f"== {options.to}: {len(programs)} programs, {len(manifest['libraries'])} libraries, "
           f"{size / 2**20:.0f} MiB, {manifest['bytes'] / 2**20:.0f} MiB unpacked")
     print(f"   needs: x86-64, glibc {manifest['glibc']}, Python 3.10, the GPU's driver; libcudnn.so.9 for "
-          "cuDNN's kernel")
+          "cuDNN's kernel, libcublasLt.so.13 for encoders")
     for library, names in manifest["needs"].items():
         print(f"   needs {library}: {', '.join(names)}")
 

@@ -7,8 +7,9 @@ TOKENS = [425_984, 4_194_304]  # of the published job, and one that fills more o
 PEERS = "gpu_peers.py"
 SERVICE = "service"
 GROUPS = ["smoke", "bench", "correct", "more", "random"]
-PROGRAMS = ["gpu_bench", "gpu_graph_bench", "hopper_alone", "device_test", "attention_test",
-            "engine_golden_test", "engine_random_test", "ring_processes_test", "ring_rank"]
+PROGRAMS = ["gpu_bench", "gpu_encoder_bench", "gpu_graph_bench", "hopper_alone", "device_test",
+            "row_math_test", "attention_test", "engine_golden_test", "engine_encoder_golden_test",
+            "engine_random_test", "ring_processes_test", "ring_rank"]
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,16 @@ def steps(kernels, values, quick=False):
                *(peers(f"PyTorch: job of {tokens:,} tokens", 45, 2, "--part=jobs",
                        f"--tokens={tokens}", values=values, quick=quick)
                  for tokens in ([16_384] if quick else TOKENS))]
+    result += [Step("bench", f"Encoder of the published size, {compute}", "gpu_encoder_bench",
+                    ["--kernel=cuda", f"--compute={compute}", *["--quick"] * quick], 60, rows=1)
+               for compute in ("bfloat16", "float32")]
     for kernel in kernels:
         result += tests_of(kernel)
     result += [
         Step("correct", "Device", "device_test", ["--gtest_filter=*cuda*"], 60),
+        Step("correct", "Rows of models", "row_math_test", [], 60),
+        Step("correct", "Golden encoders", "engine_encoder_golden_test", [], 120,
+             environment={"HILBERT_RING_TEST_KERNEL": "cuda"}),
         *(checker_of(kernel) for kernel in kernels if kernel != "cuda/cudnn"),
         Step("correct", "Rings over NCCL, 2 and 4 processes on one GPU", "ring_processes_test",
              ["--gtest_filter=*nccl*"], 60),

@@ -4,7 +4,7 @@ import re
 
 # TFLOP/s of 16-bit matrix products without sparsity that a GPU has at most, by a word of its name.
 PEAKS = {"H100": 990, "H200": 990, "GH200": 990, "A100": 312, "L40S": 366, "B200": 2500}
-NUMBERS = {"TFLOP/s", "over dense", "error", "seconds", "million tokens/s", "first job, seconds",
+NUMBERS = {"TFLOP/s", "over dense", "error", "seconds", "million tokens/s", "tiles/s", "first job, seconds",
            "microseconds", "largest error"}
 ABOVE_ZERO = NUMBERS - {"error", "largest error"}
 

@@ -24,6 +24,8 @@
 
 namespace hilbert_ring {
 
+class RowMath;  // row_math.h
+
 struct DeviceInfo {
   std::string name;          // "AMD EPYC, 2 threads"; "NVIDIA H200, compute capability 9.0"
   std::string kernel;        // that Attend uses: "cpu/avx2", "cuda/native", "cuda/native-sm90"
@@ -97,6 +99,11 @@ class Device {
   virtual absl::Status AddZeroKeys(std::span<const ZeroKeysTask> tasks) = 0;
   virtual absl::Status Finalize(std::span<const FinalizeTask> tasks) = 0;
   virtual absl::Status Pack(std::span<const PackTask> tasks) = 0;
+
+  // What computes encoders' rows in the device's memory, made at the first call; the device's own.
+  // Thread-safe. FAILED_PRECONDITION, saying why, where the device has none: its memory is the
+  // host's, or its library of products is not there.
+  virtual absl::StatusOr<RowMath*> row_math() = 0;
 };
 
 enum class DeviceKind { kCpu, kCuda };

@@ -32,7 +32,8 @@ absl::Status AttentionMap::Exchange(const ShardStore& store, Communicator* commu
     if (transfer.from == rank_) {
       auto& row = sent[transfer.slide];
       if (row.empty()) {
-        const ClassRow of_slide = ClassRowOf(store, transfer.slide);
+        std::vector<std::byte> kept;
+        ASSIGN_OR_RETURN(const ClassRow of_slide, ClassRowOf(store, transfer.slide, kept));
         row.resize(static_cast<size_t>(row_bytes_));
         std::memcpy(row.data(), of_slide.query, static_cast<size_t>(query_bytes_));
         std::memcpy(row.data() + query_bytes_, of_slide.lse,
@@ -55,21 +56,30 @@ absl::Status AttentionMap::Exchange(const ShardStore& store, Communicator* commu
   return status;
 }
 
-AttentionMap::ClassRow AttentionMap::ClassRowOf(const ShardStore& store, int64_t slide) const {
+absl::StatusOr<AttentionMap::ClassRow> AttentionMap::ClassRowOf(
+    const ShardStore& store, int64_t slide, std::vector<std::byte>& kept) const {
+  const auto of_bytes = [this](const std::byte* row) {
+    return ClassRow{.query = row, .lse = reinterpret_cast<const float*>(row + query_bytes_)};
+  };
   if (const auto found = received_.find(slide); found != received_.end()) {
-    const std::byte* const row = found->second.data();
-    return {.query = row, .lse = reinterpret_cast<const float*>(row + query_bytes_)};
+    return of_bytes(found->second.data());
   }
   const int64_t first = plan_.rows.FirstToken(slide);
   const ShardRange& range = plan_.attention.shards.Find(first);
-  if (range.rank != rank_) return {};  // it sees nothing that is here
+  if (range.rank != rank_) return ClassRow{};  // it sees nothing that is here
   const int64_t local = range.LocalRow(first);
-  return {.query = store.Row(TensorKind::kQ, local),
-          .lse = reinterpret_cast<const float*>(store.Row(TensorKind::kLse, local))};
+  if (!store.host_memory()) {
+    kept.resize(static_cast<size_t>(row_bytes_));
+    RETURN_IF_ERROR(store.Read(TensorKind::kQ, local, 1, kept.data()));
+    RETURN_IF_ERROR(store.Read(TensorKind::kLse, local, 1, kept.data() + query_bytes_));
+    return of_bytes(kept.data());
+  }
+  return ClassRow{.query = store.Row(TensorKind::kQ, local),
+                  .lse = reinterpret_cast<const float*>(store.Row(TensorKind::kLse, local))};
 }
 
-void AttentionMap::RowsOf(const ShardStore& store, int64_t first, int64_t rows,
-                          float* values) const {
+absl::Status AttentionMap::RowsOf(const ShardStore& store, int64_t first, int64_t rows,
+                                  float* values) const {
   const JobSpec& spec = plan_.attention.spec;
   const int64_t heads = spec.heads, dim = spec.head_dim;
   const double scale = spec.scale.value_or(1 / std::sqrt(static_cast<double>(dim)));
@@ -81,12 +91,20 @@ void AttentionMap::RowsOf(const ShardStore& store, int64_t first, int64_t rows,
   std::vector<int> shown(static_cast<size_t>(heads));  // branches that show the row's key
   std::vector<double> query(static_cast<size_t>(heads * dim)), key(query.size());
   ClassRow class_row;
+  std::vector<std::byte> of_class, of_keys;  // where they do not lie in host memory
   int64_t query_slide = -1;
+  const int64_t key_bytes = heads * dim * ElementBytes(spec.dtype);
+  const std::byte* keys = store.Row(TensorKind::kK, first);
+  if (!store.host_memory()) {
+    of_keys.resize(static_cast<size_t>(rows * key_bytes));
+    RETURN_IF_ERROR(store.Read(TensorKind::kK, first, rows, of_keys.data()));
+    keys = of_keys.data();
+  }
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t slot = range->begin + first + i - range->local_begin;
     const int64_t slide = plan_.rows.SlideOf(slot);
     if (slide != query_slide) {
-      class_row = ClassRowOf(store, slide);
+      ASSIGN_OR_RETURN(class_row, ClassRowOf(store, slide, of_class));
       if (class_row.query != nullptr) LoadElements(spec.dtype, class_row.query, query);
       query_slide = slide;
     }
@@ -101,7 +119,7 @@ void AttentionMap::RowsOf(const ShardStore& store, int64_t first, int64_t rows,
       }
       for (int64_t head = phase.head_begin; head < phase.head_end; ++head) ++shown[head];
     }
-    LoadElements(spec.dtype, store.Row(TensorKind::kK, first + i), key);
+    LoadElements(spec.dtype, keys + i * key_bytes, key);
     for (int64_t head = 0; head < heads; ++head) {
       if (shown[head] == 0) continue;
       double score = 0;
@@ -111,6 +129,7 @@ void AttentionMap::RowsOf(const ShardStore& store, int64_t first, int64_t rows,
       value += static_cast<float>(columns_ > 1 ? weight : weight / static_cast<double>(heads));
     }
   }
+  return absl::OkStatus();
 }
 
 }  // namespace hilbert_ring

@@ -41,7 +41,8 @@ class AttentionMap {
                         Deadline deadline);
 
   // Local rows [first, first + rows), which lie in one range of the shard: values [rows, columns].
-  void RowsOf(const ShardStore& store, int64_t first, int64_t rows, float* values) const;
+  // Errors of the store's copies, where it is not in host memory.
+  absl::Status RowsOf(const ShardStore& store, int64_t first, int64_t rows, float* values) const;
 
  private:
   int64_t receives() const { return std::ssize(received_); }
@@ -51,7 +52,9 @@ class AttentionMap {
     const std::byte* query = nullptr;  // [heads, head_dim] of the compute type
     const float* lse = nullptr;        // [heads]
   };
-  ClassRow ClassRowOf(const ShardStore& store, int64_t slide) const;
+  // kept: where it lies, unless the store has it in host memory.
+  absl::StatusOr<ClassRow> ClassRowOf(const ShardStore& store, int64_t slide,
+                                      std::vector<std::byte>& kept) const;
 
   const EncoderPlan& plan_;
   const int rank_;

@@ -15,6 +15,9 @@ absl::StatusOr<Operand> OperandFor(const EncoderModelOptions& options) {
   if (options.compute == DataType::kFloat16) {
     return absl::InvalidArgumentError("compute is float16, must be float32 or bfloat16");
   }
+  if (options.device != nullptr) {
+    return options.compute == DataType::kFloat32 ? Operand::kFloat32 : Operand::kBFloat16;
+  }
   if (options.compute == DataType::kBFloat16 && options.rounded_products) {
     return Operand::kRoundedFloat32;
   }
@@ -51,8 +54,14 @@ std::string KeyOf(const EncoderFolder& folder, Operand operand) {
 absl::StatusOr<int64_t> PackedBytes(const EncoderConfig& config,
                                     const EncoderModelOptions& options) {
   ASSIGN_OR_RETURN(const Operand operand, OperandFor(options));
-  ASSIGN_OR_RETURN(const auto matrix_bytes, MatrixBytes(config, operand));
   int64_t bytes = 0;
+  if (options.device != nullptr) {
+    bytes = DeviceWeightBytes(config, options.compute);
+    if (config.class_token) bytes += config.embed_dim * static_cast<int64_t>(sizeof(float));
+    const int64_t norms = (config.output_norm ? 2 : 0) + (config.norm_eps > 0 ? 2 : 0);
+    return bytes + norms * config.embed_dim * static_cast<int64_t>(sizeof(float));
+  }
+  ASSIGN_OR_RETURN(const auto matrix_bytes, MatrixBytes(config, operand));
   for (const WeightShape& weight : WeightShapes(config)) {
     bytes += weight.shape.size() == 2 ? matrix_bytes.at(weight.shape)
                                       : weight.shape.back() * static_cast<int64_t>(sizeof(float));
@@ -66,6 +75,13 @@ class WeightLoader {
 
   absl::Status Load(const EncoderModelOptions& options) {
     const EncoderConfig& config = model_.config_;
+    if (options.device != nullptr) {
+      ASSIGN_OR_RETURN(model_.device_weights_,
+                       DeviceWeights::Load(folder_, options.compute, *options.device));
+      model_.bytes_ += model_.device_weights_->bytes();
+      RETURN_IF_ERROR(LoadEnds());
+      return folder_.CheckUnchanged();
+    }
     ASSIGN_OR_RETURN(matrix_bytes_, MatrixBytes(config, model_.operand_));
     int64_t bytes = 0;
     for (const WeightShape& weight : WeightShapes(config)) {
@@ -89,13 +105,20 @@ class WeightLoader {
     if (config.input_dim > 0) {
       ASSIGN_OR_RETURN(weights.projection, Matrix("patch_embed.proj", width, config.input_dim));
     }
-    if (config.class_token) {
-      ASSIGN_OR_RETURN(weights.class_token, folder_.Floats("cls_token"));
-      model_.bytes_ += static_cast<int64_t>(weights.class_token.size() * sizeof(float));
-    }
     for (int64_t i = 0; i < config.layers; ++i) {
       ASSIGN_OR_RETURN(auto layer, Layer(absl::StrCat("encoder.layers.", i, ".")));
       weights.layers.push_back(std::move(layer));
+    }
+    return LoadEnds();
+  }
+
+  // What is the host's on any device.
+  absl::Status LoadEnds() {
+    const EncoderConfig& config = model_.config_;
+    EncoderWeights& weights = model_.weights_;
+    if (config.class_token) {
+      ASSIGN_OR_RETURN(weights.class_token, folder_.Floats("cls_token"));
+      model_.bytes_ += static_cast<int64_t>(weights.class_token.size() * sizeof(float));
     }
     if (config.output_norm) {
       ASSIGN_OR_RETURN(weights.output_norm, Norm("encoder.layer_norm", config.layer_norm_eps));

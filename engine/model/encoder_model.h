@@ -16,6 +16,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/device/device.h"
+#include "engine/model/device_weights.h"
 #include "engine/model/files/encoder_config.h"
 #include "engine/model/files/encoder_folder.h"
 #include "engine/model/files/layer_norm.h"
@@ -48,8 +50,11 @@ struct EncoderModelOptions {
   // Of bfloat16: products of float32 with its numbers, also where the processor has its own.
   bool rounded_products = false;
   int64_t max_bytes = std::numeric_limits<int64_t>::max();  // of the weights
-  // Of packed matrices, for a key on which their bytes depend: letters and digits. Empty: memory of
-  // this process alone.
+  // A GPU that the weights are for: they lie in its memory, and it outlives the model. Null: they
+  // lie in the host's.
+  Device* device = nullptr;
+  // Of packed matrices in the host's memory, for a key on which their bytes depend: letters and
+  // digits. Empty: memory of this process alone.
   std::function<absl::StatusOr<std::unique_ptr<WeightMemory>>(const std::string& key,
                                                               int64_t bytes)>
       memory;
@@ -72,13 +77,16 @@ class EncoderModel {
 
   const EncoderConfig& config() const { return config_; }
   const std::string& digest() const { return digest_; }  // EncoderFolder::digest()
+  // Of a model on a GPU: class token, output norm and norm alone.
   const EncoderWeights& weights() const { return weights_; }
+  // Null where the weights lie in the host's memory.
+  const DeviceWeights* device_weights() const { return device_weights_.get(); }
   DataType compute() const { return compute_; }
   Operand operand() const { return operand_; }
 
   // Memory that the weights take, shared or not.
   int64_t bytes() const { return bytes_; }
-  bool shared() const { return memory_->shared(); }
+  bool shared() const { return memory_ != nullptr && memory_->shared(); }
 
  private:
   friend class WeightLoader;
@@ -88,6 +96,7 @@ class EncoderModel {
   std::string digest_;
   std::unique_ptr<WeightMemory> memory_;  // before the matrices that lie in it
   EncoderWeights weights_;
+  std::unique_ptr<DeviceWeights> device_weights_;
   DataType compute_ = DataType::kFloat32;
   Operand operand_ = Operand::kFloat32;
   int64_t bytes_ = 0;

@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/mutex.h"
+#include "engine/base/first_error.h"
 #include "engine/base/return_if_error.h"
 #include "engine/device/cpu/thread_pool.h"
 #include "engine/model/attention_map.h"
 #include "engine/model/files/grid_positions.h"
 #include "engine/model/files/map_transfers.h"
 #include "engine/model/pool_rows.h"
-#include "engine/model/row_block.h"
+#include "engine/model/rank_rows.h"
 #include "engine/run/executor.h"
 #include "engine/run/shard_store.h"
 
@@ -26,26 +26,6 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The first error of work that several threads do.
-class FirstError {
- public:
-  // Returns whether it is OK.
-  bool Note(const absl::Status& status) {
-    if (status.ok()) return true;
-    const MutexLock lock(mutex_);
-    if (status_.ok()) status_ = status;
-    return false;
-  }
-  absl::Status Take() {
-    const MutexLock lock(mutex_);
-    return status_;
-  }
-
- private:
-  Mutex mutex_;
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
-};
-
 class Rank : public EncoderRank {
  public:
   Rank(std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
@@ -57,7 +37,8 @@ class Rank : public EncoderRank {
         device_(device),
         outputs_(outputs),
         blocks_(plan.attention.shards.Rows(rank), device.info().threads),
-        pool_(static_cast<int>(std::clamp<int64_t>(blocks_.count(), 1, device.info().threads))) {}
+        pool_(static_cast<int>(
+            std::clamp<int64_t>(blocks_.count(), 1, std::max(1, device.info().threads)))) {}
 
   absl::Status Prepare();
   absl::Status PlaceTiles(int64_t first, int64_t count, DataType dtype, const void* values,
@@ -67,16 +48,14 @@ class Rank : public EncoderRank {
 
  private:
   int64_t width() const { return model_.config().embed_dim; }
-  float* Row(int64_t local_row) {
-    return reinterpret_cast<float*>(residual_->data()) + local_row * width();
+  RowSpan BlockAt(int64_t index) const {
+    return {.first = blocks_.Begin(index), .count = blocks_.Rows(index)};
   }
+
+  std::vector<int64_t> ClassTokenRows() const;  // local ones
 
   // Local rows of the tiles' tokens. INVALID_ARGUMENT as of PlaceTiles.
   absl::StatusOr<std::vector<int64_t>> LocalRows(int64_t first, int64_t count) const;
-
-  const BlockProducts& ProductsOf(int64_t rows) const {
-    return rows == products_->rows() ? *products_ : *last_products_;
-  }
 
   // work(thread, index) for each block of rows, until one fails or the job is to end.
   template <typename Work>
@@ -95,10 +74,9 @@ class Rank : public EncoderRank {
     return absl::OkStatus();
   }
 
-  absl::Status RunBlock(RowBlock& block, int64_t index, int64_t layer,
-                        const EncoderControl& control);
-  absl::Status EmitRows(RowBlock& block, int64_t index, int64_t state,
-                        const EncoderControl& control);
+  absl::Status RunBlock(int thread, int64_t index, int64_t layer, const EncoderControl& control);
+  absl::Status ShowState(int thread, int64_t index, int64_t state, const EncoderControl& control);
+  absl::Status EmitRows(int thread, int64_t index, int64_t state, const EncoderControl& control);
   absl::Status EmitPooled(int64_t state, const EncoderControl& control);
   // Of the layer that has just run, whose queries and keys are still there.
   absl::Status ExchangeMap(int64_t layer, Communicator* communicator, int64_t first_step,
@@ -113,10 +91,6 @@ class Rank : public EncoderRank {
     return outputs_.attention_map && outputs_.attention_map->layer == layer;
   }
   bool Wanted(int64_t state) const { return std::ranges::binary_search(outputs_.states, state); }
-  const LayerNorm* FinalNormOf() const {
-    const auto& norm = model_.weights().output_norm;
-    return outputs_.final_norm == FinalNorm::kApplied && norm ? &*norm : nullptr;
-  }
   double PlannedFlops() const {
     return ProductFlops(plan_, rank_) +
            static_cast<double>(model_.config().layers) * plan_.attention.costs.workers[rank_].flops;
@@ -133,13 +107,10 @@ class Rank : public EncoderRank {
   const EncoderOutputs outputs_;
   const RowBlocks blocks_;
   ThreadPool pool_;
-  std::unique_ptr<Buffer> residual_;  // float32 [rows, embed_dim]
+  std::unique_ptr<RankRows> rows_;
   // q, k, v and out of the layer that runs. Rows of out that no branch selects are the same in
   // every layer, and stay zero as they were made.
   std::unique_ptr<ShardStore> shard_;
-  std::optional<BlockProducts> products_, last_products_;
-  std::vector<std::unique_ptr<RowBlock>> row_blocks_;  // [threads]
-  std::optional<GridEmbedding> positions_;
   std::optional<AttentionMap> map_;
   std::vector<std::vector<float>> map_rows_;  // [threads][block, columns], where a map is wanted
   EncoderFigures figures_;
@@ -149,40 +120,33 @@ class Rank : public EncoderRank {
 };
 
 absl::Status Rank::Prepare() {
-  const int64_t rows = blocks_.rows;
-  ASSIGN_OR_RETURN(residual_,
-                   device_.Allocate(rows * width() * static_cast<int64_t>(sizeof(float))));
   ASSIGN_OR_RETURN(shard_, ShardStore::Make(device_, plan_.attention, rank_));
-  ASSIGN_OR_RETURN(products_, BlockProducts::Make(model_, blocks_.block));
-  if (const int64_t last = rows % blocks_.block; last > 0) {
-    ASSIGN_OR_RETURN(last_products_, BlockProducts::Make(model_, last));
-  }
-  for (int thread = 0; thread < pool_.threads(); ++thread) {
-    ASSIGN_OR_RETURN(auto block, RowBlock::Make(model_, *products_, device_));
-    figures_.memory_peak_bytes += block->bytes();
-    row_blocks_.push_back(std::move(block));
-  }
-  figures_.memory_peak_bytes += residual_->bytes();
-  const EncoderConfig& config = model_.config();
-  if (config.position) positions_.emplace(*config.position, width());
+  ASSIGN_OR_RETURN(rows_, device_.host_memory()
+                              ? MakeHostRows(model_, blocks_, pool_.threads(), device_)
+                              : MakeDeviceRows(model_, blocks_, device_));
+  figures_.memory_peak_bytes += rows_->bytes();
   if (outputs_.attention_map) {
     map_.emplace(plan_, rank_, outputs_.attention_map->columns);
     const int64_t numbers = blocks_.block * map_->columns();
-    map_rows_.assign(row_blocks_.size(), std::vector<float>(static_cast<size_t>(numbers)));
+    map_rows_.assign(pool_.threads(), std::vector<float>(static_cast<size_t>(numbers)));
     figures_.memory_peak_bytes +=
         MapExchangeBytes(plan_, rank_) +
         std::ssize(map_rows_) * numbers * static_cast<int64_t>(sizeof(float));
   }
-  const std::vector<float>& class_token = model_.weights().class_token;
+  return rows_->PlaceClassTokens(ClassTokenRows());
+}
+
+std::vector<int64_t> Rank::ClassTokenRows() const {
+  std::vector<int64_t> rows;
+  if (!model_.config().class_token) return rows;
   for (const ShardRange& range : plan_.attention.shards.OfRank(rank_)) {
-    if (class_token.empty()) break;
     for (int64_t slide = plan_.rows.SlideOf(range.begin); slide < plan_.rows.slides(); ++slide) {
       const int64_t token = plan_.rows.FirstToken(slide);
       if (token >= range.end) break;
-      if (token >= range.begin) std::ranges::copy(class_token, Row(range.LocalRow(token)));
+      if (token >= range.begin) rows.push_back(range.LocalRow(token));
     }
   }
-  return absl::OkStatus();
+  return rows;
 }
 
 absl::StatusOr<std::vector<int64_t>> Rank::LocalRows(int64_t first, int64_t count) const {
@@ -210,31 +174,25 @@ absl::StatusOr<std::vector<int64_t>> Rank::LocalRows(int64_t first, int64_t coun
 absl::Status Rank::PlaceTiles(int64_t first, int64_t count, DataType dtype, const void* values,
                               std::span<const double> coords) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> rows, LocalRows(first, count));
-  const int64_t coordinates = positions_ ? 2 * count : 0;
+  const auto& position = model_.config().position;
+  const int64_t coordinates = position ? 2 * count : 0;
   if (static_cast<int64_t>(coords.size()) != coordinates) {
     return absl::InvalidArgumentError(absl::StrCat("coords has ", coords.size(),
                                                    " numbers, must have ", coordinates, " for ",
                                                    count, " tiles"));
   }
-  if (positions_) {
-    RETURN_IF_ERROR(CheckCoordinates(*model_.config().position, coords, first));
-  }
+  if (position) RETURN_IF_ERROR(CheckCoordinates(*position, coords, first));
   const int64_t tile_bytes = model_.config().tile_dim() * ElementBytes(dtype);
   const int64_t block = blocks_.block;
   FirstError error;
   pool_.Run((count + block - 1) / block, 1, [&](int thread, int64_t piece, int64_t /*end*/) {
     KeepProductsOnThisThread();
     const int64_t begin = piece * block, size = std::min(block, count - begin);
-    const auto projected = row_blocks_[thread]->Project(
-        *products_, dtype, static_cast<const std::byte*>(values) + begin * tile_bytes, size);
-    if (!error.Note(projected.status())) return false;
-    for (int64_t i = 0; i < size; ++i) {
-      const std::span<float> row(Row(rows[begin + i]), static_cast<size_t>(width()));
-      std::copy_n(*projected + i * width(), width(), row.begin());
-      if (!positions_) continue;
-      positions_->AddTo(coords[2 * (begin + i)], coords[2 * (begin + i) + 1], row);
-    }
-    return true;
+    return error.Note(rows_->PlaceTiles(
+        thread, {.dtype = dtype,
+                 .values = static_cast<const std::byte*>(values) + begin * tile_bytes,
+                 .rows = std::span(rows).subspan(begin, size),
+                 .coords = coords.subspan(position ? 2 * begin : 0, position ? 2 * size : 0)}));
   });
   return error.Take();
 }
@@ -256,54 +214,52 @@ absl::Status Rank::ForEachBlock(const EncoderControl& control, const Work& work)
 }
 
 // What follows the attention of `layer` (none before the first) and goes before that of the next.
-absl::Status Rank::RunBlock(RowBlock& block, int64_t index, int64_t layer,
+absl::Status Rank::RunBlock(int thread, int64_t index, int64_t layer,
                             const EncoderControl& control) {
-  const std::vector<EncoderLayer>& layers = model_.weights().layers;
-  const int64_t row = blocks_.Begin(index), rows = blocks_.Rows(index);
-  const BlockProducts& products = ProductsOf(rows);
-  float* x = Row(row);
+  const RowSpan block = BlockAt(index);
+  const auto at = [&](TensorKind tensor) { return shard_->Row(tensor, block.first); };
   if (layer >= 0) {
-    RETURN_IF_ERROR(
-        block.AfterAttention(products, layers[layer], shard_->Row(TensorKind::kOut, row), x));
+    RETURN_IF_ERROR(rows_->AfterAttention(thread, layer, block, at(TensorKind::kOut)));
   }
-  if (control.state) {
-    RETURN_IF_ERROR(ForEachRangeOf(index, [&](const ShardRange& range, int64_t from, int64_t to) {
-      control.state({.state = layer + 1,
-                     .first_token = range.begin + from - range.local_begin,
-                     .rows = to - from,
-                     .values = Row(from)});
-      return absl::OkStatus();
-    }));
-  }
+  if (control.state) RETURN_IF_ERROR(ShowState(thread, index, layer + 1, control));
   if (outputs_.pooling == Pooling::kNone && Wanted(layer + 1)) {
-    RETURN_IF_ERROR(EmitRows(block, index, layer + 1, control));
+    RETURN_IF_ERROR(EmitRows(thread, index, layer + 1, control));
   }
   if (layer + 1 == model_.config().layers) return absl::OkStatus();
-  return block.BeforeAttention(products, layers[layer + 1], x,
-                               {shard_->Row(TensorKind::kQ, row), shard_->Row(TensorKind::kK, row),
-                                shard_->Row(TensorKind::kV, row)});
+  return rows_->BeforeAttention(thread, layer + 1, block,
+                                {at(TensorKind::kQ), at(TensorKind::kK), at(TensorKind::kV)});
 }
 
-absl::Status Rank::EmitRows(RowBlock& block, int64_t index, int64_t state,
+absl::Status Rank::ShowState(int thread, int64_t index, int64_t state,
+                             const EncoderControl& control) {
+  const RowSpan block = BlockAt(index);
+  ASSIGN_OR_RETURN(const float* const values, rows_->OnHost(thread, block, FinalNorm::kSkipped));
+  return ForEachRangeOf(index, [&](const ShardRange& range, int64_t from, int64_t to) {
+    return control.state({.state = state,
+                          .first_token = range.begin + from - range.local_begin,
+                          .rows = to - from,
+                          .values = values + (from - block.first) * width()});
+  });
+}
+
+absl::Status Rank::EmitRows(int thread, int64_t index, int64_t state,
                             const EncoderControl& control) {
-  const int64_t begin = blocks_.Begin(index), end = begin + blocks_.Rows(index);
-  const float* values = Row(begin);
-  if (const LayerNorm* norm = FinalNormOf()) values = block.Normed(*norm, values, end - begin);
+  const RowSpan block = BlockAt(index);
+  ASSIGN_OR_RETURN(const float* const values, rows_->OnHost(thread, block, outputs_.final_norm));
   return ForEachRangeOf(index, [&](const ShardRange& range, int64_t from, int64_t to) {
     return control.rows({.state = state,
                          .first_token = range.begin + from - range.local_begin,
                          .rows = to - from,
-                         .values = values + (from - begin) * width()});
+                         .values = values + (from - block.first) * width()});
   });
 }
 
 absl::Status Rank::EmitPooled(int64_t state, const EncoderControl& control) {
-  const PooledPart part = PoolRows({.plan = plan_,
-                                    .rank = rank_,
-                                    .pooling = outputs_.pooling,
-                                    .norm = FinalNormOf(),
-                                    .rows = Row(0)},
-                                   pool_);
+  ASSIGN_OR_RETURN(
+      const PooledPart part,
+      PoolRows(
+          {.plan = plan_, .rank = rank_, .pooling = outputs_.pooling, .norm = outputs_.final_norm},
+          *rows_, pool_));
   pooled_bytes_ = PooledBytes(plan_, rank_);
   return control.pooled(state, part);
 }
@@ -332,7 +288,7 @@ absl::Status Rank::EmitMap(const EncoderControl& control) {
   return ForEachBlock(control, [&](int thread, int64_t index) -> absl::Status {
     float* const values = map_rows_[thread].data();
     return ForEachRangeOf(index, [&](const ShardRange& range, int64_t from, int64_t to) {
-      map_->RowsOf(*shard_, from, to - from, values);
+      RETURN_IF_ERROR(map_->RowsOf(*shard_, from, to - from, values));
       return control.map({.first_token = range.begin + from - range.local_begin,
                           .rows = to - from,
                           .values = values});
@@ -384,7 +340,7 @@ absl::StatusOr<EncoderFigures> Rank::Run(Communicator* communicator, int64_t fir
     const Clock::time_point start = Clock::now();
     if (MapIsOf(layer + 1)) RETURN_IF_ERROR(EmitMap(control));
     RETURN_IF_ERROR(ForEachBlock(control, [&](int thread, int64_t index) {
-      return RunBlock(*row_blocks_[thread], index, layer, control);
+      return RunBlock(thread, index, layer, control);
     }));
     if (outputs_.pooling != Pooling::kNone && Wanted(layer + 1)) {
       RETURN_IF_ERROR(EmitPooled(layer + 1, control));
@@ -406,8 +362,9 @@ absl::StatusOr<std::unique_ptr<EncoderRank>> EncoderRank::Make(
     std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
     const EncoderOutputs& outputs) {
   RETURN_IF_ERROR(CheckOutputs(model->config(), outputs));
-  if (!device.host_memory()) {
-    return absl::FailedPreconditionError("encoders are computed on the CPU alone");
+  if (device.host_memory() != (model->device_weights() == nullptr)) {
+    return absl::FailedPreconditionError(
+        "the model's weights lie in other memory than the device's");
   }
   if (!(plan.config == model->config()) || plan.attention.spec.dtype != model->compute()) {
     return absl::InvalidArgumentError("the plan is of another model or compute type");

@@ -7,8 +7,10 @@
 //   auto figures = rank->Run(communicator, 0, control);      // outputs leave by control's calls
 //
 // All but attention is local to a row: norms, products and the feed-forward part run block by block
-// on the threads of the pool, and the products of a layer's end are followed at once by those of
-// the next one's begin. Attention runs the plan's exchange once a layer, on the same buffers.
+// on the threads of the pool (rank_rows.h), and the products of a layer's end are followed at once
+// by those of the next one's begin. Attention runs the plan's exchange once a layer, on the same
+// buffers. On a GPU all of that is done in its memory; outputs leave it block by block, and a map
+// of attention is computed on the host from keys that leave it so.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +62,7 @@ struct EncoderControl {
   std::function<void(int64_t layer, Deadline begin, Deadline end)> rows_span;
 
   // Every row of every state, before any final norm, whatever is wanted; any thread.
-  std::function<void(const StateRows& rows)> state;
+  std::function<absl::Status(const StateRows& rows)> state;
 
   // Pooling::kNone: every row of every wanted state once, by any thread.
   std::function<absl::Status(const StateRows& rows)> rows;
@@ -81,22 +83,23 @@ struct EncoderFigures {
   int64_t memory_peak_bytes = 0;  // as allocated, without the model's weights
 };
 
-// Used by one thread at a time. It has threads of its own, as many as the device.
+// Used by one thread at a time. It has threads of its own, as many as the device, or none.
 class EncoderRank {
  public:
   // Plan and device outlive it; the model is shared with other jobs, which may outlive its place in
-  // a cache. Errors of CheckOutputs; FAILED_PRECONDITION for a device whose memory is not the
-  // host's, INVALID_ARGUMENT for a plan of another config or compute type; RESOURCE_EXHAUSTED
-  // without memory.
+  // a cache. Errors of CheckOutputs; FAILED_PRECONDITION for a model whose weights lie in other
+  // memory than the device's, or on a GPU without products, INVALID_ARGUMENT for a plan of another
+  // config or compute type; RESOURCE_EXHAUSTED without memory.
   static absl::StatusOr<std::unique_ptr<EncoderRank>> Make(
       std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
       const EncoderOutputs& outputs);
   virtual ~EncoderRank() = default;
 
   // Tiles [first, first + count) of the job, each once, in any order of calls, all of them rows of
-  // this rank. values: of `dtype`, [count, tile_dim]; coords: [count, 2] pixels where the model has
-  // positions, else empty. OUT_OF_RANGE, naming row, value and range: a coordinate outside of the
-  // grid. INVALID_ARGUMENT: a tile of another rank or of none, or coordinates of another number.
+  // this rank. values: of `dtype`, [count, tile_dim], memory of the device; coords: [count, 2]
+  // pixels where the model has positions, else empty. OUT_OF_RANGE, naming row, value and range: a
+  // coordinate outside of the grid. INVALID_ARGUMENT: a tile of another rank or of none, or
+  // coordinates of another number.
   virtual absl::Status PlaceTiles(int64_t first, int64_t count, DataType dtype, const void* values,
                                   std::span<const double> coords) = 0;
 

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/model/row_kernels.h"
+#include "engine/base/first_error.h"
+#include "engine/base/return_if_error.h"
 
 namespace hilbert_ring {
 namespace {
 
-// Rows that one thread sums in their order. A slide's pieces are added in theirs.
-constexpr int64_t kPieceRows = 1024;
-
+// One thread sums the rows of a piece in their order. A slide's pieces are added in theirs.
 struct SlidePiece {
   int64_t slide = 0;      // of the part
   int64_t local_row = 0;  // of the rank
@@ -35,10 +34,10 @@ std::vector<SlidePiece> PiecesOf(const PoolTask& task, PooledPart& part) {
       const int64_t end = std::min(range.end, class_row ? tiles : slides.FirstToken(slide + 1));
       const int64_t of_part = slide - part.first_slide;
       part.rows[of_part] += std::max<int64_t>(0, end - begin);
-      for (int64_t token = begin; token < end; token += kPieceRows) {
+      for (int64_t token = begin; token < end; token += kPooledPieceRows) {
         pieces.push_back({.slide = of_part,
                           .local_row = range.LocalRow(token),
-                          .rows = std::min(kPieceRows, end - token)});
+                          .rows = std::min(kPooledPieceRows, end - token)});
       }
     }
   }
@@ -47,30 +46,22 @@ std::vector<SlidePiece> PiecesOf(const PoolTask& task, PooledPart& part) {
 
 }  // namespace
 
-PooledPart PoolRows(const PoolTask& task, ThreadPool& pool) {
+absl::StatusOr<PooledPart> PoolRows(const PoolTask& task, RankRows& rows, ThreadPool& pool) {
   const int64_t width = task.plan.config.embed_dim;
   PooledPart part;
   const std::vector<SlidePiece> pieces = PiecesOf(task, part);
   part.sums.resize(part.rows.size() * width);
-  const RowKernels& kernels = BestRowKernels();
   std::vector<double> sums;
+  FirstError error;
   for (size_t first = 0; first < pieces.size(); first += kPooledPiecesAtOnce) {
     const size_t count = std::min<size_t>(kPooledPiecesAtOnce, pieces.size() - first);
     sums.assign(count * width, 0.0);
-    pool.Run(static_cast<int64_t>(count), 1, [&](int, int64_t index, int64_t /*end*/) {
+    pool.Run(static_cast<int64_t>(count), 1, [&](int thread, int64_t index, int64_t /*end*/) {
       const SlidePiece& piece = pieces[first + index];
-      double* const sum = sums.data() + index * width;
-      std::vector<float> normed(task.norm == nullptr ? 0 : width);
-      for (int64_t i = 0; i < piece.rows; ++i) {
-        const float* row = task.rows + (piece.local_row + i) * width;
-        if (task.norm != nullptr) {
-          kernels.norm(row, task.norm->view(), width, normed.data());
-          row = normed.data();
-        }
-        for (int64_t x = 0; x < width; ++x) sum[x] += row[x];
-      }
-      return true;
+      return error.Note(rows.AddSums(thread, {.first = piece.local_row, .count = piece.rows},
+                                     task.norm, sums.data() + index * width));
     });
+    RETURN_IF_ERROR(error.Take());
     for (size_t index = 0; index < count; ++index) {
       double* const into = part.sums.data() + pieces[first + index].slide * width;
       for (int64_t x = 0; x < width; ++x) into[x] += sums[index * width + x];

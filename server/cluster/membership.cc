@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
@@ -36,7 +37,10 @@ std::string MetricsAddress(const Member& member) {
 
 int MostThreads(const Members& members) {
   int most = 1;
-  for (const auto& member : members) most = std::max(most, member->threads);
+  for (const auto& member : members) {
+    if (member->threads == 0) return 0;
+    most = std::max(most, member->threads);
+  }
   return most;
 }
 
@@ -81,7 +85,8 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   member->transport = heartbeat.transport();
   member->http_port = heartbeat.http_port();
   member->memory_limit_bytes = heartbeat.memory_limit_bytes();
-  member->threads = std::clamp(heartbeat.threads(), 1, kMostThreads);
+  const bool gpu = absl::StartsWith(heartbeat.kernel(), "cuda/");
+  member->threads = gpu ? 0 : std::clamp(heartbeat.threads(), 1, kMostThreads);
   member->model_memory_bytes = std::max<int64_t>(0, heartbeat.model_memory_bytes());
   member->models.Set(heartbeat.models());
   if (hooks_.dial) {

@@ -38,7 +38,7 @@ struct Member {
   std::string transport;  // of its rings
   int http_port = 0;      // of its metrics; 0: none
   int64_t memory_limit_bytes = 0;
-  int threads = 1;  // that compute a job
+  int threads = 1;  // that compute a job; 0: a GPU does
   int64_t model_memory_bytes = 0;
   mutable ModelVersions models;
   std::shared_ptr<v1::WorkerService::StubInterface> stub;  // calls may outlive the membership
@@ -54,7 +54,7 @@ struct Member {
 // Shared: jobs keep members that have left until their calls have ended.
 using Members = std::vector<std::shared_ptr<const Member>>;
 
-// Of the one that has most; 1 where there is none.
+// Of the one that has most; 0 where one is a GPU, whose blocks take more; 1 where there is none.
 int MostThreads(const Members& members);
 
 // Thread-safe.

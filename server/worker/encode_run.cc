@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
@@ -46,9 +45,9 @@ class EncodeRun : public RunWork {
  private:
   absl::Status PlaceTiles(const ShardStore& store, const ExecuteControl& control);
   absl::Status PlaceRows(const ShardStore& store, int64_t begin, int64_t end);
-  void KeepStates(ShardStore& store, const StateRows& rows) const;
-  void KeepMap(ShardStore& store, const MapRows& rows) const;
-  void KeepChecked(ShardStore& store, const StateRows& rows);
+  absl::Status KeepStates(ShardStore& store, Device& device, const StateRows& rows) const;
+  absl::Status KeepMap(ShardStore& store, const MapRows& rows) const;
+  absl::Status KeepChecked(ShardStore& store, const StateRows& rows);
   void KeepPooled(int64_t state, const PooledPart& part);
 
   const EncodeJob job_;
@@ -81,7 +80,12 @@ absl::Status EncodeRun::PlaceRows(const ShardStore& store, int64_t begin, int64_
     for (const TileRun& run : plan_.rows.RunsOf(tiles.begin, tiles.end - tiles.begin)) {
       const int64_t row = range.LocalRow(run.first_token);
       std::span<const double> coords;
-      if (job_.config.position) {
+      std::vector<double> copied;
+      if (job_.config.position && !store.host_memory()) {
+        copied.resize(static_cast<size_t>(2 * run.tiles));
+        RETURN_IF_ERROR(store.Read(TensorKind::kTileCoords, row, run.tiles, copied.data()));
+        coords = copied;
+      } else if (job_.config.position) {
         coords = {reinterpret_cast<const double*>(store.Row(TensorKind::kTileCoords, row)),
                   static_cast<size_t>(2 * run.tiles)};
       }
@@ -103,31 +107,37 @@ absl::Status EncodeRun::PlaceTiles(const ShardStore& store, const ExecuteControl
   return absl::OkStatus();
 }
 
-void EncodeRun::KeepStates(ShardStore& store, const StateRows& rows) const {
-  const int64_t dim = job_.config.embed_dim;
-  const auto bytes = static_cast<size_t>(dim) * sizeof(float);
-  const int64_t place =
-      std::ranges::find(job_.outputs.states, rows.state) - job_.outputs.states.begin();
+// A row of the store has one of each wanted state, in their order.
+absl::Status EncodeRun::KeepStates(ShardStore& store, Device& device, const StateRows& rows) const {
+  const auto& states = job_.outputs.states;
+  const int64_t place = std::ranges::find(states, rows.state) - states.begin();
   const ShardRange& range = plan_.attention.shards.Find(rows.first_token);
+  const int64_t first = range.LocalRow(rows.first_token);
+  std::vector<int64_t> places;
+  places.reserve(static_cast<size_t>(rows.rows));
   for (int64_t i = 0; i < rows.rows; ++i) {
-    std::byte* const row = store.Row(TensorKind::kStates, range.LocalRow(rows.first_token) + i);
-    std::memcpy(row + place * bytes, rows.values + i * dim, bytes);
+    places.push_back((first + i) * std::ssize(states) + place);
   }
+  return device.CopyRowsIn(
+      {.to = store.Row(TensorKind::kStates, 0),
+       .from = rows.values,
+       .rows = places,
+       .row_bytes = job_.config.embed_dim * static_cast<int64_t>(sizeof(float))});
 }
 
-void EncodeRun::KeepMap(ShardStore& store, const MapRows& rows) const {
+absl::Status EncodeRun::KeepMap(ShardStore& store, const MapRows& rows) const {
   const ShardRange& range = plan_.attention.shards.Find(rows.first_token);
-  std::memcpy(store.Row(TensorKind::kAttentionMap, range.LocalRow(rows.first_token)), rows.values,
-              static_cast<size_t>(rows.rows * shape().rows[TensorKind::kAttentionMap]));
+  return store.Write(TensorKind::kAttentionMap, range.LocalRow(rows.first_token), rows.rows,
+                     rows.values);
 }
 
 // By several threads, of rows of their own.
-void EncodeRun::KeepChecked(ShardStore& store, const StateRows& rows) {
+absl::Status EncodeRun::KeepChecked(ShardStore& store, const StateRows& rows) {
   const auto bytes = static_cast<size_t>(job_.config.embed_dim) * sizeof(float);
   if (rows.state + 1 == job_.checked_layer) {
     const ShardRange& range = plan_.attention.shards.Find(rows.first_token);
-    std::memcpy(store.Row(TensorKind::kLayerInput, range.LocalRow(rows.first_token)), rows.values,
-                static_cast<size_t>(rows.rows) * bytes);
+    RETURN_IF_ERROR(store.Write(TensorKind::kLayerInput, range.LocalRow(rows.first_token),
+                                rows.rows, rows.values));
   }
   const int64_t end = rows.first_token + rows.rows;
   for (auto token = std::ranges::lower_bound(checked_, rows.first_token);
@@ -139,6 +149,7 @@ void EncodeRun::KeepChecked(ShardStore& store, const StateRows& rows) {
     told.set_state(rows.state);
     told.set_values(row, bytes);
   }
+  return absl::OkStatus();
 }
 
 std::vector<v1::CheckedState> EncodeRun::TakeChecked() {
@@ -167,38 +178,31 @@ absl::StatusOr<Figures> EncodeRun::Execute(ShardStore& store, Device& device,
                                            const WorkControl& control) {
   const ExecuteControl& execute = control.execute;
   RETURN_IF_ERROR(PlaceTiles(store, execute));
-  std::function<void(const StateRows& rows)> state;
-  if (!checked_.empty()) state = [&](const StateRows& rows) { KeepChecked(store, rows); };
-  ASSIGN_OR_RETURN(const EncoderFigures figures,
-                   rank_->Run(communicator, first_step,
-                              {.deadline = execute.deadline,
-                               .cancelled = execute.cancelled,
-                               .progress =
-                                   [&execute](double done) {
-                                     // The end is told below, while all memory is still there.
-                                     if (execute.progress) execute.progress(std::min(done, 0.999));
-                                   },
-                               .waiting = execute.waiting,
-                               .overlap_exchange = execute.overlap_exchange,
-                               .layer = control.layer,
-                               .attention_span = control.attention_span,
-                               .rows_span = control.rows_span,
-                               .state = state,
-                               .rows =
-                                   [&](const StateRows& rows) {
-                                     KeepStates(store, rows);
-                                     return absl::OkStatus();
-                                   },
-                               .pooled =
-                                   [&](int64_t state, const PooledPart& part) {
-                                     KeepPooled(state, part);
-                                     return absl::OkStatus();
-                                   },
-                               .map =
-                                   [&](const MapRows& rows) {
-                                     KeepMap(store, rows);
-                                     return absl::OkStatus();
-                                   }}));
+  std::function<absl::Status(const StateRows& rows)> state;
+  if (!checked_.empty()) state = [&](const StateRows& rows) { return KeepChecked(store, rows); };
+  ASSIGN_OR_RETURN(
+      const EncoderFigures figures,
+      rank_->Run(communicator, first_step,
+                 {.deadline = execute.deadline,
+                  .cancelled = execute.cancelled,
+                  .progress =
+                      [&execute](double done) {
+                        // The end is told below, while all memory is still there.
+                        if (execute.progress) execute.progress(std::min(done, 0.999));
+                      },
+                  .waiting = execute.waiting,
+                  .overlap_exchange = execute.overlap_exchange,
+                  .layer = control.layer,
+                  .attention_span = control.attention_span,
+                  .rows_span = control.rows_span,
+                  .state = state,
+                  .rows = [&](const StateRows& rows) { return KeepStates(store, device, rows); },
+                  .pooled =
+                      [&](int64_t state, const PooledPart& part) {
+                        KeepPooled(state, part);
+                        return absl::OkStatus();
+                      },
+                  .map = [&](const MapRows& rows) { return KeepMap(store, rows); }}));
   if (execute.progress) execute.progress(1);
   const bool has_rows = std::ranges::any_of(
       kOutputKinds, [this](TensorKind tensor) { return shape().rows.Has(tensor); });

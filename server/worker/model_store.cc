@@ -17,8 +17,12 @@ constexpr std::chrono::milliseconds kPoll{10};  // until a cancellation is seen
 
 }  // namespace
 
-ModelStore::ModelStore(std::string folder, int64_t limit_bytes, std::string share_folder)
-    : catalog_(std::move(folder)), limit_(limit_bytes), share_folder_(std::move(share_folder)) {
+ModelStore::ModelStore(std::string folder, int64_t limit_bytes, std::string share_folder,
+                       Device* gpu)
+    : catalog_(std::move(folder)),
+      limit_(limit_bytes),
+      share_folder_(std::move(share_folder)),
+      gpu_(gpu) {
   if (!share_folder_.empty()) WeightMemory::RemoveUnused(share_folder_);
 }
 
@@ -84,7 +88,7 @@ absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Load(
 
 absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::LoadInTurn(
     const EncoderFolder& folder, DataType compute) {
-  const EncoderModelOptions wanted{.compute = compute};
+  const EncoderModelOptions wanted{.compute = compute, .device = gpu_};
   auto bytes = PackedBytes(folder.config(), wanted);
   if (!bytes.ok()) return wire::WithReason(bytes.status(), wire::reason::kModelUnusable);
   int64_t room = 0;
@@ -108,6 +112,7 @@ absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::LoadInTurn(
   auto model =
       EncoderModel::Load(folder, {.compute = compute,
                                   .max_bytes = room,
+                                  .device = gpu_,
                                   .memory = [this](const std::string& key, int64_t of_key) {
                                     return MemoryFor(key, of_key);
                                   }});
@@ -116,8 +121,10 @@ absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::LoadInTurn(
                                                 ? wire::reason::kModelMemory
                                                 : wire::reason::kModelUnusable);
   }
-  spdlog::info("loaded {}: {} MiB{}", folder.path(), (*model)->bytes() >> 20,
-               (*model)->shared() ? ", shared by the workers of this host" : "");
+  std::string where;
+  if (gpu_ != nullptr) where = absl::StrCat(" of ", gpu_->info().name);
+  if ((*model)->shared()) where = ", shared by the workers of this host";
+  spdlog::info("loaded {}: {} MiB{}", folder.path(), (*model)->bytes() >> 20, where);
   const MutexLock lock(mutex_);
   loaded_.push_front(*model);
   return model;

@@ -26,8 +26,10 @@ class ModelStore {
   // folder: empty where there are none. limit_bytes: of the weights of all models together, those
   // included that other processes have too. share_folder: of a file system in memory, where
   // processes of this host share them (weight_memory.h); empty: they do not. Files there that
-  // nobody has are removed.
-  ModelStore(std::string folder, int64_t limit_bytes, std::string share_folder = "");
+  // nobody has are removed. gpu: whose memory weights lie in, and which outlives the store and its
+  // models; null: the host's. A GPU's are not shared.
+  ModelStore(std::string folder, int64_t limit_bytes, std::string share_folder = "",
+             Device* gpu = nullptr);
 
   ModelCatalog& catalog() { return catalog_; }
   int64_t limit() const { return limit_; }
@@ -55,6 +57,7 @@ class ModelStore {
   ModelCatalog catalog_;
   const int64_t limit_;
   const std::string share_folder_;
+  Device* const gpu_;
   mutable Mutex mutex_;
   ConditionVariable ended_;  // a load
   bool loading_ ABSL_GUARDED_BY(mutex_) = false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/process/process_memory.h"
 
@@ -52,9 +53,21 @@ std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device) {
   return GpuOrdinal(settings.device.device).value_or(0);
 }
 
-int64_t JobMemoryLimit(const WorkerSettings& settings, const Device& device) {
+absl::Status CanEncode(Device& device) {
+  return device.host_memory() ? absl::OkStatus() : device.row_math().status();
+}
+
+absl::StatusOr<int64_t> JobMemoryLimit(const WorkerSettings& settings, Device& device) {
   if (!device.host_memory()) {
-    const int64_t most = device.info().memory_bytes;
+    int64_t most = device.info().memory_bytes;
+    if (!settings.model_dir.empty() && CanEncode(device).ok()) {
+      if (settings.model_memory_bytes >= most) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "--model-memory is ", settings.model_memory_bytes, " bytes, must be less than the ",
+            most, " bytes of the GPU that this worker may take"));
+      }
+      most -= settings.model_memory_bytes;
+    }
     return settings.memory_limit_bytes > 0 ? std::min(settings.memory_limit_bytes, most) : most;
   }
   if (settings.memory_limit_bytes > 0) return settings.memory_limit_bytes;

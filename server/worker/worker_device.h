@@ -23,8 +23,12 @@ absl::StatusOr<WorkerDevices> MakeWorkerDevices(const WorkerSettings& settings);
 // The ordinal of the worker's GPU; nothing where the processor computes.
 std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device);
 
+// Whether it computes encoders: OK, or why the GPU does not. A device of a CPU does.
+absl::Status CanEncode(Device& device);
+
 // Memory for jobs: the setting, or else the GPU's limit or the worker's share of 80 % of the
-// machine's memory.
-int64_t JobMemoryLimit(const WorkerSettings& settings, const Device& device);
+// machine's memory. Where weights of models lie on the GPU, --model-memory of its limit is theirs.
+// INVALID_ARGUMENT, naming the setting: nothing is left.
+absl::StatusOr<int64_t> JobMemoryLimit(const WorkerSettings& settings, Device& device);
 
 }  // namespace hilbert_ring::server

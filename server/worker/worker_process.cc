@@ -82,7 +82,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
     ASSIGN_OR_RETURN(join_token, ReadTokenFile(settings.join_token_file));
   }
   Device& device = *devices.main;
-  JobMemory memory(JobMemoryLimit(settings, device));
+  ASSIGN_OR_RETURN(const int64_t memory_limit, JobMemoryLimit(settings, device));
+  JobMemory memory(memory_limit);
   Lane lane(device);
   Lane express_lane(*devices.express);
   ActiveCalls calls;
@@ -94,9 +95,10 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                          .max_ctas = settings.device.gpu_exchange_blocks});
   RingTable rings(transport);
   CoordinatorSecret secret;
-  const bool share_weights = settings.share_memory && !settings.model_dir.empty();
+  const bool on_gpu = !device.host_memory();
+  const bool share_weights = settings.share_memory && !settings.model_dir.empty() && !on_gpu;
   ModelStore models(settings.model_dir, settings.model_memory_bytes,
-                    share_weights ? kSharedFolder : "");
+                    share_weights ? kSharedFolder : "", on_gpu ? &device : nullptr);
   WorkerMetrics metrics;
   WorkerState state{
       .lane = lane,
@@ -171,10 +173,12 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   {
     std::atomic<bool> draining = false;
     std::optional<ModelScan> scan;
-    if (!settings.model_dir.empty() && device.host_memory()) {
+    const absl::Status can_encode = CanEncode(device);
+    if (!settings.model_dir.empty() && can_encode.ok()) {
       scan.emplace(models.catalog(), kModelScanInterval);
     } else if (!settings.model_dir.empty()) {
-      spdlog::warn("--model-dir: encoders are computed on the CPU alone, this worker gets none");
+      spdlog::warn("--model-dir: this worker gets no encoders: {}",
+                   std::string(can_encode.message()));
     }
     MarkWatch data_mark(settings.data_root, kMarkInterval);
     Registration registration(

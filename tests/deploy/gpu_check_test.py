@@ -16,8 +16,9 @@ from pathlib import Path
 SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
 sys.path.insert(0, str(SOURCE / "tools"))
 FAKE = Path(__file__).resolve().parent / "fake_gpu_program.py"
-PROGRAMS = ["gpu_bench", "gpu_graph_bench", "hopper_alone", "device_test", "attention_test",
-            "engine_golden_test", "engine_random_test", "ring_processes_test", "ring_rank",
+PROGRAMS = ["gpu_bench", "gpu_encoder_bench", "gpu_graph_bench", "hopper_alone", "device_test",
+            "row_math_test", "attention_test", "engine_golden_test", "engine_encoder_golden_test",
+            "engine_random_test", "ring_processes_test", "ring_rank",
             "compute-sanitizer"]
 PATIENCE = 0.3  # a smoke test has 6 seconds
 NATIVE, HOPPER, CUDNN = "cuda/native", "cuda/native-sm90", "cuda/cudnn"

@@ -11,6 +11,7 @@ BUILD = Path(os.environ["HILBERT_RING_BUILD"])
 SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
 BENCH = BUILD / "tests/bench/emulated_gpu_bench"
 ALONE = BUILD / "tests/bench/emulated_hopper_alone"
+ENCODER = BUILD / "tests/bench/emulated_gpu_encoder_bench"
 NATIVE, HOPPER, CUDNN = "cuda/native", "cuda/native-sm90", "cuda/cudnn"
 PATIENCE = {"hang": 2}  # 40 seconds for a smoke test; others have 200
 # Which kernel of the GPU is how.
@@ -24,7 +25,8 @@ class EmulatedGpu(unittest.TestCase):
     def check(self, kernel, wrong, groups):
         with tempfile.TemporaryDirectory() as folder:
             folder = Path(folder)
-            for name, program in (("gpu_bench", BENCH), ("hopper_alone", ALONE)):
+            for name, program in (("gpu_bench", BENCH), ("hopper_alone", ALONE),
+                                  ("gpu_encoder_bench", ENCODER)):
                 (folder / name).write_text(WRAPPER.format(kernel=kernel, wrong=wrong, program=program))
                 (folder / name).chmod(0o755)
             done = subprocess.run(
@@ -44,6 +46,9 @@ class EmulatedGpu(unittest.TestCase):
             self.assertEqual(verdicts[f"Layers in bfloat16, {kernel}"], "passed")
             self.assertEqual(verdicts[f"Job of 256 tokens, {kernel}"], "passed")
         self.assertEqual(verdicts["The Hopper kernel alone"], "passed")
+        for compute in ("bfloat16", "float32"):
+            self.assertEqual(verdicts[f"Encoder of the published size, {compute}"], "passed")
+        self.assertRegex(self.text, r"\| cuda/native-sm90 \| bfloat16 \| 100 \| [0-9.]+ \| [0-9]+ \|")
         self.assertEqual(verdicts["A job that fills the GPU's memory"], "passed")
         self.assertEqual(verdicts[f"Smoke test, {CUDNN}"], "FAILED with 1")
         self.assertRegex(self.text, "starts . not run: FAILED_PRECONDITION: .*cudnn")

@@ -7,13 +7,15 @@
 #include "absl/status/statusor.h"
 #include "engine/base/return_if_error.h"
 #include "engine/model/encoder_model.h"
+#include "tests/engine/encoder_device.h"
 
 namespace hilbert_ring::testing {
 
 inline absl::StatusOr<std::shared_ptr<const EncoderModel>> LoadEncoder(
-    const std::string& folder, const EncoderModelOptions& options = {}) {
+    const std::string& folder, EncoderModelOptions options = {}) {
   FileDigests digests;
   ASSIGN_OR_RETURN(const EncoderFolder opened, EncoderFolder::Open(folder, digests));
+  if (options.device == nullptr) options.device = ModelDevice();
   return EncoderModel::Load(opened, options);
 }
 

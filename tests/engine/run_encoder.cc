@@ -6,6 +6,7 @@
 
 #include "engine/base/return_if_error.h"
 #include "engine/spec/numbers.h"
+#include "tests/engine/encoder_device.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -31,10 +32,14 @@ class Runner {
   }
 
   absl::Status RunRank(int rank, Communicator& communicator) {
-    ASSIGN_OR_RETURN(const auto device, MakeDevice({.threads = run_.threads}));
+    std::unique_ptr<Device> own;
+    if (EncoderKernel() == "cpu") {
+      ASSIGN_OR_RETURN(own, MakeDevice({.threads = run_.threads}));
+    }
+    Device& device = own != nullptr ? *own : KeptGpu(rank);
     ASSIGN_OR_RETURN(const auto encoder,
-                     EncoderRank::Make(held_model_, result_.plan, rank, *device, run_.outputs));
-    RETURN_IF_ERROR(Place(rank, *encoder));
+                     EncoderRank::Make(held_model_, result_.plan, rank, device, run_.outputs));
+    RETURN_IF_ERROR(Place(rank, *encoder, device));
     EncoderControl control = run_.control;
     const int64_t width = model_.config().embed_dim;
     control.rows = [&](const StateRows& rows) {
@@ -68,9 +73,13 @@ class Runner {
   }
 
  private:
-  absl::Status Place(int rank, EncoderRank& encoder) const {
+  absl::Status Place(int rank, EncoderRank& encoder, Device& device) const {
     const int64_t dim = model_.config().tile_dim();
     std::vector<std::byte> values(run_.tiles_at_once * dim * ElementBytes(run_.tiles_dtype));
+    std::unique_ptr<Buffer> on_device;
+    if (!device.host_memory()) {
+      ASSIGN_OR_RETURN(on_device, device.Allocate(std::ssize(values)));
+    }
     for (const ShardRange& range : result_.plan.attention.shards.OfRank(rank)) {
       const SlideRows::Tiles tiles = result_.plan.rows.TilesOf(range.begin, range.end);
       for (int64_t first = tiles.begin; first < tiles.end; first += run_.tiles_at_once) {
@@ -80,7 +89,12 @@ class Runner {
         }
         std::span<const double> coords(input_.coords);
         if (!coords.empty()) coords = coords.subspan(2 * first, 2 * count);
-        RETURN_IF_ERROR(encoder.PlaceTiles(first, count, run_.tiles_dtype, values.data(), coords));
+        const std::byte* placed = values.data();
+        if (on_device != nullptr) {
+          RETURN_IF_ERROR(device.CopyIn(on_device->data(), values.data(), std::ssize(values)));
+          placed = on_device->data();
+        }
+        RETURN_IF_ERROR(encoder.PlaceTiles(first, count, run_.tiles_dtype, placed, coords));
       }
     }
     return absl::OkStatus();

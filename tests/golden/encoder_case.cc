@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
@@ -12,9 +13,20 @@
 
 namespace hilbert_ring::testing {
 
+namespace {
+
+// HILBERT_RING_GOLDEN_DIR, beside which they lie, is for programs that run where they were not
+// built.
+std::string CasesFolder() {
+  const char* const cases = std::getenv("HILBERT_RING_GOLDEN_DIR");
+  return cases == nullptr ? HILBERT_RING_ENCODER_CASES : absl::StrCat(cases, "/../encoder_cases");
+}
+
+}  // namespace
+
 std::vector<std::string> EncoderCaseNames() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(HILBERT_RING_ENCODER_CASES)) {
+  for (const auto& entry : std::filesystem::directory_iterator(CasesFolder())) {
     names.push_back(entry.path().filename().string());
   }
   std::ranges::sort(names);
@@ -22,7 +34,7 @@ std::vector<std::string> EncoderCaseNames() {
 }
 
 absl::StatusOr<EncoderCase> LoadEncoderCase(const std::string& name) {
-  EncoderCase golden{.name = name, .folder = absl::StrCat(HILBERT_RING_ENCODER_CASES, "/", name)};
+  EncoderCase golden{.name = name, .folder = absl::StrCat(CasesFolder(), "/", name)};
   const std::string folder = golden.folder + "/";
   const auto input = nlohmann::json::parse(ReadFile(folder + "input.json"), nullptr, false);
   if (!input.is_object()) return absl::InvalidArgumentError(folder + "input.json");

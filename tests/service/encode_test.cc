@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/golden/encoder_case.h"
 #include "tests/service/encode_call.h"
+#include "tests/service/encode_cases.h"
 #include "tests/support/cluster.h"
 #include "tests/support/test_folder.h"
 #include "wire/status.h"
@@ -20,112 +21,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string Models() {
-  return std::filesystem::path(LoadEncoderCase(EncoderCaseNames().front())->folder)
-      .parent_path()
-      .string();
-}
-
-// Of rows [states, tokens, dim] as the golden cases have them: [tokens, states, dim].
-std::vector<float> ByToken(const std::vector<float>& states, int64_t count, int64_t dim) {
-  const int64_t tokens = std::ssize(states) / count / dim;
-  std::vector<float> rows(states.size());
-  for (int64_t state = 0; state < count; ++state) {
-    for (int64_t token = 0; token < tokens; ++token) {
-      std::copy_n(states.begin() + (state * tokens + token) * dim, dim,
-                  rows.begin() + (token * count + state) * dim);
-    }
-  }
-  return rows;
-}
-
-EncodeInputs InputsOf(const EncoderCase& golden) {
-  int64_t tiles = 0;
-  for (const int64_t of_slide : golden.slide_tiles) tiles += of_slide;
-  return {.count = tiles, .tiles = golden.tiles, .coords = golden.coords};
-}
-
-void SetAllStates(const EncoderCase& golden, v1::EncodeSpec& spec) {
-  const int64_t states = std::ssize(golden.states) / std::ssize(golden.out);
-  for (int64_t state = 0; state < states; ++state) spec.add_states(state);
-  spec.set_skip_final_norm(true);
-}
-
-void CheckRows(const Cluster& cluster, const EncoderCase& golden) {
-  const EncodeInputs inputs = InputsOf(golden);
-  v1::EncodeSpec spec = SpecOf(golden.name, golden.slide_tiles, v1::POOLING_NONE);
-  const auto last = EncodeRaw(cluster.Channel(), spec, inputs, {.chunk_rows = 7, .seed = 1});
-  ASSERT_TRUE(last.ok()) << last.status();
-  EXPECT_EQ(EncoderMismatch(last->outputs.at(v1::TENSOR_STATES), golden.out), "");
-  EXPECT_EQ(last->report.model_digest().size(), 64u);
-  SetAllStates(golden, spec);
-  const auto all = EncodeRaw(cluster.Channel(), spec, inputs, {.chunk_rows = 5, .seed = 2});
-  ASSERT_TRUE(all.ok()) << all.status();
-  int64_t tokens = 0;
-  for (const v1::WorkerReport& worker : all->report.workers()) tokens += worker.tokens();
-  const int64_t dim = std::ssize(golden.out) / tokens;
-  EXPECT_EQ(EncoderMismatch(all->outputs.at(v1::TENSOR_STATES),
-                            ByToken(golden.states, spec.states_size(), dim)),
-            "");
-}
-
-void CheckPooled(const Cluster& cluster, const EncoderCase& golden) {
-  const EncodeInputs inputs = InputsOf(golden);
-  for (const v1::Pooling pooling : {v1::POOLING_CLASS, v1::POOLING_MEAN}) {
-    const bool of_class = pooling == v1::POOLING_CLASS;
-    v1::EncodeSpec spec = SpecOf(golden.name, golden.slide_tiles, pooling);
-    const auto last = EncodeRaw(cluster.Channel(), spec, inputs, {.chunk_rows = 11, .seed = 3});
-    if (golden.class_out.empty()) {
-      EXPECT_TRUE(absl::IsInvalidArgument(last.status())) << last.status();
-      return;
-    }
-    ASSERT_TRUE(last.ok()) << last.status();
-    EXPECT_EQ(last->outputs.size(), 1u);
-    EXPECT_EQ(EncoderMismatch(last->outputs.at(v1::TENSOR_POOLED),
-                              of_class ? golden.class_out : golden.mean_out),
-              "");
-    SetAllStates(golden, spec);
-    const auto all = EncodeRaw(cluster.Channel(), spec, inputs, {.chunk_rows = 3, .seed = 4});
-    ASSERT_TRUE(all.ok()) << all.status();
-    EXPECT_EQ(EncoderMismatch(all->outputs.at(v1::TENSOR_POOLED),
-                              of_class ? golden.class_states : golden.mean_states),
-              "");
-  }
-}
-
-// Of the last layer, by head; with pooled slides.
-void CheckMap(const Cluster& cluster, const EncoderCase& golden) {
-  if (golden.attention_map.empty()) return;
-  const int64_t layers = std::ssize(golden.states) / std::ssize(golden.out) - 1;
-  v1::EncodeSpec spec = SpecOf(golden.name, golden.slide_tiles, v1::POOLING_MEAN);
-  spec.set_attention_map_layer(layers);
-  spec.set_attention_map_by_head(true);
-  const auto result =
-      EncodeRaw(cluster.Channel(), spec, InputsOf(golden), {.chunk_rows = 9, .seed = 5});
-  ASSERT_TRUE(result.ok()) << result.status();
-  const auto of_layer = std::ssize(golden.attention_map) / layers;
-  EXPECT_EQ(EncoderMismatch(result->outputs.at(v1::TENSOR_ATTENTION_MAP),
-                            std::span(golden.attention_map).last(of_layer),
-                            1.0 / static_cast<double>(result->report.tokens())),
-            "");
-  EXPECT_EQ(EncoderMismatch(result->outputs.at(v1::TENSOR_POOLED), golden.mean_out), "");
-}
-
-void CheckEveryCase(const Cluster& cluster) {
-  for (const std::string& name : EncoderCaseNames()) {
-    SCOPED_TRACE(name);
-    const auto golden = LoadEncoderCase(name);
-    ASSERT_TRUE(golden.ok()) << golden.status();
-    CheckRows(cluster, *golden);
-    CheckPooled(cluster, *golden);
-    CheckMap(cluster, *golden);
-  }
-}
-
 class ServiceEncode : public ::testing::TestWithParam<int> {};
 
 TEST_P(ServiceEncode, EveryCase) {
-  auto cluster = Cluster::Start({.workers = GetParam(), .arguments = {"--model-dir=" + Models()}});
+  auto cluster =
+      Cluster::Start({.workers = GetParam(), .arguments = {"--model-dir=" + ModelsOfCases()}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   CheckEveryCase(**cluster);
 }
@@ -134,13 +34,13 @@ INSTANTIATE_TEST_SUITE_P(Workers, ServiceEncode, ::testing::Values(1, 2, 3, 5));
 
 TEST(ServiceEncodeWithoutSharedMemory, RowsAreSent) {
   auto cluster = Cluster::Start(
-      {.workers = 2, .arguments = {"--share-memory=false", "--model-dir=" + Models()}});
+      {.workers = 2, .arguments = {"--share-memory=false", "--model-dir=" + ModelsOfCases()}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   CheckEveryCase(**cluster);
 }
 
 std::unique_ptr<Cluster> StartChecked(const std::vector<std::string>& further) {
-  std::vector<std::string> arguments = {"--check-rows=24", "--model-dir=" + Models()};
+  std::vector<std::string> arguments = {"--check-rows=24", "--model-dir=" + ModelsOfCases()};
   arguments.insert(arguments.end(), further.begin(), further.end());
   auto cluster = Cluster::Start({.workers = 3, .arguments = arguments});
   EXPECT_TRUE(cluster.ok()) << cluster.status();
@@ -191,7 +91,7 @@ TEST(ServiceEncodeChecked, RowsOfALargeSlideThroughOneLayer) {
 }
 
 TEST(ServiceEncodeTrace, EveryWorkerTellsEveryLayer) {
-  auto cluster = Cluster::Start({.workers = 3, .arguments = {"--model-dir=" + Models()}});
+  auto cluster = Cluster::Start({.workers = 3, .arguments = {"--model-dir=" + ModelsOfCases()}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const auto golden = LoadEncoderCase("slide_three_layers");
   ASSERT_TRUE(golden.ok()) << golden.status();

@@ -121,6 +121,10 @@ class CpuDevice : public Device {
   absl::Status AddZeroKeys(std::span<const ZeroKeysTask> tasks) override;
   absl::Status Finalize(std::span<const FinalizeTask> tasks) override;
   absl::Status Pack(std::span<const PackTask> tasks) override;
+  absl::StatusOr<RowMath*> row_math() override {
+    return absl::FailedPreconditionError(
+        "a CPU's rows are computed where they lie, by engine/model");
+  }
 
  private:
   CpuKernels kernels_;

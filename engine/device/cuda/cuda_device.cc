@@ -4,10 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "engine/device/check_task.h"
 #include "engine/device/cuda/attention_split.h"
+#include "engine/device/cuda/cuda_row_math.h"
 #include "engine/device/cuda/handles.cuh"
 #include "engine/device/cuda/kernels/kernels.cuh"
 #include "engine/device/cuda/library_attention.h"
@@ -61,6 +64,7 @@ class CudaDevice : public Device {
   absl::Status AddZeroKeys(std::span<const ZeroKeysTask> tasks) override;
   absl::Status Finalize(std::span<const FinalizeTask> tasks) override;
   absl::Status Pack(std::span<const PackTask> tasks) override;
+  absl::StatusOr<RowMath*> row_math() override;
 
  private:
   class PoolBuffer;
@@ -85,6 +89,8 @@ class CudaDevice : public Device {
   std::unique_ptr<NativeAttention> native_;
   std::unique_ptr<LibraryAttention> library_;  // null: our own kernels alone
   std::unique_ptr<AttentionSplit> split_;      // between the two, where there are two
+  Mutex row_math_mutex_;                       // no other is taken under it
+  std::unique_ptr<RowMath> row_math_ ABSL_GUARDED_BY(row_math_mutex_);
 };
 
 class CudaDevice::PoolBuffer : public Buffer {
@@ -104,9 +110,11 @@ class CudaDevice::PoolBuffer : public Buffer {
   int64_t bytes_;
 };
 
-CudaDevice::~CudaDevice() {
+// Nobody else has it any more.
+CudaDevice::~CudaDevice() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   cudaSetDevice(options_.ordinal);
   if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
+  row_math_.reset();
   split_.reset();
   library_.reset();
   native_.reset();
@@ -242,6 +250,19 @@ absl::Status CudaDevice::Finalize(std::span<const FinalizeTask> tasks) {
 
 absl::Status CudaDevice::Pack(std::span<const PackTask> tasks) {
   return ComputeAll("packing rows", tasks, LaunchPack);
+}
+
+absl::StatusOr<RowMath*> CudaDevice::row_math() {
+  const MutexLock lock(row_math_mutex_);
+  if (row_math_ == nullptr) {
+    RETURN_IF_ERROR(UseDevice(options_.ordinal));
+    ASSIGN_OR_RETURN(auto products, MakeProducts());
+    row_math_ =
+        MakeRowMath(std::move(products), {.stream = stream_.get(),
+                                          .begin = [this] { return Begin(); },
+                                          .end = [this] { return End(cudaSuccess, "waiting"); }});
+  }
+  return row_math_.get();
 }
 
 absl::StatusOr<AttendFigures> CudaDevice::Attend(std::span<const AttentionTask> tasks,

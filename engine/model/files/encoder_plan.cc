@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/return_if_error.h"
+#include "engine/model/files/device_block.h"
 #include "engine/model/files/map_transfers.h"
 
 namespace hilbert_ring {
@@ -13,6 +14,10 @@ namespace {
 // product of 768 x 3,072 in float32 is as fast at 256 as at 512 rows and a third slower at 128 (two
 // threads of a Zen 5).
 constexpr int64_t kMostBlockRows = 256;
+
+// Of a GPU. A product of so many rows has tiles for all its multiprocessors, and what lies between
+// products takes 200 MB at the published size. Reckoned, not measured.
+constexpr int64_t kMostDeviceBlockRows = 8192;
 
 // Blocks are whole vectors of rows where they can be.
 constexpr int64_t kBlockStep = 16;
@@ -47,8 +52,10 @@ int64_t StepsOf(const EncoderPlan& plan) {
 }
 
 RowBlocks::RowBlocks(int64_t rows, int threads) : rows(rows) {
-  const int64_t of_thread = std::max<int64_t>(1, CeilDiv(rows, threads * kMostBlockRows));
-  const int64_t even = CeilDiv(rows, threads * of_thread);
+  const int64_t most = threads == 0 ? kMostDeviceBlockRows : kMostBlockRows;
+  const int64_t takers = std::max(1, threads);
+  const int64_t of_taker = std::max<int64_t>(1, CeilDiv(rows, takers * most));
+  const int64_t even = CeilDiv(rows, takers * of_taker);
   block = std::max(kBlockStep, CeilDiv(even, kBlockStep) * kBlockStep);
 }
 
@@ -75,21 +82,38 @@ int64_t PooledBytes(const EncoderPlan& plan, int rank) {
          slides * static_cast<int64_t>(sizeof(int64_t));
 }
 
+DeviceBlockBytes DeviceBlockBytesOf(const EncoderConfig& config, const RowBlocks& blocks,
+                                    DataType products) {
+  constexpr int64_t kNumber = 8;  // bytes of an int64 or a double
+  const bool positions = config.position.has_value();
+  return {.operand = blocks.block * WidestOperand(config) * ElementBytes(products),
+          .result = blocks.block * std::max(3 * config.embed_dim, WidestResult(config)) *
+                    static_cast<int64_t>(sizeof(float)),
+          .workspace = kProductWorkspaceBytes,
+          .places = blocks.block * kNumber,
+          .coords = positions ? blocks.block * 2 * kNumber : 0,
+          .frequencies = positions ? config.embed_dim / 4 * kNumber : 0,
+          .sums = config.embed_dim * kNumber};
+}
+
 EncoderMemory MemoryOf(const EncoderPlan& plan, int rank, int threads, DataType products,
                        const EncoderOutputs& outputs) {
   const EncoderConfig& config = plan.config;
   const int64_t rows = plan.attention.shards.Rows(rank);
   const RowBlocks blocks(rows, threads);
-  const int64_t busy = std::min<int64_t>(threads, blocks.count());
+  const int64_t busy = std::min<int64_t>(std::max(1, threads), blocks.count());
   const int64_t element = ElementBytes(products);
   const auto floats = static_cast<int64_t>(sizeof(float));
   const int64_t sums = outputs.pooling == Pooling::kNone ? 0 : PooledBytes(plan, rank);
   int64_t output_bytes = sums + busy * blocks.block * MapColumnsOf(config, outputs) * floats;
   if (outputs.attention_map) output_bytes += MapExchangeBytes(plan, rank);
+  const int64_t block_bytes =
+      threads == 0
+          ? DeviceBlockBytesOf(config, blocks, products).total()
+          : busy * blocks.block * (WidestResult(config) * floats + WidestOperand(config) * element);
   return {.attention_bytes = plan.attention.costs.workers[rank].resident_bytes(),
           .residual_bytes = rows * config.embed_dim * floats,
-          .block_bytes = busy * blocks.block *
-                         (WidestResult(config) * floats + WidestOperand(config) * element),
+          .block_bytes = block_bytes,
           .output_bytes = output_bytes};
 }
 

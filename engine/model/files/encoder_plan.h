@@ -35,7 +35,7 @@ absl::StatusOr<EncoderPlan> MakeEncoderPlan(const EncoderConfig& config, DataTyp
 // nothing.
 int64_t StepsOf(const EncoderPlan& plan);
 
-// How a rank's rows are cut into blocks that its threads take: as many for each thread.
+// How a rank's rows are cut into blocks that its threads take, as many for each; 0 threads: a GPU.
 struct RowBlocks {
   RowBlocks(int64_t rows, int threads);
 
@@ -62,7 +62,7 @@ struct EncoderMemory {
 int64_t PooledBytes(const EncoderPlan& plan, int rank);
 
 // products: the type that products take their numbers in. It is float32 also for bfloat16, where
-// the processor has no products of it.
+// the processor has no products of it. threads 0: of a GPU (device_block.h).
 EncoderMemory MemoryOf(const EncoderPlan& plan, int rank, int threads, DataType products,
                        const EncoderOutputs& outputs);
 

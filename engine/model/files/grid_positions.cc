@@ -21,13 +21,18 @@ absl::Status CheckCoordinates(const GridPositions& position, std::span<const dou
   return absl::OkStatus();
 }
 
-GridEmbedding::GridEmbedding(const GridPositions& position, int64_t embed_dim)
-    : tile_size_(static_cast<double>(position.tile_size)), frequencies_(embed_dim / 4) {
-  const auto count = static_cast<double>(frequencies_.size());
-  for (size_t i = 0; i < frequencies_.size(); ++i) {
-    frequencies_[i] = std::pow(10000.0, -static_cast<double>(i) / count);
+std::vector<double> GridFrequencies(int64_t embed_dim) {
+  std::vector<double> frequencies(embed_dim / 4);
+  const auto count = static_cast<double>(frequencies.size());
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    frequencies[i] = std::pow(10000.0, -static_cast<double>(i) / count);
   }
+  return frequencies;
 }
+
+GridEmbedding::GridEmbedding(const GridPositions& position, int64_t embed_dim)
+    : tile_size_(static_cast<double>(position.tile_size)),
+      frequencies_(GridFrequencies(embed_dim)) {}
 
 void GridEmbedding::AddTo(double x, double y, std::span<float> row) const {
   AddAxis(std::floor(y / tile_size_), row.data());

@@ -16,6 +16,9 @@ namespace hilbert_ring {
 absl::Status CheckCoordinates(const GridPositions& position, std::span<const double> coords,
                               int64_t first_row);
 
+// Of each angle of a half row, [embed_dim / 4].
+std::vector<double> GridFrequencies(int64_t embed_dim);
+
 class GridEmbedding {
  public:
   // embed_dim is divisible by 4.

@@ -74,6 +74,27 @@ TEST(Membership, NewsEndTheWaitForThem) {
   EXPECT_LT(Clock::now(), late);
 }
 
+// Of a job whose workers are chosen later: for a GPU's blocks where one may be among them.
+TEST(Membership, EncodersArePlannedForTheMemberThatTakesMost) {
+  Counts counts;
+  Membership membership(kForLong, counts.Hooks());
+  EXPECT_EQ(MostThreads(membership.Live()), 1);
+  const auto join = [&](const std::string& address, const std::string& kernel, int threads) {
+    v1::Heartbeat beat = Beat(address);
+    beat.set_kernel(kernel);
+    beat.set_threads(threads);
+    const auto member = membership.Register(beat);
+    ASSERT_TRUE(member.ok()) << member.status();
+    membership.Reached(**member);
+  };
+  join("127.0.0.1:1", "cpu/avx2", 0);
+  EXPECT_EQ(MostThreads(membership.Live()), 1);
+  join("127.0.0.1:2", "cpu/avx2", 6);
+  EXPECT_EQ(MostThreads(membership.Live()), 6);
+  join("127.0.0.1:3", "cuda/native", 0);
+  EXPECT_EQ(MostThreads(membership.Live()), 0);
+}
+
 TEST(Membership, JoinsAndLeaves) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());

@@ -42,6 +42,7 @@ class ForwardingDevice : public Device {
     return device_->Finalize(tasks);
   }
   absl::Status Pack(std::span<const PackTask> tasks) override { return device_->Pack(tasks); }
+  absl::StatusOr<RowMath*> row_math() override { return device_->row_math(); }
 
  protected:
   Device& device() const { return *device_; }

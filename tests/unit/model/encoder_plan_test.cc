@@ -37,6 +37,34 @@ TEST(RowBlocks, TileTheRowsEvenlyOverTheThreads) {
   EXPECT_EQ(RowBlocks(0, 4).count(), 0);
 }
 
+// Few blocks, so that a product has work for all of a GPU, of a size that is bounded.
+TEST(RowBlocks, AGpuTakesLargeOnes) {
+  for (const int64_t rows : {1, 100, 8192, 8193, 10001, 45681, 1000001}) {
+    const RowBlocks blocks(rows, 0);
+    EXPECT_EQ(blocks.count(), (rows + 8191) / 8192) << rows;
+    EXPECT_LE(blocks.block, 8192);
+    EXPECT_LE(blocks.block, rows / blocks.count() + 16);
+  }
+}
+
+// A GPU has one block, and what its products need.
+TEST(EncoderMemory, OfAGpuIsBoundedToo) {
+  EncoderConfig config = PublishedSize();
+  const auto bytes = [&](int64_t tiles, DataType products) {
+    const auto plan = MakeEncoderPlan(config, DataType::kBFloat16, {tiles}, 1);
+    return MemoryOf(*plan, 0, 0, products, {}).block_bytes;
+  };
+  EXPECT_EQ(bytes(8191, DataType::kBFloat16),
+            8192 * (3072 * 4 + 3072 * 2 + 8 + 16) + (32 << 20) + 192 * 8 + 768 * 8);
+  EXPECT_EQ(bytes(8191, DataType::kFloat32) - bytes(8191, DataType::kBFloat16), 8192 * 3072 * 2);
+  EXPECT_LE(bytes(1'000'000, DataType::kFloat32), bytes(8191, DataType::kFloat32));
+  // q, k and v are the results of one product.
+  config.ffn_dim = 768;
+  config.position.reset();
+  EXPECT_EQ(bytes(8191, DataType::kBFloat16),
+            8192 * (3 * 768 * 4 + 1536 * 2 + 8) + (32 << 20) + 768 * 8);
+}
+
 TEST(EncoderMemory, FallsWithTheRanksAndHoldsNoFeedForwardOfAllRows) {
   const EncoderConfig config = PublishedSize();
   const std::vector<int64_t> slide = {45680};

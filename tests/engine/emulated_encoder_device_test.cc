@@ -1,0 +1,210 @@
+// What an encoder takes of a GPU and gives back, and how it ends where a call of the GPU fails.
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/return_if_error.h"
+#include "engine/model/encoder_rank.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/engine/load_encoder.h"
+#include "tests/golden/encoder_case.h"
+#include "tests/unit/device/cuda_emulation/cublaslt_calls.h"
+#include "tests/unit/device/forwarding_device.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Account {
+  std::atomic<int64_t> now = 0, most = 0, allocations = 0;
+  int64_t left = 1000;  // allocations before they are refused
+};
+
+class CountedBuffer : public Buffer {
+ public:
+  CountedBuffer(std::unique_ptr<Buffer> buffer, Account& account)
+      : buffer_(std::move(buffer)), account_(account) {
+    account_.now += bytes();
+    account_.most = std::max(account_.most.load(), account_.now.load());
+    ++account_.allocations;
+  }
+  ~CountedBuffer() override { account_.now -= bytes(); }
+  std::byte* data() override { return buffer_->data(); }
+  int64_t bytes() const override { return buffer_->bytes(); }
+
+ private:
+  const std::unique_ptr<Buffer> buffer_;
+  Account& account_;
+};
+
+class CountedDevice : public ForwardingDevice {
+ public:
+  CountedDevice(std::unique_ptr<Device> device, Account& account)
+      : ForwardingDevice(std::move(device)), account_(account) {}
+
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
+    if (account_.left-- <= 0) return absl::ResourceExhaustedError("none left");
+    auto buffer = device().Allocate(bytes);
+    if (!buffer.ok()) return buffer.status();
+    return std::make_unique<CountedBuffer>(*std::move(buffer), account_);
+  }
+  absl::Status CopyIn(void* to, const void* from, int64_t bytes) override {
+    if (!copies_) return absl::InternalError("copying rows in: cudaError, failed");
+    return device().CopyIn(to, from, bytes);
+  }
+
+  Device& inner() { return device(); }
+  bool copies_ = true;
+
+ private:
+  Account& account_;
+};
+
+class EncoderOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    emulation::FailLt("");
+    golden_ = LoadEncoderCase("slide_small").value();
+    device_ =
+        std::make_unique<CountedDevice>(MakeDevice(OptionsFor("cuda/native", 0)).value(), account_);
+  }
+  void TearDown() override { emulation::FailLt(""); }
+
+  absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(
+      DataType compute = DataType::kFloat32) const {
+    return LoadEncoder(golden_.folder, {.compute = compute, .device = device_.get()});
+  }
+
+  // From tiles to states of the last layer.
+  absl::StatusOr<EncoderFigures> Run(std::shared_ptr<const EncoderModel> model,
+                                     const EncoderPlan& plan, const EncoderOutputs& outputs) {
+    ASSIGN_OR_RETURN(const auto rank,
+                     EncoderRank::Make(std::move(model), plan, 0, *device_, outputs));
+    const int64_t tiles = plan.rows.tiles();
+    // Of somebody else, and not counted.
+    auto values = device_->inner().Allocate(std::ssize(golden_.tiles) * sizeof(float)).value();
+    RETURN_IF_ERROR(device_->CopyIn(values->data(), golden_.tiles.data(), values->bytes()));
+    RETURN_IF_ERROR(rank->PlaceTiles(0, tiles, DataType::kFloat32, values->data(), golden_.coords));
+    return rank->Run(nullptr, 0,
+                     {.rows = [](const StateRows&) { return absl::OkStatus(); },
+                      .pooled = [](int64_t, const PooledPart&) { return absl::OkStatus(); }});
+  }
+
+  EncoderPlan PlanOf(const EncoderModel& model) const {
+    return MakeEncoderPlan(model.config(), model.compute(), golden_.slide_tiles, 1).value();
+  }
+
+  Account account_;
+  EncoderCase golden_;
+  std::unique_ptr<CountedDevice> device_;
+};
+
+TEST_F(EncoderOnGpu, MemoryIsWhatThePlanSaysAndIsGivenBack) {
+  for (const DataType compute : {DataType::kFloat32, DataType::kBFloat16}) {
+    const auto model = Load(compute).value();
+    const int64_t of_weights = account_.now;
+    EXPECT_EQ(of_weights, DeviceWeightBytes(model->config(), compute));
+    EXPECT_EQ(model->bytes(),
+              PackedBytes(model->config(), {.compute = compute, .device = device_.get()}).value());
+    EXPECT_GE(model->bytes(), of_weights);
+    EXPECT_FALSE(model->shared());
+    const EncoderPlan plan = PlanOf(*model);
+    for (const Pooling pooling : {Pooling::kNone, Pooling::kMean}) {
+      const EncoderOutputs outputs{.states = {model->config().layers}, .pooling = pooling};
+      account_.most = 0;
+      const auto figures = Run(model, plan, outputs);
+      ASSERT_TRUE(figures.ok()) << figures.status();
+      EXPECT_EQ(account_.now, of_weights) << "not all was given back, or weights were copied";
+      const EncoderMemory planned = MemoryOf(plan, 0, 0, compute, outputs);
+      const int64_t of_job = account_.most - of_weights;
+      EXPECT_LE(of_job, planned.total());
+      EXPECT_GE(of_job, planned.total() - planned.output_bytes - planned.attention_bytes);
+      EXPECT_LE(figures->memory_peak_bytes, planned.total());
+      EXPECT_GE(figures->memory_peak_bytes, of_job);
+    }
+  }
+  EXPECT_EQ(account_.now, 0) << "of weights";
+}
+
+TEST_F(EncoderOnGpu, AModelLargerThanItsLimitIsRefused) {
+  const int64_t bytes = PackedBytes(Load().value()->config(), {.device = device_.get()}).value();
+  EXPECT_TRUE(LoadEncoder(golden_.folder, {.max_bytes = bytes, .device = device_.get()}).ok());
+  const absl::Status refused =
+      LoadEncoder(golden_.folder, {.max_bytes = bytes - 1, .device = device_.get()}).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+}
+
+TEST_F(EncoderOnGpu, MemoryThatIsRefusedAtAnyPlaceIsAnError) {
+  account_.left = 0;
+  EXPECT_TRUE(absl::IsResourceExhausted(Load().status()));
+  account_.left = 1000;
+  const auto model = Load().value();
+  const EncoderPlan plan = PlanOf(*model);
+  const int64_t before = account_.now;
+  int allocations = 0;
+  for (bool made = false; !made; ++allocations) {
+    account_.left = allocations;
+    const auto rank = EncoderRank::Make(model, plan, 0, *device_, {.states = {0}});
+    made = rank.ok();
+    EXPECT_TRUE(made || absl::IsResourceExhausted(rank.status())) << rank.status();
+  }
+  EXPECT_GT(allocations, 8);
+  EXPECT_EQ(account_.now, before);
+}
+
+// From the nth product on they fail: in which layer, and what it was.
+TEST_F(EncoderOnGpu, AnErrorNamesTheLayerAndTheProduct) {
+  const auto model = Load().value();
+  const EncoderPlan plan = PlanOf(*model);
+  const EncoderOutputs outputs{.states = {model->config().layers}};
+  const std::pair<int, std::vector<std::string>> failures[] = {
+      {0, {"layer 0, placing tiles: a product of ", "cuBLASLt, multiplying: "}},
+      {1, {"layer 1, before its attention: a product of "}},
+      {2, {"layer 1, after its attention: a product of "}},
+      {5, {"layer 2, before its attention: a product of "}}};
+  for (const auto& [products, words] : failures) {
+    emulation::FailLt("cublasLtMatmul", products);
+    const absl::Status status = Run(model, plan, outputs).status();
+    EXPECT_TRUE(absl::IsInternal(status)) << status;
+    for (const std::string& word : words) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr(word));
+    }
+  }
+  emulation::FailLt("");
+  EXPECT_TRUE(Run(model, plan, outputs).ok());
+}
+
+TEST_F(EncoderOnGpu, AWeightThatCannotBeCopiedIsNamed) {
+  device_->copies_ = false;
+  const absl::Status status = Load().status();
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("slide_small: patch_embed.proj.weight: copying rows in"));
+  EXPECT_EQ(account_.now, 0);
+}
+
+TEST_F(EncoderOnGpu, WeightsInOtherMemoryAreRefused) {
+  const auto model = Load().value();
+  const EncoderPlan plan = PlanOf(*model);
+  FileDigests digests;
+  const auto host =
+      EncoderModel::Load(EncoderFolder::Open(golden_.folder, digests).value(), {}).value();
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      EncoderRank::Make(host, plan, 0, *device_, {.states = {0}}).status()));
+}
+
+TEST_F(EncoderOnGpu, WithoutProductsThereIsNoRank) {
+  const auto model = Load().value();
+  emulation::FailLt("dlopen");
+  const absl::Status status =
+      EncoderRank::Make(model, PlanOf(*model), 0, *device_, {.states = {0}}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cuBLASLt"));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

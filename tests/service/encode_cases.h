@@ -1,0 +1,23 @@
+// The golden cases of encoders through a service.
+#pragma once
+
+#include <string>
+
+#include "tests/golden/encoder_case.h"
+#include "tests/service/encode_call.h"
+#include "tests/support/cluster.h"
+
+namespace hilbert_ring::testing {
+
+std::string ModelsOfCases();  // for --model-dir
+
+EncodeInputs InputsOf(const EncoderCase& golden);
+
+// As the published code gives all states.
+void SetAllStates(const EncoderCase& golden, v1::EncodeSpec& spec);
+
+// Rows, pooled vectors and maps of a case, and of every case, are those of the definition.
+void CheckCase(const Cluster& cluster, const std::string& name);
+void CheckEveryCase(const Cluster& cluster);
+
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,125 @@
+// How cuBLASLt is asked: an algorithm once for each shape, everything given back, and its errors.
+#include <memory>
+#include <vector>
+
+#include "engine/device/row_math.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/device/cuda_emulation/cublaslt_calls.h"
+#include "tests/unit/device/kernel_options.h"
+
+namespace hilbert_ring {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kWorkspaceBytes = 4096;
+
+class EmulatedProducts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    emulation::FailLt("");
+    device_ = MakeDevice(OptionsFor("cuda", 0)).value();
+    memory_ = device_->Allocate(1 << 20).value();
+    before_ = emulation::CountedLtCalls();
+  }
+  void TearDown() override { emulation::FailLt(""); }
+
+  // Of zeros. from: begins so many bytes behind a place that is aligned to 256.
+  absl::Status Multiply(int64_t rows, int64_t from = 0, DataType dtype = DataType::kFloat32) {
+    const auto math = device_->row_math();
+    if (!math.ok()) return math.status();
+    std::byte* const data = memory_->data();
+    const ModelStep step = ProductTask{.dtype = dtype,
+                                       .rows = rows,
+                                       .in = 24,
+                                       .out = 16,
+                                       .from = data + kWorkspaceBytes + from,
+                                       .weights = data + (256 << 10),
+                                       .to = reinterpret_cast<float*>(data + (512 << 10)),
+                                       .workspace = data,
+                                       .workspace_bytes = kWorkspaceBytes};
+    return (*math)->Run({&step, 1});
+  }
+
+  int64_t Asked() const { return emulation::CountedLtCalls().heuristics - before_.heuristics; }
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Buffer> memory_;
+  emulation::LtCalls before_;
+};
+
+TEST_F(EmulatedProducts, AnAlgorithmIsAskedForOncePerShape) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(Multiply(8).ok());
+    EXPECT_EQ(Asked(), 1);
+  }
+  EXPECT_TRUE(Multiply(9).ok());
+  EXPECT_TRUE(Multiply(8, 0, DataType::kBFloat16).ok());
+  EXPECT_EQ(Asked(), 3);
+  // Memory that is aligned worse is another shape, as the library is told how it is aligned.
+  EXPECT_TRUE(Multiply(8, 4).ok());
+  EXPECT_TRUE(Multiply(8, 16).ok());
+  EXPECT_EQ(Asked(), 5);
+  EXPECT_TRUE(Multiply(8).ok());
+  EXPECT_EQ(Asked(), 5);
+}
+
+TEST_F(EmulatedProducts, ShapesWithoutEndAreNotKept) {
+  for (int64_t rows = 1; rows <= 300; ++rows) ASSERT_TRUE(Multiply(rows).ok());
+  // A plan has four objects.
+  EXPECT_LE(emulation::CountedLtCalls().alive - before_.alive, 256 * 4 + 1);
+}
+
+TEST_F(EmulatedProducts, EverythingIsGivenBack) {
+  ASSERT_TRUE(Multiply(8).ok());
+  EXPECT_GT(emulation::CountedLtCalls().alive, before_.alive);
+  memory_.reset();
+  device_.reset();
+  EXPECT_EQ(emulation::CountedLtCalls().alive, before_.alive);
+}
+
+// Every call's error names what failed, and for which product; the next product works.
+TEST_F(EmulatedProducts, ErrorsNameTheProductAndTheCall) {
+  const std::pair<const char*, const char*> calls[] = {
+      {"cublasLtMatmulDescCreate", "describing a product: CUBLAS_STATUS_ALLOC_FAILED"},
+      {"cublasLtMatmulDescSetAttribute", "describing a product: "},
+      {"cublasLtMatrixLayoutCreate", "describing a matrix: CUBLAS_STATUS_ALLOC_FAILED"},
+      {"cublasLtMatmulPreferenceCreate", "describing what is wanted: "},
+      {"cublasLtMatmulPreferenceSetAttribute", "describing what is wanted: "},
+      {"cublasLtMatmulAlgoGetHeuristic", "choosing an algorithm: CUBLAS_STATUS_NOT_SUPPORTED"},
+      {"none", "choosing an algorithm: it has none"},
+      {"cublasLtMatmul", "multiplying: CUBLAS_STATUS_EXECUTION_FAILED"}};
+  ASSERT_TRUE(device_->row_math().ok());
+  const int64_t alive = emulation::CountedLtCalls().alive;
+  int64_t rows = 100;
+  for (const auto& [function, words] : calls) {
+    emulation::FailLt(function);
+    const absl::Status status = Multiply(++rows);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(words));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("x 24 with 16 x 24 in float32: cuBLASLt, "));
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(absl::IsResourceExhausted(status),
+              status.message().find("ALLOC_FAILED") != std::string::npos)
+        << status;
+    emulation::FailLt("");
+  }
+  EXPECT_EQ(emulation::CountedLtCalls().alive, alive + 4) << "that of the failed product alone";
+  EXPECT_TRUE(Multiply(rows).ok());
+}
+
+// It is tried anew when it is wanted again.
+TEST_F(EmulatedProducts, WithoutTheLibraryADeviceHasNoRowMath) {
+  for (const char* function : {"dlopen", "cublasLtCreate"}) {
+    emulation::FailLt(function);
+    const absl::Status status = device_->row_math().status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cuBLASLt"));
+  }
+  emulation::FailLt("");
+  EXPECT_TRUE(device_->row_math().ok());
+}
+
+}  // namespace
+}  // namespace hilbert_ring
