@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
@@ -11,6 +12,8 @@
 namespace hilbert_ring::wire {
 namespace {
 
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 using google::protobuf::io::CodedOutputStream;
@@ -64,6 +67,33 @@ bool ReadInner(CodedInputStream& input, uint32_t payload_tag, std::string& other
   return least_bytes + static_cast<int64_t>(others.size()) == inner_bytes;
 }
 
+// Whether no more than `left` parts are before the input's limit; what is not well-formed is left
+// to the parser. Groups, which none of our messages has, are refused.
+bool HasFewParts(CodedInputStream& input, const Descriptor& message, int& left) {
+  while (const uint32_t tag = input.ReadTag()) {
+    const auto type = WireFormatLite::GetTagWireType(tag);
+    if (type == WireFormatLite::WIRETYPE_START_GROUP) return false;
+    if (type != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
+      if (!WireFormatLite::SkipField(&input, tag)) return true;
+      continue;
+    }
+    if (--left < 0) return false;
+    int bytes = 0;
+    if (!input.ReadVarintSizeAsInt(&bytes)) return true;
+    const FieldDescriptor* const field =
+        message.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
+    if (field != nullptr && field->message_type() != nullptr) {
+      const auto limit = input.PushLimit(bytes);
+      if (!HasFewParts(input, *field->message_type(), left)) return false;
+      if (!input.Skip(input.BytesUntilLimit())) return true;
+      input.PopLimit(limit);
+    } else if (!input.Skip(bytes)) {
+      return true;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 grpc::ByteBuffer JoinPayload(PayloadFields fields, const google::protobuf::MessageLite& inner,
@@ -115,6 +145,17 @@ grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
 bool Parse(grpc::ByteBuffer& buffer, google::protobuf::MessageLite& message) {
   grpc::ProtoBufferReader reader(&buffer);
   return reader.status().ok() && message.ParseFromZeroCopyStream(&reader);
+}
+
+bool ParseBounded(grpc::ByteBuffer& buffer, google::protobuf::Message& message) {
+  {
+    grpc::ProtoBufferReader reader(&buffer);
+    if (!reader.status().ok()) return false;
+    CodedInputStream input(&reader);
+    int left = kMostParts;
+    if (!HasFewParts(input, *message.GetDescriptor(), left)) return false;
+  }
+  return Parse(buffer, message);
 }
 
 grpc::Slice SliceOf(std::string_view bytes, std::shared_ptr<const void> owner) {

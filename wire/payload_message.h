@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "google/protobuf/message_lite.h"
+#include "google/protobuf/message.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
 #include "hilbert_ring/v1/attention.pb.h"
@@ -41,6 +41,15 @@ grpc::ByteBuffer JoinPayload(PayloadFields fields, const google::protobuf::Messa
 // Any message, whole. Parse is false when it is not well-formed.
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
 [[nodiscard]] bool Parse(grpc::ByteBuffer& buffer, google::protobuf::MessageLite& message);
+
+// Strings, and messages within messages, that a caller's message may have. Each takes the receiver
+// tens of bytes, and an empty one the sender two: 4 MiB of those would be 160 MiB.
+inline constexpr int kMostParts = 1 << 17;
+inline constexpr int kMostSmallJobs = 1024;  // of an AttendManyRequest
+
+// A message of a caller that may mean harm: false also where it has more parts than that, which is
+// found before any is made.
+[[nodiscard]] bool ParseBounded(grpc::ByteBuffer& buffer, google::protobuf::Message& message);
 
 // Owns `bytes` through `owner` until the transport has let go of them.
 grpc::Slice SliceOf(std::string_view bytes, std::shared_ptr<const void> owner);

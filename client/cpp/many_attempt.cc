@@ -109,18 +109,25 @@ void ManyAttempt::SendAll() {
     bytes = 0;
     return taken;
   };
+  int64_t message_bytes = 0;
   for (const size_t i : sent_) {
-    const int64_t more = InputBytes(jobs_[i].inputs);
-    if (bytes > 0 && bytes + more > limit && !leave()) return;
-    bytes += more;
-    Add(jobs_[i], request);
+    v1::SmallJob job = MessageOf(jobs_[i]);
+    const auto more = static_cast<int64_t>(job.ByteSizeLong());
+    const bool full = message_bytes + more > limit || request.jobs_size() == wire::kMostSmallJobs;
+    if (request.jobs_size() > 0 && full) {
+      if (!leave()) return;
+      message_bytes = 0;
+    }
+    message_bytes += more;
+    bytes += InputBytes(jobs_[i].inputs);
+    *request.add_jobs() = std::move(job);
   }
   if (leave()) stream_->WritesDone();
 }
 
-void ManyAttempt::Add(const SmallJob& job, v1::AttendManyRequest& request) const {
+v1::SmallJob ManyAttempt::MessageOf(const SmallJob& job) const {
   const AttendInputs& inputs = job.inputs;
-  v1::SmallJob& small = *request.add_jobs();
+  v1::SmallJob small;
   v1::Open& open = *small.mutable_open();
   *open.mutable_spec() = wire::EncodeJobSpec(inputs.spec);
   open.set_want_lse(!job.outputs.lse.empty());
@@ -137,6 +144,7 @@ void ManyAttempt::Add(const SmallJob& job, v1::AttendManyRequest& request) const
   AddRows(small, v1::TENSOR_Q, rows, StringOf(inputs.q));
   AddRows(small, v1::TENSOR_K, rows, StringOf(inputs.k));
   AddRows(small, v1::TENSOR_V, rows, StringOf(inputs.v));
+  return small;
 }
 
 absl::Status ManyAttempt::Handle(grpc::ByteBuffer& message) {

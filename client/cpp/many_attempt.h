@@ -43,7 +43,7 @@ class ManyAttempt {
 
  private:
   void SendAll();
-  void Add(const SmallJob& job, v1::AttendManyRequest& request) const;
+  v1::SmallJob MessageOf(const SmallJob& job) const;
   absl::Status Handle(grpc::ByteBuffer& message);
   absl::Status Take(const v1::SmallResult& result);
   absl::StatusOr<v1::Report> Place(const SmallJob& job, const v1::SmallResult& result) const;

@@ -103,7 +103,7 @@ absl::StatusOr<bool> ClientStream::Read(ClientMessage& message, const JobStop& s
                          message.payload)) {
     return true;
   }
-  if (!wire::Parse(message.buffer, request)) {
+  if (!wire::ParseBounded(message.buffer, request)) {
     return wire::ErrorOf(wire::reason::kMalformed, "a message is not an AttendRequest");
   }
   message.payload = wire::Payload(request.chunk().payload());

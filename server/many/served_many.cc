@@ -83,8 +83,13 @@ absl::Status ServedMany::ReadAll() {
     ASSIGN_OR_RETURN(const bool more, client_.ReadBytes(bytes, client_.stop()));
     if (!more) return absl::OkStatus();
     auto message = std::make_unique<Message>();
-    if (!wire::Parse(bytes, message->request)) {
+    if (!wire::ParseBounded(bytes, message->request)) {
       return wire::ErrorOf(wire::reason::kMalformed, "a message is not an AttendManyRequest");
+    }
+    if (const int jobs = message->request.jobs_size(); jobs > wire::kMostSmallJobs) {
+      return wire::ErrorOf(
+          wire::reason::kMalformed,
+          absl::StrCat("a message has ", jobs, " jobs, the limit is ", wire::kMostSmallJobs));
     }
     bytes.Clear();
     message->first_job = jobs_;

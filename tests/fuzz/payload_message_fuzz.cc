@@ -36,6 +36,11 @@ void Check(Bytes bytes, size_t slice, wire::PayloadFields fields, Inner* (Outer:
   Outer whole;
   grpc::ByteBuffer same = Cut(bytes, slice);
   const bool parsed = wire::Parse(same, whole);
+  Outer bounded;
+  grpc::ByteBuffer bound = Cut(bytes, slice);
+  Require(!wire::ParseBounded(bound, bounded) ||
+              (parsed && bounded.SerializeAsString() == whole.SerializeAsString()),
+          "what is taken with bounds, protobuf reads");
   if (!split) return;
   Require(parsed && (whole.*has_inner)(), "what is split, protobuf reads");
   Inner& expected = *(whole.*mutable_inner)();

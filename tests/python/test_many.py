@@ -36,6 +36,12 @@ def test_jobs_are_each_their_own(client):
         assert_same(result, alone(client, qkv, segments=[16, 32], dilations=[1, 2]))
 
 
+def test_a_message_has_no_more_jobs_than_the_service_takes(client):
+    jobs = [rows(1, i, heads=1, dim=8) for i in range(1030)]
+    for qkv, result in zip(jobs, client.attend_many(jobs, segments=[16])):
+        np.testing.assert_array_equal(result.out, qkv[2])  # of one token its value
+
+
 def test_a_job_may_have_a_spec_of_its_own(client):
     q, k, v = rows(48)
     coords = np.argwhere(np.ones((6, 8), bool))

@@ -18,6 +18,7 @@
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
 #include "tests/unit/many/small_jobs.h"
+#include "wire/payload_message.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -213,6 +214,25 @@ TEST_F(Many, ACallMayHaveNoJobsAndMustBeOfSuchMessages) {
   const auto [status, results] = Call({odd});
   EXPECT_TRUE(status.ok() || wire::ReasonOf(status) == "MALFORMED") << status;
   EXPECT_TRUE(results.empty());
+}
+
+TEST_F(Many, AMessageHasAtMostSoManyJobsAndClientsSendNoMore) {
+  Start();
+  v1::AttendManyRequest request;
+  for (int i = 0; i < wire::kMostSmallJobs + 1; ++i) request.add_jobs();
+  EXPECT_EQ(wire::ReasonOf(Call({request}).first), "MALFORMED");
+  request.mutable_jobs()->RemoveLast();
+  const auto [status, results] = Call({request});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(std::ssize(results), wire::kMostSmallJobs);  // all wrong, each for itself
+
+  std::vector<Job> jobs;
+  for (int i = 0; i < 2 * wire::kMostSmallJobs + 1; ++i) {
+    jobs.emplace_back(PlainSpec({.tokens = 1, .heads = 1, .segment = 32}), i);
+  }
+  for (const auto& report : client::AttendMany(cluster_->address(), Small(jobs))) {
+    ASSERT_TRUE(report.ok()) << report.status();
+  }
 }
 
 TEST_F(Many, CallsHaveMemoryOfStreams) {

@@ -19,6 +19,7 @@ from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import many_pb2 as many_pb
 
 SMALL_JOBS_SERVICE = "/hilbert_ring.v1.SmallJobsService/"
+MOST_SMALL_JOBS = 1024  # of a message
 
 SmallJob = Union[Tuple[Any, Any, Any], Mapping[str, Any]]
 ManyResult = Union[AttendResult, HilbertRingError]
@@ -139,11 +140,13 @@ class ManyCall:
         for number in numbers:
             job = self._jobs[number]
             assert job is not None
-            if size > 0 and size + job.bytes > limit:
+            message = job.message(attempt)
+            more = message.ByteSize()
+            if request.jobs and (size + more > limit or len(request.jobs) == MOST_SMALL_JOBS):
                 yield request.SerializeToString()
                 request, size = many_pb.AttendManyRequest(), 0
-            request.jobs.append(job.message(attempt))
-            size += job.bytes
+            request.jobs.append(message)
+            size += more
         yield request.SerializeToString()
 
 

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hilbert_ring/v1/many.pb.h"
 #include "wire/checksum.h"
 
 namespace hilbert_ring::wire {
@@ -137,6 +138,50 @@ TEST(PayloadMessage, LengthsBeyond32BitsAreRefused) {
   ExpectRefused(
       "\x08\x02\x22\x83\x80\x80\x80\x10"
       "abc");  // 2^32 + 3 bytes
+}
+
+// `count` fields of this number, all empty: two bytes each.
+std::string Empty(int field, int count) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) bytes += {static_cast<char>(field << 3 | 2), '\0'};
+  return bytes;
+}
+
+bool IsTaken(const std::string& bytes, size_t cut = 1000) {
+  v1::AttendManyRequest request;
+  grpc::ByteBuffer buffer = Cut(bytes, cut);
+  return ParseBounded(buffer, request);
+}
+
+TEST(BoundedMessage, HasAtMostSoManyParts) {
+  EXPECT_TRUE(IsTaken(Empty(1, kMostParts)));
+  EXPECT_FALSE(IsTaken(Empty(1, kMostParts + 1)));
+  EXPECT_FALSE(IsTaken(Empty(9, kMostParts + 1)));  // of no field that it has
+}
+
+TEST(BoundedMessage, CountsPartsOfParts) {
+  v1::SmallJob job;
+  ASSERT_TRUE(job.ParseFromString(Empty(2, kMostParts / 2)));
+  v1::AttendManyRequest request;
+  *request.add_jobs() = job;
+  EXPECT_TRUE(IsTaken(request.SerializeAsString(), 7));
+  *request.add_jobs() = job;
+  EXPECT_FALSE(IsTaken(request.SerializeAsString(), 7));
+}
+
+TEST(BoundedMessage, IsReadAsOthersAre) {
+  v1::AttendManyRequest request, read;
+  v1::SmallJob& job = *request.add_jobs();
+  job.mutable_open()->set_job_id("mine");
+  job.mutable_open()->mutable_spec()->set_tokens(7);
+  job.add_rows()->set_payload(std::string(5000, '\x0b'));  // were it read, a group's begin
+  for (const size_t cut : {1, 3, 10'000}) {
+    grpc::ByteBuffer buffer = Cut(request.SerializeAsString(), cut);
+    ASSERT_TRUE(ParseBounded(buffer, read));
+    EXPECT_EQ(read.SerializeAsString(), request.SerializeAsString());
+  }
+  EXPECT_FALSE(IsTaken(std::string("\x0b\x0c")));      // a group
+  EXPECT_FALSE(IsTaken(std::string("\x0a\x05\x0a")));  // cut off
 }
 
 }  // namespace
