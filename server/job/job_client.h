@@ -22,6 +22,7 @@ struct ClientMessage {
   v1::AttendRequest request;
   wire::Payload payload;
   grpc::ByteBuffer buffer;  // holds the payload
+  bool checked = false;     // the payload was, as it came: its chunk has no checksum
 };
 
 class JobClient {

@@ -301,7 +301,8 @@ absl::Status JobExecution::ReceiveChunk(const ClientMessage& message, JobRun& ru
   const v1::Chunk& chunk = message.request.chunk();
   services_.metrics.AddReceived(message.payload.bytes());
   job_.bytes_received += message.payload.bytes();
-  RETURN_IF_ERROR(job_.input.Accept(chunk, message.payload));
+  const Checksum checksum = message.checked ? Checksum::kChecked : Checksum::kToCheck;
+  RETURN_IF_ERROR(job_.input.Accept(chunk, message.payload, checksum));
   RETURN_IF_ERROR(job_.work.CheckChunk(chunk, message.payload));
   job_.course.Advance(JobPhase::kReceiving, job_.input.fraction());
   if (chunk.tensor() != v1::TENSOR_COORDS) return run.Send(chunk, message.payload, *router_);

@@ -36,7 +36,10 @@ class ServedJob {
   ~ServedJob();
 
   // The job is an epoch of a stream, whose course shows it. Before Run; it outlives the job.
-  void ShowIn(JobCourse& stream) { course_.ShowIn(stream); }
+  void ShowIn(JobCourse& stream) {
+    course_.ShowIn(stream);
+    epoch_ = true;
+  }
 
   // In place of Run: what would refuse the job before it waits for its turn.
   absl::Status Try();
@@ -82,6 +85,7 @@ class ServedJob {
   std::unique_ptr<JobWork> work_;    // once it is validated
   std::unique_ptr<JobFiles> files_;  // of jobs that name their tensors
   JobCourse course_;
+  bool epoch_ = false;  // of a stream, which has a line of the log itself
   std::optional<Quotas::Share> quota_;
   std::optional<JobMemory::Reservation> order_memory_;   // of jobs with coordinates
   std::optional<JobMemory::Reservation> result_memory_;  // of results that are put together here

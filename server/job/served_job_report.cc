@@ -108,7 +108,8 @@ void ServedJob::NoteEnd(const absl::Status& status) {
     fields.insert(fields.end(),
                   {{"reason", wire::ReasonOf(status)}, {"error", std::string(status.message())}});
   }
-  LogEvent(status.ok() ? spdlog::level::info : spdlog::level::warn, "job ended", fields);
+  const auto well = epoch_ ? spdlog::level::debug : spdlog::level::info;
+  LogEvent(status.ok() ? well : spdlog::level::warn, "job ended", fields);
 }
 
 }  // namespace hilbert_ring::server

@@ -66,7 +66,8 @@ std::string ChunkLedger::Names() const {
   return absl::StrJoin(names, ", ");
 }
 
-absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& payload) {
+absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& payload,
+                                 Checksum checksum) {
   const std::string name = wire::TensorName(chunk.tensor());
   const auto found = tensors_.find(chunk.tensor());
   if (found == tensors_.end()) {
@@ -80,7 +81,8 @@ absl::Status ChunkLedger::Accept(const v1::Chunk& chunk, const wire::Payload& pa
                                       Rows(v1::TENSOR_COORDS).size(), " rows are there"));
   }
   RETURN_IF_ERROR(CheckRows(chunk, payload.bytes(), found->second));
-  if (const uint32_t crc = payload.Crc32c(); crc != chunk.crc32c()) {
+  const uint32_t crc = checksum == Checksum::kChecked ? chunk.crc32c() : payload.Crc32c();
+  if (crc != chunk.crc32c()) {
     return wire::ErrorOf(wire::reason::kChecksumMismatch,
                          absl::StrCat(name, ": chunk at first_row ", chunk.first_row(),
                                       " has crc32c ", absl::Hex(chunk.crc32c(), absl::kZeroPad8),

@@ -14,6 +14,9 @@
 
 namespace hilbert_ring::server {
 
+// Whether a payload's checksum is to be looked at: rows that lie in this process were, as they came.
+enum class Checksum { kToCheck, kChecked };
+
 class ChunkLedger {
  public:
   // Scattered ranges of a tensor that are remembered at once: 24 MiB.
@@ -26,7 +29,8 @@ class ChunkLedger {
   // COORDS (COORDS_FIRST), a payload that is too long or not rows x row bytes (CHUNK_MISSHAPEN),
   // rows that came before (CHUNK_OVERLAP); OUT_OF_RANGE past the end (CHUNK_PAST_END) or scattered
   // over too many ranges (CHUNKS_TOO_SCATTERED); DATA_LOSS (CHECKSUM_MISMATCH).
-  absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload);
+  absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload,
+                      Checksum checksum = Checksum::kToCheck);
 
   bool Complete(v1::Tensor tensor) const;  // true of a tensor that the job does not take
   bool Complete() const;

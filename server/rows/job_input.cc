@@ -42,8 +42,9 @@ absl::Status JobInput::MakeOrder(std::span<const int64_t> coords) {
   return absl::OkStatus();
 }
 
-absl::Status JobInput::Accept(const v1::Chunk& chunk, const wire::Payload& payload) {
-  RETURN_IF_ERROR(ledger_.Accept(chunk, payload));
+absl::Status JobInput::Accept(const v1::Chunk& chunk, const wire::Payload& payload,
+                              Checksum checksum) {
+  RETURN_IF_ERROR(ledger_.Accept(chunk, payload, checksum));
   if (chunk.tensor() != v1::TENSOR_COORDS) return absl::OkStatus();
   coordinates_->Place(chunk, payload);
   if (!ledger_.Complete(v1::TENSOR_COORDS)) return absl::OkStatus();

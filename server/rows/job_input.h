@@ -30,7 +30,8 @@ class JobInput {
 
   // Errors here and in Accept: the order's (BAD_COORDINATES), and as of ChunkLedger::Accept.
   absl::Status Begin();
-  absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload);
+  absl::Status Accept(const v1::Chunk& chunk, const wire::Payload& payload,
+                      Checksum checksum = Checksum::kToCheck);
 
   bool order_known() const { return order_known_; }
   // Null for a job without ordering.

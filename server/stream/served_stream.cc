@@ -252,6 +252,7 @@ v1::Open ServedStream::OpenOf(int64_t tokens) const {
 void ServedStream::Add(const v1::Report& epoch) {
   v1::Report& all = report_;
   course_.AddEpoch(epoch.tokens());
+  services_.metrics.CountStreamEpoch();
   all.set_epochs(all.epochs() + 1);
   all.set_tokens(all.tokens() + epoch.tokens());
   all.set_queue_seconds(all.queue_seconds() + epoch.queue_seconds());

@@ -123,5 +123,20 @@ TEST(ChunkLedger, BoundsWhatItRemembers) {
   ExpectRefused(status, absl::StatusCode::kOutOfRange, "CHUNKS_TOO_SCATTERED", "524288");
 }
 
+// Rows that this process has looked at already.
+TEST(ChunkLedger, PassesOverChecksumsWhereItIsToldTo) {
+  const JobSpec spec = PlainSpec({.tokens = 4});
+  v1::Chunk chunk;
+  chunk.set_tensor(v1::TENSOR_Q);
+  chunk.set_rows(4);
+  chunk.set_payload(std::string(4 * wire::TensorRowBytes(spec, v1::TENSOR_Q), 'x'));
+  chunk.set_crc32c(7);
+  const wire::Payload payload(chunk.payload());
+  ChunkLedger ledger{JobShape(spec)};
+  EXPECT_TRUE(absl::IsDataLoss(ledger.Accept(chunk, payload)));
+  EXPECT_TRUE(ledger.Accept(chunk, payload, Checksum::kChecked).ok());
+  EXPECT_TRUE(ledger.Complete(v1::TENSOR_Q));
+}
+
 }  // namespace
 }  // namespace hilbert_ring::server
