@@ -55,7 +55,7 @@ MAY_INCLUDE = {
                            "server/cluster", "server/models", "server/files", "server/shard",
                            "server/schedule", "server/job", "server/stream", "server/many", "engine/spec",
                            "engine/plan", "engine/model/files"},
-    "server/worker": {PROTO, "wire", "server/process", "server/metrics", "server/models", "server/files",
+    "server/worker": {PROTO, "wire", "server/process", "server/access", "server/metrics", "server/models", "server/files",
                       "server/shard"} | ENGINE - {"engine/reference"},
     "client": {PROTO, "wire", "engine/spec", "engine/order", "engine/plan", "engine/model/files",
                "engine/reference"},

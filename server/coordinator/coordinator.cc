@@ -211,13 +211,7 @@ absl::Status Coordinator::Listen() {
                                                   .reflection = false},
                                                  {&membership_service_}));
     auto http = HttpEndpoint::Start(
-        settings_.http_host, settings_.http_port,
-        {{"/", For(kAnyRole, "see the service",
-                   [this](const Caller& caller) { return ServeStatusPage(caller); })},
-         {"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
-         {"/readyz", [this](std::string_view) { return Ready(); }},
-         {"/metrics", ForPrometheus([this](const Caller&) { return ServeMetrics(); })},
-         {"/targets", ForPrometheus([this](const Caller&) { return ServeTargets(); })}},
+        settings_.http_host, settings_.http_port, HttpRoutes(),
         {.cert = settings_.security.tls.cert,
          .key = settings_.security.tls.key,
          .shown = [this](const std::string& pem) { certificates_.Show("http", pem); }});
@@ -268,6 +262,16 @@ absl::Status Coordinator::StartWorkers() {
       // They are reached by way of /targets.
       "--http-host=127.0.0.1", "--http-port=0", absl::StrCat("--log-level=", settings_.log_level),
       absl::StrCat("--log-format=", settings_.log_format)};
+  // Whoever may not read this process's figures may not read theirs.
+  if (!settings_.callers.auth_token_file.empty()) {
+    arguments.push_back(absl::StrCat("--auth-token-file=", settings_.callers.auth_token_file));
+    arguments.push_back(settings_.callers.metrics_need_token ? "--metrics-need-token=true"
+                                                             : "--metrics-need-token=false");
+  }
+  if (!settings_.security.tls.cert.empty()) {
+    arguments.push_back(absl::StrCat("--http-tls-cert=", settings_.security.tls.cert));
+    arguments.push_back(absl::StrCat("--http-tls-key=", settings_.security.tls.key));
+  }
   if (!settings_.model_dir.empty()) {
     arguments.push_back(absl::StrCat("--model-dir=", settings_.model_dir));
     arguments.push_back(absl::StrCat("--model-memory=", settings_.model_memory_bytes));

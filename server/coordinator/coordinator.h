@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,10 +54,7 @@ class Coordinator {
   absl::Status StartWorkers();
   void Distrust(const Member& worker);
   WorkerProcesses* Spawned();  // null where none are
-  // Of a path that callers of these roles alone may see.
-  HttpEndpoint::Handler For(std::initializer_list<Role> roles, std::string do_what,
-                            std::function<HttpReply(const Caller&)> reply);
-  HttpEndpoint::Handler ForPrometheus(std::function<HttpReply(const Caller&)> reply);
+  std::map<std::string, HttpEndpoint::Handler> HttpRoutes();
   HttpReply Ready();
   // Health of a port: of the whole and of its service.
   static void SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving);

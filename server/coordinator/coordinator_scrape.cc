@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "server/access/http_access.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/status_page.h"
 #include "server/process/version.h"
@@ -70,24 +71,19 @@ CoordinatorFigures Coordinator::Figures() {
   return figures;
 }
 
-HttpEndpoint::Handler Coordinator::For(std::initializer_list<Role> roles, std::string do_what,
-                                       std::function<HttpReply(const Caller&)> reply) {
-  return [this, roles = std::vector<Role>(roles), do_what = std::move(do_what),
-          reply = std::move(reply)](std::string_view authorization) -> HttpReply {
-    const auto caller = callers_.OfHttp(authorization);
-    const absl::Status status = caller.ok() ? CheckRole(*caller, roles, do_what) : caller.status();
-    if (status.ok()) return reply(*caller);
-    metrics_.CountRefused(wire::ReasonOf(status));
-    return {.status = absl::IsUnauthenticated(status) ? 401 : 403,
-            .body = absl::StrCat(status.message(), "\n")};
+std::map<std::string, HttpEndpoint::Handler> Coordinator::HttpRoutes() {
+  const auto refused = [this](const absl::Status& why) {
+    metrics_.CountRefused(wire::ReasonOf(why));
   };
-}
-
-HttpEndpoint::Handler Coordinator::ForPrometheus(std::function<HttpReply(const Caller&)> reply) {
-  if (settings_.callers.metrics_need_token) {
-    return For({Role::kObserve, Role::kAdmin}, "see the service's figures", std::move(reply));
-  }
-  return [reply = std::move(reply)](std::string_view) { return reply({}); };
+  const bool need_token = settings_.callers.metrics_need_token;
+  return {
+      {"/", ForRoles(callers_, kAnyRole, "see the service", refused,
+                     [this](const Caller& caller) { return ServeStatusPage(caller); })},
+      {"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
+      {"/readyz", [this](std::string_view) { return Ready(); }},
+      {"/metrics", ForPrometheus(callers_, need_token, refused, [this] { return ServeMetrics(); })},
+      {"/targets",
+       ForPrometheus(callers_, need_token, refused, [this] { return ServeTargets(); })}};
 }
 
 HttpReply Coordinator::ServeMetrics() {

@@ -13,6 +13,7 @@ namespace {
 using prometheus::Counter;
 using prometheus::Histogram;
 
+constexpr const char* kRefusals[] = {"AUTH_TOKEN", "ROLE"};
 constexpr const char* kPhases[] = {"receive", "compute", "exchange", "exposed_exchange"};
 
 }  // namespace
@@ -49,6 +50,9 @@ struct WorkerMetrics::Families {
                    "Seconds until the memory of a cancelled job was free", kSecondsBuckets);
   Counter& registrations = AddCounter(registry, "hilbert_ring_registrations_total",
                                       "Times that this worker registered with its coordinator");
+  // As the coordinator's of that name.
+  Counters& refused = AddCounters(registry, "hilbert_ring_calls_refused_total",
+                                  "Calls that were refused before they were jobs, by reason");
 };
 
 WorkerMetrics::WorkerMetrics() : families_(std::make_unique<Families>()) {
@@ -60,6 +64,7 @@ WorkerMetrics::WorkerMetrics() : families_(std::make_unique<Families>()) {
     f.exchanged.Add({{"transport", "gloo"}, {"direction", direction}});
   }
   f.exchange_planned.Add({{"transport", "gloo"}});
+  for (const char* reason : kRefusals) f.refused.Add({{"reason", reason}});
 }
 
 WorkerMetrics::~WorkerMetrics() = default;
@@ -100,6 +105,10 @@ void WorkerMetrics::ObserveRun(const RunFigures& figures) {
 void WorkerMetrics::ObserveCancel(double seconds) { families_->cancel.Observe(seconds); }
 
 void WorkerMetrics::CountRegistration() { families_->registrations.Increment(); }
+
+void WorkerMetrics::CountRefused(const std::string& reason) {
+  families_->refused.Add({{"reason", reason}}).Increment();
+}
 
 std::string WorkerMetrics::Serialize(const WorkerProcessFigures& figures) const {
   std::vector<prometheus::MetricFamily> families = families_->registry.Collect();

@@ -47,6 +47,7 @@ class WorkerMetrics {
   void ObserveRun(const RunFigures& figures);  // of one that ended well
   void ObserveCancel(double seconds);          // until a cancelled job's memory was free
   void CountRegistration();
+  void CountRefused(const std::string& reason);  // a request of /metrics
 
   // All of it, in Prometheus's text format.
   std::string Serialize(const WorkerProcessFigures& figures) const;

@@ -76,6 +76,19 @@ void AddCallerSettings(CLI::App& app, CallerSettings& s) {
                  "observe and admin; false: for all");
 }
 
+void AddWorkerHttpSettings(CLI::App& app, WorkerHttpSettings& s) {
+  app.add_option("--http-tls-cert", s.cert,
+                 "a file with the certificate chain in PEM that the HTTP port shows; not given: "
+                 "--tls-cert, and without both HTTP is clear text");
+  app.add_option("--http-tls-key", s.key, "a file with that certificate's key in PEM");
+  app.add_option("--auth-token-file", s.auth_token_file,
+                 "a file with tokens as the coordinator's: /metrics is for those of the roles "
+                 "observe and admin, so an empty file lets nobody see it; read again when it "
+                 "changes; not given: for all");
+  app.add_option("--metrics-need-token", s.metrics_need_token,
+                 "with --auth-token-file: true: /metrics needs a token; false: it is for all");
+}
+
 bool IsLoopback(const std::string& host) {
   in_addr address = {};
   if (inet_pton(AF_INET, host.c_str(), &address) == 1) return ntohl(address.s_addr) >> 24 == 127;
@@ -116,6 +129,9 @@ std::string CompleteHosts(const WorkerSettings& s) {
   if (std::string wrong = CheckTls(s.security); !wrong.empty()) return wrong;
   if (!s.security.tls.cert.empty() && s.security.tls.ca.empty()) {
     return "--tls-cert needs --tls-ca: a worker asks its coordinator for a certificate, too";
+  }
+  if (s.http.cert.empty() != s.http.key.empty()) {
+    return "--http-tls-cert and --http-tls-key go together";
   }
   if (!MayBeOn(s.host, ForWorkers(s.security), s.security)) {
     return Exposed("--host", s.host, kWorkersNeed);

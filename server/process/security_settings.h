@@ -31,8 +31,16 @@ struct CallerSettings {
   bool metrics_need_token = true;  // where there are tokens
 };
 
+// Of a worker's HTTP port, whose readers are the coordinator's callers.
+struct WorkerHttpSettings {
+  std::string cert, key;           // empty: those of SecuritySettings::tls
+  std::string auth_token_file;     // empty: no token is asked for
+  bool metrics_need_token = true;  // where there are tokens
+};
+
 void AddSecuritySettings(CLI::App& app, SecuritySettings& settings);
 void AddCallerSettings(CLI::App& app, CallerSettings& settings);
+void AddWorkerHttpSettings(CLI::App& app, WorkerHttpSettings& settings);
 
 // "127.0.0.1", "[::1]", "localhost" and their like.
 bool IsLoopback(const std::string& host);

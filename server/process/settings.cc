@@ -195,6 +195,7 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   app.add_option("--http-port", s.http_port,
                  "/livez and /metrics; 0: a free port, which the coordinator's /targets names")
       ->check(CLI::Range(0, kMaxPort));
+  AddWorkerHttpSettings(app, s.http);
   app.add_option("--threads", s.threads, "of the CPU device; 0: all that the process may use")
       ->check(CLI::Range(0, kMaxThreads));
   AddCpuInstructions(app, s.cpu_instructions);
@@ -312,7 +313,9 @@ int Refuse(const CLI::App& app, const CLI::ParseError& error) {
 std::string AuthTokenFile(const CoordinatorSettings& settings) {
   return settings.callers.auth_token_file;
 }
-std::string AuthTokenFile(const WorkerSettings& /*settings*/) { return ""; }
+std::string AuthTokenFile(const WorkerSettings& settings) { return settings.http.auth_token_file; }
+const WorkerHttpSettings& HttpFiles(const WorkerSettings& settings) { return settings.http; }
+WorkerHttpSettings HttpFiles(const CoordinatorSettings& /*settings*/) { return {}; }
 
 // Writing the ready file would replace what the process was started with.
 template <typename Settings>
@@ -324,7 +327,9 @@ std::string ReadyFileClash(const CLI::App& app, const Settings& settings) {
       {"--tls-cert", settings.security.tls.cert},
       {"--tls-key", settings.security.tls.key},
       {"--tls-ca", settings.security.tls.ca},
-      {"--auth-token-file", AuthTokenFile(settings)}};
+      {"--auth-token-file", AuthTokenFile(settings)},
+      {"--http-tls-cert", HttpFiles(settings).cert},
+      {"--http-tls-key", HttpFiles(settings).key}};
   for (const auto& [flag, path] : inputs) {
     std::error_code absent;  // of either: they are not one file
     if (path.empty() || !std::filesystem::equivalent(settings.ready_file, path, absent)) continue;

@@ -114,6 +114,7 @@ struct WorkerSettings {
   std::string model_dir;                          // of folders with models; empty: none
   int64_t model_memory_bytes = int64_t{2} << 30;  // for their weights, beside that of jobs
   std::string http_host;                          // empty: as host
+  WorkerHttpSettings http;
   int http_port = 0;  // of /metrics and /livez; 0: a free one, which the coordinator knows
   std::string ready_file;
   std::string log_level = "info";

@@ -5,12 +5,17 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "server/access/auth_tokens.h"
+#include "server/access/callers.h"
+#include "server/access/http_access.h"
 #include "server/files/mark_watch.h"
 #include "server/metrics/worker_metrics.h"
 #include "server/models/model_scan.h"
@@ -30,6 +35,7 @@
 #include "server/worker/registration.h"
 #include "server/worker/ring_transport.h"
 #include "server/worker/worker_service.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -60,6 +66,12 @@ void EndAtOnce(const absl::Status& error) {
   std::_Exit(kBrokenDevice);
 }
 
+// The HTTP port's own certificate, else the process's.
+HttpTls HttpTlsOf(const WorkerSettings& settings) {
+  if (!settings.http.cert.empty()) return {.cert = settings.http.cert, .key = settings.http.key};
+  return {.cert = settings.security.tls.cert, .key = settings.security.tls.key};
+}
+
 }  // namespace
 
 absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devices) {
@@ -81,6 +93,15 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   if (!settings.join_token_file.empty()) {
     ASSIGN_OR_RETURN(join_token, ReadTokenFile(settings.join_token_file));
   }
+  const HttpTls http_tls = HttpTlsOf(settings);
+  if (!http_tls.cert.empty()) {
+    RETURN_IF_ERROR(CheckTlsFiles({.cert = http_tls.cert, .key = http_tls.key}));
+  }
+  std::unique_ptr<AuthTokens> tokens;
+  if (!settings.http.auth_token_file.empty()) {
+    ASSIGN_OR_RETURN(tokens, AuthTokens::Read(settings.http.auth_token_file));
+  }
+  Callers readers(std::move(tokens));  // of /metrics
   Device& device = *devices.main;
   ASSIGN_OR_RETURN(const int64_t memory_limit, JobMemoryLimit(settings, device));
   JobMemory memory(memory_limit);
@@ -132,7 +153,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   const std::string address = HostPort(settings.host, grpc.port);
   const DeviceInfo info = device.info();
   std::atomic<bool> registered = false;
-  const auto serve_metrics = [&](std::string_view) {
+  const auto serve_metrics = [&] {
     return HttpReply{.content_type = WorkerMetrics::ContentType(),
                      .body = metrics.Serialize({.version = std::string(kVersion),
                                                 .device = info.name,
@@ -162,14 +183,22 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   const auto http = HttpEndpoint::Start(
       http_host, settings.http_port,
       {{"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
-       {"/metrics", serve_metrics}},
-      {.cert = settings.security.tls.cert,
-       .key = settings.security.tls.key,
-       .shown = [&](const std::string& pem) { certificates.Show("http", pem); }});
+       {"/metrics",
+        ForPrometheus(
+            readers, settings.http.metrics_need_token,
+            [&metrics](const absl::Status& why) { metrics.CountRefused(wire::ReasonOf(why)); },
+            serve_metrics)}},
+      {.cert = http_tls.cert, .key = http_tls.key, .shown = [&](const std::string& pem) {
+         certificates.Show("http", pem);
+       }});
   if (!http.ok()) return http.status();
   const int http_port = (*http)->port();
   spdlog::info("version {}: {} on {}, kernel {}, rings over {}, HTTP on {}", kVersion, address,
                info.name, info.kernel, transport.name, HostPort(http_host, http_port));
+  if (settings.http.auth_token_file.empty() && !IsLoopback(http_host)) {
+    spdlog::warn("no --auth-token-file: whoever reaches {} reads this worker's /metrics",
+                 HostPort(http_host, http_port));
+  }
   {
     std::atomic<bool> draining = false;
     std::optional<ModelScan> scan;

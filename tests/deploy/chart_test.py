@@ -142,6 +142,40 @@ class Chart(unittest.TestCase):
             command = container(render(callers), kind, f"hilbert-ring-{component}")["command"]
             self.assertEqual(flags.unknown(command), [], component)
 
+    def test_workers_figures_are_guarded_as_the_coordinators(self):
+        scraped = {**EVERYTHING, "podMonitor": {"enabled": True, "tokenSecretName": "reader"}}
+        for between, name in ((True, "hilbert-ring-worker"), (False, "hilbert-ring")):
+            objects = render({**scraped, "tls": {"enabled": True, "betweenProcesses": between}})
+            (coordinator,), (worker,) = (
+                objects["PodMonitor", f"hilbert-ring-{component}"]["spec"]["podMetricsEndpoints"]
+                for component in ("coordinator", "worker"))
+            for key in ("authorization", "scheme"):
+                self.assertEqual(worker[key], coordinator[key])
+            self.assertEqual(worker["authorization"]["credentials"], {"name": "reader", "key": "token"})
+            self.assertEqual(worker["tlsConfig"]["serverName"], name)
+            command = container(objects, "StatefulSet", "hilbert-ring-worker")["command"]
+            self.assertIn("--auth-token-file=/etc/hilbert-ring/auth/tokens", command)
+            # HTTP shows one certificate: that of all ports, or one of its own.
+            shown = [word.split("=")[0] for word in command if word.endswith("tls.crt")]
+            self.assertEqual(shown, ["--tls-cert" if between else "--http-tls-cert"])
+        (worker,) = render({**scraped, "tls": {"enabled": False}})[
+            "PodMonitor", "hilbert-ring-worker"]["spec"]["podMetricsEndpoints"]
+        self.assertNotIn("scheme", worker)
+
+    def test_workers_need_not_see_the_tokens_of_callers(self):
+        def secret_of(kind, name, auth):
+            volumes = render({"auth": auth})[kind, name]["spec"]["template"]["spec"]["volumes"]
+            return [volume["secret"]["secretName"] for volume in volumes if volume["name"] == "auth"]
+
+        coordinator, worker = (("Deployment", "hilbert-ring-coordinator"),
+                               ("StatefulSet", "hilbert-ring-worker"))
+        one = {"enabled": True, "secretName": "all"}
+        apart = {**one, "workersSecretName": "readers"}
+        self.assertEqual([secret_of(*worker, one), secret_of(*coordinator, one)], [["all"], ["all"]])
+        self.assertEqual([secret_of(*worker, apart), secret_of(*coordinator, apart)],
+                         [["readers"], ["all"]])
+        self.assertEqual(secret_of(*worker, {"enabled": False}), [])
+
     def test_gpus_are_asked_for_and_used(self):
         worker = container(render(EVERYTHING), "StatefulSet", "hilbert-ring-worker")
         self.assertEqual(worker["resources"]["limits"],

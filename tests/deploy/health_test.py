@@ -64,6 +64,8 @@ class Health(unittest.TestCase):
             context.load_cert_chain(certificate, key)
             self.assertEqual(health(self.serve(200, context), HILBERT_RING_TLS_CERT=certificate),
                              0)
+            self.assertEqual(
+                health(self.serve(200, context), HILBERT_RING_HTTP_TLS_CERT=certificate), 0)
             self.assertNotEqual(
                 health(self.serve(503, context), HILBERT_RING_TLS_CERT=certificate), 0)
 

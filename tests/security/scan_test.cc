@@ -162,6 +162,21 @@ const std::map<std::string, int> kForObservers = {{"/livez", 200},   {"/readyz",
                                                   {"/metrics", 200}, {"/", 200},
                                                   {"/targets", 200}, {"/none", 404}};
 
+// Authorization headers of those who have no token, or none that is known.
+const std::vector<std::string> kStrangers = {"", "Bearer token-of-somebody-012345",
+                                             absl::StrCat("Basic ", kObserver)};
+
+// By path of a worker's HTTP port.
+const std::map<std::string, int> kOfWorkerForStrangers = {{"/livez", 200},   {"/metrics", 401},
+                                                          {"/readyz", 404},  {"/", 404},
+                                                          {"/targets", 404}, {"/none", 404}};
+
+std::map<std::string, int> OfWorker(int metrics) {
+  std::map<std::string, int> statuses = kOfWorkerForStrangers;
+  statuses["/metrics"] = metrics;
+  return statuses;
+}
+
 class ScanTest : public TlsFixture {
  protected:
   ScanTest() {
@@ -187,7 +202,7 @@ class ScanTest : public TlsFixture {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // What each path of the coordinator's HTTP port answers.
+  // What each path of a process's HTTP port answers.
   std::map<std::string, int> ScanHttp(int port, const std::string& ca,
                                       const std::string& authorization = "") const {
     std::map<std::string, int> statuses;
@@ -195,6 +210,24 @@ class ScanTest : public TlsFixture {
       statuses[path] = HttpStatus(port, path, ca, authorization);
     }
     return statuses;
+  }
+  // A worker's port, for all who come: strangers, a submitter and an observer.
+  void ExpectTokensOfWorker(int port, const std::string& ca) const {
+    for (const std::string& shown : kStrangers) {
+      EXPECT_EQ(ScanHttp(port, ca, shown), kOfWorkerForStrangers) << shown;
+    }
+    EXPECT_EQ(ScanHttp(port, ca, absl::StrCat("Bearer ", kToken)), OfWorker(403));
+    EXPECT_EQ(ScanHttp(port, ca, absl::StrCat("Bearer ", kObserver)), OfWorker(200));
+    const auto seen = HttpGet({.port = port,
+                               .path = "/metrics",
+                               .ca = ca,
+                               .authorization = absl::StrCat("Bearer ", kObserver)});
+    ASSERT_TRUE(seen.ok()) << seen.status();
+    EXPECT_THAT(seen->body, ::testing::HasSubstr(absl::StrCat(
+                                "hilbert_ring_calls_refused_total{reason=\"AUTH_TOKEN\"} ",
+                                kStrangers.size())));
+    EXPECT_THAT(seen->body,
+                ::testing::HasSubstr("hilbert_ring_calls_refused_total{reason=\"ROLE\"} 1\n"));
   }
   static int HttpPortOfAWorker(int port, const std::string& ca) {
     const auto answer = HttpGet({.port = port,
@@ -217,7 +250,9 @@ class ScanTest : public TlsFixture {
 TEST_F(ScanTest, WithTlsAndTokens) {
   std::vector<std::string> coordinator = Coordinator();
   coordinator.push_back("--auth-token-file=" + (folder_ / "tokens"));
-  auto service = StartSecured({.arguments = coordinator, .worker_arguments = Worker()});
+  std::vector<std::string> workers_arguments = Worker();
+  workers_arguments.push_back("--auth-token-file=" + (folder_ / "tokens"));
+  auto service = StartSecured({.arguments = coordinator, .worker_arguments = workers_arguments});
   ASSERT_TRUE(service.ok()) << service.status();
   const int callers = (*service)->grpc_port(), workers = (*service)->membership_port();
   const int worker = (*service)->worker_port(0);
@@ -240,9 +275,7 @@ TEST_F(ScanTest, WithTlsAndTokens) {
   EXPECT_EQ(Scan(Tls(worker, worker_)), Of(WorkerPort()));
 
   const int http = (*service)->http_port();
-  const std::vector<std::string> strangers = {"", "Bearer token-of-somebody-012345",
-                                              absl::StrCat("Basic ", kObserver)};
-  for (const std::string& shown : strangers) {
+  for (const std::string& shown : kStrangers) {
     EXPECT_EQ(ScanHttp(http, ca_, shown), kForStrangers) << shown;
   }
   EXPECT_EQ(ScanHttp(http, ca_, absl::StrCat("Bearer ", kToken)), kForSubmitters);
@@ -251,19 +284,56 @@ TEST_F(ScanTest, WithTlsAndTokens) {
   EXPECT_EQ(ScanHttp(http, ca_, absl::StrCat("Basic ", by_browser)), kForObservers);
   for (const auto& [path, status] : ScanHttp(http, "")) EXPECT_EQ(status, -1) << path;
   const int of_worker = HttpPortOfAWorker(http, ca_);
-  EXPECT_EQ(HttpStatus(of_worker, "/livez", ca_), 200);
-  EXPECT_EQ(HttpStatus(of_worker, "/livez", ""), -1) << "in clear text";
+  ExpectTokensOfWorker(of_worker, ca_);
+  for (const auto& [path, status] : ScanHttp(of_worker, "")) EXPECT_EQ(status, -1) << path;
 }
 
 TEST_F(ScanTest, WithTokensOnTheLoopbackAddress) {
   auto service = StartSecured({.arguments = {"--auth-token-file=" + (folder_ / "tokens"),
                                              "--join-token-file=" + (folder_ / "join")},
-                               .worker_arguments = {"--join-token-file=" + (folder_ / "join")}});
+                               .worker_arguments = {"--join-token-file=" + (folder_ / "join"),
+                                                    "--auth-token-file=" + (folder_ / "tokens")}});
   ASSERT_TRUE(service.ok()) << service.status();
   EXPECT_EQ(Scan(Plain((*service)->grpc_port())), Of(Public("UNAUTHENTICATED", "UNIMPLEMENTED")));
   EXPECT_EQ(Scan(Plain((*service)->membership_port())), Of(Membership("UNAUTHENTICATED")));
   EXPECT_EQ(Scan(Plain((*service)->worker_port(0))), Of(WorkerPort()));
   EXPECT_EQ(ScanHttp((*service)->http_port(), ""), kForStrangers);
+  ExpectTokensOfWorker(HttpPortOfAWorker((*service)->http_port(), ""), "");
+}
+
+TEST_F(ScanTest, SpawnedWorkersAskForWhatTheirCoordinatorDoes) {
+  const std::vector<std::string> secured = {"--tls-cert=" + service_.cert,
+                                            "--tls-key=" + service_.key,
+                                            "--auth-token-file=" + (folder_ / "tokens")};
+  auto service = StartSecured({.arguments = secured, .workers = 1, .place = WorkerPlace::kLocal});
+  ASSERT_TRUE(service.ok()) << service.status();
+  const int worker = HttpPortOfAWorker((*service)->http_port(), ca_);
+  ExpectTokensOfWorker(worker, ca_);
+  for (const auto& [path, status] : ScanHttp(worker, "")) EXPECT_EQ(status, -1) << path;
+}
+
+TEST_F(ScanTest, SpawnedWorkersShowAllTheirFiguresWhereTheCoordinatorDoes) {
+  auto service = StartSecured(
+      {.arguments = {"--auth-token-file=" + (folder_ / "tokens"), "--metrics-need-token=false"},
+       .workers = 1,
+       .place = WorkerPlace::kLocal});
+  ASSERT_TRUE(service.ok()) << service.status();
+  const int port = (*service)->http_port();
+  EXPECT_EQ(HttpStatus(port, "/metrics", ""), 200);
+  EXPECT_EQ(ScanHttp(HttpPortOfAWorker(port, ""), ""), OfWorker(200));
+}
+
+// A worker that speaks clear text with its coordinator may still show a certificate by HTTP.
+TEST_F(ScanTest, AWorkersHttpHasItsOwnCertificate) {
+  auto service = StartSecured(
+      {.arguments = {"--join-token-file=" + (folder_ / "join")},
+       .worker_arguments = {"--join-token-file=" + (folder_ / "join"),
+                            "--http-tls-cert=" + worker_.cert, "--http-tls-key=" + worker_.key}});
+  ASSERT_TRUE(service.ok()) << service.status();
+  const int worker = HttpPortOfAWorker((*service)->http_port(), "");
+  EXPECT_EQ(ScanHttp(worker, ca_), OfWorker(200)) << "no token is asked for";
+  EXPECT_EQ(HttpStatus(worker, "/livez", ""), -1) << "in clear text";
+  EXPECT_EQ(Scan(Plain((*service)->worker_port(0))), Of(WorkerPort()));
 }
 
 }  // namespace

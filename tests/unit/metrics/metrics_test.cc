@@ -240,6 +240,7 @@ TEST(WorkerMetrics, CountsRuns) {
   metrics.CountRun(absl::StatusCode::kCancelled);
   metrics.ObserveCancel(0.5);
   metrics.CountRegistration();
+  metrics.CountRefused("ROLE");
   metrics.ObserveRun({.transport = "gloo",
                       .tokens = 7,
                       .flops = 9,
@@ -260,6 +261,8 @@ TEST(WorkerMetrics, CountsRuns) {
                                               .memory_used_bytes = 10});
   for (const char* line :
        {"hilbert_ring_runs_total{code=\"CANCELLED\"} 1\n", "hilbert_ring_run_tokens_total 7\n",
+        "hilbert_ring_calls_refused_total{reason=\"ROLE\"} 1\n",
+        "hilbert_ring_calls_refused_total{reason=\"AUTH_TOKEN\"} 0\n",
         "hilbert_ring_run_flops_total 9\n",
         "hilbert_ring_run_phase_seconds_sum{phase=\"compute\"} 3\n", "hilbert_ring_registered 1\n",
         "hilbert_ring_registrations_total 1\n", "hilbert_ring_runs_open 1\n",

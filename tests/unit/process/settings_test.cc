@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -232,6 +234,43 @@ TEST(WorkerHost, IsOnTheLoopbackAddressWithoutTls) {
   EXPECT_FALSE(parse({"--http-host=0.0.0.0"}));
   EXPECT_TRUE(parse({"--http-host=0.0.0.0", "--insecure"}));
   EXPECT_TRUE(parse({"--http-host=0.0.0.0", "--tls-cert=c", "--tls-key=k", "--tls-ca=a"}));
+}
+
+TEST(WorkerHttp, HasACertificateAndTokensOfItsOwn) {
+  const auto parse = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "hilbert-ring-worker");
+    std::vector<char*> argv;
+    argv.reserve(arguments.size());
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    ::testing::internal::CaptureStderr();
+    auto parsed = ParseWorkerSettings(static_cast<int>(argv.size()), argv.data());
+    return std::pair(std::move(parsed), ::testing::internal::GetCapturedStderr());
+  };
+  const auto none = std::get<WorkerSettings>(parse({}).first).http;
+  EXPECT_EQ(none.auth_token_file, "");
+  EXPECT_TRUE(none.metrics_need_token);
+  const auto http =
+      std::get<WorkerSettings>(parse({"--http-tls-cert=c", "--http-tls-key=k",
+                                      "--auth-token-file=t", "--metrics-need-token=false"})
+                                   .first)
+          .http;
+  EXPECT_EQ(std::tie(http.cert, http.key, http.auth_token_file, http.metrics_need_token),
+            std::make_tuple("c", "k", "t", false));
+  for (const char* half : {"--http-tls-cert=c", "--http-tls-key=k"}) {
+    const auto [parsed, said] = parse({half});
+    EXPECT_TRUE(std::holds_alternative<int>(parsed)) << half;
+    EXPECT_NE(said.find("--http-tls-cert and --http-tls-key go together"), std::string::npos)
+        << said;
+  }
+  // A ready file does not replace them.
+  const std::string file = ::testing::TempDir() + "/worker_http_clash";
+  std::ofstream(file) << "\n";
+  for (const std::string flag : {"--auth-token-file", "--http-tls-cert", "--http-tls-key"}) {
+    const auto [parsed, said] =
+        parse({"--http-tls-cert=c", "--http-tls-key=k", "--auth-token-file=t", flag + "=" + file,
+               "--ready-file=" + file});
+    EXPECT_NE(said.find("is the same file as " + flag), std::string::npos) << said;
+  }
 }
 
 TEST(GpuOrdinal, IsOfGpusAlone) {

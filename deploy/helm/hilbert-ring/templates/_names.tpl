@@ -131,6 +131,12 @@ spec:
         - --tls-cert=/etc/hilbert-ring/tls/tls.crt
         - --tls-key=/etc/hilbert-ring/tls/tls.key
         - --tls-ca=/etc/hilbert-ring/tls/ca.crt
+        {{- else if .Values.tls.enabled }}
+        - --http-tls-cert=/etc/hilbert-ring/tls/tls.crt
+        - --http-tls-key=/etc/hilbert-ring/tls/tls.key
+        {{- end }}
+        {{- if .Values.auth.enabled }}
+        - --auth-token-file=/etc/hilbert-ring/auth/tokens
         {{- end }}
         {{- if .Values.models.claimName }}
         - --model-dir=/models
@@ -176,6 +182,9 @@ spec:
         - {name: run, mountPath: /run/hilbert-ring}
         - {name: shared-memory, mountPath: /dev/shm}
         {{- include "hilbert-ring.secretMounts" . | nindent 8 }}
+        {{- if .Values.auth.enabled }}
+        - {name: auth, mountPath: /etc/hilbert-ring/auth, readOnly: true}
+        {{- end }}
         {{- if .Values.models.claimName }}
         {{- include "hilbert-ring.modelMount" . | nindent 8 }}
         {{- end }}
@@ -188,6 +197,10 @@ spec:
     - name: shared-memory
       emptyDir: {medium: Memory, sizeLimit: {{ .Values.worker.sharedMemorySize }}}
     {{- include "hilbert-ring.secretVolumes" . | nindent 4 }}
+    {{- if .Values.auth.enabled }}
+    - name: auth
+      secret: {secretName: {{ default .Values.auth.secretName .Values.auth.workersSecretName }}, defaultMode: 0440}
+    {{- end }}
     {{- if .Values.models.claimName }}
     {{- include "hilbert-ring.modelVolume" . | nindent 4 }}
     {{- end }}
