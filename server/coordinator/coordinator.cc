@@ -217,6 +217,7 @@ absl::Status Coordinator::Listen() {
          .shown = [this](const std::string& pem) { certificates_.Show("http", pem); }});
     RETURN_IF_ERROR(http.status());
     http_ = *std::move(http);
+    http_port_ = http_->port();
     SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), true);
     if (settings_.warm_up) {
       warm_up_ = std::make_unique<WarmUp>(services_, [this] {

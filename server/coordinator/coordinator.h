@@ -103,6 +103,7 @@ class Coordinator {
   SmallJobsService small_jobs_service_;
   GrpcEndpoint grpc_, membership_grpc_;
   std::unique_ptr<HttpEndpoint> http_;
+  std::atomic<int> http_port_ = 0;  // requests may come before http_ is there
   std::unique_ptr<WorkerProcesses> workers_ ABSL_GUARDED_BY(refresh_);  // set once, if at all
   std::unique_ptr<WarmUp> warm_up_ ABSL_GUARDED_BY(refresh_);
 };

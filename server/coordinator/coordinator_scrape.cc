@@ -1,5 +1,6 @@
 // What the coordinator tells those who watch it: its figures, where its workers serve theirs, and a
 // page.
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "server/access/http_access.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/status_page.h"
+#include "server/process/connection_count.h"
 #include "server/process/version.h"
 #include "wire/reason.h"
 #include "wire/status.h"
@@ -68,6 +70,10 @@ CoordinatorFigures Coordinator::Figures() {
                     {"shard", shards_.hits(), shards_.misses()},
                     {"ring", rings_.hits(), rings_.misses()}};
   figures.certificate_ends = certificates_.Ends();
+  std::map<int, int> connections = ConnectionsByPort();
+  figures.connections = {{"public", connections[grpc_.port]},
+                         {"membership", connections[membership_grpc_.port]},
+                         {"http", connections[http_port_]}};
   return figures;
 }
 

@@ -339,6 +339,7 @@ std::string Metrics::Serialize(const CoordinatorFigures& figures,
   std::vector<prometheus::MetricFamily> families = families_->registry.Collect();
   std::ranges::move(FamiliesOf(figures), std::back_inserter(families));
   std::ranges::move(ProcessFigures(), std::back_inserter(families));
+  families.push_back(ConnectionFigures(figures.connections));
   families.push_back(CertificateFigures(figures.certificate_ends));
   families.push_back(BuildInfo(version));
   std::erase_if(families, [](const auto& family) { return family.metric.empty(); });

@@ -19,6 +19,9 @@ std::vector<prometheus::MetricFamily> ProcessFigures(const std::string& proc = "
 // ends: of certificates by name, in seconds since 1970.
 prometheus::MetricFamily CertificateFigures(const std::map<std::string, double>& ends);
 
+// connections: that are open, by the name of the port at which they came in.
+prometheus::MetricFamily ConnectionFigures(const std::map<std::string, int>& connections);
+
 prometheus::MetricFamily BuildInfo(const std::string& version);
 
 }  // namespace hilbert_ring::server

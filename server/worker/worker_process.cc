@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@
 #include "server/metrics/worker_metrics.h"
 #include "server/models/model_scan.h"
 #include "server/process/certificate_watch.h"
+#include "server/process/connection_count.h"
 #include "server/process/grpc_endpoint.h"
 #include "server/process/host_port.h"
 #include "server/process/http_endpoint.h"
@@ -153,7 +155,9 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   const std::string address = HostPort(settings.host, grpc.port);
   const DeviceInfo info = device.info();
   std::atomic<bool> registered = false;
+  std::atomic<int> http_port = 0;  // requests may come before it is known
   const auto serve_metrics = [&] {
+    std::map<int, int> connections = ConnectionsByPort();
     return HttpReply{.content_type = WorkerMetrics::ContentType(),
                      .body = metrics.Serialize({.version = std::string(kVersion),
                                                 .device = info.name,
@@ -167,6 +171,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                                 .models = models.count(),
                                                 .model_memory_limit_bytes = models.limit(),
                                                 .model_memory_used_bytes = models.bytes(),
+                                                .connections = {{"worker", connections[grpc.port]},
+                                                                {"http", connections[http_port]}},
                                                 .certificate_ends = certificates.Ends()})};
   };
   const auto set_ready = [&](bool ready) {
@@ -192,12 +198,12 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
          certificates.Show("http", pem);
        }});
   if (!http.ok()) return http.status();
-  const int http_port = (*http)->port();
+  http_port = (*http)->port();
   spdlog::info("version {}: {} on {}, kernel {}, rings over {}, HTTP on {}", kVersion, address,
-               info.name, info.kernel, transport.name, HostPort(http_host, http_port));
+               info.name, info.kernel, transport.name, HostPort(http_host, (*http)->port()));
   if (settings.http.auth_token_file.empty() && !IsLoopback(http_host)) {
     spdlog::warn("no --auth-token-file: whoever reaches {} reads this worker's /metrics",
-                 HostPort(http_host, http_port));
+                 HostPort(http_host, (*http)->port()));
   }
   {
     std::atomic<bool> draining = false;

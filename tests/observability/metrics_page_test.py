@@ -1,6 +1,8 @@
 """docs/metrics.md against what the running coordinator and workers serve, in both directions."""
+import contextlib
 import os
 import re
+import socket
 import tempfile
 import unittest
 from pathlib import Path
@@ -61,6 +63,25 @@ class MetricsPage(unittest.TestCase):
                 seen = Exposition(service.get("/metrics"))
             hits = seen.total("hilbert_ring_cache_hits_total", cache="shard")
             self.assertEqual(hits > 0, kept, f"--keep-shards={seconds}: {hits} hits")
+
+    def test_connections_that_are_open_are_counted(self):
+        with tempfile.TemporaryDirectory() as folder, ServiceUnderTest(folder) as service:
+            def open_at(port):
+                return Exposition(service.get("/metrics")).total("hilbert_ring_connections_open", port=port)
+
+            self.assertEqual(open_at("http"), 1, "the scrape's own")
+            self.assertEqual(open_at("membership"), 2, "a worker each")
+            before = open_at("public")
+            host, port = service.address.split(":")
+            with contextlib.ExitStack() as stack:
+                for _ in range(3):
+                    stack.enter_context(socket.create_connection((host, int(port)), 10))
+                await_true("three more are seen", lambda: open_at("public") == before + 3)
+            await_true("they are gone", lambda: open_at("public") == before)
+            (first, *_) = service.targets()
+            worker = Exposition(http_get(f"http://{first['targets'][0]}/metrics"))
+        self.assertEqual(worker.total("hilbert_ring_connections_open", port="http"), 1)
+        self.assertGreaterEqual(worker.total("hilbert_ring_connections_open", port="worker"), 1)
 
     def test_sums_are_those_of_the_reports(self):
         with tempfile.TemporaryDirectory() as folder, ServiceUnderTest(folder) as service:

@@ -58,16 +58,31 @@ def output_bytes(tokens):
     return tokens * HEADS * HEAD_DIM * 4
 
 
-class Prometheus:
-    """The shipped configuration, with another address of the coordinator and short intervals."""
+def secured(configuration):
+    """As its comment says how it is changed for a service with TLS and tokens."""
+    lines = re.findall(r"^#     (\w+: [^#\n]*[^#\s])", configuration, re.MULTILINE)
+    assert len(lines) == 3, lines
 
-    def __init__(self, folder, coordinator):
+    def indented(which, spaces):
+        return "".join(f"\n{' ' * spaces}{line}" for line in which)
+
+    of_jobs = re.sub(r"- job_name: .*", lambda job: job[0] + indented(lines, 4), configuration)
+    return re.sub(r"- url: http(:.*)", lambda url: f"- url: https{url[1]}" + indented(lines[1:], 8), of_jobs)
+
+
+class Prometheus:
+    """The shipped configuration, with another address of the coordinator and short intervals; with files, those of a service
+    with TLS and tokens, which lie beside it."""
+
+    def __init__(self, folder, coordinator, files=()):
         self.folder = Path(folder)
         shutil.copytree(DEPLOY / "prometheus" / "rules", self.folder / "rules")
         shipped = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
         assert shipped.count("coordinator:8002") == 2 and shipped.count("15s") == 3
         configuration = shipped.replace("coordinator:8002", coordinator).replace("15s", "1s")
-        (self.folder / "prometheus.yml").write_text(configuration)
+        (self.folder / "prometheus.yml").write_text(secured(configuration) if files else configuration)
+        for file in files:
+            shutil.copy(file, self.folder)
         self.address = f"127.0.0.1:{free_port()}"
 
     def __enter__(self):
@@ -150,6 +165,27 @@ class WithPrometheus(unittest.TestCase):
                 await_true(f"{query} is {expected}", lambda: seen.value(query) == expected, 30)
             firing = [alert for alert in seen.api("alerts")["alerts"] if alert["state"] == "firing"]
             self.assertEqual(firing, [], "alerts of a service that is well")
+
+
+    @needs("prometheus")
+    def test_a_service_with_tls_and_tokens_is_read_as_the_configuration_says(self):
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as own:
+            cert, key, ca, token, tokens = (Path(folder) / name for name in (
+                "tls.crt", "tls.key", "ca.crt", "token", "tokens"))
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                            "-days", "1", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1",
+                            "-keyout", key, "-out", cert], check=True, capture_output=True)
+            shutil.copy(cert, ca)
+            token.write_text("token-of-prometheus-0123456789")
+            tokens.write_text(json.dumps({"name": "eye", "role": "observe", "token": token.read_text()}))
+            with ServiceUnderTest(folder, arguments=[f"--tls-cert={cert}", f"--tls-key={key}",
+                                                     f"--auth-token-file={tokens}"]) as service, \
+                    Prometheus(own, service.http_address, files=[ca, token]) as seen:
+                await_true("coordinator and workers are up", lambda: seen.targets_up() == [
+                    "hilbert-ring-coordinator", "hilbert-ring-worker", "hilbert-ring-worker"])
+                # Which a service without certificates does not have.
+                ends = 'hilbert_ring_certificate_expiry_timestamp_seconds{certificate="http"} > time()'
+                await_true("certificates of all", lambda: len(seen.query(ends)) == 3)
 
 
 if __name__ == "__main__":

@@ -178,6 +178,7 @@ TEST(Metrics, AScrapeSaysWhatIsNow) {
   figures.jobs_queued = 4;
   figures.jobs_in_phase = {{"parked", 2}};
   figures.certificate_ends = {{"http", 1.5e9}};
+  figures.connections = {{"public", 6}};
   figures.workers = {{.worker = "a:1",
                       .device = "a \"fast\" one",
                       .kernel = "cpu/avx2",
@@ -191,7 +192,8 @@ TEST(Metrics, AScrapeSaysWhatIsNow) {
   const std::string text = metrics.Serialize(figures, "1.2.3");
   for (const char* line :
        {"hilbert_ring_certificate_expiry_timestamp_seconds{certificate=\"http\"} 1500000000\n",
-        "hilbert_ring_ready 1\n", "hilbert_ring_jobs_running 1\n", "hilbert_ring_jobs_queued 4\n",
+        "hilbert_ring_connections_open{port=\"public\"} 6\n", "hilbert_ring_ready 1\n",
+        "hilbert_ring_jobs_running 1\n", "hilbert_ring_jobs_queued 4\n",
         "hilbert_ring_jobs_in_phase{phase=\"parked\"} 2\n", "hilbert_ring_workers_up 1\n",
         "hilbert_ring_workers{state=\"resting\"} 1\n",
         "hilbert_ring_workers{state=\"distrusted\"} 0\n",
@@ -258,9 +260,11 @@ TEST(WorkerMetrics, CountsRuns) {
                                               .runs = 1,
                                               .rings = 2,
                                               .memory_limit_bytes = 100,
-                                              .memory_used_bytes = 10});
+                                              .memory_used_bytes = 10,
+                                              .connections = {{"worker", 3}}});
   for (const char* line :
        {"hilbert_ring_runs_total{code=\"CANCELLED\"} 1\n", "hilbert_ring_run_tokens_total 7\n",
+        "hilbert_ring_connections_open{port=\"worker\"} 3\n",
         "hilbert_ring_calls_refused_total{reason=\"ROLE\"} 1\n",
         "hilbert_ring_calls_refused_total{reason=\"AUTH_TOKEN\"} 0\n",
         "hilbert_ring_run_flops_total 9\n",

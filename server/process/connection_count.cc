@@ -1,0 +1,45 @@
+#include "server/process/connection_count.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "absl/strings/numbers.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+// Of a connected TCP socket; 0 for what is none.
+int PortOfConnection(int descriptor) {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof(address);
+  auto* const at = reinterpret_cast<sockaddr*>(&address);
+  if (getpeername(descriptor, at, &length) != 0) return 0;
+  length = sizeof(address);
+  if (getsockname(descriptor, at, &length) != 0) return 0;
+  if (address.ss_family == AF_INET) {
+    return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+  }
+  if (address.ss_family != AF_INET6) return 0;
+  return ntohs(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port);
+}
+
+}  // namespace
+
+std::map<int, int> ConnectionsByPort() {
+  std::map<int, int> connections;
+  std::error_code error;  // there is no /proc: nothing is known
+  std::filesystem::directory_iterator entry("/proc/self/fd", error);
+  for (const std::filesystem::directory_iterator end; !error && entry != end;
+       entry.increment(error)) {
+    int descriptor = 0;
+    if (!absl::SimpleAtoi(entry->path().filename().native(), &descriptor)) continue;
+    if (const int port = PortOfConnection(descriptor); port != 0) ++connections[port];
+  }
+  return connections;
+}
+
+}  // namespace hilbert_ring::server
