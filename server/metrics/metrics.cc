@@ -46,9 +46,8 @@ struct Metrics::Families {
       AddCounters(registry, "hilbert_ring_jobs_total", "Jobs that ended, by status code");
   Counters& failed = AddCounters(registry, "hilbert_ring_jobs_failed_total",
                                  "Jobs that ended with an error, by its reason");
-  Counter& stream_epochs =
-      AddCounter(registry, "hilbert_ring_stream_epochs_total",
-                  "Epochs of streams without end that were computed");
+  Counter& stream_epochs = AddCounter(registry, "hilbert_ring_stream_epochs_total",
+                                      "Epochs of streams without end that were computed");
   Counters& refused = AddCounters(registry, "hilbert_ring_calls_refused_total",
                                   "Calls that were refused before they were jobs, by reason");
   Counters& executions = AddCounters(registry, "hilbert_ring_executions_total",

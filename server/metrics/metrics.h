@@ -47,7 +47,7 @@ class Metrics {
   // reason: as of the status, empty for OK.
   void CountJob(absl::StatusCode code, const std::string& reason);
   void ObserveJob(const JobSeconds& seconds);    // of a job that ended well
-  void CountStreamEpoch();  // of a stream without end, which ended well
+  void CountStreamEpoch();                       // of a stream without end, which ended well
   void CountRefused(const std::string& reason);  // a call that never became a job
   void CountRefusedConnection();
   void CountExecution(absl::StatusCode code);

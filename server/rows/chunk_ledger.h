@@ -14,7 +14,8 @@
 
 namespace hilbert_ring::server {
 
-// Whether a payload's checksum is to be looked at: rows that lie in this process were, as they came.
+// Whether a payload's checksum is to be looked at: rows that lie in this process were, as they
+// came.
 enum class Checksum { kToCheck, kChecked };
 
 class ChunkLedger {
