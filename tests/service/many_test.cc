@@ -226,8 +226,10 @@ TEST_F(Many, AMessageHasAtMostSoManyJobsAndClientsSendNoMore) {
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(std::ssize(results), wire::kMostSmallJobs);  // all wrong, each for itself
 
+  constexpr int kJobs = 2 * wire::kMostSmallJobs + 1;
   std::vector<Job> jobs;
-  for (int i = 0; i < 2 * wire::kMostSmallJobs + 1; ++i) {
+  jobs.reserve(kJobs);
+  for (int i = 0; i < kJobs; ++i) {
     jobs.emplace_back(PlainSpec({.tokens = 1, .heads = 1, .segment = 32}), i);
   }
   for (const auto& report : client::AttendMany(cluster_->address(), Small(jobs))) {

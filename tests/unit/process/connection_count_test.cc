@@ -53,6 +53,7 @@ TEST(ConnectionCount, CountsThoseThatCameInByAPort) {
   EXPECT_FALSE(ConnectionsByPort().contains(port)) << "a socket that listens is no connection";
 
   std::vector<Socket> clients;
+  clients.reserve(3);
   for (int i = 0; i < 3; ++i) clients.push_back(Connect(port));
   {
     // Their own ends are in this process, too, at other ports; the third is not taken yet.

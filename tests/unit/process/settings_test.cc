@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 namespace hilbert_ring::server {
@@ -267,8 +268,8 @@ TEST(WorkerHttp, HasACertificateAndTokensOfItsOwn) {
   std::ofstream(file) << "\n";
   for (const std::string flag : {"--auth-token-file", "--http-tls-cert", "--http-tls-key"}) {
     const auto [parsed, said] =
-        parse({"--http-tls-cert=c", "--http-tls-key=k", "--auth-token-file=t", flag + "=" + file,
-               "--ready-file=" + file});
+        parse({"--http-tls-cert=c", "--http-tls-key=k", "--auth-token-file=t",
+               absl::StrCat(flag, "=", file), absl::StrCat("--ready-file=", file)});
     EXPECT_NE(said.find("is the same file as " + flag), std::string::npos) << said;
   }
 }
