@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Draws the Grafana dashboard from a Prometheus's answers, for the docs and for those without a Grafana.
 
-    tools/draw_dashboard.py --prometheus http://127.0.0.1:9090 --minutes 10 --out docs/dashboard.png
+    tools/draw_dashboard.py --prometheus http://127.0.0.1:9090 --minutes 10 --out dashboard.png
+
+tests/observability/dashboard_picture.py makes that of the docs by it. The picture's text `panels` says what was drawn: a JSON list
+of (title, queries), for a test that compares it with the dashboard.
 """
 import argparse
 import json
@@ -11,7 +14,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
 DASHBOARD = Path(__file__).resolve().parent.parent / "deploy/grafana/dashboards/hilbert-ring.json"
 COLUMN, ROW, GAP = 62, 34, 8  # pixels of Grafana's grid
@@ -50,6 +53,11 @@ def in_words(value, unit):
     if unit == "s" and 0 < abs(value) < 1:
         return f"{1000 * value:.3g} ms"
     return f"{value:.3g} {steps[step]}{suffix.get(unit, '')}".strip()
+
+
+def drawn_panels(panels):
+    """What a picture says of itself."""
+    return [[panel["title"], [target["expr"] for target in panel.get("targets", [])]] for panel in panels]
 
 
 def legend_of(target, labels):
@@ -153,11 +161,13 @@ def main():
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rate-interval", default="1m", help="in place of $__rate_interval")
     parser.add_argument("--out", required=True)
+    parser.add_argument("--all-have-data", action="store_true", help="an error, and no picture, where a panel has none")
     given = parser.parse_args()
     panels = json.loads(DASHBOARD.read_text())["panels"]
     end = time.time()
     begin = end - 60 * given.minutes
     canvas = Canvas(panels)
+    silent = []
     for panel in panels:
         if panel["type"] == "row":
             canvas.row(panel)
@@ -167,6 +177,8 @@ def main():
                    for target in targets]
         if panel["type"] != "timeseries":
             result = ask(given.prometheus, "query", query=queries[0])
+            if not result:
+                silent.append(panel["title"])
             (canvas.stat if panel["type"] == "stat" else canvas.table)(panel, result)
             continue
         series = []
@@ -177,10 +189,16 @@ def main():
                           if math.isfinite(float(value))}
                 if points:
                     series.append((legend_of(target, one["metric"]), points))
+        if not series:
+            silent.append(panel["title"])
         # Those that are 0 throughout hide the others in a legend.
         shown = [one for one in series if any(one[1].values())] or series[:1]
         canvas.lines(panel, shown, begin, end)
-    canvas.image.save(given.out, optimize=True)
+    if silent and given.all_have_data:
+        raise SystemExit(f"without data: {', '.join(silent)}")
+    text = PngImagePlugin.PngInfo()
+    text.add_text("panels", json.dumps(drawn_panels(panels)))
+    canvas.image.save(given.out, optimize=True, pnginfo=text)
 
 
 if __name__ == "__main__":
