@@ -66,6 +66,7 @@ def main():
         print(f"bench: {given.name} ended with {status}, nothing is recorded", file=sys.stderr)
         return status if status > 0 else 1
     tables, lines = benchmark_tables.parse(printed)
+    lines = [line for line in lines if not Path(line).is_file()]  # where its own report lies
     folder = given.results / f"{slug(given.machine or f'{name} {widest}')}-{date}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{given.name}.json"

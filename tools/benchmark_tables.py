@@ -25,6 +25,9 @@ def parse(text):
     while at < len(lines):
         if lines[at].startswith("|") and at + 1 < len(lines) and is_rule(lines[at + 1]):
             columns, rows = cells_of(lines[at]), []
+            named = [column for column in columns if column]
+            if len(set(named)) < len(named):
+                raise ValueError(f"two columns of one name: {lines[at]}")
             at += 2
             while at < len(lines) and lines[at].startswith("|"):
                 rows.append(cells_of(lines[at]))

@@ -62,6 +62,16 @@ class Records(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "3 cells under 2 columns"):
             benchmark_tables.parse("| a | b |\n| --- | --- |\n| 1 | 2 | 3 |\n")
 
+    def test_columns_of_one_name_are_no_table(self):
+        with self.assertRaisesRegex(ValueError, "two columns of one name"):
+            benchmark_tables.parse("| a | least | b | least |\n| --- | --- | --- | --- |\n| 1 | 2 | 3 | 4 |\n")
+
+    def test_where_a_report_lies_is_not_recorded(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.record(folder, f"print('a line'); print({str(ROOT / 'README.md')!r})")
+            (path,) = Path(folder).glob("*/rates.json")
+            self.assertEqual(json.loads(path.read_text())["lines"], ["a line"])
+
     def test_the_machines_name_is_that_of_its_processor(self):
         cpuinfo = "model name\t: AMD EPYC\nflags\t\t: fma avx2 avx512f\n"
         self.assertEqual(bench_record.processor(cpuinfo), ("AMD EPYC", "avx512"))

@@ -12,9 +12,9 @@ from hilbert_ring.ordering import Hilbert
 
 COLUMNS = (("part", "part", words), ("off", "instead", words), ("tokens", "tokens", count),
            ("on_seconds", "with it: ms, median", milliseconds),
-           ("on_least", "least", milliseconds), ("on_most", "most", milliseconds),
+           ("on_least", "with it: least", milliseconds), ("on_most", "with it: most", milliseconds),
            ("off_seconds", "without: ms, median", milliseconds),
-           ("off_least", "least", milliseconds), ("off_most", "most", milliseconds),
+           ("off_least", "without: least", milliseconds), ("off_most", "without: most", milliseconds),
            ("ratio", "with / without, median of pairs", percent))
 # Part, what stands in its place, settings with it, settings without it.
 PARTS: List[Tuple[str, str, Dict[str, Any], Dict[str, Any]]] = [

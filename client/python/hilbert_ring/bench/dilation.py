@@ -11,9 +11,10 @@ from hilbert_ring.ordering import Hilbert
 
 COLUMNS = (("tokens", "tokens", count), ("dilation", "dilation", count), ("order", "order", words),
            ("compute_seconds", "compute ms, median", milliseconds),
-           ("compute_least", "least", milliseconds), ("compute_most", "most", milliseconds),
+           ("compute_least", "compute, least", milliseconds),
+           ("compute_most", "compute, most", milliseconds),
            ("total_seconds", "job ms, median", milliseconds),
-           ("total_least", "least", milliseconds), ("total_most", "most", milliseconds))
+           ("total_least", "job, least", milliseconds), ("total_most", "job, most", milliseconds))
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
