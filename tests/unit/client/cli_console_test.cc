@@ -163,7 +163,7 @@ TEST(CliConsole, ABashCompletesCommandsOptionsAndValues) {
     EXPECT_EQ(std::system(command.c_str()), 0);
     return ReadFile(out);
   };
-  EXPECT_EQ(completions("at", 1), "attend\n");
+  EXPECT_EQ(completions("at", 1), "attend attend-many\n");
   EXPECT_EQ(completions("--ser", 1), "--server --server-name\n");
   EXPECT_EQ(completions("attend --outa", 2), "--outage-timeout\n");
   EXPECT_EQ(completions("--json attend --rep", 3), "--report\n");

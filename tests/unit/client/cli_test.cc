@@ -141,7 +141,7 @@ TEST(Cli, UsageErrors) {
   EXPECT_EQ(nothing.code, 2);
   EXPECT_THAT(
       nothing.err,
-      HasSubstr("no command is given: attend, encode, models, plan, status, jobs, cancel, "));
+      HasSubstr("no command is given: attend, attend-many, encode, models, plan, status, jobs, "));
   const CliResult no_path = RunCli(absl::StrCat("attend --out ''", GoldenInputs("dense")));
   EXPECT_EQ(no_path.code, 2);
   EXPECT_THAT(no_path.err, HasSubstr("--out: is empty, expected a path"));
