@@ -167,7 +167,7 @@ void Run(const Options& options) {
   const double flops = measured.figures.product_flops + measured.figures.attention_flops;
   absl::PrintF("| kernel | compute | tiles | seconds | tiles/s | TFLOP/s | share of attention |\n");
   absl::PrintF("| --- | --- | --- | --- | --- | --- | --- |\n");
-  absl::PrintF("| %s | %s | %d | %.5f | %.0f | %.3f | %.2f |\n", device->info().kernel,
+  absl::PrintF("| %s | %s | %d | %.5f | %.6g | %.4g | %.2f |\n", device->info().kernel,
                options.compute == DataType::kBFloat16 ? "bfloat16" : "float32", options.tiles,
                measured.seconds, static_cast<double>(options.tiles) / measured.seconds,
                flops / measured.seconds / 1e12,
