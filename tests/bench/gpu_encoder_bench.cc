@@ -119,8 +119,9 @@ Measured Measure(const Options& options, const std::shared_ptr<const EncoderMode
   for (float& value : tiles) value = normal(random);
   std::vector<double> coords;
   for (int64_t i = 0; i < options.tiles; ++i) {
+    const int64_t row = i / 128, column = i % 128;
     coords.insert(coords.end(),
-                  {256.0 * static_cast<double>(i % 128), 256.0 * static_cast<double>(i / 128)});
+                  {256.0 * static_cast<double>(column), 256.0 * static_cast<double>(row)});
   }
   const auto bytes = static_cast<int64_t>(tiles.size() * sizeof(float));
   const auto on_device = OrFail(device.Allocate(bytes));
