@@ -1,5 +1,6 @@
 """The units for systemd and their settings fit the programs."""
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -46,6 +47,19 @@ class Units(unittest.TestCase):
         self.assertEqual(len(users), 1)
         for unit in UNIT_OF.values():
             self.assertNotIn("PrivateUsers", directives(unit))
+
+    def test_both_read_secrets_by_a_group_that_the_package_makes_and_takes_away(self):
+        for unit in UNIT_OF.values():
+            (group,) = directives(unit)["SupplementaryGroups"]
+            self.assertIn(f"groupadd --system --force {group}\n", (DEBIAN / "postinst").read_text())
+            self.assertIn(f"groupdel {group} ", (DEBIAN / "postrm").read_text())
+
+    def test_what_the_settings_propose_is_known(self):
+        flags = ProgramFlags(BUILD / "bin")
+        for name in UNIT_OF:
+            proposed = re.findall(r"^# ([a-z][a-z-]*=\S+)$", (UNITS / f"{name}.conf").read_text(), re.MULTILINE)
+            self.assertGreater(len(proposed), 3)
+            self.assertEqual(flags.unknown([f"hilbert-ring-{name}", *(f"--{line}" for line in proposed)]), [])
 
     def test_processes_have_no_rights(self):
         for unit in UNIT_OF.values():
