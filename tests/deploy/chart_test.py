@@ -35,6 +35,8 @@ EVERYTHING = {
                "extraArgs": ["--attention-kernel=native"]},
     "networkPolicy": {"monitoring": [{"namespaceSelector": {}}]},
     "podMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+    "grafanaDashboard": {"enabled": True},
     "autoscaling": {"enabled": True},
 }
 
@@ -71,7 +73,7 @@ def base():
 def leaves(values, prefix=""):
     """Paths of the values that a user may set."""
     for key, value in values.items():
-        if isinstance(value, dict) and value and key not in ("resources", "ringPorts"):
+        if isinstance(value, dict) and value and key not in ("resources", "ringPorts", "labels"):
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}"
@@ -250,6 +252,26 @@ class Chart(unittest.TestCase):
         code, _, said = rendered({"podMonitor": {"enabled": True}})
         self.assertNotEqual(code, 0)
         self.assertIn("networkPolicy.monitoring", said)
+
+    def test_rules_and_dashboard_are_the_shipped_ones(self):
+        self.assertFalse({"PrometheusRule", "ConfigMap"} & {kind for kind, _ in render()})
+        objects = render(EVERYTHING)
+        rule = objects["PrometheusRule", "hilbert-ring"]
+        self.assertEqual(rule["metadata"]["labels"]["release"], "prometheus")
+        self.assertEqual(rule["spec"]["groups"], [
+            group for name in ("recording", "alerts")
+            for group in yaml.safe_load((SOURCE / f"deploy/prometheus/rules/{name}.yml").read_text())["groups"]])
+        dashboard = objects["ConfigMap", "hilbert-ring-dashboard"]
+        self.assertEqual(dashboard["metadata"]["labels"]["grafana_dashboard"], "1")
+        self.assertEqual(json.loads(dashboard["data"]["hilbert-ring.json"]),
+                         json.loads((SOURCE / "deploy/grafana/dashboards/hilbert-ring.json").read_text()))
+
+    def test_both_processes_log_as_they_are_told(self):
+        for given, expected in ((None, "text"), ("json", "json")):
+            objects = render({"logFormat": given} if given else {})
+            for kind, component in (("Deployment", "coordinator"), ("StatefulSet", "worker")):
+                command = container(objects, kind, f"hilbert-ring-{component}")["command"]
+                self.assertIn(f"--log-format={expected}", command)
 
     def test_callers_are_those_that_are_named(self):
         callers = [{"podSelector": {"matchLabels": {"app": "caller"}}}]

@@ -23,7 +23,7 @@ from chart_test import CHART, EVERYTHING, base, render  # noqa: E402: it reads t
 
 # The oldest of Chart.yaml, and what is current.
 VERSIONS = ("1.27", "1.37")
-OTHERS = {"PodMonitor", "LeaderWorkerSet"}
+OTHERS = {"PodMonitor", "PrometheusRule", "LeaderWorkerSet"}
 SETTINGS = {
     "defaults": {},
     "everything": EVERYTHING,
@@ -45,6 +45,8 @@ WRONG = [
     {"coordinator": {"exitTimeoutSeconds": 0}},
     {"coordinator": {"extraArgs": ["max-queue=1"]}},
     {"tls": {"enabled": "yes"}},
+    {"logFormat": "yaml"},
+    {"grafanaDashboard": {"labels": {"grafana_dashboard": 1}}},
     {"models": {"subPath": "/etc"}},
     {"models": {"memory": "1Gi"}},
     {"models": {"jobsShare": 0}},

@@ -127,6 +127,18 @@ func functions(root *template.Template) template.FuncMap {
 	return all
 }
 
+// Files of the chart that are no templates, as `.Files` has them.
+type chartFiles struct{ folder string }
+
+// Empty where there is none, as Helm does it.
+func (files chartFiles) Get(path string) string {
+	text, err := os.ReadFile(filepath.Join(files.folder, path))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
 type valuesFiles []string
 
 func (files *valuesFiles) String() string { return strings.Join(*files, ",") }
@@ -158,6 +170,7 @@ func render(folder, name, namespace string, files []string) error {
 	data := object{
 		"Values":       values,
 		"Chart":        metadata,
+		"Files":        chartFiles{folder},
 		"Release":      object{"Name": name, "Namespace": namespace, "Service": "Helm", "Revision": 1},
 		"Capabilities": object{"KubeVersion": object{"Version": "v1.30.0", "Major": "1", "Minor": "30"}},
 	}

@@ -127,6 +127,7 @@ spec:
         - --exit-timeout={{ .Values.worker.exitTimeoutSeconds }}
         - --ready-file=/run/hilbert-ring/registered
         - --log-level={{ .Values.logLevel }}
+        - --log-format={{ .Values.logFormat }}
         {{- if and .Values.tls.enabled .Values.tls.betweenProcesses }}
         - --tls-cert=/etc/hilbert-ring/tls/tls.crt
         - --tls-key=/etc/hilbert-ring/tls/tls.key
