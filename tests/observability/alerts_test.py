@@ -16,5 +16,13 @@ class Alerts(unittest.TestCase):
         self.assertEqual(sorted(alerts), sorted(set(fired)))
 
 
+    def test_the_page_has_every_alert(self):
+        rules = (PROMETHEUS / "rules" / "alerts.yml").read_text()
+        shipped = [(name, re.search(r"severity: (\w+)", rule)[1], (re.search(r"for: (\w+)", rule) or ["", "0m"])[1])
+                   for name, rule in re.findall(r"- alert: (\w+)\n(.*?)(?=\n\n|\Z)", rules, re.DOTALL)]
+        page = (PROMETHEUS.parents[1] / "docs" / "metrics.md").read_text()
+        self.assertEqual(re.findall(r"^\| `(HilbertRing\w+)` \| (\w+) \| (\w+) \|", page, re.MULTILINE), shipped)
+
+
 if __name__ == "__main__":
     unittest.main()

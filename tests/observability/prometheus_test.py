@@ -44,7 +44,8 @@ def dashboard_queries():
 def rule_queries(prometheus):
     """(rule, query) as Prometheus has them; of an alert, what is compared with its limit or must be there."""
     groups = prometheus.api("rules")["groups"]
-    return [(rule["name"], re.sub(r" (==|>|<) [\d.]+$|^absent\((.*)\)$", r"\2", rule["query"]))
+    limit = r" (?:==|>|<) (?:[\d.]+|max_over_time\(\S+\))$"
+    return [(rule["name"], re.sub(rf"{limit}|^absent\((.*)\)$", r"\1", rule["query"]))
             for group in groups for rule in group["rules"]]
 
 
