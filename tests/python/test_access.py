@@ -73,6 +73,23 @@ def test_a_token_is_shown_with_each_call(server, tmp_path):
         assert listener.shown() is None
 
 
+def test_the_trace_of_whoever_started_the_program_is_sent(server, monkeypatch):
+    listener, address, options = server
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    async def by_asyncio():
+        async with hilbert_ring.aio.connect(address, **options) as client:
+            await client.jobs()
+
+    for given, sent in ((trace, trace), ("", None), ("no\ntrace", None)):
+        monkeypatch.setenv("TRACEPARENT", given)
+        with hilbert_ring.connect(address, **options) as client:
+            client.jobs()
+        assert listener.calls[-1].get("traceparent") == sent
+        asyncio.run(by_asyncio())
+        assert listener.calls[-1].get("traceparent") == sent
+
+
 def test_by_asyncio(server):
     listener, address, options = server
 

@@ -1,6 +1,7 @@
 """How a connection is made: address, credentials, transport."""
 import ipaddress
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, List, Optional, Tuple, Union
@@ -72,7 +73,14 @@ class Address:
         if self.token_file is not None:
             token = _checked("token_file", _read("token_file", self.token_file).decode(
                 "ascii", "replace").strip())
-        return () if token is None else (("authorization", f"Bearer {token}"),)
+        shown = () if token is None else (("authorization", f"Bearer {token}"),)
+        return (*shown, *_trace())
+
+
+def _trace() -> Tuple[Tuple[str, str], ...]:
+    """Of whoever started this program, by the variable that tools agree on; the service logs it with the job."""
+    given = os.environ.get("TRACEPARENT", "")
+    return (("traceparent", given),) if re.fullmatch("[0-9a-f-]+", given) else ()  # others could not be sent
 
 
 def default_server() -> str:
