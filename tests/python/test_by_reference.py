@@ -23,7 +23,7 @@ def await_root(client, workers):
     """Workers look for the mark when they are told of it."""
     end = time.monotonic() + UNTIL
     while True:
-        root = client._short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse)
+        root = client._connection.short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse)
         if root.workers == workers:
             return
         assert time.monotonic() < end

@@ -232,7 +232,7 @@ def test_a_full_queue_is_waited_for(monkeypatch):
     waits = []
     sleep = time.sleep
     # What the service asks for may be a minute: the test looks at it and does not wait for it.
-    monkeypatch.setattr(hilbert_ring.client.time, "sleep", lambda seconds: (
+    monkeypatch.setattr(hilbert_ring._connection.time, "sleep", lambda seconds: (
         waits.append(seconds), sleep(min(seconds, 0.2))))
     with hilbert_ring.local(workers=1, max_queue=1) as client:
         running = threading.Event()

@@ -148,6 +148,11 @@ class Attempt:
         if not call.named and call.inputs.total_bytes() <= _EAGER_BYTES:
             self._queue = self._new_queue(MAX_PAYLOAD_BYTES)
 
+    @property
+    def method(self) -> str:
+        """Of the service."""
+        return self._call.method
+
     def open(self) -> bytes:
         """The first message."""
         request = pb.AttendRequest(open=self._call.open)

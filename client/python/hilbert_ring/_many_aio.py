@@ -1,49 +1,34 @@
 """A call of many small jobs over a stream of gRPC, for the client for asyncio."""
 import asyncio
-from typing import Any, AsyncIterator, Awaitable, Callable, List, Optional
+from typing import AsyncIterator, List, Optional
 
 import grpc.aio
 
-from hilbert_ring._channel import Address, failure_or_raise
+from hilbert_ring._channel import failure_or_raise
+from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._many import SMALL_JOBS_SERVICE, ManyAttempt, ManyCall, ManyResult, Outcome
-from hilbert_ring._retry import CallTiming
-from hilbert_ring.errors import HilbertRingError, Metadata
+from hilbert_ring.errors import HilbertRingError
 
 _END = object()
 
 
-class AioMany:
-    """What a client for asyncio needs for a call of many jobs."""
-
-    def __init__(self, channel: Any, address: Address, timing: CallTiming,
-                 await_connection: Callable[[float], Awaitable[bool]]) -> None:
-        self._channel = channel
-        self._address = address
-        self._timing = timing
-        self._await_connection = await_connection
-
-    async def run(self, call: ManyCall) -> List[ManyResult]:
-        """The jobs' results. A call that is lost is made again, with the jobs that have not ended."""
-        attempts = call.options.attempts(self._timing)
-        number = 0
-        while call.waiting():
-            failure = await _run(self._channel.stream_stream(SMALL_JOBS_SERVICE + "AttendMany"),
-                                 ManyAttempt(call, number), self._address.metadata(),
-                                 attempts.deadline_left())
-            if failure is None:
-                break
-            try:
-                await asyncio.sleep(attempts.wait_after(failure))
-                if not await self._await_connection(attempts.time_left()):
-                    raise attempts.too_late(failure)
-            except HilbertRingError as error:
-                return call.fail(error)
-            number += 1
-        return call.ended()
+async def run_many(connection: AioConnection, call: ManyCall) -> List[ManyResult]:
+    """The jobs' results. A call that is lost is made again, with the jobs that have not ended."""
+    attempts = call.options.attempts(connection.timing)
+    number = 0
+    while call.waiting():
+        failure = await _run(connection, ManyAttempt(call, number), attempts.deadline_left())
+        if failure is None:
+            break
+        try:
+            await connection.come_back(attempts, failure, attempts.wait_after(failure))
+        except HilbertRingError as error:
+            return call.fail(error)
+        number += 1
+    return call.ended()
 
 
-async def _run(attend_many: Any, attempt: ManyAttempt, metadata: Metadata,
-               seconds: Optional[float]) -> Outcome:
+async def _run(connection: AioConnection, attempt: ManyAttempt, seconds: Optional[float]) -> Outcome:
     """gRPC's task asks for requests, which are made in a thread, the caller's takes what comes."""
     broken: Optional[Exception] = None  # reading the caller's tensors failed
 
@@ -60,7 +45,7 @@ async def _run(attend_many: Any, attempt: ManyAttempt, metadata: Metadata,
             broken = error
             raise
 
-    stream = attend_many(requests(), timeout=seconds, metadata=metadata)
+    stream = connection.stream(SMALL_JOBS_SERVICE + "AttendMany", requests(), seconds)
     try:
         async for message in stream:
             attempt.handle(message)

@@ -1,12 +1,13 @@
 """Streams without end of the client for asyncio."""
 import asyncio
-from typing import (Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator,
+from typing import (Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator,
                     Optional, Tuple, Union)
 
 import grpc.aio
 
-from hilbert_ring._channel import SERVICE, Address, failure_or_raise
-from hilbert_ring._retry import AttemptFailure, CallTiming
+from hilbert_ring._channel import SERVICE, failure_or_raise
+from hilbert_ring._connection_aio import AioConnection
+from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
 from hilbert_ring.errors import HilbertRingError
 
@@ -56,42 +57,28 @@ async def each(blocks: Blocks) -> AsyncIterator[Any]:
         yield block
 
 
-class AioStreams:
-    """What a client for asyncio needs for a stream."""
-
-    def __init__(self, channel: Any, address: Address, timing: CallTiming,
-                 await_connection: Callable[[float], Awaitable[bool]]) -> None:
-        self._channel = channel
-        self._address = address
-        self._timing = timing
-        self._await_connection = await_connection
-
-    async def run(self, blocks: Blocks, prepare: Callable[[Any], StreamCall],
-                  state: StreamState) -> AsyncIterator[StreamedBlock]:
-        """As of BlockingStreams.run."""
-        rest = each(blocks)
-        try:
-            first = await rest.__anext__()
-        except StopAsyncIteration:
+async def run_stream(connection: AioConnection, blocks: Blocks, prepare: Callable[[Any], StreamCall],
+                     state: StreamState) -> AsyncIterator[StreamedBlock]:
+    """As of the blocking client's run_stream."""
+    rest = each(blocks)
+    try:
+        first = await rest.__anext__()
+    except StopAsyncIteration:
+        return
+    call = prepare(first)
+    attempts = call.options.attempts(connection.timing)
+    number = 0
+    while True:
+        carrier = _Carrier(StreamAttempt(call, number, state), call, rest)
+        async for block in carrier.run(connection, attempts.deadline_left()):
+            yield block
+        failure = carrier.failure
+        if failure is None:
             return
-        call = prepare(first)
-        attempts = call.options.attempts(self._timing)
-        number = 0
-        while True:
-            carrier = _Carrier(StreamAttempt(call, number, state), call, rest)
-            async for block in carrier.run(
-                    self._channel.stream_stream(SERVICE + "AttendStream"),
-                    self._address.metadata(), attempts.deadline_left()):
-                yield block
-            outcome = carrier.failure
-            if outcome is None:
-                return
-            if outcome.admitted:
-                raise outcome.error
-            await asyncio.sleep(attempts.wait_after(outcome))
-            number += 1
-            if not await self._await_connection(attempts.time_left()):
-                raise attempts.too_late(outcome)
+        if failure.admitted:
+            raise failure.error
+        await connection.come_back(attempts, failure, attempts.wait_after(failure))
+        number += 1
 
 
 class _Carrier:
@@ -107,10 +94,10 @@ class _Carrier:
         self._over = False
         self.failure: Optional[AttemptFailure] = None
 
-    async def run(self, attend: Any, metadata: Any,
+    async def run(self, connection: AioConnection,
                   seconds: Optional[float]) -> AsyncIterator[StreamedBlock]:
         """The results; afterwards `failure` says how the attempt failed, if it did."""
-        stream = attend(self._requests(), timeout=seconds, metadata=metadata)
+        stream = connection.stream(SERVICE + "AttendStream", self._requests(), seconds)
         try:
             async for message in stream:
                 results = self._attempt.handle(message)

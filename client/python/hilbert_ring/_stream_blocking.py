@@ -1,15 +1,15 @@
 """Streams without end of the blocking client."""
 import threading
-import time
 from typing import Any, Callable, Generator, Iterable, Iterator, Optional, Tuple, Union
 
 import grpc
 
-from hilbert_ring._channel import SERVICE, Address, failure_or_raise
-from hilbert_ring._retry import AttemptFailure, CallTiming
+from hilbert_ring._channel import SERVICE, failure_or_raise
+from hilbert_ring._connection import Connection
+from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._stream import (InputBlock, StreamAttempt, StreamCall, StreamedBlock, StreamFigures,
                                    StreamState)
-from hilbert_ring.errors import HilbertRingError, Metadata
+from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 Blocks = Iterable[Tuple[Any, Any, Any]]
@@ -50,43 +50,29 @@ class AttendStream(StreamFigures):
         self.close()
 
 
-class BlockingStreams:
-    """What a blocking client needs for a stream: its channel, and how it waits for a connection."""
+def run_stream(connection: Connection, blocks: Blocks, prepare: Callable[[Any], StreamCall],
+               state: StreamState) -> Iterator[StreamedBlock]:
+    """The results. prepare: of the first block, which says what the stream is.
 
-    def __init__(self, channel: Any, address: Address, timing: CallTiming,
-                 await_connection: Callable[[float], bool]) -> None:
-        self._channel = channel
-        self._address = address
-        self._timing = timing
-        self._await_connection = await_connection
-
-    def run(self, blocks: Blocks, prepare: Callable[[Any], StreamCall],
-            state: StreamState) -> Iterator[StreamedBlock]:
-        """The results. prepare: of the first block, which says what the stream is.
-
-        Until the service has taken the stream it is called again as a job is; then never.
-        """
-        rest = iter(blocks)
-        for first in rest:
-            call = prepare(first)
-            break
-        else:
+    Until the service has taken the stream it is called again as a job is; then never.
+    """
+    rest = iter(blocks)
+    for first in rest:
+        call = prepare(first)
+        break
+    else:
+        return
+    attempts = call.options.attempts(connection.timing)
+    number = 0
+    while True:
+        attempt = StreamAttempt(call, number, state)
+        outcome = yield from _Carrier(attempt, call, rest).run(connection, attempts.deadline_left())
+        if not isinstance(outcome, AttemptFailure):
             return
-        attempts = call.options.attempts(self._timing)
-        number = 0
-        while True:
-            attempt = StreamAttempt(call, number, state)
-            outcome = yield from _Carrier(attempt, call, rest).run(
-                self._channel.stream_stream(SERVICE + "AttendStream"), self._address.metadata(),
-                attempts.deadline_left())
-            if not isinstance(outcome, AttemptFailure):
-                return
-            if outcome.admitted:
-                raise outcome.error
-            time.sleep(attempts.wait_after(outcome))
-            number += 1
-            if not self._await_connection(attempts.time_left()):
-                raise attempts.too_late(outcome)
+        if outcome.admitted:
+            raise outcome.error
+        connection.come_back(attempts, outcome, attempts.wait_after(outcome))
+        number += 1
 
 
 class _Carrier:
@@ -102,10 +88,10 @@ class _Carrier:
         self._over = False
         self._broken: Optional[Exception] = None  # the caller's blocks
 
-    def run(self, attend: Any, metadata: Metadata, seconds: Optional[float]
+    def run(self, connection: Connection, seconds: Optional[float]
             ) -> Generator[StreamedBlock, None, _Outcome]:
         """The results; returns the report, or how the attempt failed."""
-        stream = attend(self._requests(), timeout=seconds, metadata=metadata)
+        stream = connection.stream(SERVICE + "AttendStream", self._requests(), seconds)
         try:
             for message in stream:
                 results = self._attempt.handle(message)

@@ -7,32 +7,27 @@
 A task that is cancelled while it awaits a call ends its job.
 """
 import asyncio
-import math
-import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import (Any, AsyncIterator, Callable, FrozenSet, Iterable, List, Optional, Sequence,
-                    Tuple, Union)
-
-import grpc
-import grpc.aio
+from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, Union
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
+from hilbert_ring._attempt_aio import AioAttempt
 from hilbert_ring._by_reference import may_send, parts_of, warn_of_sending, with_files
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
-                                   address_of, failure_or_raise, keep_buffers, short_failure)
+from hilbert_ring._channel import ENCODER_SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, address_of
+from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
                                pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
-from hilbert_ring._many_aio import AioMany
+from hilbert_ring._many_aio import run_many
 from hilbert_ring._progress import shown
-from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
+from hilbert_ring._retry import AttemptFailure, Attempts
 from hilbert_ring._spec import make_spec
 from hilbert_ring._stream import StreamState, prepare_stream
-from hilbert_ring._stream_aio import AioStreams, AttendStream, Blocks
-from hilbert_ring.errors import HilbertRingError, Metadata, UnavailableError
+from hilbert_ring._stream_aio import AttendStream, Blocks, run_stream
+from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -54,16 +49,9 @@ class Client:
     """A connection to a service, for one event loop; ends with `close` or an `async with` block."""
 
     def __init__(self, address: Address, data_root: Optional[PathLike] = None) -> None:
-        self._address = address
-        self._data_root = None if data_root is None else Path(data_root)
         self.server = address.server
-        self._timing = CallTiming()
-        keep_buffers()
-        if address.credentials is None:
-            self._channel = grpc.aio.insecure_channel(address.server, options=address.options)
-        else:
-            self._channel = grpc.aio.secure_channel(address.server, address.credentials,
-                                                    options=address.options)
+        self._data_root = None if data_root is None else Path(data_root)
+        self._connection = AioConnection(address)
 
     async def __aenter__(self) -> "Client":
         return self
@@ -73,7 +61,7 @@ class Client:
 
     async def close(self) -> None:
         """Ends the connection, and calls that are under way."""
-        await self._channel.close()
+        await self._connection.close()
 
     async def attend(self, q: Any, k: Any, v: Any, *, segments: Sequence[int],
                      dilations: Optional[Sequence[int]] = None, mixing: str = "head_groups",
@@ -92,10 +80,10 @@ class Client:
                              sequence_lengths)
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering,
                        pattern=pattern)
-        attempts = options.attempts(self._timing)
+        attempts = options.attempts(self._connection.timing)
         request, why = curve_request(call), ""
         if request is not None:
-            plan = await self._ask("Plan", request, pb.PlanResponse, attempts)
+            plan = await self._connection.ask("Plan", request, pb.PlanResponse, attempts)
             call, why = with_curve(call, plan), plan.curve_why
         with shown(progress) as tell, closing(call):
             call, report = await self._run_job(call, attempts, tell)
@@ -116,19 +104,16 @@ class Client:
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
                              sequence_lengths)
         state = StreamState()
-        streams = AioStreams(self._channel, self._address, self._timing,
-                     self._await_connection)
         prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens,
                            options=options, ordering=ordering, pattern=pattern)
-        return AttendStream(streams.run(blocks, prepared, state), state)
+        return AttendStream(run_stream(self._connection, blocks, prepared, state), state)
 
     async def attend_many(self, jobs: Iterable[SmallJob], *, deadline: Optional[float] = None,
                           outage_timeout: Optional[float] = None, max_attempts: int = 10,
                           chunk_bytes: int = 1 << 20, **common: Any) -> List[ManyResult]:
         """As of hilbert_ring.Client.attend_many."""
         options = AttendOptions(None, deadline, outage_timeout, max_attempts, chunk_bytes)
-        many = AioMany(self._channel, self._address, self._timing, self._await_connection)
-        return await many.run(ManyCall(list(jobs), options, common))
+        return await run_many(self._connection, ManyCall(list(jobs), options, common))
 
     async def encode(self, tiles: Any, coords: Any = None, *, model: str,
                      pool: Optional[str] = None, layers: Layers = "last",
@@ -145,10 +130,11 @@ class Client:
                                 progress, by_reference)
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
                         attention_map_heads, attention_map_out)
-        call = prepare_encode(await self._model_of(model, options), tiles, coords, dtype=dtype, out=out,
+        attempts = options.attempts(self._connection.timing)
+        call = prepare_encode(await self._model_of(model, attempts), tiles, coords, dtype=dtype, out=out,
                               wanted=wanted, options=options)
         with shown(progress) as tell, closing(call):
-            call, report = await self._run_job(call, options.attempts(self._timing), tell)
+            call, report = await self._run_job(call, attempts, tell)
             return encoded(call, report)
 
     async def plan_encode(self, tiles: int, *, model: str,
@@ -162,53 +148,27 @@ class Client:
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
                         attention_map_heads)
         options = AttendOptions(max_attempts=1000, deadline=deadline)
-        request = prepare_plan(await self._model_of(model, options), tiles, dtype=dtype,
-                               wanted=wanted, workers=workers)
-        attempts = options.attempts(self._timing)
-        while True:
-            try:
-                plan: pb.PlanResponse = await self._short(
-                    "PlanEncode", request, pb.PlanResponse, attempts.deadline_left(),
-                    service=ENCODER_SERVICE)
-                return plan
-            except PushedBack as pushed:
-                await asyncio.sleep(attempts.wait_after(pushed.failure))
+        attempts = options.attempts(self._connection.timing)
+        request = prepare_plan(await self._model_of(model, attempts), tiles, dtype=dtype, wanted=wanted,
+                               workers=workers)
+        return await self._connection.plan(request, attempts)
 
     async def models(self) -> List[encoder_pb.Model]:
         """As of hilbert_ring.Client.models."""
-        response = await self._short("ListModels", encoder_pb.ListModelsRequest(),
+        response = await self._connection.short("ListModels", encoder_pb.ListModelsRequest(),
                                encoder_pb.ListModelsResponse, service=ENCODER_SERVICE)
         return list(response.models)
 
     async def model(self, name: str) -> encoder_pb.Model:
         """As of hilbert_ring.Client.model."""
-        found: encoder_pb.Model = await self._short(
+        found: encoder_pb.Model = await self._connection.short(
             "GetModel", encoder_pb.GetModelRequest(name=name), encoder_pb.Model,
             service=ENCODER_SERVICE)
         return found
 
-    async def _model_of(self, name: str, options: AttendOptions) -> encoder_pb.Model:
-        """Waits for a service that is away, as the job's call does."""
-        attempts = options.attempts(self._timing)
-        while True:
-            try:
-                return await self.model(name)
-            except UnavailableError as error:
-                await asyncio.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
-
-    async def _ask(self, name: str, request: Any, response: Any, attempts: Attempts) -> Any:
-        """Likewise."""
-        while True:
-            left = attempts.deadline_left()
-            seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
-            try:
-                return await self._short(name, request, response, seconds)
-            except PushedBack as pushed:
-                await asyncio.sleep(attempts.wait_after(pushed.failure))
-            except UnavailableError as error:
-                if error.reason == "DATA_ROOT_GONE":
-                    raise
-                await asyncio.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
+    async def _model_of(self, name: str, attempts: Attempts) -> encoder_pb.Model:
+        return await self._connection.ask("GetModel", encoder_pb.GetModelRequest(name=name), encoder_pb.Model,
+                                          attempts, ENCODER_SERVICE)
 
     async def _run_job(self, call: JobCall, attempts: Attempts,
                        tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
@@ -229,7 +189,7 @@ class Client:
         if parts is None:
             return None
         try:
-            root: pb.GetDataRootResponse = await self._ask(
+            root: pb.GetDataRootResponse = await self._connection.ask(
                 "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
         except HilbertRingError:
             if call.by_reference == "always":
@@ -243,9 +203,8 @@ class Client:
         number = 0
         teller = ProgressTeller(tell, call.progress(number))
         while True:
-            outcome = await _Stream(Attempt(call, number, teller)).run(
-                self._channel.stream_stream(call.method), self._address.metadata(),
-                attempts.deadline_left())
+            attempt = AioAttempt(Attempt(call, number, teller))
+            outcome = await attempt.run(self._connection, attempts.deadline_left())
             if not isinstance(outcome, AttemptFailure):
                 return outcome
             if outcome.error.reason in final:
@@ -254,25 +213,7 @@ class Client:
             number += 1
             teller = ProgressTeller(tell, call.progress(number, outcome.error, wait))
             teller.update()
-            await asyncio.sleep(wait)
-            if not await self._await_connection(attempts.time_left()):
-                raise attempts.too_late(outcome)
-
-    async def _await_connection(self, seconds: float) -> bool:
-        """Works on the connection meanwhile. False: there is none within the time."""
-        end = time.monotonic() + seconds
-        while True:
-            state = self._channel.get_state(try_to_connect=True)
-            if state == grpc.ChannelConnectivity.READY:
-                return True
-            left = end - time.monotonic()
-            if left <= 0:
-                return False
-            try:
-                await asyncio.wait_for(self._channel.wait_for_state_change(state),
-                                       None if left == math.inf else left)
-            except asyncio.TimeoutError:
-                return False
+            await self._connection.come_back(attempts, outcome, wait)
 
     async def plan(self, *, tokens: int, heads: int, head_dim: int, segments: Sequence[int],
                    dilations: Optional[Sequence[int]] = None, kv_heads: Optional[int] = None,
@@ -288,85 +229,21 @@ class Client:
         spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim,
                          value_dim=value_dim, dtype=dtype, ordering=ordering, **pattern)
         request = pb.PlanRequest(spec=spec, workers=workers)
-        attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._timing)
-        while True:
-            try:
-                plan: pb.PlanResponse = await self._short("Plan", request, pb.PlanResponse,
-                                                          attempts.deadline_left())
-                return plan
-            except PushedBack as pushed:
-                await asyncio.sleep(attempts.wait_after(pushed.failure))
+        attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._connection.timing)
+        return await self._connection.plan(request, attempts)
 
     async def jobs(self) -> List[pb.Job]:
         """As of hilbert_ring.Client.jobs."""
-        response = await self._short("ListJobs", pb.ListJobsRequest(), pb.ListJobsResponse)
+        response = await self._connection.short("ListJobs", pb.ListJobsRequest(), pb.ListJobsResponse)
         return list(response.jobs)
 
     async def cancel(self, job_id: str, caller: Optional[str] = None) -> None:
         """As of hilbert_ring.Client.cancel."""
-        await self._short("CancelJob", pb.CancelJobRequest(job_id=job_id, caller=caller or ""),
+        await self._connection.short("CancelJob", pb.CancelJobRequest(job_id=job_id, caller=caller or ""),
                           pb.CancelJobResponse)
 
     async def status(self) -> pb.GetClusterResponse:
         """As of hilbert_ring.Client.status."""
-        status: pb.GetClusterResponse = await self._short(
+        status: pb.GetClusterResponse = await self._connection.short(
             "GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
         return status
-
-    async def _short(self, name: str, request: Any, response: Any,
-                     seconds: Optional[float] = SHORT_CALL_SECONDS,
-                     service: str = SERVICE) -> Any:
-        call = self._channel.unary_unary(
-            service + name, request_serializer=type(request).SerializeToString,
-            response_deserializer=response.FromString)
-        try:
-            return await call(request, timeout=seconds, metadata=self._address.metadata())
-        except grpc.aio.AioRpcError as ended:
-            raise short_failure(name, ended) from None
-
-
-class _Stream:
-    """Carries the messages of an attempt: gRPC's task asks for rows, the caller's takes what
-    comes."""
-
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
-        self._changed = asyncio.Event()  # there may be rows to send, or the call is over
-        self._over = False
-        self._broken: Optional[Exception] = None  # reading the caller's tensors failed
-
-    async def run(self, attend: Any, metadata: Metadata,
-                  seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
-        """The report, or how the attempt failed."""
-        stream = attend(self._requests(), timeout=seconds, metadata=metadata)
-        try:
-            async for message in stream:
-                self._attempt.handle(message)
-                self._changed.set()
-            return self._attempt.finish()
-        except (grpc.aio.AioRpcError, HilbertRingError) as ended:
-            return failure_or_raise(ended, self._attempt.admitted, self._broken)
-        except asyncio.CancelledError:
-            if self._broken is not None:  # gRPC cancels the call, not the caller its task
-                raise self._broken from None
-            raise
-        finally:
-            self._over = True
-            self._changed.set()
-            stream.cancel()
-
-    async def _requests(self) -> AsyncIterator[bytes]:
-        try:
-            yield self._attempt.open()
-            while not self._over and not self._attempt.ended:
-                rows = self._attempt.next_rows()
-                if rows is None:
-                    self._changed.clear()
-                    await self._changed.wait()  # until the call ends, which has a deadline
-                    continue
-                # In a thread, since rows of a mapped file are read from the disk.
-                yield await asyncio.to_thread(self._attempt.message, rows)
-                self._attempt.sent(rows)
-        except Exception as error:
-            self._broken = error
-            raise

@@ -1,34 +1,28 @@
 """The blocking client."""
-import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import (Any, Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union)
-
-import grpc
+from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Sequence, Tuple, Union
 
 from hilbert_ring._attempt import Attempt, JobCall, Progress, ProgressTeller
-from hilbert_ring._blocking_stream import BlockingStream
+from hilbert_ring._attempt_blocking import BlockingAttempt
 from hilbert_ring._by_reference import may_send, parts_of, warn_of_sending, with_files
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, PushedBack,
-                                   address_of, keep_buffers, short_failure)
+from hilbert_ring._channel import ENCODER_SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, address_of
+from hilbert_ring._connection import Connection
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
                                pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
-from hilbert_ring._many_blocking import BlockingMany
+from hilbert_ring._many_blocking import run_many
 from hilbert_ring._progress import shown
-from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
+from hilbert_ring._retry import AttemptFailure, Attempts
 from hilbert_ring._spec import make_spec
 from hilbert_ring._stream import StreamState, prepare_stream
-from hilbert_ring._stream_blocking import AttendStream, BlockingStreams, Blocks
-from hilbert_ring.errors import HilbertRingError, UnavailableError
+from hilbert_ring._stream_blocking import AttendStream, Blocks, run_stream
+from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
-
-T = TypeVar("T")
-
 
 def connect(server: Optional[str] = None, *, token: Optional[str] = None,
             token_file: Optional[PathLike] = None, tls: Optional[bool] = None,
@@ -61,16 +55,9 @@ class Client:
     """A connection to a service. Thread-safe; ends with `close` or a `with` block."""
 
     def __init__(self, address: Address, data_root: Optional[PathLike] = None) -> None:
-        self._address = address
-        self._data_root = None if data_root is None else Path(data_root)
         self.server = address.server
-        self._timing = CallTiming()
-        keep_buffers()
-        if address.credentials is None:
-            self._channel = grpc.insecure_channel(address.server, options=address.options)
-        else:
-            self._channel = grpc.secure_channel(address.server, address.credentials,
-                                                options=address.options)
+        self._data_root = None if data_root is None else Path(data_root)
+        self._connection = Connection(address)
 
     def __enter__(self) -> "Client":
         return self
@@ -80,7 +67,7 @@ class Client:
 
     def close(self) -> None:
         """Ends the connection, and calls that are under way."""
-        self._channel.close()
+        self._connection.close()
 
     def attend(self, q: Any, k: Any, v: Any, *, segments: Sequence[int],
                dilations: Optional[Sequence[int]] = None, mixing: str = "head_groups",
@@ -148,10 +135,10 @@ class Client:
                              sequence_lengths)
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering,
                        pattern=pattern)
-        attempts = options.attempts(self._timing)
+        attempts = options.attempts(self._connection.timing)
         request, why = curve_request(call), ""
         if request is not None:
-            plan = self._ask("Plan", request, pb.PlanResponse, attempts)
+            plan = self._connection.ask("Plan", request, pb.PlanResponse, attempts)
             call, why = with_curve(call, plan), plan.curve_why
         with shown(progress) as tell, closing(call):
             call, report = self._run_job(call, attempts, tell)
@@ -190,11 +177,9 @@ class Client:
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
                              sequence_lengths)
         state = StreamState()
-        streams = BlockingStreams(self._channel, self._address, self._timing,
-                     self._await_connection)
         prepared = partial(prepare_stream, dtype=dtype, lse=lse, epoch_tokens=epoch_tokens,
                            options=options, ordering=ordering, pattern=pattern)
-        return AttendStream(streams.run(blocks, prepared, state), state)
+        return AttendStream(run_stream(self._connection, blocks, prepared, state), state)
 
     def attend_many(self, jobs: Iterable[SmallJob], *, deadline: Optional[float] = None,
                     outage_timeout: Optional[float] = None, max_attempts: int = 10,
@@ -218,8 +203,7 @@ class Client:
             InvalidArgumentError, OutOfRangeError: an argument of the call is wrong.
         """
         options = AttendOptions(None, deadline, outage_timeout, max_attempts, chunk_bytes)
-        many = BlockingMany(self._channel, self._address, self._timing, self._await_connection)
-        return many.run(ManyCall(list(jobs), options, common))
+        return run_many(self._connection, ManyCall(list(jobs), options, common))
 
     def encode(self, tiles: Any, coords: Any = None, *, model: str,
                pool: Optional[str] = None, layers: Layers = "last",
@@ -268,10 +252,11 @@ class Client:
                                 progress, by_reference)
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
                         attention_map_heads, attention_map_out)
-        call = prepare_encode(self._model_of(model, options), tiles, coords, dtype=dtype, out=out,
+        attempts = options.attempts(self._connection.timing)
+        call = prepare_encode(self._model_of(model, attempts), tiles, coords, dtype=dtype, out=out,
                               wanted=wanted, options=options)
         with shown(progress) as tell, closing(call):
-            call, report = self._run_job(call, options.attempts(self._timing), tell)
+            call, report = self._run_job(call, attempts, tell)
             return encoded(call, report)
 
     def plan_encode(self, tiles: int, *, model: str,
@@ -295,51 +280,27 @@ class Client:
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
                         attention_map_heads)
         options = AttendOptions(max_attempts=1000, deadline=deadline)
-        request = prepare_plan(self._model_of(model, options), tiles, dtype=dtype,
-                               wanted=wanted, workers=workers)
-        attempts = options.attempts(self._timing)
-        while True:
-            try:
-                return self._short("PlanEncode", request, pb.PlanResponse,
-                                   attempts.deadline_left(), service=ENCODER_SERVICE)
-            except PushedBack as pushed:
-                time.sleep(attempts.wait_after(pushed.failure))
+        attempts = options.attempts(self._connection.timing)
+        request = prepare_plan(self._model_of(model, attempts), tiles, dtype=dtype, wanted=wanted,
+                               workers=workers)
+        return self._connection.plan(request, attempts)
 
     def models(self) -> List[encoder_pb.Model]:
         """The models of encoders that the service has, by name (message Model)."""
-        response = self._short("ListModels", encoder_pb.ListModelsRequest(),
+        response = self._connection.short("ListModels", encoder_pb.ListModelsRequest(),
                                encoder_pb.ListModelsResponse, service=ENCODER_SERVICE)
         return list(response.models)
 
     def model(self, name: str) -> encoder_pb.Model:
         """One of them; raises NotFoundError where there is none of the name."""
-        found: encoder_pb.Model = self._short(
+        found: encoder_pb.Model = self._connection.short(
             "GetModel", encoder_pb.GetModelRequest(name=name), encoder_pb.Model,
             service=ENCODER_SERVICE)
         return found
 
-    def _model_of(self, name: str, options: AttendOptions) -> encoder_pb.Model:
-        """Waits for a service that is away, as the job's call does."""
-        attempts = options.attempts(self._timing)
-        while True:
-            try:
-                return self.model(name)
-            except UnavailableError as error:
-                time.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
-
-    def _ask(self, name: str, request: Any, response: Any, attempts: Attempts) -> Any:
-        """Likewise."""
-        while True:
-            left = attempts.deadline_left()
-            seconds = SHORT_CALL_SECONDS if left is None else min(left, SHORT_CALL_SECONDS)
-            try:
-                return self._short(name, request, response, seconds)
-            except PushedBack as pushed:
-                time.sleep(attempts.wait_after(pushed.failure))
-            except UnavailableError as error:
-                if error.reason == "DATA_ROOT_GONE":
-                    raise
-                time.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
+    def _model_of(self, name: str, attempts: Attempts) -> encoder_pb.Model:
+        return self._connection.ask("GetModel", encoder_pb.GetModelRequest(name=name), encoder_pb.Model,
+                                    attempts, ENCODER_SERVICE)
 
     def _run_job(self, call: JobCall, attempts: Attempts,
                  tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:
@@ -360,7 +321,7 @@ class Client:
         if parts is None:
             return None
         try:
-            root: pb.GetDataRootResponse = self._ask(
+            root: pb.GetDataRootResponse = self._connection.ask(
                 "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, attempts)
         except HilbertRingError:
             if call.by_reference == "always":
@@ -374,9 +335,8 @@ class Client:
         number = 0
         teller = ProgressTeller(tell, call.progress(number))
         while True:
-            outcome = BlockingStream(Attempt(call, number, teller)).run(
-                self._channel.stream_stream(call.method), self._address.metadata(),
-                attempts.deadline_left())
+            attempt = BlockingAttempt(Attempt(call, number, teller))
+            outcome = attempt.run(self._connection, attempts.deadline_left())
             if not isinstance(outcome, AttemptFailure):
                 return outcome
             if outcome.error.reason in final:
@@ -385,20 +345,7 @@ class Client:
             number += 1
             teller = ProgressTeller(tell, call.progress(number, outcome.error, wait))
             teller.update()
-            time.sleep(wait)
-            if not self._await_connection(attempts.time_left()):
-                raise attempts.too_late(outcome)
-
-    def _await_connection(self, seconds: float) -> bool:
-        """Works on the connection meanwhile. False: there is none within the time."""
-        ready = grpc.channel_ready_future(self._channel)
-        try:
-            ready.result(timeout=None if seconds == float("inf") else max(0.0, seconds))
-            return True
-        except grpc.FutureTimeoutError:
-            return False
-        finally:
-            ready.cancel()
+            self._connection.come_back(attempts, outcome, wait)
 
     def plan(self, *, tokens: int, heads: int, head_dim: int, segments: Sequence[int],
              dilations: Optional[Sequence[int]] = None, kv_heads: Optional[int] = None,
@@ -423,16 +370,12 @@ class Client:
         spec = make_spec(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim,
                          value_dim=value_dim, dtype=dtype, ordering=ordering, **pattern)
         request = pb.PlanRequest(spec=spec, workers=workers)
-        attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._timing)
-        while True:
-            try:
-                return self._short("Plan", request, pb.PlanResponse, attempts.deadline_left())
-            except PushedBack as pushed:
-                time.sleep(attempts.wait_after(pushed.failure))
+        attempts = AttendOptions(max_attempts=1000, deadline=deadline).attempts(self._connection.timing)
+        return self._connection.plan(request, attempts)
 
     def jobs(self) -> List[pb.Job]:
         """The caller's jobs that wait or run, by job id (message Job)."""
-        response = self._short("ListJobs", pb.ListJobsRequest(), pb.ListJobsResponse)
+        response = self._connection.short("ListJobs", pb.ListJobsRequest(), pb.ListJobsResponse)
         return list(response.jobs)
 
     def cancel(self, job_id: str, caller: Optional[str] = None) -> None:
@@ -446,19 +389,9 @@ class Client:
             NotFoundError: no such job waits or runs.
             PermissionDeniedError: it is another caller's.
         """
-        self._short("CancelJob", pb.CancelJobRequest(job_id=job_id, caller=caller or ""),
+        self._connection.short("CancelJob", pb.CancelJobRequest(job_id=job_id, caller=caller or ""),
                     pb.CancelJobResponse)
 
     def status(self) -> pb.GetClusterResponse:
         """Workers, their memory, and rings, as they are now (message GetClusterResponse)."""
-        return self._short("GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
-
-    def _short(self, name: str, request: Any, response: Callable[[], T],
-               seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
-        call = self._channel.unary_unary(
-            service + name, request_serializer=type(request).SerializeToString,
-            response_deserializer=response.FromString)  # type: ignore[attr-defined]
-        try:
-            return call(request, timeout=seconds, metadata=self._address.metadata())  # type: ignore
-        except grpc.RpcError as ended:
-            raise short_failure(name, ended) from None
+        return self._connection.short("GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)

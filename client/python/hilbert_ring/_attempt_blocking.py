@@ -1,18 +1,19 @@
 """An attempt's messages over a stream of gRPC, for the blocking client."""
 import threading
-from typing import Any, Iterator, Optional, Union
+from typing import Iterator, Optional, Union
 
 import grpc
 
 from hilbert_ring._attempt import Attempt
 from hilbert_ring._channel import failure_or_raise
 from hilbert_ring._chunks import Rows
+from hilbert_ring._connection import Connection
 from hilbert_ring._retry import AttemptFailure
-from hilbert_ring.errors import HilbertRingError, Metadata
+from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 
-class BlockingStream:
+class BlockingAttempt:
     """Carries the messages of an attempt: rows leave in gRPC's thread, which asks for them, while
     the caller's thread takes what comes."""
 
@@ -22,10 +23,10 @@ class BlockingStream:
         self._over = False
         self._broken: Optional[Exception] = None  # reading the caller's tensors failed
 
-    def run(self, attend: Any, metadata: Metadata,
+    def run(self, connection: Connection,
             seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
         """The report, or how the attempt failed."""
-        stream = attend(self._requests(), timeout=seconds, metadata=metadata)
+        stream = connection.stream(self._attempt.method, self._requests(), seconds)
         try:
             for message in stream:
                 with self._changed:
