@@ -22,9 +22,9 @@
 #include "tests/fuzz/input_bytes.h"
 #include "tests/fuzz/input_spec.h"
 #include "tests/fuzz/row_content.h"
+#include "tests/fuzz/split_chunk.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
-#include "wire/payload_message.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::fuzz {
@@ -283,11 +283,7 @@ void AttendMessages(Bytes bytes) {
     grpc::ByteBuffer buffer = Slices(wire, size_t{1} << (4 + kind % 8));
     v1::AttendRequest received;
     wire::Payload payload;
-    if (!wire::SplitPayload(buffer, wire::kChunkFields, *received.mutable_chunk(), payload)) {
-      Require(kind >= 230, "a chunk splits");
-      if (!wire::Parse(buffer, received) || !received.has_chunk()) return;  // refused
-      payload = wire::Payload(received.chunk().payload());
-    }
+    if (!SplitChunk(buffer, kind < 230, received, payload)) return;
     if (!job.Receive(received.chunk(), payload)) return;
   }
   job.HalfClose();

@@ -13,6 +13,7 @@
 #include "tests/fuzz/input_bytes.h"
 #include "tests/fuzz/input_spec.h"
 #include "tests/fuzz/row_content.h"
+#include "tests/fuzz/split_chunk.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/payload_message.h"
@@ -203,11 +204,7 @@ void StreamMessages(Bytes bytes) {
     grpc::ByteBuffer buffer(&slice, 1);
     v1::AttendRequest received;
     wire::Payload payload;
-    if (!wire::SplitPayload(buffer, wire::kChunkFields, *received.mutable_chunk(), payload)) {
-      Require(kind >= 230, "a chunk splits");
-      if (!wire::Parse(buffer, received) || !received.has_chunk()) return;  // refused
-      payload = wire::Payload(received.chunk().payload());
-    }
+    if (!SplitChunk(buffer, kind < 230, received, payload)) return;
     if (!stream.Receive(received.chunk(), payload)) return;
   }
   stream.HalfClose();

@@ -1,12 +1,12 @@
 #include "server/access/callers.h"
 
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/access/three_tokens.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -14,19 +14,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::unique_ptr<AuthTokens> Tokens() {
-  const std::string path = ::testing::TempDir() + "/callers_test_tokens";
-  std::ofstream(path) << R"({"name": "lab", "role": "submit", "token": "0123456789abcdef-lab"}
-{"name": "eye", "role": "observe", "token": "0123456789abcdef-eye"}
-{"name": "root", "role": "admin", "token": "0123456789abcdef-root"}
-)";
-  auto tokens = AuthTokens::Read(path);
-  EXPECT_TRUE(tokens.ok()) << tokens.status();
-  return *std::move(tokens);
-}
-
 TEST(Callers, AreKnownByTheirToken) {
-  Callers callers(Tokens());
+  Callers callers(ThreeTokens());
   const auto name = [&](const std::string& authorization) {
     const auto caller = callers.OfHttp(authorization);
     return caller.ok() ? caller->name : wire::ReasonOf(caller.status());
@@ -61,7 +50,7 @@ TEST(Callers, ARoleIsOneOfThoseThatMay) {
 
 // What no handler of ours checks.
 TEST(TokenCheck, LetsOurMethodsAndHealthPass) {
-  Callers callers(Tokens());
+  Callers callers(ThreeTokens());
   std::vector<std::string> refused;
   const auto check =
       TokenCheck(callers, {"/hilbert_ring.v1.AttentionService/"},

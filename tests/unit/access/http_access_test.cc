@@ -1,11 +1,11 @@
 #include "server/access/http_access.h"
 
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/access/three_tokens.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -13,17 +13,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-std::unique_ptr<AuthTokens> Tokens() {
-  const std::string path = ::testing::TempDir() + "/http_access_test_tokens";
-  std::ofstream(path) << R"({"name": "lab", "role": "submit", "token": "0123456789abcdef-lab"}
-{"name": "eye", "role": "observe", "token": "0123456789abcdef-eye"}
-{"name": "root", "role": "admin", "token": "0123456789abcdef-root"}
-)";
-  auto tokens = AuthTokens::Read(path);
-  EXPECT_TRUE(tokens.ok()) << tokens.status();
-  return *std::move(tokens);
-}
 
 struct Asked {
   int status;
@@ -43,7 +32,7 @@ Asked AskForFigures(Callers& callers, bool need_token, const std::string& author
 }
 
 TEST(HttpAccess, FiguresAreForThoseWhoObserve) {
-  Callers callers(Tokens());
+  Callers callers(ThreeTokens());
   for (const char* token : {"eye", "root"}) {
     const Asked asked =
         AskForFigures(callers, true, std::string("Bearer 0123456789abcdef-") + token);
@@ -59,13 +48,13 @@ TEST(HttpAccess, FiguresAreForThoseWhoObserve) {
 }
 
 TEST(HttpAccess, FiguresAreForAllWhereNoTokenIsNeededOrThereIsNone) {
-  Callers with(Tokens()), without(nullptr);
+  Callers with(ThreeTokens()), without(nullptr);
   EXPECT_EQ(AskForFigures(with, false, "").status, 200);
   EXPECT_EQ(AskForFigures(without, true, "").status, 200);
 }
 
 TEST(HttpAccess, TheReplyKnowsTheCaller) {
-  Callers callers(Tokens());
+  Callers callers(ThreeTokens());
   const auto handler = ForRoles(
       callers, {Role::kSubmit}, "see it", [](const absl::Status&) {},
       [](const Caller& caller) { return HttpReply{.body = caller.name}; });
