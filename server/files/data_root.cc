@@ -11,13 +11,13 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <random>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "engine/base/random_bits.h"
 #include "engine/base/return_if_error.h"
 #include "wire/status.h"
 
@@ -31,9 +31,8 @@ constexpr int kMarkSeconds = 60;  // within which a mark that is being made is w
 constexpr int kFileMode = 0666;   // less the process's umask
 
 std::string DrawWord() {
-  std::random_device random;
-  return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8),
-                      absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
+  return absl::StrCat(absl::Hex(DrawBits(), absl::kZeroPad16),
+                      absl::Hex(DrawBits(), absl::kZeroPad16));
 }
 
 std::string ReadAll(int file) {

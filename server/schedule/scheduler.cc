@@ -22,7 +22,7 @@ constexpr auto kDispatchInterval = std::chrono::milliseconds(500);  // predictio
 
 // A job that waits no longer says nothing of it, and others not at each job that ends: where many
 // small ones wait, that would be a message to each of them for each of them.
-constexpr auto kFirstNews = std::chrono::milliseconds(20);
+constexpr auto kFirstNews = std::chrono::milliseconds(100);
 constexpr auto kNewsInterval = std::chrono::milliseconds(200);
 
 Clock::duration Duration(double seconds) {

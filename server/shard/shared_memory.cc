@@ -8,13 +8,13 @@
 
 #include <cerrno>
 #include <cstring>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/random_bits.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::server {
@@ -37,11 +37,6 @@ int64_t MappedBytes(int64_t bytes) {
 // time.
 constexpr int64_t kPopulatedBytes = 1 << 20;
 
-uint64_t DrawMark() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) | device();
-}
-
 absl::Status SystemError(const char* what) {
   return absl::FailedPreconditionError(
       absl::StrCat("shared memory: ", what, ": ", std::strerror(errno)));
@@ -57,7 +52,7 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(int64_t bytes
   if (ftruncate(memory->descriptor_, MappedBytes(bytes)) != 0) return SystemError("ftruncate");
   if (fcntl(memory->descriptor_, F_ADD_SEALS, kSeals) != 0) return SystemError("seals");
   RETURN_IF_ERROR(memory->Map());
-  const uint64_t mark = DrawMark();
+  const uint64_t mark = DrawBits();
   std::memcpy(memory->tail(), &mark, sizeof(mark));
   return memory;
 }
