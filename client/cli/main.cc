@@ -56,6 +56,8 @@ int Main(int argc, char** argv) {
   // stream over loopback (AMD EPYC Zen 4, gRPC 1.51).
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 32 << 20);
+  // gRPC would say on standard error what the status says, between lines of JSON.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   // A file above the limit of the user's session is an error of the call, not the end of the
   // process.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -80,11 +80,10 @@ void AddRow(const std::vector<Cell>& cells, std::string& html) {
   absl::StrAppend(&html, "</tr>\n");
 }
 
-void BeginTable(std::string_view title, const std::vector<std::string_view>& columns,
-                std::string& html) {
+void BeginTable(std::string_view title, const std::vector<Cell>& columns, std::string& html) {
   absl::StrAppend(&html, "<h2>", std::string(title), "</h2>\n<table>\n<tr>");
-  for (const std::string_view column : columns) {
-    absl::StrAppend(&html, "<th>", std::string(column), "</th>");
+  for (const Cell& column : columns) {
+    absl::StrAppend(&html, column.number ? "<th class=\"number\">" : "<th>", column.html, "</th>");
   }
   absl::StrAppend(&html, "</tr>\n");
 }
@@ -114,7 +113,8 @@ Cell Bar(const std::vector<Part>& parts, double whole) {
 
 void AddWorkers(const v1::GetClusterResponse& cluster, std::string& html) {
   BeginTable("Workers",
-             {"worker", "state", "kernel", "device", "memory of jobs", "used", "limit", "job"},
+             {Text("worker"), Text("state"), Text("kernel"), Text("device"), Text("memory of jobs"),
+              Number("used"), Number("limit"), Text("job")},
              html);
   for (const v1::ClusterWorker& worker : cluster.workers()) {
     const std::string state = StateName(v1::ClusterWorker::State_Name(worker.state()));
@@ -133,7 +133,7 @@ void AddWorkers(const v1::GetClusterResponse& cluster, std::string& html) {
 
 void AddRings(const v1::GetClusterResponse& cluster, std::string& html) {
   if (cluster.rings_size() == 0) return;
-  BeginTable("Rings", {"ring", "generation", "workers", "job"}, html);
+  BeginTable("Rings", {Text("ring"), Number("generation"), Number("workers"), Text("job")}, html);
   for (const v1::Ring& ring : cluster.rings()) {
     AddRow({Text(ring.ring_id()), Number(absl::StrCat(ring.generation())),
             Number(absl::StrCat(ring.members_size())), Text(ring.job_id())},
@@ -143,7 +143,10 @@ void AddRings(const v1::GetClusterResponse& cluster, std::string& html) {
 }
 
 void AddJobs(const std::vector<v1::Job>& jobs, std::string& html) {
-  BeginTable("Jobs", {"job", "caller", "state", "progress", "tokens", "workers", "since"}, html);
+  BeginTable("Jobs",
+             {Text("job"), Text("caller"), Text("state"), Text("progress"), Number("tokens"),
+              Number("workers"), Number("since")},
+             html);
   for (const v1::Job& job : jobs) {
     AddRow(
         {Text(job.job_id()), Text(job.caller()), Text(StateName(v1::Job::State_Name(job.state()))),
@@ -156,7 +159,9 @@ void AddJobs(const std::vector<v1::Job>& jobs, std::string& html) {
 }
 
 void AddEnded(const std::vector<EndedJob>& ended, std::string& html) {
-  BeginTable("Last jobs", {"job", "caller", "code", "phases", "tokens", "workers", "seconds"},
+  BeginTable("Last jobs",
+             {Text("job"), Text("caller"), Text("code"), Text("phases"), Number("tokens"),
+              Number("workers"), Number("seconds")},
              html);
   double longest = 0;
   for (const EndedJob& job : ended) longest = std::max(longest, job.seconds.total);

@@ -298,7 +298,7 @@ absl::Status ServedJob::RunJob() {
   course_.Enter(JobPhase::kSizing);
   RETURN_IF_ERROR(ReserveQuota());
   if (!PlansFast(spec(), 1)) {
-    RETURN_IF_ERROR(services_.scheduler.CheckRoom());
+    RETURN_IF_ERROR(services_.scheduler.CheckRoom(caller_.turns));
   }
   auto sizes = Sizes();
   if (!sizes.ok()) return sizes.status();

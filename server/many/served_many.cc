@@ -189,7 +189,7 @@ absl::StatusOr<v1::Report> ServedMany::RunPack(const PackedJobs& jobs,
 
 // Where as many jobs wait as may, until the time that one may wait is over.
 absl::Status ServedMany::AwaitRoom(Clock::time_point start) const {
-  while (!services_.scheduler.CheckRoom().ok() &&
+  while (!services_.scheduler.CheckRoom(caller_.turns).ok() &&
          services_.time.Now() - start < services_.settings.queue_timeout) {
     services_.time.AwaitStop(client_.stop().token(), services_.time.Now() + kAgain);
     RETURN_IF_ERROR(client_.stop().why());

@@ -1,5 +1,7 @@
 #include "server/process/logging.h"
 
+#include <google/protobuf/stubs/logging.h>
+#include <grpc/support/log.h>
 #include <spdlog/details/os.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -9,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "server/process/refusal_log.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -63,6 +66,30 @@ std::string AsText(const std::vector<LogField>& fields) {
   return text;
 }
 
+// An error that gRPC or Protobuf would write to standard error itself, in a form of its own. Strangers
+// cause as many as they like, by connections that speak no TLS say: the log has one a minute.
+void LogOfLibrary(const char* library, const std::string& text) {
+  // The libraries take plain functions, and may log until the process has ended.
+  static RefusalLog& errors = *new RefusalLog;
+  if (const auto since = errors.Note(Clock::now())) {
+    spdlog::warn("{}: {} (errors of libraries since the last such line: {})", library, text, *since);
+  }
+}
+
+void TakeLinesOfLibraries() {
+  gpr_set_log_function([](gpr_log_func_args* line) {
+    if (line->severity == GPR_LOG_SEVERITY_ERROR) {
+      LogOfLibrary("gRPC", line->message);
+    } else {
+      spdlog::info("gRPC: {}", line->message);  // asked for with GRPC_VERBOSITY
+    }
+  });
+  google::protobuf::SetLogHandler([](google::protobuf::LogLevel /*level*/, const char* /*file*/,
+                                     int /*line*/, const std::string& message) {
+    LogOfLibrary("Protobuf", message);
+  });
+}
+
 }  // namespace
 
 void StartLogging(const std::string& name, const std::string& level, const std::string& format) {
@@ -75,6 +102,7 @@ void StartLogging(const std::string& name, const std::string& level, const std::
   }
   spdlog::set_level(spdlog::level::from_str(level));
   spdlog::flush_on(spdlog::level::info);
+  TakeLinesOfLibraries();
 }
 
 void LogEvent(spdlog::level::level_enum level, std::string_view event,

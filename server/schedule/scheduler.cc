@@ -46,7 +46,7 @@ absl::StatusOr<Scheduler::Place> Scheduler::Enter(JobRequest request) {
   given_.emplace(job->request.caller, GivenToNewcomers());
   Dispatch();
   const int64_t waiting = Waiting();
-  if (!job->grant && waiting > max_waiting_) {
+  if (!job->grant && waiting > max_waiting_ && !PutOneOut(job->request.caller)) {
     const std::string caller = job->request.caller;
     jobs_.erase(job);
     ForgetIdle(caller);
@@ -56,7 +56,32 @@ absl::StatusOr<Scheduler::Place> Scheduler::Enter(JobRequest request) {
 }
 
 int64_t Scheduler::Waiting() const {
-  return std::count_if(jobs_.begin(), jobs_.end(), [](const Job& job) { return !job.grant; });
+  return std::count_if(jobs_.begin(), jobs_.end(),
+                       [](const Job& job) { return !job.grant && job.put_out.ok(); });
+}
+
+std::map<std::string, int64_t> Scheduler::WaitingByCaller() const {
+  std::map<std::string, int64_t> waiting;
+  for (const Job& job : jobs_) {
+    if (!job.grant && !job.again && job.put_out.ok()) ++waiting[job.request.caller];
+  }
+  return waiting;
+}
+
+// The last that came of the caller with most, whose turn would come last. False where `caller`, its
+// new job with it, has as many as anybody.
+bool Scheduler::PutOneOut(const std::string& caller) {
+  std::map<std::string, int64_t> waiting = WaitingByCaller();
+  const auto most = std::max_element(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
+    return a.second < b.second;
+  });
+  if (most == waiting.end() || most->second <= waiting[caller]) return false;
+  const auto last = std::find_if(jobs_.rbegin(), jobs_.rend(), [&](const Job& job) {
+    return job.request.caller == most->first && !job.grant && !job.again && job.put_out.ok();
+  });
+  last->put_out = QueueFull(max_waiting_);
+  last->changed->notify_all();
+  return true;
 }
 
 absl::Status Scheduler::QueueFull(int64_t waiting) const {
@@ -65,9 +90,14 @@ absl::Status Scheduler::QueueFull(int64_t waiting) const {
                                     max_waiting_, " (--max-queue)"));
 }
 
-absl::Status Scheduler::CheckRoom() const {
+absl::Status Scheduler::CheckRoom(const std::string& caller) const {
   const MutexLock lock(mutex_);
   const int64_t waiting = Waiting();
+  std::map<std::string, int64_t> of = WaitingByCaller();
+  const int64_t own = of[caller] + 1;
+  if (std::any_of(of.begin(), of.end(), [own](const auto& other) { return other.second > own; })) {
+    return absl::OkStatus();
+  }
   const bool idle = std::any_of(seats_.begin(), seats_.end(),
                                 [](const Seat& seat) { return seat.job == nullptr; });
   return idle || waiting < max_waiting_ ? absl::OkStatus() : QueueFull(waiting);
@@ -127,7 +157,7 @@ std::vector<Scheduler::Job*> Scheduler::InTurn(Clock::time_point now) {
   };
   std::vector<Turn> turns;
   for (Job& job : jobs_) {
-    if (job.grant || job.parked) continue;
+    if (job.grant || job.parked || !job.put_out.ok()) continue;
     turns.push_back(
         {.job = &job,
          .given = given_[job.request.caller],
@@ -341,6 +371,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
   while (true) {
     RETURN_IF_ERROR(stop.why());
     if (job_->grant) return *job_->grant;
+    if (!job_->put_out.ok()) return job_->put_out;
     if (refused()) return s.closed_;
     const Clock::time_point now = s.time_.Now();
     if (now >= deadline) {
@@ -362,7 +393,7 @@ absl::StatusOr<Grant> Scheduler::Place::Await(const JobStop& stop, Deadline dead
     s.time_.WaitUntil(*job_->changed, lock, stop.token(),
                       std::min({deadline, news_due, now + kDispatchInterval}),
                       [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(s.mutex_) {
-                        return job_->grant.has_value() || refused();
+                        return job_->grant.has_value() || !job_->put_out.ok() || refused();
                       });
     // Whoever made news has dispatched; as time passes one of those that wait does.
     if (!job_->grant && s.time_.Now() - s.dispatched_ >= kDispatchInterval) s.Dispatch();

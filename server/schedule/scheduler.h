@@ -88,11 +88,13 @@ class Scheduler {
   Scheduler(std::function<Members()> live, int max_waiting, const TimeSource& time = SystemTime())
       : live_(std::move(live)), max_waiting_(max_waiting), time_(time) {}
 
-  // Before a job is sized, which can take long. RESOURCE_EXHAUSTED (QUEUE_FULL) when as many wait
-  // as may and every worker has a job; what is short could still run beside one.
-  absl::Status CheckRoom() const;
+  // Before a job of the caller is sized, which can take long. RESOURCE_EXHAUSTED (QUEUE_FULL) when as
+  // many wait as may, the caller's are as many as anybody's, and every worker has a job; what is
+  // short could still run beside one.
+  absl::Status CheckRoom(const std::string& caller) const;
 
-  // RESOURCE_EXHAUSTED (QUEUE_FULL), or the reason of Close.
+  // RESOURCE_EXHAUSTED (QUEUE_FULL), or the reason of Close. In a full queue a job takes the place of
+  // another, of the caller who has most there, if that is more than its own caller has with it.
   absl::StatusOr<Place> Enter(JobRequest request);
 
   // Members came or went.
@@ -115,6 +117,7 @@ class Scheduler {
     Clock::time_point entered;
     bool again = false;   // it had workers before
     bool parked = false;  // and wants none now
+    absl::Status put_out;  // of the queue, by another caller's job; OK: it was not
     std::optional<Grant> grant;
     JobSize size;           // of the grant
     Clock::time_point end;  // of the grant, predicted
@@ -140,6 +143,9 @@ class Scheduler {
   void Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   double GivenToNewcomers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t Waiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Jobs that wait, by caller; without those that had workers before, whose place is their own.
+  std::map<std::string, int64_t> WaitingByCaller() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool PutOneOut(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status QueueFull(int64_t waiting) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AnySeatIsFree() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Seat*> SeatsFor(const Job& job, const Members& live)

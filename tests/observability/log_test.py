@@ -1,5 +1,7 @@
 """The log as text and as JSON: a line for each job, with its trace, at coordinator and workers."""
 import json
+import socket
+import subprocess
 import tempfile
 import unittest
 
@@ -43,6 +45,20 @@ class Logs(unittest.TestCase):
         self.assertEqual(sorted(line["rank"] for line in runs), [0, 1])
         self.assertEqual({line["traceparent"] for line in runs}, {TRACE})
         self.assertEqual({line["process"] for line in runs}, {"worker"})
+
+    def test_what_strangers_have_grpc_say_is_a_line_of_the_log_and_one_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = f"{folder}/tls.crt", f"{folder}/tls.key"
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                            "-days", "1", "-subj", "/CN=test", "-keyout", key, "-out", cert], check=True, capture_output=True)
+            with ServiceUnderTest(folder, arguments=["--log-format=json", f"--tls-cert={cert}", f"--tls-key={key}"]) as service:
+                for _ in range(20):
+                    with socket.create_connection(("127.0.0.1", service.ports["grpc_port"]), 10) as stranger:
+                        stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                        stranger.shutdown(socket.SHUT_WR)
+                told = await_true("it is told", lambda: [
+                    line for line in self.lines(service) if line["message"].startswith("gRPC: ")])
+        self.assertEqual([(line["level"], line["process"]) for line in told], [("warning", "coordinator")])
 
     def test_text_has_the_same_fields_and_no_trace_that_is_none(self):
         with tempfile.TemporaryDirectory() as folder, ServiceUnderTest(folder) as service:

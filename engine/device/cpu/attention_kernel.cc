@@ -1,6 +1,7 @@
 #include "engine/device/cpu/attention_kernel.h"
 
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -80,11 +81,11 @@ std::vector<CpuKernels> RunnableCpuKernels() {
   for (const int64_t target : targets) {
     const std::string instructions = InstructionsOf(target);
     const TargetKernels kernels = KernelsOf(target);
-    if (kernels.attend_with_pairs != nullptr && HasAvx512BFloat16()) {
-      runnable.push_back(
-          {absl::StrCat(instructions, "-bf16"), kernels.attend_with_pairs, kernels.store_row});
-    }
     runnable.push_back({instructions, kernels.attend, kernels.store_row});
+    if (kernels.attend_with_pairs == nullptr || !HasAvx512BFloat16()) continue;
+    runnable.push_back(
+        {absl::StrCat(instructions, "-bf16"), kernels.attend_with_pairs, kernels.store_row});
+    if (BFloat16PairsAreFaster()) std::swap(runnable.back(), runnable.end()[-2]);
   }
   const TargetKernels best = KernelsOf(targets.front());
   runnable.push_back({"bf16-emulated", best.attend_with_emulated_pairs, best.store_row});

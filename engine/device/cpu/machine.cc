@@ -53,6 +53,14 @@ bool HasAvx512BFloat16() {
 #endif
 }
 
+bool BFloat16PairsAreFaster() {
+#if defined(__x86_64__)
+  return HasAvx512BFloat16() && __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}
+
 int64_t UsableMemoryBytes() {
   const int64_t pages = sysconf(_SC_PHYS_PAGES);
   const int64_t page_bytes = sysconf(_SC_PAGESIZE);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/device/cpu/cpu_device.h"
+#include "engine/device/cpu/machine.h"
 #include "engine/spec/numbers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -58,6 +59,11 @@ TEST(MakeDevice, NamesTheInstructionsThatTheMachineRuns) {
       EXPECT_THAT(std::string(status.message()), testing::HasSubstr(name));
     }
   }
+}
+
+TEST(MakeDevice, TakesPairsOfBFloat16WhereTheyAreFaster) {
+  const std::vector<std::string> runnable = RunnableCpuInstructions();
+  EXPECT_EQ(runnable.front().ends_with("-bf16"), BFloat16PairsAreFaster()) << runnable.front();
 }
 
 // Devices of one process do not share the choice.

@@ -172,7 +172,7 @@ TEST_F(SchedulerTest, AFullQueueRefuses) {
   Start(1, 1);
   auto running = Enter("x", {{1, 10, 10}});
   auto waiting = Enter("x", {{1, 10, 10}});
-  EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom()), "QUEUE_FULL");
+  EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL");
   const auto refused = scheduler_->Enter(Request("x", {{1, 10, 10}}));
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
   EXPECT_EQ(wire::ReasonOf(refused.status()), "QUEUE_FULL");
@@ -180,15 +180,38 @@ TEST_F(SchedulerTest, AFullQueueRefuses) {
   EXPECT_EQ(scheduler_->waiting(), 1);
 }
 
+TEST_F(SchedulerTest, AFullQueueIsShared) {
+  Start(1, 4);
+  auto running = Enter("x", {{1, 10, 10}});
+  std::vector<Scheduler::Place> waiting;
+  for (int i = 0; i < 4; ++i) waiting.push_back(Enter("x", {{1, 10, 10}}));
+  EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL");
+  EXPECT_TRUE(scheduler_->CheckRoom("y").ok());
+  auto first = Enter("y", {{1, 10, 10}}), second = Enter("y", {{1, 10, 10}});
+  EXPECT_EQ(scheduler_->waiting(), 4);
+  for (const int out : {3, 2}) {
+    const auto grant = waiting[out].Await(JobStop(), Deadline::min(), kSilent);
+    EXPECT_EQ(wire::ReasonOf(grant.status()), "QUEUE_FULL") << out;
+  }
+  // Two and two: a third one of either would have more than the other.
+  for (const char* caller : {"x", "y"}) {
+    EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom(caller)), "QUEUE_FULL");
+    EXPECT_EQ(wire::ReasonOf(scheduler_->Enter(Request(caller, {{1, 10, 10}})).status()),
+              "QUEUE_FULL");
+  }
+  { const Scheduler::Place gone = std::move(running); }
+  EXPECT_TRUE(Now(first).has_value()) << "nothing was given to y yet";
+}
+
 TEST_F(SchedulerTest, ThereIsRoomWhileAWorkerIsIdleOrAJobMayWait) {
   Start(1, 0);
   scheduler_->Changed();
-  EXPECT_TRUE(scheduler_->CheckRoom().ok());
+  EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
   {
     auto running = Enter("x", {{1, 10, 10}});
-    EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom()), "QUEUE_FULL");
+    EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL");
   }
-  EXPECT_TRUE(scheduler_->CheckRoom().ok());
+  EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
 }
 
 TEST_F(SchedulerTest, AJobThatWaitsForMoreThanAMomentIsToldHowManyAreBeforeIt) {
