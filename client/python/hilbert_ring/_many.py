@@ -2,7 +2,7 @@
 
 Nothing here waits: a client (blocking or asyncio) carries the messages.
 """
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from crc32c import crc32c
 
@@ -119,11 +119,15 @@ class ManyCall:
         """Jobs that have not ended."""
         return [number for number, result in enumerate(self.results) if result is None]
 
-    def end(self, number: int, result: Any) -> None:
-        """One has ended."""
+    def end(self, number: int, result: Any) -> Optional[HilbertRingError]:
+        """One has ended. The error of one that is to be sent again, and waits on."""
         job = self._jobs[number]
         assert job is not None
-        self.results[number] = job.result(result)
+        ended = job.result(result)
+        if result.error and isinstance(ended, HilbertRingError) and _passes(ended):
+            return ended
+        self.results[number] = ended
+        return None
 
     def ended(self) -> List[ManyResult]:
         """All results, once all are there."""
@@ -150,6 +154,11 @@ class ManyCall:
         yield request.SerializeToString()
 
 
+def _passes(error: HilbertRingError) -> bool:
+    """Whether a call of the job alone would be made again: no worker is there, or the service stops."""
+    return error.code == "UNAVAILABLE" or error.reason == "WORKER_LOST"
+
+
 def _prepared(given: SmallJob, common: Dict[str, Any]
               ) -> Tuple[Optional[PreparedJob], Optional[HilbertRingError]]:
     if isinstance(given, (tuple, list)) and len(given) == 3:
@@ -170,7 +179,9 @@ class ManyAttempt:
         self._call = call
         self._number = number
         self._sent = call.waiting()
-        self.taken = False  # some result has come
+        self._come: Set[int] = set()
+        self._passing: Optional[HilbertRingError] = None  # of a job that is to be sent again
+        self.taken = False  # some job has ended
 
     def messages(self) -> Iterator[bytes]:
         """All that is sent."""
@@ -186,19 +197,24 @@ class ManyAttempt:
             if not 0 <= result.job < len(self._sent):
                 raise _broken(f"a result of job {result.job}, which was not sent")
             number = self._sent[result.job]
-            if self._call.results[number] is not None:
+            if number in self._come:
                 raise _broken(f"two results of job {result.job}")
-            self.taken = True
-            self._call.end(number, result)
+            self._come.add(number)
+            passing = self._call.end(number, result)
+            self._passing = passing or self._passing
+            self.taken = self.taken or passing is None
 
     def finish(self) -> None:
         """The call has ended well.
 
         Raises:
-            InternalError: some job has not ended.
+            InternalError: some job has no result.
+            HilbertRingError: of a job that is to be sent again.
         """
-        if self._call.waiting():
+        if len(self._come) < len(self._sent):
             raise _broken("the call ended well before all jobs had")
+        if self._passing is not None:
+            raise self._passing
 
 
 Outcome = Optional[AttemptFailure]  # None: it ended well
