@@ -141,7 +141,10 @@ absl::Status JobCalls::Enter(const std::string& peer, const std::shared_ptr<Call
 void JobCalls::Begin(const std::shared_ptr<Call>& call) {
   if (!call->place->Open()) return;  // it was cut off, and knows
   ClientStream& stream = *call->stream;
-  stream.waiting()->Shrink(stream.first_bytes() + wire::kLookaheadBytes);
+  // One of many jobs may need another message to have its first job.
+  if (call->method != JobMethod::kAttendMany) {
+    stream.waiting()->Shrink(stream.first_bytes() + wire::kLookaheadBytes);
+  }
   absl::Status started = calls_.Start([this, call] { Serve(*call); });
   if (!started.ok()) Refuse(*call, started);
 }

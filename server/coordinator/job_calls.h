@@ -21,6 +21,7 @@
 #include "server/coordinator/call_threads.h"
 #include "server/job/job_services.h"
 #include "server/job/served_job.h"
+#include "server/job/stream_memory.h"
 #include "server/process/call_gate.h"
 #include "server/shard/job_memory.h"
 
@@ -48,7 +49,7 @@ class JobCalls {
   const JobMemory& waiting() const { return waiting_; }
 
   // What streams without end, and calls of many jobs, hold.
-  const JobMemory& streams() const { return streams_; }
+  const StreamMemory& streams() const { return streams_; }
 
  private:
   struct Call;
@@ -63,7 +64,7 @@ class JobCalls {
   Callers& callers_;
   std::atomic<bool> draining_ = false;
   JobMemory waiting_;  // of calls that are not admitted
-  JobMemory streams_;
+  StreamMemory streams_;
   CallGate gate_;
   CallThreads calls_;  // last: they use all of the above
 };

@@ -47,11 +47,24 @@ int64_t ClientStream::first_bytes() {
 
 void ClientStream::ReadAhead() {
   waiting_.reset();
+  ReadUpTo(kReadAhead);
+}
+
+void ClientStream::ReadOne() { ReadUpTo(1); }
+
+void ClientStream::ReadUpTo(size_t messages) {
   MutexLock lock(mutex_);
-  read_ahead_ = kReadAhead;
+  read_ahead_ = messages;
   const bool read = ClaimRead();
   lock.unlock();
   if (read) StartRead(&incoming_);
+}
+
+bool ClientStream::AwaitMessage(Deadline due) {
+  MutexLock lock(mutex_);
+  return time_.WaitUntil(
+      changed_, lock, stop_.token(), due,
+      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !arrived_.empty() || ended_; });
 }
 
 bool ClientStream::EnoughArrived() const {

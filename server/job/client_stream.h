@@ -57,6 +57,12 @@ class ClientStream : public JobClient,
 
   void ReadAhead() override;
 
+  // Before that: one message more is read, within what the call may take while it waits.
+  void ReadOne();
+
+  // Whether a message is there, or none will come, by `due`. By the thread that reads.
+  bool AwaitMessage(Deadline due);
+
   // What the call may take before that, in the account of all calls that wait. Of whoever holds the
   // call's place.
   std::optional<JobMemory::Reservation>& waiting() { return waiting_; }
@@ -115,6 +121,7 @@ class ClientStream : public JobClient,
   // The message becomes outgoing_, whose write the caller starts when it has unlocked: gRPC may
   // call back before StartWrite returns, as it may before StartRead does.
   void Prepare(grpc::ByteBuffer response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReadUpTo(size_t messages);
   // Whether the next read is to be started: none is under way, and not enough has arrived.
   bool ClaimRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether the reader is to look: at each message, or when it has what it awaits.

@@ -45,7 +45,7 @@ struct ServedMany::Message {
   int64_t first_job = 0;
 };
 
-ServedMany::ServedMany(const JobServices& services, JobMemory& memory, ClientStream& client,
+ServedMany::ServedMany(const JobServices& services, StreamMemory& memory, ClientStream& client,
                        Caller caller, std::string traceparent)
     : services_(services),
       memory_(memory),
@@ -68,18 +68,10 @@ absl::Status ServedMany::Run() {
 }
 
 absl::Status ServedMany::ReadAll() {
-  auto held = memory_.Reserve(kHeldBytes);
-  if (!held.ok()) {
-    return wire::ErrorOf(
-        wire::reason::kStreamMemory,
-        absl::StrCat("a call of many jobs takes ", kHeldBytes, " bytes, streams and other calls ",
-                     "have ", memory_.used(), " of ", memory_.limit(), " (--stream-memory)"));
-  }
-  held_.emplace(*std::move(held));
-  client_.ReadAhead();
   grpc::ByteBuffer bytes;
   while (true) {
     Await(kAtOnce - 1);
+    if (!held_) RETURN_IF_ERROR(AwaitJob());
     ASSIGN_OR_RETURN(const bool more, client_.ReadBytes(bytes, client_.stop()));
     if (!more) return absl::OkStatus();
     auto message = std::make_unique<Message>();
@@ -92,10 +84,34 @@ absl::Status ServedMany::ReadAll() {
           absl::StrCat("a message has ", jobs, " jobs, the limit is ", wire::kMostSmallJobs));
     }
     bytes.Clear();
+    if (message->request.jobs().empty()) {
+      if (!held_) client_.ReadOne();
+      continue;
+    }
+    if (!held_) RETURN_IF_ERROR(ReserveMemory());
     message->first_job = jobs_;
     jobs_ += message->request.jobs_size();
     RETURN_IF_ERROR(Begin(std::move(message)));
   }
+}
+
+// A call without a job has said nothing yet.
+absl::Status ServedMany::AwaitJob() {
+  const std::chrono::milliseconds timeout = services_.settings.open_timeout;
+  const Deadline due = opened_ + timeout;
+  if (services_.time.Now() < due && client_.AwaitMessage(due)) return absl::OkStatus();
+  RETURN_IF_ERROR(client_.stop().why());
+  return wire::ErrorOf(
+      wire::reason::kOpenTimeout,
+      absl::StrCat("the first job did not come within ", timeout.count(), " ms (--open-timeout)"));
+}
+
+absl::Status ServedMany::ReserveMemory() {
+  auto held = memory_.Reserve(caller_, kHeldBytes, "a call of many jobs");
+  RETURN_IF_ERROR(held.status());
+  held_.emplace(*std::move(held));
+  client_.ReadAhead();
+  return absl::OkStatus();
 }
 
 absl::Status ServedMany::Begin(std::unique_ptr<Message> message) {

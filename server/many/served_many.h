@@ -22,15 +22,15 @@
 #include "server/access/caller.h"
 #include "server/job/client_stream.h"
 #include "server/job/job_services.h"
+#include "server/job/stream_memory.h"
 #include "server/many/packed_jobs.h"
-#include "server/shard/job_memory.h"
 
 namespace hilbert_ring::server {
 
 class ServedMany {
  public:
   // memory: of all streams and calls of many jobs. All must outlive it.
-  ServedMany(const JobServices& services, JobMemory& memory, ClientStream& client, Caller caller,
+  ServedMany(const JobServices& services, StreamMemory& memory, ClientStream& client, Caller caller,
              std::string traceparent);
 
   // The whole call. OK where every job has ended and every result was taken. All that it held is
@@ -43,6 +43,8 @@ class ServedMany {
   struct Message;
 
   absl::Status ReadAll();
+  absl::Status AwaitJob();
+  absl::Status ReserveMemory();
   absl::Status Begin(std::unique_ptr<Message> message);
   void Serve(const Message& message);
   void ServePack(const PackedJobs& jobs);
@@ -54,12 +56,12 @@ class ServedMany {
   void NoteEnd(const absl::Status& status) const;
 
   const JobServices services_;
-  JobMemory& memory_;
+  StreamMemory& memory_;
   ClientStream& client_;
   const Caller caller_;
   const std::string traceparent_;
-  std::optional<JobMemory::Reservation> held_;
-  int64_t jobs_ = 0;  // that have come; the reader's
+  std::optional<StreamMemory::Share> held_;  // from the first job on
+  int64_t jobs_ = 0;                         // that have come; the reader's
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   int running_ ABSL_GUARDED_BY(mutex_) = 0;  // messages

@@ -35,7 +35,7 @@ int32_t Sum(int32_t a, int32_t b) {
 
 }  // namespace
 
-ServedStream::ServedStream(const JobServices& services, JobMemory& memory, JobClient& client,
+ServedStream::ServedStream(const JobServices& services, StreamMemory& memory, ClientStream& client,
                            Caller caller, std::string traceparent)
     : services_(services),
       memory_(memory),
@@ -158,13 +158,8 @@ absl::Status ServedStream::ReserveQuota() {
 }
 
 absl::Status ServedStream::ReserveMemory() {
-  auto held = memory_.Reserve(epochs_->held_bytes());
-  if (!held.ok()) {
-    return wire::ErrorOf(wire::reason::kStreamMemory,
-                         absl::StrCat("rows and outputs of the stream take ", epochs_->held_bytes(),
-                                      " bytes, those of other streams have ", memory_.used(),
-                                      " of ", memory_.limit(), " (--stream-memory)"));
-  }
+  auto held = memory_.Reserve(caller_, epochs_->held_bytes(), "the stream");
+  RETURN_IF_ERROR(held.status());
   held_.emplace(*std::move(held));
   return absl::OkStatus();
 }
@@ -180,10 +175,13 @@ absl::Status ServedStream::Admit() {
 }
 
 absl::Status ServedStream::Receive() {
+  const Deadline due = services_.time.Now() + services_.settings.open_timeout;
+  if (!client_.AwaitMessage(due) && client_.stop().why().ok()) held_.reset();
   ClientMessage message;
   while (true) {
     ASSIGN_OR_RETURN(const bool more, client_.Read(message, client_.stop()));
     if (!more) return rows_->End();
+    if (!held_) RETURN_IF_ERROR(ReserveMemory());
     if (!message.request.has_chunk()) return BadOpen("after Open a client sends chunks alone");
     bytes_received_ += message.payload.bytes();
     RETURN_IF_ERROR(rows_->Accept(message.request.chunk(), message.payload, client_.stop()));

@@ -10,7 +10,8 @@
 // they stay here until it is done, so that workers may be lost; and its outputs leave when it is
 // done, so that none comes twice. What is held is as many rows as two epochs have, and as many
 // outputs: a client that does not read stops the sender, and by that the epochs, and by that the
-// receiver, which its transport notices.
+// receiver, which its transport notices. A stream whose first rows are long in coming gives its
+// memory back, and takes it once more when they have come.
 #pragma once
 
 #include <memory>
@@ -21,11 +22,11 @@
 #include "absl/status/statusor.h"
 #include "server/access/caller.h"
 #include "server/access/quotas.h"
-#include "server/job/job_client.h"
+#include "server/job/client_stream.h"
 #include "server/job/job_course.h"
 #include "server/job/job_services.h"
 #include "server/job/job_table.h"
-#include "server/shard/job_memory.h"
+#include "server/job/stream_memory.h"
 #include "server/stream/epoch_outputs.h"
 #include "server/stream/epochs.h"
 #include "server/stream/stream_rows.h"
@@ -35,8 +36,8 @@ namespace hilbert_ring::server {
 class ServedStream {
  public:
   // memory: of all streams. All must outlive it.
-  ServedStream(const JobServices& services, JobMemory& memory, JobClient& client, Caller caller,
-               std::string traceparent);
+  ServedStream(const JobServices& services, StreamMemory& memory, ClientStream& client,
+               Caller caller, std::string traceparent);
 
   // The whole stream: its report, to be sent with the status. All that it held is free when this
   // returns.
@@ -65,8 +66,8 @@ class ServedStream {
   v1::Open OpenOf(int64_t tokens) const;
 
   const JobServices services_;
-  JobMemory& memory_;
-  JobClient& client_;
+  StreamMemory& memory_;
+  ClientStream& client_;
   const Caller caller_;
   const std::string traceparent_;
 
@@ -79,7 +80,7 @@ class ServedStream {
   std::optional<Epochs> epochs_;
   JobCourse course_;
   std::optional<Quotas::Share> quota_;
-  std::optional<JobMemory::Reservation> held_;
+  std::optional<StreamMemory::Share> held_;
   std::optional<StreamRows> rows_;
   std::optional<EpochOutputs> outputs_;
   bool epoch_failed_ = false;

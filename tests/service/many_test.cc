@@ -2,6 +2,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -17,6 +19,7 @@
 #include "tests/engine/expected_rows.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
+#include "tests/support/test_folder.h"
 #include "tests/unit/many/small_jobs.h"
 #include "wire/payload_message.h"
 #include "wire/status.h"
@@ -239,8 +242,72 @@ TEST_F(Many, AMessageHasAtMostSoManyJobsAndClientsSendNoMore) {
 
 TEST_F(Many, CallsHaveMemoryOfStreams) {
   Start({"--stream-memory=1MiB"});
-  const auto [status, results] = Call({v1::AttendManyRequest()});
+  v1::AttendManyRequest request;
+  request.add_jobs();
+  const auto [status, results] = Call({request});
   EXPECT_EQ(wire::ReasonOf(status), "STREAM_MEMORY");
+}
+
+// Calls of one caller, which send a message each and then nothing.
+class SilentCalls {
+ public:
+  SilentCalls(v1::SmallJobsService::Stub& stub, int calls, const std::string& token,
+              const v1::AttendManyRequest& request) {
+    for (int i = 0; i < calls; ++i) {
+      contexts_.push_back(std::make_unique<grpc::ClientContext>());
+      contexts_.back()->AddMetadata("authorization", "Bearer " + token);
+      streams_.push_back(stub.AttendMany(contexts_.back().get()));
+      streams_.back()->Write(request);
+    }
+  }
+
+  // How many calls have a result.
+  int Answered() {
+    int answered = 0;
+    v1::AttendManyResponse response;
+    for (const auto& stream : streams_) answered += stream->Read(&response) ? 1 : 0;
+    return answered;
+  }
+
+  std::map<std::string, int> Reasons() {
+    std::map<std::string, int> reasons;
+    for (const auto& stream : streams_) ++reasons[wire::ReasonOf(wire::FromGrpc(stream->Finish()))];
+    return reasons;
+  }
+
+ private:
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts_;
+  std::vector<
+      std::unique_ptr<grpc::ClientReaderWriter<v1::AttendManyRequest, v1::AttendManyResponse>>>
+      streams_;
+};
+
+TEST_F(Many, SilentCallsOfACallerKeepNobodyOut) {
+  const TestFolder folder;
+  const std::string tokens = folder / "tokens";
+  std::ofstream(tokens) << R"({"name": "silent", "role": "submit", "token": "0123456789-silent"}
+{"name": "other", "role": "submit", "token": "0123456789-other"}
+)";
+  Start({"--auth-token-file=" + tokens, "--metrics-need-token=false", "--idle-timeout=6"});
+  std::vector<Job> jobs = ManyJobs(20);
+  const auto expect_other_is_served = [&] {
+    const auto reports = client::AttendMany(cluster_->address(), Small(jobs),
+                                            {.access = {.token = "0123456789-other"}});
+    for (const auto& report : reports) EXPECT_TRUE(report.ok()) << report.status();
+  };
+  SilentCalls empty(*stub_, 64, "0123456789-silent", v1::AttendManyRequest());
+  expect_other_is_served();
+  EXPECT_EQ(empty.Reasons(), (std::map<std::string, int>{{"OPEN_TIMEOUT", 64}}));
+  ExpectNothingHeld();
+
+  v1::AttendManyRequest one;
+  *one.add_jobs() = SmallJobOf(PlainSpec({.tokens = 10}));
+  SilentCalls begun(*stub_, 64, "0123456789-silent", one);
+  EXPECT_EQ(begun.Answered(), 32) << "64 MiB each, half of 4 GiB";
+  expect_other_is_served();
+  EXPECT_EQ(begun.Reasons(),
+            (std::map<std::string, int>{{"CLIENT_IDLE", 32}, {"STREAM_MEMORY", 32}}));
+  ExpectNothingHeld();
 }
 
 TEST_F(Many, JobsThatFindNoRoomWait) {

@@ -139,6 +139,22 @@ TEST(StreamCourse, AStreamMayHaveNoRows) {
   ExpectFree(**cluster);
 }
 
+TEST(StreamCourse, AStreamWithoutItsFirstRowsHoldsNoMemoryForLong) {
+  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--open-timeout=0.2"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawStream call(*stub);
+  ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
+  EXPECT_TRUE(Eventually([&] { return HeldBytes(**cluster) == 0; }));
+  ASSERT_TRUE(call.SendAll(0, 100));
+  EXPECT_TRUE(Eventually([&] { return HeldBytes(**cluster) > 0; }));
+  call.WritesDone();
+  const auto report = call.Report();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->tokens(), 100);
+  ExpectFree(**cluster);
+}
+
 // Each of its own call: what the stream ends with.
 TEST(StreamCourse, WrongRowsEndIt) {
   auto cluster = Cluster::Start({.workers = 1});

@@ -1,0 +1,45 @@
+#include "server/job/stream_memory.h"
+
+#include "absl/strings/str_cat.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+
+absl::StatusOr<StreamMemory::Share> StreamMemory::Reserve(const Caller& caller, int64_t bytes,
+                                                          absl::string_view what) {
+  const MutexLock lock(mutex_);
+  const auto found = used_by_.find(caller.turns);
+  const int64_t own = found == used_by_.end() ? 0 : found->second;
+  if (own > 0 && bytes > limit_ / 2 - own) {
+    return wire::ErrorOf(
+        wire::reason::kStreamMemory,
+        absl::StrCat(what, " takes ", bytes, " bytes, other streams and calls of many jobs of ",
+                     caller.turns, " have ", own, " of ", limit_ / 2,
+                     ", the limit of a caller (half of --stream-memory)"));
+  }
+  if (bytes > limit_ - used_) {
+    return wire::ErrorOf(
+        wire::reason::kStreamMemory,
+        absl::StrCat(what, " takes ", bytes, " bytes, other streams and calls of many jobs have ",
+                     used_, " of ", limit_, " (--stream-memory)"));
+  }
+  used_ += bytes;
+  used_by_[caller.turns] += bytes;
+  return Share(this, caller.turns, bytes);
+}
+
+StreamMemory::Share::~Share() {
+  if (memory_ == nullptr) return;
+  const MutexLock lock(memory_->mutex_);
+  memory_->used_ -= bytes_;
+  const auto own = memory_->used_by_.find(caller_);
+  own->second -= bytes_;
+  if (own->second == 0) memory_->used_by_.erase(own);
+}
+
+int64_t StreamMemory::used() const {
+  const MutexLock lock(mutex_);
+  return used_;
+}
+
+}  // namespace hilbert_ring::server

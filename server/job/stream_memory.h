@@ -1,0 +1,61 @@
+// What streams without end, and calls of many jobs, hold of the coordinator's memory.
+//
+//   // Until the share goes:
+//   auto share = memory.Reserve(caller, bytes, "the stream");
+//
+// A caller gets half of it at most, so that it keeps nobody out; but whoever has nothing of it gets
+// what there is, so that one stream may be larger than half.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/base/mutex.h"
+#include "server/access/caller.h"
+
+namespace hilbert_ring::server {
+
+// Thread-safe. Must outlive what is reserved of it.
+class StreamMemory {
+ public:
+  // Given back with it.
+  class Share {
+   public:
+    Share(Share&& other) noexcept
+        : memory_(std::exchange(other.memory_, nullptr)),
+          caller_(std::move(other.caller_)),
+          bytes_(other.bytes_) {}
+    Share& operator=(Share&&) = delete;
+    ~Share();
+
+   private:
+    friend class StreamMemory;
+    Share(StreamMemory* memory, std::string caller, int64_t bytes)
+        : memory_(memory), caller_(std::move(caller)), bytes_(bytes) {}
+    StreamMemory* memory_;  // null when moved from
+    std::string caller_;
+    int64_t bytes_;
+  };
+
+  explicit StreamMemory(int64_t limit_bytes) : limit_(limit_bytes) {}
+
+  // Callers are told apart as the scheduler does it (Caller::turns). RESOURCE_EXHAUSTED
+  // (STREAM_MEMORY), naming what takes it, bytes, use, limit and setting.
+  absl::StatusOr<Share> Reserve(const Caller& caller, int64_t bytes, absl::string_view what);
+
+  int64_t used() const;
+  int64_t limit() const { return limit_; }
+
+ private:
+  const int64_t limit_;
+  mutable Mutex mutex_;
+  int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, int64_t> used_by_ ABSL_GUARDED_BY(mutex_);  // callers that have some
+};
+
+}  // namespace hilbert_ring::server
