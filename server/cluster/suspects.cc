@@ -8,13 +8,13 @@ namespace hilbert_ring::server {
 
 Suspects::Suspects(std::function<void(const Member&)> distrust) : distrust_(std::move(distrust)) {}
 
-bool Suspects::Note(const std::shared_ptr<const Member>& worker, const std::string& job_id) {
+bool Suspects::Note(const std::shared_ptr<const Member>& worker, int64_t job) {
   {
     const MutexLock lock(mutex_);
     std::erase_if(records_, [](const auto& record) { return record.first.expired(); });
-    Record& record = records_.try_emplace(worker, Record{.job_id = job_id}).first->second;
+    Record& record = records_.try_emplace(worker, Record{.job = job}).first->second;
     if (record.distrusted) return true;
-    if (record.job_id == job_id) return false;
+    if (record.job == job) return false;
     record.distrusted = true;
   }
   distrust_(*worker);

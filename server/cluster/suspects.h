@@ -3,10 +3,11 @@
 // spawned it another takes its place.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
@@ -20,15 +21,20 @@ class Suspects {
   // `distrust` is called without locks held, once for each worker that is distrusted.
   explicit Suspects(std::function<void(const Member&)> distrust);
 
-  // The worker sent a wrong row in that job. True when it is distrusted: the job is not the first.
-  bool Note(const std::shared_ptr<const Member>& worker, const std::string& job_id);
+  // What a job is known by here: its id is the client's choice, who may give all of them one.
+  int64_t NumberJob() { return ++jobs_; }
+
+  // The worker sent a wrong row in the job of that number. True when it is distrusted: the job is
+  // not the first.
+  bool Note(const std::shared_ptr<const Member>& worker, int64_t job);
 
  private:
   struct Record {
-    std::string job_id;  // the first
+    int64_t job;  // the first
     bool distrusted = false;
   };
   const std::function<void(const Member&)> distrust_;
+  std::atomic<int64_t> jobs_ = 0;
   Mutex mutex_;
   // Of members that are there.
   std::map<std::weak_ptr<const Member>, Record, std::owner_less<>> records_ ABSL_GUARDED_BY(mutex_);

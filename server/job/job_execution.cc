@@ -351,7 +351,7 @@ absl::Status JobExecution::Check(JobRun& run) {
   }
   const OutputCheck::Mismatch& wrong = *verdict.mismatch;
   services_.metrics.CountMismatch(wrong.worker->address);
-  const bool distrusted = services_.suspects.Note(wrong.worker, job_.open.job_id());
+  const bool distrusted = services_.suspects.Note(wrong.worker, job_.number);
   return wire::ErrorOf(
       wire::reason::kRowMismatch,
       absl::StrCat(

@@ -44,6 +44,7 @@ struct Job {
         check(work.MakeCheck()) {}
 
   const v1::Open open;  // without what it is to compute
+  int64_t number = 0;   // that no other job has, whatever clients call them
   JobWork& work;
   const JobSpec& spec;
   std::string traceparent;  // the caller's; empty: none

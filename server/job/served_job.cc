@@ -313,6 +313,7 @@ absl::Status ServedJob::RunJob() {
   if (!status.ok()) return status;
   seconds_.queue = SecondsBetween(opened_, services_.time.Now());
   job_.emplace(open_, *work_, services_.orders, course_);
+  job_->number = services_.suspects.NumberJob();
   job_->traceparent = traceparent_;
   job_->files = files_.get();
   if (order_memory_) job_->order_memory = &*order_memory_;

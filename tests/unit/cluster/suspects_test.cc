@@ -1,5 +1,6 @@
 #include "server/cluster/suspects.h"
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -13,17 +14,19 @@ TEST(Suspects, AreDistrustedAfterWrongRowsInTwoJobs) {
   Suspects suspects([&](const Member& worker) { distrusted.push_back(&worker); });
   const auto a = std::make_shared<Member>();
   const auto b = std::make_shared<Member>();
-  EXPECT_FALSE(suspects.Note(a, "job 1"));
-  EXPECT_FALSE(suspects.Note(b, "job 1"));
-  EXPECT_FALSE(suspects.Note(a, "job 1"));  // another attempt of it
+  std::vector<int64_t> jobs(6);
+  for (int64_t& job : jobs) job = suspects.NumberJob();
+  EXPECT_FALSE(suspects.Note(a, jobs[1]));
+  EXPECT_FALSE(suspects.Note(b, jobs[1]));
+  EXPECT_FALSE(suspects.Note(a, jobs[1]));  // another attempt of it
   EXPECT_TRUE(distrusted.empty());
-  EXPECT_TRUE(suspects.Note(a, "job 2"));
-  EXPECT_TRUE(suspects.Note(a, "job 3"));
+  EXPECT_TRUE(suspects.Note(a, jobs[2]));
+  EXPECT_TRUE(suspects.Note(a, jobs[3]));
   EXPECT_EQ(distrusted, (std::vector<const Member*>{a.get()}));
   // Another process in its place starts with a clean sheet.
-  EXPECT_FALSE(suspects.Note(std::make_shared<Member>(), "job 4"));
-  EXPECT_FALSE(suspects.Note(std::make_shared<Member>(), "job 5"));
-  EXPECT_TRUE(suspects.Note(b, "job 5"));
+  EXPECT_FALSE(suspects.Note(std::make_shared<Member>(), jobs[4]));
+  EXPECT_FALSE(suspects.Note(std::make_shared<Member>(), jobs[5]));
+  EXPECT_TRUE(suspects.Note(b, jobs[5]));
 }
 
 }  // namespace
