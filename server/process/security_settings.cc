@@ -37,8 +37,10 @@ constexpr char kCallersNeed[] =
 constexpr char kWorkersNeed[] =
     "coordinator and workers need certificates (--tls-cert, --tls-key, --tls-ca)";
 
-std::string OpenPort(const std::string& host, const char* needs) {
-  return absl::StrCat("--insecure: whoever reaches ", host, " is served, where ", needs);
+// port: the setting of it.
+std::string OpenPort(const char* port, const std::string& host, int number, const char* needs) {
+  return absl::StrCat("--insecure: whoever reaches ", host, ":", number, " (", port,
+                      ") is served, where ", needs);
 }
 
 bool MayBeOn(const std::string& host, bool secure, const SecuritySettings& s) {
@@ -144,21 +146,23 @@ std::string CompleteHosts(const WorkerSettings& s) {
 
 std::vector<std::string> OpenPorts(const CoordinatorSettings& s) {
   std::vector<std::string> open;
-  const auto note = [&](const std::string& host, bool secure, const char* needs) {
-    if (!secure && !IsLoopback(host)) open.push_back(OpenPort(host, needs));
+  const auto note = [&](const char* port, const std::string& host, int number, bool secure,
+                        const char* needs) {
+    if (!secure && !IsLoopback(host)) open.push_back(OpenPort(port, host, number, needs));
   };
-  note(s.grpc_host, ForCallers(s), kCallersNeed);
-  note(s.http_host, ForCallers(s), kCallersNeed);
-  note(s.membership_host, ForWorkers(s.security), kWorkersNeed);
+  note("--grpc-port", s.grpc_host, s.grpc_port, ForCallers(s), kCallersNeed);
+  note("--http-port", s.http_host, s.http_port, ForCallers(s), kCallersNeed);
+  note("--membership-port", s.membership_host, s.membership_port, ForWorkers(s.security),
+       kWorkersNeed);
   return open;
 }
 
 std::vector<std::string> OpenPorts(const WorkerSettings& s) {
   std::vector<std::string> open;
   if (ForWorkers(s.security)) return open;
-  if (!IsLoopback(s.host)) open.push_back(OpenPort(s.host, kWorkersNeed));
+  if (!IsLoopback(s.host)) open.push_back(OpenPort("--port", s.host, s.port, kWorkersNeed));
   if (!s.http_host.empty() && !IsLoopback(s.http_host) && s.http_host != s.host) {
-    open.push_back(OpenPort(s.http_host, kWorkersNeed));
+    open.push_back(OpenPort("--http-port", s.http_host, s.http_port, kWorkersNeed));
   }
   return open;
 }

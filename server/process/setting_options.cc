@@ -5,7 +5,21 @@
 #include <charconv>
 #include <system_error>
 
+#include "absl/strings/str_cat.h"
+
 namespace hilbert_ring::server {
+
+CLI::Validator Between(double least, double most) {
+  const std::string range = CLI::Range(least, most).get_description();
+  return {[least, most, range](const std::string& given) {
+            double value = 0;
+            const bool number = CLI::detail::lexical_cast(given, value);
+            return number && value >= least && value <= most
+                       ? std::string()
+                       : absl::StrCat("value ", given, " is no ", range);
+          },
+          range};
+}
 
 void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
                  const std::string& help) {
@@ -13,7 +27,7 @@ void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
   app.add_option_function<double>(
          flag, [&value](double given) { value = Milliseconds(static_cast<int64_t>(given * 1000)); },
          help + ", in seconds")
-      ->check(CLI::Range(0.001, 1e9))
+      ->check(Between(0.001, 1e9))
       ->default_str(CLI::detail::to_string(seconds));
 }
 
@@ -50,7 +64,7 @@ void AddDevice(CLI::App& app, DeviceSettings& device) {
       });
   app.add_option("--gpu-memory-fraction", device.gpu_memory_fraction,
                  "of a GPU's memory, for the jobs of its workers")
-      ->check(CLI::Range(0.01, 1.0));
+      ->check(Between(0.01, 1.0));
   app.add_option("--attention-kernel", device.attention_kernel,
                  "of a GPU: cudnn, native (our own), or auto (cudnn where it was faster)")
       ->check(CLI::IsMember({"auto", "cudnn", "native"}));

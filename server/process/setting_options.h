@@ -9,9 +9,13 @@
 namespace CLI {
 class App;
 class Option;
+class Validator;
 }  // namespace CLI
 
 namespace hilbert_ring::server {
+
+// CLI::Range lets what is not a number pass, as that is neither less nor more.
+CLI::Validator Between(double least, double most);
 
 // In seconds.
 void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,

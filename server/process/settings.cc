@@ -152,7 +152,8 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   AddBytes(
       app, "--stream-memory", s.stream_memory_bytes,
       "memory for rows and outputs of all streams without end, each of which takes that of two "
-      "epochs, and of calls of many jobs, which take 64 MiB each; further ones are refused");
+      "epochs, and of calls of many jobs, which take 64 MiB each; a caller gets half of it, or one "
+      "stream that takes more; further ones are refused");
   app.add_option(
          "--check-rows", s.check_rows,
          "rows of each job that are computed again in float64; a mismatch fails the job and "
@@ -204,7 +205,7 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
            "memory for jobs; 0: 80 % of the machine's, or the GPU's fraction");
   app.add_option("--memory-share", s.memory_share,
                  "of those 80 %, where several workers share the machine")
-      ->check(CLI::Range(0.001, 1.0));
+      ->check(Between(0.001, 1.0));
   app.add_option(
       "--data-root", s.data_root,
       "the coordinator's --data-root as this worker sees it: it reads and writes files of "

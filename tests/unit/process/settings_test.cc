@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -188,8 +189,11 @@ TEST_F(Settings, ANetworkIsServedWithoutTlsByInsecureAlone) {
       EXPECT_NE(said.find("--insecure"), std::string::npos) << said;
       const CoordinatorSettings open = Parsed({argument, "--insecure"});
       EXPECT_TRUE(std::any_of(open.warnings.begin(), open.warnings.end(), [&](const auto& warning) {
-        return warning.starts_with(std::string("--insecure: whoever reaches ") + network);
+        return warning.starts_with(std::string("--insecure: whoever reaches ") + network + ":80");
       })) << argument;
+      std::vector<std::string> warnings = open.warnings;
+      std::sort(warnings.begin(), warnings.end());
+      EXPECT_EQ(std::adjacent_find(warnings.begin(), warnings.end()), warnings.end()) << argument;
     }
   }
   // TLS alone tells nobody apart, and HTTP shows all jobs.
@@ -304,6 +308,50 @@ TEST_F(Settings, WhatIsWrongIsRefused) {
   }
   setenv("HILBERT_RING_MAX_QUEUE", "many", 1);
   EXPECT_TRUE(std::holds_alternative<int>(Parse({})));
+}
+
+// Flags whose values are numbers, as the help lists them.
+template <typename Parser>
+std::vector<std::string> NumericFlags(const Parser& parse) {
+  ::testing::internal::CaptureStdout();
+  parse({"--help"});
+  std::istringstream help(::testing::internal::GetCapturedStdout());
+  std::vector<std::string> flags;
+  for (std::string line; std::getline(help, line);) {
+    std::istringstream words(line);
+    std::string flag, kind;
+    words >> flag >> kind;
+    if (flag.starts_with("--") &&
+        (kind.starts_with("FLOAT") || kind.starts_with("INT") || kind.starts_with("UINT"))) {
+      flags.push_back(flag);
+    }
+  }
+  return flags;
+}
+
+std::variant<WorkerSettings, int> ParseWorker(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "hilbert-ring-worker");
+  std::vector<char*> argv;
+  argv.reserve(arguments.size());
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  return ParseWorkerSettings(static_cast<int>(argv.size()), argv.data());
+}
+
+TEST_F(Settings, WhatIsNotANumberIsNone) {
+  const auto refuses = [](const auto& parse) {
+    const std::vector<std::string> flags = NumericFlags(parse);
+    EXPECT_GE(flags.size(), 8u);
+    for (const std::string& flag : flags) {
+      for (const char* value : {"nan", "-nan", "NAN", "inf", "-inf", "1e400", "1s", ""}) {
+        const std::string argument = absl::StrCat(flag, "=", value);
+        const auto parsed = parse({argument});
+        const int* const code = std::get_if<int>(&parsed);
+        EXPECT_TRUE(code != nullptr && *code == 2) << argument;
+      }
+    }
+  };
+  refuses(Parse);
+  refuses(ParseWorker);
 }
 
 // What is said on stderr when arguments are refused.
