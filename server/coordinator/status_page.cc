@@ -193,8 +193,8 @@ std::string RenderStatusPage(const StatusPage& page) {
   const v1::GetClusterResponse& cluster = page.cluster;
   absl::StrAppend(&html, "<h1>Hilbert Ring ", Escape(cluster.version()), ": <span class=\"",
                   cluster.ready() ? "ready\">ready" : "not-ready\">not ready", "</span></h1>\n",
-                  "<p>", cluster.jobs_running(), " jobs run, ", cluster.jobs_queued(),
-                  " wait.</p>\n");
+                  "<p>Jobs that run: ", cluster.jobs_running(),
+                  "; that wait: ", cluster.jobs_queued(), ".</p>\n");
   AddWorkers(cluster, html);
   AddRings(cluster, html);
   AddJobs(page.jobs, html);

@@ -27,6 +27,8 @@ using grpc::internal::RpcMethod;
 using ::testing::ElementsAre;
 
 constexpr char kAttention[] = "hilbert_ring.v1.AttentionService";
+constexpr char kEncoder[] = "hilbert_ring.v1.EncoderService";
+constexpr char kSmallJobs[] = "hilbert_ring.v1.SmallJobsService";
 constexpr char kMembership[] = "hilbert_ring.v1.MembershipService";
 constexpr char kWorker[] = "hilbert_ring.v1.WorkerService";
 const std::string kServing = "\x08\x01", kNotServing = "\x08\x02";  // HealthCheckResponse{status}
@@ -104,7 +106,9 @@ TEST(Health, EachPortSaysItOfItselfAndOfItsService) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const std::string worker = WorkerAddress(**cluster);
   EXPECT_EQ(Check((*cluster)->address(), ""), kServing);
-  EXPECT_EQ(Check((*cluster)->address(), kAttention), kServing);
+  for (const char* service : {kAttention, kEncoder, kSmallJobs}) {
+    EXPECT_EQ(Check((*cluster)->address(), service), kServing) << service;
+  }
   EXPECT_EQ(Check((*cluster)->membership_address(), ""), kServing);
   EXPECT_EQ(Check((*cluster)->membership_address(), kMembership), kServing);
   // A worker is told that it is up with the next heartbeat's answer.

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -81,8 +82,10 @@ struct Registered {
 
 class MembershipServiceTest : public ::testing::Test {
  protected:
-  void Start(const std::string& token) {
-    service_.emplace(membership_, gate_, metrics_, token);
+  void Start(const std::string& token,
+             const CallGate::Limits& limits = {.calls_per_peer = 16, .open_timeout = kLimit}) {
+    gate_.emplace(limits);
+    service_.emplace(membership_, *gate_, metrics_, token);
     endpoint_ = *StartGrpc({.host = "127.0.0.1", .max_threads = 16}, {&*service_});
     stub_ =
         v1::MembershipService::NewStub(Dial(absl::StrCat("127.0.0.1:", endpoint_.port), kLimit));
@@ -110,8 +113,8 @@ class MembershipServiceTest : public ::testing::Test {
                           .closed = [](const Member&) {},
                           .failed = [this](const Member&) { ++failures_; },
                           .beat = [](const Member&, const v1::Heartbeat&) {}}};
-  Metrics metrics_;
-  CallGate gate_{{.calls_per_peer = 16, .open_timeout = kLimit}};
+  Metrics metrics_{{.methods = {"Register"}, .reasons = {}, .causes = {}}};
+  std::optional<CallGate> gate_;
   std::optional<MembershipService> service_;
   GrpcEndpoint endpoint_;
   std::unique_ptr<v1::MembershipService::Stub> stub_;
@@ -131,6 +134,31 @@ TEST_F(MembershipServiceTest, TakesWorkersWithTheTokenAlone) {
   Registered worker(*stub_, kToken);
   EXPECT_FALSE(worker.Beat("127.0.0.1:1").secret().empty());
   EXPECT_EQ(membership_.Describe().size(), 1u);
+}
+
+// Of three, two are as many as the host may have, and say nothing until the timeout.
+TEST_F(MembershipServiceTest, CallsThatSayNothingEndOrGiveWay) {
+  Start(kToken, {.calls_per_peer = 2, .open_timeout = milliseconds(200)});
+  {
+    Registered first(*stub_, kToken), second(*stub_, kToken), third(*stub_, kToken);
+    for (Registered* const silent : {&first, &second, &third}) {
+      EXPECT_TRUE(absl::IsCancelled(silent->Finish()));  // gRPC's word for a call that is cut off
+    }
+  }
+  const auto ended = [this](const char* code, int calls) {
+    return absl::StrContains(metrics_.Serialize(),
+                             absl::StrCat("{code=\"", code, "\",method=\"Register\"} ", calls));
+  };
+  const auto end = std::chrono::steady_clock::now() + kLimit;
+  while (!(ended("DEADLINE_EXCEEDED", 2) && ended("RESOURCE_EXHAUSTED", 1)) &&
+         std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_TRUE(ended("DEADLINE_EXCEEDED", 2)) << "OPEN_TIMEOUT";
+  EXPECT_TRUE(ended("RESOURCE_EXHAUSTED", 1)) << "TOO_MANY_CALLS";
+  EXPECT_TRUE(membership_.Describe().empty());
+  Registered worker(*stub_, kToken);
+  EXPECT_FALSE(worker.Beat("127.0.0.1:1").secret().empty()) << "places are free again";
 }
 
 // Whoever reaches the port can be refused as often as it likes.
