@@ -5,7 +5,8 @@
 //   for (const absl::StatusOr<v1::Report>& report : AttendMany("localhost:8001", jobs)) ...
 //
 // Each job ends for itself: one that is wrong fails alone. A call that is lost is made again, as a
-// job's is (client/cpp/retry.h), with the jobs that have not ended.
+// job's is (client/cpp/retry.h), with the jobs that have not ended. So are jobs for which there is
+// no worker at the moment.
 #pragma once
 
 #include <memory>

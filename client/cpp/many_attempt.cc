@@ -42,6 +42,11 @@ absl::Status ErrorOf(const std::string& error) {
   return wire::FromGrpc({static_cast<grpc::StatusCode>(status.code()), status.message(), error});
 }
 
+// Whether a call of the job alone would be made again: no worker is there, or the service stops.
+bool Passes(const absl::Status& error) {
+  return absl::IsUnavailable(error) || wire::HasReason(error, wire::reason::kWorkerLost);
+}
+
 OutputTensor OutputOf(const SmallJob& job, v1::Tensor tensor) {
   const JobSpec& spec = job.inputs.spec;
   const bool is_out = tensor == v1::TENSOR_OUT;
@@ -86,14 +91,14 @@ std::variant<v1::Report, AttemptFailure> ManyAttempt::Run(
     if (!local.ok()) context_.TryCancel();
   }
   const absl::Status remote = EndOf(stream_->Finish(), watch);
-  const auto left = [this](size_t job) { return !ends_[job].has_value(); };
-  if (local.ok() && remote.ok() && std::ranges::any_of(sent_, left)) {
+  if (local.ok() && remote.ok() && come_.size() < sent_.size()) {
     local = ProtocolError("the call ended well before all jobs had");
   }
   if (!local.ok()) return AttemptFailure{.status = local, .admitted = taken_};
   if (!remote.ok()) {
     return AttemptFailure{.status = remote, .admitted = taken_, .pushback = PushbackOf(context_)};
   }
+  if (!passing_.ok()) return AttemptFailure{.status = passing_, .admitted = taken_};
   return v1::Report();
 }
 
@@ -159,9 +164,20 @@ absl::Status ManyAttempt::Take(const v1::SmallResult& result) {
     return ProtocolError(absl::StrCat("a result of job ", result.job(), ", which was not sent"));
   }
   const size_t job = sent_[result.job()];
-  if (ends_[job]) return ProtocolError(absl::StrCat("two results of job ", result.job()));
+  if (!come_.insert(job).second) {
+    return ProtocolError(absl::StrCat("two results of job ", result.job()));
+  }
+  if (!result.error().empty()) {
+    absl::Status error = ErrorOf(result.error());
+    if (Passes(error)) {
+      passing_ = std::move(error);
+      return absl::OkStatus();
+    }
+    ends_[job] = std::move(error);
+  } else {
+    ends_[job] = Place(jobs_[job], result);
+  }
   taken_ = true;
-  ends_[job] = result.error().empty() ? Place(jobs_[job], result) : ErrorOf(result.error());
   progress_.Update([&](JobProgress& progress) {
     progress.away = false;
     progress.admitted = true;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <thread>
 #include <variant>
@@ -37,7 +38,8 @@ class ManyAttempt {
   ManyAttempt(std::span<const SmallJob> jobs, ManyEnds& ends, const JobOptions& options,
               int attempt, ProgressTeller& progress);
 
-  // A report without figures, once all jobs have ended.
+  // A report without figures, once all jobs have ended. Those for which there is no worker at the
+  // moment have not: the attempt fails with the error of one.
   std::variant<v1::Report, AttemptFailure> Run(const std::shared_ptr<grpc::Channel>& channel,
                                                absl::Time deadline);
 
@@ -54,7 +56,9 @@ class ManyAttempt {
   const int attempt_;
   ProgressTeller& progress_;
   std::vector<size_t> sent_;     // jobs, by their numbers in the call
-  bool taken_ = false;           // some result has come
+  std::set<size_t> come_;        // jobs of which there is a result
+  absl::Status passing_;         // of a job that is to be sent again
+  bool taken_ = false;           // some job has ended
   grpc::ClientContext context_;  // before the stream, which uses it
   std::unique_ptr<wire::RawStream> stream_;
 };

@@ -7,6 +7,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cpp/connector.h"
 #include "client/cpp/retry.h"
 #include "client/cpp/settled_channel.h"
 #include "client/cpp/token_sender.h"
@@ -76,11 +77,13 @@ absl::StatusOr<v1::PlanResponse> PlanOf(
 // root is not, answers so.
 template <typename Response>
 absl::StatusOr<Response> AskUntilThere(
-    absl::Duration outage_timeout, const CallTiming& given_timing,
+    const std::shared_ptr<grpc::Channel>& channel, absl::Duration outage_timeout,
+    const CallTiming& given_timing,
     absl::FunctionRef<grpc::Status(grpc::ClientContext& context, Response& response)> call) {
   const CallTiming timing = WithDefaults(given_timing);
   const absl::Time end = timing.now() + outage_timeout;
   RetrySchedule schedule(timing.random);
+  Connector connector(channel);
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
@@ -93,12 +96,14 @@ absl::StatusOr<Response> AskUntilThere(
     if (!away || outage_timeout == absl::ZeroDuration()) return failure;
     const std::optional<absl::Duration> wait =
         schedule.WaitAfter({.status = failure, .pushback = PushbackOf(context)});
-    if (!wait || timing.now() + *wait >= end) {
-      return WithMessage(failure,
-                         absl::StrCat(failure.message(), " (the service was away for its limit of ",
-                                      absl::FormatDuration(outage_timeout), ")"));
+    if (wait && timing.now() + *wait < end) {
+      timing.sleep(*wait);
+      // Times out by the system's clock, whichever ours is.
+      if (connector.Await(absl::Now() + (end - timing.now()), nullptr)) continue;
     }
-    timing.sleep(*wait);
+    return WithMessage(failure,
+                       absl::StrCat(failure.message(), " (the service was away for its limit of ",
+                                    absl::FormatDuration(outage_timeout), ")"));
   }
 }
 
@@ -156,7 +161,7 @@ absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& cha
   v1::GetModelRequest request;
   request.set_name(name);
   return AskUntilThere<v1::Model>(
-      outage_timeout, timing, [&](grpc::ClientContext& context, v1::Model& model) {
+      channel, outage_timeout, timing, [&](grpc::ClientContext& context, v1::Model& model) {
         return v1::EncoderService::NewStub(channel)->GetModel(&context, request, &model);
       });
 }
@@ -176,7 +181,8 @@ absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
     const std::shared_ptr<grpc::Channel>& channel, absl::Duration outage_timeout,
     const CallTiming& timing) {
   return AskUntilThere<v1::GetDataRootResponse>(
-      outage_timeout, timing, [&](grpc::ClientContext& context, v1::GetDataRootResponse& response) {
+      channel, outage_timeout, timing,
+      [&](grpc::ClientContext& context, v1::GetDataRootResponse& response) {
         return v1::AttentionService::NewStub(channel)->GetDataRoot(
             &context, v1::GetDataRootRequest(), &response);
       });

@@ -54,7 +54,7 @@ absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::C
 absl::StatusOr<v1::ListModelsResponse> RequestModels(const std::shared_ptr<grpc::Channel>& channel);
 
 // One of them. NOT_FOUND: the service has none of the name. A service that is away is asked again
-// for `outage_timeout`.
+// for `outage_timeout`, as soon as there is a connection.
 absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& channel,
                                        const std::string& name,
                                        absl::Duration outage_timeout = absl::ZeroDuration(),

@@ -65,9 +65,11 @@ std::vector<std::vector<float>> MapRows(const v1::EncodeSpec& spec, int64_t toke
 
 }  // namespace
 
-FakeEncoder::FakeEncoder(FakeEncoderBehaviour behaviour) : behaviour_(std::move(behaviour)) {
+FakeEncoder::FakeEncoder(FakeEncoderBehaviour behaviour, int port)
+    : behaviour_(std::move(behaviour)), port_(port) {
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(),
+                           &port_);
   builder.RegisterService(this);
   builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   server_ = builder.BuildAndStart();

@@ -24,7 +24,8 @@ struct FakeEncoderBehaviour {
 
 class FakeEncoder final : public v1::EncoderService::Service {
  public:
-  explicit FakeEncoder(FakeEncoderBehaviour behaviour = {});
+  // port 0: any.
+  explicit FakeEncoder(FakeEncoderBehaviour behaviour = {}, int port = 0);
   ~FakeEncoder() override;
 
   std::string address() const;  // host:port
@@ -60,7 +61,7 @@ class FakeEncoder final : public v1::EncoderService::Service {
   int calls_ = 0;  // likewise
   int plans_ = 0;
   v1::EncodeSpec planned_;
-  int port_ = 0;
+  int port_;
   std::unique_ptr<grpc::Server> server_;
 };
 
