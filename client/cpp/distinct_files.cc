@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <compare>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +19,7 @@ struct Identity {
   dev_t device = 0;
   ino_t inode = 0;
   std::string absent_name;
-  bool operator==(const Identity&) const = default;
+  auto operator<=>(const Identity&) const = default;
 };
 
 // Nothing where not even the folder is there: opening the path then fails.
@@ -62,26 +64,22 @@ absl::Status SameFile(const Place& output, const std::string& other) {
 
 absl::Status CheckDistinct(const std::vector<NamedFile>& inputs,
                            const std::vector<NamedFile>& outputs) {
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].path.empty()) continue;
-    const std::vector<Place> places = PlacesOfOutput(outputs[i]);
-    for (const NamedFile& input : inputs) {
-      if (input.path.empty()) continue;
-      const std::optional<Identity> identity = IdentityOfInput(input.path);
-      for (const Place& place : places) {
-        if (identity == place.identity) {
-          return SameFile(place, absl::StrCat("input ", input.name, " ", input.path));
-        }
-      }
+  std::map<Identity, std::string> seen;  // as a message names them
+  for (const NamedFile& input : inputs) {
+    if (input.path.empty()) continue;
+    if (const auto identity = IdentityOfInput(input.path)) {
+      seen.try_emplace(*identity, absl::StrCat("input ", input.name, " ", input.path));
     }
-    for (size_t other = 0; other < i; ++other) {
-      if (outputs[other].path.empty()) continue;
-      for (const Place& theirs : PlacesOfOutput(outputs[other])) {
-        for (const Place& place : places) {
-          if (theirs.identity != place.identity) continue;
-          return SameFile(place, absl::StrCat("output ", theirs.text));
-        }
-      }
+  }
+  for (const NamedFile& output : outputs) {
+    if (output.path.empty()) continue;
+    const std::vector<Place> places = PlacesOfOutput(output);
+    for (const Place& place : places) {
+      const auto other = seen.find(place.identity);
+      if (other != seen.end()) return SameFile(place, other->second);
+    }
+    for (const Place& place : places) {
+      seen.try_emplace(place.identity, absl::StrCat("output ", place.text));
     }
   }
   return absl::OkStatus();

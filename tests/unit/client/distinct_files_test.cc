@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/client/test_files.h"
@@ -33,6 +35,20 @@ TEST(CheckDistinct, PathsThatAreNotThereAreComparedByFolderAndName) {
   // Folders that are not there are told by those who open the path.
   EXPECT_TRUE(
       CheckDistinct({{"--q", "no/x"}}, {{"--out", "no/x"}, {"--lse", ""}, {"--report", ""}}).ok());
+}
+
+// Compared by pairs they would take hours.
+TEST(CheckDistinct, ManyFilesAreLookedAtOnce) {
+  const TestFiles files;
+  std::vector<NamedFile> inputs, outputs;
+  for (int i = 0; i < 30'000; ++i) {
+    inputs.push_back({"q", files.Path(absl::StrCat("q", i))});
+    outputs.push_back({"out", files.Path(absl::StrCat("out", i))});
+  }
+  EXPECT_TRUE(CheckDistinct(inputs, outputs).ok());
+  outputs.back().path = outputs.front().path + ".partial";
+  EXPECT_THAT(std::string(CheckDistinct(inputs, outputs).message()),
+              HasSubstr("out0.partial is the same file as the output out "));
 }
 
 TEST(CheckDistinct, APlainNameLiesInTheCurrentFolder) {
