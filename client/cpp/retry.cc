@@ -14,7 +14,7 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(5);
 // Of a service that is away: the job goes on within a second of its return.
-constexpr absl::Duration kLongestAway = absl::Milliseconds(800);
+constexpr absl::Duration kLongestAway = absl::Milliseconds(400);
 constexpr int kBackoffDoublings = 6;  // from the first to the longest
 constexpr double kPushbackJitter = 0.25;
 constexpr int kRetriesOfDamagedOutput = 2;

@@ -33,7 +33,7 @@ def test_backoff_doubles_to_its_limit():
 
 def test_a_service_that_is_away_is_looked_for_within_a_second():
     schedule = RetrySchedule(lambda: 1.0)
-    assert max(schedule.wait_after(AWAY) for _ in range(8)) == pytest.approx(0.8)
+    assert max(schedule.wait_after(AWAY) for _ in range(8)) == pytest.approx(0.4)
 
 
 def test_backoff_is_random():

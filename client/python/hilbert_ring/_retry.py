@@ -10,7 +10,7 @@
 
 Anything else is final. A pushback replaces the backoff with every code; one that is negative or no
 number means that the service does not want another attempt. Backoff is random between 0 and a limit
-that doubles from 100 ms to 5 s (UNAVAILABLE: 0.8 s).
+that doubles from 100 ms to 5 s (UNAVAILABLE: 0.4 s).
 """
 import math
 import time
@@ -22,7 +22,7 @@ from hilbert_ring.errors import HilbertRingError, error_class, seconds_of
 
 _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 5.0
-_LONGEST_AWAY = 0.8  # of a service that is away: the job goes on within a second of its return
+_LONGEST_AWAY = 0.4  # of a service that is away: the job goes on within a second of its return
 _BACKOFF_DOUBLINGS = 6
 _PUSHBACK_JITTER = 0.25
 _RETRIES_OF_DAMAGED_OUTPUT = 2
