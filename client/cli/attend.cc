@@ -172,7 +172,7 @@ int End(const GlobalOptions& global, const std::string& out, SideFiles side, Cal
 int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   if (command.stream.stream) return RunAttendStream(global, command);
   if (absl::Status given = CheckGiven(command); !given.ok()) return BadInput(global, given);
-  const absl::StatusOr<client::JobSource> source = SourceOf(command.job);
+  const absl::StatusOr<client::JobSource> source = SourceOf(global, command.job);
   if (!source.ok()) return BadInput(global, source.status());
   const absl::StatusOr<JobFiles> inputs = client::OpenJob(*source);
   if (!inputs.ok()) return BadInput(global, inputs.status());

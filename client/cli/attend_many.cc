@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +23,7 @@
 #include "client/cpp/distinct_files.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
+#include "client/cpp/text_file.h"
 #include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
 #include "nlohmann/json.hpp"
@@ -36,6 +36,8 @@ using Json = nlohmann::json;
 
 // Jobs of a call: their files are open at once.
 constexpr size_t kJobsOfACall = 128;
+
+constexpr size_t kMaxJobsBytes = size_t{256} << 20;
 
 // A job as its line says it.
 struct Line {
@@ -84,13 +86,11 @@ absl::Status Take(const Json& text, Line& line) {
 }
 
 absl::StatusOr<std::vector<Line>> ReadLines(const ManyCommand& command) {
-  std::ifstream file;
-  if (command.jobs != "-") {
-    file.open(command.jobs);
-    if (!file) return absl::NotFoundError(absl::StrCat(command.jobs, ": cannot open"));
-  }
-  std::istream& from = command.jobs == "-" ? std::cin : file;
+  ASSIGN_OR_RETURN(std::string whole,
+                   client::ReadText(command.jobs, {.bytes = kMaxJobsBytes,
+                                                   .words = "the limit of a file of jobs"}));
   std::vector<Line> lines;
+  std::istringstream from(std::move(whole));
   std::string text;
   for (int64_t number = 1; std::getline(from, text); ++number) {
     if (absl::StripAsciiWhitespace(text).empty()) continue;
@@ -100,6 +100,10 @@ absl::StatusOr<std::vector<Line>> ReadLines(const ManyCommand& command) {
         json.is_discarded() ? absl::InvalidArgumentError("is no JSON") : Take(json, line);
     if (!status.ok()) return OfLine(line, status);
     lines.push_back(std::move(line));
+  }
+  if (lines.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(client::TextName(command.jobs), ": has no jobs, expected a line each"));
   }
   return lines;
 }
@@ -119,8 +123,8 @@ absl::Status CheckPaths(const ManyCommand& command, const std::vector<Line>& lin
   return client::CheckDistinct(inputs, outputs);
 }
 
-absl::StatusOr<OpenedJob> Open(const Line& line) {
-  ASSIGN_OR_RETURN(const client::JobSource source, SourceOf(line.job));
+absl::StatusOr<OpenedJob> Open(const GlobalOptions& global, const Line& line) {
+  ASSIGN_OR_RETURN(const client::JobSource source, SourceOf(global, line.job));
   ASSIGN_OR_RETURN(client::JobFiles files, client::OpenJob(source));
   const JobSpec& spec = files.job.spec;
   ASSIGN_OR_RETURN(NpyWriter out,
@@ -185,28 +189,39 @@ void Tell(const GlobalOptions& global, const Line& line, const absl::StatusOr<v1
   std::printf("%s\n", json.dump().c_str());
 }
 
+// Jobs of one call. An error: one of them cannot be opened, and nothing was sent; after an earlier
+// call it fails alone.
 absl::Status Run(const GlobalOptions& global, const ManyCommand& command, absl::Time begun,
                  std::span<const Line> lines, Total& total) {
-  std::vector<OpenedJob> opened;
+  std::vector<absl::StatusOr<OpenedJob>> opened;
   opened.reserve(lines.size());
   std::vector<client::SmallJob> jobs;
   for (const Line& line : lines) {
-    auto job = Open(line);
-    if (!job.ok()) return OfLine(line, job.status());
-    opened.push_back(*std::move(job));
-    jobs.push_back(JobOf(line, opened.back()));
+    opened.push_back(Open(global, line));
+    const auto& job = opened.back();
+    if (job.ok()) {
+      jobs.push_back(JobOf(line, *job));
+    } else if (total.jobs == 0) {
+      return OfLine(line, job.status());
+    }
   }
   JobTeller teller(global);
   const client::JobOptions options = OptionsOf(global, command.call, begun, teller, [&opened] {
-    return std::ranges::all_of(opened, [](const OpenedJob& job) { return CheckIntact(job).ok(); });
+    return std::ranges::all_of(opened,
+                               [](const auto& job) { return !job.ok() || CheckIntact(*job).ok(); });
   });
   auto reports = client::AttendMany(global.server, jobs, options);
+  auto next = reports.begin();
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (absl::Status status = reports[i].ok() ? Commit(opened[i]) : absl::OkStatus();
-        !status.ok()) {
-      reports[i] = status;
+    if (!opened[i].ok()) {
+      Tell(global, lines[i], opened[i].status(), total);
+      continue;
     }
-    Tell(global, lines[i], reports[i], total);
+    absl::StatusOr<v1::Report> report = *std::move(next++);
+    if (absl::Status status = report.ok() ? Commit(*opened[i]) : absl::OkStatus(); !status.ok()) {
+      report = std::move(status);
+    }
+    Tell(global, lines[i], report, total);
   }
   return absl::OkStatus();
 }

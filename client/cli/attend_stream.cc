@@ -165,7 +165,7 @@ int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
   }
   JobFlags without_files = command.job;
   without_files.q = without_files.k = without_files.v = "";
-  const absl::StatusOr<client::JobSource> source = SourceOf(without_files);
+  const absl::StatusOr<client::JobSource> source = SourceOf(global, without_files);
   if (!source.ok()) return BadInput(global, source.status());
   const absl::StatusOr<JobSpec> spec = client::ReadStreamSpec(*source);
   if (!spec.ok()) return BadInput(global, spec.status());

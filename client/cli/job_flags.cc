@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <string_view>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/cli/failure.h"
 #include "engine/base/return_if_error.h"
 #include "engine/plan/choose_order.h"
 
@@ -65,7 +65,7 @@ class FieldFlags {
 };
 
 // In place of "auto" what suits the job, or no ordering.
-absl::Status ChooseCurve(client::JobSource& source, Json& fields) {
+absl::Status ChooseCurve(const GlobalOptions& global, client::JobSource& source, Json& fields) {
   if (source.spec == "-") {
     return absl::InvalidArgumentError(
         "--curve auto reads the spec twice: give a file, or flags, and not -");
@@ -76,10 +76,10 @@ absl::Status ChooseCurve(client::JobSource& source, Json& fields) {
   ASSIGN_OR_RETURN(const client::Job job,
                    client::ReadJob(source, client::CoordinatesUse::kOptional));
   ASSIGN_OR_RETURN(const OrderChoice choice, ChooseOrder(job.spec));
-  const std::string_view name = !choice.curve                     ? "none"
-                                : *choice.curve == Curve::kMorton ? "morton"
-                                                                  : "hilbert";
-  std::fprintf(stderr, "curve auto: %s, since %s\n", std::string(name).c_str(), choice.why.c_str());
+  const std::string name = !choice.curve                     ? "none"
+                           : *choice.curve == Curve::kMorton ? "morton"
+                                                             : "hilbert";
+  PrintNotes(global, {absl::StrCat("curve auto: ", name, ", since ", choice.why)});
   if (choice.curve) {
     ordering["curve"] = name;
   } else {
@@ -145,7 +145,7 @@ void AddSpecFlags(CLI::App& app, JobFlags& job) {
   AddFields(app, job);
 }
 
-absl::StatusOr<client::JobSource> SourceOf(const JobFlags& flags) {
+absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const JobFlags& flags) {
   Json fields = flags.fields;
   if (const double scale = fields.value("scale", 0.0); !std::isfinite(scale)) {
     return absl::InvalidArgumentError(
@@ -174,7 +174,7 @@ absl::StatusOr<client::JobSource> SourceOf(const JobFlags& flags) {
                            .v = flags.v};
   if (flags.fields.contains("ordering") && flags.fields["ordering"].is_object() &&
       flags.fields["ordering"].value("curve", "") == "auto") {
-    RETURN_IF_ERROR(ChooseCurve(source, fields));
+    RETURN_IF_ERROR(ChooseCurve(global, source, fields));
   }
   return source;
 }

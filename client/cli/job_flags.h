@@ -3,7 +3,7 @@
 //   JobFlags job;
 //   AddJobFlags(app, job, Tensors::kRequired);   // --spec, --q, --segments, --kv-heads, ...
 //   app.parse(argc, argv);
-//   absl::StatusOr<client::JobSource> source = SourceOf(job);
+//   absl::StatusOr<client::JobSource> source = SourceOf(global, job);
 #pragma once
 
 #include <string>
@@ -18,6 +18,8 @@ class App;
 
 namespace hilbert_ring::cli {
 
+struct GlobalOptions;
+
 struct JobFlags {
   std::string spec, coords, q, k, v;                 // paths; empty: not given
   nlohmann::json fields = nlohmann::json::object();  // of the spec, those that a flag gives
@@ -31,8 +33,8 @@ void AddJobFlags(CLI::App& app, JobFlags& job, Tensors tensors);
 // Of those, all that say what the spec is; of no tensor. job must outlive app.
 void AddSpecFlags(CLI::App& app, JobFlags& job);
 
-// INVALID_ARGUMENT: neither a spec nor segments, a scale that is not finite, flags of an ordering
-// beside --curve none.
-absl::StatusOr<client::JobSource> SourceOf(const JobFlags& flags);
+// Says which curve --curve auto took. INVALID_ARGUMENT: neither a spec nor segments, a scale that
+// is not finite, flags of an ordering beside --curve none.
+absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const JobFlags& flags);
 
 }  // namespace hilbert_ring::cli

@@ -14,7 +14,7 @@
 namespace hilbert_ring::cli {
 
 int RunPlan(const GlobalOptions& global, const PlanCommand& command) {
-  const absl::StatusOr<client::JobSource> source = SourceOf(command.job);
+  const absl::StatusOr<client::JobSource> source = SourceOf(global, command.job);
   if (!source.ok()) return BadInput(global, source.status());
   const absl::StatusOr<client::Job> job =
       client::ReadJob(*source, client::CoordinatesUse::kOptional);

@@ -83,7 +83,7 @@ void Print(const GlobalOptions& global, const VerifyCommand& command, const JobS
 }  // namespace
 
 int RunVerify(const GlobalOptions& global, const VerifyCommand& command) {
-  const absl::StatusOr<client::JobSource> source = SourceOf(command.job);
+  const absl::StatusOr<client::JobSource> source = SourceOf(global, command.job);
   if (!source.ok()) return BadInput(global, source.status());
   const absl::StatusOr<client::JobFiles> inputs = client::OpenJob(*source);
   if (!inputs.ok()) return BadInput(global, inputs.status());

@@ -1,17 +1,12 @@
 #include "client/cpp/job_files.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/at_path.h"
+#include "client/cpp/text_file.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 
@@ -21,28 +16,9 @@ namespace {
 // Inline coordinates of ten million tokens; what never ends is refused.
 constexpr size_t kMaxSpecBytes = size_t{256} << 20;
 
-// "-": what the process reads from.
-std::string SpecName(const std::string& path) { return path == "-" ? "stdin" : path; }
-
-absl::StatusOr<std::string> ReadText(const std::string& path) {
-  const int fd = path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
-                             : open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(SpecName(path), ": cannot open"));
-  const absl::Cleanup close_file = [fd] { close(fd); };
-  std::string text;
-  char part[1 << 16];
-  while (true) {
-    const ssize_t bytes = read(fd, part, sizeof(part));
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes < 0) return absl::ErrnoToStatus(errno, absl::StrCat(SpecName(path), ": cannot read"));
-    if (bytes == 0) return text;
-    text.append(part, static_cast<size_t>(bytes));
-    if (text.size() > kMaxSpecBytes) {
-      return absl::OutOfRangeError(
-          absl::StrCat(SpecName(path), ": has more than ", kMaxSpecBytes,
-                       " bytes, the limit of a job spec; coordinates may come by coords_file"));
-    }
-  }
+absl::StatusOr<std::string> ReadSpec(const std::string& path) {
+  return ReadText(path, {.bytes = kMaxSpecBytes,
+                         .words = "the limit of a job spec; coordinates may come by coords_file"});
 }
 
 constexpr v1::Tensor kInputs[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
@@ -54,13 +30,13 @@ const std::string& PathOf(const JobSource& source, v1::Tensor tensor) {
 // "PATH: message" where the job has a spec file.
 absl::Status AtSpec(const JobSource& source, const absl::Status& status) {
   if (source.spec.empty()) return status;
-  return AtPath(SpecName(source.spec), status);
+  return AtPath(TextName(source.spec), status);
 }
 
 absl::StatusOr<JobSpecDocument> ReadDocument(const JobSource& source) {
   std::string text = "{}";
   if (!source.spec.empty()) {
-    ASSIGN_OR_RETURN(text, ReadText(source.spec));
+    ASSIGN_OR_RETURN(text, ReadSpec(source.spec));
   }
   absl::StatusOr<JobSpecDocument> document =
       ParsePartialJobSpec(text, source.fields.empty() ? "{}" : source.fields);

@@ -7,6 +7,7 @@
 #include "engine/spec/job_spec_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "tests/unit/client/fake_service.h"
 #include "tests/unit/client/run_cli.h"
 #include "tests/unit/client/test_files.h"
@@ -342,6 +343,8 @@ TEST(CliSpec, CurveAutoTakesWhatSuitsThePlanAndSaysWhy) {
   EXPECT_EQ(chosen.code, 0) << chosen.err;
   EXPECT_THAT(chosen.err, HasSubstr("curve auto: hilbert, since "));
   EXPECT_EQ(chosen.out, plan("hilbert").out);
+  const auto note = nlohmann::json::parse(chosen.err, nullptr, /*allow_exceptions=*/false);
+  EXPECT_TRUE(note.is_object() && note.contains("note")) << chosen.err;
   const CliResult causal = plan("auto --causal");
   EXPECT_EQ(causal.code, 0) << causal.err;
   EXPECT_THAT(causal.err, HasSubstr("curve auto: none, since the plan computes"));

@@ -1,0 +1,80 @@
+// hilbert-ring attend-many, as a process.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/fake_small_jobs.h"
+#include "tests/unit/client/run_cli.h"
+#include "tests/unit/client/test_files.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+class CliMany : public testing::Test {
+ protected:
+  void SetUp() override {
+    files_.WriteNpy("q", wire::NpyType::kFloat32, {3, 1, 8}, std::vector<float>(24, 0.5f));
+  }
+
+  CliResult Run(const std::string& jobs) const {
+    return RunCli(absl::StrCat("attend-many --server ", service_.address(),
+                               " --segments 8 --dilations 1 ", jobs));
+  }
+
+  // Jobs of three tokens; the queries of one of them lie in a file that is not there.
+  CliResult RunLines(int jobs, int wrong) const {
+    std::string lines;
+    for (int line = 1; line <= jobs; ++line) {
+      absl::StrAppend(&lines, R"({"q": ")", files_.Path(line == wrong ? "none" : "q"),
+                      R"(", "k": ")", files_.Path("q"), R"(", "v": ")", files_.Path("q"),
+                      R"(", "out": ")", files_.Path(absl::StrCat("out", line)), "\"}\n");
+    }
+    return Run(files_.Write("jobs.jsonl", lines));
+  }
+
+  const TestFiles files_;
+  const FakeSmallJobs service_{
+      [](int, int64_t) -> std::vector<absl::Status> { return {absl::OkStatus()}; }};
+};
+
+TEST_F(CliMany, WhatIsNoFileOfJobsIsRefused) {
+  const auto refused = [this](const std::string& jobs, const std::string& what) {
+    const CliResult result = Run(jobs);
+    EXPECT_EQ(result.code, 2) << jobs;
+    EXPECT_THAT(result.err, HasSubstr(what));
+    EXPECT_EQ(result.out, "");
+  };
+  refused(files_.Path(""), "cannot read: Is a directory");
+  refused("/dev/zero", "/dev/zero: has more than 268435456 bytes, the limit of a file of jobs");
+  refused("- < /dev/null", "stdin: has no jobs");
+  refused(files_.Write("blank.jsonl", "\n \n"), "blank.jsonl: has no jobs");
+  EXPECT_THAT(service_.calls(), SizeIs(0));
+}
+
+TEST_F(CliMany, ALineThatCannotBeOpenedIsBadInputBeforeAnythingIsSent) {
+  const CliResult result = RunLines(130, 128);
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("line 128: "), HasSubstr("none")));
+  EXPECT_THAT(service_.calls(), SizeIs(0));
+  EXPECT_FALSE(std::filesystem::exists(files_.Path("out1")));
+}
+
+TEST_F(CliMany, ALineThatCannotBeOpenedLaterFailsAlone) {
+  const CliResult result = RunLines(130, 129);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("line 129: "), HasSubstr("none")));
+  EXPECT_THAT(result.out, HasSubstr("130 jobs, 1 failed, 387 tokens"));
+  EXPECT_THAT(service_.calls(), ElementsAre(SizeIs(128), SizeIs(1)));
+  EXPECT_TRUE(std::filesystem::exists(files_.Path("out130")));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client
