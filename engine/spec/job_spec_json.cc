@@ -123,6 +123,9 @@ absl::Status ReadCoordinates(ObjectReader& reader, JobSpecDocument& document, Or
   if (file != nullptr) {
     if (!file->is_string()) return WrongType("ordering.coords_file", "a file's name", *file);
     document.coords_file = file->get<std::string>();
+    if (document.coords_file->empty()) {
+      return absl::InvalidArgumentError("ordering.coords_file is empty: name a file");
+    }
     ordering.coordinate_axes = axes == 0 ? 2 : static_cast<int>(axes);
   }
   if (rows != nullptr) {

@@ -244,6 +244,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadJson{"coords_null", WithOrdering(R"("coords": [[1, null]])"),
                 "ordering.coords[0][1] is null"},
         BadJson{"coords_file", WithOrdering(R"("coords_file": 3)"), "ordering.coords_file is 3"},
+        BadJson{"coords_file_empty", WithOrdering(R"("coords_file": "")"),
+                "ordering.coords_file is empty"},
         BadJson{"coords_twice", WithOrdering(R"("coords": [[1, 2]], "coords_file": "c.npy")"),
                 "ordering.coords must not be given together with ordering.coords_file"},
         BadJson{"axes_alone", WithOrdering(R"("coords_axes": 3)"), "ordering.coords_axes needs"},
