@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kAtOnce = 4;                             // messages
 constexpr int64_t kRead = 4;                           // messages that are there and wait
-constexpr auto kAgain = std::chrono::milliseconds(5);  // where no job may wait
+constexpr auto kAgain = std::chrono::milliseconds(5);  // where others were faster
 // Each message, the outputs of its jobs, and what they leave in.
 constexpr int64_t kHeldBytes = kAtOnce * (wire::kMaxMessageBytes + 2 * wire::kMaxPayloadBytes) +
                                kRead * wire::kMaxMessageBytes;
@@ -175,7 +175,9 @@ absl::StatusOr<v1::Report> ServedMany::RunPack(const PackedJobs& jobs,
   RETURN_IF_ERROR(CheckOutputs(jobs));
   const Clock::time_point start = services_.time.Now();
   for (int lost = 0;;) {
-    RETURN_IF_ERROR(AwaitRoom(start));
+    // Where as many jobs wait as may, until the time that one may wait is over.
+    RETURN_IF_ERROR(services_.scheduler.AwaitRoom(caller_.turns, client_.stop(),
+                                                  start + services_.settings.queue_timeout));
     JobStop stop;
     const std::stop_callback ended(client_.stop().token(),
                                    [&] { stop.Request(client_.stop().why()); });
@@ -201,16 +203,6 @@ absl::StatusOr<v1::Report> ServedMany::RunPack(const PackedJobs& jobs,
     }
     services_.time.AwaitStop(client_.stop().token(), services_.time.Now() + kAgain);
   }
-}
-
-// Where as many jobs wait as may, until the time that one may wait is over.
-absl::Status ServedMany::AwaitRoom(Clock::time_point start) const {
-  while (!services_.scheduler.CheckRoom(caller_.turns).ok() &&
-         services_.time.Now() - start < services_.settings.queue_timeout) {
-    services_.time.AwaitStop(client_.stop().token(), services_.time.Now() + kAgain);
-    RETURN_IF_ERROR(client_.stop().why());
-  }
-  return client_.stop().why();
 }
 
 // In messages of a size that the client takes.

@@ -49,7 +49,6 @@ class ServedMany {
   void Serve(const Message& message);
   void ServePack(const PackedJobs& jobs);
   absl::StatusOr<v1::Report> RunPack(const PackedJobs& jobs, v1::AttendManyResponse& response);
-  absl::Status AwaitRoom(Clock::time_point start) const;
   absl::Status CheckOutputs(const PackedJobs& jobs) const;
   void Send(const v1::AttendManyResponse& response, int64_t failed);
   void Await(int running);

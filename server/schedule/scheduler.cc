@@ -72,15 +72,16 @@ std::map<std::string, int64_t> Scheduler::WaitingByCaller() const {
 // new job with it, has as many as anybody.
 bool Scheduler::PutOneOut(const std::string& caller) {
   std::map<std::string, int64_t> waiting = WaitingByCaller();
-  const auto most = std::max_element(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
-    return a.second < b.second;
-  });
+  const auto most =
+      std::max_element(waiting.begin(), waiting.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == waiting.end() || most->second <= waiting[caller]) return false;
   const auto last = std::find_if(jobs_.rbegin(), jobs_.rend(), [&](const Job& job) {
     return job.request.caller == most->first && !job.grant && !job.again && job.put_out.ok();
   });
   last->put_out = QueueFull(max_waiting_);
   last->changed->notify_all();
+  moved_.notify_all();
   return true;
 }
 
@@ -92,15 +93,27 @@ absl::Status Scheduler::QueueFull(int64_t waiting) const {
 
 absl::Status Scheduler::CheckRoom(const std::string& caller) const {
   const MutexLock lock(mutex_);
-  const int64_t waiting = Waiting();
+  return HasRoom(caller) ? absl::OkStatus() : QueueFull(Waiting());
+}
+
+bool Scheduler::HasRoom(const std::string& caller) const {
+  if (Waiting() < max_waiting_) return true;
   std::map<std::string, int64_t> of = WaitingByCaller();
   const int64_t own = of[caller] + 1;
   if (std::any_of(of.begin(), of.end(), [own](const auto& other) { return other.second > own; })) {
-    return absl::OkStatus();
+    return true;
   }
-  const bool idle = std::any_of(seats_.begin(), seats_.end(),
-                                [](const Seat& seat) { return seat.job == nullptr; });
-  return idle || waiting < max_waiting_ ? absl::OkStatus() : QueueFull(waiting);
+  return std::any_of(seats_.begin(), seats_.end(),
+                     [](const Seat& seat) { return seat.job == nullptr; });
+}
+
+absl::Status Scheduler::AwaitRoom(const std::string& caller, const JobStop& stop,
+                                  Deadline deadline) {
+  MutexLock lock(mutex_);
+  time_.WaitUntil(
+      moved_, lock, stop.token(), deadline,
+      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !closed_.ok() || HasRoom(caller); });
+  return stop.why();
 }
 
 // As much as the caller here that had least, jobs that run left aside: neither does a newcomer wait
@@ -124,6 +137,7 @@ void Scheduler::Close(absl::Status why) {
   const MutexLock lock(mutex_);
   closed_ = std::move(why);
   for (const Job& job : jobs_) job.changed->notify_all();
+  moved_.notify_all();
 }
 
 int Scheduler::running() const {
@@ -204,6 +218,7 @@ void Scheduler::Dispatch() {
       tried.push_back(job);
     }
   }
+  moved_.notify_all();
 }
 
 // Members that are there and that this job may have.

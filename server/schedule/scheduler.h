@@ -88,13 +88,17 @@ class Scheduler {
   Scheduler(std::function<Members()> live, int max_waiting, const TimeSource& time = SystemTime())
       : live_(std::move(live)), max_waiting_(max_waiting), time_(time) {}
 
-  // Before a job of the caller is sized, which can take long. RESOURCE_EXHAUSTED (QUEUE_FULL) when as
-  // many wait as may, the caller's are as many as anybody's, and every worker has a job; what is
+  // Before a job of the caller is sized, which can take long. RESOURCE_EXHAUSTED (QUEUE_FULL) when
+  // as many wait as may, the caller's are as many as anybody's, and every worker has a job; what is
   // short could still run beside one.
   absl::Status CheckRoom(const std::string& caller) const;
 
-  // RESOURCE_EXHAUSTED (QUEUE_FULL), or the reason of Close. In a full queue a job takes the place of
-  // another, of the caller who has most there, if that is more than its own caller has with it.
+  // Until CheckRoom says OK, the scheduler is closed, or the deadline: Enter says what it is then.
+  // The stop's reason when that comes first.
+  absl::Status AwaitRoom(const std::string& caller, const JobStop& stop, Deadline deadline);
+
+  // RESOURCE_EXHAUSTED (QUEUE_FULL), or the reason of Close. In a full queue a job takes the place
+  // of another, of the caller who has most there, if that is more than its own caller has with it.
   absl::StatusOr<Place> Enter(JobRequest request);
 
   // Members came or went.
@@ -115,8 +119,8 @@ class Scheduler {
     JobRequest request;
     Members without;
     Clock::time_point entered;
-    bool again = false;   // it had workers before
-    bool parked = false;  // and wants none now
+    bool again = false;    // it had workers before
+    bool parked = false;   // and wants none now
     absl::Status put_out;  // of the queue, by another caller's job; OK: it was not
     std::optional<Grant> grant;
     JobSize size;           // of the grant
@@ -141,6 +145,7 @@ class Scheduler {
   };
 
   void Dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasRoom(const std::string& caller) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   double GivenToNewcomers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t Waiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Jobs that wait, by caller; without those that had workers before, whose place is their own.
@@ -168,6 +173,7 @@ class Scheduler {
   const int max_waiting_;
   const TimeSource& time_;
   mutable Mutex mutex_;
+  std::condition_variable_any moved_;            // there may be room
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);  // OK while open
   std::list<Job> jobs_ ABSL_GUARDED_BY(mutex_);  // in the order in which they came
   std::list<Seat> seats_ ABSL_GUARDED_BY(mutex_);

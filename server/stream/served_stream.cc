@@ -20,7 +20,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-// Between tries of an epoch for which there is no room at the moment.
+// Between tries of an epoch that found the queue full.
 constexpr auto kAgain = std::chrono::milliseconds(100);
 constexpr int kMostNotes = 16;
 
@@ -215,6 +215,7 @@ absl::StatusOr<v1::Report> ServedStream::RunEpoch(const RowSpan& span, EpochBuff
   const CoordinatorSettings& settings = services_.settings;
   const Clock::time_point start = services_.time.Now();
   while (true) {
+    const int64_t seen = services_.membership.changes();
     auto report = RunJob(span, buffer);
     const auto is = [&report](const wire::Reason& reason) {
       return wire::HasReason(report.status(), reason);
@@ -225,8 +226,12 @@ absl::StatusOr<v1::Report> ServedStream::RunEpoch(const RowSpan& span, EpochBuff
                        : workers ? settings.recovery_timeout
                                  : std::chrono::milliseconds(0);
     if (report.ok() || services_.time.Now() - start >= limit) return report;
+    if (workers) {
+      RETURN_IF_ERROR(services_.membership.AwaitChange(seen, start + limit, client_.stop()));
+      continue;
+    }
     services_.time.AwaitStop(client_.stop().token(), services_.time.Now() + kAgain);
-    RETURN_IF_ERROR(client_.stop().why());
+    RETURN_IF_ERROR(services_.scheduler.AwaitRoom(caller_.turns, client_.stop(), start + limit));
   }
 }
 

@@ -348,6 +348,29 @@ TEST(StreamCourse, AWorkerMayBeLost) {
   }
 }
 
+// Without a worker an epoch is tried when members come or go, not again and again.
+TEST(StreamCourse, AnEpochWaitsForAWorkerWithoutJobs) {
+  auto cluster = Cluster::Start({.workers = 1, .place = WorkerPlace::kBeside});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawStream call(*stub);
+  ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
+  kill((*cluster)->Workers().front(), SIGKILL);
+  ASSERT_TRUE(Eventually([&] {
+    const auto described = (*cluster)->Describe();
+    return described.ok() && described->workers().empty();
+  }));
+  ASSERT_TRUE(call.SendAll(0, 128));
+  std::this_thread::sleep_for(seconds(2));
+  const int64_t failed = Metric(**cluster, "hilbert_ring_jobs_total{code=\"UNAVAILABLE\"}");
+  EXPECT_TRUE(failed == 1 || failed == 2) << failed;
+  ASSERT_TRUE((*cluster)->StartEnded().ok());
+  call.WritesDone();
+  const auto report = call.Report();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->tokens(), 128);
+}
+
 TEST(StreamCourse, AClientThatIsGoneLeavesNothing) {
   auto cluster = Cluster::Start({.workers = 1});
   ASSERT_TRUE(cluster.ok()) << cluster.status();

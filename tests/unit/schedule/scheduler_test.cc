@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <optional>
 #include <string>
 #include <thread>
@@ -212,6 +214,31 @@ TEST_F(SchedulerTest, ThereIsRoomWhileAWorkerIsIdleOrAJobMayWait) {
     EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL");
   }
   EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
+}
+
+TEST_F(SchedulerTest, RoomIsWaitedFor) {
+  Start(1, 0);
+  std::optional<Scheduler::Place> running(Enter("x", {{1, 10, 10}}));
+  JobStop stop;
+  EXPECT_TRUE(scheduler_->AwaitRoom("x", stop, Deadline::min()).ok())
+      << "Enter says that it is full";
+  auto room = std::async(std::launch::async,
+                         [&] { return scheduler_->AwaitRoom("x", stop, Deadline::max()); });
+  EXPECT_EQ(room.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  running.reset();
+  EXPECT_TRUE(room.get().ok());
+  EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
+
+  running.emplace(Enter("x", {{1, 10, 10}}));
+  room = std::async(std::launch::async,
+                    [&] { return scheduler_->AwaitRoom("x", stop, Deadline::max()); });
+  stop.Request(absl::CancelledError("enough"));
+  EXPECT_TRUE(absl::IsCancelled(room.get()));
+  const JobStop none;
+  room = std::async(std::launch::async,
+                    [&] { return scheduler_->AwaitRoom("x", none, Deadline::max()); });
+  scheduler_->Close(absl::UnavailableError("the service is stopping"));
+  EXPECT_TRUE(room.get().ok());
 }
 
 TEST_F(SchedulerTest, AJobThatWaitsForMoreThanAMomentIsToldHowManyAreBeforeIt) {
