@@ -217,7 +217,7 @@ absl::Status Run(const GlobalOptions& global, const ManyCommand& command, absl::
       Tell(global, lines[i], opened[i].status(), total);
       continue;
     }
-    absl::StatusOr<v1::Report> report = *std::move(next++);
+    absl::StatusOr<v1::Report> report = std::move(*next++);
     if (absl::Status status = report.ok() ? Commit(*opened[i]) : absl::OkStatus(); !status.ok()) {
       report = std::move(status);
     }
