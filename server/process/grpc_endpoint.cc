@@ -44,7 +44,7 @@ constexpr int kLeastPingIntervalMs = 5'000;  // of clients, which keep their con
 // ends there would end its thread, and the next start one.
 constexpr int kMostPollers = 4;
 
-constexpr int kLeastStreams = 128;  // health, figures and lists beside calls
+constexpr int kShortCalls = 128;  // health, figures and lists beside streams
 
 constexpr std::chrono::milliseconds kLeastSilence{500};
 constexpr std::chrono::milliseconds kMostSilence{600'000};
@@ -151,7 +151,7 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
 }
 
 int StreamsOfConnection(int calls_per_peer) {
-  return std::max(kLeastStreams, 2 * std::min(calls_per_peer, INT_MAX / 2));
+  return kShortCalls + std::min(calls_per_peer, INT_MAX - kShortCalls);
 }
 
 void GrpcEndpoint::Shutdown(std::chrono::milliseconds grace) {

@@ -64,7 +64,7 @@ struct CoordinatorSettings {
   int max_plans = 2;                 // made at once for jobs, and as many for callers of Plan
   int max_calls_per_peer = 256;      // open at once
   Milliseconds open_timeout{5'000};  // of a call that has said nothing
-  int max_connections_per_peer = 1024;
+  int max_connections_per_peer = 256;
   Milliseconds connection_idle_timeout{300'000};      // of a connection without a call
   int64_t waiting_memory_bytes = int64_t{512} << 20;  // of all calls that are not admitted
   Milliseconds queue_timeout{3'600'000};
