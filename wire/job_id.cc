@@ -5,8 +5,6 @@
 
 namespace hilbert_ring::wire {
 
-std::string DrawJobId() {
-  return absl::StrCat("job-", absl::Hex(DrawBits(), absl::kZeroPad16));
-}
+std::string DrawJobId() { return absl::StrCat("job-", absl::Hex(DrawBits(), absl::kZeroPad16)); }
 
 }  // namespace hilbert_ring::wire

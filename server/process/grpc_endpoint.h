@@ -42,8 +42,8 @@ struct GrpcListen {
   bool reflection = true;
 };
 
-// Streams of a connection whose host may have so many calls that a handler knows: some more may come
-// to be refused with a reason, or have said nothing that a handler could see.
+// Streams of a connection whose host may have so many calls that a handler knows: some more may
+// come to be refused with a reason, or have said nothing that a handler could see.
 int StreamsOfConnection(int calls_per_peer);
 
 // How a process calls another one of the service.

@@ -66,13 +66,15 @@ std::string AsText(const std::vector<LogField>& fields) {
   return text;
 }
 
-// An error that gRPC or Protobuf would write to standard error itself, in a form of its own. Strangers
-// cause as many as they like, by connections that speak no TLS say: the log has one a minute.
+// An error that gRPC or Protobuf would write to standard error itself, in a form of its own.
+// Strangers cause as many as they like, by connections that speak no TLS say: the log has one a
+// minute.
 void LogOfLibrary(const char* library, const std::string& text) {
   // The libraries take plain functions, and may log until the process has ended.
   static RefusalLog& errors = *new RefusalLog;
   if (const auto since = errors.Note(Clock::now())) {
-    spdlog::warn("{}: {} (errors of libraries since the last such line: {})", library, text, *since);
+    spdlog::warn("{}: {} (errors of libraries since the last such line: {})", library, text,
+                 *since);
   }
 }
 
@@ -84,10 +86,9 @@ void TakeLinesOfLibraries() {
       spdlog::info("gRPC: {}", line->message);  // asked for with GRPC_VERBOSITY
     }
   });
-  google::protobuf::SetLogHandler([](google::protobuf::LogLevel /*level*/, const char* /*file*/,
-                                     int /*line*/, const std::string& message) {
-    LogOfLibrary("Protobuf", message);
-  });
+  google::protobuf::SetLogHandler(
+      [](google::protobuf::LogLevel /*level*/, const char* /*file*/, int /*line*/,
+         const std::string& message) { LogOfLibrary("Protobuf", message); });
 }
 
 }  // namespace

@@ -19,8 +19,8 @@
 namespace hilbert_ring::server {
 
 // name: of the process, in every line. level: trace, debug, info, warn, error or off. format: text,
-// or json, which is an object a line. Errors that gRPC and Protobuf find are lines of it, too, one a
-// minute at most.
+// or json, which is an object a line. Errors that gRPC and Protobuf find are lines of it, too, one
+// a minute at most.
 void StartLogging(const std::string& name, const std::string& level,
                   const std::string& format = "text");
 

@@ -13,7 +13,8 @@ namespace hilbert_ring::fuzz {
 // coordinator refuses them. intact: they are a chunk.
 inline bool SplitChunk(grpc::ByteBuffer& buffer, bool intact, v1::AttendRequest& request,
                        wire::Payload& payload) {
-  if (wire::SplitPayload(buffer, wire::kChunkFields, *request.mutable_chunk(), payload)) return true;
+  if (wire::SplitPayload(buffer, wire::kChunkFields, *request.mutable_chunk(), payload))
+    return true;
   Require(!intact, "a chunk splits");
   if (!wire::Parse(buffer, request) || !request.has_chunk()) return false;
   payload = wire::Payload(request.chunk().payload());

@@ -19,9 +19,9 @@ std::optional<int64_t> SecondLevelCacheBytes();
 // Whether processor and system know the instructions on pairs of bfloat16 in 512-bit vectors.
 bool HasAvx512BFloat16();
 
-// Whether they take more products a second than those on float32. AMD's do: twice as many on a Zen 5.
-// Intel's do not: a Xeon (5th generation) takes half as many of them, of twice the products, and what
-// comes with them makes attention 0.58 times as fast as float32's.
+// Whether they take more products a second than those on float32. AMD's do: twice as many on a
+// Zen 5. Intel's do not: a Xeon (5th generation) takes half as many of them, of twice the products,
+// and what comes with them makes attention 0.58 times as fast as float32's.
 bool BFloat16PairsAreFaster();
 
 // Memory of the machine, or of the control group where that is less; 0 when not known.
