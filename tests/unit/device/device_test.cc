@@ -97,6 +97,7 @@ TEST_P(DeviceTest, SaysWhenThereIsNoMemory) {
 
 TEST_P(DeviceTest, AllocatesFromAnyThread) {
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 50; ++i) {
@@ -187,6 +188,7 @@ TEST_P(DeviceTest, CopiesFromOtherThreadsWhileItAttends) {
   auto out = device_->Allocate(400 * 64 * 4 + 400 * 4).value();
   auto other = device_->Allocate(1 << 20).value();
   std::vector<std::thread> threads;
+  threads.reserve(2);
   for (int t = 0; t < 2; ++t) {
     threads.emplace_back([&, t] {
       std::vector<std::byte> sent(1 << 19, static_cast<std::byte>(t + 1)), back(1 << 19);

@@ -186,6 +186,7 @@ TEST_F(SchedulerTest, AFullQueueIsShared) {
   Start(1, 4);
   auto running = Enter("x", {{1, 10, 10}});
   std::vector<Scheduler::Place> waiting;
+  waiting.reserve(4);
   for (int i = 0; i < 4; ++i) waiting.push_back(Enter("x", {{1, 10, 10}}));
   EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL");
   EXPECT_TRUE(scheduler_->CheckRoom("y").ok());
