@@ -58,9 +58,10 @@ TEST(ServiceEncodeOnGpu, RowsAreCheckedThroughAllLayersAndThroughOne) {
   for (const char* name : {"slide_small", "slide_published_pattern"}) {
     const auto golden = LoadEncoderCase(name);
     ASSERT_TRUE(golden.ok()) << golden.status();
+    // Half a minute of emulation on two processors, and as long again for whatever runs beside it.
     const auto result =
         EncodeRaw((*cluster)->Channel(), SpecOf(name, golden->slide_tiles, v1::POOLING_NONE),
-                  InputsOf(*golden));
+                  InputsOf(*golden), {.limit = std::chrono::seconds(480)});
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->report.rows_checked(), std::min<int64_t>(8, result->report.tokens()));
   }

@@ -244,7 +244,7 @@ TEST(JobClock, AJobInTheQueueWaitsForTheQueueTimeout) {
   ASSERT_TRUE(hold.AwaitHeld());
   auto second = rig.Open(PlainSpec({.tokens = 65536, .heads = 1, .dim = 8}), {.job_id = "second"});
   ASSERT_TRUE(rig.AwaitPhase(JobPhase::kQueued));
-  ASSERT_TRUE(rig.time().AwaitWait(milliseconds(20)));  // then it is told its place
+  ASSERT_TRUE(rig.time().AwaitWait(milliseconds(100)));  // then it is told its place
   rig.time().Advance(minutes(2));
   const absl::Status status = rig.Await(*second);
   EXPECT_EQ(wire::ReasonOf(status), "QUEUE_TIMEOUT") << status;
