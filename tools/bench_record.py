@@ -19,12 +19,12 @@ import benchmark_tables  # noqa: E402
 
 
 def processor(cpuinfo):
-    """Name, and the most of what the kernels use: "AMD EPYC", "avx512-bf16"."""
+    """Name, and the most of what the kernels use: "AMD EPYC", "avx512-bf16"; "amx-bf16" before that."""
     name = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.M)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", cpuinfo, re.M)
     has = set(flags[1].split()) if flags else set()
-    widest = next((said for flag, said in (("avx512_bf16", "avx512-bf16"), ("avx512f", "avx512"),
-                                           ("avx2", "avx2"), ("asimd", "neon")) if flag in has), "")
+    widest = next((said for flag, said in (("amx_bf16", "amx-bf16"), ("avx512_bf16", "avx512-bf16"),
+                                           ("avx512f", "avx512"), ("avx2", "avx2"), ("asimd", "neon")) if flag in has), "")
     return (name[1] if name else "unknown processor"), widest
 
 

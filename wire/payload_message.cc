@@ -1,7 +1,9 @@
 #include "wire/payload_message.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -97,7 +99,8 @@ bool HasFewParts(CodedInputStream& input, const Descriptor& message, int& left) 
 }  // namespace
 
 grpc::ByteBuffer JoinPayload(PayloadFields fields, const google::protobuf::MessageLite& inner,
-                             const std::vector<grpc::Slice>& payload) {
+                             const std::vector<grpc::Slice>& payload,
+                             const google::protobuf::MessageLite* beside) {
   size_t payload_bytes = 0;
   for (const grpc::Slice& slice : payload) payload_bytes += slice.size();
   const uint32_t payload_tag = BytesTag(fields.payload);
@@ -108,6 +111,7 @@ grpc::ByteBuffer JoinPayload(PayloadFields fields, const google::protobuf::Messa
   {
     StringOutputStream to(&head);
     CodedOutputStream output(&to);
+    if (beside != nullptr) beside->SerializeToCodedStream(&output);
     output.WriteTag(BytesTag(fields.message));
     output.WriteVarint32(static_cast<uint32_t>(inner_bytes));
     inner.SerializeToCodedStream(&output);
@@ -135,6 +139,43 @@ bool SplitPayload(grpc::ByteBuffer& buffer, PayloadFields fields,
   if (!ReadInner(input, BytesTag(fields.payload), others, payload)) return false;
   input.PopLimit(limit);
   return input.ReadTag() == 0 && input.ConsumedEntireMessage() && inner.ParseFromString(others);
+}
+
+bool SplitMessage(grpc::ByteBuffer& buffer, std::span<const PayloadFields> fields,
+                  google::protobuf::MessageLite& outer, Payload& payload) {
+  grpc::ProtoBufferReader reader(&buffer);
+  if (!reader.status().ok()) return false;
+  CodedInputStream input(&reader);
+  std::string stripped;  // the outer message without the payload
+  int64_t left_out = 0;  // bytes
+  bool found = false;
+  payload = Payload();
+  {
+    StringOutputStream to(&stripped);
+    CodedOutputStream output(&to);
+    while (const uint32_t tag = input.ReadTag()) {
+      const auto inner = std::ranges::find_if(
+          fields, [tag](const PayloadFields& of) { return BytesTag(of.message) == tag; });
+      if (inner == fields.end()) {
+        if (!WireFormatLite::SkipField(&input, tag, &output)) return false;
+        continue;
+      }
+      int bytes = 0;
+      if (std::exchange(found, true) || !input.ReadVarintSizeAsInt(&bytes)) return false;
+      const auto limit = input.PushLimit(bytes);
+      std::string others;
+      if (!ReadInner(input, BytesTag(inner->payload), others, payload)) return false;
+      input.PopLimit(limit);
+      const int other_bytes = static_cast<int>(others.size());
+      left_out = HeadBytes(tag, bytes) + bytes - HeadBytes(tag, other_bytes) - other_bytes;
+      output.WriteTag(tag);
+      output.WriteVarint32(static_cast<uint32_t>(other_bytes));
+      output.WriteString(others);
+    }
+  }
+  return found && input.ConsumedEntireMessage() &&
+         static_cast<int64_t>(buffer.Length()) == std::ssize(stripped) + left_out &&
+         outer.ParseFromString(stripped);
 }
 
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -28,15 +29,22 @@ inline constexpr PayloadFields kChunkFields{.message = v1::AttendRequest::kChunk
 inline constexpr PayloadFields kOutputFields{.message = v1::AttendResponse::kOutputFieldNumber,
                                              .payload = v1::OutputChunk::kPayloadFieldNumber};
 
-// An outer message that holds `inner`, whose own payload field is empty, with this payload.
+// An outer message that holds `inner`, whose own payload field is empty, with this payload, and the
+// fields of `beside`, a message of the outer one's type; null: no others.
 grpc::ByteBuffer JoinPayload(PayloadFields fields, const google::protobuf::MessageLite& inner,
-                             const std::vector<grpc::Slice>& payload);
+                             const std::vector<grpc::Slice>& payload,
+                             const google::protobuf::MessageLite* beside = nullptr);
 
 // True when the outer message holds the inner one and nothing else, which is then read, its payload
 // left where it is: valid as long as the buffer lives. False when it is another message, or not
 // well-formed: parse it whole, which tells which.
 [[nodiscard]] bool SplitPayload(grpc::ByteBuffer& buffer, PayloadFields fields,
                                 google::protobuf::MessageLite& inner, Payload& payload);
+
+// The same of an outer message that holds any one of these inner ones, once, and may hold other
+// fields: all of it is read but the payload.
+[[nodiscard]] bool SplitMessage(grpc::ByteBuffer& buffer, std::span<const PayloadFields> fields,
+                                google::protobuf::MessageLite& outer, Payload& payload);
 
 // Any message, whole. Parse is false when it is not well-formed.
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);

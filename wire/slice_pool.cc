@@ -1,6 +1,5 @@
 #include "wire/slice_pool.h"
 
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -35,12 +34,17 @@ class SlicePool::Buffers {
 
 SlicePool::SlicePool(int64_t bytes) : buffers_(std::make_shared<Buffers>(bytes)) {}
 
-grpc::Slice SlicePool::Copy(std::string_view payload) {
-  char* const buffer = buffers_->Take().release();
-  std::memcpy(buffer, payload.data(), payload.size());
-  const std::shared_ptr<const void> owner(
-      buffer, [buffers = buffers_](char* back) { buffers->Return(std::unique_ptr<char[]>(back)); });
-  return SliceOf({buffer, payload.size()}, owner);
+std::shared_ptr<char[]> SlicePool::Take() {
+  return {buffers_->Take().release(),
+          [buffers = buffers_](char* back) { buffers->Return(std::unique_ptr<char[]>(back)); }};
+}
+
+grpc::Slice SlicePool::Copy(std::string_view payload) { return Copy(Payload(payload)); }
+
+grpc::Slice SlicePool::Copy(const Payload& payload) {
+  const std::shared_ptr<char[]> buffer = Take();
+  PayloadReader(payload).Read(buffer.get(), payload.bytes());
+  return SliceOf({buffer.get(), static_cast<size_t>(payload.bytes())}, buffer);
 }
 
 }  // namespace hilbert_ring::wire

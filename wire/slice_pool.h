@@ -1,4 +1,4 @@
-// Copies of payloads for a transport that may hold on to a message after it was written, in buffers
+// Payloads for a transport that may hold on to a message after it was written, in buffers
 // that are used again: memory that was just used is cheap, memory from the system is not.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "grpcpp/support/slice.h"
+#include "wire/payload.h"
 
 namespace hilbert_ring::wire {
 
@@ -16,7 +17,12 @@ class SlicePool {
   // For payloads of at most `bytes` each.
   explicit SlicePool(int64_t bytes);
 
+  // A buffer to be filled, which goes back when nobody holds it any more: once filled, SliceOf its
+  // first bytes with it as their owner. Aligned for any number.
+  std::shared_ptr<char[]> Take();
+
   grpc::Slice Copy(std::string_view payload);
+  grpc::Slice Copy(const Payload& payload);
 
  private:
   class Buffers;

@@ -3,6 +3,7 @@
 #include "client/cpp/attend_stream.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -160,6 +161,8 @@ absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand
 }  // namespace
 
 int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
+  // Threads that pass messages to each other would each keep memory for as many.
+  mallopt(M_ARENA_MAX, 1);
   for (const absl::Status& status : {CheckFlags(global, command), CheckPaths(command)}) {
     if (!status.ok()) return BadInput(global, status);
   }

@@ -16,6 +16,7 @@
 #include "client/cli/trace_json.h"
 #include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -43,6 +44,13 @@ std::string Traceparent() {
   const std::string_view text = given != nullptr ? given : "";
   const bool legal = text.find_first_not_of("0123456789abcdef-") == std::string_view::npos;
   return legal ? std::string(text) : "";  // others could not be sent
+}
+
+// Whether the service that does not take the files has a data root.
+bool HasDataRoot(const absl::Status& failure) {
+  return wire::HasReason(failure, wire::reason::kDataRootGone) ||
+         (absl::IsFailedPrecondition(failure) &&
+          !wire::HasReason(failure, wire::reason::kNoDataRoot));
 }
 
 }  // namespace
@@ -168,9 +176,14 @@ absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(
   if (!tensors.ok()) return std::vector<v1::TensorFile>();
   // The call of a job that is sent waits for a service that is away.
   const absl::Duration outage = always ? OutageOf(call) : absl::ZeroDuration();
-  auto files = client::NameFiles(client::Connect(global.server, global.access), *tensors,
-                                 {.path = reference.data_root, .outage_timeout = outage});
+  auto files = client::NameFiles(
+      client::Connect(global.server, global.access), *tensors,
+      {.path = reference.data_root, .outage_timeout = outage, .await_workers = always});
   if (files.ok() || always) return files;
+  if (HasDataRoot(files.status())) {
+    PrintWarning(global, absl::StrCat("tensors are sent, since their files are not named: ",
+                                      files.status().message()));
+  }
   return std::vector<v1::TensorFile>();
 }
 

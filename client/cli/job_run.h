@@ -73,7 +73,8 @@ client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags
 absl::Duration OutageOf(const CallFlags& flags);
 
 // The tensors as files of the service's data root; none where they are to be sent: with `auto` also
-// where the service is away. tensors: an error where they cannot be named.
+// where the service is away, and, which stderr says, where it has a root and they are not in it.
+// tensors: an error where they cannot be named.
 absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(
     const GlobalOptions& global, const CallFlags& call, const ReferenceFlags& reference,
     const absl::StatusOr<std::vector<client::TensorPath>>& tensors);

@@ -20,6 +20,7 @@
 #include "client/cli/package_command.h"
 #include "client/cli/usage.h"
 #include "client/cpp/file_mapping.h"
+#include "client/cpp/threads.h"
 #include "engine/plan/plan.h"
 #include "wire/server_address.h"
 
@@ -201,6 +202,9 @@ int Main(int argc, char** argv) {
   if (calls) {
     const absl::Status status = client::CheckAccess(global.server, global.access);
     if (!status.ok()) return BadInput(global, status);
+    if (const absl::Status threads = client::CheckThreads(); !threads.ok()) {
+      return ServiceFailed(global, threads);
+    }
   }
   if (attend_app->parsed()) return RunAttend(global, attend);
   if (many_app->parsed()) return RunAttendMany(global, many);

@@ -8,6 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "client/cli/failure.h"
+#include "client/cpp/threads.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -20,12 +21,14 @@ constexpr std::chrono::seconds kLogInterval{10};
 ProgressBar::ProgressBar(const GlobalOptions& global)
     : global_(global),
       terminal_(isatty(STDERR_FILENO) == 1 && global.format == OutputFormat::kText),
-      line_(absl::Now()),
-      thread_([this](const std::stop_token& stop) { Tell(stop); }) {}
+      line_(absl::Now()) {
+  auto thread = client::StartThread([this](const std::stop_token& stop) { Tell(stop); });
+  if (thread.ok()) thread_ = *std::move(thread);  // else nothing is told: the job matters more
+}
 
 ProgressBar::~ProgressBar() {
   thread_.request_stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   Interrupt([] {});
 }
 

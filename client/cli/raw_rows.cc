@@ -60,10 +60,29 @@ RawRows::~RawRows() {
   for (const Input& input : inputs_) close(input.fd);
 }
 
+// Of all inputs that have room: a program that writes them in turn must not wait in one pipe while
+// it is waited for in another.
+absl::Status RawRows::ReadSome() {
+  std::vector<pollfd> ready;
+  for (const Input& input : inputs_) {
+    const bool takes = !input.ended && input.there < input.bytes.size();
+    ready.push_back({.fd = takes ? input.fd : -1, .events = POLLIN, .revents = 0});
+  }
+  if (poll(ready.data(), ready.size(), static_cast<int>(kPoll.count())) <= 0) {
+    return absl::OkStatus();
+  }
+  bool came = false;
+  for (size_t i = 0; i < ready.size(); ++i) {
+    if (ready[i].revents == 0) continue;
+    ASSIGN_OR_RETURN(const bool some, ReadFrom(inputs_[i]));
+    came = came || some;
+  }
+  if (!came && follow_) std::this_thread::sleep_for(kPoll);  // until one has grown
+  return absl::OkStatus();
+}
+
 // False where nothing came.
-absl::StatusOr<bool> RawRows::ReadSome(Input& input) const {
-  pollfd ready{.fd = input.fd, .events = POLLIN, .revents = 0};
-  if (poll(&ready, 1, static_cast<int>(kPoll.count())) <= 0 || ready.revents == 0) return false;
+absl::StatusOr<bool> RawRows::ReadFrom(Input& input) const {
   const ssize_t bytes =
       read(input.fd, input.bytes.data() + input.there, input.bytes.size() - input.there);
   if (bytes > 0) {
@@ -72,18 +91,14 @@ absl::StatusOr<bool> RawRows::ReadSome(Input& input) const {
   }
   if (bytes < 0 && (errno == EINTR || errno == EAGAIN)) return false;
   if (bytes < 0) return absl::ErrnoToStatus(errno, absl::StrCat(NameOf(input.path), ": read"));
-  if (follow_) {
-    std::this_thread::sleep_for(kPoll);  // until it has grown
-  } else {
-    input.ended = true;
-  }
+  if (!follow_) input.ended = true;
   return false;
 }
 
-absl::StatusOr<bool> RawRows::Fill(Input& input, size_t bytes, const std::stop_token& over) const {
+absl::StatusOr<bool> RawRows::Fill(Input& input, size_t bytes, const std::stop_token& over) {
   while (input.there < bytes) {
     if (over.stop_requested() || stopped_() || input.ended) return false;
-    RETURN_IF_ERROR(ReadSome(input).status());
+    RETURN_IF_ERROR(ReadSome());
   }
   return true;
 }

@@ -52,9 +52,11 @@ class RawRows {
   RawRows(bool follow, std::function<bool()> stopped)
       : follow_(follow), stopped_(std::move(stopped)) {}
 
-  // Until so many bytes are there. False where the file ends before, or it is over.
-  absl::StatusOr<bool> Fill(Input& input, size_t bytes, const std::stop_token& over) const;
-  absl::StatusOr<bool> ReadSome(Input& input) const;
+  // Until so many bytes are there; what comes of the others meanwhile is read, as far as there is
+  // room. False where the file ends before, or it is over.
+  absl::StatusOr<bool> Fill(Input& input, size_t bytes, const std::stop_token& over);
+  absl::Status ReadSome();
+  absl::StatusOr<bool> ReadFrom(Input& input) const;
   absl::Status CheckEnd(const std::stop_token& over);
   client::StreamBlock Block(int64_t rows);
 

@@ -32,7 +32,8 @@ std::variant<v1::Report, AttemptFailure> Attempt::Run(const std::shared_ptr<grpc
                                                       absl::Time deadline) {
   if (deadline < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(deadline));
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
-  const CancelWatch watch(options_.cancelled, context_);
+  CancelWatch watch(options_.cancelled, context_);
+  if (absl::Status status = watch.Start(); !status.ok()) return AttemptFailure{.status = status};
   stream_ = wire::OpenRawStream(*channel, request_.method, context_);
   stream_->Write(wire::Serialize(OpenRequest()));  // a failure shows in Finish
   absl::Status local;  // what we found wrong; the service knows the rest
@@ -106,6 +107,8 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
       if (!admitted_) return ProtocolError("rows asked for again before the job was admitted");
       if (!sender_) return ProtocolError("rows asked for again that lie in files");
       return sender_->Resend(response.resend());
+    case v1::AttendResponse::kEpoch:
+      return ProtocolError("an epoch of a job that is no stream");
     case v1::AttendResponse::MESSAGE_NOT_SET:
       break;  // a kind of message that is newer than this client
   }
@@ -124,8 +127,7 @@ absl::Status Attempt::Admit(const v1::Admitted& admitted) {
   int64_t limit = wire::kMaxPayloadBytes;
   if (admitted.max_payload_bytes() > 0) limit = std::min(limit, admitted.max_payload_bytes());
   RETURN_IF_ERROR(MakeSender(limit));
-  sender_->StartThread();
-  return absl::OkStatus();
+  return sender_->StartThread();
 }
 
 absl::Status Attempt::MakeSender(int64_t max_payload_bytes) {

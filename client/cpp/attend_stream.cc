@@ -48,8 +48,9 @@ absl::StatusOr<v1::Report> AttendStream(Connector connector, const AttendStreamC
 
 absl::StatusOr<v1::Report> AttendStream(const std::string& server, const AttendStreamCalls& calls,
                                         const JobOptions& options) {
-  return AttendStream(Connector([&server, &options] { return Connect(server, options.access); }),
-                      calls, options);
+  return AttendStream(
+      Connector([&server, &options] { return ConnectForStream(server, options.access); }), calls,
+      options);
 }
 
 absl::StatusOr<v1::Report> AttendStream(const std::shared_ptr<grpc::Channel>& channel,

@@ -72,7 +72,8 @@ struct AttendStreamCalls {
 absl::StatusOr<v1::Report> AttendStream(const std::string& server, const AttendStreamCalls& calls,
                                         const JobOptions& options = {});
 
-// Over a channel of the caller's.
+// Over a channel of the caller's: ConnectForStream (client/cpp/service.h) bounds what it takes
+// ahead.
 absl::StatusOr<v1::Report> AttendStream(const std::shared_ptr<grpc::Channel>& channel,
                                         const AttendStreamCalls& calls,
                                         const JobOptions& options = {});

@@ -52,9 +52,8 @@ bool IsUtf8(const std::string& text) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<v1::TensorFile>> NameFiles(const std::shared_ptr<grpc::Channel>& channel,
-                                                      const std::vector<TensorPath>& tensors,
-                                                      const DataRootOptions& options) {
+absl::StatusOr<SeenFolder> FindFolder(const std::shared_ptr<grpc::Channel>& channel,
+                                      const DataRootOptions& options) {
   ASSIGN_OR_RETURN(const v1::GetDataRootResponse root,
                    RequestDataRoot(channel, options.outage_timeout));
   const std::string seen = options.path.empty() ? root.path() : options.path;
@@ -62,13 +61,23 @@ absl::StatusOr<std::vector<v1::TensorFile>> NameFiles(const std::shared_ptr<grpc
     return NotSeen(absl::StrCat(seen, ": is not the service's data root, for the mark ",
                                 root.mark_file(), " is not there or is another"));
   }
-  if (root.workers() == 0) return NotSeen("no worker of the service sees its data root");
+  if (root.workers() == 0 && !options.await_workers) {
+    return NotSeen("no worker of the service sees its data root");
+  }
   std::error_code error;
   const fs::path folder = fs::canonical(fs::path(seen) / root.folder(), error);
   if (error) {
     return NotSeen(absl::StrCat(seen, "/", root.folder(),
                                 ": the caller's folder of the data root: ", error.message()));
   }
+  return SeenFolder{folder.string(), (fs::path(seen) / root.mark_file()).string()};
+}
+
+absl::StatusOr<std::vector<v1::TensorFile>> NameFiles(const std::shared_ptr<grpc::Channel>& channel,
+                                                      const std::vector<TensorPath>& tensors,
+                                                      const DataRootOptions& options) {
+  ASSIGN_OR_RETURN(const SeenFolder found, FindFolder(channel, options));
+  const fs::path folder = found.path;
   std::vector<v1::TensorFile> files;
   for (const TensorPath& named : tensors) {
     ASSIGN_OR_RETURN(const fs::path real, RealPath(named));

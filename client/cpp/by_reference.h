@@ -31,7 +31,17 @@ struct TensorPath {
 struct DataRootOptions {
   std::string path = "";  // where this machine sees the data root; empty: where the service does
   absl::Duration outage_timeout = absl::ZeroDuration();  // as of RequestDataRoot
+  bool await_workers = false;  // none that sees the root yet is no error: the job's call waits
 };
+
+// The caller's folder of the service's data root, which this machine sees.
+struct SeenFolder {
+  std::string path;       // without symbolic links
+  std::string mark_path;  // of the service's file in the root
+};
+// FAILED_PRECONDITION as of NameFiles; errors of the call.
+absl::StatusOr<SeenFolder> FindFolder(const std::shared_ptr<grpc::Channel>& channel,
+                                      const DataRootOptions& options = {});
 
 // The files as Open names them. Symbolic links are followed here, for the service follows none.
 // FAILED_PRECONDITION, saying why, where the service has no data root, or another than this client

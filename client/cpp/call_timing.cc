@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "engine/base/random_bits.h"
 
 namespace hilbert_ring::client {
 
@@ -11,7 +12,7 @@ CallTiming WithDefaults(CallTiming timing) {
   if (!timing.now) timing.now = [] { return absl::Now(); };
   if (!timing.sleep) timing.sleep = [](absl::Duration duration) { absl::SleepFor(duration); };
   if (!timing.random) {
-    timing.random = [engine = std::mt19937_64(std::random_device{}())]() mutable {
+    timing.random = [engine = std::mt19937_64(DrawBits())]() mutable {
       return std::uniform_real_distribution<double>(0, 1)(engine);
     };
   }

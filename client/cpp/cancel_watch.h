@@ -4,8 +4,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <stop_token>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "engine/base/mutex.h"
 #include "grpcpp/client_context.h"
 
@@ -14,13 +16,21 @@ namespace hilbert_ring::client {
 // Until destroyed. Asks `cancelled` ten times a second, in a thread of its own, if it is set.
 class CancelWatch {
  public:
-  // Both must outlive the object.
-  CancelWatch(const std::function<bool()>& cancelled, grpc::ClientContext& context);
+  // Both must outlive the object. cancelled: empty where nobody cancels.
+  CancelWatch(const std::function<bool()>& cancelled, grpc::ClientContext& context)
+      : cancelled_(cancelled), context_(context) {}
+
+  // Once, before the call begins. NO_THREADS: nobody watches.
+  absl::Status Start();
 
   // Whether it has cancelled the call.
   bool fired() const { return fired_; }
 
  private:
+  void Watch(const std::stop_token& stop);
+
+  const std::function<bool()>& cancelled_;
+  grpc::ClientContext& context_;
   std::atomic<bool> fired_ = false;
   Mutex mutex_;  // of wake_ alone
   std::condition_variable_any wake_;

@@ -11,14 +11,15 @@
 namespace hilbert_ring::client {
 namespace {
 
-absl::StatusOr<NpyFile> OpenArray(const std::string& path) {
+// what: tiles or coords; data_set: where slide pipelines write it.
+absl::StatusOr<NpyFile> OpenArray(const std::string& path, const char* what, const char* data_set) {
   for (const char* ending : {".h5", ".hdf5"}) {
     if (!absl::EndsWithIgnoreCase(path, ending)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(path,
                      ": is HDF5, expected .npy: the Python package reads it, "
-                     "hilbert_ring.read_slide(path), and so does h5py: "
-                     "numpy.save('tiles.npy', h5py.File(path)['features'][:])"));
+                     "hilbert_ring.read_slide(path), and so does h5py: numpy.save('",
+                     what, ".npy', h5py.File(path)['", data_set, "'][:])"));
   }
   return NpyFile::Open(path);
 }
@@ -101,7 +102,7 @@ void TileCoordinates::Read(int64_t first_row, std::span<double> values) const {
 }
 
 absl::StatusOr<EncodeFiles> OpenEncode(const EncodePaths& paths, EncodeJob& job) {
-  ASSIGN_OR_RETURN(NpyFile tiles, OpenArray(paths.tiles));
+  ASSIGN_OR_RETURN(NpyFile tiles, OpenArray(paths.tiles, "tiles", "features"));
   if (absl::Status status = CheckTiles(tiles, job); !status.ok()) {
     return AtPath(paths.tiles, status);
   }
@@ -115,7 +116,7 @@ absl::StatusOr<EncodeFiles> OpenEncode(const EncodePaths& paths, EncodeJob& job)
     return absl::InvalidArgumentError(
         absl::StrCat("coords: model ", job.model, " has positions, and no file is named"));
   }
-  ASSIGN_OR_RETURN(NpyFile coords, OpenArray(paths.coords));
+  ASSIGN_OR_RETURN(NpyFile coords, OpenArray(paths.coords, "coords", "coords"));
   ASSIGN_OR_RETURN(files.coordinates, TileCoordinates::FromFile(std::move(coords), job.tiles()));
   return files;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "wire/payload_message.h"
 
@@ -18,8 +19,9 @@ InputSender::InputSender(const JobTensors& tensors, const SendSettings& settings
       bytes_left_(tensors.input_bytes()),
       again_(tensors, settings.attempt) {}
 
-void InputSender::StartThread() {
-  thread_ = std::jthread([this] { Run(); });
+absl::Status InputSender::StartThread() {
+  ASSIGN_OR_RETURN(thread_, client::StartThread([this](const std::stop_token&) { Run(); }));
+  return absl::OkStatus();
 }
 
 absl::Status InputSender::Resend(const v1::Resend& resend) {
@@ -35,8 +37,7 @@ absl::Status InputSender::Resend(const v1::Resend& resend) {
   RETURN_IF_ERROR(bytes.status());
   progress_.Update([&bytes](JobProgress& progress) { progress.bytes_to_send += *bytes; });
   changed_.notify_one();
-  if (!thread_.joinable()) StartThread();
-  return absl::OkStatus();
+  return thread_.joinable() ? absl::OkStatus() : StartThread();
 }
 
 void InputSender::Close() {

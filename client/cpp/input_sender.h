@@ -35,12 +35,12 @@ class InputSender {
   absl::Status Check() const { return chunks_.Check(); }
 
   // Sends all, in the calling thread or in one of the sender's own. Either once. Ends early when
-  // the stream has ended: its Finish says why.
+  // the stream has ended: its Finish says why. NO_THREADS: nothing is sent.
   void Send();
-  void StartThread();
+  absl::Status StartThread();
 
   // The service asks for rows again. They go before those that were never sent, in a thread of the
-  // sender's own. INTERNAL: can_resend is not set, or as of ResendQueue::Add.
+  // sender's own. INTERNAL: can_resend is not set, or as of ResendQueue::Add. NO_THREADS.
   absl::Status Resend(const v1::Resend& resend);
 
   // The report has come: nothing is sent any more, and the client's side is closed if it is not.

@@ -10,6 +10,7 @@
 #include "client/cpp/assembled_rows.h"
 #include "client/cpp/call_end.h"
 #include "client/cpp/cancel_watch.h"
+#include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "google/rpc/status.pb.h"
 #include "wire/checksum.h"
@@ -81,11 +82,13 @@ std::variant<v1::Report, AttemptFailure> ManyAttempt::Run(
   if (sent_.empty()) return v1::Report();
   if (deadline < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(deadline));
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
-  const CancelWatch watch(options_.cancelled, context_);
+  CancelWatch watch(options_.cancelled, context_);
+  if (absl::Status status = watch.Start(); !status.ok()) return AttemptFailure{.status = status};
   stream_ = wire::OpenRawStream(*channel, kMethod, context_);
   absl::Status local;  // what we found wrong; the service knows the rest
   {
-    const std::jthread sender([this] { SendAll(); });
+    const auto sender = StartThread([this](const std::stop_token&) { SendAll(); });
+    local = sender.status();
     grpc::ByteBuffer message;
     while (local.ok() && stream_->Read(&message)) local = Handle(message);
     if (!local.ok()) context_.TryCancel();

@@ -107,10 +107,8 @@ absl::StatusOr<Response> AskUntilThere(
   }
 }
 
-}  // namespace
-
-std::shared_ptr<grpc::Channel> Connect(const std::string& server, const Access& access) {
-  grpc::ChannelArguments arguments;
+std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
+                                           const std::string& server, const Access& access) {
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   // A service of the same network: a proxy for the web, set in the environment, is not the way to
   // it.
@@ -120,6 +118,19 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& server, const Access& 
   if (!access.server_name.empty()) arguments.SetSslTargetNameOverride(access.server_name);
   return Settled(grpc::experimental::CreateCustomChannelWithInterceptors(
       server, CredentialsOf(access), arguments, TokenSender(access)));
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& server, const Access& access) {
+  return ConnectWith({}, server, access);
+}
+
+std::shared_ptr<grpc::Channel> ConnectForStream(const std::string& server, const Access& access) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamAheadBytes);
+  return ConnectWith(arguments, server, access);
 }
 
 absl::StatusOr<v1::PlanResponse> RequestPlan(const std::shared_ptr<grpc::Channel>& channel,

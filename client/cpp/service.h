@@ -22,6 +22,13 @@ namespace hilbert_ring::client {
 // read; CheckAccess says so before.
 std::shared_ptr<grpc::Channel> Connect(const std::string& server, const Access& access = {});
 
+// For calls whose length has no bound: of what the service sends a call, at most kStreamAheadBytes
+// lie here that were not asked for, however long and fast it sends. Connect's channels take more
+// and more ahead from a service that sends fast.
+std::shared_ptr<grpc::Channel> ConnectForStream(const std::string& server,
+                                                const Access& access = {});
+inline constexpr int kStreamAheadBytes = 4 << 20;
+
 inline constexpr absl::Duration kShortCallDeadline = absl::Seconds(60);
 
 // A call that the service pushed back, and that is made again.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/call_end.h"
 #include "client/cpp/cancel_watch.h"
+#include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
@@ -27,7 +28,8 @@ std::variant<v1::Report, AttemptFailure> StreamAttempt::Run(
   constexpr char kMethod[] = "/hilbert_ring.v1.AttentionService/AttendStream";
   if (deadline < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(deadline));
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
-  const CancelWatch watch(options_.cancelled, context_);
+  CancelWatch watch(options_.cancelled, context_);
+  if (absl::Status status = watch.Start(); !status.ok()) return AttemptFailure{.status = status};
   stream_ = wire::OpenRawStream(*channel, kMethod, context_);
   stream_->Write(wire::Serialize(OpenRequest()));  // a failure shows in Finish
   absl::Status local;  // what we found wrong; the service knows the rest
@@ -80,15 +82,24 @@ absl::Status StreamAttempt::Handle(const v1::AttendResponse& response) {
     case v1::AttendResponse::kOutput:
       return Take(response.output(), wire::Payload(response.output().payload()));
     case v1::AttendResponse::kEpoch:
+      if (!admitted_) return ProtocolError("an epoch before the stream was admitted");
       progress_.Update([](JobProgress& progress) { ++progress.epochs; });
       if (calls_.epoch) calls_.epoch(response.epoch());
       return absl::OkStatus();
     case v1::AttendResponse::kReport:
+      if (!admitted_) return ProtocolError("a report before the stream was admitted");
       report_ = response.report();
       return absl::OkStatus();
-    default:
-      return absl::OkStatus();  // what a stream need not know, or is newer than this client
+    case v1::AttendResponse::kQueued:
+      return ProtocolError("a place in the queue, which a stream has not");
+    case v1::AttendResponse::kProgress:
+      return ProtocolError("progress of a job, which a stream has not");
+    case v1::AttendResponse::kResend:
+      return ProtocolError("rows asked for again, which a stream keeps");
+    case v1::AttendResponse::MESSAGE_NOT_SET:
+      break;  // a kind of message that is newer than this client
   }
+  return absl::OkStatus();
 }
 
 absl::Status StreamAttempt::Admit(const v1::Admitted& admitted) {
@@ -109,10 +120,10 @@ absl::Status StreamAttempt::Admit(const v1::Admitted& admitted) {
     progress.admitted = true;
   });
   begun_ = true;
-  sender_ = std::jthread([this](const std::stop_token& over) {
-    source_ = SendAll(over);
-    if (!source_.ok()) context_.TryCancel();
-  });
+  ASSIGN_OR_RETURN(sender_, StartThread([this](const std::stop_token& over) {
+                     source_ = SendAll(over);
+                     if (!source_.ok()) context_.TryCancel();
+                   }));
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "engine/order/permutation.h"
 #include "engine/reference/sample_tokens.h"
@@ -150,7 +151,12 @@ absl::StatusOr<VerifyResult> Verify(const VerifyInputs& inputs, const VerifyOpti
   };
   {
     std::vector<std::jthread> threads;
-    for (int thread = 1; thread < options.threads; ++thread) threads.emplace_back(check_rows);
+    threads.reserve(static_cast<size_t>(std::max(options.threads, 1)));
+    for (int i = 1; i < options.threads; ++i) {
+      auto thread = StartThread([&check_rows](const std::stop_token&) { check_rows(); });
+      if (!thread.ok()) break;  // fewer do it as well
+      threads.push_back(*std::move(thread));
+    }
     check_rows();
   }
 

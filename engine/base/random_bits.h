@@ -9,9 +9,9 @@
 
 namespace hilbert_ring {
 
-// 64 of them from the kernel, for 0.3 us. std::random_device asks the processor what it is each
-// time it is made, which a virtual machine answers by leaving the guest: 3.6 % of the processor
-// where small jobs were sent (Intel Xeon, 2 cores).
+// 64 of them from the kernel. std::random_device asks the processor what it is each time it is
+// made, which a virtual machine answers by leaving the guest: 3.6 % of the processor where small
+// jobs were sent (Intel Xeon, 2 cores).
 inline uint64_t DrawBits() {
   uint64_t bits = 0;
   ssize_t drawn = 0;

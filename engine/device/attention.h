@@ -27,14 +27,14 @@ enum class Result {
 // Attention of one unit over one or more alike segments: query heads that share one kv head.
 //   out[b, i, h] = softmax_j(scale * q[b, i, h] . k[b, j]) v[b, j],   lse = log of the denominator
 // A query row that sees no key gives out = 0 and lse = -inf when written and changes nothing when
-// merged. Accumulation is in float32; a kernel on pairs of bfloat16 ("cpu/avx512-bf16") rounds
-// the weights of a bfloat16 task to bfloat16, and a GPU's tensor cores those of a 16-bit task to
-// its type. Where the greatest score is finite in float32, all weights are relative to it, exactly,
-// at any size; sums of weight times value do not overflow where the result does not.
-// Values that are not finite follow IEEE arithmetic in float32: out and lse of a row are NaN where
-// it sees a key whose score is NaN or +infinity, a score of -infinity has weight 0, and a value
-// that is not finite reaches the rows that see it. A row is never touched by what it does not see.
-// Tasks of one call never write the same element.
+// merged. Accumulation is in float32; a kernel on bfloat16 itself ("cpu/avx512-bf16",
+// "cpu/amx-bf16") rounds the weights of a bfloat16 task to bfloat16, and a GPU's tensor cores those
+// of a 16-bit task to its type. Where the greatest score is finite in float32, all weights are
+// relative to it, exactly, at any size; sums of weight times value do not overflow where the result
+// does not. Values that are not finite follow IEEE arithmetic in float32: out and lse of a row are
+// NaN where it sees a key whose score is NaN or +infinity, a score of -infinity has weight 0, and a
+// value that is not finite reaches the rows that see it. A row is never touched by what it does not
+// see. Tasks of one call never write the same element.
 struct AttentionTask {
   DataType dtype = DataType::kFloat32;  // of q, k and v
   int64_t batch = 1;

@@ -120,8 +120,9 @@ struct DeviceOptions {
   int threads = 0;  // kCpu: 0 means all that the process may use
 
   // kCpu: the instruction set of the kernels, that of DeviceInfo.kernel; empty means the best of
-  // the machine. "portable", "ssse3", "sse4", "avx2", "avx512", "avx512-bf16" on x86, "neon" on
-  // Arm, and anywhere "bf16-emulated", a slow one for tests: bfloat16 as avx512-bf16 computes it.
+  // the machine. "portable", "ssse3", "sse4", "avx2", "avx512", "avx512-bf16", "amx-bf16" on x86,
+  // "neon" on Arm, and anywhere, slow and for tests, "bf16-emulated" and "amx-bf16-emulated":
+  // bfloat16 as avx512-bf16 and amx-bf16 compute it, the latter to the bit.
   std::string instructions;
 
   int ordinal = 0;               // kCuda: which GPU, of those that the process sees
@@ -129,6 +130,10 @@ struct DeviceOptions {
   AttentionKernel attention_kernel = AttentionKernel::kAuto;  // kCuda
   // kCuda: whether our kernels of compute capability 9.0 may serve; without them those of 8.0 do.
   bool warpgroup_products = true;
+  // kCuda: what a launch of our kernels should take at most, > 0. Keys that one block of threads
+  // would take longer with are cut into launches that follow each other; tests ask for less, so
+  // that it happens on any GPU.
+  double launch_seconds = 0.02;
 };
 
 // Whether this build has CUDA and the process sees the GPU: OK, or FAILED_PRECONDITION with the

@@ -51,6 +51,10 @@ std::string KeyOf(const EncoderFolder& folder, Operand operand) {
 
 }  // namespace
 
+DataType ProductsOn(const Device* gpu, DataType compute) {
+  return gpu != nullptr ? compute : StorageOf(OperandOf(compute));
+}
+
 absl::StatusOr<int64_t> PackedBytes(const EncoderConfig& config,
                                     const EncoderModelOptions& options) {
   ASSIGN_OR_RETURN(const Operand operand, OperandFor(options));

@@ -60,6 +60,10 @@ struct EncoderModelOptions {
       memory;
 };
 
+// The type that products of `compute` take their numbers in: on a GPU, or, where it is null, on
+// this machine's processor, of which not every one has products of bfloat16.
+DataType ProductsOn(const Device* gpu, DataType compute);
+
 // Memory that the weights will take, as EncoderModel::bytes() says it afterwards. INVALID_ARGUMENT:
 // a compute type other than float32 and bfloat16; INTERNAL where oneDNN fails.
 absl::StatusOr<int64_t> PackedBytes(const EncoderConfig& config,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,8 +42,7 @@ class Rank : public EncoderRank {
             std::clamp<int64_t>(blocks_.count(), 1, std::max(1, device.info().threads)))) {}
 
   absl::Status Prepare();
-  absl::Status PlaceTiles(int64_t first, int64_t count, DataType dtype, const void* values,
-                          std::span<const double> coords) override;
+  absl::Status PlaceTiles(const JobTiles& tiles, const EncoderControl& control) override;
   absl::StatusOr<EncoderFigures> Run(Communicator* communicator, int64_t first_step,
                                      const EncoderControl& control) override;
 
@@ -56,6 +56,9 @@ class Rank : public EncoderRank {
 
   // Local rows of the tiles' tokens. INVALID_ARGUMENT as of PlaceTiles.
   absl::StatusOr<std::vector<int64_t>> LocalRows(int64_t first, int64_t count) const;
+
+  // OK, or why the job is to end.
+  static absl::Status Asked(const EncoderControl& control);
 
   // work(thread, index) for each block of rows, until one fails or the job is to end.
   template <typename Work>
@@ -91,8 +94,15 @@ class Rank : public EncoderRank {
     return outputs_.attention_map && outputs_.attention_map->layer == layer;
   }
   bool Wanted(int64_t state) const { return std::ranges::binary_search(outputs_.states, state); }
+  // Of the placing of tiles, as far as progress is told of it: without a projection they are copied
+  // and get their positions, which counts as one number's projection.
+  double PlacingFlops() const {
+    return std::max(ProjectionFlops(plan_, rank_),
+                    2.0 * static_cast<double>(blocks_.rows) * static_cast<double>(width()));
+  }
+  double LayersFlops() const { return ProductFlops(plan_, rank_) - ProjectionFlops(plan_, rank_); }
   double PlannedFlops() const {
-    return ProductFlops(plan_, rank_) +
+    return PlacingFlops() + LayersFlops() +
            static_cast<double>(model_.config().layers) * plan_.attention.costs.workers[rank_].flops;
   }
   void Tell(const EncoderControl& control, double more) const {
@@ -114,9 +124,9 @@ class Rank : public EncoderRank {
   std::optional<AttentionMap> map_;
   std::vector<std::vector<float>> map_rows_;  // [threads][block, columns], where a map is wanted
   EncoderFigures figures_;
-  double flops_ = 0;  // of stages that have ended
+  std::atomic<int64_t> placed_ = 0;  // tiles
+  double flops_ = 0;                 // of stages that have ended
   int64_t attention_peak_bytes_ = 0;
-  int64_t pooled_bytes_ = 0;
 };
 
 absl::Status Rank::Prepare() {
@@ -171,30 +181,45 @@ absl::StatusOr<std::vector<int64_t>> Rank::LocalRows(int64_t first, int64_t coun
   return rows;
 }
 
-absl::Status Rank::PlaceTiles(int64_t first, int64_t count, DataType dtype, const void* values,
-                              std::span<const double> coords) {
-  ASSIGN_OR_RETURN(const std::vector<int64_t> rows, LocalRows(first, count));
+absl::Status Rank::PlaceTiles(const JobTiles& tiles, const EncoderControl& control) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> rows, LocalRows(tiles.first, tiles.count));
   const auto& position = model_.config().position;
-  const int64_t coordinates = position ? 2 * count : 0;
-  if (static_cast<int64_t>(coords.size()) != coordinates) {
-    return absl::InvalidArgumentError(absl::StrCat("coords has ", coords.size(),
+  const int64_t coordinates = position ? 2 * tiles.count : 0;
+  if (std::ssize(tiles.coords) != coordinates) {
+    return absl::InvalidArgumentError(absl::StrCat("coords has ", tiles.coords.size(),
                                                    " numbers, must have ", coordinates, " for ",
-                                                   count, " tiles"));
+                                                   tiles.count, " tiles"));
   }
-  if (position) RETURN_IF_ERROR(CheckCoordinates(*position, coords, first));
-  const int64_t tile_bytes = model_.config().tile_dim() * ElementBytes(dtype);
+  if (position) RETURN_IF_ERROR(CheckCoordinates(*position, tiles.coords, tiles.first));
+  const int64_t tile_bytes = model_.config().tile_dim() * ElementBytes(tiles.dtype);
   const int64_t block = blocks_.block;
+  const double of_row = PlacingFlops() / static_cast<double>(std::max<int64_t>(1, blocks_.rows));
   FirstError error;
-  pool_.Run((count + block - 1) / block, 1, [&](int thread, int64_t piece, int64_t /*end*/) {
+  const auto place = [&](int thread, int64_t piece) -> absl::Status {
+    RETURN_IF_ERROR(Asked(control));
+    const int64_t begin = piece * block, size = std::min(block, tiles.count - begin);
+    RETURN_IF_ERROR(rows_->PlaceTiles(
+        thread,
+        {.dtype = tiles.dtype,
+         .values = static_cast<const std::byte*>(tiles.values) + begin * tile_bytes,
+         .rows = std::span(rows).subspan(begin, size),
+         .coords = tiles.coords.subspan(position ? 2 * begin : 0, position ? 2 * size : 0)}));
+    Tell(control, of_row * static_cast<double>(placed_ += size));
+    return absl::OkStatus();
+  };
+  pool_.Run((tiles.count + block - 1) / block, 1, [&](int thread, int64_t piece, int64_t /*end*/) {
     KeepProductsOnThisThread();
-    const int64_t begin = piece * block, size = std::min(block, count - begin);
-    return error.Note(rows_->PlaceTiles(
-        thread, {.dtype = dtype,
-                 .values = static_cast<const std::byte*>(values) + begin * tile_bytes,
-                 .rows = std::span(rows).subspan(begin, size),
-                 .coords = coords.subspan(position ? 2 * begin : 0, position ? 2 * size : 0)}));
+    return error.Note(place(thread, piece));
   });
   return error.Take();
+}
+
+absl::Status Rank::Asked(const EncoderControl& control) {
+  if (control.cancelled && control.cancelled()) return absl::CancelledError("job cancelled");
+  if (control.deadline && Clock::now() >= control.deadline()) {
+    return absl::DeadlineExceededError("the job's deadline passed while computing");
+  }
+  return absl::OkStatus();
 }
 
 template <typename Work>
@@ -202,13 +227,8 @@ absl::Status Rank::ForEachBlock(const EncoderControl& control, const Work& work)
   FirstError error;
   pool_.Run(blocks_.count(), 1, [&](int thread, int64_t index, int64_t /*end*/) {
     KeepProductsOnThisThread();
-    if (control.cancelled && control.cancelled()) {
-      return error.Note(absl::CancelledError("job cancelled"));
-    }
-    if (control.deadline && Clock::now() >= control.deadline()) {
-      return error.Note(absl::DeadlineExceededError("the job's deadline passed while computing"));
-    }
-    return error.Note(work(thread, index));
+    absl::Status asked = Asked(control);
+    return error.Note(asked.ok() ? work(thread, index) : std::move(asked));
   });
   return error.Take();
 }
@@ -260,7 +280,6 @@ absl::Status Rank::EmitPooled(int64_t state, const EncoderControl& control) {
       PoolRows(
           {.plan = plan_, .rank = rank_, .pooling = outputs_.pooling, .norm = outputs_.final_norm},
           *rows_, pool_));
-  pooled_bytes_ = PooledBytes(plan_, rank_);
   return control.pooled(state, part);
 }
 
@@ -329,6 +348,7 @@ absl::Status Rank::Attend(int64_t layer, Communicator* communicator, int64_t fir
 absl::StatusOr<EncoderFigures> Rank::Run(Communicator* communicator, int64_t first_step,
                                          const EncoderControl& control) {
   const int64_t layers = model_.config().layers;
+  flops_ = PlacingFlops();
   for (int64_t layer = -1; layer < layers; ++layer) {
     if (layer >= 0) {
       RETURN_IF_ERROR(
@@ -339,20 +359,24 @@ absl::StatusOr<EncoderFigures> Rank::Run(Communicator* communicator, int64_t fir
     }
     const Clock::time_point start = Clock::now();
     if (MapIsOf(layer + 1)) RETURN_IF_ERROR(EmitMap(control));
-    RETURN_IF_ERROR(ForEachBlock(control, [&](int thread, int64_t index) {
-      return RunBlock(thread, index, layer, control);
+    const double planned = LayersFlops() / static_cast<double>(layers + 1);
+    std::atomic<int64_t> done = 0;  // blocks
+    RETURN_IF_ERROR(ForEachBlock(control, [&](int thread, int64_t index) -> absl::Status {
+      RETURN_IF_ERROR(RunBlock(thread, index, layer, control));
+      Tell(control, planned * static_cast<double>(++done) / static_cast<double>(blocks_.count()));
+      return absl::OkStatus();
     }));
     if (outputs_.pooling != Pooling::kNone && Wanted(layer + 1)) {
       RETURN_IF_ERROR(EmitPooled(layer + 1, control));
     }
     figures_.row_seconds += SecondsSince(start);
     if (control.rows_span) control.rows_span(layer + 1, start, Clock::now());
-    flops_ += ProductFlops(plan_, rank_) / static_cast<double>(layers + 1);
+    flops_ += planned;
     Tell(control, 0);
     if (control.layer && layer >= 0) control.layer(layer + 1);
   }
   figures_.product_flops = ProductFlops(plan_, rank_);
-  figures_.memory_peak_bytes += attention_peak_bytes_ + pooled_bytes_;
+  figures_.memory_peak_bytes += attention_peak_bytes_ + PooledBytes(plan_, rank_, outputs_);
   return figures_;
 }
 
@@ -369,7 +393,12 @@ absl::StatusOr<std::unique_ptr<EncoderRank>> EncoderRank::Make(
   if (!(plan.config == model->config()) || plan.attention.spec.dtype != model->compute()) {
     return absl::InvalidArgumentError("the plan is of another model or compute type");
   }
-  auto made = std::make_unique<Rank>(std::move(model), plan, rank, device, outputs);
+  std::unique_ptr<Rank> made;
+  try {
+    made = std::make_unique<Rank>(std::move(model), plan, rank, device, outputs);
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(absl::StrCat("no thread can be started: ", error.what()));
+  }
   RETURN_IF_ERROR(made->Prepare());
   return made;
 }

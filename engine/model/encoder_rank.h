@@ -3,7 +3,7 @@
 //
 //   auto plan = MakeEncoderPlan(model->config(), model->compute(), {9999, 40}, ranks).value();
 //   auto rank = EncoderRank::Make(model, plan, 2, device, outputs).value();    // all its memory
-//   rank->PlaceTiles(...);                                   // until all of its tiles are there
+//   rank->PlaceTiles(tiles, control);                        // until all of its tiles are there
 //   auto figures = rank->Run(communicator, 0, control);      // outputs leave by control's calls
 //
 // All but attention is local to a row: norms, products and the feed-forward part run block by block
@@ -30,6 +30,15 @@
 
 namespace hilbert_ring {
 
+// Tiles [first, first + count) of the job.
+struct JobTiles {
+  int64_t first = 0;
+  int64_t count = 0;
+  DataType dtype = DataType::kFloat32;
+  const void* values = nullptr;    // [count, tile_dim], memory of the device
+  std::span<const double> coords;  // [count, 2] pixels where the model has positions, else empty
+};
+
 // Rows of a wanted state: tokens [first_token, first_token + rows) of the job.
 struct StateRows {
   int64_t state = 0;
@@ -46,7 +55,8 @@ struct MapRows {
 };
 
 struct EncoderControl {
-  // As in ExecuteControl; asked between blocks and tiles.
+  // As in ExecuteControl; asked between blocks and tiles, and between blocks of tiles that are
+  // placed.
   std::function<Deadline()> deadline;
   std::function<bool()> cancelled;
   std::function<void(double fraction)> progress;  // of the rank's multiplications; any thread
@@ -89,19 +99,17 @@ class EncoderRank {
   // Plan and device outlive it; the model is shared with other jobs, which may outlive its place in
   // a cache. Errors of CheckOutputs; FAILED_PRECONDITION for a model whose weights lie in other
   // memory than the device's, or on a GPU without products, INVALID_ARGUMENT for a plan of another
-  // config or compute type; RESOURCE_EXHAUSTED without memory.
+  // config or compute type; RESOURCE_EXHAUSTED without memory or threads.
   static absl::StatusOr<std::unique_ptr<EncoderRank>> Make(
       std::shared_ptr<const EncoderModel> model, const EncoderPlan& plan, int rank, Device& device,
       const EncoderOutputs& outputs);
   virtual ~EncoderRank() = default;
 
-  // Tiles [first, first + count) of the job, each once, in any order of calls, all of them rows of
-  // this rank. values: of `dtype`, [count, tile_dim], memory of the device; coords: [count, 2]
-  // pixels where the model has positions, else empty. OUT_OF_RANGE, naming row, value and range: a
-  // coordinate outside of the grid. INVALID_ARGUMENT: a tile of another rank or of none, or
-  // coordinates of another number.
-  virtual absl::Status PlaceTiles(int64_t first, int64_t count, DataType dtype, const void* values,
-                                  std::span<const double> coords) = 0;
+  // Each tile once, in any order of calls, all of them rows of this rank. Of control, deadline,
+  // cancelled and progress are used. OUT_OF_RANGE, naming row, value and range: a coordinate
+  // outside of the grid. INVALID_ARGUMENT: a tile of another rank or of none, or coordinates of
+  // another number. CANCELLED, DEADLINE_EXCEEDED.
+  virtual absl::Status PlaceTiles(const JobTiles& tiles, const EncoderControl& control) = 0;
 
   // After all tiles of the rank are there; once. `communicator` may be null where the plan has no
   // exchange. Steps of the communicator are numbered from first_step; the next job on it starts at

@@ -35,9 +35,9 @@ class WeightMemory {
   // checksum that was taken when it was sealed. UNAVAILABLE: another process has been filling it
   // for longer than `wait`; RESOURCE_EXHAUSTED: the file system is full; FAILED_PRECONDITION: the
   // name is taken by something else; else the code follows errno.
-  static absl::StatusOr<std::unique_ptr<WeightMemory>> Shared(
-      const std::string& folder, const std::string& key, int64_t bytes,
-      absl::Duration wait = absl::Seconds(60));
+  static absl::StatusOr<std::unique_ptr<WeightMemory>> Shared(const std::string& folder,
+                                                              const std::string& key, int64_t bytes,
+                                                              absl::Duration wait);
 
   // Files of this user's that no process has. Errors are passed over.
   static void RemoveUnused(const std::string& folder);

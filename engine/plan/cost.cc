@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
-#include "engine/plan/saturating.h"
+#include "engine/base/saturating.h"
 #include "engine/plan/step_bytes.h"
 
 namespace hilbert_ring {
@@ -160,6 +161,13 @@ Costs CostOf(const JobSpec& spec, const Shards& shards, const std::vector<Phase>
   costs.bytes_exchanged_naive =
       SaturatingMultiply(shards.workers() - 1, SaturatingMultiply(spec.tokens, kv_row));
   return costs;
+}
+
+void CountWidened(Costs& costs) {
+  for (WorkerCost& cost : costs.workers) {
+    cost.accumulator_bytes =
+        SaturatingAdd(cost.accumulator_bytes, std::exchange(cost.widened_bytes, 0));
+  }
 }
 
 }  // namespace hilbert_ring

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/base/saturating.h"
 #include "engine/plan/cancellation.h"
 #include "engine/plan/exchange.h"
-#include "engine/plan/saturating.h"
 #include "engine/plan/shards.h"
 #include "engine/spec/job_spec.h"
 
@@ -23,6 +23,9 @@ struct WorkerCost {
   int64_t accumulator_bytes = 0;
   int64_t exchange_buffer_bytes = 0;
   int64_t order_bytes = 0;
+  // Of an encoder in bfloat16: more, on a worker without products of it, which takes its numbers in
+  // float32. Not in the sum.
+  int64_t widened_bytes = 0;
   int64_t resident_bytes() const {
     return SaturatingAdd(SaturatingAdd(shard_bytes, accumulator_bytes),
                          SaturatingAdd(exchange_buffer_bytes, order_bytes));
@@ -58,6 +61,9 @@ struct Costs {
   int64_t bytes_exchanged_naive = 0;    // every rank receives all others' keys and values
   std::vector<StepTransfer> transfers;  // by step, from, to; see kMostWorkersWithTransfers
 };
+
+// Counts widened_bytes into what each worker takes: none has products of bfloat16.
+void CountWidened(Costs& costs);
 
 // With an ordering and causal, flops count all pairs of a segment: which are masked depends on the
 // order, and the run reports what it computed. Of no use where it was cancelled.

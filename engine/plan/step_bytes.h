@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/plan/saturating.h"
+#include "engine/base/saturating.h"
 
 namespace hilbert_ring {
 

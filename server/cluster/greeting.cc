@@ -14,11 +14,17 @@ namespace {
 constexpr auto kAnswerLimit = std::chrono::seconds(2);
 constexpr auto kFirstPause = std::chrono::milliseconds(250);
 constexpr auto kLongestPause = std::chrono::seconds(10);
+// Of a worker that has answered before: one may fail where its machine has much else to do.
+constexpr int kMostMisses = 2;
 
 }  // namespace
 
-Greeting::Greeting(Membership& membership, std::shared_ptr<const Member> member)
-    : membership_(membership), member_(std::move(member)), pause_(kFirstPause) {}
+Greeting::Greeting(Membership& membership, std::shared_ptr<const Member> member,
+                   Clock::duration interval)
+    : membership_(membership),
+      member_(std::move(member)),
+      interval_(interval),
+      pause_(kFirstPause) {}
 
 Greeting::~Greeting() {
   MutexLock lock(mutex_);
@@ -29,7 +35,8 @@ Greeting::~Greeting() {
 void Greeting::Continue() {
   {
     const MutexLock lock(mutex_);
-    if (under_way_ || answered_ || Clock::now() < next_) return;
+    if (under_way_ || Clock::now() < next_) return;
+    if (answered_ && !membership_.Idle(*member_)) return;
     under_way_ = true;
   }
   Call();
@@ -45,7 +52,14 @@ void Greeting::Call() {
 
 void Greeting::Ended(const grpc::Status& status) {
   const absl::Status answer = wire::FromGrpc(status);
-  if (answer.ok()) {
+  bool missed = false;  // and not yet told
+  {
+    const MutexLock lock(mutex_);
+    missed = !answer.ok() && answered_ && ++misses_ < kMostMisses;
+  }
+  if (missed) {
+    // Called again with the next heartbeat.
+  } else if (answer.ok()) {
     membership_.Reached(*member_);
   } else if (absl::IsUnauthenticated(answer)) {
     membership_.NotReached(*member_, "another process answers there");
@@ -58,9 +72,15 @@ void Greeting::Ended(const grpc::Status& status) {
   }
   const MutexLock lock(mutex_);
   under_way_ = false;
-  answered_ = answer.ok();
-  next_ = Clock::now() + pause_;
-  pause_ = std::min<Clock::duration>(2 * pause_, kLongestPause);
+  answered_ = answer.ok() || missed;
+  if (answer.ok()) {
+    misses_ = 0;
+    pause_ = kFirstPause;
+    next_ = Clock::now() + interval_;
+  } else if (!missed) {
+    next_ = Clock::now() + pause_;
+    pause_ = std::min<Clock::duration>(2 * pause_, kLongestPause);
+  }
   changed_.notify_all();
 }
 

@@ -59,6 +59,17 @@ std::list<Membership::Seat>::iterator Membership::Find(const Member& member) {
                       [&](const Seat& seat) { return seat.member.get() == &member; });
 }
 
+std::list<Membership::Seat>::const_iterator Membership::Find(const Member& member) const {
+  return std::find_if(seats_.begin(), seats_.end(),
+                      [&](const Seat& seat) { return seat.member.get() == &member; });
+}
+
+bool Membership::Idle(const Member& member) const {
+  const MutexLock lock(mutex_);
+  const auto seat = Find(member);
+  return seat != seats_.end() && seat->state == v1::ClusterWorker::STATE_UP && seat->job_id.empty();
+}
+
 absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Heartbeat& heartbeat) {
   if (heartbeat.version() != kVersion) {
     return absl::FailedPreconditionError(absl::StrCat("worker ", heartbeat.address(),
@@ -88,14 +99,15 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   const bool gpu = absl::StartsWith(heartbeat.kernel(), "cuda/");
   member->threads = gpu ? 0 : std::clamp(heartbeat.threads(), 1, kMostThreads);
   member->model_memory_bytes = std::max<int64_t>(0, heartbeat.model_memory_bytes());
+  member->bfloat16_products = heartbeat.bfloat16_products();
   member->models.Set(heartbeat.models());
   if (hooks_.dial) {
-    member->stub = hooks_.dial(heartbeat.address());
+    member->channel = hooks_.dial(heartbeat.address());
   } else {
-    const auto channel = Dial(heartbeat.address(), timeout_, calling_);
-    channel->GetState(true);  // connects now, not with the greeting
-    member->stub = v1::WorkerService::NewStub(channel);
+    member->channel = Dial(heartbeat.address(), timeout_, calling_);
+    member->channel->GetState(true);  // connects now, not with the greeting
   }
+  member->stub = v1::WorkerService::NewStub(member->channel);
   const MutexLock lock(mutex_);
   if (seats_.size() >= kMostSeats) {
     return absl::ResourceExhaustedError(
@@ -111,18 +123,26 @@ void Membership::SetDataMark(std::string file, std::string mark) {
 }
 
 void Membership::Reached(const Member& member) {
+  bool joined = false;  // before
   {
     const MutexLock lock(mutex_);
     const auto seat = Find(member);
     if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_JOINING) return;
     seat->state = v1::ClusterWorker::STATE_UP;
     seat->reason.clear();
+    joined = std::exchange(seat->joined, true);
   }
   Drop(
       [&](const Seat& seat) {
         return seat.member->address == member.address && seat.member.get() != &member;
       },
       "another process registered at its address");
+  if (joined) {
+    LogEvent(spdlog::level::info, "worker answers again", {{"worker", member.address}});
+    TellChange();
+    hooks_.closed(member);
+    return;
+  }
   LogEvent(spdlog::level::info, "worker joined",
            {{"worker", member.address},
             {"device", member.device},
@@ -134,20 +154,28 @@ void Membership::Reached(const Member& member) {
 }
 
 void Membership::NotReached(const Member& member, const std::string& why) {
-  bool known = false;
+  bool known = false, was_up = false;
   {
     const MutexLock lock(mutex_);
     const auto seat = Find(member);
-    if (seat == seats_.end() || seat->state != v1::ClusterWorker::STATE_JOINING) return;
+    if (seat == seats_.end()) return;
+    was_up = seat->state == v1::ClusterWorker::STATE_UP;
+    if (was_up ? !seat->job_id.empty() : seat->state != v1::ClusterWorker::STATE_JOINING) return;
+    seat->state = v1::ClusterWorker::STATE_JOINING;
     std::string reason = absl::StrCat("cannot be reached at ", member.address, ": ", why);
     known = seat->reason == reason;
     seat->reason = std::move(reason);
   }
   if (const auto unreached = known ? std::nullopt : unreached_.Note(time_.Now())) {
     spdlog::warn(
-        "worker {} registered but gets no jobs, for it cannot be reached at this address: {} (is "
-        "its --host right? such workers since the last such line: {})",
-        member.address, why, *unreached);
+        "worker {} {} but gets no jobs, for it cannot be reached at this address{}: {} (is its "
+        "--host right? such workers since the last such line: {})",
+        member.address, was_up ? "is there" : "registered", was_up ? " any more" : "", why,
+        *unreached);
+  }
+  if (was_up) {
+    TellChange();
+    hooks_.closed(member);
   }
   hooks_.failed(member);
 }
@@ -259,7 +287,7 @@ void Membership::Drop(const Chosen& chosen, std::string_view why) {
   }
   for (const Seat& seat : dropped) {
     // Of one that never joined there was no line.
-    const bool joined = seat.state != v1::ClusterWorker::STATE_JOINING;
+    const bool joined = seat.joined;
     const std::string_view drained =
         seat.member->left_in_order ? "it was stopped, and drained" : why;
     LogEvent(joined ? spdlog::level::info : spdlog::level::debug, "worker left",

@@ -1,5 +1,6 @@
 // The workers that are there. A worker registers with its first heartbeat, joins when it has been
-// reached at its address (greeting.h), and leaves when its stream ends or its heartbeats stop.
+// reached at its address (greeting.h), gets no jobs while it cannot be reached there any more, and
+// leaves when its stream ends or its heartbeats stop.
 //
 // Which of two processes is the worker of an address is settled by which of them answers there:
 // nothing that a process says of itself puts another out.
@@ -40,9 +41,12 @@ struct Member {
   int64_t memory_limit_bytes = 0;
   int threads = 1;  // that compute a job; 0: a GPU does
   int64_t model_memory_bytes = 0;
+  bool bfloat16_products = false;  // else its numbers are taken in float32
   mutable ModelVersions models;
-  std::shared_ptr<v1::WorkerService::StubInterface> stub;  // calls may outlive the membership
-  std::stop_source departed;                               // requested when it leaves
+  // Calls may outlive the membership. The stub's go by the same channel.
+  std::shared_ptr<grpc::Channel> channel;
+  std::shared_ptr<v1::WorkerService::StubInterface> stub;
+  std::stop_source departed;  // requested when it leaves
   // Before that, of one that drained: it had ended its jobs, or their streams tell.
   mutable std::atomic<bool> left_in_order = false;
   // It has found the mark of the coordinator's data root in its own.
@@ -63,12 +67,11 @@ class Membership {
   struct Hooks {
     // Called without locks held.
     std::function<void(const Member&)> joined, left;
-    std::function<void(const Member&)> closed;  // it is there and takes no more jobs
+    std::function<void(const Member&)> closed;  // it is there and takes no more jobs, or does again
     std::function<void(const Member&)> failed;  // a job, or could not be reached
     std::function<void(const Member&, const v1::Heartbeat&)> beat;
     // What calls to a worker at this address are made by; null: a connection over the network.
-    std::function<std::shared_ptr<v1::WorkerService::StubInterface>(const std::string& address)>
-        dial;
+    std::function<std::shared_ptr<grpc::Channel>(const std::string& address)> dial;
   };
 
   // A worker that is silent for `timeout` has left. calling: how workers are called.
@@ -83,10 +86,13 @@ class Membership {
   // INVALID_ARGUMENT for a heartbeat without address, RESOURCE_EXHAUSTED when too many are there.
   absl::StatusOr<std::shared_ptr<const Member>> Register(const v1::Heartbeat& heartbeat);
 
-  // It answered at its address, or did not and why. Whoever was there before has left.
-  // Registrations that are not reached have a line of the log a minute, all together.
+  // It answered at its address, or did not and why. Whoever was there before has left. One that
+  // works is let be. Workers that are not reached have a line of the log a minute, all together.
   void Reached(const Member& member);
   void NotReached(const Member& member, const std::string& why);
+
+  // It takes jobs, and works on none that SetJob told of.
+  bool Idle(const Member& member) const;
 
   // False when the member has left.
   [[nodiscard]] bool Beat(const Member& member, const v1::Heartbeat& heartbeat);
@@ -130,10 +136,13 @@ class Membership {
     v1::ClusterWorker::State state = v1::ClusterWorker::STATE_JOINING;
     Clock::time_point registered;
     std::string job_id;
-    std::string reason;  // why it is not up, or what it failed last
-    int failures = 0;    // in a row
+    std::string reason;   // why it is not up, or what it failed last
+    int failures = 0;     // in a row
+    bool joined = false;  // it was up
   };
 
+  std::list<Seat>::const_iterator Find(const Member& member) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::list<Seat>::iterator Find(const Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   bool Close(const Member& member, v1::ClusterWorker::State state);

@@ -41,7 +41,7 @@ grpc::Status MembershipService::Serve(grpc::ServerContext& context, RegisterStre
   // A silent worker is dropped by the membership, which ends the read below.
   const std::stop_callback end((*member)->departed.get_token(),
                                [&context] { context.TryCancel(); });
-  Greeting greeting(membership_, *member);
+  Greeting greeting(membership_, *member, greet_interval_);
   bool first = true;
   do {
     for (const std::string_view figure : DropAbsurd(heartbeat)) metrics_.CountDropped(figure);

@@ -2,6 +2,7 @@
 // reach.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "server/cluster/membership.h"
 #include "server/metrics/metrics.h"
 #include "server/process/call_gate.h"
+#include "server/process/deadline.h"
 #include "server/process/refusal_log.h"
 
 namespace hilbert_ring::server {
@@ -16,14 +18,16 @@ namespace hilbert_ring::server {
 class MembershipService : public v1::MembershipService::Service {
  public:
   // gate: whose streams may be open. join_token: what workers must have; peer_name: what their
-  // certificates must; empty: nothing.
+  // certificates must; empty: nothing. greet_interval: between greetings of an idle worker.
   MembershipService(Membership& membership, CallGate& gate, Metrics& metrics,
-                    std::string join_token, std::string peer_name = "")
+                    std::string join_token, std::string peer_name = "",
+                    Clock::duration greet_interval = std::chrono::seconds(10))
       : membership_(membership),
         gate_(gate),
         metrics_(metrics),
         join_token_(std::move(join_token)),
-        peer_name_(std::move(peer_name)) {}
+        peer_name_(std::move(peer_name)),
+        greet_interval_(greet_interval) {}
 
   grpc::Status Register(
       grpc::ServerContext* context,
@@ -37,6 +41,7 @@ class MembershipService : public v1::MembershipService::Service {
   CallGate& gate_;
   Metrics& metrics_;
   const std::string join_token_, peer_name_;
+  const Clock::duration greet_interval_;
   RefusalLog refusals_;
 };
 

@@ -11,11 +11,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <random>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
+#include "engine/base/random_bits.h"
 #include "hilbert_ring/v1/worker.pb.h"
 
 namespace hilbert_ring::server {
@@ -83,7 +83,7 @@ class OpenRuns {
   Mutex mutex_;
   std::map<uint64_t, std::shared_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
   // A worker may still speak of runs of a coordinator before this one.
-  uint64_t last_ ABSL_GUARDED_BY(mutex_) = uint64_t{std::random_device()()} << 32;
+  uint64_t last_ ABSL_GUARDED_BY(mutex_) = DrawBits() << 32;
 };
 
 }  // namespace hilbert_ring::server

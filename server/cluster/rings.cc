@@ -1,11 +1,11 @@
 #include "server/cluster/rings.h"
 
 #include <algorithm>
-#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/mutex.h"
+#include "engine/base/random_bits.h"
 #include "engine/base/return_if_error.h"
 #include "server/cluster/call_members.h"
 #include "server/process/logging.h"
@@ -15,8 +15,7 @@ namespace hilbert_ring::server {
 namespace {
 
 std::string DrawPrefix() {
-  std::random_device device;
-  return absl::StrCat("ring-", absl::Hex(device(), absl::kZeroPad8), "-");
+  return absl::StrCat("ring-", absl::Hex(DrawBits() >> 32, absl::kZeroPad8), "-");
 }
 
 }  // namespace
@@ -117,11 +116,14 @@ void Rings::Close(const Ring& ring) {
   for (const auto& member : ring.members) {
     if (!member->departed.stop_requested()) live.push_back(member);
   }
+  if (live.empty()) return;
   std::vector<v1::CloseRingResponse> closed;
+  const Clock::duration each =
+      std::max<Clock::duration>(kCloseTimeout / std::ssize(live), kLeastCloseTimeout);
   // A worker that cannot be told sees its peers' ends close, or is gone itself.
   for (const auto& member : live) {
-    CallMembers({member}, std::vector{close}, closed, Clock::now() + kCloseTimeout, nullptr,
-                "CloseRing", [](auto* stub, auto... a) { stub->async()->CloseRing(a...); })
+    CallMembers({member}, std::vector{close}, closed, Clock::now() + each, nullptr, "CloseRing",
+                [](auto* stub, auto... a) { stub->async()->CloseRing(a...); })
         .IgnoreError();
   }
 }

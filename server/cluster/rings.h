@@ -78,7 +78,8 @@ class Rings {
  private:
   static constexpr size_t kMaxRings = 8;
   static constexpr std::chrono::seconds kFormTimeout{20};
-  static constexpr std::chrono::seconds kCloseTimeout{2};
+  // Of all members together, who are told one after the other; but each has the least.
+  static constexpr std::chrono::milliseconds kCloseTimeout{2000}, kLeastCloseTimeout{100};
 
   struct Ring {
     std::string id;

@@ -1,10 +1,13 @@
 #include "server/coordinator/attention_service.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "engine/plan/choose_order.h"
 #include "server/coordinator/cluster_view.h"
@@ -17,6 +20,9 @@
 
 namespace hilbert_ring::server {
 namespace {
+
+// With another caller's look at the data root.
+constexpr std::chrono::seconds kRootPatience{2};
 
 // With some curve in the place of one that is to be chosen.
 absl::StatusOr<JobSpec> SpecOf(const v1::PlanRequest& request, bool choose) {
@@ -40,12 +46,16 @@ absl::StatusOr<OrderChoice> TakeOrder(JobSpec& spec, const std::function<bool()>
 }  // namespace
 
 AttentionService::AttentionService(const JobServices& services, Callers& callers, JobCalls& calls,
-                                   PlanGate& plans, std::function<bool()> ready)
+                                   const ShortCalls& short_calls, PlanGate& plans,
+                                   std::function<bool()> ready)
     : services_(services),
       callers_(callers),
       calls_(calls),
+      short_calls_(short_calls),
       ready_(std::move(ready)),
-      plans_(plans) {}
+      plans_(plans),
+      root_look_([root = services.data_root] { return root->Reach().status(); },
+                 {.patience = kRootPatience}, services.time) {}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
     grpc::CallbackServerContext* context) {
@@ -59,16 +69,15 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::A
 
 grpc::Status AttentionService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                                     v1::PlanResponse* response) {
-  return services_.metrics.requests().Count(
-      "Plan", [&] { return MakePlanFor(*context, *request, *response); });
+  return short_calls_.Serve("Plan", *context,
+                            [&] { return MakePlanFor(*context, *request, *response); });
 }
 
 grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
                                            const v1::PlanRequest& request,
                                            v1::PlanResponse& response) {
-  if (auto caller = CallerOf(callers_, context, kAnyRole, "plan"); !caller.ok()) {
-    return Refuse(services_.metrics, caller.status());
-  }
+  const auto caller = CallerOf(callers_, context, kAnyRole, "plan");
+  if (!caller.ok()) return Refuse(services_.metrics, caller.status());
   const bool choose = request.spec().ordering().curve() == v1::CURVE_AUTO;
   auto spec = SpecOf(request, choose);
   if (!spec.ok()) return wire::ToGrpc(spec.status());
@@ -81,11 +90,11 @@ grpc::Status AttentionService::MakePlanFor(grpc::ServerContext& context,
     return wire::ToGrpc(wire::ErrorOf(wire::reason::kNoWorkers,
                                       "no worker is there: say for how many the plan should be"));
   }
+  const auto gone = [&context] { return context.IsCancelled(); };
   PlanGate::Turn turn;
-  if (!PlansFast(*spec, workers) && (turn = plans_.TryEnter()) == nullptr) {
+  if (!PlansFast(*spec, workers) && (turn = plans_.Enter(caller->turns, gone)) == nullptr) {
     return RefusePlan(services_.metrics, plans_, context);
   }
-  const auto gone = [&context] { return context.IsCancelled(); };
   OrderChoice order;
   auto plan = [&]() -> absl::StatusOr<hilbert_ring::Plan> {
     if (choose) {
@@ -129,7 +138,7 @@ v1::GetClusterResponse AttentionService::DescribeCluster(const Caller& caller) c
 grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
                                           const v1::GetClusterRequest* request,
                                           v1::GetClusterResponse* response) {
-  return services_.metrics.requests().Count("GetCluster", [&] {
+  return short_calls_.Serve("GetCluster", *context, [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see the cluster");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     *response = DescribeCluster(*caller);
@@ -140,7 +149,7 @@ grpc::Status AttentionService::GetCluster(grpc::ServerContext* context,
 grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
                                         const v1::ListJobsRequest* request,
                                         v1::ListJobsResponse* response) {
-  return services_.metrics.requests().Count("ListJobs", [&] {
+  return short_calls_.Serve("ListJobs", *context, [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see jobs");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     for (v1::Job& job : JobsSeenBy(*caller, services_.jobs)) {
@@ -153,7 +162,7 @@ grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
 grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
                                            const v1::GetDataRootRequest* request,
                                            v1::GetDataRootResponse* response) {
-  return services_.metrics.requests().Count("GetDataRoot", [&] {
+  return short_calls_.Serve("GetDataRoot", *context, [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "run jobs");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const DataRoot* const root = services_.data_root;
@@ -163,7 +172,13 @@ grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
     }
     const auto folder = FolderOf(*caller);
     if (!folder.ok()) return wire::ToGrpc(folder.status());
-    if (const auto reached = root->Reach(); !reached.ok()) return wire::ToGrpc(reached.status());
+    const std::optional<absl::Status> seen = root_look_.Ask();
+    if (!seen) {
+      return wire::ToGrpc(
+          wire::ErrorOf(wire::reason::kDataRootGone,
+                        absl::StrCat("--data-root ", root->path(), ": does not answer")));
+    }
+    if (!seen->ok()) return wire::ToGrpc(*seen);
     response->set_path(root->path());
     response->set_folder(*folder);
     response->set_mark_file(root->mark_file());
@@ -178,7 +193,7 @@ grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
 grpc::Status AttentionService::CancelJob(grpc::ServerContext* context,
                                          const v1::CancelJobRequest* request,
                                          v1::CancelJobResponse* response) {
-  return services_.metrics.requests().Count("CancelJob", [&] {
+  return short_calls_.Serve("CancelJob", *context, [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "end jobs");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const std::string& of = request->caller().empty() ? caller->name : request->caller();

@@ -6,7 +6,9 @@
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "server/access/callers.h"
 #include "server/coordinator/job_calls.h"
+#include "server/coordinator/short_calls.h"
 #include "server/job/job_services.h"
+#include "server/process/shared_look.h"
 #include "server/schedule/plan_gate.h"
 
 namespace hilbert_ring::server {
@@ -20,8 +22,8 @@ class AttentionService
  public:
   // ready: asked by GetCluster.
   // plans: of callers. All outlive it.
-  AttentionService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans,
-                   std::function<bool()> ready);
+  AttentionService(const JobServices& services, Callers& callers, JobCalls& calls,
+                   const ShortCalls& short_calls, PlanGate& plans, std::function<bool()> ready);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
       grpc::CallbackServerContext* context) override;
@@ -48,8 +50,10 @@ class AttentionService
   const JobServices services_;
   Callers& callers_;
   JobCalls& calls_;
+  const ShortCalls& short_calls_;
   const std::function<bool()> ready_;
   PlanGate& plans_;
+  SharedLook<absl::Status> root_look_;  // at the data root, where there is one
 };
 
 }  // namespace hilbert_ring::server

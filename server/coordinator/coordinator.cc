@@ -133,7 +133,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                         .open_timeout = settings.open_timeout,
                         .peer = PeerIs::kAddress}),
       membership_service_(membership_, membership_gate_, metrics_, join_token_,
-                          settings.security.peer_name),
+                          settings.security.peer_name, settings.greet_interval),
       services_({.settings = settings_,
                  .membership = membership_,
                  .scheduler = scheduler_,
@@ -153,10 +153,12 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                  .suspects = suspects_,
                  .data_root = data_root_.get()}),
       caller_plans_(settings.max_plans),
+      call_limits_(settings.max_short_calls_per_peer),
+      short_calls_(metrics_, call_limits_),
       calls_(services_, callers_),
-      attention_service_(services_, callers_, calls_, caller_plans_,
+      attention_service_(services_, callers_, calls_, short_calls_, caller_plans_,
                          [this] { return ready_.load(); }),
-      encoder_service_(services_, callers_, calls_, caller_plans_),
+      encoder_service_(services_, callers_, calls_, short_calls_, caller_plans_),
       small_jobs_service_(calls_) {
   if (data_root_ != nullptr) {
     membership_.SetDataMark(data_root_->mark_file(), data_root_->mark());
@@ -197,6 +199,7 @@ absl::Status Coordinator::Listen() {
                    .idle = settings_.connection_idle_timeout,
                    .connections_per_peer = settings_.max_connections_per_peer,
                    .streams_per_connection = StreamsOfConnection(settings_.max_calls_per_peer),
+                   .short_calls = &call_limits_,
                    .on_refused = [this] { metrics_.CountRefusedConnection(); },
                    .credentials = ForCallers(settings_, callers_, metrics_),
                    .reflection = ShowsReflection(settings_)},

@@ -82,14 +82,14 @@ std::map<std::string, HttpEndpoint::Handler> Coordinator::HttpRoutes() {
     metrics_.CountRefused(wire::ReasonOf(why));
   };
   const bool need_token = settings_.callers.metrics_need_token;
-  return {
-      {"/", ForRoles(callers_, kAnyRole, "see the service", refused,
-                     [this](const Caller& caller) { return ServeStatusPage(caller); })},
-      {"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
-      {"/readyz", [this](std::string_view) { return Ready(); }},
-      {"/metrics", ForPrometheus(callers_, need_token, refused, [this] { return ServeMetrics(); })},
-      {"/targets",
-       ForPrometheus(callers_, need_token, refused, [this] { return ServeTargets(); })}};
+  return {{"/", ForRoles(callers_, kAnyRole, "see the service", refused,
+                         [this](const Caller& caller) { return ServeStatusPage(caller); })},
+          {"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
+          {"/readyz", [this](std::string_view) { return Ready(); }},
+          {"/metrics",
+           ForPrometheus(callers_, need_token, refused, [this] { return metrics_page_.Get(); })},
+          {"/targets",
+           ForPrometheus(callers_, need_token, refused, [this] { return ServeTargets(); })}};
 }
 
 HttpReply Coordinator::ServeMetrics() {

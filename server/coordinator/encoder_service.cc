@@ -15,25 +15,34 @@
 namespace hilbert_ring::server {
 namespace {
 
-// For so long a look at all models is as good as another.
-constexpr auto kListed = std::chrono::milliseconds(500);
-constexpr std::chrono::milliseconds kPoll{50};  // until it is seen that a caller waits no longer
+// For so long a look at all models is as good as another; new ones, whose weights are read, take
+// long.
+constexpr SharedLookTimes kLookTimes{.patience = std::chrono::minutes(10),
+                                     .kept = std::chrono::milliseconds(500)};
 
 }  // namespace
+
+EncoderService::EncoderService(const JobServices& services, Callers& callers, JobCalls& calls,
+                               const ShortCalls& short_calls, PlanGate& plans)
+    : services_(services),
+      callers_(callers),
+      calls_(calls),
+      short_calls_(short_calls),
+      plans_(plans),
+      all_([this] { return LookAtAll(); }, kLookTimes, services.time) {}
 
 grpc::Status EncoderService::PlanEncode(grpc::ServerContext* context,
                                         const v1::PlanEncodeRequest* request,
                                         v1::PlanResponse* response) {
-  return services_.metrics.requests().Count(
-      "PlanEncode", [&] { return MakePlanFor(*context, *request, *response); });
+  return short_calls_.Serve("PlanEncode", *context,
+                            [&] { return MakePlanFor(*context, *request, *response); });
 }
 
 grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
                                          const v1::PlanEncodeRequest& request,
                                          v1::PlanResponse& response) {
-  if (auto caller = CallerOf(callers_, context, kAnyRole, "plan"); !caller.ok()) {
-    return Refuse(services_.metrics, caller.status());
-  }
+  const auto caller = CallerOf(callers_, context, kAnyRole, "plan");
+  if (!caller.ok()) return Refuse(services_.metrics, caller.status());
   const v1::EncodeSpec& spec = request.spec();
   const auto model = services_.models.Open(spec.model(), spec.digest());
   if (!model.ok()) return wire::ToGrpc(model.status());
@@ -42,8 +51,11 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
   job->checked_layer = CheckedLayerOf(*job, services_.settings.check_rows);
   std::vector<std::string> addresses;
   const Members live = services_.membership.Live();
+  Members having;
   for (const auto& member : live) {
-    if (member->models.Has(spec.model(), model->digest())) addresses.push_back(member->address);
+    if (!member->models.Has(spec.model(), model->digest())) continue;
+    addresses.push_back(member->address);
+    having.push_back(member);
   }
   const int workers =
       request.workers() != 0 ? request.workers() : static_cast<int>(addresses.size());
@@ -52,10 +64,11 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
         wire::reason::kNoWorkers,
         "no worker that is there has the model: say for how many the plan should be"));
   }
-  const PlanGate::Turn turn = plans_.TryEnter();
+  const auto gone = [&context] { return context.IsCancelled(); };
+  const PlanGate::Turn turn = plans_.Enter(caller->turns, gone);
   if (turn == nullptr) return RefusePlan(services_.metrics, plans_, context);
-  const auto plan =
-      EncodePlanner(*job, MostThreads(live), [&context] { return context.IsCancelled(); })(workers);
+  const Planner planner = CountedOn(having, EncodePlanner(*job, MostThreads(live), gone));
+  const auto plan = planner(workers);
   if (absl::IsCancelled(plan.status())) return wire::ToGrpc(plan.status());
   if (!plan.ok()) return wire::ToGrpc(wire::WithReason(plan.status(), wire::reason::kInvalidSpec));
   const PlanTime time = PredictTime(*plan, services_.rate.MeasuredOf(addresses));
@@ -95,7 +108,7 @@ v1::Model EncoderService::Describe(const std::string& name,
 
 v1::ListModelsResponse EncoderService::LookAtAll() const {
   v1::ListModelsResponse all;
-  for (const ModelCatalog::Entry& entry : services_.models.List()) {
+  for (const ModelCatalog::Entry& entry : services_.models.List().entries) {
     v1::Model model = Describe(entry.name, entry.model);
     model.clear_config();  // GetModel has it: so many of them may not go into a message
     *all.add_models() = std::move(model);
@@ -103,47 +116,26 @@ v1::ListModelsResponse EncoderService::LookAtAll() const {
   return all;
 }
 
-// One call looks; others wait for what it sees, each as long as its client does.
-absl::Status EncoderService::List(const grpc::ServerContext& context,
-                                  v1::ListModelsResponse& response) {
-  while (!context.IsCancelled()) {
-    MutexLock lock(mutex_);
-    const bool listed = listed_at_ != Clock::time_point();
-    if (listed && services_.time.Now() - listed_at_ <= kListed) {
-      response = listed_;
-      return absl::OkStatus();
-    }
-    if (looking_) {
-      looked_.wait_for(lock, kPoll,
-                       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !looking_; });
-      continue;
-    }
-    looking_ = true;
-    lock.unlock();
-    response = LookAtAll();
-    lock.lock();
-    looking_ = false;
-    listed_ = response;
-    listed_at_ = services_.time.Now();
-    looked_.notify_all();
-    return absl::OkStatus();
-  }
-  return absl::CancelledError("the caller waits no longer for the list of models");
-}
-
 grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
                                         const v1::ListModelsRequest* request,
                                         v1::ListModelsResponse* response) {
-  return services_.metrics.requests().Count("ListModels", [&] {
+  return short_calls_.Serve("ListModels", *context, [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    return wire::ToGrpc(List(*context, *response));
+    auto all = all_.Ask([context] { return context->IsCancelled(); });
+    if (!all) {
+      return wire::ToGrpc(wire::WithReason(
+          absl::UnavailableError("models: those beneath --model-dir are still being read"),
+          wire::reason::kModelUnusable));
+    }
+    *response = *std::move(all);
+    return grpc::Status::OK;
   });
 }
 
 grpc::Status EncoderService::GetModel(grpc::ServerContext* context,
                                       const v1::GetModelRequest* request, v1::Model* response) {
-  return services_.metrics.requests().Count("GetModel", [&] {
+  return short_calls_.Serve("GetModel", *context, [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
     const auto folder = services_.models.Open(request->name());

@@ -1,15 +1,14 @@
 // The public service of encoders: handlers that only check, decode, call and encode.
 #pragma once
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/base/mutex.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "server/access/callers.h"
 #include "server/coordinator/job_calls.h"
+#include "server/coordinator/short_calls.h"
 #include "server/job/job_services.h"
-#include "server/process/deadline.h"
+#include "server/process/shared_look.h"
 #include "server/schedule/plan_gate.h"
 
 namespace hilbert_ring::server {
@@ -18,8 +17,8 @@ class EncoderService
     : public v1::EncoderService::WithRawCallbackMethod_Encode<v1::EncoderService::Service> {
  public:
   // plans: of callers. All outlive it.
-  EncoderService(const JobServices& services, Callers& callers, JobCalls& calls, PlanGate& plans)
-      : services_(services), callers_(callers), calls_(calls), plans_(plans) {}
+  EncoderService(const JobServices& services, Callers& callers, JobCalls& calls,
+                 const ShortCalls& short_calls, PlanGate& plans);
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Encode(
       grpc::CallbackServerContext* context) override {
@@ -37,17 +36,13 @@ class EncoderService
                            v1::PlanResponse& response);
   v1::Model Describe(const std::string& name, const absl::StatusOr<EncoderFolder>& folder) const;
   v1::ListModelsResponse LookAtAll() const;
-  absl::Status List(const grpc::ServerContext& context, v1::ListModelsResponse& response);
 
   const JobServices services_;
   Callers& callers_;
   JobCalls& calls_;
+  const ShortCalls& short_calls_;
   PlanGate& plans_;
-  Mutex mutex_;
-  ConditionVariable looked_;
-  bool looking_ ABSL_GUARDED_BY(mutex_) = false;  // at all models, which can take long
-  v1::ListModelsResponse listed_ ABSL_GUARDED_BY(mutex_);
-  Clock::time_point listed_at_ ABSL_GUARDED_BY(mutex_);  // never: the clock's epoch
+  SharedLook<v1::ListModelsResponse> all_;  // models: their weights are read where they are new
 };
 
 }  // namespace hilbert_ring::server

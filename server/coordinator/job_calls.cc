@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/random_bits.h"
 #include "engine/base/return_if_error.h"
 #include "server/job/client_stream.h"
 #include "server/many/served_many.h"
@@ -54,7 +55,7 @@ constexpr int64_t kFirstBytes = wire::kMaxMessageBytes + wire::kLookaheadBytes;
 }  // namespace
 
 std::chrono::milliseconds Pushback(double seconds_of_work) {
-  thread_local std::minstd_rand random(std::random_device{}());
+  thread_local std::mt19937_64 random(DrawBits());
   const double jitter = std::uniform_real_distribution(1 - kJitter, 1 + kJitter)(random);
   const double seconds = std::clamp(seconds_of_work / 2, kLeastPushback, kMostPushback) * jitter;
   return std::chrono::milliseconds(static_cast<int64_t>(1000 * seconds));

@@ -12,6 +12,10 @@ namespace hilbert_ring::server {
 // Counted by its reason.
 grpc::Status Refuse(Metrics& metrics, const absl::Status& why);
 
+// The same, with when to try again: when about half of so many seconds of work may be done.
+grpc::Status RefuseForNow(Metrics& metrics, const absl::Status& why, double seconds,
+                          grpc::ServerContext& context);
+
 // TOO_MANY_PLANS, with when to try again.
 grpc::Status RefusePlan(Metrics& metrics, const PlanGate& plans, grpc::ServerContext& context);
 

@@ -92,6 +92,31 @@ absl::Status Call(v1::AttentionService::Stub& stub, const JobSpec& spec, int wor
 
 }  // namespace
 
+struct WarmUp::Server {
+  Server(const JobServices& services, Callers& callers)
+      : short_calls(services.metrics, limits),
+        calls(services, callers),
+        service(services, callers, calls, short_calls, plans, [] { return false; }) {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&service);
+    server = builder.BuildAndStart();
+  }
+  ~Server() {
+    if (server == nullptr) return;
+    server->Shutdown();
+    server->Wait();
+  }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  PlanGate plans{1};
+  CallLimits limits{1};  // which nobody counts
+  ShortCalls short_calls;
+  JobCalls calls;
+  AttentionService service;
+  std::unique_ptr<grpc::Server> server;
+};
+
 WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
     : settings_(services.settings),
       copies_(kCopyBytes),
@@ -117,6 +142,7 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
   // Limits are for callers.
   settings_.max_tokens = kTokensOfAWorker * kMaxWorkers;
   settings_.max_heads = kHeads;
+  server_ = std::make_unique<Server>(services_, callers_);
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
 
@@ -146,7 +172,10 @@ void WarmUp::Run(const std::stop_token& stop) {
     }
     const absl::Status status = Try(workers, stop);
     if (stop.stop_requested()) return;
-    if (status.ok()) return passed_();
+    if (status.ok()) {
+      server_.reset();
+      return passed_();
+    }
     const std::string why(status.message());
     pause = std::min(2 * pause, kLongestPause);
     if (std::exchange(told, why) != why) {
@@ -160,28 +189,19 @@ void WarmUp::Run(const std::stop_token& stop) {
   }
 }
 
-// Through a server of its own, which no port leads to.
 absl::Status WarmUp::Try(int workers, const std::stop_token& stop) {
   const JobSpec spec = SpecFor(workers);
   settings_.job_workers = workers;
   settings_.check_rows = RowsToCheck(spec);
-  PlanGate plans(1);
-  JobCalls calls(services_, callers_);
-  AttentionService service(services_, callers_, calls, plans, [] { return false; });
-  grpc::ServerBuilder builder;
-  builder.RegisterService(&service);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr) return absl::UnavailableError("its server could not be started");
-  const auto stub = v1::AttentionService::NewStub(server->InProcessChannel({}));
+  if (server_->server == nullptr) {
+    return absl::UnavailableError("its server could not be started");
+  }
+  const auto stub = v1::AttentionService::NewStub(server_->server->InProcessChannel({}));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kTimeout);
-  absl::Status status;
-  {
-    const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
-    status = Call(*stub, spec, workers, context);
-  }
-  server->Shutdown();
-  server->Wait();
+  const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
+  absl::Status status = Call(*stub, spec, workers, context);
+  server_->calls.AwaitIdle(kTimeout);  // before the next try changes settings_
   return status;
 }
 

@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <stop_token>
 #include <thread>
 
@@ -35,6 +36,8 @@ class WarmUp {
   void Begin(int workers);
 
  private:
+  struct Server;  // in this process, which no port leads to
+
   void Run(const std::stop_token& stop);
   absl::Status Try(int workers, const std::stop_token& stop);
 
@@ -46,6 +49,8 @@ class WarmUp {
   JobMemory copies_;          // so that rows can be checked whatever --copy-memory is
   JobServices services_;      // with these in place of the service's own
   const std::function<void()> passed_;
+  // Made with the process: later there may be no threads for one. Gone once the job has ended well.
+  std::unique_ptr<Server> server_;
   Mutex mutex_;
   std::condition_variable_any changed_;
   int workers_ ABSL_GUARDED_BY(mutex_) = 0;    // 0: not begun

@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -58,15 +60,28 @@ bool IsUnfinished(std::string_view path) {
   return name.starts_with(kOwnFiles) && name.ends_with(kUnfinishedEnding);
 }
 
-// Beneath the root, without following links. Whether there was one.
-bool RemoveUnfinished(int root, const std::string& path) {
-  if (!IsUnfinished(path)) return false;
+enum class Removal { kDone, kNothingThere, kNotPermitted };
+
+// Beneath the root, without following links.
+Removal RemoveUnfinished(int root, const std::string& path) {
+  if (!IsUnfinished(path)) return Removal::kNothingThere;
   const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) {
-    return unlinkat(root, path.c_str(), 0) == 0;
+  const char* name = path.c_str();
+  Descriptor opened;
+  int folder = root;
+  if (slash != std::string::npos) {
+    auto found = OpenBeneath(root, path.substr(0, slash), O_PATH | O_DIRECTORY);
+    if (wire::HasReason(found.status(), wire::reason::kFileNotPermitted)) {
+      return Removal::kNotPermitted;
+    }
+    if (!found.ok()) return Removal::kNothingThere;
+    opened = *std::move(found);
+    folder = opened.number();
+    name += slash + 1;
   }
-  const auto folder = OpenBeneath(root, path.substr(0, slash), O_PATH | O_DIRECTORY);
-  return folder.ok() && unlinkat(folder->number(), path.c_str() + slash + 1, 0) == 0;
+  if (unlinkat(folder, name, 0) == 0) return Removal::kDone;
+  const bool may_not = errno == EACCES || errno == EPERM || errno == EROFS;
+  return may_not ? Removal::kNotPermitted : Removal::kNothingThere;
 }
 
 // A dead coordinator's mark: no lock is held of it, and it is whole, or was long ago. Those of
@@ -80,13 +95,33 @@ void RemoveIfDead(int root, const char* name) {
   }
   const std::vector<std::string> lines = absl::StrSplit(ReadAll(mark.number()), '\n');
   if (lines.size() < 2 && std::time(nullptr) - found.st_mtim.tv_sec < kMarkSeconds) return;
-  int removed = 0;
+  int removed = 0, left = 0;
   for (size_t i = 1; i < lines.size(); ++i) {
-    if (RemoveUnfinished(root, lines[i])) ++removed;
+    const Removal removal = RemoveUnfinished(root, lines[i]);
+    if (removal == Removal::kDone) ++removed;
+    if (removal == Removal::kNotPermitted) ++left;
+  }
+  if (left > 0) {
+    spdlog::warn(
+        "--data-root: {} outputs that a coordinator before this one left cannot be "
+        "removed, those of {} that lie in folders without permission; removed {}",
+        left, name, removed);
+    return;
   }
   unlinkat(root, name, 0);
   spdlog::info("--data-root: removed what a coordinator before this one left: {}, {} outputs", name,
                removed);
+}
+
+// False, with errno, where it cannot be locked. Another coordinator that starts looks for a moment
+// whether a fresh mark's owner is dead, and holds its lock meanwhile.
+bool LockOwn(int mark) {
+  constexpr std::chrono::milliseconds kWait{1};
+  for (int tries = 0; flock(mark, LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if ((errno != EWOULDBLOCK && errno != EINTR) || tries == 1000) return false;
+    std::this_thread::sleep_for(kWait);
+  }
+  return true;
 }
 
 }  // namespace
@@ -113,6 +148,10 @@ absl::StatusOr<std::unique_ptr<DataRoot>> DataRoot::Open(const std::string& path
 }
 
 DataRoot::~DataRoot() {
+  {
+    const MutexLock lock(mutex_);
+    if (!unfinished_.empty()) return;  // RemoveIfDead has them
+  }
   const absl::StatusOr<Descriptor> root = mark_file_.empty() ? absl::NotFoundError("") : Reach();
   if (root.ok()) unlinkat(root->number(), mark_file_.c_str(), 0);
 }
@@ -141,7 +180,7 @@ absl::Status DataRoot::MakeMark() {
       openat(root->number(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));
   if (mark_descriptor_.number() < 0) return NotUsable(path_, "no file can be made in it");
   mark_file_ = name;
-  if (flock(mark_descriptor_.number(), LOCK_EX | LOCK_NB) != 0) {
+  if (!LockOwn(mark_descriptor_.number())) {
     spdlog::warn(
         "--data-root {}: {} cannot be locked ({}): another coordinator that starts here "
         "may remove outputs that are being written",
@@ -187,21 +226,40 @@ absl::StatusOr<std::string> DataRoot::NameUnfinished(const std::string& path) {
         wire::reason::kFilePath,
         absl::StrCat("path '", path, "': the path of an output has no line break"));
   }
-  const ssize_t written = pwrite(mark_descriptor_.number(), line.data(), line.size(), end_);
-  if (written != std::ssize(line)) {
-    return FileError(mark_file_, "cannot write", written < 0 ? errno : ENOSPC);
-  }
-  end_ += std::ssize(line);
-  ++unfinished_;
+  if (!Append(line)) return FileError(mark_file_, "cannot write", errno);
+  unfinished_.insert(name);
+  unfinished_bytes_ += std::ssize(line);
   return name;
 }
 
-void DataRoot::Forget() {
-  constexpr int64_t kLongList = 64 << 10;  // bytes
+void DataRoot::Forget(const std::string& name) {
   const MutexLock lock(mutex_);
-  if (--unfinished_ > 0 || end_ < kLongList) return;
-  const int64_t first_line = std::ssize(mark_) + 1;
-  if (ftruncate(mark_descriptor_.number(), first_line) == 0) end_ = first_line;
+  if (unfinished_.erase(name) > 0) unfinished_bytes_ -= std::ssize(name) + 1;
+  ShortenList();
+}
+
+// False, with errno, where they are not there whole.
+bool DataRoot::Append(std::string_view lines) {
+  const ssize_t written = pwrite(mark_descriptor_.number(), lines.data(), lines.size(), end_);
+  if (written >= 0 && written != std::ssize(lines)) errno = ENOSPC;
+  if (written != std::ssize(lines)) return false;
+  end_ += written;
+  return true;
+}
+
+// To what is still written. Whenever the process is killed, the mark lists all of that: it is added
+// once more behind the list before the list's beginning is written over.
+void DataRoot::ShortenList() {
+  constexpr int64_t kLongList = 64 << 10;  // bytes
+  const int64_t first = std::ssize(mark_) + 1;
+  if (end_ < kLongList || end_ - first < 2 * unfinished_bytes_) return;
+  std::string lines;
+  for (const std::string& name : unfinished_) absl::StrAppend(&lines, name, "\n");
+  if (!Append(lines)) return;
+  const int file = mark_descriptor_.number();
+  if (pwrite(file, lines.data(), lines.size(), first) != std::ssize(lines)) return;
+  const int64_t end = first + std::ssize(lines);
+  if (ftruncate(file, end) == 0) end_ = end;
 }
 
 }  // namespace hilbert_ring::server

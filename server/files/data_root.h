@@ -11,7 +11,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -31,7 +33,7 @@ class DataRoot {
   // Removes what dead coordinators left. Errors: the folder is not there, or no file can be made in
   // it; the message names the flag.
   static absl::StatusOr<std::unique_ptr<DataRoot>> Open(const std::string& path);
-  // Removes the mark.
+  // Removes the mark, unless it lists outputs that could not be removed.
   ~DataRoot();
   DataRoot(const DataRoot&) = delete;
   DataRoot& operator=(const DataRoot&) = delete;
@@ -46,19 +48,22 @@ class DataRoot {
   // A name of its own for an output that is not whole yet, in the folder of `path`. It is in the
   // mark until Forget. FILE_IO where that cannot be.
   absl::StatusOr<std::string> NameUnfinished(const std::string& path);
-  void Forget();  // one of those named
+  void Forget(const std::string& name);  // of those given
 
  private:
   explicit DataRoot(std::string path) : path_(std::move(path)) {}
   absl::Status MakeMark();
   absl::Status RemoveLeftovers() const;
+  bool Append(std::string_view lines) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShortenList() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
   std::string mark_file_, mark_;
   Descriptor mark_descriptor_;  // locked
   FileVersion mark_version_;    // of which the inode alone stays
   Mutex mutex_;
-  int64_t unfinished_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<std::string> unfinished_ ABSL_GUARDED_BY(mutex_);
+  int64_t unfinished_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of their lines
   int64_t drawn_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t end_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes of the mark
 };

@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -103,10 +105,14 @@ absl::StatusOr<OutputFile> OutputFile::Create(DataRoot& data_root, int root,
 
 OutputFile::~OutputFile() {
   if (folder_.number() < 0) return;  // moved from
-  if (!committed_ && file_.number() >= 0) {
-    unlinkat(folder_.number(), NameOf(unfinished_).c_str(), 0);
+  if (data_root_ == nullptr) return;
+  const bool made = file_.number() >= 0 && !committed_;
+  if (made && unlinkat(folder_.number(), NameOf(unfinished_).c_str(), 0) != 0 && errno != ENOENT) {
+    spdlog::warn("--data-root: {} cannot be removed ({}); a coordinator that starts later tries",
+                 unfinished_, std::strerror(errno));
+    return;
   }
-  if (data_root_ != nullptr) data_root_->Forget();
+  data_root_->Forget(unfinished_);
 }
 
 absl::Status OutputFile::Sync() const {

@@ -5,17 +5,17 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
+#include "engine/base/random_bits.h"
 #include "engine/base/return_if_error.h"
+#include "engine/base/saturating.h"
 #include "engine/model/files/grid_positions.h"
 #include "engine/model/files/pooling.h"
-#include "engine/plan/saturating.h"
 #include "server/models/encode_spec.h"
 #include "server/rows/encode_check.h"
 #include "wire/checksum.h"
@@ -43,8 +43,9 @@ int64_t PooledBytes(const EncodeJob& job) {
   return SaturatingMultiply(std::ssize(job.slide_tiles), PooledRowBytes(job));
 }
 
-// Sums in float64 and the means made of them.
-int64_t ResultBytes(const EncodeJob& job) { return SaturatingMultiply(PooledBytes(job), 4); }
+// 24 bytes a number: the workers' sums in float64, those of the state that is put together, its
+// means, and all means.
+int64_t ResultBytes(const EncodeJob& job) { return SaturatingMultiply(PooledBytes(job), 6); }
 
 // A worker's parts of pooled states, as they came.
 class PooledParts {
@@ -98,6 +99,7 @@ class EncodeWork : public JobWork {
         threads_(threads),
         check_(std::move(check)),
         weight_bytes_(WeightBytes(job_.config, job_.compute)),
+        widened_weight_bytes_(WeightBytes(job_.config, DataType::kFloat32)),
         parts_(std::ssize(job_.slide_tiles) * std::ssize(job_.outputs.states) *
                (job_.config.embed_dim + 1)) {
     message_.set_digest(model.digest());
@@ -142,8 +144,11 @@ class EncodeWork : public JobWork {
 
   int64_t result_bytes() const override { return ResultBytes(job_); }
 
+  std::chrono::seconds start_timeout() const override { return LoadTimeout(job_.config); }
+
   bool CanRunOn(const Member& member) const override {
-    return member.model_memory_bytes >= weight_bytes_ &&
+    const int64_t weights = member.bfloat16_products ? weight_bytes_ : widened_weight_bytes_;
+    return member.model_memory_bytes >= weights &&
            member.models.Has(message_.model(), message_.digest());
   }
 
@@ -152,7 +157,11 @@ class EncodeWork : public JobWork {
         wire::reason::kModelNotOnWorkers,
         absl::StrCat("no worker that is up has model ", message_.model(), " with the digest ",
                      message_.digest(), " (--model-dir), and ", weight_bytes_,
-                     " bytes for its weights (--model-memory)"));
+                     " bytes for its weights (--model-memory)",
+                     widened_weight_bytes_ == weight_bytes_
+                         ? ""
+                         : absl::StrCat(", ", widened_weight_bytes_,
+                                        " on a processor without products of bfloat16")));
   }
 
   absl::Status CheckChunk(const v1::Chunk& chunk, const wire::Payload& payload) const override {
@@ -222,7 +231,7 @@ class EncodeWork : public JobWork {
   const std::optional<LayerNorm> norm_;  // where slides are pooled
   const int threads_;
   const std::shared_ptr<EncodeCheck> check_;  // shared with the execution; null: none is wanted
-  const int64_t weight_bytes_;
+  const int64_t weight_bytes_, widened_weight_bytes_;  // the latter without products of bfloat16
   PooledParts parts_;
 };
 
@@ -308,7 +317,7 @@ absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& sp
   std::shared_ptr<EncodeCheck> check;
   if (options.check_rows > 0) {
     check = std::make_shared<EncodeCheck>(
-        job, model, EncodeCheckOptions{.rows = options.check_rows, .seed = std::random_device()()});
+        job, model, EncodeCheckOptions{.rows = options.check_rows, .seed = DrawBits()});
     job.checked_layer = check->layer();
   }
   return std::make_unique<EncodeWork>(spec, std::move(job), *attention, *model, std::move(norm),

@@ -13,8 +13,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-// For the memory of all workers, and for a job before this one that was cancelled and is ending.
-constexpr auto kStartTimeout = std::chrono::seconds(60);
 // Beyond a worker's own limit on its compute.
 constexpr auto kComputeSlack = std::chrono::seconds(30);
 
@@ -160,7 +158,7 @@ absl::Status JobExecution::Start(JobRun& run) {
   const bool first = !std::exchange(job_.begun, true);
   few_ = first && job_.files == nullptr && InputBytes(job_.work.shape()) <= kFewBytes;
   run.Open();
-  ready_due_ = services_.time.Now() + kStartTimeout;
+  ready_due_ = services_.time.Now() + job_.work.start_timeout();
   absl::Status status = first                   ? job_.input.Begin()
                         : job_.files == nullptr ? AskForLostRows()
                                                 : absl::OkStatus();

@@ -120,7 +120,8 @@ absl::Status JobRun::PassOn(const std::vector<int>& ranks, const RowRouter& rout
         const wire::Payload rows(
             {reinterpret_cast<const char*>(row), static_cast<size_t>(run.rows * row_bytes)});
         wire::PayloadReader reader(rows);
-        messages.try_emplace(run.rank, tensor, row_bytes).first->second.Add(run, reader);
+        messages.try_emplace(run.rank, tensor, row_bytes, stream.pool())
+            .first->second.Add(run, reader);
       }
       return WriteRows(messages);
     };
@@ -133,11 +134,9 @@ absl::Status JobRun::PassOn(const std::vector<int>& ranks, const RowRouter& rout
 }
 
 absl::Status JobRun::WriteRows(std::map<int, RowMessages>& by_rank) {
-  v1::RunRequest request;
   for (auto& [rank, messages] : by_rank) {
-    for (v1::ShardRows& rows : messages.Take()) {
-      *request.mutable_rows() = std::move(rows);
-      RETURN_IF_ERROR(streams_[rank]->Write(request));
+    for (const grpc::ByteBuffer& rows : messages.Take()) {
+      RETURN_IF_ERROR(streams_[rank]->Write(rows));
     }
   }
   return absl::OkStatus();
@@ -151,7 +150,7 @@ absl::Status JobRun::Send(const v1::Chunk& chunk, const wire::Payload& payload,
   std::map<int, RowMessages> messages;
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (streams_[rank]->takes_messages()) {
-      messages.try_emplace(rank, chunk.tensor(), row_bytes);
+      messages.try_emplace(rank, chunk.tensor(), row_bytes, streams_[rank]->pool());
     }
   }
   // First what is held, all of it, so that it is there whatever becomes of this execution.

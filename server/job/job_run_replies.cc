@@ -132,6 +132,13 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
   if (first_slot < 0 || chunk.rows() < 1 || chunk.rows() > slots.size() - first_slot) {
     return unexpected();
   }
+  if (std::ssize(payload) != chunk.rows() * options_.plan->rows[*tensor] ||
+      (chunk.tokens_size() > 0 && chunk.tokens_size() != chunk.rows())) {
+    return absl::InternalError(absl::StrCat(
+        "worker ", address(rank), " sent ", payload.size(), " bytes and ", chunk.tokens_size(),
+        " tokens of ", chunk.rows(), " rows of ", wire::TensorName(chunk.tensor()), ", each of ",
+        options_.plan->rows[*tensor], " bytes"));
+  }
   const RowSpan span{.begin = first_slot, .end = first_slot + chunk.rows()};
   {
     const MutexLock lock(mutex_);

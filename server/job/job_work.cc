@@ -1,11 +1,11 @@
 #include "server/job/job_work.h"
 
 #include <limits>
-#include <random>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/random_bits.h"
 #include "engine/base/return_if_error.h"
 #include "server/rows/row_check.h"
 #include "wire/codec.h"
@@ -15,7 +15,7 @@ namespace {
 
 class AttentionCheck : public OutputCheck {
  public:
-  AttentionCheck(const JobSpec& spec, int rows) : check_(spec, rows, std::random_device()()) {}
+  AttentionCheck(const JobSpec& spec, int rows) : check_(spec, rows, DrawBits()) {}
 
   void Take(const v1::OutputChunk& chunk, std::string_view payload,
             const std::shared_ptr<const Member>& worker) override {

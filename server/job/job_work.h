@@ -2,6 +2,7 @@
 // encode_work.h.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -66,6 +67,10 @@ class JobWork {
   virtual absl::Status CheckChunk(const v1::Chunk& chunk, const wire::Payload& payload) const {
     return absl::OkStatus();
   }
+
+  // Within which every worker is to be ready for the job: it takes the memory, perhaps that of a
+  // job before this one which was cancelled and is ending, and what it computes with.
+  virtual std::chrono::seconds start_timeout() const { return std::chrono::seconds(60); }
 
   // Says to a worker what it is to compute.
   virtual void Describe(v1::RunOpen& open) const = 0;

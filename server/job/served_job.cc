@@ -215,7 +215,7 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& with
   if (asked > 0) workers = std::min(asked, workers);
   PlanGate::Turn turn;
   if (!PlansFast(spec(), workers)) {
-    auto awaited = services_.plans.Await(client_.stop());
+    auto awaited = services_.plans.Await(caller_.turns, client_.stop());
     if (!awaited.ok()) return awaited.status();
     turn = *std::move(awaited);
   }
@@ -223,17 +223,22 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& with
   auto sizes =
       SizesOf(planner, asked > 0 ? workers : 1, workers, services_.rate.flops_per_second());
   if (!sizes.ok()) return wire::WithReason(sizes.status(), wire::reason::kInvalidSpec);
-  std::vector<int64_t> limits;
-  for (const auto& member : live) limits.push_back(member->memory_limit_bytes);
-  std::sort(limits.rbegin(), limits.rend());
   for (const JobSize& size : *sizes) {
-    if (limits[size.workers - 1] < size.bytes) continue;
+    const auto holds = std::ranges::count_if(live, [&size](const auto& member) {
+      return size.BytesOn(*member) <= member->memory_limit_bytes;
+    });
+    if (holds < size.workers) continue;
     asked_ = there;
     return sizes;
   }
-  const auto plan = planner(workers);
+  std::vector<int64_t> limits;
+  limits.reserve(live.size());
+  for (const auto& member : live) limits.push_back(member->memory_limit_bytes);
+  std::sort(limits.rbegin(), limits.rend());
+  const Planner counted = CountedOn(live, planner);
+  const auto plan = counted(workers);
   if (!plan.ok()) return wire::WithReason(plan.status(), wire::reason::kInvalidSpec);
-  return CheckFits(*plan, std::vector<int64_t>(workers, limits[workers - 1]), planner);
+  return CheckFits(*plan, std::vector<int64_t>(workers, limits[workers - 1]), counted);
 }
 
 absl::Status ServedJob::AwaitGrant(Scheduler::Place& place, Deadline deadline) {

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/cluster/worker_figures.h"
 #include "server/job/job_trace.h"
 #include "server/job/served_job.h"
@@ -21,6 +23,16 @@ void AddNotFinite(const v1::WorkerReport& worker, v1::Report& report) {
                      worker.first_row_not_finite() < report.first_row_not_finite();
   if (first) report.set_first_row_not_finite(worker.first_row_not_finite());
   report.set_rows_not_finite(report.rows_not_finite() + worker.rows_not_finite());
+}
+
+constexpr size_t kMostNoteBytes = 1024;  // of a line of the log
+
+std::string NotesOf(const v1::Report& report) {
+  std::string notes = absl::StrJoin(report.notes(), "; ");
+  if (notes.size() <= kMostNoteBytes) return notes;
+  const size_t bytes = notes.size();
+  notes.resize(kMostNoteBytes);
+  return absl::StrCat(notes, "... (", bytes, " bytes)");
 }
 
 }  // namespace
@@ -45,6 +57,7 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
   report.set_bytes_exchanged_naive(plan_->costs.bytes_exchanged_naive);
   report.set_ring_generation(figures.ring_generation);
   report.set_retries(job_->retries);
+  report.set_by_reference(files_ != nullptr);
   report.set_rows_checked(static_cast<int32_t>(figures.rows_checked));
   report.set_rows_not_judged(static_cast<int32_t>(figures.rows_not_judged));
   int64_t exchanged = 0;
@@ -104,6 +117,7 @@ void ServedJob::NoteEnd(const absl::Status& status) {
                                  {"compute_seconds", seconds_.compute},
                                  {"send_seconds", seconds_.send},
                                  {"retries", int64_t{report_.retries()}}});
+    if (report_.notes_size() > 0) fields.push_back({"notes", NotesOf(report_)});
   } else {
     fields.insert(fields.end(),
                   {{"reason", wire::ReasonOf(status)}, {"error", std::string(status.message())}});

@@ -9,6 +9,7 @@
 #include "server/job/worker_failure.h"
 #include "server/process/tokens.h"
 #include "wire/codec.h"
+#include "wire/payload_message.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -26,11 +27,12 @@ void AddRanges(const RowSet& slots, google::protobuf::RepeatedPtrField<v1::SlotR
   }
 }
 
-std::unique_ptr<grpc::ClientReaderWriterInterface<v1::RunRequest, v1::RunResponse>> Begin(
-    const Member& member, grpc::ClientContext& context) {
+constexpr char kMethod[] = "/hilbert_ring.v1.WorkerService/Run";
+
+std::unique_ptr<wire::RawStream> Begin(const Member& member, grpc::ClientContext& context) {
   AddCallToken(context, member.secret, "Run");
   context.set_initial_metadata_corked(true);  // leaves with RunOpen
-  return member.stub->Run(&context);
+  return wire::OpenRawStream(*member.channel, kMethod, context);
 }
 
 }  // namespace
@@ -43,6 +45,7 @@ WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& lis
       stop_(stop),
       cancel_(stop.token(), [this] { context_.TryCancel(); }),
       call_(Begin(member(), context_)),
+      pool_(MostPayloadBytes(options.plan->rows, options.plan->spec.tokens)),
       shard_(options, rank),
       departed_(member().departed.get_token(), [this] { NoteDeparted(); }) {}
 
@@ -70,7 +73,8 @@ absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
     way_ = Way::kMessages;
   }
   told_at_ = options_.time->Now();
-  call_->Write(OpenRequest(run, delivered));  // should that fail, the reader finds out why
+  call_->Write(
+      wire::Serialize(OpenRequest(run, delivered)));  // should that fail, the reader finds out why
   ASSIGN_OR_RETURN(reader_, options_.threads->Start([this] { Read(); }));
   return absl::OkStatus();
 }
@@ -114,9 +118,9 @@ void WorkerStream::Settle() {
   way_ = said_.shares ? Way::kSharedMemory : Way::kMessages;
 }
 
-absl::Status WorkerStream::Write(const v1::RunRequest& request, grpc::WriteOptions options) {
+absl::Status WorkerStream::Write(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
   told_at_ = options_.time->Now();
-  if (call_->Write(request, options)) return absl::OkStatus();
+  if (call_->Write(message, options)) return absl::OkStatus();
   // The stream has ended; why, its reader finds out.
   options_.time->AwaitStop(stop_.token(), options_.time->Now() + kReasonLimit);
   stop_.Request(LostWorker(member().address, "its stream ended while rows were sent"));
@@ -129,10 +133,8 @@ absl::Status WorkerStream::SendOrder(const RowRouter& router) {
     return absl::OkStatus();
   }
   absl::Status status;
-  router.SendOrder(rank_, [&](v1::OrderPart&& part) {
-    v1::RunRequest request;
-    *request.mutable_order() = std::move(part);
-    status = Write(request);
+  router.SendOrder(rank_, pool_, [&](const grpc::ByteBuffer& part) {
+    status = Write(part);
     return status.ok();
   });
   return status;
@@ -145,14 +147,14 @@ absl::Status WorkerStream::TellArrived() {
   if (told_arrived_ == shard_.rows().rows()) return absl::OkStatus();  // FinishRows says so
   v1::RunRequest request;
   request.mutable_arrived()->set_rows(told_arrived_);
-  return Write(request);
+  return Write(wire::Serialize(request));
 }
 
 absl::Status WorkerStream::TellElsewhere(Clock::time_point now) {
   if (now - told_at_ < kTellInterval) return absl::OkStatus();
   v1::RunRequest request;
   request.mutable_elsewhere();
-  return Write(request);
+  return Write(wire::Serialize(request));
 }
 
 absl::Status WorkerStream::FinishRows() {
@@ -162,7 +164,7 @@ absl::Status WorkerStream::FinishRows() {
   }
   v1::RunRequest request;
   request.mutable_done();
-  return Write(request, grpc::WriteOptions().set_last_message());
+  return Write(wire::Serialize(request), grpc::WriteOptions().set_last_message());
 }
 
 void WorkerStream::CancelUnlessEnded() {
@@ -209,9 +211,9 @@ void WorkerStream::Note(absl::FunctionRef<void(Said&)> change) {
 }
 
 void WorkerStream::Read() {
-  v1::RunResponse response;
+  RunMessage<v1::RunResponse> message;
   absl::Status status;
-  while (status.ok() && call_->Read(&response)) status = Handle(response);
+  while (status.ok() && call_->Read(&message.buffer)) status = Handle(message);
   if (!status.ok()) {
     stop_.Request(status);
     context_.TryCancel();
@@ -225,7 +227,12 @@ void WorkerStream::Read() {
   Note([](Said& said) { said.ended = true; });
 }
 
-absl::Status WorkerStream::Handle(v1::RunResponse& response) {
+absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
+  if (!Split(message)) {
+    return absl::InternalError(
+        absl::StrCat("worker ", member().address, " sent a message that is no RunResponse"));
+  }
+  v1::RunResponse& response = message.fields;
   switch (response.message_case()) {
     case v1::RunResponse::kReady:
       return HandleReady(response.ready());
@@ -233,7 +240,7 @@ absl::Status WorkerStream::Handle(v1::RunResponse& response) {
       listener_.Progressed(rank_, response.progress());
       return absl::OkStatus();
     case v1::RunResponse::kOutput:
-      return HandleOutput(*response.mutable_output(), response.first_slot());
+      return HandleOutput(message);
     case v1::RunResponse::kFinal:
       return HandleFinal(response.final());
     case v1::RunResponse::kRead:
@@ -274,12 +281,22 @@ absl::Status WorkerStream::HandleReady(const v1::RunReady& ready) {
   return absl::OkStatus();
 }
 
-absl::Status WorkerStream::HandleOutput(v1::OutputChunk& chunk, int64_t first_slot) {
-  const auto payload = std::make_shared<const std::string>(std::move(*chunk.mutable_payload()));
+// In one piece, in memory of its own: the message before it may still be on its way to the client.
+absl::Status WorkerStream::HandleOutput(const RunMessage<v1::RunResponse>& message) {
+  const auto most = MostPayloadBytes(options_.plan->rows, options_.plan->spec.tokens);
+  if (message.payload.bytes() > most) {
+    return absl::InternalError(absl::StrCat("worker ", member().address, " sent ",
+                                            message.payload.bytes(),
+                                            " bytes of outputs in a message, the limit is ", most));
+  }
+  const std::shared_ptr<char[]> buffer = pool_.Take();
+  wire::PayloadReader(message.payload).Read(buffer.get(), message.payload.bytes());
+  const std::string_view payload(buffer.get(), static_cast<size_t>(message.payload.bytes()));
+  v1::OutputChunk chunk = message.fields.output();
   chunk.clear_payload();
   listener_.PassesOn(rank_, true);
   const absl::StatusOr<bool> handed =
-      listener_.Output(rank_, chunk, *payload, payload, first_slot, kAnyPatience);
+      listener_.Output(rank_, chunk, payload, buffer, message.fields.first_slot(), kAnyPatience);
   listener_.PassesOn(rank_, false);
   return handed.status();
 }

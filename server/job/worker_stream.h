@@ -5,7 +5,7 @@
 //   stream.Settle();                  // all workers are ready: it is known who shares memory
 //   stream.SendOrder(router);
 //   stream.shard().Keep(...);         // rows of a chunk that this process holds
-//   stream.Write(request);            // rows for a worker that shares no memory
+//   stream.Write(message);            // rows for a worker that shares no memory
 //   stream.TellArrived();
 //   stream.FinishRows();
 //   stream.CancelUnlessEnded();
@@ -32,13 +32,16 @@
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "grpcpp/client_context.h"
-#include "grpcpp/support/sync_stream.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/job/job_run_options.h"
 #include "server/job/output_passer.h"
 #include "server/job/worker_shard.h"
 #include "server/process/job_stop.h"
 #include "server/rows/row_router.h"
+#include "server/shard/run_message.h"
+#include "wire/raw_stream.h"
+#include "wire/slice_pool.h"
 
 namespace hilbert_ring::server {
 
@@ -91,7 +94,11 @@ class WorkerStream {
   const WorkerShard& shard() const { return shard_; }
 
   // Errors here and below: the stop's reason.
-  absl::Status Write(const v1::RunRequest& request, grpc::WriteOptions options = {});
+  // message: a RunRequest (server/shard/run_message.h).
+  absl::Status Write(const grpc::ByteBuffer& message, grpc::WriteOptions options = {});
+
+  // Of payloads to and from this worker, each of MostPayloadBytes of the job.
+  wire::SlicePool& pool() { return pool_; }
 
   // Written to shared memory or sent, by how rows go.
   absl::Status SendOrder(const RowRouter& router);
@@ -146,9 +153,9 @@ class WorkerStream {
 
   // The reader's.
   void Read();
-  absl::Status Handle(v1::RunResponse& response);
+  absl::Status Handle(RunMessage<v1::RunResponse>& message);
   absl::Status HandleReady(const v1::RunReady& ready);
-  absl::Status HandleOutput(v1::OutputChunk& chunk, int64_t first_slot);
+  absl::Status HandleOutput(const RunMessage<v1::RunResponse>& message);
   absl::Status HandleFinal(const v1::RowsFinal& final);
   void HandleComputed(const v1::RunComputed& computed);
 
@@ -158,8 +165,8 @@ class WorkerStream {
   JobStop& stop_;
   grpc::ClientContext context_;
   const std::stop_callback<std::function<void()>> cancel_;
-  // One thread writes, one reads.
-  const std::unique_ptr<grpc::ClientReaderWriterInterface<v1::RunRequest, v1::RunResponse>> call_;
+  const std::unique_ptr<wire::RawStream> call_;  // one thread writes, one reads
+  wire::SlicePool pool_;
 
   // The job's thread's:
   WorkerShard shard_;

@@ -26,8 +26,17 @@ constexpr auto kAgain = std::chrono::milliseconds(5);  // where others were fast
 constexpr int64_t kHeldBytes = kAtOnce * (wire::kMaxMessageBytes + 2 * wire::kMaxPayloadBytes) +
                                kRead * wire::kMaxMessageBytes;
 
+// No job's doing: jobs that were tried alone would find the same, each after its own wait.
+bool IsOverload(const absl::Status& status) {
+  return wire::HasReason(status, wire::reason::kQuota) ||
+         wire::HasReason(status, wire::reason::kQueueFull) ||
+         wire::HasReason(status, wire::reason::kQueueTimeout) ||
+         wire::HasReason(status, wire::reason::kNoThreads);
+}
+
 // What may be a single job's doing, of those that were computed together.
 bool MayBeOne(const absl::Status& status) {
+  if (IsOverload(status)) return false;
   return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
          absl::IsFailedPrecondition(status) || absl::IsDataLoss(status) ||
          absl::IsResourceExhausted(status);
@@ -173,11 +182,11 @@ absl::Status ServedMany::CheckOutputs(const PackedJobs& jobs) const {
 absl::StatusOr<v1::Report> ServedMany::RunPack(const PackedJobs& jobs,
                                                v1::AttendManyResponse& response) {
   RETURN_IF_ERROR(CheckOutputs(jobs));
-  const Clock::time_point start = services_.time.Now();
+  const Deadline due = services_.time.Now() + services_.settings.queue_timeout;
   for (int lost = 0;;) {
     // Where as many jobs wait as may, until the time that one may wait is over.
-    RETURN_IF_ERROR(services_.scheduler.AwaitRoom(caller_.turns, client_.stop(),
-                                                  start + services_.settings.queue_timeout));
+    RETURN_IF_ERROR(services_.scheduler.AwaitRoom(caller_.turns, client_.stop(), due));
+    const int64_t seen = services_.quotas.changes();
     JobStop stop;
     const std::stop_callback ended(client_.stop().token(),
                                    [&] { stop.Request(client_.stop().why()); });
@@ -196,8 +205,13 @@ absl::StatusOr<v1::Report> ServedMany::RunPack(const PackedJobs& jobs,
       ++packs_;
       return report;
     }
-    const bool full = wire::HasReason(report.status(), wire::reason::kQueueFull) &&
-                      services_.time.Now() - start < services_.settings.queue_timeout;
+    const bool in_time = services_.time.Now() < due;
+    if (in_time && wire::HasReason(report.status(), wire::reason::kQuota)) {
+      // The caller's jobs, others of this call among them, take its quota: until one of them ends.
+      RETURN_IF_ERROR(services_.quotas.AwaitChange(caller_, seen, client_.stop(), due));
+      continue;
+    }
+    const bool full = in_time && wire::HasReason(report.status(), wire::reason::kQueueFull);
     if (!full && !(LostRows(report.status()) && lost++ < services_.settings.max_retries)) {
       return report;
     }

@@ -74,17 +74,18 @@ std::vector<std::string> ModelCatalog::Names() const {
     }
   }
   std::ranges::sort(names);
-  if (names.size() > kMostModels) names.resize(kMostModels);
   return names;
 }
 
-std::vector<ModelCatalog::Entry> ModelCatalog::List() {
-  std::vector<Entry> entries;
-  for (std::string& name : Names()) {
+ModelCatalog::Listing ModelCatalog::List() {
+  std::vector<std::string> names = Names();
+  Listing listing{.cut = names.size() > kMostModels};
+  if (listing.cut) names.resize(kMostModels);
+  for (std::string& name : names) {
     auto model = Open(name);
-    entries.push_back({.name = std::move(name), .model = std::move(model)});
+    listing.entries.push_back({.name = std::move(name), .model = std::move(model)});
   }
-  return entries;
+  return listing;
 }
 
 }  // namespace hilbert_ring::server

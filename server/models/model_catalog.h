@@ -40,8 +40,11 @@ class ModelCatalog {
     std::string name;
     absl::StatusOr<EncoderFolder> model;
   };
-  // By name.
-  std::vector<Entry> List();
+  struct Listing {
+    std::vector<Entry> entries;  // by name
+    bool cut = false;            // there are more
+  };
+  Listing List();
 
  private:
   std::vector<std::string> Names() const;

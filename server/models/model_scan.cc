@@ -27,12 +27,12 @@ void ModelScan::Look() {
     told.push_back(std::move(line));
     if (std::ranges::find(told_, told.back()) == told_.end()) spdlog::log(level, "{}", told.back());
   };
-  const std::vector<ModelCatalog::Entry> entries = catalog_.List();
-  if (entries.size() == ModelCatalog::kMostModels) {
+  const ModelCatalog::Listing listing = catalog_.List();
+  if (listing.cut) {
     tell(spdlog::level::warn, absl::StrCat("--model-dir: of more than ", ModelCatalog::kMostModels,
                                            " models the first by name are seen"));
   }
-  for (const ModelCatalog::Entry& entry : entries) {
+  for (const ModelCatalog::Entry& entry : listing.entries) {
     if (entry.model.ok()) {
       v1::ModelVersion& version = found.emplace_back();
       version.set_name(entry.name);

@@ -18,6 +18,7 @@
 #include "grpcpp/server_builder.h"
 #include "server/process/deadline.h"
 #include "server/process/listening_sockets.h"
+#include "server/process/reflection_limit.h"
 #include "server/process/refusal_log.h"
 #include "spdlog/spdlog.h"
 #include "wire/codec.h"
@@ -110,7 +111,14 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
       builder.experimental().AddExternalConnectionAcceptor(
           grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
           listen.credentials != nullptr ? listen.credentials : grpc::InsecureServerCredentials());
-  if (!listen.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  if (listen.reflection) {
+    interceptors = LimitReflection();
+  } else {
+    builder.SetOption(std::make_unique<WithoutReflection>());
+  }
+  if (listen.short_calls != nullptr) interceptors.push_back(listen.short_calls->Counter());
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   for (grpc::Service* service : services) builder.RegisterService(service);
   builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   builder.SetMaxSendMessageSize(-1);  // plans of very many workers are longer than a chunk

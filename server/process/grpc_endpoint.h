@@ -13,6 +13,7 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
+#include "server/process/call_limits.h"
 #include "server/process/connection_listener.h"
 #include "server/process/security_settings.h"
 
@@ -36,6 +37,8 @@ struct GrpcListen {
   // Calls of one connection that are open at once, whether or not a handler has them yet. The peer
   // is told, and its further calls wait on its side.
   int streams_per_connection = 1024;
+  // Counts unary calls, whose handlers ask it. Null: nobody does. It outlives the server.
+  CallLimits* short_calls = nullptr;
   // Told of each connection that is closed at once, by the listener's thread. Null: nobody is.
   std::function<void()> on_refused;
   std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plain text

@@ -47,22 +47,54 @@ constexpr char kTlsPriorities[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
 constexpr char kContentPolicy[] =
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
-// An answer's body while the library sends it.
+using Body = std::shared_ptr<const std::string>;
+
+Body BodyOf(HttpReply& reply) {
+  return reply.shared ? reply.shared : std::make_shared<const std::string>(std::move(reply.body));
+}
+
+// Bodies of answers while the library sends them; one that several answers have counts once.
 class Unsent {
  public:
-  Unsent(std::string body, std::atomic<size_t>& all) : body_(std::move(body)), all_(all) {
-    all_ += body_.size();
-  }
-  ~Unsent() { all_ -= body_.size(); }
-  Unsent(const Unsent&) = delete;
-  Unsent& operator=(const Unsent&) = delete;
+  // Of one answer.
+  class Share {
+   public:
+    Share(Unsent& all, Body body) : all_(all), body_(std::move(body)) { all_.Add(*body_); }
+    ~Share() { all_.Remove(*body_); }
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
 
-  std::string& body() { return body_; }
-  static void Free(void* self) { delete static_cast<Unsent*>(self); }
+    const std::string& body() const { return *body_; }
+    static void Free(void* self) { delete static_cast<Share*>(self); }
+
+   private:
+    Unsent& all_;
+    const Body body_;
+  };
+
+  // Whether the body may be sent as well.
+  bool Takes(const std::string& body) const {
+    const MutexLock lock(mutex_);
+    return body.size() <= kShortAnswer || bytes_ < kMostUnsentBytes || answers_.contains(&body);
+  }
 
  private:
-  std::string body_;
-  std::atomic<size_t>& all_;
+  void Add(const std::string& body) {
+    const MutexLock lock(mutex_);
+    if (++answers_[&body] == 1) bytes_ += body.size();
+  }
+
+  void Remove(const std::string& body) {
+    const MutexLock lock(mutex_);
+    const auto answers = answers_.find(&body);
+    if (--answers->second > 0) return;
+    answers_.erase(answers);
+    bytes_ -= body.size();
+  }
+
+  mutable Mutex mutex_;
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<const std::string*, int> answers_ ABSL_GUARDED_BY(mutex_);  // by their body
 };
 
 // Connections and since when they are there: the library bounds their silence, not their life.
@@ -75,13 +107,28 @@ class Lives {
                    MHD_ConnectionNotificationCode code) {
     const int descriptor =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    const MHD_Daemon* const daemon =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON)->daemon;
     auto* const lives = static_cast<Lives*>(self);
     const MutexLock lock(lives->mutex_);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+      ++lives->started_[daemon];
       lives->since_.insert_or_assign(descriptor, Clock::now());
     } else {
       lives->since_.erase(descriptor);
     }
+  }
+
+  // Connections that a server has begun with since it was there.
+  int64_t Started(const MHD_Daemon* daemon) const {
+    const MutexLock lock(mutex_);
+    const auto started = started_.find(daemon);
+    return started == started_.end() ? 0 : started->second;
+  }
+
+  void Forget(const MHD_Daemon* daemon) {
+    const MutexLock lock(mutex_);
+    started_.erase(daemon);
   }
 
   // The library closes those that are shut down here.
@@ -95,8 +142,9 @@ class Lives {
 
  private:
   const Clock::duration longest_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<int, Clock::time_point> since_ ABSL_GUARDED_BY(mutex_);  // by descriptor
+  std::map<const MHD_Daemon*, int64_t> started_ ABSL_GUARDED_BY(mutex_);
 };
 
 class MicroHttpEndpoint : public HttpEndpoint {
@@ -162,12 +210,17 @@ class MicroHttpEndpoint : public HttpEndpoint {
                             MHD_OPTION_NOTIFY_CONNECTION, &Lives::Note, &lives_, MHD_OPTION_END);
   }
 
-  // New connections are this one's from here on. The one before, which has the others; null: none.
-  MHD_Daemon* Show(MHD_Daemon* daemon) {
-    MHD_Daemon* before = nullptr;
+  struct Before {
+    MHD_Daemon* daemon = nullptr;  // null: none
+    int64_t given = 0;             // connections, some of which it may not have begun with
+  };
+
+  // New connections are this one's from here on; the one before has the others.
+  Before Show(MHD_Daemon* daemon) {
+    Before before;
     {
       const MutexLock lock(serving_);
-      before = std::exchange(daemon_, daemon);
+      before = {.daemon = std::exchange(daemon_, daemon), .given = std::exchange(given_, 0)};
     }
     if (tls_.shown) tls_.shown(identity_.cert);
     return before;
@@ -183,7 +236,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
       return;
     }
     const MutexLock lock(serving_);
-    MHD_add_connection(daemon_, connection, at, length);
+    if (MHD_add_connection(daemon_, connection, at, length) == MHD_YES) ++given_;
   }
 
   void Log(const absl::Status& why) {
@@ -215,12 +268,16 @@ class MicroHttpEndpoint : public HttpEndpoint {
           absl::StrCat("no server starts with the new one in ", tls_.cert));
     }
     identity_ = std::move(identity);
-    MHD_Daemon* const before = Show(daemon);
+    const Before before = Show(daemon);
+    // The library counts a connection from when its thread has come to it, and ends those that it
+    // has not come to without a word.
     const auto limit = Clock::now() + std::chrono::seconds(kSilenceSeconds);
-    while (Connections(before) > 0 && Clock::now() < limit && !stop.stop_requested()) {
+    while ((lives_.Started(before.daemon) < before.given || Connections(before.daemon) > 0) &&
+           Clock::now() < limit && !stop.stop_requested()) {
       std::this_thread::sleep_for(kPoll);
     }
-    MHD_stop_daemon(before);
+    MHD_stop_daemon(before.daemon);
+    lives_.Forget(before.daemon);
     return absl::OkStatus();
   }
 
@@ -236,11 +293,13 @@ class MicroHttpEndpoint : public HttpEndpoint {
     const auto* const endpoint = static_cast<const MicroHttpEndpoint*>(self);
     HttpReply reply = endpoint->ReplyTo(method, path, given == nullptr ? "" : given);
     *body_bytes = 0;
-    auto unsent = std::make_unique<Unsent>(std::move(reply.body), endpoint->unsent_bytes_);
+    auto share = std::make_unique<Unsent::Share>(endpoint->unsent_, BodyOf(reply));
+    // The library does not write to it.
     MHD_Response* response = MHD_create_response_from_buffer_with_free_callback_cls(
-        unsent->body().size(), unsent->body().data(), &Unsent::Free, unsent.get());
+        share->body().size(), const_cast<char*>(share->body().data()), &Unsent::Share::Free,
+        share.get());
     if (response == nullptr) return MHD_NO;
-    (void)unsent.release();  // Free deletes it
+    (void)share.release();  // Free deletes it
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, reply.content_type.c_str());
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
@@ -270,7 +329,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
     if (route == routes_.end()) return {.status = MHD_HTTP_NOT_FOUND, .body = "not found\n"};
     const std::lock_guard lock(answering_);
     HttpReply reply = route->second(authorization);
-    if (reply.body.size() > kShortAnswer && unsent_bytes_ >= kMostUnsentBytes) {
+    if (!unsent_.Takes(reply.shared ? *reply.shared : reply.body)) {
       return {.status = MHD_HTTP_SERVICE_UNAVAILABLE, .body = "too many answers are unread\n"};
     }
     return reply;
@@ -279,7 +338,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
   const std::map<std::string, Handler> routes_;
   const HttpTls tls_;
   mutable std::mutex answering_;  // two servers answer while one takes over from the other
-  mutable std::atomic<size_t> unsent_bytes_ = 0;
+  mutable Unsent unsent_;
   int port_ = 0;
   Lives lives_;
   RefusalLog refusals_;
@@ -288,6 +347,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
   absl::Status told_;  // why another one is not, which the log has
   Mutex serving_;
   MHD_Daemon* daemon_ ABSL_GUARDED_BY(serving_) = nullptr;
+  int64_t given_ ABSL_GUARDED_BY(serving_) = 0;  // connections, to daemon_
   // Last: they use all of the above.
   std::unique_ptr<ConnectionListener> listener_;
   std::optional<IntervalThread> watch_;

@@ -23,6 +23,8 @@ struct HttpReply {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
+  // In place of `body` where several answers are the same: it is in memory once.
+  std::shared_ptr<const std::string> shared;
 };
 
 // Files in PEM, which CheckTlsFiles has found right; empty: clear text.

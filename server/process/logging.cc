@@ -9,6 +9,7 @@
 
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "server/process/refusal_log.h"
@@ -68,8 +69,12 @@ std::string AsText(const std::vector<LogField>& fields) {
 
 // An error that gRPC or Protobuf would write to standard error itself, in a form of its own.
 // Strangers cause as many as they like, by connections that speak no TLS say: the log has one a
-// minute.
-void LogOfLibrary(const char* library, const std::string& text) {
+// minute. `last`: the library ends the process, and this line says why.
+void LogOfLibrary(const char* library, const std::string& text, bool last) {
+  if (last) {
+    spdlog::critical("{}: {}", library, text);
+    return;
+  }
   // The libraries take plain functions, and may log until the process has ended.
   static RefusalLog& errors = *new RefusalLog;
   if (const auto since = errors.Note(Clock::now())) {
@@ -81,14 +86,15 @@ void LogOfLibrary(const char* library, const std::string& text) {
 void TakeLinesOfLibraries() {
   gpr_set_log_function([](gpr_log_func_args* line) {
     if (line->severity == GPR_LOG_SEVERITY_ERROR) {
-      LogOfLibrary("gRPC", line->message);
+      LogOfLibrary("gRPC", line->message, absl::StartsWith(line->message, "assertion failed"));
     } else {
       spdlog::info("gRPC: {}", line->message);  // asked for with GRPC_VERBOSITY
     }
   });
-  google::protobuf::SetLogHandler(
-      [](google::protobuf::LogLevel /*level*/, const char* /*file*/, int /*line*/,
-         const std::string& message) { LogOfLibrary("Protobuf", message); });
+  google::protobuf::SetLogHandler([](google::protobuf::LogLevel level, const char* /*file*/,
+                                     int /*line*/, const std::string& message) {
+    LogOfLibrary("Protobuf", message, level == google::protobuf::LOGLEVEL_FATAL);
+  });
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ CLI::Option* AddCpuInstructions(CLI::App& app, std::string& value) {
   return app
       .add_option("--cpu-instructions", value,
                   "instruction set of the workers' kernels; not given: the best of the machine")
-      ->check(CLI::IsMember(
-          {"portable", "ssse3", "sse4", "avx2", "avx512", "avx512-bf16", "neon", "bf16-emulated"}));
+      ->check(CLI::IsMember({"portable", "ssse3", "sse4", "avx2", "avx512", "avx512-bf16",
+                             "amx-bf16", "neon", "bf16-emulated", "amx-bf16-emulated"}));
 }
 
 // Whether the GPU is there is the worker's device to say.

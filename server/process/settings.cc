@@ -102,6 +102,9 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
            "memory for the weights of models of each spawned worker, beside that for jobs");
   AddDuration(app, "--worker-timeout", s.worker_timeout,
               "a worker that is not heard of for so long is lost");
+  AddDuration(app, "--greet-interval", s.greet_interval,
+              "a worker that waits for jobs is called so often; one that does not answer gets none "
+              "until it does");
   app.add_option("--share-memory", s.share_memory,
                  "true: shards of workers on this host lie in memory that both processes map; "
                  "false: rows are sent to them");
@@ -114,6 +117,9 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
       ->check(CLI::Range(0, kMaxWorkersOfAJob));
   app.add_option("--max-queue", s.max_queue, "jobs that may wait")->check(CLI::Range(0, 100'000));
   AddCallLimits(app, s.max_calls_per_peer, s.open_timeout);
+  app.add_option("--max-short-calls-per-peer", s.max_short_calls_per_peer,
+                 "calls with one message each way that one host may have at work at once")
+      ->check(CLI::Range(1, 8192));
   app.add_option("--max-connections-per-peer", s.max_connections_per_peer,
                  "connections that one host may have open; further ones are closed")
       ->check(CLI::Range(1, 1'000'000));
@@ -124,7 +130,7 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
            "message is there, then that message and 1 MiB");
   app.add_option("--max-plans", s.max_plans,
                  "plans that are made at once for jobs, and as many for callers that ask for one; "
-                 "further jobs wait, further callers are refused")
+                 "further jobs wait; of the callers those that have one already are refused")
       ->check(CLI::Range(1, 4096));
   AddDuration(app, "--queue-timeout", s.queue_timeout, "a job waits at most so long for its turn");
   AddDuration(app, "--job-timeout", s.job_timeout, "a job's compute takes at most so long");

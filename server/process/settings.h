@@ -48,6 +48,7 @@ struct CoordinatorSettings {
   DeviceSettings device;           // of a spawned worker
   int64_t memory_limit_bytes = 0;  // of a spawned worker; 0: 80 % of memory / spawned workers
   Milliseconds worker_timeout{2000};
+  Milliseconds greet_interval{10'000};  // of a worker that waits for jobs
 
   std::string data_root;  // of files that jobs name; empty: none
 
@@ -60,10 +61,11 @@ struct CoordinatorSettings {
 
   int job_workers = 0;  // of a job; 0: as many as end it first
 
-  int max_queue = 64;                // jobs that wait
-  int max_plans = 2;                 // made at once for jobs, and as many for callers of Plan
-  int max_calls_per_peer = 256;      // open at once
-  Milliseconds open_timeout{5'000};  // of a call that has said nothing
+  int max_queue = 64;                  // jobs that wait
+  int max_plans = 2;                   // made at once for jobs, and as many for callers of Plan
+  int max_calls_per_peer = 256;        // open at once
+  int max_short_calls_per_peer = 128;  // with one message each way, at work at once
+  Milliseconds open_timeout{5'000};    // of a call that has said nothing
   int max_connections_per_peer = 256;
   Milliseconds connection_idle_timeout{300'000};      // of a connection without a call
   int64_t waiting_memory_bytes = int64_t{512} << 20;  // of all calls that are not admitted

@@ -21,6 +21,7 @@ void BlockStopSignals() {
   const sigset_t set = StopSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error of who writes it: EFBIG
 }
 
 void UnblockStopSignals() {

@@ -10,7 +10,8 @@
 
 namespace hilbert_ring::server {
 
-// Blocks SIGTERM and SIGINT in this thread and those it starts, and ignores SIGPIPE.
+// Blocks SIGTERM and SIGINT in this thread and those it starts, and ignores SIGPIPE and
+// SIGXFSZ.
 void BlockStopSignals();
 
 // In a child between fork and exec: takes signals as a new process does. Async-signal-safe.

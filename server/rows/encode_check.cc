@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/return_if_error.h"
 #include "engine/reference/encoder_reference.h"
 #include "engine/reference/sample_tokens.h"
@@ -270,11 +271,23 @@ class EncodeCheck::Comparison {
     const std::string off = absl::StrCat("; the number that is furthest off is at ",
                                          absl::SixDigits(excess_), " of what it may be");
     if (check_.layer_ == 0) {
-      return absl::StrCat(rows, " through all ", job_.config.layers, " layers", off);
+      return absl::StrCat(rows, " through all ", job_.config.layers, " layers", off, Unchecked());
     }
-    return absl::StrCat(rows, " from their tiles to the first layer, through layer ", check_.layer_,
-                        " of ", job_.config.layers,
-                        " from its input at the workers, and from their last states on", off);
+    return absl::StrCat(
+        rows, " from their tiles to the first layer, through layer ", check_.layer_, " of ",
+        job_.config.layers, " from its input at the workers",
+        job_.outputs.pooling == Pooling::kMean ? "" : ", and from their last states on", off,
+        Unchecked());
+  }
+
+  // Of what the client gets.
+  std::string Unchecked() const {
+    std::vector<std::string> outputs;
+    if (check_.layer_ > 0 && job_.outputs.pooling == Pooling::kMean) {
+      outputs.push_back("means of slides");
+    }
+    if (job_.outputs.attention_map) outputs.push_back("the attention map");
+    return outputs.empty() ? "" : absl::StrCat("; not checked: ", absl::StrJoin(outputs, ", "));
   }
 
   const EncodeCheck& check_;

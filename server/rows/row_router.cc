@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
+#include "server/shard/run_message.h"
 #include "wire/codec.h"
+#include "wire/payload_message.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -67,19 +70,22 @@ void RowRouter::WriteOrder(int rank, std::span<int64_t> tokens) const {
   }
 }
 
-bool RowRouter::SendOrder(int rank, const std::function<bool(v1::OrderPart&&)>& send) const {
+bool RowRouter::SendOrder(int rank, wire::SlicePool& pool,
+                          const std::function<bool(const grpc::ByteBuffer&)>& send) const {
   if (!shape_.spec.ordering) return true;
   constexpr int64_t kMostTokens = wire::kMaxPayloadBytes / static_cast<int64_t>(sizeof(int64_t));
-  std::vector<int64_t> tokens;
   for (const ShardRange& range : shards_.OfRank(rank)) {
     for (int64_t slot = range.begin; slot < range.end;) {
-      tokens.resize(std::min(kMostTokens, range.end - slot));
+      const std::shared_ptr<char[]> buffer = pool.Take();
+      const std::span<int64_t> tokens(reinterpret_cast<int64_t*>(buffer.get()),
+                                      static_cast<size_t>(std::min(kMostTokens, range.end - slot)));
       order_->Tokens(slot, tokens);
       v1::OrderPart part;
       part.set_first_local_row(range.LocalRow(slot));
-      part.set_tokens(tokens.data(), tokens.size() * sizeof(int64_t));
-      if (!send(std::move(part))) return false;
-      slot += static_cast<int64_t>(tokens.size());
+      if (!send(JoinOrder(part, wire::SliceOf({buffer.get(), tokens.size_bytes()}, buffer)))) {
+        return false;
+      }
+      slot += std::ssize(tokens);
     }
   }
   return true;

@@ -9,9 +9,11 @@
 
 #include "engine/order/permutation.h"
 #include "engine/plan/shards.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/shard/job_shape.h"
+#include "wire/slice_pool.h"
 
 namespace hilbert_ring::server {
 
@@ -35,9 +37,11 @@ class RowRouter {
   RowRun Find(v1::Tensor tensor, int64_t row) const;
 
   // For jobs with an ordering, nothing otherwise: the tokens of a rank's slots, written by local
-  // row or sent in parts. Sending ends early and returns false when `send` does.
+  // row or sent in parts, as RunRequests. Sending ends early and returns false when `send` does.
+  // pool: whose buffers hold MostPayloadBytes of the job.
   void WriteOrder(int rank, std::span<int64_t> tokens) const;
-  bool SendOrder(int rank, const std::function<bool(v1::OrderPart&&)>& send) const;
+  bool SendOrder(int rank, wire::SlicePool& pool,
+                 const std::function<bool(const grpc::ByteBuffer&)>& send) const;
 
  private:
   void AddSlots(int64_t begin, int64_t end, std::vector<RowRun>& runs) const;

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
-#include "engine/plan/saturating.h"
+#include "engine/base/saturating.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {

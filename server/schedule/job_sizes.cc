@@ -1,6 +1,7 @@
 #include "server/schedule/job_sizes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "engine/base/mutex.h"
@@ -56,15 +57,23 @@ double ComputeRate::flops_per_second() const {
   return flops_per_second_;
 }
 
+int64_t JobSize::BytesOn(const Member& member) const {
+  return member.bfloat16_products ? bytes : SaturatingAdd(bytes, widened_bytes);
+}
+
 JobSize SizeOf(const Plan& plan, double flops_per_second) {
   JobSize size{.workers = plan.shards.workers()};
   double compute = 0, exchange = 0, shards = 0;
+  int64_t widened = 0;
   for (const WorkerCost& worker : plan.costs.workers) {
     compute = std::max(compute, worker.flops / flops_per_second);
     exchange = std::max(exchange, static_cast<double>(worker.bytes_received) / kBytesPerSecond);
     shards += static_cast<double>(worker.shard_bytes);
-    size.bytes = std::max(size.bytes, SaturatingAdd(worker.resident_bytes(), kRunOverheadBytes));
+    const int64_t bytes = SaturatingAdd(worker.resident_bytes(), kRunOverheadBytes);
+    size.bytes = std::max(size.bytes, bytes);
+    widened = std::max(widened, SaturatingAdd(bytes, worker.widened_bytes));
   }
+  size.widened_bytes = widened - size.bytes;
   size.seconds = kJobSeconds + kWorkerSeconds * (size.workers - 1) + shards / kBytesPerSecond;
   if (plan.costs.steps > 0) {
     // Blocks travel while others are computed: what is longer counts.
@@ -83,6 +92,17 @@ PlanTime PredictTime(const Plan& plan, const ComputeRate::Measured& measured) {
                                    "has computed; rows and blocks at %.3g GB/s",
                                    measured.flops_per_second / 1e9, measured.workers,
                                    measured.workers == 1 ? "" : "s", kBytesPerSecond / 1e9)};
+}
+
+Planner CountedOn(const Members& members, Planner planner) {
+  if (std::ranges::all_of(members, [](const auto& member) { return member->bfloat16_products; })) {
+    return planner;
+  }
+  return [planner = std::move(planner)](int workers) -> absl::StatusOr<Plan> {
+    ASSIGN_OR_RETURN(Plan plan, planner(workers));
+    CountWidened(plan.costs);
+    return plan;
+  };
 }
 
 absl::StatusOr<std::vector<JobSize>> SizesOf(const Planner& planner, int least_workers,

@@ -10,14 +10,18 @@
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
 #include "engine/plan/plan.h"
+#include "server/cluster/membership.h"
 #include "server/schedule/planner.h"
 
 namespace hilbert_ring::server {
 
 struct JobSize {
   int workers = 1;
-  double seconds = 0;  // predicted, from the first row to the last output
-  int64_t bytes = 0;   // of memory, on the worker that needs most
+  double seconds = 0;         // predicted, from the first row to the last output
+  int64_t bytes = 0;          // of memory, on the worker that needs most
+  int64_t widened_bytes = 0;  // more, where that has no products of bfloat16
+
+  int64_t BytesOn(const Member& member) const;
 };
 
 // What workers compute, learned from the jobs that they end. Thread-safe.
@@ -55,6 +59,10 @@ struct PlanTime {
   std::string basis;
 };
 PlanTime PredictTime(const Plan& plan, const ComputeRate::Measured& measured);
+
+// The planner, whose plans count what is widened where one of the members has no products of
+// bfloat16: what the worker that takes most will take.
+Planner CountedOn(const Members& members, Planner planner);
 
 // Sizes in rising order: least_workers, twice as many, and so on, and most_workers.
 // The planner's errors.

@@ -1,8 +1,16 @@
 #include "server/schedule/plan_gate.h"
 
 #include <algorithm>
+#include <tuple>
+
+#include "server/process/deadline.h"
 
 namespace hilbert_ring::server {
+namespace {
+
+constexpr std::chrono::milliseconds kPoll{50};  // until a caller's leaving is seen
+
+}  // namespace
 
 bool PlansFast(const JobSpec& spec, int workers) {
   constexpr int64_t kFewVisits = 1 << 20;
@@ -14,29 +22,76 @@ bool PlansFast(const JobSpec& spec, int workers) {
   return phases < kFewVisits && pieces * phases <= kFewVisits;
 }
 
-PlanGate::Turn PlanGate::TryEnter() {
-  const MutexLock lock(mutex_);
-  if (inside_ >= most_) return nullptr;
+PlanGate::Turn PlanGate::TakePlace(const std::string& caller) {
+  Caller& entry = callers_[caller];
+  ++entry.inside;
+  entry.last_turn = ++turns_;
   ++inside_;
-  return Turn(this);
+  return {this, End(caller)};
 }
 
-absl::StatusOr<PlanGate::Turn> PlanGate::Await(const JobStop& stop) {
+PlanGate::Turn PlanGate::Enter(const std::string& caller, const std::function<bool()>& gone) {
   MutexLock lock(mutex_);
-  left_.wait(lock, stop.token(),
-             [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return inside_ < most_; });
+  // Whoever waits has all places before it taken.
+  if (inside_ < most_) return TakePlace(caller);
+  Caller& entry = callers_[caller];
+  if (entry.inside > 0 || !entry.waiting.empty() || waiting_ >= waits_.most) {
+    if (entry.inside == 0 && entry.waiting.empty()) callers_.erase(caller);
+    return {};
+  }
+  Waiter waiter;
+  entry.waiting.push_back(&waiter);
+  ++waiting_;
+  const auto until = Clock::now() + waits_.patience;
+  while (!waiter.called && Clock::now() < until && !gone()) {
+    called_.wait_for(lock, kPoll);
+  }
+  --waiting_;
+  return StopWaiting(caller, waiter);
+}
+
+absl::StatusOr<PlanGate::Turn> PlanGate::Await(const std::string& caller, const JobStop& stop) {
+  MutexLock lock(mutex_);
+  if (inside_ < most_) return TakePlace(caller);
+  Waiter waiter;
+  callers_[caller].waiting.push_back(&waiter);
+  called_.wait(lock, stop.token(), [&waiter] { return waiter.called; });
+  Turn turn = StopWaiting(caller, waiter);
   if (absl::Status why = stop.why(); !why.ok()) {
-    left_.notify_one();  // the turn is another's
+    lock.unlock();  // the turn ends, and is another's
     return why;
   }
-  ++inside_;
-  return Turn(this);
+  return turn;
 }
 
-void PlanGate::Leave() {
+PlanGate::Turn PlanGate::StopWaiting(const std::string& caller, const Waiter& waiter) {
+  if (waiter.called) return {this, End(caller)};
+  const auto entry = callers_.find(caller);
+  std::erase(entry->second.waiting, &waiter);
+  if (entry->second.inside == 0 && entry->second.waiting.empty()) callers_.erase(entry);
+  return {};
+}
+
+void PlanGate::Leave(const std::string& caller) {
   const MutexLock lock(mutex_);
   --inside_;
-  left_.notify_one();
+  const auto left = callers_.find(caller);
+  --left->second.inside;
+  CallNext();
+  if (left->second.inside == 0 && left->second.waiting.empty()) callers_.erase(left);
+}
+
+void PlanGate::CallNext() {
+  const auto order = [](const Callers::value_type& caller) {
+    const bool waits = !caller.second.waiting.empty();
+    return std::tuple(!waits, caller.second.inside, caller.second.last_turn);
+  };
+  const auto next = std::ranges::min_element(callers_, {}, order);
+  if (next == callers_.end() || next->second.waiting.empty()) return;
+  next->second.waiting.front()->called = true;
+  next->second.waiting.pop_front();
+  (void)TakePlace(next->first).release();  // the waiter makes a turn of it
+  called_.notify_all();
 }
 
 }  // namespace hilbert_ring::server

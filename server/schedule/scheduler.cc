@@ -239,12 +239,12 @@ Scheduler::Start Scheduler::Earliest(const Job& job, const JobSize& size,
                                      const std::vector<Seat*>& seats, Clock::time_point now) const {
   std::vector<std::pair<Clock::time_point, Seat*>> free;
   for (Seat* seat : seats) {
-    if (seat->member->memory_limit_bytes < size.bytes) continue;
+    const int64_t bytes = size.BytesOn(*seat->member), limit = seat->member->memory_limit_bytes;
+    if (limit < bytes) continue;
     Clock::time_point at = std::max(now, Clock::time_point(seat->member->rests_until.load()));
     for (const Job* other : {seat->job, seat->express}) {
       const bool in_the_way =
-          other != nullptr &&
-          (other == seat->job || seat->bytes > seat->member->memory_limit_bytes - size.bytes);
+          other != nullptr && (other == seat->job || seat->bytes > limit - bytes);
       if (in_the_way) at = std::max(at, EndOf(other->end, other->size.seconds, now));
     }
     free.push_back({at, seat});
@@ -280,7 +280,7 @@ bool Scheduler::TryStart(Job& job, const std::vector<Seat*>& seats, Clock::time_
     return true;
   }
   if (TryExpress(job, seats, now, reserved)) return true;
-  if (best != nullptr && !reserved) reserved = Reserved{.at = best_start.at, .bytes = best->bytes};
+  if (best != nullptr && !reserved) reserved = Reserved{.at = best_start.at, .size = *best};
   return false;
 }
 
@@ -291,10 +291,11 @@ bool Scheduler::TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::tim
   if (size.workers != 1 || size.seconds > kExpressSeconds) return false;
   const bool in_time = !reserved || now + Duration(size.seconds) <= reserved->at;
   for (Seat* seat : seats) {
-    const int64_t limit = seat->member->memory_limit_bytes;
-    if (!in_time && size.bytes > limit - reserved->bytes) continue;
-    if (Clock::time_point(seat->member->rests_until.load()) > now) continue;
-    if (seat->express == nullptr && seat->bytes <= limit - size.bytes) {
+    const Member& member = *seat->member;
+    const int64_t bytes = size.BytesOn(member), limit = member.memory_limit_bytes;
+    if (!in_time && bytes > limit - reserved->size.BytesOn(member)) continue;
+    if (Clock::time_point(member.rests_until.load()) > now) continue;
+    if (seat->express == nullptr && seat->bytes <= limit - bytes) {
       Give(job, size, {seat}, true, now);
       return true;
     }
@@ -312,7 +313,7 @@ void Scheduler::Give(Job& job, const JobSize& size, const std::vector<Seat*>& se
   for (Seat* seat : seats) {
     job.grant->members.push_back(seat->member);
     (express ? seat->express : seat->job) = &job;
-    seat->bytes += size.bytes;
+    seat->bytes += size.BytesOn(*seat->member);
   }
   job.changed->notify_all();
 }
@@ -321,7 +322,7 @@ void Scheduler::TakeBack(Job& job) {
   for (Seat& seat : seats_) {
     if (seat.job != &job && seat.express != &job) continue;
     (seat.job == &job ? seat.job : seat.express) = nullptr;
-    seat.bytes -= job.size.bytes;
+    seat.bytes -= job.size.BytesOn(*seat.member);
   }
   job.grant.reset();
 }

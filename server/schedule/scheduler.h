@@ -137,7 +137,7 @@ class Scheduler {
   };
   struct Reserved {  // of the first job that cannot start now
     Clock::time_point at;
-    int64_t bytes = 0;  // of a worker
+    JobSize size;
   };
   struct Start {
     Clock::time_point at;

@@ -99,16 +99,16 @@ absl::StatusOr<Epochs> Epochs::Make(const JobSpec& spec, const EpochLimits& limi
   const int64_t most_rows =
       std::min(limits.most_bytes / row_bytes, limits.spec.max_tokens) - epochs.behind_;
   if (multiple > most_rows) {
-    const bool countable = multiple < (int64_t{1} << 40);
+    const int64_t bytes = epochs.BytesOf(multiple);
+    const bool countable = multiple < (int64_t{1} << 40) && bytes != kNone;
     return wire::ErrorOf(
         wire::reason::kDoesNotFit,
-        absl::StrCat("the smallest epoch, a common multiple ", WhatItIsAMultipleOf(spec), ", has ",
-                     multiple == kNone ? "more than 2^63" : absl::StrCat(multiple), " tokens",
-                     countable ? absl::StrCat(", whose rows and outputs take ",
-                                              epochs.BytesOf(multiple), " bytes")
-                               : "",
-                     "; the limit is ", limits.most_bytes, " bytes (--stream-epoch-memory)",
-                     countable ? "" : ", and no service has enough"));
+        absl::StrCat(
+            "the smallest epoch, a common multiple ", WhatItIsAMultipleOf(spec), ", has ",
+            multiple == kNone ? "more than 2^63" : absl::StrCat(multiple), " tokens",
+            countable ? absl::StrCat(", whose rows and outputs take ", bytes, " bytes") : "",
+            "; the limit is ", limits.most_bytes, " bytes (--stream-epoch-memory)",
+            countable ? "" : ", and no service has enough"));
   }
   if (limits.asked < 0 || limits.asked % multiple != 0) {
     return wire::ErrorOf(wire::reason::kInvalidOpen,

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "engine/base/saturating.h"
 #include "engine/spec/job_spec.h"
 
 namespace hilbert_ring::server {
@@ -63,7 +64,7 @@ class Epochs {
  private:
   Epochs(const JobSpec& spec, const EpochLimits& limits);
   int64_t BytesOf(int64_t tokens) const {
-    return (tokens + behind_) * (input_row_bytes_ + output_row_bytes_);
+    return SaturatingMultiply(SaturatingAdd(tokens, behind_), input_row_bytes_ + output_row_bytes_);
   }
 
   JobSpec spec_;

@@ -25,11 +25,19 @@ JobShape ShapeOf(const EncodeJob& job, const EncoderPlan& plan) {
   return {plan.attention.spec, RowSizesOf(job), std::make_shared<SlideRows>(plan.rows)};
 }
 
+// As this worker computes it.
+Plan PlanHere(const EncodeJob& job, const EncoderPlan& plan, int threads,
+              const ModelStore& models) {
+  Plan whole = PlanOfJob(job, plan, threads);
+  if (models.ProductsOf(job.compute) != job.compute) CountWidened(whole.costs);
+  return whole;
+}
+
 class EncodeRun : public RunWork {
  public:
   EncodeRun(EncodeJob job, EncoderPlan plan, EncoderFolder folder, ModelStore& models, int rank,
             int threads, std::vector<int64_t> checked)
-      : RunWork(ShapeOf(job, plan), PlanOfJob(job, plan, threads), rank),
+      : RunWork(ShapeOf(job, plan), PlanHere(job, plan, threads, models), rank),
         job_(std::move(job)),
         plan_(std::move(plan)),
         folder_(std::move(folder)),
@@ -43,8 +51,10 @@ class EncodeRun : public RunWork {
   std::vector<v1::CheckedState> TakeChecked() override;
 
  private:
-  absl::Status PlaceTiles(const ShardStore& store, const ExecuteControl& control);
-  absl::Status PlaceRows(const ShardStore& store, int64_t begin, int64_t end);
+  absl::Status PlaceTiles(const ShardStore& store, const ExecuteControl& execute,
+                          const EncoderControl& control);
+  absl::Status PlaceRows(const ShardStore& store, int64_t begin, int64_t end,
+                         const EncoderControl& control);
   absl::Status KeepStates(ShardStore& store, Device& device, const StateRows& rows) const;
   absl::Status KeepMap(ShardStore& store, const MapRows& rows) const;
   absl::Status KeepChecked(ShardStore& store, const StateRows& rows);
@@ -70,7 +80,8 @@ absl::Status EncodeRun::Prepare(Device& device, const std::function<bool()>& can
 }
 
 // Local rows [begin, end) of one range of the shard.
-absl::Status EncodeRun::PlaceRows(const ShardStore& store, int64_t begin, int64_t end) {
+absl::Status EncodeRun::PlaceRows(const ShardStore& store, int64_t begin, int64_t end,
+                                  const EncoderControl& control) {
   for (const ShardRange& range : plan_.attention.shards.OfRank(rank())) {
     const int64_t from = std::max(begin, range.local_begin);
     const int64_t to = std::min(end, range.local_begin + range.size());
@@ -89,19 +100,24 @@ absl::Status EncodeRun::PlaceRows(const ShardStore& store, int64_t begin, int64_
         coords = {reinterpret_cast<const double*>(store.Row(TensorKind::kTileCoords, row)),
                   static_cast<size_t>(2 * run.tiles)};
       }
-      RETURN_IF_ERROR(rank_->PlaceTiles(run.first_tile, run.tiles, job_.dtype,
-                                        store.Row(TensorKind::kTiles, row), coords));
+      RETURN_IF_ERROR(rank_->PlaceTiles({.first = run.first_tile,
+                                         .count = run.tiles,
+                                         .dtype = job_.dtype,
+                                         .values = store.Row(TensorKind::kTiles, row),
+                                         .coords = coords},
+                                        control));
     }
   }
   return absl::OkStatus();
 }
 
 // As they come: tiles are projected while later ones are on their way.
-absl::Status EncodeRun::PlaceTiles(const ShardStore& store, const ExecuteControl& control) {
+absl::Status EncodeRun::PlaceTiles(const ShardStore& store, const ExecuteControl& execute,
+                                   const EncoderControl& control) {
   for (int64_t begin = 0; begin < store.rows();) {
     const int64_t end = std::min(begin + kPieceRows, store.rows());
-    if (control.await_rows) RETURN_IF_ERROR(control.await_rows(end));
-    RETURN_IF_ERROR(PlaceRows(store, begin, end));
+    if (execute.await_rows) RETURN_IF_ERROR(execute.await_rows(end));
+    RETURN_IF_ERROR(PlaceRows(store, begin, end, control));
     begin = end;
   }
   return absl::OkStatus();
@@ -177,32 +193,31 @@ absl::StatusOr<Figures> EncodeRun::Execute(ShardStore& store, Device& device,
                                            Communicator* communicator, int64_t first_step,
                                            const WorkControl& control) {
   const ExecuteControl& execute = control.execute;
-  RETURN_IF_ERROR(PlaceTiles(store, execute));
   std::function<absl::Status(const StateRows& rows)> state;
   if (!checked_.empty()) state = [&](const StateRows& rows) { return KeepChecked(store, rows); };
-  ASSIGN_OR_RETURN(
-      const EncoderFigures figures,
-      rank_->Run(communicator, first_step,
-                 {.deadline = execute.deadline,
-                  .cancelled = execute.cancelled,
-                  .progress =
-                      [&execute](double done) {
-                        // The end is told below, while all memory is still there.
-                        if (execute.progress) execute.progress(std::min(done, 0.999));
-                      },
-                  .waiting = execute.waiting,
-                  .overlap_exchange = execute.overlap_exchange,
-                  .layer = control.layer,
-                  .attention_span = control.attention_span,
-                  .rows_span = control.rows_span,
-                  .state = state,
-                  .rows = [&](const StateRows& rows) { return KeepStates(store, device, rows); },
-                  .pooled =
-                      [&](int64_t state, const PooledPart& part) {
-                        KeepPooled(state, part);
-                        return absl::OkStatus();
-                      },
-                  .map = [&](const MapRows& rows) { return KeepMap(store, rows); }}));
+  const EncoderControl encoder{
+      .deadline = execute.deadline,
+      .cancelled = execute.cancelled,
+      .progress =
+          [&execute](double done) {
+            // The end is told below, while all memory is still there.
+            if (execute.progress) execute.progress(std::min(done, 0.999));
+          },
+      .waiting = execute.waiting,
+      .overlap_exchange = execute.overlap_exchange,
+      .layer = control.layer,
+      .attention_span = control.attention_span,
+      .rows_span = control.rows_span,
+      .state = state,
+      .rows = [&](const StateRows& rows) { return KeepStates(store, device, rows); },
+      .pooled =
+          [&](int64_t state, const PooledPart& part) {
+            KeepPooled(state, part);
+            return absl::OkStatus();
+          },
+      .map = [&](const MapRows& rows) { return KeepMap(store, rows); }};
+  RETURN_IF_ERROR(PlaceTiles(store, execute, encoder));
+  ASSIGN_OR_RETURN(const EncoderFigures figures, rank_->Run(communicator, first_step, encoder));
   if (execute.progress) execute.progress(1);
   const bool has_rows = std::ranges::any_of(
       kOutputKinds, [this](TensorKind tensor) { return shape().rows.Has(tensor); });

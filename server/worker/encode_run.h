@@ -11,7 +11,7 @@
 namespace hilbert_ring::server {
 
 // Of a RunOpen with encode. Errors of ModelCatalog::Open, DecodeEncodeSpec and MakeEncoderPlan.
-// threads: of the device that will compute it. The store outlives the run.
+// threads: of the device that will compute it, which is the store's. The store outlives the run.
 absl::StatusOr<std::unique_ptr<RunWork>> MakeEncodeRun(const v1::RunOpen& open, ModelStore& models,
                                                        int threads);
 

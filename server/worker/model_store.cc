@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "engine/base/return_if_error.h"
 #include "wire/status.h"
 
@@ -27,10 +28,10 @@ ModelStore::ModelStore(std::string folder, int64_t limit_bytes, std::string shar
 }
 
 // Weights that cannot be shared are this process's own.
-absl::StatusOr<std::unique_ptr<WeightMemory>> ModelStore::MemoryFor(const std::string& key,
-                                                                    int64_t bytes) const {
+absl::StatusOr<std::unique_ptr<WeightMemory>> ModelStore::MemoryFor(
+    const std::string& key, int64_t bytes, std::chrono::seconds wait) const {
   if (share_folder_.empty()) return WeightMemory::Private(bytes);
-  auto shared = WeightMemory::Shared(share_folder_, key, bytes);
+  auto shared = WeightMemory::Shared(share_folder_, key, bytes, absl::FromChrono(wait));
   if (shared.ok()) return shared;
   spdlog::info("weights are not shared with other workers: {}",
                std::string(shared.status().message()));
@@ -62,21 +63,30 @@ void ModelStore::MakeRoom(int64_t bytes) {
   }
 }
 
-absl::Status ModelStore::AwaitTurn(const std::function<bool()>& cancelled) {
-  while (true) {
-    if (cancelled && cancelled()) return absl::CancelledError("the job was cancelled");
-    MutexLock lock(mutex_);
-    if (ended_.wait_for(lock, kPoll,
-                        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !loading_; })) {
-      loading_ = true;
-      return absl::OkStatus();
-    }
-  }
+// Null where it is not loaded.
+std::shared_ptr<const EncoderModel> ModelStore::Find(const EncoderFolder& folder,
+                                                     DataType compute) {
+  const auto found = std::ranges::find_if(loaded_, [&](const auto& model) {
+    return model->digest() == folder.digest() && model->compute() == compute;
+  });
+  if (found == loaded_.end()) return nullptr;
+  loaded_.splice(loaded_.begin(), loaded_, found);
+  return loaded_.front();
 }
 
 absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Load(
     const EncoderFolder& folder, DataType compute, const std::function<bool()>& cancelled) {
-  RETURN_IF_ERROR(AwaitTurn(cancelled));
+  for (bool our_turn = false; !our_turn;) {
+    if (cancelled && cancelled()) return absl::CancelledError("the job was cancelled");
+    MutexLock lock(mutex_);
+    // One that is there waits for no other's load.
+    if (auto loaded = Find(folder, compute)) return loaded;
+    our_turn = ended_.wait_for(
+        lock, kPoll, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !loading_; });
+    if (!our_turn) continue;
+    if (auto loaded = Find(folder, compute)) return loaded;  // by the one before
+    loading_ = true;
+  }
   auto model = LoadInTurn(folder, compute);
   {
     const MutexLock lock(mutex_);
@@ -94,13 +104,6 @@ absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::LoadInTurn(
   int64_t room = 0;
   {
     const MutexLock lock(mutex_);
-    const auto found = std::ranges::find_if(loaded_, [&](const auto& model) {
-      return model->digest() == folder.digest() && model->compute() == compute;
-    });
-    if (found != loaded_.end()) {
-      loaded_.splice(loaded_.begin(), loaded_, found);
-      return loaded_.front();
-    }
     MakeRoom(*bytes);
     room = limit_ - Bytes();
   }
@@ -113,8 +116,8 @@ absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::LoadInTurn(
       EncoderModel::Load(folder, {.compute = compute,
                                   .max_bytes = room,
                                   .device = gpu_,
-                                  .memory = [this](const std::string& key, int64_t of_key) {
-                                    return MemoryFor(key, of_key);
+                                  .memory = [&](const std::string& key, int64_t of_key) {
+                                    return MemoryFor(key, of_key, LoadTimeout(folder.config()));
                                   }});
   if (!model.ok()) {
     return wire::WithReason(model.status(), absl::IsResourceExhausted(model.status())

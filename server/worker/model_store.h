@@ -5,6 +5,7 @@
 //   ASSIGN_OR_RETURN(const auto model, store.Load(folder, DataType::kBFloat16));
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -32,6 +33,7 @@ class ModelStore {
              Device* gpu = nullptr);
 
   ModelCatalog& catalog() { return catalog_; }
+  DataType ProductsOf(DataType compute) const { return ProductsOn(gpu_, compute); }
   int64_t limit() const { return limit_; }
 
   // The folder's version, loaded now or before. One is loaded at a time; those that were not used
@@ -46,11 +48,12 @@ class ModelStore {
   int count() const;
 
  private:
-  absl::Status AwaitTurn(const std::function<bool()>& cancelled);
+  std::shared_ptr<const EncoderModel> Find(const EncoderFolder& folder, DataType compute)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<const EncoderModel>> LoadInTurn(const EncoderFolder& folder,
                                                                  DataType compute);
-  absl::StatusOr<std::unique_ptr<WeightMemory>> MemoryFor(const std::string& key,
-                                                          int64_t bytes) const;
+  absl::StatusOr<std::unique_ptr<WeightMemory>> MemoryFor(const std::string& key, int64_t bytes,
+                                                          std::chrono::seconds wait) const;
   void MakeRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t Bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

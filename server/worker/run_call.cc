@@ -15,6 +15,7 @@
 #include "server/process/deadline.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
+#include "server/shard/run_message.h"
 #include "server/worker/broken_device.h"
 #include "server/worker/delivered_rows.h"
 #include "server/worker/shard_rows.h"
@@ -34,6 +35,10 @@ constexpr double kShortFlops = 5e8;               // some milliseconds of a proc
 
 absl::Status UnexpectedMessage(const char* expected) {
   return absl::InvalidArgumentError(absl::StrCat("expected ", expected));
+}
+
+absl::Status Malformed() {
+  return absl::InvalidArgumentError("a message of the Run stream is no RunRequest");
 }
 
 absl::Status WithTimeout(const absl::Status& error) {
@@ -56,7 +61,8 @@ absl::Status RunCall::Serve() {
     short_ = IsShort();
     status = short_ ? WorkAlone() : Work();
   }
-  // Before the next job's turn.
+  // Before the next job's turn, and all of it before that job can reserve it.
+  output_.reset();
   ring_.reset();
   if (files_ != nullptr) {
     file_bytes_read_ = files_->bytes_read();
@@ -65,12 +71,14 @@ absl::Status RunCall::Serve() {
   files_.reset();
   store_.reset();
   shared_.reset();
+  const WorkerCost cost = work_->cost();
+  work_.reset();
+  TrimMalloc(cost.resident_bytes());
   reservation_.reset();
-  TrimMalloc(work_->cost().resident_bytes());
   if (cancelled_at_) {
     state_.calls.NoteCancelled(SecondsBetween(*cancelled_at_, Clock::now()));
   }
-  CountEnd(status);
+  CountEnd(status, cost);
   const auto level =
       status.ok() || absl::IsCancelled(status) ? spdlog::level::debug : spdlog::level::warn;
   LogEvent(level, "run ended",
@@ -87,7 +95,7 @@ std::optional<Deadline> RunCall::RowsDone() {
   return rows_done_;
 }
 
-void RunCall::CountEnd(const absl::Status& status) {
+void RunCall::CountEnd(const absl::Status& status, const WorkerCost& cost) {
   if (state_.metrics == nullptr) return;
   state_.metrics->CountRun(status.code());
   if (cancelled_at_) {
@@ -95,7 +103,6 @@ void RunCall::CountEnd(const absl::Status& status) {
   }
   const std::optional<Deadline> rows_done = RowsDone();
   if (!status.ok() || !figures_.ok() || !rows_done) return;
-  const WorkerCost& cost = work_->cost();
   state_.metrics->ObserveRun({.transport = transport_,
                               .tokens = cost.tokens,
                               .flops = figures_->flops,
@@ -114,9 +121,11 @@ void RunCall::CountEnd(const absl::Status& status) {
 }
 
 absl::Status RunCall::Open() {
-  v1::RunRequest request;
-  const bool came = stream_.Read(&request);
+  RunMessage<v1::RunRequest> message;
+  v1::RunRequest& request = message.fields;
+  const bool came = stream_.Read(&message.buffer);
   if (place_ != nullptr && !place_->Open()) return place_->why();
+  if (came && !Split(message)) return Malformed();
   if (!came || !request.has_open()) return UnexpectedMessage("RunOpen first");
   const Deadline opened = std::chrono::steady_clock::now();
   open_ = std::move(*request.mutable_open());
@@ -295,18 +304,20 @@ void RunCall::NoteCancelled() {
 
 absl::Status RunCall::ReceiveRows() {
   ShardRows rows(work_->shape(), work_->plan(), rank_, *store_);
-  v1::RunRequest request;
+  RunMessage<v1::RunRequest> message;
+  const v1::RunRequest& request = message.fields;
   const auto fed = [this] { fed_until_ = std::chrono::steady_clock::now() + state_.feed_timeout; };
   fed();
   const FeedWatch::Entry watched(state_.feeds, [this] { EndUnfed(); });
-  for (; stream_.Read(&request); fed()) {
+  for (; stream_.Read(&message.buffer); fed()) {
+    if (!Split(message)) return Malformed();
     absl::Status status;
     switch (request.message_case()) {
       case v1::RunRequest::kOrder:
-        status = rows.Place(request.order());
+        status = rows.Place(request.order(), message.payload);
         break;
       case v1::RunRequest::kRows:
-        status = rows.Place(request.rows());
+        status = rows.Place(request.rows(), message.payload);
         arrived_.Open(rows.prefix());
         break;
       case v1::RunRequest::kArrived:
@@ -378,7 +389,7 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
             // there.
             if (done >= 1.0) resident_bytes_ = ResidentBytes();
             const MutexLock lock(mutex_);
-            news_.fraction = done;
+            news_.fraction = std::max(news_.fraction, done);  // threads tell in any order
           },
       .waiting =
           [this](int64_t step) {

@@ -24,7 +24,9 @@
 #include "engine/run/executor.h"
 #include "engine/run/shard_store.h"
 #include "grpcpp/server_context.h"
-#include "hilbert_ring/v1/worker.grpc.pb.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/sync_stream.h"
+#include "hilbert_ring/v1/worker.pb.h"
 #include "server/metrics/worker_metrics.h"
 #include "server/process/call_gate.h"
 #include "server/process/kept_threads.h"
@@ -40,6 +42,7 @@
 #include "server/worker/run_work.h"
 #include "server/worker/shard_files.h"
 #include "server/worker/shard_rows.h"
+#include "wire/slice_pool.h"
 
 namespace hilbert_ring::server {
 
@@ -67,7 +70,8 @@ struct WorkerState {
   std::string data_root = {};    // of files that jobs name; empty: none
 };
 
-using RunStream = grpc::ServerReaderWriterInterface<v1::RunResponse, v1::RunRequest>;
+// Of RunResponses and RunRequests (server/shard/run_message.h).
+using RunStream = grpc::ServerReaderWriterInterface<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 class RunCall {
  public:
@@ -87,7 +91,7 @@ class RunCall {
   static absl::Status Cancelled();
   void NoteCancelled();
   std::optional<Deadline> RowsDone();
-  void CountEnd(const absl::Status& status);
+  void CountEnd(const absl::Status& status, const WorkerCost& cost);
   bool IsShort() const;
   absl::Status Work();
   absl::Status WorkAlone();
@@ -119,6 +123,7 @@ class RunCall {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   absl::Status SendFigures();
   absl::Status Send(const v1::RunResponse& response, grpc::WriteOptions options = {});
+  absl::Status Send(const grpc::ByteBuffer& message, grpc::WriteOptions options);
 
   WorkerState& state_;
   grpc::ServerContext& context_;
@@ -139,8 +144,9 @@ class RunCall {
   int64_t file_bytes_read_ = 0, file_bytes_written_ = 0;  // once it has ended
   std::unique_ptr<ShardFiles> files_;                     // null: rows come from the coordinator
   std::optional<OutputRows> output_;
-  bool short_ = false;             // set before there are other threads
-  std::optional<RunSpans> spans_;  // where they are asked for
+  std::optional<wire::SlicePool> pool_;  // of outputs on their way
+  bool short_ = false;                   // set before there are other threads
+  std::optional<RunSpans> spans_;        // where they are asked for
 
   Mutex mutex_;
   ConditionVariable changed_;

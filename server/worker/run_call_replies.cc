@@ -11,7 +11,9 @@
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
+#include "server/shard/run_message.h"
 #include "server/worker/run_call.h"
+#include "wire/payload_message.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -169,16 +171,17 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
     return files_->Write(
         rows_final, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_) { return TellFileBytes(); });
   }
-  v1::RunResponse response;
   if (shared_ != nullptr) {
+    v1::RunResponse response;
     response.mutable_final()->set_rows(rows_final);
     return Send(response, options);
   }
+  // The transport may hold a message for longer than there is the shard.
+  if (!pool_) pool_.emplace(MostPayloadBytes(work_->plan().rows, store_->rows()));
+  v1::OutputChunk output;
   std::string_view payload;
-  while (output_->Next(rows_final, *response.mutable_output(), payload)) {
-    response.mutable_output()->set_payload(payload.data(), payload.size());
-    response.set_first_slot(output_->first_slot());
-    RETURN_IF_ERROR(Send(response));
+  while (output_->Next(rows_final, output, payload)) {
+    RETURN_IF_ERROR(Send(JoinOutput(output, output_->first_slot(), pool_->Copy(payload)), {}));
   }
   return output_->status();
 }
@@ -222,7 +225,11 @@ absl::Status RunCall::SendFigures() {
 }
 
 absl::Status RunCall::Send(const v1::RunResponse& response, grpc::WriteOptions options) {
-  return stream_.Write(response, options) ? absl::OkStatus() : Cancelled();
+  return Send(wire::Serialize(response), options);
+}
+
+absl::Status RunCall::Send(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
+  return stream_.Write(message, options) ? absl::OkStatus() : Cancelled();
 }
 
 }  // namespace hilbert_ring::server

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/plan/plan.h"
@@ -10,6 +11,7 @@
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/shard/arrived_rows.h"
 #include "server/shard/job_shape.h"
+#include "wire/payload.h"
 
 namespace hilbert_ring::server {
 
@@ -18,10 +20,10 @@ class ShardRows {
   // The store, of the rank's shard, must outlive it.
   ShardRows(const JobShape& shape, const Plan& plan, int rank, ShardStore& store);
 
-  // INVALID_ARGUMENT for parts or rows that are misshapen or out of the shard; DATA_LOSS
-  // (CHECKSUM_MISMATCH).
-  absl::Status Place(const v1::OrderPart& part);
-  absl::Status Place(const v1::ShardRows& rows);
+  // With the payload beside the message, which is read where it lies. INVALID_ARGUMENT for parts or
+  // rows that are misshapen or out of the shard; DATA_LOSS (CHECKSUM_MISMATCH).
+  absl::Status Place(const v1::OrderPart& part, const wire::Payload& tokens);
+  absl::Status Place(const v1::ShardRows& rows, const wire::Payload& payload);
 
   // Local rows [0, prefix()) are there.
   int64_t prefix() const { return arrived_.prefix(); }
@@ -31,6 +33,8 @@ class ShardRows {
   absl::Status CheckOrder() const;
 
  private:
+  const void* Whole(const wire::Payload& payload);
+
   const RowSizes rows_;
   const bool has_order_;
   ShardStore& store_;
@@ -38,6 +42,7 @@ class ShardRows {
   ArrivedRows arrived_;
   int64_t ordered_ = 0;                            // tokens of the order
   std::array<int64_t, kTensorKinds> placed_ = {};  // rows
+  std::vector<char> whole_;                        // a payload for a device that takes one piece
 };
 
 }  // namespace hilbert_ring::server

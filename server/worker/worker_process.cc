@@ -28,6 +28,7 @@
 #include "server/process/kept_threads.h"
 #include "server/process/process_memory.h"
 #include "server/process/ready_file.h"
+#include "server/process/shared_page.h"
 #include "server/process/stop_signals.h"
 #include "server/process/tls.h"
 #include "server/process/tokens.h"
@@ -122,6 +123,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   const bool share_weights = settings.share_memory && !settings.model_dir.empty() && !on_gpu;
   ModelStore models(settings.model_dir, settings.model_memory_bytes,
                     share_weights ? kSharedFolder : "", on_gpu ? &device : nullptr);
+  const bool bfloat16_products = models.ProductsOf(DataType::kBFloat16) == DataType::kBFloat16;
   WorkerMetrics metrics;
   WorkerState state{
       .lane = lane,
@@ -175,6 +177,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                                                                 {"http", connections[http_port]}},
                                                 .certificate_ends = certificates.Ends()})};
   };
+  SharedPage metrics_page(serve_metrics, SystemTime());
   const auto set_ready = [&](bool ready) {
     grpc::HealthCheckServiceInterface* health = grpc.server->GetHealthCheckService();
     health->SetServingStatus(ready);
@@ -193,7 +196,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
         ForPrometheus(
             readers, settings.http.metrics_need_token,
             [&metrics](const absl::Status& why) { metrics.CountRefused(wire::ReasonOf(why)); },
-            serve_metrics)}},
+            [&metrics_page] { return metrics_page.Get(); })}},
       {.cert = http_tls.cert, .key = http_tls.key, .shown = [&](const std::string& pem) {
          certificates.Show("http", pem);
        }});
@@ -233,6 +236,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                beat.set_http_port(http_port);
                beat.set_threads(info.threads);
                beat.set_model_memory_bytes(models.limit());
+               beat.set_bfloat16_products(bfloat16_products);
                if (scan) scan->AddTo(beat);
                beat.set_data_mark(data_mark.mark());
                for (const double seconds : calls.TakeCancelled()) beat.add_cancel_seconds(seconds);

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "google/protobuf/descriptor.h"
+#include "grpcpp/support/method_handler.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -17,6 +19,22 @@ constexpr std::chrono::milliseconds kLongestRingTimeout{60'000};
 constexpr std::chrono::milliseconds kSecretLimit{1000};
 
 }  // namespace
+
+WorkerService::WorkerService(WorkerState& state, CallGate& gate, const CoordinatorSecret& secret)
+    : state_(state), gate_(gate), secret_(secret) {
+  using Handler =
+      grpc::internal::BidiStreamingHandler<WorkerService, grpc::ByteBuffer, grpc::ByteBuffer>;
+  const int run = v1::RunRequest::descriptor()
+                      ->file()
+                      ->FindServiceByName("WorkerService")
+                      ->FindMethodByName("Run")
+                      ->index();
+  // What gRPC does for methods whose requests are streamed: the handler is the service's from here.
+  MarkMethodStreamed(run,
+                     new Handler([](WorkerService* service, grpc::ServerContext* context,
+                                    Stream* stream) { return service->RunRaw(context, stream); },
+                                 this));
+}
 
 template <typename Handler>
 grpc::Status WorkerService::Counted(std::string_view method, const Handler& handler) {
@@ -75,8 +93,7 @@ grpc::Status WorkerService::CloseRing(grpc::ServerContext* context,
   });
 }
 
-grpc::Status WorkerService::Run(grpc::ServerContext* context,
-                                grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>* stream) {
+grpc::Status WorkerService::RunRaw(grpc::ServerContext* context, Stream* stream) {
   return Counted("Run", [&] {
     if (absl::Status status = secret_.Check(*context, "Run"); !status.ok()) {
       return wire::ToGrpc(status);

@@ -10,8 +10,7 @@ namespace hilbert_ring::server {
 class WorkerService : public v1::WorkerService::Service {
  public:
   // gate: whose Run calls may be open. secret: of the coordinator, whose calls alone are taken.
-  WorkerService(WorkerState& state, CallGate& gate, const CoordinatorSecret& secret)
-      : state_(state), gate_(gate), secret_(secret) {}
+  WorkerService(WorkerState& state, CallGate& gate, const CoordinatorSecret& secret);
 
   grpc::Status Greet(grpc::ServerContext* context, const v1::GreetRequest* request,
                      v1::GreetResponse* response) override;
@@ -21,10 +20,12 @@ class WorkerService : public v1::WorkerService::Service {
                            v1::ConnectRingResponse* response) override;
   grpc::Status CloseRing(grpc::ServerContext* context, const v1::CloseRingRequest* request,
                          v1::CloseRingResponse* response) override;
-  grpc::Status Run(grpc::ServerContext* context,
-                   grpc::ServerReaderWriter<v1::RunResponse, v1::RunRequest>* stream) override;
 
  private:
+  using Stream = grpc::ServerReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+  // In place of Run: its messages are buffers.
+  grpc::Status RunRaw(grpc::ServerContext* context, Stream* stream);
   template <typename Handler>
   grpc::Status Counted(std::string_view method, const Handler& handler);
 

@@ -140,8 +140,11 @@ class Slide {
       const SlideRows::Tiles tiles = plan_.rows.TilesOf(range.begin, range.end);
       std::span<const double> coords(coords_);
       if (!coords.empty()) coords = coords.subspan(2 * tiles.begin, 2 * (tiles.end - tiles.begin));
-      RETURN_IF_ERROR(encoder->PlaceTiles(tiles.begin, tiles.end - tiles.begin, DataType::kFloat32,
-                                          tiles_.data() + tiles.begin * dim, coords));
+      RETURN_IF_ERROR(encoder->PlaceTiles({.first = tiles.begin,
+                                           .count = tiles.end - tiles.begin,
+                                           .values = tiles_.data() + tiles.begin * dim,
+                                           .coords = coords},
+                                          {}));
     }
     const EncoderControl control{.pooled = [&](int64_t /*state*/, const PooledPart& part) {
       into = part;

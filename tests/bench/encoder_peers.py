@@ -21,15 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-SIZES = {
-    "published": {"input_dim": 1536, "embed_dim": 768, "heads": 16, "ffn_dim": 3072, "layers": 12},
-    "small": {"input_dim": 96, "embed_dim": 128, "heads": 4, "ffn_dim": 256, "layers": 2},
-}
-CONFIG = {
-    "architecture": "longnet_encoder", "segments": [1024, 5792, 32768, 185363, 1048576],
-    "dilations": [1, 2, 4, 8, 16], "layer_norm_eps": 1e-5, "norm_eps": 1e-6, "class_token": True,
-    "output_norm": True, "position": {"kind": "sincos_2d", "tile_size": 256, "grid": 1000},
-}
+from published_encoder import SIZES, config_of
 
 
 def random_weights(config):
@@ -134,6 +126,7 @@ class Service:
     def __init__(self, options, folder, workers):
         self.options, self.folder, self.most_bytes = options, folder, 0
         self.name = f"Service, {workers} worker{'s' if workers > 1 else ''}"
+        self.report, self.vector = folder / f"report{workers}.json", folder / f"service{workers}.npy"
         threads = max(1, options.threads // workers)
         ready = folder / f"ready{workers}.json"
         self.process = subprocess.Popen(
@@ -159,8 +152,8 @@ class Service:
         start = time.perf_counter()
         command = [self.options.service / "hilbert-ring", "encode", "--server", self.address,
                    "--model", "model", "--tiles", self.folder / "tiles.npy", "--coords",
-                   self.folder / "coords.npy", "--out", self.folder / "service.npy", "--pool", "mean",
-                   "--compute", self.options.compute, "--report", self.folder / "report.json"]
+                   self.folder / "coords.npy", "--out", self.vector, "--pool", "mean",
+                   "--compute", self.options.compute, "--report", self.report]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as client:
             while client.poll() is None:
                 self.most_bytes = max(self.most_bytes, sum(map(
@@ -173,12 +166,12 @@ class Service:
 
     def figures(self):
         """Of each worker: bytes taken and planned."""
-        workers = json.loads((self.folder / "report.json").read_text())["workers"]
+        workers = json.loads(self.report.read_text())["workers"]
         return [(int(worker["memory_peak_bytes"]), int(worker["memory_predicted_bytes"]))
                 for worker in workers]
 
     def out(self):
-        return torch.from_numpy(np.load(self.folder / "service.npy"))[0]
+        return torch.from_numpy(np.load(self.vector))[0]
 
     def close(self):
         self.process.terminate()
@@ -189,86 +182,17 @@ class Torch:
     name = "PyTorch"
 
     def __init__(self, config, weights, tiles, coords, compute):
-        self.config, self.weights, self.tiles = config, weights, tiles
+        self.encoder, self.tiles = torch_encoder.TorchEncoder(config, weights), tiles
         self.autocast = compute == "bfloat16"
-        self.positions = self.embed_positions(coords)
-
-    def embed_positions(self, coords):
-        """[tiles, width]; of the tiles alone, and before the clock starts."""
-        quarter = self.config["embed_dim"] // 4
-        cells = torch.floor(coords.double() / self.config["position"]["tile_size"])
-        omega = 10000.0 ** (-torch.arange(quarter, dtype=torch.float64) / quarter)
-        halves = []
-        for axis in (1, 0):
-            angle = cells[:, axis, None] * omega
-            halves += [torch.sin(angle), torch.cos(angle)]
-        return torch.cat(halves, dim=1).float()
-
-    def linear(self, name, x):
-        return torch.nn.functional.linear(x, self.weights[name + ".weight"],
-                                          self.weights[name + ".bias"])
-
-    def norm(self, name, x, eps=1e-5):
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], self.weights[name + ".weight"],
-                                              self.weights[name + ".bias"], eps)
-
-    def attention(self, q, k, v):
-        """[heads, rows, dim] each: branches mixed by log-sum-exp, short segments filled with zeros."""
-        heads, n, dim = q.shape
-        result, total = None, None
-        for w, r in zip(self.config["segments"], self.config["dilations"]):
-            w = min(w, n)
-            count, rows = -(-n // w), -(-w // r)
-
-            def selected(x):
-                x = torch.nn.functional.pad(x, (0, 0, 0, count * w - n)).view(heads, count, w, dim)
-                return torch.nn.functional.pad(x, (0, 0, 0, rows * r - w)).view(
-                    heads, count, rows, r, dim)
-
-            parts = [selected(x) for x in (q, k, v)]
-            out = torch.zeros_like(parts[0])
-            lse = torch.full(out.shape[:4], -torch.inf)
-            share = -(-heads // r)
-            for offset in range(r):
-                group = slice(offset * share, min((offset + 1) * share, heads))
-                if group.start >= heads:
-                    break
-                o, s = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                    *(x[group, :, :, offset].contiguous() for x in parts))
-                out[group, :, :, offset] = o
-                lse[group, :, :, offset] = s.float()
-            out = out.view(heads, count, rows * r, dim)[:, :, :w].reshape(heads, -1, dim)[:, :n]
-            lse = lse.view(heads, count, rows * r)[:, :, :w].reshape(heads, -1)[:, :n]
-            if result is None:
-                result, total = out.float(), lse
-            else:
-                result.lerp_(out.float(), torch.sigmoid(lse - total).unsqueeze(-1))
-                total = torch.logaddexp(total, lse)
-        return result.to(q.dtype)
-
-    def layer(self, x, name):
-        rows, width = x.shape
-        heads = self.config["heads"]
-        h = self.norm(name + "self_attn_layer_norm", x)
-        q, k, v = (self.linear(f"{name}self_attn.{p}_proj", h).view(rows, heads, -1).transpose(0, 1)
-                   for p in "qkv")
-        h = self.attention(q, k, v).transpose(0, 1).reshape(rows, width)
-        h = self.norm(name + "self_attn.inner_attn_ln", h)
-        x = x + self.linear(name + "self_attn.out_proj", h)
-        h = self.norm(name + "final_layer_norm", x)
-        h = torch.nn.functional.gelu(self.linear(name + "ffn.fc1", h).float())
-        h = self.norm(name + "ffn.ffn_layernorm", h)
-        return x + self.linear(name + "ffn.fc2", h)
+        self.positions = self.encoder.positions(coords)  # of the tiles alone, and before the clock starts
 
     def run(self):
         start, before = time.perf_counter(), time.process_time()
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
-            x = self.linear("patch_embed.proj", self.tiles).float() + self.positions
-            x = torch.cat([self.weights["cls_token"][0], x])
-            for i in range(self.config["layers"]):
-                x = self.layer(x, f"encoder.layers.{i}.")
-            x = self.norm("encoder.layer_norm", x.float())[1:].mean(dim=0)
-            self.result = self.norm("norm", x, self.config["norm_eps"])
+            x = self.encoder.embed(self.tiles, self.positions)
+            for layer in range(self.encoder.config["layers"]):
+                x = self.encoder.layer(layer, x)
+            self.result = self.encoder.pool(self.encoder.final_norm(x), "mean")
         return time.perf_counter() - start, time.process_time() - before
 
     def out(self):
@@ -336,12 +260,14 @@ def main():
     if options.quick:
         options.tiles, options.size, options.rounds = 500, "small", 1
     os.environ["OMP_NUM_THREADS"] = str(options.threads)  # before PyTorch is loaded
-    global np, torch
+    global np, torch, torch_encoder
     import numpy as np
     import torch
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "golden"))
+    import torch_encoder
     torch.set_num_threads(options.threads)
 
-    config = {**CONFIG, **SIZES[options.size]}
+    config = config_of(options.size)
     weights = random_weights(config)
     generator = torch.Generator().manual_seed(2)
     tiles = torch.randn((options.tiles, config["input_dim"]), generator=generator)

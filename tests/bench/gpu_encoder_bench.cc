@@ -133,7 +133,8 @@ Measured Measure(const Options& options, const std::shared_ptr<const EncoderMode
         model, plan, 0, device, {.states = {config.layers}, .pooling = Pooling::kMean}));
     PooledPart part;
     const double of_run = SecondsOf([&] {
-      OrFail(rank->PlaceTiles(0, options.tiles, DataType::kFloat32, on_device->data(), coords));
+      OrFail(rank->PlaceTiles(
+          {.count = options.tiles, .values = on_device->data(), .coords = coords}, {}));
       measured.figures =
           OrFail(rank->Run(nullptr, 0, {.pooled = [&](int64_t, const PooledPart& sums) {
                              part = sums;

@@ -88,7 +88,8 @@ class EncoderOnGpu : public ::testing::Test {
     // Of somebody else, and not counted.
     auto values = device_->inner().Allocate(std::ssize(golden_.tiles) * sizeof(float)).value();
     RETURN_IF_ERROR(device_->CopyIn(values->data(), golden_.tiles.data(), values->bytes()));
-    RETURN_IF_ERROR(rank->PlaceTiles(0, tiles, DataType::kFloat32, values->data(), golden_.coords));
+    RETURN_IF_ERROR(
+        rank->PlaceTiles({.count = tiles, .values = values->data(), .coords = golden_.coords}, {}));
     return rank->Run(nullptr, 0,
                      {.rows = [](const StateRows&) { return absl::OkStatus(); },
                       .pooled = [](int64_t, const PooledPart&) { return absl::OkStatus(); }});

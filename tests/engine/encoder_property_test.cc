@@ -1,20 +1,11 @@
 // What holds for any slides and any model: a slide's embedding depends on nothing but the slide.
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cmath>
-#include <map>
-#include <mutex>
-#include <random>
-#include <thread>
-#include <utility>
 
 #include "engine/model/files/encode_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/engine/load_encoder.h"
-#include "tests/engine/run_encoder.h"
-#include "tests/golden/encoder_case.h"
+#include "tests/engine/random_slides.h"
 #include "tests/unit/device/forwarding_device.h"
 
 namespace hilbert_ring::testing {
@@ -22,33 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kLast = 2;  // state of the model's last layer
-
-class EncoderProperties : public ::testing::Test {
+class EncoderProperties : public RandomSlidesTest {
  protected:
-  void SetUp() override {
-    const auto golden = LoadEncoderCase("slides_packed");
-    ASSERT_TRUE(golden.ok()) << golden.status();
-    auto model = LoadEncoder(golden->folder);
-    ASSERT_TRUE(model.ok()) << model.status();
-    model_ = *std::move(model);
-  }
-
-  const EncoderConfig& config() const { return model_->config(); }
-
-  EncoderInput RandomSlides(std::vector<int64_t> slide_tiles, uint64_t seed) const {
-    std::mt19937_64 random(seed);
-    std::normal_distribution<float> normal;
-    EncoderInput input{.slide_tiles = std::move(slide_tiles)};
-    int64_t tiles = 0;
-    for (const int64_t of_slide : input.slide_tiles) tiles += of_slide;
-    for (int64_t i = 0; i < tiles * config().tile_dim(); ++i) input.tiles.push_back(normal(random));
-    const auto pixels = static_cast<double>(config().position->grid * config().position->tile_size);
-    std::uniform_real_distribution<double> place(0, pixels);
-    for (int64_t i = 0; i < 2 * tiles; ++i) input.coords.push_back(std::floor(place(random)));
-    return input;
-  }
-
   // Slide `slide` of the input alone.
   EncoderInput Alone(const EncoderInput& input, size_t slide) const {
     int64_t first = 0;
@@ -60,12 +26,6 @@ class EncoderProperties : public ::testing::Test {
         .coords = {input.coords.begin() + 2 * first, input.coords.begin() + 2 * (first + count)}};
   }
 
-  EncoderResult Run(const EncoderInput& input, const EncoderRun& run) const {
-    auto result = RunEncoder(model_, input, run);
-    EXPECT_TRUE(result.ok()) << result.status();
-    return result.ok() ? *std::move(result) : EncoderResult{.plan = {.rows = SlideRows({}, 0)}};
-  }
-
   static double FurthestOff(const std::vector<float>& a, const std::vector<float>& b) {
     EXPECT_EQ(a.size(), b.size());
     double worst = a.size() == b.size() ? 0 : INFINITY;
@@ -75,8 +35,6 @@ class EncoderProperties : public ::testing::Test {
     }
     return worst;
   }
-
-  std::shared_ptr<const EncoderModel> model_;
 };
 
 TEST_F(EncoderProperties, SlidesPackedIntoOneJobAreAsAlone) {
@@ -173,36 +131,6 @@ TEST_F(EncoderProperties, ACoordinateOutsideOfTheGridEndsTheJob) {
   EXPECT_THAT(std::string(result.status().message()), HasSubstr("must be in [0, 25600)"));
 }
 
-TEST_F(EncoderProperties, ACancelledJobEndsInAnyLayer) {
-  const EncoderInput input = RandomSlides({900}, 8);
-  // From the first time that it is asked, and from later ones.
-  for (const int asked : {1, 5, 12}) {
-    std::atomic<int> left = asked;
-    EncoderRun run{.outputs = {.states = {kLast}}, .ranks = 2};
-    run.control.cancelled = [&left] { return --left <= 0; };
-    EXPECT_TRUE(absl::IsCancelled(RunEncoder(model_, input, run).status())) << asked;
-  }
-  EncoderRun late{.outputs = {.states = {kLast}}};
-  late.control.deadline = [] { return Deadline::min(); };
-  EXPECT_TRUE(absl::IsDeadlineExceeded(RunEncoder(model_, input, late).status()));
-}
-
-TEST_F(EncoderProperties, ProgressRisesToTheEnd) {
-  const EncoderInput input = RandomSlides({500}, 9);
-  std::atomic<double> most = 0;
-  std::atomic<int> told = 0;
-  EncoderRun run{.outputs = {.states = {kLast}}};
-  run.control.progress = [&](double fraction) {
-    ++told;
-    EXPECT_GE(fraction, 0);
-    EXPECT_LE(fraction, 1);
-    if (fraction > most) most = fraction;
-  };
-  Run(input, run);
-  EXPECT_GT(told, 3);
-  EXPECT_NEAR(most, 1.0, 1e-9);
-}
-
 TEST_F(EncoderProperties, TilesOfNoRankAndCoordinatesOfAnotherNumberAreRefused) {
   const EncoderInput input = RandomSlides({600}, 8);
   const EncoderPlan plan = MakeEncoderPlan(config(), DataType::kFloat32, {600}, 2).value();
@@ -211,8 +139,11 @@ TEST_F(EncoderProperties, TilesOfNoRankAndCoordinatesOfAnotherNumberAreRefused) 
   ASSERT_TRUE(made.ok()) << made.status();
   const auto message = [&](int64_t first, int64_t count, size_t numbers) {
     const absl::Status status =
-        (*made)->PlaceTiles(first, count, DataType::kFloat32, input.tiles.data(),
-                            std::span(input.coords).first(numbers));
+        (*made)->PlaceTiles({.first = first,
+                             .count = count,
+                             .values = input.tiles.data(),
+                             .coords = std::span(input.coords).first(numbers)},
+                            {});
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     return std::string(status.message());
   };
@@ -222,8 +153,11 @@ TEST_F(EncoderProperties, TilesOfNoRankAndCoordinatesOfAnotherNumberAreRefused) 
   EXPECT_THAT(message(598, 2, 0), HasSubstr("coords has 0 numbers, must have 4 for 2 tiles"));
   EXPECT_THAT(message(598, 2, 6), HasSubstr("coords has 6 numbers"));
   EXPECT_TRUE((*made)
-                  ->PlaceTiles(598, 2, DataType::kFloat32, input.tiles.data(),
-                               std::span(input.coords).first(4))
+                  ->PlaceTiles({.first = 598,
+                                .count = 2,
+                                .values = input.tiles.data(),
+                                .coords = std::span(input.coords).first(4)},
+                               {})
                   .ok());
 }
 
@@ -293,79 +227,6 @@ TEST_F(EncoderProperties, BytesThatTravelAreThoseOfThePlan) {
     EXPECT_EQ(received, whole.costs.bytes_exchanged);
     const int64_t layers_alone = config().layers * result.plan.attention.costs.bytes_exchanged;
     EXPECT_EQ(received > layers_alone, ranks > 1) << "the map takes something";
-  }
-}
-
-// Whoever compares two ranks by the steps that they wait in finds the one that is behind.
-TEST_F(EncoderProperties, StepsOfWaitingRiseOverLayersAndTheMap) {
-  const EncoderInput input = RandomSlides({900}, 12);
-  for (const int64_t layer : {int64_t{1}, kLast}) {
-    EncoderRun run{
-        .outputs = {.states = {kLast}, .attention_map = AttentionMapOutput{.layer = layer}},
-        .ranks = 2};
-    std::mutex mutex;
-    std::map<std::thread::id, std::vector<int64_t>> told;  // by rank
-    run.control.waiting = [&](int64_t step) {
-      const std::lock_guard lock(mutex);
-      told[std::this_thread::get_id()].push_back(step);
-    };
-    const EncoderResult result = Run(input, run);
-    const int64_t of_layer = result.plan.attention.costs.steps + 1;
-    ASSERT_EQ(told.size(), 2U);
-    for (const auto& [rank, steps] : told) {
-      std::vector<int64_t> waits;  // each is followed by a 0
-      for (size_t i = 0; i < steps.size(); ++i) {
-        if (i % 2 == 0) {
-          waits.push_back(steps[i]);
-        } else {
-          EXPECT_EQ(steps[i], 0);
-        }
-      }
-      EXPECT_EQ(steps.size() % 2, 0U);
-      EXPECT_THAT(waits, ::testing::Contains(layer * of_layer)) << "the map's";
-      EXPECT_GT(std::ssize(waits), config().layers);
-      for (size_t i = 1; i < waits.size(); ++i) EXPECT_GT(waits[i], waits[i - 1]);
-      EXPECT_LE(waits.back(), StepsOf(result.plan));
-    }
-  }
-}
-
-// A map's time is the rank's: its wait in a step of its own, its rows among the layer's rows.
-TEST_F(EncoderProperties, AMapsTimeLiesInSpans) {
-  struct Span {
-    int64_t layer = 0;
-    Deadline begin, end;
-  };
-  EncoderRun run{.outputs = {.states = {kLast}, .attention_map = AttentionMapOutput{.layer = 1}},
-                 .ranks = 2};
-  std::mutex mutex;
-  std::vector<Span> rows;
-  std::vector<std::pair<int64_t, int64_t>> waits;  // layer, step
-  std::vector<Deadline> maps;
-  run.control.rows_span = [&](int64_t layer, Deadline begin, Deadline end) {
-    const std::lock_guard lock(mutex);
-    rows.push_back({layer, begin, end});
-  };
-  run.control.attention_span = [&](int64_t layer, SpanKind kind, int64_t step, Deadline begin,
-                                   Deadline end) {
-    EXPECT_LE(begin, end);
-    const std::lock_guard lock(mutex);
-    if (kind == SpanKind::kWait) waits.emplace_back(layer, step);
-  };
-  run.control.map = [&](const MapRows& /*rows*/) {
-    const std::lock_guard lock(mutex);
-    maps.push_back(std::chrono::steady_clock::now());
-    return absl::OkStatus();
-  };
-  const EncoderResult result = Run(RandomSlides({900}, 13), run);
-  const int64_t of_layer = result.plan.attention.costs.steps + 1;
-  EXPECT_EQ(std::ranges::count(waits, std::pair<int64_t, int64_t>(1, of_layer)), 2);
-  EXPECT_EQ(std::ranges::count(waits, std::pair<int64_t, int64_t>(2, of_layer)), 0);
-  ASSERT_FALSE(maps.empty());
-  for (const Deadline at : maps) {
-    EXPECT_TRUE(std::ranges::any_of(rows, [at](const Span& span) {
-      return span.layer == 1 && span.begin <= at && at <= span.end;
-    }));
   }
 }
 

@@ -34,7 +34,8 @@ class Runner {
   absl::Status RunRank(int rank, Communicator& communicator) {
     std::unique_ptr<Device> own;
     if (EncoderKernel() == "cpu") {
-      ASSIGN_OR_RETURN(own, MakeDevice({.threads = run_.threads}));
+      ASSIGN_OR_RETURN(own,
+                       MakeDevice({.threads = run_.threads, .instructions = run_.instructions}));
     }
     Device& device = own != nullptr ? *own : KeptGpu(rank);
     ASSIGN_OR_RETURN(const auto encoder,
@@ -94,7 +95,12 @@ class Runner {
           RETURN_IF_ERROR(device.CopyIn(on_device->data(), values.data(), std::ssize(values)));
           placed = on_device->data();
         }
-        RETURN_IF_ERROR(encoder.PlaceTiles(first, count, run_.tiles_dtype, placed, coords));
+        RETURN_IF_ERROR(encoder.PlaceTiles({.first = first,
+                                            .count = count,
+                                            .dtype = run_.tiles_dtype,
+                                            .values = placed,
+                                            .coords = coords},
+                                           run_.placing));
       }
     }
     return absl::OkStatus();

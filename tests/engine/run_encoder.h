@@ -30,11 +30,13 @@ struct EncoderResult {
 struct EncoderRun {
   EncoderOutputs outputs;
   int ranks = 1;
-  int threads = 2;  // of each rank
+  int threads = 2;           // of each rank
+  std::string instructions;  // of a CPU's attention, as of DeviceOptions; empty: the best
   RingKind ring = RingKind::kInProcess;
   int64_t tiles_at_once = 37;  // of a call of PlaceTiles
   DataType tiles_dtype = DataType::kFloat32;
-  // Of each rank, but for where outputs go; rows of a map are shown to its `map` too.
+  EncoderControl placing;  // of each rank, of PlaceTiles
+  // Of each rank's Run, but for where outputs go; rows of a map are shown to its `map` too.
   EncoderControl control;
 };
 

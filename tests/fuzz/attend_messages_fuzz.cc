@@ -17,6 +17,7 @@
 #include "server/rows/row_messages.h"
 #include "server/rows/row_router.h"
 #include "server/shard/output_rows.h"
+#include "server/shard/run_message.h"
 #include "server/worker/shard_rows.h"
 #include "tests/fuzz/attend_model.h"
 #include "tests/fuzz/input_bytes.h"
@@ -126,14 +127,22 @@ class Job {
   }
 
  private:
+  static server::RunMessage<v1::RunRequest> Received(const grpc::ByteBuffer& sent) {
+    server::RunMessage<v1::RunRequest> message{.buffer = sent, .fields = {}, .payload = {}};
+    Require(server::Split(message), "a worker reads what it is sent");
+    return message;
+  }
+
   bool MakeOrder(std::span<const int64_t> coords) {
     OrderCache orders(0);
     auto order = orders.Get(spec_, coords);
     if (!order.ok()) return false;
     router_.emplace(spec_, plan_.shards, *std::move(order));
     for (size_t rank = 0; rank < shards_.size(); ++rank) {
-      router_->SendOrder(static_cast<int>(rank), [&](v1::OrderPart&& part) {
-        Require(shards_[rank]->rows.Place(part).ok(), "a worker takes its part of the order");
+      router_->SendOrder(static_cast<int>(rank), pool_, [&](const grpc::ByteBuffer& part) {
+        server::RunMessage<v1::RunRequest> message = Received(part);
+        Require(shards_[rank]->rows.Place(message.fields.order(), message.payload).ok(),
+                "a worker takes its part of the order");
         return true;
       });
     }
@@ -145,12 +154,15 @@ class Job {
     wire::PayloadReader reader(payload);
     for (const server::RowRun& run :
          router_->Runs(chunk.tensor(), chunk.first_row(), chunk.rows())) {
-      messages.try_emplace(run.rank, chunk.tensor(), wire::TensorRowBytes(spec_, chunk.tensor()))
+      messages
+          .try_emplace(run.rank, chunk.tensor(), wire::TensorRowBytes(spec_, chunk.tensor()), pool_)
           .first->second.Add(run, reader);
     }
     for (auto& [rank, of_rank] : messages) {
-      for (const v1::ShardRows& rows : of_rank.Take()) {
-        Require(shards_[rank]->rows.Place(rows).ok(), "a worker takes what it is sent");
+      for (const grpc::ByteBuffer& rows : of_rank.Take()) {
+        server::RunMessage<v1::RunRequest> message = Received(rows);
+        Require(shards_[rank]->rows.Place(message.fields.rows(), message.payload).ok(),
+                "a worker takes what it is sent");
       }
     }
   }
@@ -198,6 +210,7 @@ class Job {
   AttendModel model_;
   std::optional<server::Coordinates> coordinates_;
   std::optional<server::RowRouter> router_;
+  wire::SlicePool pool_{server::MostPayloadBytes(plan_.rows, spec_.tokens)};
   std::vector<std::unique_ptr<Shard>> shards_;
 };
 

@@ -131,6 +131,12 @@ def payload_messages():
         "long_length": field(2, chunk + b"\x22\xff\xff\xff\xff\x0f"),
         "past_end": b"\x12\x7f" + chunk,
         "large": field(2, chunk + field(4, bytes(600))),
+        # Of a worker's stream: rows, a part of the order, an output with its first slot.
+        "run_rows": field(3, chunk + field(5, b"payload") + varint(6 << 3 | 5) + b"\x01\x02\x03\x04"),
+        "run_order": field(2, field(1, 300) + field(2, bytes(64))),
+        "run_output": field(3, output) + field(7, 5),
+        "run_slot_first": field(7, 5) + field(3, output),
+        "run_rows_then_done": field(3, chunk + field(5, b"x")) + field(4, b""),
     }
     return {f"{name}_{cut}": bytes([cut]) + seed for name, seed in seeds.items() for cut in (2, 255)}
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "server/shard/run_message.h"
 #include "tests/fuzz/input_bytes.h"
 #include "tests/fuzz/target.h"
 #include "wire/payload_message.h"
@@ -59,6 +60,36 @@ void Check(Bytes bytes, size_t slice, wire::PayloadFields fields, Inner* (Outer:
           "what is joined, splits again");
 }
 
+// A message of the Run stream: as protobuf reads it, whichever way it was read.
+template <typename Message>
+void CheckRun(Bytes bytes, size_t slice, std::string* (*mutable_payload)(Message&)) {
+  server::RunMessage<Message> message{.buffer = Cut(bytes, slice), .fields = {}, .payload = {}};
+  grpc::ByteBuffer same = Cut(bytes, slice);
+  Message expected;
+  const bool parsed = wire::Parse(same, expected);
+  Require(server::Split(message) == parsed, "a message of a run is one where protobuf says so");
+  if (!parsed) return;
+  std::string* const payload = mutable_payload(expected);
+  if (payload != nullptr) {
+    Require(TextOf(message.payload) == *payload, "the payload of a run is what protobuf reads");
+    payload->clear();
+    std::string* const own = mutable_payload(message.fields);
+    Require(own != nullptr, "a message of a run is of the kind that protobuf reads");
+    own->clear();
+  }
+  Require(message.fields.SerializeAsString() == expected.SerializeAsString(),
+          "the other fields of a run are what protobuf reads");
+}
+
+std::string* PayloadOf(v1::RunRequest& request) {
+  if (request.has_rows()) return request.mutable_rows()->mutable_payload();
+  return request.has_order() ? request.mutable_order()->mutable_tokens() : nullptr;
+}
+
+std::string* PayloadOf(v1::RunResponse& response) {
+  return response.has_output() ? response.mutable_output()->mutable_payload() : nullptr;
+}
+
 }  // namespace
 
 void PayloadMessage(Bytes input) {
@@ -72,6 +103,8 @@ void PayloadMessage(Bytes input) {
   Check<v1::AttendResponse, v1::OutputChunk>(message, slice, wire::kOutputFields,
                                              &v1::AttendResponse::mutable_output,
                                              &v1::AttendResponse::has_output);
+  CheckRun<v1::RunRequest>(message, slice, &PayloadOf);
+  CheckRun<v1::RunResponse>(message, slice, &PayloadOf);
 }
 
 }  // namespace hilbert_ring::fuzz

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <string>
 
+#include "engine/base/saturating.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/rank_schedule.h"
-#include "engine/plan/saturating.h"
 #include "tests/fuzz/input_bytes.h"
 #include "tests/fuzz/input_spec.h"
 #include "tests/fuzz/target.h"

@@ -15,6 +15,7 @@
 #include "tests/fuzz/input_bytes.h"
 #include "tests/fuzz/input_spec.h"
 #include "tests/fuzz/row_content.h"
+#include "tests/support/typed_run_stream.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 
@@ -39,21 +40,17 @@ struct Worker {
 };
 
 // Gives out the messages, then ends as a coordinator does that is gone. Keeps what is answered.
-class MemoryStream : public grpc::ServerReaderWriterInterface<v1::RunResponse, v1::RunRequest> {
+class MemoryStream : public testing::TypedRunStream {
  public:
-  explicit MemoryStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
+  MemoryStream(std::vector<v1::RunRequest> requests, size_t slice_bytes)
+      : TypedRunStream(slice_bytes), requests_(std::move(requests)) {}
 
-  void SendInitialMetadata() override {}
-  bool NextMessageSize(uint32_t* size) override {
-    *size = wire::kMaxMessageBytes;
-    return next_ < requests_.size();
-  }
-  bool Read(v1::RunRequest* request) override {
+  bool Next(v1::RunRequest& request) override {
     if (next_ == requests_.size()) return false;
-    *request = requests_[next_++];
+    request = requests_[next_++];
     return true;
   }
-  bool Write(const v1::RunResponse& response, grpc::WriteOptions) override {
+  bool Said(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
     const std::lock_guard lock(mutex_);
     responses_.push_back(response);
     return true;
@@ -262,7 +259,9 @@ void WorkerRun(Bytes bytes) {
   static Worker worker;
   InputBytes input(bytes);
   Coordinator coordinator(input);
-  MemoryStream stream(coordinator.TakeRequests());
+  std::vector<v1::RunRequest> requests = coordinator.TakeRequests();
+  // Whatever they were, they are cut into slices in some way.
+  MemoryStream stream(std::move(requests), 1 + bytes.size() % 97);
   server::WorkerState state{.lane = worker.lane,
                             .express_lane = worker.lane,
                             .memory = worker.memory,

@@ -22,6 +22,21 @@ std::string CasesFolder() {
   return cases == nullptr ? HILBERT_RING_ENCODER_CASES : absl::StrCat(cases, "/../encoder_cases");
 }
 
+// Of autocast.json.
+absl::StatusOr<AutocastErrors> ReadAutocastErrors(const std::string& path, bool pools) {
+  const auto read = nlohmann::json::parse(ReadFile(path), nullptr, false);
+  if (!read.is_object()) return absl::InvalidArgumentError(path);
+  AutocastErrors errors{.states = read.at("states").get<std::vector<double>>(),
+                        .out = read.at("out").get<double>()};
+  if (pools) {
+    errors.class_out = read.at("class_out").get<double>();
+    errors.mean_out = read.at("mean_out").get<double>();
+    errors.class_states = read.at("class_states").get<std::vector<double>>();
+    errors.mean_states = read.at("mean_states").get<std::vector<double>>();
+  }
+  return errors;
+}
+
 }  // namespace
 
 std::vector<std::string> EncoderCaseNames() {
@@ -62,6 +77,8 @@ absl::StatusOr<EncoderCase> LoadEncoderCase(const std::string& name) {
     ASSIGN_OR_RETURN(const std::vector<float> coords, ReadNpy<float>(folder + "coords.npy", "<f4"));
     golden.coords.assign(coords.begin(), coords.end());
   }
+  ASSIGN_OR_RETURN(golden.autocast,
+                   ReadAutocastErrors(folder + "autocast.json", !golden.class_out.empty()));
   return golden;
 }
 
@@ -87,6 +104,39 @@ std::string EncoderMismatch(const std::vector<float>& values, std::span<const fl
   text << "value " << at << " is " << values[at] << ", must be " << expected[at] << " (" << worst
        << " of " << scale << " + |x|)";
   return text.str();
+}
+
+std::string BFloat16Mismatch(const std::vector<float>& values, std::span<const float> expected,
+                             double autocast) {
+  constexpr double kOfAutocast = 1.5;
+  constexpr double kOfFloat32 = 1e-6;  // an error of bfloat16, which has 8 bits, is far above
+  if (autocast < kOfFloat32) return EncoderMismatch(values, expected);
+  if (values.size() != expected.size()) {
+    return std::to_string(values.size()) + " values, must be " + std::to_string(expected.size());
+  }
+  double errors = 0, squares = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    errors += std::pow(double{values[i]} - expected[i], 2);
+    squares += std::pow(double{expected[i]}, 2);
+  }
+  const double error = std::sqrt(errors / squares);
+  if (error <= kOfAutocast * autocast) return "";  // not so where it is no number
+  std::ostringstream text;
+  text << "the error is " << error << ", PyTorch's " << autocast << " (" << error / autocast
+       << " times)";
+  return text.str();
+}
+
+std::vector<float> OfState(const std::vector<float>& rows, int64_t slides, int64_t states,
+                           int64_t state) {
+  const int64_t dim = std::ssize(rows) / slides / states;
+  std::vector<float> of_state;
+  of_state.reserve(static_cast<size_t>(slides * dim));
+  for (int64_t slide = 0; slide < slides; ++slide) {
+    const auto begin = rows.begin() + (slide * states + state) * dim;
+    of_state.insert(of_state.end(), begin, begin + dim);
+  }
+  return of_state;
 }
 
 }  // namespace hilbert_ring::testing

@@ -75,6 +75,8 @@ class Records(unittest.TestCase):
     def test_the_machines_name_is_that_of_its_processor(self):
         cpuinfo = "model name\t: AMD EPYC\nflags\t\t: fma avx2 avx512f\n"
         self.assertEqual(bench_record.processor(cpuinfo), ("AMD EPYC", "avx512"))
+        cpuinfo = "model name\t: Xeon\nflags\t\t: avx512f avx512_bf16 amx_bf16 amx_tile\n"
+        self.assertEqual(bench_record.processor(cpuinfo), ("Xeon", "amx-bf16"))
         self.assertEqual(bench_record.slug("AMD EPYC avx512-bf16"), "amd-epyc-avx512-bf16")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import golden_cases
 import hilbert_ring
+from hilbert_ring._progress import fraction_of
 from hilbert_ring.local_service import find_program
 from hilbert_ring.v1 import attention_pb2 as pb
 
@@ -183,6 +184,22 @@ def test_what_is_in_no_file_of_the_root_is_sent(service, folder, change, why):
     assert raised.value.field in ("q", "v")
 
 
+def test_workers_that_see_the_root_later_are_waited_for(service, folder, monkeypatch):
+    maps = saved(folder, tensors())
+    ask = service._connection.ask
+
+    def before_they_do(method, *arguments):
+        response = ask(method, *arguments)
+        if method == "GetDataRoot":
+            response.workers = 0
+        return response
+
+    monkeypatch.setattr(service._connection, "ask", before_they_do)
+    options = {"out": folder / "out.npy", "lse": folder / "lse.npy", **PATTERN}
+    assert file_bytes(service.attend(*maps, **options)) == 0
+    assert file_bytes(service.attend(*maps, by_reference="always", **options)) > 0
+
+
 def test_a_name_that_is_not_utf8_is_sent(service, folder):
     arrays = tensors()
     maps = saved(folder, arrays)
@@ -272,7 +289,12 @@ def test_where_this_machine_sees_the_root(service, root, folder):
                                         **PATTERN)) > 0
 
 
-def test_a_service_without_a_root(client, tmp_path):
+def test_a_service_without_a_root(tmp_path):
+    with hilbert_ring.local(workers=1, data_root="") as client:
+        refuse_by_reference(client, tmp_path)
+
+
+def refuse_by_reference(client, tmp_path):
     maps = saved(tmp_path, tensors())
     with pytest.raises(hilbert_ring.FailedPreconditionError) as raised:
         client.attend(*maps, out=tmp_path / "out.npy", by_reference="always", **PATTERN)
@@ -288,6 +310,13 @@ def test_progress_of_a_job_that_sends_nothing(service, folder):
                    **{**PATTERN, "progress": told.append})
     assert all(progress.by_reference and not progress.bytes_to_send for progress in told)
     assert told[-1].admitted
+
+
+@pytest.mark.parametrize("rows", [0, 3])  # all outputs in files; or pooled slides, which come as rows
+def test_the_bar_of_a_job_that_sends_nothing_is_full_at_its_end(rows):
+    bar = [fraction_of(hilbert_ring.Progress("job", compute_fraction=part, rows=rows, by_reference=True))
+           for part in (0, 0.25, 1)]
+    assert bar == [0, 0.25, 1]
 
 
 CASES = golden_cases.FOLDER.parent / "encoder_cases"

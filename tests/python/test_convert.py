@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hilbert_ring import convert
-from hilbert_ring.convert import ConvertError, Settings, Tensor
+from hilbert_ring.convert import ConvertError, Settings, Tensor, Unusable
 
 CASES = Path(__file__).resolve().parent.parent / "golden" / "encoder_cases"
 SETTINGS = Settings(heads=4, max_slide_size=25600, grid=100)
@@ -95,6 +95,60 @@ def test_unknown_names_are_an_error_unless_they_are_dropped():
     assert convert.convert(weights, settings)[2] == ["projector.weight"]
 
 
+def test_what_can_be_no_weight_may_be_dropped_all_the_same():
+    _, weights = golden()
+    marked = {**weights, "epoch": Unusable("is no tensor"),
+              "steps.seen": Unusable("is of torch.int64, must be float32, float16 or bfloat16")}
+    with pytest.raises(ConvertError) as error:
+        convert.convert(marked, SETTINGS)
+    for text in ("epoch is no tensor", "steps.seen is of torch.int64", "--drop"):
+        assert text in str(error.value)
+    settings = Settings(heads=4, max_slide_size=25600, grid=100, drop=("epoch", "steps."))
+    _, kept, dropped = convert.convert(marked, settings)
+    assert kept == weights and dropped == ["epoch", "steps.seen"]
+
+
+def long_vit():
+    """Weights of random numbers under the names of torchscale's LongViT (examples/longvit), which
+    convolves patches of pixels, adds a table of positions, and has no norm behind its layers."""
+    config, _ = golden("bare_longnet")
+    config = {**config, "output_norm": False, "class_token": False, "norm_eps": 0, "input_dim": 0}
+    shapes = {**convert.weight_shapes(config),
+              "patch_embed.proj.weight": (config["embed_dim"], 3, 4, 4),
+              "patch_embed.proj.bias": (config["embed_dim"],),
+              "pos_embed": (1, 64, config["embed_dim"])}
+    random = np.random.default_rng(7)
+    return config, {name: Tensor("F32", shape, random.standard_normal(shape, np.float32).tobytes())
+                    for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("kind", ["pretrained", "tuned"])
+def test_a_long_vit_gives_its_layers(kind, tmp_path):
+    bare, weights = long_vit()
+    width = bare["embed_dim"]
+    layers = {name: tensor for name, tensor in weights.items() if name.startswith("encoder.")}
+    norm = {part: Tensor("F32", (width,), bytes(4 * width)) for part in ("weight", "bias")}
+    settings = Settings(heads=bare["heads"], segments=tuple(bare["segments"]),
+                        dilations=tuple(bare["dilations"]))
+    gone = ["patch_embed.proj.bias", "patch_embed.proj.weight", "pos_embed"]
+    if kind == "pretrained":  # its rows pass a norm before their mean, not behind it
+        weights |= {f"norm.{part}": tensor for part, tensor in norm.items()}
+        gone = ["norm.bias", "norm.weight", *gone]
+    else:  # all of it lies within a model of a task, whose norm and head are its own
+        weights = {f"model.{name}": tensor for name, tensor in weights.items()}
+        weights |= {f"fc_norm.{part}": tensor for part, tensor in norm.items()}
+        weights["head.weight"] = Tensor("F32", (2, width), bytes(8 * width))
+        with pytest.raises(ConvertError, match="fc_norm.weight is not known"):
+            convert.convert(weights, settings)
+        settings = Settings(heads=bare["heads"], segments=settings.segments,
+                            dilations=settings.dilations, drop=("fc_norm.",))
+        gone = sorted([*gone, "fc_norm.bias", "fc_norm.weight", "head.weight"])
+    config, kept, dropped = convert.convert(weights, settings)
+    assert config == bare
+    assert kept == layers and dropped == gone
+    convert.write_model(tmp_path, config, kept)
+
+
 def test_missing_and_misshapen_weights_are_all_named():
     _, weights = golden()
     del weights["encoder.layers.1.ffn.fc2.bias"], weights["norm.bias"]
@@ -147,8 +201,30 @@ def test_heads_that_do_not_cut_the_width():
 def test_a_model_is_not_written_over(tmp_path):
     config, weights = golden()
     convert.write_model(tmp_path, config, weights)
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError, match="config.json is there already"):
         convert.write_model(tmp_path, config, weights)
+
+
+def test_a_conversion_that_is_ended_leaves_no_model(tmp_path, monkeypatch):
+    config, weights = golden()
+    replace, there = convert.os.replace, []
+
+    def ended(old, new):
+        there.append(sorted(path.name for path in tmp_path.iterdir()))
+        if len(there) == 2:
+            raise KeyboardInterrupt
+        replace(old, new)
+
+    monkeypatch.setattr(convert.os, "replace", ended)
+    with pytest.raises(KeyboardInterrupt):
+        convert.write_model(tmp_path, config, weights)
+    assert there[0] == ["config.json.partial", "model.safetensors.partial"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    monkeypatch.undo()
+    with pytest.raises(FileExistsError, match="without a config.json: remove it"):
+        convert.write_model(tmp_path, config, weights)
+    (tmp_path / "model.safetensors").unlink()
+    convert.write_model(tmp_path, config, weights)
 
 
 def test_a_checkpoint_of_pytorch(tmp_path, capsys):
@@ -167,6 +243,20 @@ def test_a_checkpoint_of_pytorch(tmp_path, capsys):
     raw = (tmp_path / "model" / "model.safetensors").read_bytes()
     assert weights["encoder.layers.0.ffn.fc1.weight"].data in raw
     assert convert.main([str(tmp_path / "slide_encoder.pth"), str(tmp_path / "model")]) == 1
+
+
+def test_entries_of_a_checkpoint_that_are_no_weights(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    _, weights = golden()
+    state = {name: torch.from_numpy(np.frombuffer(tensor.data, np.float32).reshape(tensor.shape).copy())
+             for name, tensor in weights.items()}
+    torch.save({**state, "epoch": 3, "seen": torch.tensor([5])}, tmp_path / "in.pth")
+    command = [str(tmp_path / "in.pth"), str(tmp_path / "model"), "--heads=4", "--max-slide-size=25600"]
+    assert convert.main(command) == 1
+    said = capsys.readouterr().err
+    assert "epoch is no tensor" in said and "seen is of torch.int64" in said
+    assert convert.main([*command, "--drop=epoch", "--drop=seen"]) == 0
+    assert "dropped epoch\ndropped seen\n" in capsys.readouterr().out
 
 
 def test_nothing_in_a_checkpoint_is_run(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """encode: what is sent, what comes back, and what is refused before anything is sent. The service
 is a stand-in of the tests' own process."""
 import asyncio
+import sys
 import warnings
 from concurrent import futures
 
@@ -296,3 +297,27 @@ def test_slides_of_pipelines(slides, tmp_path):
         assert (read[0] == tiles).all() and (read[1] == coords).all()
     with pytest.raises(hilbert_ring.InvalidArgumentError, match="has no data set 'x'"):
         hilbert_ring.read_slide(tmp_path / "flat.h5", features="x")
+    (tmp_path / "text.h5").write_text("text")
+    for name in ("text.h5", "missing.h5"):
+        with pytest.raises(hilbert_ring.InvalidArgumentError, match=f"{name} cannot be read as HDF5"):
+            hilbert_ring.read_slide(tmp_path / name)
+
+
+def test_slides_that_h5py_cannot_read(tmp_path, monkeypatch):
+    class H5py:
+        @staticmethod
+        def File(path, mode):
+            raise FileNotFoundError(f"unable to open {path}")
+    monkeypatch.setitem(sys.modules, "h5py", H5py)
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="slide.h5 cannot be read as HDF5: unable to"):
+        hilbert_ring.read_slide(tmp_path / "slide.h5")
+
+
+def test_without_tiles_nothing_is_sent(slides):
+    with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
+        for lengths in (None, []):
+            with pytest.raises(hilbert_ring.InvalidArgumentError,
+                               match="tiles has 0 rows, must have at least 1"):
+                client.encode(slides[0][:0], slides[1][:0], model="small", sequence_lengths=lengths,
+                              progress=False)
+        assert service.calls == 0

@@ -1,18 +1,22 @@
 """Streams without end: from Python, blocking and for asyncio, and by the command line."""
 import asyncio
+import itertools
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hilbert_ring
+from hilbert_ring._channel import STREAM_AHEAD_BYTES
 from hilbert_ring.local_service import find_program
 
 TOKENS, HEADS, DIM = 3000, 2, 16
@@ -142,6 +146,30 @@ def gone(client):
     return client.jobs() == []
 
 
+def test_what_is_not_read_takes_a_fixed_memory():
+    """However fast results came before: what the service has sent and nobody has read."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    kernel = 16 << 20  # what its sockets may hold, and a block that is being put together
+    block = tuple(np.zeros((16_384, HEADS, DIM), "f4") for _ in "qkv")
+    with hilbert_ring.local(workers=1, http_port=port) as client:
+        def sent():
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+                text = page.read().decode()
+            return int(float(re.search(r"^hilbert_ring_sent_bytes_total (\S+)$", text, re.MULTILINE).group(1)))
+        before, taken = sent(), 0
+        with client.attend_stream(itertools.repeat(block), segments=[64], dilations=[1], epoch_tokens=8192) as stream:
+            for result in stream:
+                taken += result.out.nbytes
+                if taken >= 96 << 20:
+                    break
+            last = -1
+            while last != (now := sent()):
+                last = now
+                time.sleep(1)
+            assert now - before - taken <= STREAM_AHEAD_BYTES + kernel
+
+
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_asyncio(client, rows, whole, asynchronous):
     async def blocks():
@@ -223,6 +251,40 @@ def test_from_pipes(client, rows, whole, tmp_path):
     np.testing.assert_array_equal(
         np.fromfile(tmp_path / "lse.raw", "f4").reshape(TOKENS, HEADS), whole.lse)
     assert '"epochs": 12' in (tmp_path / "report.json").read_text()
+
+
+def test_from_pipes_that_are_written_in_turn(client, tmp_path):
+    """Blocks of more than pipes hold, each of them whole before the next tensor's."""
+    wide = np.random.default_rng(6).standard_normal((3, 3, 400, 8, 64), dtype="f4")  # 800 KiB a block
+    paths = [tmp_path / f"{name}.pipe" for name in "qkv"]
+    for path in paths:
+        os.mkfifo(path)
+    flags = [word for name, path in zip("qkv", paths) for word in (f"--{name}", path)]
+    process = subprocess.Popen(
+        [find_program("hilbert-ring"), "attend", "--stream", "--server", client.server, "--heads", "8",
+         "--head-dim", "64", "--segments", "64", "--dilations", "1", "--epoch", "640", *flags,
+         "--out", tmp_path / "out.raw"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def write():
+        pipes = [path.open("wb", buffering=0) for path in paths]
+        for block in wide:
+            for pipe, tensor in zip(pipes, block):
+                rest = memoryview(tensor.tobytes())
+                while rest:
+                    rest = rest[pipe.write(rest):]
+        for pipe in pipes:
+            pipe.close()
+
+    threading.Thread(target=write, daemon=True).start()
+    try:
+        _, said = process.communicate(timeout=UNTIL)
+    finally:
+        process.kill()
+    assert process.returncode == 0, said
+    q, k, v = wide.transpose(1, 0, 2, 3, 4).reshape(3, -1, 8, 64)
+    expected = client.attend(q, k, v, segments=[64], dilations=[1], progress=False)
+    np.testing.assert_array_equal(
+        np.fromfile(tmp_path / "out.raw", "f4").reshape(expected.out.shape), expected.out)
 
 
 def test_files_that_grow_until_an_interrupt(client, rows, whole, tmp_path):

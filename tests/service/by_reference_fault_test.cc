@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -160,6 +161,53 @@ TEST_P(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
   ExpectOld();
   disk.Free();
   ExpectNextJob();
+}
+
+// As under `ulimit -f`, of this process and those that it starts.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(int64_t bytes) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = static_cast<rlim_t>(bytes);
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST_P(ByReferenceFault, AnOutputBeyondTheProcessesLimit) {
+  const JobSpec spec = PlainSpec({.tokens = 20'000, .heads = 8, .dim = 16, .segment = 1'000});
+  {
+    const FileSizeLimit limit(8 << 20);
+    Start({"--share-memory=false"});
+  }
+  const v1::Open open = Write(spec, RandomInputs(spec, 1));
+  KeepOld();
+  EXPECT_EQ(ReasonOf(open), "FILE_NO_SPACE");
+  ExpectOld();
+  std::filesystem::remove(Path(v1::TENSOR_OUT));
+  ExpectNextJob();
+}
+
+TEST_P(ByReferenceFault, TheCommandLineSaysWhyFilesAreNotNamed) {
+  Start();
+  const JobSpec spec = PlainSpec();
+  Write(spec, RandomInputs(spec, 1));
+  const std::string log = folder_ / "log", out = folder_ / "out.npy";
+  auto client = Program::Start(
+      {.arguments = {HILBERT_RING_CLIENT_BINARY, "attend", "--server", cluster_->address(), "--q",
+                     Path(v1::TENSOR_Q), "--k", Path(v1::TENSOR_K), "--v", Path(v1::TENSOR_V),
+                     "--out", out, "--segments", "64", "--dilations", "1"},
+       .log = log});
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_EQ(*(*client)->AwaitEnd(seconds(60)), "exit status 0");
+  EXPECT_TRUE(std::filesystem::exists(out));
+  EXPECT_THAT(FileText(log), ::testing::HasSubstr("tensors are sent, since their files are not "
+                                                  "named: " +
+                                                  out + ": does not lie beneath"));
 }
 
 TEST_P(ByReferenceFault, ARootThatIsRemovedDuringAJob) {

@@ -3,9 +3,12 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <string>
 #include <utility>
 #include <vector>
@@ -189,6 +192,38 @@ TEST_P(ByReferenceHere, TheClientNamesFilesThatBothSee) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("is not UTF-8"));
   refused = client::NameFiles(cluster_->Channel(), paths, {.path = folder_.path()}).status();
   EXPECT_THAT(std::string(refused.message()), HasSubstr("is not the service's data root"));
+}
+
+TEST_P(ByReferenceHere, FilesAreNamedForWorkersThatSeeTheRootLater) {
+  std::filesystem::create_directories(folder_ / "root/in");
+  const std::string root = "--data-root=" + (folder_ / "root");
+  auto cluster = Cluster::Start({.workers = 1, .place = WorkerPlace::kBeside, .arguments = {root}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  cluster_ = *std::move(cluster);
+  const JobSpec spec = PlainSpec();
+  const EngineInputs inputs = RandomInputs(spec, 1);
+  std::vector<client::TensorPath> paths;
+  const v1::Open open = Write(spec, inputs);
+  for (const v1::TensorFile& file : open.files()) {
+    paths.push_back({file.tensor(), folder_ / ("root/" + file.path())});
+  }
+  EXPECT_THAT(std::string(client::NameFiles(cluster_->Channel(), paths).status().message()),
+              HasSubstr("no worker of the service sees"));
+  const auto files = client::NameFiles(cluster_->Channel(), paths, {.await_workers = true});
+  ASSERT_TRUE(files.ok()) << files.status();
+  std::atomic<int> attempts = 0;
+  auto report = std::async(std::launch::async, [&] {
+    return client::AttendInFiles(
+        cluster_->address(), spec, *files,
+        {.progress = [&](const client::JobProgress& progress) { attempts = progress.attempt; }});
+  });
+  while (attempts == 0 &&
+         report.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+  }
+  ASSERT_TRUE(cluster_->AddWorker({root}).ok());
+  const auto ended = report.get();
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  ExpectAsSent(spec, inputs);
 }
 
 TEST_P(ByReferenceHere, AServiceWithoutARootTakesNoFiles) {

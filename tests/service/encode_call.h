@@ -1,7 +1,6 @@
 // One Encode call by hand, as raw_call.h is for Attend.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -35,7 +34,6 @@ struct EncodeOptions {
   std::vector<v1::TensorFile> files = {};
   // Told of each progress of the compute.
   std::function<void(const v1::Progress& progress)> progress = nullptr;
-  std::chrono::seconds limit{120};  // for the whole call
 };
 
 // The tiles as float32, in chunks of `chunk_rows`, shuffled. Errors: the call's status;

@@ -84,6 +84,32 @@ void CheckPooled(const Cluster& cluster, const EncoderCase& golden) {
   }
 }
 
+// Rows and means of bfloat16 compute.
+void CheckBFloat16(const Cluster& cluster, const EncoderCase& golden) {
+  const EncodeInputs inputs = InputsOf(golden);
+  v1::EncodeSpec spec = SpecOf(golden.name, golden.slide_tiles, v1::POOLING_NONE);
+  spec.set_compute(v1::DATA_TYPE_BFLOAT16);
+  const auto rows = EncodeRaw(cluster.Channel(), spec, inputs, {.chunk_rows = 13, .seed = 6});
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(BFloat16Mismatch(rows->outputs.at(v1::TENSOR_STATES), golden.out, golden.autocast.out),
+            "");
+  if (golden.mean_out.empty()) return;
+  spec.set_pooling(v1::POOLING_MEAN);
+  SetAllStates(golden, spec);
+  const auto means = EncodeRaw(cluster.Channel(), spec, inputs, {.chunk_rows = 8, .seed = 7});
+  ASSERT_TRUE(means.ok()) << means.status();
+  const auto slides = std::ssize(golden.slide_tiles);
+  for (int64_t state = 0; state < spec.states_size(); ++state) {
+    const auto of_state = [&](const std::vector<float>& pooled) {
+      return OfState(pooled, slides, spec.states_size(), state);
+    };
+    EXPECT_EQ(BFloat16Mismatch(of_state(means->outputs.at(v1::TENSOR_POOLED)),
+                               of_state(golden.mean_states), golden.autocast.mean_states.at(state)),
+              "")
+        << "state " << state;
+  }
+}
+
 // Of the last layer, by head; with pooled slides.
 void CheckMap(const Cluster& cluster, const EncoderCase& golden) {
   if (golden.attention_map.empty()) return;
@@ -114,7 +140,13 @@ void CheckCase(const Cluster& cluster, const std::string& name) {
 }
 
 void CheckEveryCase(const Cluster& cluster) {
-  for (const std::string& name : EncoderCaseNames()) CheckCase(cluster, name);
+  for (const std::string& name : EncoderCaseNames()) {
+    CheckCase(cluster, name);
+    SCOPED_TRACE(name);
+    const auto golden = LoadEncoderCase(name);
+    ASSERT_TRUE(golden.ok()) << golden.status();
+    CheckBFloat16(cluster, *golden);
+  }
 }
 
 }  // namespace hilbert_ring::testing

@@ -10,6 +10,8 @@
 
 using Start = void* (*)(void*);
 
+// The system's declaration names its parameters otherwise, with names that are reserved.
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name)
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, Start start,
                               void* argument) noexcept {
   using Create = int (*)(pthread_t*, const pthread_attr_t*, Start, void*);

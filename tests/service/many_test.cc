@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/many.grpc.pb.h"
 #include "tests/engine/expected_rows.h"
+#include "tests/service/raw_call.h"
 #include "tests/support/cluster.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/test_folder.h"
@@ -327,6 +328,50 @@ TEST_F(Many, JobsThatFindNoRoomWait) {
   for (const auto& of : reports) {
     for (const auto& report : of) EXPECT_TRUE(report.ok()) << report.status();
   }
+}
+
+TEST_F(Many, JobsBeyondTheCallersQuotaWaitForThoseBefore) {
+  const TestFolder folder;
+  const std::string tokens = folder / "tokens";
+  std::ofstream(tokens)
+      << R"({"name": "lab", "role": "submit", "token": "0123456789abcdef-lab", "jobs": 1}
+)";
+  Start({"--auth-token-file=" + tokens, "--metrics-need-token=false"});
+  std::vector<Job> jobs;
+  jobs.reserve(8);
+  for (int i = 0; i < 8; ++i) {
+    jobs.emplace_back(PlainSpec({.tokens = 3'000, .heads = 4, .segment = 1'000}), i);
+  }
+  // A message each, four of which are there at once.
+  const auto reports = client::AttendMany(
+      cluster_->address(), Small(jobs),
+      {.max_attempts = 1, .chunk_bytes = 30'000, .access = {.token = "0123456789abcdef-lab"}});
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    ASSERT_TRUE(reports[i].ok()) << i << ": " << reports[i].status();
+  }
+}
+
+// Each would wait as long again, behind jobs of others that wait as well.
+TEST_F(Many, JobsThatWaitedTogetherInVainAreNotTriedAlone) {
+  Start({"--queue-timeout=1"}, 1);
+  const auto stub = cluster_->Stub();
+  const JobSpec spec = PlainSpec({.tokens = 100});
+  RawCall first(*stub, std::chrono::seconds(60)), beside(*stub, std::chrono::seconds(60));
+  ASSERT_TRUE(first.Open(spec) && first.AwaitAdmitted());
+  ASSERT_TRUE(beside.Open(spec) && beside.AwaitAdmitted());
+  v1::AttendManyRequest request;
+  for (int i = 0; i < 5; ++i) {
+    *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 20, .segment = 32}));
+  }
+  const auto [status, results] = Call({request});
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(results.size(), 5);
+  for (const v1::SmallResult& result : results) {
+    EXPECT_THAT(result.error(), HasSubstr("QUEUE_TIMEOUT"));
+  }
+  const auto metrics = cluster_->HttpGet("/metrics");
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_THAT(*metrics, HasSubstr("{reason=\"QUEUE_TIMEOUT\"} 1\n"));
 }
 
 TEST_F(Many, ALostWorkerCostsNoJob) {

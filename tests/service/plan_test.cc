@@ -93,6 +93,46 @@ TEST(Plans, AreBoundedAndEndWithTheirCaller) {
   EXPECT_NE(reason, "TOO_MANY_PLANS");
 }
 
+TEST(Plans, CountAmongTheShortCallsOfTheirHost) {
+  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-short-calls-per-peer=1"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto stub = (*cluster)->Stub();
+  const auto list = [&](grpc::ClientContext& context) {
+    v1::ListJobsResponse jobs;
+    return stub->ListJobs(&context, {}, &jobs);
+  };
+  grpc::ClientContext planning;
+  bool refused = false;
+  {
+    std::jthread plan([&] { RequestPlan(*stub, planning, ManySequences()); });
+    const auto limit = std::chrono::steady_clock::now() + seconds(20);
+    while (!refused && std::chrono::steady_clock::now() < limit) {
+      grpc::ClientContext context;
+      const grpc::Status status = list(context);
+      refused = wire::ReasonOf(wire::FromGrpc(status)) == "TOO_MANY_CALLS";
+      if (!refused) continue;
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+      EXPECT_THAT(status.error_message(), ::testing::HasSubstr("--max-short-calls-per-peer"));
+      EXPECT_EQ(context.GetServerTrailingMetadata().count("grpc-retry-pushback-ms"), 1u);
+    }
+    const auto result = AttendRaw(*stub, PlainSpec(), RandomInputs(PlainSpec(), 1), 32, 1);
+    EXPECT_TRUE(result.ok()) << result.status();
+    planning.TryCancel();
+  }
+  EXPECT_TRUE(refused);
+  const auto metrics = (*cluster)->HttpGet("/metrics");
+  ASSERT_TRUE(metrics.ok());
+  EXPECT_THAT(*metrics,
+              ::testing::ContainsRegex("calls_refused_total\\{reason=\"TOO_MANY_CALLS\"\\} [1-9]"));
+  const auto limit = std::chrono::steady_clock::now() + seconds(20);
+  bool served = false;
+  while (!served && std::chrono::steady_clock::now() < limit) {
+    grpc::ClientContext context;
+    served = list(context).ok();
+  }
+  EXPECT_TRUE(served);
+}
+
 TEST(Plans, AreOfTheOrderThatSuitsTheJobWhereItIsLeftToTheService) {
   auto cluster = Cluster::Start({.workers = 1});
   ASSERT_TRUE(cluster.ok()) << cluster.status();

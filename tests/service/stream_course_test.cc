@@ -1,23 +1,14 @@
-// What streams without end hold, and how they end: lost workers, clients and coordinators, wrong
-// messages, refusals.
-#include <signal.h>
-
+// What streams without end hold, which rows they take, and what they refuse.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/engine/expected_rows.h"
+#include "tests/service/raw_stream.h"
 #include "tests/service/stream_call.h"
-#include "tests/support/plain_spec.h"
 #include "tests/support/process_account.h"
 #include "tests/support/sanitizer.h"
 #include "wire/codec.h"
@@ -26,103 +17,10 @@
 namespace hilbert_ring::testing {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-
-JobSpec Stream(int64_t segment = 64, int64_t dim = 16) {
-  return PlainSpec({.tokens = 0, .dim = dim, .segment = segment});
-}
-
-// Of "name{labels} value"; -1 where it is not there.
-int64_t Metric(const Cluster& cluster, const std::string& series) {
-  const auto page = cluster.HttpGet("/metrics");
-  EXPECT_TRUE(page.ok()) << page.status();
-  for (const absl::string_view line : absl::StrSplit(page.value_or(""), '\n')) {
-    double value = 0;
-    if (absl::StartsWith(line, absl::StrCat(series, " ")) &&
-        absl::SimpleAtod(line.substr(series.size() + 1), &value)) {
-      return static_cast<int64_t>(value);
-    }
-  }
-  return -1;
-}
-
-int64_t HeldBytes(const Cluster& cluster) {
-  return Metric(cluster, "hilbert_ring_coordinator_memory_used_bytes{account=\"streams\"}");
-}
-
-std::vector<v1::Job> Jobs(v1::AttentionService::Stub& stub) {
-  grpc::ClientContext context;
-  v1::ListJobsResponse jobs;
-  const grpc::Status status = stub.ListJobs(&context, {}, &jobs);
-  EXPECT_TRUE(status.ok()) << status.error_message();
-  return {jobs.jobs().begin(), jobs.jobs().end()};
-}
-
-template <typename Condition>
-bool Eventually(Condition condition) {
-  const auto end = std::chrono::steady_clock::now() + seconds(30);
-  while (std::chrono::steady_clock::now() < end) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-  return false;
-}
-
-// Nothing of a stream is left, and the next one runs.
-void ExpectFree(const Cluster& cluster) {
-  auto stub = cluster.Stub();
-  EXPECT_TRUE(Eventually([&] { return Jobs(*stub).empty() && HeldBytes(cluster) == 0; }));
-  const auto report = StreamConstantRows(cluster, Stream(), 1000, {.epoch_tokens = 256});
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->tokens(), 1000);
-}
-
-class RawStream : public RawCall {
- public:
-  explicit RawStream(v1::AttentionService::Stub& stub)
-      : RawCall(stub, seconds(120), Method::kAttendStream) {}
-
-  // Rows of zeros of one tensor of Stream().
-  bool SendRows(v1::Tensor tensor, int64_t first, int64_t rows, const JobSpec& spec = Stream()) {
-    const int64_t row_bytes = wire::TensorRowBytes(spec, tensor);
-    v1::Chunk chunk = MakeChunk(tensor, std::string(rows * row_bytes, '\0'), row_bytes, 0, rows);
-    chunk.set_first_row(first);
-    return Send(chunk);
-  }
-
-  bool SendAll(int64_t first, int64_t rows, const JobSpec& spec = Stream()) {
-    for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-      if (!SendRows(tensor, first, rows, spec)) return false;
-    }
-    return true;
-  }
-
-  // Of epochs of so many tokens.
-  bool OpenEpochs(int64_t epoch_tokens, const JobSpec& spec = Stream(),
-                  const std::string& job_id = "stream") {
-    v1::AttendRequest request;
-    *request.mutable_open()->mutable_spec() = wire::EncodeJobSpec(spec);
-    request.mutable_open()->set_epoch_tokens(epoch_tokens);
-    request.mutable_open()->set_job_id(job_id);
-    return Write(request);
-  }
-
-  // The report of a stream that ends well.
-  absl::StatusOr<v1::Report> Report() {
-    v1::AttendResponse response;
-    v1::Report report;
-    while (Read(&response)) {
-      if (response.has_report()) report = response.report();
-    }
-    absl::Status status = Finish();
-    if (!status.ok()) return status;
-    return report;
-  }
-};
 
 TEST(StreamCourse, AStreamMayHaveNoRows) {
   auto cluster = Cluster::Start({.workers = 1});
@@ -211,7 +109,7 @@ TEST(StreamCourse, RefusesWhatAStreamHasNot) {
   const auto refused = [&](const auto& change, const std::string& reason,
                            const std::string& message) {
     v1::AttendRequest request;
-    *request.mutable_open()->mutable_spec() = wire::EncodeJobSpec(Stream());
+    *request.mutable_open()->mutable_spec() = wire::EncodeJobSpec(StreamSpec());
     change(*request.mutable_open());
     RawStream call(*stub);
     call.Write(request);
@@ -244,7 +142,7 @@ TEST(StreamCourse, RefusesWhatAStreamHasNot) {
   RawStream first(*stub), second(*stub);
   ASSERT_TRUE(first.OpenEpochs(0) && first.AwaitAdmitted());
   EXPECT_GT(HeldBytes(**cluster), 3 * kMiB / 2);
-  second.OpenEpochs(0, Stream(), "second");
+  second.OpenEpochs(0, StreamSpec(), "second");
   const absl::Status status = second.Finish();
   EXPECT_EQ(wire::ReasonOf(status), "STREAM_MEMORY") << status;
   EXPECT_TRUE(second.pushback_ms().has_value());
@@ -266,13 +164,14 @@ TEST(StreamCourse, MemoryIsThatOfEpochsWhateverTheLength) {
     return bytes;
   };
   int64_t early = 0, late = 0, held = 0, most_tokens = 0;
-  const auto report = StreamConstantRows(
-      **cluster, Stream(), kRows, {.block_rows = 1000, .epoch = [&](const v1::Epoch& epoch) {
-                                     most_tokens = std::max(most_tokens, epoch.report().tokens());
-                                     int64_t& peak = epoch.first_token() < kRows / 4 ? early : late;
-                                     peak = std::max(peak, resident());
-                                     held = std::max(held, HeldBytes(**cluster));
-                                   }});
+  const auto report =
+      StreamConstantRows(**cluster, StreamSpec(), kRows,
+                         {.block_rows = 1000, .epoch = [&](const v1::Epoch& epoch) {
+                            most_tokens = std::max(most_tokens, epoch.report().tokens());
+                            int64_t& peak = epoch.first_token() < kRows / 4 ? early : late;
+                            peak = std::max(peak, resident());
+                            held = std::max(held, HeldBytes(**cluster));
+                          }});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->tokens(), kRows);
   EXPECT_GE(report->epochs(), 25);
@@ -291,7 +190,7 @@ TEST(StreamCourse, AClientThatDoesNotReadIsNotReadFrom) {
   auto cluster = Cluster::Start({.workers = 1});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
-  const JobSpec spec = Stream(64, 128);            // rows of 1 KiB of each tensor
+  const JobSpec spec = StreamSpec(64, 128);        // rows of 1 KiB of each tensor
   constexpr int64_t kEpoch = 4096, kEpochs = 100;  // 12 MiB of input, 4 of output each
   RawStream call(*stub);
   ASSERT_TRUE(call.OpenEpochs(kEpoch, spec) && call.AwaitAdmitted());
@@ -325,101 +224,6 @@ TEST(StreamCourse, AClientThatDoesNotReadIsNotReadFrom) {
   EXPECT_EQ(report->bytes_received(), 3 * kEpochs * kEpoch * 1024);
 }
 
-TEST(StreamCourse, AWorkerMayBeLost) {
-  const std::vector<std::vector<std::string>> cases = {
-      {}, {"--share-memory=false", "--copy-memory=1"}};  // rows are read again from the stream's
-  for (const std::vector<std::string>& arguments : cases) {
-    auto cluster = Cluster::Start({.workers = 2, .arguments = arguments});
-    ASSERT_TRUE(cluster.ok()) << cluster.status();
-    JobSpec job = PlainSpec({.tokens = 5000, .segment = 256});
-    const EngineInputs inputs = RandomInputs(job, 3);
-    int epochs = 0;
-    const auto streamed =
-        AttendInStream(**cluster, job, StreamOf(job), inputs,
-                       {.epoch_tokens = 512, .block_rows = 300, .epoch = [&](const v1::Epoch&) {
-                          if (++epochs == 3 || epochs == 6)
-                            kill((*cluster)->Workers().front(), SIGKILL);
-                        }});
-    ASSERT_TRUE(streamed.ok()) << streamed.status();
-    EXPECT_EQ(streamed->report.epochs(), 10);
-    const auto expected = ExpectRows(job, inputs);
-    ASSERT_TRUE(expected.ok()) << expected.status();
-    EXPECT_EQ(Mismatch(job, streamed->result, *expected), "");
-  }
-}
-
-// Without a worker an epoch is tried when members come or go, not again and again.
-TEST(StreamCourse, AnEpochWaitsForAWorkerWithoutJobs) {
-  auto cluster = Cluster::Start({.workers = 1, .place = WorkerPlace::kBeside});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
-  RawStream call(*stub);
-  ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
-  kill((*cluster)->Workers().front(), SIGKILL);
-  ASSERT_TRUE(Eventually([&] {
-    const auto described = (*cluster)->Describe();
-    return described.ok() && described->workers().empty();
-  }));
-  ASSERT_TRUE(call.SendAll(0, 128));
-  std::this_thread::sleep_for(seconds(2));
-  const int64_t failed = Metric(**cluster, "hilbert_ring_jobs_total{code=\"UNAVAILABLE\"}");
-  EXPECT_TRUE(failed == 1 || failed == 2) << failed;
-  ASSERT_TRUE((*cluster)->StartEnded().ok());
-  call.WritesDone();
-  const auto report = call.Report();
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->tokens(), 128);
-}
-
-TEST(StreamCourse, AClientThatIsGoneLeavesNothing) {
-  auto cluster = Cluster::Start({.workers = 1});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
-  for (const int64_t rows : {0, 100, 1000}) {
-    RawStream call(*stub);
-    ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
-    for (int64_t row = 0; row < rows; row += 100) ASSERT_TRUE(call.SendAll(row, 100));
-    ASSERT_EQ(Jobs(*stub).size(), 1U);
-    EXPECT_GT(HeldBytes(**cluster), 0);
-    call.Cancel();
-    EXPECT_TRUE(absl::IsCancelled(call.Finish()));
-    ExpectFree(**cluster);
-  }
-}
-
-TEST(StreamCourse, ItIsListedAndCancelledAsAJob) {
-  auto cluster = Cluster::Start({.workers = 1});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
-  RawStream call(*stub);
-  ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
-  ASSERT_TRUE(call.SendAll(0, 128) && call.SendAll(128, 128) && call.SendAll(256, 50));
-  v1::AttendResponse response;
-  std::vector<int64_t> epochs;
-  while (epochs.size() < 2 && call.Read(&response)) {
-    if (response.has_epoch()) epochs.push_back(response.epoch().first_token());
-  }
-  EXPECT_EQ(epochs, (std::vector<int64_t>{0, 128}));
-  const std::vector<v1::Job> jobs = Jobs(*stub);
-  ASSERT_EQ(jobs.size(), 1U);
-  EXPECT_EQ(jobs[0].job_id(), "stream");
-  EXPECT_EQ(jobs[0].epochs(), 2);
-  EXPECT_EQ(jobs[0].tokens(), 256);
-  EXPECT_TRUE(Eventually([&] { return Jobs(*stub).at(0).state() == v1::Job::STATE_RECEIVING; }));
-  RawStream again(*stub);
-  again.OpenEpochs(128);
-  EXPECT_EQ(wire::ReasonOf(again.Finish()), "JOB_RUNNING");
-  grpc::ClientContext context;
-  v1::CancelJobRequest request;
-  request.set_job_id("stream");
-  v1::CancelJobResponse cancelled;
-  EXPECT_TRUE(stub->CancelJob(&context, request, &cancelled).ok());
-  EXPECT_EQ(wire::ReasonOf(call.Finish()), "CANCELLED_BY_CALLER");
-  ExpectFree(**cluster);
-  // Of two streams, each counted as its epochs' jobs.
-  EXPECT_EQ(Metric(**cluster, "hilbert_ring_tokens_total"), 256 + 1000);
-}
-
 TEST(StreamCourse, ASilentClientLosesItsStream) {
   auto cluster = Cluster::Start({.workers = 1, .arguments = {"--idle-timeout=1"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
@@ -430,32 +234,11 @@ TEST(StreamCourse, ASilentClientLosesItsStream) {
   ExpectFree(**cluster);
 }
 
-TEST(StreamCourse, ADeadCoordinatorIsATypedError) {
-  auto cluster = Cluster::Start({.workers = 1});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  const auto report = StreamConstantRows(
-      **cluster, Stream(), 1'000'000, {.epoch_tokens = 256, .epoch = [&](const v1::Epoch& epoch) {
-                                         if (epoch.first_token() == 1024)
-                                           kill((*cluster)->coordinator(), SIGKILL);
-                                       }});
-  EXPECT_TRUE(absl::IsUnavailable(report.status())) << report.status();
-}
-
-TEST(StreamCourse, ACoordinatorThatStopsEndsItSoon) {
-  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--exit-timeout=0.2"}});
-  ASSERT_TRUE(cluster.ok()) << cluster.status();
-  auto stub = (*cluster)->Stub();
-  RawStream call(*stub);
-  ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted() && call.SendAll(0, 100));
-  EXPECT_TRUE((*cluster)->Stop().ok());
-  EXPECT_EQ(wire::ReasonOf(call.Finish()), "DRAINING");
-}
-
 TEST(StreamCourse, RowsThatAreCheckedAreCounted) {
   auto cluster = Cluster::Start({.workers = 2, .arguments = {"--check-rows=8"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const auto report =
-      StreamConstantRows(**cluster, Stream(), 1000, {.epoch_tokens = 256, .block_rows = 300});
+      StreamConstantRows(**cluster, StreamSpec(), 1000, {.epoch_tokens = 256, .block_rows = 300});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->epochs(), 4);
   EXPECT_EQ(report->rows_checked(), 32);

@@ -17,9 +17,12 @@
 #include "gtest/gtest.h"
 #include "tests/service/raw_call.h"
 #include "tests/support/cluster.h"
+#include "tests/support/free_port.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/process_account.h"
+#include "tests/support/program.h"
 #include "tests/support/sanitizer.h"
+#include "tests/support/test_folder.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -41,6 +44,20 @@ std::pair<int, std::string> StartWithout(const std::string& binary, const std::s
   while (const size_t bytes = fread(part, 1, sizeof(part), output)) said.append(part, bytes);
   const int status = pclose(output);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), said};
+}
+
+bool Contains(const std::string& text, const char* words) {
+  return text.find(words) != std::string::npos;
+}
+
+template <typename Done>
+bool Within(const Done& done) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
 }
 
 // A process under which no thread can be started, for as long as this lives.
@@ -130,6 +147,32 @@ TEST_F(Threads, ACoordinatorThatHasNoneStops) {
   EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED)
       << status.error_message();
   EXPECT_EQ(cluster_->Stop(), absl::OkStatus());
+}
+
+// Its warm-up fails again and again, for its worker has too little memory: as where others take all
+// threads of a host meanwhile.
+TEST_F(Threads, ACoordinatorThatHasNoneForItsWarmUpGoesOn) {
+  const int port = FreePort();
+  const std::string log = folder_ / "log";
+  setenv("LD_PRELOAD", HILBERT_RING_FAILING_THREADS, 1);
+  auto coordinator = Program::Start(
+      {.arguments = {HILBERT_RING_COORDINATOR_BINARY, "--spawn-workers=0", "--min-workers=1",
+                     "--grpc-port=0", "--http-port=0", absl::StrCat("--membership-port=", port)},
+       .log = log});
+  unsetenv("LD_PRELOAD");
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+  auto worker = Program::Start(
+      {.arguments = {HILBERT_RING_WORKER_BINARY, "--port=0", "--http-port=0", "--memory-limit=1KiB",
+                     absl::StrCat("--coordinator=127.0.0.1:", port)},
+       .log = folder_ / "worker.log"});
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  const auto says = [&](const char* words) {
+    return Within([&] { return !(*coordinator)->Runs() || Contains(FileText(log), words); });
+  };
+  ASSERT_TRUE(says("the warm-up job over 1 workers failed")) << FileText(log);
+  const NoThreads none(folder_.path(), (*coordinator)->pid());
+  EXPECT_TRUE(says("tried again: no thread can be started")) << FileText(log);
+  EXPECT_TRUE((*coordinator)->Runs()) << FileText(log);
 }
 
 TEST_F(Threads, AProcessThatGetsNoneAtItsStartSaysSo) {

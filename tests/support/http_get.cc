@@ -4,6 +4,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
+#include <csignal>
 #include <memory>
 
 #include "absl/strings/numbers.h"
@@ -20,6 +21,8 @@ absl::Status NoAnswer(const char* what) { return absl::UnavailableError(what); }
 }  // namespace
 
 absl::StatusOr<HttpAnswer> HttpGet(const HttpRequest& request) {
+  // OpenSSL writes to a connection that the server has ended.
+  [[maybe_unused]] static const auto before = std::signal(SIGPIPE, SIG_IGN);
   const std::string host = absl::StrCat("127.0.0.1:", request.port);
   const Context context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
   Connection connection(nullptr, &BIO_free_all);

@@ -96,7 +96,7 @@ class JobCall:
     tokens: int
     by_reference: str = "never"  # or "auto", "always": whether tensors are named (_by_reference.py)
     arrays: Dict[Any, Any] = field(default_factory=dict)  # what `inputs` reads, as the caller has it
-    files: Dict[Any, FileOutput] = field(default_factory=dict)  # outputs that the workers write
+    files: Dict[Any, Union[Output, FileOutput]] = field(default_factory=dict)  # that the workers write
 
     @property
     def named(self) -> bool:
@@ -196,9 +196,10 @@ class Attempt:
             self._progress.update(jobs_before=response.queued.position)
         elif kind == "admitted":
             self._admit(response.admitted)
-        elif kind == "progress" and response.progress.phase == pb.Progress.PHASE_COMPUTE:
-            self._progress.update(compute_fraction=response.progress.fraction,
-                                  layer=response.progress.layer)
+        elif kind == "progress":
+            if response.progress.phase == pb.Progress.PHASE_COMPUTE:
+                self._progress.update(compute_fraction=response.progress.fraction,
+                                      layer=response.progress.layer)
         elif kind in ("output", "report", "resend") and not self.admitted:
             raise _broken(f"{kind} before the job was admitted")
         elif kind == "output":
@@ -209,7 +210,8 @@ class Attempt:
             if self._queue is None:
                 raise _broken("rows asked for again that lie in files")
             self._progress.add(to_send=self._queue.resend(response.resend))
-        # Anything else is a kind of message that is newer than this client.
+        elif kind is not None:  # None: a kind of message that is newer than this client
+            raise _broken(f"{kind} of a job that is no stream")
 
     def _admit(self, admitted: pb.Admitted) -> None:
         if self.admitted:

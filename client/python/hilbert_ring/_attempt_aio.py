@@ -6,7 +6,7 @@ import grpc.aio
 
 from hilbert_ring._attempt import Attempt
 from hilbert_ring._channel import failure_or_raise
-from hilbert_ring._connection_aio import AioConnection
+from hilbert_ring._connection_aio import AioConnection, BrokenRequests
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring.errors import HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -20,30 +20,27 @@ class AioAttempt:
         self._attempt = attempt
         self._changed = asyncio.Event()  # there may be rows to send, or the call is over
         self._over = False
-        self._broken: Optional[Exception] = None  # reading the caller's tensors failed
+        self._broken = BrokenRequests()
 
     async def run(self, connection: AioConnection,
                   seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
         """The report, or how the attempt failed."""
         stream = connection.stream(self._attempt.method, self._requests(), seconds)
-        try:
-            async for message in stream:
-                self._attempt.handle(message)
+        with self._broken.raised():
+            try:
+                async for message in stream:
+                    self._attempt.handle(message)
+                    self._changed.set()
+                return self._attempt.finish()
+            except (grpc.aio.AioRpcError, HilbertRingError) as ended:
+                return failure_or_raise(ended, self._attempt.admitted, self._broken.error)
+            finally:
+                self._over = True
                 self._changed.set()
-            return self._attempt.finish()
-        except (grpc.aio.AioRpcError, HilbertRingError) as ended:
-            return failure_or_raise(ended, self._attempt.admitted, self._broken)
-        except asyncio.CancelledError:
-            if self._broken is not None:  # gRPC cancels the call, not the caller its task
-                raise self._broken from None
-            raise
-        finally:
-            self._over = True
-            self._changed.set()
-            stream.cancel()
+                stream.cancel()
 
     async def _requests(self) -> AsyncIterator[bytes]:
-        try:
+        with self._broken.noted():
             yield self._attempt.open()
             while not self._over and not self._attempt.ended:
                 rows = self._attempt.next_rows()
@@ -54,6 +51,3 @@ class AioAttempt:
                 # In a thread, since rows of a mapped file are read from the disk.
                 yield await asyncio.to_thread(self._attempt.message, rows)
                 self._attempt.sent(rows)
-        except Exception as error:
-            self._broken = error
-            raise

@@ -10,7 +10,7 @@ service tells. As client/cpp/by_reference.cc.
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Optional
+from typing import Any, Dict, FrozenSet, List, Optional
 
 from hilbert_ring._attempt import JobCall
 from hilbert_ring._chunks import Inputs, tensor_name
@@ -102,29 +102,46 @@ def with_files(call: JobCall, parts: Parts, root: pb.GetDataRootResponse,
 
 def _named(call: JobCall, parts: Parts, root: pb.GetDataRootResponse,
            seen: Optional[Path]) -> JobCall:
-    folder = _folder_of(root, seen or Path(root.path))
+    folder = folder_of(root, seen or Path(root.path), call.by_reference)
     opening = pb.Open()
     opening.CopyFrom(call.open)
-    for tensor, part in parts.items():
-        flush(call.arrays[tensor])
-        file = opening.files.add(tensor=tensor, path=_beneath(folder, tensor, Path(part.path)))
-        if not part.whole:
-            file.raw.offset = part.offset
-            file.raw.shape.extend(call.arrays[tensor].shape)
-            file.raw.dtype = call.dtypes[tensor]
+    opening.files.extend(tensor_files(call, parts, folder))
     files, outputs = {}, {}
     for tensor, output in call.outputs.items():
         if tensor == pb.TENSOR_POOLED or not isinstance(output, FileOutput):
             outputs[tensor] = output
             continue
         files[tensor] = output
-        opening.files.add(tensor=tensor, path=_beneath(folder, tensor, output.path))
+        opening.files.add(tensor=tensor, path=beneath(folder, tensor, output.path))
     return replace(call, open=opening, inputs=Inputs(call.inputs.rows, {}, {}), outputs=outputs,
                    files=files)
 
 
-def _folder_of(root: pb.GetDataRootResponse, seen: Path) -> str:
-    """The caller's, as this machine sees it."""
+def tensor_files(call: JobCall, parts: Parts, folder: str) -> List[pb.TensorFile]:
+    """Of inputs, as Open names them.
+
+    Raises:
+        FailedPreconditionError: one does not lie beneath the folder.
+    """
+    files = []
+    for tensor, part in parts.items():
+        flush(call.arrays[tensor])
+        file = pb.TensorFile(tensor=tensor, path=beneath(folder, tensor, Path(part.path)))
+        if not part.whole:
+            file.raw.offset = part.offset
+            file.raw.shape.extend(call.arrays[tensor].shape)
+            file.raw.dtype = call.dtypes[tensor]
+        files.append(file)
+    return files
+
+
+def folder_of(root: pb.GetDataRootResponse, seen: Path, by_reference: str) -> str:
+    """The caller's, as this machine sees it. "always": workers that see it may come yet, for whom
+    the job's call waits.
+
+    Raises:
+        FailedPreconditionError: this machine does not see it, or no worker does.
+    """
     try:
         with open(seen / root.mark_file, "rb") as file:
             line, end, _ = file.read(_MARK_BYTES).partition(b"\n")
@@ -134,16 +151,17 @@ def _folder_of(root: pb.GetDataRootResponse, seen: Path) -> str:
         raise FailedPreconditionError(
             f"by_reference: {seen}: is not the service's data root, for the mark {root.mark_file} "
             "is not there or is another")
-    if root.workers == 0:
+    if root.workers == 0 and by_reference != "always":
         raise FailedPreconditionError("by_reference: no worker of the service sees its data root")
     return os.path.realpath(seen / root.folder)
 
 
-def _beneath(folder: str, tensor: Any, path: Path) -> str:
+def beneath(folder: str, tensor: Any, path: Path) -> str:
+    """A tensor's file, as Open names it; raises FailedPreconditionError where it lies elsewhere."""
     try:
-        beneath = path.relative_to(folder).as_posix()
-        beneath.encode("utf-8")
-        return beneath
+        found = path.relative_to(folder).as_posix()
+        found.encode("utf-8")
+        return found
     except UnicodeEncodeError:
         raise _not_named(tensor, f"is {os.fsencode(path)!r}, which is not UTF-8") from None
     except ValueError:

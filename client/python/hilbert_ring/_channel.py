@@ -45,6 +45,13 @@ OPTIONS: List[Tuple[str, int]] = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
+# Of calls whose length has no bound: of what the service sends, so much lies here at most that was not asked for.
+# Other channels take more and more ahead from a service that sends fast.
+STREAM_AHEAD_BYTES = 4 << 20
+STREAM_OPTIONS: List[Tuple[str, int]] = [
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", STREAM_AHEAD_BYTES),
+]
 
 
 def keep_buffers() -> None:

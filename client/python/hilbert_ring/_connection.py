@@ -1,11 +1,12 @@
 """A connection to a service, and the calls that one makes over it, for the blocking client."""
+import threading
 import time
-from typing import Any, Callable, Iterator, Optional, TypeVar
+from typing import Any, Callable, Iterator, Optional, Tuple, TypeVar
 
 import grpc
 
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PushedBack, keep_buffers,
-                                   short_failure)
+from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, STREAM_OPTIONS, Address, PushedBack,
+                                   keep_buffers, short_failure)
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring.errors import UnavailableError
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -20,20 +21,36 @@ class Connection:
         self.timing = CallTiming()
         self._address = address
         keep_buffers()
+        self._channel = self._open()
+        self._lock = threading.Lock()
+        self._unbounded: Optional[grpc.Channel] = None  # for calls without end, once there is one
+
+    def _open(self, *further: Tuple[str, int]) -> grpc.Channel:
+        address = self._address
+        options = [*address.options, *further]
         if address.credentials is None:
-            self._channel = grpc.insecure_channel(address.server, options=address.options)
-        else:
-            self._channel = grpc.secure_channel(address.server, address.credentials,
-                                                options=address.options)
+            return grpc.insecure_channel(address.server, options=options)
+        return grpc.secure_channel(address.server, address.credentials, options=options)
 
     def close(self) -> None:
         """Ends the calls that are under way, too."""
         self._channel.close()
+        with self._lock:
+            if self._unbounded is not None:
+                self._unbounded.close()
 
     def stream(self, method: str, requests: Iterator[bytes], seconds: Optional[float]) -> Any:
         """A call with messages both ways, as bytes. seconds: until its deadline; None: it has none."""
         return self._channel.stream_stream(method)(requests, timeout=seconds,
                                                    metadata=self._address.metadata())
+
+    def endless(self, method: str, requests: Iterator[bytes], seconds: Optional[float]) -> Any:
+        """As stream, of a call whose length has no bound: what comes and is not read takes a fixed memory."""
+        with self._lock:
+            if self._unbounded is None:
+                self._unbounded = self._open(*STREAM_OPTIONS)
+            channel = self._unbounded
+        return channel.stream_stream(method)(requests, timeout=seconds, metadata=self._address.metadata())
 
     def short(self, name: str, request: Any, response: Callable[[], T],
               seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:

@@ -1,19 +1,47 @@
 """A connection to a service, and the calls that one makes over it, for the client for asyncio."""
 import asyncio
+import contextlib
 import math
 import time
-from typing import Any, AsyncIterator, Callable, Optional, TypeVar
+from typing import Any, AsyncIterator, Callable, Iterator, Optional, Tuple, TypeVar
 
 import grpc
 import grpc.aio
 
-from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, Address, PushedBack, keep_buffers,
-                                   short_failure)
+from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, STREAM_OPTIONS, Address, PushedBack,
+                                   keep_buffers, short_failure)
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring.errors import UnavailableError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 T = TypeVar("T")
+
+
+class BrokenRequests:
+    """Why a call's requests broke off: the caller's own error, of reading its tensors say. gRPC cancels the call
+    then, which is not the caller's cancelling its task."""
+
+    def __init__(self) -> None:
+        self.error: Optional[Exception] = None
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Around the requests."""
+        try:
+            yield
+        except Exception as error:
+            self.error = error
+            raise
+
+    @contextlib.contextmanager
+    def raised(self) -> Iterator[None]:
+        """Around the reading of what comes."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self.error is None:
+                raise
+            raise self.error from None
 
 
 class AioConnection:
@@ -23,20 +51,33 @@ class AioConnection:
         self.timing = CallTiming()
         self._address = address
         keep_buffers()
+        self._channel = self._open()
+        self._unbounded: Optional[grpc.aio.Channel] = None  # for calls without end, once there is one
+
+    def _open(self, *further: Tuple[str, int]) -> grpc.aio.Channel:
+        address = self._address
+        options = [*address.options, *further]
         if address.credentials is None:
-            self._channel = grpc.aio.insecure_channel(address.server, options=address.options)
-        else:
-            self._channel = grpc.aio.secure_channel(address.server, address.credentials,
-                                                    options=address.options)
+            return grpc.aio.insecure_channel(address.server, options=options)
+        return grpc.aio.secure_channel(address.server, address.credentials, options=options)
 
     async def close(self) -> None:
         """As of Connection.close."""
         await self._channel.close()
+        if self._unbounded is not None:
+            await self._unbounded.close()
 
     def stream(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float]) -> Any:
         """As of Connection.stream."""
         return self._channel.stream_stream(method)(requests, timeout=seconds,
                                                    metadata=self._address.metadata())
+
+    def endless(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float]) -> Any:
+        """As of Connection.endless."""
+        if self._unbounded is None:
+            self._unbounded = self._open(*STREAM_OPTIONS)
+        return self._unbounded.stream_stream(method)(requests, timeout=seconds,
+                                                     metadata=self._address.metadata())
 
     async def short(self, name: str, request: Any, response: Callable[[], T],
                     seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:

@@ -150,6 +150,9 @@ def _spec_of(model: encoder_pb.Model, tiles: int, dtype: str, wanted: Wanted) ->
 
 
 def _slides(tiles: int, wanted: Wanted) -> List[int]:
+    if tiles < 1:
+        raise InvalidArgumentError(f"tiles has {tiles} rows, must have at least 1", field="tiles",
+                                   limit=1)
     if wanted.sequence_lengths is None:
         return [tiles]
     lengths = integers("sequence_lengths", wanted.sequence_lengths)

@@ -1,5 +1,6 @@
 """Tensors in files: where an array lies in one, and outputs that are written to one."""
 import errno
+import math
 import os
 import secrets
 from dataclasses import dataclass
@@ -145,6 +146,11 @@ class FileOutput:
         self._shape = shape
         self._dtype = dtype
         self._pending: Optional[Path] = None
+
+    @property
+    def nbytes(self) -> int:
+        """Of all rows."""
+        return math.prod(self._shape) * self._dtype.itemsize
 
     @cached_property
     def bytes(self) -> "NDArray[np.uint8]":

@@ -1,9 +1,12 @@
-"""Runs a program for as long as standard input is open, and then stops it.
+"""Runs a program for as long as standard input is open, then stops it, and removes a folder.
+
+    _guard.py FOLDER PROGRAM [ARGUMENTS...]     FOLDER may be empty: none
 
 A process that dies, however it dies, closes its end of the pipe: so its service goes with it. Run
 as a script, with nothing but the standard library.
 """
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +17,8 @@ STOP_SECONDS = 20  # SIGTERM lets jobs that run end
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's
-    program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    folder = sys.argv[1]
+    program = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)
 
     def stop_at_end_of_input() -> None:
         # Not by sys.stdin: a thread that waits within it keeps the interpreter from ending.
@@ -27,7 +31,11 @@ def main() -> int:
             program.kill()
 
     threading.Thread(target=stop_at_end_of_input, daemon=True).start()
-    return program.wait()
+    try:
+        return program.wait()
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

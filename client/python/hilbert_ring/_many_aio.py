@@ -5,7 +5,7 @@ from typing import AsyncIterator, List, Optional
 import grpc.aio
 
 from hilbert_ring._channel import failure_or_raise
-from hilbert_ring._connection_aio import AioConnection
+from hilbert_ring._connection_aio import AioConnection, BrokenRequests
 from hilbert_ring._many import SMALL_JOBS_SERVICE, ManyAttempt, ManyCall, ManyResult, Outcome
 from hilbert_ring.errors import HilbertRingError
 
@@ -30,32 +30,25 @@ async def run_many(connection: AioConnection, call: ManyCall) -> List[ManyResult
 
 async def _run(connection: AioConnection, attempt: ManyAttempt, seconds: Optional[float]) -> Outcome:
     """gRPC's task asks for requests, which are made in a thread, the caller's takes what comes."""
-    broken: Optional[Exception] = None  # reading the caller's tensors failed
+    broken = BrokenRequests()
 
     async def requests() -> AsyncIterator[bytes]:
-        nonlocal broken
         rest = attempt.messages()
-        try:
+        with broken.noted():
             while True:
                 message = await asyncio.to_thread(next, rest, _END)
                 if message is _END:
                     return
                 yield message  # type: ignore[misc]
-        except Exception as error:
-            broken = error
-            raise
 
     stream = connection.stream(SMALL_JOBS_SERVICE + "AttendMany", requests(), seconds)
-    try:
-        async for message in stream:
-            attempt.handle(message)
-        attempt.finish()
-        return None
-    except (grpc.aio.AioRpcError, HilbertRingError) as ended:
-        return failure_or_raise(ended, attempt.taken, broken)
-    except asyncio.CancelledError:
-        if broken is not None:  # gRPC cancels the call, not the caller its task
-            raise broken from None
-        raise
-    finally:
-        stream.cancel()
+    with broken.raised():
+        try:
+            async for message in stream:
+                attempt.handle(message)
+            attempt.finish()
+            return None
+        except (grpc.aio.AioRpcError, HilbertRingError) as ended:
+            return failure_or_raise(ended, attempt.taken, broken.error)
+        finally:
+            stream.cancel()

@@ -70,8 +70,8 @@ def _tqdm() -> Any:
 
 def fraction_of(progress: Progress) -> float:
     """0 to 1: sending, computing and receiving count a third each."""
-    if progress.by_reference and not progress.rows:
-        return progress.compute_fraction  # outputs are written as they become final
+    if progress.by_reference:
+        return progress.compute_fraction  # outputs are written as they become final; pooled rows are few
     sent = progress.bytes_sent / max(1, progress.bytes_to_send)
     placed = progress.rows_placed / max(1, progress.rows)
     computed = max(progress.compute_fraction, placed)

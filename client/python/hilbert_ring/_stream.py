@@ -221,7 +221,8 @@ class StreamAttempt:
             self._state.epoch = response.epoch
         elif kind == "report":
             self._state.report = response.report
-        # Anything else is a kind of message that a stream need not know.
+        elif kind is not None:  # None: a kind of message that is newer than this client
+            raise _broken(f"{kind}, which a stream has not")
         return []
 
     def _admit(self, admitted: pb.Admitted) -> None:

@@ -6,7 +6,7 @@ from typing import (Any, AsyncIterable, AsyncIterator, Callable, Iterable, Itera
 import grpc.aio
 
 from hilbert_ring._channel import SERVICE, failure_or_raise
-from hilbert_ring._connection_aio import AioConnection
+from hilbert_ring._connection_aio import AioConnection, BrokenRequests
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring._stream import StreamAttempt, StreamCall, StreamedBlock, StreamFigures, StreamState
 from hilbert_ring.errors import HilbertRingError
@@ -90,35 +90,32 @@ class _Carrier:
         self._call = call
         self._rest = rest
         self._changed = asyncio.Event()  # it is admitted, or over
-        self._broken: Optional[Exception] = None  # the caller's blocks
+        self._broken = BrokenRequests()
         self._over = False
         self.failure: Optional[AttemptFailure] = None
 
     async def run(self, connection: AioConnection,
                   seconds: Optional[float]) -> AsyncIterator[StreamedBlock]:
         """The results; afterwards `failure` says how the attempt failed, if it did."""
-        stream = connection.stream(SERVICE + "AttendStream", self._requests(), seconds)
-        try:
-            async for message in stream:
-                results = self._attempt.handle(message)
-                if self._attempt.admitted:
-                    self._changed.set()
-                for block in results:
-                    yield block
-            self._attempt.finish()
-        except (grpc.aio.AioRpcError, HilbertRingError) as ended:
-            self.failure = failure_or_raise(ended, self._attempt.admitted, self._broken)
-        except asyncio.CancelledError:
-            if self._broken is not None:  # gRPC cancels the call, not the caller its task
-                raise self._broken from None
-            raise
-        finally:
-            self._over = True
-            self._changed.set()
-            stream.cancel()
+        stream = connection.endless(SERVICE + "AttendStream", self._requests(), seconds)
+        with self._broken.raised():
+            try:
+                async for message in stream:
+                    results = self._attempt.handle(message)
+                    if self._attempt.admitted:
+                        self._changed.set()
+                    for block in results:
+                        yield block
+                self._attempt.finish()
+            except (grpc.aio.AioRpcError, HilbertRingError) as ended:
+                self.failure = failure_or_raise(ended, self._attempt.admitted, self._broken.error)
+            finally:
+                self._over = True
+                self._changed.set()
+                stream.cancel()
 
     async def _requests(self) -> AsyncIterator[bytes]:
-        try:
+        with self._broken.noted():
             yield self._attempt.open()
             await self._changed.wait()  # until the call ends, which has a deadline
             block = self._call.first
@@ -130,6 +127,3 @@ class _Carrier:
                     block = self._call.block(await self._rest.__anext__())
                 except StopAsyncIteration:
                     return
-        except Exception as error:
-            self._broken = error
-            raise

@@ -91,7 +91,7 @@ class _Carrier:
     def run(self, connection: Connection, seconds: Optional[float]
             ) -> Generator[StreamedBlock, None, _Outcome]:
         """The results; returns the report, or how the attempt failed."""
-        stream = connection.stream(SERVICE + "AttendStream", self._requests(), seconds)
+        stream = connection.endless(SERVICE + "AttendStream", self._requests(), seconds)
         try:
             for message in stream:
                 results = self._attempt.handle(message)

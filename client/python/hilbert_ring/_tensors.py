@@ -9,7 +9,7 @@
 The whole of an input is never copied: rows are read when they are sent.
 """
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
@@ -46,6 +46,13 @@ class Output:
 
     bytes: "NDArray[np.uint8]"  # [rows, bytes of a row]
     result: Callable[[], Any]
+    # The same kind of output, whose rows are in these bytes; None: of a caller's own array.
+    over: Optional[Callable[["NDArray[np.uint8]"], "Output"]] = None
+
+    @property
+    def nbytes(self) -> int:
+        """Of all rows."""
+        return self.bytes.nbytes
 
 
 def torch_if_loaded() -> Any:
@@ -100,10 +107,18 @@ def _read_numpy(name: str, array: "NDArray[Any]", said: Optional[str],
 
     def like(shape: Tuple[int, ...], wanted: str) -> Output:
         own = array.dtype.newbyteorder("=")
-        return _numpy_output(np.empty(shape, own if wanted == dtype else wanted), finish)
+        return _new_numpy_output(shape, own if wanted == dtype else np.dtype(wanted), finish)
 
     return Tensor(name, array.shape, dtype,
                   lambda first, end: _little(array[first:end], dtype), like)
+
+
+def _new_numpy_output(shape: Tuple[int, ...], dtype: "np.dtype[Any]",
+                      finish: Callable[["NDArray[Any]"], Any]) -> Output:
+    def over(data: "NDArray[np.uint8]") -> Output:
+        return _numpy_output(np.ndarray(shape, dtype, data.data), finish)
+
+    return replace(_numpy_output(np.empty(shape, dtype), finish), over=over)
 
 
 def _numpy_output(array: "NDArray[Any]", finish: Callable[["NDArray[Any]"], Any]) -> Output:
@@ -123,8 +138,8 @@ def _read_slices(name: str, value: Any, said: Optional[str]) -> Tensor:
     dtype = _type_of(name, found, said)
     return Tensor(name, tuple(value.shape), dtype,
                   lambda first, end: _little(np.asarray(value[first:end]), dtype),
-                  lambda shape, wanted: _numpy_output(
-                      np.empty(shape, found if wanted == dtype else wanted), lambda array: array))
+                  lambda shape, wanted: _new_numpy_output(
+                      shape, found if wanted == dtype else np.dtype(wanted), lambda array: array))
 
 
 def _read_dlpack(name: str, value: Any, said: Optional[str]) -> Tensor:
@@ -161,8 +176,13 @@ def _read_torch(name: str, tensor: Any, torch: Any,
     words = tensor.detach().view({4: torch.int32, 2: torch.int16}[ELEMENT_BYTES[dtype]])
 
     def like(shape: Tuple[int, ...], wanted: str) -> Output:
-        return _torch_output(torch.empty(shape, dtype=getattr(torch, wanted)), torch,
-                             lambda out: finish(out.to(tensor.device)))
+        kind = getattr(torch, wanted)
+
+        def output(made: Any) -> Output:
+            return _torch_output(made, torch, lambda out: finish(out.to(tensor.device)))
+
+        return replace(output(torch.empty(shape, dtype=kind)), over=lambda data: output(
+            torch.frombuffer(data.data, dtype=kind).reshape(shape)))
 
     return Tensor(name, tuple(tensor.shape), dtype,
                   lambda first, end: words[first:end].cpu().numpy(), like)

@@ -18,6 +18,7 @@ from hilbert_ring._by_reference import may_send, parts_of, warn_of_sending, with
 from hilbert_ring._channel import ENCODER_SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, address_of
 from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
+from hilbert_ring._handed import ASK_SECONDS, handing_of, may_send_handed
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
                                pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
@@ -181,7 +182,36 @@ class Client:
                 if error.reason not in may_send(call):
                     raise
                 warn_of_sending(error)
+        else:
+            done = await self._run_handed(call, attempts, tell)
+            if done is not None:
+                return done
         return call, await self._run(call, attempts, tell)
+
+    async def _run_handed(self, call: JobCall, attempts: Attempts,
+                          tell: Optional[Callable[[Progress], None]]
+                          ) -> Optional[Tuple[JobCall, pb.Report]]:
+        """None: its tensors are to be sent."""
+        handing = handing_of(call)
+        if handing is None:
+            return None
+        with closing(handing):
+            try:
+                root: pb.GetDataRootResponse = await self._connection.short(
+                    "GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse, ASK_SECONDS)
+            except HilbertRingError:
+                return None  # which the job's call is told, too, where it matters
+            handed = await _to_its_end(handing.stop, handing.name, root, self._data_root)
+            if handed is None:
+                return None
+            try:
+                report = await self._run(handed, attempts, tell, may_send_handed(call))
+                return await _to_its_end(handing.stop, handing.take, handed), report
+            except HilbertRingError as error:
+                if error.reason not in may_send_handed(call):
+                    raise
+                warn_of_sending(error)
+                return None
 
     async def _name_files(self, call: JobCall, attempts: Attempts) -> Optional[JobCall]:
         """None: its tensors are to be sent."""
@@ -247,3 +277,14 @@ class Client:
         status: pb.GetClusterResponse = await self._connection.short(
             "GetCluster", pb.GetClusterRequest(), pb.GetClusterResponse)
         return status
+
+
+async def _to_its_end(stop: Callable[[], None], function: Callable[..., Any], *arguments: Any) -> Any:
+    """In a thread, which is awaited in any case: a task that is cancelled calls `stop` before."""
+    thread = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        return await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        stop()
+        await asyncio.wait([thread])
+        raise

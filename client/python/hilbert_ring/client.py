@@ -10,6 +10,7 @@ from hilbert_ring._by_reference import may_send, parts_of, warn_of_sending, with
 from hilbert_ring._channel import ENCODER_SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, address_of
 from hilbert_ring._connection import Connection
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
+from hilbert_ring._handed import ASK_SECONDS, handing_of, may_send_handed
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
                                pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
@@ -313,7 +314,35 @@ class Client:
                 if error.reason not in may_send(call):
                     raise
                 warn_of_sending(error)
+        else:
+            done = self._run_handed(call, attempts, tell)
+            if done is not None:
+                return done
         return call, self._run(call, attempts, tell)
+
+    def _run_handed(self, call: JobCall, attempts: Attempts, tell: Optional[Callable[[Progress], None]]
+                    ) -> Optional[Tuple[JobCall, pb.Report]]:
+        """None: its tensors are to be sent."""
+        handing = handing_of(call)
+        if handing is None:
+            return None
+        with closing(handing):
+            try:
+                root = self._connection.short("GetDataRoot", pb.GetDataRootRequest(),
+                                              pb.GetDataRootResponse, ASK_SECONDS)
+            except HilbertRingError:
+                return None  # which the job's call is told, too, where it matters
+            handed = handing.name(root, self._data_root)
+            if handed is None:
+                return None
+            try:
+                report = self._run(handed, attempts, tell, may_send_handed(call))
+                return handing.take(handed), report
+            except HilbertRingError as error:
+                if error.reason not in may_send_handed(call):
+                    raise
+                warn_of_sending(error)
+                return None
 
     def _name_files(self, call: JobCall, attempts: Attempts) -> Optional[JobCall]:
         """None: its tensors are to be sent."""

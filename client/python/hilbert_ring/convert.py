@@ -6,6 +6,8 @@ The checkpoint is loaded as weights only: nothing in it is run. Its names are th
 encoders, and so of Prov-GigaPath's slide encoder, below the key "model" where there is one. Names that
 are known to be no part of the encoder are dropped and shown; any other that the encoder does not
 have, and any that it misses, is an error. Numbers keep their type (float32, float16, bfloat16).
+Where patches of pixels are convolved (LongViT), that is dropped too: embeddings with their positions
+go in, and rows come out as the last layer gives them.
 
 A checkpoint does not say everything. Widths and layers are those of its weights; heads, the sizes of
 grid and tiles, the norms' epsilon, and segments and dilations are given here. Segments follow from
@@ -21,13 +23,20 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
 # What trained checkpoints hold beside the encoder: the decoder and mask of their pretraining, heads
 # of tasks, and a table of positions, which are computed from coordinates instead.
 DROPPED = ("decoder_", "decoder.", "mask_token", "pos_embed", "head.", "vision_embed.", "text_embed.")
+
+# Without it rows go in as they are.
+PROJECTION = "patch_embed.proj."
+
+# Where the projection convolves patches of pixels the rest of the input is dropped with it, and so is
+# the norm of each row before pooling: this name is that of the norm behind pooling here.
+DROPPED_WITH_PIXELS = (PROJECTION, "norm.")
 
 DILATIONS = [1, 2, 4, 8, 16]
 SHORTEST_SEGMENT_LOG2 = 10
@@ -47,6 +56,15 @@ class Tensor:
     dtype: str  # "F32", "F16" or "BF16"
     shape: tuple[int, ...]
     data: bytes
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """An entry of a checkpoint that can be no weight, but may be dropped."""
+    why: str
+
+
+Entry = Union[Tensor, Unusable]
 
 
 @dataclass(frozen=True)
@@ -101,7 +119,7 @@ def segments(max_slide_size: int, tile_size: int) -> list[int]:
     return [int(x) for x in 2.0 ** np.linspace(SHORTEST_SEGMENT_LOG2, longest, len(DILATIONS))]
 
 
-def strip_prefix(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def strip_prefix(weights: Mapping[str, Entry]) -> dict[str, Entry]:
     """A model may lie within another ("slide_encoder.encoder.layers.0..."): its names without it."""
     prefixes = {found[1] for found in (re.match(r"(.*?)encoder\.layers\.0\.", name) for name in weights)
                 if found}
@@ -111,7 +129,7 @@ def strip_prefix(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         raise ConvertError("the checkpoint holds several encoders: "
                            + ", ".join(sorted(prefix + "encoder" for prefix in prefixes)))
     prefix = prefixes.pop()
-    stripped: dict[str, Tensor] = {}
+    stripped: dict[str, Entry] = {}
     for name, tensor in weights.items():
         bare = name.removeprefix(prefix)
         if bare in stripped:
@@ -134,14 +152,14 @@ def make_config(weights: Mapping[str, Tensor], settings: Settings) -> dict[str, 
     layers = 0
     while f"encoder.layers.{layers}.ffn.fc1.weight" in weights:
         layers += 1
-    projected = "patch_embed.proj.weight" in weights
+    projected = PROJECTION + "weight" in weights
     lengths, dilations = branches(settings)
     if embed_dim % settings.heads or embed_dim // settings.heads % 8:
         raise ConvertError(f"heads is {settings.heads}, must cut embed_dim {embed_dim} into heads of "
                            "a multiple of 8")
     return {
         "architecture": "longnet_encoder",
-        "input_dim": shape_of(weights, "patch_embed.proj.weight", 2)[1] if projected else 0,
+        "input_dim": shape_of(weights, PROJECTION + "weight", 2)[1] if projected else 0,
         "embed_dim": embed_dim,
         "heads": settings.heads,
         "ffn_dim": ffn_dim,
@@ -188,15 +206,30 @@ def weight_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def convert(weights: Mapping[str, Tensor],
+def to_drop(weights: Mapping[str, Entry], settings: Settings) -> tuple[str, ...]:
+    """How names begin that are left out."""
+    projection = weights.get(PROJECTION + "weight")
+    of_pixels = isinstance(projection, Tensor) and len(projection.shape) == 4
+    return (*DROPPED, *settings.drop, *(DROPPED_WITH_PIXELS if of_pixels else ()))
+
+
+def convert(weights: Mapping[str, Entry],
             settings: Settings = Settings()) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
     """The config, the encoder's weights, and the names that were dropped.
 
-    ConvertError, with all their names: weights that are missing, of another shape, or unknown.
+    ConvertError, with all their names: entries that can be no weights; weights that are missing, of
+    another shape, or unknown.
     """
     weights = strip_prefix(weights)
-    dropped = sorted(name for name in weights if name.startswith((*DROPPED, *settings.drop)))
-    kept = {name: tensor for name, tensor in weights.items() if name not in set(dropped)}
+    beginnings = to_drop(weights, settings)
+    dropped = sorted(name for name in weights if name.startswith(beginnings))
+    kept = {name: tensor for name, tensor in weights.items()
+            if isinstance(tensor, Tensor) and not name.startswith(beginnings)}
+    unusable = [f"{name} {entry.why} (--drop leaves names out by their beginning)"
+                for name, entry in weights.items()
+                if isinstance(entry, Unusable) and not name.startswith(beginnings)]
+    if unusable:
+        raise ConvertError("; ".join(unusable))
     config = make_config(kept, settings)
     shapes = weight_shapes(config)
     wrong = [f"{name} is missing" for name in shapes if name not in kept]
@@ -224,26 +257,30 @@ def safetensors_header(weights: Mapping[str, Tensor]) -> bytes:
 
 
 def write_model(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
-    """A model's folder. FileExistsError where it holds one already."""
+    """A model's folder. FileExistsError where it holds one already, or a part of one."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (CONFIG_FILE, WEIGHTS_FILE):
-        if (folder / name).exists():
-            raise FileExistsError(f"{folder / name} is there already")
-    partial = folder / (WEIGHTS_FILE + ".partial")
+    if (folder / CONFIG_FILE).exists():
+        raise FileExistsError(f"{folder / CONFIG_FILE} is there already")
+    if (folder / WEIGHTS_FILE).exists():
+        raise FileExistsError(f"{folder / WEIGHTS_FILE} is there already, without a {CONFIG_FILE}: remove it "
+                              "if it is what a conversion left that was ended")
+    partial = {name: folder / (name + ".partial") for name in (WEIGHTS_FILE, CONFIG_FILE)}
     try:
-        with open(partial, "wb") as output:
+        partial[CONFIG_FILE].write_text(json.dumps(config, indent=1) + "\n")
+        with open(partial[WEIGHTS_FILE], "wb") as output:
             output.write(safetensors_header(weights))
             for tensor in weights.values():
                 output.write(tensor.data)
-        os.replace(partial, folder / WEIGHTS_FILE)
+        # The config last: a folder without it is no model yet.
+        for name, path in partial.items():
+            os.replace(path, folder / name)
     finally:
-        partial.unlink(missing_ok=True)
-    # Last: a folder without it is no model yet.
-    (folder / CONFIG_FILE).write_text(json.dumps(config, indent=1) + "\n")
+        for path in partial.values():
+            path.unlink(missing_ok=True)
 
 
-def load_checkpoint(path: Path) -> dict[str, Tensor]:
-    """The tensors of a PyTorch checkpoint, of the key "model" where it has one."""
+def load_checkpoint(path: Path) -> dict[str, Entry]:
+    """The entries of a PyTorch checkpoint, of the key "model" where it has one."""
     import torch
 
     dtypes = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
@@ -257,16 +294,15 @@ def load_checkpoint(path: Path) -> dict[str, Tensor]:
         state = state["model"]
     if not isinstance(state, dict):
         raise ConvertError(f"{path} holds a {type(state).__name__}, must hold weights by name")
-    weights = {}
+    weights: dict[str, Entry] = {}
     for name, value in state.items():
         if not isinstance(value, torch.Tensor):
-            raise ConvertError(f"{name} is no tensor")
-        if value.dtype not in dtypes:
-            if name.startswith(DROPPED):
-                continue
-            raise ConvertError(f"{name} is of {value.dtype}, must be float32, float16 or bfloat16")
-        raw = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        weights[name] = Tensor(dtypes[value.dtype], tuple(value.shape), raw)
+            weights[str(name)] = Unusable("is no tensor")
+        elif value.dtype not in dtypes:
+            weights[str(name)] = Unusable(f"is of {value.dtype}, must be float32, float16 or bfloat16")
+        else:
+            raw = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+            weights[str(name)] = Tensor(dtypes[value.dtype], tuple(value.shape), raw)
     return weights
 
 
@@ -290,7 +326,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--grid", type=_count, default=defaults.grid, metavar="TILES",
                         help="of a side, within which coordinates lie (%(default)s)")
     parser.add_argument("--drop", action="append", default=[], metavar="NAME",
-                        help="leave out weights whose names begin so")
+                        help="leave out what has a name that begins so")
     options = parser.parse_args(arguments)
     settings = Settings(heads=options.heads, max_slide_size=options.max_slide_size,
                         tile_size=options.tile_size, grid=options.grid, drop=tuple(options.drop),

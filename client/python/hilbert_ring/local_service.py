@@ -14,11 +14,14 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from hilbert_ring._scratch import lies_in_memory
 from hilbert_ring.client import Client, connect
 from hilbert_ring.errors import UnavailableError
 
 _COORDINATOR = "hilbert-ring-coordinator"
 _GUARD = Path(__file__).with_name("_guard.py")
+_MEMORY = "/dev/shm"
+_DATA_ROOT = "HILBERT_RING_DATA_ROOT"
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 25
 
@@ -60,6 +63,7 @@ class LocalService:
                                           "grpc_host": "127.0.0.1", "http_host": "127.0.0.1",
                                           **settings}
         self._folder: Optional[Path] = None
+        self._data_root: Optional[Path] = None  # of this service's own
         self._guard: Optional["subprocess.Popen[bytes]"] = None
         self._client: Optional[Client] = None
         self.server = ""
@@ -82,13 +86,14 @@ class LocalService:
             raise RuntimeError("the service runs already")
         program = find_program(_COORDINATOR)
         self._folder = Path(tempfile.mkdtemp(prefix="hilbert-ring-"))
-        flags = [f"--spawn-workers={self._workers}",
-                 f"--ready-file={self._folder / 'ready.json'}", *self._flags()]
         try:
+            flags = [f"--spawn-workers={self._workers}",
+                     f"--ready-file={self._folder / 'ready.json'}", *self._flags(), *self._own_root()]
             with open(self._folder / "log", "wb") as log:
                 # A session of its own, so that Ctrl-C reaches the caller alone.
                 self._guard = subprocess.Popen(
-                    [sys.executable, "-I", str(_GUARD), str(program), *flags],
+                    [sys.executable, "-I", str(_GUARD), str(self._data_root or ""), str(program),
+                     *flags],
                     stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
             self.ready = self._await_ready()
         except BaseException:
@@ -119,6 +124,9 @@ class LocalService:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+        if self._data_root is not None:
+            shutil.rmtree(self._data_root, ignore_errors=True)
+            self._data_root = None
 
     def log(self, lines: int = 20) -> str:
         """The last lines of what the service said."""
@@ -130,9 +138,23 @@ class LocalService:
     def _flags(self) -> List[str]:
         flags = []
         for name, value in self._settings.items():
+            if name == "data_root" and not value:
+                continue  # none
             shown = str(value).lower() if isinstance(value, bool) else str(value)
             flags.append(f"--{name.replace('_', '-')}={shown}")
         return flags
+
+    def _own_root(self) -> List[str]:
+        """A data root in memory, through which arrays are handed over, where the caller names none."""
+        if "data_root" in self._settings or _DATA_ROOT in os.environ:
+            return []
+        if not lies_in_memory(_MEMORY):
+            return []
+        try:
+            self._data_root = Path(tempfile.mkdtemp(prefix="hilbert-ring-", dir=_MEMORY))
+        except OSError:
+            return []
+        return [f"--data-root={self._data_root}"]
 
     def _await_ready(self) -> Dict[str, Any]:
         assert self._folder is not None and self._guard is not None
@@ -154,7 +176,9 @@ def local(workers: int = 2, *, start_timeout: float = 60.0, **settings: Any) -> 
     """A service on this machine, to be used in a `with` block, which gives a Client.
 
     It listens on 127.0.0.1 alone, on free ports. Its programs are found in the folder
-    HILBERT_RING_BIN_DIR, in this package if its wheel carries them, or on PATH.
+    HILBERT_RING_BIN_DIR, in this package if its wheel carries them, or on PATH. It has a data root of
+    its own in /dev/shm, through which arrays of some size are handed over without a socket, and which
+    is removed with it: `data_root` names another, "" none.
 
     Args:
         workers: processes that compute; each takes its share of the machine's cores and memory.

@@ -15,6 +15,8 @@
 // clang-format off
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "engine/device/cpu/amx_block-inl.h"
+#include "engine/device/cpu/amx_tiles-inl.h"
 #include "engine/device/cpu/lane_block-inl.h"
 #include "engine/device/cpu/product-inl.h"
 #include "engine/device/cpu/rows-inl.h"
@@ -30,18 +32,24 @@ template <typename BFloat16Product>
 void AttendTile(const LaneTile& tile, AttentionScratch& scratch,
                 const std::function<bool(int64_t)>& report) {
   if constexpr (!std::is_same_v<BFloat16Product, FloatProduct>) {
-    if (tile.task->dtype == DataType::kBFloat16) {
+    if (tile.task->dtype == DataType::kBFloat16 && BFloat16Product::Takes(*tile.task)) {
       return TileRun<BFloat16Product>(tile, scratch).Attend(report);
     }
   }
   TileRun<FloatProduct>(tile, scratch).Attend(report);
 }
 
+using InstructionTilesProduct = TilesProduct<InstructionTiles>;
+using EmulatedTilesProduct = TilesProduct<EmulatedTiles>;
+
 TargetKernels Kernels() {
-  return {.attend = &AttendTile<FloatProduct>,
-          .attend_with_pairs = kHasPairInstruction ? &AttendTile<InstructionPairProduct> : nullptr,
-          .attend_with_emulated_pairs = &AttendTile<EmulatedPairProduct>,
-          .store_row = &StoreRow};
+  return {
+      .attend = &AttendTile<FloatProduct>,
+      .attend_with_pairs = kHasPairInstruction ? &AttendTile<InstructionPairProduct> : nullptr,
+      .attend_with_emulated_pairs = &AttendTile<EmulatedPairProduct>,
+      .attend_with_tiles = kHasTileInstructions ? &AttendTile<InstructionTilesProduct> : nullptr,
+      .attend_with_emulated_tiles = &AttendTile<EmulatedTilesProduct>,
+      .store_row = &StoreRow};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -88,7 +96,11 @@ std::vector<CpuKernels> RunnableCpuKernels() {
     if (BFloat16PairsAreFaster()) std::swap(runnable.back(), runnable.end()[-2]);
   }
   const TargetKernels best = KernelsOf(targets.front());
+  if (best.attend_with_tiles != nullptr && AllowAmxBFloat16()) {
+    runnable.insert(runnable.begin(), {"amx-bf16", best.attend_with_tiles, best.store_row});
+  }
   runnable.push_back({"bf16-emulated", best.attend_with_emulated_pairs, best.store_row});
+  runnable.push_back({"amx-bf16-emulated", best.attend_with_emulated_tiles, best.store_row});
   return runnable;
 }
 

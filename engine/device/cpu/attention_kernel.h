@@ -31,8 +31,8 @@ struct LaneTile {
   int64_t end = 0;
 };
 
-// Softmax state of a tile's lanes: the greatest score before the scale, and the sums of
-// exp(scale * (score - row_max)) and of that times value.
+// Softmax state of a tile's lanes: the greatest score before the scale, times the factor of its
+// unit, and the sums of exp(scale * (score - greatest)) and of that times value.
 struct LaneState {
   alignas(64) float row_max[kMaxLaneTile];
   alignas(64) float sum[kMaxLaneTile];
@@ -40,16 +40,16 @@ struct LaneState {
   alignas(64) float out[kMaxTileFloats];        // [lane blocks][value_dim][lanes of the block]
 };
 
-// Memory of one thread: 1,227 KiB at most, resident as far as it is used. Where queries, keys and
+// Memory of one thread: 1,245 KiB at most, resident as far as it is used. Where queries, keys and
 // values are packed as pairs of bfloat16 they take the first half of their part.
 struct AttentionScratch {
   alignas(64) float queries[kMaxTileFloats];     // [lane blocks][head_dim][lanes of the block]
   LaneState run;                                 // of the keys since the last fold
   LaneState total;                               // of the keys before
-  alignas(64) float odd[kMaxTileFloats];         // as LaneState.out: sums of what is not finite
+  alignas(64) float odd[kMaxTileFloats];         // as LaneState.out: what is kept apart from it
   alignas(64) float keys[kKeyTile * kMaxDim];    // [kKeyTile][head_dim]
   alignas(64) float values[kKeyTile * kMaxDim];  // [value_dim / 8][kKeyTile][8]
-  alignas(64) float scores[kKeyTile * kMaxLaneBlock];
+  alignas(64) float scores[kKeyTile * kMaxLaneBlock * 2];  // of a block, or of 3 smaller ones
   alignas(64) float limits[kMaxLaneTile];
   alignas(64) float rescale[kMaxLaneBlock];
   alignas(64) float rows[kMaxLaneBlock * kMaxDim];  // of queries or outputs as they lie outside
@@ -70,6 +70,8 @@ struct TargetKernels {
   AttendTileFunction attend = nullptr;             // in float32
   AttendTileFunction attend_with_pairs = nullptr;  // bfloat16 by an instruction on pairs, if any
   AttendTileFunction attend_with_emulated_pairs = nullptr;
+  AttendTileFunction attend_with_tiles = nullptr;  // bfloat16 by AMX, if any
+  AttendTileFunction attend_with_emulated_tiles = nullptr;
   StoreRowFunction store_row = nullptr;
 };
 
@@ -80,8 +82,8 @@ struct CpuKernels {
 };
 
 // For every instruction set that this machine can run, the best first, and last the best one's
-// with pairs of bfloat16 but without an instruction for them: what AVX512_BF16 runs, to be tested
-// where it is not there.
+// with bfloat16 by plain code in place of AVX512_BF16 ("bf16-emulated") and of AMX
+// ("amx-bf16-emulated"): what those run, to be tested where they are not there.
 std::vector<CpuKernels> RunnableCpuKernels();
 
 }  // namespace hilbert_ring

@@ -8,10 +8,8 @@
 #define HILBERT_RING_DEVICE_CPU_EXP2_INL_H_
 #endif
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <limits>
 
 #include "engine/device/cpu/product-inl.h"
 #include "hwy/highway.h"
@@ -66,13 +64,6 @@ struct PowerOfTwo {
   LaneVector power;
 };
 #endif
-
-inline constexpr float kLog2E = 1.44269504088896341f;
-
-// Of differences of scores, for Exp2. It is finite: a difference of 0 stays one.
-HWY_INLINE LaneVector Log2Scale(float scale) {
-  return hn::Set(LaneTag(), std::min(scale * kLog2E, std::numeric_limits<float>::max()));
-}
 
 // 2^x / 2^halvings for x up to about 1. Of x = 0 it is exact, what is below float32's normal
 // numbers may be 0. Error under 1 ulp, the same for any number of halvings.

@@ -15,8 +15,9 @@ constexpr double kLeastShare = std::numeric_limits<double>::min();
 MergeShares MergeKeys(const LaneEnd& end, float& state_max, float& state_sum) {
   const double scale = end.scale;
   const float top = std::max(state_max, end.row_max);
-  const double before = state_sum == 0 ? 0.0 : state_sum * std::exp(scale * (state_max - top));
-  const double now = end.sum * std::exp(scale * (end.row_max - top));
+  const auto weight = [&](float max) { return std::exp(scale * (double{max} - double{top})); };
+  const double before = state_sum == 0 ? 0.0 : state_sum * weight(state_max);
+  const double now = end.sum * weight(end.row_max);
   const double sum = before + now;
   const double old_share = state_sum == 0 ? 0.0 : std::max(kLeastShare, before / sum);
   state_max = top;

@@ -2,6 +2,7 @@
 // it that is merged.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -43,6 +44,13 @@ struct MergeShares {
   double before = 1;
   double now = 0;
 };
+
+// An average of numbers up to `greatest` in magnitude: where those are finite and rounding took it
+// beyond float32, the greatest float32 of its sign; others, of infinities and NaN, as they are.
+inline double NotBeyond(float greatest, double average) {
+  const double most = std::max<double>(std::numeric_limits<float>::max(), std::abs(greatest));
+  return average > most ? most : average < -most ? -most : average;
+}
 
 // Moves the state of a row on by keys that it has seen in a task, and says how out is to follow.
 // The sum of the state is no NaN.

@@ -1,11 +1,16 @@
 #include "engine/device/cpu/machine.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <thread>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace hilbert_ring {
 namespace {
@@ -56,6 +61,23 @@ bool HasAvx512BFloat16() {
 bool BFloat16PairsAreFaster() {
 #if defined(__x86_64__)
   return HasAvx512BFloat16() && __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}
+
+bool AllowAmxBFloat16() {
+#if defined(__x86_64__)
+  static const bool allowed = [] {
+    constexpr unsigned kAmxBFloat16 = 1u << 22, kAmxTile = 1u << 24;  // of leaf 7's EDX
+    constexpr int64_t kRequestPermission = 0x1023;                    // ARCH_REQ_XCOMP_PERM
+    constexpr int64_t kTileData = 18;                                 // XFEATURE_XTILEDATA
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+    if ((edx & kAmxBFloat16) == 0 || (edx & kAmxTile) == 0) return false;
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return allowed;
 #else
   return false;
 #endif

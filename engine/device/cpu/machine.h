@@ -24,6 +24,10 @@ bool HasAvx512BFloat16();
 // and what comes with them makes attention 0.58 times as fast as float32's.
 bool BFloat16PairsAreFaster();
 
+// Whether processor and system have products of bfloat16 by tiles (AMX). The first call asks the
+// system to let this process, with all of its threads, use tiles; without that they are illegal.
+bool AllowAmxBFloat16();
+
 // Memory of the machine, or of the control group where that is less; 0 when not known.
 int64_t UsableMemoryBytes();
 

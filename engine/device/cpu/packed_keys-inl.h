@@ -19,6 +19,7 @@
 #include "engine/device/cpu/lane_block-inl.h"
 #include "engine/device/cpu/product-inl.h"
 #include "engine/device/cpu/rows-inl.h"
+#include "engine/device/cpu/tile_layout.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -28,6 +29,10 @@ namespace HWY_NAMESPACE {
 // Beside the last row of values where their number is odd.
 inline constexpr uint16_t kNoRow[kMaxDim] = {};
 
+// Values lie in the scratch as the product reads them:
+//   of lanes: [value_dim / 8][kKeyTile / kTerms][8];
+//   of tiles: [ValueTileRow][kKeyTile / 2], rows of dims and pairs of keys.
+//
 // The packed tile of a task; keys and values lie in the scratch.
 template <typename Product>
 class PackedKeys {
@@ -37,12 +42,14 @@ class PackedKeys {
 
   // The tile into the scratch. careful: values that are not finite are set apart.
   void Pack(const KeyRange& keys, bool careful) {
-    const int64_t elements = task_.head_dim / Product::kTerms;
+    const int64_t elements = RowElements<Product>(task_.head_dim);
     const auto index = [&](const ConstView& view, int64_t j) {
       return keys.batch * view.batch_stride + (keys.begin + j) * view.row_stride;
     };
-    std::fill(scratch_.keys + keys.count * elements,
-              scratch_.keys + (keys.count + 7) / 8 * 8 * elements, 0.0f);
+    std::fill(
+        scratch_.keys + keys.count * elements,
+        scratch_.keys + hwy::DivCeil(keys.count, Product::kKeyRows) * Product::kKeyRows * elements,
+        0.0f);
     if constexpr (Product::kTerms == 1) {
       for (int64_t j = 0; j < keys.count; ++j) {
         LoadRow(task_.dtype, task_.k.data, index(task_.k, j), task_.head_dim, 8,
@@ -60,12 +67,19 @@ class PackedKeys {
         const uint16_t* row = k + index(task_.k, j);
         std::memcpy(scratch_.keys + j * elements, row,
                     static_cast<size_t>(task_.head_dim) * sizeof(uint16_t));
+        std::fill(scratch_.keys + j * elements + task_.head_dim / Product::kTerms,
+                  scratch_.keys + (j + 1) * elements, 0.0f);
         least_ = std::min(least_, LeastNonzero(row, task_.head_dim));
       }
+      // [kPairs][value_dim], or as the lane products read them.
+      float* pairs = Product::kTiles ? scratch_.rows : scratch_.values;
+      const int64_t next = Product::kTiles ? task_.value_dim : 8;
+      const int64_t next_dims = Product::kTiles ? 8 : 8 * kPairs;
       for (int64_t j = 0; j < keys.count; j += 2) {
         PairRows(v + index(task_.v, j), j + 1 < keys.count ? v + index(task_.v, j + 1) : kNoRow,
-                 task_.value_dim, 8 * kKeyTile / Product::kTerms, scratch_.values + 8 * (j / 2));
+                 task_.value_dim, next_dims, pairs + next * (j / 2));
       }
+      if constexpr (Product::kTiles) TurnPairs(keys.count);
     }
     if (careful) TakeOddValues(keys);
   }
@@ -90,6 +104,17 @@ class PackedKeys {
             .count = count * (part + 1) / parts - first};
   }
 
+  // Whether some value of keys [0, end) is not finite.
+  bool HasOddValues(int64_t batch, int64_t end) const {
+    for (int64_t j = 0; j < end; ++j) {
+      const int64_t row = batch * task_.v.batch_stride + j * task_.v.row_stride;
+      for (int64_t x = 0; x < task_.value_dim; ++x) {
+        if (!std::isfinite(LoadElement(task_.dtype, task_.v.data, row + x))) return true;
+      }
+    }
+    return false;
+  }
+
   // Values of the tile that are not finite, where Pack was careful.
   std::span<const OddValue> odd() const { return odd_; }
 
@@ -97,6 +122,20 @@ class PackedKeys {
   uint16_t least() const { return least_; }
 
  private:
+  static constexpr int64_t kPairs = kKeyTile / 2;
+
+  // Of scratch_.rows, [pairs of keys][value_dim], into scratch_.values, tiles of 16 dims.
+  void TurnPairs(int64_t count) {
+    const int64_t dim = task_.value_dim;
+    const int64_t whole = dim / kTileRows * kTileRows;
+    std::fill(scratch_.rows + (count + 1) / 2 * dim, scratch_.rows + kPairs * dim, 0.0f);
+    Transpose(scratch_.rows, kPairs, dim, scratch_.values);
+    if (whole == dim) return;
+    float* rest = scratch_.values + whole * kPairs;
+    std::copy_n(rest, 8 * kPairs, rest + 8 * kPairs);
+    std::fill_n(rest, 8 * kPairs, 0.0f);
+  }
+
   // Values of the packed tile that are not finite become 0 and are listed.
   void TakeOddValues(const KeyRange& keys) {
     odd_.clear();
@@ -106,11 +145,12 @@ class PackedKeys {
         const float value = LoadElement(task_.dtype, task_.v.data, row + x);
         if (std::isfinite(value)) continue;
         odd_.push_back({.j = j, .x = x, .value = value});
-        const int64_t block = x / 8 * 8 * kKeyTile / Product::kTerms;
         if constexpr (Product::kTerms == 1) {
-          scratch_.values[block + 8 * j + x % 8] = 0.0f;
+          scratch_.values[x / 8 * 8 * kKeyTile + 8 * j + x % 8] = 0.0f;
         } else {
-          char* pair = reinterpret_cast<char*>(scratch_.values + block + 8 * (j / 2) + x % 8);
+          const int64_t at = Product::kTiles ? ValueTileRow(task_.value_dim, x) * kPairs + j / 2
+                                             : x / 8 * 8 * kPairs + 8 * (j / 2) + x % 8;
+          char* pair = reinterpret_cast<char*>(scratch_.values + at);
           std::memset(pair + j % 2 * sizeof(uint16_t), 0, sizeof(uint16_t));
         }
       }

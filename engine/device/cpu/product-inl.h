@@ -4,6 +4,11 @@
 // A product says what one 32-bit element of packed queries, keys, values and weights holds: kTerms
 // numbers that a dot product takes at once. Elements are kept, moved and broadcast as float,
 // whatever they hold.
+//
+// And how the scratch holds them: lane blocks are up to kBlockVectors vectors, of which Weights
+// takes kWeighedColumns at once; rows of queries and keys are zeros up to a multiple of
+// kRowElements elements, rows of keys up to a multiple of kKeyRows and of weights up to one of
+// kWeightRows.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -15,6 +20,7 @@
 
 #include <cstdint>
 
+#include "engine/device/attention.h"
 #include "engine/spec/job_spec.h"
 #include "hwy/highway.h"
 
@@ -27,8 +33,20 @@ namespace hn = hwy::HWY_NAMESPACE;
 using LaneTag = hn::CappedTag<float, 16>;
 using LaneVector = hn::Vec<LaneTag>;
 
+struct LaneLayout {
+  static constexpr int64_t kBlockVectors = 3;
+  static constexpr int kWeighedColumns = 1;
+  static constexpr int64_t kRowElements = 1;
+  static constexpr int64_t kKeyRows = 8;
+  static constexpr int64_t kWeightRows = 1;
+  static constexpr bool kTiles = false;
+
+  // Whether the product is for the task, where its type is.
+  static bool Takes(const AttentionTask&) { return true; }
+};
+
 // Takes tasks of every type, widened to float32.
-struct FloatProduct {
+struct FloatProduct : LaneLayout {
   static constexpr DataType kDataType = DataType::kFloat32;
   static constexpr int64_t kTerms = 1;
   static constexpr bool kRoundsWeights = false;
@@ -40,13 +58,28 @@ struct FloatProduct {
   }
 };
 
+// The two numbers of a pair, in float32.
+HWY_INLINE LaneVector LowerOf(LaneVector pair) {
+  const hn::RebindToUnsigned<LaneTag> u;
+  return hn::BitCast(LaneTag(), hn::ShiftLeft<16>(hn::BitCast(u, pair)));
+}
+HWY_INLINE LaneVector UpperOf(LaneVector pair) {
+  const hn::RebindToUnsigned<LaneTag> u;
+  return hn::BitCast(LaneTag(), hn::And(hn::BitCast(u, pair), hn::Set(u, 0xffff0000u)));
+}
+
 // Tasks in bfloat16 as they are: pairs of neighbouring dims for scores, pairs of neighbouring keys
 // for outputs, the first of a pair in the lower half. Terms are exact and sums are float32; weights
 // are rounded to bfloat16.
-struct PairProduct {
+struct PairProduct : LaneLayout {
   static constexpr DataType kDataType = DataType::kBFloat16;
   static constexpr int64_t kTerms = 2;
   static constexpr bool kRoundsWeights = true;
+
+  // sum + both numbers of the pair
+  static HWY_INLINE LaneVector AddPair(LaneVector pair, LaneVector sum) {
+    return hn::Add(sum, hn::Add(LowerOf(pair), UpperOf(pair)));
+  }
 };
 
 // Nearest bfloat16 of numbers from 0 on, ties away from 0.
@@ -64,15 +97,11 @@ struct EmulatedPairProduct : PairProduct {
   using Exact = EmulatedPairProduct;
 
   static HWY_INLINE LaneVector MulAdd(LaneVector a, LaneVector b, LaneVector sum) {
-    const LaneTag d;
-    const hn::RebindToUnsigned<LaneTag> u;
-    const auto upper = [&](LaneVector pair) HWY_ATTR {
-      return hn::BitCast(d, hn::And(hn::BitCast(u, pair), hn::Set(u, 0xffff0000u)));
-    };
-    const auto lower = [&](LaneVector pair) HWY_ATTR {
-      return hn::BitCast(d, hn::ShiftLeft<16>(hn::BitCast(u, pair)));
-    };
-    return hn::MulAdd(lower(a), lower(b), hn::MulAdd(upper(a), upper(b), sum));
+    return hn::MulAdd(LowerOf(a), LowerOf(b), hn::MulAdd(UpperOf(a), UpperOf(b), sum));
+  }
+
+  static HWY_INLINE LaneVector AddPair(LaneVector pair, LaneVector sum) {
+    return hn::Add(LowerOf(pair), hn::Add(UpperOf(pair), sum));
   }
 };
 
@@ -89,11 +118,23 @@ struct InstructionPairProduct : PairProduct {
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
     return sum;
   }
+
+  static HWY_INLINE LaneVector AddPair(LaneVector pair, LaneVector sum) {
+    const auto one = hn::Set(LaneTag(), 1.0f);
+    return MulAdd(pair, BFloat16Pair(one, one), sum);
+  }
 };
 #else
 inline constexpr bool kHasPairInstruction = false;
 using InstructionPairProduct = EmulatedPairProduct;
 #endif
+
+// Elements of a packed row of a query or key.
+template <typename Product>
+int64_t RowElements(int64_t head_dim) {
+  constexpr int64_t kStep = Product::kTerms * Product::kRowElements;
+  return hwy::DivCeil(head_dim, kStep) * Product::kRowElements;
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hilbert_ring

@@ -9,8 +9,11 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
+#include "engine/device/cpu/lane_end.h"
 #include "engine/spec/numbers.h"
 #include "hwy/highway.h"
 
@@ -163,6 +166,38 @@ inline void StoreRow(const float* from, int64_t count, float scale, DataType dty
     }
   }
   for (; x < count; ++x) StoreElement(dtype, to, x, from[x] * scale);
+}
+
+// out[x] = out[x] * shares.before + values[x] * shares.now for `count` elements, in float64, so
+// that each is rounded once. Where rounding took an average of finite numbers beyond float32, the
+// greatest float32.
+inline void MergeRow(const MergeShares& shares, const float* HWY_RESTRICT values, int64_t count,
+                     float* HWY_RESTRICT out) {
+  int64_t x = 0;
+  // The portable targets' conversions take infinities for the greatest finite numbers.
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  const hn::CappedTag<double, 8> wide;
+  const hn::Rebind<float, decltype(wide)> narrow;
+  const int64_t step = hn::Lanes(wide);
+  const auto before = hn::Set(wide, shares.before);
+  const auto now = hn::Set(wide, shares.now);
+  const auto finite = hn::Set(wide, double{std::numeric_limits<float>::max()});
+  for (; x + step <= count; x += step) {
+    const auto old = hn::PromoteTo(wide, hn::LoadU(narrow, out + x));
+    const auto value = hn::PromoteTo(wide, hn::LoadU(narrow, values + x));
+    const auto merged = hn::MulAdd(value, now, hn::Mul(old, before));
+    const auto most = hn::Max(finite, hn::Max(hn::Abs(old), hn::Abs(value)));
+    // A NaN is neither.
+    const auto above = hn::Gt(merged, most);
+    const auto below = hn::Lt(merged, hn::Neg(most));
+    const auto within = hn::IfThenElse(above, most, hn::IfThenElse(below, hn::Neg(most), merged));
+    hn::StoreU(hn::DemoteTo(narrow, within), narrow, out + x);
+  }
+#endif
+  for (; x < count; ++x) {
+    const double merged = out[x] * shares.before + values[x] * shares.now;
+    out[x] = static_cast<float>(NotBeyond(std::max(std::abs(out[x]), std::abs(values[x])), merged));
+  }
 }
 
 // to[x][i] = from[i][x] for rows x columns elements, both multiples of 4 where vectors are longer

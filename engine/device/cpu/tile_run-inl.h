@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <bitset>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -20,6 +21,7 @@
 #include "engine/device/cpu/packed_keys-inl.h"
 #include "engine/device/cpu/product-inl.h"
 #include "engine/device/cpu/rows-inl.h"
+#include "engine/device/score_unit.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,6 +37,14 @@ inline constexpr int64_t kProductsPerReport = int64_t{1} << 23;
 
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
+// How sums of weight times value are taken. A lane is finished by the first way that makes them
+// right for it: what others of its tile need leaves it as it is.
+enum class Care {
+  kNone,
+  kOddApart,      // values that are not finite are kept apart, for the lanes that see them
+  kSmallWeights,  // and weights are so small that their sum stays below 1
+};
+
 // One lane tile on its way through the keys.
 template <typename Product>
 class TileRun {
@@ -47,27 +57,21 @@ class TileRun {
         vector_(hn::Lanes(LaneTag())),
         visibility_(task_,
                     RowRange{tile.batch, tile.begin / task_.heads, (tile.end - 1) / task_.heads}),
-        keys_(task_, scratch) {}
+        keys_(task_, scratch),
+        blocks_(scratch) {}
 
   void Attend(const std::function<bool(int64_t)>& report) {
     PackQueries();
-    if (!Run(report)) return;
-    if (NeedsCare()) {
-      BeCareful();
-      // These scores have been told of.
-      if (!Run([&](int64_t) { return report(0); })) return;
+    if (!Run(report) || FinishLanes()) return;
+    const auto told = [&](int64_t) { return report(0); };  // of the same scores
+    std::fill_n(scratch_.odd, AllLanes() * task_.value_dim, 0.0f);
+    if (keys_.HasOddValues(tile_.batch, visibility_.key_end())) {
+      care_ = Care::kOddApart;
+      if (!Run(told) || FinishLanes()) return;
     }
-    const LaneState& state = State();
-    for (int64_t first = 0; first < lanes_; first += FullBlock()) {
-      const int64_t width = BlockVectors(first) * vector_;
-      const int64_t at = first * task_.value_dim;
-      Transpose(state.out + at, task_.value_dim, width, scratch_.rows);
-      // Keys are all used: their part of the scratch is free.
-      if (careful_) Transpose(scratch_.odd + at, task_.value_dim, width, OddRows());
-      for (int64_t lane = first; lane < std::min(lanes_, first + width); ++lane) {
-        Finish(state, lane, (lane - first) * task_.value_dim);
-      }
-    }
+    KeepWhatIsFinite();
+    MakeWeightsSmall();
+    if (Run(told)) FinishLanes();
   }
 
  private:
@@ -98,42 +102,75 @@ class TileRun {
 
   const LaneState& State() const { return has_total_ ? scratch_.total : scratch_.run; }
 
-  // Whether sums of weight times value are not finite in a lane whose weights are: values are not
-  // finite, in rows that the lane sees or in others, or the sums overflowed.
-  bool NeedsCare() const {
-    const LaneTag d;
+  // Finishes the lanes whose sums are right and that are not finished; whether all are now.
+  bool FinishLanes() {
     const LaneState& state = State();
+    bool all = true;
     for (int64_t first = 0; first < lanes_; first += FullBlock()) {
       const int64_t width = BlockVectors(first) * vector_;
-      for (int64_t b = 0; b < width; b += vector_) {
-        auto probe = hn::Zero(d);  // becomes NaN
-        for (int64_t x = 0; x < task_.value_dim; ++x) {
-          const float* at = state.out + first * task_.value_dim + x * width + b;
-          probe = hn::MulAdd(hn::Load(d, at), hn::Zero(d), probe);
+      const int64_t at = first * task_.value_dim;
+      alignas(64) float wrong[kMaxLaneBlock];
+      for (int64_t b = 0; b < width; b += vector_) FindWrong(state, first, b, wrong + b);
+      Transpose(state.out + at, task_.value_dim, width, scratch_.rows);
+      // Keys are all used: their part of the scratch is free.
+      if (care_ != Care::kNone) Transpose(scratch_.odd + at, task_.value_dim, width, OddRows());
+      for (int64_t lane = first; lane < std::min(lanes_, first + width); ++lane) {
+        if (finished_[lane]) continue;
+        if (wrong[lane - first] != 0 && care_ != Care::kSmallWeights) {
+          all = false;
+          continue;
         }
-        const auto sum = hn::Load(d, state.sum + first + b);
-        if (!hn::AllFalse(d, hn::AndNot(hn::IsNaN(sum), hn::IsNaN(probe)))) return true;
+        Finish(state, lane, (lane - first) * task_.value_dim);
+        finished_.set(lane);
       }
     }
-    return false;
+    return all;
   }
 
-  // From now on weights are so small that their sum stays below 1, whatever the number of keys, and
-  // values that are not finite are kept apart for the lanes that see them.
-  void BeCareful() {
-    careful_ = true;
-    halvings_ = std::bit_width(static_cast<uint64_t>(visibility_.key_end())) + 1;
+  // Not 0 for each lane of a vector whose sums of weight times value are not finite although its
+  // weights are: values are not finite, in rows that the lane sees or in others, or the sums
+  // overflowed. Of small weights the sums are always right.
+  void FindWrong(const LaneState& state, int64_t first, int64_t b, float* wrong) const {
+    const LaneTag d;
+    const int64_t width = BlockVectors(first) * vector_;
+    auto probe = hn::Zero(d);  // becomes NaN
+    for (int64_t x = 0; x < task_.value_dim; ++x) {
+      const float* at = state.out + first * task_.value_dim + x * width + b;
+      probe = hn::MulAdd(hn::Load(d, at), hn::Zero(d), probe);
+    }
+    const auto is_wrong =
+        hn::AndNot(hn::IsNaN(hn::Load(d, state.sum + first + b)), hn::IsNaN(probe));
+    hn::Store(hn::IfThenElseZero(is_wrong, hn::Set(d, 1.0f)), d, wrong);
+  }
+
+  // Sums that did not overflow, in lanes in which others did: they are right, and small weights
+  // might take their last bits.
+  void KeepWhatIsFinite() {
+    const LaneTag d;
+    const LaneState& state = State();
+    for (int64_t i = 0; i < AllLanes() * task_.value_dim; i += vector_) {
+      const auto odd = hn::Load(d, scratch_.odd + i);
+      const auto sum = hn::Load(d, state.out + i);
+      const auto kept = hn::And(hn::Eq(odd, hn::Zero(d)), hn::IsFinite(sum));
+      hn::Store(hn::IfThenElse(kept, sum, odd), d, scratch_.odd + i);
+    }
+  }
+
+  // So small that their sum stays below 1, whatever the number of keys.
+  void MakeWeightsSmall() {
+    care_ = Care::kSmallWeights;
+    halvings_ = std::bit_width(static_cast<uint64_t>(task_.key_rows)) + 1;
     doubling_ = std::ldexp(1.0, static_cast<int>(halvings_));
-    const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
-    std::fill_n(scratch_.odd, width * task_.value_dim, 0.0f);
   }
 
   float* OddRows() { return scratch_.keys; }
 
-  // Blocks are 3 vectors of lanes; the last one is as many as it takes.
-  int64_t FullBlock() const { return 3 * vector_; }
+  int64_t AllLanes() const { return hwy::DivCeil(lanes_, vector_) * vector_; }
+
+  // The last block is as many vectors of lanes as it takes.
+  int64_t FullBlock() const { return Product::kBlockVectors * vector_; }
   int64_t BlockVectors(int64_t first_lane) const {
-    return std::min<int64_t>(3, hwy::DivCeil(lanes_ - first_lane, vector_));
+    return std::min(Product::kBlockVectors, hwy::DivCeil(lanes_ - first_lane, vector_));
   }
 
   LaneBlock Block(LaneState& state, int64_t first_lane) const {
@@ -149,7 +186,7 @@ class TileRun {
   }
 
   // Of a query or key.
-  int64_t QueryElements() const { return task_.head_dim / Product::kTerms; }
+  int64_t QueryElements() const { return RowElements<Product>(task_.head_dim); }
 
   void PackQueries() {
     // The scale's sign goes into the queries, exactly, so that the greatest score stays the
@@ -167,11 +204,12 @@ class TileRun {
                     lane % task_.heads * task_.q.head_stride,
                 task_.head_dim, 8, row);
         StoreRow(row, task_.head_dim, sign, Product::kDataType, row);
+        std::fill(row + task_.head_dim / Product::kTerms, row + elements, 0.0f);
       }
       if constexpr (Product::kTerms > 1) {
         least_query_ = std::min(
             least_query_,
-            LeastNonzero(reinterpret_cast<const uint16_t*>(scratch_.rows), lanes * task_.head_dim));
+            LeastNonzero(reinterpret_cast<const uint16_t*>(scratch_.rows), lanes * elements * 2));
       }
       std::fill(scratch_.rows + lanes * elements, scratch_.rows + width * elements, 0.0f);
       Transpose(scratch_.rows, width, elements, scratch_.queries + first * elements);
@@ -179,7 +217,7 @@ class TileRun {
   }
 
   void Reset(LaneState& state) {
-    const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
+    const int64_t width = AllLanes();
     std::fill_n(state.row_max, width, kNegativeInfinity);
     std::fill_n(state.sum, width, 0.0f);
     if constexpr (Product::kRoundsWeights) std::fill_n(state.rounded_sum, width, 0.0f);
@@ -194,8 +232,7 @@ class TileRun {
       int64_t row = tile_.begin / task_.heads;
       int64_t head = tile_.begin % task_.heads;
       float limit = static_cast<float>(visibility_.Limit(row));
-      const int64_t width = hwy::DivCeil(lanes_, vector_) * vector_;
-      for (int64_t lane = 0; lane < width; ++lane) {
+      for (int64_t lane = 0; lane < AllLanes(); ++lane) {
         scratch_.limits[lane] = lane < lanes_ ? limit : 0.0f;
         if (++head == task_.heads && lane + 1 < lanes_) {
           head = 0;
@@ -203,7 +240,7 @@ class TileRun {
         }
       }
     }
-    keys_.Pack(keys, careful_);
+    keys_.Pack(keys, care_ != Care::kNone);
     run_is_empty_ = false;
     int64_t scores = 0;
     const int64_t blocks = hwy::DivCeil(lanes_, FullBlock());
@@ -218,9 +255,10 @@ class TileRun {
           .head_dim = task_.head_dim,
           .value_dim = task_.value_dim,
           .scale = Scale(),
+          .unit = unit_,
           .halvings = halvings_,
           .exact_scores = Product::kTerms > 1 && !ProductsAreNormal(),
-          .odd = keys_.odd(),
+          .odd = care_ == Care::kOddApart ? keys_.odd() : std::span<const OddValue>(),
           .coming = keys_.Coming(keys, visibility_.key_end(), first / FullBlock(), blocks)};
       if (visible == Visible::kSome) {
         const float* limits = scratch_.limits + first;
@@ -229,9 +267,10 @@ class TileRun {
         if (*least < static_cast<float>(keys.count)) tile.ranks = visibility_.ranks();
         if (visibility_.RanksAreIndices()) tile.count = static_cast<int64_t>(*greatest);
       }
-      AttendBlock<Product>(Block(scratch_.run, first), vectors, tile);
+      blocks_.Next(Block(scratch_.run, first), vectors, tile);
       scores += lanes * tile.count;
     }
+    blocks_.End();
     return scores;
   }
 
@@ -241,7 +280,7 @@ class TileRun {
     has_total_ = true;
     for (int64_t first = 0; first < lanes_; first += FullBlock()) {
       FoldBlock<Product>(Block(scratch_.run, first), Block(scratch_.total, first),
-                         BlockVectors(first) * vector_, task_.value_dim, Scale());
+                         BlockVectors(first) * vector_, task_.value_dim, unit_);
     }
     Reset(scratch_.run);
     run_is_empty_ = true;
@@ -250,52 +289,47 @@ class TileRun {
   // Of the packed scores; its sign is the queries'. > 0.
   float Scale() const { return task_.scale == 0 ? 1.0f : std::abs(task_.scale); }
 
-  // Whether every product of a score that is not 0, and every sum of them, is a normal number: an
-  // instruction that takes others for 0 then misses nothing.
+  // Whether every factor and every product of a score that is not 0, and every sum of them, is a
+  // normal number: an instruction that takes others for 0 then misses nothing.
   bool ProductsAreNormal() const {
     constexpr int kBias = 127, kLeastExponent = -126;
     constexpr int kFractionBits = 2 * 7;  // of a product: sums are multiples of its last bit
-    const int exponents = (least_query_ >> 7) + (keys_.least() >> 7) - 2 * kBias;
-    return exponents - kFractionBits >= kLeastExponent;
+    const int query = least_query_ >> 7, key = keys_.least() >> 7;
+    const int exponents = query + key - 2 * kBias;
+    return query > 0 && key > 0 && exponents - kFractionBits >= kLeastExponent;
   }
 
   // Writes or merges one lane's result; its sums of weight times value are `at` elements into
-  // scratch_.rows, and what is not finite into OddRows().
+  // scratch_.rows, and what was kept apart into OddRows().
   void Finish(const LaneState& state, int64_t lane, int64_t at) {
     const int64_t row = (tile_.begin + lane) / task_.heads;
     const int64_t head = (tile_.begin + lane) % task_.heads;
     const auto index = [&](const auto& view) {
       return tile_.batch * view.batch_stride + row * view.row_stride + head * view.head_stride;
     };
-    const LaneEnd end{.row_max = state.row_max[lane],
+    const LaneEnd end{.row_max = state.row_max[lane] / unit_.factor,
                       .sum = state.sum[lane] * doubling_,
                       .scale = std::abs(task_.scale)};
     const Sight seen = end.Seen();
     // Rounded weights are divided by their own sum, so that they are an average, and `lse` is that
     // of the weights themselves.
-    const double factor =
-        seen != Sight::kKeys
-            ? 1.0
-            : 1.0 / (Product::kRoundsWeights ? state.rounded_sum[lane] : state.sum[lane]);
+    double factor = seen != Sight::kKeys ? 1.0
+                                         : 1.0 / (Product::kRoundsWeights ? state.rounded_sum[lane]
+                                                                          : state.sum[lane]);
     float* HWY_RESTRICT values = scratch_.rows + at;
     if (seen != Sight::kKeys) {
       std::fill_n(values, task_.value_dim, seen == Sight::kNothing ? 0.0f : kNan);
-    } else if (careful_) {
+    } else if (care_ == Care::kOddApart) {
       TakeOdd(OddRows() + at, values);
+    } else if (care_ == Care::kSmallWeights) {
+      MakeAverages(OddRows() + at, factor, values);
+      factor = 1;
     }
     if (task_.result == Result::kMerge) {
       if (seen != Sight::kNothing) Merge(end, seen, values, factor, index);
       return;
     }
-    float scale = static_cast<float>(factor * task_.out_scale);
-    // A scale beyond 1 may take an average of finite numbers beyond float32, and is left to.
-    if (careful_ && std::abs(task_.out_scale) <= 1) {
-      for (int64_t x = 0; x < task_.value_dim; ++x) {
-        values[x] = static_cast<float>(NotBeyond(values[x], values[x] * scale));
-      }
-      scale = 1.0f;
-    }
-    StoreRow(values, task_.value_dim, scale, task_.out_dtype,
+    StoreRow(values, task_.value_dim, static_cast<float>(factor * task_.out_scale), task_.out_dtype,
              static_cast<char*>(task_.out.data) + index(task_.out) * ElementBytes(task_.out_dtype));
     if (task_.lse.data != nullptr) task_.lse.data[index(task_.lse)] = end.Lse(seen);
   }
@@ -303,6 +337,15 @@ class TileRun {
   void TakeOdd(const float* HWY_RESTRICT odd, float* HWY_RESTRICT values) const {
     for (int64_t x = 0; x < task_.value_dim; ++x) {
       if (odd[x] != 0) values[x] = odd[x];  // NaN too
+    }
+  }
+
+  // Of sums of small weights, and of what was kept: sums of whole weights, and what is not finite.
+  void MakeAverages(const float* HWY_RESTRICT kept, double factor,
+                    float* HWY_RESTRICT values) const {
+    for (int64_t x = 0; x < task_.value_dim; ++x) {
+      const double average = kept[x] != 0 ? kept[x] * (factor / doubling_) : values[x] * factor;
+      values[x] = static_cast<float>(NotBeyond(kept[x] != 0 ? kept[x] : values[x], average));
     }
   }
 
@@ -322,18 +365,7 @@ class TileRun {
     }
     shares.now *= factor;
     float* HWY_RESTRICT out = static_cast<float*>(task_.out.data) + index(task_.out);
-    for (int64_t x = 0; x < task_.value_dim; ++x) {
-      const double merged = out[x] * shares.before + values[x] * shares.now;
-      out[x] =
-          static_cast<float>(NotBeyond(std::max(std::abs(out[x]), std::abs(values[x])), merged));
-    }
-  }
-
-  // An average of finite numbers that rounding took beyond float32; others, of infinities, as they
-  // are.
-  static double NotBeyond(float greatest, double average) {
-    const double most = std::max<double>(std::numeric_limits<float>::max(), std::abs(greatest));
-    return average > most ? most : average < -most ? -most : average;
+    MergeRow(shares, values, task_.value_dim, out);
   }
 
   const LaneTile& tile_;
@@ -343,9 +375,12 @@ class TileRun {
   const int64_t vector_;  // lanes of a vector
   KeyVisibility visibility_;
   PackedKeys<Product> keys_;
+  BlockSequence<Product> blocks_;
   bool run_is_empty_ = true;
   bool has_total_ = false;
-  bool careful_ = false;
+  Care care_ = Care::kNone;
+  std::bitset<kMaxLaneTile> finished_;
+  const ScoreUnit unit_ = ScoreUnitOf(Scale());
   int64_t halvings_ = 0;
   double doubling_ = 1;  // 2^halvings_
   uint16_t least_query_ = kNoBFloat16;

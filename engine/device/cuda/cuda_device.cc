@@ -309,6 +309,10 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const DeviceOptions& opti
     return absl::InvalidArgumentError(absl::StrCat("memory_fraction is ", options.memory_fraction,
                                                    ", must be above 0 and at most 1"));
   }
+  if (!(options.launch_seconds > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("launch_seconds is ", options.launch_seconds, ", must be above 0"));
+  }
   RETURN_IF_ERROR(FindCudaDevice(options.ordinal));
   auto device = std::make_unique<cuda::CudaDevice>(options);
   RETURN_IF_ERROR(device->Prepare());

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "engine/device/score_unit.h"
 
 namespace hilbert_ring::cuda {
 namespace {
@@ -70,6 +72,9 @@ std::string WhyNotCudnn(const AttentionTask& task) {
   if (task.mask == Mask::kPositions) return "the mask is no triangle";
   if (task.mask == Mask::kDiagonal && task.diagonal_shift != 0) {
     return absl::StrCat("the triangle is shifted by ", task.diagonal_shift);
+  }
+  if (task.scale != 0 && !ScoreUnitOf(std::abs(task.scale)).IsOrdinary()) {
+    return absl::StrCat("the scale is ", task.scale, ", at an end of float32");
   }
   if (task.batch <= 0 || task.heads <= 0 || task.query_rows <= 0 || task.key_rows <= 0) {
     return "the task is empty";

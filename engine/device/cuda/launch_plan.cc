@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numbers>
 #include <tuple>
+
+#include "engine/device/score_unit.h"
 
 namespace hilbert_ring::cuda {
 namespace {
@@ -95,9 +95,9 @@ AttentionWork WorkOf(const AttentionTask& task, const KernelTile& tile) {
     work.score_scale = 1.0f;
     work.query_sign = 0.0f;
   } else {
-    constexpr double kMostScale = std::numeric_limits<float>::max();
-    const double scale = double{work.scale} * std::numbers::log2e;
-    work.score_scale = static_cast<float>(std::min(scale, kMostScale));
+    const ScoreUnit unit = ScoreUnitOf(work.scale);
+    work.score_scale = unit.log2;
+    work.careful = unit.IsOrdinary() ? 0 : 1;
     work.query_sign = task.scale > 0 ? 1.0f : -1.0f;
   }
   work.out_scale = task.result == Result::kWrite ? task.out_scale : 1.0f;

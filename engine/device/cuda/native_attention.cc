@@ -14,10 +14,9 @@ constexpr int kWarpMajor = 8;       // compute capability from which products of
 constexpr int kWarpgroupMajor = 9;  // the one that has products of a warpgroup
 
 // What our kernels may reach of a multiprocessor's clock cycle: guesses on the low side, which make
-// launches shorter than kLaunchSeconds, not longer.
+// launches shorter than DeviceOptions::launch_seconds, not longer.
 constexpr double kTensorFlopsPerCycle = 1024;
 constexpr double kPlainFlopsPerCycle = 128;
-constexpr double kLaunchSeconds = 0.02;
 
 // How many times longer a launch takes whose tiles are all computed with care: a guess.
 constexpr double kCarefulSlowness = 32;
@@ -82,7 +81,7 @@ absl::StatusOr<std::unique_ptr<NativeAttention>> NativeAttention::Make(
                   .matrix_units = units,
                   .tensor_flops = cycles * kTensorFlopsPerCycle,
                   .plain_flops = cycles * kPlainFlopsPerCycle,
-                  .launch_seconds = kLaunchSeconds};
+                  .launch_seconds = options.launch_seconds};
   status = made->PrepareSlots();
   RETURN_IF_ERROR(status);
   return made;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/saturating.h"
 #include "engine/model/files/map_transfers.h"
-#include "engine/plan/saturating.h"
 
 namespace hilbert_ring {
 namespace {
@@ -49,10 +49,11 @@ Plan PlanOfJob(const EncodeJob& job, const EncoderPlan& plan, int threads) {
   costs.flops = 0;
   for (int rank = 0; rank < whole.shards.workers(); ++rank) {
     WorkerCost& cost = costs.workers[rank];
-    // In float32 they take most: whether a processor has products of bfloat16 is not known here.
-    const EncoderMemory memory = MemoryOf(plan, rank, threads, DataType::kFloat32, job.outputs);
+    const EncoderMemory memory = MemoryOf(plan, rank, threads, job.compute, job.outputs);
+    const EncoderMemory widened = MemoryOf(plan, rank, threads, DataType::kFloat32, job.outputs);
     cost.accumulator_bytes = SaturatingAdd(cost.accumulator_bytes,
                                            SaturatingAdd(memory.total(), -memory.attention_bytes));
+    cost.widened_bytes = widened.total() - memory.total();
     cost.shard_bytes =
         SaturatingAdd(cost.shard_bytes, SaturatingMultiply(whole.shards.Rows(rank), row_bytes));
     cost.flops = static_cast<double>(layers) * cost.flops + ProductFlops(plan, rank);

@@ -29,7 +29,8 @@ struct EncodeJob {
 RowSizes RowSizesOf(const EncodeJob& job);
 
 // The attention's plan, with the job's rows, and costs that are those of all layers and all that is
-// around the attention. threads: of each worker.
+// around the attention. threads: of each worker. Memory is that of workers with products of
+// `compute`; what others need more is in widened_bytes.
 Plan PlanOfJob(const EncodeJob& job, const EncoderPlan& plan, int threads);
 
 }  // namespace hilbert_ring

@@ -81,6 +81,11 @@ int64_t WeightBytes(const EncoderConfig& config, DataType products) {
   return bytes;
 }
 
+std::chrono::seconds LoadTimeout(const EncoderConfig& config) {
+  constexpr int64_t kSlowestDisk = int64_t{16} << 20;  // bytes a second
+  return std::chrono::seconds(60 + WeightBytes(config, DataType::kFloat32) / kSlowestDisk);
+}
+
 absl::StatusOr<EncoderFolder> EncoderFolder::Open(const std::string& path, FileDigests& digests) {
   for (int opening = 1;; ++opening) {
     auto folder = OpenOnce(path, digests);

@@ -7,6 +7,7 @@
 //   RETURN_IF_ERROR(folder.CheckUnchanged());          // all was of that version
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,6 +37,10 @@ absl::Status CheckWeights(const EncoderConfig& config, const SafetensorsFile& fi
 // and of all others in float32. A library's layout may fill matrices whose sides are no multiples
 // of 64 up to them.
 int64_t WeightBytes(const EncoderConfig& config, DataType products);
+
+// For which somebody waits until another process has loaded a model's weights: a minute, and what
+// reading them takes from a slow disk (16 MiB a second).
+std::chrono::seconds LoadTimeout(const EncoderConfig& config);
 
 // Both files stay open, and as they were where others take their names. Any number of threads may
 // read it.

@@ -74,12 +74,13 @@ SlideRange SlidesOf(const EncoderPlan& plan, int rank) {
           .end = plan.rows.SlideOf(ranges.back().end - 1) + 1};
 }
 
-int64_t PooledBytes(const EncoderPlan& plan, int rank) {
+int64_t PooledBytes(const EncoderPlan& plan, int rank, const EncoderOutputs& outputs) {
+  if (outputs.pooling == Pooling::kNone) return 0;
   const SlideRange of_rank = SlidesOf(plan, rank);
-  const int64_t slides = of_rank.end - of_rank.begin;
+  const int64_t sums = (of_rank.end - of_rank.begin) * (std::ssize(outputs.states) + 1);
   const int64_t pieces = std::min(kPooledPiecesAtOnce, plan.attention.shards.Rows(rank));
-  return (slides + pieces) * plan.config.embed_dim * static_cast<int64_t>(sizeof(double)) +
-         slides * static_cast<int64_t>(sizeof(int64_t));
+  return (sums + pieces) * plan.config.embed_dim * static_cast<int64_t>(sizeof(double)) +
+         sums * static_cast<int64_t>(sizeof(int64_t));
 }
 
 DeviceBlockBytes DeviceBlockBytesOf(const EncoderConfig& config, const RowBlocks& blocks,
@@ -104,8 +105,8 @@ EncoderMemory MemoryOf(const EncoderPlan& plan, int rank, int threads, DataType 
   const int64_t busy = std::min<int64_t>(std::max(1, threads), blocks.count());
   const int64_t element = ElementBytes(products);
   const auto floats = static_cast<int64_t>(sizeof(float));
-  const int64_t sums = outputs.pooling == Pooling::kNone ? 0 : PooledBytes(plan, rank);
-  int64_t output_bytes = sums + busy * blocks.block * MapColumnsOf(config, outputs) * floats;
+  int64_t output_bytes = PooledBytes(plan, rank, outputs) +
+                         busy * blocks.block * MapColumnsOf(config, outputs) * floats;
   if (outputs.attention_map) output_bytes += MapExchangeBytes(plan, rank);
   const int64_t block_bytes =
       threads == 0
@@ -121,9 +122,15 @@ double ProductFlops(const EncoderPlan& plan, int rank) {
   const EncoderConfig& config = plan.config;
   const auto width = static_cast<double>(config.embed_dim);
   const double of_layer = 4 * width * width + 2 * width * static_cast<double>(config.ffn_dim);
-  const double of_input = width * static_cast<double>(config.input_dim);
   return 2 * static_cast<double>(plan.attention.shards.Rows(rank)) *
-         (static_cast<double>(config.layers) * of_layer + of_input);
+             static_cast<double>(config.layers) * of_layer +
+         ProjectionFlops(plan, rank);
+}
+
+double ProjectionFlops(const EncoderPlan& plan, int rank) {
+  const EncoderConfig& config = plan.config;
+  return 2 * static_cast<double>(plan.attention.shards.Rows(rank)) *
+         static_cast<double>(config.embed_dim) * static_cast<double>(config.input_dim);
 }
 
 }  // namespace hilbert_ring

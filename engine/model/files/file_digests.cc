@@ -66,8 +66,7 @@ std::string HexOf(const Digest& digest) {
 }
 
 bool FileDigests::Settled(const ReadableFile& file) const {
-  const int64_t last = std::max(file.stamp().modified_ns, file.stamp().changed_ns);
-  return absl::FromUnixNanos(last) + kClockStep < now_();
+  return absl::FromUnixNanos(file.stamp().changed_ns) + kClockStep < now_();
 }
 
 absl::StatusOr<Digest> FileDigests::Of(const ReadableFile& file) {

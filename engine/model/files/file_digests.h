@@ -41,8 +41,9 @@ class FileDigests {
   // Errors of Sha256Of.
   absl::StatusOr<Digest> Of(const ReadableFile& file);
 
-  // Whether the file was last changed so long ago that a later change shows in its stamp. Digests
-  // of others are not remembered.
+  // Whether the file was last changed so long ago that a later change shows in its stamp: by its
+  // change time, which no program can set as it can the time of modification. Digests of others are
+  // not remembered.
   bool Settled(const ReadableFile& file) const;
 
   int64_t bytes_read() const;  // so far

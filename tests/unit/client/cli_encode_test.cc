@@ -145,7 +145,18 @@ TEST_F(CliEncode, Hdf5IsReadElsewhere) {
       RunCli(absl::StrCat("encode --server ", service.address(), " --model small --tiles ",
                           files_.Write("slide.h5", "\x89HDF"), " --out ", files_.Path("e.npy")));
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("is HDF5, expected .npy"), HasSubstr("h5py")));
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("is HDF5, expected .npy"),
+                    HasSubstr("numpy.save('tiles.npy', h5py.File(path)['features'][:])")));
+}
+
+TEST_F(CliEncode, Hdf5OfCoordinatesIsReadElsewhereToo) {
+  const FakeEncoder service;
+  const CliResult result = RunCli(absl::StrCat(
+      "encode --server ", service.address(), " --model small --tiles ", files_.Path("tiles.npy"),
+      " --coords ", files_.Write("slide.h5", "\x89HDF"), " --out ", files_.Path("e.npy")));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("numpy.save('coords.npy', h5py.File(path)['coords'][:])"));
 }
 
 TEST_F(CliEncode, APlanSendsNoTilesAndWritesNothing) {

@@ -1,13 +1,10 @@
 #include "tests/unit/client/fake_encoder.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "grpcpp/security/server_credentials.h"
-#include "grpcpp/server_builder.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -66,20 +63,7 @@ std::vector<std::vector<float>> MapRows(const v1::EncodeSpec& spec, int64_t toke
 }  // namespace
 
 FakeEncoder::FakeEncoder(FakeEncoderBehaviour behaviour, int port)
-    : behaviour_(std::move(behaviour)), port_(port) {
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(),
-                           &port_);
-  builder.RegisterService(this);
-  builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
-  server_ = builder.BuildAndStart();
-}
-
-FakeEncoder::~FakeEncoder() {
-  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-}
-
-std::string FakeEncoder::address() const { return absl::StrCat("127.0.0.1:", port_); }
+    : behaviour_(std::move(behaviour)), server_(*this, port) {}
 
 FakeEncoder::Record FakeEncoder::record() const {
   const std::lock_guard lock(mutex_);

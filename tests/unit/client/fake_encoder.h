@@ -4,14 +4,13 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "grpcpp/server.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
+#include "tests/unit/client/fake_server.h"
 
 namespace hilbert_ring::client {
 
@@ -26,9 +25,8 @@ class FakeEncoder final : public v1::EncoderService::Service {
  public:
   // port 0: any.
   explicit FakeEncoder(FakeEncoderBehaviour behaviour = {}, int port = 0);
-  ~FakeEncoder() override;
 
-  std::string address() const;  // host:port
+  std::string address() const { return server_.address(); }
 
   // What came in the last call of Encode.
   struct Record {
@@ -61,8 +59,7 @@ class FakeEncoder final : public v1::EncoderService::Service {
   int calls_ = 0;  // likewise
   int plans_ = 0;
   v1::EncodeSpec planned_;
-  int port_;
-  std::unique_ptr<grpc::Server> server_;
+  FakeServer server_;
 };
 
 }  // namespace hilbert_ring::client

@@ -6,10 +6,7 @@
 #include <random>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "engine/plan/plan.h"
-#include "grpcpp/security/server_credentials.h"
-#include "grpcpp/server_builder.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -97,6 +94,7 @@ class FakeCall {
     response.mutable_admitted()->set_max_payload_bytes(behaviour_.max_payload_bytes);
     response.mutable_admitted()->set_workers(2);
     stream_->Write(response);
+    for (const v1::AttendResponse& odd : behaviour_.after_admitted) stream_->Write(odd);
     while (behaviour_.stall && !context_->IsCancelled()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -196,23 +194,7 @@ class FakeCall {
 }  // namespace
 
 FakeService::FakeService(FakeBehaviour behaviour, int port)
-    : behaviour_(std::move(behaviour)), port_(port) {
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(),
-                           &port_);
-  builder.RegisterService(this);
-  builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
-  server_ = builder.BuildAndStart();
-}
-
-FakeService::~FakeService() {
-  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-}
-
-std::string FakeService::address()
-    const {  // A number: c-ares 1.18 leaks the name when it resolves "localhost".
-  return absl::StrCat("127.0.0.1:", port_);
-}
+    : behaviour_(std::move(behaviour)), server_(*this, port) {}
 
 FakeRecord FakeService::record() const {
   const std::lock_guard lock(mutex_);
@@ -245,6 +227,19 @@ grpc::Status FakeService::Attend(grpc::ServerContext* context, Stream* stream) {
   const std::lock_guard lock(mutex_);
   records_[call] = std::move(record);
   return status;
+}
+
+grpc::Status FakeService::AttendStream(grpc::ServerContext*, Stream* stream) {
+  v1::AttendRequest request;
+  stream->Read(&request);
+  v1::AttendResponse admitted;
+  admitted.mutable_admitted()->set_job_id(request.open().job_id());
+  admitted.mutable_admitted()->set_epoch_tokens(16);
+  stream->Write(admitted);
+  for (const v1::AttendResponse& odd : behaviour_.after_admitted) stream->Write(odd);
+  while (stream->Read(&request)) {
+  }
+  return grpc::Status::OK;
 }
 
 grpc::Status FakeService::Plan(grpc::ServerContext* context, const v1::PlanRequest* request,

@@ -7,14 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "grpcpp/server.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
+#include "tests/unit/client/fake_server.h"
 
 namespace hilbert_ring::client {
 
@@ -24,8 +23,9 @@ struct FakeBehaviour {
   bool output_while_receiving = false;  // a row leaves as soon as its query is there
   std::function<void(std::vector<v1::OutputChunk>&)> change_outputs;
   std::function<void()> before_admitted;
-  std::optional<grpc::Status> refuse;  // in place of Admitted
-  std::optional<grpc::Status> fail;    // after fail_after_chunks of input
+  std::vector<v1::AttendResponse> after_admitted;  // of any kind
+  std::optional<grpc::Status> refuse;              // in place of Admitted
+  std::optional<grpc::Status> fail;                // after fail_after_chunks of input
   int fail_after_chunks = 0;
   bool stall = false;  // reads nothing after Admitted
   bool leave_out_report = false;
@@ -53,15 +53,18 @@ class FakeService final : public v1::AttentionService::Service {
  public:
   // port 0: any.
   explicit FakeService(FakeBehaviour behaviour = {}, int port = 0);
-  ~FakeService() override;
 
-  std::string address() const;  // host:port
-  int port() const { return port_; }
+  std::string address() const { return server_.address(); }
+  int port() const { return server_.port(); }
   FakeRecord record() const;                // of the last call
   std::vector<FakeRecord> records() const;  // of all that came to Attend
   int plans() const { return plans_; }      // calls of Plan that came
 
   grpc::Status Attend(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::AttendResponse, v1::AttendRequest>* stream) override;
+  // Admits a stream, says what after_admitted has, and takes its rows without a word of them.
+  grpc::Status AttendStream(
       grpc::ServerContext* context,
       grpc::ServerReaderWriter<v1::AttendResponse, v1::AttendRequest>* stream) override;
   grpc::Status Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
@@ -79,8 +82,7 @@ class FakeService final : public v1::AttentionService::Service {
   std::atomic<int> plans_ = 0;
   mutable std::mutex mutex_;
   std::vector<FakeRecord> records_;  // guarded by mutex_
-  int port_;
-  std::unique_ptr<grpc::Server> server_;
+  FakeServer server_;
 };
 
 }  // namespace hilbert_ring::client

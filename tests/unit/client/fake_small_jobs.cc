@@ -1,13 +1,8 @@
 #include "tests/unit/client/fake_small_jobs.h"
 
-#include <chrono>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "grpcpp/security/server_credentials.h"
-#include "grpcpp/server_builder.h"
 #include "wire/status.h"
-#include "wire/transport.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -33,20 +28,8 @@ v1::SmallResult ResultOf(const v1::SmallJob& job, int64_t number, const absl::St
 
 }  // namespace
 
-FakeSmallJobs::FakeSmallJobs(Answer answer, int port) : answer_(std::move(answer)), port_(port) {
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(),
-                           &port_);
-  builder.RegisterService(this);
-  builder.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
-  server_ = builder.BuildAndStart();
-}
-
-FakeSmallJobs::~FakeSmallJobs() {
-  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-}
-
-std::string FakeSmallJobs::address() const { return absl::StrCat("127.0.0.1:", port_); }
+FakeSmallJobs::FakeSmallJobs(Answer answer, int port)
+    : answer_(std::move(answer)), server_(*this, port) {}
 
 std::vector<std::vector<int64_t>> FakeSmallJobs::calls() const {
   const std::lock_guard lock(mutex_);

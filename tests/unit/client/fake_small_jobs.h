@@ -3,14 +3,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "grpcpp/server.h"
 #include "hilbert_ring/v1/many.grpc.pb.h"
+#include "tests/unit/client/fake_server.h"
 
 namespace hilbert_ring::client {
 
@@ -22,9 +21,8 @@ class FakeSmallJobs final : public v1::SmallJobsService::Service {
 
   // port 0: any.
   explicit FakeSmallJobs(Answer answer, int port = 0);
-  ~FakeSmallJobs() override;
 
-  std::string address() const;  // host:port
+  std::string address() const { return server_.address(); }
 
   // Of all calls that have ended, in the order in which they began: the tokens of their jobs.
   std::vector<std::vector<int64_t>> calls() const;
@@ -37,8 +35,7 @@ class FakeSmallJobs final : public v1::SmallJobsService::Service {
   const Answer answer_;
   mutable std::mutex mutex_;
   std::vector<std::vector<int64_t>> calls_;  // guarded by mutex_
-  int port_;
-  std::unique_ptr<grpc::Server> server_;
+  FakeServer server_;
 };
 
 }  // namespace hilbert_ring::client

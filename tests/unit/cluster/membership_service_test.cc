@@ -35,6 +35,8 @@ class Greeted : public v1::WorkerService::Service {
   explicit Greeted(std::string secret) : secret_(std::move(secret)) {}
   grpc::Status Greet(grpc::ServerContext* context, const v1::GreetRequest*,
                      v1::GreetResponse*) override {
+    ++greetings;
+    while (silent && !context->IsCancelled()) std::this_thread::sleep_for(milliseconds(5));
     const std::lock_guard lock(mutex_);
     return wire::ToGrpc(CheckCallToken(*context, secret_, "Greet"));
   }
@@ -42,6 +44,9 @@ class Greeted : public v1::WorkerService::Service {
     const std::lock_guard lock(mutex_);
     secret_ = std::move(secret);
   }
+
+  std::atomic<bool> silent = false;  // as behind an address translation that has forgotten it
+  std::atomic<int> greetings = 0;
 
  private:
   std::mutex mutex_;
@@ -85,7 +90,7 @@ class MembershipServiceTest : public ::testing::Test {
   void Start(const std::string& token,
              const CallGate::Limits& limits = {.calls_per_peer = 16, .open_timeout = kLimit}) {
     gate_.emplace(limits);
-    service_.emplace(membership_, *gate_, metrics_, token);
+    service_.emplace(membership_, *gate_, metrics_, token, "", milliseconds(100));
     endpoint_ = *StartGrpc({.host = "127.0.0.1", .max_threads = 16}, {&*service_});
     stub_ =
         v1::MembershipService::NewStub(Dial(absl::StrCat("127.0.0.1:", endpoint_.port), kLimit));
@@ -193,6 +198,56 @@ TEST_F(MembershipServiceTest, AWorkerIsUpWhenItAnswersAtItsAddress) {
   EXPECT_TRUE(reply.up());
   EXPECT_EQ(reply.reason(), "");
   EXPECT_EQ(membership_.Live().size(), 1u);
+  there->Shutdown(std::chrono::milliseconds(0));
+}
+
+// An idle worker of which heartbeats come, and nothing else any more.
+TEST_F(MembershipServiceTest, AWorkerThatIsNotReachedAnyMoreGetsNoJobsUntilItIs) {
+  Start("");
+  const testing::CapturedLog log;
+  Greeted answers("");
+  auto there = StartGrpc({.host = "127.0.0.1", .max_threads = 4}, {&answers});
+  ASSERT_TRUE(there.ok());
+  const std::string address = absl::StrCat("127.0.0.1:", there->port);
+  Registered worker(*stub_, "");
+  answers.Set(worker.Beat(address).secret());
+  v1::HeartbeatReply reply;
+  const auto beats_until = [&](const auto& done) {
+    const auto end = std::chrono::steady_clock::now() + kLimit;
+    while (!done() && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(milliseconds(20));
+      reply = worker.Beat(address);
+    }
+    return done();
+  };
+  ASSERT_TRUE(beats_until([&] { return reply.up(); }));
+  // While it works it is not called, and stays.
+  const Members members = membership_.Live();
+  membership_.SetJob(members, "job-a");
+  std::this_thread::sleep_for(milliseconds(50));  // a greeting that is under way
+  int greeted = answers.greetings;
+  const auto worked_until = std::chrono::steady_clock::now() + milliseconds(500);
+  EXPECT_TRUE(beats_until([&] { return std::chrono::steady_clock::now() > worked_until; }));
+  EXPECT_LE(answers.greetings, greeted + 1);
+  membership_.SetJob(members, "");
+  greeted = answers.greetings;
+  EXPECT_TRUE(beats_until([&] { return answers.greetings > greeted + 2; }));
+  EXPECT_TRUE(reply.up());
+  EXPECT_EQ(failures_, 0);
+
+  answers.silent = true;
+  EXPECT_TRUE(beats_until([&] { return !reply.up(); }));
+  EXPECT_THAT(reply.reason(), HasSubstr("cannot be reached"));
+  EXPECT_THAT(reply.reason(), HasSubstr("no answer within"));
+  EXPECT_TRUE(membership_.Live().empty());
+  EXPECT_EQ(failures_, 1);
+  EXPECT_EQ(log.Count("cannot be reached at this address any more"), 1) << log.text();
+
+  answers.silent = false;
+  EXPECT_TRUE(beats_until([&] { return reply.up(); }));
+  EXPECT_EQ(reply.reason(), "");
+  EXPECT_EQ(membership_.Live().size(), 1u);
+  EXPECT_EQ(log.Count("worker answers again"), 1) << log.text();
   there->Shutdown(std::chrono::milliseconds(0));
 }
 

@@ -50,7 +50,7 @@ inline double Rounding(const CaseShape& s) {
 
 // A shape for each of a GPU's kernels, of several tiles.
 inline CaseShape ShapeOf(int number, DataType dtype) {
-  constexpr int64_t kDims[] = {16, 64, 104, 128, 200};
+  constexpr int64_t kDims[] = {16, 64, 104, 128, 256};
   constexpr int64_t kRows[] = {20, 75, 150};
   CaseShape s;
   s.dtype = dtype;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/device/attention_case.h"
@@ -351,6 +352,37 @@ TEST_P(AttentionTest, LseMayBeLeftOut) {
   task.lse = {};
   ASSERT_TRUE(device->Attend({&task, 1}, {}).ok());
   EXPECT_EQ(c.out.bytes(), with_lse);
+}
+
+// On a GPU of any speed.
+TEST_P(AttentionTest, KeysThatTakeALaunchTooLongAreCut) {
+  if (!absl::StartsWith(GetParam(), "cuda/native")) {
+    GTEST_SKIP() << GetParam() << " has no launches of our kernels";
+  }
+  DeviceOptions options = OptionsFor(GetParam(), 2);
+  options.launch_seconds = 1e-6;
+  auto device = MakeDevice(options);
+  ASSERT_TRUE(device.ok()) << device.status();
+  std::mt19937_64 random(9);
+  for (const Result result : {Result::kWrite, Result::kMerge}) {
+    for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16}) {
+      AttentionCase c({.dtype = dtype,
+                       .result = result,
+                       .heads = 2,
+                       .query_rows = 70,
+                       .key_rows = 3000,
+                       .head_dim = 64,
+                       .value_dim = 64},
+                      random);
+      const AttentionTask task = c.Task();
+      int launches = 0;
+      const auto figures =
+          (*device)->Attend({&task, 1}, {.progress = [&](int64_t) { ++launches; }});
+      ASSERT_TRUE(figures.ok()) << figures.status();
+      EXPECT_GT(launches, 3);
+      EXPECT_EQ(WhatIsWrong(c, (*device)->info()), "") << c.shape.Describe();
+    }
+  }
 }
 
 }  // namespace

@@ -76,6 +76,9 @@ TEST(CudnnProblem, SaysWhatItDoesNotTake) {
               HasSubstr("shifted by 3"));
   EXPECT_EQ(why([](AttentionTask& t) { t.mask = Mask::kDiagonal; }), "");
   EXPECT_THAT(why([](AttentionTask& t) { t.key_rows = 0; }), HasSubstr("empty"));
+  EXPECT_THAT(why([](AttentionTask& t) { t.scale = -3e38f; }), HasSubstr("end of float32"));
+  EXPECT_THAT(why([](AttentionTask& t) { t.scale = 1e-40f; }), HasSubstr("end of float32"));
+  EXPECT_EQ(why([](AttentionTask& t) { t.scale = 0; }), "");
   EXPECT_THAT(why([](AttentionTask& t) { t.v.row_stride += 4; }), HasSubstr("16 bytes"));
   EXPECT_THAT(why([](AttentionTask& t) { t.q.data = memory + 1; }), HasSubstr("16 bytes"));
   EXPECT_THAT(why([](AttentionTask& t) { t.k.row_stride = int64_t{1} << 25; }), HasSubstr("2^31"));

@@ -50,6 +50,7 @@ TEST(MakeDevice, TakesWhatTheProcessMayUse) {
 TEST(MakeDevice, NamesTheInstructionsThatTheMachineRuns) {
   const std::vector<std::string> runnable = RunnableCpuInstructions();
   EXPECT_THAT(runnable, testing::Contains("bf16-emulated"));
+  EXPECT_THAT(runnable, testing::Contains("amx-bf16-emulated"));
   for (const char* wrong : {"avx9", "AVX2", " "}) {
     const absl::Status status = MakeDevice({.instructions = wrong}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -61,8 +62,10 @@ TEST(MakeDevice, NamesTheInstructionsThatTheMachineRuns) {
   }
 }
 
-TEST(MakeDevice, TakesPairsOfBFloat16WhereTheyAreFaster) {
-  const std::vector<std::string> runnable = RunnableCpuInstructions();
+TEST(MakeDevice, TakesBFloat16WhereItIsFaster) {
+  std::vector<std::string> runnable = RunnableCpuInstructions();
+  EXPECT_EQ(runnable.front() == "amx-bf16", AllowAmxBFloat16()) << runnable.front();
+  std::erase(runnable, "amx-bf16");
   EXPECT_EQ(runnable.front().ends_with("-bf16"), BFloat16PairsAreFaster()) << runnable.front();
 }
 

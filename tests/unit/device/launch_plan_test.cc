@@ -134,9 +134,12 @@ TEST(LaunchPlan, TheScaleIsSplitIntoSignAndSize) {
     EXPECT_GT(work.score_scale, 0.0f);
     EXPECT_NEAR(work.score_scale * work.query_sign, scale * 1.442695f, 1e-6);
     EXPECT_EQ(work.scale, std::abs(scale));
+    EXPECT_EQ(work.careful, scale == 1e-45f ? 1 : 0);
   }
   task.scale = std::numeric_limits<float>::max();
-  EXPECT_TRUE(std::isfinite(Launches({task}, Rates(), scratch).at(0).works.at(0).score_scale));
+  const AttentionWork greatest = Launches({task}, Rates(), scratch).at(0).works.at(0);
+  EXPECT_TRUE(std::isfinite(greatest.score_scale));
+  EXPECT_EQ(greatest.careful, 1);
 }
 
 // Walks the launches as the kernels do: (task's first lane of a tile) -> keys done, in order.

@@ -3,6 +3,7 @@
 #include <limits>
 #include <span>
 
+#include "absl/strings/match.h"
 #include "engine/spec/numbers.h"
 #include "gtest/gtest.h"
 
@@ -21,6 +22,13 @@ std::vector<std::byte> Stored(DataType dtype, const std::vector<float>& values) 
 }
 
 }  // namespace
+
+double WeightRoundingOf(const std::string& kernel, DataType dtype) {
+  if (dtype == DataType::kFloat32) return 0;
+  const bool gpu = absl::StartsWith(kernel, "cuda/");
+  if (!gpu && !absl::StrContains(kernel, "bf16")) return 0;
+  return dtype == DataType::kBFloat16 ? 0x1p-8 : 0x1p-11;
+}
 
 ValueTask::ValueTask(DataType dtype, int64_t queries, int64_t keys, int64_t head_dim,
                      int64_t value_dim)

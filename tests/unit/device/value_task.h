@@ -32,6 +32,10 @@ struct ValueTask {
   float Rounded(double value) const;
 };
 
+// Of one weight, where the kernel ("cpu/avx2", as DeviceInfo names it) of a 16-bit type rounds it
+// to that type; else 0.
+double WeightRoundingOf(const std::string& kernel, DataType dtype);
+
 struct ValueResult {
   std::vector<float> out;  // [queries, value_dim]
   std::vector<float> lse;  // [queries]

@@ -1,11 +1,20 @@
 #include "server/files/data_root.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stop_token>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -62,18 +71,38 @@ TEST_F(DataRootTest, AnotherFolderInItsPlaceIsNotIt) {
   EXPECT_EQ(wire::ReasonOf((*root)->Reach().status()), "DATA_ROOT_GONE");
 }
 
-TEST_F(DataRootTest, ALongListIsCutWhenNoneOfItsOutputsIsLeft) {
+TEST_F(DataRootTest, ALongListIsCutAsItsOutputsEnd) {
   const auto root = DataRoot::Open(folder_.path());
   const std::string mark = folder_ / (*root)->mark_file();
   const std::string first_line = testing::FileText(mark);
-  constexpr int kOutputs = 2000;
-  for (int i = 0; i < kOutputs; ++i) ASSERT_TRUE((*root)->NameUnfinished("in/out.npy").ok());
-  const std::string whole = testing::FileText(mark);
-  EXPECT_GT(whole.size(), 64u << 10);
-  for (int i = 1; i < kOutputs; ++i) (*root)->Forget();
-  EXPECT_EQ(testing::FileText(mark), whole) << "one is still written";
-  (*root)->Forget();
-  EXPECT_EQ(testing::FileText(mark), first_line);
+  std::vector<std::string> outputs;
+  outputs.reserve(2000);
+  for (int i = 0; i < 2000; ++i) outputs.push_back(*(*root)->NameUnfinished("in/out.npy"));
+  EXPECT_GT(testing::FileText(mark).size(), 64u << 10);
+  for (const std::string& output : outputs) {
+    EXPECT_THAT(testing::FileText(mark), HasSubstr(output + "\n"));
+    (*root)->Forget(output);
+  }
+  EXPECT_LT(testing::FileText(mark).size(), 64u << 10);
+  EXPECT_THAT(testing::FileText(mark), ::testing::StartsWith(first_line));
+}
+
+// As where jobs overlap all day, beside one that takes all day.
+TEST_F(DataRootTest, TheListIsOfWhatIsWrittenWhateverCameBefore) {
+  const auto root = DataRoot::Open(folder_.path());
+  const std::string mark = folder_ / (*root)->mark_file();
+  const std::string longest = *(*root)->NameUnfinished("in/longest.npy");
+  std::string before = *(*root)->NameUnfinished("in/out.npy");
+  for (int i = 0; i < 5'000; ++i) {
+    const std::string next = *(*root)->NameUnfinished("in/out.npy");
+    (*root)->Forget(before);
+    before = next;
+    const std::string text = testing::FileText(mark);
+    ASSERT_LT(text.size(), 65u << 10) << i;
+    ASSERT_THAT(text,
+                ::testing::AllOf(::testing::StartsWith((*root)->mark() + "\n"),
+                                 HasSubstr("\n" + longest + "\n"), HasSubstr("\n" + next + "\n")));
+  }
 }
 
 // As a process that is killed leaves them.
@@ -110,6 +139,81 @@ TEST_F(DataRootTest, WhatALivingCoordinatorWritesStays) {
   ASSERT_TRUE(output.ok());
   ASSERT_TRUE(DataRoot::Open(folder_.path()).ok());
   EXPECT_TRUE(output->Commit().ok());
+}
+
+// As others that start do: looks at each mark once, with a lock of it for a moment.
+void LookAtMarks(const std::string& folder, const std::stop_token& over) {
+  std::set<std::string> seen;
+  while (!over.stop_requested()) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (!seen.insert(entry.path()).second) continue;
+      const Descriptor mark(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+      if (mark.number() < 0 || flock(mark.number(), LOCK_EX | LOCK_NB) != 0) continue;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
+TEST_F(DataRootTest, AMarkIsLockedThoughOthersLookAtIt) {
+  for (int round = 0; round < 1'000; ++round) {
+    std::jthread looks([this](const std::stop_token& over) { LookAtMarks(folder_.path(), over); });
+    const auto root = DataRoot::Open(folder_.path());
+    ASSERT_TRUE(root.ok()) << root.status();
+    looks.request_stop();
+    looks.join();
+    const Descriptor mark(open((folder_ / (*root)->mark_file()).c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_NE(flock(mark.number(), LOCK_EX | LOCK_NB), 0) << round;
+  }
+}
+
+// Root's own rights are left aside.
+class AsNobody {
+ public:
+  AsNobody() : was_(geteuid()) {
+    if (was_ == 0) {
+      EXPECT_EQ(seteuid(65534), 0);
+    }
+  }
+  ~AsNobody() { EXPECT_EQ(seteuid(was_), 0); }
+
+ private:
+  const uid_t was_;
+};
+
+TEST_F(DataRootTest, AnOutputThatCannotBeRemovedIsRemovedLater) {
+  namespace fs = std::filesystem;
+  const std::string in = folder_ / "in";
+  fs::create_directory(in);
+  fs::permissions(folder_.path(), fs::perms::all);
+  fs::permissions(in, fs::perms::all);
+  std::unique_ptr<DataRoot> root;
+  std::optional<OutputFile> output;
+  const auto start = [&] {
+    const AsNobody nobody;
+    root = *DataRoot::Open(folder_.path());
+  };
+  const auto end = [&] {
+    const AsNobody nobody;
+    output.reset();
+    root.reset();
+  };
+  start();
+  {
+    const AsNobody nobody;
+    const Descriptor reached = *root->Reach();
+    output.emplace(
+        *OutputFile::Create(*root, reached.number(), {.path = "in/out.npy", .data_bytes = 10}));
+  }
+  fs::permissions(in, fs::perms(0555));
+  end();
+  EXPECT_EQ(Names().size(), 2) << "the output, and the mark that lists it";
+  start();
+  end();
+  EXPECT_EQ(Names().size(), 2) << "it may not be removed yet";
+  fs::permissions(in, fs::perms::all);
+  start();
+  end();
+  EXPECT_THAT(Names(), ::testing::IsEmpty());
 }
 
 // What a mark lists is removed only where the name is that of an unfinished output.

@@ -1,12 +1,21 @@
 #include "server/job/encode_work.h"
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "engine/model/files/encoder_config.h"
+#include "engine/model/files/encoder_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "tests/golden/encoder_case.h"
+#include "tests/support/test_folder.h"
+#include "tests/unit/model/safetensors_text.h"
 #include "wire/checksum.h"
 #include "wire/status.h"
 
@@ -71,6 +80,41 @@ TEST_F(EncodeWorkTest, SumsOfSeveralWorkersMakeARowOfEachSlide) {
   int64_t rows = 0;
   EXPECT_TRUE(Send(*work, &rows).ok());
   EXPECT_EQ(rows, slides);
+  // The sums, those of a state once more as they are put together, and the means of both.
+  const auto dim = static_cast<int64_t>(golden_.class_out.size()) / slides;
+  EXPECT_EQ(work->result_bytes(), slides * dim * (8 + 8 + 4 + 4));
+}
+
+// A model with wide feed-forward parts, whose weights are zeros.
+void WriteWideModel(const std::string& folder, const std::string& golden_config) {
+  auto config = nlohmann::json::parse(golden_config);
+  config["ffn_dim"] = 1 << 16;
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/" + kConfigFile) << config;
+  nlohmann::json header;
+  int64_t end = 0;
+  for (const WeightShape& weight : WeightShapes(*ParseEncoderConfig(config.dump()))) {
+    const int64_t first = end;
+    end += 2 * std::accumulate(weight.shape.begin(), weight.shape.end(), int64_t{1},
+                               std::multiplies<>());
+    header[weight.name] = {
+        {"dtype", "F16"}, {"shape", weight.shape}, {"data_offsets", {first, end}}};
+  }
+  const std::string weights = folder + "/" + kWeightsFile;
+  std::ofstream(weights) << testing::SafetensorsText(header.dump(), 0);
+  std::filesystem::resize_file(weights, std::filesystem::file_size(weights) + end);
+}
+
+TEST_F(EncodeWorkTest, WorkersMayReadLargeWeightsFromASlowDisk) {
+  EXPECT_EQ(Make()->start_timeout(), std::chrono::seconds(60));
+  const testing::TestFolder folder;
+  WriteWideModel(folder / "wide", testing::FileText(golden_.folder + "/" + kConfigFile));
+  ModelCatalog models(folder.path());
+  spec_.set_model("wide");
+  const auto work = MakeEncodeWork(spec_, models, {});
+  ASSERT_TRUE(work.ok()) << work.status();
+  // 64.5 MiB in float32, 16 MiB a second.
+  EXPECT_EQ((*work)->start_timeout(), std::chrono::seconds(64));
 }
 
 TEST_F(EncodeWorkTest, SumsThatDoNotComeAreAWorkersFault) {

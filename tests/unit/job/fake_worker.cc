@@ -61,9 +61,7 @@ FakeWorker::~FakeWorker() {
   server_->Wait();
 }
 
-std::shared_ptr<v1::WorkerService::StubInterface> FakeWorker::Stub() {
-  return v1::WorkerService::NewStub(server_->InProcessChannel({}));
-}
+std::shared_ptr<grpc::Channel> FakeWorker::Channel() { return server_->InProcessChannel({}); }
 
 void FakeWorker::At(Moment moment, Action action) {
   const std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
-// A worker in this process, behind the stub that a real one has. It says what a right worker says
-// and copies rows of V to OUT, which is attention where each row sees itself alone. A test makes it
-// do something else at a moment of its choice, once:
+// A worker in this process, behind a channel like that of a real one. It says what a right worker
+// says and copies rows of V to OUT, which is attention where each row sees itself alone. A test
+// makes it do something else at a moment of its choice, once:
 //
 //   FakeWorker worker("127.0.0.1:1");
 //   worker.At(Moment::kRowsDone, Break());      // its connection breaks when it has all rows
@@ -53,7 +53,7 @@ class FakeWorker : public v1::WorkerService::Service {
   ~FakeWorker() override;
 
   const std::string& address() const { return address_; }
-  std::shared_ptr<v1::WorkerService::StubInterface> Stub();
+  std::shared_ptr<grpc::Channel> Channel();
 
   // The next run that comes to this moment does so there; or each run that does.
   void At(Moment moment, Action action);

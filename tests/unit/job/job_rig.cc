@@ -80,8 +80,10 @@ class JobRig::Service
 
 JobRig::JobRig(const JobRigOptions& options)
     : settings_(SettingsOf(options)),
+      beat_(options.beat),
       jobs_(time_),
       orders_(1 << 20),
+      models_(options.models),
       shards_(milliseconds(500)),
       copies_(settings_.copy_memory_bytes),
       order_memory_(1 << 20),
@@ -96,9 +98,9 @@ JobRig::JobRig(const JobRigOptions& options)
                    .dial =
                        [this](const std::string& address) {
                          for (const auto& worker : workers_) {
-                           if (worker->address() == address) return worker->Stub();
+                           if (worker->address() == address) return worker->Channel();
                          }
-                         return std::shared_ptr<v1::WorkerService::StubInterface>();
+                         return std::shared_ptr<grpc::Channel>();
                        }},
                   time_),
       suspects_([this](const Member& member) { membership_.Distrust(member); }) {
@@ -109,24 +111,7 @@ JobRig::JobRig(const JobRigOptions& options)
   }
   members_.resize(options.workers);
   for (int i = 0; i < options.workers; ++i) Join(i);
-  service_ = std::make_unique<Service>(server::JobServices{.settings = settings_,
-                                                           .membership = membership_,
-                                                           .scheduler = scheduler_,
-                                                           .rate = rate_,
-                                                           .jobs = jobs_,
-                                                           .quotas = quotas_,
-                                                           .rings = rings_,
-                                                           .runs = runs_,
-                                                           .orders = orders_,
-                                                           .models = models_,
-                                                           .shards = shards_,
-                                                           .threads = threads_,
-                                                           .copies = copies_,
-                                                           .order_memory = order_memory_,
-                                                           .plans = plans_,
-                                                           .metrics = metrics_,
-                                                           .suspects = suspects_,
-                                                           .time = time_});
+  service_ = std::make_unique<Service>(services());
   grpc::ServerBuilder builder;
   builder.RegisterService(service_.get());
   server_ = builder.BuildAndStart();
@@ -137,6 +122,27 @@ JobRig::~JobRig() {
   server_->Shutdown(std::chrono::system_clock::now());
   server_.reset();
   service_.reset();
+}
+
+server::JobServices JobRig::services() {
+  return server::JobServices{.settings = settings_,
+                             .membership = membership_,
+                             .scheduler = scheduler_,
+                             .rate = rate_,
+                             .jobs = jobs_,
+                             .quotas = quotas_,
+                             .rings = rings_,
+                             .runs = runs_,
+                             .orders = orders_,
+                             .models = models_,
+                             .shards = shards_,
+                             .threads = threads_,
+                             .copies = copies_,
+                             .order_memory = order_memory_,
+                             .plans = plans_,
+                             .metrics = metrics_,
+                             .suspects = suspects_,
+                             .time = time_};
 }
 
 JobSpec JobRig::Spec(int64_t tokens) { return PlainSpec({.tokens = tokens, .segment = 1}); }
@@ -180,10 +186,10 @@ void JobRig::Drain(int index) {
 }
 
 void JobRig::Join(int index) {
-  v1::Heartbeat beat;
+  v1::Heartbeat beat = beat_;
   beat.set_address(workers_[index]->address());
   beat.set_version(std::string(server::kVersion));
-  beat.set_memory_limit_bytes(int64_t{1} << 30);
+  if (beat.memory_limit_bytes() == 0) beat.set_memory_limit_bytes(int64_t{1} << 30);
   beat.set_transport("gloo");
   members_[index] = membership_.Register(beat).value();
   membership_.Reached(*members_[index]);

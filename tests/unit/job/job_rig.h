@@ -33,6 +33,9 @@ struct JobRigOptions {
   int workers = 2;
   bool local = true;  // the workers share memory with the coordinator
   server::CoordinatorSettings settings;
+  std::string models = "";  // the coordinator's folder of them
+  // Of each worker's registration: address, version and transport are the rig's.
+  v1::Heartbeat beat = {};
 };
 
 class JobRig {
@@ -77,6 +80,9 @@ class JobRig {
   std::vector<std::string> errors() const { return log_.errors(); }
   std::vector<std::string> lines() const { return log_.lines(); }  // of the log
 
+  // Of jobs that are not this rig's calls.
+  server::JobServices services();
+
   ManualTime& time() { return time_; }
   server::JobTable& jobs() { return jobs_; }
 
@@ -86,6 +92,7 @@ class JobRig {
   PhaseLog log_;
   ManualTime time_;
   const server::CoordinatorSettings settings_;
+  const v1::Heartbeat beat_;
   std::vector<std::unique_ptr<FakeWorker>> workers_;
   server::Metrics metrics_;
   server::JobTable jobs_;
@@ -93,7 +100,7 @@ class JobRig {
   server::Rings rings_;
   server::OpenRuns runs_;
   OrderCache orders_;
-  server::ModelCatalog models_{""};
+  server::ModelCatalog models_;
   server::SharedMemoryPool shards_;
   server::KeptThreads threads_;
   server::JobMemory copies_, order_memory_;

@@ -42,7 +42,7 @@ class JobRunTest : public ::testing::Test {
     server_ = builder.BuildAndStart();
     auto member = std::make_shared<Member>();
     member->address = "127.0.0.1:1";
-    member->stub = v1::WorkerService::NewStub(server_->InProcessChannel({}));
+    member->channel = server_->InProcessChannel({});
     members_ = {member};
   }
   ~JobRunTest() override {

@@ -77,6 +77,24 @@ INSTANTIATE_TEST_SUITE_P(
              kNotItsSlots},
         Word{"OutputOfLessThanNone", Moment::kRowsDone, false, [](auto& r) { Output(r, 8, -1); },
              kNotItsSlots},
+        Word{"OutputWithoutBytes", Moment::kRowsDone, false,
+             [](auto& r) {
+               Output(r, 0, 32);
+               r.mutable_output()->clear_payload();
+             },
+             "sent 0 bytes and 0 tokens of 32 rows of OUT, each of 128 bytes"},
+        Word{"OutputOfOtherRows", Moment::kRowsDone, false,
+             [](auto& r) {
+               Output(r, 0, 32);
+               r.mutable_output()->set_rows(1);
+             },
+             "sent 4096 bytes and 0 tokens of 1 rows of OUT, each of 128 bytes"},
+        Word{"OutputOfOtherTokens", Moment::kRowsDone, false,
+             [](auto& r) {
+               Output(r, 0, 2);
+               for (int i = 0; i < 3; ++i) r.mutable_output()->add_tokens(i);
+             },
+             "sent 256 bytes and 3 tokens of 2 rows of OUT, each of 128 bytes"},
         Word{"NothingAtAll", Moment::kRowsDone, true, [](auto&) {}, "sent an empty message"}),
     [](const auto& info) { return std::string(info.param.name); });
 

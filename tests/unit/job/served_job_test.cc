@@ -60,6 +60,36 @@ INSTANTIATE_TEST_SUITE_P(Workers, ServedJobOn,
                                   std::to_string(info.param.tokens);
                          });
 
+TEST(ServedJob, TheLineOfItsEndHasTheNotesOfItsReport) {
+  JobRig rig;
+  for (const size_t length : {size_t{20}, size_t{900}}) {
+    for (const int worker : {0, 1}) {
+      rig.worker(worker).At(Moment::kComputed, [length](const FakeWorker::Here& here) {
+        v1::RunResponse response;
+        response.mutable_figures()->set_library_refusal(std::string(length, 'x'));
+        here.stream.Write(response);
+        return grpc::Status::OK;
+      });
+    }
+    auto client = rig.Send();
+    ASSERT_TRUE(rig.Await(*client).ok());
+    ASSERT_EQ(client->report().notes_size(), 2);
+  }
+  auto plain = rig.Send();
+  ASSERT_TRUE(rig.Await(*plain).ok());
+  std::vector<std::string> ends;
+  for (const std::string& line : rig.lines()) {
+    if (line.starts_with("job ended: ")) ends.push_back(line);
+  }
+  ASSERT_EQ(ends.size(), 3U);
+  const std::string of_first = " computed with its own kernels what is for the library: ";
+  EXPECT_THAT(ends[0], HasSubstr(", notes=worker "));
+  EXPECT_THAT(ends[0], HasSubstr(of_first + std::string(20, 'x') + "; worker "));
+  EXPECT_THAT(ends[1], HasSubstr("... ("));
+  EXPECT_LT(ends[1].size(), ends[0].size() + 1024);
+  EXPECT_THAT(ends[2], ::testing::Not(HasSubstr("notes=")));
+}
+
 TEST(ServedJob, ARingIsFormedOnceForJobsThatEndWell) {
   JobRig rig;
   const JobSpec spec = PlainSpec({.segment = 64});

@@ -34,7 +34,7 @@ class WorkerStreamTest : public ::testing::Test {
  protected:
   WorkerStreamTest() {
     member_->address = worker_.address();
-    member_->stub = worker_.Stub();
+    member_->channel = worker_.Channel();
     stream_.emplace(options_, 0, listener_, stop_);
   }
   ~WorkerStreamTest() override {

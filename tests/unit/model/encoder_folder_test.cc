@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -137,6 +138,17 @@ TEST_F(EncoderFolderTest, FilesThatWereJustWrittenAreReadEachTime) {
   Write(kWeightsFile, OtherWeights());
   std::filesystem::last_write_time(folder_ + "/" + kWeightsFile, time);
   EXPECT_NE(Open().digest(), digest);
+}
+
+// A clock that was ahead, or an archive of such a host.
+TEST_F(EncoderFolderTest, WeightsFromTheFutureAreReadOnceToo) {
+  std::filesystem::last_write_time(
+      folder_ + "/" + kWeightsFile,
+      std::filesystem::file_time_type::clock::now() + std::chrono::hours(1000));
+  const std::string digest = Open().digest();
+  const int64_t once = digests_.bytes_read();
+  EXPECT_EQ(Open().digest(), digest);
+  EXPECT_EQ(digests_.bytes_read(), once);
 }
 
 TEST_F(EncoderFolderTest, FilesThatAreReplacedStayAsTheyWere) {

@@ -100,8 +100,13 @@ TEST(EncoderMemory, CountsSumsMapsAndWidenedOperands) {
   EXPECT_EQ(of_rank.begin, 0);
   EXPECT_GE(of_rank.end, 490);
   EXPECT_LE(of_rank.end, 510);
+  // Those that are summed, and of each state those that wait for the end.
   EXPECT_EQ(memory(DataType::kBFloat16, pooled).output_bytes,
-            (of_rank.end + 64) * 768 * 8 + of_rank.end * 8);
+            (2 * of_rank.end + 64) * 768 * 8 + 2 * of_rank.end * 8);
+  EncoderOutputs all = pooled;
+  all.states = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  EXPECT_EQ(memory(DataType::kBFloat16, all).output_bytes,
+            (14 * of_rank.end + 64) * 768 * 8 + 14 * of_rank.end * 8);
   const EncoderOutputs mapped{.states = {12},
                               .attention_map = AttentionMapOutput{.columns = MapColumns::kHeads}};
   EXPECT_EQ(memory(DataType::kBFloat16, mapped).output_bytes, 2 * 256 * 16 * 4);

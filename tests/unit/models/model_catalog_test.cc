@@ -56,7 +56,7 @@ TEST_F(ModelCatalogTest, WhatIsNoFolderIsNoModel) {
   ModelCatalog catalog(models_);
   EXPECT_EQ(wire::ReasonOf(catalog.Open("file").status()), "MODEL_NOT_FOUND");
   EXPECT_EQ(wire::ReasonOf(catalog.Open("dangling").status()), "MODEL_NOT_FOUND");
-  const auto entries = catalog.List();
+  const auto entries = catalog.List().entries;
   ASSERT_EQ(entries.size(), 1u);
   EXPECT_EQ(entries[0].name, "folder");
 }
@@ -65,7 +65,7 @@ TEST_F(ModelCatalogTest, OfManyModelsTheFirstAreSeenAndThatIsSaidOnce) {
   constexpr int kFolders = 300;
   for (int i = 0; i < kFolders; ++i) fs::create_directories(Path(absl::StrCat("m", 1000 + i)));
   ModelCatalog catalog(models_);
-  const auto entries = catalog.List();
+  const auto entries = catalog.List().entries;
   ASSERT_EQ(entries.size(), ModelCatalog::kMostModels);
   EXPECT_EQ(entries.front().name, "m1000");
   EXPECT_EQ(entries.back().name, "m1255");
@@ -81,6 +81,17 @@ TEST_F(ModelCatalogTest, OfManyModelsTheFirstAreSeenAndThatIsSaidOnce) {
   }
   EXPECT_EQ(log.Count("of more than 256 models the first by name are seen"), 1);
   EXPECT_EQ(log.Count("model m1000"), 1);
+}
+
+TEST_F(ModelCatalogTest, OfAsManyModelsAsAreSeenNoneIsLeftOut) {
+  for (size_t i = 0; i < ModelCatalog::kMostModels; ++i) {
+    fs::create_directories(Path(absl::StrCat("m", 1000 + i)));
+  }
+  ModelCatalog catalog(models_);
+  const testing::CapturedLog log;
+  { const ModelScan scan(catalog, std::chrono::hours(1)); }
+  EXPECT_EQ(log.Count("model m1255"), 1);
+  EXPECT_EQ(log.Count("the first by name are seen"), 0);
 }
 
 class ModelVersions : public ModelCatalogTest {

@@ -18,6 +18,7 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/security/credentials.h"
 #include "gtest/gtest.h"
+#include "server/process/reflection_limit.h"
 #include "tests/support/silent_connection.h"
 
 namespace hilbert_ring::server {
@@ -54,6 +55,67 @@ Answer CallUnary(const std::shared_ptr<grpc::Channel>& channel, const std::strin
     }
   }
   return answer;
+}
+
+// A stream that is opened and says nothing.
+class SilentStream {
+ public:
+  SilentStream(const std::shared_ptr<grpc::Channel>& channel, const std::string& method) {
+    grpc::GenericStub stub(channel);
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    context_.set_wait_for_ready(true);
+    call_ = stub.PrepareCall(&context_, method, &queue_);
+    call_->StartCall(nullptr);
+    Next();
+    call_->Finish(&status_, nullptr);
+  }
+  ~SilentStream() {
+    context_.TryCancel();
+    if (!ended_) Next();
+  }
+  SilentStream(const SilentStream&) = delete;
+  SilentStream& operator=(const SilentStream&) = delete;
+
+  bool AwaitEnd(std::chrono::milliseconds limit) {
+    void* tag = nullptr;
+    bool ok = false;
+    ended_ = ended_ || queue_.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + limit) ==
+                           grpc::CompletionQueue::GOT_EVENT;
+    return ended_;
+  }
+
+ private:
+  void Next() {
+    void* tag = nullptr;
+    bool ok = false;
+    queue_.Next(&tag, &ok);
+  }
+
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+  grpc::Status status_;
+  bool ended_ = false;
+};
+
+// Each takes a thread.
+TEST(GrpcEndpoint, StreamsOfReflectionAreFewAndShort) {
+  auto endpoint = StartGrpc({.host = "127.0.0.1", .max_threads = 200}, {});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const auto channel = Dial(absl::StrCat("127.0.0.1:", endpoint->port), std::chrono::seconds(10));
+  std::vector<std::unique_ptr<SilentStream>> streams;
+  streams.reserve(3 * kReflectionsOfPeer);
+  for (int i = 0; i < 3 * kReflectionsOfPeer; ++i) {
+    streams.push_back(std::make_unique<SilentStream>(
+        channel, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"));
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  int open = 0;
+  for (const auto& stream : streams) open += !stream->AwaitEnd(std::chrono::milliseconds(0));
+  EXPECT_LE(open, kReflectionsOfPeer);
+  EXPECT_GT(open, 0);
+  for (const auto& stream : streams) EXPECT_TRUE(stream->AwaitEnd(std::chrono::seconds(20)));
+  endpoint->Shutdown(std::chrono::milliseconds(0));
 }
 
 TEST(GrpcEndpoint, HealthFollowsWhatItIsTold) {

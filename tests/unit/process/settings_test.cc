@@ -104,7 +104,9 @@ TEST_F(Settings, FlagThenEnvironmentThenFileThenDefault) {
 
 TEST_F(Settings, CpuInstructionsOfBothProcesses) {
   EXPECT_EQ(Parsed({}).cpu_instructions, "");
-  EXPECT_EQ(Parsed({"--cpu-instructions=avx2"}).cpu_instructions, "avx2");
+  for (const char* name : {"avx2", "amx-bf16", "amx-bf16-emulated"}) {
+    EXPECT_EQ(Parsed({absl::StrCat("--cpu-instructions=", name)}).cpu_instructions, name);
+  }
   std::string name = "hilbert-ring-worker", flag = "--cpu-instructions=sse4";
   char* argv[] = {name.data(), flag.data()};
   EXPECT_EQ(std::get<WorkerSettings>(ParseWorkerSettings(1, argv)).cpu_instructions, "");

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/golden/encoder_case.h"
@@ -201,6 +202,20 @@ TEST_P(EncodeCheckTest, APooledVectorThatIsOffIsFound) {
     const int64_t slide = std::ssize(job_.slide_tiles) - 1;
     ExpectWrong("POOLED of slide " + std::to_string(slide),
                 SlideRows(job_.slide_tiles, 1).FirstToken(slide));
+  }
+}
+
+TEST_P(EncodeCheckTest, ItsNoteSaysWhatWasNotChecked) {
+  for (const Pooling pooling : {Pooling::kNone, Pooling::kMean}) {
+    Make(pooling);
+    if (pooling == Pooling::kMean && golden_.mean_states.empty()) continue;
+    Tell();
+    const auto verdict = Compare();
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    const bool unchecked = pooling == Pooling::kMean && check_->layer() > 0;
+    EXPECT_EQ(absl::StrContains(verdict->note, "; not checked: means of slides"), unchecked);
+    EXPECT_EQ(absl::StrContains(verdict->note, "from their last states on"),
+              check_->layer() > 0 && pooling == Pooling::kNone);
   }
 }
 

@@ -6,10 +6,12 @@
 
 #include "gtest/gtest.h"
 #include "server/rows/row_messages.h"
+#include "server/shard/run_message.h"
 #include "tests/random/random_spec.h"
 #include "tests/support/plain_spec.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
+#include "wire/payload_message.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -36,14 +38,17 @@ v1::Chunk NumberedRows(const JobSpec& spec, v1::Tensor tensor, int64_t first, in
 // [rank][local row] -> token, as the routed rows say; each place may be given once.
 using Places = std::vector<std::map<int64_t, int64_t>>;
 
-void Deliver(const JobSpec& spec, int rank, const std::vector<v1::ShardRows>& messages,
+void Deliver(const JobSpec& spec, int rank, std::vector<grpc::ByteBuffer> messages,
              Places& places) {
-  for (const v1::ShardRows& rows : messages) {
+  for (grpc::ByteBuffer& message : messages) {
+    v1::RunRequest request;
+    ASSERT_TRUE(wire::Parse(message, request));
+    const v1::ShardRows& rows = request.rows();
     const int64_t row_bytes = wire::TensorRowBytes(spec, rows.tensor());
     ASSERT_GT(rows.rows(), 0);
     ASSERT_EQ(static_cast<int64_t>(rows.payload().size()), rows.rows() * row_bytes);
     ASSERT_EQ(rows.crc32c(), wire::Crc32c(rows.payload()));
-    ASSERT_LE(rows.ByteSizeLong(), static_cast<size_t>(wire::kMaxMessageBytes));
+    ASSERT_LE(message.Length(), static_cast<size_t>(wire::kMaxMessageBytes));
     ASSERT_TRUE(rows.local_rows_size() == 0 || rows.local_rows_size() == rows.rows());
     for (int64_t i = 0; i < rows.rows(); ++i) {
       int64_t token = 0;
@@ -57,6 +62,7 @@ void Deliver(const JobSpec& spec, int rank, const std::vector<v1::ShardRows>& me
 
 // As rows are sent to workers that share no memory.
 void Deliver(const JobSpec& spec, const RowRouter& router, const v1::Chunk& chunk, Places& places) {
+  wire::SlicePool pool(MostPayloadBytes(RowSizes(spec), spec.tokens));
   std::map<int, RowMessages> messages;
   // In uneven parts, as transports leave them.
   wire::Payload payload;
@@ -66,7 +72,7 @@ void Deliver(const JobSpec& spec, const RowRouter& router, const v1::Chunk& chun
   wire::PayloadReader reader(payload);
   int64_t rows = 0;
   for (const RowRun& run : router.Runs(chunk.tensor(), chunk.first_row(), chunk.rows())) {
-    messages.try_emplace(run.rank, chunk.tensor(), wire::TensorRowBytes(spec, chunk.tensor()))
+    messages.try_emplace(run.rank, chunk.tensor(), wire::TensorRowBytes(spec, chunk.tensor()), pool)
         .first->second.Add(run, reader);
     rows += run.rows;
   }
@@ -119,9 +125,13 @@ TEST(RowRouter, OrderPartsSayTheTokensOfEverySlot) {
   const RowRouter router(spec, shards, *order);
   std::vector<int64_t> tokens(spec.tokens, -1);
   int parts = 0;
-  EXPECT_TRUE(router.SendOrder(0, [&](v1::OrderPart&& part) {
+  wire::SlicePool pool(MostPayloadBytes(RowSizes(spec), spec.tokens));
+  EXPECT_TRUE(router.SendOrder(0, pool, [&](grpc::ByteBuffer message) {
     ++parts;
-    EXPECT_LE(part.ByteSizeLong(), static_cast<size_t>(wire::kMaxMessageBytes));
+    EXPECT_LE(message.Length(), static_cast<size_t>(wire::kMaxMessageBytes));
+    v1::RunRequest request;
+    EXPECT_TRUE(wire::Parse(message, request));
+    const v1::OrderPart& part = request.order();
     std::memcpy(tokens.data() + part.first_local_row(), part.tokens().data(), part.tokens().size());
     return true;
   }));
@@ -129,7 +139,7 @@ TEST(RowRouter, OrderPartsSayTheTokensOfEverySlot) {
   std::vector<int64_t> expected(spec.tokens);
   (*order)->Tokens(0, expected);
   EXPECT_EQ(tokens, expected);
-  EXPECT_FALSE(router.SendOrder(0, [](v1::OrderPart&&) { return false; }));
+  EXPECT_FALSE(router.SendOrder(0, pool, [](const grpc::ByteBuffer&) { return false; }));
   std::vector<int64_t> written(spec.tokens);
   router.WriteOrder(0, written);
   EXPECT_EQ(written, expected);

@@ -1,6 +1,11 @@
 #include "server/schedule/plan_gate.h"
 
+#include <atomic>
 #include <future>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/plain_spec.h"
@@ -8,26 +13,111 @@
 namespace hilbert_ring::server {
 namespace {
 
+bool Wanted() { return false; }
+
 TEST(PlanGate, LetsSoManyInAtOnce) {
   PlanGate gate(2);
-  PlanGate::Turn first = gate.TryEnter(), second = gate.TryEnter();
+  PlanGate::Turn first = gate.Enter("a", Wanted), second = gate.Enter("a", Wanted);
   EXPECT_TRUE(first != nullptr && second != nullptr);
-  EXPECT_EQ(gate.TryEnter(), nullptr);
+  EXPECT_EQ(gate.Enter("a", Wanted), nullptr);
   first.reset();
-  EXPECT_NE(gate.TryEnter(), nullptr);
+  EXPECT_NE(gate.Enter("a", Wanted), nullptr);
 }
 
 TEST(PlanGate, OthersWaitForTheirTurnOrTheirStop) {
   PlanGate gate(1);
-  PlanGate::Turn first = gate.TryEnter();
+  PlanGate::Turn first = gate.Enter("a", Wanted);
   JobStop stopped, stop;
-  auto leaves = std::async(std::launch::async, [&] { return gate.Await(stopped).status(); });
-  auto waits = std::async(std::launch::async, [&] { return gate.Await(stop).ok(); });
+  auto leaves = std::async(std::launch::async, [&] { return gate.Await("a", stopped).status(); });
+  auto waits = std::async(std::launch::async, [&] { return gate.Await("a", stop).ok(); });
   stopped.Request(absl::CancelledError("the client left"));
   EXPECT_TRUE(absl::IsCancelled(leaves.get()));
   EXPECT_EQ(waits.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
   first.reset();
   EXPECT_TRUE(waits.get());
+}
+
+// Eight threads of one caller ask again and again: the other one is always served.
+TEST(PlanGate, ACallerWithManyCallsStarvesNobody) {
+  PlanGate gate(1);
+  std::atomic<bool> over = false;
+  std::atomic<int> served = 0;
+  std::vector<std::jthread> greedy(8);
+  for (std::jthread& thread : greedy) {
+    thread = std::jthread([&] {
+      while (!over) {
+        const PlanGate::Turn turn = gate.Enter("a", Wanted);
+        if (turn == nullptr) continue;
+        ++served;
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    });
+  }
+  while (served == 0) std::this_thread::yield();
+  for (int i = 0; i < 20; ++i) {
+    const int before = served;
+    EXPECT_NE(gate.Enter("b", Wanted), nullptr) << i;
+    EXPECT_LE(served - before, 2) << i;  // of the one that was inside, and one that raced for it
+  }
+  over = true;
+}
+
+// Those of a job wait all together: the caller that had its turn last is the last one.
+TEST(PlanGate, PlacesGoRoundAmongCallersWhoWait) {
+  PlanGate gate(1);
+  PlanGate::Turn first = gate.Enter("a", Wanted);
+  JobStop stop;
+  std::mutex mutex;
+  std::string order;
+  std::vector<std::jthread> waiting;
+  for (const char* caller : {"a", "a", "a", "b", "c", "b"}) {
+    waiting.emplace_back([&, caller] {
+      const auto turn = gate.Await(caller, stop);
+      const std::lock_guard lock(mutex);
+      order += caller;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  first.reset();
+  for (std::jthread& thread : waiting) thread.join();
+  EXPECT_EQ(order, "bcabaa");
+}
+
+TEST(PlanGate, WhoeverHasFewerPlacesIsNext) {
+  PlanGate gate(2);
+  PlanGate::Turn one = gate.Enter("a", Wanted), another = gate.Enter("a", Wanted);
+  JobStop stop;
+  auto more = std::async(std::launch::async, [&] { return gate.Await("a", stop).ok(); });
+  EXPECT_EQ(more.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  auto other = std::async(std::launch::async, [&] { return gate.Enter("b", Wanted); });
+  EXPECT_EQ(other.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  one.reset();
+  const PlanGate::Turn of_other = other.get();
+  EXPECT_NE(of_other, nullptr);
+  EXPECT_EQ(more.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  another.reset();
+  EXPECT_TRUE(more.get());
+}
+
+TEST(PlanGate, WaitsOfCallsAreBounded) {
+  using std::chrono::milliseconds;
+  PlanGate gate(1, {.most = 1, .patience = milliseconds(200)});
+  PlanGate::Turn first = gate.Enter("a", Wanted);
+  auto waits = std::async(std::launch::async, [&] { return gate.Enter("b", Wanted); });
+  EXPECT_EQ(waits.wait_for(milliseconds(50)), std::future_status::timeout);
+  EXPECT_EQ(gate.Enter("b", Wanted), nullptr);  // at once: it waits already
+  EXPECT_EQ(gate.Enter("c", Wanted), nullptr);  // at once: so many wait
+  EXPECT_EQ(waits.get(), nullptr);              // after its patience
+  std::atomic<bool> gone = false;
+  PlanGate patient(1, {.most = 1, .patience = std::chrono::minutes(10)});
+  first = patient.Enter("a", Wanted);
+  auto leaves = std::async(std::launch::async,
+                           [&] { return patient.Enter("b", [&] { return gone.load(); }); });
+  EXPECT_EQ(leaves.wait_for(milliseconds(50)), std::future_status::timeout);
+  gone = true;
+  EXPECT_EQ(leaves.get(), nullptr);
+  first.reset();
+  EXPECT_NE(patient.Enter("c", Wanted), nullptr);
 }
 
 TEST(PlanGate, OrdinaryJobsPlanFast) {

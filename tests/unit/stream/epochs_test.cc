@@ -87,6 +87,11 @@ TEST(Epochs, TheErrorNamesTheSmallestThatWouldDo) {
                 "2305843009213693952 tokens");
   ExpectRefused(Make(Stream({{(int64_t{1} << 61) - 1, 1}, {1 << 20, 1}}), 1000),
                 wire::reason::kDoesNotFit, "more than 2^63 tokens");
+  JobSpec wide = PlainSpec({.tokens = 0, .heads = 4096, .dim = 256});
+  wide.branches = {{int64_t{1} << 39, 1}};
+  ExpectRefused(Make(wide, 1000), wire::reason::kDoesNotFit,
+                "has 549755813888 tokens; the limit is 256000 bytes (--stream-epoch-memory), and "
+                "no service has enough");
 }
 
 TEST(Epochs, OfZeroKeysAreNeverShorterThanASegment) {

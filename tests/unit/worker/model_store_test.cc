@@ -1,8 +1,17 @@
 #include "server/worker/model_store.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "tests/golden/encoder_case.h"
@@ -57,6 +66,51 @@ TEST_F(ModelStoreTest, ACancelledJobLoadsNothing) {
   EXPECT_TRUE(absl::IsCancelled(model.status())) << model.status();
   EXPECT_EQ(store.count(), 0);
   EXPECT_TRUE(Load(store, "a").ok()) << "the next one has its turn";
+}
+
+// As another worker does that fills the weights which the two share.
+class Filler {
+ public:
+  explicit Filler(const std::string& path)
+      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    EXPECT_EQ(flock(file_, LOCK_EX | LOCK_NB), 0);
+  }
+  ~Filler() { close(file_); }
+  Filler(const Filler&) = delete;
+  Filler& operator=(const Filler&) = delete;
+
+ private:
+  const int file_;
+};
+
+TEST_F(ModelStoreTest, AModelThatIsLoadedWaitsForNoOther) {
+  const testing::TestFolder shared;
+  std::string weights;
+  {
+    ModelStore store(folder_.path(), 3 * one_, shared.path());
+    ASSERT_TRUE(Load(store, "b").ok());
+    weights = std::filesystem::directory_iterator(shared.path())->path();
+  }
+  ModelStore store(folder_.path(), 3 * one_, shared.path());
+  ASSERT_TRUE(Load(store, "a").ok());
+  auto filler = std::make_optional<Filler>(weights);
+  const auto folder = store.catalog().Open("b");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  std::promise<void> asked;
+  auto slow = std::async(std::launch::async, [&] {
+    return store.Load(*folder, DataType::kFloat32, [&, told = false]() mutable {
+      if (!std::exchange(told, true)) asked.set_value();
+      return false;
+    });
+  });
+  asked.get_future().wait();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it has its turn
+  auto quick = std::async(std::launch::async, [&] { return Load(store, "a"); });
+  EXPECT_EQ(quick.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_EQ(slow.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  filler.reset();
+  EXPECT_TRUE(quick.get().ok());
+  EXPECT_TRUE(slow.get().ok());
 }
 
 TEST_F(ModelStoreTest, TheOneThatWasNotUsedForLongestMakesRoom) {

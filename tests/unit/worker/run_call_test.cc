@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "server/worker/ring_transport.h"
 #include "tests/support/plain_spec.h"
+#include "tests/support/typed_run_stream.h"
 #include "tests/unit/device/forwarding_device.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
@@ -32,25 +33,20 @@ class FailingDevice : public ForwardingDevice {
 
 // Gives out the messages, then waits until the worker has said that it failed, as a coordinator
 // does whose client still sends.
-class OpenStream : public RunStream {
+class OpenStream : public testing::TypedRunStream {
  public:
   explicit OpenStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
-  void SendInitialMetadata() override {}
-  bool NextMessageSize(uint32_t* size) override {
-    *size = wire::kMaxMessageBytes;
-    return true;
-  }
-  bool Read(v1::RunRequest* request) override {
+  bool Next(v1::RunRequest& request) override {
     std::unique_lock lock(mutex_);
     if (next_ < requests_.size()) {
-      *request = requests_[next_++];
+      request = requests_[next_++];
       return true;
     }
     told_before_end_ =
         changed_.wait_for(lock, std::chrono::seconds(20), [this] { return failed_.has_value(); });
     return false;
   }
-  bool Write(const v1::RunResponse& response, grpc::WriteOptions) override {
+  bool Said(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
     const std::lock_guard lock(mutex_);
     if (response.has_failed()) failed_ = response.failed();
     changed_.notify_all();
@@ -108,20 +104,15 @@ struct OneWorker {
 };
 
 // Its first output is not taken before the coordinator has heard of the failure.
-class FullStream : public RunStream {
+class FullStream : public testing::TypedRunStream {
  public:
   explicit FullStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
-  void SendInitialMetadata() override {}
-  bool NextMessageSize(uint32_t* size) override {
-    *size = wire::kMaxMessageBytes;
-    return true;
-  }
-  bool Read(v1::RunRequest* request) override {
+  bool Next(v1::RunRequest& request) override {
     const bool more = next_ < requests_.size();
-    if (more) *request = requests_[next_++];
+    if (more) request = requests_[next_++];
     return more;
   }
-  bool Write(const v1::RunResponse& response, grpc::WriteOptions) override {
+  bool Said(const v1::RunResponse& response, grpc::WriteOptions /*options*/) override {
     if (!response.has_output()) return true;
     std::unique_lock lock(mutex_);
     full_ = true;
@@ -210,21 +201,57 @@ TEST(RunCall, SaysThatItFailedBeforeAllRowsHaveCome) {
   EXPECT_EQ(stream.failed()->message(), "the device failed");
 }
 
+// Fails, and notes at its end what the worker's jobs have reserved.
+class NotingWork : public RunWork {
+ public:
+  NotingWork(const RunWork& like, const JobMemory& memory, int64_t& reserved_at_end)
+      : RunWork(like.shape(), like.plan(), like.rank()),
+        memory_(memory),
+        reserved_at_end_(reserved_at_end) {}
+  ~NotingWork() override { reserved_at_end_ = memory_.used(); }
+  absl::Status Prepare(Device&, const std::function<bool()>&) override {
+    return absl::InternalError("no");
+  }
+  absl::StatusOr<Figures> Execute(ShardStore&, Device&, Communicator*, int64_t,
+                                  const WorkControl&) override {
+    return absl::InternalError("no");
+  }
+
+ private:
+  const JobMemory& memory_;
+  int64_t& reserved_at_end_;
+};
+
+// The next job may take what is not reserved.
+TEST(RunCall, WhatAJobComputesWithIsFreeBeforeItsReservation) {
+  const v1::RunRequest open = OpenOf(PlainSpec({.tokens = 64}));
+  v1::RunRequest request = open;
+  request.mutable_open()->mutable_encode();
+  OpenStream stream({request});
+  const auto device = *MakeDevice({.threads = 1});
+  OneWorker worker(*device);
+  int64_t reserved_at_end = 0;
+  worker.state.make_encode = [&](const v1::RunOpen&,
+                                 int) -> absl::StatusOr<std::unique_ptr<RunWork>> {
+    return std::make_unique<NotingWork>(**MakeAttentionRun(open.open()), worker.memory,
+                                        reserved_at_end);
+  };
+  grpc::ServerContext context;
+  EXPECT_TRUE(absl::IsInternal(RunCall(worker.state, context, stream).Serve()));
+  EXPECT_GT(reserved_at_end, 0);
+  EXPECT_EQ(worker.memory.used(), 0);
+}
+
 // Gives out the messages and notes what is said.
-class NotingStream : public RunStream {
+class NotingStream : public testing::TypedRunStream {
  public:
   explicit NotingStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
-  void SendInitialMetadata() override {}
-  bool NextMessageSize(uint32_t* size) override {
-    *size = wire::kMaxMessageBytes;
-    return true;
-  }
-  bool Read(v1::RunRequest* request) override {
+  bool Next(v1::RunRequest& request) override {
     if (next_ == requests_.size()) return false;
-    *request = requests_[next_++];
+    request = requests_[next_++];
     return true;
   }
-  bool Write(const v1::RunResponse& response, grpc::WriteOptions options) override {
+  bool Said(const v1::RunResponse& response, grpc::WriteOptions options) override {
     said_.push_back(response);
     last_ = options.is_last_message();
     return true;

@@ -39,6 +39,16 @@ class ShardRowsTest : public ::testing::Test {
     return part;
   }
 
+  // The payload in pieces, as a transport may deliver it: rows are cut anywhere.
+  template <typename Message>
+  absl::Status PlaceCut(const Message& message, std::string_view bytes) {
+    wire::Payload payload;
+    for (size_t begin = 0; begin < bytes.size(); begin += 7) payload.Append(bytes.substr(begin, 7));
+    return rows_->Place(message, payload);
+  }
+  absl::Status Place(const v1::OrderPart& part) { return PlaceCut(part, part.tokens()); }
+  absl::Status Place(const v1::ShardRows& rows) { return PlaceCut(rows, rows.payload()); }
+
   char FirstByte(TensorKind tensor, int64_t row) {
     return static_cast<char>(*store_->Row(tensor, row));
   }
@@ -50,30 +60,30 @@ class ShardRowsTest : public ::testing::Test {
 };
 
 TEST_F(ShardRowsTest, PlacesRangesAndLists) {
-  ASSERT_TRUE(rows_->Place(Order(0, 4)).ok());
-  ASSERT_TRUE(rows_->Place(Order(4, 6)).ok());
+  ASSERT_TRUE(Place(Order(0, 4)).ok());
+  ASSERT_TRUE(Place(Order(4, 6)).ok());
   EXPECT_EQ(store_->tokens()[9], 0x0101010101010101);
-  ASSERT_TRUE(rows_->Place(Rows(v1::TENSOR_Q, 0, 10, 'q')).ok());
-  ASSERT_TRUE(rows_->Place(Rows(v1::TENSOR_K, 0, 10, 'k')).ok());
+  ASSERT_TRUE(Place(Rows(v1::TENSOR_Q, 0, 10, 'q')).ok());
+  ASSERT_TRUE(Place(Rows(v1::TENSOR_K, 0, 10, 'k')).ok());
   EXPECT_FALSE(rows_->CheckComplete().ok());
   v1::ShardRows listed = Rows(v1::TENSOR_V, 0, 3);
   for (const int64_t row : {9, 0, 4}) listed.add_local_rows(row);
   listed.mutable_payload()->assign(std::string(32, 'a') + std::string(32, 'b') +
                                    std::string(32, 'c'));
   listed.set_crc32c(wire::Crc32c(listed.payload()));
-  ASSERT_TRUE(rows_->Place(listed).ok());
+  ASSERT_TRUE(Place(listed).ok());
   EXPECT_EQ(FirstByte(TensorKind::kV, 9), 'a');
   EXPECT_EQ(FirstByte(TensorKind::kV, 0), 'b');
   EXPECT_EQ(FirstByte(TensorKind::kV, 4), 'c');
   EXPECT_EQ(FirstByte(TensorKind::kV, 1), '\0');
   EXPECT_EQ(FirstByte(TensorKind::kK, 5), 'k');
-  ASSERT_TRUE(rows_->Place(Rows(v1::TENSOR_V, 0, 7)).ok());
+  ASSERT_TRUE(Place(Rows(v1::TENSOR_V, 0, 7)).ok());
   EXPECT_TRUE(rows_->CheckComplete().ok());
 }
 
 TEST_F(ShardRowsTest, WritesNothingOutsideTheShard) {
   const auto refused = [&](const v1::ShardRows& rows) {
-    return absl::IsInvalidArgument(rows_->Place(rows));
+    return absl::IsInvalidArgument(Place(rows));
   };
   EXPECT_TRUE(refused(Rows(v1::TENSOR_Q, 8, 3)));
   EXPECT_TRUE(refused(Rows(v1::TENSOR_Q, -1, 1)));
@@ -91,21 +101,21 @@ TEST_F(ShardRowsTest, WritesNothingOutsideTheShard) {
   EXPECT_TRUE(refused(listed));
   v1::ShardRows corrupt = Rows(v1::TENSOR_Q, 0, 1);
   corrupt.set_crc32c(7);
-  EXPECT_TRUE(absl::IsDataLoss(rows_->Place(corrupt)));
-  EXPECT_TRUE(absl::IsInvalidArgument(rows_->Place(Order(5, 6))));
-  EXPECT_TRUE(absl::IsInvalidArgument(rows_->Place(Order(-1, 1))));
+  EXPECT_TRUE(absl::IsDataLoss(Place(corrupt)));
+  EXPECT_TRUE(absl::IsInvalidArgument(Place(Order(5, 6))));
+  EXPECT_TRUE(absl::IsInvalidArgument(Place(Order(-1, 1))));
   v1::OrderPart ragged = Order(0, 1);
   ragged.mutable_tokens()->pop_back();
-  EXPECT_TRUE(absl::IsInvalidArgument(rows_->Place(ragged)));
+  EXPECT_TRUE(absl::IsInvalidArgument(Place(ragged)));
   for (int64_t row = 0; row < 10; ++row) EXPECT_EQ(FirstByte(TensorKind::kQ, row), '\0');
 }
 
 TEST_F(ShardRowsTest, RefusesMoreRowsThanThereAre) {
-  ASSERT_TRUE(rows_->Place(Rows(v1::TENSOR_K, 0, 6)).ok());
-  EXPECT_EQ(wire::ReasonOf(rows_->Place(Rows(v1::TENSOR_K, 0, 5))), "ROWS_MISSHAPEN");
-  EXPECT_TRUE(rows_->Place(Rows(v1::TENSOR_K, 6, 4)).ok());
-  EXPECT_EQ(wire::ReasonOf(rows_->Place(Rows(v1::TENSOR_K, 0, 1))), "ROWS_MISSHAPEN");
-  EXPECT_TRUE(rows_->Place(Rows(v1::TENSOR_V, 0, 10)).ok()) << "each tensor has its own";
+  ASSERT_TRUE(Place(Rows(v1::TENSOR_K, 0, 6)).ok());
+  EXPECT_EQ(wire::ReasonOf(Place(Rows(v1::TENSOR_K, 0, 5))), "ROWS_MISSHAPEN");
+  EXPECT_TRUE(Place(Rows(v1::TENSOR_K, 6, 4)).ok());
+  EXPECT_EQ(wire::ReasonOf(Place(Rows(v1::TENSOR_K, 0, 1))), "ROWS_MISSHAPEN");
+  EXPECT_TRUE(Place(Rows(v1::TENSOR_V, 0, 10)).ok()) << "each tensor has its own";
 }
 
 }  // namespace

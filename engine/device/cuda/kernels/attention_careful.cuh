@@ -1,11 +1,11 @@
 // Attention of the tiles that another kernel has left alone: where its sums of weight times value
-// were not finite though the weights were.
+// were not finite though the weights were, or the scale is at an end of float32.
 //
 // The other kernels multiply all weights of a tile of keys with all of its values, so that a value
 // that is not finite spoils rows that do not see its key, as 0 times it is NaN; and values near the
 // end of their type's range overflow float32 in sums whose average does not. Here a value is added
-// to the rows that see its key, and sums are float64. Weights are what they are elsewhere, in
-// float32, but those that underflow are above 0: an infinity keeps its sign.
+// to the rows that see its key, and sums are float64. Scores are what they are elsewhere, in
+// float32; weights are float64, and those that underflow are above 0: an infinity keeps its sign.
 //
 // A block of 128 threads takes 16 lanes over tiles of 64 keys. It looks for rightness, not speed.
 #pragma once
@@ -103,7 +103,7 @@ __device__ inline void WeighCarefully(typename Kernel::Shared& shared,
     float most = before;
     for (int j = 0; j < Kernel::kKeys; ++j) most = fmaxf(most, shared.scores[lane][j]);
     const float used = most == NegativeInfinity() ? 0.0f : most;
-    shared.rescale[lane] = fmax(double{exp2f((before - used) * work.score_scale)}, kLeastWeight);
+    shared.rescale[lane] = fmax(ExactWeight(work, before, used), kLeastWeight);
     shared.max[lane] = most;
   }
   __syncthreads();
@@ -111,7 +111,7 @@ __device__ inline void WeighCarefully(typename Kernel::Shared& shared,
   for (int i = 0; i < Kernel::kScoreLanes; ++i) {
     const float most = shared.max[first + i];
     const float used = most == NegativeInfinity() ? 0.0f : most;
-    const double weight = exp2f((scores[i] - used) * work.score_scale);
+    const double weight = ExactWeight(work, scores[i], used);
     shared.weights[key][first + i] = hidden[i]                         ? -0.0
                                      : scores[i] == NegativeInfinity() ? 0.0
                                      : weight < kLeastWeight           ? kLeastWeight

@@ -190,7 +190,7 @@ __device__ __forceinline__ void StoreRows(
     }
   }
   // By then, all of a row's threads have read its prior state before one of them writes it.
-  if (NoteTile(notes, careful)) return;
+  if (NoteTile(notes, work, careful)) return;
 #pragma unroll
   for (int r = 0; r < Kernel::kRowTiles; ++r) {
 #pragma unroll

@@ -36,9 +36,23 @@ struct RowEnd {
   float now = 0, then = 0;
 };
 
-// exp(scale * difference), of two greatest scores that are not -infinity.
-__device__ inline float MergeWeight(const AttentionWork& work, float difference) {
-  return work.scale == 0 ? 1.0f : exp2f(difference * work.score_scale);
+// exp(scale * (score - greatest)) of float32 scores whose difference float32 may not hold, and of a
+// scale of any size.
+__device__ inline double ExactWeight(const AttentionWork& work, float score, float greatest) {
+  constexpr double kLog2E = 1.4426950408889634;
+  const double scale = work.scale == 0 ? 1.0 : work.scale * kLog2E;
+  return exp2((double{score} - double{greatest}) * scale);
+}
+
+// exp(scale * (max - top)) of two greatest scores that are not -infinity, for sums of that type.
+template <typename Sum>
+__device__ inline float MergeWeight(const AttentionWork& work, float max, float top) {
+  if (work.scale == 0) return 1.0f;
+  if constexpr (sizeof(Sum) == sizeof(double)) {
+    return static_cast<float>(ExactWeight(work, max, top));
+  } else {
+    return exp2f((max - top) * work.score_scale);
+  }
 }
 
 // `max` and `sum` are of the weights that the row's sums are made with, `prior` of what they are
@@ -66,8 +80,8 @@ __device__ inline RowEnd<Sum> EndRow(const AttentionWork& work, float max, Sum s
     end.state = prior;
   } else {
     const float top = fmaxf(max, prior.max);
-    end.now = MergeWeight(work, max - top);
-    end.then = prior.sum * MergeWeight(work, prior.max - top);
+    end.now = MergeWeight<Sum>(work, max, top);
+    end.then = prior.sum * MergeWeight<Sum>(work, prior.max, top);
     const float all = static_cast<float>(sum * end.now + end.then);
     end.own = end.now / all;
     end.before = end.then / all;
@@ -178,9 +192,9 @@ __device__ inline void EndPair(const AttentionWork& work, const RowEnd<float>& e
 }
 
 // Tells whether the tile of this block is left to AttendCarefully, which it is where any thread
-// found need for it, and returns it.
-__device__ inline bool NoteTile(const LaunchNotes& notes, bool careful) {
-  const bool any = __syncthreads_or(careful) != 0;
+// found need for it or its work says so, and returns it.
+__device__ inline bool NoteTile(const LaunchNotes& notes, const AttentionWork& work, bool careful) {
+  const bool any = __syncthreads_or(careful) != 0 || work.careful != 0;
   if (threadIdx.x == 0) {
     notes.careful_tiles[blockIdx.x] = any ? 1 : 0;
     if (any) *notes.careful = 1;

@@ -66,6 +66,7 @@ struct AttentionWork {
 
   float scale = 1.0f;        // |scale|
   float score_scale = 1.0f;  // |scale| * log2(e), above 0; 1 where the scale is 0
+  int careful = 0;           // whether that is not right, and all tiles are AttendCarefully's
   float query_sign = 1.0f;   // of the scale: 1, -1, or 0 where every finite score is 0
   float out_scale = 1.0f;
 
@@ -87,8 +88,9 @@ struct LaunchNotes {
   unsigned long long* scores = nullptr;  // computed; is added to
   unsigned* careful = nullptr;           // becomes 1 where one of careful_tiles is
 
-  // [tiles]: 1 where the kernel left a tile's results as they were, because sums of weight times
-  // value are not finite though the weights are; else 0. AttendCarefully computes those.
+  // [tiles]: 1 where the kernel left a tile's results as they were, because its work is careful, or
+  // sums of weight times value are not finite though the weights are; else 0. AttendCarefully
+  // computes those.
   unsigned char* careful_tiles = nullptr;
 };
 

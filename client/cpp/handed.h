@@ -1,0 +1,37 @@
+// Jobs whose tensors lie in memory, handed to a service on this host: they are written to scratch
+// files of its data root, which lies in memory too, and no row passes a socket.
+//
+//   report = AttendHanded(server, inputs, outputs);   // as Attend, and by Attend where it must be
+//
+// docs/adr/0010-scratch-files.md says why so.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cpp/attend.h"
+#include "client/cpp/by_reference.h"
+#include "hilbert_ring/v1/attention.pb.h"
+
+namespace hilbert_ring::client {
+
+struct HandedOptions {
+  int64_t least_bytes =
+      8 << 20;  // of inputs and outputs: smaller jobs are sent (docs/benchmarks.md)
+  DataRootOptions root;
+  // Told, if set, why the tensors are sent: FAILED_PRECONDITION where there is no data root in
+  // memory that both see, RESOURCE_EXHAUSTED where it is full, or an error of the service's.
+  std::function<void(const absl::Status& why)> sent;
+};
+
+// As Attend, with its errors. The report's by_reference says whether the tensors were handed.
+// AttendInputs::sent is told of nothing where they are.
+absl::StatusOr<v1::Report> AttendHanded(const std::string& server, const AttendInputs& inputs,
+                                        const AttendOutputs& outputs,
+                                        const AttendOptions& options = {},
+                                        const HandedOptions& handed = {});
+
+}  // namespace hilbert_ring::client

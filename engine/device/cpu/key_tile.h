@@ -1,0 +1,49 @@
+// One step of attention: a block of lanes, and the tile of keys and values that it meets.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/device/cpu/coming_rows.h"
+#include "engine/device/score_unit.h"
+
+namespace hilbert_ring {
+
+// Pointers to the parts of the scratch that belong to one lane block; lanes = vectors *
+// Lanes(LaneTag). Queries, keys, values and weights are elements of the product, each kTerms
+// numbers.
+struct LaneBlock {
+  const float* queries;  // [RowElements(head_dim)][lanes]
+  const float* limits;   // [lanes]
+  float* row_max;        // [lanes], of scores times the unit's factor
+  float* sum;            // [lanes]
+  float* rounded_sum;    // [lanes]
+  float* out;            // [value_dim][lanes]
+  float* scores;         // [kKeyTile][lanes], then weights [kKeyTile / kTerms][lanes]
+  float* rescale;        // [lanes]
+  float* odd;            // [value_dim][lanes]
+};
+
+// A value that is not finite: element x of key j of a tile.
+struct OddValue {
+  int64_t j;
+  int64_t x;
+  float value;
+};
+
+struct KeyTile {
+  const float* keys;    // [kKeyTile][RowElements(head_dim)], zero rows up to a multiple of kKeyRows
+  const float* values;  // as the product reads them: packed_keys-inl.h
+  const float* ranks;   // [count]; null when all lanes see all keys
+  int64_t count;
+  int64_t head_dim;
+  int64_t value_dim;
+  float scale;                    // > 0
+  ScoreUnit unit;                 // of the scale
+  int64_t halvings;               // weights are 2^-halvings of themselves
+  bool exact_scores;              // no product of a score may be taken for 0
+  std::span<const OddValue> odd;  // in `values` they are 0
+  ComingRows coming;              // asked for while scores are computed
+};
+
+}  // namespace hilbert_ring

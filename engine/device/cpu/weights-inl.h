@@ -1,0 +1,195 @@
+// Softmax of the scores of one lane block and key tile, for one Highway target.
+
+// Highway includes this once per target.
+#if defined(HILBERT_RING_DEVICE_CPU_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HILBERT_RING_DEVICE_CPU_WEIGHTS_INL_H_
+#undef HILBERT_RING_DEVICE_CPU_WEIGHTS_INL_H_
+#else
+#define HILBERT_RING_DEVICE_CPU_WEIGHTS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "engine/device/cpu/exp2-inl.h"
+#include "engine/device/cpu/key_tile.h"
+#include "engine/device/cpu/product-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hilbert_ring {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+
+// The greatest of scores seen before and now, or 0 in place of -infinity: any finite number keeps
+// -infinity - -infinity, which is NaN, away.
+HWY_INLINE LaneVector Finite(LaneVector row_max) {
+  return hn::IfThenZeroElse(hn::Eq(row_max, hn::Set(LaneTag(), kNegativeInfinity)), row_max);
+}
+
+// Scores times the unit's factor.
+inline void MultiplyScores(const LaneBlock& block, const KeyTile& tile, int64_t lanes) {
+  const LaneTag d;
+  const auto factor = hn::Set(d, tile.unit.factor);
+  for (int64_t i = 0; i < tile.count * lanes; i += hn::Lanes(d)) {
+    hn::Store(hn::Mul(hn::Load(d, block.scores + i), factor), d, block.scores + i);
+  }
+}
+
+// Of one vector of lanes, the one from lane b on: scores of hidden keys become -infinity, the
+// maximum moves on, and rescale is the factor for what was summed before.
+template <bool kMasked>
+HWY_INLINE void MoveMaximum(const LaneBlock& block, const KeyTile& tile, int64_t lanes, int64_t b) {
+  const LaneTag d;
+  const auto hidden = hn::Set(d, kNegativeInfinity);
+  const auto limit = kMasked ? hn::Load(d, block.limits + b) : hidden;
+  const auto score = [&](int64_t j) HWY_ATTR {
+    float* at = block.scores + j * lanes + b;
+    if constexpr (!kMasked) return hn::Load(d, at);
+    const auto seen = hn::Lt(hn::Set(d, tile.ranks[j]), limit);
+    const auto masked = hn::IfThenElse(seen, hn::Load(d, at), hidden);
+    hn::Store(masked, d, at);
+    return masked;
+  };
+  // Several chains: a maximum waits for the one before.
+  LaneVector greatest[4] = {hidden, hidden, hidden, hidden};
+  int64_t j = 0;
+  for (; j + 4 <= tile.count; j += 4) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) greatest[i] = hn::Max(greatest[i], score(j + i));
+  }
+  for (; j < tile.count; ++j) greatest[0] = hn::Max(greatest[0], score(j));
+  const auto before = hn::Load(d, block.row_max + b);
+  const auto after = hn::Max(
+      before, hn::Max(hn::Max(greatest[0], greatest[1]), hn::Max(greatest[2], greatest[3])));
+  hn::Store(after, d, block.row_max + b);
+  // Differences are taken before the scale: those of near scores are exact, at any size.
+  const auto rescale = Exp2(0)(hn::Mul(hn::Sub(before, Finite(after)), hn::Set(d, tile.unit.log2)));
+  hn::Store(rescale, d, block.rescale + b);
+}
+
+// Of kColumns vectors of lanes from lane b on: scores become weights, and sums move on. between()
+// is called after each pair of keys.
+template <typename Product, int kColumns, typename Between>
+HWY_INLINE void Weigh(const LaneBlock& block, const KeyTile& tile, int64_t lanes, int64_t b,
+                      Between& between) {
+  const LaneTag d;
+  const int64_t n = hn::Lanes(d);
+  const auto scale = hn::Set(d, tile.unit.log2);
+  const Exp2 exp2(tile.halvings);
+  float* HWY_RESTRICT scores = block.scores + b;
+  LaneVector finite[kColumns], even[kColumns], odd[kColumns], rounded[kColumns];
+#pragma GCC unroll 4
+  for (int c = 0; c < kColumns; ++c) {
+    finite[c] = Finite(hn::Load(d, block.row_max + b + c * n));
+    even[c] = odd[c] = rounded[c] = hn::Zero(d);
+  }
+  const auto weigh = [&](int64_t j, int c) HWY_ATTR {
+    float* at = scores + j * lanes + c * n;
+    const auto weight = exp2(hn::Mul(hn::Sub(hn::Load(d, at), finite[c]), scale));
+    if constexpr (!Product::kRoundsWeights) hn::Store(weight, d, at);
+    return weight;
+  };
+  // Writes over scores of keys that are weighed already.
+  const auto pair = [&](int64_t j, int c, LaneVector first, LaneVector second) HWY_ATTR {
+    if constexpr (Product::kRoundsWeights) {
+      const auto weights = BFloat16Pair(first, second);
+      hn::Store(weights, d, scores + j / 2 * lanes + c * n);
+      rounded[c] = Product::AddPair(weights, rounded[c]);
+    }
+  };
+  int64_t j = 0;
+  for (; j + 2 <= tile.count; j += 2) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) {
+      const auto first = weigh(j, c);
+      const auto second = weigh(j + 1, c);
+      even[c] = hn::Add(even[c], first);
+      odd[c] = hn::Add(odd[c], second);
+      pair(j, c, first, second);
+    }
+    between();
+  }
+  if (j < tile.count) {
+    for (int c = 0; c < kColumns; ++c) {
+      const auto last = weigh(j, c);
+      even[c] = hn::Add(even[c], last);
+      pair(j, c, last, hn::Zero(d));
+    }
+    j += 2;
+  }
+  for (; j / 2 % Product::kWeightRows != 0; j += 2) {
+    for (int c = 0; c < kColumns; ++c) hn::Store(hn::Zero(d), d, scores + j / 2 * lanes + c * n);
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < kColumns; ++c) {
+    const auto rescale = hn::Load(d, block.rescale + b + c * n);
+    float* sum = block.sum + b + c * n;
+    hn::Store(hn::MulAdd(hn::Load(d, sum), rescale, hn::Add(even[c], odd[c])), d, sum);
+    if constexpr (Product::kRoundsWeights) {
+      float* at = block.rounded_sum + b + c * n;
+      hn::Store(hn::MulAdd(hn::Load(d, at), rescale, rounded[c]), d, at);
+    }
+  }
+}
+
+// Between pairs of keys.
+struct Nothing {
+  HWY_INLINE void operator()() const {}
+};
+
+// Scores become weights exp(scale * (score - row_max)), as elements of the product; maxima and sums
+// move on, rescale is the factor for what was summed before. A lane that has seen no key keeps the
+// maximum -infinity. A score that is NaN or +infinity makes the sum NaN for good, whatever becomes
+// of the maximum.
+template <typename Product, int kVectors, typename Between = Nothing>
+HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile, Between&& between = {}) {
+  const int64_t n = hn::Lanes(LaneTag());
+  constexpr int kColumns = std::min(kVectors, Product::kWeighedColumns);
+  const int64_t lanes = kVectors * n;
+  if (!tile.unit.IsOrdinary()) MultiplyScores(block, tile, lanes);
+  for (int64_t b = 0; b < lanes; b += n) {
+    if (tile.ranks != nullptr) {
+      MoveMaximum<true>(block, tile, lanes, b);
+    } else {
+      MoveMaximum<false>(block, tile, lanes, b);
+    }
+  }
+  for (int64_t b = 0; b < lanes; b += kColumns * n) {
+    Weigh<Product, kColumns>(block, tile, lanes, b, between);
+  }
+}
+
+// Adds values that are not finite to `odd` of the lanes that see them, whatever their weight: a
+// finite weight changes neither infinity nor NaN, and a weight of 0, of a score of -infinity, makes
+// NaN of both.
+inline void AddOddValues(const LaneBlock& block, const KeyTile& tile, int64_t lanes) {
+  const LaneTag d;
+  const auto hidden = hn::Set(d, kNegativeInfinity);
+  for (const OddValue& odd : tile.odd) {
+    if (odd.j >= tile.count) continue;
+    const auto value = hn::Set(d, odd.value);
+    const auto nothing = hn::Mul(value, hn::Zero(d));
+    for (int64_t b = 0; b < lanes; b += hn::Lanes(d)) {
+      const auto score =
+          hn::Mul(hn::Load(d, block.scores + odd.j * lanes + b), hn::Set(d, tile.scale));
+      auto added = hn::IfThenElse(hn::Eq(score, hidden), nothing, value);
+      if (tile.ranks != nullptr) {
+        const auto seen = hn::Lt(hn::Set(d, tile.ranks[odd.j]), hn::Load(d, block.limits + b));
+        added = hn::IfThenElseZero(seen, added);
+      }
+      float* at = block.odd + odd.x * lanes + b;
+      hn::Store(hn::Add(hn::Load(d, at), added), d, at);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hilbert_ring
+HWY_AFTER_NAMESPACE();
+
+#endif  // HILBERT_RING_DEVICE_CPU_WEIGHTS_INL_H_

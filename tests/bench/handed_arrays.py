@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Arrays in memory handed to a service on the same host beside the same arrays sent, by the Python client.
+
+    handed_arrays.py [--tokens 256,1024,4096,65536,425984] [--rounds 5]
+
+`./dev bench python` builds what it needs and calls this. Each round runs every length both ways, one after the
+other, the first of the two in turn; the first round is not counted. The published configuration, float32, no order.
+"""
+import argparse
+import gc
+import os
+import statistics
+import time
+
+import numpy as np
+
+import hilbert_ring
+from hilbert_ring import _handed
+from hilbert_ring.v1 import attention_pb2 as pb
+from python_client import PATTERN, processor
+
+HEADS, DIM = 8, 64
+WAYS = {"sent": "never", "handed": "auto"}
+
+
+def await_root(client, workers):
+    end = time.monotonic() + 30
+    while client._connection.short("GetDataRoot", pb.GetDataRootRequest(),
+                                   pb.GetDataRootResponse).workers < workers:
+        assert time.monotonic() < end, "the workers do not see the data root"
+        time.sleep(0.01)
+
+
+def measure(client, arrays, how):
+    """Seconds, and the client's of a processor."""
+    start, used = time.perf_counter(), time.process_time()
+    result = client.attend(*arrays, lse=False, by_reference=WAYS[how], progress=False, **PATTERN)
+    seconds, used = time.perf_counter() - start, time.process_time() - used
+    assert result.report.by_reference == (how == "handed")
+    return seconds, used, result.out
+
+
+def row(tokens, measured):
+    middle = {how: statistics.median(seconds for seconds, _ in runs) for how, runs in measured.items()}
+    used = {how: statistics.median(used for _, used in runs) for how, runs in measured.items()}
+    pairs = sorted(sent / handed for (sent, _), (handed, _) in zip(measured["sent"], measured["handed"]))
+    cells = [f"{tokens:,}", f"{4 * tokens * HEADS * DIM * 4 / 2**20:,.0f}",
+             *(f"{1000 * middle[how]:,.1f}" for how in WAYS),
+             f"{statistics.median(pairs):.2f} ({pairs[0]:.2f} to {pairs[-1]:.2f})",
+             *(f"{1000 * used[how]:,.1f}" for how in WAYS)]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tokens", default="256,1024,4096,65536,425984")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=1)
+    given = parser.parse_args()
+    lengths = [int(tokens) for tokens in given.tokens.split(",")]
+    _handed.HANDED_BYTES = 1  # whatever is shorter than what is handed by default, too
+    random = np.random.default_rng(1)
+    arrays = [random.standard_normal((max(lengths), HEADS, DIM), dtype="f4") for _ in "qkv"]
+    measured = {tokens: {how: [] for how in WAYS} for tokens in lengths}
+    print(f"{processor()}, {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f} before")
+    with hilbert_ring.local(workers=given.workers) as client:
+        await_root(client, given.workers)
+        for turn in range(given.rounds + 1):
+            for tokens in lengths:
+                parts = [array[:tokens] for array in arrays]
+                outs = []
+                for how in sorted(WAYS, reverse=turn % 2 == 0):
+                    seconds, used, out = measure(client, parts, how)
+                    outs.append(out)
+                    if turn > 0:
+                        measured[tokens][how].append((seconds, used))
+                assert np.array_equal(*outs)
+                del out, outs
+                gc.collect()
+    print(f"load {os.getloadavg()[0]:.1f} after, {given.rounds} rounds\n")
+    print("Arrays in memory, sent and handed\n")
+    print("| tokens | MiB of q, k, v, out | ms, sent | ms, handed | sent / handed (least to most) | client ms of a processor, sent "
+          "| handed |\n|--:|--:|--:|--:|--:|--:|--:|")
+    for tokens in lengths:
+        print(row(tokens, measured[tokens]))
+
+
+if __name__ == "__main__":
+    main()

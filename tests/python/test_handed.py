@@ -1,0 +1,432 @@
+"""Arrays in memory that are handed to a service on this host, in scratch files of its data root."""
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import golden_cases
+import hilbert_ring
+from hilbert_ring import _handed, _scratch
+from hilbert_ring.v1 import attention_pb2 as pb
+
+SHAPE = (300, 4, 16)
+PATTERN = {"segments": [128, 300], "dilations": [1, 4], "mixing": "lse", "progress": False}
+CASES = golden_cases.FOLDER.parent / "encoder_cases"
+UNTIL = 60  # seconds: what is waited for comes much sooner
+
+pytestmark = pytest.mark.skipif(not _scratch.lies_in_memory("/dev/shm") or not os.access("/dev/shm", os.W_OK),
+                                reason="/dev/shm is no file system in memory that can be written to")
+
+
+@contextlib.contextmanager
+def started(**settings):
+    """A service whose workers see its data root."""
+    service = hilbert_ring.local(workers=2, job_workers=2, **settings)
+    with service as client:
+        end = time.monotonic() + UNTIL
+        while client._connection.short("GetDataRoot", pb.GetDataRootRequest(),
+                                       pb.GetDataRootResponse).workers < 2:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        yield service, client
+
+
+@pytest.fixture(scope="module")
+def local():
+    with started(model_dir=CASES) as (service, _):
+        yield service
+
+
+@pytest.fixture
+def client(local, monkeypatch):
+    """Small jobs are handed over, too."""
+    monkeypatch.setattr(_handed, "HANDED_BYTES", 1)
+    return local._client
+
+
+def tensors(shape=SHAPE, dtype="f4"):
+    random = np.random.default_rng(3)
+    return [random.standard_normal(shape).astype(dtype) for _ in "qkv"]
+
+
+def root_of(service):
+    return Path(service._data_root)
+
+
+def left(service):
+    """All that is in the root but the service's mark."""
+    return [path for path in root_of(service).rglob("*") if not path.name.endswith(".root")]
+
+
+def await_nothing_left(service):
+    end = time.monotonic() + UNTIL
+    while left(service):
+        assert time.monotonic() < end, left(service)
+        time.sleep(0.01)
+
+
+def metric(service, name):
+    with urllib.request.urlopen(f"http://127.0.0.1:{service.ready['http_port']}/metrics") as page:
+        text = page.read().decode()
+    return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.M))
+
+
+def bytes_of_rows(service):
+    return (metric(service, "hilbert_ring_received_bytes_total"), metric(service, "hilbert_ring_sent_bytes_total"))
+
+
+def same(result, sent):
+    for name in ("out", "lse"):
+        mine, other = getattr(result, name), getattr(sent, name)
+        assert type(mine) is type(other) and mine.dtype == other.dtype and mine.shape == other.shape
+        assert np.asarray(mine).tobytes() == np.asarray(other).tobytes()
+
+
+@pytest.mark.parametrize("name", golden_cases.NAMES)
+def test_golden_cases_are_those_that_are_sent(local, client, name):
+    case = golden_cases.load(name)
+    before = bytes_of_rows(local)
+    result = client.attend(case.q, case.k, case.v, progress=False, **case.arguments)
+    assert bytes_of_rows(local) == before
+    assert result.report.by_reference and left(local) == []
+    golden_cases.check(case, "float32", result.out, result.lse)
+    sent = client.attend(case.q, case.k, case.v, by_reference="never", progress=False, **case.arguments)
+    assert not sent.report.by_reference
+    same(result, sent)
+    assert type(result.out) is np.ndarray and result.out.flags.writeable and result.out.flags.aligned
+
+
+@pytest.mark.parametrize("dtype, said", [("f2", None), ("u2", "bfloat16"), ("V2", None)])
+def test_types_of_16_bits(client, dtype, said):
+    values = tensors(dtype="f2")
+    if dtype != "f2":
+        values = [golden_cases.to_bfloat16(x.astype("f4")).view(dtype) for x in values]
+    result = client.attend(*values, dtype=said, **PATTERN)
+    assert result.report.by_reference
+    same(result, client.attend(*values, dtype=said, by_reference="never", **PATTERN))
+
+
+def test_whatever_lies_in_memory(client):
+    values = tensors()
+    sent = client.attend(*values, by_reference="never", **PATTERN)
+    strided = np.zeros((300, 4, 32), "f4")
+    strided[:, :, ::2] = values[0]
+    given = [strided[:, :, ::2], values[1].astype(">f4"), memoryview(values[2])]
+    result = client.attend(*given, **PATTERN)
+    assert result.report.by_reference
+    same(result, sent)
+    viewed = client.attend(memoryview(values[0]), *values[1:], **PATTERN)
+    assert viewed.report.by_reference and isinstance(viewed.out, memoryview)
+    assert np.asarray(viewed.out).tobytes() == sent.out.tobytes()
+
+
+def test_tensors_of_torch(client):
+    torch = pytest.importorskip("torch")
+    values = [torch.from_numpy(x).to(torch.bfloat16) for x in tensors()]
+    result = client.attend(*values, **PATTERN)
+    sent = client.attend(*values, by_reference="never", **PATTERN)
+    assert result.report.by_reference and result.out.dtype == torch.bfloat16
+    assert torch.equal(result.out, sent.out) and torch.equal(result.lse, sent.lse)
+    result.out += 1  # its own memory
+
+
+def test_outputs_of_the_callers_own(local, client, tmp_path):
+    values = tensors()
+    sent = client.attend(*values, by_reference="never", **PATTERN)
+    out, lse = np.zeros(SHAPE, "f4"), np.zeros(SHAPE[:2], "f4")
+    result = client.attend(*values, out=out, lse=lse, **PATTERN)
+    assert result.out is out and result.lse is lse and result.report.by_reference
+    same(result, sent)
+    for folder in (tmp_path, root_of(local)):  # the second is written by the workers
+        written = client.attend(*values, out=folder / "out.npy", **PATTERN)
+        assert written.report.by_reference and written.lse is None
+        np.testing.assert_array_equal(np.load(folder / "out.npy"), sent.out)
+        (folder / "out.npy").unlink()
+    assert left(local) == [] and list(tmp_path.iterdir()) == []
+
+
+def test_files_of_the_root_are_named_and_others_are_sent(local, client, tmp_path):
+    values = tensors()
+    sent = client.attend(*values, by_reference="never", **PATTERN)
+    np.save(root_of(local) / "q.npy", values[0])
+    before = metric(local, "hilbert_ring_received_bytes_total")
+    same(client.attend(root_of(local) / "q.npy", *values[1:], **PATTERN), sent)
+    assert metric(local, "hilbert_ring_received_bytes_total") == before
+    assert [path.name for path in left(local)] == ["q.npy"]
+    (root_of(local) / "q.npy").unlink()
+    np.save(tmp_path / "q.npy", values[0])
+    result = client.attend(tmp_path / "q.npy", *values[1:], **PATTERN)
+    assert not result.report.by_reference and left(local) == []
+
+
+def test_results_are_memory_of_their_own(client):
+    """Two jobs' outputs, written to, and handed over again."""
+    values = tensors()
+    first = client.attend(*values, **PATTERN)
+    second = client.attend(*values, **PATTERN)
+    kept = second.out.copy()
+    first.out[:] = 7
+    np.testing.assert_array_equal(second.out, kept)
+    again = client.attend(first.out, *values[1:], **PATTERN)
+    assert again.report.by_reference
+    same(again, client.attend(np.full(SHAPE, 7, "f4"), *values[1:], by_reference="never", **PATTERN))
+
+
+def test_asyncio(local, client):
+    values = tensors()
+
+    async def run():
+        async with hilbert_ring.aio.connect(client.server) as connected:
+            return await asyncio.gather(*(connected.attend(*values, **PATTERN) for _ in range(4)))
+
+    sent = client.attend(*values, by_reference="never", **PATTERN)
+    for result in asyncio.run(run()):
+        assert result.report.by_reference
+        same(result, sent)
+    assert left(local) == []
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir()))
+def test_golden_encoders_are_those_that_are_sent(local, client, name):
+    tiles, coords = CASES / name / "tiles.npy", CASES / name / "coords.npy"
+    given = {"model": name, "progress": False, "sequence_lengths": json.loads(
+        (CASES / name / "input.json").read_text())["sequence_lengths"]}
+    arrays = [np.load(tiles), np.load(coords) if coords.exists() else None]
+    results = []
+    for how in ("auto", "never"):
+        before = metric(local, "hilbert_ring_received_bytes_total")
+        results.append(client.encode(*arrays, pool="none", layers="all", by_reference=how, **given))
+        moved = metric(local, "hilbert_ring_received_bytes_total") - before
+        assert results[-1].report.by_reference == (how == "auto") == (moved == 0)
+    np.testing.assert_array_equal(results[0].embeddings, results[1].embeddings)
+    assert left(local) == []
+
+
+def test_maps_and_pooled_vectors_of_an_encoder(local, client):
+    folder = CASES / "slide_small"
+    given = {"model": "slide_small", "pool": "mean", "attention_map": True, "progress": False}
+    arrays = [np.load(folder / "tiles.npy"), np.load(folder / "coords.npy")]
+    handed = client.encode(*arrays, **given)
+    sent = client.encode(*arrays, by_reference="never", **given)
+    assert handed.report.by_reference and not sent.report.by_reference
+    np.testing.assert_array_equal(handed.embeddings, sent.embeddings)
+    np.testing.assert_array_equal(handed.attention_map, sent.attention_map)
+    assert left(local) == []
+
+
+def test_small_jobs_are_sent(local):
+    assert not local._client.attend(*tensors(), **PATTERN).report.by_reference
+    rows = _handed.HANDED_BYTES // (4 * 512 * 4 + 8 * 4)
+    for tokens, handed in ((rows, False), (rows + 1, True)):
+        values = tensors((tokens, 8, 64))
+        result = local._client.attend(*values, segments=[64], progress=False)
+        assert result.report.by_reference == handed
+
+
+def test_a_job_that_fails_leaves_nothing(local, client):
+    values = tensors()
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="segments"):
+        client.attend(*values, segments=[0], progress=False)
+
+    def stop(progress):
+        if progress.admitted:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client.attend(*values, **{**PATTERN, "progress": stop})
+    await_nothing_left(local)
+
+    class Unreadable(np.ndarray):
+        def __getitem__(self, _):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client.attend(values[0].view(Unreadable), *values[1:], **PATTERN)
+    await_nothing_left(local)
+
+
+def test_a_job_that_is_cancelled_leaves_nothing(local, client):
+    values = tensors((60_000, 4, 16))
+    before = client.attend(*tensors(), by_reference="never", **PATTERN)
+
+    async def run():
+        async with hilbert_ring.aio.connect(client.server) as connected:
+            for seconds in (0, 0.001, 0.02, 0.05, 0.2):
+                job = asyncio.ensure_future(connected.attend(*values, segments=[60_000], progress=False))
+                await asyncio.sleep(seconds)
+                job.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await job
+
+    asyncio.run(run())
+    await_nothing_left(local)
+    same(client.attend(*tensors(), **PATTERN), before)
+
+
+def test_what_a_killed_client_leaves_is_removed_by_the_next(local, client):
+    script = f"""
+import numpy, os, signal, hilbert_ring
+from hilbert_ring import _handed
+_handed.HANDED_BYTES = 1
+def die(progress):
+    if progress.admitted:
+        os.kill(os.getpid(), signal.SIGKILL)
+values = numpy.ones((60_000, 4, 16), "f4")
+hilbert_ring.connect({client.server!r}).attend(values, values, values, segments=[60_000], progress=die)
+"""
+    done = subprocess.run([sys.executable, "-c", script], timeout=UNTIL, check=False,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == -signal.SIGKILL
+    assert {"q", "k", "v"} <= {path.name for path in left(local)}
+    end = time.monotonic() + UNTIL
+    while client.jobs():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    result = client.attend(*tensors(), **PATTERN)
+    assert result.report.by_reference and left(local) == []
+
+
+def test_files_of_a_client_that_lives_stay(local, client):
+    values = tensors()
+    seen = []
+
+    def another(progress):
+        if progress.admitted and not seen:
+            seen.append(sorted(path.name for path in left(local)))
+            client.attend(*values, **PATTERN)
+
+    result = client.attend(*values, **{**PATTERN, "progress": another})
+    assert {"q", "k", "v"} <= set(seen[0]) and result.report.by_reference
+    same(result, client.attend(*values, by_reference="never", **PATTERN))
+    assert left(local) == []
+
+
+def test_scratch_is_for_its_user_alone(local, client):
+    modes = []
+
+    def look(progress):
+        if progress.admitted and not modes:
+            modes.extend((path.is_dir(), path.stat().st_mode & 0o777) for path in left(local)
+                         if path.is_dir() or path.name in "qkv")  # outputs are the service's
+
+    client.attend(*tensors(), **{**PATTERN, "progress": look})
+    assert sorted(set(modes)) == [(False, 0o600), (True, 0o700)]
+
+
+def test_a_folder_of_another_user_or_a_link_is_not_used(local, client, tmp_path):
+    values = tensors()
+    trap = root_of(local) / f"hilbert-ring-scratch-{os.geteuid()}"
+    trap.symlink_to(tmp_path)
+    with pytest.warns(RuntimeWarning, match="not handed over"):
+        assert not client.attend(*values, **PATTERN).report.by_reference
+    assert list(tmp_path.iterdir()) == []
+    trap.unlink()
+    if os.geteuid() == 0:
+        trap.mkdir()
+        os.chown(trap, 12345, -1)
+        assert not client.attend(*values, **PATTERN).report.by_reference
+        trap.rmdir()
+
+
+@pytest.mark.parametrize("where", ["no room", "no memory", "write", "output"])
+def test_a_full_disk_in_memory_falls_back_to_sending(local, client, monkeypatch, where):
+    values = tensors()
+    sent = client.attend(*values, by_reference="never", **PATTERN)
+    if where == "no room":
+        full = os.statvfs_result((4096, 4096, 1000, 1, 1, 10, 10, 10, 0, 255))
+        monkeypatch.setattr(os, "statvfs", lambda _: full)
+    elif where == "no memory":
+        monkeypatch.setattr(_scratch, "_memory_available", lambda: 1000)
+    elif where == "write":
+        def fail(*_):
+            raise OSError(28, "No space left on device")
+        monkeypatch.setattr(os, "write", fail)
+    else:
+        def refuse(*_, **__):
+            raise hilbert_ring.errors.error_class("RESOURCE_EXHAUSTED")("out: full", reason="FILE_NO_SPACE")
+        run = client._run
+        monkeypatch.setattr(client, "_run", lambda call, *rest: refuse() if call.named else run(call, *rest))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        result = client.attend(*values, **PATTERN)
+    assert len(told) == 1 and "tensors are sent" in str(told[0].message)
+    assert "\n" not in str(told[0].message)
+    assert not result.report.by_reference and left(local) == []
+    same(result, sent)
+
+
+def test_a_root_that_is_full_falls_back_to_sending(tmp_path):
+    """A small tmpfs, in a namespace of mounts of its own."""
+    script = f"""
+import os, sys, warnings, numpy
+sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}
+import test_handed, hilbert_ring
+values = test_handed.tensors((4_000, 8, 64))  # 8 MB each
+with test_handed.started(data_root={str(tmp_path)!r}) as (_, client):
+    warnings.simplefilter("ignore")
+    sent = client.attend(*values, segments=[512], by_reference="never", progress=False)
+    result = client.attend(*values, segments=[512], progress=False)
+    assert not result.report.by_reference
+    with open({str(tmp_path / "big")!r}, "wb") as big:
+        os.truncate(big.name, 1)
+    small = client.attend(*(x[:1_200] for x in values), segments=[512], progress=False)
+    assert small.report.by_reference
+    assert (result.out == sent.out).all()
+    assert len(os.listdir({str(tmp_path)!r})) == 2  # the mark, and big
+print("done")
+"""
+    done = subprocess.run(["unshare", "--mount", "--map-root-user", "--user", "sh", "-c",
+                           f"mount -t tmpfs -o size=16m none {tmp_path} || exit 77; "
+                           f'exec "$0" -c "$1"', sys.executable, script],
+                          capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip(f"no namespace of mounts: {done.stderr.strip()}")
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_a_root_on_a_disk_is_not_for_scratch(tmp_path, monkeypatch):
+    if _scratch.lies_in_memory(str(tmp_path)):
+        pytest.skip("the tests' folder lies in memory")
+    monkeypatch.setattr(_handed, "HANDED_BYTES", 1)
+    with started(data_root=tmp_path) as (_, client):
+        assert not client.attend(*tensors(), **PATTERN).report.by_reference
+
+
+def test_a_service_of_ones_own_removes_its_root():
+    with started() as (service, _):
+        root = root_of(service)
+        assert root.parent == Path("/dev/shm") and root.stat().st_mode & 0o777 == 0o700
+    assert not root.exists()
+    with hilbert_ring.local(workers=1, data_root="") as none:
+        with pytest.raises(hilbert_ring.FailedPreconditionError):
+            none._connection.short("GetDataRoot", pb.GetDataRootRequest(), pb.GetDataRootResponse)
+
+
+def test_a_killed_programs_service_removes_its_root():
+    script = """
+import hilbert_ring, sys, time
+service = hilbert_ring.local(workers=1)
+service.start()
+print(service._data_root, flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) as program:
+        root = Path(program.stdout.readline().strip())
+        assert root.is_dir()
+        program.kill()
+    end = time.monotonic() + UNTIL
+    while root.exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -1,0 +1,138 @@
+// Streams without end whose worker, client or coordinator is lost or stops, and what a caller ends.
+#include <signal.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/engine/expected_rows.h"
+#include "tests/service/raw_stream.h"
+#include "tests/service/stream_call.h"
+#include "tests/support/plain_spec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using std::chrono::seconds;
+
+TEST(StreamLoss, AWorkerMayBeLost) {
+  const std::vector<std::vector<std::string>> cases = {
+      {}, {"--share-memory=false", "--copy-memory=1"}};  // rows are read again from the stream's
+  for (const std::vector<std::string>& arguments : cases) {
+    auto cluster = Cluster::Start({.workers = 2, .arguments = arguments});
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    JobSpec job = PlainSpec({.tokens = 5000, .segment = 256});
+    const EngineInputs inputs = RandomInputs(job, 3);
+    int epochs = 0;
+    const auto streamed =
+        AttendInStream(**cluster, job, StreamOf(job), inputs,
+                       {.epoch_tokens = 512, .block_rows = 300, .epoch = [&](const v1::Epoch&) {
+                          if (++epochs == 3 || epochs == 6)
+                            kill((*cluster)->Workers().front(), SIGKILL);
+                        }});
+    ASSERT_TRUE(streamed.ok()) << streamed.status();
+    EXPECT_EQ(streamed->report.epochs(), 10);
+    const auto expected = ExpectRows(job, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    EXPECT_EQ(Mismatch(job, streamed->result, *expected), "");
+  }
+}
+
+// Without a worker an epoch is tried when members come or go, not again and again.
+TEST(StreamLoss, AnEpochWaitsForAWorkerWithoutJobs) {
+  auto cluster = Cluster::Start({.workers = 1, .place = WorkerPlace::kBeside});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawStream call(*stub);
+  ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
+  kill((*cluster)->Workers().front(), SIGKILL);
+  ASSERT_TRUE(Eventually([&] {
+    const auto described = (*cluster)->Describe();
+    return described.ok() && described->workers().empty();
+  }));
+  ASSERT_TRUE(call.SendAll(0, 128));
+  std::this_thread::sleep_for(seconds(2));
+  const int64_t failed = Metric(**cluster, "hilbert_ring_jobs_total{code=\"UNAVAILABLE\"}");
+  EXPECT_TRUE(failed == 1 || failed == 2) << failed;
+  ASSERT_TRUE((*cluster)->StartEnded().ok());
+  call.WritesDone();
+  const auto report = call.Report();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->tokens(), 128);
+}
+
+TEST(StreamLoss, AClientThatIsGoneLeavesNothing) {
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  for (const int64_t rows : {0, 100, 1000}) {
+    RawStream call(*stub);
+    ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
+    for (int64_t row = 0; row < rows; row += 100) ASSERT_TRUE(call.SendAll(row, 100));
+    ASSERT_EQ(Jobs(*stub).size(), 1U);
+    EXPECT_GT(HeldBytes(**cluster), 0);
+    call.Cancel();
+    EXPECT_TRUE(absl::IsCancelled(call.Finish()));
+    ExpectFree(**cluster);
+  }
+}
+
+TEST(StreamLoss, ItIsListedAndCancelledAsAJob) {
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawStream call(*stub);
+  ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted());
+  ASSERT_TRUE(call.SendAll(0, 128) && call.SendAll(128, 128) && call.SendAll(256, 50));
+  v1::AttendResponse response;
+  std::vector<int64_t> epochs;
+  while (epochs.size() < 2 && call.Read(&response)) {
+    if (response.has_epoch()) epochs.push_back(response.epoch().first_token());
+  }
+  EXPECT_EQ(epochs, (std::vector<int64_t>{0, 128}));
+  const std::vector<v1::Job> jobs = Jobs(*stub);
+  ASSERT_EQ(jobs.size(), 1U);
+  EXPECT_EQ(jobs[0].job_id(), "stream");
+  EXPECT_EQ(jobs[0].epochs(), 2);
+  EXPECT_EQ(jobs[0].tokens(), 256);
+  EXPECT_TRUE(Eventually([&] { return Jobs(*stub).at(0).state() == v1::Job::STATE_RECEIVING; }));
+  RawStream again(*stub);
+  again.OpenEpochs(128);
+  EXPECT_EQ(wire::ReasonOf(again.Finish()), "JOB_RUNNING");
+  grpc::ClientContext context;
+  v1::CancelJobRequest request;
+  request.set_job_id("stream");
+  v1::CancelJobResponse cancelled;
+  EXPECT_TRUE(stub->CancelJob(&context, request, &cancelled).ok());
+  EXPECT_EQ(wire::ReasonOf(call.Finish()), "CANCELLED_BY_CALLER");
+  ExpectFree(**cluster);
+  // Of two streams, each counted as its epochs' jobs.
+  EXPECT_EQ(Metric(**cluster, "hilbert_ring_tokens_total"), 256 + 1000);
+}
+
+TEST(StreamLoss, ADeadCoordinatorIsATypedError) {
+  auto cluster = Cluster::Start({.workers = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto report =
+      StreamConstantRows(**cluster, StreamSpec(), 1'000'000,
+                         {.epoch_tokens = 256, .epoch = [&](const v1::Epoch& epoch) {
+                            if (epoch.first_token() == 1024)
+                              kill((*cluster)->coordinator(), SIGKILL);
+                          }});
+  EXPECT_TRUE(absl::IsUnavailable(report.status())) << report.status();
+}
+
+TEST(StreamLoss, ACoordinatorThatStopsEndsItSoon) {
+  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--exit-timeout=0.2"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  RawStream call(*stub);
+  ASSERT_TRUE(call.OpenEpochs(128) && call.AwaitAdmitted() && call.SendAll(0, 100));
+  EXPECT_TRUE((*cluster)->Stop().ok());
+  EXPECT_EQ(wire::ReasonOf(call.Finish()), "DRAINING");
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

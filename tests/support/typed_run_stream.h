@@ -1,0 +1,52 @@
+// A worker's Run stream in memory, for tests that speak in the generated classes.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "grpcpp/support/byte_buffer.h"
+#include "hilbert_ring/v1/worker.pb.h"
+#include "server/worker/run_call.h"
+#include "wire/codec.h"
+#include "wire/payload_message.h"
+
+namespace hilbert_ring::testing {
+
+class TypedRunStream : public server::RunStream {
+ public:
+  // slice_bytes: requests come in slices of so many, as a transport may deliver them.
+  explicit TypedRunStream(size_t slice_bytes = 1000) : slice_bytes_(slice_bytes) {}
+
+  void SendInitialMetadata() final {}
+  bool NextMessageSize(uint32_t* size) final {
+    *size = wire::kMaxMessageBytes;
+    return true;
+  }
+  bool Read(grpc::ByteBuffer* message) final {
+    v1::RunRequest request;
+    if (!Next(request)) return false;
+    const std::string bytes = request.SerializePartialAsString();
+    std::vector<grpc::Slice> slices;
+    for (size_t begin = 0; begin < bytes.size(); begin += slice_bytes_) {
+      slices.emplace_back(bytes.data() + begin, std::min(slice_bytes_, bytes.size() - begin));
+    }
+    *message = grpc::ByteBuffer(slices.data(), slices.size());
+    return true;
+  }
+  bool Write(const grpc::ByteBuffer& message, grpc::WriteOptions options) final {
+    grpc::ByteBuffer buffer = message;
+    v1::RunResponse response;
+    return wire::Parse(buffer, response) && Said(response, options);
+  }
+
+ private:
+  // The coordinator's next message; false when it says nothing more.
+  virtual bool Next(v1::RunRequest& request) = 0;
+  // What the worker says; false when it is not taken.
+  virtual bool Said(const v1::RunResponse& response, grpc::WriteOptions options) = 0;
+
+  const size_t slice_bytes_;
+};
+
+}  // namespace hilbert_ring::testing

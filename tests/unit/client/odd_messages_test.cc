@@ -1,0 +1,76 @@
+// Messages of a kind that does not belong to the call in which they come.
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/cpp/attend_stream.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/client/echo_job.h"
+#include "tests/unit/client/fake_service.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+void ExpectBroken(const absl::Status& status, const char* words) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_THAT(std::string(status.message()), StartsWith("the service broke the protocol: "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(words));
+}
+
+v1::AttendResponse Epoch() {
+  v1::AttendResponse response;
+  response.mutable_epoch()->set_first_token(0);
+  return response;
+}
+
+// After the stream was admitted. Its one block is sent, and a second one is waited for.
+absl::Status StreamWith(const v1::AttendResponse& odd) {
+  const FakeService service({.after_admitted = {odd}});
+  const EchoJob job(16);
+  AttendStreamCalls calls{.spec = job.spec_};
+  calls.spec.tokens = 0;
+  calls.next = [&job, sent = false](const std::stop_token& over) mutable {
+    std::optional<StreamBlock> block;
+    if (!std::exchange(sent, true)) block = {.rows = 16, .q = job.q_, .k = job.k_, .v = job.v_};
+    while (!block && !over.stop_requested()) std::this_thread::yield();
+    return absl::StatusOr<std::optional<StreamBlock>>(block);
+  };
+  calls.take = [](const StreamedRows&) { return absl::OkStatus(); };
+  return AttendStream(Connect(service.address()), calls, {.deadline = absl::Seconds(20)}).status();
+}
+
+TEST(OddMessages, AnEpochOfAJobIsABreachOfTheProtocol) {
+  ExpectBroken(EchoJob().Attend({.after_admitted = {Epoch()}}).status(), "an epoch");
+}
+
+TEST(OddMessages, WhatIsAJobsIsABreachInAStream) {
+  v1::AttendResponse queued;
+  queued.mutable_queued()->set_position(1);
+  ExpectBroken(StreamWith(queued), "queue");
+  v1::AttendResponse progress;
+  progress.mutable_progress()->set_fraction(0.5);
+  ExpectBroken(StreamWith(progress), "progress");
+  v1::AttendResponse resend;
+  resend.mutable_resend()->set_tensor(v1::TENSOR_Q);
+  ExpectBroken(StreamWith(resend), "asked for again");
+}
+
+// A service that is newer than this client may say more.
+TEST(OddMessages, AKindOfMessageThatIsNewerIsPassedOver) {
+  v1::AttendResponse newer;
+  newer.GetReflection()->MutableUnknownFields(&newer)->AddVarint(1000, 1);
+  EchoJob job;
+  const auto report = job.Attend({.after_admitted = {newer}});
+  EXPECT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(job.echoed());
+}
+
+}  // namespace
+}  // namespace hilbert_ring::client
