@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "engine/reference/seen_keys.h"
+#include "engine/spec/numbers.h"
 
 namespace hilbert_ring {
 namespace {
@@ -136,6 +137,13 @@ std::vector<double> ReferenceLinear::operator()(std::span<const double> x) const
   return y;
 }
 
+ReferenceLinear ReferenceLinear::RoundedTo(DataType compute) const {
+  ReferenceLinear rounded = *this;
+  if (compute == DataType::kFloat32) return rounded;
+  for (float& weight : rounded.weight_) weight = BFloat16ToFloat(FloatToBFloat16(weight));
+  return rounded;
+}
+
 absl::StatusOr<LayerNorm> LoadReferenceNorm(const EncoderFolder& folder, const std::string& name,
                                             double epsilon) {
   ASSIGN_OR_RETURN(auto weight, folder.Floats(name + ".weight"));
@@ -153,13 +161,13 @@ std::vector<double> ReferenceNorm(const LayerNorm& norm, std::span<const double>
   return to;
 }
 
-absl::StatusOr<ReferenceInput> ReferenceInput::Load(const EncoderFolder& folder,
-                                                    const Rounding& rounding) {
+absl::StatusOr<ReferenceInput> ReferenceInput::Load(const EncoderFolder& folder, DataType compute) {
   ReferenceInput input;
   input.config_ = folder.config();
-  input.rounding_ = rounding;
+  input.rounding_ = Rounding::Of(compute);
   if (input.config_.input_dim > 0) {
     ASSIGN_OR_RETURN(input.projection_, ReferenceLinear::Load(folder, "patch_embed.proj"));
+    input.rounded_projection_ = input.projection_->RoundedTo(compute);
   }
   if (input.config_.class_token) {
     ASSIGN_OR_RETURN(input.class_token_, folder.Floats("cls_token"));
@@ -170,7 +178,7 @@ absl::StatusOr<ReferenceInput> ReferenceInput::Load(const EncoderFolder& folder,
 TwiceComputed ReferenceInput::RowOf(std::span<const double> tile, const double* coords) {
   TwiceComputed row;
   row.exact = projection_ ? (*projection_)(tile) : std::vector<double>(tile.begin(), tile.end());
-  row.moved = row.exact;
+  row.moved = rounded_projection_ ? (*rounded_projection_)(tile) : row.exact;
   if (projection_) MoveAtRandom(row.moved, rounding_.product, random_);
   for (std::vector<double>* numbers : {&row.exact, &row.moved}) {
     if (!config_.position) continue;
@@ -189,12 +197,12 @@ TwiceComputed ReferenceInput::ClassToken() const {
 }
 
 absl::StatusOr<ReferenceLayer> ReferenceLayer::Load(const EncoderFolder& folder, int64_t layer,
-                                                    const Rounding& rounding) {
+                                                    DataType compute) {
   const std::string name = absl::StrCat("encoder.layers.", layer - 1, ".");
   const double epsilon = folder.config().layer_norm_eps;
   ReferenceLayer made;
   made.width_ = folder.config().embed_dim;
-  made.rounding_ = rounding;
+  made.rounding_ = Rounding::Of(compute);
   const auto norm = [&](LayerNorm& to, const char* of) {
     ASSIGN_OR_RETURN(to, LoadReferenceNorm(folder, name + of, epsilon));
     return absl::OkStatus();
@@ -205,6 +213,7 @@ absl::StatusOr<ReferenceLayer> ReferenceLayer::Load(const EncoderFolder& folder,
   RETURN_IF_ERROR(norm(made.inner_ffn_norm_, "ffn.ffn_layernorm"));
   for (const char* linear : kLinearNames) {
     ASSIGN_OR_RETURN(auto loaded, ReferenceLinear::Load(folder, name + linear));
+    if (compute != DataType::kFloat32) made.rounded_.push_back(loaded.RoundedTo(compute));
     made.linear_.push_back(std::move(loaded));
   }
   return made;
@@ -217,14 +226,15 @@ struct ReferenceLayer::HeadQuery {
   double sum = 0, rest = 0;
 };
 
-ReferenceLayer::HeadQuery ReferenceLayer::QueryOf(int64_t head, std::span<const double> q) const {
+ReferenceLayer::HeadQuery ReferenceLayer::QueryOf(int64_t head, std::span<const double> q,
+                                                  const ReferenceLinear& k) const {
   const NormView norm = attention_norm_.view();
   HeadQuery query{.key = std::vector<double>(static_cast<size_t>(width_))};
   const auto dim = static_cast<int64_t>(q.size());
   for (int64_t i = 0; i < dim; ++i) {
     const int64_t row = head * dim + i;
-    AddTo(std::span<double>(query.key), q[i], linear_[kK].row(row));
-    query.rest += q[i] * linear_[kK].bias()[row];
+    AddTo(std::span<double>(query.key), q[i], k.row(row));
+    query.rest += q[i] * k.bias()[row];
   }
   for (int64_t i = 0; i < width_; ++i) {
     query.rest += query.key[i] * norm.bias[i];
@@ -236,16 +246,18 @@ ReferenceLayer::HeadQuery ReferenceLayer::QueryOf(int64_t head, std::span<const 
 
 std::vector<double> ReferenceLayer::Attend(const JobSpec& attention, const Permutation& order,
                                            int64_t token, const RowSource& rows,
-                                           std::span<const double> x, const Rounding& rounding) {
+                                           std::span<const double> x,
+                                           const Arithmetic& arithmetic) {
+  const auto& [linear, rounding] = arithmetic;
   const int64_t heads = attention.heads, dim = attention.head_dim;
-  std::vector<double> q = linear_[kQ](ReferenceNorm(attention_norm_, x));
+  std::vector<double> q = linear[kQ](ReferenceNorm(attention_norm_, x));
   MoveAtRandom(q, rounding.product, random_);
   std::vector<HeadQuery> queries;
   std::vector<Seen> seen;
   std::vector<double> zeros(static_cast<size_t>(heads));
   const SeenKeys keys(attention, order, token);
   for (int64_t head = 0; head < heads; ++head) {
-    queries.push_back(QueryOf(head, std::span(q).subspan(head * dim, dim)));
+    queries.push_back(QueryOf(head, std::span(q).subspan(head * dim, dim), linear[kK]));
     for (const int64_t branch : BranchesOf(attention, head)) {
       zeros[head] += static_cast<double>(keys.Visit(
           branch, head, [&](int64_t key) { seen.push_back({.token = key, .head = head}); }));
@@ -309,8 +321,8 @@ std::vector<double> ReferenceLayer::Attend(const JobSpec& attention, const Permu
       sum[i] = norm.weight[i] * (sum[i] - means[head]) + norm.bias[i] * weights[head];
     }
     for (int64_t i = head * dim; i < (head + 1) * dim; ++i) {
-      const double value = Dot(linear_[kV].row(i), std::span<const double>(sum)) +
-                           static_cast<double>(linear_[kV].bias()[i]) * weights[head];
+      const double value = Dot(linear[kV].row(i), std::span<const double>(sum)) +
+                           static_cast<double>(linear[kV].bias()[i]) * weights[head];
       out[i] = value / total;
     }
   }
@@ -320,9 +332,10 @@ std::vector<double> ReferenceLayer::Attend(const JobSpec& attention, const Permu
 
 std::vector<double> ReferenceLayer::Row(const JobSpec& attention, const Permutation& order,
                                         int64_t token, const RowSource& rows,
-                                        const Rounding& rounding) {
+                                        const Arithmetic& arithmetic) {
+  const Rounding& rounding = arithmetic.rounding;
   const auto apply = [&](Linear linear, std::span<const double> to) {
-    std::vector<double> result = linear_[linear](to);
+    std::vector<double> result = arithmetic.linear[linear](to);
     MoveAtRandom(result, rounding.product, random_);
     return result;
   };
@@ -337,7 +350,7 @@ std::vector<double> ReferenceLayer::Row(const JobSpec& attention, const Permutat
   };
   std::vector<double> x(static_cast<size_t>(width_));
   rows.Read(token, 0, x);
-  const std::vector<double> seen = Attend(attention, order, token, rows, x, rounding);
+  const std::vector<double> seen = Attend(attention, order, token, rows, x, arithmetic);
   add(x, apply(kOut, normed(inner_attention_norm_, seen)));
   std::vector<double> wide = apply(kFc1, normed(ffn_norm_, x));
   for (double& number : wide) number = Gelu(number);
@@ -347,12 +360,13 @@ std::vector<double> ReferenceLayer::Row(const JobSpec& attention, const Permutat
 
 std::vector<double> ReferenceLayer::Exact(const JobSpec& attention, const Permutation& order,
                                           int64_t token, const RowSource& rows) {
-  return Row(attention, order, token, rows, {});
+  return Row(attention, order, token, rows, {.linear = linear_, .rounding = {}});
 }
 
 std::vector<double> ReferenceLayer::Moved(const JobSpec& attention, const Permutation& order,
                                           int64_t token, const RowSource& rows) {
-  return Row(attention, order, token, rows, rounding_);
+  return Row(attention, order, token, rows,
+             {.linear = rounded_.empty() ? linear_ : rounded_, .rounding = rounding_});
 }
 
 }  // namespace hilbert_ring

@@ -6,9 +6,11 @@
 //                     layer.Moved(attention, order, token, rows)};
 //   row.Compare(actual).excess;      // above 1: no right worker computed it
 //
-// A row is computed twice: exactly, and with every result of a product or a norm moved at random by
-// what the arithmetic of the workers may move it. The distance between the two says how far off a
-// right row may be: whatever makes the model sensitive makes it sensitive there too.
+// A row is computed twice: exactly, and as the arithmetic of the workers may move it: with weights
+// rounded as theirs are, which moves all rows alike, so that a mean of rows is as far off as one of
+// them, and with every result of a product or a norm moved at random. The distance between the two
+// says how far off a right row may be: whatever makes the model sensitive makes it sensitive there
+// too.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +75,9 @@ class ReferenceLinear {
   const std::vector<float>& bias() const { return bias_; }
   std::vector<double> operator()(std::span<const double> x) const;
 
+  // As workers hold it that compute in this type; biases are float32.
+  ReferenceLinear RoundedTo(DataType compute) const;
+
  private:
   std::vector<float> weight_, bias_;  // [out, in], [out]
 };
@@ -80,7 +85,7 @@ class ReferenceLinear {
 // What makes rows of tiles: the input of the first layer.
 class ReferenceInput {
  public:
-  static absl::StatusOr<ReferenceInput> Load(const EncoderFolder& folder, const Rounding& rounding);
+  static absl::StatusOr<ReferenceInput> Load(const EncoderFolder& folder, DataType compute);
 
   // tile: [tile_dim]; coords: [2], or null where the model has no positions.
   TwiceComputed RowOf(std::span<const double> tile, const double* coords);
@@ -89,7 +94,7 @@ class ReferenceInput {
  private:
   EncoderConfig config_;
   Rounding rounding_;
-  std::optional<ReferenceLinear> projection_;
+  std::optional<ReferenceLinear> projection_, rounded_projection_;
   std::vector<float> class_token_;
   std::mt19937_64 random_{1};
 };
@@ -102,7 +107,7 @@ class ReferenceLayer {
  public:
   // layer: from 1. Errors of EncoderFolder::Floats.
   static absl::StatusOr<ReferenceLayer> Load(const EncoderFolder& folder, int64_t layer,
-                                             const Rounding& rounding);
+                                             DataType compute);
 
   // The row of `token` after the layer, exact; `rows` has all rows before it (Read of whole rows).
   // attention: AttentionOf the job. Takes 2 x embed_dim multiplications for each head and key, for
@@ -115,18 +120,23 @@ class ReferenceLayer {
 
  private:
   struct HeadQuery;
+  struct Arithmetic {
+    std::span<const ReferenceLinear> linear;
+    Rounding rounding;
+  };
   ReferenceLayer() = default;
   std::vector<double> Row(const JobSpec& attention, const Permutation& order, int64_t token,
-                          const RowSource& rows, const Rounding& rounding);
+                          const RowSource& rows, const Arithmetic& arithmetic);
   std::vector<double> Attend(const JobSpec& attention, const Permutation& order, int64_t token,
                              const RowSource& rows, std::span<const double> x,
-                             const Rounding& rounding);
-  HeadQuery QueryOf(int64_t head, std::span<const double> q) const;
+                             const Arithmetic& arithmetic);
+  HeadQuery QueryOf(int64_t head, std::span<const double> q, const ReferenceLinear& k) const;
 
   int64_t width_ = 0;
+  std::vector<ReferenceLinear> linear_;   // q, k, v, out, fc1, fc2
+  std::vector<ReferenceLinear> rounded_;  // likewise; none where workers round none
   Rounding rounding_;
   LayerNorm attention_norm_, inner_attention_norm_, ffn_norm_, inner_ffn_norm_;
-  std::vector<ReferenceLinear> linear_;  // q, k, v, out, fc1, fc2
   std::mt19937_64 random_{1};
 };
 

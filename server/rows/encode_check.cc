@@ -96,8 +96,7 @@ class EncodeCheck::Comparison {
                                                 ", which is to be checked"));
       }
     }
-    const Rounding rounding = Rounding::Of(job_.compute);
-    ASSIGN_OR_RETURN(input_, ReferenceInput::Load(*check_.model_, rounding));
+    ASSIGN_OR_RETURN(input_, ReferenceInput::Load(*check_.model_, job_.compute));
     const EncoderConfig& config = job_.config;
     if (config.output_norm && job_.outputs.final_norm == FinalNorm::kApplied) {
       ASSIGN_OR_RETURN(final_norm_, LoadReferenceNorm(*check_.model_, "encoder.layer_norm",
@@ -187,8 +186,7 @@ class EncodeCheck::Comparison {
   }
 
   absl::Status OneLayer() {
-    ASSIGN_OR_RETURN(auto layer, ReferenceLayer::Load(*check_.model_, check_.layer_,
-                                                      Rounding::Of(job_.compute)));
+    ASSIGN_OR_RETURN(auto layer, ReferenceLayer::Load(*check_.model_, check_.layer_, job_.compute));
     const ShardSource source(execution_);
     for (const int64_t token : check_.tokens_) {
       RETURN_IF_ERROR(execution_.stop.why());
@@ -221,8 +219,7 @@ class EncodeCheck::Comparison {
       JudgeSlide(slides[slide], slide, 0);
     }
     for (int64_t i = 1; i <= job_.config.layers; ++i) {
-      ASSIGN_OR_RETURN(auto layer,
-                       ReferenceLayer::Load(*check_.model_, i, Rounding::Of(job_.compute)));
+      ASSIGN_OR_RETURN(auto layer, ReferenceLayer::Load(*check_.model_, i, job_.compute));
       for (auto& [slide, rows] : slides) {
         const int64_t first = FirstToken(slide);
         Rows after;
