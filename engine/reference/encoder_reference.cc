@@ -97,14 +97,28 @@ bool TwiceComputed::finite() const {
   return std::ranges::all_of(exact, is_finite) && std::ranges::all_of(moved, is_finite);
 }
 
-TwiceComputed::Worst TwiceComputed::Compare(std::span<const float> actual) const {
+double Spread(std::span<const TwiceComputed> rows) {
+  double squares = 0;
+  int64_t numbers = 0;
+  for (const TwiceComputed& row : rows) {
+    for (size_t i = 0; i < row.exact.size(); ++i) {
+      const double apart = row.moved[i] - row.exact[i];
+      if (!std::isfinite(apart)) continue;  // the row is not judged
+      squares += apart * apart;
+      ++numbers;
+    }
+  }
+  return numbers == 0 ? 0 : std::sqrt(squares / static_cast<double>(numbers));
+}
+
+TwiceComputed::Worst TwiceComputed::Compare(std::span<const float> actual, double spread) const {
   std::vector<double> apart(exact.size());
   double greatest = 0;
   for (size_t i = 0; i < exact.size(); ++i) {
     apart[i] = std::abs(moved[i] - exact[i]);
     greatest = std::max(greatest, std::abs(exact[i]));
   }
-  const double of_row = RootMeanSquare(apart);
+  const double of_row = std::max(spread, RootMeanSquare(apart));
   Worst worst{.excess = -1};
   for (size_t i = 0; i < actual.size(); ++i) {
     const double tolerance = kMargin * std::max(of_row, apart[i]) + 0x1p-23 * greatest;

@@ -127,14 +127,15 @@ class EncodeCheck::Comparison {
     return input_->RowOf(tile, coords.data());
   }
 
-  // what: of the row of `token`, or of the slide whose class token that is.
-  void Judge(const TwiceComputed& expected, std::span<const float> actual, int64_t token,
-             const std::string& what) {
+  // spread: of the rows beside it. what: of the row of `token`, or of the slide whose class token
+  // that is.
+  void Judge(const TwiceComputed& expected, double spread, std::span<const float> actual,
+             int64_t token, const std::string& what) {
     if (!expected.finite()) {
       if (check_.Drawn(token)) not_judged_.insert(token);  // a slide's first token need not be
       return;
     }
-    const TwiceComputed::Worst worst = expected.Compare(actual);
+    const TwiceComputed::Worst worst = expected.Compare(actual, spread);
     if (worst.excess <= excess_) return;
     excess_ = worst.excess;
     if (excess_ <= 1) return;
@@ -144,20 +145,34 @@ class EncodeCheck::Comparison {
                          .worker = WorkerOf(token)};
   }
 
-  void JudgeState(const TwiceComputed& expected, int64_t token, int64_t state) {
-    Judge(expected, states_.at({token, state}), token,
-          absl::StrCat("state ", state, " of token ", token));
+  // Drawn rows of one state, and their tokens.
+  struct State {
+    std::vector<TwiceComputed> rows;
+    std::vector<int64_t> tokens;
+  };
+
+  void JudgeStates(const State& drawn, double spread, int64_t state) {
+    for (size_t i = 0; i < drawn.rows.size(); ++i) {
+      const int64_t token = drawn.tokens[i];
+      Judge(drawn.rows[i], spread, states_.at({token, state}), token,
+            absl::StrCat("state ", state, " of token ", token));
+    }
   }
 
-  // What the client gets of it, as far as it is a row's.
-  void JudgeSent(const TwiceComputed& row, int64_t token, int64_t state) {
-    const TwiceComputed normed = Normed(final_norm_, row);
-    if (const auto sent = sent_.find({token, state}); sent != sent_.end()) {
-      Judge(normed, sent->second, token,
-            absl::StrCat("STATES of token ", token, ", state ", state));
-    }
-    if (job_.outputs.pooling == Pooling::kClass && check_.rows_.IsClassToken(token)) {
-      JudgePooled(normed, check_.rows_.SlideOf(token), state);
+  // What the client gets of them, as far as it is a row's.
+  void JudgeSent(const State& drawn, int64_t state) {
+    std::vector<TwiceComputed> normed;
+    for (const TwiceComputed& row : drawn.rows) normed.push_back(Normed(final_norm_, row));
+    const double spread = Spread(normed);
+    for (size_t i = 0; i < normed.size(); ++i) {
+      const int64_t token = drawn.tokens[i];
+      if (const auto sent = sent_.find({token, state}); sent != sent_.end()) {
+        Judge(normed[i], spread, sent->second, token,
+              absl::StrCat("STATES of token ", token, ", state ", state));
+      }
+      if (job_.outputs.pooling == Pooling::kClass && check_.rows_.IsClassToken(token)) {
+        JudgePooled(normed[i], check_.rows_.SlideOf(token), state);
+      }
     }
   }
 
@@ -165,7 +180,7 @@ class EncodeCheck::Comparison {
   void JudgePooled(const TwiceComputed& row, int64_t slide, int64_t state) {
     const auto pooled = pooled_.find({slide, state});
     if (pooled == pooled_.end()) return;
-    Judge(Normed(pool_norm_, row), pooled->second, check_.rows_.FirstToken(slide),
+    Judge(Normed(pool_norm_, row), 0, pooled->second, check_.rows_.FirstToken(slide),
           absl::StrCat("POOLED of slide ", slide, ", state ", state));
   }
 
@@ -188,16 +203,24 @@ class EncodeCheck::Comparison {
   absl::Status OneLayer() {
     ASSIGN_OR_RETURN(auto layer, ReferenceLayer::Load(*check_.model_, check_.layer_, job_.compute));
     const ShardSource source(execution_);
+    State first, before, after;
+    first.tokens = before.tokens = after.tokens = check_.tokens_;
     for (const int64_t token : check_.tokens_) {
       RETURN_IF_ERROR(execution_.stop.why());
-      JudgeState(InputOf(token), token, 0);
-      std::vector<double> before(static_cast<size_t>(job_.config.embed_dim));
-      source.Read(token, 0, before);
-      JudgeState({.exact = before, .moved = before}, token, check_.layer_ - 1);
-      const TwiceComputed after{.exact = layer.Exact(attention_, execution_.order, token, source),
-                                .moved = layer.Moved(attention_, execution_.order, token, source)};
-      JudgeState(after, token, check_.layer_);
-      for (const int64_t state : job_.outputs.states) JudgeSent(Told(token, state), token, state);
+      first.rows.push_back(InputOf(token));
+      std::vector<double> row(static_cast<size_t>(job_.config.embed_dim));
+      source.Read(token, 0, row);
+      before.rows.push_back({.exact = row, .moved = row});
+      after.rows.push_back({.exact = layer.Exact(attention_, execution_.order, token, source),
+                            .moved = layer.Moved(attention_, execution_.order, token, source)});
+    }
+    JudgeStates(first, Spread(first.rows), 0);
+    JudgeStates(before, 0, check_.layer_ - 1);
+    JudgeStates(after, Spread(after.rows), check_.layer_);
+    for (const int64_t state : job_.outputs.states) {
+      State told{.tokens = check_.tokens_};
+      for (const int64_t token : told.tokens) told.rows.push_back(Told(token, state));
+      JudgeSent(told, state);
     }
     return absl::OkStatus();
   }
@@ -242,12 +265,16 @@ class EncodeCheck::Comparison {
   void JudgeSlide(const Rows& rows, int64_t slide, int64_t state) {
     const int64_t first = FirstToken(slide), end = FirstToken(slide + 1);
     const bool wanted = std::ranges::binary_search(job_.outputs.states, state);
-    for (auto token = std::ranges::lower_bound(check_.tokens_, first);
-         token != check_.tokens_.end() && *token < end; ++token) {
-      const TwiceComputed row = rows[*token - first];
-      JudgeState(row, *token, state);
-      if (wanted) JudgeSent(row, *token, state);
+    State drawn;
+    std::vector<TwiceComputed> all;
+    for (int64_t token = first; token < end; ++token) {
+      all.push_back(rows[token - first]);
+      if (!check_.Drawn(token)) continue;
+      drawn.rows.push_back(all.back());
+      drawn.tokens.push_back(token);
     }
+    JudgeStates(drawn, Spread(all), state);
+    if (wanted) JudgeSent(drawn, state);
     if (!wanted || job_.outputs.pooling != Pooling::kMean) return;
     const int64_t tiles = end - first - check_.rows_.class_tokens();
     TwiceComputed mean{.exact = std::vector<double>(static_cast<size_t>(job_.config.embed_dim)),
