@@ -84,9 +84,9 @@ class EncodeMemory : public ::testing::Test {
     weight_bytes_ = WeightBytes(ParseEncoderConfig(kConfig).value(), DataType::kFloat32);
   }
 
-  std::unique_ptr<Cluster> Start(int workers) const {
-    auto cluster =
-        Cluster::Start({.workers = workers, .arguments = {"--model-dir=" + models_.path()}});
+  std::unique_ptr<Cluster> Start(int workers, const char* sharing = "--share-memory=true") const {
+    auto cluster = Cluster::Start(
+        {.workers = workers, .arguments = {"--model-dir=" + models_.path(), sharing}});
     EXPECT_TRUE(cluster.ok()) << cluster.status();
     return cluster.ok() ? *std::move(cluster) : nullptr;
   }
@@ -97,6 +97,15 @@ class EncodeMemory : public ::testing::Test {
                                   RandomTiles(tiles));
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? result->report : v1::Report();
+  }
+
+  // What loading the weights adds to all processes together.
+  int64_t BytesOfLoading(int workers, const char* sharing) const {
+    const auto cluster = Start(workers, sharing);
+    if (cluster == nullptr) return 0;
+    const int64_t idle = BytesOf(*cluster);
+    EXPECT_EQ(Encode(*cluster, 300).workers_size(), workers);
+    return BytesOf(*cluster) - idle;
   }
 
   const TestFolder models_;
@@ -143,15 +152,15 @@ TEST_F(EncodeMemory, WorkersOfAHostHaveTheWeightsOnce) {
   ASSERT_GT(weight_bytes_, 36 * kMiB);
   for (const int workers : {1, 4}) {
     SCOPED_TRACE(workers);
-    const auto cluster = Start(workers);
-    ASSERT_NE(cluster, nullptr);
-    const int64_t idle = BytesOf(*cluster);
-    Encode(*cluster, 300);
-    const int64_t taken = BytesOf(*cluster) - idle;
+    const int64_t taken = BytesOfLoading(workers, "--share-memory=true");
     EXPECT_GT(taken, weight_bytes_);
     // And what a small job leaves behind in each process.
     EXPECT_LT(taken, 1.5 * static_cast<double>(weight_bytes_) + workers * 12.0 * kMiB);
   }
+}
+
+TEST_F(EncodeMemory, WithoutSharedMemoryEachWorkerHasItsOwn) {
+  EXPECT_GT(BytesOfLoading(4, "--share-memory=false"), 4 * weight_bytes_);
 }
 
 }  // namespace
