@@ -68,9 +68,10 @@ struct ManyCommand {
 struct EncodeCommand {
   CallFlags call;
   ReferenceFlags reference;
-  std::string model, tiles, out;         // a name, and paths
-  std::string coords, attention_map;     // paths; empty: none
-  std::string pool, layers, final_norm;  // as given; empty: as the model has it
+  std::string model, tiles, out;      // a name, and paths
+  std::string coords, attention_map;  // paths; empty: none
+  std::string pool, final_norm;       // as given; empty: as the model has it
+  std::string layers = "last";
   std::string compute = "float32";
   std::vector<int64_t> sequence_lengths;  // empty: one slide
   std::optional<int64_t> attention_map_layer;

@@ -148,12 +148,22 @@ CallResult Call(const GlobalOptions& global, const EncodeCommand& command, absl:
   return {std::move(report), teller.attempts()};
 }
 
+// A pooled output has a row for each slide.
+void WarnOfOutput(const GlobalOptions& global, const EncodeJob& job, const v1::Report& report) {
+  if (!Pooled(job)) return WarnOfRows(global, report);
+  if (report.rows_not_finite() == 0) return;
+  PrintWarning(
+      global,
+      absl::StrCat("the embeddings of ", report.rows_not_finite(), " of ", job.slide_tiles.size(),
+                   " slides are not finite, the first of slide ", report.first_row_not_finite()));
+}
+
 // Whatever has a name is on disk.
 int End(const GlobalOptions& global, const EncodeCommand& command, const EncodeJob& job,
         Outputs& outputs, SideFiles& side, CallResult result) {
   absl::StatusOr<v1::Report>& report = result.report;
   if (!report.ok()) return ServiceFailed(global, report.status());
-  WarnOfRows(global, *report);
+  WarnOfOutput(global, job, *report);
   PrintNotes(global, {report->notes().begin(), report->notes().end()});
   if (absl::Status status = Commit(outputs); !status.ok()) return ServiceFailed(global, status);
   std::string json;
@@ -195,14 +205,21 @@ void PrintModels(const v1::ListModelsResponse& models) {
     return;
   }
   std::vector<std::vector<std::string>> rows = {
-      {"model", "version", "tile", "embedding", "layers", "weights", "workers", ""}};
+      {"model", "version", "tile", "embedding", "layers", "weights", "workers"}};
+  std::string errors;
   for (const v1::Model& model : models.models()) {
+    if (!model.error().empty()) {
+      rows.push_back({model.name(), "unusable"});
+      absl::StrAppend(&errors, model.error(), "\n");
+      continue;
+    }
     rows.push_back({model.name(), model.digest().substr(0, 12), absl::StrCat(model.tile_dim()),
                     absl::StrCat(model.embed_dim()), absl::StrCat(model.layers()),
                     FormatBytes(static_cast<double>(model.weight_bytes())),
-                    absl::StrCat(model.workers()), model.error()});
+                    absl::StrCat(model.workers())});
   }
   std::fputs(FormatTable(rows).c_str(), stdout);
+  std::fputs(errors.c_str(), stdout);
 }
 
 int PlanJob(const GlobalOptions& global, const EncodeJob& job, int workers) {

@@ -32,7 +32,7 @@ CLI::Option* Choice(CLI::App& app, const char* flag, std::string& value, const c
 absl::StatusOr<std::vector<int64_t>> StatesOf(const std::string& layers,
                                               const EncoderConfig& config) {
   std::vector<int64_t> states;
-  if (layers.empty() || layers == "last") return std::vector<int64_t>{config.layers};
+  if (layers == "last") return std::vector<int64_t>{config.layers};
   if (layers == "all") {
     for (int64_t state = 0; state <= config.layers; ++state) states.push_back(state);
     return states;
@@ -41,6 +41,10 @@ absl::StatusOr<std::vector<int64_t>> StatesOf(const std::string& layers,
     if (!absl::SimpleAtoi(number, &states.emplace_back())) {
       return absl::InvalidArgumentError(
           absl::StrCat("--layers: ", layers, ", expected all, last or numbers as 1,5,12"));
+    }
+    if (states.back() < 0 || states.back() > config.layers) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "--layers: ", states.back(), " is none of the model's, must be 0 to ", config.layers));
     }
   }
   std::ranges::sort(states);
@@ -77,10 +81,16 @@ void AddEncodeFlags(CLI::App& app, EncodeCommand& command) {
   Choice(app, "--pool", command.pool, "class|mean|none",
          "one vector for each slide: the class token's, or the mean of its tiles; not given: class "
          "where the model has one");
+  const CLI::Validator given(
+      [](const std::string& text) {
+        return text.empty() ? "is empty, expected all, last or numbers" : "";
+      },
+      "");
   app.add_option("--layers", command.layers,
                  "whose outputs are wanted: all, from the first layer's input (0) on, last, or a "
                  "list; not given: last")
-      ->type_name("all|last|N,...");
+      ->type_name("all|last|N,...")
+      ->check(given);
   Choice(app, "--final-norm", command.final_norm, "apply|skip",
          "the norm behind the model's last layer; not given: applied where the last layer alone is "
          "wanted");

@@ -81,7 +81,8 @@ int Main(int argc, char** argv) {
   app.footer(
       "These options stand before or behind the command. A token is given in a file or in the "
       "environment (HILBERT_RING_TOKEN), never on the command line, which others see.\n"
-      "bench and draw are run by the Python package, with the Python that HILBERT_RING_PYTHON "
+      "bench, draw and slide are run by the Python package, with the Python that "
+      "HILBERT_RING_PYTHON "
       "names, "
       "or python3.\n"
       "Exit codes: 0: done; 1: the service or the job failed, or verify found a deviation; 2: "

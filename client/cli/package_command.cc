@@ -36,7 +36,8 @@ struct PackageCommand {
 constexpr PackageCommand kCommands[] = {
     {"bench", "measure a service (by the Python package)", "benchmark",
      "sweep|dilation|ablate|project|order|load"},
-    {"draw", "draw a job as SVG (by the Python package)", "picture", "pattern|order|plan|trace"}};
+    {"draw", "draw a job as SVG (by the Python package)", "picture", "pattern|order|plan|trace"},
+    {"slide", "write a slide's HDF5 as .npy files (by the Python package)", "file", "FILE"}};
 
 constexpr char kPython[] = "HILBERT_RING_PYTHON";
 constexpr char kModule[] = "hilbert_ring";

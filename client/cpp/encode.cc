@@ -150,8 +150,7 @@ std::vector<int64_t> EncodeJob::MapShape() const {
 
 absl::StatusOr<EncodeJob> JobOf(const v1::Model& model) {
   if (!model.error().empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("model ", model.name(), " cannot be used: ", model.error()));
+    return absl::FailedPreconditionError(absl::StrCat("the model cannot be used: ", model.error()));
   }
   const auto config = ParseEncoderConfig(model.config());
   if (!config.ok()) {

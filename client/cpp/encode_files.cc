@@ -11,15 +11,13 @@
 namespace hilbert_ring::client {
 namespace {
 
-// what: tiles or coords; data_set: where slide pipelines write it.
-absl::StatusOr<NpyFile> OpenArray(const std::string& path, const char* what, const char* data_set) {
+absl::StatusOr<NpyFile> OpenArray(const std::string& path) {
   for (const char* ending : {".h5", ".hdf5"}) {
     if (!absl::EndsWithIgnoreCase(path, ending)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(path,
-                     ": is HDF5, expected .npy: the Python package reads it, "
-                     "hilbert_ring.read_slide(path), and so does h5py: numpy.save('",
-                     what, ".npy', h5py.File(path)['", data_set, "'][:])"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": is HDF5, expected .npy: `hilbert-ring slide ", path,
+        " --tiles tiles.npy --coords coords.npy` writes both; the Python package reads "
+        "it, hilbert_ring.read_slide(path)"));
   }
   return NpyFile::Open(path);
 }
@@ -56,6 +54,9 @@ absl::Status CheckTiles(const NpyFile& file, EncodeJob& job) {
     return absl::InvalidArgumentError(
         "tiles are in Fortran order, expected C order: save them with "
         "numpy.save(path, numpy.ascontiguousarray(array))");
+  }
+  if (shape[0] == 0) {
+    return absl::InvalidArgumentError("tiles has 0 rows, must have at least 1");
   }
   if (job.slide_tiles.empty()) job.slide_tiles = {shape[0]};
   if (shape[0] != job.tiles()) {
@@ -102,7 +103,7 @@ void TileCoordinates::Read(int64_t first_row, std::span<double> values) const {
 }
 
 absl::StatusOr<EncodeFiles> OpenEncode(const EncodePaths& paths, EncodeJob& job) {
-  ASSIGN_OR_RETURN(NpyFile tiles, OpenArray(paths.tiles, "tiles", "features"));
+  ASSIGN_OR_RETURN(NpyFile tiles, OpenArray(paths.tiles));
   if (absl::Status status = CheckTiles(tiles, job); !status.ok()) {
     return AtPath(paths.tiles, status);
   }
@@ -116,7 +117,7 @@ absl::StatusOr<EncodeFiles> OpenEncode(const EncodePaths& paths, EncodeJob& job)
     return absl::InvalidArgumentError(
         absl::StrCat("coords: model ", job.model, " has positions, and no file is named"));
   }
-  ASSIGN_OR_RETURN(NpyFile coords, OpenArray(paths.coords, "coords", "coords"));
+  ASSIGN_OR_RETURN(NpyFile coords, OpenArray(paths.coords));
   ASSIGN_OR_RETURN(files.coordinates, TileCoordinates::FromFile(std::move(coords), job.tiles()));
   return files;
 }

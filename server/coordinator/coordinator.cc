@@ -286,6 +286,7 @@ absl::Status Coordinator::StartWorkers() {
   if (!settings_.cpu_instructions.empty()) {
     arguments.push_back(absl::StrCat("--cpu-instructions=", settings_.cpu_instructions));
   }
+  if (!settings_.share_memory) arguments.emplace_back("--share-memory=false");  // weights neither
   if (!settings_.overlap_exchange) arguments.emplace_back("--overlap-exchange=false");
   arguments.push_back(absl::StrCat("--attention-kernel=", settings_.device.attention_kernel));
   arguments.push_back(absl::StrCat("--gpu-exchange-blocks=", settings_.device.gpu_exchange_blocks));

@@ -106,8 +106,8 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
               "a worker that waits for jobs is called so often; one that does not answer gets none "
               "until it does");
   app.add_option("--share-memory", s.share_memory,
-                 "true: shards of workers on this host lie in memory that both processes map; "
-                 "false: rows are sent to them");
+                 "true: shards of workers on this host lie in memory that both processes map, and "
+                 "spawned workers share the weights of models; false: rows are sent to them");
   AddOverlapExchange(app, s.overlap_exchange);
   AddDuration(
       app, "--keep-shards", s.keep_shards,
@@ -221,9 +221,10 @@ void AddWorkerSettings(CLI::App& app, WorkerSettings& s) {
   AddBytes(app, "--model-memory", s.model_memory_bytes,
            "memory for the weights of models, beside that for jobs; those that were not used for "
            "longest make room");
-  app.add_option("--share-memory", s.share_memory,
-                 "true: takes shards in memory that a coordinator of this host offers; false: rows "
-                 "come by its stream");
+  app.add_option(
+      "--share-memory", s.share_memory,
+      "true: takes shards in memory that a coordinator of this host offers, and shares the "
+      "weights of models with the workers of this host; false: rows come by its stream");
   AddOverlapExchange(app, s.overlap_exchange);
   AddCallLimits(app, s.max_calls_per_peer, s.open_timeout);
   AddDuration(app, "--exit-timeout", s.exit_timeout,

@@ -112,7 +112,8 @@ TEST_F(EncoderProperties, MemoryIsThatOfThePlanAndFallsWithTheRanks) {
     for (int rank = 0; rank < ranks; ++rank) {
       const int64_t planned = MemoryOf(result.plan, rank, 2, DataType::kFloat32, outputs).total();
       const int64_t taken = result.figures[rank].memory_peak_bytes;
-      EXPECT_NEAR(static_cast<double>(taken), static_cast<double>(planned), 0.15 * planned);
+      EXPECT_LE(taken, planned);
+      EXPECT_GE(static_cast<double>(taken), 0.85 * static_cast<double>(planned));
       most = std::max(most, taken);
     }
     if (before > 0) {

@@ -11,6 +11,7 @@ import pytest
 from crc32c import crc32c
 
 import hilbert_ring
+from hilbert_ring.__main__ import main
 from hilbert_ring._channel import ENCODER_SERVICE
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -252,10 +253,10 @@ def test_an_output_that_is_an_input_or_another_output(slides, tmp_path, output, 
 
 
 def test_what_is_said_of_a_job_that_is_done(slides):
-    def told(service):
+    def told(service, pool="none"):
         with hilbert_ring.connect(service.address) as client, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            client.encode(*slides, model="small", pool="none", progress=False)
+            client.encode(*slides, model="small", pool=pool, sequence_lengths=[3, 5], progress=False)
         assert all(warning.filename == __file__ for warning in caught)
         return [(warning.category, str(warning.message)) for warning in caught]
 
@@ -263,9 +264,12 @@ def test_what_is_said_of_a_job_that_is_done(slides):
         assert told(service) == []
     with Encoder(small(), failures=1, spoilt=(8, 3), notes=("segments of 5 tokens",)) as service:
         assert told(service) == [
-            (RuntimeWarning, "2 of 9 rows of the output are not finite, the first for token 3"),
+            (RuntimeWarning, "2 of 10 rows of the output are not finite, the first for token 3"),
             (UserWarning, "segments of 5 tokens")]
         assert service.calls == 2
+    with Encoder(small(), spoilt=(1,)) as service:
+        assert told(service, "mean") == [
+            (RuntimeWarning, "the embeddings of 1 of 2 slides are not finite, the first of slide 1")]
 
 
 @pytest.mark.parametrize("value", [200.0, -0.5, np.nan, np.inf])
@@ -301,6 +305,31 @@ def test_slides_of_pipelines(slides, tmp_path):
     for name in ("text.h5", "missing.h5"):
         with pytest.raises(hilbert_ring.InvalidArgumentError, match=f"{name} cannot be read as HDF5"):
             hilbert_ring.read_slide(tmp_path / name)
+
+
+def test_slides_of_pipelines_as_npy(slides, tmp_path, capsys):
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    tiles, coords = slides
+    with h5py.File(tmp_path / "slide.h5", "w") as file:
+        file["features"], file["coords"], file["half"] = tiles[None].astype("f8"), coords, tiles.astype("f2")
+        file["short"], file["text"] = coords[:3], [b"a"]
+    outputs = [f"--tiles={tmp_path / 'tiles.npy'}", f"--coords={tmp_path / 'coords.npy'}"]
+    command = ["slide", str(tmp_path / "slide.h5"), *outputs]
+    assert main(command) == 0
+    assert capsys.readouterr().out == "8 tiles of 4 numbers; x 0 to 140, y 10 to 150\n"
+    written = np.load(tmp_path / "tiles.npy"), np.load(tmp_path / "coords.npy")
+    assert written[0].dtype == np.float32 and (written[0] == tiles).all()
+    assert written[1].dtype == np.float64 and (written[1] == coords).all()
+    assert main([*command, "--features=half"]) == 0
+    assert np.load(tmp_path / "tiles.npy").dtype == np.float16
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for more, said in ((["--features=x"], "has no data set 'x'"), (["--features=text"], "text is object"),
+                       (["--coordinates=short"], "short has shape (3, 2), expected (8, 2)"),
+                       ([f"--tiles={tmp_path / 'slide.h5'}"], "is the same file as the input")):
+        capsys.readouterr()
+        assert main([*command, *more]) == 2
+        assert said in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_slides_that_h5py_cannot_read(tmp_path, monkeypatch):

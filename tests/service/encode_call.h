@@ -1,6 +1,7 @@
 // One Encode call by hand, as raw_call.h is for Attend.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -34,6 +35,10 @@ struct EncodeOptions {
   std::vector<v1::TensorFile> files = {};
   // Told of each progress of the compute.
   std::function<void(const v1::Progress& progress)> progress = nullptr;
+  // The call is cancelled once so many layers are done; 0: it is not.
+  int64_t cancel_at_layer = 0;
+  // For the whole call: an emulated GPU takes minutes for 5,000 tiles where others work beside it.
+  std::chrono::milliseconds limit = std::chrono::minutes(8);
 };
 
 // The tiles as float32, in chunks of `chunk_rows`, shuffled. Errors: the call's status;

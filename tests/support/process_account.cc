@@ -21,11 +21,11 @@ constexpr int64_t kBlockBytes = 512;  // of st_blocks
 
 constexpr char kShards[] = "/memfd:hilbert-ring-shard";
 
-// Lines of /proc/PID/status as words.
-std::vector<std::vector<std::string>> StatusOf(pid_t pid) {
+// Lines of /proc/PID/NAME as words.
+std::vector<std::vector<std::string>> LinesOf(pid_t pid, const char* name) {
   std::vector<std::vector<std::string>> lines;
   for (const std::string& line : static_cast<std::vector<std::string>>(
-           absl::StrSplit(FileText(absl::StrCat("/proc/", pid, "/status")), '\n'))) {
+           absl::StrSplit(FileText(absl::StrCat("/proc/", pid, "/", name)), '\n'))) {
     lines.push_back(absl::StrSplit(line, absl::ByAnyChar(": \t"), absl::SkipEmpty()));
   }
   return lines;
@@ -63,7 +63,7 @@ void AddMappedMemories(pid_t pid, std::set<std::string>& memories) {
 
 ProcessMemory MemoryOf(pid_t pid) {
   ProcessMemory memory;
-  for (const std::vector<std::string>& words : StatusOf(pid)) {
+  for (const std::vector<std::string>& words : LinesOf(pid, "status")) {
     int64_t kib = 0;
     if (words.size() < 2 || !absl::SimpleAtoi(words[1], &kib)) continue;
     if (words[0] == "RssAnon") memory.anonymous = kib << 10;
@@ -73,8 +73,16 @@ ProcessMemory MemoryOf(pid_t pid) {
   return memory;
 }
 
+int64_t ProportionalBytesOf(pid_t pid) {
+  for (const std::vector<std::string>& words : LinesOf(pid, "smaps_rollup")) {
+    int64_t kib = 0;
+    if (words.size() > 1 && words[0] == "Pss" && absl::SimpleAtoi(words[1], &kib)) return kib << 10;
+  }
+  return 0;
+}
+
 bool IsAlive(pid_t pid) {
-  for (const std::vector<std::string>& words : StatusOf(pid)) {
+  for (const std::vector<std::string>& words : LinesOf(pid, "status")) {
     if (words.size() > 1 && words[0] == "State") return words[1] != "Z";
   }
   return false;
@@ -82,7 +90,7 @@ bool IsAlive(pid_t pid) {
 
 ProcessAccount AccountOf(pid_t pid) {
   ProcessAccount account;
-  for (const std::vector<std::string>& words : StatusOf(pid)) {
+  for (const std::vector<std::string>& words : LinesOf(pid, "status")) {
     if (words.size() < 2) continue;
     if (words[0] == "State") {
       account.there = true;

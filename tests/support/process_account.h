@@ -19,6 +19,10 @@ struct ProcessMemory {
 // All 0 for a process that has ended.
 ProcessMemory MemoryOf(pid_t pid);
 
+// Resident bytes, of which those that several processes have mapped are shared out among them; 0
+// for a process that has ended.
+int64_t ProportionalBytesOf(pid_t pid);
+
 struct ProcessAccount {
   bool there = false;  // false, and all else 0, for a process that has ended
   bool zombie = false;

@@ -12,7 +12,7 @@ from hilbert_ring._files import FileOutput, opened
 from hilbert_ring._job import AttendOptions, output_of
 from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, choice, integer, integers
 from hilbert_ring._tensors import Output, read_tensor
-from hilbert_ring._warn import warn_of_notes, warn_of_rows
+from hilbert_ring._warn import warn_of_notes, warn_of_rows, warn_of_slides
 from hilbert_ring.errors import (FailedPreconditionError, InvalidArgumentError, OutOfRangeError)
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
@@ -67,7 +67,7 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: O
     """
     options.check()
     if model.error:
-        raise FailedPreconditionError(f"model {model.name} cannot be used: {model.error}")
+        raise FailedPreconditionError(f"the model cannot be used: {model.error}")
     arrays: Dict[Any, Any] = {pb.TENSOR_TILES: opened("tiles", tiles)}
     tensor = read_tensor("tiles", arrays[pb.TENSOR_TILES], dtype)
     if len(tensor.shape) != 2 or tensor.shape[1] != model.tile_dim:
@@ -112,7 +112,10 @@ def encoded(call: JobCall, report: pb.Report) -> EncodeResult:
     pooled = call.open.encode.pooling != pb.POOLING_NONE
     result = EncodeResult(call.result(pb.TENSOR_POOLED if pooled else pb.TENSOR_STATES),
                           call.result(pb.TENSOR_ATTENTION_MAP), report)
-    warn_of_rows(report)
+    if pooled:
+        warn_of_slides(report, len(call.open.encode.slide_tiles))
+    else:
+        warn_of_rows(report)
     warn_of_notes(report)
     return result
 
@@ -121,7 +124,7 @@ def prepare_plan(model: encoder_pb.Model, tiles: int, *, dtype: str, wanted: Wan
                  workers: int) -> encoder_pb.PlanEncodeRequest:
     """As prepare_encode, of so many tiles."""
     if model.error:
-        raise FailedPreconditionError(f"model {model.name} cannot be used: {model.error}")
+        raise FailedPreconditionError(f"the model cannot be used: {model.error}")
     count = integer("tiles", tiles)
     if count < 1:
         raise InvalidArgumentError(f"tiles is {count}, must be at least 1", field="tiles", limit=1)

@@ -26,6 +26,13 @@ def warn_of_rows(report: pb.Report) -> None:
              f"token {report.first_row_not_finite}", RuntimeWarning)
 
 
+def warn_of_slides(report: pb.Report, slides: int) -> None:
+    """Pooled embeddings that are not finite."""
+    if report.rows_not_finite:
+        warn(f"the embeddings of {report.rows_not_finite} of {slides} slides are not finite, the first of "
+             f"slide {report.first_row_not_finite}", RuntimeWarning)
+
+
 def warn_of_notes(report: pb.Report) -> None:
     """What the service says of a job that it has done."""
     for note in report.notes:

@@ -54,15 +54,22 @@ struct EncoderMemory {
   int64_t attention_bytes = 0;  // the shard, accumulators and exchange buffers, for all layers
   int64_t residual_bytes = 0;   // float32 [rows, embed_dim]
   int64_t block_bytes = 0;      // of the threads' blocks: so no [rows, ffn_dim] exists
+  int64_t scratch_bytes = 0;    // of the threads' products
   // Float64 sums of the rank's slides, of each wanted state and once more; a map's rows and class
   // tokens.
   int64_t output_bytes = 0;
-  int64_t total() const { return attention_bytes + residual_bytes + block_bytes + output_bytes; }
+  int64_t total() const {
+    return attention_bytes + residual_bytes + block_bytes + scratch_bytes + output_bytes;
+  }
 };
 
 // Of a rank's pooled sums: each wanted state's, as whoever takes them keeps them until all layers
 // are computed, those that are summed, and those of the pieces that are summed at once.
 int64_t PooledBytes(const EncoderPlan& plan, int rank, const EncoderOutputs& outputs);
+
+// What the products of a block of so many rows take beside operand and result, at most, on a CPU.
+// products: as below.
+int64_t ProductScratchBytes(const EncoderConfig& config, int64_t rows, DataType products);
 
 // products: the type that products take their numbers in. It is float32 also for bfloat16, where
 // the processor has no products of it. threads 0: of a GPU (device_block.h).

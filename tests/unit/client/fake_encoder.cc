@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -149,8 +150,11 @@ grpc::Status FakeEncoder::Encode(grpc::ServerContext* /*context*/, Stream* strea
   response.mutable_progress()->set_fraction(1);
   response.mutable_progress()->set_layer(2);
   stream->Write(response);
-  WriteRows(stream, pooled ? v1::TENSOR_POOLED : v1::TENSOR_STATES,
-            Rows(spec, pooled ? slides : tokens), behaviour_.corrupt);
+  std::vector<std::vector<float>> rows = Rows(spec, pooled ? slides : tokens);
+  if (behaviour_.spoilt) {
+    rows.at(*behaviour_.spoilt).front() = std::numeric_limits<float>::quiet_NaN();
+  }
+  WriteRows(stream, pooled ? v1::TENSOR_POOLED : v1::TENSOR_STATES, rows, behaviour_.corrupt);
   if (spec.attention_map_layer() > 0) {
     WriteRows(stream, v1::TENSOR_ATTENTION_MAP, MapRows(spec, tokens), false);
   }

@@ -19,6 +19,7 @@ struct FakeEncoderBehaviour {
   std::optional<v1::Resend> resend;  // asked for after the first chunk of tiles
   bool corrupt = false;              // outputs have a wrong checksum
   bool positions = true;             // of the model
+  std::optional<int64_t> spoilt = std::nullopt;  // row of the first output that is not finite
 };
 
 class FakeEncoder final : public v1::EncoderService::Service {

@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "engine/model/files/encoder_plan.h"
 #include "engine/spec/numbers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -69,6 +70,25 @@ std::vector<Operand> Operands() {
   // Where the processor has none, oneDNN's reference would serve, which is not used.
   if (OperandOf(DataType::kBFloat16) == Operand::kBFloat16) operands.push_back(Operand::kBFloat16);
   return operands;
+}
+
+// What oneDNN takes for itself, of narrow and of wide encoders.
+TEST_P(Products, ScratchIsPlanned) {
+  const DataType storage = StorageOf(GetParam());
+  for (const int64_t width : {16, 72, 512, 768, 1024}) {
+    const EncoderConfig config = {.input_dim = 1536, .embed_dim = width, .ffn_dim = 4 * width};
+    for (const int64_t rows : {16, 160, 256}) {
+      const int64_t planned = ProductScratchBytes(config, rows, storage);
+      for (const Case& c : {Case{width, 1536, rows}, Case{width, width, rows},
+                            Case{4 * width, width, rows}, Case{width, 4 * width, rows}}) {
+        const DataType to = c.out == c.in ? storage : DataType::kFloat32;  // queries, keys, values
+        const auto product =
+            RowProduct::Make({.out = c.out, .in = c.in, .operand = GetParam()}, rows, to);
+        ASSERT_TRUE(product.ok()) << product.status();
+        EXPECT_LE(product->scratch_bytes(), planned) << c.out << " x " << c.in << ", " << rows;
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Operands, Products, ::testing::ValuesIn(Operands()), [](const auto& info) {

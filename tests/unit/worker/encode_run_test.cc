@@ -110,9 +110,8 @@ TEST_F(EncodeRunTest, BlocksArePlannedAsTheProcessorTakesThem) {
   const int64_t planned = cost.resident_bytes();
   const auto figures = Execute({});
   ASSERT_TRUE(figures.ok()) << figures.status();
-  // But for what oneDNN takes for itself.
-  EXPECT_NEAR(static_cast<double>(figures->memory_peak_bytes), static_cast<double>(planned),
-              0.05 * static_cast<double>(planned));
+  EXPECT_LE(figures->memory_peak_bytes, planned);
+  EXPECT_GE(static_cast<double>(figures->memory_peak_bytes), 0.95 * static_cast<double>(planned));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -119,6 +120,19 @@ TEST_F(ModelStoreTest, TheOneThatWasNotUsedForLongestMakesRoom) {
   ASSERT_TRUE(Load(store, "b").ok());
   EXPECT_EQ(store.count(), 1);
   EXPECT_LE(store.bytes(), store.limit());
+}
+
+// Not the one that was loaded first.
+TEST_F(ModelStoreTest, AModelThatWasUsedAgainIsNotTheOneThatMakesRoom) {
+  std::filesystem::copy(folder_ / "a", folder_ / "c");
+  std::ofstream(folder_ / "c/config.json", std::ios::app) << "   ";
+  ModelStore store(folder_.path(), one_ * 5 / 2);
+  const std::weak_ptr<const EncoderModel> used = *Load(store, "a"), unused = *Load(store, "b");
+  ASSERT_TRUE(Load(store, "a").ok());
+  ASSERT_TRUE(Load(store, "c").ok());
+  EXPECT_TRUE(unused.expired());
+  EXPECT_EQ(*Load(store, "a"), used.lock());
+  EXPECT_EQ(store.count(), 2);
 }
 
 TEST_F(ModelStoreTest, AModelThatAJobHasStays) {

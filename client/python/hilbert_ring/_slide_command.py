@@ -1,0 +1,61 @@
+"""hilbert-ring slide FILE --tiles TILES --coords COORDS: a slide's HDF5 as the .npy files that encode reads."""
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilbert_ring._distinct import check_distinct
+from hilbert_ring.errors import InvalidArgumentError
+from hilbert_ring.slides import read_slide
+
+_TILE_TYPES = ("float32", "float16")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the HDF5 file of a slide pipeline")
+    parser.add_argument("--tiles", type=Path, required=True, metavar="FILE",
+                        help=".npy to write: [tiles, tile_dim], float16 where the data set is, else float32")
+    parser.add_argument("--coords", type=Path, required=True, metavar="FILE",
+                        help=".npy to write: float64 [tiles, 2]")
+    parser.add_argument("--features", default="features", metavar="NAME",
+                        help="the data set of tiles (%(default)s)")
+    parser.add_argument("--coordinates", default="coords", metavar="NAME",
+                        help="the data set of coordinates (%(default)s)")
+
+
+def slide(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    outputs = {"tiles": arguments.tiles, "coords": arguments.coords}
+    check_distinct({"file": (arguments.file, None)}, outputs)
+    tiles, coords = read_slide(arguments.file, features=arguments.features, coords=arguments.coordinates)
+    for name, array in ((arguments.features, tiles), (arguments.coordinates, coords)):
+        if array.dtype.kind not in "iuf" or array.ndim != 2 or len(array) == 0:
+            raise InvalidArgumentError(f"{arguments.file}: {name} is {array.dtype} {array.shape}, expected "
+                                       "numbers with two axes and a row at least", field=name)
+    if coords.shape != (len(tiles), 2):
+        raise InvalidArgumentError(f"{arguments.file}: {arguments.coordinates} has shape {coords.shape}, "
+                                   f"expected ({len(tiles)}, 2)", field=arguments.coordinates)
+    if tiles.dtype.name not in _TILE_TYPES:
+        tiles = tiles.astype(np.float32)
+    _write({arguments.tiles: tiles, arguments.coords: coords.astype(np.float64)})
+    low, high = coords.min(axis=0), coords.max(axis=0)
+    print(f"{len(tiles):,} tiles of {tiles.shape[1]:,} numbers; x {low[0]:,} to {high[0]:,}, "
+          f"y {low[1]:,} to {high[1]:,}")
+    return 0
+
+
+def _write(arrays: "dict[Path, Any]") -> None:
+    """All of them get their names, or none does."""
+    partial = {path: path.with_name(path.name + ".partial") for path in arrays}
+    try:
+        for path, array in arrays.items():
+            with open(partial[path], "wb") as file:
+                np.save(file, np.ascontiguousarray(array))
+        for path, written in partial.items():
+            os.replace(written, path)
+    finally:
+        for written in partial.values():
+            written.unlink(missing_ok=True)

@@ -1,0 +1,167 @@
+// Memory of an encoder's job through the real service: of each worker as planned, and less of it
+// with more workers; weights once for all workers of the host.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/model/files/encoder_config.h"
+#include "engine/model/files/encoder_folder.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/service/encode_call.h"
+#include "tests/service/memory_watch.h"
+#include "tests/support/cluster.h"
+#include "tests/support/process_account.h"
+#include "tests/support/sanitizer.h"
+#include "tests/support/test_folder.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kTiles = 6000, kTileDim = 256;
+
+// 40 MiB of weights, so that they outweigh what a process takes anyway.
+constexpr char kConfig[] =
+    R"({"architecture": "longnet_encoder", "input_dim": 256, "embed_dim": 512, "heads": 8,
+        "ffn_dim": 2048, "layers": 3, "segments": [1024, 4096], "dilations": [1, 2],
+        "layer_norm_eps": 1e-5, "norm_eps": 1e-6, "class_token": true, "output_norm": true})";
+
+// A model of random weights.
+void WriteModel(const std::string& folder) {
+  const auto config = ParseEncoderConfig(kConfig);
+  ASSERT_TRUE(config.ok()) << config.status();
+  nlohmann::json header;
+  int64_t bytes = 0;
+  for (const WeightShape& weight : WeightShapes(*config)) {
+    const int64_t end =
+        bytes + std::accumulate(weight.shape.begin(), weight.shape.end(),
+                                static_cast<int64_t>(sizeof(float)), std::multiplies<>());
+    header[weight.name] = {
+        {"dtype", "F32"}, {"shape", weight.shape}, {"data_offsets", {bytes, end}}};
+    bytes = end;
+  }
+  const std::string text = header.dump();
+  const uint64_t length = text.size();
+  std::vector<float> values(bytes / sizeof(float));
+  std::mt19937 random(1);
+  for (float& value : values) value = 0.1f * (static_cast<float>(random()) / 4294967296.0f - 0.5f);
+  std::filesystem::create_directory(folder);
+  std::ofstream(absl::StrCat(folder, "/", kConfigFile)) << kConfig;
+  std::ofstream file(absl::StrCat(folder, "/", kWeightsFile), std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&length), sizeof(length)) << text;
+  file.write(reinterpret_cast<const char*>(values.data()), bytes);
+}
+
+EncodeInputs RandomTiles(int64_t tiles) {
+  EncodeInputs inputs{.count = tiles};
+  std::mt19937 random(2);
+  for (int64_t i = 0; i < tiles * kTileDim; ++i) {
+    inputs.tiles.push_back(static_cast<float>(random()) / 2147483648.0f - 1);
+  }
+  return inputs;
+}
+
+int64_t BytesOf(const Cluster& cluster) {
+  int64_t bytes = 0;
+  for (const pid_t process : cluster.Processes()) bytes += ProportionalBytesOf(process);
+  return bytes;
+}
+
+class EncodeMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kResidentBytesAreTheSanitizers) {
+      GTEST_SKIP() << "resident bytes are the sanitizer's; jobs run in the other service tests";
+    }
+    WriteModel(models_ / "large");
+    weight_bytes_ = WeightBytes(ParseEncoderConfig(kConfig).value(), DataType::kFloat32);
+  }
+
+  std::unique_ptr<Cluster> Start(int workers, const char* sharing = "--share-memory=true") const {
+    auto cluster = Cluster::Start(
+        {.workers = workers, .arguments = {"--model-dir=" + models_.path(), sharing}});
+    EXPECT_TRUE(cluster.ok()) << cluster.status();
+    return cluster.ok() ? *std::move(cluster) : nullptr;
+  }
+
+  // A job of mean pooling.
+  static v1::Report Encode(const Cluster& cluster, int64_t tiles) {
+    const auto result = EncodeRaw(cluster.Channel(), SpecOf("large", {tiles}, v1::POOLING_MEAN),
+                                  RandomTiles(tiles));
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->report : v1::Report();
+  }
+
+  // What loading the weights adds to all processes together.
+  int64_t BytesOfLoading(int workers, const char* sharing) const {
+    const auto cluster = Start(workers, sharing);
+    if (cluster == nullptr) return 0;
+    const int64_t idle = BytesOf(*cluster);
+    EXPECT_EQ(Encode(*cluster, 300).workers_size(), workers);
+    return BytesOf(*cluster) - idle;
+  }
+
+  const TestFolder models_;
+  int64_t weight_bytes_ = 0;  // packed
+};
+
+TEST_F(EncodeMemory, WorkersTakeWhatThePlanSaysAndLessWhereThereAreMore) {
+  int64_t before = 0;
+  for (const int workers : {1, 2, 4}) {
+    SCOPED_TRACE(workers);
+    const auto cluster = Start(workers);
+    ASSERT_NE(cluster, nullptr);
+    Encode(*cluster, 300);  // loads the weights
+    MemoryWatch watch(*cluster);
+    const v1::Report report = Encode(*cluster, kTiles);
+    watch.Stop();
+    ASSERT_EQ(report.workers_size(), workers);
+    std::vector<int64_t> planned;
+    for (const v1::WorkerReport& worker : report.workers()) {
+      planned.push_back(worker.memory_predicted_bytes());
+      EXPECT_LE(worker.memory_peak_bytes(), planned.back());
+      EXPECT_GE(static_cast<double>(worker.memory_peak_bytes()),
+                0.85 * static_cast<double>(planned.back()));
+    }
+    std::ranges::sort(planned);
+    const std::vector<int64_t> peaks = watch.WorkerPeaks();
+    ASSERT_EQ(peaks.size(), planned.size());
+    for (size_t i = 0; i < peaks.size(); ++i) {
+      // Buffers of the transport do not grow with the job; they weigh here because it is small. The
+      // job before has left its memory to this one.
+      EXPECT_LT(static_cast<double>(peaks[i]),
+                1.15 * static_cast<double>(planned[i]) + 16.0 * kMiB);
+      EXPECT_GT(static_cast<double>(peaks[i]),
+                0.85 * static_cast<double>(planned[i]) - 16.0 * kMiB);
+    }
+    if (before > 0) {
+      EXPECT_LT(peaks.back(), 0.75 * static_cast<double>(before));
+    }
+    before = peaks.back();
+  }
+}
+
+TEST_F(EncodeMemory, WorkersOfAHostHaveTheWeightsOnce) {
+  ASSERT_GT(weight_bytes_, 36 * kMiB);
+  for (const int workers : {1, 4}) {
+    SCOPED_TRACE(workers);
+    const int64_t taken = BytesOfLoading(workers, "--share-memory=true");
+    EXPECT_GT(taken, weight_bytes_);
+    // And what a small job leaves behind in each process.
+    EXPECT_LT(taken, 1.5 * static_cast<double>(weight_bytes_) + workers * 12.0 * kMiB);
+  }
+}
+
+TEST_F(EncodeMemory, WithoutSharedMemoryEachWorkerHasItsOwn) {
+  EXPECT_GT(BytesOfLoading(4, "--share-memory=false"), 4 * weight_bytes_);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
