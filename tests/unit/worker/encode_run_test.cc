@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/device/cpu/machine.h"
 #include "engine/device/device.h"
 #include "engine/run/shard_store.h"
 #include "gtest/gtest.h"
@@ -110,7 +111,9 @@ TEST_F(EncodeRunTest, BlocksArePlannedAsTheProcessorTakesThem) {
   const int64_t planned = cost.resident_bytes();
   const auto figures = Execute({});
   ASSERT_TRUE(figures.ok()) << figures.status();
-  EXPECT_LE(figures->memory_peak_bytes, planned);
+  const double unmeasured = AllowAmxBFloat16() ? 0.05 : 0;  // oneDNN's scratch with AMX
+  EXPECT_LE(static_cast<double>(figures->memory_peak_bytes),
+            (1 + unmeasured) * static_cast<double>(planned));
   EXPECT_GE(static_cast<double>(figures->memory_peak_bytes), 0.95 * static_cast<double>(planned));
 }
 
