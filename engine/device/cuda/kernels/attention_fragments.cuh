@@ -160,12 +160,13 @@ __device__ __forceinline__ void Hide(float (&scores)[Kernel::kRowTiles][Kernel::
   }
 }
 
-// Stores the block's rows, or leaves them all to AttendCarefully.
-template <typename Kernel>
+// Stores the tile's rows, or leaves them all to AttendCarefully: `note` says which, as BlockNote
+// does, and is a barrier of all threads that have rows of the tile.
+template <typename Kernel, typename Note>
 __device__ __forceinline__ void StoreRows(
     const QueryTile& tile, const Softmax16<Kernel>& state,
     const float (&out)[Kernel::kRowTiles][Kernel::kDim / 8][4], int first_lane, int thread,
-    const LaunchNotes& notes) {
+    const Note& note) {
   const AttentionWork& work = *tile.work;
   constexpr float kUnit = kWeightUnit<typename Kernel::Element>;
   float sum[Kernel::kRowTiles][2];
@@ -190,7 +191,7 @@ __device__ __forceinline__ void StoreRows(
     }
   }
   // By then, all of a row's threads have read its prior state before one of them writes it.
-  if (NoteTile(notes, work, careful)) return;
+  if (note(careful)) return;
 #pragma unroll
   for (int r = 0; r < Kernel::kRowTiles; ++r) {
 #pragma unroll
