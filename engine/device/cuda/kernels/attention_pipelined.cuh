@@ -94,8 +94,9 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
     WarpgroupHold(out[0]);
   };
 
-  const KeyTile first = walk.Next(0);
-  if (first.count == 0) return 0;
+  // Places in the buffers, which descriptors are made of, then lie in registers of the warp.
+  const int steps = UniformOfWarp(walk.Tiles());
+  if (steps == 0) return 0;
   await_keys();
   Turns<Kernel>::Await(group);
   WarpgroupBegin();
@@ -104,10 +105,9 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
   WarpgroupWait<0>();
   WarpgroupHold(scores[0]);
   free(memory.keys_free, keys);
-  weigh(first);
+  weigh(walk.Next(0));
   pack();
-  for (KeyTile next = walk.Next(Kernel::kKeys); next.count > 0;
-       next = walk.Next(next.begin + Kernel::kKeys)) {
+  for (int step = 1; step < steps; ++step) {
     await_keys();
     await_values();
     Turns<Kernel>::Await(group);
@@ -119,7 +119,7 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
     WarpgroupWait<1>();
     WarpgroupHold(scores[0]);
     free(memory.keys_free, keys);
-    const Rescale16<Kernel> rescale = weigh(next);
+    const Rescale16<Kernel> rescale = weigh(walk.Next(step * Kernel::kKeys));
     const bool any = AnyOfWarp(rescale.needed);
     WarpgroupHold(scores[0]);  // weights are made before the wait for the values' product
     if (any) {
@@ -158,7 +158,7 @@ __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int
     Softmax16<Kernel> state;
     Clear<Kernel>(state, out);
     int64_t computed = 0;
-    if (tile.work->mask == kWorkMaskNone) {
+    if (UniformOfWarp(tile.work->mask) == kWorkMaskNone) {
       computed = SumPipelined<Kernel, kWorkMaskNone>(memory, tile, queries.stage, group, keys,
                                                      values, state, out);
     } else {
