@@ -60,6 +60,7 @@ __device__ __forceinline__ void ProduceKeys(PipelineMemory<Kernel>& memory,
     }
     const int batch = static_cast<int>(tile.batch);
     const int tiles = KeyTiles<Kernel>(tile);
+#pragma unroll 1
     for (int n = 0; n <= tiles; ++n) {
       if (n < tiles) {
         FillBuffer<Kernel>(memory.keys[keys.stage], memory.keys_full[keys.stage],
