@@ -100,7 +100,7 @@ def steps(kernels, values, quick=False):
         Step("correct", "Service: jobs on two workers of one GPU", SERVICE, [], 60),
         bench("more", "Small jobs", 20, 1, "--part=small", kernel="cuda", quick=quick),
         Step("more", "Launches beside a graph of them", "gpu_graph_bench", [], 20, rows=3),
-        *(Step("more", "The Hopper kernels alone", "hopper_alone", ["--quick"] * quick, 40, rows=8)
+        *(Step("more", "The Hopper kernels alone", "hopper_alone", ["--quick"] * quick, 40, rows=10)
           for kernel in kernels if kernel == "cuda/native-sm90")]
     for dtype in ("float16", "float32"):
         used = kernels if dtype == "float16" else ["cuda/native"]

@@ -21,6 +21,7 @@
 #include "engine/device/cuda/kernels/pipeline.cuh"
 #include "engine/device/cuda/kernels/pipeline_memory.cuh"
 #include "engine/device/cuda/kernels/pipeline_producer.cuh"
+#include "engine/device/cuda/kernels/pipeline_results.cuh"
 #include "engine/device/cuda/kernels/warpgroup.cuh"
 
 namespace hilbert_ring::cuda {
@@ -46,6 +47,20 @@ struct Turns {
   }
 };
 
+// Scores of keys from limit[half] on, of those that the thread's first two columns are 0 and 1 of,
+// become -infinity in its rows t / 4 + 8 half.
+template <typename Kernel>
+__device__ __forceinline__ void HideBeyond(float (&scores)[Kernel::kKeys / 8][4],
+                                           const int (&limit)[2]) {
+#pragma unroll
+  for (int n = 0; n < Kernel::kKeys / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      scores[n][e] = 8 * n + e % 2 >= limit[e / 2] ? NegativeInfinity() : scores[n][e];
+    }
+  }
+}
+
 // A consumer's part in a tile: softmax and sums of values of its lanes. Code of its own for each
 // kMask. `keys` and `values` are the places of the tile's first. Returns the number of scores.
 template <typename Kernel, int kMask>
@@ -58,7 +73,10 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
   const float score_scale = tile.work->score_scale;
   KeyWalk<Kernel::kLanes, Kernel::kKeys, kMask> walk(tile, nullptr);
   const int thread = threadIdx.x % 32;
-  const int first_lane = static_cast<int>(threadIdx.x) / 32 * 16;
+  const int own_lane = static_cast<int>(threadIdx.x) / 32 * 16 + thread / 4;  // and 8 below
+  const int own_columns = 2 * (thread % 4);
+  const int rows_below[2] = {tile.RowsBelow(min(own_lane, tile.lanes - 1)),
+                             tile.RowsBelow(min(own_lane + 8, tile.lanes - 1))};
   const SharedMatrix own_queries = MatrixAt(memory.queries[slot] + group * 64 * kPanel);
   const SharedMatrix all_keys = MatrixAt(memory.keys[0]);
   const SharedMatrix all_values = MatrixAt(memory.values[0]);
@@ -80,7 +98,11 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
     place.Next();
   };
   const auto weigh = [&](const KeyTile& of) {
-    if (!of.all_seen) Hide<Kernel>(scores, walk, of, tile, first_lane, thread);
+    if (!of.all_seen) {
+      const int limit[2] = {walk.Limit(of, rows_below[0]) - own_columns,
+                            walk.Limit(of, rows_below[1]) - own_columns};
+      HideBeyond<Kernel>(scores[0], limit);
+    }
     computed += of.count;
     return Weigh<Kernel>(state, scores, score_scale);
   };
@@ -146,8 +168,6 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
 template <typename Kernel>
 __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int group,
                                              int64_t tiles, const LaunchNotes& notes) {
-  const int thread = threadIdx.x % 32;
-  const int first_lane = static_cast<int>(threadIdx.x) / 32 * 16;
   Place<Kernel> keys, values;
   QueryPlace queries;
   Turns<Kernel>::Begin(group);
@@ -166,14 +186,21 @@ __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int
                                                          values, state, out);
     }
     CountScores(notes, computed);
+    // Read and computed anew: what the end of a tile needs would else take registers from the loop
+    // over keys.
+    uint32_t own = threadIdx.x, slot = queries.stage;
+    WarpgroupHold(own);
+    WarpgroupHold(slot);
+    const AttentionWork& work = memory.works[slot];
     const auto note = [&](bool careful) {
       const bool any =
-          AnyOfNamed<Kernel::kLaneThreads>(Turns<Kernel>::kAll, careful) || tile.work->careful != 0;
-      if (threadIdx.x == 0) NoteTile(notes, number, any);
+          AnyOfNamed<Kernel::kLaneThreads>(Turns<Kernel>::kAll, careful) || work.careful != 0;
+      if (own == 0) NoteTile(notes, number, any);
       return any;
     };
-    StoreRows<Kernel>(tile, state, out, first_lane, thread, note);
-    Arrive(memory.queries_free[queries.stage]);
+    StoreRows<Kernel>(memory.tiles[slot], state, out, static_cast<int>(own / 32 * 16),
+                      static_cast<int>(own % 32), note, StagedRows<Kernel>{memory.queries[slot]});
+    Arrive(memory.queries_free[slot]);
   }
   Turns<Kernel>::End(group);
 }

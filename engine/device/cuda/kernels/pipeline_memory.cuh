@@ -31,13 +31,14 @@ struct PipelineMemory {
   PhaseBarrier values_full[Kernel::kStages], values_free[Kernel::kStages];
 };
 
-template <typename T, int kDimension, int kWarpgroups, int kBuffers>
+template <typename T, int kDimension, int kWarpgroups, int kBuffers, int kPolynomials = 0>
 struct Pipelined16 {
   using Element = T;
   static constexpr int kDim = kDimension;      // head_dim and value_dim are at most this
   static constexpr int kGroups = kWarpgroups;  // consumers
   static constexpr int kStages = kBuffers;     // of keys, and as many of values
   static constexpr int kRowTiles = 1;
+  static constexpr int kPolynomialEvery = kPolynomials;  // attention_fragments.cuh
   static constexpr int kKeys = kMapRows;
   static constexpr int kGroupThreads = 128;
   static constexpr int kLaneThreads = kGroups * kGroupThreads;
