@@ -58,12 +58,14 @@ Phases& PhasesOf(void* barrier) {
   return phases;
 }
 
-void EndPhase(Phases& phases) {
-  if (phases.pending > 0 || phases.bytes > 0) return;
+// Tells whether it has ended.
+bool EndPhase(Phases& phases) {
+  if (phases.pending > 0 || phases.bytes > 0) return false;
   if (phases.all_published) ShowShared();
   phases.pending = phases.arrivals;
   phases.all_published = true;
   ++phases.phase;
+  return true;
 }
 
 }  // namespace
@@ -94,7 +96,8 @@ void ArriveAtPhase(void* barrier, int64_t expected_bytes) {
   if (--phases.pending < 0) Fail("a barrier has more arrivals than its phase has room for");
   phases.bytes += expected_bytes;
   phases.all_published = TakePublication() && phases.all_published;
-  EndPhase(phases);
+  // Those who waited may be faster than what this thread does next.
+  if (EndPhase(phases)) LetOthersGoFirst();
 }
 
 void BringBytes(void* barrier, int64_t bytes) {

@@ -201,6 +201,11 @@ void Pause() {
 
 void GoOn() { ThisRunner().idle = 0; }
 
+void LetOthersGoFirst() {
+  GoOn();
+  Yield(ThisRunner());
+}
+
 uint64_t BlockNumber() { return ThisRunner().block; }
 
 int ThreadOfBlock() { return ThisRunner().current; }

@@ -38,6 +38,7 @@ size_t SharedSize();
 // (BringBox), or it is a failure if there is none.
 void Pause();
 void GoOn();
+void LetOthersGoFirst();  // as far as they can
 template <typename Ready>
 void WaitUntil(const Ready& ready) {
   while (!ready()) Pause();
