@@ -48,6 +48,11 @@ if(HILBERT_RING_HAS_CUDA)
   if("90" IN_LIST architectures)
     set(HILBERT_RING_CUDA_WARPGROUPS TRUE)
   endif()
+  # They ask the driver for tensor maps by a call of the runtime that came with CUDA 12.5.
+  set(HILBERT_RING_CUDA_PIPELINES FALSE)
+  if(HILBERT_RING_CUDA_WARPGROUPS AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.5)
+    set(HILBERT_RING_CUDA_PIPELINES TRUE)
+  endif()
 
   # What nvcc is told for kernels that run from `least` on.
   function(hilbert_ring_gencode least result)

@@ -2,7 +2,7 @@
 kernel works at all, the benchmarks that matter, correctness, other benchmarks, random jobs."""
 from dataclasses import dataclass, field
 
-KERNELS = ["cuda/native", "cuda/native-sm90", "cuda/cudnn"]
+KERNELS = ["cuda/native", "cuda/native-sm90", "cuda/native-sm90-pipelined", "cuda/cudnn"]
 TOKENS = [425_984, 4_194_304]  # of the published job, and one that fills more of a GPU
 PEERS = "gpu_peers.py"
 SERVICE = "service"
@@ -28,7 +28,7 @@ class Step:
 def kernels_of(capability):
     """Those that must be there, by the GPU's compute capability ("9.0")."""
     major = int(capability.partition(".")[0] or 0)
-    return [kernel for kernel, there in zip(KERNELS, (True, major == 9, major >= 8)) if there]
+    return [kernel for kernel, there in zip(KERNELS, (True, major == 9, major == 9, major >= 8)) if there]
 
 
 def bench(group, title, seconds, rows, *arguments, kernel="", quick=False):
@@ -100,7 +100,7 @@ def steps(kernels, values, quick=False):
         Step("correct", "Service: jobs on two workers of one GPU", SERVICE, [], 60),
         bench("more", "Small jobs", 20, 1, "--part=small", kernel="cuda", quick=quick),
         Step("more", "Launches beside a graph of them", "gpu_graph_bench", [], 20, rows=3),
-        *(Step("more", "The Hopper kernel alone", "hopper_alone", ["--quick"] * quick, 20, rows=4)
+        *(Step("more", "The Hopper kernels alone", "hopper_alone", ["--quick"] * quick, 40, rows=10)
           for kernel in kernels if kernel == "cuda/native-sm90")]
     for dtype in ("float16", "float32"):
         used = kernels if dtype == "float16" else ["cuda/native"]

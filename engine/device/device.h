@@ -113,6 +113,9 @@ enum class AttentionKernel {
   kAuto,    // cuDNN where it is built in, applies and was measured faster here; else our own
   kCudnn,   // cuDNN wherever it applies; an error where it is not built in
   kNative,  // our own
+  // Our own, on compute capability 9.0 with the kernels that have a producer (adr/0008), which no
+  // GPU has run yet; elsewhere as kNative.
+  kNativePipelined,
 };
 
 struct DeviceOptions {

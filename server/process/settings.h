@@ -22,7 +22,7 @@ struct DeviceSettings {
   // "cpu"; "cuda:0"; "auto": a GPU where there is one, else the CPU. "auto:1" prefers that GPU.
   std::string device = "auto";
   double gpu_memory_fraction = 0.9;
-  std::string attention_kernel = "auto";  // of a GPU: "auto", "cudnn" or "native"
+  std::string attention_kernel = "auto";  // of a GPU: as --help lists
   // That NCCL may take of it at once, 0: NCCL's choice. A block of the Hopper kernels has nearly
   // all registers of its multiprocessor, so that NCCL's take multiprocessors of their own.
   int gpu_exchange_blocks = 8;

@@ -16,6 +16,7 @@ constexpr double kMemoryShare = 0.8;
 
 AttentionKernel KernelNamed(const std::string& name) {
   if (name == "cudnn") return AttentionKernel::kCudnn;
+  if (name == "native-pipelined") return AttentionKernel::kNativePipelined;
   return name == "native" ? AttentionKernel::kNative : AttentionKernel::kAuto;
 }
 

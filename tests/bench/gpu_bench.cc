@@ -8,8 +8,8 @@
 //          published configuration of the reports, through the engine small      how long small
 //          jobs take resident   a job that fills the GPU's memory
 //                     without it: all but the first two
-//   --kernel=KERNEL   cuda/native, cuda/native-sm90 or cuda/cudnn; or cuda, which is the best of
-//   them as
+//   --kernel=KERNEL   cuda/native, cuda/native-sm90, cuda/native-sm90-pipelined or cuda/cudnn; or
+//   cuda, which is the best of them as
 //                     a service uses it. Without it: all that this GPU and build have
 //   --type=TYPE       bfloat16 (the default), float16 or float32, of layers
 //   --tokens=N        of jobs; without it 425984, which is published, and as many as fill the
@@ -257,7 +257,8 @@ class Bench {
 // What is wrong with the command line, or nothing. `values` is where the numbers are to be written.
 std::string Parse(int argc, char** argv, Options& options, std::string& values) {
   constexpr const char* kParts[] = {"device", "smoke", "layers", "jobs", "small", "resident"};
-  constexpr const char* kKernels[] = {"cuda/native", "cuda/native-sm90", "cuda/cudnn", "cuda"};
+  constexpr const char* kKernels[] = {"cuda/native", "cuda/native-sm90",
+                                      "cuda/native-sm90-pipelined", "cuda/cudnn", "cuda"};
   const auto among = [](const auto& names, const std::string& name) {
     return std::find(std::begin(names), std::end(names), name) != std::end(names);
   };

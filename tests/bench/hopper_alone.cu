@@ -1,13 +1,14 @@
-// The Hopper kernel without the rest: it needs nvcc and a GPU of compute capability 9.0, no library
-// and no CMake. From the repository's root:
+// The Hopper kernels without the rest: it needs nvcc and a GPU of compute capability 9.0, no
+// library and no CMake. From the repository's root:
 //
 //   nvcc -std=c++20 -O3 -I. -gencode=arch=compute_90a,code=sm_90a tests/bench/hopper_alone.cu
 //   ./a.out [--rows=N] [--dilation=N] [--quick]
 //
-// Attention in bfloat16 over N rows (32768) of 8 heads, every dilation-th of a sequence (1), at
-// head dims 64 and 128, dense and causal: TFLOP/s, median of 9 launches after 200 ms, and the error
-// of a few rows against float64, as a Markdown table. Exits with 1 where results are wrong or CUDA
-// fails, with 2 for wrong options, and with 3 where there is no such GPU.
+// Each kernel, the one with a producer (native-sm90-pipelined) last: attention in bfloat16 over N
+// rows (32768) of 8 heads, every dilation-th of a sequence (1), at head dims 64 and 128, dense and
+// causal: TFLOP/s, median of 9 launches after 200 ms, and the error of a few rows against float64,
+// as a Markdown table. Exits with 1 where results are wrong or CUDA fails, with 2 for wrong
+// options, and with 3 where there is no such GPU.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -20,8 +21,10 @@
 #include <numbers>
 #include <vector>
 
+#include "engine/device/cuda/kernels/attention_pipelined.cuh"
 #include "engine/device/cuda/kernels/attention_warpgroup.cuh"
 #include "engine/device/cuda/kernels/attention_work.h"
+#include "engine/device/cuda/kernels/tensor_map_encoder.h"
 
 namespace {
 
@@ -32,9 +35,38 @@ constexpr int kHeads = 8;
 constexpr int kCheckedRows = 4;
 constexpr double kMostError = 1e-2;  // root mean square, over that of the values
 
-// As warpgroup_launch.cuh, which needs more than nvcc, instantiates them.
+// As warpgroup_launch.cuh and pipelined_launch.cuh, which need more than nvcc, instantiate them.
 using Dim64 = Warpgroup16<BFloat16, 64, 3>;
 using Dim128 = Warpgroup16<BFloat16, 128, 2>;
+using Pipelined64 = Pipelined16<BFloat16, 64, 3, 3>;
+using Pipelined128 = Pipelined16<BFloat16, 128, 2, 2>;
+// An eighth of the exponentials as polynomials: in the service once a GPU has shown it to be
+// faster.
+using Polynomial64 = Pipelined16<BFloat16, 64, 3, 3, 8>;
+
+template <typename Kernel>
+inline constexpr bool kPipelined = requires {
+  Kernel::kStages;
+};
+
+template <typename Kernel>
+constexpr const char* NameOf() {
+  if constexpr (kPipelined<Kernel>) {
+    return Kernel::kPolynomialEvery > 0 ? "native-sm90-pipelined, polynomials"
+                                        : "native-sm90-pipelined";
+  } else {
+    return "native-sm90";
+  }
+}
+
+template <typename Kernel>
+constexpr auto FunctionOf() {
+  if constexpr (kPipelined<Kernel>) {
+    return AttendPipelined<Kernel>;
+  } else {
+    return AttendByWarpgroups<Kernel>;
+  }
+}
 
 struct Options {
   int64_t rows = 32'768;
@@ -104,13 +136,14 @@ class Layer {
       OrFail(cudaStreamSynchronize(stream), "copying");
     }
     Describe();
-    OrFail(cudaFuncSetAttribute(reinterpret_cast<const void*>(AttendByWarpgroups<Kernel>),
+    OrFail(cudaFuncSetAttribute(reinterpret_cast<const void*>(FunctionOf<Kernel>()),
                                 cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes),
            "asking for shared memory");
   }
   ~Layer() {
     for (uint16_t* tensor : tensors_) cudaFree(tensor);
     cudaFree(works_);
+    cudaFree(maps_);
     cudaFree(notes_.scores);
     cudaFree(notes_.careful);
     cudaFree(notes_.careful_tiles);
@@ -196,6 +229,7 @@ class Layer {
     OrFail(cudaMemcpyAsync(works_, works.data(), works.size() * sizeof(AttentionWork),
                            cudaMemcpyHostToDevice, stream_),
            "copying works");
+    if constexpr (kPipelined<Kernel>) MakeMaps(works);
     notes_ = {.scores = OnDevice<unsigned long long>(1),
               .careful = OnDevice<unsigned>(1),
               .careful_tiles = OnDevice<unsigned char>(tiles_)};
@@ -204,16 +238,40 @@ class Layer {
     OrFail(cudaStreamSynchronize(stream_), "copying works");
   }
 
+  void MakeMaps(const std::vector<AttentionWork>& works) {
+    TensorMapEncoder encoder;
+    OrFail(encoder.Prepare(), "asking the driver for tensor maps");
+    std::vector<TensorMap> maps(2 * works.size());
+    for (size_t i = 0; i < works.size(); ++i) {
+      OrFail(encoder.Make(works[i], maps[2 * i], maps[2 * i + 1]), "making tensor maps");
+    }
+    maps_ = OnDevice<TensorMap>(static_cast<int64_t>(maps.size()));
+    OrFail(cudaMemcpyAsync(maps_, maps.data(), maps.size() * sizeof(TensorMap),
+                           cudaMemcpyHostToDevice, stream_),
+           "copying tensor maps");
+    cudaDeviceProp properties{};
+    OrFail(cudaGetDeviceProperties(&properties, 0), "asking for multiprocessors");
+    blocks_ = std::min<int64_t>(tiles_, properties.multiProcessorCount);
+    OrFail(cudaStreamSynchronize(stream_), "copying tensor maps");
+  }
+
   double SecondsOfLaunch() {
     const auto start = std::chrono::steady_clock::now();
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(tiles_));
+    config.gridDim = dim3(static_cast<unsigned>(kPipelined<Kernel> ? blocks_ : tiles_));
     config.blockDim = dim3(Kernel::kThreads);
     config.dynamicSmemBytes = Kernel::kSharedBytes;
     config.stream = stream_;
-    OrFail(cudaLaunchKernelEx(&config, AttendByWarpgroups<Kernel>,
-                              static_cast<const AttentionWork*>(works_), kHeads, notes_),
-           "starting the kernel");
+    const AttentionWork* const works = works_;
+    if constexpr (kPipelined<Kernel>) {
+      const TensorMap* const maps = maps_;
+      OrFail(
+          cudaLaunchKernelEx(&config, AttendPipelined<Kernel>, works, kHeads, maps, tiles_, notes_),
+          "starting the kernel");
+    } else {
+      OrFail(cudaLaunchKernelEx(&config, AttendByWarpgroups<Kernel>, works, kHeads, notes_),
+             "starting the kernel");
+    }
     OrFail(cudaStreamSynchronize(stream_), "the kernel");
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
@@ -224,6 +282,8 @@ class Layer {
   uint16_t* tensors_[4] = {};  // Q, K, V and out, [rows * dilation, kHeads, dim]
   std::vector<uint16_t> numbers_[3];
   AttentionWork* works_ = nullptr;
+  TensorMap* maps_ = nullptr;  // kPipelined alone
+  int64_t blocks_ = 0;         // likewise
   LaunchNotes notes_;
   int64_t tiles_ = 0;
 };
@@ -234,7 +294,7 @@ bool Measure(const Options& options, bool causal, cudaStream_t stream) {
   Layer<Kernel> layer(options, causal, stream);
   const double rate = layer.Rate(), error = layer.Error();
   const bool right = error <= kMostError;  // false for NaN too
-  std::printf("| %d | %s | %lld | %lld | %.4g | %s%.1e |\n", Kernel::kDim,
+  std::printf("| %s | %d | %s | %lld | %lld | %.4g | %s%.1e |\n", NameOf<Kernel>(), Kernel::kDim,
               causal ? "causal" : "dense", static_cast<long long>(options.rows),
               static_cast<long long>(options.dilation), rate, right ? "" : "WRONG: ", error);
   std::fflush(stdout);
@@ -274,13 +334,19 @@ int main(int argc, char** argv) {
   }
   cudaStream_t stream = nullptr;
   OrFail(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
-  std::printf("%s\n\n| head dim | pattern | rows | dilation | TFLOP/s | error |\n",
+  std::printf("%s\n\n| kernel | head dim | pattern | rows | dilation | TFLOP/s | error |\n",
               properties.name);
-  std::printf("| --- | --- | --- | --- | --- | --- |\n");
+  std::printf("| --- | --- | --- | --- | --- | --- | --- |\n");
   bool right = true;
   for (const bool causal : {false, true}) {
     right = Measure<Dim64>(options, causal, stream) && right;
     right = Measure<Dim128>(options, causal, stream) && right;
+  }
+  // A kernel that no GPU has run comes last: what it breaks spoils no other's figures.
+  for (const bool causal : {false, true}) {
+    right = Measure<Pipelined64>(options, causal, stream) && right;
+    right = Measure<Pipelined128>(options, causal, stream) && right;
+    right = Measure<Polynomial64>(options, causal, stream) && right;
   }
   cudaStreamDestroy(stream);
   return right ? 0 : 1;

@@ -22,6 +22,8 @@ PROGRAMS = ["gpu_bench", "gpu_encoder_bench", "gpu_graph_bench", "hopper_alone",
             "compute-sanitizer"]
 PATIENCE = 0.3  # a smoke test has 6 seconds
 NATIVE, HOPPER, CUDNN = "cuda/native", "cuda/native-sm90", "cuda/cudnn"
+PIPELINED = "cuda/native-sm90-pipelined"
+KERNELS = (NATIVE, HOPPER, PIPELINED, CUDNN)
 
 
 def alive(pid):
@@ -103,20 +105,18 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("NVIDIA H200", self.text)
         self.assertIn("0 failed; all that was to be run was run", self.text)
         # TFLOP/s of the kernels beside each other.
-        self.assertIn(f"| head dim | pattern | {CUDNN} | {NATIVE} | {HOPPER} |", self.text)
-        self.assertIn("| 128 | dilation 8 | 400.0 | 400.0 | 400.0 |", self.text)
+        self.assertIn(f"| head dim | pattern | {CUDNN} | {NATIVE} | {HOPPER} | {PIPELINED} |", self.text)
+        self.assertIn("| 128 | dilation 8 | 400.0 | 400.0 | 400.0 | 400.0 |", self.text)
 
     def test_what_matters_most_comes_first(self):
         self.check({}, expected=0)
         steps = [step for step in self.steps() if step != "gpu_bench device"]
-        self.assertEqual(steps[:3], [f"gpu_bench smoke {kernel}" for kernel in (NATIVE, HOPPER, CUDNN)])
-        self.assertEqual(steps[3:6],
-                         [f"gpu_bench layers {kernel}" for kernel in (NATIVE, HOPPER, CUDNN)])
-        self.assertEqual(steps[6:10],
-                         [f"gpu_bench jobs {kernel}" for kernel in (NATIVE, HOPPER, CUDNN, "cuda")])
+        self.assertEqual(steps[:4], [f"gpu_bench smoke {kernel}" for kernel in KERNELS])
+        self.assertEqual(steps[4:8], [f"gpu_bench layers {kernel}" for kernel in KERNELS])
+        self.assertEqual(steps[8:13],
+                         [f"gpu_bench jobs {kernel}" for kernel in (*KERNELS, "cuda")])
         self.assertIn("| 425984 | cuda | 0.0040 |", self.text)
-        self.assertEqual(steps[-3:],
-                         [f"engine_random_test {kernel}" for kernel in (NATIVE, HOPPER, CUDNN)])
+        self.assertEqual(steps[-4:], [f"engine_random_test {kernel}" for kernel in KERNELS])
 
     def test_a_kernel_that_hangs_is_ended_with_its_children_and_the_others_are_measured(self):
         verdicts = self.smoke("hang")

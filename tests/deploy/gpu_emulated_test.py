@@ -13,6 +13,7 @@ BENCH = BUILD / "tests/bench/emulated_gpu_bench"
 ALONE = BUILD / "tests/bench/emulated_hopper_alone"
 ENCODER = BUILD / "tests/bench/emulated_gpu_encoder_bench"
 NATIVE, HOPPER, CUDNN = "cuda/native", "cuda/native-sm90", "cuda/cudnn"
+PIPELINED = "cuda/native-sm90-pipelined"
 PATIENCE = {"hang": 2}  # 40 seconds for a smoke test; others have 200
 # Which kernel of the GPU is how.
 WRAPPER = """#!/bin/sh
@@ -41,11 +42,11 @@ class EmulatedGpu(unittest.TestCase):
 
     def test_its_kernels_are_right_and_cudnn_is_missed(self):
         verdicts = self.check("none", "", "smoke,bench,more")
-        for kernel in (NATIVE, HOPPER):
+        for kernel in (NATIVE, HOPPER, PIPELINED):
             self.assertEqual(verdicts[f"Smoke test, {kernel}"], "passed")
             self.assertEqual(verdicts[f"Layers in bfloat16, {kernel}"], "passed")
             self.assertEqual(verdicts[f"Job of 256 tokens, {kernel}"], "passed")
-        self.assertEqual(verdicts["The Hopper kernel alone"], "passed")
+        self.assertEqual(verdicts["The Hopper kernels alone"], "passed")
         for compute in ("bfloat16", "float32"):
             self.assertEqual(verdicts[f"Encoder of the published size, {compute}"], "passed")
         self.assertRegex(self.text, r"\| cuda/native-sm90 \| bfloat16 \| 100 \| [0-9.]+ \| [0-9.]+ \|")

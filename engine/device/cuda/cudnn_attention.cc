@@ -255,7 +255,9 @@ class CudnnAttention : public LibraryAttention {
 
 absl::StatusOr<std::unique_ptr<LibraryAttention>> MakeLibraryAttention(AttentionKernel wanted,
                                                                        int compute_capability) {
-  if (wanted == AttentionKernel::kNative) return nullptr;
+  if (wanted == AttentionKernel::kNative || wanted == AttentionKernel::kNativePipelined) {
+    return nullptr;
+  }
   absl::Status status;
   auto attention = std::make_unique<CudnnAttention>(compute_capability);
   if (compute_capability < kLeastCapability) {

@@ -26,13 +26,27 @@ constexpr size_t kScoresAt = 0;
 constexpr size_t kCarefulAt = sizeof(unsigned long long);
 constexpr size_t kNotesBytes = 2 * sizeof(unsigned long long);
 constexpr size_t kWorksAt = 64;
-constexpr size_t kSlotBytes = kWorksAt + kMostWorks * sizeof(AttentionWork);
+
+// The maps lie behind as many works as a launch has.
+size_t MapsAt(size_t works) {
+  const size_t end = kWorksAt + works * sizeof(AttentionWork);
+  return (end + alignof(TensorMap) - 1) / alignof(TensorMap) * alignof(TensorMap);
+}
+
+size_t SlotBytes(MatrixUnits units) {
+  const size_t maps = units == MatrixUnits::kPipelined ? 2 * kMostWorks : 0;
+  return MapsAt(kMostWorks) + maps * sizeof(TensorMap);
+}
 
 MatrixUnits UnitsOf(const cudaDeviceProp& properties, const DeviceOptions& options) {
   if (properties.major < kWarpMajor) return MatrixUnits::kNone;
-  return properties.major == kWarpgroupMajor && options.warpgroup_products && HasWarpgroupKernels()
-             ? MatrixUnits::kWarpgroup
-             : MatrixUnits::kWarp;
+  if (properties.major != kWarpgroupMajor || !options.warpgroup_products ||
+      !HasWarpgroupKernels()) {
+    return MatrixUnits::kWarp;
+  }
+  return options.attention_kernel == AttentionKernel::kNativePipelined && HasPipelinedKernels()
+             ? MatrixUnits::kPipelined
+             : MatrixUnits::kWarpgroup;
 }
 
 cudaError_t PrepareKernels(MatrixUnits units) {
@@ -41,9 +55,14 @@ cudaError_t PrepareKernels(MatrixUnits units) {
     error = PrepareBFloat16Kernels();
     if (error == cudaSuccess) error = PrepareFloat16Kernels();
   }
-  if (error == cudaSuccess && units == MatrixUnits::kWarpgroup) {
+  if (error == cudaSuccess && units >= MatrixUnits::kWarpgroup) {
     error = PrepareBFloat16Warpgroups();
     if (error == cudaSuccess) error = PrepareFloat16Warpgroups();
+  }
+  if (error == cudaSuccess && units == MatrixUnits::kPipelined) {
+    error = PrepareTensorMaps();
+    if (error == cudaSuccess) error = PrepareBFloat16Pipelines();
+    if (error == cudaSuccess) error = PrepareFloat16Pipelines();
   }
   return error;
 }
@@ -59,6 +78,9 @@ cudaError_t LaunchKernel(const PlannedLaunch& planned, const AttendLaunch& launc
     case MatrixUnits::kWarpgroup:
       return (bfloat16 ? LaunchBFloat16Warpgroups : LaunchFloat16Warpgroups)(planned.kernel, launch,
                                                                              stream);
+    case MatrixUnits::kPipelined:
+      return (bfloat16 ? LaunchBFloat16Pipelines : LaunchFloat16Pipelines)(planned.kernel, launch,
+                                                                           stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -96,11 +118,11 @@ NativeAttention::~NativeAttention() {
 
 absl::Status NativeAttention::PrepareSlots() {
   absl::Status status;
+  const size_t bytes = SlotBytes(rates_.matrix_units);
   for (Slot& slot : slots_) {
-    status.Update(MakePinned(slot.pinned, kSlotBytes));
+    status.Update(MakePinned(slot.pinned, static_cast<int64_t>(bytes)));
     status.Update(MakeEvent(slot.done));
-    status.Update(
-        CudaStatus(cudaMalloc(&slot.device, kSlotBytes), "allocating memory for launches"));
+    status.Update(CudaStatus(cudaMalloc(&slot.device, bytes), "allocating memory for launches"));
   }
   status.Update(
       CudaStatus(cudaMalloc(&careful_tiles_, kMostTiles), "allocating memory for launches"));
@@ -108,7 +130,14 @@ absl::Status NativeAttention::PrepareSlots() {
 }
 
 std::string NativeAttention::name() const {
-  return rates_.matrix_units == MatrixUnits::kWarpgroup ? "native-sm90" : "native";
+  switch (rates_.matrix_units) {
+    case MatrixUnits::kWarpgroup:
+      return "native-sm90";
+    case MatrixUnits::kPipelined:
+      return "native-sm90-pipelined";
+    default:
+      return "native";
+  }
 }
 
 absl::Status NativeAttention::Attend(std::span<const AttentionTask> tasks,
@@ -146,28 +175,43 @@ absl::Status NativeAttention::ReserveScratch(int64_t bytes) {
   return absl::OkStatus();
 }
 
+// Notes, works and maps.
+cudaError_t NativeAttention::PutLaunch(const PlannedLaunch& launch, const Slot& slot,
+                                       cudaStream_t stream) const {
+  const size_t count = launch.works.size();
+  auto* const pinned = static_cast<std::byte*>(slot.pinned.get());
+  std::memset(pinned, 0, kNotesBytes);
+  std::memcpy(pinned + kWorksAt, launch.works.data(), count * sizeof(AttentionWork));
+  size_t bytes = kWorksAt + count * sizeof(AttentionWork);
+  if (TileOf(launch.kernel).units == MatrixUnits::kPipelined) {
+    const size_t maps_at = MapsAt(count);
+    const cudaError_t error =
+        MakeTensorMaps(launch.works, reinterpret_cast<TensorMap*>(pinned + maps_at));
+    if (error != cudaSuccess) return error;
+    bytes = maps_at + 2 * count * sizeof(TensorMap);
+  }
+  return cudaMemcpyAsync(slot.device, pinned, bytes, cudaMemcpyHostToDevice, stream);
+}
+
 absl::Status NativeAttention::Start(const PlannedLaunch& launch, const Slot& slot,
                                     cudaStream_t stream) {
-  const size_t bytes = launch.works.size() * sizeof(AttentionWork);
-  auto* const pinned = static_cast<std::byte*>(slot.pinned.get());
   auto* const device = static_cast<std::byte*>(slot.device);
-  std::memset(pinned, 0, kNotesBytes);
-  std::memcpy(pinned + kWorksAt, launch.works.data(), bytes);
-  cudaError_t error =
-      cudaMemcpyAsync(device, pinned, kWorksAt + bytes, cudaMemcpyHostToDevice, stream);
+  cudaError_t error = PutLaunch(launch, slot, stream);
   const AttendLaunch attend{
       .works = reinterpret_cast<const AttentionWork*>(device + kWorksAt),
       .count = static_cast<int>(launch.works.size()),
       .tiles = launch.tiles,
       .notes = {.scores = reinterpret_cast<unsigned long long*>(device + kScoresAt),
                 .careful = reinterpret_cast<unsigned*>(device + kCarefulAt),
-                .careful_tiles = static_cast<unsigned char*>(careful_tiles_)}};
+                .careful_tiles = static_cast<unsigned char*>(careful_tiles_)},
+      .maps = reinterpret_cast<const TensorMap*>(device + MapsAt(launch.works.size())),
+      .multiprocessors = rates_.multiprocessors};
   if (error == cudaSuccess) error = LaunchKernel(launch, attend, stream);
   if (error == cudaSuccess) {
     error = LaunchCareful(launch.kernel, attend, rates_.multiprocessors, stream);
   }
   if (error == cudaSuccess) {
-    error = cudaMemcpyAsync(pinned, device, kNotesBytes, cudaMemcpyDeviceToHost, stream);
+    error = cudaMemcpyAsync(slot.pinned.get(), device, kNotesBytes, cudaMemcpyDeviceToHost, stream);
   }
   if (error == cudaSuccess) error = cudaEventRecord(slot.done.get(), stream);
   return CudaStatus(error, "starting attention");

@@ -28,7 +28,7 @@ class NativeAttention {
   NativeAttention(const NativeAttention&) = delete;
   NativeAttention& operator=(const NativeAttention&) = delete;
 
-  std::string name() const;  // "native", "native-sm90"
+  std::string name() const;  // "native", "native-sm90", "native-sm90-pipelined"
 
   // Puts launches on the stream. Adds to `scores` those that ended; what is on the stream when it
   // returns, as after an error, was not waited for.
@@ -38,7 +38,7 @@ class NativeAttention {
  private:
   // What one launch needs until it has ended.
   struct Slot {
-    PinnedMemory pinned;  // the launch's notes, then works: one copy brings both
+    PinnedMemory pinned;  // the launch's notes, works, and tensor maps: one copy brings all
     void* device = nullptr;
     Event done;
   };
@@ -47,6 +47,7 @@ class NativeAttention {
   absl::Status PrepareSlots();
   absl::Status ReserveScratch(int64_t bytes);
   absl::Status Start(const PlannedLaunch& launch, const Slot& slot, cudaStream_t stream);
+  cudaError_t PutLaunch(const PlannedLaunch& launch, const Slot& slot, cudaStream_t stream) const;
   // careful: whether any of the launch's tiles was computed by AttendCarefully.
   absl::Status Await(const Slot& slot, const AttendControl& control, int64_t& scores,
                      bool& careful);

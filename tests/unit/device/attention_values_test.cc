@@ -130,6 +130,34 @@ TEST_P(AttentionValuesTest, ZeroTimesWhatIsNotFinite) {
   }
 }
 
+// Sums of one row of a tile alone overflow: the rows that other threads have are as good as ever.
+TEST_P(AttentionValuesTest, SumsOfOneRowAloneThatOverflow) {
+  Counts counts;
+  for (const int64_t dim : {64, 128}) {
+    for (const int64_t odd : {5, 40, 75, 110, 170}) {
+      std::mt19937_64 random(odd);
+      AttentionCase c({.dtype = DataType::kBFloat16,
+                       .query_rows = 180,
+                       .key_rows = 150,
+                       .head_dim = dim,
+                       .value_dim = dim,
+                       .scale = 1.0f,
+                       .gap_unit = 8},
+                      random);
+      // Two keys with great values, which no row sees but the odd one, to which all keys are alike.
+      for (int64_t x = 0; x < dim; ++x) {
+        for (int64_t i = 0; i < 180; ++i) c.q.Set(0, i, 0, x, x == 0 && i != odd ? 32.0f : 0.0f);
+        for (int64_t j = 0; j < 150; ++j) c.k.Set(0, j, 0, x, x == 0 && j < 2 ? -32.0f : 0.0f);
+        for (int64_t j = 0; j < 2; ++j) c.v.Set(0, j, 0, x, 3e38f);
+      }
+      SCOPED_TRACE(absl::StrCat("dim ", dim, " row ", odd));
+      Attend(c);
+      ExpectDefinition(c, counts);
+    }
+  }
+  EXPECT_EQ(counts.odd, 0);
+}
+
 // Sums that overflow although their average does not.
 TEST_P(AttentionValuesTest, ValuesAtTheEndOfTheRange) {
   Counts counts;

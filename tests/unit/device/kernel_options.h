@@ -9,8 +9,8 @@
 
 namespace hilbert_ring {
 
-// Of a kernel as DeviceInfo names it, "cpu/avx2", "cuda/native", "cuda/native-sm90" or
-// "cuda/cudnn"; also "cpu", "cuda" and "" for the best of either.
+// Of a kernel as DeviceInfo names it, "cpu/avx2", "cuda/native", "cuda/native-sm90",
+// "cuda/native-sm90-pipelined" or "cuda/cudnn"; also "cpu", "cuda" and "" for the best of either.
 inline DeviceOptions OptionsFor(const std::string& kernel, int threads) {
   const size_t slash = kernel.find('/');
   const std::string name = slash == std::string::npos ? "" : kernel.substr(slash + 1);
@@ -19,7 +19,9 @@ inline DeviceOptions OptionsFor(const std::string& kernel, int threads) {
   }
   return {.kind = DeviceKind::kCuda,
           .memory_fraction = 0.5,
-          .attention_kernel = name == "cudnn"                    ? AttentionKernel::kCudnn
+          .attention_kernel = name == "cudnn" ? AttentionKernel::kCudnn
+                              : absl::EndsWith(name, "-pipelined")
+                                  ? AttentionKernel::kNativePipelined
                               : absl::StartsWith(name, "native") ? AttentionKernel::kNative
                                                                  : AttentionKernel::kAuto,
           .warpgroup_products = name != "native"};
@@ -28,7 +30,8 @@ inline DeviceOptions OptionsFor(const std::string& kernel, int threads) {
 // Kernels of GPU 0 that this machine and build have; none without a GPU.
 inline std::vector<std::string> CudaKernels() {
   std::vector<std::string> kernels;
-  for (const char* kernel : {"cuda/native", "cuda/native-sm90", "cuda/cudnn"}) {
+  for (const char* kernel :
+       {"cuda/native", "cuda/native-sm90", "cuda/native-sm90-pipelined", "cuda/cudnn"}) {
     const auto device = MakeDevice(OptionsFor(kernel, 0));
     if (device.ok() && (*device)->info().kernel == kernel) kernels.push_back(kernel);
   }

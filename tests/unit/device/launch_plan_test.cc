@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <random>
@@ -82,6 +83,65 @@ TEST(ChooseNative, WarpgroupsWhereTheirTilesAreFilled) {
   EXPECT_EQ(chosen(task), NativeKernel::kTensor256);
   task = Task(1000, 1000, DataType::kFloat32);
   EXPECT_EQ(chosen(task), NativeKernel::kPlain64);
+}
+
+// Views as a tensor map can name them: 16-byte rows, a batch's stride of whole rows.
+AttentionTask MappedTask() {
+  AttentionTask task = Task(1000, 1000);
+  task.batch = 3;
+  for (ConstView* view : {&task.k, &task.v}) {
+    *view = {.data = reinterpret_cast<const void*>(uintptr_t{4096}),
+             .batch_stride = 2000 * 128,
+             .row_stride = 2 * 128};
+  }
+  return task;
+}
+
+TEST(ChooseNative, AProducerWhereTensorMapsNameTheKeys) {
+  const auto chosen = [](const AttentionTask& task) {
+    return ChooseNative(task, MatrixUnits::kPipelined);
+  };
+  const AttentionTask mapped = MappedTask();
+  EXPECT_EQ(chosen(mapped), NativeKernel::kPipelined64);
+  EXPECT_EQ(ChooseNative(mapped, MatrixUnits::kWarpgroup), NativeKernel::kWarpgroup64);
+  AttentionTask task = mapped;
+  task.mask = Mask::kDiagonal;
+  EXPECT_EQ(chosen(task), NativeKernel::kPipelined64);
+  task.value_dim = 128;
+  EXPECT_EQ(chosen(task), NativeKernel::kPipelined128);
+  task.value_dim = 136;
+  EXPECT_EQ(chosen(task), NativeKernel::kTensor256);
+  task = mapped;
+  task.query_rows = 64;
+  EXPECT_EQ(chosen(task), NativeKernel::kTensor64Short);
+  task = mapped;
+  task.dtype = DataType::kFloat32;
+  EXPECT_EQ(chosen(task), NativeKernel::kPlain64);
+  task = mapped;
+  task.mask = Mask::kPositions;
+  EXPECT_EQ(chosen(task), NativeKernel::kWarpgroup64);
+}
+
+TEST(ChooseNative, NoTensorMapsOfOtherViews) {
+  const auto differs = [](const std::function<void(AttentionTask&)>& change) {
+    AttentionTask task = MappedTask();
+    change(task);
+    return !HasTensorMaps(task) &&
+           ChooseNative(task, MatrixUnits::kPipelined) == NativeKernel::kWarpgroup64;
+  };
+  ASSERT_TRUE(HasTensorMaps(MappedTask()));
+  EXPECT_TRUE(differs(
+      [](AttentionTask& task) { task.v.data = static_cast<const char*>(task.v.data) + 8; }));
+  EXPECT_TRUE(differs([](AttentionTask& task) { task.k.row_stride += 4; }));
+  EXPECT_TRUE(differs([](AttentionTask& task) { task.k.row_stride = 56; }));  // rows overlap
+  EXPECT_TRUE(differs([](AttentionTask& task) { task.k.row_stride = -256; }));
+  EXPECT_TRUE(differs([](AttentionTask& task) { task.v.row_stride = int64_t{1} << 39; }));
+  EXPECT_TRUE(differs([](AttentionTask& task) { task.k.batch_stride += 128; }));
+  EXPECT_TRUE(differs([](AttentionTask& task) { task.v.batch_stride = 0; }));
+  AttentionTask one = MappedTask();
+  one.batch = 1;
+  one.k.batch_stride = one.v.batch_stride = 0;
+  EXPECT_TRUE(HasTensorMaps(one));
 }
 
 TEST(LaunchPlan, NothingForEmptyTasks) {

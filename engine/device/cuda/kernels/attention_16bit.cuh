@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
   const auto value_rows = [&] { return RowSource<Kernel>(work.v, tile, work.value_dim); };
   KeyTile now = walk.Next(0);
   if (now.count > 0) LoadRows<Kernel>(keys, key_rows(), now, aligned);
-  LoadQueries<Kernel>(queries, tile);
+  LoadQueries<Kernel, Kernel::kThreads>(queries, tile, threadIdx.x);
   int computed = 0;  // keys
   while (now.count > 0) {
     CopyAsyncWait();
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocks)
     now = next;
   }
   CountScores(notes, int64_t{tile.lanes} * computed);
-  StoreRows<Kernel>(tile, state, out, first_lane, thread, notes);
+  StoreRows<Kernel>(tile, state, out, first_lane, thread, BlockNote{notes, *tile.work});
 }
 
 }  // namespace hilbert_ring::cuda

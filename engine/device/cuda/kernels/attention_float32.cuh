@@ -283,7 +283,7 @@ __device__ __forceinline__ void StoreRows32(const QueryTile& tile, const Sums32<
     careful = careful || (!finite && sum[i] == sum[i] && lane < tile.lanes);
   }
   // By then, all of a lane's threads have read its prior state before one of them writes it.
-  if (NoteTile(notes, work, careful)) return;
+  if (BlockNote{notes, work}(careful)) return;
 #pragma unroll
   for (int i = 0; i < Kernel::kOwnLanes; ++i) {
     const int lane = y * Kernel::kOwnLanes + i;

@@ -13,6 +13,7 @@
 #include "engine/device/cuda/kernels/attention_rows.cuh"
 #include "engine/device/cuda/kernels/attention_tile.cuh"
 #include "engine/device/cuda/kernels/attention_work.h"
+#include "engine/device/cuda/kernels/exp2_polynomial.cuh"
 #include "engine/device/cuda/kernels/intrinsics.cuh"
 
 namespace hilbert_ring::cuda {
@@ -55,6 +56,18 @@ __device__ __forceinline__ void Clear(Softmax16<Kernel>& state,
   }
 }
 
+// Whether weights of keys 8 n to 8 n + 7 are polynomials: of Kernels with kPolynomialEvery every so
+// manieth of them, of others none.
+template <typename Kernel>
+__host__ __device__ constexpr bool IsPolynomial(int n) {
+  if constexpr (requires { Kernel::kPolynomialEvery; }) {
+    return Kernel::kPolynomialEvery > 0 &&
+           n % Kernel::kPolynomialEvery == Kernel::kPolynomialEvery - 1;
+  } else {
+    return false;
+  }
+}
+
 // What sums of weights are multiplied by when a row's maximum rises.
 template <typename Kernel>
 struct Rescale16 {
@@ -91,8 +104,9 @@ __device__ __forceinline__ Rescale16<Kernel> Weigh(
       for (int n = 0; n < Kernel::kKeys / 8; ++n) {
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          scores[r][n][e] =
-              Exp2(fmaf(scores[r][n][e] - used, scale, kWeightShift<typename Kernel::Element>));
+          const float power =
+              fmaf(scores[r][n][e] - used, scale, kWeightShift<typename Kernel::Element>);
+          scores[r][n][e] = IsPolynomial<Kernel>(n) ? Exp2Polynomial(power) : Exp2(power);
           sum += scores[r][n][e];
         }
       }
@@ -160,12 +174,21 @@ __device__ __forceinline__ void Hide(float (&scores)[Kernel::kRowTiles][Kernel::
   }
 }
 
-// Stores the block's rows, or leaves them all to AttendCarefully.
-template <typename Kernel>
+// Rows of StoreRows that are stored from registers, as all may be.
+struct DirectRows {
+  __device__ bool Takes(const AttentionWork&) const { return false; }
+  __device__ void Put(int, int, float, float) const {}
+  __device__ void Send(const QueryTile&, int, int) const {}
+};
+
+// Stores the tile's rows, or leaves them all to AttendCarefully: `note` says which, as BlockNote
+// does, and is a barrier of all threads that have rows of the tile. `rows` brings those that it
+// takes.
+template <typename Kernel, typename Note, typename Rows = DirectRows>
 __device__ __forceinline__ void StoreRows(
     const QueryTile& tile, const Softmax16<Kernel>& state,
     const float (&out)[Kernel::kRowTiles][Kernel::kDim / 8][4], int first_lane, int thread,
-    const LaunchNotes& notes) {
+    const Note& note, const Rows& rows = {}) {
   const AttentionWork& work = *tile.work;
   constexpr float kUnit = kWeightUnit<typename Kernel::Element>;
   float sum[Kernel::kRowTiles][2];
@@ -190,7 +213,8 @@ __device__ __forceinline__ void StoreRows(
     }
   }
   // By then, all of a row's threads have read its prior state before one of them writes it.
-  if (NoteTile(notes, work, careful)) return;
+  if (note(careful)) return;
+  const bool taken = rows.Takes(work);
 #pragma unroll
   for (int r = 0; r < Kernel::kRowTiles; ++r) {
 #pragma unroll
@@ -205,13 +229,17 @@ __device__ __forceinline__ void StoreRows(
 #pragma unroll
       for (int x = 0; x < Kernel::kDim / 8; ++x) {
         const int dim = 8 * x + 2 * (thread % 4);
-        if (dim < work.value_dim) {
+        if (taken) {
+          rows.Put(lane, dim, out[r][x][2 * half] * kUnit * end.own,
+                   out[r][x][2 * half + 1] * kUnit * end.own);
+        } else if (dim < work.value_dim) {
           EndPair(work, end, prior_row, row_at, dim, out[r][x][2 * half] * kUnit,
                   out[r][x][2 * half + 1] * kUnit);
         }
       }
     }
   }
+  if (taken) rows.Send(tile, first_lane, thread);
 }
 
 }  // namespace hilbert_ring::cuda

@@ -96,17 +96,17 @@ __device__ __forceinline__ uint32_t TimesZero(uint32_t pair) {
   return PackPair<T>(half(pair), half(pair >> 16));
 }
 
-// The tile's queries, with the sign of the scale.
-template <typename Kernel>
-__device__ __forceinline__ void LoadQueries(typename Kernel::Element* shared,
-                                            const QueryTile& tile) {
+// The tile's queries, with the sign of the scale. By kThreads threads, of which this one is
+// `thread`.
+template <typename Kernel, int kThreads>
+__device__ __forceinline__ void LoadQueries(typename Kernel::Element* shared, const QueryTile& tile,
+                                            int thread) {
   using T = typename Kernel::Element;
   constexpr int kPieces = Kernel::kDim / kPiece;
   const AttentionWork& work = *tile.work;
   const uint32_t flip = work.query_sign < 0 ? 0x80008000u : 0u;
-  const int piece = threadIdx.x % kPieces;
-  for (int lane = threadIdx.x / kPieces; lane < Kernel::kLanes;
-       lane += Kernel::kThreads / kPieces) {
+  const int piece = thread % kPieces;
+  for (int lane = thread / kPieces; lane < Kernel::kLanes; lane += kThreads / kPieces) {
     uint4 values = make_uint4(0, 0, 0, 0);
     if (lane < tile.lanes && piece * kPiece < work.head_dim) {
       const T* const from =

@@ -191,16 +191,24 @@ __device__ inline void EndPair(const AttentionWork& work, const RowEnd<float>& e
   StorePair(work, row_at + dim, results[0], results[1]);
 }
 
-// Tells whether the tile of this block is left to AttendCarefully, which it is where any thread
-// found need for it or its work says so, and returns it.
-__device__ inline bool NoteTile(const LaunchNotes& notes, const AttentionWork& work, bool careful) {
-  const bool any = __syncthreads_or(careful) != 0 || work.careful != 0;
-  if (threadIdx.x == 0) {
-    notes.careful_tiles[blockIdx.x] = any ? 1 : 0;
-    if (any) *notes.careful = 1;
-  }
-  return any;
+// Notes whether tile `tile` of the launch is left to AttendCarefully. By one thread.
+__device__ inline void NoteTile(const LaunchNotes& notes, int64_t tile, bool careful) {
+  notes.careful_tiles[tile] = careful ? 1 : 0;
+  if (careful) *notes.careful = 1;
 }
+
+// Notes that of a block's only tile. Asked by all threads of the block.
+struct BlockNote {
+  const LaunchNotes& notes;
+  const AttentionWork& work;
+
+  // careful: whether the thread found need for it. Returns whether any did, or the work says so.
+  __device__ bool operator()(bool careful) const {
+    const bool any = __syncthreads_or(careful) != 0 || work.careful != 0;
+    if (threadIdx.x == 0) NoteTile(notes, blockIdx.x, any);
+    return any;
+  }
+};
 
 // Adds what a block has computed to the launch's count.
 __device__ inline void CountScores(const LaunchNotes& notes, int64_t count) {

@@ -139,6 +139,9 @@ class KeyWalk {
     return tile;
   }
 
+  // How many there are. Not under kWorkMaskPositions.
+  __device__ int Tiles() const { return (end_ + kKeys - 1) / kKeys; }
+
   // Keys of the tile from this one on are hidden from a lane that lies `rows_below` (QueryTile)
   // the tile's first row, in order of index. Under kWorkMaskPositions only those past the last key.
   __device__ int Limit(const KeyTile& tile, int rows_below) const {

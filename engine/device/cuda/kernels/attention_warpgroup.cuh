@@ -10,6 +10,7 @@
 
 #include "engine/device/cuda/kernels/attention_fragments.cuh"
 #include "engine/device/cuda/kernels/attention_panels.cuh"
+#include "engine/device/cuda/kernels/attention_products.cuh"
 #include "engine/device/cuda/kernels/attention_tile.cuh"
 #include "engine/device/cuda/kernels/attention_work.h"
 #include "engine/device/cuda/kernels/intrinsics.cuh"
@@ -34,37 +35,6 @@ struct Warpgroup16 {
                                       static_cast<int>(sizeof(QueryTile));
   static_assert(kSharedBytes <= 227 << 10, "what a block may have on compute capability 9.0");
 };
-
-// Starts scores = queries x keys of a group's lanes. `queries` is its part of the first panel.
-template <typename Kernel>
-__device__ __forceinline__ void StartScores(float (&scores)[Kernel::kKeys / 8][4],
-                                            SharedMatrix queries, SharedMatrix keys) {
-#pragma unroll
-  for (int x = 0; x < Kernel::kDim; x += 16) {
-    const int panel = x / kPanel;
-    MultiplyRows<typename Kernel::Element>(
-        scores, PartAt(queries, panel * Kernel::kLanes * kPanel + x % kPanel),
-        PartAt(keys, panel * Kernel::kKeys * kPanel + x % kPanel), x > 0);
-  }
-  WarpgroupCommit();
-}
-
-// Starts out += weights x values.
-template <typename Kernel>
-__device__ __forceinline__ void StartValues(float (&out)[Kernel::kDim / 8][4],
-                                            const uint32_t (&weights)[Kernel::kKeys / 16][4],
-                                            SharedMatrix values) {
-  using T = typename Kernel::Element;
-#pragma unroll
-  for (int n = 0; n < Kernel::kKeys / 16; ++n) {
-    MultiplyColumns<T, 0>(out, weights[n], PartAt(values, 16 * n * kPanel));
-    if constexpr (Kernel::kDim > kPanel) {
-      MultiplyColumns<T, kPanel / 8>(out, weights[n],
-                                     PartAt(values, (Kernel::kKeys + 16 * n) * kPanel));
-    }
-  }
-  WarpgroupCommit();
-}
 
 // The block's part of shared memory.
 template <typename Kernel>
@@ -114,7 +84,7 @@ __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
   KeyTile now = walk.Next(0);
   if (now.count == 0) return 0;
   load_keys(now, 0);
-  LoadQueries<Kernel>(memory.queries, tile);
+  LoadQueries<Kernel, Kernel::kThreads>(memory.queries, tile, threadIdx.x);
   await_rows();
   KeyTile next = walk.Next(now.begin + Kernel::kKeys);
   load_values(now, 0);
@@ -212,7 +182,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   }
   CountScores(notes, computed);
   StoreRows<Kernel>(*memory.tile, state, out, static_cast<int>(threadIdx.x) / 32 * 16,
-                    threadIdx.x % 32, notes);
+                    threadIdx.x % 32, BlockNote{notes, *memory.tile->work});
 }
 
 }  // namespace hilbert_ring::cuda

@@ -17,6 +17,20 @@ bool FillsWarpgroups(const AttentionTask& task, int64_t few_lanes) {
   return task.query_rows * task.heads > few_lanes && task.key_rows > kFewKeys;
 }
 
+// What cuTensorMapEncodeTiled asks of sizes and strides.
+constexpr int64_t kMapAlignment = 16;                  // bytes
+constexpr int64_t kMapStrideBytes = int64_t{1} << 40;  // strides are less
+constexpr int64_t kMapSize = (int64_t{1} << 31) - 1;   // coordinates are signed
+
+// Whether a tensor map can name keys or values, rows of `dim` elements of 16 bits.
+bool HasTensorMap(const AttentionTask& task, const ConstView& view, int64_t dim) {
+  const int64_t row = view.row_stride * 2, batch = view.batch_stride * 2;
+  if (reinterpret_cast<uintptr_t>(view.data) % kMapAlignment != 0) return false;
+  if (task.key_rows > kMapSize || task.batch > kMapSize) return false;
+  if (row % kMapAlignment != 0 || row < dim * 2 || row >= kMapStrideBytes) return false;
+  return task.batch == 1 || (batch >= row && batch % row == 0 && batch < kMapStrideBytes);
+}
+
 KernelTile MatrixTile(MatrixUnits units, int lanes, int keys, int dim) {
   return {.lanes = lanes, .keys = keys, .head_dim = dim, .value_dim = dim, .units = units};
 }
@@ -43,8 +57,17 @@ KernelTile TileOf(NativeKernel kernel) {
       return MatrixTile(MatrixUnits::kWarpgroup, 192, 128, 64);
     case NativeKernel::kWarpgroup128:
       return MatrixTile(MatrixUnits::kWarpgroup, 128, 128, 128);
+    case NativeKernel::kPipelined64:
+      return MatrixTile(MatrixUnits::kPipelined, 192, 128, 64);
+    case NativeKernel::kPipelined128:
+      return MatrixTile(MatrixUnits::kPipelined, 128, 128, 128);
   }
   return {};
+}
+
+bool HasTensorMaps(const AttentionTask& task) {
+  if (task.mask == Mask::kPositions) return false;
+  return HasTensorMap(task, task.k, task.head_dim) && HasTensorMap(task, task.v, task.value_dim);
 }
 
 NativeKernel ChooseNative(const AttentionTask& task, MatrixUnits units) {
@@ -54,12 +77,15 @@ NativeKernel ChooseNative(const AttentionTask& task, MatrixUnits units) {
   }
   const int64_t dim = std::max(task.head_dim, task.value_dim);
   if (dim > 128) return NativeKernel::kTensor256;
-  const bool warpgroups = units == MatrixUnits::kWarpgroup;
+  const bool warpgroups =
+      units != MatrixUnits::kWarp && FillsWarpgroups(task, dim > 64 ? kFewLanes128 : kFewLanes64);
+  const bool pipelined = warpgroups && units == MatrixUnits::kPipelined && HasTensorMaps(task);
   if (dim > 64) {
-    return warpgroups && FillsWarpgroups(task, kFewLanes128) ? NativeKernel::kWarpgroup128
-                                                             : NativeKernel::kTensor128;
+    if (pipelined) return NativeKernel::kPipelined128;
+    return warpgroups ? NativeKernel::kWarpgroup128 : NativeKernel::kTensor128;
   }
-  if (warpgroups && FillsWarpgroups(task, kFewLanes64)) return NativeKernel::kWarpgroup64;
+  if (pipelined) return NativeKernel::kPipelined64;
+  if (warpgroups) return NativeKernel::kWarpgroup64;
   return task.query_rows * task.heads <= kShortLanes ? NativeKernel::kTensor64Short
                                                      : NativeKernel::kTensor64;
 }

@@ -17,6 +17,8 @@ enum class NativeKernel {
   kTensor256,
   kWarpgroup64,  // Hopper's products, dims up to 64
   kWarpgroup128,
+  kPipelined64,  // Hopper's products, fed by a producer
+  kPipelined128,
 };
 
 // How the GPU multiplies 16-bit matrices, of the ways that our kernels use.
@@ -24,6 +26,7 @@ enum class MatrixUnits {
   kNone,
   kWarp,       // products of a warp, from compute capability 8.0
   kWarpgroup,  // those, and asynchronous products of four warps, compute capability 9.0
+  kPipelined,  // those, and copies by tensor maps
 };
 
 struct KernelTile {
@@ -34,6 +37,10 @@ struct KernelTile {
   MatrixUnits units = MatrixUnits::kNone;  // that it needs
 };
 KernelTile TileOf(NativeKernel kernel);
+
+// Whether tensor maps can name the keys and values of a 16-bit task, and no positions mask it.
+// Tasks that are not so have the kernels without a producer.
+bool HasTensorMaps(const AttentionTask& task);
 
 NativeKernel ChooseNative(const AttentionTask& task, MatrixUnits units);
 

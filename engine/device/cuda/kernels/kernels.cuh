@@ -4,10 +4,12 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "engine/device/attention.h"
 #include "engine/device/cuda/kernels/attention_work.h"
 #include "engine/device/cuda/kernels/kernel_choice.h"
+#include "engine/device/cuda/kernels/tensor_map.h"
 
 namespace hilbert_ring::cuda {
 
@@ -17,6 +19,10 @@ struct AttendLaunch {
   int count = 0;
   int64_t tiles = 0;
   LaunchNotes notes;
+  // Of MatrixUnits::kPipelined alone: of each work the keys' map, then the values'; and how many
+  // blocks stay on the GPU.
+  const TensorMap* maps = nullptr;
+  int multiprocessors = 1;
 };
 
 // Lets kernels of the current device use the shared memory that they need. Once per device.
@@ -25,10 +31,14 @@ cudaError_t PrepareBFloat16Kernels();
 cudaError_t PrepareFloat16Kernels();
 cudaError_t PrepareBFloat16Warpgroups();
 cudaError_t PrepareFloat16Warpgroups();
+cudaError_t PrepareBFloat16Pipelines();
+cudaError_t PrepareFloat16Pipelines();
 
 // Whether this build has the kernels of MatrixUnits::kWarpgroup; if not, their functions return
 // cudaErrorNoKernelImageForDevice.
 bool HasWarpgroupKernels();
+// Likewise, of MatrixUnits::kPipelined.
+bool HasPipelinedKernels();
 
 cudaError_t LaunchFloat32(NativeKernel kernel, const AttendLaunch& launch, cudaStream_t stream);
 cudaError_t LaunchBFloat16(NativeKernel kernel, const AttendLaunch& launch, cudaStream_t stream);
@@ -37,6 +47,15 @@ cudaError_t LaunchBFloat16Warpgroups(NativeKernel kernel, const AttendLaunch& la
                                      cudaStream_t stream);
 cudaError_t LaunchFloat16Warpgroups(NativeKernel kernel, const AttendLaunch& launch,
                                     cudaStream_t stream);
+cudaError_t LaunchBFloat16Pipelines(NativeKernel kernel, const AttendLaunch& launch,
+                                    cudaStream_t stream);
+cudaError_t LaunchFloat16Pipelines(NativeKernel kernel, const AttendLaunch& launch,
+                                   cudaStream_t stream);
+
+// Makes the maps of a launch of LaunchBFloat16Pipelines or LaunchFloat16Pipelines, in host memory;
+// they may be copied. Prepare tells whether the driver can: cudaErrorSymbolNotFound where not.
+cudaError_t PrepareTensorMaps();
+cudaError_t MakeTensorMaps(std::span<const AttentionWork> works, TensorMap* maps);
 
 // After an attention kernel, on the same stream: computes the tiles that its launch has left in
 // notes.careful_tiles. Does nothing where notes.careful is 0.

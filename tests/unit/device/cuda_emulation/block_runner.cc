@@ -6,9 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "tests/unit/device/cuda_emulation/block_barriers.h"
+#include "tests/unit/device/cuda_emulation/box_copies.h"
 #include "tests/unit/device/cuda_emulation/include/cuda_runtime.h"
+#include "tests/unit/device/cuda_emulation/register_shares.h"
 
 thread_local uint3 threadIdx;
 thread_local uint3 blockIdx;
@@ -70,6 +74,7 @@ struct Runner {
   int result = 0;
   uint64_t turn = 0;
   uint64_t block = 0;
+  int idle = 0;  // threads that found in a row that they still have to wait
 };
 
 Runner& ThisRunner() {
@@ -108,23 +113,23 @@ int NextLive(const Runner& runner) {
 void Yield(Runner& runner) {
   Fiber& fiber = *runner.fibers[runner.current];
   const int next = NextLive(runner);
-  if (next == runner.current) Fail("all other threads have ended at a barrier");
+  if (next == runner.current) return;
   if (_setjmp(fiber.resume) == 0) Resume(runner, next);
 }
 
 // Of the block's threads: what all of them have published becomes visible.
-void Publish(Runner& runner) {
+void PublishOfAll(Runner& runner) {
   bool all = true;
   for (int i = 0; i < runner.threads; ++i) {
     Fiber& fiber = *runner.fibers[i];
     all = all && (fiber.published || fiber.ended);
     fiber.published = false;
   }
-  if (all) std::memcpy(runner.published.data(), runner.shared_begin, runner.shared_bytes);
+  if (all) ShowShared();
 }
 
 void ReleaseBarrier(Runner& runner) {
-  Publish(runner);
+  PublishOfAll(runner);
   runner.result = runner.votes;
   runner.arrived = runner.votes = 0;
   ++runner.turn;
@@ -135,6 +140,7 @@ void EnterFiber() {
   (*runner.body)();
   Fiber& fiber = *runner.fibers[runner.current];
   fiber.ended = true;
+  runner.idle = 0;
   --runner.live;
   if (runner.live == 0) _longjmp(runner.caller, 1);
   if (runner.arrived == runner.live && runner.arrived > 0) ReleaseBarrier(runner);
@@ -169,16 +175,35 @@ void RunBlock(unsigned block, unsigned blocks, int threads, size_t shared_bytes,
   runner.body = &body;
   runner.threads = runner.live = threads;
   runner.step = block % 2 == 0 ? 1 : -1;
-  runner.arrived = runner.votes = 0;
+  runner.arrived = runner.votes = runner.idle = 0;
   if (_setjmp(runner.caller) == 0) Resume(runner, block % 2 == 0 ? 0 : threads - 1);
   for (int i = 0; i < threads; ++i) {
     if (!runner.fibers[i]->copies.empty()) Fail("a thread ended before its copies arrived");
   }
+  CheckBoxesAtEnd();
+  CheckBarriersAtEnd();
+  CheckRegistersAtEnd(threads);
 }
 
 void Fail(const char* what) {
   std::fprintf(stderr, "CUDA emulation: %s in block %u\n", what, blockIdx.x);
   std::abort();
+}
+
+void Pause() {
+  Runner& runner = ThisRunner();
+  if (++runner.idle > runner.live) {
+    if (!BringBox()) Fail("all threads wait");
+    runner.idle = 0;
+  }
+  Yield(runner);
+}
+
+void GoOn() { ThisRunner().idle = 0; }
+
+void LetOthersGoFirst() {
+  GoOn();
+  Yield(ThisRunner());
 }
 
 uint64_t BlockNumber() { return ThisRunner().block; }
@@ -196,7 +221,7 @@ int BlockBarrier(bool vote) {
   if (++runner.arrived == runner.live) {
     ReleaseBarrier(runner);
   } else {
-    while (runner.turn == turn) Yield(runner);
+    WaitUntil([&] { return runner.turn != turn; });
   }
   return runner.result;
 }
@@ -215,7 +240,7 @@ void WarpInstruction(const char* name, const void* in, size_t in_bytes, void* ou
     warp.arrived = 0;
     ++warp.turn;
   } else {
-    while (warp.turn == turn) Yield(runner);
+    WaitUntil([&] { return warp.turn != turn; });
   }
   std::memcpy(out, warp.operands.out[thread], out_bytes);
 }
@@ -233,7 +258,7 @@ void WarpgroupInstruction(int number, void (*instruction)(int first, int number)
     group.arrived = 0;
     ++group.turn;
   } else {
-    while (group.turn == turn) Yield(runner);
+    WaitUntil([&] { return group.turn != turn; });
   }
 }
 
@@ -262,6 +287,19 @@ void PublishShared() {
   runner.fibers[runner.current]->published = true;
 }
 
-const std::byte* PublishedBytes() { return ThisRunner().published.data(); }
+bool TakePublication() {
+  Runner& runner = ThisRunner();
+  return std::exchange(runner.fibers[runner.current]->published, false);
+}
+
+void ShowShared() {
+  Runner& runner = ThisRunner();
+  std::memcpy(runner.published.data(), runner.shared_begin, runner.shared_bytes);
+  HideBoxesUnderWay();
+}
+
+uint64_t BarrierTurn() { return ThisRunner().turn; }
+
+std::byte* PublishedBytes() { return ThisRunner().published.data(); }
 
 }  // namespace hilbert_ring::emulation

@@ -3,7 +3,8 @@
 //
 // It proves indexing and arithmetic, not speed, and finds races only where an order of turns shows
 // them: warps take turns forwards in one block and backwards in the next, shared memory begins as
-// NaN, and asynchronous copies arrive only when they are waited for.
+// NaN, and asynchronous copies arrive only when they are waited for; those of boxes, only when all
+// threads wait.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +34,17 @@ uint64_t BlockNumber();    // counts the blocks that the system thread has run
 std::byte* SharedBytes();  // aligned to 1024
 size_t SharedSize();
 
+// Lets other threads go on until `ready`. When all threads wait, a box on its way arrives
+// (BringBox), or it is a failure if there is none.
+void Pause();
+void GoOn();
+void LetOthersGoFirst();  // as far as they can
+template <typename Ready>
+void WaitUntil(const Ready& ready) {
+  while (!ready()) Pause();
+  GoOn();
+}
+
 // Ends the process: the kernel did what no kernel may do.
 [[noreturn]] void Fail(const char* what);
 
@@ -55,6 +67,11 @@ void AwaitCopies();
 // What the thread has written to shared memory is seen by warpgroups' products after the block's
 // next barrier, if all its threads have published and none has awaited a copy in between.
 void PublishShared();
-const std::byte* PublishedBytes();  // shared memory as products see it
+std::byte* PublishedBytes();  // shared memory as products see it
+
+// Whether the thread has published since it was last asked, here or by a barrier of the block.
+bool TakePublication();
+void ShowShared();       // to products, all but what copies of boxes are on their way to
+uint64_t BarrierTurn();  // counts the barriers of the block that have passed
 
 }  // namespace hilbert_ring::emulation

@@ -46,6 +46,8 @@ extern thread_local dim3 blockDim;
 extern thread_local dim3 gridDim;
 
 inline float __int_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
 
 inline void __syncthreads() { hilbert_ring::emulation::BlockBarrier(false); }
 inline int __syncthreads_or(int vote) {

@@ -20,6 +20,7 @@ template <int kLeft>
 void WarpgroupWait() {
   emulation::AwaitProducts(kLeft);
 }
+inline void WarpgroupHold(uint32_t&) {}
 template <typename Register, int kTiles>
 void WarpgroupHold(Register (&)[kTiles][4]) {}
 

@@ -1,0 +1,228 @@
+// Attention of 16-bit types by a producer and consumers, for compute capability 9.0.
+//
+// A block stays on its multiprocessor and computes every gridDim.x-th tile of lanes. Its last
+// warpgroup is the producer: one thread has the bulk tensor engine copy keys and values into
+// kStages buffers each, three warps bring the queries of the tile after the one that is computed.
+// The others are consumers, of 64 lanes each, that touch no key in global memory: they wait for a
+// buffer to be full, multiply, and tell the producer that it is free.
+//
+// Consumers start products in turns, so that while one turns scores into weights, the tensor cores
+// have the products of another.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/device/cuda/kernels/attention_fragments.cuh"
+#include "engine/device/cuda/kernels/attention_panels.cuh"
+#include "engine/device/cuda/kernels/attention_products.cuh"
+#include "engine/device/cuda/kernels/attention_tile.cuh"
+#include "engine/device/cuda/kernels/attention_work.h"
+#include "engine/device/cuda/kernels/intrinsics.cuh"
+#include "engine/device/cuda/kernels/pipeline.cuh"
+#include "engine/device/cuda/kernels/pipeline_memory.cuh"
+#include "engine/device/cuda/kernels/pipeline_producer.cuh"
+#include "engine/device/cuda/kernels/pipeline_results.cuh"
+#include "engine/device/cuda/kernels/warpgroup.cuh"
+
+namespace hilbert_ring::cuda {
+
+// Named barriers of a block: one for each consumer's turn, and one of all consumers.
+template <typename Kernel>
+struct Turns {
+  static constexpr int kFirst = 1;
+  static constexpr int kAll = kFirst + Kernel::kGroups;
+  static constexpr int kThreads = 2 * Kernel::kGroupThreads;  // of the one before, and its own
+
+  // The last consumer lets the first begin.
+  __device__ static void Begin(int group) {
+    if (group == Kernel::kGroups - 1) Pass(group);
+  }
+  __device__ static void Await(int group) { AwaitNamed<kThreads>(kFirst + group); }
+  __device__ static void Pass(int group) {
+    ArriveNamed<kThreads>(kFirst + (group == Kernel::kGroups - 1 ? 0 : group + 1));
+  }
+  // Nobody has the turn that the last has passed.
+  __device__ static void End(int group) {
+    if (group == 0) Await(group);
+  }
+};
+
+// Scores of keys from limit[half] on, of those that the thread's first two columns are 0 and 1 of,
+// become -infinity in its rows t / 4 + 8 half.
+template <typename Kernel>
+__device__ __forceinline__ void HideBeyond(float (&scores)[Kernel::kKeys / 8][4],
+                                           const int (&limit)[2]) {
+#pragma unroll
+  for (int n = 0; n < Kernel::kKeys / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      scores[n][e] = 8 * n + e % 2 >= limit[e / 2] ? NegativeInfinity() : scores[n][e];
+    }
+  }
+}
+
+// A consumer's part in a tile: softmax and sums of values of its lanes. Code of its own for each
+// kMask. `keys` and `values` are the places of the tile's first. Returns the number of scores.
+template <typename Kernel, int kMask>
+__device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
+                                                const QueryTile& tile, int slot, int group,
+                                                Place<Kernel>& keys, Place<Kernel>& values,
+                                                Softmax16<Kernel>& state,
+                                                float (&out)[1][Kernel::kDim / 8][4]) {
+  using T = typename Kernel::Element;
+  const float score_scale = tile.work->score_scale;
+  KeyWalk<Kernel::kLanes, Kernel::kKeys, kMask> walk(tile, nullptr);
+  const int thread = threadIdx.x % 32;
+  const int own_lane = static_cast<int>(threadIdx.x) / 32 * 16 + thread / 4;  // and 8 below
+  const int own_columns = 2 * (thread % 4);
+  const int rows_below[2] = {tile.RowsBelow(min(own_lane, tile.lanes - 1)),
+                             tile.RowsBelow(min(own_lane + 8, tile.lanes - 1))};
+  const SharedMatrix own_queries = MatrixAt(memory.queries[slot] + group * 64 * kPanel);
+  const SharedMatrix all_keys = MatrixAt(memory.keys[0]);
+  const SharedMatrix all_values = MatrixAt(memory.values[0]);
+  float scores[1][Kernel::kKeys / 8][4];
+  uint32_t weights[Kernel::kKeys / 16][4];
+  int computed = 0;  // keys
+
+  const auto start_scores = [&] {
+    StartScores<Kernel>(scores[0], own_queries, PartAt(all_keys, keys.stage * Kernel::kTileRows));
+  };
+  const auto await_keys = [&] { Await(memory.keys_full[keys.stage], keys.parity); };
+  const auto await_values = [&] { Await(memory.values_full[values.stage], values.parity); };
+  const auto start_values = [&] {
+    StartValues<Kernel>(out[0], weights, PartAt(all_values, values.stage * Kernel::kTileRows));
+  };
+  // The warp has read what lies there.
+  const auto free = [&](PhaseBarrier(&barriers)[Kernel::kStages], Place<Kernel>& place) {
+    if (thread == 0) Arrive(barriers[place.stage]);
+    place.Next();
+  };
+  const auto weigh = [&](const KeyTile& of) {
+    if (!of.all_seen) {
+      const int limit[2] = {walk.Limit(of, rows_below[0]) - own_columns,
+                            walk.Limit(of, rows_below[1]) - own_columns};
+      HideBeyond<Kernel>(scores[0], limit);
+    }
+    computed += of.count;
+    return Weigh<Kernel>(state, scores, score_scale);
+  };
+  const auto pack = [&] {
+#pragma unroll
+    for (int n = 0; n < Kernel::kKeys / 16; ++n) PackWeights<T>(weights[n], scores[0], n);
+  };
+  const auto hold = [&] {
+    WarpgroupHold(scores[0]);
+    WarpgroupHold(weights);
+    WarpgroupHold(out[0]);
+  };
+
+  // Places in the buffers, which descriptors are made of, then lie in registers of the warp.
+  const int steps = UniformOfWarp(walk.Tiles());
+  if (steps == 0) return 0;
+  await_keys();
+  Turns<Kernel>::Await(group);
+  WarpgroupBegin();
+  start_scores();
+  Turns<Kernel>::Pass(group);
+  WarpgroupWait<0>();
+  WarpgroupHold(scores[0]);
+  free(memory.keys_free, keys);
+  weigh(walk.Next(0));
+  pack();
+  for (int step = 1; step < steps; ++step) {
+    await_keys();
+    await_values();
+    Turns<Kernel>::Await(group);
+    hold();
+    WarpgroupBegin();
+    start_scores();
+    start_values();
+    Turns<Kernel>::Pass(group);
+    WarpgroupWait<1>();
+    WarpgroupHold(scores[0]);
+    free(memory.keys_free, keys);
+    const Rescale16<Kernel> rescale = weigh(walk.Next(step * Kernel::kKeys));
+    const bool any = AnyOfWarp(rescale.needed);
+    WarpgroupHold(scores[0]);  // weights are made before the wait for the values' product
+    if (any) {
+      WarpgroupWait<0>();
+      hold();
+      RescaleOut<Kernel>(rescale, out);
+    } else {
+      WarpgroupWait<0>();
+      hold();
+    }
+    free(memory.values_free, values);
+    pack();
+  }
+  await_values();
+  hold();
+  WarpgroupBegin();
+  start_values();
+  WarpgroupWait<0>();
+  hold();
+  free(memory.values_free, values);
+  return int64_t{tile.lanes} * computed;
+}
+
+template <typename Kernel>
+__device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int group,
+                                             int64_t tiles, const LaunchNotes& notes) {
+  Place<Kernel> keys, values;
+  QueryPlace queries;
+  Turns<Kernel>::Begin(group);
+  for (int64_t number = blockIdx.x; number < tiles; number += gridDim.x, queries.Next()) {
+    Await(memory.queries_full[queries.stage], queries.parity);
+    const QueryTile tile = memory.tiles[queries.stage];
+    float out[1][Kernel::kDim / 8][4];
+    Softmax16<Kernel> state;
+    Clear<Kernel>(state, out);
+    int64_t computed = 0;
+    if (UniformOfWarp(tile.work->mask) == kWorkMaskNone) {
+      computed = SumPipelined<Kernel, kWorkMaskNone>(memory, tile, queries.stage, group, keys,
+                                                     values, state, out);
+    } else {
+      computed = SumPipelined<Kernel, kWorkMaskDiagonal>(memory, tile, queries.stage, group, keys,
+                                                         values, state, out);
+    }
+    CountScores(notes, computed);
+    // Read and computed anew: what the end of a tile needs would else take registers from the loop
+    // over keys.
+    uint32_t own = threadIdx.x, slot = queries.stage;
+    WarpgroupHold(own);
+    WarpgroupHold(slot);
+    const AttentionWork& work = memory.works[slot];
+    const auto note = [&](bool careful) {
+      const bool any =
+          AnyOfNamed<Kernel::kLaneThreads>(Turns<Kernel>::kAll, careful) || work.careful != 0;
+      if (own == 0) NoteTile(notes, number, any);
+      return any;
+    };
+    StoreRows<Kernel>(memory.tiles[slot], state, out, static_cast<int>(own / 32 * 16),
+                      static_cast<int>(own % 32), note, StagedRows<Kernel>{memory.queries[slot]});
+    Arrive(memory.queries_free[slot]);
+  }
+  Turns<Kernel>::End(group);
+}
+
+// Tiles blockIdx.x, blockIdx.x + gridDim.x and so on of the works. maps: of the keys and the values
+// of each work.
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, 1)
+    AttendPipelined(const AttentionWork* works, int count, const TensorMap* maps, int64_t tiles,
+                    LaunchNotes notes) {
+  static_assert(Kernel::kDim == kPanel || Kernel::kDim == 2 * kPanel);
+  auto& memory = *reinterpret_cast<PipelineMemory<Kernel>*>(SharedMemory());
+  const int group = UniformOfWarp(static_cast<int>(threadIdx.x) / Kernel::kGroupThreads);
+  if (threadIdx.x == 0) MakeBarriers(memory);
+  __syncthreads();
+  if (group == Kernel::kGroups) {
+    GiveRegisters<Kernel::kProducerRegisters>();
+    Produce(memory, {.works = works, .count = count, .maps = maps, .tiles = tiles});
+  } else {
+    TakeRegisters<Kernel::kConsumerRegisters>();
+    ConsumeTiles(memory, group, tiles, notes);
+  }
+}
+
+}  // namespace hilbert_ring::cuda

@@ -1,0 +1,108 @@
+"""The Hopper kernels with a producer, as the machine has them.
+
+    pipelined_test.py "OBJECT;OBJECT;..."
+
+A consumer's loop over keys stands twice in a kernel: without a mask and with a diagonal. Of both: nothing is
+read from memory at all, no register goes there, products start in turns after their buffers are full,
+the exponentials lie between the wait for the scores and the wait for the values' product, and each buffer is
+given back once it is read. Of the whole kernel: registers change hands, and boxes are copied by tensor maps.
+"""
+import re
+import sys
+import unittest
+
+import sass
+from sass import at
+
+# Of one step without a mask, 128 keys: at most so many instructions, a tenth above what docs/adr/0008 states.
+MOST_INSTRUCTIONS = {64: 675, 128: 759}
+EXPONENTIALS = 64  # of a thread's scores in a step
+REGISTERS = {64: (0x20, 0xa0), 128: (0x28, 0xe8)}  # of a producer's thread, and of a consumer's
+# One box of keys and one of values for each 64 elements of a row.
+BOXES = {64: 2, 128: 4}
+
+
+class Pipelined(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kernels = sass.kernels(sys.argv[1].split(";"), "pipelined_", "AttendPipelined")
+
+    def whole(self):
+        """(name, head dim, instructions) of each kernel."""
+        for name, code in self.kernels.items():
+            yield name, int(re.search(r"Li(64|128)ELi", name).group(1)), [text for _, text, _ in code]
+
+    def loops(self):
+        """(what it is, head dim, loop): the two over keys."""
+        for name, dim, _ in self.whole():
+            # Longer are the loop over tiles, which has both in it, and jumps back from where a wait is tried again.
+            of_kernel = sorted(sass.loops(self.kernels[name]), key=len)
+            self.assertGreater(len(of_kernel[2]), len(of_kernel[0]) + len(of_kernel[1]), name)
+            yield f"{name}, no mask", dim, of_kernel[0]
+            yield f"{name}, diagonal", dim, of_kernel[1]
+
+    def test_all_kernels_are_there(self):
+        self.assertEqual(len(self.kernels), 4, "two types, two head dims")
+
+    def test_registers_change_hands(self):
+        for name, dim, code in self.whole():
+            with self.subTest(name):
+                given = [code[i] for i in at(code, r"USETMAXREG\.DEALLOC")]
+                taken = [code[i] for i in at(code, r"USETMAXREG\.TRY_ALLOC")]
+                self.assertEqual((len(given), len(taken)), (1, 1))
+                self.assertEqual((int(given[0].split()[-1], 16), int(taken[0].split()[-1], 16)),
+                                 REGISTERS[dim])
+
+    def test_boxes_are_copied_and_their_maps_acquired(self):
+        for name, dim, code in self.whole():
+            with self.subTest(name):
+                self.assertGreaterEqual(len(at(code, r"UTMALDG\.3D")), BOXES[dim])
+                self.assertGreaterEqual(len(at(code, "UTMACCTL")), 1)
+
+    def test_consumers_touch_no_memory(self):
+        for name, _, body in self.loops():
+            with self.subTest(name):
+                self.assertEqual([body[i] for i in at(body, r"LD|ST[GSL. ]|ATOM|RED\b|UTMA")], [])
+
+    def test_products_start_when_buffers_are_full_and_the_turn_has_come(self):
+        for name, _, body in self.loops():
+            with self.subTest(name):
+                full, turn = at(body, r"SYNCS\.PHASECHK"), at(body, r"BAR\.SYNC")
+                passed, products = at(body, r"BAR\.ARV"), at(body, "HGMMA")
+                self.assertEqual((len(full), len(turn), len(passed)), (2, 1, 1))
+                self.assertLess(max(full), turn[0])
+                self.assertLess(turn[0], min(products))
+                self.assertLess(max(products), passed[0])
+
+    def test_exponentials_overlap_the_product_of_values(self):
+        for name, _, body in self.loops():
+            with self.subTest(name):
+                scores_done = at(body, r"WARPGROUP\.DEPBAR\.LE gsb0, 0x1")
+                values_done = at(body, r"WARPGROUP\.DEPBAR\.LE gsb0, 0x0")
+                self.assertEqual(len(scores_done), 1)
+                self.assertGreaterEqual(len(values_done), 1)
+                between = [i for i in at(body, r"MUFU\.EX2") if scores_done[0] < i < min(values_done)]
+                self.assertGreaterEqual(len(between), EXPONENTIALS)
+
+    def test_buffers_are_given_back_when_they_are_read(self):
+        for name, _, body in self.loops():
+            with self.subTest(name):
+                free = at(body, r"SYNCS\.ARRIVE")
+                scores_done = at(body, r"WARPGROUP\.DEPBAR\.LE gsb0, 0x1")[0]
+                values_done = at(body, r"WARPGROUP\.DEPBAR\.LE gsb0, 0x0")
+                self.assertEqual(len(free), 2)
+                self.assertTrue(scores_done < free[0] < min(values_done), (scores_done, free, values_done))
+                self.assertLess(max(values_done), free[1])
+
+    def test_a_step_is_as_short_as_is_said(self):
+        for name, dim, body in self.loops():
+            if "no mask" in name:
+                with self.subTest(name):
+                    self.assertLessEqual(len(body), MOST_INSTRUCTIONS[dim])
+
+
+if __name__ == "__main__":
+    if sass.find_cuobjdump() is None:
+        print("skipped: neither the CUDA toolkit nor build/cuda_tools has cuobjdump")
+        sys.exit(sass.SKIPPED)
+    unittest.main(argv=sys.argv[:1])
