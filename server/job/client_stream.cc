@@ -14,6 +14,9 @@ namespace {
 constexpr size_t kReadAhead = 4;  // messages
 constexpr std::chrono::milliseconds kUnreadLimit{500};
 constexpr std::chrono::milliseconds kArrivalLimit{5};
+// A client that has said that its rows follow does nothing else, but may have to wait for a
+// processor.
+constexpr std::chrono::milliseconds kFollowingLimit{100};
 
 // The first write has the call's metadata with it, and is not taken before those have left.
 grpc::WriteOptions OptionsOf(ClientStream::Leaves leaves, int64_t written_bytes) {
@@ -72,11 +75,11 @@ bool ClientStream::EnoughArrived() const {
 }
 
 // By the system's time: what is awaited is on its way, and who does not send it is found by Read.
-bool ClientStream::AwaitArrived(int64_t bytes) {
+bool ClientStream::AwaitArrived(int64_t bytes, Input input) {
   MutexLock lock(mutex_);
-  if (arrived_.empty()) return false;
+  if (arrived_.empty() && input == Input::kMayFollow) return false;
   awaited_bytes_ = bytes;
-  changed_.wait_for(lock, kArrivalLimit,
+  changed_.wait_for(lock, input == Input::kFollows ? kFollowingLimit : kArrivalLimit,
                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return EnoughArrived(); });
   awaited_bytes_ = 0;
   return arrived_bytes_ >= bytes;

@@ -77,7 +77,7 @@ class ClientStream : public JobClient,
   // A message of any kind, whole; as Read.
   absl::StatusOr<bool> ReadBytes(grpc::ByteBuffer& message, const JobStop& stop);
 
-  bool AwaitArrived(int64_t bytes) override;
+  bool AwaitArrived(int64_t bytes, Input input) override;
 
   // Messages are taken by the transport, which the client's reading makes room in.
   using JobClient::Write;

@@ -49,8 +49,9 @@ class JobClient {
 
   // Of a client whose rows come at once: until so many bytes of messages have arrived that were not
   // read, or a few milliseconds are over. Whether they have. Before or between reads, by the thread
-  // that reads.
-  virtual bool AwaitArrived(int64_t bytes) = 0;
+  // that reads. Not at all where none has arrived and the client has not said that they follow.
+  enum class Input { kMayFollow, kFollows };
+  virtual bool AwaitArrived(int64_t bytes, Input input) = 0;
 
   // Hands a message over, once the one before is taken: from then on the client gets it, whatever
   // becomes of the job. Any thread. Errors as of Read, after which no write succeeds.

@@ -24,6 +24,10 @@ int64_t InputBytes(const JobShape& shape) {
   return bytes;
 }
 
+bool NoCoordinates(const JobSpec& spec) {
+  return !spec.ordering || spec.ordering->coordinate_axes == 0;
+}
+
 // Of a ring that could not be formed: the one that the payload names, while all are there. Null
 // where a worker has left, and the ring failed for that.
 std::shared_ptr<const Member> Named(const absl::Status& error, const char* payload,
@@ -157,13 +161,25 @@ absl::Status JobExecution::Start(JobRun& run) {
   }
   const bool first = !std::exchange(job_.begun, true);
   few_ = first && job_.files == nullptr && InputBytes(job_.work.shape()) <= kFewBytes;
-  run.Open();
+  if (few_ && RowsComeFirst()) {
+    run.Make();
+    rows_first_ = run.MayOpenWithRows();
+  }
+  if (!rows_first_) run.Open();
   ready_due_ = services_.time.Now() + job_.work.start_timeout();
   absl::Status status = first                   ? job_.input.Begin()
                         : job_.files == nullptr ? AskForLostRows()
                                                 : absl::OkStatus();
   if (status.ok() && !few_) status = run.AwaitReady(ready_due_);
-  return status.ok() ? Admit() : status;
+  return status.ok() && !rows_first_ ? Admit() : status;
+}
+
+// What the worker is told then is RunOpen alone. All rows have arrived, so that it is not kept
+// waiting for a client.
+bool JobExecution::RowsComeFirst() {
+  return members_.size() == 1 && job_.open.input_follows() && job_.open.can_resend() &&
+         job_.work.model().empty() && NoCoordinates(job_.spec) &&
+         client_.AwaitArrived(InputBytes(job_.work.shape()), JobClient::Input::kFollows);
 }
 
 absl::Status JobExecution::Receive(JobRun& run) {
@@ -172,6 +188,11 @@ absl::Status JobExecution::Receive(JobRun& run) {
   absl::Status status;
   if (job_.input.order_known()) status = PlaceRows(run);
   if (status.ok()) status = ReceiveRows(run);
+  if (status.ok() && rows_first_) {
+    run.OpenWithRows();
+    ready_due_ = services_.time.Now() + job_.work.start_timeout();
+    status = Admit();
+  }
   if (status.ok() && few_) {
     status = run.AwaitReady(ready_due_);
     if (status.ok()) status = run.SendAgain(*router_, job_.input);
@@ -281,7 +302,9 @@ absl::Status JobExecution::ReceiveRows(JobRun& run) {
   const Clock::time_point start = services_.time.Now();
   ClientMessage message;
   // All at once: this thread then wakes once, and not for each message.
-  if (few_) client_.AwaitArrived(InputBytes(job_.work.shape()));
+  if (few_ && !rows_first_) {
+    client_.AwaitArrived(InputBytes(job_.work.shape()), JobClient::Input::kMayFollow);
+  }
   while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
     ASSIGN_OR_RETURN(const bool more, client_.Read(message, stop_));
     if (!more) break;

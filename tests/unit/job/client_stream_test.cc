@@ -149,7 +149,8 @@ TEST_F(ClientStreamTest, MessagesThatLeaveWithTheNextOneDo) {
 
 TEST_F(ClientStreamTest, AwaitsWhatIsOnItsWay) {
   Open({.idle = seconds(4), .bytes_per_second = 0});
-  EXPECT_FALSE(stream_->AwaitArrived(1)) << "nothing has come, and nothing may come";
+  EXPECT_FALSE(stream_->AwaitArrived(1, server::JobClient::Input::kMayFollow))
+      << "nothing has come, and nothing may come";
   v1::AttendRequest request;
   request.mutable_chunk()->set_payload(std::string(1000, 'a'));
   ASSERT_TRUE(client_->Write(request));
@@ -157,10 +158,12 @@ TEST_F(ClientStreamTest, AwaitsWhatIsOnItsWay) {
   ASSERT_TRUE(*stream_->Read(message, stream_->stop()));
   stream_->ReadAhead();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(client_->Write(request));
-  ASSERT_TRUE(testing::Eventually([&] { return stream_->AwaitArrived(3000); }));
-  EXPECT_FALSE(stream_->AwaitArrived(1 << 20)) << "it does not wait for long";
+  ASSERT_TRUE(testing::Eventually(
+      [&] { return stream_->AwaitArrived(3000, server::JobClient::Input::kMayFollow); }));
+  EXPECT_FALSE(stream_->AwaitArrived(1 << 20, server::JobClient::Input::kMayFollow))
+      << "it does not wait for long";
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(*stream_->Read(message, stream_->stop()));
-  EXPECT_FALSE(stream_->AwaitArrived(1)) << "all was read";
+  EXPECT_FALSE(stream_->AwaitArrived(1, server::JobClient::Input::kMayFollow)) << "all was read";
 }
 
 TEST_F(ClientStreamTest, AClientThatDoesNotReadIsIdle) {
