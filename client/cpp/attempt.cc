@@ -106,6 +106,9 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
       return Place(response.output(), wire::Payload(response.output().payload()));
     case v1::AttendResponse::kReport:
       if (!admitted_) return ProtocolError("a report before the job was admitted");
+      for (const v1::OutputChunk& output : response.outputs()) {
+        RETURN_IF_ERROR(Place(output, wire::Payload(output.payload())));
+      }
       report_ = response.report();
       if (sender_) sender_->Close();
       return absl::OkStatus();

@@ -24,6 +24,12 @@ int64_t InputBytes(const JobShape& shape) {
   return bytes;
 }
 
+// Outputs of few rows. A trace is long, and leaves in one message with the report.
+JobClient::Leaves LeavesOf(const v1::Open& open) {
+  return open.input_follows() && !open.want_trace() ? JobClient::Leaves::kWithReport
+                                                    : JobClient::Leaves::kWithNext;
+}
+
 bool NoCoordinates(const JobSpec& spec) {
   return !spec.ordering || spec.ordering->coordinate_axes == 0;
 }
@@ -161,6 +167,7 @@ absl::Status JobExecution::Start(JobRun& run) {
   }
   const bool first = !std::exchange(job_.begun, true);
   few_ = first && job_.files == nullptr && InputBytes(job_.work.shape()) <= kFewBytes;
+  if (few_) leaves_ = LeavesOf(job_.open);
   if (few_ && RowsComeFirst()) {
     run.Make();
     rows_first_ = run.MayOpenWithRows();
@@ -419,9 +426,7 @@ absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& c
                                               Clock::duration patience) {
   const Clock::time_point begun = sent_ ? services_.time.Now() : Clock::time_point();
   // Those of few rows are there at once, and the report is right behind them.
-  absl::StatusOr<bool> handed =
-      client_.Write(chunk, payload, owner, patience, stop_,
-                    few_ ? JobClient::Leaves::kWithNext : JobClient::Leaves::kNow);
+  absl::StatusOr<bool> handed = client_.Write(chunk, payload, owner, patience, stop_, leaves_);
   if (!handed.ok() || !*handed) return handed;
   if (sent_) sent_->Add(rank, begun, services_.time.Now());
   job_.bytes_sent += static_cast<int64_t>(payload.size());

@@ -206,6 +206,8 @@ class Attempt:
         elif kind == "output":
             self._place(response.output)
         elif kind == "report":
+            for output in response.outputs:
+                self._place(output)
             self._report = response.report
         elif kind == "resend":
             if self._queue is None:

@@ -104,6 +104,7 @@ void FakeClient::Receive() {
     if (response.has_admitted()) admitted_ = response.admitted().workers();
     if (response.has_resend()) ++resends_;
     if (response.has_report()) report_ = response.report();
+    for (const v1::OutputChunk& output : response.outputs()) Keep(output);
     if (response.has_output()) Keep(response.output());
   }
   const grpc::Status status = stream_->Finish();
