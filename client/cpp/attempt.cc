@@ -34,10 +34,11 @@ std::variant<v1::Report, AttemptFailure> Attempt::Run(const std::shared_ptr<grpc
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
   CancelWatch watch(options_.cancelled, context_);
   if (absl::Status status = watch.Start(); !status.ok()) return AttemptFailure{.status = status};
+  context_.set_initial_metadata_corked(true);  // leaves with Open
   stream_ = wire::OpenRawStream(*channel, request_.method, context_);
   stream_->Write(wire::Serialize(OpenRequest()));  // a failure shows in Finish
   absl::Status local;  // what we found wrong; the service knows the rest
-  if (!request_.by_reference() && request_.tensors.input_bytes() <= kEagerBytes) {
+  if (eager()) {
     local = MakeSender(wire::kMaxPayloadBytes);
     if (local.ok()) sender_->Send();
   }
@@ -55,6 +56,10 @@ std::variant<v1::Report, AttemptFailure> Attempt::Run(const std::shared_ptr<grpc
   return *std::move(report_);
 }
 
+bool Attempt::eager() const {
+  return !request_.by_reference() && request_.tensors.input_bytes() <= kEagerBytes;
+}
+
 v1::AttendRequest Attempt::OpenRequest() const {
   v1::AttendRequest request;
   v1::Open& open = *request.mutable_open();
@@ -63,6 +68,7 @@ v1::AttendRequest Attempt::OpenRequest() const {
   open.set_job_id(name_.job_id);
   open.set_attempt(name_.attempt);
   open.set_can_resend(options_.can_resend);
+  open.set_input_follows(eager());
   return request;
 }
 
@@ -100,6 +106,9 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
       return Place(response.output(), wire::Payload(response.output().payload()));
     case v1::AttendResponse::kReport:
       if (!admitted_) return ProtocolError("a report before the job was admitted");
+      for (const v1::OutputChunk& output : response.outputs()) {
+        RETURN_IF_ERROR(Place(output, wire::Payload(output.payload())));
+      }
       report_ = response.report();
       if (sender_) sender_->Close();
       return absl::OkStatus();

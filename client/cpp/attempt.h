@@ -57,6 +57,7 @@ class Attempt {
   absl::Status Handle(const v1::AttendResponse& response);
   absl::Status Admit(const v1::Admitted& admitted);
   absl::Status MakeSender(int64_t max_payload_bytes);
+  bool eager() const;
   absl::Status Place(const v1::OutputChunk& chunk, const wire::Payload& payload);
   absl::Status CheckComplete() const;
   AttemptFailure Failure(const absl::Status& local, const absl::Status& remote) const;

@@ -5,6 +5,7 @@
 #include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "wire/payload_message.h"
+#include "wire/transport.h"
 
 namespace hilbert_ring::client {
 
@@ -83,6 +84,10 @@ void InputSender::Send() {
     bytes_left_ -= static_cast<int64_t>(payload_.size());
     grpc::WriteOptions options;
     if (bytes_left_ == 0 && !settings_.can_resend) options.set_last_message();
+    // Few rows leave together, and wake the service once.
+    if (bytes_left_ > 0 && tensors_.input_bytes() <= wire::kLookaheadBytes) {
+      options.set_buffer_hint();
+    }
     if (!SendNext(options)) return;
   }
 }

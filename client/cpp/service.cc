@@ -38,6 +38,8 @@ constexpr std::pair<const char*, int> kReconnectArguments[] = {
     {GRPC_ARG_KEEPALIVE_TIME_MS, 10'000},
     {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000},
     {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+    // Input that follows its Open at once leaves in one piece.
+    {GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, wire::kLookaheadBytes},
 };
 
 // Asked again after the time that a service names which makes too many plans.

@@ -14,11 +14,18 @@ namespace {
 constexpr size_t kReadAhead = 4;  // messages
 constexpr std::chrono::milliseconds kUnreadLimit{500};
 constexpr std::chrono::milliseconds kArrivalLimit{5};
+// A client that has said that its rows follow does nothing else, but may have to wait for a
+// processor.
+constexpr std::chrono::milliseconds kFollowingLimit{100};
+
+// Of outputs that leave with the report: about what the transport takes though the client reads
+// nothing. More is written before, at the client's pace.
+constexpr int64_t kMostHeldBytes = 64 << 10;
 
 // The first write has the call's metadata with it, and is not taken before those have left.
 grpc::WriteOptions OptionsOf(ClientStream::Leaves leaves, int64_t written_bytes) {
   grpc::WriteOptions options;
-  if (leaves == ClientStream::Leaves::kWithNext && written_bytes > 0) options.set_buffer_hint();
+  if (leaves != ClientStream::Leaves::kNow && written_bytes > 0) options.set_buffer_hint();
   return options;
 }
 
@@ -72,11 +79,11 @@ bool ClientStream::EnoughArrived() const {
 }
 
 // By the system's time: what is awaited is on its way, and who does not send it is found by Read.
-bool ClientStream::AwaitArrived(int64_t bytes) {
+bool ClientStream::AwaitArrived(int64_t bytes, Input input) {
   MutexLock lock(mutex_);
-  if (arrived_.empty()) return false;
+  if (arrived_.empty() && input == Input::kMayFollow) return false;
   awaited_bytes_ = bytes;
-  changed_.wait_for(lock, kArrivalLimit,
+  changed_.wait_for(lock, input == Input::kFollows ? kFollowingLimit : kArrivalLimit,
                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return EnoughArrived(); });
   awaited_bytes_ = 0;
   return arrived_bytes_ >= bytes;
@@ -87,6 +94,11 @@ absl::StatusOr<bool> ClientStream::ReadBytes(grpc::ByteBuffer& message, const Jo
   const Clock::time_point began = time_.Now();
   const Deadline deadline = sends_.Due(began, 0);
   const bool waits = arrived_.empty() && !ended_;
+  if (waits && std::exchange(sated_, false) && ClaimRead()) {
+    lock.unlock();
+    StartRead(&incoming_);
+    lock.lock();
+  }
   const bool in_time = time_.WaitUntil(
       changed_, lock, stop.token(), deadline,
       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !arrived_.empty() || ended_; });
@@ -145,14 +157,28 @@ absl::StatusOr<bool> ClientStream::Write(const v1::OutputChunk& chunk, std::stri
                                          Clock::duration patience, const JobStop& stop,
                                          Leaves leaves) {
   MutexLock lock(mutex_);
+  if (leaves == Leaves::kWithReport && Hold(chunk, payload)) {
+    if (absl::Status why = stop.why(); !why.ok()) return why;
+    if (absl::Status why = stop_.why(); !why.ok()) return why;
+    return true;
+  }
   absl::StatusOr<bool> turn = AwaitTurn(lock, patience, stop);
   if (!turn.ok() || !*turn) return turn;
-  grpc::Slice slice = leaves == Leaves::kWithNext ? grpc::Slice(payload.data(), payload.size())
-                                                  : wire::SliceOf(payload, std::move(owner));
+  grpc::Slice slice = leaves != Leaves::kNow ? grpc::Slice(payload.data(), payload.size())
+                                             : wire::SliceOf(payload, std::move(owner));
   const grpc::WriteOptions options = OptionsOf(leaves, write_bytes_);
   Prepare(wire::JoinPayload(wire::kOutputFields, chunk, {std::move(slice)}));
   lock.unlock();
   StartWrite(&outgoing_, options);
+  return true;
+}
+
+bool ClientStream::Hold(const v1::OutputChunk& chunk, std::string_view payload) {
+  const auto bytes = static_cast<int64_t>(payload.size());
+  if (held_bytes_ + bytes > kMostHeldBytes) return false;
+  held_bytes_ += bytes;
+  held_.push_back(chunk);
+  held_.back().set_payload(std::string(payload));
   return true;
 }
 
@@ -217,6 +243,9 @@ void ClientStream::End(const v1::Report& report) {
     lock.unlock();
     return End(turn.status(), std::nullopt);
   }
+  response.mutable_outputs()->Reserve(static_cast<int>(held_.size()));
+  for (v1::OutputChunk& chunk : held_) *response.add_outputs() = std::move(chunk);
+  held_.clear();
   lock.unlock();
   outgoing_ = wire::Serialize(response);
   StartWriteAndFinish(&outgoing_, grpc::WriteOptions(), grpc::Status::OK);
@@ -251,6 +280,8 @@ void ClientStream::OnReadDone(bool ok) {
     ended_ = true;
   }
   if (EnoughArrived()) changed_.notify_all();
+  // Where all has come that the client sends, a read would end with the call, and wake a thread.
+  if (awaited_bytes_ > 0 && arrived_bytes_ >= awaited_bytes_) sated_ = true;
   const bool read = ClaimRead();
   lock.unlock();
   if (read) StartRead(&incoming_);
@@ -258,7 +289,7 @@ void ClientStream::OnReadDone(bool ok) {
 }
 
 bool ClientStream::ClaimRead() {
-  if (reading_ || ended_ || arrived_.size() >= read_ahead_) return false;
+  if (reading_ || ended_ || sated_ || arrived_.size() >= read_ahead_) return false;
   return reading_ = true;
 }
 

@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
@@ -77,7 +78,7 @@ class ClientStream : public JobClient,
   // A message of any kind, whole; as Read.
   absl::StatusOr<bool> ReadBytes(grpc::ByteBuffer& message, const JobStop& stop);
 
-  bool AwaitArrived(int64_t bytes) override;
+  bool AwaitArrived(int64_t bytes, Input input) override;
 
   // Messages are taken by the transport, which the client's reading makes room in.
   using JobClient::Write;
@@ -90,8 +91,8 @@ class ClientStream : public JobClient,
   absl::Status AwaitTaken(const JobStop& stop) override;
   void Offer(const v1::AttendResponse& response) override;
 
-  // Ends the call with OK and the report, once the client has taken what was written before; with
-  // the stop's reason if it does not.
+  // Ends the call with OK and the report, with the outputs that leave with it, once the client has
+  // taken what was written before; with the stop's reason if it does not.
   void End(const v1::Report& report);
 
   // Ends the call with a status, OK without a report too. retry_after goes along as pushback.
@@ -124,6 +125,9 @@ class ClientStream : public JobClient,
   void ReadUpTo(size_t messages);
   // Whether the next read is to be started: none is under way, and not enough has arrived.
   bool ClaimRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes an output that leaves with the report; false where too much would.
+  bool Hold(const v1::OutputChunk& chunk, std::string_view payload)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether the reader is to look: at each message, or when it has what it awaits.
   bool EnoughArrived() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -147,6 +151,10 @@ class ClientStream : public JobClient,
   int64_t awaited_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: any
   size_t read_ahead_ ABSL_GUARDED_BY(mutex_) = 0;      // messages
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
+  // What was awaited has come: nothing more is read until somebody wants more.
+  bool sated_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<v1::OutputChunk> held_ ABSL_GUARDED_BY(mutex_);  // they leave with the report
+  int64_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;       // nothing more comes
   Clock::time_point heard_ ABSL_GUARDED_BY(mutex_);  // when something came last
   Operation write_ ABSL_GUARDED_BY(mutex_) = Operation::kDone;

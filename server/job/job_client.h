@@ -31,7 +31,8 @@ class JobClient {
   // client, and costs the system more than such a message does.
   enum class Leaves {
     kNow,
-    kWithNext,  // or when 64 KiB wait
+    kWithNext,    // or when 64 KiB wait
+    kWithReport,  // in one message, where they are few: outputs for a client that takes them so
   };
 
   virtual ~JobClient() = default;
@@ -49,8 +50,9 @@ class JobClient {
 
   // Of a client whose rows come at once: until so many bytes of messages have arrived that were not
   // read, or a few milliseconds are over. Whether they have. Before or between reads, by the thread
-  // that reads.
-  virtual bool AwaitArrived(int64_t bytes) = 0;
+  // that reads. Not at all where none has arrived and the client has not said that they follow.
+  enum class Input { kMayFollow, kFollows };
+  virtual bool AwaitArrived(int64_t bytes, Input input) = 0;
 
   // Hands a message over, once the one before is taken: from then on the client gets it, whatever
   // becomes of the job. Any thread. Errors as of Read, after which no write succeeds.
@@ -58,8 +60,8 @@ class JobClient {
                              Leaves leaves) = 0;
 
   // An output chunk with its payload, which `owner` keeps as long as it is in use. False when the
-  // message before is not taken within `patience`: this one is left to the caller. What leaves with
-  // the next one is copied.
+  // message before is not taken within `patience`: this one is left to the caller. What does not
+  // leave now is copied.
   virtual absl::StatusOr<bool> Write(const v1::OutputChunk& chunk, std::string_view payload,
                                      std::shared_ptr<const void> owner, Clock::duration patience,
                                      const JobStop& stop, Leaves leaves) = 0;

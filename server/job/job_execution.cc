@@ -24,6 +24,16 @@ int64_t InputBytes(const JobShape& shape) {
   return bytes;
 }
 
+// Outputs of few rows. A trace is long, and leaves in one message with the report.
+JobClient::Leaves LeavesOf(const v1::Open& open) {
+  return open.input_follows() && !open.want_trace() ? JobClient::Leaves::kWithReport
+                                                    : JobClient::Leaves::kWithNext;
+}
+
+bool NoCoordinates(const JobSpec& spec) {
+  return !spec.ordering || spec.ordering->coordinate_axes == 0;
+}
+
 // Of a ring that could not be formed: the one that the payload names, while all are there. Null
 // where a worker has left, and the ring failed for that.
 std::shared_ptr<const Member> Named(const absl::Status& error, const char* payload,
@@ -157,13 +167,26 @@ absl::Status JobExecution::Start(JobRun& run) {
   }
   const bool first = !std::exchange(job_.begun, true);
   few_ = first && job_.files == nullptr && InputBytes(job_.work.shape()) <= kFewBytes;
-  run.Open();
+  if (few_) leaves_ = LeavesOf(job_.open);
+  if (few_ && RowsComeFirst()) {
+    run.Make();
+    rows_first_ = run.MayOpenWithRows();
+  }
+  if (!rows_first_) run.Open();
   ready_due_ = services_.time.Now() + job_.work.start_timeout();
   absl::Status status = first                   ? job_.input.Begin()
                         : job_.files == nullptr ? AskForLostRows()
                                                 : absl::OkStatus();
   if (status.ok() && !few_) status = run.AwaitReady(ready_due_);
-  return status.ok() ? Admit() : status;
+  return status.ok() && !rows_first_ ? Admit() : status;
+}
+
+// What the worker is told then is RunOpen alone. All rows have arrived, so that it is not kept
+// waiting for a client.
+bool JobExecution::RowsComeFirst() {
+  return members_.size() == 1 && job_.open.input_follows() && job_.open.can_resend() &&
+         job_.work.model().empty() && NoCoordinates(job_.spec) &&
+         client_.AwaitArrived(InputBytes(job_.work.shape()), JobClient::Input::kFollows);
 }
 
 absl::Status JobExecution::Receive(JobRun& run) {
@@ -172,6 +195,11 @@ absl::Status JobExecution::Receive(JobRun& run) {
   absl::Status status;
   if (job_.input.order_known()) status = PlaceRows(run);
   if (status.ok()) status = ReceiveRows(run);
+  if (status.ok() && rows_first_) {
+    run.OpenWithRows();
+    ready_due_ = services_.time.Now() + job_.work.start_timeout();
+    status = Admit();
+  }
   if (status.ok() && few_) {
     status = run.AwaitReady(ready_due_);
     if (status.ok()) status = run.SendAgain(*router_, job_.input);
@@ -281,7 +309,9 @@ absl::Status JobExecution::ReceiveRows(JobRun& run) {
   const Clock::time_point start = services_.time.Now();
   ClientMessage message;
   // All at once: this thread then wakes once, and not for each message.
-  if (few_) client_.AwaitArrived(InputBytes(job_.work.shape()));
+  if (few_ && !rows_first_) {
+    client_.AwaitArrived(InputBytes(job_.work.shape()), JobClient::Input::kMayFollow);
+  }
   while (!(job_.open.can_resend() || job_.retries > 0) || !job_.input.Complete()) {
     ASSIGN_OR_RETURN(const bool more, client_.Read(message, stop_));
     if (!more) break;
@@ -396,9 +426,7 @@ absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& c
                                               Clock::duration patience) {
   const Clock::time_point begun = sent_ ? services_.time.Now() : Clock::time_point();
   // Those of few rows are there at once, and the report is right behind them.
-  absl::StatusOr<bool> handed =
-      client_.Write(chunk, payload, owner, patience, stop_,
-                    few_ ? JobClient::Leaves::kWithNext : JobClient::Leaves::kNow);
+  absl::StatusOr<bool> handed = client_.Write(chunk, payload, owner, patience, stop_, leaves_);
   if (!handed.ok() || !*handed) return handed;
   if (sent_) sent_->Add(rank, begun, services_.time.Now());
   job_.bytes_sent += static_cast<int64_t>(payload.size());

@@ -101,6 +101,7 @@ class JobExecution {
   absl::Status Check(JobRun& run);
 
   void Enter(JobPhase phase);
+  bool RowsComeFirst();
   absl::Status Admit();
   absl::Status AskForLostRows();
   absl::Status ReceiveRows(JobRun& run);
@@ -121,9 +122,11 @@ class JobExecution {
   const Plan& plan_;
   const Members& members_;
   const bool express_;
-  JobStop stop_;                // of this execution: the client's, or a worker's failure
-  Deadline ready_due_;          // of the workers
-  bool few_ = false;            // so few rows that they come while the workers make ready
+  JobStop stop_;        // of this execution: the client's, or a worker's failure
+  Deadline ready_due_;  // of the workers
+  bool few_ = false;    // so few rows that they come while the workers make ready
+  JobClient::Leaves leaves_ = JobClient::Leaves::kNow;  // outputs
+  bool rows_first_ = false;     // they are in the shard before the worker hears of the job
   Clock::time_point received_;  // all rows
   Clock::time_point run_opened_;
   std::optional<SendSpans> sent_;    // of jobs that want a trace

@@ -44,22 +44,40 @@ HeldRows JobRun::End() {
   return HeldRows(options_.plan->shards, options_.members, std::move(shards), options_.express);
 }
 
-void JobRun::Open() {
+void JobRun::Make() {
   place_ = options_.runs->Enter([this](const std::string& worker, const v1::RunFailed& failed) {
     FailedBeside(worker, failed);
   });
-  // A worker may send outputs before the next one's stream is open.
-  const Delivered delivered = *options_.delivered;
   WorkerStream::Listener& listener = *this;
   for (int rank = 0; rank < static_cast<int>(options_.members.size()); ++rank) {
     streams_.push_back(std::make_unique<WorkerStream>(options_, rank, listener, stop_));
   }
   for (const auto& stream : streams_) {
-    if (absl::Status status = stream->Open(place_->number(), delivered); !status.ok()) {
+    if (absl::Status status = stream->Make(*options_.delivered); !status.ok()) {
       stop_.Request(status);
       return;
     }
   }
+}
+
+void JobRun::Open() {
+  if (streams_.empty()) Make();
+  // A worker may send outputs before the next one's stream is open.
+  const Delivered delivered = *options_.delivered;
+  for (const auto& stream : streams_) {
+    if (!stop_.why().ok()) return;
+    absl::Status status = stream->Open(place_->number(), delivered);
+    if (!status.ok()) stop_.Request(status);
+  }
+}
+
+bool JobRun::MayOpenWithRows() const {
+  return streams_.size() == 1 && streams_.front()->shard().offered();
+}
+
+void JobRun::OpenWithRows() {
+  hears_ = true;
+  streams_.front()->OpenWithRows(place_->number());
 }
 
 absl::Status JobRun::AwaitReady(Deadline deadline) {

@@ -55,6 +55,15 @@ class JobRun : private WorkerStream::Listener {
   // Opens the streams. Each of these is called by one thread.
   void Open();
 
+  // In place of Open, for a job on one worker whose shard is offered, and whose rows are known to
+  // come before the worker needs any: makes the shard, then, when order and rows have been sent,
+  // opens the stream with them. What the worker says the waits below hear themselves.
+  void Make();
+  void OpenWithRows();
+
+  // After Make: the stream may be opened so.
+  bool MayOpenWithRows() const;
+
   // Waits until all workers are ready. Errors here and below: the stop's reason.
   absl::Status AwaitReady(Deadline deadline);
 
@@ -125,6 +134,7 @@ class JobRun : private WorkerStream::Listener {
                       const JobInput& input);
   absl::Status WriteRows(std::map<int, RowMessages>& by_rank);
   absl::Status Await(const Awaited& awaited, Deadline deadline);
+  bool Hear(const Awaited& awaited, Deadline until);
   bool AllDid(const Awaited& awaited) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status FindLate(const Awaited& awaited, Deadline deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -145,7 +155,8 @@ class JobRun : private WorkerStream::Listener {
   std::shared_ptr<const Member> stalled_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Member> failed_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<WorkerStream>> streams_;  // by rank; all there once one is open
-  std::unique_ptr<OpenRuns::Place> place_;              // last: it uses all of the above
+  bool hears_ = false;                      // the job's thread, what the worker says: no other does
+  std::unique_ptr<OpenRuns::Place> place_;  // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

@@ -16,6 +16,8 @@ namespace {
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
 constexpr auto kCulpritLimit = std::chrono::milliseconds(300);
 constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
+// Until it is looked whether the time is over, by whichever clock that goes.
+constexpr auto kHearInterval = std::chrono::milliseconds(250);
 
 }  // namespace
 
@@ -38,7 +40,15 @@ absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
     const Clock::time_point now = time.Now();
     const bool looks = awaited.computing || now >= deadline;
     const Deadline until = looks ? now + kStallCheckInterval : deadline;
-    if (time.WaitUntil(changed_, lock, stop_.token(), until, all) || !stop_.why().ok()) break;
+    bool did = false;
+    if (hears_ && !streams_.front()->ended()) {
+      lock.unlock();
+      did = Hear(awaited, until);
+      lock.lock();
+    } else {
+      did = time.WaitUntil(changed_, lock, stop_.token(), until, all);
+    }
+    if (did || !stop_.why().ok()) break;
     absl::Status failed = FindLate(awaited, deadline);
     if (failed.ok() && awaited.computing) failed = FindStalled(awaited);
     lock.unlock();
@@ -46,6 +56,19 @@ absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
     lock.lock();
   }
   return stop_.why();
+}
+
+// As the wait for those who hear: until all did, or the stop or the time, which `until` is by.
+bool JobRun::Hear(const Awaited& awaited, Deadline until) {
+  const TimeSource& time = *options_.time;
+  WorkerStream& stream = *streams_.front();
+  while (!(stream.*awaited.done)()) {
+    const Clock::time_point now = time.Now();
+    if (!stop_.why().ok() || now >= until || stream.ended()) return false;
+    stream.Hear(std::chrono::system_clock::now() +
+                std::min<Clock::duration>(until - now, kHearInterval));
+  }
+  return true;
 }
 
 // The first whose time is over.

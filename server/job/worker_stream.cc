@@ -29,12 +29,6 @@ void AddRanges(const RowSet& slots, google::protobuf::RepeatedPtrField<v1::SlotR
 
 constexpr char kMethod[] = "/hilbert_ring.v1.WorkerService/Run";
 
-std::unique_ptr<wire::RawStream> Begin(const Member& member, grpc::ClientContext& context) {
-  AddCallToken(context, member.secret, "Run");
-  context.set_initial_metadata_corked(true);  // leaves with RunOpen
-  return wire::OpenRawStream(*member.channel, kMethod, context);
-}
-
 }  // namespace
 
 WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& listener,
@@ -44,7 +38,6 @@ WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& lis
       listener_(listener),
       stop_(stop),
       cancel_(stop.token(), [this] { context_.TryCancel(); }),
-      call_(Begin(member(), context_)),
       pool_(MostPayloadBytes(options.plan->rows, options.plan->spec.tokens)),
       shard_(options, rank),
       departed_(member().departed.get_token(), [this] { NoteDeparted(); }) {}
@@ -55,7 +48,8 @@ void WorkerStream::NoteDeparted() {
   stop_.Request(LostWorker(member().address, "its heartbeats or its connection ended"));
 }
 
-absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
+absl::Status WorkerStream::Make(const Delivered& delivered) {
+  told_at_ = options_.time->Now();
   if (absl::Status status = shard_.Make(); !status.ok()) {
     return wire::WithReason(status, wire::reason::kHeldRowsMemory);
   }
@@ -72,11 +66,32 @@ absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
   } else if (!shard_.offered()) {
     way_ = Way::kMessages;
   }
+  return absl::OkStatus();
+}
+
+void WorkerStream::Begin() {
+  AddCallToken(context_, member().secret, "Run");
+  context_.set_initial_metadata_corked(true);  // leaves with RunOpen
   told_at_ = options_.time->Now();
-  call_->Write(
-      wire::Serialize(OpenRequest(run, delivered)));  // should that fail, the reader finds out why
+}
+
+// Should a message not leave, the end of the stream says why.
+absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
+  Begin();
+  call_ = wire::OpenRawStream(*member().channel, kMethod, context_);
+  call_->Write(wire::Serialize(OpenRequest(run, delivered)));
   ASSIGN_OR_RETURN(reader_, options_.threads->Start([this] { Read(); }));
   return absl::OkStatus();
+}
+
+void WorkerStream::OpenWithRows(uint64_t run) {
+  Begin();
+  NoteFinished();
+  told_rows_ = true;
+  v1::RunRequest request = OpenRequest(run, *options_.delivered);
+  request.mutable_open()->set_rows_there(true);
+  polled_.emplace(*member().channel, kMethod, context_);
+  polled_->Write(wire::Serialize(request));
 }
 
 v1::RunRequest WorkerStream::OpenRequest(uint64_t run, const Delivered& delivered) const {
@@ -120,7 +135,9 @@ void WorkerStream::Settle() {
 
 absl::Status WorkerStream::Write(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
   told_at_ = options_.time->Now();
-  if (call_->Write(message, options)) return absl::OkStatus();
+  if (polled_ ? polled_->Write(message, options) : call_->Write(message, options)) {
+    return absl::OkStatus();
+  }
   // The stream has ended; why, its reader finds out.
   options_.time->AwaitStop(stop_.token(), options_.time->Now() + kReasonLimit);
   stop_.Request(LostWorker(member().address, "its stream ended while rows were sent"));
@@ -157,11 +174,14 @@ absl::Status WorkerStream::TellElsewhere(Clock::time_point now) {
   return Write(wire::Serialize(request));
 }
 
+void WorkerStream::NoteFinished() {
+  const MutexLock lock(mutex_);
+  finished_ = options_.time->Now();
+}
+
 absl::Status WorkerStream::FinishRows() {
-  {
-    const MutexLock lock(mutex_);
-    finished_ = options_.time->Now();
-  }
+  if (told_rows_ && !takes_messages()) return absl::OkStatus();
+  NoteFinished();
   v1::RunRequest request;
   request.mutable_done();
   return Write(wire::Serialize(request), grpc::WriteOptions().set_last_message());
@@ -195,6 +215,7 @@ absl::StatusOr<bool> WorkerStream::KeepRows(TensorKind tensor, const RowSpan& sl
 
 void WorkerStream::Join() {
   if (reader_.joinable()) reader_.Join();
+  while (polled_ && !ended()) Hear(std::chrono::system_clock::time_point::max());
 }
 
 HeldShard WorkerStream::Release() {
@@ -214,11 +235,31 @@ void WorkerStream::Read() {
   RunMessage<v1::RunResponse> message;
   absl::Status status;
   while (status.ok() && call_->Read(&message.buffer)) status = Handle(message);
+  EndReading(status);
+}
+
+void WorkerStream::Hear(std::chrono::system_clock::time_point until) {
+  if (ended()) return;
+  absl::Status status;
+  switch (polled_->Read(heard_.buffer, until)) {
+    case wire::PolledStream::Got::kNothing:
+      return;
+    case wire::PolledStream::Got::kMessage:
+      status = Handle(heard_);
+      if (status.ok()) return;
+      break;
+    case wire::PolledStream::Got::kEnd:
+      break;
+  }
+  EndReading(status);
+}
+
+void WorkerStream::EndReading(const absl::Status& status) {
   if (!status.ok()) {
     stop_.Request(status);
     context_.TryCancel();
   }
-  const grpc::Status ended = call_->Finish();
+  const grpc::Status ended = polled_ ? polled_->Finish() : call_->Finish();
   if (!ended.ok() || !told_figures()) listener_.Failed(rank_, ended);
   if (passer_ && passer_->has_thread()) {
     listener_.PassesOn(rank_, true);  // that the worker is silent now is no stall
@@ -256,12 +297,11 @@ absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
       return options_.work->TakePooled(rank_, response.pooled());
     case v1::RunResponse::kChecked:
       return options_.work->TakeChecked(response.checked());
-    case v1::RunResponse::kFigures: {
-      const MutexLock lock(mutex_);
-      said_.report = std::move(*response.mutable_figures());
-      said_.report->set_worker(member().address);
+    case v1::RunResponse::kFigures:
+      TakeFigures(*response.mutable_figures());
       return absl::OkStatus();
-    }
+    case v1::RunResponse::kWhole:
+      return HandleWhole(*response.mutable_whole());
     case v1::RunResponse::MESSAGE_NOT_SET:
       break;
   }
@@ -279,6 +319,27 @@ absl::Status WorkerStream::HandleReady(const v1::RunReady& ready) {
     said.ready = true;
   });
   return absl::OkStatus();
+}
+
+void WorkerStream::TakeFigures(v1::WorkerReport& figures) {
+  const MutexLock lock(mutex_);
+  said_.report = std::move(figures);
+  said_.report->set_worker(member().address);
+}
+
+absl::Status WorkerStream::HandleWhole(v1::RunWhole& whole) {
+  if (!told_rows_) {
+    return absl::InternalError(
+        absl::StrCat("worker ", member().address, " answers at once what it was not told whole"));
+  }
+  v1::RunReady ready;
+  ready.set_shares_memory(true);
+  RETURN_IF_ERROR(HandleReady(ready));
+  HandleComputed(whole.computed());
+  TakeFigures(*whole.mutable_figures());
+  v1::RowsFinal final;
+  final.set_rows(options_.plan->shards.Rows(rank_));
+  return HandleFinal(final);
 }
 
 // In one piece, in memory of its own: the message before it may still be on its way to the client.

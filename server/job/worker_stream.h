@@ -1,6 +1,7 @@
 // One worker's part in a run: its Run stream, its shard, and what it has said.
 //
 //   WorkerStream stream(options, rank, listener, stop);
+//   stream.Make(delivered);           // its shard
 //   stream.Open(run, delivered);      // its memory is offered, and its reader begins
 //   stream.Settle();                  // all workers are ready: it is known who shares memory
 //   stream.SendOrder(router);
@@ -19,8 +20,15 @@
 // Each field is the job's thread's, the reader's, or guarded by mutex_, as it says. The listener is
 // called without mutex_, and may lock before it asks the stream: a run's lock comes before a
 // stream's.
+//
+// A small job, whose rows are in its shard already, needs no reader: its thread has nothing to do
+// but to hear what the worker says, and what it hears itself no other thread has to wake it for.
+//
+//   stream.OpenWithRows(run);         // in place of Open
+//   stream.Hear(until);               // again and again, in place of waiting for the reader
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -40,6 +48,7 @@
 #include "server/process/job_stop.h"
 #include "server/rows/row_router.h"
 #include "server/shard/run_message.h"
+#include "wire/polled_stream.h"
 #include "wire/raw_stream.h"
 #include "wire/slice_pool.h"
 
@@ -68,7 +77,7 @@ class WorkerStream {
     virtual void Failed(int rank, const grpc::Status& status) = 0;
   };
 
-  // Begins the call. All must outlive the stream.
+  // All must outlive the stream.
   WorkerStream(const JobRunOptions& options, int rank, Listener& listener, JobStop& stop);
 
   // After Join.
@@ -76,9 +85,18 @@ class WorkerStream {
 
   // The next are the job's thread's.
 
-  // Makes the shard and sends RunOpen. run: this run's number. delivered: what is left out of the
-  // outputs. Errors: HELD_ROWS_MEMORY, or no thread could be had.
+  // The shard. delivered: what is left out of the outputs. Errors: HELD_ROWS_MEMORY.
+  absl::Status Make(const Delivered& delivered);
+
+  // Sends RunOpen. run: this run's number. Errors: no thread could be had.
   absl::Status Open(uint64_t run, const Delivered& delivered);
+
+  // The same, once the order and all rows are in a shard that is offered, and nothing is delivered
+  // yet. The worker is then told of no rows, unless it turns the memory down.
+  void OpenWithRows(uint64_t run);
+
+  // After OpenWithRows: hears one message or the end, if any comes by then.
+  void Hear(std::chrono::system_clock::time_point until);
 
   // The worker is ready: from here on it is settled whether it shares its shard.
   void Settle();
@@ -119,7 +137,7 @@ class WorkerStream {
   // shard.
   absl::StatusOr<bool> KeepRows(TensorKind tensor, const RowSpan& slots, std::string_view payload);
 
-  // Waits for the reader, which ends when the call does.
+  // Waits for the reader, which ends when the call does; where there is none, hears until then.
   void Join();
 
   // After Join: the shard, for the next execution.
@@ -146,18 +164,23 @@ class WorkerStream {
 
   const Member& member() const { return *options_.members[rank_]; }
   v1::RunRequest OpenRequest(uint64_t run, const Delivered& delivered) const;
+  void Begin();
+  void NoteFinished();
   void NoteDeparted();
   void Note(absl::FunctionRef<void(Said&)> change);  // called with mutex_ held
   bool shares() const;
   bool told_figures() const;
 
-  // The reader's.
+  // The reader's, or the job's thread's where there is none.
   void Read();
+  void EndReading(const absl::Status& status);
   absl::Status Handle(RunMessage<v1::RunResponse>& message);
   absl::Status HandleReady(const v1::RunReady& ready);
   absl::Status HandleOutput(const RunMessage<v1::RunResponse>& message);
   absl::Status HandleFinal(const v1::RowsFinal& final);
   void HandleComputed(const v1::RunComputed& computed);
+  void TakeFigures(v1::WorkerReport& figures);
+  absl::Status HandleWhole(v1::RunWhole& whole);
 
   const JobRunOptions& options_;
   const int rank_;
@@ -165,14 +188,18 @@ class WorkerStream {
   JobStop& stop_;
   grpc::ClientContext context_;
   const std::stop_callback<std::function<void()>> cancel_;
-  const std::unique_ptr<wire::RawStream> call_;  // one thread writes, one reads
+  // Of an open stream one of them: one thread writes and one reads, or one does both.
+  std::unique_ptr<wire::RawStream> call_;
+  std::optional<wire::PolledStream> polled_;
   wire::SlicePool pool_;
 
   // The job's thread's:
   WorkerShard shard_;
   Way way_ = Way::kUnsettled;
   int64_t told_arrived_ = 0;
+  bool told_rows_ = false;     // with RunOpen, that all are there
   Clock::time_point told_at_;  // anything
+  RunMessage<v1::RunResponse> heard_;
   KeptThreads::Task reader_;
 
   // The reader's: outputs of an offered shard, until it is turned down. Set before the reader

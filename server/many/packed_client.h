@@ -28,7 +28,7 @@ class PackedClient : public JobClient {
 
   JobStop& stop() override { return stop_; }
   void ReadAhead() override {}
-  bool AwaitArrived(int64_t /*bytes*/) override { return true; }
+  bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
 
   // Open, then the chunks.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;

@@ -32,7 +32,7 @@ class EpochClient : public JobClient {
 
   JobStop& stop() override { return *parts_.stop; }
   void ReadAhead() override {}
-  bool AwaitArrived(int64_t bytes) override { return true; }
+  bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
 
   // Open, then the rows of Q, K and V in bands, then those that were asked for again.
   absl::StatusOr<bool> Read(ClientMessage& message, const JobStop& stop) override;

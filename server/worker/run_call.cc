@@ -58,7 +58,6 @@ absl::Status RunCall::Serve() {
   idle_bytes_ = ResidentBytes();
   absl::Status status = Allocate();
   if (status.ok()) {
-    short_ = IsShort();
     status = short_ ? WorkAlone() : Work();
   }
   // Before the next job's turn, and all of it before that job can reserve it.
@@ -190,6 +189,9 @@ absl::Status RunCall::Allocate() {
   ASSIGN_OR_RETURN(Delivered delivered, DeliveredOf(open_, plan.spec.tokens));
   output_.emplace(plan, rank_, SourceOf(*store_), open_.want_lse(), std::move(delivered));
   ready_ = std::chrono::steady_clock::now();
+  short_ = IsShort();
+  whole_ = short_ && open_.rows_there();
+  if (whole_) return absl::OkStatus();
   v1::RunResponse response;
   response.mutable_ready()->set_shares_memory(shared_ != nullptr);
   return Send(response);
@@ -304,6 +306,7 @@ void RunCall::NoteCancelled() {
 
 absl::Status RunCall::ReceiveRows() {
   ShardRows rows(work_->shape(), work_->plan(), rank_, *store_);
+  if (shared_ != nullptr && open_.rows_there()) return TakeDone(rows);
   RunMessage<v1::RunRequest> message;
   const v1::RunRequest& request = message.fields;
   const auto fed = [this] { fed_until_ = std::chrono::steady_clock::now() + state_.feed_timeout; };
@@ -405,7 +408,7 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
             }
             if (shared_ == nullptr || files_ != nullptr) {
               changed_.notify_all();
-            } else if (rows < store_->rows()) {
+            } else if (!whole_ && rows < store_->rows()) {
               SendNews();
             }
           },

@@ -7,7 +7,8 @@
 //
 // Three threads: the call's own receives rows, then watches for cancellation; one executes; one
 // sends. A short job, whose outputs need not be sent, has its call's thread alone: handing it on
-// from one to the next would take longer than its compute.
+// from one to the next would take longer than its compute. Where its rows are there when it is
+// opened, it says all that it has to say in one message: RunOpen -> RunWhole.
 #pragma once
 
 #include <atomic>
@@ -122,6 +123,8 @@ class RunCall {
   absl::Status SendOutputs(int64_t rows_final, grpc::WriteOptions options)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sending_);
   absl::Status SendFigures();
+  absl::Status SendWhole();
+  v1::WorkerReport Report();
   absl::Status Send(const v1::RunResponse& response, grpc::WriteOptions options = {});
   absl::Status Send(const grpc::ByteBuffer& message, grpc::WriteOptions options);
 
@@ -146,6 +149,7 @@ class RunCall {
   std::optional<OutputRows> output_;
   std::optional<wire::SlicePool> pool_;  // of outputs on their way
   bool short_ = false;                   // set before there are other threads
+  bool whole_ = false;                   // likewise: all is said in one message
   std::optional<RunSpans> spans_;        // where they are asked for
 
   Mutex mutex_;

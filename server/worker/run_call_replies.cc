@@ -142,6 +142,7 @@ void RunCall::TellFailure() {
 
 // The last messages leave together.
 absl::Status RunCall::SendEnd(int64_t rows_final) {
+  if (whole_) return SendWhole();
   const auto options = grpc::WriteOptions().set_buffer_hint();
   v1::RunResponse response;
   response.mutable_computed()->set_seconds(compute_seconds_);
@@ -186,11 +187,10 @@ absl::Status RunCall::SendOutputs(int64_t rows_final, grpc::WriteOptions options
   return output_->status();
 }
 
-absl::Status RunCall::SendFigures() {
+v1::WorkerReport RunCall::Report() {
   const WorkerCost& cost = work_->cost();
   const DeviceInfo info = lane_->device().info();
-  v1::RunResponse response;
-  v1::WorkerReport& report = *response.mutable_figures();
+  v1::WorkerReport report;
   report.set_device(info.name);
   report.set_kernel(info.kernel);
   report.set_transport(transport_);
@@ -220,6 +220,20 @@ absl::Status RunCall::SendFigures() {
     }
     spans_->AddTo(report);
   }
+  return report;
+}
+
+// It leaves with the status.
+absl::Status RunCall::SendWhole() {
+  v1::RunResponse response;
+  response.mutable_whole()->mutable_computed()->set_seconds(compute_seconds_);
+  *response.mutable_whole()->mutable_figures() = Report();
+  return Send(response, grpc::WriteOptions().set_last_message());
+}
+
+absl::Status RunCall::SendFigures() {
+  v1::RunResponse response;
+  *response.mutable_figures() = Report();
   // Where the status follows at once, they leave with it.
   return Send(response, short_ ? grpc::WriteOptions().set_last_message() : grpc::WriteOptions());
 }

@@ -159,6 +159,7 @@ class Attempt:
         request.open.job_id = self._call.job_id
         request.open.attempt = self._number
         request.open.can_resend = True
+        request.open.input_follows = self._queue is not None
         message: bytes = request.SerializeToString()
         return message
 
@@ -205,6 +206,8 @@ class Attempt:
         elif kind == "output":
             self._place(response.output)
         elif kind == "report":
+            for output in response.outputs:
+                self._place(output)
             self._report = response.report
         elif kind == "resend":
             if self._queue is None:

@@ -56,6 +56,15 @@ TEST(Attend, SendsInputsAndPlacesOutputs) {
   EXPECT_EQ(last.compute_fraction, 0.5);
 }
 
+TEST(Attend, FewRowsFollowAtOnceAndOutputsMayComeWithTheReport) {
+  const FakeService service({.outputs_with_report = true});
+  EchoJob job;
+  const auto report = job.Attend(service.address());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(service.record().open.input_follows());
+  EXPECT_TRUE(job.echoed());
+}
+
 TEST(Attend, WithoutLse) {
   const FakeService service;
   EchoJob job;

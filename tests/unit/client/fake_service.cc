@@ -99,7 +99,7 @@ class FakeCall {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     if (grpc::Status status = Receive(); !status.ok()) return status;
-    if (!behaviour_.output_while_receiving) SendOutputs();
+    if (!behaviour_.output_while_receiving) SendOutputs(response);
     if (behaviour_.leave_out_report) return grpc::Status::OK;
     v1::Report& report = *response.mutable_report();
     report.set_job_id(record_.open.job_id());
@@ -170,7 +170,8 @@ class FakeCall {
     record_.chunks.back().clear_payload();
   }
 
-  void SendOutputs() {
+  // last: the report's message.
+  void SendOutputs(v1::AttendResponse& last) {
     v1::AttendResponse response;
     response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
     response.mutable_progress()->set_fraction(0.5);
@@ -179,7 +180,11 @@ class FakeCall {
         EchoedOutputs(spec_, record_.open.want_lse(), record_.tensors[v1::TENSOR_Q]);
     if (behaviour_.change_outputs) behaviour_.change_outputs(outputs);
     for (v1::OutputChunk& output : outputs) {
-      if (!WriteOutput(stream_, std::move(output))) break;
+      if (behaviour_.outputs_with_report) {
+        *last.add_outputs() = std::move(output);
+      } else if (!WriteOutput(stream_, std::move(output))) {
+        break;
+      }
     }
   }
 

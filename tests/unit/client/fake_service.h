@@ -29,6 +29,7 @@ struct FakeBehaviour {
   int fail_after_chunks = 0;
   bool stall = false;  // reads nothing after Admitted
   bool leave_out_report = false;
+  bool outputs_with_report = false;  // in its message
   // Asked for one after the other, once more than resend_after_chunks have come; those rows are
   // forgotten first.
   std::vector<v1::Resend> resends;

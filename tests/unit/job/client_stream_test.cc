@@ -147,9 +147,52 @@ TEST_F(ClientStreamTest, MessagesThatLeaveWithTheNextOneDo) {
   EXPECT_TRUE(response.has_report());
 }
 
+TEST_F(ClientStreamTest, OutputsThatLeaveWithTheReportAreInItsMessageWhileTheyAreFew) {
+  Open({.idle = seconds(4), .bytes_per_second = 0}, Through::kSocket);
+  v1::OutputChunk chunk;
+  chunk.set_rows(1);
+  const std::string most(64 << 10, 'a');
+  for (const std::string& rows : {std::string("rows"), most}) {
+    const auto handed = stream_->Write(chunk, rows, nullptr, kAnyPatience, stream_->stop(),
+                                       ClientStream::Leaves::kWithReport);
+    EXPECT_TRUE(handed.ok() && *handed) << handed.status();
+  }
+  v1::AttendResponse response;
+  ASSERT_TRUE(client_->Read(&response));
+  EXPECT_TRUE(response.output().payload() == most) << "the second one is too much";
+  ended_ = true;
+  stream_->End(v1::Report());
+  ASSERT_TRUE(client_->Read(&response));
+  EXPECT_TRUE(response.has_report());
+  ASSERT_EQ(response.outputs_size(), 1);
+  EXPECT_EQ(response.outputs(0).payload(), "rows");
+  EXPECT_EQ(response.outputs(0).rows(), 1);
+}
+
+TEST_F(ClientStreamTest, WhatFollowsIsAwaitedThoughNothingHasComeAndReadOnWhereMoreIsWanted) {
+  Open({.idle = seconds(4), .bytes_per_second = 0});
+  v1::AttendRequest request;
+  request.mutable_chunk()->set_payload(std::string(1000, 'a'));
+  ASSERT_TRUE(client_->Write(request));
+  ClientMessage message;
+  ASSERT_TRUE(*stream_->Read(message, stream_->stop()));
+  stream_->ReadAhead();
+  std::future<bool> writes = std::async(
+      std::launch::async, [&] { return client_->Write(request) && client_->Write(request); });
+  ASSERT_TRUE(testing::Eventually(
+      [&] { return stream_->AwaitArrived(2000, server::JobClient::Input::kFollows); }));
+  EXPECT_TRUE(writes.get());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(*stream_->Read(message, stream_->stop()));
+  // Over this transport a message is written when it is read.
+  writes = std::async(std::launch::async, [&] { return client_->Write(request); });
+  EXPECT_TRUE(*stream_->Read(message, stream_->stop()));
+  EXPECT_TRUE(writes.get());
+}
+
 TEST_F(ClientStreamTest, AwaitsWhatIsOnItsWay) {
   Open({.idle = seconds(4), .bytes_per_second = 0});
-  EXPECT_FALSE(stream_->AwaitArrived(1)) << "nothing has come, and nothing may come";
+  EXPECT_FALSE(stream_->AwaitArrived(1, server::JobClient::Input::kMayFollow))
+      << "nothing has come, and nothing may come";
   v1::AttendRequest request;
   request.mutable_chunk()->set_payload(std::string(1000, 'a'));
   ASSERT_TRUE(client_->Write(request));
@@ -157,10 +200,12 @@ TEST_F(ClientStreamTest, AwaitsWhatIsOnItsWay) {
   ASSERT_TRUE(*stream_->Read(message, stream_->stop()));
   stream_->ReadAhead();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(client_->Write(request));
-  ASSERT_TRUE(testing::Eventually([&] { return stream_->AwaitArrived(3000); }));
-  EXPECT_FALSE(stream_->AwaitArrived(1 << 20)) << "it does not wait for long";
+  ASSERT_TRUE(testing::Eventually(
+      [&] { return stream_->AwaitArrived(3000, server::JobClient::Input::kMayFollow); }));
+  EXPECT_FALSE(stream_->AwaitArrived(1 << 20, server::JobClient::Input::kMayFollow))
+      << "it does not wait for long";
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(*stream_->Read(message, stream_->stop()));
-  EXPECT_FALSE(stream_->AwaitArrived(1)) << "all was read";
+  EXPECT_FALSE(stream_->AwaitArrived(1, server::JobClient::Input::kMayFollow)) << "all was read";
 }
 
 TEST_F(ClientStreamTest, AClientThatDoesNotReadIsIdle) {

@@ -40,7 +40,7 @@ class OpeningClient : public JobClient {
     *message.request.mutable_open() = *std::exchange(open_, std::nullopt);
     return true;
   }
-  bool AwaitArrived(int64_t /*bytes*/) override { return true; }
+  bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
   absl::Status Write(const v1::AttendResponse& /*response*/, const JobStop& /*stop*/,
                      Leaves /*leaves*/) override {
     return absl::OkStatus();

@@ -37,6 +37,7 @@ FakeClient::FakeClient(v1::AttentionService::Stub& stub, const JobSpec& spec,
   open.set_job_id(options_.job_id);
   open.set_attempt(options_.attempt);
   open.set_can_resend(options_.can_resend);
+  open.set_input_follows(options_.input_follows);
   stream_->Write(request);
   receiver_ = std::thread([this] { Receive(); });
 }
@@ -66,10 +67,10 @@ void FakeClient::Send(v1::Tensor tensor, int64_t first_row, int64_t rows) {
 
 void FakeClient::SendAll() {
   sender_ = std::thread([this] {
-    const int64_t half = spec_.tokens / 2;
+    const int64_t half = options_.input_follows ? spec_.tokens : spec_.tokens / 2;
     for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
       Send(tensor, 0, half);
-      Send(tensor, half, spec_.tokens - half);
+      if (half < spec_.tokens) Send(tensor, half, spec_.tokens - half);
     }
   });
 }
@@ -103,6 +104,7 @@ void FakeClient::Receive() {
     if (response.has_admitted()) admitted_ = response.admitted().workers();
     if (response.has_resend()) ++resends_;
     if (response.has_report()) report_ = response.report();
+    for (const v1::OutputChunk& output : response.outputs()) Keep(output);
     if (response.has_output()) Keep(response.output());
   }
   const grpc::Status status = stream_->Finish();

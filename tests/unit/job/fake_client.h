@@ -28,6 +28,7 @@ struct FakeClientOptions {
   int attempt = 0;
   bool can_resend = true;
   int reads = std::numeric_limits<int>::max();  // messages, before Read
+  bool input_follows = false;                   // it says so
 };
 
 class FakeClient {
@@ -37,7 +38,7 @@ class FakeClient {
   ~FakeClient();  // cancels a call that has not ended
 
   void Send(v1::Tensor tensor, int64_t first_row, int64_t rows);
-  void SendAll();  // Q, K, then V, in two chunks each, by a thread of its own
+  void SendAll();  // Q, K, then V, in two chunks each, one where it follows; by a thread of its own
   void CloseWrites();
   void Read();  // all that comes
   void Cancel() { context_.TryCancel(); }

@@ -59,6 +59,9 @@ class FakeWorker : public v1::WorkerService::Service {
   void At(Moment moment, Action action);
   void AtEach(Moment moment, Action action);
 
+  // A run whose rows are there when it is opened is answered in one message, without the moments
+  // from kReady to kAllOut but kRowsDone.
+  void AnswerWhole() { whole_ = true; }
   // Offered memory is turned down.
   void TurnMemoryDown() { turns_down_ = true; }
   // Each number of the outputs is this much greater than it should be.
@@ -84,7 +87,7 @@ class FakeWorker : public v1::WorkerService::Service {
   std::optional<grpc::Status> Reach(Moment moment, const Here& here);
 
   const std::string address_;
-  std::atomic<bool> turns_down_ = false;
+  std::atomic<bool> turns_down_ = false, whole_ = false;
   std::atomic<float> error_ = 0;
   std::atomic<int> runs_ = 0, rings_ = 0;
   mutable std::mutex mutex_;

@@ -42,10 +42,22 @@ class WorkerStreamTest : public ::testing::Test {
     stream_->Join();
   }
   void Run() {
+    ASSERT_TRUE(stream_->Make(delivered_).ok());
     ASSERT_TRUE(stream_->Open(1, delivered_).ok());
     ASSERT_TRUE(Eventually([this] { return stream_->ready(); }));
     stream_->Settle();
     ASSERT_TRUE(stream_->FinishRows().ok());
+  }
+  void OpenWithRows() {
+    ASSERT_TRUE(stream_->Make(delivered_).ok());
+    stream_->OpenWithRows(1);
+  }
+  // Whether something came.
+  void Hear(absl::FunctionRef<bool()> until) {
+    ASSERT_TRUE(Eventually([&] {
+      stream_->Hear(std::chrono::system_clock::now() + milliseconds(10));
+      return until();
+    }));
   }
 
   FakeWorker worker_{"127.0.0.1:1"};
@@ -94,9 +106,60 @@ TEST_F(WorkerStreamTest, AWorkerThatLeavesWhenItHasEndedIsNot) {
   EXPECT_TRUE(stop_.why().ok()) << stop_.why();
 }
 
+TEST_F(WorkerStreamTest, WhatIsOpenedWithItsRowsIsHeardByTheCallersThread) {
+  worker_.AnswerWhole();
+  OpenWithRows();
+  Hear([this] { return stream_->ended(); });
+  stream_->Settle();
+  EXPECT_TRUE(stream_->ready());
+  EXPECT_TRUE(stream_->computed());
+  EXPECT_FALSE(stream_->takes_messages());
+  EXPECT_EQ(stream_->report().tokens(), 64);
+  EXPECT_EQ(listener_.rows, 64);
+  EXPECT_EQ(threads_.count(), 0);
+  EXPECT_TRUE(stream_->FinishRows().ok()) << "there is nothing to say";
+  EXPECT_TRUE(stop_.why().ok()) << stop_.why();
+}
+
+TEST_F(WorkerStreamTest, AWorkerMayAnswerSoInManyMessages) {
+  OpenWithRows();
+  Hear([this] { return stream_->ended(); });
+  EXPECT_TRUE(stream_->computed());
+  EXPECT_EQ(listener_.rows, 64);
+}
+
+TEST_F(WorkerStreamTest, WhoHearsNothingIsNotHeldBeyondItsTime) {
+  Hold hold;
+  worker_.At(Moment::kOpened, hold.action());
+  OpenWithRows();
+  ASSERT_TRUE(hold.AwaitHeld());
+  stream_->Hear(std::chrono::system_clock::now() + milliseconds(1));
+  EXPECT_FALSE(stream_->ready());
+  EXPECT_FALSE(stream_->ended());
+}
+
+TEST_F(WorkerStreamTest, AStopEndsTheHearing) {
+  Hold hold;
+  worker_.At(Moment::kOpened, hold.action());
+  OpenWithRows();
+  ASSERT_TRUE(hold.AwaitHeld());
+  stop_.Request(absl::CancelledError("the client"));
+  stream_->Hear(std::chrono::system_clock::time_point::max());
+  EXPECT_TRUE(stream_->ended());
+}
+
+TEST_F(WorkerStreamTest, AnAnswerInOneMessageIsWrongWhereTheRowsWereNotThere) {
+  worker_.At(Moment::kReady, Write([](v1::RunResponse& response) { response.mutable_whole(); }));
+  ASSERT_TRUE(stream_->Make(delivered_).ok());
+  ASSERT_TRUE(stream_->Open(1, delivered_).ok());
+  ASSERT_TRUE(Eventually([this] { return stream_->ended(); }));
+  EXPECT_TRUE(absl::IsInternal(stop_.why())) << stop_.why();
+}
+
 TEST_F(WorkerStreamTest, ARowThatDoesNotComeIsSaidToBeElsewhereAfterTenSeconds) {
   Hold fed;
   worker_.At(Moment::kFed, fed.action());
+  ASSERT_TRUE(stream_->Make(delivered_).ok());
   ASSERT_TRUE(stream_->Open(1, delivered_).ok());
   ASSERT_TRUE(Eventually([this] { return stream_->ready(); }));
   time_.Advance(seconds(10) - milliseconds(1));

@@ -25,7 +25,7 @@ class FakeClient : public JobClient {
   JobStop& stop() override { return stop_; }
   void ReadAhead() override {}
   absl::StatusOr<bool> Read(ClientMessage&, const JobStop&) override { return false; }
-  bool AwaitArrived(int64_t) override { return true; }
+  bool AwaitArrived(int64_t /*bytes*/, Input /*input*/) override { return true; }
   absl::Status Write(const v1::AttendResponse& response, const JobStop&, Leaves) override {
     told.push_back(response.has_epoch() ? "epoch" : "other");
     return absl::OkStatus();

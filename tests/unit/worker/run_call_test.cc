@@ -290,6 +290,13 @@ struct ShortJob {
     return requests;
   }
 
+  std::vector<v1::RunRequest> RequestWithRows() const {
+    std::vector<v1::RunRequest> requests = Requests();
+    requests.pop_back();
+    requests[0].mutable_open()->set_rows_there(true);
+    return requests;
+  }
+
   const JobSpec spec = PlainSpec();
   const Plan plan = *MakePlan(spec, 1);
   std::shared_ptr<SharedMemory> memory;
@@ -310,6 +317,57 @@ TEST(RunCall, AShortJobHasNoThreadButItsCalls) {
   EXPECT_TRUE(stream.last());
   EXPECT_EQ(worker.threads.count(), 0);
   EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
+}
+
+TEST(RunCall, AShortJobWhoseRowsAreThereIsAnsweredInOneMessage) {
+  const ShortJob job;
+  NotingStream stream(job.RequestWithRows());
+  const auto device = *MakeDevice({.threads = 1});
+  OneWorker worker(*device);
+  grpc::ServerContext context;
+  const absl::Status status = RunCall(worker.state, context, stream).Serve();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(stream.said(), std::vector{v1::RunResponse::kWhole});
+  EXPECT_TRUE(stream.last());
+  EXPECT_EQ(worker.threads.count(), 0);
+  EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
+}
+
+TEST(RunCall, AShortJobWhoseRowsAreThereSaysThatItFailed) {
+  const ShortJob job;
+  NotingStream stream(job.RequestWithRows());
+  FailingDevice device(*MakeDevice({.threads = 1}));
+  OneWorker worker(device);
+  grpc::ServerContext context;
+  EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
+  EXPECT_EQ(stream.said(), std::vector{v1::RunResponse::kFailed});
+}
+
+// Rows that are there are so in the offered memory alone.
+TEST(RunCall, AWorkerThatTakesNoMemoryAwaitsItsRowsThoughTheyAreThere) {
+  const ShortJob job;
+  std::vector<v1::RunRequest> requests = job.RequestWithRows();
+  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
+    requests.push_back(Rows(job.spec, tensor, job.spec.tokens));
+  }
+  requests.emplace_back().mutable_done();
+  NotingStream stream(std::move(requests));
+  const auto device = *MakeDevice({.threads = 1});
+  OneWorker worker(*device);
+  WorkerState state{.lane = worker.lane,
+                    .express_lane = worker.lane,
+                    .memory = worker.memory,
+                    .share_memory = false,
+                    .feed_timeout = std::chrono::hours(1),
+                    .rings = worker.rings,
+                    .calls = worker.calls,
+                    .threads = worker.threads,
+                    .feeds = worker.feeds};
+  grpc::ServerContext context;
+  const absl::Status status = RunCall(state, context, stream).Serve();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(stream.said().front(), v1::RunResponse::kReady);
+  EXPECT_EQ(stream.said().back(), v1::RunResponse::kFigures);
 }
 
 TEST(RunCall, AShortJobSaysThatItFailed) {

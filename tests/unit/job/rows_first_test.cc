@@ -1,0 +1,131 @@
+// Small jobs whose rows are in the shard before their worker hears of them.
+#include "gtest/gtest.h"
+#include "tests/unit/job/job_rig.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using server::JobPhase;
+using std::chrono::hours;
+
+const FakeClientOptions kFollows{.input_follows = true};
+
+TEST(RowsFirst, TheWorkerIsToldOnce) {
+  JobRig rig({.workers = 1});
+  rig.worker(0).AnswerWhole();
+  auto client = rig.Send(JobRig::Spec(), kFollows);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  ASSERT_EQ(rig.worker(0).opens().size(), 1u);
+  EXPECT_TRUE(rig.worker(0).opens()[0].rows_there());
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
+  EXPECT_EQ(client->admitted(), 1);
+  EXPECT_EQ(client->report().workers_size(), 1);
+  EXPECT_EQ(rig.Phases(),
+            (std::vector<std::string>{"sizing", "queued", "ring", "starting", "receiving",
+                                      "computing", "sending", "checking", "done"}));
+  EXPECT_EQ(rig.services().threads.count(), 0) << "nobody hears the worker but the job";
+}
+
+TEST(RowsFirst, NotOnSeveralWorkersNorOnOthersHostsNorOfManyRows) {
+  for (const JobRigOptions& options :
+       {JobRigOptions{.workers = 2}, JobRigOptions{.workers = 1, .local = false}}) {
+    JobRig rig(options);
+    auto client = rig.Send(JobRig::Spec(), kFollows);
+    ASSERT_TRUE(rig.Await(*client).ok());
+    EXPECT_FALSE(rig.worker(0).opens().at(0).rows_there());
+    EXPECT_EQ(client->WrongRows(), 0);
+  }
+  JobRig rig({.workers = 1});
+  auto client = rig.Send(JobRig::Spec(kManyTokens), kFollows);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_FALSE(rig.worker(0).opens().at(0).rows_there());
+}
+
+TEST(RowsFirst, AClientThatDoesNotSendWhatItSaidWouldFollowIsAdmittedAllTheSame) {
+  JobRig rig({.workers = 1});
+  auto client = rig.Open(JobRig::Spec(), kFollows);
+  ASSERT_TRUE(Eventually([&] { return client->admitted().has_value(); }));
+  client->SendAll();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_FALSE(rig.worker(0).opens().at(0).rows_there());
+  EXPECT_EQ(client->WrongRows(), 0);
+}
+
+TEST(RowsFirst, MemoryThatTheWorkerTurnsDownIsSentByMessages) {
+  JobRig rig({.workers = 1});
+  rig.worker(0).TurnMemoryDown();
+  auto client = rig.Send(JobRig::Spec(), kFollows);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_TRUE(rig.worker(0).opens().at(0).rows_there());
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
+}
+
+class RowsFirstLoses : public ::testing::TestWithParam<Moment> {};
+
+TEST_P(RowsFirstLoses, TheJobIsTriedAgainWithTheRowsThatAreHere) {
+  JobRig rig({.workers = 1});
+  if (GetParam() == Moment::kRowsDone || GetParam() == Moment::kFigures) {
+    rig.worker(0).AnswerWhole();
+  }
+  rig.worker(0).At(GetParam(), Break());
+  auto client = rig.Send(JobRig::Spec(), kFollows);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 1);
+  EXPECT_EQ(client->resends(), 0);
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Moments, RowsFirstLoses,
+                         ::testing::Values(Moment::kOpened, Moment::kReady, Moment::kRowsDone,
+                                           Moment::kHalfOut, Moment::kAllOut, Moment::kComputed,
+                                           Moment::kFigures));
+
+TEST(RowsFirst, ACancelEndsTheJobAndFreesItsWorker) {
+  JobRig rig({.workers = 1});
+  Hold hold;
+  rig.worker(0).At(Moment::kOpened, hold.action());
+  auto client = rig.Send(JobRig::Spec(), kFollows);
+  ASSERT_TRUE(hold.AwaitHeld());
+  client->Cancel();
+  EXPECT_TRUE(absl::IsCancelled(rig.Await(*client)));
+  EXPECT_TRUE(Eventually([&] { return hold.cancelled(); }));
+  auto next = rig.Send(JobRig::Spec(), {.job_id = "next", .input_follows = true});
+  EXPECT_TRUE(rig.Await(*next).ok());
+}
+
+TEST(RowsFirst, AWorkerThatIsNotReadyInTimeIsLost) {
+  server::CoordinatorSettings settings;
+  settings.max_retries = 0;
+  JobRig rig({.workers = 1, .settings = settings});
+  Hold hold;
+  rig.worker(0).At(Moment::kOpened, hold.action());
+  auto client = rig.Send(JobRig::Spec(), kFollows);
+  ASSERT_TRUE(hold.AwaitHeld());
+  rig.time().Advance(hours(1));
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "WORKER_LOST");
+}
+
+TEST(RowsFirst, AWorkerThatStallsIsLost) {
+  server::CoordinatorSettings settings;
+  settings.max_retries = 0;
+  settings.stall_timeout = std::chrono::seconds(60);
+  JobRig rig({.workers = 1, .settings = settings});
+  Hold hold;
+  rig.worker(0).At(Moment::kReady, hold.action());
+  auto client = rig.Send(JobRig::Spec(), kFollows);
+  ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
+  ASSERT_TRUE(hold.AwaitHeld());
+  // By its time, which begins with the wait for what is computed.
+  ASSERT_TRUE(Eventually([&] {
+    rig.time().Advance(std::chrono::seconds(20));
+    return client->ended();
+  }));
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "WORKER_LOST");
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing
