@@ -84,9 +84,10 @@ class EncodeMemory : public ::testing::Test {
     weight_bytes_ = WeightBytes(ParseEncoderConfig(kConfig).value(), DataType::kFloat32);
   }
 
-  std::unique_ptr<Cluster> Start(int workers, const char* sharing = "--share-memory=true") const {
+  std::unique_ptr<Cluster> Start(int workers, const char* sharing = "--share-memory=true",
+                                 const char* warm_up = "--warm-up=true") const {
     auto cluster = Cluster::Start(
-        {.workers = workers, .arguments = {"--model-dir=" + models_.path(), sharing}});
+        {.workers = workers, .arguments = {"--model-dir=" + models_.path(), sharing, warm_up}});
     EXPECT_TRUE(cluster.ok()) << cluster.status();
     return cluster.ok() ? *std::move(cluster) : nullptr;
   }
@@ -99,9 +100,10 @@ class EncodeMemory : public ::testing::Test {
     return result.ok() ? result->report : v1::Report();
   }
 
-  // What loading the weights adds to all processes together.
+  // What loading the weights adds to all processes together. No job has left them memory before,
+  // which this one would use again or see given back.
   int64_t BytesOfLoading(int workers, const char* sharing) const {
-    const auto cluster = Start(workers, sharing);
+    const auto cluster = Start(workers, sharing, "--warm-up=false");
     if (cluster == nullptr) return 0;
     const int64_t idle = BytesOf(*cluster);
     EXPECT_EQ(Encode(*cluster, 300).workers_size(), workers);

@@ -74,11 +74,15 @@ ProcessMemory MemoryOf(pid_t pid) {
 }
 
 int64_t ProportionalBytesOf(pid_t pid) {
+  int64_t bytes = 0;
   for (const std::vector<std::string>& words : LinesOf(pid, "smaps_rollup")) {
     int64_t kib = 0;
-    if (words.size() > 1 && words[0] == "Pss" && absl::SimpleAtoi(words[1], &kib)) return kib << 10;
+    if (words.size() > 1 && (words[0] == "Pss_Anon" || words[0] == "Pss_Shmem") &&
+        absl::SimpleAtoi(words[1], &kib)) {
+      bytes += kib << 10;
+    }
   }
-  return 0;
+  return bytes;
 }
 
 bool IsAlive(pid_t pid) {

@@ -19,8 +19,8 @@ struct ProcessMemory {
 // All 0 for a process that has ended.
 ProcessMemory MemoryOf(pid_t pid);
 
-// Resident bytes, of which those that several processes have mapped are shared out among them; 0
-// for a process that has ended.
+// Resident bytes but for those of files, which whoever runs the same programs maps too; what
+// several processes have mapped is shared out among them. 0 for a process that has ended.
 int64_t ProportionalBytesOf(pid_t pid);
 
 struct ProcessAccount {
