@@ -1,5 +1,7 @@
 // Memory of an encoder's job through the real service: of each worker as planned, and less of it
 // with more workers; weights once for all workers of the host.
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -33,7 +35,7 @@ constexpr char kConfig[] =
         "ffn_dim": 2048, "layers": 3, "segments": [1024, 4096], "dilations": [1, 2],
         "layer_norm_eps": 1e-5, "norm_eps": 1e-6, "class_token": true, "output_norm": true})";
 
-// A model of random weights.
+// A model of random weights, which no other test's workers have: they would share them.
 void WriteModel(const std::string& folder) {
   const auto config = ParseEncoderConfig(kConfig);
   ASSERT_TRUE(config.ok()) << config.status();
@@ -50,7 +52,7 @@ void WriteModel(const std::string& folder) {
   const std::string text = header.dump();
   const uint64_t length = text.size();
   std::vector<float> values(bytes / sizeof(float));
-  std::mt19937 random(1);
+  std::mt19937 random(static_cast<uint32_t>(getpid()));
   for (float& value : values) value = 0.1f * (static_cast<float>(random()) / 4294967296.0f - 0.5f);
   std::filesystem::create_directory(folder);
   std::ofstream(absl::StrCat(folder, "/", kConfigFile)) << kConfig;
