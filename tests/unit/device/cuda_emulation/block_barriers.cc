@@ -1,5 +1,6 @@
 #include "tests/unit/device/cuda_emulation/block_barriers.h"
 
+#include <array>
 #include <cstddef>
 #include <map>
 #include <set>
@@ -34,7 +35,7 @@ struct Numbered {
 struct Barriers {
   uint64_t block = 0;
   std::map<const void*, Phases> phases;
-  Numbered numbered[kNumbers];
+  std::array<Numbered, kNumbers> numbered;
 };
 
 // Of the block that the system thread runs.

@@ -11,6 +11,7 @@
 
 #include "tests/unit/device/cuda_emulation/block_runner.h"
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the names are CUDA's.
 #define __global__
 #define __device__
 #define __host__
@@ -86,3 +87,4 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   }
   return cudaSuccess;
 }
+// NOLINTEND(bugprone-reserved-identifier)
