@@ -3,6 +3,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import unittest
 from pathlib import Path
 
 SKIPPED = 77
@@ -56,3 +58,22 @@ def loops(code):
 
 def at(body, start):
     return [index for index, text in enumerate(body) if re.match(start, text)]
+
+
+def waits(body):
+    """Where a step waits for its scores, and for its values."""
+    return (at(body, r"WARPGROUP\.DEPBAR\.LE gsb0, 0x1"), at(body, r"WARPGROUP\.DEPBAR\.LE gsb0, 0x0"))
+
+
+def overlapped_exponentials(body):
+    """How many are between the two."""
+    scores_done, values_done = waits(body)
+    return sum(max(scores_done) < i < min(values_done) for i in at(body, r"MUFU\.EX2"))
+
+
+def main():
+    """Runs the tests, where there is something to read machine code with."""
+    if find_cuobjdump() is None:
+        print("skipped: neither the CUDA toolkit nor build/cuda_tools has cuobjdump")
+        sys.exit(SKIPPED)
+    unittest.main(argv=sys.argv[:1])

@@ -57,12 +57,10 @@ class Warpgroup(unittest.TestCase):
     def test_exponentials_overlap_the_product_of_values(self):
         for name, _, body in self.fast_loops():
             with self.subTest(name):
-                scores_done = at(body, r"WARPGROUP\.DEPBAR\.LE gsb0, 0x1")
-                values_done = at(body, r"WARPGROUP\.DEPBAR\.LE gsb0, 0x0")
+                scores_done, values_done = sass.waits(body)
                 self.assertEqual(len(scores_done), 1)
                 self.assertGreaterEqual(len(values_done), 1)
-                between = [i for i in at(body, r"MUFU\.EX2") if scores_done[0] < i < min(values_done)]
-                self.assertGreaterEqual(len(between), EXPONENTIALS)
+                self.assertGreaterEqual(sass.overlapped_exponentials(body), EXPONENTIALS)
 
     def test_a_step_is_as_short_as_is_said(self):
         for name, dim, body in self.fast_loops():
@@ -72,7 +70,4 @@ class Warpgroup(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if sass.find_cuobjdump() is None:
-        print("skipped: neither the CUDA toolkit nor build/cuda_tools has cuobjdump")
-        sys.exit(sass.SKIPPED)
-    unittest.main(argv=sys.argv[:1])
+    sass.main()
