@@ -60,8 +60,9 @@ struct TwiceComputed {
 
 // The root mean square of the differences of rows that passed the same layers. The draw of one row
 // can be near its exact one by chance where the row moves along one direction, as behind the norm
-// of a row of small numbers. Of the golden encoders' rows, each held against 47 more draws of
-// itself, up to 7e-4 of a case were off without it and 6e-5 with it, by 1.45 times at most.
+// of a row of small numbers. Of the rows of the golden encoders but the largest, each held
+// against 47 more draws of itself, up to 7e-4 of a case were off without it and 6e-5 with it, by
+// 1.45 times at most.
 double Spread(std::span<const TwiceComputed> rows);
 
 // A right row is off from the definition as the moved one is: each is one draw of the same
