@@ -98,6 +98,7 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   member->memory_limit_bytes = heartbeat.memory_limit_bytes();
   const bool gpu = absl::StartsWith(heartbeat.kernel(), "cuda/");
   member->threads = gpu ? 0 : std::clamp(heartbeat.threads(), 1, kMostThreads);
+  member->express_lanes = std::clamp(heartbeat.express_lanes(), 1, kMostThreads);
   member->model_memory_bytes = std::max<int64_t>(0, heartbeat.model_memory_bytes());
   member->bfloat16_products = heartbeat.bfloat16_products();
   member->models.Set(heartbeat.models());

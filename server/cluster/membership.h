@@ -39,7 +39,8 @@ struct Member {
   std::string transport;  // of its rings
   int http_port = 0;      // of its metrics; 0: none
   int64_t memory_limit_bytes = 0;
-  int threads = 1;  // that compute a job; 0: a GPU does
+  int threads = 1;        // that compute a job; 0: a GPU does
+  int express_lanes = 1;  // for short jobs beside another, numbered from 1
   int64_t model_memory_bytes = 0;
   bool bfloat16_products = false;  // else its numbers are taken in float32
   mutable ModelVersions models;

@@ -62,7 +62,7 @@ JobExecution::JobExecution(const JobServices& services, JobClient& client, Job& 
       job_(job),
       plan_(plan),
       members_(grant.members),
-      express_(grant.express) {}
+      lane_(grant.lane) {}
 
 absl::StatusOr<ExecutionFigures> JobExecution::Run() {
   const std::stop_callback client_gone(client_.stop().token(),
@@ -98,7 +98,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
               .want_lse = job_.open.want_lse(),
               .want_trace = job_.open.want_trace(),
               .traceparent = job_.traceparent,
-              .express = express_,
+              .lane = lane_,
               .compute_timeout = services_.settings.job_timeout,
               .stall_timeout = services_.settings.stall_timeout,
               .share_memory = services_.settings.share_memory,

@@ -121,7 +121,7 @@ class JobExecution {
   Job& job_;
   const Plan& plan_;
   const Members& members_;
-  const bool express_;
+  const int lane_;
   JobStop stop_;        // of this execution: the client's, or a worker's failure
   Deadline ready_due_;  // of the workers
   bool few_ = false;    // so few rows that they come while the workers make ready

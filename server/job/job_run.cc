@@ -41,7 +41,7 @@ HeldRows JobRun::End() {
   CancelAndJoin();
   std::vector<HeldShard> shards;
   for (const auto& stream : streams_) shards.push_back(stream->Release());
-  return HeldRows(options_.plan->shards, options_.members, std::move(shards), options_.express);
+  return HeldRows(options_.plan->shards, options_.members, std::move(shards), options_.lane);
 }
 
 void JobRun::Make() {

@@ -35,7 +35,7 @@ struct JobRunOptions {
   bool want_lse = false;
   bool want_trace = false;  // the workers' reports have spans
   std::string traceparent;  // the caller's; empty: none
-  bool express = false;     // a short job, beside one that has the worker
+  int lane = 0;             // of the workers
   std::chrono::milliseconds compute_timeout{0};
   std::chrono::milliseconds stall_timeout{0};  // without progress of any worker
   bool share_memory = true;

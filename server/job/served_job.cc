@@ -259,7 +259,7 @@ absl::Status ServedJob::AwaitGrant(Scheduler::Place& place, Deadline deadline) {
   spdlog::debug(
       "job {} starts: {} tokens, {} heads, {} branches on {} workers{}, {} exchange steps",
       open_.job_id(), spec().tokens, spec().heads, spec().branches.size(), grant_.members.size(),
-      grant_.express ? " (express)" : "", plan_->costs.steps);
+      grant_.express() ? " (express)" : "", plan_->costs.steps);
   return absl::OkStatus();
 }
 
@@ -340,11 +340,11 @@ absl::Status ServedJob::RunJob() {
 }
 
 absl::Status ServedJob::Execute() {
-  if (!grant_.express) services_.membership.SetJob(grant_.members, open_.job_id());
+  if (!grant_.express()) services_.membership.SetJob(grant_.members, open_.job_id());
   live_before_ = services_.membership.Live().size();
   JobExecution execution(services_, client_, *job_, *plan_, grant_);
   absl::StatusOr<ExecutionFigures> figures = execution.Run();
-  if (!grant_.express) services_.membership.SetJob(grant_.members, "");
+  if (!grant_.express()) services_.membership.SetJob(grant_.members, "");
   services_.metrics.CountExecution(figures.status().code());
   if (!figures.ok()) {
     NoteFailures(execution, figures.status());

@@ -75,7 +75,7 @@ v1::Report ServedJob::MakeReport(ExecutionFigures figures) {
                                     "is for the library: ",
                                     worker.library_refusal()));
     }
-    if (!grant_.express)
+    if (!grant_.express())
       services_.rate.Observe(worker.worker(), worker.flops(), worker.compute_seconds());
     seconds_.exchange = std::max(seconds_.exchange, worker.exchange_seconds());
     seconds_.exposed_exchange =

@@ -15,7 +15,7 @@ absl::Status WorkerShard::Make() {
   if (options_.files != nullptr && !offer) return absl::OkStatus();
   auto copy = options_.copies->Reserve(offer ? 0 : ShardLayout(plan, rank_).bytes());
   if (!copy.ok() && options_.held->empty()) return absl::OkStatus();
-  auto shard = options_.held->Carry(plan, rank_, member, options_.express, *options_.shards);
+  auto shard = options_.held->Carry(plan, rank_, member, options_.lane, *options_.shards);
   if (!shard.ok()) {
     if (!options_.held->empty()) return shard.status();
     spdlog::warn("job {}: {}", options_.job_id, std::string(shard.status().message()));

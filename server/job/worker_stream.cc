@@ -110,7 +110,7 @@ v1::RunRequest WorkerStream::OpenRequest(uint64_t run, const Delivered& delivere
   open.set_ring_id(options_.ring_id);
   open.set_generation(options_.generation);
   open.set_want_lse(options_.want_lse);
-  open.set_express(options_.express);
+  open.set_lane(options_.lane);
   open.set_traceparent(options_.traceparent);
   open.set_want_trace(options_.want_trace);
   open.set_run(run);

@@ -41,10 +41,6 @@ constexpr int kKeepaliveMs = 10'000;
 constexpr int kHandshakeMs = 20'000;         // of a connection, until it speaks HTTP/2
 constexpr int kLeastPingIntervalMs = 5'000;  // of clients, which keep their connections alike
 
-// Threads that are kept for calls to come. A worker has jobs on two lanes: with fewer, each that
-// ends there would end its thread, and the next start one.
-constexpr int kMostPollers = 4;
-
 constexpr int kShortCalls = 128;  // health, figures and lists beside streams
 
 constexpr std::chrono::milliseconds kLeastSilence{500};
@@ -140,7 +136,7 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   }
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, kMostPollers);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, listen.kept_threads);
   grpc::ResourceQuota quota("hilbert-ring");
   quota.SetMaxThreads(listen.max_threads);
   builder.SetResourceQuota(quota);

@@ -23,6 +23,9 @@ struct GrpcListen {
   std::string host;
   int port = 0;         // 0: a free one
   int max_threads = 0;  // of calls that block one
+  // Threads that are kept for calls to come, at least one. With fewer than calls there are at once,
+  // each that ends would end its thread, and the next start one.
+  int kept_threads = 4;
   // Calls of a connection over which what was sent is not acknowledged for so long end.
   std::chrono::milliseconds silence{10'000};
   // What a peer may send on a stream before anybody reads it. 0: what the connection can carry,

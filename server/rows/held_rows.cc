@@ -19,11 +19,11 @@ bool SameRanges(const std::vector<ShardRange>& a, const std::vector<ShardRange>&
 
 }  // namespace
 
-HeldRows::HeldRows(Shards shards, Members members, std::vector<HeldShard> by_rank, bool express)
+HeldRows::HeldRows(Shards shards, Members members, std::vector<HeldShard> by_rank, int lane)
     : shards_(std::move(shards)),
       members_(std::move(members)),
       by_rank_(std::move(by_rank)),
-      express_(express) {
+      lane_(lane) {
   for (size_t rank = 0; rank < by_rank_.size(); ++rank) {
     if (by_rank_[rank].rows) continue;
     for (const ShardRange& range : shards_.OfRank(static_cast<int>(rank))) {
@@ -33,11 +33,11 @@ HeldRows::HeldRows(Shards shards, Members members, std::vector<HeldShard> by_ran
 }
 
 absl::StatusOr<HeldShard> HeldRows::Carry(const Plan& plan, int rank, const Member& member,
-                                          bool express, SharedMemoryPool& pool) {
+                                          int lane, SharedMemoryPool& pool) {
   const std::vector<ShardRange>& ranges = plan.shards.OfRank(rank);
   for (size_t old = 0; old < by_rank_.size(); ++old) {
     if (!by_rank_[old].rows || by_rank_[old].memory.use_count() > 1 ||
-        members_[old].get() != &member || express_ != express ||
+        members_[old].get() != &member || lane_ != lane ||
         !SameRanges(shards_.OfRank(static_cast<int>(old)), ranges)) {
       continue;
     }

@@ -37,8 +37,8 @@ struct HeldShard {
 class HeldRows {
  public:
   HeldRows() = default;  // of a job that has not begun: nothing is lost
-  // express: it ran on the workers' express lanes.
-  HeldRows(Shards shards, Members members, std::vector<HeldShard> by_rank, bool express);
+  // lane: of the workers, that it ran on.
+  HeldRows(Shards shards, Members members, std::vector<HeldShard> by_rank, int lane);
 
   // The job was not executed before.
   bool empty() const { return by_rank_.empty(); }
@@ -48,7 +48,7 @@ class HeldRows {
 
   // A shard for a rank of the next execution with all rows of it that are held. Errors as of
   // SharedMemory's.
-  absl::StatusOr<HeldShard> Carry(const Plan& plan, int rank, const Member& member, bool express,
+  absl::StatusOr<HeldShard> Carry(const Plan& plan, int rank, const Member& member, int lane,
                                   SharedMemoryPool& pool);
 
  private:
@@ -57,7 +57,7 @@ class HeldRows {
   Shards shards_;
   Members members_;                 // by rank
   std::vector<HeldShard> by_rank_;  // empty: the job was not executed before
-  bool express_ = false;
+  int lane_ = 0;
   std::vector<RowSpan> lost_;
 };
 

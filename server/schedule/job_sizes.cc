@@ -61,6 +61,10 @@ int64_t JobSize::BytesOn(const Member& member) const {
   return member.bfloat16_products ? bytes : SaturatingAdd(bytes, widened_bytes);
 }
 
+double JobSize::SecondsOfOneThread(const Member& member) const {
+  return seconds + compute_seconds * (std::max(1, member.threads) - 1);
+}
+
 JobSize SizeOf(const Plan& plan, double flops_per_second) {
   JobSize size{.workers = plan.shards.workers()};
   double compute = 0, exchange = 0, shards = 0;
@@ -81,6 +85,7 @@ JobSize SizeOf(const Plan& plan, double flops_per_second) {
                     std::max(0.0, exchange - compute);
   }
   size.seconds += compute;
+  size.compute_seconds = compute;
   return size;
 }
 

@@ -17,11 +17,15 @@ namespace hilbert_ring::server {
 
 struct JobSize {
   int workers = 1;
-  double seconds = 0;         // predicted, from the first row to the last output
-  int64_t bytes = 0;          // of memory, on the worker that needs most
-  int64_t widened_bytes = 0;  // more, where that has no products of bfloat16
+  double seconds = 0;          // predicted, from the first row to the last output
+  int64_t bytes = 0;           // of memory, on the worker that needs most
+  int64_t widened_bytes = 0;   // more, where that has no products of bfloat16
+  double compute_seconds = 0;  // of `seconds`, with all threads of a worker
 
   int64_t BytesOn(const Member& member) const;
+
+  // On one of the member's express lanes, which have one thread each.
+  double SecondsOfOneThread(const Member& member) const;
 };
 
 // What workers compute, learned from the jobs that they end. Thread-safe.

@@ -15,7 +15,7 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr double kExpressSeconds = 0.25;  // most of a job on an express lane
+constexpr double kExpressSeconds = 0.25;  // most of a job on an express lane, which has one thread
 constexpr double kLongestSeconds = 1e6;   // of a prediction
 
 constexpr auto kDispatchInterval = std::chrono::milliseconds(500);  // predictions change
@@ -30,6 +30,10 @@ Clock::duration Duration(double seconds) {
 }
 
 double WorkerSeconds(const JobSize& size) { return size.workers * size.seconds; }
+
+bool IsShort(const JobSize& size, const Member& member) {
+  return size.workers == 1 && size.SecondsOfOneThread(member) <= kExpressSeconds;
+}
 
 // Predictions end, jobs that are late do not: they are taken to need a tenth of their time more.
 Clock::time_point EndOf(Clock::time_point predicted, double seconds, Clock::time_point now) {
@@ -189,21 +193,37 @@ std::vector<Scheduler::Job*> Scheduler::InTurn(Clock::time_point now) {
 }
 
 bool Scheduler::AnySeatIsFree() const {
-  return std::any_of(seats_.begin(), seats_.end(), [](const Seat& seat) {
-    return seat.job == nullptr || seat.express == nullptr;
-  });
+  return std::any_of(seats_.begin(), seats_.end(),
+                     [](const Seat& seat) { return seat.job == nullptr || FreeLane(seat) > 0; });
+}
+
+int64_t Scheduler::JobsOnLanes(const Seat& seat) {
+  return std::ranges::count_if(seat.express, [](const Job* job) { return job != nullptr; });
+}
+
+// An express lane that may be given; 0: none. A long job shares its worker with one other.
+int Scheduler::FreeLane(const Seat& seat) {
+  const auto free = std::find(seat.express.begin(), seat.express.end(), nullptr);
+  if (free == seat.express.end()) return 0;
+  const bool beside_long = seat.job != nullptr && !IsShort(seat.job->size, *seat.member);
+  if (beside_long && JobsOnLanes(seat) > 0) return 0;
+  return static_cast<int>(free - seat.express.begin()) + 1;
 }
 
 void Scheduler::Dispatch() {
   const Members live = live_();
   std::erase_if(seats_, [&](const Seat& seat) {
-    return seat.job == nullptr && seat.express == nullptr &&
+    return seat.job == nullptr && JobsOnLanes(seat) == 0 &&
            std::find(live.begin(), live.end(), seat.member) == live.end();
   });
   for (const auto& member : live) {
     const bool there = std::any_of(seats_.begin(), seats_.end(),
                                    [&](const Seat& seat) { return seat.member == member; });
-    if (!there) seats_.push_back({.member = member});
+    if (!there) {
+      seats_.push_back({.member = member,
+                        .express = std::vector<const Job*>(
+                            static_cast<size_t>(member->express_lanes), nullptr)});
+    }
   }
   const Clock::time_point now = dispatched_ = time_.Now();
   // What is given to one job changes whose turn is next.
@@ -242,11 +262,11 @@ Scheduler::Start Scheduler::Earliest(const Job& job, const JobSize& size,
     const int64_t bytes = size.BytesOn(*seat->member), limit = seat->member->memory_limit_bytes;
     if (limit < bytes) continue;
     Clock::time_point at = std::max(now, Clock::time_point(seat->member->rests_until.load()));
-    for (const Job* other : {seat->job, seat->express}) {
-      const bool in_the_way =
-          other != nullptr && (other == seat->job || seat->bytes > limit - bytes);
-      if (in_the_way) at = std::max(at, EndOf(other->end, other->size.seconds, now));
-    }
+    const auto await = [&](const Job* other) {
+      if (other != nullptr) at = std::max(at, EndOf(other->end, other->size.seconds, now));
+    };
+    await(seat->job);
+    if (seat->bytes > limit - bytes) std::ranges::for_each(seat->express, await);
     free.push_back({at, seat});
   }
   const auto workers = static_cast<size_t>(size.workers);
@@ -276,7 +296,7 @@ bool Scheduler::TryStart(Job& job, const std::vector<Seat*>& seats, Clock::time_
     best_end = end;
   }
   if (best != nullptr && !best_start.seats.empty() && (!reserved || best_end <= reserved->at)) {
-    Give(job, *best, best_start.seats, false, now);
+    Give(job, *best, best_start.seats, 0, now);
     return true;
   }
   if (TryExpress(job, seats, now, reserved)) return true;
@@ -284,35 +304,38 @@ bool Scheduler::TryStart(Job& job, const std::vector<Seat*>& seats, Clock::time_
   return false;
 }
 
-// Beside another job, and not in the way of the one that waits for memory.
+// Beside other jobs, where these are fewest, and not in the way of the one that waits for memory.
 bool Scheduler::TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
                            const std::optional<Reserved>& reserved) {
   const JobSize& size = job.request.sizes.front();
-  if (size.workers != 1 || size.seconds > kExpressSeconds) return false;
-  const bool in_time = !reserved || now + Duration(size.seconds) <= reserved->at;
+  Seat* best = nullptr;
   for (Seat* seat : seats) {
     const Member& member = *seat->member;
+    if (!IsShort(size, member) || FreeLane(*seat) == 0) continue;
+    if (best != nullptr && JobsOnLanes(*seat) >= JobsOnLanes(*best)) continue;
     const int64_t bytes = size.BytesOn(member), limit = member.memory_limit_bytes;
+    const bool in_time =
+        !reserved || now + Duration(size.SecondsOfOneThread(member)) <= reserved->at;
     if (!in_time && bytes > limit - reserved->size.BytesOn(member)) continue;
     if (Clock::time_point(member.rests_until.load()) > now) continue;
-    if (seat->express == nullptr && seat->bytes <= limit - bytes) {
-      Give(job, size, {seat}, true, now);
-      return true;
-    }
+    if (seat->bytes <= limit - bytes) best = seat;
   }
-  return false;
+  if (best == nullptr) return false;
+  Give(job, size, {best}, FreeLane(*best), now);
+  return true;
 }
 
-void Scheduler::Give(Job& job, const JobSize& size, const std::vector<Seat*>& seats, bool express,
+void Scheduler::Give(Job& job, const JobSize& size, const std::vector<Seat*>& seats, int lane,
                      Clock::time_point now) {
   job.grant.emplace();
-  job.grant->express = express;
+  job.grant->lane = lane;
   job.size = size;
-  job.end = now + Duration(size.seconds);
+  job.end =
+      now + Duration(lane > 0 ? size.SecondsOfOneThread(*seats.front()->member) : size.seconds);
   given_[job.request.caller] += WorkerSeconds(size);
   for (Seat* seat : seats) {
     job.grant->members.push_back(seat->member);
-    (express ? seat->express : seat->job) = &job;
+    (lane > 0 ? seat->express[static_cast<size_t>(lane) - 1] : seat->job) = &job;
     seat->bytes += size.BytesOn(*seat->member);
   }
   job.changed->notify_all();
@@ -320,8 +343,9 @@ void Scheduler::Give(Job& job, const JobSize& size, const std::vector<Seat*>& se
 
 void Scheduler::TakeBack(Job& job) {
   for (Seat& seat : seats_) {
-    if (seat.job != &job && seat.express != &job) continue;
-    (seat.job == &job ? seat.job : seat.express) = nullptr;
+    const auto lane = std::ranges::find(seat.express, &job);
+    if (seat.job != &job && lane == seat.express.end()) continue;
+    (seat.job == &job ? seat.job : *lane) = nullptr;
     seat.bytes -= job.size.BytesOn(*seat.member);
   }
   job.grant.reset();

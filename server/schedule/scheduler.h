@@ -11,8 +11,9 @@
 // worker has one job at a time. Callers take turns by the worker time that they were given; of one
 // caller's jobs the shortest goes first, counted from when it came, so that a long one waits at
 // most about its own length longer. While the first job waits for enough workers, others run that
-// are predicted to be done by then. A job that is short on one worker and finds all busy runs
-// beside a long one, on the worker's express lane, memory permitting.
+// are predicted to be done by then. A job that is short on one thread and finds all busy runs
+// beside others, on an express lane of a worker, memory permitting: beside a long job one, beside
+// short ones as many as the worker has lanes.
 #pragma once
 
 #include <condition_variable>
@@ -45,7 +46,8 @@ struct JobRequest {
 
 struct Grant {
   Members members;  // by rank
-  bool express = false;
+  int lane = 0;     // of the members: 0 their own, from 1 on an express lane
+  bool express() const { return lane > 0; }
 };
 
 // Thread-safe.
@@ -133,7 +135,7 @@ class Scheduler {
     std::shared_ptr<const Member> member;
     int64_t bytes = 0;  // of its jobs
     const Job* job = nullptr;
-    const Job* express = nullptr;
+    std::vector<const Job*> express;  // by lane, the first one's is 1; null: it is free
   };
   struct Reserved {  // of the first job that cannot start now
     Clock::time_point at;
@@ -152,6 +154,8 @@ class Scheduler {
   std::map<std::string, int64_t> WaitingByCaller() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool PutOneOut(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status QueueFull(int64_t waiting) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static int64_t JobsOnLanes(const Seat& seat);
+  static int FreeLane(const Seat& seat);
   bool AnySeatIsFree() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Seat*> SeatsFor(const Job& job, const Members& live)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -162,7 +166,7 @@ class Scheduler {
                 std::optional<Reserved>& reserved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TryExpress(Job& job, const std::vector<Seat*>& seats, Clock::time_point now,
                   const std::optional<Reserved>& reserved) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Give(Job& job, const JobSize& size, const std::vector<Seat*>& seats, bool express,
+  void Give(Job& job, const JobSize& size, const std::vector<Seat*>& seats, int lane,
             Clock::time_point now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeBack(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Refund(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
@@ -44,5 +45,9 @@ class Lane {
   ConditionVariable ended_;
   bool taken_ ABSL_GUARDED_BY(mutex_) = false;
 };
+
+// Of a worker: its own, whose device has all its threads; then express lanes, whose devices have
+// one thread each, for short jobs beside others.
+using Lanes = std::deque<Lane>;
 
 }  // namespace hilbert_ring::server

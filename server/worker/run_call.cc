@@ -129,12 +129,16 @@ absl::Status RunCall::Open() {
   const Deadline opened = std::chrono::steady_clock::now();
   open_ = std::move(*request.mutable_open());
   rank_ = open_.rank();
-  lane_ = open_.express() ? &state_.express_lane : &state_.lane;
   if (open_.workers() < 1 || open_.workers() > kMaxWorkers || rank_ < 0 ||
       rank_ >= open_.workers()) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank is ", rank_, ", workers is ", open_.workers()));
   }
+  if (open_.lane() < 0 || open_.lane() >= std::ssize(state_.lanes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lane is ", open_.lane(), ", this worker has ", state_.lanes.size()));
+  }
+  lane_ = &state_.lanes[static_cast<size_t>(open_.lane())];
   if (!open_.has_encode()) {
     ASSIGN_OR_RETURN(work_, MakeAttentionRun(open_));
   } else if (state_.make_encode) {

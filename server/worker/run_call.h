@@ -49,8 +49,7 @@ namespace hilbert_ring::server {
 
 // What all jobs of a worker share.
 struct WorkerState {
-  Lane& lane;
-  Lane& express_lane;  // of one thread, for short jobs beside a long one
+  Lanes& lanes;
   JobMemory& memory;
   const bool share_memory;
   // A job whose rows are awaited and of which the coordinator says nothing for so long ends.

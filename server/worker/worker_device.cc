@@ -13,6 +13,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr double kMemoryShare = 0.8;
+constexpr int kMostExpressLanes = 255;  // a thread is kept for each
 
 AttentionKernel KernelNamed(const std::string& name) {
   if (name == "cudnn") return AttentionKernel::kCudnn;
@@ -45,8 +46,14 @@ absl::StatusOr<WorkerDevices> MakeWorkerDevices(const WorkerSettings& settings) 
   WorkerSettings short_jobs = settings;
   short_jobs.threads = 1;
   if (main->host_memory()) short_jobs.device.device = "cpu";
-  ASSIGN_OR_RETURN(auto express, MakeWorkerDevice(short_jobs));
-  return WorkerDevices{.main = std::move(main), .express = std::move(express)};
+  const int lanes =
+      main->host_memory() ? std::clamp(main->info().threads - 1, 1, kMostExpressLanes) : 1;
+  WorkerDevices devices{.main = std::move(main)};
+  for (int lane = 0; lane < lanes; ++lane) {
+    ASSIGN_OR_RETURN(auto express, MakeWorkerDevice(short_jobs));
+    devices.express.push_back(std::move(express));
+  }
+  return devices;
 }
 
 std::optional<int> GpuOf(const WorkerSettings& settings, const Device& device) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/device/device.h"
@@ -13,8 +14,9 @@ namespace hilbert_ring::server {
 
 struct WorkerDevices {
   std::unique_ptr<Device> main;
-  std::unique_ptr<Device>
-      express;  // of the same kind, with one thread, for short jobs beside a long
+  // Of the same kind, with one thread each, for short jobs beside others: with the main one as many
+  // as that has threads, one at least and 255 at most, and one where it is a GPU.
+  std::vector<std::unique_ptr<Device>> express;
 };
 
 // "auto" takes a GPU, or the CPU where there is none and says why in the log. Errors of MakeDevice.

@@ -49,7 +49,8 @@ constexpr char kSharedFolder[] = "/dev/shm";              // of weights
 constexpr std::chrono::milliseconds kMarkInterval{1000};  // of the data root
 // As long as a coordinator that answers no more keeps its jobs here (registration.cc).
 constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
-constexpr int kMaxBlockingCalls = 512;  // one job, rings, and what a former coordinator left behind
+constexpr int kMaxBlockingCalls = 512;  // jobs, rings, and what a former coordinator left behind
+constexpr int kOtherThreads = 2;        // kept beside those of jobs
 
 // Until the jobs that run here have ended, the time is up, or another stop signal comes. The
 // coordinator hears of it meanwhile; a job that it gave us just before is tried again elsewhere.
@@ -108,8 +109,9 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   Device& device = *devices.main;
   ASSIGN_OR_RETURN(const int64_t memory_limit, JobMemoryLimit(settings, device));
   JobMemory memory(memory_limit);
-  Lane lane(device);
-  Lane express_lane(*devices.express);
+  Lanes lanes;
+  lanes.emplace_back(device);
+  for (const auto& express : devices.express) lanes.emplace_back(*express);
   ActiveCalls calls;
   KeptThreads threads;  // of jobs
   FeedWatch feeds;
@@ -126,8 +128,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   const bool bfloat16_products = models.ProductsOf(DataType::kBFloat16) == DataType::kBFloat16;
   WorkerMetrics metrics;
   WorkerState state{
-      .lane = lane,
-      .express_lane = express_lane,
+      .lanes = lanes,
       .memory = memory,
       .share_memory = settings.share_memory && device.host_memory(),
       .feed_timeout = settings.feed_timeout,
@@ -148,6 +149,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                    StartGrpc({.host = settings.host,
                               .port = settings.port,
                               .max_threads = kMaxBlockingCalls,
+                              .kept_threads = static_cast<int>(lanes.size()) + kOtherThreads,
                               .silence = kCoordinatorSilence,
                               .credentials = settings.security.tls.ca.empty()
                                                  ? nullptr
@@ -235,6 +237,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                beat.set_draining(draining);
                beat.set_http_port(http_port);
                beat.set_threads(info.threads);
+               beat.set_express_lanes(static_cast<int>(devices.express.size()));
                beat.set_model_memory_bytes(models.limit());
                beat.set_bfloat16_products(bfloat16_products);
                if (scan) scan->AddTo(beat);

@@ -49,9 +49,11 @@ class FaultyDevice final : public ForwardingDevice {
 absl::Status Run(const server::WorkerSettings& settings) {
   auto devices = server::MakeWorkerDevices(settings);
   if (!devices.ok()) return devices.status();
-  return server::RunWorker(
-      settings, {.main = std::make_unique<FaultyDevice>(std::move(devices->main)),
-                 .express = std::make_unique<FaultyDevice>(std::move(devices->express))});
+  devices->main = std::make_unique<FaultyDevice>(std::move(devices->main));
+  for (auto& express : devices->express) {
+    express = std::make_unique<FaultyDevice>(std::move(express));
+  }
+  return server::RunWorker(settings, *devices);
 }
 
 }  // namespace

@@ -29,11 +29,14 @@ constexpr int kMaxMessages = 48;
 
 // What all jobs of the worker share.
 struct Worker {
-  Worker() { spdlog::set_level(spdlog::level::off); }
+  Worker() {
+    spdlog::set_level(spdlog::level::off);
+    lanes.emplace_back(*device);
+  }
   std::unique_ptr<Device> device = *MakeDevice({.threads = 1});
   server::JobMemory memory{kMemoryLimit};
   server::RingTable rings{server::MakeRingTransport({.host = "127.0.0.1"})};
-  server::Lane lane{*device};
+  server::Lanes lanes;
   server::ActiveCalls calls;
   server::KeptThreads threads;
   server::FeedWatch feeds;
@@ -262,8 +265,7 @@ void WorkerRun(Bytes bytes) {
   std::vector<v1::RunRequest> requests = coordinator.TakeRequests();
   // Whatever they were, they are cut into slices in some way.
   MemoryStream stream(std::move(requests), 1 + bytes.size() % 97);
-  server::WorkerState state{.lane = worker.lane,
-                            .express_lane = worker.lane,
+  server::WorkerState state{.lanes = worker.lanes,
                             .memory = worker.memory,
                             .share_memory = true,
                             .feed_timeout = std::chrono::hours(1),
@@ -274,7 +276,7 @@ void WorkerRun(Bytes bytes) {
   grpc::ServerContext context;
   const absl::Status status = server::RunCall(state, context, stream).Serve();
   Require(worker.memory.used() == 0, "memory is given back");
-  Require(worker.lane.AwaitTurn(std::chrono::milliseconds(0)) != nullptr,
+  Require(worker.lanes.front().AwaitTurn(std::chrono::milliseconds(0)) != nullptr,
           "the next job has its turn");
   if (status.ok()) return CheckAnswers(stream.responses());
   Require(

@@ -169,6 +169,26 @@ TEST(Lifecycle, JobsQueueAndAllFinish) {
   EXPECT_EQ(good, 6);
 }
 
+// As many jobs at once as a worker has threads.
+TEST(Lifecycle, SmallJobsAreComputedAtOnceOnAWorkerOfManyThreads) {
+  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--worker-threads=4"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  std::vector<std::unique_ptr<RawCall>> running;
+  for (int i = 0; i < 4; ++i) {
+    running.push_back(std::make_unique<RawCall>(*stub, std::chrono::seconds(30)));
+    ASSERT_TRUE(running.back()->Open(PlainSpec()));
+    ASSERT_TRUE(running.back()->AwaitAdmitted()) << i;
+  }
+  RawCall waiting(*stub, std::chrono::seconds(30));
+  ASSERT_TRUE(waiting.Open(PlainSpec()));
+  v1::AttendResponse response;
+  ASSERT_TRUE(waiting.Read(&response));
+  EXPECT_TRUE(response.has_queued());
+  running.pop_back();
+  EXPECT_TRUE(waiting.AwaitAdmitted());
+}
+
 TEST(Lifecycle, FullQueueIsRefusedWithPushback) {
   auto cluster = Cluster::Start({.workers = 1, .arguments = {"--max-queue=1"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();

@@ -95,6 +95,19 @@ TEST(Membership, EncodersArePlannedForTheMemberThatTakesMost) {
   EXPECT_EQ(MostThreads(membership.Live()), 0);
 }
 
+// What a worker says of itself has bounds.
+TEST(Membership, ExpressLanesAreOneAtLeastAndSomeThousandsAtMost) {
+  Counts counts;
+  Membership membership(kForLong, counts.Hooks());
+  v1::Heartbeat beat = Beat("127.0.0.1:1");
+  for (const auto& [said, taken] : {std::pair{-1, 1}, {0, 1}, {3, 3}, {1 << 30, 4096}}) {
+    beat.set_express_lanes(said);
+    const auto member = membership.Register(beat);
+    ASSERT_TRUE(member.ok()) << member.status();
+    EXPECT_EQ((*member)->express_lanes, taken);
+  }
+}
+
 TEST(Membership, JoinsAndLeaves) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());

@@ -72,11 +72,11 @@ TEST_F(HeldRowsTest, MoveToTheShardsOfAnyOtherPlan) {
       const Plan plan = *MakePlan(spec, after);
       std::vector<HeldShard> shards;
       for (int rank = 0; rank < before; ++rank) shards.push_back(Filled(old, rank, pool_));
-      HeldRows held(old.shards, MakeMembers(before), std::move(shards), false);
+      HeldRows held(old.shards, MakeMembers(before), std::move(shards), 0);
       EXPECT_TRUE(held.lost().empty());
       const Members members = MakeMembers(after);
       for (int rank = 0; rank < after; ++rank) {
-        const auto shard = held.Carry(plan, rank, *members[rank], false, pool_);
+        const auto shard = held.Carry(plan, rank, *members[rank], 0, pool_);
         ASSERT_TRUE(shard.ok()) << shard.status();
         EXPECT_EQ(WrongSlots(plan, rank, *shard->rows), 0);
       }
@@ -92,24 +92,24 @@ TEST_F(HeldRowsTest, StayWhereTheyAreForTheSameWorkerAlone) {
   for (int rank = 0; rank < 2; ++rank) shards.push_back(Filled(plan, rank, pool_));
   const std::byte* const first = shards[0].memory->data();
   const std::byte* const second = shards[1].memory->data();
-  HeldRows held(plan.shards, members, std::move(shards), false);
-  const auto same = held.Carry(plan, 0, *members[0], false, pool_);
+  HeldRows held(plan.shards, members, std::move(shards), 0);
+  const auto same = held.Carry(plan, 0, *members[0], 0, pool_);
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(same->memory->data(), first);
   EXPECT_TRUE(same->memory->offer().used());
   EXPECT_EQ(WrongSlots(plan, 0, *same->rows), 0);
-  // The other lane of the same worker may still compute the attempt before.
+  // Another lane of the same worker may still compute the attempt before.
   std::vector<HeldShard> once;
   once.push_back(Filled(plan, 0, pool_));
   once.emplace_back();
   const std::byte* const express = once[0].memory->data();
-  HeldRows of_express(plan.shards, members, std::move(once), true);
-  const auto moved = of_express.Carry(plan, 0, *members[0], false, pool_);
+  HeldRows of_express(plan.shards, members, std::move(once), 1);
+  const auto moved = of_express.Carry(plan, 0, *members[0], 2, pool_);
   ASSERT_TRUE(moved.ok());
   EXPECT_NE(moved->memory->data(), express);
   EXPECT_EQ(WrongSlots(plan, 0, *moved->rows), 0);
   // A new process in the place of the second: the lost one may still write to its shard.
-  const auto other = held.Carry(plan, 1, *MakeMembers(1)[0], false, pool_);
+  const auto other = held.Carry(plan, 1, *MakeMembers(1)[0], 0, pool_);
   ASSERT_TRUE(other.ok());
   EXPECT_NE(other->memory->data(), second);
   EXPECT_EQ(WrongSlots(plan, 1, *other->rows), 0);
@@ -122,9 +122,9 @@ TEST_F(HeldRowsTest, AreThereOnceNotTwice) {
   std::vector<HeldShard> shards;
   shards.push_back(Filled(old, 0, pool_));
   const std::shared_ptr<SharedMemory> memory = shards[0].memory;
-  HeldRows held(old.shards, MakeMembers(1), std::move(shards), false);
+  HeldRows held(old.shards, MakeMembers(1), std::move(shards), 0);
   const Members members = MakeMembers(2);
-  const auto first = held.Carry(plan, 0, *members[0], false, pool_);
+  const auto first = held.Carry(plan, 0, *members[0], 0, pool_);
   ASSERT_TRUE(first.ok());
   EXPECT_EQ(WrongSlots(plan, 0, *first->rows), 0);
   // What has moved is zero where it was, in whole pages.
@@ -140,10 +140,10 @@ TEST_F(HeldRowsTest, WhatIsNotHeldIsLost) {
   std::vector<HeldShard> shards(4);
   shards[0] = Filled(plan, 0, pool_);
   shards[3] = Filled(plan, 3, pool_);
-  HeldRows held(plan.shards, MakeMembers(4), std::move(shards), false);
+  HeldRows held(plan.shards, MakeMembers(4), std::move(shards), 0);
   EXPECT_EQ(held.lost(), (std::vector<RowSpan>{{250, 500}, {500, 750}}));
   const Plan next = *MakePlan(spec, 2);
-  const auto shard = held.Carry(next, 0, *MakeMembers(1)[0], false, pool_);
+  const auto shard = held.Carry(next, 0, *MakeMembers(1)[0], 0, pool_);
   ASSERT_TRUE(shard.ok());
   EXPECT_EQ(WrongSlots(next, 0, *shard->rows), 250);
   EXPECT_TRUE(HeldRows().lost().empty());

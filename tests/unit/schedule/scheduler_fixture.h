@@ -1,6 +1,7 @@
 // A scheduler over members that the test chooses, and by a clock that it may take over.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,10 +17,13 @@ namespace hilbert_ring::server {
 inline constexpr int64_t kGiB = int64_t{1} << 30;
 inline const auto kSilent = [](int) {};
 
-inline std::shared_ptr<const Member> MakeMember(int number, int64_t limit = kGiB) {
+// Of so many threads, with as many jobs at once, and two with one thread.
+inline std::shared_ptr<const Member> MakeMember(int number, int64_t limit = kGiB, int threads = 1) {
   auto member = std::make_shared<Member>();
   member->address = absl::StrCat("worker-", number);
   member->memory_limit_bytes = limit;
+  member->threads = threads;
+  member->express_lanes = std::max(1, threads - 1);
   return member;
 }
 

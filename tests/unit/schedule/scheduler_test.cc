@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -57,7 +59,7 @@ TEST_F(SchedulerTest, AShortJobRunsBesideALongOne) {
   ASSERT_TRUE(Now(large).has_value());
   auto beside = Enter("y", {{1, 0.1, kGiB / 4}});
   ASSERT_TRUE(Now(beside).has_value());
-  EXPECT_TRUE(Now(beside)->express);
+  EXPECT_TRUE(Now(beside)->express());
   auto second = Enter("y", {{1, 0.1, kGiB / 8}});
   EXPECT_FALSE(Now(second).has_value());  // the lane has one
   { const Scheduler::Place gone = std::move(beside); }
@@ -67,6 +69,62 @@ TEST_F(SchedulerTest, AShortJobRunsBesideALongOne) {
   EXPECT_FALSE(Now(too_large).has_value());  // not beside the long one's memory
   auto too_long = Enter("y", {{1, 2.0, 10}});
   EXPECT_FALSE(Now(too_long).has_value());
+}
+
+// As many at once as a worker has threads. A long one shares its worker with one of them.
+TEST_F(SchedulerTest, ShortJobsRunBesideEachOtherOnLanesOfTheirOwn) {
+  live_ = {MakeMember(0, kGiB, 4)};
+  Start(0);
+  std::vector<Scheduler::Place> places;
+  std::vector<int> lanes;
+  for (int i = 0; i < 4; ++i) {
+    places.push_back(Enter("x", {{1, 0.1, 10}}));
+    ASSERT_TRUE(Now(places.back()).has_value()) << i;
+    lanes.push_back(Now(places.back())->lane);
+  }
+  EXPECT_EQ(lanes, (std::vector{0, 1, 2, 3}));
+  auto fifth = Enter("x", {{1, 0.1, 10}});
+  EXPECT_FALSE(Now(fifth).has_value());
+  { const Scheduler::Place gone = std::move(places[2]); }
+  ASSERT_TRUE(Now(fifth).has_value());
+  EXPECT_EQ(Now(fifth)->lane, 2) << "the one that was given back";
+}
+
+TEST_F(SchedulerTest, BesideALongJobOneLaneIsUsed) {
+  live_ = {MakeMember(0, kGiB, 4)};
+  Start(0);
+  std::optional<Scheduler::Place> large(Enter("x", {{1, 3600, 10}}));
+  ASSERT_TRUE(Now(*large).has_value());
+  auto beside = Enter("y", {{1, 0.1, 10}});
+  ASSERT_TRUE(Now(beside).has_value());
+  auto second = Enter("y", {{1, 0.1, 10}}), third = Enter("y", {{1, 0.1, 10}});
+  EXPECT_FALSE(Now(second).has_value());
+  large.reset();
+  EXPECT_TRUE(Now(second).has_value() && Now(third).has_value());
+}
+
+// What takes a moment on all threads of a worker may be long on one.
+TEST_F(SchedulerTest, AJobThatIsLongOnOneThreadHasNoLane) {
+  live_ = {MakeMember(0, kGiB, 8)};
+  Start(0);
+  auto large = Enter("x", {{1, 3600, 10}});
+  auto wide = Enter("y", {{.workers = 1, .seconds = 0.1, .bytes = 10, .compute_seconds = 0.09}});
+  EXPECT_FALSE(Now(wide).has_value());
+  auto narrow = Enter("y", {{.workers = 1, .seconds = 0.1, .bytes = 10, .compute_seconds = 0.02}});
+  EXPECT_TRUE(Now(narrow).has_value());
+}
+
+TEST_F(SchedulerTest, LanesOfTheWorkerWithFewestJobsAreUsedFirst) {
+  live_ = {MakeMember(0, kGiB, 4), MakeMember(1, kGiB, 4)};
+  Start(0);
+  std::vector<Scheduler::Place> places;
+  std::map<std::shared_ptr<const Member>, int> jobs;
+  for (int i = 0; i < 6; ++i) {
+    places.push_back(Enter("x", {{1, 0.1, 10}}));
+    ++jobs[Now(places.back())->members.front()];
+  }
+  EXPECT_EQ(jobs[live_[0]], 3);
+  EXPECT_EQ(jobs[live_[1]], 3);
 }
 
 TEST_F(SchedulerTest, CallersTakeTurns) {

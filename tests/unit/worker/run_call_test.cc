@@ -85,15 +85,14 @@ v1::RunRequest OpenOf(const JobSpec& spec) {
 }
 
 struct OneWorker {
-  explicit OneWorker(Device& device) : lane(device) {}
+  explicit OneWorker(Device& device) { lanes.emplace_back(device); }
   JobMemory memory{int64_t{64} << 20};
   RingTable rings{MakeRingTransport({.host = "127.0.0.1"})};
-  Lane lane;
+  Lanes lanes;
   ActiveCalls calls;
   KeptThreads threads;
   FeedWatch feeds;
-  WorkerState state{.lane = lane,
-                    .express_lane = lane,
+  WorkerState state{.lanes = lanes,
                     .memory = memory,
                     .share_memory = true,
                     .feed_timeout = std::chrono::hours(1),
@@ -354,8 +353,7 @@ TEST(RunCall, AWorkerThatTakesNoMemoryAwaitsItsRowsThoughTheyAreThere) {
   NotingStream stream(std::move(requests));
   const auto device = *MakeDevice({.threads = 1});
   OneWorker worker(*device);
-  WorkerState state{.lane = worker.lane,
-                    .express_lane = worker.lane,
+  WorkerState state{.lanes = worker.lanes,
                     .memory = worker.memory,
                     .share_memory = false,
                     .feed_timeout = std::chrono::hours(1),

@@ -1,6 +1,7 @@
 #include "server/worker/worker_device.h"
 
 #include <memory>
+#include <utility>
 
 #include "engine/device/row_math.h"
 #include "gmock/gmock.h"
@@ -40,6 +41,17 @@ TEST(WorkerDevice, WeightsOnAGpuLeaveLessToJobs) {
   const absl::Status none = JobMemoryLimit(settings, gpu).status();
   EXPECT_TRUE(absl::IsInvalidArgument(none)) << none;
   EXPECT_THAT(std::string(none.message()), HasSubstr("--model-memory is 1000 bytes"));
+}
+
+// As many jobs at once as threads, and two where there is one.
+TEST(WorkerDevice, ShortJobsHaveADeviceOfOneThreadEach) {
+  for (const auto& [threads, express] : {std::pair{1, 1}, {2, 1}, {4, 3}}) {
+    const auto devices = MakeWorkerDevices({.threads = threads, .device = {.device = "cpu"}});
+    ASSERT_TRUE(devices.ok()) << devices.status();
+    EXPECT_EQ(devices->main->info().threads, threads);
+    ASSERT_EQ(static_cast<int>(devices->express.size()), express);
+    for (const auto& device : devices->express) EXPECT_EQ(device->info().threads, 1);
+  }
 }
 
 TEST(WorkerDevice, AGpuWithoutProductsHasNoWeights) {

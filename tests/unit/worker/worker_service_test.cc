@@ -30,6 +30,7 @@ using std::chrono::milliseconds;
 
 constexpr int64_t kMemoryLimit = int64_t{64} << 20;
 constexpr milliseconds kAnswerLimit{20'000};
+constexpr int kLanes = 3;
 
 class DeviceThatMayFail : public ForwardingDevice {
  public:
@@ -45,8 +46,8 @@ class DeviceThatMayFail : public ForwardingDevice {
 class WorkerServiceTest : public ::testing::Test {
  protected:
   void Start(milliseconds feed_timeout, bool share_memory = false) {
-    state_.emplace(WorkerState{.lane = lane_,
-                               .express_lane = express_lane_,
+    for (int lane = 0; lane < kLanes; ++lane) lanes_.emplace_back(device_);
+    state_.emplace(WorkerState{.lanes = lanes_,
                                .memory = memory_,
                                .share_memory = share_memory,
                                .feed_timeout = feed_timeout,
@@ -105,7 +106,7 @@ class WorkerServiceTest : public ::testing::Test {
   DeviceThatMayFail device_{*MakeDevice({.threads = 1})};
   JobMemory memory_{kMemoryLimit};
   RingTable rings_{MakeRingTransport({.host = "127.0.0.1"})};
-  Lane lane_{device_}, express_lane_{device_};
+  Lanes lanes_;
   ActiveCalls calls_;
   KeptThreads threads_;
   FeedWatch feeds_;
@@ -184,7 +185,7 @@ TEST_F(WorkerServiceTest, ARunThatNobodyFeedsEnds) {
   EXPECT_LT(seconds, kAnswerLimit);
   while (calls_.count() > 0) std::this_thread::sleep_for(milliseconds(5));
   EXPECT_EQ(memory_.used(), 0);
-  EXPECT_NE(lane_.AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
+  EXPECT_NE(lanes_.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
 // The thread that sends has said all by then.
@@ -213,7 +214,7 @@ TEST_F(WorkerServiceTest, ARunThatHasFailedAndThatNobodyFeedsEnds) {
   EXPECT_TRUE(failed);
   const absl::Status status = wire::FromGrpc(run->Finish());
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
-  EXPECT_NE(lane_.AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
+  EXPECT_NE(lanes_.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
 }
 
 // Whose call's thread waits for rows itself.
@@ -227,7 +228,41 @@ TEST_F(WorkerServiceTest, AShortRunThatNobodyFeedsEnds) {
   *open.mutable_open()->mutable_shared_memory() = (*memory)->offer();
   EXPECT_TRUE(absl::IsCancelled(OpenAndSendNothing(secret, open)));
   EXPECT_EQ(threads_.count(), 0);
-  EXPECT_NE(lane_.AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
+  EXPECT_NE(lanes_.front().AwaitTurn(kAnswerLimit), nullptr) << "the next job has its turn";
+}
+
+TEST_F(WorkerServiceTest, RunsOnLanesOfTheirOwnAreThereAtOnce) {
+  Start(milliseconds(60'000));
+  const std::string secret = *DrawSecret();
+  secret_.Set(secret);
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReaderWriter<v1::RunRequest, v1::RunResponse>>> runs;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    v1::RunRequest open = OpenRequest();
+    open.mutable_open()->set_lane(lane);
+    runs.push_back(stub_->Run(contexts.emplace_back(Context(secret, "Run")).get()));
+    ASSERT_TRUE(runs.back()->Write(open));
+    v1::RunResponse response;
+    ASSERT_TRUE(runs.back()->Read(&response)) << "none waits for the others";
+    EXPECT_TRUE(response.has_ready());
+  }
+  for (size_t i = 0; i < runs.size(); ++i) {
+    contexts[i]->TryCancel();
+    runs[i]->Finish();
+  }
+}
+
+TEST_F(WorkerServiceTest, ARunOnALaneThatIsNotThereIsRefused) {
+  Start(milliseconds(60'000));
+  const std::string secret = *DrawSecret();
+  secret_.Set(secret);
+  for (const int lane : {-1, kLanes}) {
+    v1::RunRequest open = OpenRequest();
+    open.mutable_open()->set_lane(lane);
+    const absl::Status status = OpenAndSendNothing(secret, open);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_EQ(status.message(), absl::StrCat("lane is ", lane, ", this worker has ", kLanes));
+  }
 }
 
 // Rows may come for other workers alone for longer than that.
