@@ -108,6 +108,9 @@ class Coordinator {
   SmallJobsService small_jobs_service_;
   GrpcEndpoint grpc_, membership_grpc_;
   SharedPage metrics_page_{[this] { return ServeMetrics(); }, SystemTime()};
+  SharedPage targets_page_{[this] { return ServeTargets(); }, SystemTime()};
+  // Of those who have no names, and so see the same.
+  SharedPage strangers_page_{[this] { return ServeStatusPage({}); }, SystemTime()};
   std::unique_ptr<HttpEndpoint> http_;
   std::atomic<int> http_port_ = 0;  // requests may come before http_ is there
   std::unique_ptr<WorkerProcesses> workers_ ABSL_GUARDED_BY(refresh_);  // set once, if at all

@@ -83,13 +83,16 @@ std::map<std::string, HttpEndpoint::Handler> Coordinator::HttpRoutes() {
   };
   const bool need_token = settings_.callers.metrics_need_token;
   return {{"/", ForRoles(callers_, kAnyRole, "see the service", refused,
-                         [this](const Caller& caller) { return ServeStatusPage(caller); })},
+                         [this](const Caller& caller) {
+                           const bool nameless = caller.name.empty() && caller.role == Role::kSubmit;
+                           return nameless ? strangers_page_.Get() : ServeStatusPage(caller);
+                         })},
           {"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},
           {"/readyz", [this](std::string_view) { return Ready(); }},
           {"/metrics",
            ForPrometheus(callers_, need_token, refused, [this] { return metrics_page_.Get(); })},
           {"/targets",
-           ForPrometheus(callers_, need_token, refused, [this] { return ServeTargets(); })}};
+           ForPrometheus(callers_, need_token, refused, [this] { return targets_page_.Get(); })}};
 }
 
 HttpReply Coordinator::ServeMetrics() {
