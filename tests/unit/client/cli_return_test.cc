@@ -86,9 +86,10 @@ TEST_P(CliReturn, AModelIsAskedForWithinASecond) {
 }
 
 TEST_P(CliReturn, WorkersThatComeLaterRunManyJobsWithinASecond) {
-  std::atomic<bool> workers = false;
+  std::atomic<bool> asked = false, workers = false;
   const FakeSmallJobs service(
-      [&workers](int, int64_t) -> std::vector<absl::Status> {
+      [&](int, int64_t) -> std::vector<absl::Status> {
+        asked = true;
         if (workers) return {absl::OkStatus()};
         return {wire::WithReason(absl::UnavailableError("no worker is there"), "NO_WORKERS")};
       },
@@ -105,7 +106,10 @@ TEST_P(CliReturn, WorkersThatComeLaterRunManyJobsWithinASecond) {
         return absl::StrCat("attend-many", Server(), " --segments 8 --dilations 1 ",
                             files_.Write(name + ".jsonl", lines));
       },
-      [&workers] { return workers = true; });
+      [&] {
+        while (!asked) absl::SleepFor(absl::Milliseconds(1));  // on a busy machine it comes late
+        return workers = true;
+      });
   EXPECT_THAT(result.out, HasSubstr("2 jobs, 0 failed, 6 tokens"));
   EXPECT_THAT(result.err, HasSubstr("reason NO_WORKERS); attempt 2 follows"));
 }
