@@ -153,7 +153,7 @@ absl::StatusOr<v1::Report> HandOrSend(const std::string& server, const HandedTen
   in_files.final = [&options](const absl::Status& failure) {
     return MaySendHanded(failure) || (options.final && options.final(failure));
   };
-  const absl::StatusOr<v1::Report> report = ways.in_files(made->files, in_files);
+  absl::StatusOr<v1::Report> report = ways.in_files(made->files, in_files);
   if (!report.ok()) {
     if (!MaySendHanded(report.status())) return report;
     made = report.status();  // the files go: a job that is sent may need their memory
