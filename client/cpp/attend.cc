@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/connector.h"
@@ -41,6 +42,14 @@ absl::Status CheckSize(v1::Tensor tensor, int64_t actual, int64_t expected) {
       absl::StrCat(wire::TensorName(tensor), ": has ", actual, " bytes, the spec says ", expected));
 }
 
+std::vector<OutputTensor> OutputsOf(const JobSpec& spec, const AttendOutputs& outputs) {
+  std::vector<OutputTensor> tensors = {Output(spec, v1::TENSOR_OUT, spec.dtype, outputs.out)};
+  if (!outputs.lse.empty()) {
+    tensors.push_back(Output(spec, v1::TENSOR_LSE, DataType::kFloat32, outputs.lse));
+  }
+  return tensors;
+}
+
 JobTensors TensorsOf(const AttendInputs& inputs, const AttendOutputs& outputs) {
   const JobSpec& spec = inputs.spec;
   JobTensors tensors;
@@ -55,10 +64,7 @@ JobTensors TensorsOf(const AttendInputs& inputs, const AttendOutputs& outputs) {
   }
   tensors.bands = {Input(spec, v1::TENSOR_Q, inputs.q), Input(spec, v1::TENSOR_K, inputs.k),
                    Input(spec, v1::TENSOR_V, inputs.v)};
-  tensors.outputs = {Output(spec, v1::TENSOR_OUT, spec.dtype, outputs.out)};
-  if (!outputs.lse.empty()) {
-    tensors.outputs.push_back(Output(spec, v1::TENSOR_LSE, DataType::kFloat32, outputs.lse));
-  }
+  tensors.outputs = OutputsOf(spec, outputs);
   if (inputs.sent) {
     tensors.sent = [&inputs](v1::Tensor tensor, int64_t begin, int64_t end) {
       if (tensor != v1::TENSOR_COORDS) inputs.sent(tensor, begin, end);
@@ -70,12 +76,9 @@ JobTensors TensorsOf(const AttendInputs& inputs, const AttendOutputs& outputs) {
 absl::StatusOr<v1::Report> Attend(Connector connector, const AttendInputs& inputs,
                                   const AttendOutputs& outputs, const AttendOptions& options) {
   RETURN_IF_ERROR(CheckInputs(inputs));
+  RETURN_IF_ERROR(CheckOutputs(inputs.spec, outputs));
   JobRequest request{
       .method = kMethod, .tensors = TensorsOf(inputs, outputs), .tokens = inputs.spec.tokens};
-  for (const OutputTensor& output : request.tensors.outputs) {
-    RETURN_IF_ERROR(
-        CheckSize(output.tensor, std::ssize(output.data), output.rows * output.row_bytes));
-  }
   *request.open.mutable_spec() = wire::EncodeJobSpec(inputs.spec);
   request.open.set_want_lse(!outputs.lse.empty());
   return CallJob(std::move(connector), request, options);
@@ -90,6 +93,14 @@ absl::Status CheckInputs(const AttendInputs& inputs) {
   }
   for (const InputTensor& input : TensorsOf(inputs, {}).bands) {
     RETURN_IF_ERROR(CheckSize(input.tensor, std::ssize(input.bytes), input.rows * input.row_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOutputs(const JobSpec& spec, const AttendOutputs& outputs) {
+  for (const OutputTensor& output : OutputsOf(spec, outputs)) {
+    RETURN_IF_ERROR(
+        CheckSize(output.tensor, std::ssize(output.data), output.rows * output.row_bytes));
   }
   return absl::OkStatus();
 }

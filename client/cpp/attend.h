@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cpp/attend_inputs.h"
 #include "client/cpp/job_options.h"
@@ -31,6 +32,10 @@ struct AttendOutputs {
   std::span<std::byte> out;  // [tokens, heads, value_dim] of the spec's dtype
   std::span<std::byte> lse;  // float32 [tokens, heads]; empty: not wanted
 };
+
+// OK when the outputs have the sizes that the spec, which is valid, gives them. INVALID_ARGUMENT,
+// naming the tensor, otherwise.
+absl::Status CheckOutputs(const JobSpec& spec, const AttendOutputs& outputs);
 
 using AttendProgress = JobProgress;
 using AttendOptions = JobOptions;

@@ -47,13 +47,6 @@ absl::Status CheckSize(const char* what, int64_t actual, int64_t expected) {
       absl::StrCat(what, ": has ", actual, " bytes, the job says ", expected));
 }
 
-absl::Status CheckResults(const EncodeJob& job, const EncodeResults& results) {
-  RETURN_IF_ERROR(
-      CheckSize("rows", std::ssize(results.rows), Product(job.RowsShape()) * kFloatBytes));
-  const int64_t map = job.outputs.attention_map ? Product(job.MapShape()) * kFloatBytes : 0;
-  return CheckSize("attention_map", std::ssize(results.attention_map), map);
-}
-
 OutputTensor Output(v1::Tensor tensor, const std::vector<int64_t>& shape,
                     std::span<std::byte> data) {
   return {.tensor = tensor,
@@ -182,6 +175,13 @@ absl::Status CheckEncode(const EncodeInputs& inputs) {
     RETURN_IF_ERROR(CheckCoordinates(*job.config.position, values, row));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckResults(const EncodeJob& job, const EncodeResults& results) {
+  RETURN_IF_ERROR(
+      CheckSize("rows", std::ssize(results.rows), Product(job.RowsShape()) * kFloatBytes));
+  const int64_t map = job.outputs.attention_map ? Product(job.MapShape()) * kFloatBytes : 0;
+  return CheckSize("attention_map", std::ssize(results.attention_map), map);
 }
 
 absl::StatusOr<v1::Report> Encode(const std::string& server, const EncodeInputs& inputs,

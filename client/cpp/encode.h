@@ -75,7 +75,11 @@ struct EncodeResults {
 // does not have, tiles of another size, coordinates that are missing or outside of the grid.
 absl::Status CheckEncode(const EncodeInputs& inputs);
 
-// As of Attend; errors of CheckEncode before anything is sent.
+// OK when the results have the sizes that the job gives them. INVALID_ARGUMENT, naming the result,
+// otherwise.
+absl::Status CheckResults(const EncodeJob& job, const EncodeResults& results);
+
+// As of Attend; errors of CheckEncode and CheckResults before anything is sent.
 absl::StatusOr<v1::Report> Encode(const std::string& server, const EncodeInputs& inputs,
                                   const EncodeResults& results, const JobOptions& options = {});
 absl::StatusOr<v1::Report> Encode(const std::shared_ptr<grpc::Channel>& channel,

@@ -2,6 +2,7 @@
 // files of its data root, which lies in memory too, and no row passes a socket.
 //
 //   report = AttendHanded(server, inputs, outputs);   // as Attend, and by Attend where it must be
+//   report = EncodeHanded(server, inputs, results);   // as Encode, and by Encode where it must be
 //
 // docs/adr/0010-scratch-files.md says why so.
 #pragma once
@@ -14,13 +15,16 @@
 #include "absl/status/statusor.h"
 #include "client/cpp/attend.h"
 #include "client/cpp/by_reference.h"
+#include "client/cpp/encode.h"
+#include "client/cpp/job_options.h"
 #include "hilbert_ring/v1/attention.pb.h"
 
 namespace hilbert_ring::client {
 
 struct HandedOptions {
-  int64_t least_bytes =
-      8 << 20;  // of inputs and outputs: smaller jobs are sent (docs/benchmarks.md)
+  // Of inputs, coordinates included, and outputs but pooled vectors: smaller jobs are sent
+  // (docs/benchmarks.md).
+  int64_t least_bytes = 8 << 20;
   DataRootOptions root;
   // Told, if set, why the tensors are sent: FAILED_PRECONDITION where there is no data root in
   // memory that both see, RESOURCE_EXHAUSTED where it is full, or an error of the service's.
@@ -28,10 +32,17 @@ struct HandedOptions {
 };
 
 // As Attend, with its errors. The report's by_reference says whether the tensors were handed.
-// AttendInputs::sent is told of nothing where they are.
+// AttendInputs::sent is told of nothing where they are. DATA_LOSS, too: an output is not whole.
 absl::StatusOr<v1::Report> AttendHanded(const std::string& server, const AttendInputs& inputs,
                                         const AttendOutputs& outputs,
                                         const AttendOptions& options = {},
+                                        const HandedOptions& handed = {});
+
+// As Encode, with its errors, likewise. Tiles, coordinates, states and maps are handed; pooled
+// vectors, which are few, are sent.
+absl::StatusOr<v1::Report> EncodeHanded(const std::string& server, const EncodeInputs& inputs,
+                                        const EncodeResults& results,
+                                        const JobOptions& options = {},
                                         const HandedOptions& handed = {});
 
 }  // namespace hilbert_ring::client

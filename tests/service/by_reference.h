@@ -19,6 +19,8 @@ namespace hilbert_ring::testing {
 
 // A value of a counter or gauge, summed over its series.
 double Metric(const Cluster& cluster, const std::string& name);
+// The same, of a page that is made after the call began: other pages may be older (shared_page.h).
+double MetricNow(const Cluster& cluster, const std::string& name);
 
 class ByReferenceTest : public ::testing::TestWithParam<WorkerPlace> {
  protected:

@@ -1,23 +1,33 @@
-// Tensors in memory, handed to a service whose data root lies in memory.
+// Tensors and tiles in memory, handed to a service whose data root lies in memory.
 #include "client/cpp/handed.h"
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "client/cpp/scratch.h"
+#include "client/cpp/service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/run_engine.h"
+#include "tests/golden/encoder_case.h"
 #include "tests/service/by_reference.h"
+#include "tests/service/encode_cases.h"
 #include "tests/support/plain_spec.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
@@ -44,6 +54,11 @@ class HandedTest : public ByReferenceTest {
       if (name != "in" && !name.ends_with(".root")) names.push_back(name);
     }
     return names;
+  }
+
+  // Where clients of this user have their scratch folders.
+  std::string Users() const {
+    return in_memory_ + "/hilbert-ring-scratch-" + std::to_string(geteuid());
   }
 
   std::string in_memory_;
@@ -82,13 +97,13 @@ TEST_P(HandedTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
     const auto expected = client::Attend(cluster_->address(), inputs, {sent.out, sent.lse});
     ASSERT_TRUE(expected.ok()) << expected.status();
     EXPECT_FALSE(expected->by_reference());
-    const double received = Metric(*cluster_, "hilbert_ring_received_bytes_total");
+    const double received = MetricNow(*cluster_, "hilbert_ring_received_bytes_total");
     const auto report = client::AttendHanded(
         cluster_->address(), inputs, {handed.out, handed.lse}, {},
         {.least_bytes = 1, .sent = [](const absl::Status& why) { ADD_FAILURE() << why; }});
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_TRUE(report->by_reference());
-    EXPECT_EQ(Metric(*cluster_, "hilbert_ring_received_bytes_total"), received);
+    EXPECT_EQ(MetricNow(*cluster_, "hilbert_ring_received_bytes_total"), received);
     EXPECT_EQ(handed.out, sent.out);
     EXPECT_EQ(handed.lse, sent.lse);
     EXPECT_THAT(Left(), IsEmpty());
@@ -100,7 +115,7 @@ TEST_P(HandedTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
 }
 
 TEST_P(HandedTest, WhatAKilledClientLeftIsRemovedAndWhatOneHoldsStays) {
-  const std::string users = in_memory_ + "/hilbert-ring-scratch-" + std::to_string(geteuid());
+  const std::string users = Users();
   std::filesystem::create_directories(users + "/0123456789abcdef");
   std::ofstream(users + "/0123456789abcdef/q") << "rows";
   {
@@ -127,14 +142,221 @@ TEST_P(HandedTest, AJobThatCannotBeHandedIsSentAndSaysWhy) {
                                     .v = Bytes(tensors.at(v1::TENSOR_V))};
   Outputs outputs(spec);
   absl::Status why;
-  std::filesystem::create_directory_symlink(
-      "/", in_memory_ + "/hilbert-ring-scratch-" + std::to_string(geteuid()));
+  std::filesystem::create_directory_symlink("/", Users());
   const auto report = client::AttendHanded(
       cluster_->address(), inputs, {outputs.out, outputs.lse}, {},
       {.least_bytes = 1, .sent = [&](const absl::Status& status) { why = status; }});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_FALSE(report->by_reference());
   EXPECT_THAT(std::string(why.message()), Not(IsEmpty()));
+}
+
+TEST_P(HandedTest, OutputsOfAnotherSizeAreRefused) {
+  const JobSpec spec = PlainSpec();
+  auto tensors = EncodeTensors(spec, RandomInputs(spec, 1));
+  const client::AttendInputs inputs{.spec = spec,
+                                    .q = Bytes(tensors.at(v1::TENSOR_Q)),
+                                    .k = Bytes(tensors.at(v1::TENSOR_K)),
+                                    .v = Bytes(tensors.at(v1::TENSOR_V))};
+  Start();
+  Outputs small(spec);
+  small.out.pop_back();
+  const auto of_out = client::AttendHanded(cluster_->address(), inputs, {small.out, small.lse}, {},
+                                           {.least_bytes = 1});
+  EXPECT_TRUE(absl::IsInvalidArgument(of_out.status())) << of_out.status();
+  small = Outputs(spec);
+  small.lse.pop_back();
+  const auto of_lse = client::AttendHanded(cluster_->address(), inputs, {small.out, small.lse}, {},
+                                           {.least_bytes = 1});
+  EXPECT_TRUE(absl::IsInvalidArgument(of_lse.status())) << of_lse.status();
+}
+
+TEST_P(HandedTest, TheTimeOfHandingOverCountsAgainstTheDeadline) {
+  Start();
+  JobSpec spec = PlainSpec();
+  spec.ordering = Ordering{.coordinate_axes = 2};
+  auto tensors = EncodeTensors(spec, RandomInputs(spec, 1));
+  absl::Time now = absl::Now();
+  const client::AttendInputs inputs{.spec = spec,
+                                    .q = Bytes(tensors.at(v1::TENSOR_Q)),
+                                    .k = Bytes(tensors.at(v1::TENSOR_K)),
+                                    .v = Bytes(tensors.at(v1::TENSOR_V)),
+                                    .coordinates = [&](int64_t, std::span<uint32_t> values) {
+                                      now += absl::Minutes(2);
+                                      std::iota(values.begin(), values.end(), 0U);
+                                    }};
+  Outputs outputs(spec);
+  const auto report = client::AttendHanded(
+      cluster_->address(), inputs, {outputs.out, outputs.lse},
+      {.deadline = absl::Minutes(1), .timing = {.now = [&] { return now; }}}, {.least_bytes = 1});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(report.status())) << report.status();
+  EXPECT_THAT(Left(), IsEmpty());
+}
+
+// A golden case of an encoder: its tiles, and memory for what a job makes of them.
+class EncoderJob {
+ public:
+  EncoderJob(const Cluster& cluster, const std::string& name) : golden(*LoadEncoderCase(name)) {
+    const auto model = client::RequestModel(cluster.Channel(), name);
+    EXPECT_TRUE(model.ok()) << model.status();
+    inputs.job = *client::JobOf(*model);
+    inputs.job.slide_tiles = golden.slide_tiles;
+    inputs.job.outputs.states = {inputs.job.config.layers};
+    inputs.tiles = std::as_bytes(std::span(golden.tiles));
+    if (golden.coords.empty()) return;
+    inputs.coordinates = [this](int64_t first_row, std::span<double> values) {
+      std::copy_n(golden.coords.begin() + 2 * first_row, values.size(), values.begin());
+    };
+  }
+  EncoderJob(const EncoderJob&) = delete;
+  EncoderJob& operator=(const EncoderJob&) = delete;
+
+  // Of the job's outputs as they are now; what was in it is gone.
+  client::EncodeResults Results() {
+    rows.assign(Numbers(inputs.job.RowsShape()), -1);
+    map.assign(inputs.job.outputs.attention_map ? Numbers(inputs.job.MapShape()) : 0, -1);
+    return {.rows = std::as_writable_bytes(std::span(rows)),
+            .attention_map = std::as_writable_bytes(std::span(map))};
+  }
+
+  const EncoderCase golden;
+  client::EncodeInputs inputs;
+  std::vector<float> rows, map;
+
+ private:
+  static size_t Numbers(const std::vector<int64_t>& shape) {
+    return static_cast<size_t>(
+        std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()));
+  }
+};
+
+class EncodeHandedTest : public HandedTest {
+ protected:
+  void StartWithModels() { Start({"--model-dir=" + ModelsOfCases()}); }
+
+  // The job, handed over. Where it fails its results are undefined.
+  void Hand(EncoderJob& job) {
+    const auto report = client::EncodeHanded(
+        cluster_->address(), job.inputs, job.Results(), {},
+        {.least_bytes = 1, .sent = [](const absl::Status& why) { ADD_FAILURE() << why; }});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(report->by_reference());
+    EXPECT_THAT(Left(), IsEmpty());
+  }
+
+  // Results that were handed are those of rows that are sent.
+  void ExpectAsSent(EncoderJob& job) {
+    const std::vector<float> rows = job.rows, map = job.map;
+    const auto sent = client::Encode(cluster_->address(), job.inputs, job.Results());
+    ASSERT_TRUE(sent.ok()) << sent.status();
+    EXPECT_FALSE(sent->by_reference());
+    EXPECT_EQ(job.rows, rows);
+    EXPECT_EQ(job.map, map);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Places, EncodeHandedTest, ::testing::Values(WorkerPlace::kLocal),
+                         [](const auto& info) { return PlaceName(info.param); });
+
+// Of a case: its rows, all states, and where it has them pooled vectors and maps.
+std::vector<EncoderOutputs> OutputsOf(const EncoderJob& job) {
+  const int64_t layers = job.inputs.job.config.layers;
+  std::vector<int64_t> all(static_cast<size_t>(layers) + 1);
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<EncoderOutputs> outputs = {{.states = {layers}}, {.states = all}};
+  if (job.golden.attention_map.empty()) return outputs;
+  outputs.push_back(
+      {.states = {layers},
+       .pooling = Pooling::kMean,
+       .attention_map = AttentionMapOutput{.layer = layers, .columns = MapColumns::kHeads}});
+  outputs.push_back({.states = {layers}, .attention_map = AttentionMapOutput{.layer = 1}});
+  return outputs;
+}
+
+TEST_P(EncodeHandedTest, EveryCaseIsWhatItIsWhenSentAndNoRowPassesTheService) {
+  StartWithModels();
+  std::vector<std::unique_ptr<EncoderJob>> jobs;
+  int64_t pooled = 0;
+  for (const std::string& name : EncoderCaseNames()) {
+    SCOPED_TRACE(name);
+    for (const EncoderOutputs& outputs : OutputsOf(EncoderJob(*cluster_, name))) {
+      EncoderJob& job = *jobs.emplace_back(std::make_unique<EncoderJob>(*cluster_, name));
+      job.inputs.job.outputs = outputs;
+      Hand(job);
+      if (outputs.pooling != Pooling::kNone) pooled += std::ssize(job.rows);
+    }
+  }
+  EXPECT_EQ(MetricNow(*cluster_, "hilbert_ring_received_bytes_total"), 0);
+  EXPECT_GT(pooled, 0);
+  EXPECT_EQ(Metric(*cluster_, "hilbert_ring_sent_bytes_total"),
+            static_cast<double>(pooled) * sizeof(float));
+  for (const std::unique_ptr<EncoderJob>& job : jobs) {
+    SCOPED_TRACE(job->golden.name);
+    ExpectAsSent(*job);
+    const EncoderOutputs& outputs = job->inputs.job.outputs;
+    if (outputs.states.size() > 1) continue;
+    EXPECT_EQ(EncoderMismatch(job->rows, outputs.pooling == Pooling::kNone ? job->golden.out
+                                                                           : job->golden.mean_out),
+              "");
+  }
+}
+
+TEST_P(EncodeHandedTest, SmallJobsAreSentAndResultsOfAnotherSizeAreRefused) {
+  StartWithModels();
+  EncoderJob job(*cluster_, "slide_small");
+  const auto small = client::EncodeHanded(cluster_->address(), job.inputs, job.Results());
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_FALSE(small->by_reference());
+  EXPECT_EQ(EncoderMismatch(job.rows, job.golden.out), "");
+  client::EncodeResults cut = job.Results();
+  cut.rows = cut.rows.first(cut.rows.size() - sizeof(float));
+  const auto refused =
+      client::EncodeHanded(cluster_->address(), job.inputs, cut, {}, {.least_bytes = 1});
+  EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+  EXPECT_THAT(Left(), IsEmpty());
+}
+
+TEST_P(EncodeHandedTest, AJobThatCannotBeHandedIsSentAndSaysWhy) {
+  StartWithModels();
+  EncoderJob job(*cluster_, "slide_small");
+  absl::Status why;
+  const client::HandedOptions handed{.least_bytes = 1,
+                                     .sent = [&](const absl::Status& status) { why = status; }};
+  std::filesystem::create_directory_symlink("/", Users());
+  const auto report =
+      client::EncodeHanded(cluster_->address(), job.inputs, job.Results(), {}, handed);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_FALSE(report->by_reference());
+  EXPECT_THAT(std::string(why.message()), HasSubstr("hilbert-ring-scratch"));
+  EXPECT_EQ(EncoderMismatch(job.rows, job.golden.out), "");
+}
+
+TEST_P(EncodeHandedTest, AJobWhoseFilesTheServiceDoesNotFindIsSent) {
+  StartWithModels();
+  EncoderJob job(*cluster_, "slide_small");
+  const std::string moved = in_memory_ + "/moved";
+  // While the client writes the coordinates its folder gets another name.
+  job.inputs.coordinates = [&, read = job.inputs.coordinates](int64_t first_row,
+                                                              std::span<double> values) {
+    std::error_code not_there;
+    std::filesystem::rename(Users(), moved, not_there);
+    read(first_row, values);
+  };
+  absl::Status why;
+  bool written = false;
+  client::HandedOptions handed;
+  handed.least_bytes = 1;
+  handed.sent = [&](const absl::Status& status) {
+    why = status;
+    written = !std::filesystem::is_empty(moved);
+  };
+  const auto report =
+      client::EncodeHanded(cluster_->address(), job.inputs, job.Results(), {}, handed);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_FALSE(report->by_reference());
+  EXPECT_TRUE(wire::HasReason(why, wire::reason::kFileNotFound)) << why;
+  EXPECT_FALSE(written) << "the files are still there while the job is sent";
+  EXPECT_EQ(EncoderMismatch(job.rows, job.golden.out), "");
+  EXPECT_THAT(Left(), ::testing::ElementsAre("moved"));
 }
 
 }  // namespace
