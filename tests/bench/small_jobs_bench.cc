@@ -51,6 +51,11 @@ struct Options {
   bool pause = false;
 };
 
+// Of each caller in a block at least: its first and its last jobs run beside fewer others. In
+// blocks of 9 jobs a caller, 64 callers seemed 7 to 10 % slower than 16; in blocks of 60 they are
+// not (2 cores of an AMD EPYC).
+constexpr int kLeastJobsOfACaller = 50;
+
 struct Processor {
   double user = 0, system = 0;  // seconds
 };
@@ -215,12 +220,13 @@ absl::Status RunInTurn(std::vector<Service>& services, const Options& options, i
                                           std::vector<Tally>(services.size()));
   for (int block = 0; block <= options.blocks; ++block) {
     for (size_t load = 0; load < options.callers.size(); ++load) {
+      const int callers = options.callers[load];
+      const int jobs = std::max(options.jobs, kLeastJobsOfACaller * callers);
       for (size_t i = 0; i < services.size(); ++i) {
         Tally warm_up;
         const bool counts = block > 0;
-        absl::Status status =
-            RunBlock(services[i], options.callers[load], counts ? options.jobs : options.jobs / 3,
-                     tokens, counts ? tallies[load][i] : warm_up);
+        absl::Status status = RunBlock(services[i], callers, counts ? jobs : jobs / 3, tokens,
+                                       counts ? tallies[load][i] : warm_up);
         if (!status.ok()) return status;
       }
     }
@@ -296,7 +302,7 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--workers", options.workers)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--blocks", options.blocks)->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--jobs", options.jobs, "of a block")
+  app.add_option("--jobs", options.jobs, "of a block, but 50 of each caller at least")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_flag("--pause", options.pause);
