@@ -163,7 +163,11 @@ TEST(RowsFirst, AWorkerThatIsNotReadyInTimeIsLost) {
   rig.worker(0).At(Moment::kOpened, hold.action());
   auto client = rig.Send(JobRig::Spec(), kFollows);
   ASSERT_TRUE(hold.AwaitHeld());
-  rig.time().Advance(hours(1));
+  // By its time, which may begin only now.
+  ASSERT_TRUE(Eventually([&] {
+    rig.time().Advance(hours(1));
+    return client->ended();
+  }));
   EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "WORKER_LOST");
 }
 
