@@ -69,6 +69,7 @@ v1::AttendRequest Attempt::OpenRequest() const {
   open.set_attempt(name_.attempt);
   open.set_can_resend(options_.can_resend);
   open.set_input_follows(eager());
+  open.set_one_answer(eager());
   return request;
 }
 
@@ -105,7 +106,8 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
     case v1::AttendResponse::kOutput:
       return Place(response.output(), wire::Payload(response.output().payload()));
     case v1::AttendResponse::kReport:
-      if (!admitted_) return ProtocolError("a report before the job was admitted");
+      if (!admitted_ && !eager()) return ProtocolError("a report before the job was admitted");
+      if (!admitted_) NoteAdmitted(response.report().workers_size());
       for (const v1::OutputChunk& output : response.outputs()) {
         RETURN_IF_ERROR(Place(output, wire::Payload(output.payload())));
       }
@@ -126,17 +128,21 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
 
 absl::Status Attempt::Admit(const v1::Admitted& admitted) {
   if (admitted_) return ProtocolError("the job was admitted twice");
-  admitted_ = true;
-  progress_.Update([&](JobProgress& progress) {
-    progress.away = false;
-    progress.admitted = true;
-    progress.workers = admitted.workers();
-  });
+  NoteAdmitted(admitted.workers());
   if (sender_ || request_.by_reference()) return absl::OkStatus();
   int64_t limit = wire::kMaxPayloadBytes;
   if (admitted.max_payload_bytes() > 0) limit = std::min(limit, admitted.max_payload_bytes());
   RETURN_IF_ERROR(MakeSender(limit));
   return sender_->StartThread();
+}
+
+void Attempt::NoteAdmitted(int workers) {
+  admitted_ = true;
+  progress_.Update([workers](JobProgress& progress) {
+    progress.away = false;
+    progress.admitted = true;
+    progress.workers = workers;
+  });
 }
 
 absl::Status Attempt::MakeSender(int64_t max_payload_bytes) {

@@ -56,6 +56,7 @@ class Attempt {
   absl::Status Handle(grpc::ByteBuffer& message);
   absl::Status Handle(const v1::AttendResponse& response);
   absl::Status Admit(const v1::Admitted& admitted);
+  void NoteAdmitted(int workers);
   absl::Status MakeSender(int64_t max_payload_bytes);
   bool eager() const;
   absl::Status Place(const v1::OutputChunk& chunk, const wire::Payload& payload);

@@ -18,10 +18,6 @@ constexpr std::chrono::milliseconds kArrivalLimit{5};
 // processor.
 constexpr std::chrono::milliseconds kFollowingLimit{100};
 
-// Of outputs that leave with the report: about what the transport takes though the client reads
-// nothing. More is written before, at the client's pace.
-constexpr int64_t kMostHeldBytes = 64 << 10;
-
 // The first write has the call's metadata with it, and is not taken before those have left.
 grpc::WriteOptions OptionsOf(ClientStream::Leaves leaves, int64_t written_bytes) {
   grpc::WriteOptions options;

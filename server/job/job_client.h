@@ -35,6 +35,10 @@ class JobClient {
     kWithReport,  // in one message, where they are few: outputs for a client that takes them so
   };
 
+  // Of outputs that leave with the report: about what the transport takes though the client reads
+  // nothing. More is written before, at the client's pace.
+  static constexpr int64_t kMostHeldBytes = 64 << 10;
+
   virtual ~JobClient() = default;
 
   // Requested when the client cancels, goes away, or its deadline passes.

@@ -1,6 +1,7 @@
 #include "server/job/job_execution.h"
 
 #include <algorithm>
+#include <span>
 #include <stop_token>
 #include <utility>
 
@@ -18,11 +19,17 @@ constexpr auto kComputeSlack = std::chrono::seconds(30);
 
 constexpr int64_t kFewBytes = 1 << 20;
 
-int64_t InputBytes(const JobShape& shape) {
+// Until the client of a small job is told that it is admitted: the report may come first. A person
+// does not see so long a wait, and a job of 64 tokens that shares its worker takes less.
+constexpr auto kAnswerLimit = std::chrono::milliseconds(20);
+
+int64_t BytesOf(const JobShape& shape, std::span<const TensorKind> tensors) {
   int64_t bytes = 0;
-  for (const TensorKind tensor : kInputKinds) bytes += shape.RowsOf(tensor) * shape.rows[tensor];
+  for (const TensorKind tensor : tensors) bytes += shape.RowsOf(tensor) * shape.rows[tensor];
   return bytes;
 }
+
+int64_t InputBytes(const JobShape& shape) { return BytesOf(shape, kInputKinds); }
 
 // Outputs of few rows. A trace is long, and leaves in one message with the report.
 JobClient::Leaves LeavesOf(const v1::Open& open) {
@@ -171,6 +178,7 @@ absl::Status JobExecution::Start(JobRun& run) {
   if (few_ && RowsComeFirst()) {
     run.Make();
     rows_first_ = run.MayOpenWithRows();
+    one_answer_ = rows_first_ && LeavesInOne();
   }
   if (!rows_first_) run.Open();
   ready_due_ = services_.time.Now() + job_.work.start_timeout();
@@ -189,6 +197,13 @@ bool JobExecution::RowsComeFirst() {
          client_.AwaitArrived(InputBytes(job_.work.shape()), JobClient::Input::kFollows);
 }
 
+// All that the client is told may be in the report's message: its outputs are few, and nothing
+// that takes long is behind them.
+bool JobExecution::LeavesInOne() const {
+  return job_.open.one_answer() && leaves_ == JobClient::Leaves::kWithReport && !job_.check &&
+         BytesOf(job_.work.shape(), kOutputKinds) <= JobClient::kMostHeldBytes;
+}
+
 absl::Status JobExecution::Receive(JobRun& run) {
   Enter(JobPhase::kReceiving);
   if (job_.files != nullptr) return ReadFiles(run);
@@ -198,7 +213,9 @@ absl::Status JobExecution::Receive(JobRun& run) {
   if (status.ok() && rows_first_) {
     run.OpenWithRows();
     ready_due_ = services_.time.Now() + job_.work.start_timeout();
-    status = Admit();
+    // By the system's time, as any wait that is only to save a message.
+    const bool said = one_answer_ && run.AnswersBy(std::chrono::system_clock::now() + kAnswerLimit);
+    if (!said) status = Admit();
   }
   if (status.ok() && few_) {
     status = run.AwaitReady(ready_due_);
@@ -281,6 +298,7 @@ absl::Status JobExecution::AskForLostRows() {
               " were lost with a worker, no copy is held (--copy-memory), and the client does not "
               "send rows again"));
     }
+    RETURN_IF_ERROR(Admit());  // it may have been left out so far
     v1::AttendResponse response;
     v1::Resend& resend = *response.mutable_resend();
     resend.set_attempt(job_.open.attempt());
@@ -446,6 +464,7 @@ void JobExecution::TellSent(int64_t rows) {
 
 void JobExecution::SendProgress(double fraction, int64_t layer) {
   job_.course.Advance(JobPhase::kComputing, fraction);
+  if (one_answer_ && !job_.admitted) return;  // the job's own thread hears its worker
   v1::AttendResponse response;
   response.mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
   response.mutable_progress()->set_fraction(fraction);

@@ -102,6 +102,7 @@ class JobExecution {
 
   void Enter(JobPhase phase);
   bool RowsComeFirst();
+  bool LeavesInOne() const;
   absl::Status Admit();
   absl::Status AskForLostRows();
   absl::Status ReceiveRows(JobRun& run);
@@ -127,6 +128,7 @@ class JobExecution {
   bool few_ = false;    // so few rows that they come while the workers make ready
   JobClient::Leaves leaves_ = JobClient::Leaves::kNow;  // outputs
   bool rows_first_ = false;     // they are in the shard before the worker hears of the job
+  bool one_answer_ = false;     // then: the client need not hear that it is admitted
   Clock::time_point received_;  // all rows
   Clock::time_point run_opened_;
   std::optional<SendSpans> sent_;    // of jobs that want a trace

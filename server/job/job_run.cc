@@ -80,6 +80,15 @@ void JobRun::OpenWithRows() {
   streams_.front()->OpenWithRows(place_->number());
 }
 
+bool JobRun::AnswersBy(std::chrono::system_clock::time_point until) {
+  WorkerStream& stream = *streams_.front();
+  while (!stream.ready() && !stream.ended() && stop_.why().ok() &&
+         std::chrono::system_clock::now() < until) {
+    stream.Hear(until);
+  }
+  return stream.computed() || stream.ended();
+}
+
 absl::Status JobRun::AwaitReady(Deadline deadline) {
   RETURN_IF_ERROR(
       Await({.done = &WorkerStream::ready, .late = "was not ready for the job in time"}, deadline));

@@ -24,6 +24,7 @@
 // while the client does not take them.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -63,6 +64,10 @@ class JobRun : private WorkerStream::Listener {
 
   // After Make: the stream may be opened so.
   bool MayOpenWithRows() const;
+
+  // After OpenWithRows: hears the worker until it has said something, or `until`. Whether that was
+  // its whole answer, or its end.
+  bool AnswersBy(std::chrono::system_clock::time_point until);
 
   // Waits until all workers are ready. Errors here and below: the stop's reason.
   absl::Status AwaitReady(Deadline deadline);

@@ -187,8 +187,7 @@ absl::Status RunCall::Allocate() {
   if (open_.files_size() > 0) {
     ASSIGN_OR_RETURN(files_, ShardFiles::Open(state_.data_root, open_, *work_, *store_));
   }
-  absl::Status prepared =
-      work_->Prepare(lane_->device(), [this] { return context_.IsCancelled(); });
+  absl::Status prepared = work_->Prepare(lane_->device(), [this] { return look_.IsCancelled(); });
   if (!prepared.ok()) return wire::WithReason(prepared, wire::reason::kWorkerMemory);
   ASSIGN_OR_RETURN(Delivered delivered, DeliveredOf(open_, plan.spec.tokens));
   output_.emplace(plan, rank_, SourceOf(*store_), open_.want_lse(), std::move(delivered));
@@ -234,7 +233,7 @@ absl::Status RunCall::WorkAlone() {
     return received;
   }
   Execute();
-  if (context_.IsCancelled()) {
+  if (look_.IsCancelled()) {
     NoteCancelled();
     return Cancelled();
   }
@@ -389,7 +388,7 @@ absl::Status RunCall::ReadFiles() {
 absl::StatusOr<Figures> RunCall::ExecuteJob() {
   ExecuteControl control{
       .deadline = [this] { return compute_due_.load(); },
-      .cancelled = [this] { return cancelled_.load() || (short_ && context_.IsCancelled()); },
+      .cancelled = [this] { return cancelled_.load() || (short_ && look_.IsCancelled()); },
       .progress =
           [this](double done) {
             // The last call comes when all is computed and all buffers are still

@@ -35,6 +35,7 @@
 #include "server/shard/output_rows.h"
 #include "server/shard/shared_memory.h"
 #include "server/worker/active_calls.h"
+#include "server/worker/cancel_look.h"
 #include "server/worker/feed_watch.h"
 #include "server/worker/lane.h"
 #include "server/worker/ring_table.h"
@@ -131,6 +132,7 @@ class RunCall {
   grpc::ServerContext& context_;
   RunStream& stream_;
   BlockingPlace* const place_;
+  const CancelLook look_{[this] { return context_.IsCancelled(); }};
 
   v1::RunOpen open_;
   Lane* lane_ = nullptr;           // once opened

@@ -65,6 +65,20 @@ TEST(Attend, FewRowsFollowAtOnceAndOutputsMayComeWithTheReport) {
   EXPECT_TRUE(job.echoed());
 }
 
+TEST(Attend, AReportThatComesAtOnceSaysThatTheJobWasAdmitted) {
+  const FakeService service({.outputs_with_report = true, .leave_out_admitted = true});
+  EchoJob job;
+  JobProgress last;
+  AttendOptions options;
+  options.progress = [&last](const JobProgress& progress) { last = progress; };
+  const auto report = job.Attend(service.address(), options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(service.record().open.one_answer());
+  EXPECT_TRUE(job.echoed());
+  EXPECT_TRUE(last.admitted);
+  EXPECT_EQ(last.workers, 1);
+}
+
 TEST(Attend, WithoutLse) {
   const FakeService service;
   EchoJob job;

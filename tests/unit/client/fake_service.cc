@@ -93,7 +93,7 @@ class FakeCall {
     response.mutable_admitted()->set_job_id(record_.open.job_id());
     response.mutable_admitted()->set_max_payload_bytes(behaviour_.max_payload_bytes);
     response.mutable_admitted()->set_workers(2);
-    stream_->Write(response);
+    if (!behaviour_.leave_out_admitted) stream_->Write(response);
     for (const v1::AttendResponse& odd : behaviour_.after_admitted) stream_->Write(odd);
     while (behaviour_.stall && !context_->IsCancelled()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));

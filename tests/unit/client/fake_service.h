@@ -30,6 +30,7 @@ struct FakeBehaviour {
   bool stall = false;  // reads nothing after Admitted
   bool leave_out_report = false;
   bool outputs_with_report = false;  // in its message
+  bool leave_out_admitted = false;
   // Asked for one after the other, once more than resend_after_chunks have come; those rows are
   // forgotten first.
   std::vector<v1::Resend> resends;

@@ -38,6 +38,7 @@ FakeClient::FakeClient(v1::AttentionService::Stub& stub, const JobSpec& spec,
   open.set_attempt(options_.attempt);
   open.set_can_resend(options_.can_resend);
   open.set_input_follows(options_.input_follows);
+  open.set_one_answer(options_.one_answer);
   stream_->Write(request);
   receiver_ = std::thread([this] { Receive(); });
 }
@@ -101,6 +102,7 @@ void FakeClient::Receive() {
       }
     }
     const std::lock_guard lock(mutex_);
+    ++messages_;
     if (response.has_admitted()) admitted_ = response.admitted().workers();
     if (response.has_resend()) ++resends_;
     if (response.has_report()) report_ = response.report();
@@ -165,6 +167,11 @@ int64_t FakeClient::WrongRows() const {
 int64_t FakeClient::RepeatedRows() const {
   const std::lock_guard lock(mutex_);
   return std::count_if(came_.begin(), came_.end(), [](int times) { return times > 1; });
+}
+
+int FakeClient::messages() const {
+  const std::lock_guard lock(mutex_);
+  return messages_;
 }
 
 int64_t FakeClient::rows() const {

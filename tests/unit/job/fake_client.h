@@ -29,6 +29,7 @@ struct FakeClientOptions {
   bool can_resend = true;
   int reads = std::numeric_limits<int>::max();  // messages, before Read
   bool input_follows = false;                   // it says so
+  bool one_answer = false;                      // it takes a report without Admitted
 };
 
 class FakeClient {
@@ -54,6 +55,7 @@ class FakeClient {
   std::optional<int> admitted() const;  // on so many workers
 
   int64_t rows() const;  // of OUT that are here
+  int messages() const;  // that came
 
  private:
   void Receive();
@@ -73,6 +75,7 @@ class FakeClient {
   absl::Status status_;
   v1::Report report_;
   int resends_ = 0;
+  int messages_ = 0;
   std::optional<int> admitted_;
   std::vector<float> out_;
   std::vector<int> came_;          // by token: how often

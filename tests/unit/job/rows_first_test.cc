@@ -1,4 +1,6 @@
 // Small jobs whose rows are in the shard before their worker hears of them.
+#include <tuple>
+
 #include "gtest/gtest.h"
 #include "tests/unit/job/job_rig.h"
 #include "wire/status.h"
@@ -10,6 +12,7 @@ using server::JobPhase;
 using std::chrono::hours;
 
 const FakeClientOptions kFollows{.input_follows = true};
+const FakeClientOptions kOneAnswer{.input_follows = true, .one_answer = true};
 
 TEST(RowsFirst, TheWorkerIsToldOnce) {
   JobRig rig({.workers = 1});
@@ -63,15 +66,68 @@ TEST(RowsFirst, MemoryThatTheWorkerTurnsDownIsSentByMessages) {
   EXPECT_EQ(client->RepeatedRows(), 0);
 }
 
-class RowsFirstLoses : public ::testing::TestWithParam<Moment> {};
+TEST(RowsFirst, OneMessageMayBeAllThatTheClientIsTold) {
+  JobRig rig({.workers = 1});
+  rig.worker(0).AnswerWhole();
+  auto client = rig.Send(JobRig::Spec(), kOneAnswer);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->messages(), 1);
+  EXPECT_EQ(client->admitted(), std::nullopt);
+  EXPECT_EQ(client->report().workers_size(), 1);
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
+}
+
+TEST(RowsFirst, WhoIsNotAnsweredAtOnceIsAdmittedBeforeTheReport) {
+  JobRig rig({.workers = 1});
+  rig.worker(0).AnswerWhole();
+  Hold hold;
+  rig.worker(0).At(Moment::kOpened, hold.action());
+  auto client = rig.Send(JobRig::Spec(), kOneAnswer);
+  ASSERT_TRUE(hold.AwaitHeld());
+  EXPECT_TRUE(Eventually([&] { return client->admitted().has_value(); }));
+  hold.Release();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->WrongRows(), 0);
+}
+
+TEST(RowsFirst, WhatIsMoreThanOneMessageBeginsWithAdmitted) {
+  JobRig rig({.workers = 1});
+  rig.worker(0).AnswerWhole();
+  auto client = rig.Send(JobRig::Spec(1024), kOneAnswer);  // outputs of 128 KiB
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->admitted(), 1);
+  EXPECT_EQ(client->WrongRows(), 0);
+}
+
+TEST(RowsFirst, MemoryThatIsTurnedDownIsNotWaitedForByTheClient) {
+  JobRig rig({.workers = 1});
+  rig.worker(0).TurnMemoryDown();
+  auto client = rig.Send(JobRig::Spec(), kOneAnswer);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->admitted(), 1);
+  EXPECT_EQ(client->WrongRows(), 0);
+}
+
+TEST(RowsFirst, AJobWhoseRowsAreCheckedIsAdmittedBeforeThat) {
+  JobRig rig({.workers = 1, .settings = {.check_rows = 4}});
+  rig.worker(0).AnswerWhole();
+  auto client = rig.Send(JobRig::Spec(), kOneAnswer);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->admitted(), 1);
+}
+
+// Where the worker fails, and whether the client takes one answer.
+class RowsFirstLoses : public ::testing::TestWithParam<std::tuple<Moment, bool>> {};
 
 TEST_P(RowsFirstLoses, TheJobIsTriedAgainWithTheRowsThatAreHere) {
+  const auto [moment, one_answer] = GetParam();
   JobRig rig({.workers = 1});
-  if (GetParam() == Moment::kRowsDone || GetParam() == Moment::kFigures) {
+  if (moment == Moment::kRowsDone || moment == Moment::kFigures) {
     rig.worker(0).AnswerWhole();
   }
-  rig.worker(0).At(GetParam(), Break());
-  auto client = rig.Send(JobRig::Spec(), kFollows);
+  rig.worker(0).At(moment, Break());
+  auto client = rig.Send(JobRig::Spec(), one_answer ? kOneAnswer : kFollows);
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().retries(), 1);
   EXPECT_EQ(client->resends(), 0);
@@ -80,9 +136,11 @@ TEST_P(RowsFirstLoses, TheJobIsTriedAgainWithTheRowsThatAreHere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Moments, RowsFirstLoses,
-                         ::testing::Values(Moment::kOpened, Moment::kReady, Moment::kRowsDone,
-                                           Moment::kHalfOut, Moment::kAllOut, Moment::kComputed,
-                                           Moment::kFigures));
+                         ::testing::Combine(::testing::Values(Moment::kOpened, Moment::kReady,
+                                                              Moment::kRowsDone, Moment::kHalfOut,
+                                                              Moment::kAllOut, Moment::kComputed,
+                                                              Moment::kFigures),
+                                            ::testing::Bool()));
 
 TEST(RowsFirst, ACancelEndsTheJobAndFreesItsWorker) {
   JobRig rig({.workers = 1});
@@ -105,7 +163,11 @@ TEST(RowsFirst, AWorkerThatIsNotReadyInTimeIsLost) {
   rig.worker(0).At(Moment::kOpened, hold.action());
   auto client = rig.Send(JobRig::Spec(), kFollows);
   ASSERT_TRUE(hold.AwaitHeld());
-  rig.time().Advance(hours(1));
+  // By its time, which may begin only now.
+  ASSERT_TRUE(Eventually([&] {
+    rig.time().Advance(hours(1));
+    return client->ended();
+  }));
   EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "WORKER_LOST");
 }
 

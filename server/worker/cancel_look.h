@@ -1,0 +1,43 @@
+// Whether a call was cancelled, to be asked as often as one likes: between the tiles of a short job
+// too.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "server/process/deadline.h"
+#include "server/process/time_source.h"
+
+namespace hilbert_ring::server {
+
+// Thread-safe. grpc::ServerContext::IsCancelled() looks into the completion queue of the call,
+// which is a wait, and a system call, where another thread polls: 25 us on an AMD EPYC (2 cores), a
+// fifth of what 64 tokens compute. So it is asked once in kInterval, and a cancellation is seen so
+// much later at most.
+class CancelLook {
+ public:
+  static constexpr std::chrono::milliseconds kInterval{1};
+
+  // ask: from any thread that looks. `time` outlives it.
+  explicit CancelLook(std::function<bool()> ask, const TimeSource& time = SystemTime())
+      : ask_(std::move(ask)), time_(time), due_(time.Now() + kInterval) {}
+
+  bool IsCancelled() const {
+    if (cancelled_) return true;
+    const Clock::time_point now = time_.Now();
+    Deadline due = due_;
+    if (now < due || !due_.compare_exchange_strong(due, now + kInterval)) return cancelled_;
+    if (ask_()) cancelled_ = true;
+    return cancelled_;
+  }
+
+ private:
+  const std::function<bool()> ask_;
+  const TimeSource& time_;
+  mutable std::atomic<Deadline> due_;  // of the next time that it is asked
+  mutable std::atomic<bool> cancelled_ = false;
+};
+
+}  // namespace hilbert_ring::server
