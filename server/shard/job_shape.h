@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/model/files/slide_rows.h"
@@ -27,6 +28,13 @@ struct JobShape {
   int64_t RowsOf(TensorKind tensor) const {
     const bool tiles = tensor == TensorKind::kTiles || tensor == TensorKind::kTileCoords;
     return tiles && slides != nullptr ? slides->tiles() : spec.tokens;
+  }
+
+  // Of all rows of the tensors.
+  int64_t BytesOf(std::span<const TensorKind> tensors) const {
+    int64_t bytes = 0;
+    for (const TensorKind tensor : tensors) bytes += RowsOf(tensor) * rows[tensor];
+    return bytes;
   }
 
   // Whether row i of the tensor lies at slot i, where there are no slides.

@@ -89,6 +89,8 @@ class RunCall {
   absl::StatusOr<Lane::Turn> AwaitTurn();
   absl::Status Allocate();
   absl::Status MakeStore();
+  static absl::Status UnexpectedMessage(const char* expected);
+  static absl::Status Malformed();
   static absl::Status Cancelled();
   void NoteCancelled();
   std::optional<Deadline> RowsDone();

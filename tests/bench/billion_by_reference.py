@@ -48,7 +48,7 @@ def pieces_of(arguments):
 
 @contextmanager
 def input_files(folder, pieces, arguments):
-    """q, k and v as maps of sparse files, which are removed at the end."""
+    """The paths of q, k and v, sparse files that are removed at the end."""
     random = np.random.default_rng(arguments.seed)
     paths = [folder / f"{name}.npy" for name in "qkv"]
     try:
@@ -60,7 +60,8 @@ def input_files(folder, pieces, arguments):
                     at = piece.window(number)
                     rows[at] = random.standard_normal((at.stop - at.start, HEADS, DIM), dtype="f4")
             tensor.flush()
-        yield [np.load(path, mmap_mode="r") for path in paths]
+            del tensor, rows  # pages of a map count as the program's for as long as it is there
+        yield paths
     finally:
         for path in paths:
             path.unlink(missing_ok=True)
@@ -96,12 +97,12 @@ def run(service, client, folder, arguments, memory):
     random = np.random.default_rng(arguments.seed + 3)
     read = written = 0
     worst = seconds = 0.0
-    with input_files(folder, pieces, arguments) as tensors:
+    with input_files(folder, pieces, arguments) as paths:
         before = received_bytes(service)
         begun = last = time.monotonic()
         for piece in pieces:
             out = folder / "out.npy"
-            inputs = piece.of(tensors)
+            inputs = piece.of([np.load(path, mmap_mode="r") for path in paths])
             asked = time.monotonic()
             result = client.attend(*inputs, segments=SEGMENTS, dilations=DILATIONS, out=out,
                                    by_reference="always")
