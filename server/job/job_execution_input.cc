@@ -25,8 +25,7 @@ absl::Status JobExecution::Receive(JobRun& run) {
   if (status.ok() && rows_first_) {
     run.OpenWithRows();
     ready_due_ = services_.time.Now() + job_.work.start_timeout();
-    // By the system's time, as any wait that is only to save a message.
-    const bool said = one_answer_ && run.AnswersBy(std::chrono::system_clock::now() + kAnswerLimit);
+    const bool said = one_answer_ && run.AnswersWithin(kAnswerLimit);
     if (!said) status = Admit();
   }
   if (status.ok() && few_) {

@@ -80,11 +80,11 @@ void JobRun::OpenWithRows() {
   streams_.front()->OpenWithRows(place_->number());
 }
 
-bool JobRun::AnswersBy(std::chrono::system_clock::time_point until) {
+bool JobRun::AnswersWithin(std::chrono::milliseconds limit) {
   WorkerStream& stream = *streams_.front();
-  while (!stream.ready() && !stream.ended() && stop_.why().ok() &&
-         std::chrono::system_clock::now() < until) {
-    stream.Hear(until);
+  const Deadline until = Clock::now() + limit;
+  while (!stream.ready() && !stream.ended() && stop_.why().ok() && Clock::now() < until) {
+    stream.Hear(std::chrono::system_clock::now() + (until - Clock::now()));
   }
   return stream.computed() || stream.ended();
 }

@@ -65,9 +65,10 @@ class JobRun : private WorkerStream::Listener {
   // After Make: the stream may be opened so.
   bool MayOpenWithRows() const;
 
-  // After OpenWithRows: hears the worker until it has said something, or `until`. Whether that was
-  // its whole answer, or its end.
-  bool AnswersBy(std::chrono::system_clock::time_point until);
+  // After OpenWithRows: hears the worker until it has said something, for so long at most, by the
+  // system's time: it is a wait that only saves a message. Whether that was its whole answer, or
+  // its end.
+  bool AnswersWithin(std::chrono::milliseconds limit);
 
   // Waits until all workers are ready. Errors here and below: the stop's reason.
   absl::Status AwaitReady(Deadline deadline);
