@@ -84,7 +84,8 @@ std::map<std::string, HttpEndpoint::Handler> Coordinator::HttpRoutes() {
   const bool need_token = settings_.callers.metrics_need_token;
   return {{"/", ForRoles(callers_, kAnyRole, "see the service", refused,
                          [this](const Caller& caller) {
-                           const bool nameless = caller.name.empty() && caller.role == Role::kSubmit;
+                           const bool nameless =
+                               caller.name.empty() && caller.role == Role::kSubmit;
                            return nameless ? strangers_page_.Get() : ServeStatusPage(caller);
                          })},
           {"/livez", [](std::string_view) { return HttpReply{.body = "ok\n"}; }},

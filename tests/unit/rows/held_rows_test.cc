@@ -71,6 +71,7 @@ TEST_F(HeldRowsTest, MoveToTheShardsOfAnyOtherPlan) {
       const Plan old = *MakePlan(spec, before);
       const Plan plan = *MakePlan(spec, after);
       std::vector<HeldShard> shards;
+      shards.reserve(static_cast<size_t>(before));
       for (int rank = 0; rank < before; ++rank) shards.push_back(Filled(old, rank, pool_));
       HeldRows held(old.shards, MakeMembers(before), std::move(shards), 0);
       EXPECT_TRUE(held.lost().empty());
@@ -89,6 +90,7 @@ TEST_F(HeldRowsTest, StayWhereTheyAreForTheSameWorkerAlone) {
   const Plan plan = *MakePlan(spec, 2);
   const Members members = MakeMembers(2);
   std::vector<HeldShard> shards;
+  shards.reserve(2);
   for (int rank = 0; rank < 2; ++rank) shards.push_back(Filled(plan, rank, pool_));
   const std::byte* const first = shards[0].memory->data();
   const std::byte* const second = shards[1].memory->data();

@@ -19,7 +19,7 @@ constexpr int64_t kMemory = 1000;
 class Gpu : public ForwardingDevice {
  public:
   explicit Gpu(absl::StatusOr<RowMath*> math)
-      : ForwardingDevice(MakeDevice({.threads = 1}).value()), math_(math) {}
+      : ForwardingDevice(MakeDevice({.threads = 1}).value()), math_(std::move(math)) {}
   bool host_memory() const override { return false; }
   DeviceInfo info() const override { return {.name = "a GPU", .memory_bytes = kMemory}; }
   absl::StatusOr<RowMath*> row_math() override { return math_; }
