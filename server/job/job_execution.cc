@@ -173,7 +173,7 @@ absl::Status JobExecution::Start(JobRun& run) {
                         : job_.files == nullptr ? AskForLostRows()
                                                 : absl::OkStatus();
   if (status.ok() && !few_) status = run.AwaitReady(ready_due_);
-  return status.ok() && !rows_first_ ? Admit() : status;
+  return status.ok() && !rows_first_ ? Admit(stop_) : status;
 }
 
 // What the worker is told then is RunOpen alone. All rows have arrived, so that it is not kept
@@ -216,7 +216,7 @@ absl::Status JobExecution::SendResults() {
   });
 }
 
-absl::Status JobExecution::Admit() {
+absl::Status JobExecution::Admit(const JobStop& stop) {
   if (job_.admitted) return absl::OkStatus();
   v1::AttendResponse response;
   v1::Admitted& admitted = *response.mutable_admitted();
@@ -224,7 +224,7 @@ absl::Status JobExecution::Admit() {
   admitted.set_max_payload_bytes(wire::kMaxPayloadBytes);
   admitted.set_workers(static_cast<int>(members_.size()));
   // An execution that ends before it could say so leaves it to the next.
-  absl::Status status = client_.Write(response, stop_);
+  absl::Status status = client_.Write(response, stop);
   job_.admitted = status.ok();
   return status;
 }

@@ -103,7 +103,7 @@ class JobExecution {
   void Enter(JobPhase phase);
   bool RowsComeFirst();
   bool LeavesInOne() const;
-  absl::Status Admit();
+  absl::Status Admit(const JobStop& stop);
   absl::Status AskForLostRows();
   absl::Status ReceiveRows(JobRun& run);
   absl::Status ReceiveChunk(const ClientMessage& message, JobRun& run);

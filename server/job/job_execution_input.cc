@@ -26,7 +26,9 @@ absl::Status JobExecution::Receive(JobRun& run) {
     run.OpenWithRows();
     ready_due_ = services_.time.Now() + job_.work.start_timeout();
     const bool said = one_answer_ && run.AnswersWithin(kAnswerLimit);
-    if (!said) status = Admit();
+    // Said though its worker has failed: the client counts that as an attempt. It is the first
+    // message, and so waits for nobody.
+    if (!said) status = Admit(client_.stop());
   }
   if (status.ok() && few_) {
     status = run.AwaitReady(ready_due_);
@@ -71,7 +73,6 @@ absl::Status JobExecution::AskForLostRows() {
               " were lost with a worker, no copy is held (--copy-memory), and the client does not "
               "send rows again"));
     }
-    RETURN_IF_ERROR(Admit());  // it may have been left out so far
     v1::AttendResponse response;
     v1::Resend& resend = *response.mutable_resend();
     resend.set_attempt(job_.open.attempt());

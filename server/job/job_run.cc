@@ -86,7 +86,7 @@ bool JobRun::AnswersWithin(std::chrono::milliseconds limit) {
   while (!stream.ready() && !stream.ended() && stop_.why().ok() && Clock::now() < until) {
     stream.Hear(std::chrono::system_clock::now() + (until - Clock::now()));
   }
-  return stream.computed() || stream.ended();
+  return stream.computed();
 }
 
 absl::Status JobRun::AwaitReady(Deadline deadline) {

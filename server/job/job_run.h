@@ -66,8 +66,7 @@ class JobRun : private WorkerStream::Listener {
   bool MayOpenWithRows() const;
 
   // After OpenWithRows: hears the worker until it has said something, for so long at most, by the
-  // system's time: it is a wait that only saves a message. Whether that was its whole answer, or
-  // its end.
+  // system's time: it is a wait that only saves a message. Whether that was its whole answer.
   bool AnswersWithin(std::chrono::milliseconds limit);
 
   // Waits until all workers are ready. Errors here and below: the stop's reason.

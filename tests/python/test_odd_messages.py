@@ -5,6 +5,7 @@ from concurrent import futures
 import grpc
 import numpy as np
 import pytest
+from crc32c import crc32c
 
 import hilbert_ring
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -14,13 +15,14 @@ ROWS = np.ones((16, 1, 8), "f4")
 
 @pytest.fixture
 def says():
-    """Takes messages; the address of a service that says them after Admitted."""
+    """Takes messages; the address of a service that says them, after Admitted as a rule."""
     servers = []
 
-    def start(*odd):
+    def start(*odd, admits=True):
         def call(requests, _):
             job_id = next(requests).open.job_id
-            yield pb.AttendResponse(admitted=pb.Admitted(job_id=job_id, epoch_tokens=16))
+            if admits:
+                yield pb.AttendResponse(admitted=pb.Admitted(job_id=job_id, epoch_tokens=16))
             yield from odd
             for _ in requests:
                 pass
@@ -44,6 +46,28 @@ def test_an_epoch_of_a_job_breaks_the_protocol(says):
     with hilbert_ring.connect(says(pb.AttendResponse(epoch=pb.Epoch()))) as client:
         with pytest.raises(hilbert_ring.InternalError, match="broke the protocol: epoch"):
             client.attend(ROWS, ROWS, ROWS, segments=[16], progress=False, deadline=20)
+
+
+def report_with(rows):
+    """A report whose message has the output, of one worker."""
+    payload = rows.tobytes()
+    chunk = pb.OutputChunk(tensor=pb.TENSOR_OUT, rows=len(rows), payload=payload, crc32c=crc32c(payload))
+    return pb.AttendResponse(report=pb.Report(workers=[pb.WorkerReport()]), outputs=[chunk])
+
+
+def test_a_report_that_comes_at_once_says_that_the_job_was_admitted(says):
+    told = []
+    with hilbert_ring.connect(says(report_with(ROWS), admits=False)) as client:
+        result = client.attend(ROWS, ROWS, ROWS, segments=[16], lse=False, progress=told.append, deadline=20)
+    np.testing.assert_array_equal(result.out, ROWS)
+    assert told[-1].admitted and told[-1].workers == 1
+
+
+def test_a_report_of_rows_that_were_not_asked_for_breaks_the_protocol(says):
+    rows = np.ones((1 << 16, 1, 8), "f4")  # beyond what follows an Open
+    with hilbert_ring.connect(says(report_with(rows), admits=False)) as client:
+        with pytest.raises(hilbert_ring.InternalError, match="report before the job was admitted"):
+            client.attend(rows, rows, rows, segments=[16], progress=False, deadline=20)
 
 
 @pytest.mark.parametrize("odd", [

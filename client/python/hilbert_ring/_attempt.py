@@ -145,7 +145,8 @@ class Attempt:
         self._queue: Optional[SendQueue] = None
         self._report: Optional[pb.Report] = None
         self.admitted = False
-        if not call.named and call.inputs.total_bytes() <= _EAGER_BYTES:
+        self._eager = not call.named and call.inputs.total_bytes() <= _EAGER_BYTES
+        if self._eager:
             self._queue = self._new_queue(MAX_PAYLOAD_BYTES)
 
     @property
@@ -159,7 +160,8 @@ class Attempt:
         request.open.job_id = self._call.job_id
         request.open.attempt = self._number
         request.open.can_resend = True
-        request.open.input_follows = self._queue is not None
+        request.open.input_follows = self._eager
+        request.open.one_answer = self._eager
         message: bytes = request.SerializeToString()
         return message
 
@@ -201,11 +203,14 @@ class Attempt:
             if response.progress.phase == pb.Progress.PHASE_COMPUTE:
                 self._progress.update(compute_fraction=response.progress.fraction,
                                       layer=response.progress.layer)
-        elif kind in ("output", "report", "resend") and not self.admitted:
+        elif kind in ("output", "resend") and not self.admitted or \
+                kind == "report" and not self.admitted and not self._eager:
             raise _broken(f"{kind} before the job was admitted")
         elif kind == "output":
             self._place(response.output)
         elif kind == "report":
+            if not self.admitted:
+                self._note_admitted(len(response.report.workers))
             for output in response.outputs:
                 self._place(output)
             self._report = response.report
@@ -219,11 +224,14 @@ class Attempt:
     def _admit(self, admitted: pb.Admitted) -> None:
         if self.admitted:
             raise _broken("the job was admitted twice")
-        self.admitted = True
+        self._note_admitted(admitted.workers)
         if self._queue is None and not self._call.named:
             limit = admitted.max_payload_bytes or MAX_PAYLOAD_BYTES
             self._queue = self._new_queue(min(limit, MAX_PAYLOAD_BYTES))
-        self._progress.update(admitted=True, workers=admitted.workers)
+
+    def _note_admitted(self, workers: int) -> None:
+        self.admitted = True
+        self._progress.update(admitted=True, workers=workers)
 
     def _new_queue(self, limit: int) -> SendQueue:
         return SendQueue(self._call.inputs, self._call.chunk_bytes, limit, self._number)

@@ -117,6 +117,17 @@ TEST(RowsFirst, AJobWhoseRowsAreCheckedIsAdmittedBeforeThat) {
   EXPECT_EQ(client->admitted(), 1);
 }
 
+// A client counts what fails then as an attempt.
+TEST(RowsFirst, AJobThatFailsAtItsWorkerWasAdmitted) {
+  server::CoordinatorSettings settings;
+  settings.max_retries = 0;
+  JobRig rig({.workers = 1, .settings = settings});
+  rig.worker(0).At(Moment::kOpened, Break());
+  auto client = rig.Send(JobRig::Spec(), kOneAnswer);
+  EXPECT_EQ(wire::ReasonOf(rig.Await(*client)), "WORKER_LOST");
+  EXPECT_EQ(client->admitted(), 1);
+}
+
 // Where the worker fails, and whether the client takes one answer.
 class RowsFirstLoses : public ::testing::TestWithParam<std::tuple<Moment, bool>> {};
 
