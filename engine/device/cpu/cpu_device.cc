@@ -102,7 +102,6 @@ class CpuDevice : public Device {
                .memory_bytes = UsableMemoryBytes(),
                .threads = pool_.threads()}) {}
 
-  // Each job's report asks for it.
   DeviceInfo info() const override { return info_; }
 
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
@@ -131,7 +130,7 @@ class CpuDevice : public Device {
   int64_t cache_bytes_;  // of one core's second-level cache
   ThreadPool pool_;
   std::vector<std::unique_ptr<AttentionScratch>> scratch_;  // [threads], made when first used
-  // Read once: /proc/cpuinfo takes the kernel 40 us on an AMD EPYC, more than a small job's rows.
+  // Looked up once: limits of memory are read from files, and each job's report asks.
   const DeviceInfo info_;
 };
 

@@ -23,13 +23,17 @@ constexpr char kMemoryLimit[] = "/sys/fs/cgroup/memory.max";  // bytes or "max"
 }  // namespace
 
 std::string ProcessorName() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("model name")) continue;
-    const size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "CPU";
+  // Once for all devices: the kernel makes the file anew for each reader, processor by processor.
+  static const std::string name = []() -> std::string {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);) {
+      if (!line.starts_with("model name")) continue;
+      const size_t colon = line.find(": ");
+      if (colon != std::string::npos) return line.substr(colon + 2);
+    }
+    return "CPU";
+  }();
+  return name;
 }
 
 int UsableThreads() {
