@@ -62,7 +62,7 @@ TEST(PageCacheInMemory, HasNothingToDrop) {
   unlink(path.c_str());
 }
 
-// It returns when all bytes were received: else a thread would wait for them still.
+// What comes is counted until the other side has ended.
 TEST(Loopback, CarriesBothWaysOneWayAndNothing) {
   for (const auto& [there, back] :
        {std::pair<int64_t, int64_t>{(5 << 20) + 3, (3 << 20) + 1}, {1 << 20, 0}, {0, 7}, {0, 0}}) {

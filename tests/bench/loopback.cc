@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/files/descriptor.h"
 
@@ -58,23 +59,25 @@ absl::Status Send(int to, int64_t bytes) {
       return Failed("send");
     }
   }
-  return absl::OkStatus();
+  return shutdown(to, SHUT_WR) == 0 ? absl::OkStatus() : Failed("shutdown");
 }
 
+// All that comes until the other side has ended.
 absl::Status Receive(int from, int64_t bytes) {
-  std::vector<std::byte> block(static_cast<size_t>(std::min(kBlockBytes, bytes)));
-  while (bytes > 0) {
-    const auto some = static_cast<size_t>(std::min(std::ssize(block), bytes));
-    const ssize_t received = recv(from, block.data(), some, 0);
+  std::vector<std::byte> block(kBlockBytes);
+  int64_t came = 0;
+  while (true) {
+    const ssize_t received = recv(from, block.data(), block.size(), 0);
     if (received > 0) {
-      bytes -= received;
+      came += received;
     } else if (received == 0) {
-      return absl::DataLossError("the connection ended early");
+      break;
     } else if (errno != EINTR) {
       return Failed("recv");
     }
   }
-  return absl::OkStatus();
+  if (came == bytes) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(came, " bytes came over the loopback, not ", bytes));
 }
 
 }  // namespace

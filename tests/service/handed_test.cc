@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -34,8 +35,9 @@ using ::testing::Not;
 class HandedTest : public ByReferenceTest {
  protected:
   void SetUp() override {
+    if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no file can be made in /dev/shm";
     const absl::Status room = client::CheckMemoryRoom("/dev/shm", 64 << 20);
-    if (!room.ok() || access("/dev/shm", W_OK) != 0) GTEST_SKIP() << room;
+    if (!room.ok()) GTEST_SKIP() << room;
     in_memory_ = "/dev/shm/hilbert-ring-test-" + std::to_string(getpid());
     std::filesystem::create_directories(in_memory_);
     // Where Start makes it.
@@ -68,6 +70,15 @@ INSTANTIATE_TEST_SUITE_P(Places, HandedTest, ::testing::Values(WorkerPlace::kLoc
 
 std::span<const std::byte> Bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
+// The tensors outlive them.
+client::AttendInputs InputsOf(const JobSpec& spec,
+                              const std::map<v1::Tensor, std::string>& tensors) {
+  return {.spec = spec,
+          .q = Bytes(tensors.at(v1::TENSOR_Q)),
+          .k = Bytes(tensors.at(v1::TENSOR_K)),
+          .v = Bytes(tensors.at(v1::TENSOR_V))};
+}
+
 struct Outputs {
   explicit Outputs(const JobSpec& spec)
       : out(static_cast<size_t>(spec.tokens * spec.heads * spec.value_dim *
@@ -83,10 +94,7 @@ TEST_P(HandedTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
     if (coordinates) spec.ordering = Ordering{.coordinate_axes = 2};
     spec.dtype = coordinates ? DataType::kBFloat16 : DataType::kFloat32;
     auto tensors = EncodeTensors(spec, RandomInputs(spec, 7));
-    client::AttendInputs inputs{.spec = spec,
-                                .q = Bytes(tensors.at(v1::TENSOR_Q)),
-                                .k = Bytes(tensors.at(v1::TENSOR_K)),
-                                .v = Bytes(tensors.at(v1::TENSOR_V))};
+    client::AttendInputs inputs = InputsOf(spec, tensors);
     inputs.coordinates = [](int64_t first, std::span<uint32_t> values) {
       for (size_t i = 0; i < values.size(); ++i) {
         values[i] =
@@ -136,10 +144,7 @@ TEST_P(HandedTest, AJobThatCannotBeHandedIsSentAndSaysWhy) {
   Start();
   const JobSpec spec = PlainSpec();
   auto tensors = EncodeTensors(spec, RandomInputs(spec, 1));
-  const client::AttendInputs inputs{.spec = spec,
-                                    .q = Bytes(tensors.at(v1::TENSOR_Q)),
-                                    .k = Bytes(tensors.at(v1::TENSOR_K)),
-                                    .v = Bytes(tensors.at(v1::TENSOR_V))};
+  const client::AttendInputs inputs = InputsOf(spec, tensors);
   Outputs outputs(spec);
   absl::Status why;
   std::filesystem::create_directory_symlink("/", Users());
@@ -154,10 +159,7 @@ TEST_P(HandedTest, AJobThatCannotBeHandedIsSentAndSaysWhy) {
 TEST_P(HandedTest, OutputsOfAnotherSizeAreRefused) {
   const JobSpec spec = PlainSpec();
   auto tensors = EncodeTensors(spec, RandomInputs(spec, 1));
-  const client::AttendInputs inputs{.spec = spec,
-                                    .q = Bytes(tensors.at(v1::TENSOR_Q)),
-                                    .k = Bytes(tensors.at(v1::TENSOR_K)),
-                                    .v = Bytes(tensors.at(v1::TENSOR_V))};
+  const client::AttendInputs inputs = InputsOf(spec, tensors);
   Start();
   Outputs small(spec);
   small.out.pop_back();
@@ -177,14 +179,11 @@ TEST_P(HandedTest, TheTimeOfHandingOverCountsAgainstTheDeadline) {
   spec.ordering = Ordering{.coordinate_axes = 2};
   auto tensors = EncodeTensors(spec, RandomInputs(spec, 1));
   absl::Time now = absl::Now();
-  const client::AttendInputs inputs{.spec = spec,
-                                    .q = Bytes(tensors.at(v1::TENSOR_Q)),
-                                    .k = Bytes(tensors.at(v1::TENSOR_K)),
-                                    .v = Bytes(tensors.at(v1::TENSOR_V)),
-                                    .coordinates = [&](int64_t, std::span<uint32_t> values) {
-                                      now += absl::Minutes(2);
-                                      std::iota(values.begin(), values.end(), 0U);
-                                    }};
+  client::AttendInputs inputs = InputsOf(spec, tensors);
+  inputs.coordinates = [&](int64_t, std::span<uint32_t> values) {
+    now += absl::Minutes(2);
+    std::iota(values.begin(), values.end(), 0U);
+  };
   Outputs outputs(spec);
   const auto report = client::AttendHanded(
       cluster_->address(), inputs, {outputs.out, outputs.lse},
