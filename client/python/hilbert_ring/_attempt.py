@@ -203,8 +203,7 @@ class Attempt:
             if response.progress.phase == pb.Progress.PHASE_COMPUTE:
                 self._progress.update(compute_fraction=response.progress.fraction,
                                       layer=response.progress.layer)
-        elif kind in ("output", "resend") and not self.admitted or \
-                kind == "report" and not self.admitted and not self._eager:
+        elif not self.admitted and (kind in ("output", "resend") or kind == "report" and not self._eager):
             raise _broken(f"{kind} before the job was admitted")
         elif kind == "output":
             self._place(response.output)
