@@ -36,6 +36,7 @@ struct TilesProduct : PairProduct {
   using Tiles = TheTiles;
   static constexpr int64_t kBlockVectors = 2;  // 2 x 2 tiles of sums and 4 of what they are made of
   static constexpr int kWeighedColumns = 2;
+  static constexpr int kWeighedKeys = 2;
   static constexpr int64_t kRowElements = kTilePairs;
   static constexpr int64_t kKeyRows = 2 * kTileRows;
   static constexpr int64_t kWeightRows = kTilePairs;

@@ -33,6 +33,7 @@ HWY_INLINE LaneVector AtLeast(LaneVector x, LaneVector least) {
 // times 2^n is 2^x, exactly 0 for -infinity and NaN for NaN.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 struct PowerOfTwo {
+  PowerOfTwo() = default;
   explicit HWY_INLINE PowerOfTwo(LaneVector x)
       : r{_mm512_reduce_ps(x.raw, 0)}, n(hn::Sub(x, r)) {}  // the rest of infinity is 0
   // The instruction makes subnormal numbers, which products are slow with, where the others' factor
@@ -47,6 +48,7 @@ struct PowerOfTwo {
 };
 #else
 struct PowerOfTwo {
+  PowerOfTwo() = default;
   explicit HWY_INLINE PowerOfTwo(LaneVector x) {
     const LaneTag d;
     const hn::RebindToSigned<LaneTag> i;
@@ -84,11 +86,28 @@ class Exp2 {
   }
 
   HWY_INLINE LaneVector operator()(LaneVector x) const {
-    const PowerOfTwo power(x);
-    auto p = series_[6];
+    All<1>(&x);
+    return x;
+  }
+
+  // Of kCount vectors in place, step by step: each waits for itself alone, and a processor looks
+  // only so many instructions ahead for others.
+  template <int kCount>
+  HWY_INLINE void All(LaneVector* x) const {
+    PowerOfTwo power[kCount];
+    LaneVector p[kCount];
+#pragma GCC unroll 16
+    for (int a = 0; a < kCount; ++a) {
+      power[a] = PowerOfTwo(x[a]);
+      p[a] = hn::MulAdd(series_[6], power[a].r, series_[5]);
+    }
 #pragma GCC unroll 6
-    for (int i = 5; i >= 0; --i) p = hn::MulAdd(p, power.r, series_[i]);
-    return power.Times(p);
+    for (int i = 4; i >= 0; --i) {
+#pragma GCC unroll 16
+      for (int a = 0; a < kCount; ++a) p[a] = hn::MulAdd(p[a], power[a].r, series_[i]);
+    }
+#pragma GCC unroll 16
+    for (int a = 0; a < kCount; ++a) x[a] = power[a].Times(p[a]);
   }
 
  private:

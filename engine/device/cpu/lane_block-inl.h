@@ -55,6 +55,7 @@ HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {
         for (int b = 0; b < kVectors; ++b) acc[a][b] = hn::Zero(d);
       }
       const float* HWY_RESTRICT query = block.queries + begin * lanes;
+#pragma GCC unroll 4
       for (int64_t x = begin; x < end; ++x, query += lanes) {
         LaneVector q[kVectors];
 #pragma GCC unroll 4
@@ -96,6 +97,7 @@ HWY_INLINE void AddValues(const LaneBlock& block, const KeyTile& tile) {
 #pragma GCC unroll 4
       for (int b = 0; b < kVectors; ++b) acc[a][b] = hn::Zero(d);
     }
+#pragma GCC unroll 4
     for (int64_t j = 0; j < rows; ++j, weight += lanes, value += 8) {
       LaneVector w[kVectors];
 #pragma GCC unroll 4

@@ -6,9 +6,9 @@
 // whatever they hold.
 //
 // And how the scratch holds them: lane blocks are up to kBlockVectors vectors, of which Weights
-// takes kWeighedColumns at once; rows of queries and keys are zeros up to a multiple of
-// kRowElements elements, rows of keys up to a multiple of kKeyRows and of weights up to one of
-// kWeightRows.
+// takes kWeighedColumns of kWeighedKeys keys at once; rows of queries and keys are zeros up to a
+// multiple of kRowElements elements, rows of keys up to a multiple of kKeyRows and of weights up to
+// one of kWeightRows.
 
 // Highway includes this once per target.
 #if defined(HILBERT_RING_DEVICE_CPU_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -36,6 +36,7 @@ using LaneVector = hn::Vec<LaneTag>;
 struct LaneLayout {
   static constexpr int64_t kBlockVectors = 3;
   static constexpr int kWeighedColumns = 1;
+  static constexpr int kWeighedKeys = 4;
   static constexpr int64_t kRowElements = 1;
   static constexpr int64_t kKeyRows = 8;
   static constexpr int64_t kWeightRows = 1;

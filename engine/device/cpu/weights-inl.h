@@ -72,70 +72,89 @@ HWY_INLINE void MoveMaximum(const LaneBlock& block, const KeyTile& tile, int64_t
   hn::Store(rescale, d, block.rescale + b);
 }
 
-// Of kColumns vectors of lanes from lane b on: scores become weights, and sums move on. between()
-// is called after each pair of keys.
-template <typename Product, int kColumns, typename Between>
-HWY_INLINE void Weigh(const LaneBlock& block, const KeyTile& tile, int64_t lanes, int64_t b,
-                      Between& between) {
-  const LaneTag d;
-  const int64_t n = hn::Lanes(d);
-  const auto scale = hn::Set(d, tile.unit.log2);
-  const Exp2 exp2(tile.halvings);
-  float* HWY_RESTRICT scores = block.scores + b;
-  LaneVector finite[kColumns], even[kColumns], odd[kColumns], rounded[kColumns];
-#pragma GCC unroll 4
-  for (int c = 0; c < kColumns; ++c) {
-    finite[c] = Finite(hn::Load(d, block.row_max + b + c * n));
-    even[c] = odd[c] = rounded[c] = hn::Zero(d);
-  }
-  const auto weigh = [&](int64_t j, int c) HWY_ATTR {
-    float* at = scores + j * lanes + c * n;
-    const auto weight = exp2(hn::Mul(hn::Sub(hn::Load(d, at), finite[c]), scale));
-    if constexpr (!Product::kRoundsWeights) hn::Store(weight, d, at);
-    return weight;
-  };
-  // Writes over scores of keys that are weighed already.
-  const auto pair = [&](int64_t j, int c, LaneVector first, LaneVector second) HWY_ATTR {
-    if constexpr (Product::kRoundsWeights) {
-      const auto weights = BFloat16Pair(first, second);
-      hn::Store(weights, d, scores + j / 2 * lanes + c * n);
-      rounded[c] = Product::AddPair(weights, rounded[c]);
-    }
-  };
-  int64_t j = 0;
-  for (; j + 2 <= tile.count; j += 2) {
+// Of kColumns vectors of lanes from lane b on: scores become weights, and sums move on.
+template <typename Product, int kColumns>
+class Weigher {
+ public:
+  HWY_INLINE Weigher(const LaneBlock& block, const KeyTile& tile, int64_t lanes, int64_t b)
+      : block_(block),
+        scores_(block.scores + b),
+        lanes_(lanes),
+        b_(b),
+        scale_(hn::Set(LaneTag(), tile.unit.log2)),
+        exp2_(tile.halvings) {
+    const LaneTag d;
 #pragma GCC unroll 4
     for (int c = 0; c < kColumns; ++c) {
-      const auto first = weigh(j, c);
-      const auto second = weigh(j + 1, c);
-      even[c] = hn::Add(even[c], first);
-      odd[c] = hn::Add(odd[c], second);
-      pair(j, c, first, second);
+      finite_[c] = Finite(hn::Load(d, block.row_max + b + c * hn::Lanes(d)));
+      even_[c] = odd_[c] = rounded_[c] = hn::Zero(d);
     }
-    between();
   }
-  if (j < tile.count) {
-    for (int c = 0; c < kColumns; ++c) {
-      const auto last = weigh(j, c);
-      even[c] = hn::Add(even[c], last);
-      pair(j, c, last, hn::Zero(d));
+
+  // Of kKeys keys from j on, an even number or the last one; all of their exponentials go step by
+  // step together. between() is called after each pair.
+  template <int kKeys, typename Between>
+  HWY_INLINE void Weigh(int64_t j, Between& between) {
+    const LaneTag d;
+    constexpr int kPaired = kKeys + kKeys % 2;
+    LaneVector weights[kPaired * kColumns];
+#pragma GCC unroll 16
+    for (int i = 0; i < kKeys * kColumns; ++i) {
+      const auto score = hn::Load(d, At(j + i / kColumns, i % kColumns));
+      weights[i] = hn::Mul(hn::Sub(score, finite_[i % kColumns]), scale_);
     }
-    j += 2;
-  }
-  for (; j / 2 % Product::kWeightRows != 0; j += 2) {
-    for (int c = 0; c < kColumns; ++c) hn::Store(hn::Zero(d), d, scores + j / 2 * lanes + c * n);
-  }
+    exp2_.template All<kKeys * kColumns>(weights);
 #pragma GCC unroll 4
-  for (int c = 0; c < kColumns; ++c) {
-    const auto rescale = hn::Load(d, block.rescale + b + c * n);
-    float* sum = block.sum + b + c * n;
-    hn::Store(hn::MulAdd(hn::Load(d, sum), rescale, hn::Add(even[c], odd[c])), d, sum);
-    if constexpr (Product::kRoundsWeights) {
-      float* at = block.rounded_sum + b + c * n;
-      hn::Store(hn::MulAdd(hn::Load(d, at), rescale, rounded[c]), d, at);
+    for (int i = kKeys * kColumns; i < kPaired * kColumns; ++i) weights[i] = hn::Zero(d);
+#pragma GCC unroll 8
+    for (int a = 0; a < kPaired; a += 2) {
+#pragma GCC unroll 4
+      for (int c = 0; c < kColumns; ++c) {
+        const auto first = weights[a * kColumns + c];
+        const auto second = weights[(a + 1) * kColumns + c];
+        even_[c] = hn::Add(even_[c], first);
+        odd_[c] = hn::Add(odd_[c], second);
+        if constexpr (Product::kRoundsWeights) {
+          const auto pair = BFloat16Pair(first, second);
+          hn::Store(pair, d, At((j + a) / 2, c));  // over scores that are weighed already
+          rounded_[c] = Product::AddPair(pair, rounded_[c]);
+        } else {
+          hn::Store(first, d, At(j + a, c));
+          if (a + 1 < kKeys) hn::Store(second, d, At(j + a + 1, c));
+        }
+      }
+      if (a + 1 < kKeys) between();
     }
   }
-}
+
+  HWY_INLINE void End() const {
+    const LaneTag d;
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) {
+      const int64_t at = b_ + c * hn::Lanes(d);
+      const auto rescale = hn::Load(d, block_.rescale + at);
+      const auto add = [&](float* sum, LaneVector part) HWY_ATTR {
+        hn::Store(hn::MulAdd(hn::Load(d, sum), rescale, part), d, sum);
+      };
+      add(block_.sum + at, hn::Add(even_[c], odd_[c]));
+      if constexpr (Product::kRoundsWeights) add(block_.rounded_sum + at, rounded_[c]);
+    }
+  }
+
+  // Of row j and column c.
+  HWY_INLINE float* At(int64_t j, int c) const {
+    return scores_ + j * lanes_ + c * hn::Lanes(LaneTag());
+  }
+
+ private:
+  const LaneBlock& block_;
+  float* HWY_RESTRICT scores_;
+  int64_t lanes_;
+  int64_t b_;
+  LaneVector scale_;
+  Exp2 exp2_;
+  LaneVector finite_[kColumns], even_[kColumns], odd_[kColumns], rounded_[kColumns];
+};
 
 // Between pairs of keys.
 struct Nothing {
@@ -160,7 +179,21 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile, Between&& b
     }
   }
   for (int64_t b = 0; b < lanes; b += kColumns * n) {
-    Weigh<Product, kColumns>(block, tile, lanes, b, between);
+    Weigher<Product, kColumns> weigher(block, tile, lanes, b);
+    int64_t j = 0;
+    for (; j + Product::kWeighedKeys <= tile.count; j += Product::kWeighedKeys) {
+      weigher.template Weigh<Product::kWeighedKeys>(j, between);
+    }
+    if constexpr (Product::kWeighedKeys > 2) {
+      for (; j + 2 <= tile.count; j += 2) weigher.template Weigh<2>(j, between);
+    }
+    if (j < tile.count) weigher.template Weigh<1>(j, between);
+    weigher.End();
+    int64_t rows = (tile.count + Product::kTerms - 1) / Product::kTerms;
+    for (; rows % Product::kWeightRows != 0; ++rows) {
+      for (int c = 0; c < kColumns; ++c)
+        hn::Store(hn::Zero(LaneTag()), LaneTag(), weigher.At(rows, c));
+    }
   }
 }
 
