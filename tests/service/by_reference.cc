@@ -4,15 +4,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "gmock/gmock.h"
+#include "tests/support/metrics_page.h"
 #include "wire/codec.h"
 #include "wire/npy_header.h"
 #include "wire/status.h"
@@ -35,23 +34,16 @@ wire::NpyType TypeOf(const JobSpec& spec, v1::Tensor tensor) {
 
 }  // namespace
 
-double Metric(const Cluster& cluster, const std::string& name) {
-  const auto page = cluster.HttpGet("/metrics");
+RowBytes RowBytesOf(const Cluster& cluster) {
+  const auto page = cluster.Metrics();
   EXPECT_TRUE(page.ok()) << page.status();
-  double sum = 0;
-  std::istringstream lines(page.ok() ? *page : "");
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(name + " ") && !line.starts_with(name + "{")) continue;
-    double value = 0;
-    EXPECT_TRUE(absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &value)) << line;
-    sum += value;
-  }
-  return sum;
-}
-
-double MetricNow(const Cluster& cluster, const std::string& name) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(250));  // the age of the oldest page
-  return Metric(cluster, name);
+  const auto bytes = [&](absl::string_view series) {
+    const auto value = ReadSeries(page.value_or(""), series);
+    EXPECT_TRUE(value.ok()) << value.status();
+    return value.value_or(-1);
+  };
+  return {.received = bytes("hilbert_ring_received_bytes_total"),
+          .sent = bytes("hilbert_ring_sent_bytes_total")};
 }
 
 void ByReferenceTest::Start(std::vector<std::string> arguments) {

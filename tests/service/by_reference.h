@@ -17,10 +17,12 @@
 
 namespace hilbert_ring::testing {
 
-// A value of a counter or gauge, summed over its series.
-double Metric(const Cluster& cluster, const std::string& name);
-// The same, of a page that is made after the call began: other pages may be older (shared_page.h).
-double MetricNow(const Cluster& cluster, const std::string& name);
+// Of rows that passed the coordinator, so far; -1 where it does not say.
+struct RowBytes {
+  double received = -1, sent = -1;
+  bool operator==(const RowBytes&) const = default;
+};
+RowBytes RowBytesOf(const Cluster& cluster);
 
 class ByReferenceTest : public ::testing::TestWithParam<WorkerPlace> {
  protected:

@@ -161,7 +161,7 @@ TEST(Callers, StreamsThatSayNothingKeepNobodyOutAndTakeNoThread) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
   EXPECT_GT(reasons["OPEN_TIMEOUT"], 50);  // --waiting-memory: 512 MiB, 5 MiB each
   EXPECT_EQ(reasons["OPEN_TIMEOUT"] + reasons["TOO_MANY_CALLS"], 1200);
-  const auto metrics = (*cluster)->HttpGet("/metrics");
+  const auto metrics = (*cluster)->Metrics();
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_calls_refused_total{reason=\"OPEN_TIMEOUT\"}"));
   ExpectAJobIsRight(**cluster);

@@ -59,7 +59,7 @@ class EncodeCourse : public ::testing::Test {
 
   // Jobs that ended so, as /metrics has them.
   void ExpectCounted(const std::string& code) const {
-    const auto metrics = cluster_->HttpGet("/metrics");
+    const auto metrics = cluster_->Metrics();
     ASSERT_TRUE(metrics.ok()) << metrics.status();
     EXPECT_THAT(*metrics, HasSubstr(absl::StrCat("hilbert_ring_model_jobs_total{code=\"", code,
                                                  "\",model=\"", kModel, "\"} 1\n")));

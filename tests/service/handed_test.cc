@@ -105,13 +105,13 @@ TEST_P(HandedTest, ResultsAreThoseOfRowsThatAreSentAndNoRowPassesTheService) {
     const auto expected = client::Attend(cluster_->address(), inputs, {sent.out, sent.lse});
     ASSERT_TRUE(expected.ok()) << expected.status();
     EXPECT_FALSE(expected->by_reference());
-    const double received = MetricNow(*cluster_, "hilbert_ring_received_bytes_total");
+    const double received = RowBytesOf(*cluster_).received;
     const auto report = client::AttendHanded(
         cluster_->address(), inputs, {handed.out, handed.lse}, {},
         {.least_bytes = 1, .sent = [](const absl::Status& why) { ADD_FAILURE() << why; }});
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_TRUE(report->by_reference());
-    EXPECT_EQ(MetricNow(*cluster_, "hilbert_ring_received_bytes_total"), received);
+    EXPECT_EQ(RowBytesOf(*cluster_).received, received);
     EXPECT_EQ(handed.out, sent.out);
     EXPECT_EQ(handed.lse, sent.lse);
     EXPECT_THAT(Left(), IsEmpty());
@@ -284,10 +284,10 @@ TEST_P(EncodeHandedTest, EveryCaseIsWhatItIsWhenSentAndNoRowPassesTheService) {
       if (outputs.pooling != Pooling::kNone) pooled += std::ssize(job.rows);
     }
   }
-  EXPECT_EQ(MetricNow(*cluster_, "hilbert_ring_received_bytes_total"), 0);
+  const RowBytes passed = RowBytesOf(*cluster_);
+  EXPECT_EQ(passed.received, 0);
   EXPECT_GT(pooled, 0);
-  EXPECT_EQ(Metric(*cluster_, "hilbert_ring_sent_bytes_total"),
-            static_cast<double>(pooled) * sizeof(float));
+  EXPECT_EQ(passed.sent, static_cast<double>(pooled) * sizeof(float));
   for (const std::unique_ptr<EncoderJob>& job : jobs) {
     SCOPED_TRACE(job->golden.name);
     ExpectAsSent(*job);

@@ -57,7 +57,7 @@ TEST(Lifecycle, HttpAndMetrics) {
   const JobSpec spec = PlainSpec({.tokens = 256});
   auto stub = (*cluster)->Stub();
   ASSERT_TRUE(AttendRaw(*stub, spec, RandomInputs(spec, 1), 50, 1).ok());
-  const auto metrics = (*cluster)->HttpGet("/metrics");
+  const auto metrics = (*cluster)->Metrics();
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_jobs_total{code=\"OK\"} 1"));
   EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_tokens_total 256"));

@@ -122,7 +122,7 @@ class Many : public ::testing::Test {
   }
 
   void ExpectNothingHeld() {
-    const auto metrics = cluster_->HttpGet("/metrics");
+    const auto metrics = cluster_->Metrics();
     ASSERT_TRUE(metrics.ok()) << metrics.status();
     EXPECT_THAT(*metrics,
                 HasSubstr("hilbert_ring_coordinator_memory_used_bytes{account=\"streams\"} 0\n"));
@@ -369,7 +369,7 @@ TEST_F(Many, JobsThatWaitedTogetherInVainAreNotTriedAlone) {
   for (const v1::SmallResult& result : results) {
     EXPECT_THAT(result.error(), HasSubstr("QUEUE_TIMEOUT"));
   }
-  const auto metrics = cluster_->HttpGet("/metrics");
+  const auto metrics = cluster_->Metrics();
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_THAT(*metrics, HasSubstr("{reason=\"QUEUE_TIMEOUT\"} 1\n"));
 }
@@ -406,7 +406,7 @@ TEST_F(Many, ACallerThatLeavesLeavesNothing) {
   }
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   const auto held = [this] {
-    const auto metrics = cluster_->HttpGet("/metrics");
+    const auto metrics = cluster_->Metrics();
     return !metrics.ok() ||
            metrics->find("memory_used_bytes{account=\"streams\"} 0\n") == std::string::npos;
   };

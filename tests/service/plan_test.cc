@@ -120,7 +120,7 @@ TEST(Plans, CountAmongTheShortCallsOfTheirHost) {
     planning.TryCancel();
   }
   EXPECT_TRUE(refused);
-  const auto metrics = (*cluster)->HttpGet("/metrics");
+  const auto metrics = (*cluster)->Metrics();
   ASSERT_TRUE(metrics.ok());
   EXPECT_THAT(*metrics,
               ::testing::ContainsRegex("calls_refused_total\\{reason=\"TOO_MANY_CALLS\"\\} [1-9]"));

@@ -75,7 +75,7 @@ TEST(RingSeconds, AreAPhaseOfTheJobThatFormsTheRing) {
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_LT(second->ring_seconds(), first->ring_seconds());  // it is there
   RecordProperty("ring_seconds", std::to_string(first->ring_seconds()));
-  const auto metrics = (*cluster)->HttpGet("/metrics");
+  const auto metrics = (*cluster)->Metrics();
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_THAT(*metrics, HasSubstr("hilbert_ring_job_phase_seconds_count{phase=\"ring\"} 2"));
 }

@@ -2,10 +2,6 @@
 
 #include <thread>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "tests/service/stream_call.h"
 #include "tests/support/plain_spec.h"
@@ -19,21 +15,11 @@ JobSpec StreamSpec(int64_t segment, int64_t dim) {
   return PlainSpec({.tokens = 0, .dim = dim, .segment = segment});
 }
 
-int64_t Metric(const Cluster& cluster, const std::string& series) {
-  const auto page = cluster.HttpGet("/metrics");
-  EXPECT_TRUE(page.ok()) << page.status();
-  for (const absl::string_view line : absl::StrSplit(page.value_or(""), '\n')) {
-    double value = 0;
-    if (absl::StartsWith(line, absl::StrCat(series, " ")) &&
-        absl::SimpleAtod(line.substr(series.size() + 1), &value)) {
-      return static_cast<int64_t>(value);
-    }
-  }
-  return -1;
-}
-
 int64_t HeldBytes(const Cluster& cluster) {
-  return Metric(cluster, "hilbert_ring_coordinator_memory_used_bytes{account=\"streams\"}");
+  const auto held =
+      cluster.Metric("hilbert_ring_coordinator_memory_used_bytes{account=\"streams\"}");
+  EXPECT_TRUE(held.ok()) << held.status();
+  return static_cast<int64_t>(held.value_or(-1));
 }
 
 std::vector<v1::Job> Jobs(v1::AttentionService::Stub& stub) {

@@ -18,10 +18,7 @@ namespace hilbert_ring::testing {
 // As PlainSpec makes it, without a count of tokens.
 JobSpec StreamSpec(int64_t segment = 64, int64_t dim = 16);
 
-// Of "name{labels} value" on the page of metrics; -1 where it is not there.
-int64_t Metric(const Cluster& cluster, const std::string& series);
-
-// What streams hold in the coordinator.
+// What streams hold in the coordinator, in bytes; -1 where it does not say.
 int64_t HeldBytes(const Cluster& cluster);
 
 std::vector<v1::Job> Jobs(v1::AttentionService::Stub& stub);

@@ -15,6 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/free_port.h"
 #include "tests/support/http_get.h"
+#include "tests/support/metrics_page.h"
 #include "tests/support/process_account.h"
 #include "wire/status.h"
 
@@ -27,6 +28,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStartLimit{30'000};
 constexpr milliseconds kStopLimit{20'000};
 constexpr milliseconds kPoll{5};
+constexpr milliseconds kPageKept{250};  // at most
 constexpr milliseconds kDescribeLimit{2'000};
 constexpr int kMessageLimit = 8 << 20;  // bytes
 
@@ -248,6 +250,19 @@ absl::StatusOr<std::string> Cluster::HttpGet(const std::string& path) const {
   ASSIGN_OR_RETURN(HttpAnswer answer, testing::HttpGet({.port = http_port_, .path = path}));
   if (answer.status != 200) return absl::FailedPreconditionError(absl::StrCat(answer.status));
   return std::move(answer.body);
+}
+
+absl::StatusOr<std::string> Cluster::Metrics() const {
+  const std::scoped_lock lock(metrics_mutex_);
+  std::this_thread::sleep_until(metrics_kept_until_);
+  absl::StatusOr<std::string> page = HttpGet("/metrics");
+  metrics_kept_until_ = Clock::now() + kPageKept;
+  return page;
+}
+
+absl::StatusOr<double> Cluster::Metric(const std::string& series) const {
+  ASSIGN_OR_RETURN(const std::string page, Metrics());
+  return ReadSeries(page, series);
 }
 
 absl::Status Cluster::StartEnded() {

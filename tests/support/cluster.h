@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,13 @@ class Cluster {
   // status.
   absl::StatusOr<std::string> HttpGet(const std::string& path) const;
 
+  // The coordinator's /metrics, of a page that is made after the call began: another may be older
+  // (server/process/shared_page.h). Thread-safe.
+  absl::StatusOr<std::string> Metrics() const;
+
+  // What such a page says (metrics_page.h).
+  absl::StatusOr<double> Metric(const std::string& series) const;
+
   // One more worker, not waited for.
   absl::Status AddWorker(const std::vector<std::string>& further);
 
@@ -113,6 +121,8 @@ class Cluster {
   std::unique_ptr<Program> coordinator_;
   std::vector<std::unique_ptr<Program>> workers_;  // the test's
   std::shared_ptr<grpc::Channel> channel_;         // for Describe
+  mutable std::mutex metrics_mutex_;
+  mutable std::chrono::steady_clock::time_point metrics_kept_until_;  // of the last page at most
 };
 
 }  // namespace hilbert_ring::testing
