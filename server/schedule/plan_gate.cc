@@ -64,6 +64,13 @@ absl::StatusOr<PlanGate::Turn> PlanGate::Await(const std::string& caller, const 
   return turn;
 }
 
+int PlanGate::waiting() const {
+  const MutexLock lock(mutex_);
+  int waiting = 0;
+  for (const auto& [name, caller] : callers_) waiting += static_cast<int>(caller.waiting.size());
+  return waiting;
+}
+
 PlanGate::Turn PlanGate::StopWaiting(const std::string& caller, const Waiter& waiter) {
   if (waiter.called) return {this, End(caller)};
   const auto entry = callers_.find(caller);

@@ -66,6 +66,7 @@ class PlanGate {
   absl::StatusOr<Turn> Await(const std::string& caller, const JobStop& stop);
 
   int most() const { return most_; }
+  int waiting() const;  // for their turn
 
  private:
   struct Waiter {
@@ -86,7 +87,7 @@ class PlanGate {
 
   const int most_;
   const Waits waits_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any called_;
   int inside_ ABSL_GUARDED_BY(mutex_) = 0;
   int waiting_ ABSL_GUARDED_BY(mutex_) = 0;    // by Enter

@@ -121,14 +121,19 @@ TEST_F(Memory, AStalledWorkerStopsTheSender) {
   std::atomic<int64_t> sent = 0;
   std::atomic<bool> stop = false;
   std::thread sender([&] { SendConstantRows(call, spec, sent, stop); });
-  std::this_thread::sleep_for(std::chrono::seconds(3));
-  const int64_t early = sent;
-  std::this_thread::sleep_for(std::chrono::seconds(2));
+  int64_t early = -1;  // once it has stood still for a while
+  for (int looks = 0; looks < 20 && early != sent; ++looks) {
+    early = sent;
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+  }
   EXPECT_EQ(sent, early) << "the sender is held up";
   EXPECT_LT(early * wire::TensorRowBytes(spec, v1::TENSOR_K), 128 * kMiB);
   EXPECT_LT(watch.coordinator_peak(), 300 * kMiB);
   for (const pid_t pid : workers) kill(pid, SIGCONT);
-  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (sent == early && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   EXPECT_GT(sent, early) << "and goes on";
   stop = true;
   call.Cancel();

@@ -38,7 +38,7 @@ TEST(StreamCourse, AStreamMayHaveNoRows) {
 }
 
 TEST(StreamCourse, AStreamWithoutItsFirstRowsHoldsNoMemoryForLong) {
-  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--open-timeout=0.2"}});
+  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--open-timeout=2"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   RawStream call(*stub);
@@ -103,7 +103,8 @@ TEST(StreamCourse, WrongRowsEndIt) {
 
 TEST(StreamCourse, RefusesWhatAStreamHasNot) {
   auto cluster = Cluster::Start(
-      {.workers = 1, .arguments = {"--stream-epoch-memory=1MiB", "--stream-memory=3MiB"}});
+      {.workers = 1,
+       .arguments = {"--stream-epoch-memory=1MiB", "--stream-memory=3MiB", "--open-timeout=60"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   const auto refused = [&](const auto& change, const std::string& reason,
@@ -225,7 +226,7 @@ TEST(StreamCourse, AClientThatDoesNotReadIsNotReadFrom) {
 }
 
 TEST(StreamCourse, ASilentClientLosesItsStream) {
-  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--idle-timeout=1"}});
+  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--idle-timeout=4"}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto stub = (*cluster)->Stub();
   RawStream call(*stub);

@@ -143,7 +143,7 @@ TEST_F(MembershipServiceTest, TakesWorkersWithTheTokenAlone) {
 
 // Of three, two are as many as the host may have, and say nothing until the timeout.
 TEST_F(MembershipServiceTest, CallsThatSayNothingEndOrGiveWay) {
-  Start(kToken, {.calls_per_peer = 2, .open_timeout = milliseconds(200)});
+  Start(kToken, {.calls_per_peer = 2, .open_timeout = milliseconds(2000)});
   {
     Registered first(*stub_, kToken), second(*stub_, kToken), third(*stub_, kToken);
     for (Registered* const silent : {&first, &second, &third}) {

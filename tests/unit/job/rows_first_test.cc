@@ -1,4 +1,5 @@
 // Small jobs whose rows are in the shard before their worker hears of them.
+#include <functional>
 #include <tuple>
 
 #include "gtest/gtest.h"
@@ -14,21 +15,35 @@ using std::chrono::hours;
 const FakeClientOptions kFollows{.input_follows = true};
 const FakeClientOptions kOneAnswer{.input_follows = true, .one_answer = true};
 
+// Rows that follow are waited for for 100 ms, and an answer for 20, by the machine's own time, of
+// which other programs may take as much: jobs until one has both in time.
+void UntilOneIsInTime(const std::function<bool()>& one) {
+  for (int tries = 0; tries < 100; ++tries) {
+    if (one() || ::testing::Test::HasFailure()) return;
+  }
+  ADD_FAILURE() << "no job of a hundred was in time";
+}
+
 TEST(RowsFirst, TheWorkerIsToldOnce) {
-  JobRig rig({.workers = 1});
-  rig.worker(0).AnswerWhole();
-  auto client = rig.Send(JobRig::Spec(), kFollows);
-  ASSERT_TRUE(rig.Await(*client).ok());
-  ASSERT_EQ(rig.worker(0).opens().size(), 1u);
-  EXPECT_TRUE(rig.worker(0).opens()[0].rows_there());
-  EXPECT_EQ(client->WrongRows(), 0);
-  EXPECT_EQ(client->RepeatedRows(), 0);
-  EXPECT_EQ(client->admitted(), 1);
-  EXPECT_EQ(client->report().workers_size(), 1);
-  EXPECT_EQ(rig.Phases(),
-            (std::vector<std::string>{"sizing", "queued", "ring", "starting", "receiving",
-                                      "computing", "sending", "checking", "done"}));
-  EXPECT_EQ(rig.services().threads.count(), 0) << "nobody hears the worker but the job";
+  UntilOneIsInTime([] {
+    JobRig rig({.workers = 1});
+    rig.worker(0).AnswerWhole();
+    auto client = rig.Send(JobRig::Spec(), kFollows);
+    EXPECT_TRUE(rig.Await(*client).ok());
+    EXPECT_EQ(rig.worker(0).opens().size(), 1u);
+    EXPECT_EQ(client->WrongRows(), 0);
+    EXPECT_EQ(client->RepeatedRows(), 0);
+    EXPECT_EQ(client->admitted(), 1);
+    EXPECT_EQ(client->report().workers_size(), 1);
+    EXPECT_EQ(rig.Phases(),
+              (std::vector<std::string>{"sizing", "queued", "ring", "starting", "receiving",
+                                        "computing", "sending", "checking", "done"}));
+    const bool in_time = rig.worker(0).opens().at(0).rows_there();
+    if (in_time) {
+      EXPECT_EQ(rig.services().threads.count(), 0) << "nobody hears the worker but the job";
+    }
+    return in_time;
+  });
 }
 
 TEST(RowsFirst, NotOnSeveralWorkersNorOnOthersHostsNorOfManyRows) {
@@ -57,25 +72,29 @@ TEST(RowsFirst, AClientThatDoesNotSendWhatItSaidWouldFollowIsAdmittedAllTheSame)
 }
 
 TEST(RowsFirst, MemoryThatTheWorkerTurnsDownIsSentByMessages) {
-  JobRig rig({.workers = 1});
-  rig.worker(0).TurnMemoryDown();
-  auto client = rig.Send(JobRig::Spec(), kFollows);
-  ASSERT_TRUE(rig.Await(*client).ok());
-  EXPECT_TRUE(rig.worker(0).opens().at(0).rows_there());
-  EXPECT_EQ(client->WrongRows(), 0);
-  EXPECT_EQ(client->RepeatedRows(), 0);
+  UntilOneIsInTime([] {
+    JobRig rig({.workers = 1});
+    rig.worker(0).TurnMemoryDown();
+    auto client = rig.Send(JobRig::Spec(), kFollows);
+    EXPECT_TRUE(rig.Await(*client).ok());
+    EXPECT_EQ(client->WrongRows(), 0);
+    EXPECT_EQ(client->RepeatedRows(), 0);
+    return rig.worker(0).opens().at(0).rows_there();
+  });
 }
 
 TEST(RowsFirst, OneMessageMayBeAllThatTheClientIsTold) {
-  JobRig rig({.workers = 1});
-  rig.worker(0).AnswerWhole();
-  auto client = rig.Send(JobRig::Spec(), kOneAnswer);
-  ASSERT_TRUE(rig.Await(*client).ok());
-  EXPECT_EQ(client->messages(), 1);
-  EXPECT_EQ(client->admitted(), std::nullopt);
-  EXPECT_EQ(client->report().workers_size(), 1);
-  EXPECT_EQ(client->WrongRows(), 0);
-  EXPECT_EQ(client->RepeatedRows(), 0);
+  UntilOneIsInTime([] {
+    JobRig rig({.workers = 1});
+    rig.worker(0).AnswerWhole();
+    auto client = rig.Send(JobRig::Spec(), kOneAnswer);
+    EXPECT_TRUE(rig.Await(*client).ok());
+    EXPECT_EQ(client->admitted().has_value(), client->messages() > 1);
+    EXPECT_EQ(client->report().workers_size(), 1);
+    EXPECT_EQ(client->WrongRows(), 0);
+    EXPECT_EQ(client->RepeatedRows(), 0);
+    return client->messages() == 1;
+  });
 }
 
 TEST(RowsFirst, WhoIsNotAnsweredAtOnceIsAdmittedBeforeTheReport) {
