@@ -15,8 +15,8 @@
 namespace hilbert_ring::testing {
 namespace {
 
-using ::testing::AnyOf;
 using std::chrono::seconds;
+using ::testing::AnyOf;
 
 TEST(StreamLoss, AWorkerMayBeLost) {
   const std::vector<std::vector<std::string>> cases = {
