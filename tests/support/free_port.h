@@ -1,8 +1,10 @@
-// A port of the loopback interface that was free when it was asked for.
+// A port of the loopback interface that was free when it was asked for. Drawn from those that the
+// system gives to nobody who asks for any, so that no other program's connection takes it until it
+// is used.
 #pragma once
 
 namespace hilbert_ring {
 
-int FreePort();
+int FreePort();  // 0: none was found
 
 }  // namespace hilbert_ring
