@@ -1,6 +1,8 @@
 // A token of each role, from a file.
 #pragma once
 
+#include <unistd.h>
+
 #include <fstream>
 #include <memory>
 #include <string>
@@ -12,7 +14,7 @@ namespace hilbert_ring::server {
 
 // lab submits, eye observes, root is an administrator; the token of each is 0123456789abcdef-NAME.
 inline std::unique_ptr<AuthTokens> ThreeTokens() {
-  const std::string path = ::testing::TempDir() + "/three_tokens";
+  const std::string path = ::testing::TempDir() + "/three_tokens_" + std::to_string(getpid());
   std::ofstream(path) << R"({"name": "lab", "role": "submit", "token": "0123456789abcdef-lab"}
 {"name": "eye", "role": "observe", "token": "0123456789abcdef-eye"}
 {"name": "root", "role": "admin", "token": "0123456789abcdef-root"}

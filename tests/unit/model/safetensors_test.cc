@@ -1,7 +1,10 @@
 #include "engine/model/files/safetensors.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 #include "engine/base/return_if_error.h"
 #include "gmock/gmock.h"
@@ -31,7 +34,7 @@ absl::StatusOr<SafetensorsFile> ReadFile(const std::string& path) {
 
 class Folder {
  public:
-  Folder() : path_(std::string(::testing::TempDir()) + "safetensors_test") {
+  Folder() : path_(::testing::TempDir() + "safetensors_test_" + std::to_string(getpid())) {
     std::filesystem::create_directories(path_);
   }
   ~Folder() { std::filesystem::remove_all(path_); }

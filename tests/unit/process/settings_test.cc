@@ -1,5 +1,7 @@
 #include "server/process/settings.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -88,7 +90,7 @@ TEST_F(Settings, AReadyFileIsNoneOfTheFilesThatAreRead) {
 }
 
 TEST_F(Settings, FlagThenEnvironmentThenFileThenDefault) {
-  const std::string path = ::testing::TempDir() + "settings_test.ini";
+  const std::string path = ::testing::TempDir() + "settings_test_" + std::to_string(getpid());
   std::ofstream(path) << "grpc-port=1001\nhttp-port=1002\nmax-queue=3\nmemory-limit=2GiB\n";
   setenv("HILBERT_RING_GRPC_PORT", "2001", 1);
   setenv("HILBERT_RING_MAX_QUEUE", "5", 1);

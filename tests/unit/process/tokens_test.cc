@@ -2,9 +2,11 @@
 
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "grpcpp/test/client_context_test_peer.h"
@@ -38,7 +40,7 @@ class Call {
 };
 
 std::string WriteFile(const std::string& content) {
-  std::string path = ::testing::TempDir() + "tokens_test.token";
+  std::string path = ::testing::TempDir() + "tokens_test_" + std::to_string(getpid());
   std::ofstream(path, std::ios::binary) << content;
   return path;
 }
