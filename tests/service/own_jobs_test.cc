@@ -102,7 +102,7 @@ TEST(OwnJobs, ARunningJobIsListedAndCancelled) {
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
   EXPECT_EQ(wire::ReasonOf(status), "CANCELLED_BY_CALLER");
   EXPECT_THAT(std::string(status.message()), HasSubstr("127.0.0.1"));
-  EXPECT_EQ(AwaitFreeMemory(*stub, std::chrono::seconds(30)), 0);
+  EXPECT_EQ(AwaitFreeMemory(*stub, std::chrono::seconds(3)), 0);
   EXPECT_TRUE(absl::IsNotFound(Cancel(*stub, job.job_id()))) << "it has ended";
 }
 

@@ -69,7 +69,7 @@ TEST(HttpEndpoint, AnswersItsPathsAlone) {
   EXPECT_TRUE(absl::IsUnavailable(HttpEndpoint::Start("127.0.0.1", port, {}).status()));
   const auto start = std::chrono::steady_clock::now();
   http->reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1000));
 }
 
 // A connection that sends `request` and waits.
@@ -115,14 +115,9 @@ TEST(HttpEndpoint, AnswersAtOnceBehindAThousandConnectionsThatDoNot) {
     std::vector<IdleConnection> idle;
     idle.reserve(connections);
     for (int i = 0; i < connections; ++i) idle.emplace_back((*http)->port(), request);
-    // Of a few, for other programs may take a second of the machine; it took 20 s behind them.
-    bool in_time = false;
-    for (int tries = 0; tries < 5 && !in_time; ++tries) {
-      const auto start = std::chrono::steady_clock::now();
-      EXPECT_THAT(Get((*http)->port(), "/livez"), StartsWith("HTTP/1.1 200 "));
-      in_time = std::chrono::steady_clock::now() - start < std::chrono::milliseconds(1000);
-    }
-    EXPECT_TRUE(in_time);
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_THAT(Get((*http)->port(), "/livez"), StartsWith("HTTP/1.1 200 "));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1000));
   }
 }
 

@@ -134,7 +134,7 @@ Clock::duration TimeOfAttempts(Registration::Hooks hooks, int attempts) {
 TEST(Registration, ACoordinatorThatIsNotThereYetIsLookedForOften) {
   EXPECT_LT(
       TimeOfAttempts({.heartbeat = [] { return v1::Heartbeat(); }, .up = [] {}, .lost = [] {}}, 12),
-      seconds(12));
+      seconds(8));
 }
 
 TEST_F(RegistrationTest, ACoordinatorThatRefusesItIsAskedLessAndLessOften) {
