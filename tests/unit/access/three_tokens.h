@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@ inline std::unique_ptr<AuthTokens> ThreeTokens() {
 {"name": "root", "role": "admin", "token": "0123456789abcdef-root"}
 )";
   auto tokens = AuthTokens::Read(path);
+  std::filesystem::remove(path);
   EXPECT_TRUE(tokens.ok()) << tokens.status();
   return *std::move(tokens);
 }

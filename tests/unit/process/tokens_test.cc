@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -39,10 +40,12 @@ class Call {
   grpc::testing::ServerContextTestSpouse spouse_;
 };
 
-std::string WriteFile(const std::string& content) {
-  std::string path = ::testing::TempDir() + "tokens_test_" + std::to_string(getpid());
+absl::StatusOr<std::string> TokenOfFile(const std::string& content) {
+  const std::string path = ::testing::TempDir() + "tokens_test_" + std::to_string(getpid());
   std::ofstream(path, std::ios::binary) << content;
-  return path;
+  absl::StatusOr<std::string> token = ReadTokenFile(path);
+  std::filesystem::remove(path);
+  return token;
 }
 
 constexpr char kToken[] = "correct-horse-battery-staple";
@@ -69,7 +72,7 @@ TEST(JoinToken, IsTheCoordinatorsOrNone) {
 }
 
 TEST(JoinToken, IsReadWithoutWhiteSpaceAroundIt) {
-  EXPECT_EQ(*ReadTokenFile(WriteFile(std::string(" ") + kToken + "\r\n")), kToken);
+  EXPECT_EQ(*TokenOfFile(std::string(" ") + kToken + "\r\n"), kToken);
 }
 
 TEST(JoinToken, FilesThatHoldNoneAreRefused) {
@@ -78,7 +81,7 @@ TEST(JoinToken, FilesThatHoldNoneAreRefused) {
        {std::string(), std::string("\n"), std::string("too-short"),
         std::string("two words of text"), std::string("nul\0in-the-middle-of-it", 23),
         std::string(5000, 'x')}) {
-    const absl::Status refused = ReadTokenFile(WriteFile(wrong)).status();
+    const absl::Status refused = TokenOfFile(wrong).status();
     EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
     if (wrong.size() > 2) {
       EXPECT_THAT(refused.ToString(), Not(HasSubstr(wrong)));
