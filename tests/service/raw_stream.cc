@@ -4,6 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/service/stream_call.h"
+#include "tests/support/metrics_page.h"
 #include "tests/support/plain_spec.h"
 #include "wire/codec.h"
 
@@ -15,9 +16,12 @@ JobSpec StreamSpec(int64_t segment, int64_t dim) {
   return PlainSpec({.tokens = 0, .dim = dim, .segment = segment});
 }
 
-int64_t HeldBytes(const Cluster& cluster) {
-  const auto held =
-      cluster.Metric("hilbert_ring_coordinator_memory_used_bytes{account=\"streams\"}");
+int64_t HeldBytes(const Cluster& cluster) { return HeldBytes(cluster.Metrics()); }
+
+int64_t HeldBytes(const absl::StatusOr<std::string>& page) {
+  EXPECT_TRUE(page.ok()) << page.status();
+  const auto held = ReadSeries(page.value_or(""),
+                               "hilbert_ring_coordinator_memory_used_bytes{account=\"streams\"}");
   EXPECT_TRUE(held.ok()) << held.status();
   return static_cast<int64_t>(held.value_or(-1));
 }

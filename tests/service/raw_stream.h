@@ -18,8 +18,11 @@ namespace hilbert_ring::testing {
 // As PlainSpec makes it, without a count of tokens.
 JobSpec StreamSpec(int64_t segment = 64, int64_t dim = 16);
 
-// What streams hold in the coordinator, in bytes; -1 where it does not say.
+// What streams hold in the coordinator now, in bytes; -1 where it does not say.
 int64_t HeldBytes(const Cluster& cluster);
+
+// The same of a page of metrics, which may be older.
+int64_t HeldBytes(const absl::StatusOr<std::string>& page);
 
 std::vector<v1::Job> Jobs(v1::AttentionService::Stub& stub);
 

@@ -171,7 +171,7 @@ TEST(StreamCourse, MemoryIsThatOfEpochsWhateverTheLength) {
                             most_tokens = std::max(most_tokens, epoch.report().tokens());
                             int64_t& peak = epoch.first_token() < kRows / 4 ? early : late;
                             peak = std::max(peak, resident());
-                            held = std::max(held, HeldBytes(**cluster));
+                            held = std::max(held, HeldBytes((*cluster)->HttpGet("/metrics")));
                           }});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->tokens(), kRows);
