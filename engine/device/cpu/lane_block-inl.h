@@ -33,6 +33,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 // AMD EPYC Zen 3) for half of its error.
 inline constexpr int64_t kDimRun = 64;
 
+// The loops of both products are unrolled four times: on AVX2 (AMD EPYC Zen 3) medians gained 3 to
+// 7 %, best times nothing.
+//
 // scores[j] = queries . keys[j] for kKeys keys at a time.
 template <typename Product, int kVectors, int kKeys>
 HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {

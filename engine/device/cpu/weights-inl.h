@@ -95,6 +95,7 @@ class Weigher {
   // step together. between() is called after each pair.
   template <int kKeys, typename Between>
   HWY_INLINE void Weigh(int64_t j, Between& between) {
+    static_assert(kKeys == 1 || kKeys % 2 == 0);
     const LaneTag d;
     constexpr int kPaired = kKeys + kKeys % 2;
     LaneVector weights[kPaired * kColumns];
