@@ -2,9 +2,12 @@
 """Checks with clang's thread safety analysis that what a mutex guards is used only where it is held.
 
     tools/check_locks.py COMPILE_COMMANDS [FILE...]
+    tools/check_locks.py COMPILE_COMMANDS --changed FILE...
 
 Without files, all that lock: those that include engine/base/mutex.h themselves or by a header that
-they include. Prints what clang says and exits with 1 when it says anything.
+they include. With --changed, those of them that a change in these files reaches: they are among them, or
+include one of them, by whatever headers of ours. Prints what clang says and exits with 1 when it says
+anything.
 """
 import concurrent.futures
 import json
@@ -37,6 +40,14 @@ def locks(path):
     return HEADER in includes(path) or any(HEADER in includes(header) for header in includes(path))
 
 
+def reached(path, changed, seen):
+    """Whether the file is among those changed, or includes one of them."""
+    if path in changed:
+        return True
+    seen.add(path)
+    return any(reached(header, changed, seen) for header in includes(path) if header not in seen)
+
+
 def arguments(command):
     """Macros, include folders and language of a compile command."""
     words = shlex.split(command)
@@ -57,10 +68,16 @@ def analyse(entry):
 
 def main():
     wanted = set(sys.argv[2:])
+    changed = None
+    if sys.argv[2:3] == ["--changed"]:
+        wanted, changed = set(), set(sys.argv[3:])
+        if os.path.relpath(__file__, ROOT) in changed:
+            changed = None  # what it says of any file may be another thing
     entries = {}
     for entry in json.loads(Path(sys.argv[1]).read_text()):
         path = os.path.relpath(entry["file"], ROOT)
-        if path.endswith(".cc") and (path in wanted or not wanted and locks(path)):
+        if path.endswith(".cc") and (path in wanted or not wanted and locks(path) and
+                                     (changed is None or reached(path, changed, set()))):
             entries.setdefault(path, entry)  # once, though several targets have it
     failed = False
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

@@ -47,14 +47,14 @@ class DroppedResult(unittest.TestCase):
 class Locks(unittest.TestCase):
     """By tools/check_locks.py, as ./dev check runs it."""
 
-    def analyse(self, name, *flags):
+    def analyse(self, name, *flags, changed=()):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as commands:
             command = " ".join(["c++", "-std=c++20", f"-I{ROOT}", *flags, "-c", str(FOLDER / name)])
             json.dump([{"directory": str(ROOT), "file": str(FOLDER / name), "command": command}],
                       commands)
             commands.flush()
             return subprocess.run([sys.executable, str(ROOT / "tools/check_locks.py"),
-                                   commands.name], capture_output=True, text=True)
+                                   commands.name, *changed], capture_output=True, text=True)
 
     def check(self, name, reason):
         right = self.analyse(name)
@@ -69,6 +69,13 @@ class Locks(unittest.TestCase):
 
     def test_lock_order(self):
         self.check("lock_order.cc", "must be acquired before")
+
+    def test_only_what_a_change_reaches(self):
+        for changed, files in ([str((FOLDER / "unguarded_read.cc").relative_to(ROOT))], 1), \
+                (["engine/base/mutex.h"], 1), (["tools/check_locks.py"], 1), (["engine/run/run.h"], 0), ([], 0):
+            seen = self.analyse("unguarded_read.cc", WRONG, changed=["--changed", *changed])
+            self.assertIn(f"{files} files with locks", seen.stdout, changed)
+            self.assertEqual(seen.returncode, files, changed)  # what is wrong there is found
 
 
 if __name__ == "__main__":
