@@ -32,7 +32,6 @@ namespace hilbert_ring::cli {
 namespace {
 
 using client::NpyWriter;
-using Json = nlohmann::json;
 
 // Jobs of a call: their files are open at once.
 constexpr size_t kJobsOfACall = 128;
@@ -56,7 +55,7 @@ absl::Status OfLine(const Line& line, const absl::Status& status) {
   return client::WithMessage(status, absl::StrCat("line ", line.number, ": ", status.message()));
 }
 
-absl::Status Take(const Json& text, Line& line) {
+absl::Status Take(const nlohmann::json& text, Line& line) {
   if (!text.is_object()) return absl::InvalidArgumentError("expected an object");
   for (const auto& [name, value] : text.items()) {
     if (name == "spec" && value.is_object()) {
@@ -95,7 +94,7 @@ absl::StatusOr<std::vector<Line>> ReadLines(const ManyCommand& command) {
   for (int64_t number = 1; std::getline(from, text); ++number) {
     if (absl::StripAsciiWhitespace(text).empty()) continue;
     Line line{.number = number, .job = command.job};
-    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
     absl::Status status =
         json.is_discarded() ? absl::InvalidArgumentError("is no JSON") : Take(json, line);
     if (!status.ok()) return OfLine(line, status);
@@ -185,7 +184,8 @@ void Tell(const GlobalOptions& global, const Line& line, const absl::StatusOr<v1
   total.tokens += report->tokens();
   WarnOfRows(global, *report);
   if (global.format != OutputFormat::kJson) return;
-  const Json json = {{"line", line.number}, {"report", Json::parse(MessageAsJson(*report))}};
+  const nlohmann::json json = {{"line", line.number},
+                               {"report", nlohmann::json::parse(MessageAsJson(*report))}};
   std::printf("%s\n", json.dump().c_str());
 }
 

@@ -15,18 +15,17 @@
 namespace hilbert_ring::cli {
 namespace {
 
-using Json = nlohmann::json;
 using Integers = std::vector<int64_t>;
 
 // A path may hold bytes that are no UTF-8; JobSource::coords has it as it is.
-std::string Dump(const Json& fields) {
-  return fields.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string Dump(const nlohmann::json& fields) {
+  return fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // Adds options that set members of a JSON object.
 class FieldFlags {
  public:
-  FieldFlags(CLI::App& app, Json& object) : app_(app), object_(object) {}
+  FieldFlags(CLI::App& app, nlohmann::json& object) : app_(app), object_(object) {}
 
   // type: as --help shows it, "a|b" where a and b are its only values. field: empty where it is
   // the flag's name with '_' for '-'.
@@ -61,16 +60,17 @@ class FieldFlags {
   }
 
   CLI::App& app_;
-  Json& object_;
+  nlohmann::json& object_;
 };
 
 // In place of "auto" what suits the job, or no ordering.
-absl::Status ChooseCurve(const GlobalOptions& global, client::JobSource& source, Json& fields) {
+absl::Status ChooseCurve(const GlobalOptions& global, client::JobSource& source,
+                         nlohmann::json& fields) {
   if (source.spec == "-") {
     return absl::InvalidArgumentError(
         "--curve auto reads the spec twice: give a file, or flags, and not -");
   }
-  Json& ordering = fields["ordering"];
+  nlohmann::json& ordering = fields["ordering"];
   ordering["curve"] = "hilbert";
   source.fields = Dump(fields);
   ASSIGN_OR_RETURN(const client::Job job,
@@ -146,7 +146,7 @@ void AddSpecFlags(CLI::App& app, JobFlags& job) {
 }
 
 absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const JobFlags& flags) {
-  Json fields = flags.fields;
+  nlohmann::json fields = flags.fields;
   if (const double scale = fields.value("scale", 0.0); !std::isfinite(scale)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--scale: ", scale, ", expected a finite number"));
@@ -155,7 +155,7 @@ absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const Jo
     return absl::InvalidArgumentError(
         "segments is required: give --segments and --dilations, or a --spec that has them");
   }
-  Json& ordering = fields["ordering"];
+  nlohmann::json& ordering = fields["ordering"];
   if (!flags.coords.empty()) ordering["coords_file"] = flags.coords;
   if (ordering.is_null()) {
     fields.erase("ordering");  // no flag says anything of it; null would take it away

@@ -14,7 +14,7 @@ using prometheus::Counter;
 using prometheus::Histogram;
 
 constexpr const char* kRefusals[] = {"AUTH_TOKEN", "ROLE"};
-constexpr const char* kPhases[] = {"receive", "compute", "exchange", "exposed_exchange"};
+constexpr const char* kWorkerPhases[] = {"receive", "compute", "exchange", "exposed_exchange"};
 
 }  // namespace
 
@@ -58,7 +58,7 @@ struct WorkerMetrics::Families {
 WorkerMetrics::WorkerMetrics() : families_(std::make_unique<Families>()) {
   Families& f = *families_;
   f.runs.Add({{"code", "OK"}});
-  for (const char* phase : kPhases) f.phases.Add({{"phase", phase}}, kSecondsBuckets);
+  for (const char* phase : kWorkerPhases) f.phases.Add({{"phase", phase}}, kSecondsBuckets);
   for (const char* direction : {"read", "written"}) f.file_bytes.Add({{"direction", direction}});
   for (const char* direction : {"sent", "received"}) {
     f.exchanged.Add({{"transport", "gloo"}, {"direction", direction}});
@@ -79,8 +79,8 @@ void WorkerMetrics::ObserveRun(const RunFigures& figures) {
   Families& f = *families_;
   const double seconds[] = {figures.receive_seconds, figures.compute_seconds,
                             figures.exchange_seconds, figures.exposed_exchange_seconds};
-  for (size_t i = 0; i < std::size(kPhases); ++i) {
-    f.phases.Add({{"phase", kPhases[i]}}, kSecondsBuckets).Observe(seconds[i]);
+  for (size_t i = 0; i < std::size(kWorkerPhases); ++i) {
+    f.phases.Add({{"phase", kWorkerPhases[i]}}, kSecondsBuckets).Observe(seconds[i]);
   }
   f.tokens.Increment(static_cast<double>(figures.tokens));
   f.flops.Increment(figures.flops);

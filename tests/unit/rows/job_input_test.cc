@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kTokens = 100;
 
-JobSpec Spec() { return PlainSpec({.tokens = kTokens, .heads = 1, .dim = 8}); }
+JobSpec InputSpec() { return PlainSpec({.tokens = kTokens, .heads = 1, .dim = 8}); }
 
 absl::Status Accept(JobInput& input, const JobSpec& spec, v1::Tensor tensor, int64_t begin,
                     int64_t end) {
@@ -29,7 +29,7 @@ absl::Status Accept(JobInput& input, const JobSpec& spec, v1::Tensor tensor, int
 
 TEST(JobInput, LostSlotsAreAskedForAsFarAsTheyHadCome) {
   OrderCache orders(0);
-  const JobSpec spec = Spec();
+  const JobSpec spec = InputSpec();
   JobInput input(spec, orders);
   ASSERT_TRUE(input.Begin().ok());
   ASSERT_TRUE(input.order_known());
@@ -51,7 +51,7 @@ TEST(JobInput, LostSlotsAreAskedForAsFarAsTheyHadCome) {
 
 TEST(JobInput, AnOrderScattersWhatWasLost) {
   OrderCache orders(0);
-  JobSpec spec = Spec();
+  JobSpec spec = InputSpec();
   spec.ordering = Ordering{.scope = OrderScope::kKv};
   JobInput input(spec, orders);
   ASSERT_TRUE(input.Begin().ok());
@@ -69,7 +69,7 @@ TEST(JobInput, AnOrderScattersWhatWasLost) {
 
 TEST(JobInput, CoordinatesMakeTheOrderOnce) {
   OrderCache orders(0);
-  JobSpec spec = Spec();
+  JobSpec spec = InputSpec();
   spec.ordering = Ordering{.coordinate_axes = 2};
   JobInput input(spec, orders);
   ASSERT_TRUE(input.Begin().ok());

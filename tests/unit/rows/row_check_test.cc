@@ -16,7 +16,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int64_t kAllRows = int64_t{1} << 40;
+constexpr int64_t kEveryRow = int64_t{1} << 40;
 
 // A random job whose rows lie in shards, and its outputs as the definition says.
 struct RandomJob {
@@ -117,7 +117,7 @@ TEST(RowCheck, FindsTheWrongNumberAndWhoSentIt) {
   for (int trial = 0; trial < 60; ++trial) {
     SCOPED_TRACE(trial);
     const RandomJob job(random);
-    RowCheck check(job.spec, kAllRows, 0);
+    RowCheck check(job.spec, kEveryRow, 0);
     EXPECT_EQ(check.rows(), 0);
     const int64_t half = job.spec.tokens / 2;
     std::string payload;
@@ -177,7 +177,7 @@ TEST(RowCheck, TellsATenthOfTheTolerance) {
         const auto wrong = static_cast<float>(right + part * tolerance);
         // Between the numbers that float32 has it may not be told.
         if (Spacing(DataType::kFloat32, right) > 0.05 * tolerance) continue;
-        RowCheck check(job.spec, kAllRows, 0);
+        RowCheck check(job.spec, kEveryRow, 0);
         std::string payload;
         const v1::OutputChunk chunk = job.Chunk(v1::TENSOR_LSE, token, 1, payload);
         StoreElement(DataType::kFloat32, payload.data(), head, wrong);
@@ -215,7 +215,7 @@ TEST(RowCheck, LooksAtDrawnRowsAlone) {
 TEST(RowCheck, StopsWithTheJob) {
   std::mt19937_64 random(33);
   const RandomJob job(random);
-  RowCheck check(job.spec, kAllRows, 0);
+  RowCheck check(job.spec, kEveryRow, 0);
   std::string payload;
   const v1::OutputChunk chunk = job.Chunk(v1::TENSOR_OUT, 0, job.spec.tokens, payload);
   check.Take(chunk, payload, Worker("a:1"));

@@ -16,7 +16,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr v1::Tensor kRows[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
+constexpr v1::Tensor kInputTensors[] = {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V};
 
 // Rows whose first bytes say their token.
 v1::Chunk NumberedRows(const JobSpec& spec, v1::Tensor tensor, int64_t first, int64_t rows) {
@@ -90,7 +90,7 @@ TEST(RowRouter, EveryRowReachesItsSlotOnce) {
     ASSERT_TRUE(order.ok()) << order.status();
     const Shards shards = CutShards(spec, workers, 0);
     const RowRouter router(spec, shards, *order);
-    for (const v1::Tensor tensor : kRows) {
+    for (const v1::Tensor tensor : kInputTensors) {
       Places places(workers);
       for (int64_t first = 0; first < spec.tokens;) {
         const int64_t rows =

@@ -7,7 +7,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-JobSpec Spec(int64_t tokens) { return PlainSpec({.tokens = tokens, .heads = 8, .dim = 64}); }
+JobSpec SizedSpec(int64_t tokens) { return PlainSpec({.tokens = tokens, .heads = 8, .dim = 64}); }
 
 int Best(const std::vector<JobSize>& sizes) {
   return std::min_element(sizes.begin(), sizes.end(),
@@ -16,32 +16,32 @@ int Best(const std::vector<JobSize>& sizes) {
 }
 
 TEST(JobSizes, DoubleUpToTheMost) {
-  const auto sizes = SizesOf(PlannerOf(Spec(4096)), 1, 6, 5e10);
+  const auto sizes = SizesOf(PlannerOf(SizedSpec(4096)), 1, 6, 5e10);
   ASSERT_TRUE(sizes.ok()) << sizes.status();
   std::vector<int> workers;
   for (const JobSize& size : *sizes) {
     workers.push_back(size.workers);
-    const auto plan = MakePlan(Spec(4096), size.workers);
+    const auto plan = MakePlan(SizedSpec(4096), size.workers);
     for (const WorkerCost& cost : plan->costs.workers) {
       EXPECT_GE(size.bytes, cost.resident_bytes() + kRunOverheadBytes);
     }
   }
   EXPECT_EQ(workers, (std::vector<int>{1, 2, 4, 6}));
-  EXPECT_EQ(SizesOf(PlannerOf(Spec(4096)), 3, 3, 5e10)->size(), 1u);
-  EXPECT_FALSE(SizesOf(PlannerOf(Spec(0)), 1, 2, 5e10).ok());
+  EXPECT_EQ(SizesOf(PlannerOf(SizedSpec(4096)), 3, 3, 5e10)->size(), 1u);
+  EXPECT_FALSE(SizesOf(PlannerOf(SizedSpec(0)), 1, 2, 5e10).ok());
 }
 
 TEST(JobSizes, SmallJobsEndFirstOnOneWorkerAndLargeOnesOnAll) {
-  EXPECT_EQ(Best(*SizesOf(PlannerOf(Spec(64)), 1, 8, 5e10)), 1);
-  EXPECT_EQ(Best(*SizesOf(PlannerOf(Spec(100'000)), 1, 8, 5e10)), 8);
+  EXPECT_EQ(Best(*SizesOf(PlannerOf(SizedSpec(64)), 1, 8, 5e10)), 1);
+  EXPECT_EQ(Best(*SizesOf(PlannerOf(SizedSpec(100'000)), 1, 8, 5e10)), 8);
   // Workers that compute a thousand times as fast make a job small.
-  EXPECT_LT(Best(*SizesOf(PlannerOf(Spec(4096)), 1, 8, 5e13)),
-            Best(*SizesOf(PlannerOf(Spec(4096)), 1, 8, 5e10)));
+  EXPECT_LT(Best(*SizesOf(PlannerOf(SizedSpec(4096)), 1, 8, 5e13)),
+            Best(*SizesOf(PlannerOf(SizedSpec(4096)), 1, 8, 5e10)));
 }
 
 // While blocks travel others are computed: where they travel for longer, compute is free.
 TEST(JobSizes, OfExchangeAndComputeTheLongerCounts) {
-  const auto plan = MakePlan(Spec(4096), 2);
+  const auto plan = MakePlan(SizedSpec(4096), 2);
   ASSERT_TRUE(plan.ok());
   ASSERT_GT(plan->costs.bytes_exchanged, 0);
   const double exchange_bound = SizeOf(*plan, 1e17).seconds;
@@ -76,7 +76,7 @@ TEST(ComputeRate, TheSlowestMeasuredWorkerThatIsThereCounts) {
 }
 
 TEST(PlanTime, IsUnknownUntilAJobWasMeasured) {
-  const auto plan = MakePlan(Spec(100'000), 4);
+  const auto plan = MakePlan(SizedSpec(100'000), 4);
   ASSERT_TRUE(plan.ok()) << plan.status();
   const PlanTime unknown = PredictTime(*plan, {});
   EXPECT_EQ(unknown.seconds, 0);

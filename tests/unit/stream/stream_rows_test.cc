@@ -19,20 +19,20 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kEpoch = 8;
-constexpr int64_t kRowBytes = 64;  // of each tensor
+constexpr int64_t kEpochTokens = 8;
+constexpr int64_t kTensorRowBytes = 64;  // of each tensor
 
 Epochs EpochsOf(Tail tail = Tail::kMask) {
   JobSpec spec = PlainSpec({.tokens = 0, .heads = 2, .dim = 8, .segment = 4});
   spec.tail = tail;
-  return Epochs::Make(spec, {.asked = kEpoch, .most_bytes = 1 << 20}).value();
+  return Epochs::Make(spec, {.asked = kEpochTokens, .most_bytes = 1 << 20}).value();
 }
 
 // The same byte in all of a row.
 std::string RowsFrom(v1::Tensor tensor, int64_t first, int64_t rows) {
   std::string bytes;
   for (int64_t row = first; row < first + rows; ++row) {
-    bytes.append(kRowBytes, static_cast<char>(100 * tensor + row));
+    bytes.append(kTensorRowBytes, static_cast<char>(100 * tensor + row));
   }
   return bytes;
 }
@@ -84,10 +84,10 @@ TEST_F(StreamRowsTest, EpochsLieWhereTheirRowsWereCopied) {
     }
     return rows_.End();
   });
-  for (int64_t begin = 0; begin < 45; begin += kEpoch) {
+  for (int64_t begin = 0; begin < 45; begin += kEpochTokens) {
     const auto epoch = rows_.AwaitEpoch(stop_);
     ASSERT_TRUE(epoch.ok()) << epoch.status();
-    ASSERT_EQ(*epoch, (RowSpan{begin, std::min<int64_t>(45, begin + kEpoch)}));
+    ASSERT_EQ(*epoch, (RowSpan{begin, std::min<int64_t>(45, begin + kEpochTokens)}));
     const int64_t rows = epoch->end - begin;
     EXPECT_EQ(At(TensorKind::kQ, begin, rows), RowsFrom(v1::TENSOR_Q, begin, rows));
     EXPECT_EQ(At(TensorKind::kV, begin, rows), RowsFrom(v1::TENSOR_V, begin, rows));
@@ -107,39 +107,39 @@ TEST_F(StreamRowsTest, AnEndedStreamMayHaveNoRows) {
 }
 
 TEST_F(StreamRowsTest, NoMoreRowsThanTwoEpochsAreHeld) {
-  ASSERT_TRUE(SendAll(0, kEpoch).ok());
-  ASSERT_TRUE(SendAll(kEpoch, kEpoch).ok());
+  ASSERT_TRUE(SendAll(0, kEpochTokens).ok());
+  ASSERT_TRUE(SendAll(kEpochTokens, kEpochTokens).ok());
   const auto first = rows_.AwaitEpoch(stop_);
   ASSERT_TRUE(first.ok());
   // For the next row there is room once the first epoch is released.
   std::future<absl::Status> more =
-      std::async(std::launch::async, [this] { return Send(v1::TENSOR_Q, 2 * kEpoch, 1); });
+      std::async(std::launch::async, [this] { return Send(v1::TENSOR_Q, 2 * kEpochTokens, 1); });
   EXPECT_EQ(At(TensorKind::kQ, 0, 1), RowsFrom(v1::TENSOR_Q, 0, 1));
   rows_.Release(*first);
   EXPECT_TRUE(more.get().ok());
 }
 
 TEST_F(StreamRowsTest, AStopEndsTheWaitForRoom) {
-  ASSERT_TRUE(SendAll(0, kEpoch).ok());
+  ASSERT_TRUE(SendAll(0, kEpochTokens).ok());
   stop_.Request(wire::ErrorOf(wire::reason::kClientCancelled, "gone"));
-  ASSERT_TRUE(SendAll(kEpoch, kEpoch).ok());  // there is room
-  EXPECT_EQ(Send(v1::TENSOR_Q, 2 * kEpoch, 1), stop_.why());
+  ASSERT_TRUE(SendAll(kEpochTokens, kEpochTokens).ok());  // there is room
+  EXPECT_EQ(Send(v1::TENSOR_Q, 2 * kEpochTokens, 1), stop_.why());
   EXPECT_EQ(rows_.AwaitEpoch(stop_).status(), stop_.why());
 }
 
 // Whatever a tensor is ahead, there is room for what the epoch lacks.
 TEST_F(StreamRowsTest, ATensorMayBeAnEpochAhead) {
-  ASSERT_TRUE(Send(v1::TENSOR_Q, 0, kEpoch).ok());
-  ExpectRefused(Send(v1::TENSOR_Q, kEpoch, 1), wire::reason::kTensorAhead,
+  ASSERT_TRUE(Send(v1::TENSOR_Q, 0, kEpochTokens).ok());
+  ExpectRefused(Send(v1::TENSOR_Q, kEpochTokens, 1), wire::reason::kTensorAhead,
                 "Q: would be 9 rows ahead of another tensor, the limit is an epoch's 8");
   ASSERT_TRUE(Send(v1::TENSOR_K, 0, 3).ok());
   ASSERT_TRUE(Send(v1::TENSOR_V, 0, 3).ok());
-  ASSERT_TRUE(Send(v1::TENSOR_Q, kEpoch, 3).ok());
-  ASSERT_TRUE(Send(v1::TENSOR_K, 3, kEpoch).ok());
-  ASSERT_TRUE(Send(v1::TENSOR_V, 3, kEpoch).ok());
+  ASSERT_TRUE(Send(v1::TENSOR_Q, kEpochTokens, 3).ok());
+  ASSERT_TRUE(Send(v1::TENSOR_K, 3, kEpochTokens).ok());
+  ASSERT_TRUE(Send(v1::TENSOR_V, 3, kEpochTokens).ok());
   const auto epoch = rows_.AwaitEpoch(stop_);
   ASSERT_TRUE(epoch.ok());
-  EXPECT_EQ(*epoch, (RowSpan{0, kEpoch}));
+  EXPECT_EQ(*epoch, (RowSpan{0, kEpochTokens}));
 }
 
 TEST_F(StreamRowsTest, RefusesChunksThatAreWrong) {
@@ -173,7 +173,7 @@ TEST_F(StreamRowsTest, TensorsThatEndApartAreNoStream) {
 // The last epoch takes what is behind it, round the end of the memory.
 TEST(StreamRows, OfZeroKeysAnEpochWaitsForASegmentBehindIt) {
   const Epochs epochs = EpochsOf(Tail::kZero);
-  ASSERT_EQ(epochs.most_tokens(), kEpoch + 4);
+  ASSERT_EQ(epochs.most_tokens(), kEpochTokens + 4);
   StreamRows rows(epochs);
   const JobStop stop;
   const auto send = [&](int64_t first, int64_t count) {
@@ -231,22 +231,22 @@ TEST(StreamRows, AgreeWithAModelWhateverComes) {
       const v1::Tensor tensor = kTensors[random() % 3];
       const bool elsewhere = random() % 16 == 0, damaged = random() % 16 == 0;
       const int64_t first = come[tensor] + (elsewhere ? static_cast<int64_t>(random() % 9) - 4 : 0);
-      const auto count = static_cast<int64_t>(random() % (kEpoch + 3));
+      const auto count = static_cast<int64_t>(random() % (kEpochTokens + 3));
       const std::string bytes = RowsFrom(tensor, std::max<int64_t>(0, first), count);
       v1::Chunk chunk;
       chunk.set_tensor(tensor);
       chunk.set_first_row(first);
       chunk.set_rows(count);
       chunk.set_crc32c(wire::Crc32c(bytes) + (damaged ? 1 : 0));
-      const std::string expected = count == 0                         ? "CHUNK_MISSHAPEN"
-                                   : first != come[tensor]            ? "ROWS_OUT_OF_ORDER"
-                                   : first + count - least() > kEpoch ? "TENSOR_AHEAD"
-                                   : damaged                          ? "CHECKSUM_MISMATCH"
-                                                                      : "OK";
+      const std::string expected = count == 0                               ? "CHUNK_MISSHAPEN"
+                                   : first != come[tensor]                  ? "ROWS_OUT_OF_ORDER"
+                                   : first + count - least() > kEpochTokens ? "TENSOR_AHEAD"
+                                   : damaged                                ? "CHECKSUM_MISMATCH"
+                                                                            : "OK";
       const absl::Status status = rows.Accept(chunk, wire::Payload(bytes), stop);
       ASSERT_EQ(status.ok() ? "OK" : wire::ReasonOf(status), expected) << "seed " << seed;
       if (status.ok()) come[tensor] += count;
-      if (least() - begin >= epochs.most_tokens()) take(kEpoch);
+      if (least() - begin >= epochs.most_tokens()) take(kEpochTokens);
     }
     for (const v1::Tensor tensor : kTensors) {
       const int64_t missing =
@@ -264,7 +264,7 @@ TEST(StreamRows, AgreeWithAModelWhateverComes) {
     ASSERT_TRUE(rows.End().ok());
     while (begin < least()) {
       const int64_t left = least() - begin;
-      take(left >= epochs.most_tokens() ? kEpoch : left);
+      take(left >= epochs.most_tokens() ? kEpochTokens : left);
       if (HasFatalFailure()) return;
     }
     EXPECT_EQ(*rows.AwaitEpoch(stop), (RowSpan{begin, begin})) << "seed " << seed;

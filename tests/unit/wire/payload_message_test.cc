@@ -21,7 +21,7 @@ v1::OutputChunk Listed() {
   return chunk;
 }
 
-std::string Text(const Payload& payload) {
+std::string ReadThrough(const Payload& payload) {
   std::string text(static_cast<size_t>(payload.bytes()), '?');
   PayloadReader(payload).Read(text.data(), payload.bytes());
   return text;
@@ -66,7 +66,7 @@ TEST(PayloadMessage, SplitsWhatTheGeneratedClassesWrite) {
     v1::Chunk split;
     Payload payload;
     ASSERT_TRUE(SplitPayload(buffer, kChunkFields, split, payload)) << size;
-    EXPECT_EQ(Text(payload), chunk.payload());
+    EXPECT_EQ(ReadThrough(payload), chunk.payload());
     EXPECT_EQ(payload.Crc32c(), Crc32c(chunk.payload()));
     v1::Chunk without = chunk;
     without.clear_payload();
