@@ -10,9 +10,9 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class OutputRowsTest : public testing::Test {
+class OutputRowsTest : public ::testing::Test {
  protected:
   static v1::OutputChunk Chunk(int64_t rows, std::string payload) {
     v1::OutputChunk chunk;

@@ -14,8 +14,8 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 using Statuses = std::vector<absl::Status>;
 
@@ -28,7 +28,7 @@ absl::Status Aborted(const std::string& reason) {
 }
 
 // Four jobs, of 10, 11, 12 and 13 tokens.
-class AttendManyTest : public testing::Test {
+class AttendManyTest : public ::testing::Test {
  protected:
   std::vector<absl::StatusOr<v1::Report>> Run(FakeSmallJobs::Answer answer,
                                               JobOptions options = {}) {

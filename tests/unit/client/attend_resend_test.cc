@@ -18,7 +18,7 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 using Ranges = std::vector<std::pair<int64_t, int64_t>>;  // first row, rows
 
@@ -47,7 +47,7 @@ int64_t RowsOf(const FakeRecord& record, v1::Tensor tensor) {
 
 // (tokens, chunks until the service asks): input that follows Open at once and input that awaits
 // Admitted; asked for in mid-stream and when all is there.
-class AttendResendRows : public testing::TestWithParam<std::pair<int64_t, int>> {
+class AttendResendRows : public ::testing::TestWithParam<std::pair<int64_t, int>> {
  protected:
   int64_t tokens() const { return GetParam().first; }
   FakeBehaviour AskFor(std::vector<v1::Resend> resends) const {
@@ -94,9 +94,9 @@ TEST_P(AttendResendRows, EachTensorCanBeAskedForAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttendResendRows,
-                         testing::Values(std::pair<int64_t, int>{50, 3},
-                                         std::pair<int64_t, int>{kManyTokens, 3},
-                                         std::pair<int64_t, int>{kManyTokens, 12}));
+                         ::testing::Values(std::pair<int64_t, int>{50, 3},
+                                           std::pair<int64_t, int>{kManyTokens, 3},
+                                           std::pair<int64_t, int>{kManyTokens, 12}));
 
 // All chunks of a small job, or of one of kManyTokens.
 constexpr int kAllSmall = 2;

@@ -16,9 +16,9 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 grpc::Status Status(absl::StatusCode code, const std::string& reason = "") {
   absl::Status status(code, "as the test says");

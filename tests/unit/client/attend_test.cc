@@ -19,8 +19,8 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(Attend, SendsInputsAndPlacesOutputs) {
   const FakeService service({.queued = 2});

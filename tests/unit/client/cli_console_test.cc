@@ -18,12 +18,12 @@ namespace hilbert_ring::client {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 // Every line of standard error, which must be a JSON object each.
 std::vector<json> ErrorLines(const CliResult& result) {

@@ -15,11 +15,11 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class CliEncode : public testing::Test {
+class CliEncode : public ::testing::Test {
  protected:
   void SetUp() override {
     files_.WriteNpy("tiles.npy", wire::NpyType::kFloat32, {8, 4}, std::vector<float>(32, 0.5f));

@@ -16,11 +16,11 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // A golden case's inputs in a folder of their own, so that they can be overwritten.
-class CliPaths : public testing::Test {
+class CliPaths : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : {"q.npy", "k.npy", "v.npy", "coords.npy", "case.json"}) {

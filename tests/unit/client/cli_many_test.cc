@@ -13,12 +13,12 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::SizeIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
-class CliMany : public testing::Test {
+class CliMany : public ::testing::Test {
  protected:
   void SetUp() override {
     files_.WriteNpy("q", wire::NpyType::kFloat32, {3, 1, 8}, std::vector<float>(24, 0.5f));

@@ -13,10 +13,10 @@ namespace hilbert_ring::client {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 // A script that stands for an interpreter. It can import the package; as the package's program it
 // says what it was given, and ends with 7.

@@ -23,9 +23,9 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class CliReturn : public testing::TestWithParam<double> {
+class CliReturn : public ::testing::TestWithParam<double> {
  protected:
   // Runs what `command` says for the name of an output, while `start` makes the service after a
   // while. Beside a client that starts when the service does, so that a busy machine decides
@@ -114,7 +114,7 @@ TEST_P(CliReturn, WorkersThatComeLaterRunManyJobsWithinASecond) {
   EXPECT_THAT(result.err, HasSubstr("reason NO_WORKERS); attempt 2 follows"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Seconds, CliReturn, testing::Values(0.3, 1, 3));
+INSTANTIATE_TEST_SUITE_P(Seconds, CliReturn, ::testing::Values(0.3, 1, 3));
 
 }  // namespace
 }  // namespace hilbert_ring::client

@@ -41,7 +41,7 @@ class SilentListener {
   int port_ = 0;
 };
 
-class ConnectorTest : public testing::TestWithParam<bool> {
+class ConnectorTest : public ::testing::TestWithParam<bool> {
  protected:
   // With channels of its own, or over one that it is given.
   static Connector To(const std::string& server) {
@@ -74,7 +74,7 @@ TEST_P(ConnectorTest, WaitsEndWithTheDeadlineAndWithCancellation) {
   EXPECT_FALSE(connector.Await(absl::InfinitePast(), nullptr));
 }
 
-INSTANTIATE_TEST_SUITE_P(Channels, ConnectorTest, testing::Values(false, true),
+INSTANTIATE_TEST_SUITE_P(Channels, ConnectorTest, ::testing::Values(false, true),
                          [](const auto& info) { return info.param ? "Fresh" : "One"; });
 
 TEST(Connector, AHostThatDoesNotAnswerIsTriedAnewWhileItsConnectionWaits) {

@@ -10,9 +10,9 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 template <typename T>
 absl::StatusOr<CoordinateInput> Open(wire::NpyType type, std::vector<int64_t> shape,

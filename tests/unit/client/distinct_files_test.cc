@@ -12,7 +12,7 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(CheckDistinct, NamesBothOptionsAndPaths) {
   const TestFiles files;

@@ -15,11 +15,11 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // Two slides, of 3 and 5 tiles.
-class EncodeTest : public testing::Test {
+class EncodeTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto job = JobOf(FakeEncoder::Model(true));

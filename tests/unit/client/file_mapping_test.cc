@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kBytes = 1 << 18;
 
-class FileMappings : public testing::Test {
+class FileMappings : public ::testing::Test {
  protected:
   FileMappings() : fd_(open(files_.Write("f", std::string(kBytes, 'x')).c_str(), O_RDWR)) {}
   ~FileMappings() override { close(fd_); }
@@ -50,7 +50,7 @@ TEST_F(FileMappingsDeathTest, LostBytesReadAsZeroAndAreTold) {
         }
         _exit(mapping.Intact() ? 4 : 0);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(FileMappingsDeathTest, BytesWrittenBehindTheEndAreTold) {
@@ -65,7 +65,7 @@ TEST_F(FileMappingsDeathTest, BytesWrittenBehindTheEndAreTold) {
         if (ftruncate(fd_, kBytes) != 0) _exit(2);
         _exit(mapping.Intact() ? 3 : 0);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(FileMappingsDeathTest, AMappingThatIsGoneIsNotWatched) {
@@ -77,7 +77,7 @@ TEST_F(FileMappingsDeathTest, AMappingThatIsGoneIsNotWatched) {
         if (ftruncate(fd_, 0) != 0) _exit(1);
         _exit(static_cast<char>(mapping.begin()[0]) == 0 && !mapping.Intact() ? 0 : 2);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(FileMappingsDeathTest, OtherBusErrorsEndTheProcess) {
@@ -95,14 +95,14 @@ TEST_F(FileMappingsDeathTest, OtherBusErrorsEndTheProcess) {
         read_behind_the_end();
         _exit(0);
       },
-      testing::KilledBySignal(SIGBUS), "");
+      ::testing::KilledBySignal(SIGBUS), "");
   EXPECT_EXIT(
       {
         CatchLostBytes();
         raise(SIGBUS);
         _exit(0);
       },
-      testing::KilledBySignal(SIGBUS), "");
+      ::testing::KilledBySignal(SIGBUS), "");
 }
 
 TEST_F(FileMappings, AShorterFileIsToldThoughNoByteWasUsed) {

@@ -14,10 +14,10 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class InputChunksTest : public testing::Test {
+class InputChunksTest : public ::testing::Test {
  protected:
   void SetUp() override {
     spec_ = {.tokens = 10, .heads = 2, .kv_heads = 1, .head_dim = 8, .value_dim = 16};

@@ -12,9 +12,9 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr std::string_view kSpec =
     R"({"tokens": 2, "heads": 2, "kv_heads": 1, "head_dim": 8, "value_dim": 16,)"
@@ -45,7 +45,7 @@ TEST(ReadJob, CoordinatesMustMatchTheSpec) {
 }
 
 // A spec with coordinates of two tokens in a folder of its own, next to which they lie.
-class CoordsFile : public testing::Test {
+class CoordsFile : public ::testing::Test {
  protected:
   void SetUp() override {
     std::filesystem::create_directory(files_.Path("jobs"));
@@ -138,7 +138,7 @@ TEST(ReadJob, ErrorsNameFileAndField) {
   EXPECT_FALSE(ReadJob({.spec = files.Path("")}).ok());
 }
 
-class Tensors : public testing::Test {
+class Tensors : public ::testing::Test {
  protected:
   JobSpec Spec(DataType dtype = DataType::kFloat32) const {
     JobSpec spec = ReadJob({.spec = files_.Write("s.json", kSpec)})->spec;

@@ -14,13 +14,13 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr char kPattern[] = R"("segments": [2], "dilations": [1])";
 
 // Tensors of two tokens, four heads over two, head dim 8, value dim 16.
-class JobShapes : public testing::Test {
+class JobShapes : public ::testing::Test {
  protected:
   JobSource Source(wire::NpyType type = wire::NpyType::kFloat32) const {
     return {.q = Zeros("q.npy", type, {2, 4, 8}),
@@ -135,7 +135,7 @@ TEST_F(JobShapes, WhatFilesSayMustBeValid) {
                                            source.k, " says kv_heads 2; "))));
   // What the spec says itself is not told of the files.
   EXPECT_THAT(Failure(WithSpec(R"(, "head_dim": 12)", source)),
-              testing::Not(HasSubstr("says head_dim")));
+              ::testing::Not(HasSubstr("says head_dim")));
 }
 
 TEST_F(JobShapes, TheTypeIsTold) {

@@ -17,10 +17,10 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST(NpyFile, MapsItsData) {
   const TestFiles files;

@@ -15,8 +15,8 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 void ExpectBroken(const absl::Status& status, const char* words) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;

@@ -70,8 +70,8 @@ int rename(const char* from, const char* to) noexcept {
 namespace hilbert_ring::client {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(PendingFile, NeedsAPath) {
   EXPECT_EQ(PendingFile::Create("").status().code(), absl::StatusCode::kInvalidArgument);

@@ -9,9 +9,9 @@ namespace hilbert_ring::cli {
 namespace {
 
 using client::AttendProgress;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr absl::Time kBegin = absl::UnixEpoch();
 absl::Time At(double seconds) { return kBegin + absl::Seconds(seconds); }

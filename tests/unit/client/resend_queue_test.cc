@@ -14,8 +14,8 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 using Ranges = std::vector<std::pair<int64_t, int64_t>>;  // first row, rows
 
@@ -70,7 +70,7 @@ TEST(RowRanges, AreASetOfRows) {
   }
 }
 
-class ResendQueueTest : public testing::Test {
+class ResendQueueTest : public ::testing::Test {
  protected:
   ResendQueueTest() { Resize(50); }
 

@@ -9,7 +9,7 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 AttemptFailure Failure(absl::StatusCode code, const std::string& reason = "") {
   absl::Status status(code, "");

@@ -19,7 +19,7 @@
 namespace hilbert_ring::client {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(Service, PlanAndCluster) {
   const FakeService service;

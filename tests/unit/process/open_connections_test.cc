@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // Descriptors are closed by whom the server is: the test.
-class OpenConnectionsTest : public testing::Test {
+class OpenConnectionsTest : public ::testing::Test {
  protected:
   OpenConnections Limited(int per_peer, int descriptors) {
     return OpenConnections({.per_peer = per_peer, .descriptors = descriptors},

@@ -13,7 +13,7 @@ namespace hilbert_ring::server {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::Each;
+using ::testing::Each;
 
 constexpr int64_t kBytes = 100'000;
 
@@ -21,7 +21,7 @@ std::string Text(const SharedMemory& memory) {
   return {reinterpret_cast<const char*>(memory.data()), static_cast<size_t>(memory.bytes())};
 }
 
-class SharedMemoryPoolTest : public testing::Test {
+class SharedMemoryPoolTest : public ::testing::Test {
  protected:
   // Where the memory is, to tell whether it is the same; held by the pool alone afterwards.
   const std::byte* TakeAndKeep(int64_t bytes) {

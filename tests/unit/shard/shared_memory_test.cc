@@ -12,7 +12,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-using testing::Each;
+using ::testing::Each;
 
 constexpr int64_t kBytes = 100'000;
 

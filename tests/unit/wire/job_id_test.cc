@@ -13,7 +13,7 @@ TEST(DrawJobId, DrawsAnotherEachTime) {
   std::set<std::string> ids;
   for (int i = 0; i < 1000; ++i) {
     const std::string id = DrawJobId();
-    EXPECT_THAT(id, testing::MatchesRegex("job-[0-9a-f]{16}"));
+    EXPECT_THAT(id, ::testing::MatchesRegex("job-[0-9a-f]{16}"));
     ids.insert(id);
   }
   EXPECT_EQ(ids.size(), 1000);

@@ -9,8 +9,8 @@
 namespace hilbert_ring::wire {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string Header(int major, std::string_view dictionary) {
   std::string file = "\x93NUMPY";
@@ -90,7 +90,7 @@ struct Refusal {
   std::string_view message;
 };
 
-class RefusedHeader : public testing::TestWithParam<Refusal> {};
+class RefusedHeader : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(RefusedHeader, NamesTheField) {
   const absl::Status status = ParseNpyHeader(Header(1, GetParam().dictionary)).status();
@@ -100,7 +100,7 @@ TEST_P(RefusedHeader, NamesTheField) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, RefusedHeader,
-    testing::Values(
+    ::testing::Values(
         Refusal{"", "expected a dictionary"},
         Refusal{"{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}",
                 "only little-endian is read: convert it with array.astype('<f4')"},

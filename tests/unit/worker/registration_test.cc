@@ -189,8 +189,8 @@ TEST(Registration, ARefusalIsLoggedInTheCoordinatorsWords) {
   spdlog::set_default_logger(before);
   ASSERT_GE(coordinator.calls, 4);
   // Three of its four answers at least have been heard, and no other words were logged.
-  EXPECT_THAT(log.str(), testing::HasSubstr("the join token is another one"));
-  EXPECT_THAT(log.str(), testing::Not(testing::HasSubstr("CANCELLED")));
+  EXPECT_THAT(log.str(), ::testing::HasSubstr("the join token is another one"));
+  EXPECT_THAT(log.str(), ::testing::Not(::testing::HasSubstr("CANCELLED")));
 }
 
 }  // namespace
