@@ -31,6 +31,8 @@ struct Copy {
   size_t bytes;
 };
 
+// Lasts as long as its system thread, for to start one takes calls of the system: it runs one
+// thread of each block.
 struct Fiber {
   std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
   ucontext_t start;
@@ -135,16 +137,23 @@ void ReleaseBarrier(Runner& runner) {
   ++runner.turn;
 }
 
-void EnterFiber() {
-  Runner& runner = ThisRunner();
-  (*runner.body)();
-  Fiber& fiber = *runner.fibers[runner.current];
-  fiber.ended = true;
+// Its thread of the block has ended; never returns.
+[[noreturn]] void Leave(Runner& runner) {
+  runner.fibers[runner.current]->ended = true;
   runner.idle = 0;
   --runner.live;
   if (runner.live == 0) _longjmp(runner.caller, 1);
   if (runner.arrived == runner.live && runner.arrived > 0) ReleaseBarrier(runner);
   Resume(runner, NextLive(runner));
+}
+
+void EnterFiber() {
+  Runner& runner = ThisRunner();
+  while (true) {
+    (*runner.body)();
+    // The next block's thread goes on from here.
+    if (_setjmp(runner.fibers[runner.current]->resume) == 0) Leave(runner);
+  }
 }
 
 }  // namespace
@@ -160,8 +169,7 @@ void RunBlock(unsigned block, unsigned blocks, int threads, size_t shared_bytes,
     runner.fibers.push_back(std::make_unique<Fiber>());
   }
   for (int i = 0; i < threads; ++i) {
-    runner.fibers[i]->started = runner.fibers[i]->ended = false;
-    runner.fibers[i]->published = false;
+    runner.fibers[i]->ended = runner.fibers[i]->published = false;
     runner.fibers[i]->copies.clear();
   }
   runner.warps.assign(threads / kWarpThreads, Warp{});
@@ -231,7 +239,8 @@ void WarpInstruction(const char* name, const void* in, size_t in_bytes, void* ou
   Runner& runner = ThisRunner();
   const int thread = runner.current % kWarpThreads;
   Warp& warp = runner.warps[runner.current / kWarpThreads];
-  if (warp.arrived > 0 && std::strcmp(warp.name, name) != 0) Fail("threads of a warp have parted");
+  if (warp.arrived > 0 && warp.name != name && std::strcmp(warp.name, name) != 0)
+    Fail("threads of a warp have parted");
   warp.name = name;
   std::memcpy(warp.operands.in[thread], in, in_bytes);
   const uint64_t turn = warp.turn;

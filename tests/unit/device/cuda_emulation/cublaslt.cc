@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <mutex>
+#include <numeric>
 #include <vector>
 
 #include "engine/device/cuda/cublaslt_library.h"
@@ -99,6 +101,18 @@ float At(const EmulatedLayout& layout, cublasOperation_t operation, const void* 
   return layout.type == CUDA_R_16BF
              ? hilbert_ring::BFloat16ToFloat(static_cast<const uint16_t*>(data)[index])
              : static_cast<const float*>(data)[index];
+}
+
+// As many sums beside each other as the compiler needs to add them at once.
+double Dot(const double* a, const double* b, uint64_t count) {
+  constexpr uint64_t kSums = 8;
+  double sums[kSums] = {};
+  uint64_t k = 0;
+  for (; k + kSums <= count; k += kSums) {
+    for (uint64_t i = 0; i < kSums; ++i) sums[i] += a[k + i] * b[k + i];
+  }
+  for (; k < count; ++k) sums[k % kSums] += a[k] * b[k];
+  return std::accumulate(std::begin(sums), std::end(sums), 0.0);
 }
 
 bool Aligned(const void* data, uint32_t to) { return reinterpret_cast<uintptr_t>(data) % to == 0; }
@@ -236,15 +250,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   std::memset(workspace, 0xff, chosen.workspace_bytes);
   const float scale = *static_cast<const float*>(alpha), old = *static_cast<const float*>(beta);
   if (scale != 1 || old != 0) Fail("a product is scaled");
-  std::vector<float> column(sizes.k);
+  std::vector<double> rows(sizes.m * sizes.k), column(sizes.k);
+  for (uint64_t m = 0; m < sizes.m; ++m) {
+    for (uint64_t k = 0; k < sizes.k; ++k) {
+      rows[m * sizes.k + k] = At(*a_layout, product->of_a, a, m, k);
+    }
+  }
   for (uint64_t n = 0; n < sizes.n; ++n) {
     for (uint64_t k = 0; k < sizes.k; ++k) column[k] = At(*b_layout, product->of_b, b, k, n);
     for (uint64_t m = 0; m < sizes.m; ++m) {
-      double sum = 0;
-      for (uint64_t k = 0; k < sizes.k; ++k) {
-        sum += static_cast<double>(At(*a_layout, product->of_a, a, m, k)) * column[k];
-      }
-      static_cast<float*>(d)[n * static_cast<uint64_t>(d_layout->ld) + m] = static_cast<float>(sum);
+      static_cast<float*>(d)[n * static_cast<uint64_t>(d_layout->ld) + m] =
+          static_cast<float>(Dot(&rows[m * sizes.k], column.data(), sizes.k));
     }
   }
   return CUBLAS_STATUS_SUCCESS;
