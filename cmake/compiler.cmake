@@ -4,6 +4,11 @@ set(HILBERT_RING_WARNINGS -Wall -Wextra -Werror=unused-result -Wno-unused-parame
   -Wno-missing-field-initializers)
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${HILBERT_RING_WARNINGS}>")
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC tidies its memory up as if it had 100 MB: a tenth of its time with gRPC's headers.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=2000000>")
+endif()
+
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
@@ -22,3 +27,10 @@ endif()
 if(HILBERT_RING_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
+
+# From here on in this folder and those below, up to eight files of a target are compiled as one: with gRPC's headers
+# most of a file's time is theirs.
+macro(hilbert_ring_compile_together)
+  set(CMAKE_UNITY_BUILD ${HILBERT_RING_UNITY})
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+endmacro()
