@@ -51,11 +51,6 @@ absl::Status CheckIntact(const JobFiles& inputs, const OutputFiles& outputs) {
   return outputs.lse ? outputs.lse->CheckIntact() : absl::OkStatus();
 }
 
-struct CallResult {
-  absl::StatusOr<v1::Report> report;
-  int attempts = 1;
-};
-
 CallResult Call(const GlobalOptions& global, const AttendCommand& command, absl::Time begun,
                 const JobFiles& files, const OutputFiles& outputs) {
   JobTeller teller(global);

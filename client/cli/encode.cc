@@ -122,14 +122,9 @@ absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const EncodeCommand& com
   return tensors;
 }
 
-struct EncodeResult {
-  absl::StatusOr<v1::Report> report;
-  int attempts = 1;
-};
-
-EncodeResult Call(const GlobalOptions& global, const EncodeCommand& command, absl::Time begun,
-                  const EncodeJob& job, const EncodeFiles& inputs,
-                  const std::vector<v1::TensorFile>& files, const Outputs& outputs) {
+CallResult Call(const GlobalOptions& global, const EncodeCommand& command, absl::Time begun,
+                const EncodeJob& job, const EncodeFiles& inputs,
+                const std::vector<v1::TensorFile>& files, const Outputs& outputs) {
   JobTeller teller(global);
   const client::EncodeResults results{
       .rows = outputs.rows ? outputs.rows->data() : std::span<std::byte>(),
@@ -160,7 +155,7 @@ void WarnOfOutput(const GlobalOptions& global, const EncodeJob& job, const v1::R
 
 // Whatever has a name is on disk.
 int End(const GlobalOptions& global, const EncodeCommand& command, const EncodeJob& job,
-        Outputs& outputs, SideFiles& side, EncodeResult result) {
+        Outputs& outputs, SideFiles& side, CallResult result) {
   absl::StatusOr<v1::Report>& report = result.report;
   if (!report.ok()) return ServiceFailed(global, report.status());
   WarnOfOutput(global, job, *report);
@@ -187,7 +182,7 @@ std::optional<int> RunJob(const GlobalOptions& global, const EncodeCommand& comm
                           int& attempts) {
   absl::StatusOr<Outputs> outputs = CreateOutputs(command, job, files);
   if (!outputs.ok()) return BadInput(global, outputs.status());
-  EncodeResult result = Call(global, command, begun, job, inputs, files, *outputs);
+  CallResult result = Call(global, command, begun, job, inputs, files, *outputs);
   result.attempts = attempts += result.attempts;
   if (absl::Status intact = CheckIntact(inputs, *outputs); !intact.ok()) {
     return ServiceFailed(global, intact);

@@ -31,6 +31,12 @@ class App;
 
 namespace hilbert_ring::cli {
 
+// What a call has come to.
+struct CallResult {
+  absl::StatusOr<v1::Report> report;
+  int attempts = 1;
+};
+
 // --report, --trace, --job-id and so on. flags must outlive app.
 void AddCallFlags(CLI::App& app, CallFlags& flags);
 

@@ -30,7 +30,6 @@ constexpr std::string_view kMarkEnding = ".root";
 constexpr std::string_view kUnfinishedEnding = ".unfinished";
 constexpr int64_t kMostMarkBytes = 64 << 20;
 constexpr int kMarkSeconds = 60;  // within which a mark that is being made is whole
-constexpr int kFileMode = 0666;   // less the process's umask
 
 std::string DrawWord() {
   return absl::StrCat(absl::Hex(DrawBits(), absl::kZeroPad16),

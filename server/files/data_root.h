@@ -24,6 +24,9 @@
 
 namespace hilbert_ring::server {
 
+// Of a file that is made beneath a root, less the process's umask.
+inline constexpr int kFileMode = 0666;
+
 // The word in a mark file beneath a root; empty where it cannot be read, or has none.
 std::string ReadMark(const std::string& root, const std::string& mark_file);
 

@@ -18,8 +18,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int kOutputMode = 0666;  // less the process's umask
-
 std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // That of a file beneath a root, in which names can be made.
@@ -90,9 +88,8 @@ absl::StatusOr<OutputFile> OutputFile::Create(DataRoot& data_root, int root,
   ASSIGN_OR_RETURN(output.folder_, OpenFolderOf(root, options.path));
   ASSIGN_OR_RETURN(output.unfinished_, data_root.NameUnfinished(options.path));
   output.data_root_ = &data_root;
-  output.file_ =
-      Descriptor(openat(output.folder_.number(), NameOf(output.unfinished_).c_str(),
-                        O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kOutputMode));
+  output.file_ = Descriptor(openat(output.folder_.number(), NameOf(output.unfinished_).c_str(),
+                                   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode));
   if (output.file_.number() < 0) return FileError(options.path, "no file can be made", errno);
   RETURN_IF_ERROR(TakeRoom(output.file_, options.path, output.offset_ + options.data_bytes));
   const ssize_t written =

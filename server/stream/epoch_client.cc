@@ -7,11 +7,6 @@
 #include "wire/codec.h"
 
 namespace hilbert_ring::server {
-namespace {
-
-constexpr int64_t kChunkBytes = 1 << 20;
-
-}  // namespace
 
 EpochClient::EpochClient(const v1::Open& open, const Parts& parts) : open_(open), parts_(parts) {}
 
@@ -45,7 +40,7 @@ absl::StatusOr<bool> EpochClient::Read(ClientMessage& message, const JobStop& st
 }
 
 int64_t EpochClient::RowsOfChunk() const {
-  return std::max<int64_t>(1, kChunkBytes / parts_.rows->widest_row_bytes());
+  return std::max<int64_t>(1, kStreamChunkBytes / parts_.rows->widest_row_bytes());
 }
 
 absl::Status EpochClient::Write(const v1::AttendResponse& response, const JobStop& stop,

@@ -13,8 +13,6 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int64_t kOutputChunkBytes = 1 << 20;
-
 absl::Status Misshapen(const v1::OutputChunk& chunk) {
   return absl::InternalError(absl::StrCat(wire::TensorName(chunk.tensor()), ": ", chunk.rows(),
                                           " rows of an output do not lie in their epoch"));
@@ -121,7 +119,7 @@ absl::Status EpochOutputs::SendRows(const Leaving& leaving, const JobStop& stop)
   const EpochBuffer& buffer = *leaving.buffer;
   const int64_t tokens = leaving.epoch.report().tokens();
   const int64_t rows_of_chunk =
-      std::max<int64_t>(1, kOutputChunkBytes / buffer.row_bytes(v1::TENSOR_OUT));
+      std::max<int64_t>(1, kStreamChunkBytes / buffer.row_bytes(v1::TENSOR_OUT));
   for (int64_t row = 0; row < tokens; row += rows_of_chunk) {
     const int64_t rows = std::min(rows_of_chunk, tokens - row);
     RETURN_IF_ERROR(SendChunk(leaving, v1::TENSOR_OUT, row, rows, stop));

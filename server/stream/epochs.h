@@ -20,6 +20,9 @@
 
 namespace hilbert_ring::server {
 
+// Of rows in a message, to an epoch's job and of its outputs.
+inline constexpr int64_t kStreamChunkBytes = 1 << 20;
+
 struct EpochLimits {
   int64_t asked = 0;       // tokens, by the client; 0: as many as fit
   int64_t most_bytes = 0;  // of an epoch's rows and outputs
