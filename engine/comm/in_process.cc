@@ -16,7 +16,7 @@ namespace {
 
 // Copied between two looks at the ranks' states: some milliseconds, so that a rank that gives up
 // gets its memory back well within the 100 ms of Abort.
-constexpr int64_t kPieceBytes = int64_t{8} << 20;
+constexpr int64_t kCopiedBytes = int64_t{8} << 20;
 
 // A transfer from when its first end posts it. Memory is copied once, by whichever end waits first.
 struct Transfer {
@@ -174,7 +174,7 @@ class InProcessCommunicator : public Communicator {
     int64_t copied = 0;
     while (copied < transfer.key.bytes && hub_->ranks[transfer.from].status.ok() &&
            hub_->ranks[transfer.to].status.ok() && std::chrono::steady_clock::now() < deadline) {
-      const int64_t bytes = std::min(kPieceBytes, transfer.key.bytes - copied);
+      const int64_t bytes = std::min(kCopiedBytes, transfer.key.bytes - copied);
       hub_->mutex.unlock();
       std::memcpy(transfer.target + copied, transfer.source + copied, bytes);
       hub_->mutex.lock();

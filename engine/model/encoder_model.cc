@@ -25,9 +25,9 @@ absl::StatusOr<Operand> OperandFor(const EncoderModelOptions& options) {
 }
 
 // Places of matrices begin with a page.
-constexpr int64_t kPlaceBytes = 4096;
+constexpr int64_t kPageBytes = 4096;
 
-int64_t PlaceBytes(int64_t bytes) { return (bytes + kPlaceBytes - 1) / kPlaceBytes * kPlaceBytes; }
+int64_t PlaceBytes(int64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 // Bytes of each packed matrix, by shape [out, in].
 absl::StatusOr<std::map<std::vector<int64_t>, int64_t>> MatrixBytes(const EncoderConfig& config,

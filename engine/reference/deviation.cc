@@ -7,15 +7,13 @@
 namespace hilbert_ring {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 void Note(Deviation deviation, RowDeviation& row) {
   const bool same = deviation.actual == deviation.expected ||
                     (std::isnan(deviation.actual) && std::isnan(deviation.expected));
   deviation.error = same ? 0 : std::abs(deviation.actual - deviation.expected);
-  if (std::isnan(deviation.error)) deviation.error = kInfinity;
+  if (std::isnan(deviation.error)) deviation.error = std::numeric_limits<double>::infinity();
   deviation.excess = deviation.error == 0          ? 0
-                     : std::isinf(deviation.error) ? kInfinity
+                     : std::isinf(deviation.error) ? std::numeric_limits<double>::infinity()
                                                    : deviation.error / deviation.tolerance;
   row.max_error = std::max(row.max_error, deviation.error);
   if (row.worst.token < 0 || deviation.excess > row.worst.excess) row.worst = deviation;

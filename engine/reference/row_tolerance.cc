@@ -13,7 +13,6 @@
 namespace hilbert_ring {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kUnit = 0x1p-24;
 constexpr double kLeastFloat = 0x1p-149;
 constexpr double kLeastNormal = 0x1p-126;
@@ -51,7 +50,7 @@ class LogSum {
   double value() const { return top_ + std::log(total_); }
 
  private:
-  double top_ = -kInfinity;
+  double top_ = -std::numeric_limits<double>::infinity();
   double total_ = 0;
 };
 
@@ -133,7 +132,8 @@ class HeadTolerance {
 
   static double Ratio(double above, double below) {
     if (above == 0) return 0;
-    return below == 0 || std::isinf(above) ? kInfinity : above / below;
+    return below == 0 || std::isinf(above) ? std::numeric_limits<double>::infinity()
+                                           : above / below;
   }
 
   // 1.
