@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "wrong"
@@ -76,6 +77,17 @@ class Locks(unittest.TestCase):
             seen = self.analyse("unguarded_read.cc", WRONG, changed=["--changed", *changed])
             self.assertIn(f"{files} files with locks", seen.stdout, changed)
             self.assertEqual(seen.returncode, files, changed)  # what is wrong there is found
+
+    def test_a_change_reaches_over_headers(self):
+        sys.path.insert(0, str(ROOT / "tools"))
+        import check_locks
+        names = {"a.cc": "b.h", "b.h": "c.h", "c.h": "b.h", "d.h": "c.h"}  # who includes whom
+        with tempfile.TemporaryDirectory() as folder:
+            for name, included in names.items():
+                (Path(folder) / name).write_text(f'#include <set>\n#include "{included}"\n')
+            with unittest.mock.patch.object(check_locks, "ROOT", Path(folder)):
+                for changed, is_reached in ("a.cc", True), ("b.h", True), ("c.h", True), ("d.h", False):
+                    self.assertEqual(check_locks.reached("a.cc", {changed}, set()), is_reached, changed)
 
 
 if __name__ == "__main__":
