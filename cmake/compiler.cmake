@@ -5,8 +5,8 @@ set(HILBERT_RING_WARNINGS -Wall -Wextra -Werror=unused-result -Wno-unused-parame
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${HILBERT_RING_WARNINGS}>")
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # GCC tidies its memory up as if there were little of it: a tenth of its time with gRPC's headers. No file takes more
-  # than 1.4 GB so.
+  # GCC tidies its memory up as if there were little of it: a tenth of its time with gRPC's headers. Of the largest
+  # files none took more than 1.3 GB so.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=2000000>")
 endif()
 

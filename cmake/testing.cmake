@@ -22,8 +22,8 @@ function(hilbert_ring_test)
     TEST_PREFIX "${ARG_PREFIX}" PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()
 
-# From here on in this folder and those below: tests that compute little are compiled with -O1, which takes three
-# quarters of the time.
+# From here on in this folder and those below: tests that compute little are compiled with -O1, which takes two
+# thirds to four fifths of the time.
 macro(hilbert_ring_light_optimization)
   add_compile_options("$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
 endmacro()
