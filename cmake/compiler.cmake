@@ -29,8 +29,8 @@ if(HILBERT_RING_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
-# From here on in this folder and those below, up to eight files of a target are compiled as one: with gRPC's headers
-# most of a file's time is theirs.
+# From here on in this folder and those below, up to eight files of a target are compiled as one: most of a file's
+# time is its headers', gRPC's above all.
 macro(hilbert_ring_compile_together)
   set(CMAKE_UNITY_BUILD ${HILBERT_RING_UNITY})
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
