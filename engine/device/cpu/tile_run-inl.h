@@ -35,6 +35,9 @@ inline constexpr int64_t kTilesPerFold = 64;
 // Products between reports: about a millisecond at 15 GFLOP/s.
 inline constexpr int64_t kProductsPerReport = int64_t{1} << 23;
 
+// Rows of queries and outputs that are asked for ahead of the one that is moved.
+inline constexpr int64_t kRowsAhead = 12;
+
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // How sums of weight times value are taken. A lane is finished by the first way that makes them
@@ -105,6 +108,7 @@ class TileRun {
   // Finishes the lanes whose sums are right and that are not finished; whether all are now.
   bool FinishLanes() {
     const LaneState& state = State();
+    const int64_t element_bytes = ElementBytes(task_.out_dtype);
     bool all = true;
     for (int64_t first = 0; first < lanes_; first += FullBlock()) {
       const int64_t width = BlockVectors(first) * vector_;
@@ -115,6 +119,7 @@ class TileRun {
       // Keys are all used: their part of the scratch is free.
       if (care_ != Care::kNone) Transpose(scratch_.odd + at, task_.value_dim, width, OddRows());
       for (int64_t lane = first; lane < std::min(lanes_, first + width); ++lane) {
+        Ask(task_.out, element_bytes, lane + kRowsAhead, element_bytes * task_.value_dim);
         if (finished_[lane]) continue;
         if (wrong[lane - first] != 0 && care_ != Care::kSmallWeights) {
           all = false;
@@ -185,6 +190,23 @@ class TileRun {
             .odd = scratch_.odd + first_lane * task_.value_dim};
   }
 
+  // Where a lane's row lies in a view of the task.
+  template <typename View>
+  int64_t Index(const View& view, int64_t lane) const {
+    const int64_t row = (tile_.begin + lane) / task_.heads;
+    const int64_t head = (tile_.begin + lane) % task_.heads;
+    return tile_.batch * view.batch_stride + row * view.row_stride + head * view.head_stride;
+  }
+
+  // Asks for the first `bytes` bytes of a lane's row, if there is such a lane: rows of neighbouring
+  // lanes lie far apart, which a processor does not foresee.
+  template <typename View>
+  HWY_INLINE void Ask(const View& view, int64_t element_bytes, int64_t lane, int64_t bytes) const {
+    if (lane >= lanes_) return;
+    const char* row = static_cast<const char*>(view.data) + Index(view, lane) * element_bytes;
+    for (int64_t at = 0; at < bytes; at += kLineBytes) Prefetch()(row + at);
+  }
+
   // Of a query or key.
   int64_t QueryElements() const { return RowElements<Product>(task_.head_dim); }
 
@@ -193,16 +215,14 @@ class TileRun {
     // greatest.
     const float sign = task_.scale > 0 ? 1.0f : task_.scale < 0 ? -1.0f : 0.0f;
     const int64_t elements = QueryElements();
+    const int64_t element_bytes = ElementBytes(task_.dtype);
     for (int64_t first = 0; first < lanes_; first += FullBlock()) {
       const int64_t width = BlockVectors(first) * vector_;
       const int64_t lanes = std::min(width, lanes_ - first);
       for (int64_t i = 0; i < lanes; ++i) {
-        const int64_t lane = tile_.begin + first + i;
+        Ask(task_.q, element_bytes, first + i + kRowsAhead, element_bytes * task_.head_dim);
         float* row = scratch_.rows + i * elements;
-        LoadRow(task_.dtype, task_.q.data,
-                tile_.batch * task_.q.batch_stride + lane / task_.heads * task_.q.row_stride +
-                    lane % task_.heads * task_.q.head_stride,
-                task_.head_dim, 8, row);
+        LoadRow(task_.dtype, task_.q.data, Index(task_.q, first + i), task_.head_dim, 8, row);
         StoreRow(row, task_.head_dim, sign, Product::kDataType, row);
         std::fill(row + task_.head_dim / Product::kTerms, row + elements, 0.0f);
       }
@@ -302,11 +322,7 @@ class TileRun {
   // Writes or merges one lane's result; its sums of weight times value are `at` elements into
   // scratch_.rows, and what was kept apart into OddRows().
   void Finish(const LaneState& state, int64_t lane, int64_t at) {
-    const int64_t row = (tile_.begin + lane) / task_.heads;
-    const int64_t head = (tile_.begin + lane) % task_.heads;
-    const auto index = [&](const auto& view) {
-      return tile_.batch * view.batch_stride + row * view.row_stride + head * view.head_stride;
-    };
+    const auto index = [&](const auto& view) { return Index(view, lane); };
     const LaneEnd end{.row_max = state.row_max[lane] / unit_.factor,
                       .sum = state.sum[lane] * doubling_,
                       .scale = std::abs(task_.scale)};
