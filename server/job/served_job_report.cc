@@ -117,7 +117,10 @@ void ServedJob::NoteEnd(const absl::Status& status) {
                                  {"compute_seconds", seconds_.compute},
                                  {"send_seconds", seconds_.send},
                                  {"retries", int64_t{report_.retries()}}});
-    if (report_.notes_size() > 0) fields.push_back({"notes", NotesOf(report_)});
+    if (report_.notes_size() > 0) {
+      const LogField notes = {"notes", NotesOf(report_)};
+      fields.push_back(notes);
+    }
   } else {
     fields.insert(fields.end(),
                   {{"reason", wire::ReasonOf(status)}, {"error", std::string(status.message())}});

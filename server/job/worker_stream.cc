@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
+#include "server/job/open_request.h"
 #include "server/job/worker_failure.h"
 #include "server/process/tokens.h"
 #include "wire/codec.h"
@@ -18,14 +19,6 @@ namespace {
 constexpr auto kTellInterval = std::chrono::seconds(10);
 // For the reader to find out why a write failed.
 constexpr auto kReasonLimit = std::chrono::seconds(5);
-
-void AddRanges(const RowSet& slots, google::protobuf::RepeatedPtrField<v1::SlotRange>& ranges) {
-  for (const auto& [begin, end] : slots.ranges()) {
-    v1::SlotRange& range = *ranges.Add();
-    range.set_begin(begin);
-    range.set_end(end);
-  }
-}
 
 constexpr char kMethod[] = "/hilbert_ring.v1.WorkerService/Run";
 
@@ -79,7 +72,7 @@ void WorkerStream::Begin() {
 absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
   Begin();
   call_ = wire::OpenRawStream(*member().channel, kMethod, context_);
-  call_->Write(wire::Serialize(OpenRequest(run, delivered)));
+  call_->Write(wire::Serialize(OpenRequest(options_, rank_, shard_, run, delivered)));
   ASSIGN_OR_RETURN(reader_, options_.threads->Start([this] { Read(); }));
   return absl::OkStatus();
 }
@@ -88,43 +81,10 @@ void WorkerStream::OpenWithRows(uint64_t run) {
   Begin();
   NoteFinished();
   told_rows_ = true;
-  v1::RunRequest request = OpenRequest(run, *options_.delivered);
+  v1::RunRequest request = OpenRequest(options_, rank_, shard_, run, *options_.delivered);
   request.mutable_open()->set_rows_there(true);
   polled_.emplace(*member().channel, kMethod, context_);
   polled_->Write(wire::Serialize(request));
-}
-
-v1::RunRequest WorkerStream::OpenRequest(uint64_t run, const Delivered& delivered) const {
-  v1::RunRequest request;
-  v1::RunOpen& open = *request.mutable_open();
-  open.set_job_id(options_.job_id);
-  options_.work->Describe(open);
-  for (const ShardRange& range : options_.plan->shards.ranges()) {
-    v1::ShardRange& shard = *open.add_shards();
-    shard.set_begin(range.begin);
-    shard.set_end(range.end);
-    shard.set_rank(range.rank);
-  }
-  open.set_rank(rank_);
-  open.set_workers(options_.plan->shards.workers());
-  open.set_ring_id(options_.ring_id);
-  open.set_generation(options_.generation);
-  open.set_want_lse(options_.want_lse);
-  open.set_lane(options_.lane);
-  open.set_traceparent(options_.traceparent);
-  open.set_want_trace(options_.want_trace);
-  open.set_run(run);
-  open.set_compute_timeout_ms(options_.compute_timeout.count());
-  if (options_.files != nullptr) options_.files->AddTo(open);
-  if (shard_.offered()) *open.mutable_shared_memory() = shard_.memory()->offer();
-  // Where memory is shared this process leaves them out, but the offer may be turned down.
-  for (const TensorKind tensor : kOutputKinds) {
-    if (delivered.of(tensor).count() == 0) continue;
-    v1::DeliveredRows& rows = *open.add_delivered();
-    rows.set_tensor(wire::TensorOf(tensor));
-    AddRanges(delivered.of(tensor), *rows.mutable_slots());
-  }
-  return request;
 }
 
 void WorkerStream::Settle() {

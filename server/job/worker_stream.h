@@ -163,7 +163,6 @@ class WorkerStream {
   };
 
   const Member& member() const { return *options_.members[rank_]; }
-  v1::RunRequest OpenRequest(uint64_t run, const Delivered& delivered) const;
   void Begin();
   void NoteFinished();
   void NoteDeparted();
