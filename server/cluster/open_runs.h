@@ -1,39 +1,51 @@
 // The runs that are open, by number, for news of them that comes beside their streams: a stream
 // whose outputs the client does not read brings nothing that lies behind them.
 //
-//   OpenRuns::Place place = runs.Enter([](const std::string& worker, const v1::RunFailed&) { ...
-//   }); open.set_run(place.number());
+//   auto place = runs.Enter({.failed = [](const std::string& worker, const v1::RunFailed&) { ...
+//   }}); open.set_run(place->number());
 //   ...
 //   runs.Tell(worker, failure);   // by whoever hears it
+//   runs.Look(now);               // by whoever hears of workers, again and again
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
 #include "engine/base/random_bits.h"
 #include "hilbert_ring/v1/worker.pb.h"
+#include "server/process/deadline.h"
 
 namespace hilbert_ring::server {
 
 // Thread-safe. Must outlive the places.
 class OpenRuns {
  public:
-  using Failed = std::function<void(const std::string& worker, const v1::RunFailed& failed)>;
+  // Called by any thread.
+  struct Listener {
+    // The worker at this address says so.
+    std::function<void(const std::string& worker, const v1::RunFailed& failed)> failed;
+    // It is time to look at what the run's own thread cannot, while it waits for a worker.
+    std::function<void()> look = [] {};
+  };
 
  private:
   struct Run {
-    explicit Run(Failed told) : failed(std::move(told)) {}
+    explicit Run(Listener told) : listener(std::move(told)) {}
     Mutex mutex;
-    Failed failed ABSL_GUARDED_BY(mutex);  // null once the run has ended
+    std::optional<Listener> listener ABSL_GUARDED_BY(mutex);  // none once the run has ended
   };
 
  public:
-  // Gone with it: `failed` is not called any more, and no call is under way.
+  // Gone with it: its listener is not called any more, and no call is under way.
   class Place {
    public:
     Place(OpenRuns& runs, uint64_t number) : runs_(runs), number_(number) {}
@@ -47,9 +59,8 @@ class OpenRuns {
     const uint64_t number_;
   };
 
-  // failed: called by any thread, with the address of the worker that says so.
-  std::unique_ptr<Place> Enter(Failed failed) {
-    auto run = std::make_shared<Run>(std::move(failed));
+  std::unique_ptr<Place> Enter(Listener listener) {
+    auto run = std::make_shared<Run>(std::move(listener));
     const MutexLock lock(mutex_);
     runs_.emplace(++last_, std::move(run));
     return std::make_unique<Place>(*this, last_);
@@ -60,7 +71,22 @@ class OpenRuns {
     const std::shared_ptr<Run> run = Find(failure.run());
     if (run == nullptr) return;
     const MutexLock lock(run->mutex);
-    if (run->failed) run->failed(worker, failure.failed());
+    if (run->listener) run->listener->failed(worker, failure.failed());
+  }
+
+  // Every run looks, a few times a second at most.
+  void Look(Clock::time_point now) {
+    std::vector<std::shared_ptr<Run>> runs;
+    {
+      const MutexLock lock(mutex_);
+      if (now - looked_ < kLookInterval) return;
+      looked_ = now;
+      for (const auto& [number, run] : runs_) runs.push_back(run);
+    }
+    for (const std::shared_ptr<Run>& run : runs) {
+      const MutexLock lock(run->mutex);
+      if (run->listener) run->listener->look();
+    }
   }
 
  private:
@@ -74,13 +100,16 @@ class OpenRuns {
     const std::shared_ptr<Run> run = Find(number);
     {
       const MutexLock lock(run->mutex);
-      run->failed = nullptr;
+      run->listener.reset();
     }
     const MutexLock lock(mutex_);
     runs_.erase(number);
   }
 
+  static constexpr std::chrono::milliseconds kLookInterval{250};
+
   Mutex mutex_;
+  Clock::time_point looked_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
   // A worker may still speak of runs of a coordinator before this one.
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = DrawBits() << 32;

@@ -115,6 +115,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                [this](const Member& member) {
                  metrics_.CountLeft();
                  metrics_.RemoveWorker(member.address);
+                 rate_.Forget(member.address);
                  Refresh();
                },
            .closed = [this](const Member&) { Refresh(); },
@@ -127,6 +128,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                  for (const v1::RunFailure& failure : beat.failures()) {
                    runs_.Tell(member.address, failure);
                  }
+                 runs_.Look(Clock::now());
                }},
           SystemTime(), CallingOf(settings.security)),
       membership_gate_({.calls_per_peer = kMaxWorkersOfAHost,

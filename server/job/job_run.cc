@@ -27,8 +27,7 @@ JobRun::JobRun(JobRunOptions options, JobStop& stop)
     : options_(std::move(options)),
       stop_(stop),
       watch_(options_.stall_timeout, ReceivedBytes(*options_.plan)),
-      fractions_(options_.members.size()),
-      layers_(options_.members.size()) {}
+      progress_(options_.members.size()) {}
 
 JobRun::~JobRun() { CancelAndJoin(); }
 
@@ -45,13 +44,14 @@ HeldRows JobRun::End() {
 }
 
 void JobRun::Make() {
-  place_ = options_.runs->Enter([this](const std::string& worker, const v1::RunFailed& failed) {
-    FailedBeside(worker, failed);
-  });
   WorkerStream::Listener& listener = *this;
   for (int rank = 0; rank < static_cast<int>(options_.members.size()); ++rank) {
     streams_.push_back(std::make_unique<WorkerStream>(options_, rank, listener, stop_));
   }
+  place_ = options_.runs->Enter(
+      {.failed = [this](const std::string& worker,
+                        const v1::RunFailed& failed) { FailedBeside(worker, failed); },
+       .look = [this] { LookAtWrites(); }});
   for (const auto& stream : streams_) {
     if (absl::Status status = stream->Make(*options_.delivered); !status.ok()) {
       stop_.Request(status);
@@ -107,6 +107,10 @@ absl::Status JobRun::SendAgain(const RowRouter& router, const JobInput& input) {
 }
 
 absl::Status JobRun::SendOrder(const RowRouter& router) {
+  {
+    const MutexLock lock(mutex_);
+    router_ = &router;
+  }
   for (const auto& stream : streams_) RETURN_IF_ERROR(stream->SendOrder(router));
   return absl::OkStatus();
 }
@@ -222,6 +226,7 @@ absl::Status JobRun::AwaitEnd() {
   RETURN_IF_ERROR(Await(
       {.done = &WorkerStream::ended, .late = "did not send all its output", .computing = true},
       options_.time->Now() + kForLong));
+  RETURN_IF_ERROR(CheckAllOut());
   // Only now: a worker that has not ended its job may still write to its shard.
   for (const auto& stream : streams_) {
     if (stream->shard().held()) options_.shards->Keep(stream->shard().memory());

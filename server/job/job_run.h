@@ -76,6 +76,7 @@ class JobRun : private WorkerStream::Listener {
   // that do not share memory after all.
   absl::Status SendAgain(const RowRouter& router, const JobInput& input);
 
+  // router: outlives the run.
   absl::Status SendOrder(const RowRouter& router);
 
   // After SendOrder. Also gives up shards that are neither shared nor held as copies.
@@ -92,7 +93,8 @@ class JobRun : private WorkerStream::Listener {
   absl::Status AwaitComputed(Deadline deadline);
 
   // Until every worker's outputs have gone to `output` and it has said its figures. Takes as long
-  // as the client takes to read; one that does not read is an error of `output`.
+  // as the client takes to read; one that does not read is an error of `output`. INTERNAL: a worker
+  // has left outputs out.
   absl::Status AwaitEnd();
 
   // Cancels what is still under way, waits for it, and hands over the rows that are here.
@@ -135,6 +137,8 @@ class JobRun : private WorkerStream::Listener {
   void Failed(int rank, const grpc::Status& status) override;
 
   void FailedBeside(const std::string& worker, const v1::RunFailed& failed);
+  void LookAtWrites();
+  absl::Status CheckAllOut() const;
   absl::Status PassOn(const std::vector<int>& ranks, const RowRouter& router,
                       const JobInput& input);
   absl::Status WriteRows(std::map<int, RowMessages>& by_rank);
@@ -154,9 +158,9 @@ class JobRun : private WorkerStream::Listener {
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   StallWatch watch_ ABSL_GUARDED_BY(mutex_);
-  std::vector<double> fractions_ ABSL_GUARDED_BY(mutex_);  // by rank
-  std::vector<int64_t> layers_ ABSL_GUARDED_BY(mutex_);    // by rank, of encoders
-  Clock::time_point told_ ABSL_GUARDED_BY(mutex_);         // last progress
+  std::vector<v1::RunProgress> progress_ ABSL_GUARDED_BY(mutex_);  // by rank, the last
+  const RowRouter* router_ ABSL_GUARDED_BY(mutex_) = nullptr;      // once rows have places
+  Clock::time_point told_ ABSL_GUARDED_BY(mutex_);                 // last progress
   std::shared_ptr<const Member> stalled_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Member> failed_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<WorkerStream>> streams_;  // by rank; all there once one is open

@@ -19,6 +19,12 @@ constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
 // Until it is looked whether the time is over, by whichever clock that goes.
 constexpr auto kHearInterval = std::chrono::milliseconds(250);
 
+// A worker that says the same again has not moved.
+bool IsNews(const v1::RunProgress& now, const v1::RunProgress& before) {
+  return now.fraction() != before.fraction() || now.waiting_step() != before.waiting_step() ||
+         now.layer() != before.layer() || now.file_bytes() != before.file_bytes();
+}
+
 }  // namespace
 
 void JobRun::Changed() {
@@ -111,15 +117,14 @@ void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
   int64_t layer = 0;
   {
     const MutexLock lock(mutex_);
-    fractions_[rank] = progress.fraction();
-    layers_[rank] = std::max<int64_t>(0, progress.layer());
     const Clock::time_point now = options_.time->Now();
-    watch_.Waits(rank, progress.waiting_step(), now);
+    if (IsNews(progress, progress_[rank])) watch_.Waits(rank, progress.waiting_step(), now);
+    progress_[rank] = progress;
     if (now - told_ < kProgressInterval) return;
     told_ = now;
-    for (const double fraction : fractions_) mean += fraction;
-    mean /= static_cast<double>(fractions_.size());
-    layer = *std::ranges::min_element(layers_);
+    for (const v1::RunProgress& of : progress_) mean += of.fraction();
+    mean /= static_cast<double>(progress_.size());
+    layer = std::max<int64_t>(0, std::ranges::min(progress_, {}, &v1::RunProgress::layer).layer());
   }
   options_.progress(mean, layer);
 }
@@ -155,6 +160,8 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
   if (first_slot < 0 || chunk.rows() < 1 || chunk.rows() > slots.size() - first_slot) {
     return unexpected();
   }
+  const ShardRange& range = options_.plan->shards.Find(first_slot);
+  if (range.rank != rank || first_slot + chunk.rows() > range.end) return unexpected();
   if (std::ssize(payload) != chunk.rows() * options_.plan->rows[*tensor] ||
       (chunk.tokens_size() > 0 && chunk.tokens_size() != chunk.rows())) {
     return absl::InternalError(absl::StrCat(
@@ -163,15 +170,22 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
         options_.plan->rows[*tensor], " bytes"));
   }
   const RowSpan span{.begin = first_slot, .end = first_slot + chunk.rows()};
+  const RowRouter* router = nullptr;
   {
     const MutexLock lock(mutex_);
+    router = router_;
     // Before the client sees a row twice.
     const RowSpan gap = slots.GapFrom(span.begin);
     if (gap.begin != span.begin || gap.end < span.end) return unexpected();
   }
-  absl::StatusOr<bool> handed = *tensor == TensorKind::kLayerInput
-                                    ? streams_[rank]->KeepRows(*tensor, span, payload)
-                                    : options_.output(rank, chunk, payload, owner, patience);
+  const bool leaves = *tensor != TensorKind::kLayerInput;  // and is placed by its tokens
+  if (leaves && (router == nullptr || !router->HasTokensOf(first_slot, chunk))) {
+    return absl::InternalError(absl::StrCat("worker ", address(rank), " sent rows of ",
+                                            wire::TensorName(chunk.tensor()),
+                                            " under other tokens than theirs"));
+  }
+  absl::StatusOr<bool> handed = !leaves ? streams_[rank]->KeepRows(*tensor, span, payload)
+                                        : options_.output(rank, chunk, payload, owner, patience);
   if (!handed.ok() || !*handed) return handed;
   const MutexLock lock(mutex_);
   if (!slots.Add(span.begin, span.end)) return unexpected();
@@ -200,6 +214,42 @@ void JobRun::Failed(int rank, const grpc::Status& status) {
 void JobRun::FailedBeside(const std::string& worker, const v1::RunFailed& failed) {
   for (int rank = 0; rank < static_cast<int>(options_.members.size()); ++rank) {
     if (address(rank) == worker) Failed(rank, StatusOf(failed));
+  }
+}
+
+// A worker may end well without all of its outputs. Those in files are counted by their bytes.
+absl::Status JobRun::CheckAllOut() const {
+  if (options_.files != nullptr) return absl::OkStatus();
+  const MutexLock lock(mutex_);
+  for (const TensorKind tensor : kOutputKinds) {
+    if (!options_.plan->rows.Has(tensor) || tensor == TensorKind::kLayerInput ||
+        (tensor == TensorKind::kLse && !options_.want_lse)) {
+      continue;
+    }
+    const RowSet& slots = options_.delivered->of(tensor);
+    if (slots.count() == slots.size()) continue;
+    const RowSpan gap = slots.GapFrom(0);
+    return absl::InternalError(
+        absl::StrCat("worker ", address(options_.plan->shards.Find(gap.begin).rank),
+                     " ended without all rows of ", wire::TensorName(wire::TensorOf(tensor)),
+                     " that it has: ", slots.size() - slots.count(), " of ", slots.size(),
+                     " are missing, from slot ", gap.begin, " on"));
+  }
+  return absl::OkStatus();
+}
+
+// The job's thread waits in a write until the worker takes the rows, and looks at nothing
+// meanwhile: whoever brings news of workers looks for it.
+void JobRun::LookAtWrites() {
+  const Clock::time_point now = options_.time->Now();
+  for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+    if (streams_[rank]->WritesFor(now) < options_.stall_timeout) continue;
+    {
+      const MutexLock lock(mutex_);
+      stalled_ = options_.members[rank];
+    }
+    stop_.Request(LostWorker(
+        address(rank), absl::StrCat("took no rows for ", options_.stall_timeout.count(), " ms")));
   }
 }
 

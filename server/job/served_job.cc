@@ -215,7 +215,8 @@ absl::StatusOr<std::vector<JobSize>> ServedJob::SizesWithout(const Members& with
   if (asked > 0) workers = std::min(asked, workers);
   PlanGate::Turn turn;
   if (!PlansFast(spec(), workers)) {
-    auto awaited = services_.plans.Await(caller_.turns, client_.stop());
+    auto awaited =
+        services_.plans.Await(caller_.turns, client_.stop(), services_.settings.queue_timeout);
     if (!awaited.ok()) return awaited.status();
     turn = *std::move(awaited);
   }
@@ -409,7 +410,9 @@ absl::Status ServedJob::AwaitWorkers(Scheduler::Place& place) {
     }
     enough = services_.time.Now() + services_.settings.recovery_timeout;
     absl::Status status = AwaitGrant(place, std::min(turn, services_.time.Now() + kTurnLimit));
-    if (!absl::IsResourceExhausted(status) || services_.time.Now() >= turn) return status;
+    // Not one that was put out of the queue, which is no matter of time.
+    const bool late = wire::HasReason(status, wire::reason::kQueueTimeout);
+    if (!late || services_.time.Now() >= turn) return status;
     if (asked_ != services_.membership.Live()) asked_.clear();
   }
 }

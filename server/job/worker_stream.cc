@@ -72,7 +72,7 @@ void WorkerStream::Begin() {
 absl::Status WorkerStream::Open(uint64_t run, const Delivered& delivered) {
   Begin();
   call_ = wire::OpenRawStream(*member().channel, kMethod, context_);
-  call_->Write(wire::Serialize(OpenRequest(options_, rank_, shard_, run, delivered)));
+  WriteNow(wire::Serialize(OpenRequest(options_, rank_, shard_, run, delivered)), {});
   ASSIGN_OR_RETURN(reader_, options_.threads->Start([this] { Read(); }));
   return absl::OkStatus();
 }
@@ -93,11 +93,21 @@ void WorkerStream::Settle() {
   way_ = said_.shares ? Way::kSharedMemory : Way::kMessages;
 }
 
+bool WorkerStream::WriteNow(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
+  writes_since_ = options_.time->Now().time_since_epoch();
+  const bool written = polled_ ? polled_->Write(message, options) : call_->Write(message, options);
+  writes_since_ = kWritesNothing;
+  return written;
+}
+
+Clock::duration WorkerStream::WritesFor(Clock::time_point now) const {
+  const Clock::duration since = writes_since_;
+  return since == kWritesNothing ? Clock::duration(0) : now.time_since_epoch() - since;
+}
+
 absl::Status WorkerStream::Write(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
   told_at_ = options_.time->Now();
-  if (polled_ ? polled_->Write(message, options) : call_->Write(message, options)) {
-    return absl::OkStatus();
-  }
+  if (WriteNow(message, options)) return absl::OkStatus();
   // The stream has ended; why, its reader finds out.
   options_.time->AwaitStop(stop_.token(), options_.time->Now() + kReasonLimit);
   stop_.Request(LostWorker(member().address, "its stream ended while rows were sent"));
@@ -328,7 +338,8 @@ absl::Status WorkerStream::HandleFinal(const v1::RowsFinal& final) {
         absl::StrCat("worker ", member().address, " speaks of rows that it does not share"));
   }
   if (passer_->has_thread()) {
-    listener_.Moved(rank_);
+    if (final.rows() > final_rows_) listener_.Moved(rank_);
+    final_rows_ = std::max(final_rows_, final.rows());
     return passer_->PassOn(final.rows());
   }
   listener_.PassesOn(rank_, true);

@@ -28,6 +28,7 @@
 //   stream.Hear(until);               // again and again, in place of waiting for the reader
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -132,6 +133,9 @@ class WorkerStream {
   // Any thread.
   void CancelUnlessEnded();
 
+  // Any thread: how long the write that is under way has waited for the worker; 0 where none is.
+  Clock::duration WritesFor(Clock::time_point now) const;
+
   // By the reader: outputs that stay in this process, into the shard that is held, if they are not
   // there already. INTERNAL: the worker sent them before it had its rows, or not those of its
   // shard.
@@ -164,6 +168,7 @@ class WorkerStream {
 
   const Member& member() const { return *options_.members[rank_]; }
   void Begin();
+  bool WriteNow(const grpc::ByteBuffer& message, grpc::WriteOptions options);
   void NoteFinished();
   void NoteDeparted();
   void Note(absl::FunctionRef<void(Said&)> change);  // called with mutex_ held
@@ -198,12 +203,15 @@ class WorkerStream {
   int64_t told_arrived_ = 0;
   bool told_rows_ = false;     // with RunOpen, that all are there
   Clock::time_point told_at_;  // anything
+  static constexpr Clock::duration kWritesNothing = Clock::duration::min();
+  std::atomic<Clock::duration> writes_since_ = kWritesNothing;  // read by any thread
   RunMessage<v1::RunResponse> heard_;
   KeptThreads::Task reader_;
 
   // The reader's: outputs of an offered shard, until it is turned down. Set before the reader
   // begins.
   std::optional<OutputPasser> passer_;
+  int64_t final_rows_ = 0;  // as said, the most
 
   mutable Mutex mutex_;                                       // held over no call
   Said said_ ABSL_GUARDED_BY(mutex_);                         // written by the reader

@@ -19,8 +19,9 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr int kAtOnce = 4;                             // messages
-constexpr int64_t kRead = 4;                           // messages that are there and wait
+constexpr int kAtOnce = 4;              // messages
+constexpr int64_t kNotedFailures = 16;  // a job that is refused is a few bytes, its line hundreds
+constexpr int64_t kRead = 4;            // messages that are there and wait
 constexpr auto kAgain = std::chrono::milliseconds(5);  // where others were faster
 // Each message, the outputs of its jobs, and what they leave in.
 constexpr int64_t kHeldBytes = kAtOnce * (wire::kMaxMessageBytes + 2 * wire::kMaxPayloadBytes) +
@@ -40,6 +41,18 @@ bool MayBeOne(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status) ||
          absl::IsFailedPrecondition(status) || absl::IsDataLoss(status) ||
          absl::IsResourceExhausted(status);
+}
+
+// What a job of a call of many has not: its rows come with it, and it has no line of its own.
+absl::Status CheckFields(const v1::Open& open) {
+  const char* const field = open.files_size() > 0      ? "files"
+                            : open.want_trace()        ? "want_trace"
+                            : open.epoch_tokens() != 0 ? "epoch_tokens"
+                                                       : nullptr;
+  if (field == nullptr) return absl::OkStatus();
+  return wire::ErrorOf(
+      wire::reason::kInvalidOpen,
+      absl::StrCat("open.", field, " is set, which a job of a call of many has not: call Attend"));
 }
 
 bool LostRows(const absl::Status& status) {
@@ -171,6 +184,7 @@ void ServedMany::ServePack(const PackedJobs& jobs) {
 }
 
 absl::Status ServedMany::CheckOutputs(const PackedJobs& jobs) const {
+  for (int64_t i = 0; i < jobs.size(); ++i) RETURN_IF_ERROR(CheckFields(jobs.job(i).open()));
   RETURN_IF_ERROR(jobs.Check());
   if (jobs.output_bytes() <= wire::kMaxPayloadBytes) return absl::OkStatus();
   return wire::ErrorOf(
@@ -191,7 +205,9 @@ absl::StatusOr<v1::Report> ServedMany::RunPack(const PackedJobs& jobs,
     const std::stop_callback ended(client_.stop().token(),
                                    [&] { stop.Request(client_.stop().why()); });
     PackedClient client(jobs, stop);
-    auto report = ServedJob(services_, client, caller_, traceparent_).Run();
+    ServedJob job(services_, client, caller_, traceparent_);
+    if (ManyFailed()) job.FailQuietly();
+    auto report = job.Run();
     if (report.ok()) {
       for (int64_t i = 0; i < jobs.size(); ++i) {
         v1::SmallResult& result = *response.add_results();
@@ -217,6 +233,11 @@ absl::StatusOr<v1::Report> ServedMany::RunPack(const PackedJobs& jobs,
     }
     services_.time.AwaitStop(client_.stop().token(), services_.time.Now() + kAgain);
   }
+}
+
+bool ServedMany::ManyFailed() const {
+  const MutexLock lock(mutex_);
+  return failed_ >= kNotedFailures;
 }
 
 // In messages of a size that the client takes.

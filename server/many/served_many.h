@@ -50,6 +50,7 @@ class ServedMany {
   void ServePack(const PackedJobs& jobs);
   absl::StatusOr<v1::Report> RunPack(const PackedJobs& jobs, v1::AttendManyResponse& response);
   absl::Status CheckOutputs(const PackedJobs& jobs) const;
+  bool ManyFailed() const;
   void Send(const v1::AttendManyResponse& response, int64_t failed);
   void Await(int running);
   void NoteEnd(const absl::Status& status) const;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "wire/status.h"
@@ -14,6 +15,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr size_t kLongestName = 128;
+constexpr size_t kDigestLength = 64;
 
 bool IsOfName(char c) { return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-'; }
 
@@ -56,9 +58,10 @@ absl::StatusOr<EncoderFolder> ModelCatalog::Open(const std::string& name,
                                                  const std::string& digest) {
   ASSIGN_OR_RETURN(EncoderFolder folder, Open(name));
   if (digest.empty() || digest == folder.digest()) return folder;
-  return wire::ErrorOf(wire::reason::kModelChanged,
-                       absl::StrCat("model ", name, ": the version that is there has the digest ",
-                                    folder.digest(), ", not the one that is meant"));
+  return wire::ErrorOf(
+      wire::reason::kModelChanged,
+      absl::StrCat("model ", name, ": the version that is there has the digest ", folder.digest(),
+                   ", the one that is meant has ", absl::CEscape(digest.substr(0, kDigestLength))));
 }
 
 std::vector<std::string> ModelCatalog::Names() const {

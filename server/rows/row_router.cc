@@ -4,6 +4,7 @@
 #include <bit>
 #include <iterator>
 
+#include "server/shard/output_rows.h"
 #include "server/shard/run_message.h"
 #include "wire/codec.h"
 #include "wire/payload_message.h"
@@ -54,6 +55,16 @@ std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_
     AddRun({.rank = range->rank, .local_row = range->LocalRow(slot), .rows = 1}, runs);
   }
   return runs;
+}
+
+bool RowRouter::HasTokensOf(int64_t first_slot, const v1::OutputChunk& chunk) const {
+  if (SlotsAreTokens(shape_.spec)) {
+    return chunk.tokens().empty() && chunk.first_token() == first_slot;
+  }
+  if (chunk.tokens_size() != chunk.rows()) return false;
+  std::vector<int64_t> tokens(chunk.rows());
+  order_->Tokens(first_slot, tokens);
+  return std::ranges::equal(tokens, chunk.tokens());
 }
 
 RowRun RowRouter::Find(v1::Tensor tensor, int64_t row) const {

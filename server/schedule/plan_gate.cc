@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "absl/strings/str_cat.h"
 #include "server/process/deadline.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -50,18 +52,22 @@ PlanGate::Turn PlanGate::Enter(const std::string& caller, const std::function<bo
   return StopWaiting(caller, waiter);
 }
 
-absl::StatusOr<PlanGate::Turn> PlanGate::Await(const std::string& caller, const JobStop& stop) {
+absl::StatusOr<PlanGate::Turn> PlanGate::Await(const std::string& caller, const JobStop& stop,
+                                               std::chrono::milliseconds patience) {
   MutexLock lock(mutex_);
   if (inside_ < most_) return TakePlace(caller);
   Waiter waiter;
   callers_[caller].waiting.push_back(&waiter);
-  called_.wait(lock, stop.token(), [&waiter] { return waiter.called; });
+  called_.wait_for(lock, stop.token(), patience, [&waiter] { return waiter.called; });
   Turn turn = StopWaiting(caller, waiter);
-  if (absl::Status why = stop.why(); !why.ok()) {
-    lock.unlock();  // the turn ends, and is another's
-    return why;
-  }
-  return turn;
+  const absl::Status why = stop.why();
+  if (why.ok() && turn != nullptr) return turn;
+  lock.unlock();  // the turn ends, and is another's
+  if (!why.ok()) return why;
+  return wire::ErrorOf(wire::reason::kQueueTimeout,
+                       absl::StrCat("the job waited for ", patience.count(),
+                                    " ms (--queue-timeout) to be planned: ", most_,
+                                    " plans are made at once (--max-plans)"));
 }
 
 int PlanGate::waiting() const {

@@ -3,7 +3,7 @@
 // fewest places is next, and of these the one whose last turn was before the others'.
 //
 //   auto turn = gate.Enter(caller, gone);            // empty: too many are being made
-//   auto turn = gate.Await(caller, stop);            // or when it is its turn
+//   auto turn = gate.Await(caller, stop, patience);  // or when it is its turn
 //   if (PlansFast(spec, workers)) ...                // needs none
 #pragma once
 
@@ -61,9 +61,10 @@ class PlanGate {
   // it any more, or for the patience.
   Turn Enter(const std::string& caller, const std::function<bool()>& gone);
 
-  // Waits for its turn; the stop's reason when it comes first. Bounded by the calls that there may
-  // be, and by each plan's own bound (engine/plan/plan_size.h).
-  absl::StatusOr<Turn> Await(const std::string& caller, const JobStop& stop);
+  // Waits for its turn; the stop's reason when it comes first. QUEUE_TIMEOUT: it took longer than
+  // this.
+  absl::StatusOr<Turn> Await(const std::string& caller, const JobStop& stop,
+                             std::chrono::milliseconds patience);
 
   int most() const { return most_; }
   int waiting() const;  // for their turn

@@ -1,5 +1,6 @@
 // Who may enter the queue, which has a bound.
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <utility>
 
@@ -10,6 +11,11 @@
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
+namespace {
+
+constexpr auto kRoomInterval = std::chrono::milliseconds(500);  // between two looks for room
+
+}  // namespace
 
 absl::StatusOr<Scheduler::Place> Scheduler::Enter(JobRequest request) {
   const MutexLock lock(mutex_);
@@ -35,10 +41,15 @@ absl::Status Scheduler::CheckRoom(const std::string& caller) const {
 
 absl::Status Scheduler::AwaitRoom(const std::string& caller, const JobStop& stop,
                                   Deadline deadline) {
+  const auto may_enter = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !closed_.ok() || HasRoom(caller);
+  };
   MutexLock lock(mutex_);
-  time_.WaitUntil(
-      moved_, lock, stop.token(), deadline,
-      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !closed_.ok() || HasRoom(caller); });
+  // That a worker has rested makes no news.
+  while (stop.why().ok() && !may_enter() && time_.Now() < deadline) {
+    time_.WaitUntil(moved_, lock, stop.token(), std::min(deadline, time_.Now() + kRoomInterval),
+                    may_enter);
+  }
   return stop.why();
 }
 
@@ -49,8 +60,10 @@ bool Scheduler::HasRoom(const std::string& caller) const {
   if (std::any_of(of.begin(), of.end(), [own](const auto& other) { return other.second > own; })) {
     return true;
   }
-  return std::any_of(seats_.begin(), seats_.end(),
-                     [](const Seat& seat) { return seat.job == nullptr; });
+  const Clock::duration now = time_.Now().time_since_epoch();
+  return std::any_of(seats_.begin(), seats_.end(), [now](const Seat& seat) {
+    return seat.job == nullptr && seat.member->rests_until.load() <= now;
+  });
 }
 
 int64_t Scheduler::Waiting() const {

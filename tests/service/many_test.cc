@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "client/cpp/attend_many.h"
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"
@@ -192,6 +194,49 @@ TEST_F(Many, OneThatIsWrongFailsAlone) {
     EXPECT_EQ(results[i].outputs_size(), reasons[i].empty() ? 1 : 0) << i;
   }
   ExpectNothingHeld();
+}
+
+TEST_F(Many, FieldsThatAJobOfManyHasNotAreRefused) {
+  Start();
+  v1::AttendManyRequest request;
+  for (int i = 0; i < 3; ++i) {
+    *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 20, .segment = 32}));
+  }
+  request.mutable_jobs(0)->mutable_open()->add_files()->set_path("q.npy");
+  request.mutable_jobs(1)->mutable_open()->set_want_trace(true);
+  request.mutable_jobs(2)->mutable_open()->set_epoch_tokens(32);
+  const auto [status, results] = Call({request});
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(results.size(), 3);
+  const std::vector<std::string> fields = {"open.files", "open.want_trace", "open.epoch_tokens"};
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_THAT(results[i].error(), HasSubstr("INVALID_OPEN")) << i;
+    EXPECT_THAT(results[i].error(), HasSubstr(fields[i] + " is set")) << i;
+  }
+}
+
+// A job that is refused is a few bytes, and its line hundreds.
+TEST_F(Many, JobsThatFailDoNotFloodTheLog) {
+  auto cluster = Cluster::Start({.workers = 1, .log_files = true});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  cluster_ = *std::move(cluster);
+  stub_ = v1::SmallJobsService::NewStub(cluster_->Channel());
+  v1::AttendManyRequest request;
+  for (int i = 0; i < 300; ++i) request.add_jobs()->mutable_open()->mutable_spec();
+  const auto [status, results] = Call({request});
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(results.size(), 300);
+  for (const v1::SmallResult& result : results) EXPECT_FALSE(result.error().empty());
+  ASSERT_TRUE(cluster_->Stop().ok());
+  int jobs = 0;
+  const std::string logs = cluster_->Logs();
+  for (const absl::string_view line : absl::StrSplit(logs, '\n')) {
+    if (absl::StrContains(line, "job ended: ") && absl::StrContains(line, "error=")) ++jobs;
+    if (!absl::StrContains(line, "call of many jobs ended")) continue;
+    EXPECT_THAT(std::string(line), HasSubstr("failed=300"));
+  }
+  EXPECT_EQ(jobs, 16);
+  EXPECT_THAT(cluster_->Logs(), HasSubstr("call of many jobs ended"));
 }
 
 TEST_F(Many, ACallerHearsWhichOneWasWrong) {

@@ -1,5 +1,7 @@
 // What ends a job because of time: its own limits, its client's pace, workers that do not move.
+#include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -187,6 +189,84 @@ TEST(JobClock, AJobComputesForTheJobTimeoutAndNoLonger) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr(rig.worker(1).address()));
   EXPECT_EQ(rig.worker(1).runs(), 1) << "another try would take as long";
+}
+
+// Its heartbeats go on, and the job's thread waits in a write.
+TEST(JobClock, AWorkerThatTakesNoRowsIsLost) {
+  JobRig rig({.local = false, .settings = {.stall_timeout = seconds(20)}});
+  Hold hold;
+  rig.worker(0).At(Moment::kReady, hold.action());
+  auto client = rig.Send(JobRig::Spec(kManyTokens));
+  ASSERT_TRUE(hold.AwaitHeld());
+  int looked = 0;
+  ASSERT_TRUE(Eventually([&] {
+    rig.time().Advance(seconds(1));
+    rig.Look();
+    ++looked;
+    return hold.cancelled();
+  }));
+  EXPECT_GE(looked, 20);
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().workers_size(), 1);
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_THAT(rig.lines(), Contains(AllOf(HasSubstr(rig.worker(0).address() + " was lost"),
+                                          HasSubstr("took no rows for 20000 ms"))));
+}
+
+TEST(JobClock, AWorkerThatRepeatsItselfHasNotMoved) {
+  JobRig rig({.settings = {.stall_timeout = seconds(20)}});
+  std::atomic<bool> cancelled = false;
+  std::atomic<int> said = 0;
+  rig.worker(0).At(Moment::kRowsDone, [&](const FakeWorker::Here& here) {
+    v1::RunResponse response;
+    response.mutable_progress()->set_fraction(0.25);
+    while (!here.context.IsCancelled()) {
+      here.stream.Write(response);
+      ++said;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    cancelled = true;
+    return grpc::Status::CANCELLED;
+  });
+  auto client = rig.Send();
+  ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
+  // It speaks between any two steps of the time.
+  int before = 0;
+  ASSERT_TRUE(Eventually([&] {
+    if (said < before + 3 && !cancelled) return false;
+    before = said;
+    rig.time().Advance(seconds(1));
+    return cancelled.load();
+  }));
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().workers_size(), 1);
+  EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for nobody")));
+}
+
+// Another caller's first job has the place of the last one of whoever has most.
+TEST(JobClock, AJobThatIsPutOutOfTheQueueEndsAtOnce) {
+  JobRig rig({.workers = 1, .settings = {.max_queue = 2}});
+  Hold hold;
+  rig.worker(0).At(Moment::kRowsDone, hold.action());
+  auto first = rig.Send(JobRig::Spec(), {.job_id = "first"});
+  ASSERT_TRUE(hold.AwaitHeld());
+  const JobSpec large = PlainSpec({.tokens = 65536, .heads = 1, .dim = 8});
+  auto second = rig.Open(large, {.job_id = "second"});
+  ASSERT_TRUE(Eventually([&] { return rig.jobs_in(JobPhase::kQueued) == 1; }));
+  auto third = rig.Open(large, {.job_id = "third"});
+  ASSERT_TRUE(Eventually([&] { return rig.jobs_in(JobPhase::kQueued) == 2; }));
+  {
+    const auto other =
+        rig.services().scheduler.Enter({.caller = "other", .sizes = {{1, 1e12, 10}}});
+    ASSERT_TRUE(other.ok()) << other.status();
+    ASSERT_TRUE(Eventually([&] { return third->ended(); })) << "and no time passes";
+    const absl::Status status = third->Await();
+    EXPECT_EQ(wire::ReasonOf(status), "QUEUE_FULL") << status;
+    EXPECT_FALSE(second->ended());
+  }
+  second->Cancel();
+  hold.Release();
+  EXPECT_TRUE(rig.Await(*first).ok());
 }
 
 TEST(JobClock, AClientThatSendsNothingIsIdle) {

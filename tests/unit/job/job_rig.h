@@ -73,7 +73,8 @@ class JobRig {
   void Join(int index);
   // It fails, and says so beside its stream.
   void TellFailure(int index, uint64_t run, const absl::Status& status, const std::string& reason);
-  v1::ClusterWorker Describe(int index);  // as it is there now
+  void Look() { runs_.Look(time_.Now()); }  // as with each heartbeat
+  v1::ClusterWorker Describe(int index);    // as it is there now
 
   // By the order in which the job came to them, without the first: "validating", "sizing", ...
   std::vector<std::string> Phases(const std::string& job_id = "job") const;

@@ -80,6 +80,7 @@ class JobRunTest : public ::testing::Test {
                       .progress = [](double, int64_t) {}},
         stop_);
     run_->Open();
+    EXPECT_TRUE(run_->SendOrder(router_).ok());
   }
 
   // Until the attempt's stop, while waits for the client pass; whether it came.
@@ -102,6 +103,7 @@ class JobRunTest : public ::testing::Test {
 
   const Plan plan_ = *MakePlan(PlainSpec({.heads = 1, .dim = 8}), 1);
   const std::unique_ptr<server::JobWork> work_ = server::MakeAttentionWork(plan_.spec, {});
+  const RowRouter router_{work_->shape(), plan_.shards, nullptr};  // slots are tokens
   FakeWorker worker_;
   std::unique_ptr<grpc::Server> server_;
   Members members_;
@@ -181,7 +183,7 @@ TEST_F(JobRunTest, WhatAWorkerSaysOfItsComputeIsNoMoreThanWasWaitedFor) {
   ASSERT_TRUE(run_->AwaitReady(start + kLong).ok());
   time_.Advance(seconds(3));
   ASSERT_TRUE(run_->FinishRows().ok());
-  ASSERT_TRUE(run_->AwaitEnd().ok());
+  ASSERT_TRUE(run_->AwaitComputed(time_.Now() + kLong).ok());
   EXPECT_LE(run_->compute_seconds(), SecondsBetween(start, time_.Now()));
 }
 

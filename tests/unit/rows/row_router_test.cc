@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "server/rows/row_messages.h"
+#include "server/shard/output_rows.h"
 #include "server/shard/run_message.h"
 #include "tests/random/random_spec.h"
 #include "tests/support/plain_spec.h"
@@ -112,6 +113,39 @@ TEST(RowRouter, EveryRowReachesItsSlotOnce) {
         ASSERT_EQ(found.local_row, range.LocalRow(slot));
       }
     }
+  }
+}
+
+TEST(RowRouter, OutputsAreOfTheTokensOfTheirSlots) {
+  std::mt19937_64 random(22);
+  for (int trial = 0; trial < 60; ++trial) {
+    const JobSpec spec = hilbert_ring::testing::RandomSpec(random);
+    const auto order = Permutation::Make(spec, hilbert_ring::testing::RandomCoords(spec, random));
+    ASSERT_TRUE(order.ok()) << order.status();
+    const Shards shards = CutShards(spec, 2, 0);
+    const RowRouter router(spec, shards, *order);
+    const int64_t first = static_cast<int64_t>(random() % spec.tokens);
+    v1::OutputChunk chunk;
+    chunk.set_rows(std::min<int64_t>(spec.tokens - first, 5));
+    if (SlotsAreTokens(spec)) {
+      chunk.set_first_token(first);
+      EXPECT_TRUE(router.HasTokensOf(first, chunk));
+      chunk.set_first_token(first + 1);
+      EXPECT_FALSE(router.HasTokensOf(first, chunk));
+      chunk.set_first_token(first);
+      chunk.add_tokens(first);
+      EXPECT_FALSE(router.HasTokensOf(first, chunk)) << "which would be placed by its list";
+      continue;
+    }
+    std::vector<int64_t> tokens(chunk.rows());
+    (*order)->Tokens(first, tokens);
+    EXPECT_FALSE(router.HasTokensOf(first, chunk)) << "a range";
+    chunk.mutable_tokens()->Add(tokens.begin(), tokens.end());
+    EXPECT_TRUE(router.HasTokensOf(first, chunk));
+    chunk.set_tokens(chunk.tokens_size() - 1, tokens.front() == 0 ? 1 : 0);
+    EXPECT_FALSE(router.HasTokensOf(first, chunk) && tokens.size() > 1);
+    chunk.mutable_tokens()->RemoveLast();
+    EXPECT_FALSE(router.HasTokensOf(first, chunk));
   }
 }
 

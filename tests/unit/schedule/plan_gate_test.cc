@@ -1,6 +1,7 @@
 #include "server/schedule/plan_gate.h"
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -8,11 +9,15 @@
 #include <thread>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/plain_spec.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
+
+constexpr std::chrono::minutes kLong{10};
 
 bool Wanted() { return false; }
 
@@ -29,13 +34,27 @@ TEST(PlanGate, OthersWaitForTheirTurnOrTheirStop) {
   PlanGate gate(1);
   PlanGate::Turn first = gate.Enter("a", Wanted);
   JobStop stopped, stop;
-  auto leaves = std::async(std::launch::async, [&] { return gate.Await("a", stopped).status(); });
-  auto waits = std::async(std::launch::async, [&] { return gate.Await("a", stop).ok(); });
+  auto leaves =
+      std::async(std::launch::async, [&] { return gate.Await("a", stopped, kLong).status(); });
+  auto waits = std::async(std::launch::async, [&] { return gate.Await("a", stop, kLong).ok(); });
   stopped.Request(absl::CancelledError("the client left"));
   EXPECT_TRUE(absl::IsCancelled(leaves.get()));
   EXPECT_EQ(waits.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
   first.reset();
   EXPECT_TRUE(waits.get());
+}
+
+TEST(PlanGate, AJobWaitsForItsTurnForSoLongAndNoLonger) {
+  PlanGate gate(1);
+  PlanGate::Turn first = gate.Enter("a", Wanted);
+  const JobStop stop;
+  const auto late = gate.Await("b", stop, std::chrono::milliseconds(20));
+  EXPECT_EQ(wire::ReasonOf(late.status()), "QUEUE_TIMEOUT") << late.status();
+  EXPECT_THAT(std::string(late.status().message()),
+              ::testing::HasSubstr("20 ms (--queue-timeout)"));
+  EXPECT_EQ(gate.waiting(), 0);
+  first.reset();
+  EXPECT_TRUE(gate.Await("b", stop, std::chrono::milliseconds(20)).ok());
 }
 
 // Eight threads of one caller ask again and again: the other one is always served.
@@ -78,7 +97,7 @@ TEST(PlanGate, PlacesGoRoundAmongCallersWhoWait) {
   std::vector<std::jthread> waiting;
   for (const char* caller : {"a", "a", "a", "b", "c", "b"}) {
     waiting.emplace_back([&, caller] {
-      const auto turn = gate.Await(caller, stop);
+      const auto turn = gate.Await(caller, stop, kLong);
       const std::lock_guard lock(mutex);
       order += caller;
     });
@@ -93,7 +112,7 @@ TEST(PlanGate, WhoeverHasFewerPlacesIsNext) {
   PlanGate gate(2);
   PlanGate::Turn one = gate.Enter("a", Wanted), another = gate.Enter("a", Wanted);
   JobStop stop;
-  auto more = std::async(std::launch::async, [&] { return gate.Await("a", stop).ok(); });
+  auto more = std::async(std::launch::async, [&] { return gate.Await("a", stop, kLong).ok(); });
   EXPECT_EQ(more.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   auto other = std::async(std::launch::async, [&] { return gate.Enter("b", Wanted); });
   while (gate.waiting() < 2) std::this_thread::yield();

@@ -275,6 +275,30 @@ TEST_F(SchedulerTest, ThereIsRoomWhileAWorkerIsIdleOrAJobMayWait) {
   EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
 }
 
+TEST_F(SchedulerTest, AWorkerThatRestsIsNoRoom) {
+  Start(1, 0);
+  Pass(0);
+  scheduler_->Changed();
+  live_[0]->rests_until = (time_.Now() + std::chrono::seconds(30)).time_since_epoch();
+  EXPECT_EQ(wire::ReasonOf(scheduler_->CheckRoom("x")), "QUEUE_FULL");
+  EXPECT_EQ(wire::ReasonOf(scheduler_->Enter(Request("x", {{1, 10, 10}})).status()), "QUEUE_FULL");
+  Pass(30);
+  EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
+  EXPECT_TRUE(scheduler_->Enter(Request("x", {{1, 10, 10}})).ok());
+}
+
+// That its rest is over makes no news.
+TEST_F(SchedulerTest, RoomOfAWorkerThatHasRestedIsFound) {
+  Start(1, 0);
+  scheduler_->Changed();
+  live_[0]->rests_until = (Clock::now() + std::chrono::milliseconds(300)).time_since_epoch();
+  const JobStop stop;
+  EXPECT_TRUE(scheduler_->AwaitRoom("x", stop, Clock::now() + std::chrono::seconds(60)).ok());
+  EXPECT_TRUE(scheduler_->CheckRoom("x").ok());
+  EXPECT_LT(Clock::now().time_since_epoch(),
+            live_[0]->rests_until.load() + std::chrono::seconds(30));
+}
+
 TEST_F(SchedulerTest, RoomIsWaitedFor) {
   Start(1, 0);
   std::optional<Scheduler::Place> running(Enter("x", {{1, 10, 10}}));
