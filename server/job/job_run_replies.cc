@@ -118,7 +118,10 @@ void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
   {
     const MutexLock lock(mutex_);
     const Clock::time_point now = options_.time->Now();
-    if (IsNews(progress, progress_[rank])) watch_.Waits(rank, progress.waiting_step(), now);
+    // Bringing files to the disk takes long, and a worker can only say that it still does.
+    if (options_.files != nullptr || IsNews(progress, progress_[rank])) {
+      watch_.Waits(rank, progress.waiting_step(), now);
+    }
     progress_[rank] = progress;
     if (now - told_ < kProgressInterval) return;
     told_ = now;
@@ -241,6 +244,7 @@ absl::Status JobRun::CheckAllOut() const {
 // The job's thread waits in a write until the worker takes the rows, and looks at nothing
 // meanwhile: whoever brings news of workers looks for it.
 void JobRun::LookAtWrites() {
+  if (!stop_.why().ok()) return;
   const Clock::time_point now = options_.time->Now();
   for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
     if (streams_[rank]->WritesFor(now) < options_.stall_timeout) continue;

@@ -84,7 +84,7 @@ void WorkerStream::OpenWithRows(uint64_t run) {
   v1::RunRequest request = OpenRequest(options_, rank_, shard_, run, *options_.delivered);
   request.mutable_open()->set_rows_there(true);
   polled_.emplace(*member().channel, kMethod, context_);
-  polled_->Write(wire::Serialize(request));
+  WriteNow(wire::Serialize(request), {});
 }
 
 void WorkerStream::Settle() {
