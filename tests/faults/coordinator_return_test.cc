@@ -70,7 +70,8 @@ TEST_P(CoordinatorReturn, TheClientIsBackWithinASecond) {
   kill((*cluster)->coordinator(), SIGKILL);
   std::this_thread::sleep_for(std::chrono::duration<double>(GetParam()));
   ASSERT_TRUE((*cluster)->RestartCoordinator().ok());
-  ASSERT_TRUE((*cluster)->Restore(kLimit).ok());
+  const absl::Status restored = (*cluster)->Restore(kLimit);
+  ASSERT_TRUE(restored.ok()) << restored << (*cluster)->Logs();
   const Clock::time_point back = Clock::now();
   // What a client that starts now takes on this machine as it is, beside the one that comes back.
   auto fresh =

@@ -177,6 +177,7 @@ TEST(JobClock, AJobComputesForTheJobTimeoutAndNoLonger) {
   auto client = rig.Send();
   ASSERT_TRUE(hold.AwaitHeld());
   ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
+  ASSERT_TRUE(Eventually([&] { return client->rows() == 32; })) << "the other has done its part";
   ASSERT_TRUE(rig.time().AwaitWait(kLook));
   EXPECT_EQ(rig.worker(1).opens()[0].compute_timeout_ms(), 600'000);
   // The worker has its own limit, and half a minute to say that it has passed.
@@ -294,7 +295,10 @@ TEST(JobClock, AClientThatSendsTooSlowlyIsSlow) {
     ASSERT_TRUE(rig.time().AwaitWait(left - seconds(1), left + seconds(1)));
     if (left < minutes(1)) break;
     rig.time().Advance(minutes(2));
+    // The wait for them is about as long at first as the one behind them.
+    const double before = rig.jobs().List("caller").front().fraction();
     client->Send(v1::TENSOR_Q, left == minutes(4) ? 8 : 16, 8);
+    ASSERT_TRUE(Eventually([&] { return rig.jobs().List("caller").front().fraction() > before; }));
   }
   rig.time().Advance(seconds(4));
   const absl::Status status = client->Await();
