@@ -1,8 +1,8 @@
 // The runs that are open, by number, for news of them that comes beside their streams: a stream
 // whose outputs the client does not read brings nothing that lies behind them.
 //
-//   auto place = runs.Enter({.failed = [](const std::string& worker, const v1::RunFailed&) { ...
-//   }}); open.set_run(place->number());
+//   auto place = runs.Enter({.failed = ..., .look = ...});
+//   open.set_run(place->number());
 //   ...
 //   runs.Tell(worker, failure);   // by whoever hears it
 //   runs.Look(now);               // by whoever hears of workers, again and again
@@ -13,7 +13,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,14 +33,19 @@ class OpenRuns {
     // The worker at this address says so.
     std::function<void(const std::string& worker, const v1::RunFailed& failed)> failed;
     // It is time to look at what the run's own thread cannot, while it waits for a worker.
-    std::function<void()> look = [] {};
+    // Waits for nobody.
+    std::function<void()> look;
   };
 
  private:
   struct Run {
-    explicit Run(Listener told) : listener(std::move(told)) {}
-    Mutex mutex;
-    std::optional<Listener> listener ABSL_GUARDED_BY(mutex);  // none once the run has ended
+    explicit Run(Listener listener)
+        : failed(std::move(listener.failed)), look(std::move(listener.look)) {}
+    // Null once the run has ended. Whoever is told of a failure may take a while, for which nobody
+    // who looks waits: a heartbeat of another worker would be late.
+    Mutex telling, looking;
+    std::function<void(const std::string&, const v1::RunFailed&)> failed ABSL_GUARDED_BY(telling);
+    std::function<void()> look ABSL_GUARDED_BY(looking);
   };
 
  public:
@@ -70,8 +74,8 @@ class OpenRuns {
   void Tell(const std::string& worker, const v1::RunFailure& failure) {
     const std::shared_ptr<Run> run = Find(failure.run());
     if (run == nullptr) return;
-    const MutexLock lock(run->mutex);
-    if (run->listener) run->listener->failed(worker, failure.failed());
+    const MutexLock lock(run->telling);
+    if (run->failed) run->failed(worker, failure.failed());
   }
 
   // Every run looks, a few times a second at most.
@@ -84,8 +88,8 @@ class OpenRuns {
       for (const auto& [number, run] : runs_) runs.push_back(run);
     }
     for (const std::shared_ptr<Run>& run : runs) {
-      const MutexLock lock(run->mutex);
-      if (run->listener) run->listener->look();
+      const MutexLock lock(run->looking);
+      if (run->look) run->look();
     }
   }
 
@@ -99,8 +103,12 @@ class OpenRuns {
   void Leave(uint64_t number) {
     const std::shared_ptr<Run> run = Find(number);
     {
-      const MutexLock lock(run->mutex);
-      run->listener.reset();
+      const MutexLock lock(run->telling);
+      run->failed = nullptr;
+    }
+    {
+      const MutexLock lock(run->looking);
+      run->look = nullptr;
     }
     const MutexLock lock(mutex_);
     runs_.erase(number);

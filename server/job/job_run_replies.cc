@@ -182,7 +182,11 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
     if (gap.begin != span.begin || gap.end < span.end) return unexpected();
   }
   const bool leaves = *tensor != TensorKind::kLayerInput;  // and is placed by its tokens
-  if (leaves && (router == nullptr || !router->HasTokensOf(first_slot, chunk))) {
+  if (router == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("worker ", address(rank), " sent outputs before it could have rows"));
+  }
+  if (leaves && !router->HasTokensOf(first_slot, chunk)) {
     return absl::InternalError(absl::StrCat("worker ", address(rank), " sent rows of ",
                                             wire::TensorName(chunk.tensor()),
                                             " under other tokens than theirs"));

@@ -22,20 +22,21 @@ OutputPasser::OutputPasser(OutputRows outputs, std::shared_ptr<const void> memor
       outputs_(std::move(outputs)) {}
 
 absl::Status OutputPasser::PassOn(int64_t rows_final) {
-  if (has_thread()) {
+  {
     const MutexLock lock(mutex_);
     rows_final_ = std::max(rows_final_, rows_final);
     changed_.notify_all();
-    return absl::OkStatus();
   }
+  if (has_thread()) return absl::OkStatus();
   const absl::StatusOr<bool> all = PassOnFinal(rows_final, kPatience);
   if (!all.ok() || *all) return all.status();
-  {
-    const MutexLock lock(mutex_);
-    rows_final_ = rows_final;
-  }
   ASSIGN_OR_RETURN(thread_, threads_.Start([this] { PassOnRest(); }));
   return absl::OkStatus();
+}
+
+bool OutputPasser::IsNews(int64_t rows_final) {
+  const MutexLock lock(mutex_);
+  return rows_final > rows_final_;
 }
 
 // Of rows that are final, as many as the client takes; false when it does not take them all.

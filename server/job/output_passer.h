@@ -36,11 +36,14 @@ class OutputPasser {
   OutputPasser(OutputRows outputs, std::shared_ptr<const void> memory, KeptThreads& threads,
                Output output, JobStop& stop);
 
-  // The next three are called by one thread.
+  // The next four are called by one thread.
 
   // Local rows [0, rows_final) are final; fewer than before are no news. Errors of the output, or
   // no thread could be had.
   absl::Status PassOn(int64_t rows_final);
+
+  // Whether more rows are final than it has been told of.
+  bool IsNews(int64_t rows_final);
 
   // From here on PassOn does not wait for the client.
   bool has_thread() const { return thread_.joinable(); }

@@ -337,9 +337,9 @@ absl::Status WorkerStream::HandleFinal(const v1::RowsFinal& final) {
     return absl::InternalError(
         absl::StrCat("worker ", member().address, " speaks of rows that it does not share"));
   }
+  if (!passer_->IsNews(final.rows())) return absl::OkStatus();
   if (passer_->has_thread()) {
-    if (final.rows() > final_rows_) listener_.Moved(rank_);
-    final_rows_ = std::max(final_rows_, final.rows());
+    listener_.Moved(rank_);
     return passer_->PassOn(final.rows());
   }
   listener_.PassesOn(rank_, true);

@@ -211,7 +211,6 @@ class WorkerStream {
   // The reader's: outputs of an offered shard, until it is turned down. Set before the reader
   // begins.
   std::optional<OutputPasser> passer_;
-  int64_t final_rows_ = 0;  // as said, the most
 
   mutable Mutex mutex_;                                       // held over no call
   Said said_ ABSL_GUARDED_BY(mutex_);                         // written by the reader

@@ -25,14 +25,22 @@ bool AddUp(const v1::JobSpec& spec) {
   return rest == 0;
 }
 
+// A field of Open that is set and that a job of a call of many has not: its rows come with it, and
+// its results leave in one message. Null: there is none.
+const char* ForeignField(const v1::Open& open) {
+  if (open.files_size() > 0) return "files";
+  if (open.want_trace()) return "want_trace";
+  return open.epoch_tokens() != 0 ? "epoch_tokens" : nullptr;
+}
+
 // What jobs have in common that are computed as one; empty: the job stays alone.
 std::string AlikeOf(const v1::SmallJob& job) {
   const v1::Open& open = job.open();
   const v1::JobSpec& spec = open.spec();
   const bool right = open.has_spec() && spec.tokens() >= 1 && spec.tokens() <= kMostTokens &&
                      (spec.sequence_lengths().empty() || AddUp(spec));
-  if (!right || !open.job_id().empty() || open.attempt() != 0 || open.files_size() > 0 ||
-      open.want_trace() || open.epoch_tokens() != 0 || spec.ordering().coordinate_axes() != 0) {
+  if (!right || !open.job_id().empty() || open.attempt() != 0 || ForeignField(open) != nullptr ||
+      spec.ordering().coordinate_axes() != 0) {
     return "";
   }
   v1::Open common = open;
@@ -93,6 +101,11 @@ v1::Open PackedJobs::open() const {
 }
 
 absl::Status PackedJobs::Check() const {
+  if (const char* const field = ForeignField(job(0).open()); field != nullptr) {  // it is alone
+    return wire::ErrorOf(wire::reason::kInvalidOpen,
+                         absl::StrCat("open.", field, " is set, which a job of a call of many ",
+                                      "has not: call Attend"));
+  }
   for (int64_t i = 0; size() > 1 && i < size(); ++i) {
     for (const v1::Chunk& chunk : job(i).rows()) {
       if (chunk.first_row() >= 0 && chunk.rows() >= 0 && chunk.rows() <= tokens(i) &&

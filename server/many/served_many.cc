@@ -43,18 +43,6 @@ bool MayBeOne(const absl::Status& status) {
          absl::IsResourceExhausted(status);
 }
 
-// What a job of a call of many has not: its rows come with it, and it has no line of its own.
-absl::Status CheckFields(const v1::Open& open) {
-  const char* const field = open.files_size() > 0      ? "files"
-                            : open.want_trace()        ? "want_trace"
-                            : open.epoch_tokens() != 0 ? "epoch_tokens"
-                                                       : nullptr;
-  if (field == nullptr) return absl::OkStatus();
-  return wire::ErrorOf(
-      wire::reason::kInvalidOpen,
-      absl::StrCat("open.", field, " is set, which a job of a call of many has not: call Attend"));
-}
-
 bool LostRows(const absl::Status& status) {
   return wire::HasReason(status, wire::reason::kRowsLost) ||
          wire::HasReason(status, wire::reason::kWorkerLost);
@@ -184,7 +172,6 @@ void ServedMany::ServePack(const PackedJobs& jobs) {
 }
 
 absl::Status ServedMany::CheckOutputs(const PackedJobs& jobs) const {
-  for (int64_t i = 0; i < jobs.size(); ++i) RETURN_IF_ERROR(CheckFields(jobs.job(i).open()));
   RETURN_IF_ERROR(jobs.Check());
   if (jobs.output_bytes() <= wire::kMaxPayloadBytes) return absl::OkStatus();
   return wire::ErrorOf(

@@ -4,7 +4,6 @@
 #include <bit>
 #include <iterator>
 
-#include "server/shard/output_rows.h"
 #include "server/shard/run_message.h"
 #include "wire/codec.h"
 #include "wire/payload_message.h"
@@ -58,7 +57,7 @@ std::vector<RowRun> RowRouter::Runs(v1::Tensor tensor, int64_t first_row, int64_
 }
 
 bool RowRouter::HasTokensOf(int64_t first_slot, const v1::OutputChunk& chunk) const {
-  if (SlotsAreTokens(shape_.spec)) {
+  if (shape_.InOrder(TensorKind::kQ)) {  // outputs are queries' rows
     return chunk.tokens().empty() && chunk.first_token() == first_slot;
   }
   if (chunk.tokens_size() != chunk.rows()) return false;

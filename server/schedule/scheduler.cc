@@ -17,8 +17,6 @@ using Seconds = std::chrono::duration<double>;
 constexpr double kExpressSeconds = 0.25;  // most of a job on an express lane, which has one thread
 constexpr double kLongestSeconds = 1e6;   // of a prediction
 
-constexpr auto kDispatchInterval = std::chrono::milliseconds(500);  // predictions change
-
 // A job that waits no longer says nothing of it, and others not at each job that ends: where many
 // small ones wait, that would be a message to each of them for each of them.
 constexpr auto kFirstNews = std::chrono::milliseconds(100);

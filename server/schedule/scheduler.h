@@ -117,6 +117,9 @@ class Scheduler {
   int waiting() const;
 
  private:
+  // As time passes predictions change, and workers have rested.
+  static constexpr std::chrono::milliseconds kDispatchInterval{500};
+
   struct Job {
     JobRequest request;
     Members without;

@@ -1,6 +1,5 @@
 // Who may enter the queue, which has a bound.
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
@@ -11,11 +10,6 @@
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
-namespace {
-
-constexpr auto kRoomInterval = std::chrono::milliseconds(500);  // between two looks for room
-
-}  // namespace
 
 absl::StatusOr<Scheduler::Place> Scheduler::Enter(JobRequest request) {
   const MutexLock lock(mutex_);
@@ -47,7 +41,7 @@ absl::Status Scheduler::AwaitRoom(const std::string& caller, const JobStop& stop
   MutexLock lock(mutex_);
   // That a worker has rested makes no news.
   while (stop.why().ok() && !may_enter() && time_.Now() < deadline) {
-    time_.WaitUntil(moved_, lock, stop.token(), std::min(deadline, time_.Now() + kRoomInterval),
+    time_.WaitUntil(moved_, lock, stop.token(), std::min(deadline, time_.Now() + kDispatchInterval),
                     may_enter);
   }
   return stop.why();

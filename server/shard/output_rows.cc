@@ -11,11 +11,12 @@ namespace {
 // Bytes of a listed token on the wire: 7 bits each, tokens are below 2^40.
 constexpr int64_t kListedTokenBytes = 6;
 
-}  // namespace
-
+// Outputs are queries' rows: under kKv their slots are tokens.
 bool SlotsAreTokens(const JobSpec& spec) {
   return !spec.ordering || spec.ordering->scope == OrderScope::kKv;
 }
+
+}  // namespace
 
 OutputSource SourceOf(const HostShard& shard) {
   return {.tokens = shard.tokens(),

@@ -49,10 +49,6 @@ struct OutputSource {
 // The shard's memory outlives the source, and what is read stays where it is.
 OutputSource SourceOf(const HostShard& shard);
 
-// Whether outputs, which are queries' rows, leave as ranges of tokens: under kKv too their slots
-// are tokens. Else each row's token is listed.
-bool SlotsAreTokens(const JobSpec& spec);
-
 // In the order of the shard: rows of each output that the job has, as they become final; of LSE if
 // wanted.
 class OutputRows {

@@ -24,7 +24,7 @@ EpochBuffer::EpochBuffer(const Epochs& epochs)
     : most_rows_(epochs.most_tokens()),
       out_row_bytes_(RowSizes(epochs.SpecOf(1))[TensorKind::kOut]),
       lse_row_bytes_(epochs.output_row_bytes() - out_row_bytes_),
-      bytes_(std::make_unique<std::byte[]>(most_rows_ * epochs.output_row_bytes())) {}
+      bytes_(std::make_unique_for_overwrite<std::byte[]>(most_rows_ * epochs.output_row_bytes())) {}
 
 int64_t EpochBuffer::row_bytes(v1::Tensor tensor) const {
   return tensor == v1::TENSOR_OUT ? out_row_bytes_ : tensor == v1::TENSOR_LSE ? lse_row_bytes_ : 0;

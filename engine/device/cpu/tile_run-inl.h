@@ -119,7 +119,7 @@ class TileRun {
       // Keys are all used: their part of the scratch is free.
       if (care_ != Care::kNone) Transpose(scratch_.odd + at, task_.value_dim, width, OddRows());
       for (int64_t lane = first; lane < std::min(lanes_, first + width); ++lane) {
-        Ask(task_.out, element_bytes, lane + kRowsAhead, element_bytes * task_.value_dim);
+        Ask(task_.out, lane + kRowsAhead, task_.value_dim, element_bytes);
         if (finished_[lane]) continue;
         if (wrong[lane - first] != 0 && care_ != Care::kSmallWeights) {
           all = false;
@@ -198,13 +198,13 @@ class TileRun {
     return tile_.batch * view.batch_stride + row * view.row_stride + head * view.head_stride;
   }
 
-  // Asks for the first `bytes` bytes of a lane's row, if there is such a lane: rows of neighbouring
-  // lanes lie far apart, which a processor does not foresee.
+  // Asks for a lane's row of `count` elements, if there is such a lane: rows of neighbouring lanes
+  // lie far apart, which a processor does not foresee.
   template <typename View>
-  HWY_INLINE void Ask(const View& view, int64_t element_bytes, int64_t lane, int64_t bytes) const {
+  HWY_INLINE void Ask(const View& view, int64_t lane, int64_t count, int64_t element_bytes) const {
     if (lane >= lanes_) return;
     const char* row = static_cast<const char*>(view.data) + Index(view, lane) * element_bytes;
-    for (int64_t at = 0; at < bytes; at += kLineBytes) Prefetch()(row + at);
+    for (int64_t at = 0; at < count * element_bytes; at += kLineBytes) Prefetch()(row + at);
   }
 
   // Of a query or key.
@@ -220,7 +220,7 @@ class TileRun {
       const int64_t width = BlockVectors(first) * vector_;
       const int64_t lanes = std::min(width, lanes_ - first);
       for (int64_t i = 0; i < lanes; ++i) {
-        Ask(task_.q, element_bytes, first + i + kRowsAhead, element_bytes * task_.head_dim);
+        Ask(task_.q, first + i + kRowsAhead, task_.head_dim, element_bytes);
         float* row = scratch_.rows + i * elements;
         LoadRow(task_.dtype, task_.q.data, Index(task_.q, first + i), task_.head_dim, 8, row);
         StoreRow(row, task_.head_dim, sign, Product::kDataType, row);

@@ -1,7 +1,9 @@
 // What ends a job because of time: its own limits, its client's pace, workers that do not move.
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -214,34 +216,63 @@ TEST(JobClock, AWorkerThatTakesNoRowsIsLost) {
                                           HasSubstr("took no rows for 20000 ms"))));
 }
 
-TEST(JobClock, AWorkerThatRepeatsItselfHasNotMoved) {
+// The same again and again from that moment on, until it is cancelled.
+class RepeatingWorker {
+ public:
+  RepeatingWorker(JobRig& rig, Moment moment, std::function<void(v1::RunResponse&)> fill)
+      : rig_(rig) {
+    rig.worker(0).At(moment, [this, fill = std::move(fill)](const FakeWorker::Here& here) {
+      v1::RunResponse response;
+      fill(response);
+      while (!here.context.IsCancelled()) {
+        here.stream.Write(response);
+        ++said_;
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      cancelled_ = true;
+      return grpc::Status::CANCELLED;
+    });
+  }
+
+  // It speaks between any two steps of the time.
+  bool AwaitCancelled() {
+    int before = 0;
+    return Eventually([&] {
+      if (said_ < before + 3 && !cancelled_) return false;
+      before = said_;
+      rig_.time().Advance(seconds(1));
+      return cancelled_.load();
+    });
+  }
+
+ private:
+  JobRig& rig_;
+  std::atomic<bool> cancelled_ = false;
+  std::atomic<int> said_ = 0;
+};
+
+TEST(JobClock, AWorkerThatRepeatsItsProgressHasNotMoved) {
   JobRig rig({.settings = {.stall_timeout = seconds(20)}});
-  std::atomic<bool> cancelled = false;
-  std::atomic<int> said = 0;
-  rig.worker(0).At(Moment::kRowsDone, [&](const FakeWorker::Here& here) {
-    v1::RunResponse response;
-    response.mutable_progress()->set_fraction(0.25);
-    while (!here.context.IsCancelled()) {
-      here.stream.Write(response);
-      ++said;
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    cancelled = true;
-    return grpc::Status::CANCELLED;
-  });
+  RepeatingWorker worker(rig, Moment::kRowsDone,
+                         [](auto& r) { r.mutable_progress()->set_fraction(0.25); });
   auto client = rig.Send();
   ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
-  // It speaks between any two steps of the time.
-  int before = 0;
-  ASSERT_TRUE(Eventually([&] {
-    if (said < before + 3 && !cancelled) return false;
-    before = said;
-    rig.time().Advance(seconds(1));
-    return cancelled.load();
-  }));
+  ASSERT_TRUE(worker.AwaitCancelled());
   ASSERT_TRUE(rig.Await(*client).ok());
   EXPECT_EQ(client->report().workers_size(), 1);
   EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for nobody")));
+}
+
+TEST(JobClock, AWorkerThatRepeatsWhatIsFinalHasNotMoved) {
+  JobRig rig({.settings = {.stall_timeout = seconds(20)}});
+  RepeatingWorker worker(rig, Moment::kHalfOut, [](auto& r) { r.mutable_final()->set_rows(16); });
+  auto client = rig.Send();
+  ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
+  ASSERT_TRUE(worker.AwaitCancelled());
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for nobody")));
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(client->RepeatedRows(), 0);
 }
 
 // Another caller's first job has the place of the last one of whoever has most.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <future>
 
+#include "gmock/gmock.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
@@ -50,8 +51,9 @@ class JobRunTest : public ::testing::Test {
     server_->Shutdown();
   }
 
-  // share: the worker gets its shard in shared memory. The output blocks until the client reads.
-  void Start(bool share) {
+  // share: the worker gets its shard in shared memory. placed: rows have places. The output blocks
+  // until the client reads.
+  void Start(bool share, bool placed = true) {
     run_.emplace(
         JobRunOptions{.job_id = "job",
                       .plan = &plan_,
@@ -80,7 +82,7 @@ class JobRunTest : public ::testing::Test {
                       .progress = [](double, int64_t) {}},
         stop_);
     run_->Open();
-    EXPECT_TRUE(run_->SendOrder(router_).ok());
+    if (placed) EXPECT_TRUE(run_->SendOrder(router_).ok());
   }
 
   // Until the attempt's stop, while waits for the client pass; whether it came.
@@ -202,6 +204,24 @@ TEST_F(JobRunTest, AnErrorIsHeardBeforeAllRowsHaveCome) {
   ASSERT_TRUE(AwaitStop());
   EXPECT_TRUE(absl::IsInternal(stop_.why()));
   EXPECT_EQ(wire::ReasonOf(stop_.why()), "ROWS_MISSHAPEN");
+}
+
+TEST_F(JobRunTest, OutputsBeforeThereCanBeRowsAreAnError) {
+  worker_.run = [](Stream& stream) {
+    Send(stream, [](auto& r) {
+      r.mutable_output()->set_tensor(v1::TENSOR_OUT);
+      r.mutable_output()->set_rows(64);
+      r.mutable_output()->set_payload(std::string(64 * 8 * 4, '\0'));
+    });
+    ReadAll(stream);
+    return grpc::Status::CANCELLED;
+  };
+  Start(false, false);
+  ASSERT_TRUE(AwaitStop());
+  EXPECT_TRUE(absl::IsInternal(stop_.why())) << stop_.why();
+  EXPECT_THAT(std::string(stop_.why().message()),
+              ::testing::HasSubstr("before it could have rows"));
+  EXPECT_EQ(outputs_, 0);
 }
 
 TEST_F(JobRunTest, AnErrorIsHeardWhileTheClientDoesNotRead) {

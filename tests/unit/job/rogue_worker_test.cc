@@ -47,83 +47,76 @@ TEST_P(RogueWorker, EndsItsJobAndNothingElse) {
 }
 
 constexpr char kNotShared[] = "speaks of rows that it does not share";
+constexpr char kOtherTokens[] = "sent rows of OUT under other tokens than theirs";
 constexpr char kNotItsSlots[] = "sent outputs of slots that it does not have, or twice";
 
 // Of 64 rows worker 0 has the first 32.
-INSTANTIATE_TEST_SUITE_P(Words, RogueWorker,
-                         ::testing::Values(Word{"FinalBeyondItsShard", Moment::kRowsDone, true,
-                                                [](auto& r) { Final(r, 33); }, kNotShared},
-                                           Word{"FinalFarBeyond", Moment::kRowsDone, true,
-                                                [](auto& r) {
-                                                  Final(r, std::numeric_limits<int64_t>::max());
-                                                },
-                                                kNotShared},
-                                           Word{"FinalOfNothingShared", Moment::kRowsDone, false,
-                                                [](auto& r) { Final(r, 1); }, kNotShared},
-                                           Word{"FinalBeforeItIsReady", Moment::kOpened, true,
-                                                [](auto& r) { Final(r, 1); }, kNotShared},
-                                           Word{"ReadyTwice", Moment::kRowsDone, true,
-                                                [](auto& r) {
-                                                  r.mutable_ready()->set_shares_memory(false);
-                                                },
-                                                "says twice that it is ready"},
-                                           Word{"OutputTwice", Moment::kAllOut, false,
-                                                [](auto& r) { Output(r, 0, 1); }, kNotItsSlots},
-                                           Word{"OutputOverSomeThatWent", Moment::kHalfOut, false,
-                                                [](auto& r) { Output(r, 15, 2); }, kNotItsSlots},
-                                           Word{"OutputBeyondTheJob", Moment::kRowsDone, false,
-                                                [](auto& r) { Output(r, 64, 1); }, kNotItsSlots},
-                                           Word{"OutputAcrossTheEnd", Moment::kRowsDone, false,
-                                                [](auto& r) { Output(r, 63, 2); }, kNotItsSlots},
-                                           Word{"OutputBeforeTheFirst", Moment::kRowsDone, false,
-                                                [](auto& r) { Output(r, -1, 1); }, kNotItsSlots},
-                                           Word{"OutputOfNoRows", Moment::kRowsDone, false,
-                                                [](auto& r) { Output(r, 0, 0); }, kNotItsSlots},
-                                           Word{"OutputOfLessThanNone", Moment::kRowsDone, false,
-                                                [](auto& r) { Output(r, 8, -1); }, kNotItsSlots},
-                                           Word{"OutputWithoutBytes", Moment::kRowsDone, false,
-                                                [](auto& r) {
-                                                  Output(r, 0, 32);
-                                                  r.mutable_output()->clear_payload();
-                                                },
-                                                "sent 0 bytes and 0 tokens of 32 rows of OUT, each "
-                                                "of 128 bytes"},
-                                           Word{"OutputOfOtherRows", Moment::kRowsDone, false,
-                                                [](auto& r) {
-                                                  Output(r, 0, 32);
-                                                  r.mutable_output()->set_rows(1);
-                                                },
-                                                "sent 4096 bytes and 0 tokens of 1 rows of OUT, "
-                                                "each of 128 bytes"},
-                                           Word{"OutputOfOtherTokens", Moment::kRowsDone, false,
-                                                [](auto& r) {
-                                                  Output(r, 0, 2);
-                                                  for (int i = 0; i < 3; ++i)
-                                                    r.mutable_output()->add_tokens(i);
-                                                },
-                                                "sent 256 bytes and 3 tokens of 2 rows of OUT, "
-                                                "each of 128 bytes"},
-                                           Word{"OutputOfOthersSlots", Moment::kRowsDone, false,
+INSTANTIATE_TEST_SUITE_P(
+    Words, RogueWorker,
+    ::testing::Values(
+        Word{"FinalBeyondItsShard", Moment::kRowsDone, true, [](auto& r) { Final(r, 33); },
+             kNotShared},
+        Word{"FinalFarBeyond", Moment::kRowsDone, true,
+             [](auto& r) { Final(r, std::numeric_limits<int64_t>::max()); }, kNotShared},
+        Word{"FinalOfNothingShared", Moment::kRowsDone, false, [](auto& r) { Final(r, 1); },
+             kNotShared},
+        Word{"FinalBeforeItIsReady", Moment::kOpened, true, [](auto& r) { Final(r, 1); },
+             kNotShared},
+        Word{"ReadyTwice", Moment::kRowsDone, true,
+             [](auto& r) { r.mutable_ready()->set_shares_memory(false); },
+             "says twice that it is ready"},
+        Word{"OutputTwice", Moment::kAllOut, false, [](auto& r) { Output(r, 0, 1); }, kNotItsSlots},
+        Word{"OutputOverSomeThatWent", Moment::kHalfOut, false, [](auto& r) { Output(r, 15, 2); },
+             kNotItsSlots},
+        Word{"OutputBeyondTheJob", Moment::kRowsDone, false, [](auto& r) { Output(r, 64, 1); },
+             kNotItsSlots},
+        Word{"OutputAcrossTheEnd", Moment::kRowsDone, false, [](auto& r) { Output(r, 63, 2); },
+             kNotItsSlots},
+        Word{"OutputBeforeTheFirst", Moment::kRowsDone, false, [](auto& r) { Output(r, -1, 1); },
+             kNotItsSlots},
+        Word{"OutputOfNoRows", Moment::kRowsDone, false, [](auto& r) { Output(r, 0, 0); },
+             kNotItsSlots},
+        Word{"OutputOfLessThanNone", Moment::kRowsDone, false, [](auto& r) { Output(r, 8, -1); },
+             kNotItsSlots},
+        Word{"OutputWithoutBytes", Moment::kRowsDone, false,
+             [](auto& r) {
+               Output(r, 0, 32);
+               r.mutable_output()->clear_payload();
+             },
+             "sent 0 bytes and 0 tokens of 32 rows of OUT, each of 128 bytes"},
+        Word{"OutputOfOtherRows", Moment::kRowsDone, false,
+             [](auto& r) {
+               Output(r, 0, 32);
+               r.mutable_output()->set_rows(1);
+             },
+             "sent 4096 bytes and 0 tokens of 1 rows of OUT, each of 128 bytes"},
+        Word{"OutputOfOtherTokens", Moment::kRowsDone, false,
+             [](auto& r) {
+               Output(r, 0, 2);
+               for (int i = 0; i < 3; ++i) r.mutable_output()->add_tokens(i);
+             },
+             "sent 256 bytes and 3 tokens of 2 rows of OUT, each of 128 bytes"},
+        Word{"NothingAtAll", Moment::kRowsDone, true, [](auto&) {}, "sent an empty message"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// Rows that lie elsewhere than they should.
+INSTANTIATE_TEST_SUITE_P(Places, RogueWorker,
+                         ::testing::Values(Word{"OutputOfOthersSlots", Moment::kRowsDone, false,
                                                 [](auto& r) { Output(r, 40, 1); }, kNotItsSlots},
                                            Word{"OutputAcrossItsShard", Moment::kRowsDone, false,
                                                 [](auto& r) { Output(r, 31, 2); }, kNotItsSlots},
-                                           Word{"OutputUnderTheTokensOfOthers", Moment::kRowsDone,
-                                                false,
+                                           Word{"OutputUnderOthersTokens", Moment::kRowsDone, false,
                                                 [](auto& r) {
                                                   Output(r, 8, 1);
                                                   r.mutable_output()->set_first_token(0);
                                                 },
-                                                "sent rows of OUT under other tokens than theirs"},
+                                                kOtherTokens},
                                            Word{"OutputUnderListedTokens", Moment::kRowsDone, false,
                                                 [](auto& r) {
                                                   Output(r, 8, 1);
                                                   r.mutable_output()->add_tokens(9);
                                                 },
-                                                "sent rows of OUT under other tokens than theirs"},
-                                           Word{"OutputBeforeItHasRows", Moment::kOpened, false,
-                                                [](auto& r) { Output(r, 63, 1); }, kNotItsSlots},
-                                           Word{"NothingAtAll", Moment::kRowsDone, true,
-                                                [](auto&) {}, "sent an empty message"}),
+                                                kOtherTokens}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // It says that it has computed, and its figures, as one that is right.

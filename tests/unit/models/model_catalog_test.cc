@@ -121,6 +121,7 @@ TEST_F(ModelVersions, AnotherVersionThanIsMeantIsRefused) {
   const absl::Status other = catalog.Open("m", std::string(digest.size(), '0')).status();
   EXPECT_EQ(wire::ReasonOf(other), "MODEL_CHANGED");
   EXPECT_THAT(other.message(), HasSubstr(digest));
+  EXPECT_THAT(other.message(), HasSubstr("meant has " + std::string(digest.size(), '0')));
 }
 
 TEST_F(ModelVersions, ALaterLookFindsANewVersion) {
