@@ -8,7 +8,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/service/many_fixture.h"
+#include "tests/support/plain_spec.h"
 #include "tests/unit/many/small_jobs.h"
+#include "wire/payload_message.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {

@@ -22,7 +22,6 @@
 #include "tests/support/plain_spec.h"
 #include "tests/support/test_folder.h"
 #include "tests/unit/many/small_jobs.h"
-#include "wire/payload_message.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
