@@ -15,6 +15,9 @@ namespace {
 constexpr auto kPoll = std::chrono::milliseconds(20);
 constexpr auto kFirstBackoff = std::chrono::milliseconds(100);
 constexpr auto kLongestBackoff = std::chrono::milliseconds(10'000);
+// After which a process that was killed is left to the system: one that waits for a file system that
+// does not answer may not end before that does.
+constexpr auto kKillLimit = std::chrono::seconds(2);
 constexpr auto kReplaceLimit = std::chrono::seconds(5);
 constexpr auto kHealthyLife = std::chrono::seconds(30);  // after which a death is not in a row
 
@@ -139,6 +142,7 @@ void WorkerProcesses::StopAll() {
       any = any || slot.pid > 0;
     }
     if (!any) return;
+    if (killed && Clock::now() > limit + kKillLimit) break;
     if (!killed && Clock::now() > limit) {
       killed = true;
       for (const Slot& slot : slots_) {
@@ -146,6 +150,9 @@ void WorkerProcesses::StopAll() {
       }
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  for (const Slot& slot : slots_) {
+    if (slot.pid > 0) spdlog::warn("worker process {} was killed, and has not ended", slot.pid);
   }
 }
 

@@ -12,7 +12,7 @@
 #include "engine/plan/choose_order.h"
 #include "server/coordinator/cluster_view.h"
 #include "server/coordinator/refusals.h"
-#include "server/job/job_files.h"
+#include "server/job/named_files.h"
 #include "server/job/job_id.h"
 #include "server/process/version.h"
 #include "wire/codec.h"
@@ -54,8 +54,7 @@ AttentionService::AttentionService(const JobServices& services, Callers& callers
       short_calls_(short_calls),
       ready_(std::move(ready)),
       plans_(plans),
-      root_look_([root = services.data_root] { return root->Reach().status(); },
-                 {.patience = kRootPatience}, services.time) {}
+      root_look_([this] { return LookAtRoot(); }, {.patience = kRootPatience}, services.time) {}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttentionService::Attend(
     grpc::CallbackServerContext* context) {
@@ -159,13 +158,21 @@ grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
   });
 }
 
+absl::Status AttentionService::LookAtRoot() const {
+  return services_.data_steps.Run<absl::Status>(
+      {.what = absl::StrCat("--data-root ", services_.data_root->path()),
+       .reason = wire::reason::kDataRootGone,
+       .limit = kRootPatience},
+      [root = services_.data_root] { return root->Reach().status(); });
+}
+
 grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
                                            const v1::GetDataRootRequest* request,
                                            v1::GetDataRootResponse* response) {
   return short_calls_.Serve("GetDataRoot", *context, [&] {
     const auto caller = CallerOf(callers_, *context, {Role::kSubmit, Role::kAdmin}, "run jobs");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    const DataRoot* const root = services_.data_root;
+    const std::shared_ptr<DataRoot>& root = services_.data_root;
     if (root == nullptr) {
       return wire::ToGrpc(
           wire::ErrorOf(wire::reason::kNoDataRoot, "the service has no --data-root"));

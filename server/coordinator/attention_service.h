@@ -44,6 +44,7 @@ class AttentionService
   v1::GetClusterResponse DescribeCluster(const Caller& caller) const;
 
  private:
+  absl::Status LookAtRoot() const;
   grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanRequest& request,
                            v1::PlanResponse& response);
 

@@ -32,6 +32,7 @@ namespace {
 constexpr int kMaxBlockingCalls = 8192;  // heartbeats of kMaxWorkers, plans, cluster states
 constexpr int kMaxWorkersOfAHost = 1024;
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
+constexpr auto kRemoveMarkLimit = std::chrono::seconds(2);
 
 // Without a token of the operator's: where workers are spawned, one for them alone.
 absl::StatusOr<std::string> JoinToken(const CoordinatorSettings& settings) {
@@ -98,7 +99,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
         metrics_.ObserveRing(status.code(), again, seconds);
       }),
       orders_(settings.order_cache_bytes),
-      models_(settings.model_dir),
+      models_(std::make_shared<ModelCatalog>(settings.model_dir)),
       shards_(settings.keep_shards),
       copies_(settings.copy_memory_bytes),
       order_memory_(settings.total_order_memory_limit_bytes),
@@ -153,7 +154,9 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                  .plans = plans_,
                  .metrics = metrics_,
                  .suspects = suspects_,
-                 .data_root = data_root_.get()}),
+                 .model_steps = model_steps_,
+                 .data_steps = data_steps_,
+                 .data_root = data_root_}),
       caller_plans_(settings.max_plans),
       call_limits_(settings.max_short_calls_per_peer),
       short_calls_(metrics_, call_limits_),
@@ -187,7 +190,10 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   return coordinator;
 }
 
-Coordinator::~Coordinator() { Stop(); }
+Coordinator::~Coordinator() {
+  Stop();
+  data_steps_.Destroy(std::move(data_root_), kRemoveMarkLimit);
+}
 
 absl::Status Coordinator::Listen() {
   {

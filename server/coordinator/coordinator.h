@@ -70,8 +70,8 @@ class Coordinator {
 
   const CoordinatorSettings settings_;
   const std::string join_token_;
-  const std::unique_ptr<DataRoot> data_root_;  // null: there is none
-  std::optional<TokenMemory> token_memory_;    // of the workers that are spawned
+  std::shared_ptr<DataRoot> data_root_;      // null: there is none
+  std::optional<TokenMemory> token_memory_;  // of the workers that are spawned
   Metrics metrics_{LabelsOfCoordinator()};
   std::atomic<bool> draining_ = false;
   std::atomic<bool> ready_ = false;
@@ -86,7 +86,8 @@ class Coordinator {
   Rings rings_;
   OpenRuns runs_;
   OrderCache orders_;
-  ModelCatalog models_;
+  FileSteps model_steps_, data_steps_;
+  const std::shared_ptr<ModelCatalog> models_;
   SharedMemoryPool shards_;
   KeptThreads threads_;  // of jobs
   JobMemory copies_;

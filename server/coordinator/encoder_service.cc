@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/return_if_error.h"
 #include "server/coordinator/refusals.h"
 #include "server/job/encode_work.h"
 #include "server/models/encode_spec.h"
@@ -44,7 +45,7 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
   const auto caller = CallerOf(callers_, context, kAnyRole, "plan");
   if (!caller.ok()) return Refuse(services_.metrics, caller.status());
   const v1::EncodeSpec& spec = request.spec();
-  const auto model = services_.models.Open(spec.model(), spec.digest());
+  const auto model = Look(context, spec.model(), spec.digest());
   if (!model.ok()) return wire::ToGrpc(model.status());
   auto job = DecodeEncodeSpec(spec, model->config(), LimitsOf(services_.settings));
   if (!job.ok()) return wire::ToGrpc(job.status());
@@ -106,9 +107,23 @@ v1::Model EncoderService::Describe(const std::string& name,
   return model;
 }
 
-v1::ListModelsResponse EncoderService::LookAtAll() const {
+absl::StatusOr<EncoderFolder> EncoderService::Look(const grpc::ServerContext& context,
+                                                   const std::string& name,
+                                                   const std::string& digest) const {
+  return services_.model_steps.Run<absl::StatusOr<EncoderFolder>>(
+      PatienceWithModels([&context] {
+        return context.IsCancelled() ? absl::CancelledError("the client left") : absl::OkStatus();
+      }),
+      [models = services_.models, name, digest] { return models->Open(name, digest); });
+}
+
+absl::StatusOr<v1::ListModelsResponse> EncoderService::LookAtAll() const {
+  ASSIGN_OR_RETURN(const ModelCatalog::Listing listing,
+                   services_.model_steps.Run<absl::StatusOr<ModelCatalog::Listing>>(
+                       PatienceWithModels(nullptr),
+                       [models = services_.models] { return models->List(); }));
   v1::ListModelsResponse all;
-  for (const ModelCatalog::Entry& entry : services_.models.List().entries) {
+  for (const ModelCatalog::Entry& entry : listing.entries) {
     v1::Model model = Describe(entry.name, entry.model);
     model.clear_config();  // GetModel has it: so many of them may not go into a message
     *all.add_models() = std::move(model);
@@ -128,7 +143,8 @@ grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
           absl::UnavailableError("models: those beneath --model-dir are still being read"),
           wire::reason::kModelUnusable));
     }
-    *response = *std::move(all);
+    if (!all->ok()) return wire::ToGrpc(all->status());
+    *response = **std::move(all);
     return grpc::Status::OK;
   });
 }
@@ -138,7 +154,7 @@ grpc::Status EncoderService::GetModel(grpc::ServerContext* context,
   return short_calls_.Serve("GetModel", *context, [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    const auto folder = services_.models.Open(request->name());
+    const auto folder = Look(*context, request->name(), "");
     if (!folder.ok() && !wire::HasReason(folder.status(), wire::reason::kModelUnusable)) {
       return wire::ToGrpc(folder.status());
     }

@@ -35,14 +35,17 @@ class EncoderService
   grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanEncodeRequest& request,
                            v1::PlanResponse& response);
   v1::Model Describe(const std::string& name, const absl::StatusOr<EncoderFolder>& folder) const;
-  v1::ListModelsResponse LookAtAll() const;
+  // As ModelCatalog::Open, as long as the caller is there.
+  absl::StatusOr<EncoderFolder> Look(const grpc::ServerContext& context, const std::string& name,
+                                     const std::string& digest) const;
+  absl::StatusOr<v1::ListModelsResponse> LookAtAll() const;
 
   const JobServices services_;
   Callers& callers_;
   JobCalls& calls_;
   const ShortCalls& short_calls_;
   PlanGate& plans_;
-  SharedLook<v1::ListModelsResponse> all_;  // models: their weights are read where they are new
+  SharedLook<absl::StatusOr<v1::ListModelsResponse>> all_;  // models
 };
 
 }  // namespace hilbert_ring::server

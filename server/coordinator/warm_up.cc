@@ -136,7 +136,10 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
                 .order_memory = services.order_memory,
                 .plans = services.plans,
                 .metrics = metrics_,
-                .suspects = services.suspects},
+                .suspects = services.suspects,
+                .model_steps = services.model_steps,
+                .data_steps = services.data_steps,
+                .data_root = no_root_},
       passed_(std::move(passed)) {
   settings_.max_retries = 0;  // a worker that fails is not to be left out
   // Limits are for callers.

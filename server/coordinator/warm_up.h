@@ -17,6 +17,7 @@
 #include "engine/base/mutex.h"
 #include "server/access/callers.h"
 #include "server/access/quotas.h"
+#include "server/files/data_root.h"
 #include "server/job/job_services.h"
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
@@ -47,7 +48,8 @@ class WarmUp {
   Quotas quotas_;
   Callers callers_{nullptr};  // asks for no token: no port leads to the job's server
   JobMemory copies_;          // so that rows can be checked whatever --copy-memory is
-  JobServices services_;      // with these in place of the service's own
+  const std::shared_ptr<DataRoot> no_root_;  // its rows come by the call
+  JobServices services_;                     // with these in place of the service's own
   const std::function<void()> passed_;
   // Made with the process: later there may be no threads for one. Gone once the job has ended well.
   std::unique_ptr<Server> server_;

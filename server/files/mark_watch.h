@@ -1,15 +1,16 @@
-// What stands in the mark of a data root, looked at again and again: a folder comes and goes. A
-// thread of its own looks, so that a file system that hangs holds up nobody else until the watch is
-// destroyed, which waits for the look that is under way.
+// What stands in the mark of a data root, looked at again and again: a folder comes and goes, and
+// is as good as gone while a look at it gets no answer.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
+#include "server/process/file_steps.h"
 #include "server/process/interval_thread.h"
 
 namespace hilbert_ring::server {
@@ -17,8 +18,12 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class MarkWatch {
  public:
+  // For a look; then no mark is seen until it gets its answer.
+  static constexpr std::chrono::milliseconds kAnswerLimit{5000};
+
   // root: as this process sees it; empty: it has none, and sees no mark.
-  MarkWatch(std::string root, std::chrono::milliseconds interval);
+  MarkWatch(std::string root, std::chrono::milliseconds interval,
+            std::chrono::milliseconds answer_limit = kAnswerLimit);
 
   // Called by the thread where it sees something else than before; it must not call back. Null:
   // nobody is.
@@ -30,9 +35,12 @@ class MarkWatch {
   std::string mark() const;  // empty: none
 
  private:
-  void LookAgain();
+  void LookAgain(const std::stop_token& stop);
+  std::string Read(const std::string& mark_file, const std::stop_token& stop);
 
   const std::string root_;
+  const std::chrono::milliseconds answer_limit_;
+  FileSteps steps_;
   Mutex telling_ ABSL_ACQUIRED_BEFORE(mutex_);  // held while somebody is told
   std::function<void()> on_change_ ABSL_GUARDED_BY(telling_);
   mutable Mutex mutex_;

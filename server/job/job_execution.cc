@@ -137,7 +137,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
 
 absl::Status JobExecution::RunWith(JobRun& run) {
   for (const auto step : {&JobExecution::Start, &JobExecution::Receive, &JobExecution::Compute,
-                          &JobExecution::Send, &JobExecution::Check, &JobExecution::Commit}) {
+                          &JobExecution::Send, &JobExecution::Check, &JobExecution::CheckWritten}) {
     RETURN_IF_ERROR((this->*step)(run));
   }
   figures_.compute_seconds = run.compute_seconds();
@@ -279,13 +279,12 @@ absl::Status JobExecution::Check(JobRun& run) {
 
 // Rows that are checked, from where the workers have written them.
 absl::Status JobExecution::TakeChecked() {
-  std::string row;
   for (const int64_t token : job_.check->wanted()) {
     for (const v1::Tensor tensor : {v1::TENSOR_OUT, v1::TENSOR_LSE, v1::TENSOR_STATES}) {
       if (!job_.files->Writes(tensor)) continue;
       const v1::Tensor of = tensor == v1::TENSOR_STATES ? tensor : v1::TENSOR_Q;
       const auto& worker = members_[router_->Find(of, token).rank];
-      RETURN_IF_ERROR(job_.files->ReadOutput(tensor, token, row));
+      ASSIGN_OR_RETURN(const std::string row, job_.files->ReadOutput(tensor, token));
       v1::OutputChunk chunk;
       chunk.set_tensor(tensor);
       chunk.set_rows(1);
@@ -296,18 +295,16 @@ absl::Status JobExecution::TakeChecked() {
   return absl::OkStatus();
 }
 
-// Outputs in files get their names when all else has ended well.
-absl::Status JobExecution::Commit(JobRun& run) {
+absl::Status JobExecution::CheckWritten(JobRun& run) {
   if (job_.files == nullptr) return absl::OkStatus();
   uint64_t written = 0;  // workers may say any number
   for (const v1::WorkerReport& report : run.Reports()) {
     written += static_cast<uint64_t>(report.file_bytes_written());
   }
-  if (written != static_cast<uint64_t>(job_.files->output_bytes())) {
-    return absl::InternalError(absl::StrCat(
-        "the workers wrote ", written, " bytes of outputs, expected ", job_.files->output_bytes()));
-  }
-  return job_.files->Commit(stop_);
+  if (written == static_cast<uint64_t>(job_.files->output_bytes())) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the workers wrote ", written,
+                                          " bytes of outputs, expected ",
+                                          job_.files->output_bytes()));
 }
 
 absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& chunk,

@@ -110,7 +110,7 @@ class JobExecution {
   absl::Status PlaceRows(JobRun& run);
   absl::Status ReadFiles(JobRun& run);
   absl::Status TakeChecked();
-  absl::Status Commit(JobRun& run);
+  absl::Status CheckWritten(JobRun& run);  // of outputs in files
   absl::StatusOr<bool> SendOutput(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                                   const std::shared_ptr<const void>& owner,
                                   Clock::duration patience);

@@ -1,404 +1,127 @@
 #include "server/job/job_files.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <iterator>
-#include <limits>
-#include <set>
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
-#include "server/files/row_transfer.h"
-#include "wire/checksum.h"
-#include "wire/codec.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-using wire::NpyType;
-
-absl::Status BadOpen(const std::string& message) {
-  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
+absl::Status StatusOf(absl::Status status) { return status; }
+template <typename Value>
+absl::Status StatusOf(const absl::StatusOr<Value>& value) {
+  return value.status();
 }
 
-absl::Status Misshapen(const std::string& path, const std::string& what) {
-  return wire::ErrorOf(wire::reason::kFileMisshapen, absl::StrCat(path, ": ", what));
+// For a step of a job.
+Patience PatienceOf(const FilePatience& patience, std::string what) {
+  return {.what = absl::StrCat("--data-root: ", what),
+          .reason = wire::reason::kDataRootGone,
+          .limit = patience.limit,
+          .flag = "--stall-timeout",
+          .why_leave = [&client = patience.client] { return client.why(); }};
 }
 
-bool IsOutput(v1::Tensor tensor) {
-  const auto kind = wire::TensorKindOf(tensor);
-  return kind && hilbert_ring::IsOutput(*kind);
-}
-
-bool IsInteger(NpyType type) { return type >= NpyType::kInt16 && type <= NpyType::kUInt64; }
-
-NpyType TypeOf(DataType dtype) {
-  switch (dtype) {
-    case DataType::kFloat16:
-      return NpyType::kFloat16;
-    case DataType::kBFloat16:
-      return NpyType::kRaw16;
-    case DataType::kFloat32:
-      break;
-  }
-  return NpyType::kFloat32;
-}
-
-// Of an input's file, in what it may come.
-absl::Status CheckType(const std::string& path, const JobArray& array, NpyType type) {
-  const bool right = array.numbers == JobArray::Numbers::kIntegers ? IsInteger(type)
-                     : array.numbers == JobArray::Numbers::kFloat64
-                         ? type == NpyType::kFloat64
-                         : wire::MayHold(type, array.dtype);
-  if (right) return absl::OkStatus();
-  const char* const wanted = array.numbers == JobArray::Numbers::kIntegers ? "integers"
-                             : array.numbers == JobArray::Numbers::kFloat64
-                                 ? "float64"
-                                 : wire::NpyTypeName(TypeOf(array.dtype));
-  return Misshapen(path, absl::StrCat("has numbers of type ", wire::NpyTypeName(type),
-                                      ", the job wants ", wanted));
-}
-
-absl::Status CheckShape(const std::string& path, const std::vector<int64_t>& shape,
-                        const std::vector<int64_t>& wanted) {
-  if (shape == wanted) return absl::OkStatus();
-  return Misshapen(path, absl::StrCat("has the shape ", wire::FormatShape(shape),
-                                      ", the job wants ", wire::FormatShape(wanted)));
-}
-
-absl::StatusOr<wire::NpyHeader> ReadHeader(const Descriptor& file, const std::string& path) {
-  constexpr size_t kPrefix = 12;  // magic, version, length
-  constexpr size_t kLikely = 256;
-  std::string begin(kLikely, '\0');
-  while (true) {
-    const ssize_t bytes = pread(file.number(), begin.data(), begin.size(), 0);
-    if (bytes < 0) return FileError(path, "cannot read", errno);
-    const bool cut = bytes == std::ssize(begin);
-    begin.resize(static_cast<size_t>(bytes));
-    auto header = wire::ParseNpyHeader(begin);
-    if (header.ok()) return header;
-    if (!cut || begin.size() >= kPrefix + wire::kMaxNpyHeaderBytes) {
-      return Misshapen(path, std::string(header.status().message()));
-    }
-    begin.resize(kPrefix + wire::kMaxNpyHeaderBytes);
-  }
-}
-
-// Where the rows of a file begin, and what numbers it has.
-struct Begin {
-  int64_t offset = 0;
-  NpyType type = NpyType::kFloat32;
-};
-absl::StatusOr<Begin> BeginOfRaw(const v1::RawFile& raw, const std::string& path,
-                                 const JobArray& array) {
-  const std::optional<DataType> dtype = wire::DecodeDataType(raw.dtype());
-  if (!dtype) return BadOpen(absl::StrCat("files: raw.dtype of ", path, " is not given"));
-  if (raw.offset() < 0) {
-    return BadOpen(absl::StrCat("files: raw.offset of ", path, " is ", raw.offset(),
-                                ", must not be negative"));
-  }
-  RETURN_IF_ERROR(CheckShape(path, {raw.shape().begin(), raw.shape().end()}, array.shape));
-  RETURN_IF_ERROR(CheckType(path, array, TypeOf(*dtype)));
-  return Begin{raw.offset(), TypeOf(*dtype)};
-}
-
-// Of an input.
-absl::StatusOr<Begin> BeginOf(const v1::TensorFile& file, const std::string& path,
-                              const Descriptor& opened, const JobArray& array) {
-  if (file.has_raw()) return BeginOfRaw(file.raw(), path, array);
-  ASSIGN_OR_RETURN(const wire::NpyHeader header, ReadHeader(opened, path));
-  if (header.fortran_order) return Misshapen(path, "is in Fortran order, must be in C order");
-  RETURN_IF_ERROR(CheckShape(path, header.shape, array.shape));
-  RETURN_IF_ERROR(CheckType(path, array, header.type));
-  return Begin{header.data_offset, header.type};
-}
-
-// Coordinates as chunks have them: uint32.
-template <typename Integer>
-absl::Status Narrow(const std::string& path, const std::string& bytes, int64_t first, int axes,
-                    std::string& narrow) {
-  const auto* values = reinterpret_cast<const Integer*>(bytes.data());
-  const auto count = static_cast<int64_t>(bytes.size() / sizeof(Integer));
-  auto* to = reinterpret_cast<uint32_t*>(narrow.data());
-  for (int64_t i = 0; i < count; ++i) {
-    if (std::cmp_less(values[i], 0) ||
-        std::cmp_greater(values[i], std::numeric_limits<uint32_t>::max())) {
-      return wire::ErrorOf(wire::reason::kBadCoordinates,
-                           absl::StrCat(path, ": row ", first + i / axes, ", axis ", i % axes,
-                                        " is ", values[i], ", must be 0 to 2^32 - 1"));
-    }
-    to[i] = static_cast<uint32_t>(values[i]);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status NarrowAs(NpyType type, const std::string& path, const std::string& bytes,
-                      int64_t first, int axes, std::string& narrow) {
-  switch (type) {
-    case NpyType::kInt16:
-      return Narrow<int16_t>(path, bytes, first, axes, narrow);
-    case NpyType::kUInt16:
-      return Narrow<uint16_t>(path, bytes, first, axes, narrow);
-    case NpyType::kInt32:
-      return Narrow<int32_t>(path, bytes, first, axes, narrow);
-    case NpyType::kUInt32:
-      return Narrow<uint32_t>(path, bytes, first, axes, narrow);
-    case NpyType::kInt64:
-      return Narrow<int64_t>(path, bytes, first, axes, narrow);
-    default:
-      return Narrow<uint64_t>(path, bytes, first, axes, narrow);
-  }
+// For one that ends though the client has gone.
+Patience PatienceToRemove() {
+  return {.what = "--data-root: removing outputs",
+          .reason = wire::reason::kDataRootGone,
+          .limit = JobFiles::kRemoveLimit};
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> FolderOf(const Caller& caller) {
-  const std::string& folder = caller.folder.empty() ? caller.name : caller.folder;
-  if (folder.empty() || folder == ".") return "";
-  if (absl::Status status = CheckFilePath(folder); !status.ok()) {
-    return wire::ErrorOf(wire::reason::kFilePath,
-                         absl::StrCat("the caller's folder beneath the data root: ",
-                                      status.message(), " (root in --auth-token-file)"));
-  }
-  return folder;
-}
-
-absl::StatusOr<std::unique_ptr<JobFiles>> JobFiles::Open(DataRoot* root, const Caller& caller,
-                                                         const v1::Open& open,
-                                                         const JobWork& work) {
+absl::StatusOr<std::unique_ptr<JobFiles>> JobFiles::Open(std::shared_ptr<DataRoot> root,
+                                                         const Caller& caller,
+                                                         const v1::Open& open, const JobWork& work,
+                                                         const FilePatience& patience) {
   if (root == nullptr) {
     return wire::ErrorOf(wire::reason::kNoDataRoot,
                          "files: the service takes none, for it has no --data-root");
   }
-  ASSIGN_OR_RETURN(const std::string folder, FolderOf(caller));
-  ASSIGN_OR_RETURN(const Descriptor reached, root->Reach());
-  std::unique_ptr<JobFiles> files(new JobFiles(*root, work));
-  std::vector<const v1::TensorFile*> inputs_first;
-  for (const v1::TensorFile& file : open.files()) inputs_first.push_back(&file);
-  std::stable_partition(inputs_first.begin(), inputs_first.end(),
-                        [](const v1::TensorFile* file) { return !IsOutput(file->tensor()); });
-  for (const v1::TensorFile* const file : inputs_first) {
-    // Before the folder is put before it, which would make it right.
-    RETURN_IF_ERROR(CheckFilePath(file->path()));
-    const std::string path =
-        folder.empty() ? file->path() : absl::StrCat(folder, "/", file->path());
-    RETURN_IF_ERROR(files->Take(*file, path, reached.number()));
-  }
-  RETURN_IF_ERROR(files->CheckAllNamed(open));
-  RETURN_IF_ERROR(files->CheckDistinct(reached.number()));
-  return files;
+  ASSIGN_OR_RETURN(auto files,
+                   patience.steps.Run<absl::StatusOr<std::shared_ptr<NamedFiles>>>(
+                       PatienceOf(patience, "opening files"),
+                       [root = std::move(root), caller, open, arrays = FileArraysOf(work)] {
+                         return NamedFiles::Open(root, caller, open, arrays);
+                       }));
+  return std::unique_ptr<JobFiles>(new JobFiles(std::move(files), patience));
 }
 
-absl::Status JobFiles::Take(const v1::TensorFile& file, const std::string& path, int root) {
-  const std::string name = wire::TensorName(file.tensor());
-  if (inputs_.contains(file.tensor()) || wanted_.contains(file.tensor())) {
-    return BadOpen(absl::StrCat("files: ", name, " is named twice"));
-  }
-  if (work_.ArrayOf(file.tensor()).shape.empty()) {
-    return BadOpen(absl::StrCat("files: ", name, " is none of the job's tensors in files"));
-  }
-  return IsOutput(file.tensor()) ? TakeOutput(file, path, root) : TakeInput(file, path, root);
+JobFiles::~JobFiles() {
+  const Clock::duration limit = left_.ok() ? kRemoveLimit : Clock::duration(0);
+  patience_.steps.Destroy(std::move(files_), limit);
 }
 
-absl::Status JobFiles::TakeInput(const v1::TensorFile& file, const std::string& path, int root) {
-  const JobArray array = work_.ArrayOf(file.tensor());
-  Input input{.path = path};
-  ASSIGN_OR_RETURN(input.file, OpenFile(root, path, O_RDONLY));
-  ASSIGN_OR_RETURN(input.version, VersionOf(input.file, path));
-  ASSIGN_OR_RETURN(const Begin begin, BeginOf(file, path, input.file, array));
-  input.offset = begin.offset;
-  input.type = begin.type;
-  int64_t bytes = wire::NpyItemBytes(begin.type);
-  for (const int64_t axis : array.shape) bytes *= axis;  // of a valid spec
-  if (input.version.bytes - input.offset < bytes) {
-    return Misshapen(path,
-                     absl::StrCat("has ", input.version.bytes, " bytes, its ", array.shape.front(),
-                                  " rows take ", bytes, " from byte ", input.offset, " on"));
-  }
-  inputs_.emplace(file.tensor(), std::move(input));
-  return absl::OkStatus();
-}
-
-absl::Status JobFiles::TakeOutput(const v1::TensorFile& file, const std::string& path, int root) {
-  const JobArray array = work_.ArrayOf(file.tensor());
-  NpyType type =
-      array.numbers == JobArray::Numbers::kOfJob ? TypeOf(array.dtype) : NpyType::kFloat32;
-  // bfloat16 leaves as it came: inputs have been taken by now.
-  const auto q = inputs_.find(v1::TENSOR_Q);
-  if (type == NpyType::kRaw16 && q != inputs_.end()) type = q->second.type;
-  Wanted wanted{.path = path,
-                .row_bytes = work_.shape().rows[*wire::TensorKindOf(file.tensor())],
-                .rows = array.shape.front()};
-  if (!file.has_raw()) wanted.header = wire::FormatNpyHeader(type, array.shape);
-  if (file.has_raw()) {
-    ASSIGN_OR_RETURN(const Begin begin, BeginOfRaw(file.raw(), path, array));
-    if (begin.offset != 0) {
-      return BadOpen(absl::StrCat("files: raw.offset of the output ", path, " is ", begin.offset,
-                                  ", must be 0"));
-    }
-  }
-  RETURN_IF_ERROR(CheckReplaceable(root, path));
-  wanted_.emplace(file.tensor(), std::move(wanted));
-  return absl::OkStatus();
-}
-
-absl::Status JobFiles::CheckAllNamed(const v1::Open& open) const {
-  const auto missing = [](v1::Tensor tensor) {
-    return BadOpen(absl::StrCat("files: ", wire::TensorName(tensor),
-                                " is missing; all of a job's tensors are named, or none"));
-  };
-  const bool coords = !work_.ArrayOf(v1::TENSOR_COORDS).shape.empty();
-  if (coords && !inputs_.contains(v1::TENSOR_COORDS)) return missing(v1::TENSOR_COORDS);
-  for (const TensorKind kind : kInputKinds) {
-    const v1::Tensor tensor = wire::TensorOf(kind);
-    if (work_.shape().rows.Has(kind) && !inputs_.contains(tensor)) return missing(tensor);
-  }
-  for (const TensorKind kind : kOutputKinds) {
-    const v1::Tensor tensor = wire::TensorOf(kind);
-    if (work_.ArrayOf(tensor).shape.empty()) continue;  // not the client's, or sent
-    const bool wanted = kind != TensorKind::kLse || open.want_lse();
-    if (wanted && !wanted_.contains(tensor)) return missing(tensor);
-    if (!wanted && wanted_.contains(tensor)) {
-      return BadOpen("files: LSE is named, and want_lse is false");
-    }
-  }
-  return absl::OkStatus();
-}
-
-// An output that takes an input's name, or another output's, would not be what its caller thinks.
-absl::Status JobFiles::CheckDistinct(int root) const {
-  std::set<std::string> paths;
-  for (const auto& [tensor, wanted] : wanted_) {
-    if (!paths.insert(wanted.path).second) {
-      return BadOpen(absl::StrCat("files: two outputs are ", wanted.path));
-    }
-    struct stat found = {};
-    const auto there = OpenBeneath(root, wanted.path, O_PATH);
-    if (!there.ok() || fstat(there->number(), &found) != 0) continue;
-    for (const auto& [input, file] : inputs_) {
-      if (file.version.inode != found.st_ino || file.version.device != found.st_dev) continue;
-      return BadOpen(absl::StrCat("files: the output ", wanted.path, " is the input ", file.path));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status JobFiles::CheckUnchanged() const {
-  for (const auto& [tensor, input] : inputs_) {
-    ASSIGN_OR_RETURN(const FileVersion now, VersionOf(input.file, input.path));
-    if (now == input.version) continue;
-    const std::string how =
-        now.bytes == input.version.bytes
-            ? "its modification time changed"
-            : absl::StrCat("it has ", now.bytes, " bytes, it had ", input.version.bytes);
-    return wire::ErrorOf(wire::reason::kFileChanged,
-                         absl::StrCat(input.path, ": was written to while the job read it: ", how));
-  }
-  return absl::OkStatus();
+// After a step that was left nothing else is done: it may still go on.
+template <typename Result>
+Result JobFiles::Step(const Patience& patience, std::function<Result(NamedFiles&)> step) {
+  RETURN_IF_ERROR(left_);
+  const auto ended = std::make_shared<std::atomic<bool>>(false);
+  Result result = patience_.steps.Run<Result>(
+      patience, [files = files_, ended, step = std::move(step)]() -> Result {
+        Result done = step(*files);
+        *ended = true;
+        return done;
+      });
+  if (!*ended) left_ = StatusOf(result);
+  return result;
 }
 
 absl::Status JobFiles::BeginExecution() {
-  outputs_.clear();
-  RETURN_IF_ERROR(CheckUnchanged());
-  ASSIGN_OR_RETURN(const Descriptor root, root_.Reach());
-  for (const auto& [tensor, wanted] : wanted_) {
-    ASSIGN_OR_RETURN(OutputFile output,
-                     OutputFile::Create(root_, root.number(),
-                                        {.path = wanted.path,
-                                         .header = wanted.header,
-                                         .data_bytes = wanted.rows * wanted.row_bytes}));
-    outputs_.emplace(tensor, std::move(output));
+  return Step<absl::Status>(PatienceOf(patience_, "making outputs"),
+                            [](NamedFiles& files) { return files.BeginExecution(); });
+}
+
+absl::Status JobFiles::ReadChunks(v1::Tensor tensor, const Visit& visit) {
+  const int64_t rows = files_->RowsOf(tensor);
+  for (int64_t first = 0; first < rows;) {
+    ASSIGN_OR_RETURN(const FilePiece piece,
+                     Step<absl::StatusOr<FilePiece>>(
+                         PatienceOf(patience_, "reading coordinates"),
+                         [=](NamedFiles& files) { return files.ReadPiece(tensor, first); }));
+    RETURN_IF_ERROR(visit(piece.chunk, wire::Payload(piece.payload)));
+    first += piece.chunk.rows();
   }
   return absl::OkStatus();
 }
 
-void JobFiles::AddTo(v1::RunOpen& open) const {
-  for (const auto& [tensor, input] : inputs_) {
-    if (tensor == v1::TENSOR_COORDS) continue;  // the order is made of them here
-    v1::ShardFile& file = *open.add_files();
-    file.set_tensor(tensor);
-    file.set_path(input.path);
-    file.set_offset(input.offset);
-    file.set_inode(input.version.inode);
-    file.set_bytes(input.version.bytes);
-  }
-  for (const auto& [tensor, output] : outputs_) {
-    v1::ShardFile& file = *open.add_files();
-    file.set_tensor(tensor);
-    file.set_path(output.unfinished());
-    file.set_offset(output.offset());
-    file.set_inode(output.version().inode);
-    file.set_bytes(output.version().bytes);
-  }
+absl::StatusOr<std::string> JobFiles::ReadOutput(v1::Tensor tensor, int64_t row) {
+  return Step<absl::StatusOr<std::string>>(
+      PatienceOf(patience_, "reading outputs"),
+      [=](NamedFiles& files) { return files.ReadOutput(tensor, row); });
 }
 
-absl::Status JobFiles::ReadChunks(v1::Tensor tensor, const Visit& visit) const {
-  const Input& input = inputs_.at(tensor);
-  const JobArray array = work_.ArrayOf(tensor);
-  const int64_t total = array.shape.front();
-  const int64_t numbers = array.shape.back();  // of a row
-  const bool integers = array.numbers == JobArray::Numbers::kIntegers;
-  const int64_t item = wire::NpyItemBytes(input.type);
-  const FileRows rows{.descriptor = input.file.number(),
-                      .path = input.path,
-                      .offset = input.offset,
-                      .row_bytes = numbers * item};
-  const int64_t most = std::max<int64_t>(1, wire::kMaxPayloadBytes / (numbers * 8));
-  std::string bytes, narrow;
-  for (int64_t first = 0; first < total; first += most) {
-    const int64_t count = std::min(most, total - first);
-    bytes.resize(static_cast<size_t>(count * rows.row_bytes));
-    const RowPiece piece{.file_row = first, .memory_row = 0, .rows = count};
-    RETURN_IF_ERROR(
-        ReadRows(rows, std::span(&piece, 1), reinterpret_cast<std::byte*>(bytes.data())));
-    if (integers) {
-      narrow.resize(static_cast<size_t>(count * numbers) * sizeof(uint32_t));
-      RETURN_IF_ERROR(
-          NarrowAs(input.type, input.path, bytes, first, static_cast<int>(numbers), narrow));
-    }
-    const std::string& payload = integers ? narrow : bytes;
-    v1::Chunk chunk;
-    chunk.set_tensor(tensor);
-    chunk.set_first_row(first);
-    chunk.set_rows(count);
-    chunk.set_crc32c(wire::Crc32c(payload));
-    RETURN_IF_ERROR(visit(chunk, wire::Payload(payload)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status JobFiles::ReadOutput(v1::Tensor tensor, int64_t row, std::string& bytes) const {
-  const Wanted& wanted = wanted_.at(tensor);
-  const OutputFile& output = outputs_.at(tensor);
-  bytes.resize(static_cast<size_t>(wanted.row_bytes));
-  const FileRows rows{.descriptor = output.descriptor(),
-                      .path = wanted.path,
-                      .offset = output.offset(),
-                      .row_bytes = wanted.row_bytes};
-  const RowPiece piece{.file_row = row, .memory_row = 0, .rows = 1};
-  return ReadRows(rows, std::span(&piece, 1), reinterpret_cast<std::byte*>(bytes.data()));
+void JobFiles::GiveUp() {
+  absl::Status removed = Step<absl::Status>(PatienceToRemove(), [](NamedFiles& files) {
+    files.GiveUp();
+    return absl::OkStatus();
+  });
+  removed.IgnoreError();  // the next execution has it
 }
 
 absl::Status JobFiles::Commit(const JobStop& stop) {
-  RETURN_IF_ERROR(CheckUnchanged());
-  // What takes long, before the first of them gets its name.
-  for (const auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Sync());
-  RETURN_IF_ERROR(stop.why());
-  for (auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Commit());
-  return absl::OkStatus();
-}
-
-bool JobFiles::Writes(v1::Tensor tensor) const { return wanted_.contains(tensor); }
-
-int64_t JobFiles::output_bytes() const {
-  int64_t bytes = 0;
-  for (const auto& [tensor, wanted] : wanted_) bytes += wanted.rows * wanted.row_bytes;
-  return bytes;
+  Patience patience = PatienceOf(patience_, "bringing outputs to the disk");
+  patience.limit = kCommitLimit;
+  patience.flag.clear();
+  // Once the first output has its name, the others are waited for.
+  patience.why_leave = [&stop, files = files_]() -> absl::Status {
+    absl::Status why = stop.why();
+    return why.ok() || files->Abandon() ? why : absl::OkStatus();
+  };
+  absl::Status status =
+      Step<absl::Status>(patience, [token = stop.token()](NamedFiles& files) {
+        return files.Commit(token);
+      });
+  if (absl::IsCancelled(status) && !stop.why().ok()) return stop.why();
+  if (left_.ok() || files_->Abandon()) return status;
+  return wire::WithReason(
+      absl::Status(status.code(),
+                   absl::StrCat(status.message(), "; outputs may have their names, or get them")),
+      wire::ReasonOf(status));
 }
 
 }  // namespace hilbert_ring::server

@@ -1,22 +1,17 @@
-// The files of a job that names them instead of sending tensors (Open.files), at the coordinator,
-// which reads coordinates alone.
+// The files that a job names (named_files.h), for its thread: each step is left when the file system
+// does not answer, or the client has gone.
 //
-//   ASSIGN_OR_RETURN(auto files, JobFiles::Open(root, caller, open, work));  // before admission
-//   files->BeginExecution();            // inputs are as they were; outputs are there, empty
-//   files->AddTo(run_open);             // for each worker, which reads and writes its own rows
-//   files->Commit(stop);                // every worker is done: the outputs get their names
-//   files->GiveUp();                    // or they are removed
-//
-// Each execution has output files of its own: a worker of one that was given up may still write,
-// but not into what gets the name.
+//   ASSIGN_OR_RETURN(auto files, JobFiles::Open(root, caller, open, work, patience));
+//   files->BeginExecution();
+//   files->AddTo(run_open);
+//   files->Commit();     // every worker is done: the outputs get their names
+//   files->GiveUp();     // or they are removed
 #pragma once
 
+#include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,76 +19,66 @@
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/access/caller.h"
 #include "server/files/data_root.h"
-#include "server/files/output_file.h"
 #include "server/job/job_work.h"
+#include "server/job/named_files.h"
+#include "server/process/file_steps.h"
 #include "server/process/job_stop.h"
-#include "wire/npy_header.h"
 #include "wire/payload.h"
 
 namespace hilbert_ring::server {
 
-// The caller's folder beneath the root; empty: the root itself. FILE_PATH for a caller whose name
-// is no folder's.
-absl::StatusOr<std::string> FolderOf(const Caller& caller);
+struct FilePatience {
+  FileSteps& steps;
+  const JobStop& client;
+  std::chrono::milliseconds limit;  // of a step (--stall-timeout)
+};
 
+// Errors of each call besides its own: DATA_ROOT_GONE where there is no answer; the client's stop;
+// NoThreads. After one of these all calls fail with it.
 class JobFiles {
  public:
-  // root: null where there is none (NO_DATA_ROOT). INVALID_OPEN: a tensor that the job does not
-  // have, is named twice, or is missing; FILE_MISSHAPEN; errors of DataRoot::Reach, OpenFile and
-  // CheckReplaceable. The work outlives the files.
-  static absl::StatusOr<std::unique_ptr<JobFiles>> Open(DataRoot* root, const Caller& caller,
-                                                        const v1::Open& open, const JobWork& work);
+  // Within which outputs are brought to the disk and get their names.
+  static constexpr std::chrono::minutes kCommitLimit{10};
+  // Within which outputs that are given up are removed; then that is left.
+  static constexpr std::chrono::seconds kRemoveLimit{5};
 
-  // FILE_CHANGED, and errors of OutputFile::Create.
+  // Before admission. root: null where there is none (NO_DATA_ROOT). Errors of NamedFiles::Open.
+  // What the patience names outlives the files.
+  static absl::StatusOr<std::unique_ptr<JobFiles>> Open(std::shared_ptr<DataRoot> root,
+                                                        const Caller& caller,
+                                                        const v1::Open& open, const JobWork& work,
+                                                        const FilePatience& patience);
+  // Removes what was not committed.
+  ~JobFiles();
+  JobFiles(const JobFiles&) = delete;
+  JobFiles& operator=(const JobFiles&) = delete;
+
+  // As of NamedFiles.
   absl::Status BeginExecution();
+  void AddTo(v1::RunOpen& open) const { files_->AddTo(open); }
+  bool Writes(v1::Tensor tensor) const { return files_->Writes(tensor); }
+  absl::StatusOr<std::string> ReadOutput(v1::Tensor tensor, int64_t row);
+  void GiveUp();
+  int64_t output_bytes() const { return files_->output_bytes(); }
 
-  void AddTo(v1::RunOpen& open) const;
-
-  // Chunks of a tensor that this process reads itself: COORDS, TILE_COORDS. Errors of ReadRows,
-  // BAD_COORDINATES, and those of `visit`.
+  // Chunks of a tensor that this process reads itself: COORDS, TILE_COORDS. Errors of
+  // NamedFiles::ReadPiece, and those of `visit`.
   using Visit = std::function<absl::Status(const v1::Chunk& chunk, const wire::Payload& payload)>;
-  absl::Status ReadChunks(v1::Tensor tensor, const Visit& visit) const;
+  absl::Status ReadChunks(v1::Tensor tensor, const Visit& visit);
 
-  // Whether it is an output in a file.
-  bool Writes(v1::Tensor tensor) const;
-
-  // Rows of such an output, before it is committed.
-  absl::Status ReadOutput(v1::Tensor tensor, int64_t row, std::string& bytes) const;
-
-  // FILE_CHANGED where an input was written to meanwhile; errors of OutputFile::Commit; the stop's
-  // reason: then no output has its name.
+  // Errors of NamedFiles::Commit; the stop's reason: then no output has its name. Where the file
+  // system answers no more while they get them, some may have theirs, and the error says so.
   absl::Status Commit(const JobStop& stop);
-  void GiveUp() { outputs_.clear(); }
-
-  // Of all outputs: what the workers write.
-  int64_t output_bytes() const;
 
  private:
-  struct Input {
-    std::string path;  // beneath the root
-    Descriptor file;
-    FileVersion version;
-    int64_t offset = 0;  // of row 0
-    wire::NpyType type = wire::NpyType::kFloat32;
-  };
-  struct Wanted {  // of an output
-    std::string path, header;
-    int64_t row_bytes = 0, rows = 0;
-  };
+  JobFiles(std::shared_ptr<NamedFiles> files, const FilePatience& patience)
+      : files_(std::move(files)), patience_(patience) {}
+  template <typename Result>
+  Result Step(const Patience& patience, std::function<Result(NamedFiles&)> step);
 
-  JobFiles(DataRoot& root, const JobWork& work) : root_(root), work_(work) {}
-  absl::Status Take(const v1::TensorFile& file, const std::string& path, int root);
-  absl::Status TakeInput(const v1::TensorFile& file, const std::string& path, int root);
-  absl::Status TakeOutput(const v1::TensorFile& file, const std::string& path, int root);
-  absl::Status CheckAllNamed(const v1::Open& open) const;
-  absl::Status CheckDistinct(int root) const;
-  absl::Status CheckUnchanged() const;
-
-  DataRoot& root_;
-  const JobWork& work_;
-  std::map<v1::Tensor, Input> inputs_;
-  std::map<v1::Tensor, Wanted> wanted_;
-  std::map<v1::Tensor, OutputFile> outputs_;  // of the execution
+  std::shared_ptr<NamedFiles> files_;
+  const FilePatience patience_;
+  absl::Status left_;  // why a step was left
 };
 
 }  // namespace hilbert_ring::server

@@ -7,12 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
-#include "server/job/encode_work.h"
-#include "server/job/job_id.h"
 #include "server/rows/coordinates.h"
 #include "server/schedule/fit.h"
-#include "wire/codec.h"
-#include "wire/job_id.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -24,15 +20,6 @@ constexpr auto kReplacementLimit = std::chrono::milliseconds(500);
 constexpr auto kNewsLimit = std::chrono::milliseconds(200);
 // Until it is looked again whether those that are there are still the same.
 constexpr auto kTurnLimit = std::chrono::seconds(1);
-
-absl::Status BadOpen(const std::string& message) {
-  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
-}
-
-// Of one job.
-int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
-  return std::min(settings.order_memory_limit_bytes, settings.total_order_memory_limit_bytes);
-}
 
 // Members of a ring before this one keep their ranks where as many are given again, so that the
 // rows that they have stay where they are.
@@ -46,13 +33,6 @@ Members InOldRanks(const Members& before, Members now) {
 }
 
 }  // namespace
-
-SpecLimits LimitsOf(const CoordinatorSettings& settings) {
-  return {.max_tokens = settings.max_tokens,
-          .max_heads = settings.max_heads,
-          .max_branches = settings.max_branches,
-          .max_sequences = settings.max_sequences};
-}
 
 ServedJob::ServedJob(const JobServices& services, JobClient& client, Caller caller,
                      std::string traceparent, JobMethod method)
@@ -94,74 +74,6 @@ absl::StatusOr<v1::Report> ServedJob::Run() {
 absl::Status ServedJob::Try() {
   RETURN_IF_ERROR(ReadOpen());
   return Sizes().status();
-}
-
-absl::Status ServedJob::ReadOpen() {
-  ClientMessage message;
-  const absl::StatusOr<bool> more = client_.Read(message, client_.stop());
-  if (!more.ok()) return more.status();
-  course_.Enter(JobPhase::kValidating);
-  if (!*more || !message.request.has_open()) return BadOpen("the first message must be Open");
-  open_ = std::move(*message.request.mutable_open());
-  if (absl::Status status = CheckJobId(open_.job_id()); !status.ok()) {
-    open_.set_job_id("?");
-    return wire::WithReason(std::move(status), wire::reason::kInvalidOpen);
-  }
-  if (open_.job_id().empty()) open_.set_job_id(wire::DrawJobId());
-  if (open_.attempt() < 0) {
-    return BadOpen(absl::StrCat("attempt is ", open_.attempt(), ", must not be negative"));
-  }
-  ASSIGN_OR_RETURN(work_, MakeWork());
-  open_.clear_what();
-  RETURN_IF_ERROR(CheckRowSizes());
-  if (open_.files_size() > 0) {
-    ASSIGN_OR_RETURN(files_, JobFiles::Open(services_.data_root, caller_, open_, *work_));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::MakeWork() const {
-  if (method_ == JobMethod::kEncode) {
-    if (!open_.has_encode()) return BadOpen("Open has no encode, which Encode takes");
-    return MakeEncodeWork(open_.encode(), services_.models,
-                          {.limits = LimitsOf(services_.settings),
-                           .threads = MostThreads(services_.membership.Live()),
-                           .max_result_bytes = OrderMemoryLimit(services_.settings),
-                           .check_rows = services_.settings.check_rows});
-  }
-  if (open_.has_encode()) return BadOpen("Open has encode, which Attend does not take");
-  ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open_.spec()));
-  if (absl::Status status = Validate(spec, LimitsOf(services_.settings)); !status.ok()) {
-    return wire::WithReason(std::move(status), wire::reason::kInvalidSpec);
-  }
-  return MakeAttentionWork(
-      spec, {.want_lse = open_.want_lse(), .check_rows = services_.settings.check_rows});
-}
-
-absl::Status ServedJob::CheckRowSizes() const {
-  const CoordinatorSettings& settings = services_.settings;
-  const RowSizes& rows = work_->shape().rows;
-  for (int i = 0; i < kTensorKinds; ++i) {
-    const auto tensor = static_cast<TensorKind>(i);
-    if (rows[tensor] > wire::kMaxPayloadBytes) {
-      return wire::WithReason(
-          absl::OutOfRangeError(absl::StrCat(
-              i <= static_cast<int>(TensorKind::kLse) ? "heads" : "states", ": a row of ",
-              wire::TensorName(wire::TensorOf(tensor)), " has ", rows[tensor],
-              " bytes, the limit of a chunk is ", wire::kMaxPayloadBytes)),
-          wire::reason::kInvalidSpec);
-    }
-  }
-  if (spec().ordering && spec().ordering->coordinate_axes > 0 &&
-      Coordinates::MemoryBytes(spec()) > OrderMemoryLimit(settings)) {
-    return wire::ErrorOf(
-        wire::reason::kDoesNotFit,
-        absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
-                     Coordinates::MemoryBytes(spec()), " bytes at the coordinator, whose limit is ",
-                     OrderMemoryLimit(settings),
-                     " (--order-memory-limit, --total-order-memory-limit)"));
-  }
-  return absl::OkStatus();
 }
 
 Planner ServedJob::MakePlanner() const {
@@ -324,7 +236,7 @@ absl::Status ServedJob::RunJob() {
   job_->files = files_.get();
   if (order_memory_) job_->order_memory = &*order_memory_;
   while (true) {
-    status = Execute();
+    status = Execute(*place);
     if (status.ok() || !MayRetry(status) || !client_.stop().why().ok()) return status;
     if (job_->retries == services_.settings.max_retries) {
       return wire::WithReason(
@@ -340,20 +252,28 @@ absl::Status ServedJob::RunJob() {
   }
 }
 
-absl::Status ServedJob::Execute() {
+absl::Status ServedJob::Execute(Scheduler::Place& place) {
+  ASSIGN_OR_RETURN(ExecutionFigures figures, RunExecution());
+  services_.membership.Worked(grant_.members);
+  if (files_ != nullptr) {
+    // The disk may take long, and the workers have done all that they can.
+    place.GiveBack();
+    RETURN_IF_ERROR(files_->Commit(client_.stop()));
+  }
+  report_ = MakeReport(std::move(figures));
+  return absl::OkStatus();
+}
+
+// What it took of the workers and of this process's memory is free when it returns.
+absl::StatusOr<ExecutionFigures> ServedJob::RunExecution() {
   if (!grant_.express()) services_.membership.SetJob(grant_.members, open_.job_id());
   live_before_ = services_.membership.Live().size();
   JobExecution execution(services_, client_, *job_, *plan_, grant_);
   absl::StatusOr<ExecutionFigures> figures = execution.Run();
   if (!grant_.express()) services_.membership.SetJob(grant_.members, "");
   services_.metrics.CountExecution(figures.status().code());
-  if (!figures.ok()) {
-    NoteFailures(execution, figures.status());
-    return figures.status();
-  }
-  report_ = MakeReport(*std::move(figures));
-  services_.membership.Worked(grant_.members);
-  return absl::OkStatus();
+  if (!figures.ok()) NoteFailures(execution, figures.status());
+  return figures;
 }
 
 void ServedJob::NoteFailures(const JobExecution& execution, const absl::Status& status) {

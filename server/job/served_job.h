@@ -58,6 +58,7 @@ class ServedJob {
  private:
   absl::Status ReadOpen();
   absl::StatusOr<std::unique_ptr<JobWork>> MakeWork() const;
+  absl::StatusOr<std::unique_ptr<JobWork>> ReadModel() const;
   absl::Status CheckRowSizes() const;
   absl::Status RunJob();
   absl::Status ReserveQuota();
@@ -72,7 +73,8 @@ class ServedJob {
   Members LeftOut() const;
   void NoteFailures(const JobExecution& execution, const absl::Status& status);
   absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
-  absl::Status Execute();
+  absl::Status Execute(Scheduler::Place& place);
+  absl::StatusOr<ExecutionFigures> RunExecution();
   absl::Status AwaitOthers(Scheduler::Place& place);
   absl::Status AwaitWorkers(Scheduler::Place& place);
   absl::Status NotEnough(const absl::Status& why) const;

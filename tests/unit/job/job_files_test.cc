@@ -1,4 +1,4 @@
-// Whose files a job may name. What becomes of them is tests/service/by_reference_test.cc's.
+// Steps of a job at its files, some of which get no answer.
 #include "server/job/job_files.h"
 
 #include <chrono>
@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/hung_folder.h"
+#include "tests/support/manual_time.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/test_folder.h"
 #include "wire/codec.h"
@@ -20,149 +22,124 @@
 namespace hilbert_ring::server {
 namespace {
 
+using std::chrono::hours;
+using std::chrono::milliseconds;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Eventually;
+using testing::HungFolder;
 
 class JobFilesTest : public ::testing::Test {
  protected:
   JobFilesTest() {
-    for (const std::string folder : {"lab", "night/slides", "."}) {
-      std::filesystem::create_directories(folder_ / folder);
-      for (const std::string name : {"q", "k", "v"}) {
-        std::ofstream(folder_ / absl::StrCat(folder, "/", name))
-            << wire::FormatNpyHeader(wire::NpyType::kFloat32, {{64, 2, 16}})
-            << std::string(64 * 2 * 16 * 4, '\0');
-      }
+    std::filesystem::create_directories(folder_ / "out");
+    for (const std::string name : {"q", "k", "v"}) {
+      std::ofstream(folder_ / name)
+          << wire::FormatNpyHeader(wire::NpyType::kFloat32, {{64, 2, 16}})
+          << std::string(64 * 2 * 16 * 4, '\0');
     }
     root_ = *DataRoot::Open(folder_.path());
-  }
-
-  // A job whose files are all in `folder`.
-  v1::Open OpenOf(const std::string& folder) const {
-    v1::Open open;
-    *open.mutable_spec() = wire::EncodeJobSpec(spec_);
-    for (const auto& [tensor, name] : {std::pair(v1::TENSOR_Q, "q"),
+    for (const auto& [tensor, path] : {std::pair(v1::TENSOR_Q, "q"),
                                        {v1::TENSOR_K, "k"},
                                        {v1::TENSOR_V, "v"},
-                                       {v1::TENSOR_OUT, "out"}}) {
-      v1::TensorFile& file = *open.add_files();
+                                       {v1::TENSOR_OUT, "out/o"}}) {
+      v1::TensorFile& file = *open_.add_files();
       file.set_tensor(tensor);
-      file.set_path(folder + name);
+      file.set_path(path);
     }
-    return open;
   }
 
-  std::string ReasonOf(const Caller& caller, const std::string& folder) {
-    const v1::Open open = OpenOf(folder);
-    const auto files = JobFiles::Open(root_.get(), caller, open, *work_);
-    if (!files.ok()) return wire::ReasonOf(files.status());
-    absl::Status status = (*files)->BeginExecution();
-    if (!status.ok()) return wire::ReasonOf(status);
-    v1::RunOpen run;
-    (*files)->AddTo(run);
-    return run.files(0).path();
+  absl::StatusOr<std::unique_ptr<JobFiles>> Open(milliseconds limit) {
+    return JobFiles::Open(root_, {}, open_, *work_,
+                          {.steps = steps_, .client = client_, .limit = limit});
   }
 
-  const JobSpec spec_ = PlainSpec();
-  const std::unique_ptr<JobWork> work_ = MakeAttentionWork(spec_, {});
-  testing::TestFolder folder_;
-  std::unique_ptr<DataRoot> root_;
+  // Of the output and of what leads to it.
+  std::vector<std::string> Outputs() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "out")) {
+      names.push_back(entry.path().filename());
+    }
+    return names;
+  }
+
+  const std::unique_ptr<JobWork> work_ = MakeAttentionWork(PlainSpec(), {});
+  const testing::TestFolder folder_;
+  std::shared_ptr<DataRoot> root_;
+  v1::Open open_;
+  JobStop client_;
+  FileSteps steps_;
 };
 
-TEST_F(JobFilesTest, PathsBeginAtTheCallersFolder) {
-  EXPECT_EQ(ReasonOf({}, ""), "q");
-  EXPECT_EQ(ReasonOf({}, "lab/"), "lab/q");
-  EXPECT_EQ(ReasonOf({.name = "lab"}, ""), "lab/q");
-  EXPECT_EQ(ReasonOf({.name = "eye", .folder = "night/slides"}, ""), "night/slides/q");
-  EXPECT_EQ(ReasonOf({.name = "eye", .folder = "."}, "lab/"), "lab/q");
-}
-
-TEST_F(JobFilesTest, NoCallerReachesTheFilesOfAnother) {
-  EXPECT_EQ(ReasonOf({.name = "lab"}, "../night/slides/"), "FILE_PATH");
-  EXPECT_EQ(ReasonOf({.name = "lab"}, "night/slides/"), "FILE_NOT_FOUND");
-  EXPECT_EQ(ReasonOf({.name = "eye"}, ""), "FILE_NOT_FOUND");  // it has no folder
-  EXPECT_EQ(ReasonOf({.name = "../lab"}, ""), "FILE_PATH");
-  EXPECT_EQ(ReasonOf({.name = "spiffe://lab"}, ""), "FILE_PATH");
-}
-
-// What the file of an output of the execution begins with.
-std::string HeaderOf(const JobFiles& files, const std::string& root, v1::Tensor tensor) {
-  v1::RunOpen run;
-  files.AddTo(run);
-  for (const v1::ShardFile& file : run.files()) {
-    if (file.tensor() != tensor) continue;
-    return testing::FileText(root + "/" + file.path()).substr(0, file.offset());
-  }
-  return "";
-}
-
-TEST_F(JobFilesTest, Bfloat16LeavesAsItCameWhateverIsNamedFirst) {
-  JobSpec spec = spec_;
-  spec.dtype = DataType::kBFloat16;
-  const std::vector<int64_t> shape = {64, 2, 16};
-  for (const std::string name : {"q", "k", "v"}) {
-    std::ofstream(folder_ / name) << wire::FormatNpyHeader(wire::NpyType::kUInt16, shape)
-                                  << std::string(64 * 2 * 16 * 2, '\0');
-  }
-  const auto work = MakeAttentionWork(spec, {});
-  v1::Open open = OpenOf("");
-  *open.mutable_spec() = wire::EncodeJobSpec(spec);
-  open.mutable_files()->SwapElements(0, 3);  // OUT, K, V, Q
-  const auto files = JobFiles::Open(root_.get(), {}, open, *work);
+TEST_F(JobFilesTest, OutputsGetTheirNamesOrAreRemoved) {
+  const auto files = Open(hours(1));
   ASSERT_TRUE(files.ok()) << files.status();
   ASSERT_TRUE((*files)->BeginExecution().ok());
-  EXPECT_EQ(HeaderOf(**files, folder_.path(), v1::TENSOR_OUT),
-            wire::FormatNpyHeader(wire::NpyType::kUInt16, shape));
+  EXPECT_EQ(Outputs().size(), 1);
+  (*files)->GiveUp();
+  EXPECT_THAT(Outputs(), IsEmpty());
+  ASSERT_TRUE((*files)->BeginExecution().ok());
+  ASSERT_TRUE((*files)->Commit(client_).ok());
+  EXPECT_THAT(Outputs(), ::testing::ElementsAre("o"));
 }
 
-TEST_F(JobFilesTest, ARawOutputIsTheTensor) {
-  v1::Open open = OpenOf("");
-  v1::RawFile& raw = *open.mutable_files(3)->mutable_raw();
-  for (const int64_t axis : {64, 2, 16}) raw.add_shape(axis);
-  raw.set_dtype(v1::DATA_TYPE_FLOAT32);
-  const auto reason = [&] {
-    const auto files = JobFiles::Open(root_.get(), {}, open, *work_);
-    return files.ok() ? "" : wire::ReasonOf(files.status());
-  };
-  EXPECT_EQ(reason(), "");
-  raw.set_dtype(v1::DATA_TYPE_FLOAT16);
-  EXPECT_EQ(reason(), "FILE_MISSHAPEN");
-  raw.clear_dtype();
-  EXPECT_EQ(reason(), "INVALID_OPEN");
-  raw.set_dtype(v1::DATA_TYPE_FLOAT32);
-  raw.set_shape(1, 3);
-  EXPECT_EQ(reason(), "FILE_MISSHAPEN");
-  raw.set_shape(1, 2);
-  raw.set_offset(8);
-  EXPECT_EQ(reason(), "INVALID_OPEN");
+TEST_F(JobFilesTest, WhatIsNotCommittedIsRemovedWithThem) {
+  {
+    const auto files = Open(hours(1));
+    ASSERT_TRUE(files.ok()) << files.status();
+    ASSERT_TRUE((*files)->BeginExecution().ok());
+  }
+  EXPECT_THAT(Outputs(), IsEmpty());
 }
 
-TEST_F(JobFilesTest, AnOutputIsNoInput) {
-  v1::Open open = OpenOf("");
-  std::filesystem::create_hard_link(folder_ / "k", folder_ / "out");
-  const auto files = JobFiles::Open(root_.get(), {}, open, *work_);
-  EXPECT_THAT(std::string(files.status().message()), HasSubstr("the output out is the input k"));
-}
-
-TEST_F(JobFilesTest, AnInputThatWasWrittenInPlaceSaysSo) {
-  const v1::Open open = OpenOf("");
-  const auto files = JobFiles::Open(root_.get(), {}, open, *work_);
-  ASSERT_TRUE(files.ok()) << files.status();
-  const auto before = std::filesystem::last_write_time(folder_ / "k");
-  std::filesystem::last_write_time(folder_ / "k", before + std::chrono::seconds(1));
-  const absl::Status status = (*files)->BeginExecution();
-  EXPECT_EQ(wire::ReasonOf(status), "FILE_CHANGED");
-  EXPECT_THAT(std::string(status.message()), HasSubstr("its modification time changed"));
-}
-
-TEST_F(JobFilesTest, AnInputThatWasWrittenToIsNotReadAgain) {
-  const v1::Open open = OpenOf("");
-  const auto files = JobFiles::Open(root_.get(), {}, open, *work_);
+TEST_F(JobFilesTest, AfterTheStopNoOutputGetsItsName) {
+  const auto files = Open(hours(1));
   ASSERT_TRUE(files.ok()) << files.status();
   ASSERT_TRUE((*files)->BeginExecution().ok());
-  std::ofstream(folder_ / "k", std::ios::app) << "more";
-  EXPECT_EQ(wire::ReasonOf((*files)->Commit(JobStop())), "FILE_CHANGED");
-  EXPECT_EQ(wire::ReasonOf((*files)->BeginExecution()), "FILE_CHANGED");
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  JobStop stop;
+  stop.Request(absl::AbortedError("a worker was lost"));
+  EXPECT_EQ((*files)->Commit(stop), absl::AbortedError("a worker was lost"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out/o"));
+}
+
+TEST_F(JobFilesTest, FilesThatCannotBeOpenedForNobodyAnswersAreRefused) {
+  const auto hung = HungFolder::Mount(folder_ / "out");
+  if (!hung.ok()) GTEST_SKIP() << hung.status();
+  const auto files = Open(milliseconds(200));
+  EXPECT_EQ(wire::ReasonOf(files.status()), "DATA_ROOT_GONE");
+  EXPECT_THAT(std::string(files.status().message()),
+              HasSubstr("--data-root: opening files: no answer within 200 ms (--stall-timeout)"));
+  EXPECT_EQ(steps_.left(), 1);
+}
+
+TEST_F(JobFilesTest, AfterAStepThatWasLeftNoneBegins) {
+  auto files = Open(milliseconds(200));
+  ASSERT_TRUE(files.ok()) << files.status();
+  {
+    const auto hung = HungFolder::Mount(folder_ / "out");
+    if (!hung.ok()) GTEST_SKIP() << hung.status();
+    const absl::Status status = (*files)->BeginExecution();
+    EXPECT_EQ(wire::ReasonOf(status), "DATA_ROOT_GONE") << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("making outputs: no answer"));
+    const Deadline begun = Clock::now();
+    EXPECT_EQ((*files)->BeginExecution(), status);
+    EXPECT_EQ((*files)->Commit(client_), status);
+    (*files)->GiveUp();
+    files->reset();
+    EXPECT_LT(Clock::now() - begun, JobFiles::kRemoveLimit);
+    EXPECT_TRUE(Eventually([this] { return steps_.left() == 1; }));
+  }
+  // The step goes on, and nobody is left who would remove what it made.
+  EXPECT_TRUE(Eventually([this] { return steps_.left() == 0; }));
+  EXPECT_THAT(Outputs(), IsEmpty());
+}
+
+TEST_F(JobFilesTest, AClientThatLeavesEndsTheWait) {
+  const auto hung = HungFolder::Mount(folder_ / "out");
+  if (!hung.ok()) GTEST_SKIP() << hung.status();
+  client_.Request(absl::CancelledError("the client left"));
+  EXPECT_EQ(Open(hours(1)).status(), absl::CancelledError("the client left"));
+  EXPECT_EQ(steps_.left(), 1);
 }
 
 }  // namespace

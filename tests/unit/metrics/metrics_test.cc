@@ -179,6 +179,7 @@ TEST(Metrics, AScrapeSaysWhatIsNow) {
   figures.jobs_in_phase = {{"parked", 2}};
   figures.certificate_ends = {{"http", 1.5e9}};
   figures.connections = {{"public", 6}};
+  figures.file_steps_left = {{"model_dir", 3}};
   figures.workers = {{.worker = "a:1",
                       .device = "a \"fast\" one",
                       .kernel = "cpu/avx2",
@@ -192,7 +193,8 @@ TEST(Metrics, AScrapeSaysWhatIsNow) {
   const std::string text = metrics.Serialize(figures, "1.2.3");
   for (const char* line :
        {"hilbert_ring_certificate_expiry_timestamp_seconds{certificate=\"http\"} 1500000000\n",
-        "hilbert_ring_connections_open{port=\"public\"} 6\n", "hilbert_ring_ready 1\n",
+        "hilbert_ring_connections_open{port=\"public\"} 6\n",
+        "hilbert_ring_file_steps_left{folder=\"model_dir\"} 3\n", "hilbert_ring_ready 1\n",
         "hilbert_ring_jobs_running 1\n", "hilbert_ring_jobs_queued 4\n",
         "hilbert_ring_jobs_in_phase{phase=\"parked\"} 2\n", "hilbert_ring_workers_up 1\n",
         "hilbert_ring_workers{state=\"resting\"} 1\n",

@@ -16,7 +16,7 @@ namespace {
 
 using testing::CertificateAuthority;
 using ::testing::HasSubstr;
-using Clock = CertificateWatch::SystemClock;
+using SystemClock = CertificateWatch::SystemClock;
 
 constexpr long kDay = 24 * 3600;
 
@@ -37,7 +37,7 @@ class CertificateWatchTest : public ::testing::Test {
     return folder_ + name;
   }
   static void ExpectDays(double end, long days) {
-    const double now = std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+    const double now = std::chrono::duration<double>(SystemClock::now().time_since_epoch()).count();
     EXPECT_NEAR(end - now, static_cast<double>(days * kDay), 600);
   }
 
@@ -68,7 +68,7 @@ TEST_F(CertificateWatchTest, SaysUntilWhenEachIsValid) {
 
 TEST_F(CertificateWatchTest, WarnsDailyFromTwoWeeksBeforeTheEnd) {
   const testing::CapturedLog log;
-  Clock::time_point now = Clock::now();
+  SystemClock::time_point now = SystemClock::now();
   const std::string cert = Issue("cert", 20);
   CertificateWatch watch({{"service", "--tls-cert", cert, CertificateWatch::Holds::kChain}},
                          [&] { return now; });

@@ -1,0 +1,420 @@
+#include "server/job/named_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "server/files/row_transfer.h"
+#include "wire/checksum.h"
+#include "wire/codec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using wire::NpyType;
+
+absl::Status BadOpen(const std::string& message) {
+  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
+}
+
+absl::Status Misshapen(const std::string& path, const std::string& what) {
+  return wire::ErrorOf(wire::reason::kFileMisshapen, absl::StrCat(path, ": ", what));
+}
+
+bool IsOutput(v1::Tensor tensor) {
+  const auto kind = wire::TensorKindOf(tensor);
+  return kind && hilbert_ring::IsOutput(*kind);
+}
+
+bool IsInteger(NpyType type) { return type >= NpyType::kInt16 && type <= NpyType::kUInt64; }
+
+NpyType TypeOf(DataType dtype) {
+  switch (dtype) {
+    case DataType::kFloat16:
+      return NpyType::kFloat16;
+    case DataType::kBFloat16:
+      return NpyType::kRaw16;
+    case DataType::kFloat32:
+      break;
+  }
+  return NpyType::kFloat32;
+}
+
+// Of an input's file, in what it may come.
+absl::Status CheckType(const std::string& path, const JobArray& array, NpyType type) {
+  const bool right = array.numbers == JobArray::Numbers::kIntegers ? IsInteger(type)
+                     : array.numbers == JobArray::Numbers::kFloat64
+                         ? type == NpyType::kFloat64
+                         : wire::MayHold(type, array.dtype);
+  if (right) return absl::OkStatus();
+  const char* const wanted = array.numbers == JobArray::Numbers::kIntegers ? "integers"
+                             : array.numbers == JobArray::Numbers::kFloat64
+                                 ? "float64"
+                                 : wire::NpyTypeName(TypeOf(array.dtype));
+  return Misshapen(path, absl::StrCat("has numbers of type ", wire::NpyTypeName(type),
+                                      ", the job wants ", wanted));
+}
+
+absl::Status CheckShape(const std::string& path, const std::vector<int64_t>& shape,
+                        const std::vector<int64_t>& wanted) {
+  if (shape == wanted) return absl::OkStatus();
+  return Misshapen(path, absl::StrCat("has the shape ", wire::FormatShape(shape),
+                                      ", the job wants ", wire::FormatShape(wanted)));
+}
+
+absl::StatusOr<wire::NpyHeader> ReadHeader(const Descriptor& file, const std::string& path) {
+  constexpr size_t kPrefix = 12;  // magic, version, length
+  constexpr size_t kLikely = 256;
+  std::string begin(kLikely, '\0');
+  while (true) {
+    const ssize_t bytes = pread(file.number(), begin.data(), begin.size(), 0);
+    if (bytes < 0) return FileError(path, "cannot read", errno);
+    const bool cut = bytes == std::ssize(begin);
+    begin.resize(static_cast<size_t>(bytes));
+    auto header = wire::ParseNpyHeader(begin);
+    if (header.ok()) return header;
+    if (!cut || begin.size() >= kPrefix + wire::kMaxNpyHeaderBytes) {
+      return Misshapen(path, std::string(header.status().message()));
+    }
+    begin.resize(kPrefix + wire::kMaxNpyHeaderBytes);
+  }
+}
+
+// Where the rows of a file begin, and what numbers it has.
+struct Begin {
+  int64_t offset = 0;
+  NpyType type = NpyType::kFloat32;
+};
+absl::StatusOr<Begin> BeginOfRaw(const v1::RawFile& raw, const std::string& path,
+                                 const JobArray& array) {
+  const std::optional<DataType> dtype = wire::DecodeDataType(raw.dtype());
+  if (!dtype) return BadOpen(absl::StrCat("files: raw.dtype of ", path, " is not given"));
+  if (raw.offset() < 0) {
+    return BadOpen(absl::StrCat("files: raw.offset of ", path, " is ", raw.offset(),
+                                ", must not be negative"));
+  }
+  RETURN_IF_ERROR(CheckShape(path, {raw.shape().begin(), raw.shape().end()}, array.shape));
+  RETURN_IF_ERROR(CheckType(path, array, TypeOf(*dtype)));
+  return Begin{raw.offset(), TypeOf(*dtype)};
+}
+
+// Of an input.
+absl::StatusOr<Begin> BeginOf(const v1::TensorFile& file, const std::string& path,
+                              const Descriptor& opened, const JobArray& array) {
+  if (file.has_raw()) return BeginOfRaw(file.raw(), path, array);
+  ASSIGN_OR_RETURN(const wire::NpyHeader header, ReadHeader(opened, path));
+  if (header.fortran_order) return Misshapen(path, "is in Fortran order, must be in C order");
+  RETURN_IF_ERROR(CheckShape(path, header.shape, array.shape));
+  RETURN_IF_ERROR(CheckType(path, array, header.type));
+  return Begin{header.data_offset, header.type};
+}
+
+// Coordinates as chunks have them: uint32.
+template <typename Integer>
+absl::Status Narrow(const std::string& path, const std::string& bytes, int64_t first, int axes,
+                    std::string& narrow) {
+  const auto* values = reinterpret_cast<const Integer*>(bytes.data());
+  const auto count = static_cast<int64_t>(bytes.size() / sizeof(Integer));
+  auto* to = reinterpret_cast<uint32_t*>(narrow.data());
+  for (int64_t i = 0; i < count; ++i) {
+    if (std::cmp_less(values[i], 0) ||
+        std::cmp_greater(values[i], std::numeric_limits<uint32_t>::max())) {
+      return wire::ErrorOf(wire::reason::kBadCoordinates,
+                           absl::StrCat(path, ": row ", first + i / axes, ", axis ", i % axes,
+                                        " is ", values[i], ", must be 0 to 2^32 - 1"));
+    }
+    to[i] = static_cast<uint32_t>(values[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NarrowAs(NpyType type, const std::string& path, const std::string& bytes,
+                      int64_t first, int axes, std::string& narrow) {
+  switch (type) {
+    case NpyType::kInt16:
+      return Narrow<int16_t>(path, bytes, first, axes, narrow);
+    case NpyType::kUInt16:
+      return Narrow<uint16_t>(path, bytes, first, axes, narrow);
+    case NpyType::kInt32:
+      return Narrow<int32_t>(path, bytes, first, axes, narrow);
+    case NpyType::kUInt32:
+      return Narrow<uint32_t>(path, bytes, first, axes, narrow);
+    case NpyType::kInt64:
+      return Narrow<int64_t>(path, bytes, first, axes, narrow);
+    default:
+      return Narrow<uint64_t>(path, bytes, first, axes, narrow);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FolderOf(const Caller& caller) {
+  const std::string& folder = caller.folder.empty() ? caller.name : caller.folder;
+  if (folder.empty() || folder == ".") return "";
+  if (absl::Status status = CheckFilePath(folder); !status.ok()) {
+    return wire::ErrorOf(wire::reason::kFilePath,
+                         absl::StrCat("the caller's folder beneath the data root: ",
+                                      status.message(), " (root in --auth-token-file)"));
+  }
+  return folder;
+}
+
+FileArrays FileArraysOf(const JobWork& work) {
+  FileArrays arrays{.rows = work.shape().rows};
+  for (int i = v1::Tensor_MIN; i <= v1::Tensor_MAX; ++i) {
+    const auto tensor = static_cast<v1::Tensor>(i);
+    JobArray array = v1::Tensor_IsValid(i) ? work.ArrayOf(tensor) : JobArray();
+    if (!array.shape.empty()) arrays.of.emplace(tensor, std::move(array));
+  }
+  return arrays;
+}
+
+absl::StatusOr<std::shared_ptr<NamedFiles>> NamedFiles::Open(std::shared_ptr<DataRoot> root,
+                                                             const Caller& caller,
+                                                             const v1::Open& open,
+                                                             FileArrays arrays) {
+  ASSIGN_OR_RETURN(const std::string folder, FolderOf(caller));
+  ASSIGN_OR_RETURN(const Descriptor reached, root->Reach());
+  std::shared_ptr<NamedFiles> files(new NamedFiles(std::move(root), std::move(arrays)));
+  std::vector<const v1::TensorFile*> inputs_first;
+  for (const v1::TensorFile& file : open.files()) inputs_first.push_back(&file);
+  std::stable_partition(inputs_first.begin(), inputs_first.end(),
+                        [](const v1::TensorFile* file) { return !IsOutput(file->tensor()); });
+  for (const v1::TensorFile* const file : inputs_first) {
+    // Before the folder is put before it, which would make it right.
+    RETURN_IF_ERROR(CheckFilePath(file->path()));
+    const std::string path =
+        folder.empty() ? file->path() : absl::StrCat(folder, "/", file->path());
+    RETURN_IF_ERROR(files->Take(*file, path, reached.number()));
+  }
+  RETURN_IF_ERROR(files->CheckAllNamed(open));
+  RETURN_IF_ERROR(files->CheckDistinct(reached.number()));
+  return files;
+}
+
+absl::Status NamedFiles::Take(const v1::TensorFile& file, const std::string& path, int root) {
+  const std::string name = wire::TensorName(file.tensor());
+  if (inputs_.contains(file.tensor()) || wanted_.contains(file.tensor())) {
+    return BadOpen(absl::StrCat("files: ", name, " is named twice"));
+  }
+  if (ArrayOf(file.tensor()).shape.empty()) {
+    return BadOpen(absl::StrCat("files: ", name, " is none of the job's tensors in files"));
+  }
+  return IsOutput(file.tensor()) ? TakeOutput(file, path, root) : TakeInput(file, path, root);
+}
+
+absl::Status NamedFiles::TakeInput(const v1::TensorFile& file, const std::string& path, int root) {
+  const JobArray array = ArrayOf(file.tensor());
+  Input input{.path = path};
+  ASSIGN_OR_RETURN(input.file, OpenFile(root, path, O_RDONLY));
+  ASSIGN_OR_RETURN(input.version, VersionOf(input.file, path));
+  ASSIGN_OR_RETURN(const Begin begin, BeginOf(file, path, input.file, array));
+  input.offset = begin.offset;
+  input.type = begin.type;
+  int64_t bytes = wire::NpyItemBytes(begin.type);
+  for (const int64_t axis : array.shape) bytes *= axis;  // of a valid spec
+  if (input.version.bytes - input.offset < bytes) {
+    return Misshapen(path,
+                     absl::StrCat("has ", input.version.bytes, " bytes, its ", array.shape.front(),
+                                  " rows take ", bytes, " from byte ", input.offset, " on"));
+  }
+  inputs_.emplace(file.tensor(), std::move(input));
+  return absl::OkStatus();
+}
+
+absl::Status NamedFiles::TakeOutput(const v1::TensorFile& file, const std::string& path, int root) {
+  const JobArray array = ArrayOf(file.tensor());
+  NpyType type =
+      array.numbers == JobArray::Numbers::kOfJob ? TypeOf(array.dtype) : NpyType::kFloat32;
+  // bfloat16 leaves as it came: inputs have been taken by now.
+  const auto q = inputs_.find(v1::TENSOR_Q);
+  if (type == NpyType::kRaw16 && q != inputs_.end()) type = q->second.type;
+  Wanted wanted{.path = path,
+                .row_bytes = arrays_.rows[*wire::TensorKindOf(file.tensor())],
+                .rows = array.shape.front()};
+  if (!file.has_raw()) wanted.header = wire::FormatNpyHeader(type, array.shape);
+  if (file.has_raw()) {
+    ASSIGN_OR_RETURN(const Begin begin, BeginOfRaw(file.raw(), path, array));
+    if (begin.offset != 0) {
+      return BadOpen(absl::StrCat("files: raw.offset of the output ", path, " is ", begin.offset,
+                                  ", must be 0"));
+    }
+  }
+  RETURN_IF_ERROR(CheckReplaceable(root, path));
+  wanted_.emplace(file.tensor(), std::move(wanted));
+  return absl::OkStatus();
+}
+
+absl::Status NamedFiles::CheckAllNamed(const v1::Open& open) const {
+  const auto missing = [](v1::Tensor tensor) {
+    return BadOpen(absl::StrCat("files: ", wire::TensorName(tensor),
+                                " is missing; all of a job's tensors are named, or none"));
+  };
+  const bool coords = !ArrayOf(v1::TENSOR_COORDS).shape.empty();
+  if (coords && !inputs_.contains(v1::TENSOR_COORDS)) return missing(v1::TENSOR_COORDS);
+  for (const TensorKind kind : kInputKinds) {
+    const v1::Tensor tensor = wire::TensorOf(kind);
+    if (arrays_.rows.Has(kind) && !inputs_.contains(tensor)) return missing(tensor);
+  }
+  for (const TensorKind kind : kOutputKinds) {
+    const v1::Tensor tensor = wire::TensorOf(kind);
+    if (ArrayOf(tensor).shape.empty()) continue;  // not the client's, or sent
+    const bool wanted = kind != TensorKind::kLse || open.want_lse();
+    if (wanted && !wanted_.contains(tensor)) return missing(tensor);
+    if (!wanted && wanted_.contains(tensor)) {
+      return BadOpen("files: LSE is named, and want_lse is false");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// An output that takes an input's name, or another output's, would not be what its caller thinks.
+absl::Status NamedFiles::CheckDistinct(int root) const {
+  std::set<std::string> paths;
+  for (const auto& [tensor, wanted] : wanted_) {
+    if (!paths.insert(wanted.path).second) {
+      return BadOpen(absl::StrCat("files: two outputs are ", wanted.path));
+    }
+    struct stat found = {};
+    const auto there = OpenBeneath(root, wanted.path, O_PATH);
+    if (!there.ok() || fstat(there->number(), &found) != 0) continue;
+    for (const auto& [input, file] : inputs_) {
+      if (file.version.inode != found.st_ino || file.version.device != found.st_dev) continue;
+      return BadOpen(absl::StrCat("files: the output ", wanted.path, " is the input ", file.path));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NamedFiles::CheckUnchanged() const {
+  for (const auto& [tensor, input] : inputs_) {
+    ASSIGN_OR_RETURN(const FileVersion now, VersionOf(input.file, input.path));
+    if (now == input.version) continue;
+    const std::string how =
+        now.bytes == input.version.bytes
+            ? "its modification time changed"
+            : absl::StrCat("it has ", now.bytes, " bytes, it had ", input.version.bytes);
+    return wire::ErrorOf(wire::reason::kFileChanged,
+                         absl::StrCat(input.path, ": was written to while the job read it: ", how));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NamedFiles::BeginExecution() {
+  outputs_.clear();
+  naming_ = Naming::kNotYet;
+  RETURN_IF_ERROR(CheckUnchanged());
+  ASSIGN_OR_RETURN(const Descriptor root, root_->Reach());
+  for (const auto& [tensor, wanted] : wanted_) {
+    ASSIGN_OR_RETURN(OutputFile output,
+                     OutputFile::Create(*root_, root.number(),
+                                        {.path = wanted.path,
+                                         .header = wanted.header,
+                                         .data_bytes = wanted.rows * wanted.row_bytes}));
+    outputs_.emplace(tensor, std::move(output));
+  }
+  return absl::OkStatus();
+}
+
+void NamedFiles::AddTo(v1::RunOpen& open) const {
+  for (const auto& [tensor, input] : inputs_) {
+    if (tensor == v1::TENSOR_COORDS) continue;  // the order is made of them here
+    v1::ShardFile& file = *open.add_files();
+    file.set_tensor(tensor);
+    file.set_path(input.path);
+    file.set_offset(input.offset);
+    file.set_inode(input.version.inode);
+    file.set_bytes(input.version.bytes);
+  }
+  for (const auto& [tensor, output] : outputs_) {
+    v1::ShardFile& file = *open.add_files();
+    file.set_tensor(tensor);
+    file.set_path(output.unfinished());
+    file.set_offset(output.offset());
+    file.set_inode(output.version().inode);
+    file.set_bytes(output.version().bytes);
+  }
+}
+
+absl::StatusOr<FilePiece> NamedFiles::ReadPiece(v1::Tensor tensor, int64_t first_row) const {
+  const Input& input = inputs_.at(tensor);
+  const JobArray array = ArrayOf(tensor);
+  const int64_t numbers = array.shape.back();  // of a row
+  const int64_t most = std::max<int64_t>(1, wire::kMaxPayloadBytes / (numbers * 8));
+  const int64_t count = std::min(most, array.shape.front() - first_row);
+  const FileRows rows{.descriptor = input.file.number(),
+                      .path = input.path,
+                      .offset = input.offset,
+                      .row_bytes = numbers * wire::NpyItemBytes(input.type)};
+  std::string bytes(static_cast<size_t>(count * rows.row_bytes), '\0');
+  const RowPiece piece{.file_row = first_row, .memory_row = 0, .rows = count};
+  RETURN_IF_ERROR(
+      ReadRows(rows, std::span(&piece, 1), reinterpret_cast<std::byte*>(bytes.data())));
+  FilePiece read;
+  if (array.numbers == JobArray::Numbers::kIntegers) {
+    read.payload.resize(static_cast<size_t>(count * numbers) * sizeof(uint32_t));
+    RETURN_IF_ERROR(NarrowAs(input.type, input.path, bytes, first_row, static_cast<int>(numbers),
+                             read.payload));
+  } else {
+    read.payload = std::move(bytes);
+  }
+  read.chunk.set_tensor(tensor);
+  read.chunk.set_first_row(first_row);
+  read.chunk.set_rows(count);
+  read.chunk.set_crc32c(wire::Crc32c(read.payload));
+  return read;
+}
+
+absl::StatusOr<std::string> NamedFiles::ReadOutput(v1::Tensor tensor, int64_t row) const {
+  const Wanted& wanted = wanted_.at(tensor);
+  const OutputFile& output = outputs_.at(tensor);
+  std::string bytes(static_cast<size_t>(wanted.row_bytes), '\0');
+  const FileRows rows{.descriptor = output.descriptor(),
+                      .path = wanted.path,
+                      .offset = output.offset(),
+                      .row_bytes = wanted.row_bytes};
+  const RowPiece piece{.file_row = row, .memory_row = 0, .rows = 1};
+  RETURN_IF_ERROR(
+      ReadRows(rows, std::span(&piece, 1), reinterpret_cast<std::byte*>(bytes.data())));
+  return bytes;
+}
+
+absl::Status NamedFiles::Commit(const std::stop_token& stop) {
+  RETURN_IF_ERROR(CheckUnchanged());
+  // What takes long, before the first of them gets its name.
+  for (const auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Sync());
+  Naming before = Naming::kNotYet;
+  if (stop.stop_requested() || !naming_.compare_exchange_strong(before, Naming::kBegun)) {
+    return absl::CancelledError("the outputs were given up before they had their names");
+  }
+  for (auto& [tensor, output] : outputs_) RETURN_IF_ERROR(output.Commit());
+  return absl::OkStatus();
+}
+
+bool NamedFiles::Abandon() {
+  Naming before = Naming::kNotYet;
+  return naming_.compare_exchange_strong(before, Naming::kAbandoned) ||
+         before == Naming::kAbandoned;
+}
+
+JobArray NamedFiles::ArrayOf(v1::Tensor tensor) const {
+  const auto found = arrays_.of.find(tensor);
+  return found == arrays_.of.end() ? JobArray() : found->second;
+}
+
+int64_t NamedFiles::output_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [tensor, wanted] : wanted_) bytes += wanted.rows * wanted.row_bytes;
+  return bytes;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,116 @@
+// What a job is, from its first message on until it is known what it computes, and on which files.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+#include "server/job/encode_work.h"
+#include "server/job/job_id.h"
+#include "server/job/served_job.h"
+#include "server/rows/coordinates.h"
+#include "wire/codec.h"
+#include "wire/job_id.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+absl::Status BadOpen(const std::string& message) {
+  return wire::ErrorOf(wire::reason::kInvalidOpen, message);
+}
+
+// Of one job.
+int64_t OrderMemoryLimit(const CoordinatorSettings& settings) {
+  return std::min(settings.order_memory_limit_bytes, settings.total_order_memory_limit_bytes);
+}
+
+}  // namespace
+
+SpecLimits LimitsOf(const CoordinatorSettings& settings) {
+  return {.max_tokens = settings.max_tokens,
+          .max_heads = settings.max_heads,
+          .max_branches = settings.max_branches,
+          .max_sequences = settings.max_sequences};
+}
+
+absl::Status ServedJob::ReadOpen() {
+  ClientMessage message;
+  const absl::StatusOr<bool> more = client_.Read(message, client_.stop());
+  if (!more.ok()) return more.status();
+  course_.Enter(JobPhase::kValidating);
+  if (!*more || !message.request.has_open()) return BadOpen("the first message must be Open");
+  open_ = std::move(*message.request.mutable_open());
+  if (absl::Status status = CheckJobId(open_.job_id()); !status.ok()) {
+    open_.set_job_id("?");
+    return wire::WithReason(std::move(status), wire::reason::kInvalidOpen);
+  }
+  if (open_.job_id().empty()) open_.set_job_id(wire::DrawJobId());
+  if (open_.attempt() < 0) {
+    return BadOpen(absl::StrCat("attempt is ", open_.attempt(), ", must not be negative"));
+  }
+  ASSIGN_OR_RETURN(work_, MakeWork());
+  open_.clear_what();
+  RETURN_IF_ERROR(CheckRowSizes());
+  if (open_.files_size() > 0) {
+    ASSIGN_OR_RETURN(files_, JobFiles::Open(services_.data_root, caller_, open_, *work_,
+                                            {.steps = services_.data_steps,
+                                             .client = client_.stop(),
+                                             .limit = services_.settings.stall_timeout}));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::MakeWork() const {
+  if (method_ == JobMethod::kEncode) {
+    if (!open_.has_encode()) return BadOpen("Open has no encode, which Encode takes");
+    return ReadModel();
+  }
+  if (open_.has_encode()) return BadOpen("Open has encode, which Attend does not take");
+  ASSIGN_OR_RETURN(const JobSpec spec, wire::DecodeJobSpec(open_.spec()));
+  if (absl::Status status = Validate(spec, LimitsOf(services_.settings)); !status.ok()) {
+    return wire::WithReason(std::move(status), wire::reason::kInvalidSpec);
+  }
+  return MakeAttentionWork(
+      spec, {.want_lse = open_.want_lse(), .check_rows = services_.settings.check_rows});
+}
+
+// The model's weights are read where they are new.
+absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::ReadModel() const {
+  const EncodeWorkOptions options = {.limits = LimitsOf(services_.settings),
+                                     .threads = MostThreads(services_.membership.Live()),
+                                     .max_result_bytes = OrderMemoryLimit(services_.settings),
+                                     .check_rows = services_.settings.check_rows};
+  return services_.model_steps.Run<absl::StatusOr<std::unique_ptr<JobWork>>>(
+      PatienceWithModels([this] { return client_.stop().why(); }),
+      [spec = open_.encode(), models = services_.models, options] {
+        return MakeEncodeWork(spec, *models, options);
+      });
+}
+
+absl::Status ServedJob::CheckRowSizes() const {
+  const CoordinatorSettings& settings = services_.settings;
+  const RowSizes& rows = work_->shape().rows;
+  for (int i = 0; i < kTensorKinds; ++i) {
+    const auto tensor = static_cast<TensorKind>(i);
+    if (rows[tensor] > wire::kMaxPayloadBytes) {
+      return wire::WithReason(
+          absl::OutOfRangeError(absl::StrCat(
+              i <= static_cast<int>(TensorKind::kLse) ? "heads" : "states", ": a row of ",
+              wire::TensorName(wire::TensorOf(tensor)), " has ", rows[tensor],
+              " bytes, the limit of a chunk is ", wire::kMaxPayloadBytes)),
+          wire::reason::kInvalidSpec);
+    }
+  }
+  if (spec().ordering && spec().ordering->coordinate_axes > 0 &&
+      Coordinates::MemoryBytes(spec()) > OrderMemoryLimit(settings)) {
+    return wire::ErrorOf(
+        wire::reason::kDoesNotFit,
+        absl::StrCat("ordering: coordinates of ", spec().tokens, " tokens take ",
+                     Coordinates::MemoryBytes(spec()), " bytes at the coordinator, whose limit is ",
+                     OrderMemoryLimit(settings),
+                     " (--order-memory-limit, --total-order-memory-limit)"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hilbert_ring::server

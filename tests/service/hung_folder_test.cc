@@ -1,0 +1,157 @@
+// File systems beneath --data-root and --model-dir that answer nobody: who names files there gets an
+// error, others their results, and the service ends when it is told to.
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "grpcpp/client_context.h"
+#include "gtest/gtest.h"
+#include "hilbert_ring/v1/encoder.grpc.pb.h"
+#include "tests/service/by_reference.h"
+#include "tests/support/hung_folder.h"
+#include "tests/support/manual_time.h"
+#include "tests/support/plain_spec.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr seconds kCallLimit{60};
+
+class HungFolderTest : public ByReferenceTest {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(folder_ / "root/hung");
+    std::filesystem::create_directories(folder_ / "models/hung");
+    if (const auto probe = HungFolder::Mount(folder_ / "root/hung"); !probe.ok()) {
+      GTEST_SKIP() << probe.status();
+    }
+  }
+  // Over a folder beneath the test's.
+  std::unique_ptr<HungFolder> Hang(const std::string& folder) {
+    auto hung = HungFolder::Mount(folder_ / folder);
+    EXPECT_TRUE(hung.ok()) << hung.status();
+    return *std::move(hung);
+  }
+  double Left(const std::string& folder) const {
+    return cluster_->Metric("hilbert_ring_file_steps_left{folder=\"" + folder + "\"}").value_or(-1);
+  }
+  // Of a model of the service.
+  grpc::StatusCode GetModel(milliseconds limit) {
+    const auto stub = v1::EncoderService::NewStub(cluster_->Channel());
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + limit);
+    v1::GetModelRequest request;
+    request.set_name("hung");
+    v1::Model model;
+    return stub->GetModel(&context, request, &model).error_code();
+  }
+  void ExpectJobsWithoutFilesGoOn(const JobSpec& spec, const EngineInputs& inputs) {
+    const auto sent = AttendRaw(*cluster_->Stub(), spec, inputs, 16, 1);
+    EXPECT_TRUE(sent.ok()) << sent.status();
+  }
+  // An output there.
+  v1::Open NamesAHungOutput(const JobSpec& spec, const EngineInputs& inputs) {
+    v1::Open open = Write(spec, inputs);
+    FileOf(open, v1::TENSOR_OUT).set_path("hung/out.npy");
+    return open;
+  }
+  void ExpectItEnds(milliseconds within) {
+    const auto begun = std::chrono::steady_clock::now();
+    EXPECT_TRUE(cluster_->Stop().ok());
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, within);
+  }
+
+  const JobSpec spec_ = PlainSpec();
+  const EngineInputs inputs_ = RandomInputs(spec_, 1);
+};
+
+INSTANTIATE_TEST_SUITE_P(Places, HungFolderTest, ::testing::Values(WorkerPlace::kLocal),
+                         [](const auto& info) { return PlaceName(info.param); });
+
+TEST_P(HungFolderTest, AJobWhoseFilesGetNoAnswerFailsInTime) {
+  Start({"--stall-timeout=1"});
+  const v1::Open open = NamesAHungOutput(spec_, inputs_);
+  auto hung = Hang("root/hung");
+  const absl::Status status = Run(open).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(wire::ReasonOf(status), "DATA_ROOT_GONE");
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("--data-root: opening files: no answer within 1000 ms (--stall-timeout)"));
+  EXPECT_EQ(Left("data_root"), 1);
+  ExpectJobsWithoutFilesGoOn(spec_, inputs_);
+  hung.reset();
+  EXPECT_TRUE(Eventually([this] { return Left("data_root") == 0; }));
+  EXPECT_TRUE(Run(open).ok()) << "it answers again";
+  ExpectItEnds(seconds(10));
+}
+
+TEST_P(HungFolderTest, AClientThatLeavesTakesItsCallWithIt) {
+  Start({"--stall-timeout=600"});
+  const v1::Open open = NamesAHungOutput(spec_, inputs_);
+  const auto hung = Hang("root/hung");
+  const auto call = Call(open);
+  ASSERT_NE(call, nullptr);
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_EQ(Left("data_root"), 0) << "somebody waits for it";
+  call->Cancel();
+  EXPECT_TRUE(Eventually([this] { return Left("data_root") == 1; }));
+  ExpectItEnds(seconds(10));
+}
+
+TEST_P(HungFolderTest, TheServiceEndsThoughACallWaits) {
+  Start({"--stall-timeout=600", "--exit-timeout=1"});
+  const v1::Open open = NamesAHungOutput(spec_, inputs_);
+  const auto hung = Hang("root/hung");
+  const auto call = Call(open);
+  ASSERT_NE(call, nullptr);
+  std::this_thread::sleep_for(milliseconds(200));
+  ExpectItEnds(seconds(10));
+  EXPECT_FALSE(call->Finish().ok());
+}
+
+// Neither its mark can be removed, nor any file be looked at.
+TEST_P(HungFolderTest, TheServiceEndsThoughItsDataRootIsGone) {
+  Start({"--stall-timeout=1"});
+  const v1::Open open = Write(spec_, inputs_);
+  ASSERT_TRUE(Run(open).ok());
+  const auto hung = Hang("root");
+  EXPECT_EQ(wire::ReasonOf(Run(open).status()), "DATA_ROOT_GONE");
+  ExpectJobsWithoutFilesGoOn(spec_, inputs_);
+  kill(cluster_->coordinator(), SIGTERM);
+  EXPECT_TRUE(Eventually([this] { return cluster_->Processes().empty(); }));
+}
+
+TEST_P(HungFolderTest, AModelThatGetsNoAnswerKeepsNoCall) {
+  Start({"--model-dir=" + (folder_ / "models")});
+  const auto hung = Hang("models/hung");
+  EXPECT_EQ(GetModel(seconds(1)), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(Eventually([this] { return Left("model_dir") == 1; }));
+  ExpectJobsWithoutFilesGoOn(spec_, inputs_);
+  v1::Open open;
+  open.mutable_encode()->set_model("hung");
+  const auto stub = v1::EncoderService::NewStub(cluster_->Channel());
+  {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + seconds(1));
+    const auto stream = stub->Encode(&context);
+    v1::AttendRequest request;
+    *request.mutable_open() = open;
+    EXPECT_TRUE(stream->Write(request));
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  }
+  EXPECT_TRUE(Eventually([this] { return Left("model_dir") == 2; }));
+  kill(cluster_->coordinator(), SIGTERM);
+  EXPECT_TRUE(Eventually([this] { return cluster_->Processes().empty(); }));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::testing

@@ -1,0 +1,198 @@
+// Whose files a job may name. What becomes of them is tests/service/by_reference_test.cc's.
+#include "server/job/named_files.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/plain_spec.h"
+#include "tests/support/test_folder.h"
+#include "wire/codec.h"
+#include "wire/npy_header.h"
+#include "wire/status.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+class NamedFilesTest : public ::testing::Test {
+ protected:
+  NamedFilesTest() {
+    for (const std::string folder : {"lab", "night/slides", "."}) {
+      std::filesystem::create_directories(folder_ / folder);
+      for (const std::string name : {"q", "k", "v"}) {
+        std::ofstream(folder_ / absl::StrCat(folder, "/", name))
+            << wire::FormatNpyHeader(wire::NpyType::kFloat32, {{64, 2, 16}})
+            << std::string(64 * 2 * 16 * 4, '\0');
+      }
+    }
+    root_ = *DataRoot::Open(folder_.path());
+  }
+
+  // A job whose files are all in `folder`.
+  v1::Open OpenOf(const std::string& folder) const {
+    v1::Open open;
+    *open.mutable_spec() = wire::EncodeJobSpec(spec_);
+    for (const auto& [tensor, name] : {std::pair(v1::TENSOR_Q, "q"),
+                                       {v1::TENSOR_K, "k"},
+                                       {v1::TENSOR_V, "v"},
+                                       {v1::TENSOR_OUT, "out"}}) {
+      v1::TensorFile& file = *open.add_files();
+      file.set_tensor(tensor);
+      file.set_path(folder + name);
+    }
+    return open;
+  }
+
+  std::string ReasonOf(const Caller& caller, const std::string& folder) {
+    const v1::Open open = OpenOf(folder);
+    const auto files = NamedFiles::Open(root_, caller, open, FileArraysOf(*work_));
+    if (!files.ok()) return wire::ReasonOf(files.status());
+    absl::Status status = (*files)->BeginExecution();
+    if (!status.ok()) return wire::ReasonOf(status);
+    v1::RunOpen run;
+    (*files)->AddTo(run);
+    return run.files(0).path();
+  }
+
+  const JobSpec spec_ = PlainSpec();
+  const std::unique_ptr<JobWork> work_ = MakeAttentionWork(spec_, {});
+  testing::TestFolder folder_;
+  std::shared_ptr<DataRoot> root_;
+};
+
+TEST_F(NamedFilesTest, PathsBeginAtTheCallersFolder) {
+  EXPECT_EQ(ReasonOf({}, ""), "q");
+  EXPECT_EQ(ReasonOf({}, "lab/"), "lab/q");
+  EXPECT_EQ(ReasonOf({.name = "lab"}, ""), "lab/q");
+  EXPECT_EQ(ReasonOf({.name = "eye", .folder = "night/slides"}, ""), "night/slides/q");
+  EXPECT_EQ(ReasonOf({.name = "eye", .folder = "."}, "lab/"), "lab/q");
+}
+
+TEST_F(NamedFilesTest, NoCallerReachesTheFilesOfAnother) {
+  EXPECT_EQ(ReasonOf({.name = "lab"}, "../night/slides/"), "FILE_PATH");
+  EXPECT_EQ(ReasonOf({.name = "lab"}, "night/slides/"), "FILE_NOT_FOUND");
+  EXPECT_EQ(ReasonOf({.name = "eye"}, ""), "FILE_NOT_FOUND");  // it has no folder
+  EXPECT_EQ(ReasonOf({.name = "../lab"}, ""), "FILE_PATH");
+  EXPECT_EQ(ReasonOf({.name = "spiffe://lab"}, ""), "FILE_PATH");
+}
+
+// What the file of an output of the execution begins with.
+std::string HeaderOf(const NamedFiles& files, const std::string& root, v1::Tensor tensor) {
+  v1::RunOpen run;
+  files.AddTo(run);
+  for (const v1::ShardFile& file : run.files()) {
+    if (file.tensor() != tensor) continue;
+    return testing::FileText(root + "/" + file.path()).substr(0, file.offset());
+  }
+  return "";
+}
+
+TEST_F(NamedFilesTest, Bfloat16LeavesAsItCameWhateverIsNamedFirst) {
+  JobSpec spec = spec_;
+  spec.dtype = DataType::kBFloat16;
+  const std::vector<int64_t> shape = {64, 2, 16};
+  for (const std::string name : {"q", "k", "v"}) {
+    std::ofstream(folder_ / name) << wire::FormatNpyHeader(wire::NpyType::kUInt16, shape)
+                                  << std::string(64 * 2 * 16 * 2, '\0');
+  }
+  const auto work = MakeAttentionWork(spec, {});
+  v1::Open open = OpenOf("");
+  *open.mutable_spec() = wire::EncodeJobSpec(spec);
+  open.mutable_files()->SwapElements(0, 3);  // OUT, K, V, Q
+  const auto files = NamedFiles::Open(root_, {}, open, FileArraysOf(*work));
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE((*files)->BeginExecution().ok());
+  EXPECT_EQ(HeaderOf(**files, folder_.path(), v1::TENSOR_OUT),
+            wire::FormatNpyHeader(wire::NpyType::kUInt16, shape));
+}
+
+TEST_F(NamedFilesTest, ARawOutputIsTheTensor) {
+  v1::Open open = OpenOf("");
+  v1::RawFile& raw = *open.mutable_files(3)->mutable_raw();
+  for (const int64_t axis : {64, 2, 16}) raw.add_shape(axis);
+  raw.set_dtype(v1::DATA_TYPE_FLOAT32);
+  const auto reason = [&] {
+    const auto files = NamedFiles::Open(root_, {}, open, FileArraysOf(*work_));
+    return files.ok() ? "" : wire::ReasonOf(files.status());
+  };
+  EXPECT_EQ(reason(), "");
+  raw.set_dtype(v1::DATA_TYPE_FLOAT16);
+  EXPECT_EQ(reason(), "FILE_MISSHAPEN");
+  raw.clear_dtype();
+  EXPECT_EQ(reason(), "INVALID_OPEN");
+  raw.set_dtype(v1::DATA_TYPE_FLOAT32);
+  raw.set_shape(1, 3);
+  EXPECT_EQ(reason(), "FILE_MISSHAPEN");
+  raw.set_shape(1, 2);
+  raw.set_offset(8);
+  EXPECT_EQ(reason(), "INVALID_OPEN");
+}
+
+TEST_F(NamedFilesTest, AnOutputIsNoInput) {
+  v1::Open open = OpenOf("");
+  std::filesystem::create_hard_link(folder_ / "k", folder_ / "out");
+  const auto files = NamedFiles::Open(root_, {}, open, FileArraysOf(*work_));
+  EXPECT_THAT(std::string(files.status().message()), HasSubstr("the output out is the input k"));
+}
+
+TEST_F(NamedFilesTest, AnInputThatWasWrittenInPlaceSaysSo) {
+  const v1::Open open = OpenOf("");
+  const auto files = NamedFiles::Open(root_, {}, open, FileArraysOf(*work_));
+  ASSERT_TRUE(files.ok()) << files.status();
+  const auto before = std::filesystem::last_write_time(folder_ / "k");
+  std::filesystem::last_write_time(folder_ / "k", before + std::chrono::seconds(1));
+  const absl::Status status = (*files)->BeginExecution();
+  EXPECT_EQ(wire::ReasonOf(status), "FILE_CHANGED");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("its modification time changed"));
+}
+
+TEST_F(NamedFilesTest, AnInputThatWasWrittenToIsNotReadAgain) {
+  const v1::Open open = OpenOf("");
+  const auto files = NamedFiles::Open(root_, {}, open, FileArraysOf(*work_));
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE((*files)->BeginExecution().ok());
+  std::ofstream(folder_ / "k", std::ios::app) << "more";
+  EXPECT_EQ(wire::ReasonOf((*files)->Commit({})), "FILE_CHANGED");
+  EXPECT_EQ(wire::ReasonOf((*files)->BeginExecution()), "FILE_CHANGED");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(NamedFilesTest, OnceAbandonedNoOutputGetsItsName) {
+  const auto files = NamedFiles::Open(root_, {}, OpenOf(""), FileArraysOf(*work_));
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE((*files)->BeginExecution().ok());
+  EXPECT_TRUE((*files)->Abandon());
+  EXPECT_TRUE((*files)->Abandon());
+  EXPECT_EQ((*files)->Commit({}).code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(NamedFilesTest, AfterAStopNoOutputGetsItsName) {
+  const auto files = NamedFiles::Open(root_, {}, OpenOf(""), FileArraysOf(*work_));
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE((*files)->BeginExecution().ok());
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ((*files)->Commit(stop.get_token()).code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(NamedFilesTest, OutputsThatHaveTheirNamesAreNotAbandoned) {
+  const auto files = NamedFiles::Open(root_, {}, OpenOf(""), FileArraysOf(*work_));
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE((*files)->BeginExecution().ok());
+  ASSERT_TRUE((*files)->Commit({}).ok());
+  EXPECT_FALSE((*files)->Abandon());
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out"));
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
