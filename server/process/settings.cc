@@ -144,7 +144,7 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   AddDuration(
       app, "--stall-timeout", s.stall_timeout,
       "a job none of whose workers makes progress for so long is tried again without the one "
-      "that hangs");
+      "that hangs; so long is a file system beneath --data-root waited for");
   app.add_option("--max-retries", s.max_retries, "of a job whose workers are lost")
       ->check(CLI::Range(0, 1000));
   AddDuration(app, "--recovery-timeout", s.recovery_timeout,
