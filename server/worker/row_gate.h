@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -31,12 +33,22 @@ class RowGate {
   // Close: the coordinator's stream ends, or its client's idle timeout does that.
   absl::Status Await(int64_t rows) {
     MutexLock lock(mutex_);
-    changed_.wait(
-        lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return rows_ >= rows || !why_.ok(); });
+    changed_.wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Known(rows); });
     return rows_ >= rows ? absl::OkStatus() : why_;
   }
 
+  // Waits so long at most; whether Await would return at once.
+  bool AwaitFor(int64_t rows, std::chrono::milliseconds limit) {
+    MutexLock lock(mutex_);
+    return changed_.wait_for(
+        lock, limit, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Known(rows); });
+  }
+
  private:
+  bool Known(int64_t rows) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return rows_ >= rows || !why_.ok();
+  }
+
   Mutex mutex_;
   ConditionVariable changed_;
   int64_t rows_ ABSL_GUARDED_BY(mutex_) = 0;

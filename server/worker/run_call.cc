@@ -52,7 +52,11 @@ absl::Status RunCall::Cancelled() {
 
 absl::Status RunCall::Serve() {
   RETURN_IF_ERROR(Open());
-  ASSIGN_OR_RETURN(const auto turn, AwaitTurn());
+  // A file system that does not answer keeps this call, and not the device.
+  if (open_.files_size() > 0) {
+    ASSIGN_OR_RETURN(files_, ShardFiles::Open(state_.data_root, open_, *work_));
+  }
+  ASSIGN_OR_RETURN(turn_, AwaitTurn());
   idle_bytes_ = ResidentBytes();
   absl::Status status = Allocate();
   if (status.ok()) {
@@ -84,6 +88,7 @@ absl::Status RunCall::Serve() {
             {"code", absl::StatusCodeToString(status.code())},
             {"error", std::string(status.message())},
             {"traceparent", open_.traceparent()}});
+  turn_.reset();
   return status;
 }
 
@@ -182,9 +187,7 @@ absl::Status RunCall::Allocate() {
     transport_ = ring_->communicator()->name();
   }
   RETURN_IF_ERROR(MakeStore());
-  if (open_.files_size() > 0) {
-    ASSIGN_OR_RETURN(files_, ShardFiles::Open(state_.data_root, open_, *work_, *store_));
-  }
+  if (files_ != nullptr) files_->Use(*store_);
   absl::Status prepared = work_->Prepare(lane_->device(), [this] { return look_.IsCancelled(); });
   if (!prepared.ok()) return wire::WithReason(prepared, wire::reason::kWorkerMemory);
   ASSIGN_OR_RETURN(Delivered delivered, DeliveredOf(open_, plan.spec.tokens));
@@ -260,6 +263,7 @@ absl::Status RunCall::Work() {
   ASSIGN_OR_RETURN(auto sender, state_.threads.Start([this] { SendUntilExecuted(); }));
   auto executor = state_.threads.Start([this] {
     Execute();
+    if (files_ != nullptr && context_.IsCancelled()) turn_.reset();  // others may hang in files
     if (shared_ != nullptr && files_ == nullptr) SendNews();
     changed_.notify_all();
     TellFailure();
@@ -284,6 +288,7 @@ absl::Status RunCall::Work() {
   if (shared_ == nullptr) TrimMalloc(work_->cost().resident_bytes());  // of messages
   AwaitExecuted();
   executor->Join();
+  if (files_ != nullptr) turn_.reset();  // what is left is the disk's
   if (figures_.ok() && ring_) {
     ring_->Finish(work_->plan().costs.steps);
     ring_.reset();
@@ -323,7 +328,7 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
             const MutexLock lock(mutex_);
             news_.waiting_step = step;
           },
-      .await_rows = [this](int64_t rows) { return arrived_.Await(rows); },
+      .await_rows = [this](int64_t rows) { return AwaitRows(rows); },
       .rows_final =
           [this](int64_t rows) {
             {
@@ -349,6 +354,14 @@ absl::StatusOr<Figures> RunCall::ExecuteJob() {
   if (spans_) spans_->NoteIn(work);
   return work_->Execute(*store_, lane_->device(), ring_ ? ring_->communicator() : nullptr,
                         ring_ ? ring_->first_step() : 1, work);
+}
+
+// Who reads files may not come back to close the gate.
+absl::Status RunCall::AwaitRows(int64_t rows) {
+  while (files_ != nullptr && !arrived_.AwaitFor(rows, kPoll)) {
+    if (context_.IsCancelled()) return Cancelled();
+  }
+  return arrived_.Await(rows);
 }
 
 // Until it has ended; a cancelled call makes it end.

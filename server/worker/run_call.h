@@ -102,6 +102,7 @@ class RunCall {
   absl::Status TakeDone(const ShardRows& rows);
   absl::Status ReadFiles();
   absl::StatusOr<Figures> ExecuteJob();
+  absl::Status AwaitRows(int64_t rows);
   void Execute();
   void AwaitExecuted();
   void EndUnfed();
@@ -149,6 +150,7 @@ class RunCall {
   std::unique_ptr<ShardStore> store_;
   int64_t file_bytes_read_ = 0, file_bytes_written_ = 0;  // once it has ended
   std::unique_ptr<ShardFiles> files_;                     // null: rows come from the coordinator
+  Lane::Turn turn_;  // given back by the executing thread, or by the call's own behind it
   std::optional<OutputRows> output_;
   std::optional<wire::SlicePool> pool_;  // of outputs on their way
   bool short_ = false;                   // set before there are other threads

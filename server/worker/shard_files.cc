@@ -28,13 +28,12 @@ constexpr int64_t kSyncBytes = 64 << 20;
 
 absl::StatusOr<std::unique_ptr<ShardFiles>> ShardFiles::Open(const std::string& root,
                                                              const v1::RunOpen& open,
-                                                             const RunWork& work,
-                                                             ShardStore& store) {
+                                                             const RunWork& work) {
   if (root.empty()) {
     return wire::ErrorOf(wire::reason::kDataRootGone, "this worker has no --data-root");
   }
   ASSIGN_OR_RETURN(const Descriptor reached, OpenRoot(root));
-  std::unique_ptr<ShardFiles> files(new ShardFiles(work, store));
+  std::unique_ptr<ShardFiles> files(new ShardFiles(work));
   for (const v1::ShardFile& file : open.files()) {
     RETURN_IF_ERROR(files->Take(reached.number(), file));
   }
@@ -82,7 +81,7 @@ absl::StatusOr<std::vector<RowPiece>> ShardFiles::PiecesOf(TensorKind tensor, in
   std::vector<RowPiece> pieces;
   if (!in_order) {
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t token = store_.tokens()[row];
+      const int64_t token = store_->tokens()[row];
       if (token < 0 || token >= shape.spec.tokens) {
         return absl::InternalError(
             absl::StrCat("the order has token ", token, " of ", shape.spec.tokens));
@@ -125,15 +124,15 @@ absl::Status ShardFiles::Read(const Block& block) {
   for (const auto& [tensor, file] : inputs_) {
     const std::vector<RowPiece>& pieces = block.pieces.at(tensor);
     const int64_t row_bytes = file.rows.row_bytes;
-    if (store_.host_memory()) {
-      RETURN_IF_ERROR(ReadRows(file.rows, pieces, store_.Row(tensor, 0)));
+    if (store_->host_memory()) {
+      RETURN_IF_ERROR(ReadRows(file.rows, pieces, store_->Row(tensor, 0)));
     } else {
       read_staging_.resize(static_cast<size_t>((block.end - block.begin) * row_bytes));
       std::vector<RowPiece> staged = pieces;
       for (RowPiece& piece : staged) piece.memory_row -= block.begin;
       RETURN_IF_ERROR(ReadRows(file.rows, staged, read_staging_.data()));
       RETURN_IF_ERROR(
-          store_.Write(tensor, block.begin, block.end - block.begin, read_staging_.data()));
+          store_->Write(tensor, block.begin, block.end - block.begin, read_staging_.data()));
     }
     for (const RowPiece& piece : pieces) bytes_read_ += piece.rows * row_bytes;
   }
@@ -146,9 +145,9 @@ absl::Status ShardFiles::Read(const std::function<absl::Status(int64_t rows)>& t
   const int64_t block_rows = std::max<int64_t>(1, kBlockBytes / of_row);
   std::deque<Block> ahead;
   int64_t prepared = 0;
-  for (int64_t begin = 0; begin < store_.rows(); begin += block_rows) {
-    while (ahead.size() < kBlocksAhead && prepared < store_.rows()) {
-      const int64_t end = std::min(prepared + block_rows, store_.rows());
+  for (int64_t begin = 0; begin < store_->rows(); begin += block_rows) {
+    while (ahead.size() < kBlocksAhead && prepared < store_->rows()) {
+      const int64_t end = std::min(prepared + block_rows, store_->rows());
       ASSIGN_OR_RETURN(Block block, Prepare(prepared, end));
       ahead.push_back(std::move(block));
       prepared = end;
@@ -178,11 +177,11 @@ absl::Status ShardFiles::Write(TensorKind tensor, const File& file, int64_t begi
   ASSIGN_OR_RETURN(std::vector<RowPiece> pieces, PiecesOf(tensor, begin, end));
   const int64_t row_bytes = file.rows.row_bytes;
   const std::byte* memory = nullptr;
-  if (store_.host_memory()) {
-    memory = store_.Row(tensor, 0);
+  if (store_->host_memory()) {
+    memory = store_->Row(tensor, 0);
   } else {
     write_staging_.resize(static_cast<size_t>((end - begin) * row_bytes));
-    RETURN_IF_ERROR(store_.Read(tensor, begin, end - begin, write_staging_.data()));
+    RETURN_IF_ERROR(store_->Read(tensor, begin, end - begin, write_staging_.data()));
     for (RowPiece& piece : pieces) piece.memory_row -= begin;
     memory = write_staging_.data();
   }

@@ -1,7 +1,8 @@
 // The files of a run whose tensors are named (RunOpen.files): this worker's rows are read from them
 // straight to their places in the shard, and written from there.
 //
-//   ASSIGN_OR_RETURN(auto files, ShardFiles::Open(root, open, work, store));
+//   ASSIGN_OR_RETURN(auto files, ShardFiles::Open(root, open, work));
+//   files->Use(store);
 //   files->Read(there);                // there(rows): local rows [0, rows) of all inputs have come
 //   files->Write(rows_final, moved);   // outputs of local rows, as they become final
 //   files->Sync(moved);                // they are on the disk
@@ -33,10 +34,13 @@ namespace hilbert_ring::server {
 class ShardFiles {
  public:
   // root: of this worker's --data-root; empty: it has none. Errors: DATA_ROOT_GONE, as of OpenFile,
-  // FILE_CHANGED where a file is not the one that is meant. work and store outlive the files.
+  // FILE_CHANGED where a file is not the one that is meant. The work outlives the files.
   static absl::StatusOr<std::unique_ptr<ShardFiles>> Open(const std::string& root,
                                                           const v1::RunOpen& open,
-                                                          const RunWork& work, ShardStore& store);
+                                                          const RunWork& work);
+
+  // The shard's memory, which outlives the files. Before any of what follows.
+  void Use(ShardStore& store) { store_ = &store; }
 
   // Once the order is there. Ends with the first error of `there`. Errors of ReadRows.
   absl::Status Read(const std::function<absl::Status(int64_t rows)>& there);
@@ -64,7 +68,7 @@ class ShardFiles {
     std::map<TensorKind, std::vector<RowPiece>> pieces;
   };
 
-  ShardFiles(const RunWork& work, ShardStore& store) : work_(work), store_(store) {}
+  explicit ShardFiles(const RunWork& work) : work_(work) {}
   absl::Status Take(int root, const v1::ShardFile& file);
   absl::StatusOr<std::vector<RowPiece>> PiecesOf(TensorKind tensor, int64_t begin,
                                                  int64_t end) const;
@@ -75,7 +79,7 @@ class ShardFiles {
                       const std::byte* memory, int64_t row_bytes);
 
   const RunWork& work_;
-  ShardStore& store_;
+  ShardStore* store_ = nullptr;
   std::map<TensorKind, File> inputs_, outputs_;
   std::vector<std::byte> read_staging_, write_staging_;  // of a device's rows
   int64_t written_ = 0;                                  // local rows

@@ -5,6 +5,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -12,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "tests/service/by_reference.h"
+#include "tests/support/frozen_disk.h"
 #include "tests/support/hung_folder.h"
 #include "tests/support/manual_time.h"
 #include "tests/support/plain_spec.h"
@@ -151,6 +153,57 @@ TEST_P(HungFolderTest, AModelThatGetsNoAnswerKeepsNoCall) {
   EXPECT_TRUE(Eventually([this] { return Left("model_dir") == 2; }));
   kill(cluster_->coordinator(), SIGTERM);
   EXPECT_TRUE(Eventually([this] { return cluster_->Processes().empty(); }));
+}
+
+// Where a write waits for ever, and no signal ends that.
+class FrozenDiskTest : public ByReferenceTest {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(folder_ / "root");
+    auto disk = FrozenDisk::Make(folder_ / "root");
+    if (!disk.ok()) GTEST_SKIP() << disk.status();
+    disk_ = *std::move(disk);
+  }
+
+  std::unique_ptr<FrozenDisk> disk_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Places, FrozenDiskTest, ::testing::Values(WorkerPlace::kLocal),
+                         [](const auto& info) { return PlaceName(info.param); });
+
+TEST_P(FrozenDiskTest, WorkersThatCannotWriteComputeOtherJobs) {
+  Start({"--stall-timeout=1"});
+  const JobSpec spec = PlainSpec({.tokens = 16384, .heads = 2, .dim = 64, .segment = 8192});
+  const EngineInputs inputs = RandomInputs(spec, 1);
+  const v1::Open open = Write(spec, inputs);
+  const auto call = Call(open);
+  ASSERT_TRUE(call->AwaitAdmitted());
+  ASSERT_TRUE(disk_->Freeze());
+  EXPECT_TRUE(absl::IsUnavailable(call->Finish()));
+  const JobSpec other = PlainSpec();
+  const auto sent = AttendRaw(*cluster_->Stub(), other, RandomInputs(other, 2), 16, 1);
+  EXPECT_TRUE(sent.ok()) << sent.status();
+  EXPECT_FALSE(Run(open).ok());
+  ASSERT_TRUE(disk_->Thaw());
+  EXPECT_TRUE(Run(open).ok());
+  EXPECT_THAT(Stray(), ::testing::IsEmpty());
+  EXPECT_TRUE(cluster_->Stop().ok());
+}
+
+// It goes on where it was.
+TEST_P(FrozenDiskTest, AJobThatWasFrozenForAMomentEndsWell) {
+  Start({"--stall-timeout=600"});
+  const JobSpec spec = PlainSpec({.tokens = 16384, .heads = 2, .dim = 64, .segment = 8192});
+  const EngineInputs inputs = RandomInputs(spec, 1);
+  const v1::Open open = Write(spec, inputs);
+  const auto call = Call(open);
+  ASSERT_TRUE(call->AwaitAdmitted());
+  ASSERT_TRUE(disk_->Freeze());
+  std::this_thread::sleep_for(seconds(3));
+  ASSERT_TRUE(disk_->Thaw());
+  const auto report = Finish(*call);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->retries(), 0);
 }
 
 }  // namespace

@@ -32,5 +32,14 @@ TEST(RowGate, TheFirstReasonCounts) {
   EXPECT_TRUE(gate.Await(3).ok()) << "these rows are there all the same";
 }
 
+TEST(RowGate, AwaitForSaysWhetherThereIsAnAnswer) {
+  RowGate gate;
+  gate.Open(3);
+  EXPECT_TRUE(gate.AwaitFor(3, std::chrono::hours(1)));
+  EXPECT_FALSE(gate.AwaitFor(4, milliseconds(1)));
+  gate.Close(absl::CancelledError("no more"));
+  EXPECT_TRUE(gate.AwaitFor(4, std::chrono::hours(1)));
+}
+
 }  // namespace
 }  // namespace hilbert_ring::server

@@ -44,9 +44,10 @@ class ShardFilesTest : public ::testing::Test {
     }
     work_ = *MakeAttentionRun(open);
     store_ = *ShardStore::Make(*device_, work_->plan(), 0);
-    auto files = ShardFiles::Open(folder_.path(), open, *work_, *store_);
+    auto files = ShardFiles::Open(folder_.path(), open, *work_);
     EXPECT_TRUE(files.ok()) << files.status();
     files_ = *std::move(files);
+    files_->Use(*store_);
   }
 
   testing::TestFolder folder_;
