@@ -53,8 +53,9 @@ inline constexpr Reason kJobNotFound = {"JOB_NOT_FOUND", kNotFound, kNobody,
 // Models.
 inline constexpr Reason kModelNotFound = {"MODEL_NOT_FOUND", kNotFound, kNobody,
                                           "the service has no model of this name"};
-inline constexpr Reason kModelUnusable = {"MODEL_UNUSABLE", kFailedPrecondition, kNobody,
-                                          "the model's folder is not right, or does not answer"};
+inline constexpr Reason kModelUnusable = {
+    "MODEL_UNUSABLE", kFailedPrecondition, kNobody,
+    "the model's folder is not right; UNAVAILABLE: it changes, or does not answer"};
 inline constexpr Reason kModelChanged = {"MODEL_CHANGED", kFailedPrecondition, kNobody,
                                          "the model is another version than the one meant"};
 inline constexpr Reason kModelNotOnWorkers = {"MODEL_NOT_ON_WORKERS", kUnavailable, kClient,
@@ -102,8 +103,9 @@ inline constexpr Reason kRowsMisshapen = {"ROWS_MISSHAPEN", kInvalidArgument, kN
 // Tensors by reference.
 inline constexpr Reason kNoDataRoot = {"NO_DATA_ROOT", kFailedPrecondition, kNobody,
                                        "the service takes no files (--data-root)"};
-inline constexpr Reason kDataRootGone = {"DATA_ROOT_GONE", kUnavailable, kClient,
-                                         "the data root is not there, is another than it was, or does not answer"};
+inline constexpr Reason kDataRootGone = {
+    "DATA_ROOT_GONE", kUnavailable, kClient,
+    "the data root is not there, is another than it was, or does not answer"};
 inline constexpr Reason kDataRootNotOnWorkers = {"DATA_ROOT_NOT_ON_WORKERS", kUnavailable, kClient,
                                                  "no worker that is up sees the data root"};
 inline constexpr Reason kFilePath = {"FILE_PATH", kInvalidArgument, kNobody,

@@ -15,8 +15,8 @@ namespace {
 constexpr auto kPoll = std::chrono::milliseconds(20);
 constexpr auto kFirstBackoff = std::chrono::milliseconds(100);
 constexpr auto kLongestBackoff = std::chrono::milliseconds(10'000);
-// After which a process that was killed is left to the system: one that waits for a file system that
-// does not answer may not end before that does.
+// After which a process that was killed is left to the system: one that waits for a file system
+// that does not answer may not end before that does.
 constexpr auto kKillLimit = std::chrono::seconds(2);
 constexpr auto kReplaceLimit = std::chrono::seconds(5);
 constexpr auto kHealthyLife = std::chrono::seconds(30);  // after which a death is not in a row

@@ -40,7 +40,7 @@ class WorkerProcesses {
   ~WorkerProcesses();
 
   // SIGTERM to all, SIGKILL to those that are still there after the limit; returns when all are
-  // gone.
+  // gone, or 2 s later: the system does not end a process while it cannot interrupt its wait.
   void Stop(std::chrono::milliseconds limit);
 
   // Ends the worker that listens at the port, if it is one of these, so that another is started in

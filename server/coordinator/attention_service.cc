@@ -12,8 +12,8 @@
 #include "engine/plan/choose_order.h"
 #include "server/coordinator/cluster_view.h"
 #include "server/coordinator/refusals.h"
-#include "server/job/named_files.h"
 #include "server/job/job_id.h"
+#include "server/job/named_files.h"
 #include "server/process/version.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -41,6 +41,11 @@ absl::StatusOr<OrderChoice> TakeOrder(JobSpec& spec, const std::function<bool()>
     spec.ordering.reset();
   }
   return choice;
+}
+
+absl::Status DoesNotAnswer(const DataRoot& root) {
+  return wire::ErrorOf(wire::reason::kDataRootGone,
+                       absl::StrCat("--data-root ", root.path(), ": does not answer"));
 }
 
 }  // namespace
@@ -158,12 +163,14 @@ grpc::Status AttentionService::ListJobs(grpc::ServerContext* context,
   });
 }
 
-absl::Status AttentionService::LookAtRoot() const {
-  return services_.data_steps.Run<absl::Status>(
-      {.what = absl::StrCat("--data-root ", services_.data_root->path()),
-       .reason = wire::reason::kDataRootGone,
-       .limit = kRootPatience},
-      [root = services_.data_root] { return root->Reach().status(); });
+// Of looks that do not answer there is one.
+absl::Status AttentionService::LookAtRoot() {
+  const std::shared_ptr<DataRoot>& root = services_.data_root;
+  if (root_steps_.left() > 0) return DoesNotAnswer(*root);
+  return root_steps_.Run<absl::Status>({.what = absl::StrCat("--data-root ", root->path()),
+                                        .reason = wire::reason::kDataRootGone,
+                                        .limit = kRootPatience},
+                                       [root] { return root->Reach().status(); });
 }
 
 grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
@@ -180,11 +187,7 @@ grpc::Status AttentionService::GetDataRoot(grpc::ServerContext* context,
     const auto folder = FolderOf(*caller);
     if (!folder.ok()) return wire::ToGrpc(folder.status());
     const std::optional<absl::Status> seen = root_look_.Ask();
-    if (!seen) {
-      return wire::ToGrpc(
-          wire::ErrorOf(wire::reason::kDataRootGone,
-                        absl::StrCat("--data-root ", root->path(), ": does not answer")));
-    }
+    if (!seen) return wire::ToGrpc(DoesNotAnswer(*root));
     if (!seen->ok()) return wire::ToGrpc(*seen);
     response->set_path(root->path());
     response->set_folder(*folder);

@@ -8,6 +8,7 @@
 #include "server/coordinator/job_calls.h"
 #include "server/coordinator/short_calls.h"
 #include "server/job/job_services.h"
+#include "server/process/file_steps.h"
 #include "server/process/shared_look.h"
 #include "server/schedule/plan_gate.h"
 
@@ -44,7 +45,7 @@ class AttentionService
   v1::GetClusterResponse DescribeCluster(const Caller& caller) const;
 
  private:
-  absl::Status LookAtRoot() const;
+  absl::Status LookAtRoot();
   grpc::Status MakePlanFor(grpc::ServerContext& context, const v1::PlanRequest& request,
                            v1::PlanResponse& response);
 
@@ -54,6 +55,7 @@ class AttentionService
   const ShortCalls& short_calls_;
   const std::function<bool()> ready_;
   PlanGate& plans_;
+  FileSteps root_steps_;
   SharedLook<absl::Status> root_look_;  // at the data root, where there is one
 };
 

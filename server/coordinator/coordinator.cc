@@ -32,7 +32,7 @@ namespace {
 constexpr int kMaxBlockingCalls = 8192;  // heartbeats of kMaxWorkers, plans, cluster states
 constexpr int kMaxWorkersOfAHost = 1024;
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
-constexpr auto kRemoveMarkLimit = std::chrono::seconds(2);
+constexpr auto kRemoveMarkLimit = std::chrono::seconds(2);  // and outputs
 
 // Without a token of the operator's: where workers are spawned, one for them alone.
 absl::StatusOr<std::string> JoinToken(const CoordinatorSettings& settings) {
@@ -192,6 +192,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
 
 Coordinator::~Coordinator() {
   Stop();
+  data_steps_.AwaitLeft(kRemoveMarkLimit);  // they remove what they made
   data_steps_.Destroy(std::move(data_root_), kRemoveMarkLimit);
 }
 

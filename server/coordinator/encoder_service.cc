@@ -1,11 +1,11 @@
 #include "server/coordinator/encoder_service.h"
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "engine/base/return_if_error.h"
 #include "server/coordinator/refusals.h"
 #include "server/job/encode_work.h"
 #include "server/models/encode_spec.h"
@@ -21,6 +21,12 @@ namespace {
 constexpr SharedLookTimes kLookTimes{.patience = std::chrono::minutes(10),
                                      .kept = std::chrono::milliseconds(500)};
 
+Patience PatienceOf(const grpc::ServerContext& context, const Caller& caller) {
+  return PatienceWithModels(caller.turns, [&context] {
+    return context.IsCancelled() ? absl::CancelledError("the client left") : absl::OkStatus();
+  });
+}
+
 }  // namespace
 
 EncoderService::EncoderService(const JobServices& services, Callers& callers, JobCalls& calls,
@@ -30,7 +36,11 @@ EncoderService::EncoderService(const JobServices& services, Callers& callers, Jo
       calls_(calls),
       short_calls_(short_calls),
       plans_(plans),
-      all_([this] { return LookAtAll(); }, kLookTimes, services.time) {}
+      all_(std::make_shared<SharedLook<AllModels>>(
+          [models = services.models] {
+            return std::make_shared<const ModelCatalog::Listing>(models->List());
+          },
+          kLookTimes, services.time)) {}
 
 grpc::Status EncoderService::PlanEncode(grpc::ServerContext* context,
                                         const v1::PlanEncodeRequest* request,
@@ -45,7 +55,7 @@ grpc::Status EncoderService::MakePlanFor(grpc::ServerContext& context,
   const auto caller = CallerOf(callers_, context, kAnyRole, "plan");
   if (!caller.ok()) return Refuse(services_.metrics, caller.status());
   const v1::EncodeSpec& spec = request.spec();
-  const auto model = Look(context, spec.model(), spec.digest());
+  const auto model = Look(context, *caller, spec.model(), spec.digest());
   if (!model.ok()) return wire::ToGrpc(model.status());
   auto job = DecodeEncodeSpec(spec, model->config(), LimitsOf(services_.settings));
   if (!job.ok()) return wire::ToGrpc(job.status());
@@ -108,27 +118,23 @@ v1::Model EncoderService::Describe(const std::string& name,
 }
 
 absl::StatusOr<EncoderFolder> EncoderService::Look(const grpc::ServerContext& context,
-                                                   const std::string& name,
+                                                   const Caller& caller, const std::string& name,
                                                    const std::string& digest) const {
   return services_.model_steps.Run<absl::StatusOr<EncoderFolder>>(
-      PatienceWithModels([&context] {
-        return context.IsCancelled() ? absl::CancelledError("the client left") : absl::OkStatus();
-      }),
+      PatienceOf(context, caller),
       [models = services_.models, name, digest] { return models->Open(name, digest); });
 }
 
-absl::StatusOr<v1::ListModelsResponse> EncoderService::LookAtAll() const {
-  ASSIGN_OR_RETURN(const ModelCatalog::Listing listing,
-                   services_.model_steps.Run<absl::StatusOr<ModelCatalog::Listing>>(
-                       PatienceWithModels(nullptr),
-                       [models = services_.models] { return models->List(); }));
-  v1::ListModelsResponse all;
-  for (const ModelCatalog::Entry& entry : listing.entries) {
-    v1::Model model = Describe(entry.name, entry.model);
-    model.clear_config();  // GetModel has it: so many of them may not go into a message
-    *all.add_models() = std::move(model);
-  }
-  return all;
+absl::StatusOr<EncoderService::AllModels> EncoderService::LookAtAll(
+    const grpc::ServerContext& context, const Caller& caller) const {
+  return services_.model_steps.Run<absl::StatusOr<AllModels>>(
+      PatienceOf(context, caller), [all = all_]() -> absl::StatusOr<AllModels> {
+        auto seen = all->Ask();
+        if (seen) return *std::move(seen);
+        return wire::WithReason(
+            absl::UnavailableError("models: those beneath --model-dir are still being read"),
+            wire::reason::kModelUnusable);
+      });
 }
 
 grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
@@ -137,15 +143,14 @@ grpc::Status EncoderService::ListModels(grpc::ServerContext* context,
   return short_calls_.Serve("ListModels", *context, [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    auto all = all_.Ask([context] { return context->IsCancelled(); });
-    if (!all) {
-      return wire::ToGrpc(wire::WithReason(
-          absl::UnavailableError("models: those beneath --model-dir are still being read"),
-          wire::reason::kModelUnusable));
+    const auto all = LookAtAll(*context, *caller);
+    if (!all.ok()) return wire::ToGrpc(all.status());
+    for (const ModelCatalog::Entry& entry : (*all)->entries) {
+      v1::Model model = Describe(entry.name, entry.model);
+      model.clear_config();  // GetModel has it: so many of them may not go into a message
+      *response->add_models() = std::move(model);
     }
-    if (!all->ok()) return wire::ToGrpc(all->status());
-    *response = **std::move(all);
-    return grpc::Status::OK;
+    return grpc::Status(grpc::Status::OK);
   });
 }
 
@@ -154,7 +159,7 @@ grpc::Status EncoderService::GetModel(grpc::ServerContext* context,
   return short_calls_.Serve("GetModel", *context, [&] {
     const auto caller = CallerOf(callers_, *context, kAnyRole, "see models");
     if (!caller.ok()) return Refuse(services_.metrics, caller.status());
-    const auto folder = Look(*context, request->name(), "");
+    const auto folder = Look(*context, *caller, request->name(), "");
     if (!folder.ok() && !wire::HasReason(folder.status(), wire::reason::kModelUnusable)) {
       return wire::ToGrpc(folder.status());
     }

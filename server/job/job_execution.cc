@@ -302,9 +302,8 @@ absl::Status JobExecution::CheckWritten(JobRun& run) {
     written += static_cast<uint64_t>(report.file_bytes_written());
   }
   if (written == static_cast<uint64_t>(job_.files->output_bytes())) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the workers wrote ", written,
-                                          " bytes of outputs, expected ",
-                                          job_.files->output_bytes()));
+  return absl::InternalError(absl::StrCat(
+      "the workers wrote ", written, " bytes of outputs, expected ", job_.files->output_bytes()));
 }
 
 absl::StatusOr<bool> JobExecution::SendOutput(int rank, const v1::OutputChunk& chunk,

@@ -1,6 +1,6 @@
 #include "server/job/job_files.h"
 
-#include <atomic>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,21 +22,23 @@ Patience PatienceOf(const FilePatience& patience, std::string what) {
           .reason = wire::reason::kDataRootGone,
           .limit = patience.limit,
           .flag = "--stall-timeout",
+          .caller = patience.caller,
           .why_leave = [&client = patience.client] { return client.why(); }};
 }
 
 // For one that ends though the client has gone.
-Patience PatienceToRemove() {
+Patience PatienceToRemove(const FilePatience& patience) {
   return {.what = "--data-root: removing outputs",
           .reason = wire::reason::kDataRootGone,
-          .limit = JobFiles::kRemoveLimit};
+          .limit = JobFiles::kRemoveLimit,
+          .caller = patience.caller};
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobFiles>> JobFiles::Open(std::shared_ptr<DataRoot> root,
-                                                         const Caller& caller,
-                                                         const v1::Open& open, const JobWork& work,
+                                                         const Caller& caller, const v1::Open& open,
+                                                         const JobWork& work,
                                                          const FilePatience& patience) {
   if (root == nullptr) {
     return wire::ErrorOf(wire::reason::kNoDataRoot,
@@ -60,14 +62,10 @@ JobFiles::~JobFiles() {
 template <typename Result>
 Result JobFiles::Step(const Patience& patience, std::function<Result(NamedFiles&)> step) {
   RETURN_IF_ERROR(left_);
-  const auto ended = std::make_shared<std::atomic<bool>>(false);
+  bool returned = false;
   Result result = patience_.steps.Run<Result>(
-      patience, [files = files_, ended, step = std::move(step)]() -> Result {
-        Result done = step(*files);
-        *ended = true;
-        return done;
-      });
-  if (!*ended) left_ = StatusOf(result);
+      patience, [files = files_, step = std::move(step)] { return step(*files); }, &returned);
+  if (!returned) left_ = StatusOf(result);
   return result;
 }
 
@@ -96,7 +94,7 @@ absl::StatusOr<std::string> JobFiles::ReadOutput(v1::Tensor tensor, int64_t row)
 }
 
 void JobFiles::GiveUp() {
-  absl::Status removed = Step<absl::Status>(PatienceToRemove(), [](NamedFiles& files) {
+  absl::Status removed = Step<absl::Status>(PatienceToRemove(patience_), [](NamedFiles& files) {
     files.GiveUp();
     return absl::OkStatus();
   });
@@ -107,16 +105,17 @@ absl::Status JobFiles::Commit(const JobStop& stop) {
   Patience patience = PatienceOf(patience_, "bringing outputs to the disk");
   patience.limit = kCommitLimit;
   patience.flag.clear();
-  // Once the first output has its name, the others are waited for.
-  patience.why_leave = [&stop, files = files_]() -> absl::Status {
+  // Once outputs get their names, a moment more is waited for the last of them.
+  Deadline leave = Deadline::max();
+  patience.why_leave = [&stop, &leave, files = files_]() -> absl::Status {
     absl::Status why = stop.why();
-    return why.ok() || files->Abandon() ? why : absl::OkStatus();
+    if (why.ok() || files->Abandon()) return why;
+    leave = std::min(leave, Clock::now() + kRemoveLimit);
+    return Clock::now() < leave ? absl::OkStatus() : why;
   };
-  absl::Status status =
-      Step<absl::Status>(patience, [token = stop.token()](NamedFiles& files) {
-        return files.Commit(token);
-      });
-  if (absl::IsCancelled(status) && !stop.why().ok()) return stop.why();
+  absl::Status status = Step<absl::Status>(
+      patience, [token = stop.token()](NamedFiles& files) { return files.Commit(token); });
+  if (absl::IsCancelled(status) && files_->Abandon() && !stop.why().ok()) return stop.why();
   if (left_.ok() || files_->Abandon()) return status;
   return wire::WithReason(
       absl::Status(status.code(),

@@ -1,10 +1,10 @@
-// The files that a job names (named_files.h), for its thread: each step is left when the file system
-// does not answer, or the client has gone.
+// The files that a job names (named_files.h), for its thread: each step is left when the file
+// system does not answer, or the client has gone.
 //
 //   ASSIGN_OR_RETURN(auto files, JobFiles::Open(root, caller, open, work, patience));
 //   files->BeginExecution();
 //   files->AddTo(run_open);
-//   files->Commit();     // every worker is done: the outputs get their names
+//   files->Commit(stop);     // every worker is done: the outputs get their names
 //   files->GiveUp();     // or they are removed
 #pragma once
 
@@ -30,6 +30,7 @@ namespace hilbert_ring::server {
 struct FilePatience {
   FileSteps& steps;
   const JobStop& client;
+  std::string caller;               // Caller::turns
   std::chrono::milliseconds limit;  // of a step (--stall-timeout)
 };
 
@@ -39,14 +40,15 @@ class JobFiles {
  public:
   // Within which outputs are brought to the disk and get their names.
   static constexpr std::chrono::minutes kCommitLimit{10};
-  // Within which outputs that are given up are removed; then that is left.
+  // Within which outputs that are given up are removed, or, after a stop, those of which one has
+  // its name get theirs; then that is left.
   static constexpr std::chrono::seconds kRemoveLimit{5};
 
   // Before admission. root: null where there is none (NO_DATA_ROOT). Errors of NamedFiles::Open.
   // What the patience names outlives the files.
   static absl::StatusOr<std::unique_ptr<JobFiles>> Open(std::shared_ptr<DataRoot> root,
-                                                        const Caller& caller,
-                                                        const v1::Open& open, const JobWork& work,
+                                                        const Caller& caller, const v1::Open& open,
+                                                        const JobWork& work,
                                                         const FilePatience& patience);
   // Removes what was not committed.
   ~JobFiles();

@@ -42,9 +42,9 @@ struct JobServices {
   JobMemory& order_memory;  // of coordinates, and the orders made of them
   PlanGate& plans;          // of jobs
   Metrics& metrics;
-  Suspects& suspects;             // workers that sent wrong rows
-  FileSteps& model_steps;         // beneath --model-dir
-  FileSteps& data_steps;          // beneath --data-root
+  Suspects& suspects;                          // workers that sent wrong rows
+  FileSteps& model_steps;                      // beneath --model-dir
+  FileSteps& data_steps;                       // beneath --data-root
   const std::shared_ptr<DataRoot>& data_root;  // of steps' own; null: the service takes no files
   const TimeSource& time = SystemTime();
 

@@ -1,6 +1,6 @@
 // The files of a job that names them instead of sending tensors (Open.files), at the coordinator.
-// Each call may take as long as the file system does, which may be for ever: job_files.h has it made
-// where it can be left, and so this owns all that it uses.
+// Each call may take as long as the file system does, which may be for ever: job_files.h has it
+// made where it can be left, and so this owns all that it uses.
 //
 // Each execution has output files of its own: a worker of one that was given up may still write,
 // but not into what gets the name.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/rows/coordinates.h"
@@ -56,7 +57,10 @@ absl::StatusOr<v1::Report> ServedJob::Run() {
     course_.Enter(status.ok() ? JobPhase::kDone : JobPhase::kFailed);
   }
   // When several things went wrong, the first of them is the reason for the others.
-  if (absl::Status why = client_.stop().why(); !status.ok() && !why.ok()) status = why;
+  if (absl::Status why = client_.stop().why();
+      !status.ok() && !why.ok() && !absl::StartsWith(status.message(), why.message())) {
+    status = why;
+  }
   services_.metrics.CountJob(status.code(), wire::ReasonOf(status));
   if (status.ok()) {
     services_.metrics.ObserveJob(seconds_);
@@ -221,14 +225,26 @@ absl::Status ServedJob::RunJob() {
   auto sizes = Sizes();
   if (!sizes.ok()) return sizes.status();
   RETURN_IF_ERROR(ReserveOrder());
+  ASSIGN_OR_RETURN(ExecutionFigures figures, RunOnWorkers(*std::move(sizes)));
+  if (files_ != nullptr) {
+    // The disk may take long, and the workers have done all that they can.
+    const Clock::time_point begun = services_.time.Now();
+    RETURN_IF_ERROR(files_->Commit(client_.stop()));
+    figures.send_seconds += SecondsBetween(begun, services_.time.Now());
+  }
+  report_ = MakeReport(std::move(figures));
+  return absl::OkStatus();
+}
+
+// The workers are free when it returns.
+absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> sizes) {
   auto place = services_.scheduler.Enter(
-      {.caller = caller_.turns, .sizes = *std::move(sizes), .takes = [this](const Member& member) {
+      {.caller = caller_.turns, .sizes = std::move(sizes), .takes = [this](const Member& member) {
          return CanRunOn(member);
        }});
   if (!place.ok()) return place.status();
   course_.Enter(JobPhase::kQueued);
-  absl::Status status = AwaitWorkers(*place);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(AwaitWorkers(*place));
   seconds_.queue = SecondsBetween(opened_, services_.time.Now());
   job_.emplace(open_, *work_, services_.orders, course_);
   job_->number = services_.suspects.NumberJob();
@@ -236,8 +252,9 @@ absl::Status ServedJob::RunJob() {
   job_->files = files_.get();
   if (order_memory_) job_->order_memory = &*order_memory_;
   while (true) {
-    status = Execute(*place);
-    if (status.ok() || !MayRetry(status) || !client_.stop().why().ok()) return status;
+    auto figures = Execute();
+    const absl::Status& status = figures.status();
+    if (status.ok() || !MayRetry(status) || !client_.stop().why().ok()) return figures;
     if (job_->retries == services_.settings.max_retries) {
       return wire::WithReason(
           absl::Status(status.code(), absl::StrCat(status.message(), "; tried ", job_->retries + 1,
@@ -248,31 +265,22 @@ absl::Status ServedJob::RunJob() {
     services_.metrics.CountRetry(wire::ReasonOf(status));
     spdlog::warn("job {} is tried again: {}", open_.job_id(), std::string(status.message()));
     course_.Enter(JobPhase::kQueued);
-    if (status = AwaitOthers(*place); !status.ok()) return status;
+    RETURN_IF_ERROR(AwaitOthers(*place));
   }
 }
 
-absl::Status ServedJob::Execute(Scheduler::Place& place) {
-  ASSIGN_OR_RETURN(ExecutionFigures figures, RunExecution());
-  services_.membership.Worked(grant_.members);
-  if (files_ != nullptr) {
-    // The disk may take long, and the workers have done all that they can.
-    place.GiveBack();
-    RETURN_IF_ERROR(files_->Commit(client_.stop()));
-  }
-  report_ = MakeReport(std::move(figures));
-  return absl::OkStatus();
-}
-
-// What it took of the workers and of this process's memory is free when it returns.
-absl::StatusOr<ExecutionFigures> ServedJob::RunExecution() {
+absl::StatusOr<ExecutionFigures> ServedJob::Execute() {
   if (!grant_.express()) services_.membership.SetJob(grant_.members, open_.job_id());
   live_before_ = services_.membership.Live().size();
   JobExecution execution(services_, client_, *job_, *plan_, grant_);
   absl::StatusOr<ExecutionFigures> figures = execution.Run();
   if (!grant_.express()) services_.membership.SetJob(grant_.members, "");
   services_.metrics.CountExecution(figures.status().code());
-  if (!figures.ok()) NoteFailures(execution, figures.status());
+  if (figures.ok()) {
+    services_.membership.Worked(grant_.members);
+  } else {
+    NoteFailures(execution, figures.status());
+  }
   return figures;
 }
 

@@ -73,8 +73,8 @@ class ServedJob {
   Members LeftOut() const;
   void NoteFailures(const JobExecution& execution, const absl::Status& status);
   absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
-  absl::Status Execute(Scheduler::Place& place);
-  absl::StatusOr<ExecutionFigures> RunExecution();
+  absl::StatusOr<ExecutionFigures> RunOnWorkers(std::vector<JobSize> sizes);
+  absl::StatusOr<ExecutionFigures> Execute();
   absl::Status AwaitOthers(Scheduler::Place& place);
   absl::Status AwaitWorkers(Scheduler::Place& place);
   absl::Status NotEnough(const absl::Status& why) const;

@@ -55,6 +55,7 @@ absl::Status ServedJob::ReadOpen() {
     ASSIGN_OR_RETURN(files_, JobFiles::Open(services_.data_root, caller_, open_, *work_,
                                             {.steps = services_.data_steps,
                                              .client = client_.stop(),
+                                             .caller = caller_.turns,
                                              .limit = services_.settings.stall_timeout}));
   }
   return absl::OkStatus();
@@ -81,7 +82,7 @@ absl::StatusOr<std::unique_ptr<JobWork>> ServedJob::ReadModel() const {
                                      .max_result_bytes = OrderMemoryLimit(services_.settings),
                                      .check_rows = services_.settings.check_rows};
   return services_.model_steps.Run<absl::StatusOr<std::unique_ptr<JobWork>>>(
-      PatienceWithModels([this] { return client_.stop().why(); }),
+      PatienceWithModels(caller_.turns, [this] { return client_.stop().why(); }),
       [spec = open_.encode(), models = services_.models, options] {
         return MakeEncodeWork(spec, *models, options);
       });

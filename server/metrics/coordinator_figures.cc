@@ -117,7 +117,7 @@ Families FamiliesOf(const CoordinatorFigures& figures) {
   AddMemoryAndCaches(figures, families);
   ScrapedFamily steps = ScrapedFamily::OfGauges(
       "hilbert_ring_file_steps_left",
-      "Steps that nobody waits for any more, for a file system does not answer, by folder");
+      "Steps at files that go on though nobody waits for them any more, by folder");
   for (const auto& [folder, left] : figures.file_steps_left) {
     steps.Add(left, {{"folder", std::string(folder)}});
   }

@@ -26,10 +26,11 @@ absl::Status NotFound(const std::string& name, const std::string& why) {
 
 }  // namespace
 
-Patience PatienceWithModels(std::function<absl::Status()> why_leave) {
+Patience PatienceWithModels(std::string caller, std::function<absl::Status()> why_leave) {
   return {.what = "--model-dir",
           .reason = wire::reason::kModelUnusable,
           .limit = std::chrono::minutes(10),
+          .caller = std::move(caller),
           .why_leave = std::move(why_leave)};
 }
 

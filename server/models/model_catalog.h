@@ -17,8 +17,8 @@
 
 namespace hilbert_ring::server {
 
-// With a step that may read weights whole.
-Patience PatienceWithModels(std::function<absl::Status()> why_leave);
+// With a step that may read weights whole. caller: whose step it is (Caller::turns).
+Patience PatienceWithModels(std::string caller, std::function<absl::Status()> why_leave);
 
 // OK, or INVALID_ARGUMENT (INVALID_SPEC): a name is 1 to 128 letters, digits, '.', '_' and '-', and
 // does not begin with '.'.

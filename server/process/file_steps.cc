@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -37,6 +38,17 @@ struct FileSteps::Shared {
   Mutex mutex;
   ConditionVariable changed;  // a step has ended
   int left ABSL_GUARDED_BY(mutex) = 0;
+  std::map<std::string, int> left_of ABSL_GUARDED_BY(mutex);  // by caller, those that have some
+
+  void Leave(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    ++left;
+    ++left_of[caller];
+  }
+  void End(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    --left;
+    const auto of = left_of.find(caller);
+    if (--of->second == 0) left_of.erase(of);
+  }
 };
 
 FileSteps::FileSteps(ThreadStarter start)
@@ -48,25 +60,31 @@ int FileSteps::left() const {
 }
 
 absl::Status FileSteps::CheckRoom(const Patience& patience) const {
-  const int waiting = left();
-  if (waiting < kMostLeft) return absl::OkStatus();
+  const MutexLock lock(shared_->mutex);
+  const auto of = shared_->left_of.find(patience.caller);
+  const bool many = shared_->left >= kMostLeft;
+  if (!many && (of == shared_->left_of.end() || of->second < kMostLeftOfCaller)) {
+    return absl::OkStatus();
+  }
   return Unavailable(patience,
-                     absl::StrCat("not tried, for ", waiting,
-                                  " steps before it wait for a file system that does not answer"));
+                     absl::StrCat("not tried, for ", many ? shared_->left : of->second, " steps",
+                                  many ? "" : " of this caller",
+                                  " before it wait for a file system that does not answer"));
 }
 
 absl::Status FileSteps::Await(const Patience& patience, std::function<void()> step) {
   Shared& shared = *shared_;
   const auto state = std::make_shared<StepState>(StepState::kUnderWay);
-  auto thread = start_([shared = shared_, state, step = std::move(step)]() mutable {
-    pthread_setname_np(pthread_self(), "file_step");  // for ps -L
-    step();
-    step = nullptr;  // what it is made of may take long to destroy
-    const MutexLock lock(shared->mutex);
-    if (*state == StepState::kLeft) --shared->left;
-    *state = StepState::kEnded;
-    shared->changed.notify_all();
-  });
+  auto thread =
+      start_([shared = shared_, state, caller = patience.caller, step = std::move(step)]() mutable {
+        pthread_setname_np(pthread_self(), "file_step");  // for ps -L
+        step();
+        step = nullptr;  // what it is made of may take long to destroy
+        const MutexLock lock(shared->mutex);
+        if (*state == StepState::kLeft) shared->End(caller);
+        *state = StepState::kEnded;
+        shared->changed.notify_all();
+      });
   RETURN_IF_ERROR(thread.status());
   thread->detach();
   const Deadline due = Clock::now() + patience.limit;
@@ -79,16 +97,24 @@ absl::Status FileSteps::Await(const Patience& patience, std::function<void()> st
     lock.lock();
     if (why.ok() || *state == StepState::kEnded) continue;
     *state = StepState::kLeft;
-    ++shared.left;
+    shared.Leave(patience.caller);
     return why;
   }
   return absl::OkStatus();
 }
 
 void FileSteps::Destroy(std::shared_ptr<void> owned, Clock::duration limit) {
-  absl::Status left = Await({.what = "", .reason = wire::reason::kFileIo, .limit = limit},
-                            [owned = std::move(owned)]() mutable { owned.reset(); });
-  left.IgnoreError();  // it goes on
+  const auto held = std::make_shared<std::shared_ptr<void>>(std::move(owned));
+  const absl::Status ended = Await({.what = "", .reason = wire::reason::kFileIo, .limit = limit},
+                                   [held] { held->reset(); });
+  if (absl::IsResourceExhausted(ended)) new auto(held);  // never destroyed
+}
+
+void FileSteps::AwaitLeft(Clock::duration limit) {
+  MutexLock lock(shared_->mutex);
+  shared_->changed.wait_for(lock, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_->mutex) {
+    return shared_->left == 0;
+  });
 }
 
 }  // namespace hilbert_ring::server

@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "engine/base/return_if_error.h"
 #include "server/process/deadline.h"
 #include "server/process/threads.h"
 #include "wire/reason.h"
@@ -30,33 +29,42 @@ struct Patience {
   const wire::Reason& reason;
   Clock::duration limit;
   std::string flag;                         // that sets the limit; empty: none does
+  std::string caller;                       // whose step it is (Caller::turns); empty: nobody's
   std::function<absl::Status()> why_leave;  // asked 50 times a second: OK to go on; may be empty
 };
 
 // Thread-safe.
 class FileSteps {
  public:
-  // While so many steps are left and go on, no other begins.
+  // While so many steps are left and go on, no other begins, or none of the same caller.
   static constexpr int kMostLeft = 64;
+  static constexpr int kMostLeftOfCaller = 16;
 
   // Its end waits for no step.
   explicit FileSteps(ThreadStarter start = StartThread);
 
   // What the step returns, an absl::Status or StatusOr; what it is made of is destroyed by then.
   // Errors besides: UNAVAILABLE with the patience's reason, where there is no answer within the
-  // limit or kMostLeft are left; what why_leave says; NoThreads.
+  // limit or as many are left as may be; what why_leave says; NoThreads.
+  // returned: whether the step did; may be null.
   template <typename Result>
-  Result Run(const Patience& patience, std::function<Result()> step) {
-    RETURN_IF_ERROR(CheckRoom(patience));
+  Result Run(const Patience& patience, std::function<Result()> step, bool* returned = nullptr) {
     const auto result = std::make_shared<std::optional<Result>>();
-    RETURN_IF_ERROR(Await(
-        patience, [result, step = std::move(step)] { result->emplace(step()); }));
+    absl::Status ended = CheckRoom(patience);
+    if (ended.ok()) {
+      ended = Await(patience, [result, step = std::move(step)] { result->emplace(step()); });
+    }
+    if (returned != nullptr) *returned = ended.ok();
+    if (!ended.ok()) return ended;
     return *std::move(*result);
   }
 
   // Destroys it, if this is its last owner, in a step of its own, and waits so long for that:
-  // however many are left.
+  // however many are left. Where there is no thread for it, it stays.
   void Destroy(std::shared_ptr<void> owned, Clock::duration limit);
+
+  // Waits so long at most until those that are left have ended.
+  void AwaitLeft(Clock::duration limit);
 
   int left() const;  // that go on
 

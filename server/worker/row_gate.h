@@ -40,8 +40,8 @@ class RowGate {
   // Waits so long at most; whether Await would return at once.
   bool AwaitFor(int64_t rows, std::chrono::milliseconds limit) {
     MutexLock lock(mutex_);
-    return changed_.wait_for(
-        lock, limit, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Known(rows); });
+    return changed_.wait_for(lock, limit,
+                             [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Known(rows); });
   }
 
  private:

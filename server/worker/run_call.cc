@@ -53,12 +53,12 @@ absl::Status RunCall::Cancelled() {
 absl::Status RunCall::Serve() {
   RETURN_IF_ERROR(Open());
   // A file system that does not answer keeps this call, and not the device.
-  if (open_.files_size() > 0) {
-    ASSIGN_OR_RETURN(files_, ShardFiles::Open(state_.data_root, open_, *work_));
+  absl::Status status = OpenFiles();
+  if (status.ok()) {
+    ASSIGN_OR_RETURN(turn_, AwaitTurn());
+    idle_bytes_ = ResidentBytes();
+    status = Allocate();
   }
-  ASSIGN_OR_RETURN(turn_, AwaitTurn());
-  idle_bytes_ = ResidentBytes();
-  absl::Status status = Allocate();
   if (status.ok()) {
     status = short_ ? WorkAlone() : Work();
   }
@@ -152,6 +152,12 @@ absl::Status RunCall::Open() {
   if (open_.want_trace()) spans_.emplace(opened, open_.workers());
   open_.clear_spec();
   open_.clear_encode();
+  return absl::OkStatus();
+}
+
+absl::Status RunCall::OpenFiles() {
+  if (open_.files_size() == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(files_, ShardFiles::Open(state_.data_root, open_, *work_));
   return absl::OkStatus();
 }
 
@@ -263,7 +269,7 @@ absl::Status RunCall::Work() {
   ASSIGN_OR_RETURN(auto sender, state_.threads.Start([this] { SendUntilExecuted(); }));
   auto executor = state_.threads.Start([this] {
     Execute();
-    if (files_ != nullptr && context_.IsCancelled()) turn_.reset();  // others may hang in files
+    if (files_ != nullptr) turn_.reset();  // what is left is the disk's, which may hang
     if (shared_ != nullptr && files_ == nullptr) SendNews();
     changed_.notify_all();
     TellFailure();
@@ -288,7 +294,6 @@ absl::Status RunCall::Work() {
   if (shared_ == nullptr) TrimMalloc(work_->cost().resident_bytes());  // of messages
   AwaitExecuted();
   executor->Join();
-  if (files_ != nullptr) turn_.reset();  // what is left is the disk's
   if (figures_.ok() && ring_) {
     ring_->Finish(work_->plan().costs.steps);
     ring_.reset();
@@ -314,7 +319,11 @@ void RunCall::NoteCancelled() {
 absl::StatusOr<Figures> RunCall::ExecuteJob() {
   ExecuteControl control{
       .deadline = [this] { return compute_due_.load(); },
-      .cancelled = [this] { return cancelled_.load() || (short_ && look_.IsCancelled()); },
+      // Another thread looks, unless there is none or it may hang in a file.
+      .cancelled =
+          [this] {
+            return cancelled_.load() || ((short_ || files_ != nullptr) && look_.IsCancelled());
+          },
       .progress =
           [this](double done) {
             // The last call comes when all is computed and all buffers are still

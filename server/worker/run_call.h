@@ -86,6 +86,7 @@ class RunCall {
 
  private:
   absl::Status Open();
+  absl::Status OpenFiles();
   absl::StatusOr<Lane::Turn> AwaitTurn();
   absl::Status Allocate();
   absl::Status MakeStore();
@@ -150,7 +151,7 @@ class RunCall {
   std::unique_ptr<ShardStore> store_;
   int64_t file_bytes_read_ = 0, file_bytes_written_ = 0;  // once it has ended
   std::unique_ptr<ShardFiles> files_;                     // null: rows come from the coordinator
-  Lane::Turn turn_;  // given back by the executing thread, or by the call's own behind it
+  Lane::Turn turn_;  // where there are files the executing thread gives it back
   std::optional<OutputRows> output_;
   std::optional<wire::SlicePool> pool_;  // of outputs on their way
   bool short_ = false;                   // set before there are other threads

@@ -16,8 +16,8 @@ absl::StatusOr<std::unique_ptr<HungFolder>> HungFolder::Mount(const std::string&
   if (device < 0) {
     return absl::FailedPreconditionError(absl::StrCat("/dev/fuse: ", std::strerror(errno)));
   }
-  const std::string options = absl::StrCat("fd=", device, ",rootmode=40000,user_id=", geteuid(),
-                                           ",group_id=", getegid());
+  const std::string options =
+      absl::StrCat("fd=", device, ",rootmode=40000,user_id=", geteuid(), ",group_id=", getegid());
   if (mount("hung", path.c_str(), "fuse", 0, options.c_str()) != 0) {
     const int failed = errno;
     close(device);

@@ -6,11 +6,14 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/frozen_disk.h"
 #include "tests/support/hung_folder.h"
 #include "tests/support/manual_time.h"
 #include "tests/support/plain_spec.h"
@@ -24,19 +27,19 @@ namespace {
 
 using std::chrono::hours;
 using std::chrono::milliseconds;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
+using std::chrono::seconds;
 using testing::Eventually;
+using ::testing::HasSubstr;
 using testing::HungFolder;
+using ::testing::IsEmpty;
 
 class JobFilesTest : public ::testing::Test {
  protected:
   JobFilesTest() {
     std::filesystem::create_directories(folder_ / "out");
     for (const std::string name : {"q", "k", "v"}) {
-      std::ofstream(folder_ / name)
-          << wire::FormatNpyHeader(wire::NpyType::kFloat32, {{64, 2, 16}})
-          << std::string(64 * 2 * 16 * 4, '\0');
+      std::ofstream(folder_ / name) << wire::FormatNpyHeader(wire::NpyType::kFloat32, {{64, 2, 16}})
+                                    << std::string(64 * 2 * 16 * 4, '\0');
     }
     root_ = *DataRoot::Open(folder_.path());
     for (const auto& [tensor, path] : {std::pair(v1::TENSOR_Q, "q"),
@@ -51,7 +54,7 @@ class JobFilesTest : public ::testing::Test {
 
   absl::StatusOr<std::unique_ptr<JobFiles>> Open(milliseconds limit) {
     return JobFiles::Open(root_, {}, open_, *work_,
-                          {.steps = steps_, .client = client_, .limit = limit});
+                          {.steps = steps_, .client = client_, .caller = "lab", .limit = limit});
   }
 
   // Of the output and of what leads to it.
@@ -113,7 +116,7 @@ TEST_F(JobFilesTest, FilesThatCannotBeOpenedForNobodyAnswersAreRefused) {
 }
 
 TEST_F(JobFilesTest, AfterAStepThatWasLeftNoneBegins) {
-  auto files = Open(milliseconds(200));
+  auto files = Open(seconds(2));
   ASSERT_TRUE(files.ok()) << files.status();
   {
     const auto hung = HungFolder::Mount(folder_ / "out");
@@ -129,9 +132,48 @@ TEST_F(JobFilesTest, AfterAStepThatWasLeftNoneBegins) {
     EXPECT_LT(Clock::now() - begun, JobFiles::kRemoveLimit);
     EXPECT_TRUE(Eventually([this] { return steps_.left() == 1; }));
   }
-  // The step goes on, and nobody is left who would remove what it made.
   EXPECT_TRUE(Eventually([this] { return steps_.left() == 0; }));
-  EXPECT_THAT(Outputs(), IsEmpty());
+}
+
+// The step goes on when it can, and nobody is left who would remove what it makes.
+TEST_F(JobFilesTest, AStepThatWasLeftRemovesWhatItMakes) {
+  std::filesystem::create_directory(folder_ / "disk");
+  const auto disk = testing::FrozenDisk::Make(folder_ / "disk");
+  if (!disk.ok()) GTEST_SKIP() << disk.status();
+  open_.mutable_files(3)->set_path("disk/o");
+  auto files = Open(seconds(2));
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE((*disk)->Freeze());
+  EXPECT_EQ(wire::ReasonOf((*files)->BeginExecution()), "DATA_ROOT_GONE");
+  files->reset();
+  ASSERT_TRUE((*disk)->Thaw());
+  EXPECT_TRUE(Eventually([this] { return steps_.left() == 0; }));
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "disk")) {
+    EXPECT_EQ(entry.path().filename(), "lost+found");
+  }
+}
+
+TEST_F(JobFilesTest, WhoLeavesWhileOutputsGetTheirNamesIsToldThatTheyMay) {
+  std::filesystem::create_directory(folder_ / "disk");
+  const auto disk = testing::FrozenDisk::Make(folder_ / "disk");
+  if (!disk.ok()) GTEST_SKIP() << disk.status();
+  open_.mutable_files(3)->set_path("disk/o");
+  auto files = Open(seconds(20));
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE((*files)->BeginExecution().ok());
+  ASSERT_TRUE((*disk)->Freeze());  // which syncs what there is: a name alone is left to be written
+  std::jthread leaves([this] {
+    std::this_thread::sleep_for(milliseconds(100));
+    client_.Request(absl::CancelledError("the client left"));
+  });
+  const Deadline begun = Clock::now();
+  const absl::Status status = (*files)->Commit(client_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the client left; outputs may have their"));
+  EXPECT_GE(Clock::now() - begun, JobFiles::kRemoveLimit) << "it might still end";
+  ASSERT_TRUE((*disk)->Thaw());
+  files->reset();
+  EXPECT_TRUE(Eventually([this] { return steps_.left() == 0; }));
 }
 
 TEST_F(JobFilesTest, AClientThatLeavesEndsTheWait) {

@@ -2,13 +2,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <latch>
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/manual_time.h"
@@ -37,6 +39,21 @@ class FileStepsTest : public ::testing::Test {
       latch->wait();
       return absl::OkStatus();
     };
+  }
+
+  // The message of a step of a caller that does not begin; empty: it did.
+  std::string Refused(const std::string& caller) {
+    Patience patience = PatienceFor(seconds(60));
+    patience.caller = caller;
+    bool begun = false;
+    const absl::Status status = steps_.Run<absl::Status>(patience, [&begun] {
+      begun = true;
+      return absl::OkStatus();
+    });
+    EXPECT_EQ(begun, status.ok());
+    EXPECT_EQ(wire::ReasonOf(status), begun ? "OK" : "MODEL_UNUSABLE");
+    EXPECT_EQ(absl::IsUnavailable(status), !begun);
+    return std::string(status.message());
   }
 
   const std::shared_ptr<std::latch> latch_ = std::make_shared<std::latch>(1);
@@ -98,35 +115,61 @@ TEST_F(FileStepsTest, WhoHasAReasonLeavesLongBeforeTheLimit) {
 }
 
 TEST_F(FileStepsTest, AStepThatHasEndedCountsThoughItsCallerHasGone) {
-  const auto gone = [] { return absl::CancelledError("the client left"); };
+  std::atomic<bool> ended = false;
+  const auto gone = [&ended]() -> absl::Status {
+    while (!ended) std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(20));
+    return absl::CancelledError("the client left");
+  };
+  // The step lasts beyond the first look at the client.
   EXPECT_EQ(steps_.Run<absl::Status>(PatienceFor(seconds(60), gone),
-                                     [] { return absl::OkStatus(); }),
+                                     [&ended] {
+                                       std::this_thread::sleep_for(milliseconds(60));
+                                       ended = true;
+                                       return absl::OkStatus();
+                                     }),
             absl::OkStatus());
 }
 
 TEST_F(FileStepsTest, WhileManyAreLeftNoOtherBegins) {
   for (int i = 0; i < FileSteps::kMostLeft; ++i) {
-    EXPECT_FALSE(steps_.Run<absl::Status>(PatienceFor(seconds(0)), Hung()).ok());
+    Patience patience = PatienceFor(seconds(0));
+    patience.caller = absl::StrCat("caller ", i);
+    EXPECT_FALSE(steps_.Run<absl::Status>(patience, Hung()).ok());
   }
   EXPECT_EQ(steps_.left(), FileSteps::kMostLeft);
-  bool begun = false;
-  const absl::Status status = steps_.Run<absl::Status>(PatienceFor(seconds(60)), [&begun] {
-    begun = true;
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-  EXPECT_EQ(wire::ReasonOf(status), "MODEL_UNUSABLE");
-  EXPECT_THAT(std::string(status.message()), HasSubstr("--model-dir: not tried, for 64 steps"));
-  EXPECT_FALSE(begun);
+  EXPECT_THAT(Refused("another"), HasSubstr("--model-dir: not tried, for 64 steps before it"));
   // What is given up is destroyed all the same.
   std::shared_ptr<int> other = std::make_shared<int>(2);
   const std::weak_ptr<int> watched = other;
   steps_.Destroy(std::move(other), seconds(60));
   EXPECT_TRUE(watched.expired());
   latch_->count_down();
-  EXPECT_TRUE(testing::Eventually([this] { return steps_.left() == 0; }));
-  EXPECT_TRUE(
-      steps_.Run<absl::Status>(PatienceFor(seconds(60)), [] { return absl::OkStatus(); }).ok());
+  steps_.AwaitLeft(seconds(60));
+  EXPECT_EQ(steps_.left(), 0);
+  EXPECT_EQ(Refused("another"), "");
+}
+
+TEST_F(FileStepsTest, NoCallerTakesThoseOfAllOthers) {
+  Patience patience = PatienceFor(seconds(0));
+  patience.caller = "lab";
+  for (int i = 0; i < FileSteps::kMostLeftOfCaller; ++i) {
+    EXPECT_FALSE(steps_.Run<absl::Status>(patience, Hung()).ok());
+  }
+  EXPECT_THAT(Refused("lab"), HasSubstr("not tried, for 16 steps of this caller before it"));
+  EXPECT_EQ(Refused("eye"), "");
+  latch_->count_down();
+  steps_.AwaitLeft(seconds(60));
+  EXPECT_EQ(Refused("lab"), "");
+}
+
+TEST_F(FileStepsTest, ThoseThatAreLeftAreAwaitedForSoLong) {
+  EXPECT_FALSE(steps_.Run<absl::Status>(PatienceFor(seconds(0)), Hung()).ok());
+  const Deadline begun = Clock::now();
+  steps_.AwaitLeft(milliseconds(50));
+  EXPECT_GE(Clock::now() - begun, milliseconds(50));
+  EXPECT_EQ(steps_.left(), 1);
+  latch_->count_down();
 }
 
 // As an output that is removed where it lies.
@@ -177,6 +220,9 @@ TEST(FileSteps, WithoutAThreadNothingBegins) {
             absl::ResourceExhaustedError("no threads"));
   EXPECT_FALSE(begun);
   EXPECT_EQ(steps.left(), 0);
+  const auto owned = std::make_shared<int>(1);
+  steps.Destroy(owned, seconds(60));
+  EXPECT_EQ(owned.use_count(), 2) << "it is not this thread that destroys it";
 }
 
 }  // namespace
