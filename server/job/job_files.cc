@@ -17,7 +17,7 @@ absl::Status StatusOf(const absl::StatusOr<Value>& value) {
 }
 
 // For a step of a job.
-Patience PatienceOf(const FilePatience& patience, std::string what) {
+Patience PatienceOf(const FilePatience& patience, const std::string& what) {
   return {.what = absl::StrCat("--data-root: ", what),
           .reason = wire::reason::kDataRootGone,
           .limit = patience.limit,

@@ -208,7 +208,7 @@ TEST(FileSteps, AreNotWaitedForWhenTheyAreDestroyed) {
 }
 
 TEST(FileSteps, WithoutAThreadNothingBegins) {
-  FileSteps steps([](std::function<void()>) -> absl::StatusOr<std::thread> {
+  FileSteps steps([](const std::function<void()>&) -> absl::StatusOr<std::thread> {
     return absl::ResourceExhaustedError("no threads");
   });
   bool begun = false;
