@@ -1,8 +1,8 @@
 # hilbert_ring_test(NAME x_test SOURCES a.cc ... LIBRARIES l ... [LABELS ...] [TIMEOUT seconds]
-#   [FILTER as gtest takes it] [ENVIRONMENT name=value] [PREFIX of the tests' names])
+#   [FILTER as gtest takes it] [ENVIRONMENT name=value] [PREFIX of the tests' names] [ALONE: beside no other test])
 # Tests of one folder need different names: properties go by them.
 function(hilbert_ring_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;FILTER;ENVIRONMENT;PREFIX" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "NAME;TIMEOUT;FILTER;ENVIRONMENT;PREFIX" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
@@ -19,7 +19,7 @@ function(hilbert_ring_test)
     set(filter TEST_FILTER ${ARG_FILTER})
   endif()
   gtest_discover_tests(${ARG_NAME} ${filter} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    TEST_PREFIX "${ARG_PREFIX}" PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
+    TEST_PREFIX "${ARG_PREFIX}" PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" RUN_SERIAL ${ARG_ALONE} ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()
 
 # From here on in this folder and those below: tests that compute little are compiled with -O1, which takes two
