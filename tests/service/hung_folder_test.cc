@@ -172,7 +172,19 @@ class FrozenDiskTest : public ByReferenceTest {
     if (!disk.ok()) GTEST_SKIP() << disk.status();
     disk_ = *std::move(disk);
   }
+  // Calls, and freezes the disk while workers compute. Null, and the test has failed, where they
+  // do not.
+  std::unique_ptr<RawCall> FreezeAJob(const std::string& stall_timeout) {
+    Start({"--stall-timeout=" + stall_timeout});
+    open_ = Write(spec_, RandomInputs(spec_, 1));
+    auto call = Call(open_);
+    const bool frozen = call->AwaitAdmitted() && disk_->Freeze();
+    EXPECT_TRUE(frozen);
+    return frozen ? std::move(call) : nullptr;
+  }
 
+  const JobSpec spec_ = PlainSpec({.tokens = 16384, .heads = 2, .dim = 64, .segment = 8192});
+  v1::Open open_;
   std::unique_ptr<FrozenDisk> disk_;
 };
 
@@ -180,33 +192,23 @@ INSTANTIATE_TEST_SUITE_P(Places, FrozenDiskTest, ::testing::Values(WorkerPlace::
                          [](const auto& info) { return PlaceName(info.param); });
 
 TEST_P(FrozenDiskTest, WorkersThatCannotWriteComputeOtherJobs) {
-  Start({"--stall-timeout=1"});
-  const JobSpec spec = PlainSpec({.tokens = 16384, .heads = 2, .dim = 64, .segment = 8192});
-  const EngineInputs inputs = RandomInputs(spec, 1);
-  const v1::Open open = Write(spec, inputs);
-  const auto call = Call(open);
-  ASSERT_TRUE(call->AwaitAdmitted());
-  ASSERT_TRUE(disk_->Freeze());
+  const auto call = FreezeAJob("2");
+  ASSERT_NE(call, nullptr);
   EXPECT_TRUE(absl::IsUnavailable(call->Finish()));
   const JobSpec other = PlainSpec();
   const auto sent = AttendRaw(*cluster_->Stub(), other, RandomInputs(other, 2), 16, 1);
   EXPECT_TRUE(sent.ok()) << sent.status();
-  EXPECT_FALSE(Run(open).ok());
+  EXPECT_FALSE(Run(open_).ok());
   ASSERT_TRUE(disk_->Thaw());
-  EXPECT_TRUE(Run(open).ok());
+  EXPECT_TRUE(Run(open_).ok());
   EXPECT_TRUE(Eventually([this] { return Stray().empty(); }));
   EXPECT_TRUE(cluster_->Stop().ok());
 }
 
 // It goes on where it was.
 TEST_P(FrozenDiskTest, AJobThatWasFrozenForAMomentEndsWell) {
-  Start({"--stall-timeout=600"});
-  const JobSpec spec = PlainSpec({.tokens = 16384, .heads = 2, .dim = 64, .segment = 8192});
-  const EngineInputs inputs = RandomInputs(spec, 1);
-  const v1::Open open = Write(spec, inputs);
-  const auto call = Call(open);
-  ASSERT_TRUE(call->AwaitAdmitted());
-  ASSERT_TRUE(disk_->Freeze());
+  const auto call = FreezeAJob("600");
+  ASSERT_NE(call, nullptr);
   std::this_thread::sleep_for(seconds(3));
   ASSERT_TRUE(disk_->Thaw());
   const auto report = Finish(*call);
