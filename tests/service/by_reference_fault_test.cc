@@ -2,13 +2,13 @@
 // are written: the result is right, or the error has its reason, and no file stays that is not
 // whole.
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -27,6 +27,7 @@
 #include "tests/engine/run_engine.h"
 #include "tests/service/by_reference.h"
 #include "tests/support/cluster.h"
+#include "tests/support/own_mounts.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/program.h"
 #include "wire/codec.h"
@@ -99,19 +100,15 @@ class ByReferenceFault : public ByReferenceTest {
 INSTANTIATE_TEST_SUITE_P(Places, ByReferenceFault, ::testing::Values(WorkerPlace::kLocal),
                          [](const auto& info) { return PlaceName(info.param); });
 
-// A file system in memory, for this process and those that it starts, until the test ends.
+// A file system in memory, until the test ends.
 class SmallDisk {
  public:
-  // The system's reason where it may not be.
-  static std::string Mount(const std::string& path, int64_t bytes) {
-    const auto because = [](const char* what) {
-      return absl::StrCat(what, ": ", std::strerror(errno));
-    };
+  static absl::Status Mount(const std::string& path, int64_t bytes) {
+    if (absl::Status own = EnterOwnMounts(); !own.ok()) return own;
     std::filesystem::create_directories(path);
-    if (unshare(CLONE_NEWNS) != 0) return because("unshare");
-    if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return because("mount /");
     const std::string size = absl::StrCat("size=", bytes);
-    return mount("none", path.c_str(), "tmpfs", 0, size.c_str()) == 0 ? "" : because("mount");
+    if (mount("none", path.c_str(), "tmpfs", 0, size.c_str()) == 0) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat("mount: ", std::strerror(errno)));
   }
 
   explicit SmallDisk(std::string path) : path_(std::move(path)) {}
@@ -136,8 +133,8 @@ class SmallDisk {
 
 // Each output has room, and both together have not: that shows as they are written.
 TEST_P(ByReferenceFault, ADiskThatIsFullWhileOutputsAreWritten) {
-  const std::string why = SmallDisk::Mount(folder_ / "root", 64 << 20);
-  if (!why.empty()) GTEST_SKIP() << "a file system of one's own needs rights: " << why;
+  const absl::Status mounted = SmallDisk::Mount(folder_ / "root", 64 << 20);
+  if (!mounted.ok()) GTEST_SKIP() << "a file system of one's own needs rights: " << mounted;
   const SmallDisk disk(folder_ / "root");
   Start();
   JobSpec spec = PlainSpec({.tokens = 20'000, .heads = 8, .dim = 16, .segment = 1'000});

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/own_mounts.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -29,6 +30,7 @@ bool Ask(const std::string& path, unsigned long what) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FrozenDisk>> FrozenDisk::Make(const std::string& path) {
+  if (absl::Status own = EnterOwnMounts(); !own.ok()) return own;
   const std::string image = ImageOf(path);
   std::ofstream(image).close();
   std::filesystem::resize_file(image, kBytes);

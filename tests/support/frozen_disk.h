@@ -15,8 +15,8 @@ namespace hilbert_ring::testing {
 
 class FrozenDisk {
  public:
-  // Over a folder that is there, in a file beside it. FAILED_PRECONDITION where this process may
-  // not, or the system has no loop devices or no mkfs.ext4.
+  // Over a folder that is there, in a file beside it, as EnterOwnMounts has it. FAILED_PRECONDITION
+  // where this process may not, or the system has no loop devices or no mkfs.ext4.
   static absl::StatusOr<std::unique_ptr<FrozenDisk>> Make(const std::string& path);
   // Thaws it, and removes it.
   ~FrozenDisk();

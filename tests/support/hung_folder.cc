@@ -8,10 +8,12 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/own_mounts.h"
 
 namespace hilbert_ring::testing {
 
 absl::StatusOr<std::unique_ptr<HungFolder>> HungFolder::Mount(const std::string& path) {
+  if (absl::Status own = EnterOwnMounts(); !own.ok()) return own;
   const int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
   if (device < 0) {
     return absl::FailedPreconditionError(absl::StrCat("/dev/fuse: ", std::strerror(errno)));

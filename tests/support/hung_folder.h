@@ -14,8 +14,8 @@ namespace hilbert_ring::testing {
 
 class HungFolder {
  public:
-  // Over a folder that is there. FAILED_PRECONDITION where this process may not, or the system has
-  // no FUSE.
+  // Over a folder that is there, as EnterOwnMounts has it. FAILED_PRECONDITION where this process
+  // may not, or the system has no FUSE.
   static absl::StatusOr<std::unique_ptr<HungFolder>> Mount(const std::string& path);
   // Those who wait get an error.
   ~HungFolder();
