@@ -89,9 +89,8 @@ class PooledParts {
 
 class EncodeWork : public JobWork {
  public:
-  EncodeWork(v1::EncodeSpec spec, EncodeJob job, const JobSpec& attention,
-             const EncoderFolder& model, std::optional<LayerNorm> norm, int threads,
-             std::shared_ptr<EncodeCheck> check)
+  EncodeWork(v1::EncodeSpec spec, EncodeJob job, const JobSpec& attention, std::string digest,
+             std::optional<LayerNorm> norm, int threads, std::shared_ptr<EncodeCheck> check)
       : JobWork(ShapeOf(job, attention)),
         message_(std::move(spec)),
         job_(std::move(job)),
@@ -102,7 +101,7 @@ class EncodeWork : public JobWork {
         widened_weight_bytes_(WeightBytes(job_.config, DataType::kFloat32)),
         parts_(std::ssize(job_.slide_tiles) * std::ssize(job_.outputs.states) *
                (job_.config.embed_dim + 1)) {
-    message_.set_digest(model.digest());
+    message_.set_digest(std::move(digest));
     message_.mutable_states()->Assign(job_.outputs.states.begin(), job_.outputs.states.end());
   }
 
@@ -288,9 +287,8 @@ int64_t CheckedLayerOf(const EncodeJob& job, int check_rows) {
 absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& spec,
                                                         ModelCatalog& models,
                                                         const EncodeWorkOptions& options) {
-  ASSIGN_OR_RETURN(EncoderFolder opened, models.Open(spec.model(), spec.digest()));
-  const auto model = std::make_shared<const EncoderFolder>(std::move(opened));
-  ASSIGN_OR_RETURN(EncodeJob job, DecodeEncodeSpec(spec, model->config(), options.limits));
+  ASSIGN_OR_RETURN(EncoderFolder model, models.Open(spec.model(), spec.digest()));
+  ASSIGN_OR_RETURN(EncodeJob job, DecodeEncodeSpec(spec, model.config(), options.limits));
   auto attention = AttentionOf(job.config, job.compute, job.slide_tiles);
   if (attention.ok()) {
     if (absl::Status valid = Validate(*attention, options.limits); !valid.ok()) attention = valid;
@@ -298,8 +296,8 @@ absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& sp
   if (!attention.ok()) return wire::WithReason(attention.status(), wire::reason::kInvalidSpec);
   std::optional<LayerNorm> norm;
   if (job.outputs.pooling != Pooling::kNone) {
-    auto loaded = model->LoadNorm();
-    absl::Status status = loaded.ok() ? model->CheckUnchanged() : loaded.status();
+    auto loaded = model.LoadNorm();
+    absl::Status status = loaded.ok() ? model.CheckUnchanged() : loaded.status();
     if (!status.ok()) return wire::WithReason(std::move(status), wire::reason::kModelUnusable);
     norm = *std::move(loaded);
     const int64_t row_bytes = PooledRowBytes(job);
@@ -314,14 +312,16 @@ absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& sp
           wire::reason::kInvalidSpec);
     }
   }
+  std::string digest = model.digest();
   std::shared_ptr<EncodeCheck> check;
   if (options.check_rows > 0) {
     check = std::make_shared<EncodeCheck>(
-        job, model, EncodeCheckOptions{.rows = options.check_rows, .seed = DrawBits()});
+        job, std::make_shared<ModelReader>(std::move(model), options.steps, options.reading),
+        EncodeCheckOptions{.rows = options.check_rows, .seed = DrawBits()});
     job.checked_layer = check->layer();
   }
-  return std::make_unique<EncodeWork>(spec, std::move(job), *attention, *model, std::move(norm),
-                                      options.threads, std::move(check));
+  return std::make_unique<EncodeWork>(spec, std::move(job), *attention, std::move(digest),
+                                      std::move(norm), options.threads, std::move(check));
 }
 
 }  // namespace hilbert_ring::server

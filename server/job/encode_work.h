@@ -10,6 +10,8 @@
 #include "hilbert_ring/v1/attention.pb.h"
 #include "server/job/job_work.h"
 #include "server/models/model_catalog.h"
+#include "server/models/model_reader.h"
+#include "server/process/file_steps.h"
 
 namespace hilbert_ring::server {
 
@@ -28,6 +30,9 @@ struct EncodeWorkOptions {
   int threads = 1;
   int64_t max_result_bytes = int64_t{1} << 30;
   int check_rows = 0;  // that are computed again
+  // By which that reads the model.
+  FileSteps steps;
+  ModelReader::Limits reading;
 };
 absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& spec,
                                                         ModelCatalog& models,

@@ -33,7 +33,7 @@ struct Patience {
   std::function<absl::Status()> why_leave;  // asked 50 times a second: OK to go on; may be empty
 };
 
-// Thread-safe.
+// Thread-safe. Copies are the same: what each has left counts for all.
 class FileSteps {
  public:
   // While so many steps are left and go on, no other begins, or none of the same caller.

@@ -1,19 +1,12 @@
 #include "server/rows/encode_check.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <optional>
 #include <random>
-#include <span>
-#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "engine/base/return_if_error.h"
-#include "engine/reference/encoder_reference.h"
 #include "engine/reference/sample_tokens.h"
-#include "engine/spec/numbers.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -33,323 +26,8 @@ std::vector<float> Floats(std::string_view bytes) {
   return floats;
 }
 
-// The input of a layer, where the workers' shards have it.
-class ShardSource final : public RowSource {
- public:
-  explicit ShardSource(const OutputCheck::Execution& execution) : execution_(execution) {}
-  void Read(int64_t token, int64_t first, std::span<double> values) const override {
-    const RowRun place = execution_.router.Find(v1::TENSOR_LAYER_INPUT, token);
-    const std::byte* const row =
-        execution_.shards[place.rank].Row(TensorKind::kLayerInput, place.local_row);
-    LoadElements(DataType::kFloat32, row + first * static_cast<int64_t>(sizeof(float)), values);
-  }
-
- private:
-  const OutputCheck::Execution& execution_;
-};
-
-// Rows of one slide that were computed here.
-class SlideSource final : public RowSource {
- public:
-  SlideSource(int64_t first_token, const std::vector<std::vector<double>>& rows)
-      : first_token_(first_token), rows_(rows) {}
-  void Read(int64_t token, int64_t first, std::span<double> values) const override {
-    std::copy_n(rows_[token - first_token_].begin() + first, values.size(), values.begin());
-  }
-
- private:
-  const int64_t first_token_;
-  const std::vector<std::vector<double>>& rows_;
-};
-
-}  // namespace
-
-// One comparison of what the workers said and sent.
-class EncodeCheck::Comparison {
- public:
-  Comparison(const EncodeCheck& check, const Execution& execution)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(check.mutex_)
-      : check_(check),
-        job_(check.job_),
-        states_(check.states_),
-        sent_(check.sent_),
-        pooled_(check.pooled_),
-        execution_(execution) {}
-
-  absl::StatusOr<Verdict> Run() {
-    RETURN_IF_ERROR(Prepare());
-    RETURN_IF_ERROR(check_.layer_ > 0 ? OneLayer() : AllLayers());
-    RETURN_IF_ERROR(check_.model_->CheckUnchanged());
-    verdict_.not_judged = std::ssize(not_judged_);
-    verdict_.judged = std::ssize(check_.tokens_) - verdict_.not_judged;
-    verdict_.note = Note();
-    return std::move(verdict_);
-  }
-
- private:
-  absl::Status Prepare() {
-    for (const int64_t token : check_.tokens_) {
-      for (int64_t state = 0; state <= job_.config.layers; ++state) {
-        if (states_.contains({token, state})) continue;
-        return absl::InternalError(absl::StrCat("worker ", WorkerOf(token)->address,
-                                                " has not told state ", state, " of token ", token,
-                                                ", which is to be checked"));
-      }
-    }
-    ASSIGN_OR_RETURN(input_, ReferenceInput::Load(*check_.model_, job_.compute));
-    const EncoderConfig& config = job_.config;
-    if (config.output_norm && job_.outputs.final_norm == FinalNorm::kApplied) {
-      ASSIGN_OR_RETURN(final_norm_, LoadReferenceNorm(*check_.model_, "encoder.layer_norm",
-                                                      config.layer_norm_eps));
-    }
-    if (job_.outputs.pooling != Pooling::kNone) {
-      ASSIGN_OR_RETURN(pool_norm_, LoadReferenceNorm(*check_.model_, "norm", config.norm_eps));
-    }
-    ASSIGN_OR_RETURN(attention_, AttentionOf(config, job_.compute, job_.slide_tiles));
-    return absl::OkStatus();
-  }
-
-  const std::shared_ptr<const Member>& WorkerOf(int64_t token) const {
-    return execution_.members[execution_.router.Find(v1::TENSOR_STATES, token).rank];
-  }
-
-  TwiceComputed InputOf(int64_t token) {
-    if (check_.rows_.IsClassToken(token)) return input_->ClassToken();
-    const RowRun place = execution_.router.Find(v1::TENSOR_STATES, token);
-    const HostShard& shard = execution_.shards[place.rank];
-    std::vector<double> tile(static_cast<size_t>(job_.config.tile_dim()));
-    LoadElements(job_.dtype, shard.Row(TensorKind::kTiles, place.local_row), tile);
-    std::array<double, 2> coords{};
-    if (job_.config.position) {
-      std::memcpy(coords.data(), shard.Row(TensorKind::kTileCoords, place.local_row),
-                  sizeof(coords));
-    }
-    return input_->RowOf(tile, coords.data());
-  }
-
-  // spread: of the rows beside it. what: of the row of `token`, or of the slide whose class token
-  // that is.
-  void Judge(const TwiceComputed& expected, double spread, std::span<const float> actual,
-             int64_t token, const std::string& what) {
-    if (!expected.finite()) {
-      if (check_.Drawn(token)) not_judged_.insert(token);  // a slide's first token need not be
-      return;
-    }
-    const TwiceComputed::Worst worst = expected.Compare(actual, spread);
-    if (worst.excess <= excess_) return;
-    excess_ = worst.excess;
-    if (excess_ <= 1) return;
-    verdict_.mismatch = {.what = absl::StrCat(what, ", dim ", worst.dim, " is ", worst.actual,
-                                              ", computed again in float64 it is ", worst.expected,
-                                              " and may be off by ", worst.tolerance),
-                         .worker = WorkerOf(token)};
-  }
-
-  // Drawn rows of one state, and their tokens.
-  struct State {
-    std::vector<TwiceComputed> rows;
-    std::vector<int64_t> tokens;
-  };
-
-  void JudgeStates(const State& drawn, double spread, int64_t state) {
-    for (size_t i = 0; i < drawn.rows.size(); ++i) {
-      const int64_t token = drawn.tokens[i];
-      Judge(drawn.rows[i], spread, states_.at({token, state}), token,
-            absl::StrCat("state ", state, " of token ", token));
-    }
-  }
-
-  // What the client gets of them, as far as it is a row's.
-  void JudgeSent(const State& drawn, int64_t state) {
-    std::vector<TwiceComputed> normed;
-    for (const TwiceComputed& row : drawn.rows) normed.push_back(Normed(final_norm_, row));
-    const double spread = Spread(normed);
-    for (size_t i = 0; i < normed.size(); ++i) {
-      const int64_t token = drawn.tokens[i];
-      if (const auto sent = sent_.find({token, state}); sent != sent_.end()) {
-        Judge(normed[i], spread, sent->second, token,
-              absl::StrCat("STATES of token ", token, ", state ", state));
-      }
-      if (job_.outputs.pooling == Pooling::kClass && check_.rows_.IsClassToken(token)) {
-        JudgePooled(normed[i], check_.rows_.SlideOf(token), state);
-      }
-    }
-  }
-
-  // row: of the class token, or the mean.
-  void JudgePooled(const TwiceComputed& row, int64_t slide, int64_t state) {
-    const auto pooled = pooled_.find({slide, state});
-    if (pooled == pooled_.end()) return;
-    Judge(Normed(pool_norm_, row), 0, pooled->second, check_.rows_.FirstToken(slide),
-          absl::StrCat("POOLED of slide ", slide, ", state ", state));
-  }
-
-  TwiceComputed Normed(const std::optional<LayerNorm>& norm, const TwiceComputed& row) {
-    if (!norm) return row;
-    TwiceComputed normed{.exact = ReferenceNorm(*norm, row.exact), .moved = row.moved};
-    const double rounding = Rounding::Of(job_.compute).float32;
-    MoveAtRandom(normed.moved, rounding, random_);
-    normed.moved = ReferenceNorm(*norm, normed.moved);
-    MoveAtRandom(normed.moved, rounding, random_);
-    return normed;
-  }
-
-  TwiceComputed Told(int64_t token, int64_t state) const {
-    const std::vector<float>& values = states_.at({token, state});
-    const std::vector<double> row(values.begin(), values.end());
-    return {.exact = row, .moved = row};
-  }
-
-  absl::Status OneLayer() {
-    ASSIGN_OR_RETURN(auto layer, ReferenceLayer::Load(*check_.model_, check_.layer_, job_.compute));
-    const ShardSource source(execution_);
-    State first, before, after;
-    first.tokens = before.tokens = after.tokens = check_.tokens_;
-    for (const int64_t token : check_.tokens_) {
-      RETURN_IF_ERROR(execution_.stop.why());
-      first.rows.push_back(InputOf(token));
-      std::vector<double> row(static_cast<size_t>(job_.config.embed_dim));
-      source.Read(token, 0, row);
-      before.rows.push_back({.exact = row, .moved = row});
-      after.rows.push_back({.exact = layer.Exact(attention_, execution_.order, token, source),
-                            .moved = layer.Moved(attention_, execution_.order, token, source)});
-    }
-    JudgeStates(first, Spread(first.rows), 0);
-    JudgeStates(before, 0, check_.layer_ - 1);
-    JudgeStates(after, Spread(after.rows), check_.layer_);
-    for (const int64_t state : job_.outputs.states) {
-      State told{.tokens = check_.tokens_};
-      for (const int64_t token : told.tokens) told.rows.push_back(Told(token, state));
-      JudgeSent(told, state);
-    }
-    return absl::OkStatus();
-  }
-
-  // A slide's rows as they are now.
-  struct Rows {
-    std::vector<std::vector<double>> exact, moved;
-    TwiceComputed operator[](int64_t i) const { return {.exact = exact[i], .moved = moved[i]}; }
-  };
-
-  absl::Status AllLayers() {
-    std::map<int64_t, Rows> slides;
-    for (const int64_t slide : check_.slides_) {
-      for (int64_t token = FirstToken(slide); token < FirstToken(slide + 1); ++token) {
-        TwiceComputed row = InputOf(token);
-        slides[slide].exact.push_back(std::move(row.exact));
-        slides[slide].moved.push_back(std::move(row.moved));
-      }
-      JudgeSlide(slides[slide], slide, 0);
-    }
-    for (int64_t i = 1; i <= job_.config.layers; ++i) {
-      ASSIGN_OR_RETURN(auto layer, ReferenceLayer::Load(*check_.model_, i, job_.compute));
-      for (auto& [slide, rows] : slides) {
-        const int64_t first = FirstToken(slide);
-        Rows after;
-        for (int64_t token = first; token < FirstToken(slide + 1); ++token) {
-          RETURN_IF_ERROR(execution_.stop.why());
-          after.exact.push_back(
-              layer.Exact(attention_, execution_.order, token, SlideSource(first, rows.exact)));
-          after.moved.push_back(
-              layer.Moved(attention_, execution_.order, token, SlideSource(first, rows.moved)));
-        }
-        rows = std::move(after);
-        JudgeSlide(rows, slide, i);
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  int64_t FirstToken(int64_t slide) const { return check_.rows_.FirstToken(slide); }
-
-  void JudgeSlide(const Rows& rows, int64_t slide, int64_t state) {
-    const int64_t first = FirstToken(slide), end = FirstToken(slide + 1);
-    const bool wanted = std::ranges::binary_search(job_.outputs.states, state);
-    State drawn;
-    std::vector<TwiceComputed> all;
-    for (int64_t token = first; token < end; ++token) {
-      all.push_back(rows[token - first]);
-      if (!check_.Drawn(token)) continue;
-      drawn.rows.push_back(all.back());
-      drawn.tokens.push_back(token);
-    }
-    JudgeStates(drawn, Spread(all), state);
-    if (wanted) JudgeSent(drawn, state);
-    if (!wanted || job_.outputs.pooling != Pooling::kMean) return;
-    const int64_t tiles = end - first - check_.rows_.class_tokens();
-    TwiceComputed mean{.exact = std::vector<double>(static_cast<size_t>(job_.config.embed_dim)),
-                       .moved = std::vector<double>(static_cast<size_t>(job_.config.embed_dim))};
-    for (int64_t i = end - first - tiles; i < end - first; ++i) {
-      const TwiceComputed row = Normed(final_norm_, rows[i]);
-      for (size_t x = 0; x < mean.exact.size(); ++x) {
-        mean.exact[x] += row.exact[x] / static_cast<double>(tiles);
-        mean.moved[x] += row.moved[x] / static_cast<double>(tiles);
-      }
-    }
-    JudgePooled(mean, slide, state);
-  }
-
-  std::string Note() const {
-    const std::string rows =
-        absl::StrCat("--check-rows: ", std::ssize(check_.tokens_), " rows were computed again");
-    const std::string off = absl::StrCat("; the number that is furthest off is at ",
-                                         absl::SixDigits(excess_), " of what it may be");
-    if (check_.layer_ == 0) {
-      return absl::StrCat(rows, " through all ", job_.config.layers, " layers", off, Unchecked());
-    }
-    return absl::StrCat(
-        rows, " from their tiles to the first layer, through layer ", check_.layer_, " of ",
-        job_.config.layers, " from its input at the workers",
-        job_.outputs.pooling == Pooling::kMean ? "" : ", and from their last states on", off,
-        Unchecked());
-  }
-
-  // Of what the client gets.
-  std::string Unchecked() const {
-    std::vector<std::string> outputs;
-    if (check_.layer_ > 0 && job_.outputs.pooling == Pooling::kMean) {
-      outputs.push_back("means of slides");
-    }
-    if (job_.outputs.attention_map) outputs.push_back("the attention map");
-    return outputs.empty() ? "" : absl::StrCat("; not checked: ", absl::StrJoin(outputs, ", "));
-  }
-
-  const EncodeCheck& check_;
-  const EncodeJob& job_;
-  const std::map<Place, std::vector<float>>& states_;
-  const std::map<Place, std::vector<float>>& sent_;
-  const std::map<Place, std::vector<float>>& pooled_;
-  const Execution& execution_;
-  std::optional<ReferenceInput> input_;
-  std::optional<LayerNorm> final_norm_, pool_norm_;
-  JobSpec attention_;
-  std::set<int64_t> not_judged_;
-  double excess_ = 0;
-  std::mt19937_64 random_{1};
-  Verdict verdict_;
-};
-
-EncodeCheck::EncodeCheck(const EncodeJob& job, std::shared_ptr<const EncoderFolder> model,
-                         const EncodeCheckOptions& options)
-    : job_(job),
-      model_(std::move(model)),
-      rows_(job.slide_tiles, job.config.class_token ? 1 : 0),
-      tokens_(SampleTokens(rows_.tokens(), RowsToDraw(job, options.rows), options.seed)) {
-  double products = 0;
-  for (const int64_t token : tokens_) {
-    const int64_t slide = rows_.SlideOf(token);
-    if (!slides_.empty() && slides_.back() == slide) continue;
-    slides_.push_back(slide);
-    products += ProductsOfSlide(rows_.FirstToken(slide + 1) - rows_.FirstToken(slide));
-  }
-  if (products <= options.most_products) return;
-  std::mt19937_64 random(options.seed);
-  layer_ = std::uniform_int_distribution<int64_t>(1, job.config.layers)(random);
-}
-
 // Of both computations.
-double EncodeCheck::ProductsOfSlide(int64_t tokens) const {
-  const EncoderConfig& config = job_.config;
+double ProductsOfSlide(const EncoderConfig& config, int64_t tokens) {
   const auto width = static_cast<double>(config.embed_dim);
   double keys = 0;
   for (const Branch& branch : config.branches) {
@@ -362,19 +40,42 @@ double EncodeCheck::ProductsOfSlide(int64_t tokens) const {
   return 2 * static_cast<double>(config.layers) * of_row * static_cast<double>(tokens);
 }
 
+EncodeDraw Draw(const EncodeJob& job, const EncodeCheckOptions& options) {
+  EncodeDraw draw{.job = job, .rows = SlideRows(job.slide_tiles, job.config.class_token ? 1 : 0)};
+  draw.tokens = SampleTokens(draw.rows.tokens(), RowsToDraw(job, options.rows), options.seed);
+  double products = 0;
+  for (const int64_t token : draw.tokens) {
+    const int64_t slide = draw.rows.SlideOf(token);
+    if (!draw.slides.empty() && draw.slides.back() == slide) continue;
+    draw.slides.push_back(slide);
+    products +=
+        ProductsOfSlide(job.config, draw.rows.FirstToken(slide + 1) - draw.rows.FirstToken(slide));
+  }
+  if (products <= options.most_products) return draw;
+  std::mt19937_64 random(options.seed);
+  draw.layer = std::uniform_int_distribution<int64_t>(1, job.config.layers)(random);
+  return draw;
+}
+
+}  // namespace
+
+EncodeCheck::EncodeCheck(const EncodeJob& job, std::shared_ptr<ModelReader> model,
+                         const EncodeCheckOptions& options)
+    : draw_(Draw(job, options)), model_(std::move(model)) {}
+
 void EncodeCheck::Describe(v1::RunOpen& open) const {
-  open.mutable_check()->mutable_tokens()->Assign(tokens_.begin(), tokens_.end());
-  open.mutable_check()->set_layer(layer_);
+  open.mutable_check()->mutable_tokens()->Assign(draw_.tokens.begin(), draw_.tokens.end());
+  open.mutable_check()->set_layer(draw_.layer);
 }
 
 void EncodeCheck::BeginExecution() {
   const MutexLock lock(mutex_);
-  states_.clear();
+  account_.states.clear();
 }
 
 absl::Status EncodeCheck::TakeState(const v1::CheckedState& state) {
-  const auto bytes = static_cast<size_t>(job_.config.embed_dim) * sizeof(float);
-  if (!Drawn(state.token()) || state.state() < 0 || state.state() > job_.config.layers ||
+  const auto bytes = static_cast<size_t>(draw_.job.config.embed_dim) * sizeof(float);
+  if (!draw_.Has(state.token()) || state.state() < 0 || state.state() > draw_.job.config.layers ||
       state.values().size() != bytes) {
     return absl::InternalError(absl::StrCat("a worker told ", state.values().size(),
                                             " bytes of state ", state.state(), " of token ",
@@ -382,7 +83,8 @@ absl::Status EncodeCheck::TakeState(const v1::CheckedState& state) {
   }
   const MutexLock lock(mutex_);
   const bool added =
-      states_.emplace(Place(state.token(), state.state()), Floats(state.values())).second;
+      account_.states.emplace(std::pair(state.token(), state.state()), Floats(state.values()))
+          .second;
   return added ? absl::OkStatus()
                : absl::InternalError(absl::StrCat("a worker told state ", state.state(),
                                                   " of token ", state.token(), " twice"));
@@ -392,17 +94,17 @@ void EncodeCheck::Take(const v1::OutputChunk& chunk, std::string_view payload,
                        const std::shared_ptr<const Member>& /*worker*/) {
   const bool pooled = chunk.tensor() == v1::TENSOR_POOLED;
   if (!pooled && chunk.tensor() != v1::TENSOR_STATES) return;
-  const std::vector<int64_t>& drawn = pooled ? slides_ : tokens_;
-  const auto bytes = static_cast<size_t>(job_.config.embed_dim) * sizeof(float);
-  const size_t row_bytes = bytes * job_.outputs.states.size();
+  const std::vector<int64_t>& drawn = pooled ? draw_.slides : draw_.tokens;
+  const auto bytes = static_cast<size_t>(draw_.job.config.embed_dim) * sizeof(float);
+  const size_t row_bytes = bytes * draw_.job.outputs.states.size();
   const int64_t end = chunk.first_token() + chunk.rows();
   const MutexLock lock(mutex_);
   for (auto row = std::ranges::lower_bound(drawn, chunk.first_token());
        row != drawn.end() && *row < end; ++row) {
     const size_t place = static_cast<size_t>(*row - chunk.first_token()) * row_bytes;
     if (payload.size() < place + row_bytes) return;  // misshapen: the client finds that
-    for (size_t i = 0; i < job_.outputs.states.size(); ++i) {
-      (pooled ? pooled_ : sent_)[{*row, job_.outputs.states[i]}] =
+    for (size_t i = 0; i < draw_.job.outputs.states.size(); ++i) {
+      (pooled ? account_.pooled : account_.sent)[{*row, draw_.job.outputs.states[i]}] =
           Floats(payload.substr(place + i * bytes, bytes));
     }
   }
@@ -410,7 +112,7 @@ void EncodeCheck::Take(const v1::OutputChunk& chunk, std::string_view payload,
 
 absl::StatusOr<OutputCheck::Verdict> EncodeCheck::Compare(const Execution& execution) const {
   const MutexLock lock(mutex_);
-  return Comparison(*this, execution).Run();
+  return CompareRows(draw_, account_, *model_, execution);
 }
 
 }  // namespace hilbert_ring::server

@@ -1,7 +1,7 @@
 // Rows of an encoder's job, drawn at random, that are computed again in float64 from the model's
 // own weights:
 //
-//   EncodeCheck check(job, folder, {.rows = 16, .seed = seed});
+//   EncodeCheck check(job, model, {.rows = 16, .seed = seed});
 //   check.Describe(open);                            // which rows the workers tell all states of
 //   check.TakeState(state);
 //   check.Take(chunk, payload, worker);              // outputs on their way to the client
@@ -14,12 +14,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -27,9 +24,9 @@
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "engine/model/files/encode_job.h"
-#include "engine/model/files/encoder_folder.h"
-#include "engine/model/files/slide_rows.h"
 #include "hilbert_ring/v1/worker.pb.h"
+#include "server/models/model_reader.h"
+#include "server/rows/encode_comparison.h"
 #include "server/rows/output_check.h"
 
 namespace hilbert_ring::server {
@@ -43,13 +40,13 @@ struct EncodeCheckOptions {
 
 class EncodeCheck : public OutputCheck {
  public:
-  // model: needed by Compare alone.
-  EncodeCheck(const EncodeJob& job, std::shared_ptr<const EncoderFolder> model,
+  // model: Compare's; may be null where nobody calls that.
+  EncodeCheck(const EncodeJob& job, std::shared_ptr<ModelReader> model,
               const EncodeCheckOptions& options);
 
   // Whose input the workers keep; 0: of none, for all layers are computed here.
-  int64_t layer() const { return layer_; }
-  const std::vector<int64_t>& tokens() const { return tokens_; }  // rising
+  int64_t layer() const { return draw_.layer; }
+  const std::vector<int64_t>& tokens() const { return draw_.tokens; }  // rising
 
   void Describe(v1::RunOpen& open) const;
 
@@ -62,27 +59,14 @@ class EncodeCheck : public OutputCheck {
 
   void Take(const v1::OutputChunk& chunk, std::string_view payload,
             const std::shared_ptr<const Member>& worker) override;
-  std::span<const int64_t> wanted() const override { return tokens_; }
+  std::span<const int64_t> wanted() const override { return draw_.tokens; }
   absl::StatusOr<Verdict> Compare(const Execution& execution) const override;
 
  private:
-  class Comparison;
-  using Place = std::pair<int64_t, int64_t>;  // token or slide, state
-
-  bool Drawn(int64_t token) const { return std::ranges::binary_search(tokens_, token); }
-  double ProductsOfSlide(int64_t tokens) const;
-
-  const EncodeJob job_;
-  const std::shared_ptr<const EncoderFolder> model_;
-  const SlideRows rows_;
-  const std::vector<int64_t> tokens_;
-  std::vector<int64_t> slides_;  // of these tokens, rising
-  int64_t layer_ = 0;
-
+  const EncodeDraw draw_;
+  const std::shared_ptr<ModelReader> model_;
   mutable Mutex mutex_;
-  std::map<Place, std::vector<float>> states_ ABSL_GUARDED_BY(mutex_);  // as the workers said
-  std::map<Place, std::vector<float>> sent_ ABSL_GUARDED_BY(mutex_);    // STATES, by token
-  std::map<Place, std::vector<float>> pooled_ ABSL_GUARDED_BY(mutex_);  // POOLED, by slide
+  EncodeAccount account_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace hilbert_ring::server

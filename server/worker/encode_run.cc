@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -44,6 +45,7 @@ class EncodeRun : public RunWork {
         models_(models),
         checked_(std::move(checked)) {}
 
+  absl::Status Read(const std::function<bool()>& cancelled) override;
   absl::Status Prepare(Device& device, const std::function<bool()>& cancelled) override;
   absl::StatusOr<Figures> Execute(ShardStore& store, Device& device, Communicator* communicator,
                                   int64_t first_step, const WorkControl& control) override;
@@ -51,6 +53,7 @@ class EncodeRun : public RunWork {
   std::vector<v1::CheckedState> TakeChecked() override;
 
  private:
+  absl::Status Load(const std::function<bool()>& cancelled);
   absl::Status PlaceTiles(const ShardStore& store, const ExecuteControl& execute,
                           const EncoderControl& control);
   absl::Status PlaceRows(const ShardStore& store, int64_t begin, int64_t end,
@@ -62,7 +65,7 @@ class EncodeRun : public RunWork {
 
   const EncodeJob job_;
   const EncoderPlan plan_;
-  const EncoderFolder folder_;
+  std::optional<EncoderFolder> folder_;  // until the model is there
   ModelStore& models_;
   std::shared_ptr<const EncoderModel> model_;
   std::unique_ptr<EncoderRank> rank_;  // last of what it uses
@@ -72,8 +75,20 @@ class EncodeRun : public RunWork {
   std::vector<v1::CheckedState> told_ ABSL_GUARDED_BY(telling_);
 };
 
+absl::Status EncodeRun::Load(const std::function<bool()>& cancelled) {
+  ASSIGN_OR_RETURN(model_, models_.Load(*folder_, job_.compute, cancelled));
+  folder_.reset();  // closing it may take as long as reading it
+  return absl::OkStatus();
+}
+
+// Where a job before this one has the memory for models, its turn comes first.
+absl::Status EncodeRun::Read(const std::function<bool()>& cancelled) {
+  absl::Status loaded = Load(cancelled);
+  return absl::IsResourceExhausted(loaded) ? absl::OkStatus() : loaded;
+}
+
 absl::Status EncodeRun::Prepare(Device& device, const std::function<bool()>& cancelled) {
-  ASSIGN_OR_RETURN(model_, models_.Load(folder_, job_.compute, cancelled));
+  if (model_ == nullptr) RETURN_IF_ERROR(Load(cancelled));
   if (cancelled && cancelled()) return absl::CancelledError("the job was cancelled");
   ASSIGN_OR_RETURN(rank_, EncoderRank::Make(model_, plan_, rank(), device, job_.outputs));
   return absl::OkStatus();

@@ -54,6 +54,7 @@ absl::Status RunCall::Serve() {
   RETURN_IF_ERROR(Open());
   // A file system that does not answer keeps this call, and not the device.
   absl::Status status = OpenFiles();
+  if (status.ok()) status = work_->Read([this] { return look_.IsCancelled(); });
   if (status.ok()) {
     ASSIGN_OR_RETURN(turn_, AwaitTurn());
     idle_bytes_ = ResidentBytes();

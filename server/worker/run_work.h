@@ -38,8 +38,12 @@ class RunWork {
   int rank() const { return rank_; }
   const WorkerCost& cost() const { return plan_.costs.workers[rank_]; }
 
-  // Takes what it needs beside the shard. RESOURCE_EXHAUSTED without memory. `cancelled` may be
-  // asked meanwhile.
+  // Before it has the device: reads what it needs of files, which may take for ever. `cancelled`
+  // may be asked meanwhile.
+  virtual absl::Status Read(const std::function<bool()>& cancelled) { return absl::OkStatus(); }
+
+  // On the device: takes what it needs beside the shard. RESOURCE_EXHAUSTED without memory.
+  // `cancelled` may be asked meanwhile.
   virtual absl::Status Prepare(Device& device, const std::function<bool()>& cancelled) {
     return absl::OkStatus();
   }

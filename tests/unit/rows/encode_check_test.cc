@@ -1,12 +1,15 @@
 #include "server/rows/encode_check.h"
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/golden/encoder_case.h"
@@ -32,13 +35,14 @@ class EncodeCheckTest : public ::testing::TestWithParam<std::tuple<std::string, 
     memory_.clear();
     members_.clear();
     golden_ = *testing::LoadEncoderCase(std::get<0>(GetParam()));
-    folder_ = std::make_shared<const EncoderFolder>(*EncoderFolder::Open(golden_.folder, digests_));
-    job_ = {.config = folder_->config(), .slide_tiles = golden_.slide_tiles};
+    EncoderFolder folder = *EncoderFolder::Open(golden_.folder, digests_);
+    job_ = {.config = folder.config(), .slide_tiles = golden_.slide_tiles};
     job_.outputs = {
         .states = {0, job_.config.layers}, .final_norm = FinalNorm::kSkipped, .pooling = pooling};
     const bool all_layers = std::get<1>(GetParam());
     check_ = std::make_unique<EncodeCheck>(
-        job_, folder_,
+        job_,
+        std::make_shared<ModelReader>(std::move(folder), FileSteps(start_), ModelReader::Limits{}),
         EncodeCheckOptions{.rows = rows, .seed = seed, .most_products = all_layers ? 1e18 : 0});
     EXPECT_EQ(check_->layer() == 0, all_layers);
     job_.checked_layer = check_->layer();
@@ -130,12 +134,13 @@ class EncodeCheckTest : public ::testing::TestWithParam<std::tuple<std::string, 
     return rows;
   }
 
-  absl::StatusOr<OutputCheck::Verdict> Compare() const {
+  absl::StatusOr<OutputCheck::Verdict> Compare() const { return Compare(stop_); }
+  absl::StatusOr<OutputCheck::Verdict> Compare(const JobStop& stop) const {
     return check_->Compare({.router = *router_,
                             .order = *order_,
                             .shards = shards_,
                             .members = members_,
-                            .stop = stop_});
+                            .stop = stop});
   }
   void ExpectRight() const {
     const auto verdict = Compare();
@@ -155,7 +160,7 @@ class EncodeCheckTest : public ::testing::TestWithParam<std::tuple<std::string, 
 
   testing::EncoderCase golden_;
   FileDigests digests_;
-  std::shared_ptr<const EncoderFolder> folder_;
+  ThreadStarter start_ = StartThread;  // of steps
   EncodeJob job_;
   std::unique_ptr<EncodeCheck> check_;
   Plan plan_;
@@ -295,6 +300,42 @@ TEST_P(EncodeCheckTest, StopsWithTheJob) {
   Tell();
   stop_.Request(absl::CancelledError("by the caller"));
   EXPECT_TRUE(absl::IsCancelled(Compare().status()));
+}
+
+// Whichever of its steps hangs: that ends when its file system answers, on what is its own.
+TEST_P(EncodeCheckTest, AModelWhoseFileSystemDoesNotAnswerIsLeft) {
+  int begun = 0, hung = -1;
+  std::unique_ptr<absl::Notification> answer, ended;
+  std::unique_ptr<JobStop> stop;
+  start_ = [&](std::function<void()> step) {
+    if (begun++ != hung) return StartThread(std::move(step));
+    stop->Request(absl::CancelledError("by the caller"));
+    return StartThread([&, step = std::move(step)] {
+      answer->WaitForNotification();
+      step();
+      ended->Notify();
+    });
+  };
+  Make(Pooling::kNone);
+  Tell();
+  ExpectRight();
+  const int steps = begun;
+  EXPECT_EQ(steps, 2 + (check_->layer() > 0 ? 1 : job_.config.layers))
+      << "the input, each layer that is computed, and whether the model has changed";
+  for (hung = 0; hung < steps; ++hung) {
+    answer = std::make_unique<absl::Notification>();
+    ended = std::make_unique<absl::Notification>();
+    stop = std::make_unique<JobStop>();
+    check_.reset();
+    begun = 0;
+    Make(Pooling::kNone);
+    Tell();
+    const absl::Status compared = Compare(*stop).status();
+    EXPECT_TRUE(absl::IsCancelled(compared)) << compared;
+    check_.reset();
+    answer->Notify();
+    ended->WaitForNotification();
+  }
 }
 
 // But for the large ones, whose rows take minutes all together.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,14 +21,15 @@ namespace {
 class EncodeRunTest : public ::testing::Test {
  protected:
   EncodeRunTest()
-      : models_(
-            std::filesystem::path(testing::LoadEncoderCase(kModel)->folder).parent_path().string(),
-            int64_t{1} << 30),
-        device_(*MakeDevice({.threads = 1})) {}
+      : models_(ModelFolder(), int64_t{1} << 30), device_(*MakeDevice({.threads = 1})) {}
 
-  // Of slides of zeros.
-  void Make(const std::vector<int64_t>& slide_tiles, const std::vector<int64_t>& states,
-            v1::DataType compute = v1::DATA_TYPE_FLOAT32) {
+  static std::string ModelFolder() {
+    return std::filesystem::path(testing::LoadEncoderCase(kModel)->folder).parent_path().string();
+  }
+
+  static v1::RunOpen OpenOf(const std::vector<int64_t>& slide_tiles,
+                            const std::vector<int64_t>& states,
+                            v1::DataType compute = v1::DATA_TYPE_FLOAT32) {
     v1::RunOpen open;
     v1::EncodeSpec& spec = *open.mutable_encode();
     spec.set_model(kModel);
@@ -40,9 +42,17 @@ class EncodeRunTest : public ::testing::Test {
     for (const int64_t tiles : slide_tiles) tokens += tiles;
     open.set_workers(1);
     open.add_shards()->set_end(tokens);
-    auto run = MakeEncodeRun(open, models_, 1);
+    return open;
+  }
+
+  // Of slides of zeros.
+  void Make(const std::vector<int64_t>& slide_tiles, const std::vector<int64_t>& states,
+            v1::DataType compute = v1::DATA_TYPE_FLOAT32) {
+    auto run = MakeEncodeRun(OpenOf(slide_tiles, states, compute), models_, 1);
     ASSERT_TRUE(run.ok()) << run.status();
     run_ = *std::move(run);
+    const absl::Status read = run_->Read(nullptr);
+    ASSERT_TRUE(read.ok()) << read;
     auto store = ShardStore::Make(*device_, run_->plan(), 0);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
@@ -100,6 +110,23 @@ TEST_F(EncodeRunTest, SumsThatItKeepsArePlanned) {
   ASSERT_TRUE(one.ok()) << one.status();
   EXPECT_EQ(planned - run_->cost().resident_bytes(), 2 * of_one_state);
   EXPECT_EQ(three->memory_peak_bytes - one->memory_peak_bytes, 2 * of_one_state);
+}
+
+// A job that has ended gives its model's memory back a moment later.
+TEST_F(EncodeRunTest, AModelForWhichThereIsNoRoomYetIsReadInItsTurn) {
+  Make({10}, {2});
+  ModelStore of_one(ModelFolder(), models_.bytes());
+  auto before = MakeEncodeRun(OpenOf({10}, {2}), of_one, 1);
+  auto run = MakeEncodeRun(OpenOf({10}, {2}, v1::DATA_TYPE_BFLOAT16), of_one, 1);
+  ASSERT_TRUE(before.ok() && run.ok());
+  ASSERT_TRUE((*before)->Read(nullptr).ok());
+  ASSERT_EQ(of_one.count(), 1) << "it is read before its turn";
+  absl::Status read = (*run)->Read(nullptr);
+  EXPECT_TRUE(read.ok()) << read;
+  EXPECT_TRUE(absl::IsResourceExhausted((*run)->Prepare(*device_, nullptr)));
+  before->reset();
+  absl::Status prepared = (*run)->Prepare(*device_, nullptr);
+  EXPECT_TRUE(prepared.ok()) << prepared;
 }
 
 // In bfloat16: with two bytes a number where this processor has products of it, else with four.

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "server/worker/ring_transport.h"
 #include "tests/support/plain_spec.h"
@@ -241,6 +243,26 @@ TEST(RunCall, WhatAJobComputesWithIsFreeBeforeItsReservation) {
   EXPECT_EQ(worker.memory.used(), 0);
 }
 
+// Its files' file system does not answer until it is told to.
+class HungWork : public RunWork {
+ public:
+  HungWork(const RunWork& like, absl::Notification& asked, absl::Notification& answered)
+      : RunWork(like.shape(), like.plan(), like.rank()), asked_(asked), answered_(answered) {}
+  absl::Status Read(const std::function<bool()>&) override {
+    asked_.Notify();
+    answered_.WaitForNotificationWithTimeout(absl::Seconds(20));
+    return absl::InternalError("no");
+  }
+  absl::StatusOr<Figures> Execute(ShardStore&, Device&, Communicator*, int64_t,
+                                  const WorkControl&) override {
+    return absl::InternalError("no");
+  }
+
+ private:
+  absl::Notification& asked_;
+  absl::Notification& answered_;
+};
+
 // Gives out the messages and notes what is said.
 class NotingStream : public testing::TypedRunStream {
  public:
@@ -316,6 +338,34 @@ TEST(RunCall, AShortJobHasNoThreadButItsCalls) {
   EXPECT_TRUE(stream.last());
   EXPECT_EQ(worker.threads.count(), 0);
   EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
+}
+
+TEST(RunCall, AJobWhoseModelIsNotReadKeepsTheDeviceFromNobody) {
+  const ShortJob job;
+  const auto device = *MakeDevice({.threads = 1});
+  OneWorker worker(*device);
+  absl::Notification asked, answered;
+  worker.state.make_encode = [&](const v1::RunOpen&,
+                                 int) -> absl::StatusOr<std::unique_ptr<RunWork>> {
+    return std::make_unique<HungWork>(**MakeAttentionRun(job.Requests()[0].open()), asked,
+                                      answered);
+  };
+  std::vector<v1::RunRequest> requests = job.Requests();
+  requests[0].mutable_open()->mutable_encode();
+  std::jthread hung([&] {
+    NotingStream stream(requests);
+    grpc::ServerContext context;
+    EXPECT_TRUE(absl::IsInternal(RunCall(worker.state, context, stream).Serve()));
+  });
+  ASSERT_TRUE(asked.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  EXPECT_EQ(worker.memory.used(), 0);
+  NotingStream stream(job.Requests());
+  grpc::ServerContext context;
+  const absl::Status status = RunCall(worker.state, context, stream).Serve();
+  EXPECT_FALSE(answered.HasBeenNotified());
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(stream.said().back(), v1::RunResponse::kFigures);
+  answered.Notify();
 }
 
 TEST(RunCall, AShortJobWhoseRowsAreThereIsAnsweredInOneMessage) {
