@@ -102,7 +102,7 @@ class BlockSequence<TilesProduct<Tiles>> {
 
  private:
   using Product = TilesProduct<Tiles>;
-  static constexpr int64_t kScores = kKeyTile * kMaxLaneBlock * 2 / 3;  // of a block
+  static constexpr int64_t kScores = kMaxScores / 3;  // of a block
 
   struct Stage {
     LaneBlock block;
@@ -123,7 +123,7 @@ class BlockSequence<TilesProduct<Tiles>> {
 
   static TileProduct Outputs(const Stage& stage) {
     return {.a = stage.tile.values,
-            .a_stride = kKeyTile / 2,
+            .a_stride = Product::kKeyTile / 2,
             .rows = stage.tile.value_dim,
             .terms = hwy::DivCeil(stage.tile.count, 2 * kTilePairs),
             .b = stage.block.scores,

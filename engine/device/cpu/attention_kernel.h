@@ -19,6 +19,7 @@ namespace hilbert_ring {
 inline constexpr int64_t kMaxDim = 256;       // of head_dim and value_dim
 inline constexpr int64_t kMaxLaneBlock = 48;  // 3 vectors of 16 lanes: a multiple of every block's
 inline constexpr int64_t kMaxLaneTile = 16 * kMaxLaneBlock;
+inline constexpr int64_t kMaxScores = 128 * kMaxLaneBlock;   // keys of a tile times lanes
 inline constexpr int64_t kMaxTileFloats = int64_t{1} << 16;  // lanes of a tile times either dim
 static_assert(kMaxLaneBlock * kMaxDim <= kMaxTileFloats);
 
@@ -43,13 +44,14 @@ struct LaneState {
 // Memory of one thread: 1,245 KiB at most, resident as far as it is used. Where queries, keys and
 // values are packed as pairs of bfloat16 they take the first half of their part.
 struct AttentionScratch {
-  alignas(64) float queries[kMaxTileFloats];     // [lane blocks][head_dim][lanes of the block]
-  LaneState run;                                 // of the keys since the last fold
-  LaneState total;                               // of the keys before
-  alignas(64) float odd[kMaxTileFloats];         // as LaneState.out: what is kept apart from it
-  alignas(64) float keys[kKeyTile * kMaxDim];    // [kKeyTile][head_dim]
-  alignas(64) float values[kKeyTile * kMaxDim];  // [value_dim / 8][kKeyTile][8]
-  alignas(64) float scores[kKeyTile * kMaxLaneBlock * 2];  // of a block, or of 3 smaller ones
+  alignas(64) float queries[kMaxTileFloats];  // [lane blocks][head_dim][lanes of the block]
+  LaneState run;                              // of the keys since the last fold
+  LaneState total;                            // of the keys before
+  alignas(64) float odd[kMaxTileFloats];      // as LaneState.out: what is kept apart from it
+  // Of a tile of keys, as long as the product's are (Product::kKeyTile).
+  alignas(64) float keys[kMaxKeyTile * kMaxDim];          // [kKeyTile][head_dim]
+  alignas(64) float values[(kMaxKeyTile + 2) * kMaxDim];  // as the product reads them
+  alignas(64) float scores[kMaxScores];                   // of a block, or of 3 smaller ones
   alignas(64) float limits[kMaxLaneTile];
   alignas(64) float rescale[kMaxLaneBlock];
   alignas(64) float rows[kMaxLaneBlock * kMaxDim];  // of queries or outputs as they lie outside

@@ -20,22 +20,31 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// x where it is at least `least` or NaN, else `least`.
-HWY_INLINE LaneVector AtLeast(LaneVector x, LaneVector least) {
+// x where it is at most `most` or NaN, else `most`.
+HWY_INLINE LaneVector AtMost(LaneVector x, LaneVector most) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  return hn::Max(least, x);  // MAXPS returns its second operand where one is NaN
+  return hn::Min(most, x);  // MINPS returns its second operand where one is NaN
 #else
-  return hn::IfThenElse(hn::Lt(x, least), least, x);
+  return hn::IfThenElse(hn::Lt(most, x), most, x);
 #endif
 }
 
-// x split into the nearest integer n and the rest r, for x up to about 1: 2^r, of a polynomial,
-// times 2^n is 2^x, exactly 0 for -infinity and NaN for NaN.
+// An exponent split into the nearest integer n and the rest r: 2^r, of a polynomial, times 2^n is
+// 2^(n + r), exactly 0 for -infinity and NaN for NaN.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+// What exponents are made with: they are -below * log2.
+struct ExponentUnit {
+  explicit HWY_INLINE ExponentUnit(float log2) : factor(hn::Set(LaneTag(), -log2)) {}
+  LaneVector factor;
+};
+
 struct PowerOfTwo {
   PowerOfTwo() = default;
-  explicit HWY_INLINE PowerOfTwo(LaneVector x)
-      : r{_mm512_reduce_ps(x.raw, 0)}, n(hn::Sub(x, r)) {}  // the rest of infinity is 0
+  HWY_INLINE PowerOfTwo(const ExponentUnit& unit, LaneVector below) {
+    const auto x = hn::Mul(below, unit.factor);
+    r = {_mm512_reduce_ps(x.raw, 0)};  // of infinity 0
+    n = hn::Sub(x, r);
+  }
   // The instruction makes subnormal numbers, which products are slow with, where the others' factor
   // is 0 already.
   HWY_INLINE LaneVector Times(LaneVector p) const {
@@ -47,16 +56,28 @@ struct PowerOfTwo {
   LaneVector n;
 };
 #else
+// What exponents are made with: they are -below * log2, from -127 on, whose power's bits, and so
+// the power, are 0.
+struct ExponentUnit {
+  explicit HWY_INLINE ExponentUnit(float log2)
+      : factor(hn::Set(LaneTag(), -log2)),
+        most(hn::Set(LaneTag(), 127.0f / log2)),
+        shifter(hn::Set(LaneTag(), 12583039.0f)) {}
+  LaneVector factor;
+  LaneVector most;  // that is below: finite, as ScoreUnit's log2 is 2^-118 at least
+  // 1.5 * 2^23 + 127: in its sum with n the exponent of 2^n stands in the lowest bits; the sum
+  // itself rounds.
+  LaneVector shifter;
+};
+
 struct PowerOfTwo {
   PowerOfTwo() = default;
-  explicit HWY_INLINE PowerOfTwo(LaneVector x) {
+  HWY_INLINE PowerOfTwo(const ExponentUnit& unit, LaneVector below) {
     const LaneTag d;
     const hn::RebindToSigned<LaneTag> i;
-    // In 1.5 * 2^23 + 127 + n the exponent of 2^n stands in the lowest bits; the sum itself rounds.
-    const auto shifter = hn::Set(d, 12583039.0f);
-    x = AtLeast(x, hn::Set(d, -127.0f));  // whose power's bits, and so the power, are 0
-    const auto shifted = hn::Add(x, shifter);
-    r = hn::Sub(x, hn::Sub(shifted, shifter));
+    below = AtMost(below, unit.most);
+    const auto shifted = hn::MulAdd(below, unit.factor, unit.shifter);
+    r = hn::MulSub(below, unit.factor, hn::Sub(shifted, unit.shifter));
     power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(i, shifted)));
   }
   // A product, unlike a sum of exponents, keeps NaN and takes 0.
@@ -67,11 +88,12 @@ struct PowerOfTwo {
 };
 #endif
 
-// 2^x / 2^halvings for x up to about 1. Of x = 0 it is exact, what is below float32's normal
-// numbers may be 0. Error under 1 ulp, the same for any number of halvings.
+// 2^(-below * log2) / 2^halvings, where that is about 2 at most; log2: as ScoreUnit has it. Of 0 it
+// is exact, what is below float32's normal numbers may be 0. Error under 1 ulp, beside what
+// rounding the exponent moves it, the same for any number of halvings.
 class Exp2 {
  public:
-  explicit HWY_INLINE Exp2(int64_t halvings) {
+  HWY_INLINE Exp2(float log2, int64_t halvings) : unit_(log2) {
     // Least relative error, 3e-9, for |r| <= 1/2 among polynomials of degree 6 that are 1 at 0, by
     // Remez' algorithm.
     constexpr float kSeries[] = {1.0f,
@@ -81,24 +103,24 @@ class Exp2 {
                                  9.6185002476e-3f,
                                  1.3390975073e-3f,
                                  1.5328802692e-4f};
-    const float unit = std::bit_cast<float>(static_cast<uint32_t>(127 - halvings) << 23);
-    for (int i = 0; i < 7; ++i) series_[i] = hn::Set(LaneTag(), kSeries[i] * unit);
+    const float one = std::bit_cast<float>(static_cast<uint32_t>(127 - halvings) << 23);
+    for (int i = 0; i < 7; ++i) series_[i] = hn::Set(LaneTag(), kSeries[i] * one);
   }
 
-  HWY_INLINE LaneVector operator()(LaneVector x) const {
-    All<1>(&x);
-    return x;
+  HWY_INLINE LaneVector operator()(LaneVector below) const {
+    All<1>(&below);
+    return below;
   }
 
   // Of kCount vectors in place, step by step: each waits for itself alone, and a processor looks
   // only so many instructions ahead for others.
   template <int kCount>
-  HWY_INLINE void All(LaneVector* x) const {
+  HWY_INLINE void All(LaneVector* below) const {
     PowerOfTwo power[kCount];
     LaneVector p[kCount];
 #pragma GCC unroll 16
     for (int a = 0; a < kCount; ++a) {
-      power[a] = PowerOfTwo(x[a]);
+      power[a] = PowerOfTwo(unit_, below[a]);
       p[a] = hn::MulAdd(series_[6], power[a].r, series_[5]);
     }
 #pragma GCC unroll 6
@@ -107,10 +129,11 @@ class Exp2 {
       for (int a = 0; a < kCount; ++a) p[a] = hn::MulAdd(p[a], power[a].r, series_[i]);
     }
 #pragma GCC unroll 16
-    for (int a = 0; a < kCount; ++a) x[a] = power[a].Times(p[a]);
+    for (int a = 0; a < kCount; ++a) below[a] = power[a].Times(p[a]);
   }
 
  private:
+  ExponentUnit unit_;
   LaneVector series_[7];
 };
 

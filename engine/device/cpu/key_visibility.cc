@@ -12,7 +12,7 @@ KeyVisibility::KeyVisibility(const AttentionTask& task, const RowRange& rows)
   if (task.mask == Mask::kDiagonal) {
     shift_ = std::clamp(task.diagonal_shift, -task.query_rows, task.key_rows);
     key_end_ = std::clamp<int64_t>(rows.last + shift_ + 1, 0, task.key_rows);
-    for (int64_t j = 0; j < kKeyTile; ++j) ranks_[j] = static_cast<float>(j);
+    for (int64_t j = 0; j < kMaxKeyTile; ++j) ranks_[j] = static_cast<float>(j);
   }
   if (task.mask == Mask::kPositions) {
     least_query_ = std::numeric_limits<int64_t>::max();
@@ -42,7 +42,7 @@ Visible KeyVisibility::See(const KeyRange& keys) {
   const auto [least, greatest] = std::minmax_element(positions_, positions_ + keys.count);
   if (*least > greatest_query_) return Visible::kNothing;
   if (*greatest <= least_query_) return Visible::kEverything;
-  std::array<int64_t, kKeyTile> unsorted;
+  std::array<int64_t, kMaxKeyTile> unsorted;
   std::copy_n(positions_, keys.count, unsorted.begin());
   std::sort(positions_, positions_ + keys.count);
   for (int64_t j = 0; j < keys.count; ++j) {

@@ -48,7 +48,7 @@ HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {
   for (int64_t j = 0; j < tile.count; j += kKeys) {
     coming.Next();
     const float* HWY_RESTRICT key = tile.keys + j * dim;
-    float* HWY_RESTRICT to = block.scores + j * lanes;
+    float* to = block.scores + j * lanes;
     for (int64_t begin = 0; begin < dim; begin += kRun) {
       const int64_t end = std::min(dim, begin + kRun);
       LaneVector acc[kKeys][kVectors];
@@ -70,6 +70,7 @@ HWY_INLINE void Scores(const LaneBlock& block, const KeyTile& tile) {
           for (int b = 0; b < kVectors; ++b) acc[a][b] = Product::MulAdd(k, q[b], acc[a][b]);
         }
       }
+      asm("" : "+r"(to));  // else a compiler keeps all addresses below ready through the products
 #pragma GCC unroll 16
       for (int a = 0; a < kKeys; ++a) {
 #pragma GCC unroll 4
@@ -89,9 +90,12 @@ HWY_INLINE void AddValues(const LaneBlock& block, const KeyTile& tile) {
   const LaneTag d;
   const int64_t n = hn::Lanes(d);
   const int64_t lanes = kVectors * n;
-  constexpr int64_t kRows = kKeyTile / Product::kTerms;
+  constexpr int64_t kRows = kValueRows<Product>;
   const int64_t rows = (tile.count + Product::kTerms - 1) / Product::kTerms;
-  for (int64_t x = 0; x < tile.value_dim; x += kDims) {
+  // Copies: to a compiler a vector's store may change the block's pointers.
+  const float* HWY_RESTRICT const rescale = block.rescale;
+  float* HWY_RESTRICT out = block.out;
+  for (int64_t x = 0; x < tile.value_dim; x += kDims, out += kDims * lanes) {
     const float* HWY_RESTRICT value = tile.values + x / 8 * 8 * kRows + x % 8;
     const float* HWY_RESTRICT weight = block.scores;
     LaneVector acc[kDims][kVectors];
@@ -114,11 +118,11 @@ HWY_INLINE void AddValues(const LaneBlock& block, const KeyTile& tile) {
     }
 #pragma GCC unroll 4
     for (int b = 0; b < kVectors; ++b) {
-      const auto rescale = hn::Load(d, block.rescale + b * n);
+      const auto factor = hn::Load(d, rescale + b * n);
 #pragma GCC unroll 16
       for (int a = 0; a < kDims; ++a) {
-        float* at = block.out + (x + a) * lanes + b * n;
-        hn::Store(hn::MulAdd(hn::Load(d, at), rescale, acc[a][b]), d, at);
+        float* at = out + a * lanes + b * n;
+        hn::Store(hn::MulAdd(hn::Load(d, at), factor, acc[a][b]), d, at);
       }
     }
   }
@@ -146,6 +150,10 @@ inline constexpr int kManyAtOnce = HWY_TARGET <= HWY_AVX3&& Product::kTerms > 1 
 
 template <typename Product>
 void AttendBlock(const LaneBlock& block, int64_t vectors, const KeyTile& tile) {
+  static_assert(Product::kKeyTile <= kMaxKeyTile);
+  static_assert(Product::kKeyTile * Product::kBlockVectors *
+                    static_cast<int64_t>(hn::MaxLanes(LaneTag())) <=
+                kMaxScores);
   switch (vectors) {
     case 1:
       return AttendVectors<Product, 1, 8>(block, tile);
@@ -177,9 +185,8 @@ void FoldBlock(const LaneBlock& run, const LaneBlock& total, int64_t lanes, int6
     const auto run_max = hn::Load(d, run.row_max + b);
     const auto total_max = hn::Load(d, total.row_max + b);
     const auto row_max = hn::Max(run_max, total_max);
-    const auto weight = [&](LaneVector of) HWY_ATTR {
-      return Exp2(0)(hn::Mul(hn::Sub(of, Finite(row_max)), hn::Set(d, unit.log2)));
-    };
+    const auto weight = [&](LaneVector of)
+                            HWY_ATTR { return Exp2(unit.log2, 0)(hn::Sub(Finite(row_max), of)); };
     const auto of_run = weight(run_max);
     const auto of_total = weight(total_max);
     hn::Store(row_max, d, total.row_max + b);

@@ -30,7 +30,7 @@ namespace HWY_NAMESPACE {
 inline constexpr uint16_t kNoRow[kMaxDim] = {};
 
 // Values lie in the scratch as the product reads them:
-//   of lanes: [value_dim / 8][kKeyTile / kTerms][8];
+//   of lanes: [value_dim / 8][kValueRows][8];
 //   of tiles: [ValueTileRow][kKeyTile / 2], rows of dims and pairs of keys.
 //
 // The packed tile of a task; keys and values lie in the scratch.
@@ -56,7 +56,7 @@ class PackedKeys {
                 scratch_.keys + j * elements);
       }
       for (int64_t j = 0; j < keys.count; ++j) {
-        LoadRow(task_.dtype, task_.v.data, index(task_.v, j), task_.value_dim, 8 * kKeyTile,
+        LoadRow(task_.dtype, task_.v.data, index(task_.v, j), task_.value_dim, 8 * kRows,
                 scratch_.values + 8 * j);
       }
     } else {
@@ -74,7 +74,7 @@ class PackedKeys {
       // [kPairs][value_dim], or as the lane products read them.
       float* pairs = Product::kTiles ? scratch_.rows : scratch_.values;
       const int64_t next = Product::kTiles ? task_.value_dim : 8;
-      const int64_t next_dims = Product::kTiles ? 8 : 8 * kPairs;
+      const int64_t next_dims = Product::kTiles ? 8 : 8 * kRows;
       for (int64_t j = 0; j < keys.count; j += 2) {
         PairRows(v + index(task_.v, j), j + 1 < keys.count ? v + index(task_.v, j + 1) : kNoRow,
                  task_.value_dim, next_dims, pairs + next * (j / 2));
@@ -122,7 +122,9 @@ class PackedKeys {
   uint16_t least() const { return least_; }
 
  private:
+  static constexpr int64_t kKeyTile = Product::kKeyTile;
   static constexpr int64_t kPairs = kKeyTile / 2;
+  static constexpr int64_t kRows = kValueRows<Product>;
 
   // Of scratch_.rows, [pairs of keys][value_dim], into scratch_.values, tiles of 16 dims.
   void TurnPairs(int64_t count) {
@@ -146,10 +148,10 @@ class PackedKeys {
         if (std::isfinite(value)) continue;
         odd_.push_back({.j = j, .x = x, .value = value});
         if constexpr (Product::kTerms == 1) {
-          scratch_.values[x / 8 * 8 * kKeyTile + 8 * j + x % 8] = 0.0f;
+          scratch_.values[x / 8 * 8 * kRows + 8 * j + x % 8] = 0.0f;
         } else {
           const int64_t at = Product::kTiles ? ValueTileRow(task_.value_dim, x) * kPairs + j / 2
-                                             : x / 8 * 8 * kPairs + 8 * (j / 2) + x % 8;
+                                             : x / 8 * 8 * kRows + 8 * (j / 2) + x % 8;
           char* pair = reinterpret_cast<char*>(scratch_.values + at);
           std::memset(pair + j % 2 * sizeof(uint16_t), 0, sizeof(uint16_t));
         }

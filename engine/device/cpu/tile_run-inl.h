@@ -28,9 +28,10 @@ HWY_BEFORE_NAMESPACE();
 namespace hilbert_ring {
 namespace HWY_NAMESPACE {
 
-// Key tiles that are summed on their own before they are folded into the total: rounding errors of
-// long sums grow with 64 + tiles / 64 instead of tiles, which equal keys by the million would show.
-inline constexpr int64_t kTilesPerFold = 64;
+// Keys that are summed on their own before they are folded into the total: rounding errors of long
+// sums grow with those of a tile, of this many keys' tiles and of all keys' folds, 160 + keys /
+// 4096 at most, instead of with tiles, which equal keys by the million would show.
+inline constexpr int64_t kKeysPerFold = 4096;
 
 // Products between reports: about a millisecond at 15 GFLOP/s.
 inline constexpr int64_t kProductsPerReport = int64_t{1} << 23;
@@ -78,6 +79,8 @@ class TileRun {
   }
 
  private:
+  static constexpr int64_t kKeyTile = Product::kKeyTile;
+
   // Of every key, into State(). False when `report` said so.
   template <typename Report>
   bool Run(const Report& report) {
@@ -93,7 +96,7 @@ class TileRun {
       const int64_t computed = AttendKeys(keys);
       scores += computed;
       products += (computed + keys.count) * dims;
-      if (++tiles % kTilesPerFold == 0) Fold();
+      if (++tiles % (kKeysPerFold / kKeyTile) == 0) Fold();
       if (products >= kProductsPerReport) {
         if (!report(scores)) return false;
         scores = products = 0;

@@ -68,8 +68,7 @@ HWY_INLINE void MoveMaximum(const LaneBlock& block, const KeyTile& tile, int64_t
       before, hn::Max(hn::Max(greatest[0], greatest[1]), hn::Max(greatest[2], greatest[3])));
   hn::Store(after, d, block.row_max + b);
   // Differences are taken before the scale: those of near scores are exact, at any size.
-  const auto rescale = Exp2(0)(hn::Mul(hn::Sub(before, Finite(after)), hn::Set(d, tile.unit.log2)));
-  hn::Store(rescale, d, block.rescale + b);
+  hn::Store(Exp2(tile.unit.log2, 0)(hn::Sub(Finite(after), before)), d, block.rescale + b);
 }
 
 // Of kColumns vectors of lanes from lane b on: scores become weights, and sums move on.
@@ -81,8 +80,7 @@ class Weigher {
         scores_(block.scores + b),
         lanes_(lanes),
         b_(b),
-        scale_(hn::Set(LaneTag(), tile.unit.log2)),
-        exp2_(tile.halvings) {
+        exp2_(tile.unit.log2, tile.halvings) {
     const LaneTag d;
 #pragma GCC unroll 4
     for (int c = 0; c < kColumns; ++c) {
@@ -102,7 +100,7 @@ class Weigher {
 #pragma GCC unroll 16
     for (int i = 0; i < kKeys * kColumns; ++i) {
       const auto score = hn::Load(d, At(j + i / kColumns, i % kColumns));
-      weights[i] = hn::Mul(hn::Sub(score, finite_[i % kColumns]), scale_);
+      weights[i] = hn::Sub(finite_[i % kColumns], score);  // how far below
     }
     exp2_.template All<kKeys * kColumns>(weights);
 #pragma GCC unroll 4
@@ -152,7 +150,6 @@ class Weigher {
   float* HWY_RESTRICT scores_;
   int64_t lanes_;
   int64_t b_;
-  LaneVector scale_;
   Exp2 exp2_;
   LaneVector finite_[kColumns], even_[kColumns], odd_[kColumns], rounded_[kColumns];
 };

@@ -23,8 +23,8 @@ void ExpectDefinition(const AttentionTask& task, const RowRange& rows) {
   for (int64_t j = visibility.key_end(); j < task.key_rows; ++j) {
     for (int64_t i = rows.first; i <= rows.last; ++i) EXPECT_FALSE(sees(i, j));
   }
-  for (int64_t begin = 0; begin < task.key_rows; begin += kKeyTile) {
-    const int64_t count = std::min(kKeyTile, task.key_rows - begin);
+  for (int64_t begin = 0; begin < task.key_rows; begin += kMaxKeyTile) {
+    const int64_t count = std::min(kMaxKeyTile, task.key_rows - begin);
     const Visible visible = visibility.See({rows.batch, begin, count});
     for (int64_t i = rows.first; i <= rows.last; ++i) {
       for (int64_t j = 0; j < count; ++j) {
