@@ -41,7 +41,7 @@ struct LaneState {
   alignas(64) float out[kMaxTileFloats];        // [lane blocks][value_dim][lanes of the block]
 };
 
-// Memory of one thread: 1,245 KiB at most, resident as far as it is used. Where queries, keys and
+// Memory of one thread: 1,376 KiB at most, resident as far as it is used. Where queries, keys and
 // values are packed as pairs of bfloat16 they take the first half of their part.
 struct AttentionScratch {
   alignas(64) float queries[kMaxTileFloats];  // [lane blocks][head_dim][lanes of the block]
