@@ -31,7 +31,7 @@ struct EncodeWorkOptions {
   int64_t max_result_bytes = int64_t{1} << 30;
   int check_rows = 0;  // that are computed again
   // By which that reads the model.
-  FileSteps steps;
+  FileSteps steps = FileSteps();
   ModelReader::Limits reading;
 };
 absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& spec,
