@@ -41,7 +41,7 @@ MAY_INCLUDE = {
     "server/cluster": {PROTO, "wire", "server/process", "server/metrics"},
     "server/schedule": {PROTO, "wire", "server/process", "server/cluster", "engine/spec",
                         "engine/plan", "engine/model/files"},
-    "server/rows": {PROTO, "wire", "server/process", "server/cluster", "server/shard",
+    "server/rows": {PROTO, "wire", "server/process", "server/models", "server/cluster", "server/shard",
                     "engine/spec", "engine/order", "engine/plan", "engine/model/files",
                     "engine/reference"},
     "server/job": {PROTO, "wire", "server/process", "server/access", "server/metrics",
