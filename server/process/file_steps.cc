@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
@@ -18,6 +19,8 @@ namespace {
 
 // Until a reason to leave is seen.
 constexpr std::chrono::milliseconds kPoll{20};
+
+using Owned = std::vector<std::shared_ptr<void>>;
 
 enum class StepState { kUnderWay, kEnded, kLeft };
 
@@ -39,6 +42,15 @@ struct FileSteps::Shared {
   ConditionVariable changed;  // a step has ended
   int left ABSL_GUARDED_BY(mutex) = 0;
   std::map<std::string, int> left_of ABSL_GUARDED_BY(mutex);  // by caller, those that have some
+  Owned kept ABSL_GUARDED_BY(mutex);  // to be destroyed, when there is a thread for that
+
+  // What is kept then is destroyed no more: that may take for ever.
+  ~Shared() {
+    static Mutex& all = *new Mutex;
+    static Owned& never = *new Owned;
+    const MutexLock lock(all);
+    never.insert(never.end(), kept.begin(), kept.end());
+  }
 
   void Leave(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     ++left;
@@ -104,10 +116,17 @@ absl::Status FileSteps::Await(const Patience& patience, std::function<void()> st
 }
 
 void FileSteps::Destroy(std::shared_ptr<void> owned, Clock::duration limit) {
-  const auto held = std::make_shared<std::shared_ptr<void>>(std::move(owned));
+  const auto held = std::make_shared<Owned>();
+  {
+    const MutexLock lock(shared_->mutex);
+    held->swap(shared_->kept);
+  }
+  held->push_back(std::move(owned));
   const absl::Status ended = Await({.what = "", .reason = wire::reason::kFileIo, .limit = limit},
-                                   [held] { held->reset(); });
-  if (absl::IsResourceExhausted(ended)) new auto(held);  // never destroyed
+                                   [held] { held->clear(); });
+  if (!absl::IsResourceExhausted(ended)) return;
+  const MutexLock lock(shared_->mutex);
+  shared_->kept.insert(shared_->kept.end(), held->begin(), held->end());
 }
 
 void FileSteps::AwaitLeft(Clock::duration limit) {

@@ -60,7 +60,7 @@ class FileSteps {
   }
 
   // Destroys it, if this is its last owner, in a step of its own, and waits so long for that:
-  // however many are left. Where there is no thread for it, it stays.
+  // however many are left. Where there is no thread for it, it stays until the next call has one.
   void Destroy(std::shared_ptr<void> owned, Clock::duration limit);
 
   // Waits so long at most until those that are left have ended.

@@ -208,8 +208,10 @@ TEST(FileSteps, AreNotWaitedForWhenTheyAreDestroyed) {
 }
 
 TEST(FileSteps, WithoutAThreadNothingBegins) {
-  FileSteps steps([](const std::function<void()>&) -> absl::StatusOr<std::thread> {
-    return absl::ResourceExhaustedError("no threads");
+  bool threads = false;
+  FileSteps steps([&](std::function<void()> body) -> absl::StatusOr<std::thread> {
+    if (!threads) return absl::ResourceExhaustedError("no threads");
+    return StartThread(std::move(body));
   });
   bool begun = false;
   EXPECT_EQ(steps.Run<absl::Status>(PatienceFor(seconds(60)),
@@ -223,6 +225,11 @@ TEST(FileSteps, WithoutAThreadNothingBegins) {
   const auto owned = std::make_shared<int>(1);
   steps.Destroy(owned, seconds(60));
   EXPECT_EQ(owned.use_count(), 2) << "it is not this thread that destroys it";
+  threads = true;
+  steps.Destroy(nullptr, seconds(60));
+  EXPECT_EQ(owned.use_count(), 1) << "the next one does";
+  threads = false;
+  steps.Destroy(owned, seconds(60));  // and at its end nobody
 }
 
 }  // namespace
