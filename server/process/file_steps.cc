@@ -22,6 +22,16 @@ constexpr std::chrono::milliseconds kPoll{20};
 
 using Owned = std::vector<std::shared_ptr<void>>;
 
+struct NeverDestroyed {
+  Mutex mutex;
+  Owned owned ABSL_GUARDED_BY(mutex);
+};
+
+NeverDestroyed& Never() {
+  static auto& never = *new NeverDestroyed;
+  return never;
+}
+
 enum class StepState { kUnderWay, kEnded, kLeft };
 
 absl::Status Unavailable(const Patience& patience, const std::string& why) {
@@ -46,10 +56,9 @@ struct FileSteps::Shared {
 
   // What is kept then is destroyed no more: that may take for ever.
   ~Shared() {
-    static Mutex& all = *new Mutex;
-    static Owned& never = *new Owned;
-    const MutexLock lock(all);
-    never.insert(never.end(), kept.begin(), kept.end());
+    NeverDestroyed& never = Never();
+    const MutexLock lock(never.mutex);
+    never.owned.insert(never.owned.end(), kept.begin(), kept.end());
   }
 
   void Leave(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
