@@ -316,7 +316,7 @@ absl::StatusOr<std::unique_ptr<JobWork>> MakeEncodeWork(const v1::EncodeSpec& sp
   std::shared_ptr<EncodeCheck> check;
   if (options.check_rows > 0) {
     check = std::make_shared<EncodeCheck>(
-        job, std::make_shared<ModelReader>(std::move(model), options.steps, options.reading),
+        job, std::make_unique<ModelReader>(std::move(model), options.steps, options.reading),
         EncodeCheckOptions{.rows = options.check_rows, .seed = DrawBits()});
     job.checked_layer = check->layer();
   }

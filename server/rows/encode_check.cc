@@ -59,7 +59,7 @@ EncodeDraw Draw(const EncodeJob& job, const EncodeCheckOptions& options) {
 
 }  // namespace
 
-EncodeCheck::EncodeCheck(const EncodeJob& job, std::shared_ptr<ModelReader> model,
+EncodeCheck::EncodeCheck(const EncodeJob& job, std::unique_ptr<ModelReader> model,
                          const EncodeCheckOptions& options)
     : draw_(Draw(job, options)), model_(std::move(model)) {}
 

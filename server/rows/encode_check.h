@@ -41,7 +41,7 @@ struct EncodeCheckOptions {
 class EncodeCheck : public OutputCheck {
  public:
   // model: Compare's; may be null where nobody calls that.
-  EncodeCheck(const EncodeJob& job, std::shared_ptr<ModelReader> model,
+  EncodeCheck(const EncodeJob& job, std::unique_ptr<ModelReader> model,
               const EncodeCheckOptions& options);
 
   // Whose input the workers keep; 0: of none, for all layers are computed here.
@@ -64,7 +64,7 @@ class EncodeCheck : public OutputCheck {
 
  private:
   const EncodeDraw draw_;
-  const std::shared_ptr<ModelReader> model_;
+  const std::unique_ptr<ModelReader> model_;
   mutable Mutex mutex_;
   EncodeAccount account_ ABSL_GUARDED_BY(mutex_);
 };

@@ -9,8 +9,9 @@
 namespace hilbert_ring {
 namespace {
 
-// Compares every answer with the mask's definition. Shifts and positions may be anything.
-void ExpectDefinition(const AttentionTask& task, const RowRange& rows) {
+// Compares every answer with the mask's definition, in tiles of so many keys. Shifts and positions
+// may be anything.
+void ExpectDefinition(const AttentionTask& task, const RowRange& rows, int64_t tile) {
   const auto sees = [&](int64_t i, int64_t j) {
     if (task.mask == Mask::kNone) return true;
     if (task.mask == Mask::kDiagonal) return j - i <= task.diagonal_shift;
@@ -23,8 +24,8 @@ void ExpectDefinition(const AttentionTask& task, const RowRange& rows) {
   for (int64_t j = visibility.key_end(); j < task.key_rows; ++j) {
     for (int64_t i = rows.first; i <= rows.last; ++i) EXPECT_FALSE(sees(i, j));
   }
-  for (int64_t begin = 0; begin < task.key_rows; begin += kMaxKeyTile) {
-    const int64_t count = std::min(kMaxKeyTile, task.key_rows - begin);
+  for (int64_t begin = 0; begin < task.key_rows; begin += tile) {
+    const int64_t count = std::min(tile, task.key_rows - begin);
     const Visible visible = visibility.See({rows.batch, begin, count});
     for (int64_t i = rows.first; i <= rows.last; ++i) {
       for (int64_t j = 0; j < count; ++j) {
@@ -35,6 +36,10 @@ void ExpectDefinition(const AttentionTask& task, const RowRange& rows) {
       }
     }
   }
+}
+
+void ExpectDefinition(const AttentionTask& task, const RowRange& rows) {
+  for (const int64_t tile : {kMaxKeyTile / 2, kMaxKeyTile}) ExpectDefinition(task, rows, tile);
 }
 
 TEST(KeyVisibility, Diagonal) {

@@ -42,7 +42,7 @@ class EncodeCheckTest : public ::testing::TestWithParam<std::tuple<std::string, 
     const bool all_layers = std::get<1>(GetParam());
     check_ = std::make_unique<EncodeCheck>(
         job_,
-        std::make_shared<ModelReader>(std::move(folder), FileSteps(start_), ModelReader::Limits{}),
+        std::make_unique<ModelReader>(std::move(folder), FileSteps(start_), ModelReader::Limits{}),
         EncodeCheckOptions{.rows = rows, .seed = seed, .most_products = all_layers ? 1e18 : 0});
     EXPECT_EQ(check_->layer() == 0, all_layers);
     job_.checked_layer = check_->layer();

@@ -1,7 +1,6 @@
 // One job at a worker, over a stream in memory.
 #include "server/worker/run_call.h"
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -10,28 +9,19 @@
 #include <thread>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
-#include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "server/worker/ring_transport.h"
 #include "tests/support/plain_spec.h"
 #include "tests/support/typed_run_stream.h"
 #include "tests/unit/device/forwarding_device.h"
-#include "wire/checksum.h"
-#include "wire/codec.h"
-#include "wire/status.h"
+#include "tests/unit/worker/run_call_rig.h"
 
 namespace hilbert_ring::server {
 namespace {
 
-class FailingDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask>,
-                                       const AttendControl&) override {
-    return absl::DataLossError("the device failed");
-  }
-};
+using run_call_rig::FailingDevice;
+using run_call_rig::OneWorker;
+using run_call_rig::OpenOf;
+using run_call_rig::Rows;
 
 // Gives out the messages, then waits until the worker has said that it failed, as a coordinator
 // does whose client still sends.
@@ -64,44 +54,6 @@ class OpenStream : public testing::TypedRunStream {
   std::condition_variable changed_;
   std::optional<v1::RunFailed> failed_;
   bool told_before_end_ = false;
-};
-
-v1::RunRequest Rows(const JobSpec& spec, v1::Tensor tensor, int64_t rows) {
-  v1::RunRequest request;
-  v1::ShardRows& message = *request.mutable_rows();
-  message.set_tensor(tensor);
-  message.set_rows(rows);
-  message.set_payload(std::string(rows * wire::TensorRowBytes(spec, tensor), '\0'));
-  message.set_crc32c(wire::Crc32c(message.payload()));
-  return request;
-}
-
-v1::RunRequest OpenOf(const JobSpec& spec) {
-  v1::RunRequest request;
-  v1::RunOpen& open = *request.mutable_open();
-  *open.mutable_spec() = wire::EncodeJobSpec(spec);
-  open.set_job_id("job");
-  open.set_workers(1);
-  open.add_shards()->set_end(spec.tokens);
-  return request;
-}
-
-struct OneWorker {
-  explicit OneWorker(Device& device) { lanes.emplace_back(device); }
-  JobMemory memory{int64_t{64} << 20};
-  RingTable rings{MakeRingTransport({.host = "127.0.0.1"})};
-  Lanes lanes;
-  ActiveCalls calls;
-  KeptThreads threads;
-  FeedWatch feeds;
-  WorkerState state{.lanes = lanes,
-                    .memory = memory,
-                    .share_memory = true,
-                    .feed_timeout = std::chrono::hours(1),
-                    .rings = rings,
-                    .calls = calls,
-                    .threads = threads,
-                    .feeds = feeds};
 };
 
 // Its first output is not taken before the coordinator has heard of the failure.
@@ -241,204 +193,6 @@ TEST(RunCall, WhatAJobComputesWithIsFreeBeforeItsReservation) {
   EXPECT_TRUE(absl::IsInternal(RunCall(worker.state, context, stream).Serve()));
   EXPECT_GT(reserved_at_end, 0);
   EXPECT_EQ(worker.memory.used(), 0);
-}
-
-// Its files' file system does not answer until it is told to.
-class HungWork : public RunWork {
- public:
-  HungWork(const RunWork& like, absl::Notification& asked, absl::Notification& answered)
-      : RunWork(like.shape(), like.plan(), like.rank()), asked_(asked), answered_(answered) {}
-  absl::Status Read(const std::function<bool()>&) override {
-    asked_.Notify();
-    answered_.WaitForNotificationWithTimeout(absl::Seconds(20));
-    return absl::InternalError("no");
-  }
-  absl::StatusOr<Figures> Execute(ShardStore&, Device&, Communicator*, int64_t,
-                                  const WorkControl&) override {
-    return absl::InternalError("no");
-  }
-
- private:
-  absl::Notification& asked_;
-  absl::Notification& answered_;
-};
-
-// Gives out the messages and notes what is said.
-class NotingStream : public testing::TypedRunStream {
- public:
-  explicit NotingStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
-  bool Next(v1::RunRequest& request) override {
-    if (next_ == requests_.size()) return false;
-    request = requests_[next_++];
-    return true;
-  }
-  bool Said(const v1::RunResponse& response, grpc::WriteOptions options) override {
-    said_.push_back(response);
-    last_ = options.is_last_message();
-    return true;
-  }
-  std::vector<v1::RunResponse::MessageCase> said() const {
-    std::vector<v1::RunResponse::MessageCase> cases;
-    for (const v1::RunResponse& response : said_) cases.push_back(response.message_case());
-    return cases;
-  }
-  bool last() const { return last_; }  // what was said last leaves with the status
-
- private:
-  const std::vector<v1::RunRequest> requests_;
-  size_t next_ = 0;
-  std::vector<v1::RunResponse> said_;
-  bool last_ = false;
-};
-
-// A short job whose rows, all ones, lie in shared memory.
-struct ShortJob {
-  ShortJob() {
-    const ShardLayout layout(plan, 0);
-    const auto created = SharedMemory::Create(layout.bytes());
-    EXPECT_TRUE(created.ok()) << created.status();
-    memory = *created;
-    rows.emplace(memory->data(), layout);
-    for (const TensorKind kind : {TensorKind::kQ, TensorKind::kK, TensorKind::kV}) {
-      auto* const values = reinterpret_cast<float*>(rows->Row(kind, 0));
-      std::fill_n(values, spec.tokens * spec.heads * spec.head_dim, 1.0f);
-    }
-  }
-  std::vector<v1::RunRequest> Requests() const {
-    std::vector<v1::RunRequest> requests = {OpenOf(spec)};
-    *requests[0].mutable_open()->mutable_shared_memory() = memory->offer();
-    requests.emplace_back().mutable_done();
-    return requests;
-  }
-
-  std::vector<v1::RunRequest> RequestWithRows() const {
-    std::vector<v1::RunRequest> requests = Requests();
-    requests.pop_back();
-    requests[0].mutable_open()->set_rows_there(true);
-    return requests;
-  }
-
-  const JobSpec spec = PlainSpec();
-  const Plan plan = *MakePlan(spec, 1);
-  std::shared_ptr<SharedMemory> memory;
-  std::optional<HostShard> rows;
-};
-
-TEST(RunCall, AShortJobHasNoThreadButItsCalls) {
-  const ShortJob job;
-  NotingStream stream(job.Requests());
-  const auto device = *MakeDevice({.threads = 1});
-  OneWorker worker(*device);
-  grpc::ServerContext context;
-  const absl::Status status = RunCall(worker.state, context, stream).Serve();
-  EXPECT_TRUE(status.ok()) << status;
-  using Response = v1::RunResponse;
-  EXPECT_EQ(stream.said(), (std::vector{Response::kReady, Response::kComputed, Response::kFinal,
-                                        Response::kFigures}));
-  EXPECT_TRUE(stream.last());
-  EXPECT_EQ(worker.threads.count(), 0);
-  EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
-}
-
-TEST(RunCall, AJobWhoseModelIsNotReadKeepsTheDeviceFromNobody) {
-  const ShortJob job;
-  const auto device = *MakeDevice({.threads = 1});
-  OneWorker worker(*device);
-  absl::Notification asked, answered;
-  worker.state.make_encode = [&](const v1::RunOpen&,
-                                 int) -> absl::StatusOr<std::unique_ptr<RunWork>> {
-    return std::make_unique<HungWork>(**MakeAttentionRun(job.Requests()[0].open()), asked,
-                                      answered);
-  };
-  std::vector<v1::RunRequest> requests = job.Requests();
-  requests[0].mutable_open()->mutable_encode();
-  std::jthread hung([&] {
-    NotingStream stream(requests);
-    grpc::ServerContext context;
-    EXPECT_TRUE(absl::IsInternal(RunCall(worker.state, context, stream).Serve()));
-  });
-  ASSERT_TRUE(asked.WaitForNotificationWithTimeout(absl::Seconds(20)));
-  EXPECT_EQ(worker.memory.used(), 0);
-  NotingStream stream(job.Requests());
-  grpc::ServerContext context;
-  const absl::Status status = RunCall(worker.state, context, stream).Serve();
-  EXPECT_FALSE(answered.HasBeenNotified());
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(stream.said().back(), v1::RunResponse::kFigures);
-  answered.Notify();
-}
-
-TEST(RunCall, AShortJobWhoseRowsAreThereIsAnsweredInOneMessage) {
-  const ShortJob job;
-  NotingStream stream(job.RequestWithRows());
-  const auto device = *MakeDevice({.threads = 1});
-  OneWorker worker(*device);
-  grpc::ServerContext context;
-  const absl::Status status = RunCall(worker.state, context, stream).Serve();
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(stream.said(), std::vector{v1::RunResponse::kWhole});
-  EXPECT_TRUE(stream.last());
-  EXPECT_EQ(worker.threads.count(), 0);
-  EXPECT_EQ(*reinterpret_cast<const float*>(job.rows->Row(TensorKind::kOut, 63)), 1.0f);
-}
-
-TEST(RunCall, AShortJobWhoseRowsAreThereSaysThatItFailed) {
-  const ShortJob job;
-  NotingStream stream(job.RequestWithRows());
-  FailingDevice device(*MakeDevice({.threads = 1}));
-  OneWorker worker(device);
-  grpc::ServerContext context;
-  EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
-  EXPECT_EQ(stream.said(), std::vector{v1::RunResponse::kFailed});
-}
-
-// Rows that are there are so in the offered memory alone.
-TEST(RunCall, AWorkerThatTakesNoMemoryAwaitsItsRowsThoughTheyAreThere) {
-  const ShortJob job;
-  std::vector<v1::RunRequest> requests = job.RequestWithRows();
-  for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
-    requests.push_back(Rows(job.spec, tensor, job.spec.tokens));
-  }
-  requests.emplace_back().mutable_done();
-  NotingStream stream(std::move(requests));
-  const auto device = *MakeDevice({.threads = 1});
-  OneWorker worker(*device);
-  WorkerState state{.lanes = worker.lanes,
-                    .memory = worker.memory,
-                    .share_memory = false,
-                    .feed_timeout = std::chrono::hours(1),
-                    .rings = worker.rings,
-                    .calls = worker.calls,
-                    .threads = worker.threads,
-                    .feeds = worker.feeds};
-  grpc::ServerContext context;
-  const absl::Status status = RunCall(state, context, stream).Serve();
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(stream.said().front(), v1::RunResponse::kReady);
-  EXPECT_EQ(stream.said().back(), v1::RunResponse::kFigures);
-}
-
-TEST(RunCall, AShortJobSaysThatItFailed) {
-  const ShortJob job;
-  NotingStream stream(job.Requests());
-  FailingDevice device(*MakeDevice({.threads = 1}));
-  OneWorker worker(device);
-  grpc::ServerContext context;
-  EXPECT_TRUE(absl::IsDataLoss(RunCall(worker.state, context, stream).Serve()));
-  using Response = v1::RunResponse;
-  EXPECT_EQ(stream.said(), (std::vector{Response::kReady, Response::kFailed}));
-}
-
-TEST(RunCall, AShortJobWhoseRowsDoNotComeEndsCancelled) {
-  const ShortJob job;
-  std::vector<v1::RunRequest> requests = job.Requests();
-  requests.pop_back();
-  NotingStream stream(std::move(requests));
-  const auto device = *MakeDevice({.threads = 1});
-  OneWorker worker(*device);
-  grpc::ServerContext context;
-  EXPECT_TRUE(absl::IsCancelled(RunCall(worker.state, context, stream).Serve()));
-  EXPECT_EQ(worker.calls.TakeCancelled().size(), 1u);
 }
 
 // Computes nothing until it is told to stop.

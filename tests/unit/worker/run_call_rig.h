@@ -1,0 +1,101 @@
+// What tests of one job at a worker are made of (server/worker/run_call.h), over a stream in
+// memory.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/spec/job_spec.h"
+#include "hilbert_ring/v1/worker.pb.h"
+#include "server/worker/ring_transport.h"
+#include "server/worker/run_call.h"
+#include "tests/support/typed_run_stream.h"
+#include "tests/unit/device/forwarding_device.h"
+#include "wire/checksum.h"
+#include "wire/codec.h"
+
+namespace hilbert_ring::server::run_call_rig {
+
+class FailingDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask>,
+                                       const AttendControl&) override {
+    return absl::DataLossError("the device failed");
+  }
+};
+
+// Zeros of a tensor.
+inline v1::RunRequest Rows(const JobSpec& spec, v1::Tensor tensor, int64_t rows) {
+  v1::RunRequest request;
+  v1::ShardRows& message = *request.mutable_rows();
+  message.set_tensor(tensor);
+  message.set_rows(rows);
+  message.set_payload(std::string(rows * wire::TensorRowBytes(spec, tensor), '\0'));
+  message.set_crc32c(wire::Crc32c(message.payload()));
+  return request;
+}
+
+inline v1::RunRequest OpenOf(const JobSpec& spec) {
+  v1::RunRequest request;
+  v1::RunOpen& open = *request.mutable_open();
+  *open.mutable_spec() = wire::EncodeJobSpec(spec);
+  open.set_job_id("job");
+  open.set_workers(1);
+  open.add_shards()->set_end(spec.tokens);
+  return request;
+}
+
+struct OneWorker {
+  explicit OneWorker(Device& device) { lanes.emplace_back(device); }
+  JobMemory memory{int64_t{64} << 20};
+  RingTable rings{MakeRingTransport({.host = "127.0.0.1"})};
+  Lanes lanes;
+  ActiveCalls calls;
+  KeptThreads threads;
+  FeedWatch feeds;
+  WorkerState state{.lanes = lanes,
+                    .memory = memory,
+                    .share_memory = true,
+                    .feed_timeout = std::chrono::hours(1),
+                    .rings = rings,
+                    .calls = calls,
+                    .threads = threads,
+                    .feeds = feeds};
+};
+
+// Gives out the messages and notes what is said.
+class NotingStream : public testing::TypedRunStream {
+ public:
+  explicit NotingStream(std::vector<v1::RunRequest> requests) : requests_(std::move(requests)) {}
+  bool Next(v1::RunRequest& request) override {
+    if (next_ == requests_.size()) return false;
+    request = requests_[next_++];
+    return true;
+  }
+  bool Said(const v1::RunResponse& response, grpc::WriteOptions options) override {
+    said_.push_back(response);
+    last_ = options.is_last_message();
+    return true;
+  }
+  std::vector<v1::RunResponse::MessageCase> said() const {
+    std::vector<v1::RunResponse::MessageCase> cases;
+    for (const v1::RunResponse& response : said_) cases.push_back(response.message_case());
+    return cases;
+  }
+  bool last() const { return last_; }  // what was said last leaves with the status
+
+ private:
+  const std::vector<v1::RunRequest> requests_;
+  size_t next_ = 0;
+  std::vector<v1::RunResponse> said_;
+  bool last_ = false;
+};
+
+}  // namespace hilbert_ring::server::run_call_rig
