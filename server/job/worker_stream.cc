@@ -8,6 +8,7 @@
 #include "engine/base/return_if_error.h"
 #include "server/job/open_request.h"
 #include "server/job/worker_failure.h"
+#include "server/process/shut_connections.h"
 #include "server/process/tokens.h"
 #include "wire/codec.h"
 #include "wire/payload_message.h"
@@ -39,6 +40,7 @@ WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& lis
 void WorkerStream::NoteDeparted() {
   if (member().left_in_order || ended()) return;
   stop_.Request(LostWorker(member().address, "its heartbeats or its connection ended"));
+  if (writes_since_.load() != kWritesNothing) ShutConnectionsTo(context_.peer());
 }
 
 absl::Status WorkerStream::Make(const Delivered& delivered) {

@@ -3,11 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <filesystem>
-#include <string>
-#include <system_error>
-
-#include "absl/strings/numbers.h"
+#include "server/process/open_descriptors.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -31,14 +27,9 @@ int PortOfConnection(int descriptor) {
 
 std::map<int, int> ConnectionsByPort() {
   std::map<int, int> connections;
-  std::error_code error;  // there is no /proc: nothing is known
-  std::filesystem::directory_iterator entry("/proc/self/fd", error);
-  for (const std::filesystem::directory_iterator end; !error && entry != end;
-       entry.increment(error)) {
-    int descriptor = 0;
-    if (!absl::SimpleAtoi(entry->path().filename().native(), &descriptor)) continue;
+  ForEachDescriptor([&connections](int descriptor) {
     if (const int port = PortOfConnection(descriptor); port != 0) ++connections[port];
-  }
+  });
   return connections;
 }
 

@@ -1,6 +1,5 @@
 #include "server/process/connection_listener.h"
 
-#include <netdb.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -19,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "server/process/open_connections.h"
+#include "server/process/socket_peer.h"
 #include "server/process/threads.h"
 
 namespace hilbert_ring::server {
@@ -35,23 +35,6 @@ int MostDescriptors() {
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return kMostDescriptorsKept;
   const auto most = static_cast<int>(std::min<rlim_t>(files.rlim_cur, 1 << 24));
   return most - std::min(kMostDescriptorsKept, most / 4);
-}
-
-// nullopt when there is no peer (any more).
-std::optional<OpenConnections::Connection> PeerOf(int descriptor, PeerIs is) {
-  sockaddr_storage address = {};
-  socklen_t length = sizeof(address);
-  auto* const at = reinterpret_cast<sockaddr*>(&address);
-  if (getpeername(descriptor, at, &length) != 0) return std::nullopt;
-  char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  if (getnameinfo(at, length, host, sizeof(host), port, sizeof(port),
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return std::nullopt;
-  }
-  OpenConnections::Connection peer{.host = PeerName(host, is)};
-  if (!absl::SimpleAtoi(port, &peer.port)) return std::nullopt;
-  return peer;
 }
 
 bool IsShortage(int error) {
@@ -92,7 +75,7 @@ bool ConnectionListener::EndsWithin(std::chrono::milliseconds time) const {
 void ConnectionListener::Accept(const Limits& limits) {
   const auto is_open = [is = limits.peer](int descriptor,
                                           const OpenConnections::Connection& connection) {
-    const auto peer = PeerOf(descriptor, is);
+    const auto peer = PeerOfSocket(descriptor, is);
     return peer.has_value() && *peer == connection;
   };
   OpenConnections open({.per_peer = limits.connections_per_peer, .descriptors = MostDescriptors()},
@@ -117,7 +100,7 @@ void ConnectionListener::Accept(const Limits& limits) {
         if (EndsWithin(kPause)) return;
         continue;
       }
-      auto peer = PeerOf(connection, limits.peer);
+      auto peer = PeerOfSocket(connection, limits.peer);
       absl::Status admitted = peer.has_value()
                                   ? open.Admit(connection, *std::move(peer), Clock::now())
                                   : absl::UnavailableError("the peer has gone");

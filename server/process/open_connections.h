@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "server/process/deadline.h"
+#include "server/process/socket_peer.h"
 
 namespace hilbert_ring::server {
 
@@ -22,11 +23,7 @@ class OpenConnections {
     int per_peer = 0;     // connections of one host
     int descriptors = 0;  // of the process, connections or not
   };
-  struct Connection {
-    std::string host;
-    int port = 0;  // of the peer
-    bool operator==(const Connection&) const = default;
-  };
+  using Connection = SocketPeer;
   // Whether the descriptor still belongs to the connection.
   using IsOpen = std::function<bool(int descriptor, const Connection& connection)>;
 
