@@ -104,7 +104,9 @@ def pack(folder, to):
         entry.uid = entry.gid = entry.mtime = 0
         entry.uname = entry.gname = "root"
         return entry
-    with tarfile.open(to, "w:xz" if to.suffix == ".xz" else "w") as archive:
+    # Programs have their kernels in common: a preset whose window reaches from one to the next.
+    options = {"mode": "w:xz", "preset": 9} if to.suffix == ".xz" else {"mode": "w"}
+    with tarfile.open(to, **options) as archive:
         for path in sorted(folder.rglob("*")):
             archive.add(path, f"{NAME}/{path.relative_to(folder)}", recursive=False, filter=plain)
 

@@ -10,7 +10,7 @@ this needs.
 
 The steps are in the order in which they are worth a lent GPU's minutes (gpu_steps.py): a smoke test of
 each kernel (smoke); layers in bfloat16, the published job, PyTorch beside them where it is there
-(bench); correctness of each kernel, the memory checker, rings over NCCL, the service (correct); other
+(bench); correctness of each kernel, the sanitizer's checkers, rings over NCCL, the service (correct); other
 benchmarks (more); random jobs (random). Each is a process of its own, of which nothing is left when its
 time is up, and the report is whole after each. Kernels that hang or fault are measured no further. The
 GPU must have cuDNN.
@@ -164,22 +164,19 @@ class Check:
         words = [str(self.programs[step.program]), *step.arguments]
         if step.program == gpu_steps.PEERS:
             return [sys.executable, *words]
-        if step.checked:  # libraries probe the GPU by calls that may fail
-            return [self.checker, "--error-exitcode=9", "--leak-check=full",
-                    "--report-api-errors=no", *words]
-        return words
+        return [self.checker, "--error-exitcode=9", *step.checker, *words] if step.checker else words
 
     def why_not(self, step):
         if self.lost:
             return f"not run: {self.lost}"
         if step.program not in {*self.programs, gpu_steps.SERVICE}:
             return "not there"
-        if step.checked and self.checker is None:
+        if step.checker and self.checker is None:
             return "not run: compute-sanitizer not found"
         if step.kernel in self.broken:
             why, starts = self.broken[step.kernel]
             # Where it breaks, tests can say.
-            if not starts or step.program != "attention_test" or step.checked:
+            if not starts or step.program != "attention_test" or step.checker:
                 return f"not run: {why}"
         if self.end - time.monotonic() < LEAST_SECONDS:
             return "not run: no time was left"

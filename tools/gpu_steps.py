@@ -22,7 +22,7 @@ class Step:
     kernel: str = ""  # that alone is used
     rows: int = 0  # of tables that are printed at least; 0: it runs tests
     environment: dict = field(default_factory=dict)
-    checked: bool = False  # under the memory checker
+    checker: list = field(default_factory=list)  # options of compute-sanitizer, under which it runs
 
 
 def kernels_of(capability):
@@ -56,10 +56,22 @@ def tests_of(kernel):
              ["--gtest_filter=*AllKernels*"], 90, kernel, environment=engine)]
 
 
+# Libraries probe the GPU by calls that may fail.
+MEMORY = ["--tool=memcheck", "--leak-check=full", "--report-api-errors=no"]
+
+
 def checker_of(kernel):
     tests = "*EveryDim*:*ManyRows*:*TinySegments*:*WithoutKeys*"
     return Step("correct", f"Memory checker, {kernel}", "attention_test",
-                [f"--gtest_filter={filter_of(kernel, tests)}"], 60, kernel, checked=True)
+                [f"--gtest_filter={filter_of(kernel, tests)}"], 60, kernel, checker=MEMORY)
+
+
+def hopper_checkers():
+    """Threads that touch shared memory at once, and warps of a group that go different ways at one of its
+    instructions, which the memory checker does not see."""
+    return [Step("correct", f"{title}, the Hopper kernels alone", "hopper_alone", ["--quick"], 40, rows=10,
+                 checker=[f"--tool={tool}"])
+            for title, tool in (("Races", "racecheck"), ("Order of instructions", "synccheck"))]
 
 
 def random_of(kernel, seconds):
@@ -94,10 +106,11 @@ def steps(kernels, values, quick=False):
         Step("correct", "Rows of models", "row_math_test", [], 60),
         Step("correct", "Golden encoders", "engine_encoder_golden_test", [], 120,
              environment={"HILBERT_RING_TEST_KERNEL": "cuda"}),
-        *(checker_of(kernel) for kernel in kernels if kernel != "cuda/cudnn"),
         Step("correct", "Rings over NCCL, 2 and 4 processes on one GPU", "ring_processes_test",
              ["--gtest_filter=*nccl*"], 60),
         Step("correct", "Service: jobs on two workers of one GPU", SERVICE, [], 60),
+        *(step for kernel in kernels if kernel == "cuda/native-sm90" for step in hopper_checkers()),
+        *(checker_of(kernel) for kernel in kernels if kernel != "cuda/cudnn"),
         bench("more", "Small jobs", 20, 1, "--part=small", kernel="cuda", quick=quick),
         Step("more", "Launches beside a graph of them", "gpu_graph_bench", [], 20, rows=3),
         *(Step("more", "The Hopper kernels alone", "hopper_alone", ["--quick"] * quick, 40, rows=10)

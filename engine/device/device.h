@@ -113,9 +113,6 @@ enum class AttentionKernel {
   kAuto,    // cuDNN where it is built in, applies and was measured faster here; else our own
   kCudnn,   // cuDNN wherever it applies; an error where it is not built in
   kNative,  // our own
-  // Our own, on compute capability 9.0 with the kernels that have a producer (adr/0008), which no
-  // GPU has run yet; elsewhere as kNative.
-  kNativePipelined,
 };
 
 struct DeviceOptions {
@@ -133,6 +130,9 @@ struct DeviceOptions {
   AttentionKernel attention_kernel = AttentionKernel::kAuto;  // kCuda
   // kCuda: whether our kernels of compute capability 9.0 may serve; without them those of 8.0 do.
   bool warpgroup_products = true;
+  // kCuda: whether, of those, the ones with a producer may (adr/0008); without them all tasks have
+  // the one that serves what tensor maps cannot name.
+  bool producer = true;
   // kCuda: what a launch of our kernels should take at most, > 0. Keys that one block of threads
   // would take longer with are cut into launches that follow each other; tests ask for less, so
   // that it happens on any GPU.

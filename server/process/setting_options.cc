@@ -66,9 +66,8 @@ void AddDevice(CLI::App& app, DeviceSettings& device) {
                  "of a GPU's memory, for the jobs of its workers")
       ->check(Between(0.01, 1.0));
   app.add_option("--attention-kernel", device.attention_kernel,
-                 "of a GPU: cudnn, native (our own), native-pipelined (our own with a producer on "
-                 "Hopper, not run on a GPU yet), or auto (cudnn where it was faster)")
-      ->check(CLI::IsMember({"auto", "cudnn", "native", "native-pipelined"}));
+                 "of a GPU: cudnn, native (our own), or auto (cudnn where it was faster)")
+      ->check(CLI::IsMember({"auto", "cudnn", "native"}));
   app.add_option("--gpu-exchange-blocks", device.gpu_exchange_blocks,
                  "most blocks of threads, each a multiprocessor that compute goes without, that "
                  "NCCL exchanges with (its CTAs); 0: as it chooses")

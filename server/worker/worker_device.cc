@@ -17,7 +17,6 @@ constexpr int kMostExpressLanes = 255;  // a thread is kept for each
 
 AttentionKernel KernelNamed(const std::string& name) {
   if (name == "cudnn") return AttentionKernel::kCudnn;
-  if (name == "native-pipelined") return AttentionKernel::kNativePipelined;
   return name == "native" ? AttentionKernel::kNative : AttentionKernel::kAuto;
 }
 

@@ -147,6 +147,7 @@ class Layer {
     cudaFree(notes_.scores);
     cudaFree(notes_.careful);
     cudaFree(notes_.careful_tiles);
+    cudaFree(notes_.taken);
   }
   Layer(const Layer&) = delete;
   Layer& operator=(const Layer&) = delete;
@@ -232,7 +233,8 @@ class Layer {
     if constexpr (kPipelined<Kernel>) MakeMaps(works);
     notes_ = {.scores = OnDevice<unsigned long long>(1),
               .careful = OnDevice<unsigned>(1),
-              .careful_tiles = OnDevice<unsigned char>(tiles_)};
+              .careful_tiles = OnDevice<unsigned char>(tiles_),
+              .taken = OnDevice<unsigned long long>(1)};
     OrFail(cudaMemsetAsync(notes_.scores, 0, sizeof(unsigned long long), stream_), "clearing");
     OrFail(cudaMemsetAsync(notes_.careful, 0, sizeof(unsigned), stream_), "clearing");
     OrFail(cudaStreamSynchronize(stream_), "copying works");
@@ -257,6 +259,7 @@ class Layer {
 
   double SecondsOfLaunch() {
     const auto start = std::chrono::steady_clock::now();
+    OrFail(cudaMemsetAsync(notes_.taken, 0, sizeof(unsigned long long), stream_), "clearing");
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(kPipelined<Kernel> ? blocks_ : tiles_));
     config.blockDim = dim3(Kernel::kThreads);

@@ -118,6 +118,13 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("| 425984 | cuda | 0.0040 |", self.text)
         self.assertEqual(steps[-4:], [f"engine_random_test {kernel}" for kernel in KERNELS])
 
+    def test_kernels_run_under_each_checker_and_what_it_finds_is_a_failure(self):
+        self.check({"compute-sanitizer synccheck": "found something"}, "--only=correct")
+        self.assertEqual(self.verdicts()["Order of instructions, the Hopper kernels alone"], "FAILED with 9")
+        self.assertEqual(self.verdicts()["Races, the Hopper kernels alone"], "passed")
+        for tool in ("racecheck", "memcheck cuda_native_sm90_pipelined"):
+            self.assertIn(f"compute-sanitizer {tool}", self.steps())
+
     def test_a_kernel_that_hangs_is_ended_with_its_children_and_the_others_are_measured(self):
         verdicts = self.smoke("hang")
         self.assertEqual(verdicts[f"Smoke test, {HOPPER}"], "FAILED: not done in 6 s")

@@ -43,14 +43,42 @@ def kernels(objects, part_of_file, part_of_name):
     return found
 
 
+class Loop(list):
+    """Instructions without their predicates, in the order of their addresses."""
+
+    def __init__(self, code):
+        super().__init__(text for _, text, _ in code)
+        self.code = code
+
+    def shortest(self):
+        """The fewest instructions of a way from the first to the last: it takes the jumps ahead that leave some
+        out, as where no row's maximum rises."""
+        places = {address: index for index, (address, _, _) in enumerate(self.code)}
+        steps = [0] + [len(self.code) * 2] * len(self.code)
+        for index, (_, instruction, whole) in enumerate(self.code):
+            ahead = target_of(instruction)
+            if ahead in places and places[ahead] > index:
+                steps[places[ahead]] = min(steps[places[ahead]], steps[index] + 1)
+                if whole == instruction and "," not in instruction:
+                    continue  # it is taken in any case
+            steps[index + 1] = min(steps[index + 1], steps[index] + 1)
+        return steps[len(self.code)]
+
+
+def target_of(instruction):
+    """Where a jump leads, or nothing."""
+    target = re.match(r"BRA\S* (?:\S+, )?(?:`\()?(0x[0-9a-f]+)", instruction)
+    return int(target.group(1), 16) if target else None
+
+
 def loops(code):
-    """Instructions of each loop that has a product, in the order of their addresses."""
+    """Each loop that has a product, in the order of their addresses."""
     places = {address: index for index, (address, _, _) in enumerate(code)}
     bodies = []
     for index, (address, instruction, _) in enumerate(code):
-        target = re.match(r"BRA\S* (?:\S+, )?(?:`\()?(0x[0-9a-f]+)", instruction)
-        if target and int(target.group(1), 16) < address:
-            body = [text for _, text, _ in code[places[int(target.group(1), 16)]:index + 1]]
+        target = target_of(instruction)
+        if target is not None and target < address:
+            body = Loop(code[places[target]:index + 1])
             if any(text.startswith("HGMMA") for text in body):
                 bodies.append(body)
     return bodies

@@ -24,7 +24,8 @@ constexpr double kCarefulSlowness = 32;
 // Of a slot's memory.
 constexpr size_t kScoresAt = 0;
 constexpr size_t kCarefulAt = sizeof(unsigned long long);
-constexpr size_t kNotesBytes = 2 * sizeof(unsigned long long);
+constexpr size_t kTakenAt = 2 * sizeof(unsigned long long);
+constexpr size_t kNotesBytes = 3 * sizeof(unsigned long long);
 constexpr size_t kWorksAt = 64;
 
 // The maps lie behind as many works as a launch has.
@@ -44,9 +45,9 @@ MatrixUnits UnitsOf(const cudaDeviceProp& properties, const DeviceOptions& optio
       !HasWarpgroupKernels()) {
     return MatrixUnits::kWarp;
   }
-  return options.attention_kernel == AttentionKernel::kNativePipelined && HasPipelinedKernels()
-             ? MatrixUnits::kPipelined
-             : MatrixUnits::kWarpgroup;
+  if (!options.producer || !HasPipelinedKernels()) return MatrixUnits::kWarpgroup;
+  // A driver before CUDA 12 makes no tensor maps.
+  return PrepareTensorMaps() == cudaSuccess ? MatrixUnits::kPipelined : MatrixUnits::kWarpgroup;
 }
 
 cudaError_t PrepareKernels(MatrixUnits units) {
@@ -60,8 +61,7 @@ cudaError_t PrepareKernels(MatrixUnits units) {
     if (error == cudaSuccess) error = PrepareFloat16Warpgroups();
   }
   if (error == cudaSuccess && units == MatrixUnits::kPipelined) {
-    error = PrepareTensorMaps();
-    if (error == cudaSuccess) error = PrepareBFloat16Pipelines();
+    error = PrepareBFloat16Pipelines();
     if (error == cudaSuccess) error = PrepareFloat16Pipelines();
   }
   return error;
@@ -203,7 +203,8 @@ absl::Status NativeAttention::Start(const PlannedLaunch& launch, const Slot& slo
       .tiles = launch.tiles,
       .notes = {.scores = reinterpret_cast<unsigned long long*>(device + kScoresAt),
                 .careful = reinterpret_cast<unsigned*>(device + kCarefulAt),
-                .careful_tiles = static_cast<unsigned char*>(careful_tiles_)},
+                .careful_tiles = static_cast<unsigned char*>(careful_tiles_),
+                .taken = reinterpret_cast<unsigned long long*>(device + kTakenAt)},
       .maps = reinterpret_cast<const TensorMap*>(device + MapsAt(launch.works.size())),
       .multiprocessors = rates_.multiprocessors};
   if (error == cudaSuccess) error = LaunchKernel(launch, attend, stream);

@@ -57,7 +57,7 @@ TEST_P(AttentionControlTest, StopsWhenCancelled) {
   // The same keys again and again, so that the fastest device is asked in time.
   AttentionTask endless = task;
   endless.key_rows = int64_t{1} << 24;
-  endless.k.row_stride = endless.v.row_stride = 0;
+  endless.k.row_stride = endless.v.row_stride = endless.key_positions.row_stride = 0;
   EXPECT_EQ(device->Attend({&endless, 1}, control).status().code(), absl::StatusCode::kCancelled);
   EXPECT_LT(told, 4 * 3000 * (endless.key_rows / 2));
   EXPECT_TRUE(device->Attend({&task, 1}, {}).ok()) << "the device works on after a cancellation";

@@ -19,12 +19,11 @@ inline DeviceOptions OptionsFor(const std::string& kernel, int threads) {
   }
   return {.kind = DeviceKind::kCuda,
           .memory_fraction = 0.5,
-          .attention_kernel = name == "cudnn" ? AttentionKernel::kCudnn
-                              : absl::EndsWith(name, "-pipelined")
-                                  ? AttentionKernel::kNativePipelined
+          .attention_kernel = name == "cudnn"                    ? AttentionKernel::kCudnn
                               : absl::StartsWith(name, "native") ? AttentionKernel::kNative
                                                                  : AttentionKernel::kAuto,
-          .warpgroup_products = name != "native"};
+          .warpgroup_products = name != "native",
+          .producer = name != "native-sm90"};
 }
 
 // Kernels of GPU 0 that this machine and build have; none without a GPU.

@@ -133,8 +133,6 @@ TEST_F(Settings, DeviceOfBothProcesses) {
   EXPECT_EQ(device.gpu_memory_fraction, 0.5);
   EXPECT_EQ(device.attention_kernel, "native");
   EXPECT_EQ(device.gpu_exchange_blocks, 8);
-  EXPECT_EQ(Parsed({"--attention-kernel=native-pipelined"}).device.attention_kernel,
-            "native-pipelined");
   std::string name = "hilbert-ring-worker", flag = "--device=cpu", share = "--memory-share=0.25";
   char* argv[] = {name.data(), flag.data(), share.data()};
   const auto worker = std::get<WorkerSettings>(ParseWorkerSettings(3, argv));

@@ -75,15 +75,25 @@ struct Rescale16 {
   bool needed = false;  // by some row of the thread
 };
 
+// The greatest product of a row's maximum with the scale that may be rounded before scores are
+// subtracted from it: all of the row's weights are then wrong by the same 2^-24 of it or less, and
+// those of before the maximum rose by another, 2^-15 in all. What rounding to 16 bits makes of a
+// weight is eight times that.
+inline constexpr float kMostRounded = 256.0f;
+
 // Scores become weights of the new row maximum, which the sums of weights are scaled to; those of
-// values still are to be. Differences of scores are taken before the scale: they are exact where
-// they matter, so that the greatest key's weight is that of 1 at any size. A NaN among the scores
-// is not felt in the row maximum, but in the sum for good.
+// values still are to be. Beyond kMostRounded differences of scores are taken before the scale:
+// they are exact where they matter, so that the greatest key's weight is that of 1 at any size. It
+// is an instruction more for each score. A NaN among the scores is not felt in the row maximum, but
+// in the sum for good.
 template <typename Kernel>
 __device__ __forceinline__ Rescale16<Kernel> Weigh(
     Softmax16<Kernel>& state, float (&scores)[Kernel::kRowTiles][Kernel::kKeys / 8][4],
     float scale) {
+  constexpr float kShift = kWeightShift<typename Kernel::Element>;
   Rescale16<Kernel> rescale;
+  float before[Kernel::kRowTiles][2], used[Kernel::kRowTiles][2];
+  bool is_large = false;  // of some row of the thread
 #pragma unroll
   for (int r = 0; r < Kernel::kRowTiles; ++r) {
 #pragma unroll
@@ -95,26 +105,41 @@ __device__ __forceinline__ Rescale16<Kernel> Weigh(
       }
       most = fmaxf(most, FromPartner(most, 1));
       most = fmaxf(most, FromPartner(most, 2));
-      const float before = state.row_max[r][half];
-      const float row_max = fmaxf(before, most);
+      before[r][half] = state.row_max[r][half];
+      const float row_max = fmaxf(before[r][half], most);
       // A row that has seen nothing keeps weights of 0.
-      const float used = row_max == NegativeInfinity() ? 0.0f : row_max;
-      float sum = 0;
-#pragma unroll
-      for (int n = 0; n < Kernel::kKeys / 8; ++n) {
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          const float power =
-              fmaf(scores[r][n][e] - used, scale, kWeightShift<typename Kernel::Element>);
-          scores[r][n][e] = IsPolynomial<Kernel>(n) ? Exp2Polynomial(power) : Exp2(power);
-          sum += scores[r][n][e];
-        }
-      }
-      rescale.factor[r][half] = Exp2((before - used) * scale);
-      rescale.needed = rescale.needed || row_max != before;
+      used[r][half] = row_max == NegativeInfinity() ? 0.0f : row_max;
+      is_large = is_large || !(fabsf(used[r][half] * scale) <= kMostRounded);
+      rescale.needed = rescale.needed || row_max != before[r][half];
       state.row_max[r][half] = row_max;
-      state.sum[r][half] = state.sum[r][half] * rescale.factor[r][half] + sum;
     }
+  }
+  const auto make_weights = [&](const auto& power_of) {
+#pragma unroll
+    for (int r = 0; r < Kernel::kRowTiles; ++r) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float sum = 0;
+#pragma unroll
+        for (int n = 0; n < Kernel::kKeys / 8; ++n) {
+#pragma unroll
+          for (int e = 2 * half; e < 2 * half + 2; ++e) {
+            const float power = power_of(scores[r][n][e], used[r][half]);
+            scores[r][n][e] = IsPolynomial<Kernel>(n) ? Exp2Polynomial(power) : Exp2(power);
+            sum += scores[r][n][e];
+          }
+        }
+        rescale.factor[r][half] = Exp2((before[r][half] - used[r][half]) * scale);
+        state.sum[r][half] = state.sum[r][half] * rescale.factor[r][half] + sum;
+      }
+    }
+  };
+  if (AnyOfWarp(is_large)) {
+    make_weights([&](float score, float most) { return fmaf(score - most, scale, kShift); });
+  } else {
+    make_weights([&](float score, float most) {
+      return fmaf(score, scale, fmaf(-most, scale, kShift));
+    });
   }
   return rescale;
 }

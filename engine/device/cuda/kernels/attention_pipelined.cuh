@@ -1,6 +1,6 @@
 // Attention of 16-bit types by a producer and consumers, for compute capability 9.0.
 //
-// A block stays on its multiprocessor and computes every gridDim.x-th tile of lanes. Its last
+// A block stays on its multiprocessor and takes one tile of lanes after the other. Its last
 // warpgroup is the producer: one thread has the bulk tensor engine copy keys and values into
 // kStages buffers each, three warps bring the queries of the tile after the one that is computed.
 // The others are consumers, of 64 lanes each, that touch no key in global memory: they wait for a
@@ -129,8 +129,8 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
   free(memory.keys_free, keys);
   weigh(walk.Next(0));
   pack();
+  if (steps > 1) await_keys();
   for (int step = 1; step < steps; ++step) {
-    await_keys();
     await_values();
     Turns<Kernel>::Await(group);
     hold();
@@ -142,16 +142,11 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
     WarpgroupHold(scores[0]);
     free(memory.keys_free, keys);
     const Rescale16<Kernel> rescale = weigh(walk.Next(step * Kernel::kKeys));
-    const bool any = AnyOfWarp(rescale.needed);
     WarpgroupHold(scores[0]);  // weights are made before the wait for the values' product
-    if (any) {
-      WarpgroupWait<0>();
-      hold();
-      RescaleOut<Kernel>(rescale, out);
-    } else {
-      WarpgroupWait<0>();
-      hold();
-    }
+    if (step + 1 < steps) await_keys();
+    WarpgroupWait<0>();        // one for all four warps, whichever of them has rows to rescale
+    hold();
+    RescaleOut<Kernel>(rescale, out);
     free(memory.values_free, values);
     pack();
   }
@@ -167,12 +162,12 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
 
 template <typename Kernel>
 __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int group,
-                                             int64_t tiles, const LaunchNotes& notes) {
+                                             const LaunchNotes& notes) {
   Place<Kernel> keys, values;
-  QueryPlace queries;
   Turns<Kernel>::Begin(group);
-  for (int64_t number = blockIdx.x; number < tiles; number += gridDim.x, queries.Next()) {
+  for (QueryPlace queries;; queries.Next()) {
     Await(memory.queries_full[queries.stage], queries.parity);
+    if (UniformOfWarp(memory.tile_numbers[queries.stage]) == kNoTile) break;
     const QueryTile tile = memory.tiles[queries.stage];
     float out[1][Kernel::kDim / 8][4];
     Softmax16<Kernel> state;
@@ -195,7 +190,7 @@ __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int
     const auto note = [&](bool careful) {
       const bool any =
           AnyOfNamed<Kernel::kLaneThreads>(Turns<Kernel>::kAll, careful) || work.careful != 0;
-      if (own == 0) NoteTile(notes, number, any);
+      if (own == 0) NoteTile(notes, memory.tile_numbers[slot], any);
       return any;
     };
     StoreRows<Kernel>(memory.tiles[slot], state, out, static_cast<int>(own / 32 * 16),
@@ -205,8 +200,8 @@ __device__ __forceinline__ void ConsumeTiles(PipelineMemory<Kernel>& memory, int
   Turns<Kernel>::End(group);
 }
 
-// Tiles blockIdx.x, blockIdx.x + gridDim.x and so on of the works. maps: of the keys and the values
-// of each work.
+// All tiles of the works: a block begins with that of its number, and takes the next that nobody
+// has when it can. maps: of the keys and the values of each work.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     AttendPipelined(const AttentionWork* works, int count, const TensorMap* maps, int64_t tiles,
@@ -218,10 +213,14 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   __syncthreads();
   if (group == Kernel::kGroups) {
     GiveRegisters<Kernel::kProducerRegisters>();
-    Produce(memory, {.works = works, .count = count, .maps = maps, .tiles = tiles});
+    Produce(memory, {.works = works,
+                     .count = count,
+                     .maps = maps,
+                     .tiles = tiles,
+                     .taken = notes.taken});
   } else {
     TakeRegisters<Kernel::kConsumerRegisters>();
-    ConsumeTiles(memory, group, tiles, notes);
+    ConsumeTiles(memory, group, notes);
   }
 }
 

@@ -92,6 +92,9 @@ struct LaunchNotes {
   // sums of weight times value are not finite though the weights are; else 0. AttendCarefully
   // computes those.
   unsigned char* careful_tiles = nullptr;
+
+  // Where blocks stay: tiles that they have taken after their first; is added to.
+  unsigned long long* taken = nullptr;
 };
 
 }  // namespace hilbert_ring

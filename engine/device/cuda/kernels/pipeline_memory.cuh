@@ -12,6 +12,7 @@ namespace hilbert_ring::cuda {
 
 inline constexpr int kQuerySlots = 2;  // of the tile that is computed, and of the next
 inline constexpr int kQueryWarps = 3;  // of the producer, that bring queries
+inline constexpr int kNoTile = -1;
 
 template <typename Kernel>
 struct PipelineMemory {
@@ -22,9 +23,13 @@ struct PipelineMemory {
   T keys[Kernel::kStages][Kernel::kTileRows];
   T values[Kernel::kStages][Kernel::kTileRows];
 
-  // Of the queries: the tile, whose `work` is the one here.
+  // Of the queries: the tile, whose `work` is the one here; its number in the launch, or kNoTile
+  // where there are no more; the number of its work; and of the tile that follows it.
   QueryTile tiles[kQuerySlots];
   AttentionWork works[kQuerySlots];
+  int tile_numbers[kQuerySlots];
+  int work_numbers[kQuerySlots];
+  int next_tiles[kQuerySlots];
 
   PhaseBarrier queries_full[kQuerySlots], queries_free[kQuerySlots];
   PhaseBarrier keys_full[Kernel::kStages], keys_free[Kernel::kStages];
@@ -77,7 +82,7 @@ template <typename Kernel>
 __device__ inline void MakeBarriers(PipelineMemory<Kernel>& memory) {
   for (int slot = 0; slot < kQuerySlots; ++slot) {
     MakeBarrier(memory.queries_full[slot], kQueryWarps * 32);
-    MakeBarrier(memory.queries_free[slot], Kernel::kLaneThreads);
+    MakeBarrier(memory.queries_free[slot], Kernel::kLaneThreads + 1);  // who reads the tile
   }
   for (int stage = 0; stage < Kernel::kStages; ++stage) {
     for (PhaseBarrier* full : {&memory.keys_full[stage], &memory.values_full[stage]}) {

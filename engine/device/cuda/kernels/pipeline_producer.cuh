@@ -19,6 +19,7 @@ struct PipelineWorks {
   int count = 0;
   const TensorMap* maps = nullptr;
   int64_t tiles = 0;
+  unsigned long long* taken = nullptr;  // LaunchNotes
 };
 
 // Starts the copy of a tile of keys, or of values, when its buffer is free.
@@ -49,17 +50,19 @@ template <typename Kernel>
 __device__ __forceinline__ void ProduceKeys(PipelineMemory<Kernel>& memory,
                                             const PipelineWorks& launch) {
   Place<Kernel> keys, values;
-  const AttentionWork* acquired = nullptr;
-  for (int64_t number = blockIdx.x; number < launch.tiles; number += gridDim.x) {
-    const QueryTile tile = FindTile(launch.works, launch.count, number, Kernel::kLanes);
-    const TensorMap* const maps = launch.maps + 2 * (tile.work - launch.works);
-    if (tile.work != acquired) {
-      acquired = tile.work;
+  const TensorMap* acquired = nullptr;
+  for (QueryPlace queries;; queries.Next()) {
+    Await(memory.queries_full[queries.stage], queries.parity);
+    if (memory.tile_numbers[queries.stage] == kNoTile) return;
+    const TensorMap* const maps = launch.maps + 2 * memory.work_numbers[queries.stage];
+    const int batch = static_cast<int>(memory.tiles[queries.stage].batch);
+    const int tiles = KeyTiles<Kernel>(memory.tiles[queries.stage]);
+    Arrive(memory.queries_free[queries.stage]);
+    if (maps != acquired) {
+      acquired = maps;
       AcquireMap(maps);
       AcquireMap(maps + 1);
     }
-    const int batch = static_cast<int>(tile.batch);
-    const int tiles = KeyTiles<Kernel>(tile);
 #pragma unroll 1
     for (int n = 0; n <= tiles; ++n) {
       if (n < tiles) {
@@ -94,31 +97,49 @@ __device__ __forceinline__ void CopyQueries(typename Kernel::Element* shared, co
   CopyAsyncWait();
 }
 
-// Queries of the block's tiles, and the tiles. `thread`: of kQueryWarps warps.
+// Takes the block's tiles, each when there is room for it, and brings their queries. A tile of a
+// triangle takes up to as many times longer than another as there are tiles: which block has time
+// for the next is known when it has. `thread`: of kQueryWarps warps.
 template <typename Kernel>
 __device__ __forceinline__ void ProduceQueries(PipelineMemory<Kernel>& memory,
                                                const PipelineWorks& launch, int thread) {
   constexpr int kThreads = kQueryWarps * 32;
   constexpr int kWords = sizeof(AttentionWork) / sizeof(uint64_t);
   static_assert(kWords <= kThreads && sizeof(AttentionWork) % sizeof(uint64_t) == 0);
-  QueryPlace place;
-  for (int64_t number = blockIdx.x; number < launch.tiles; number += gridDim.x, place.Next()) {
+  int number = static_cast<int>(blockIdx.x);
+  for (QueryPlace place; number != kNoTile; place.Next()) {
+    const int slot = place.stage;
+    Await(memory.queries_free[slot], place.parity ^ 1);
+    if (number >= launch.tiles) {
+      number = kNoTile;
+      if (thread == 0) memory.tile_numbers[slot] = number;
+      Arrive(memory.queries_full[slot]);
+      continue;
+    }
     QueryTile tile = FindTile(launch.works, launch.count, number, Kernel::kLanes);
-    Await(memory.queries_free[place.stage], place.parity ^ 1);
-    AttentionWork& work = memory.works[place.stage];
+    unsigned long long taken = 0;
+    if (thread == 0) taken = atomicAdd(launch.taken, 1ull);  // comes while queries do
+    AttentionWork& work = memory.works[slot];
     if (thread < kWords) {
       reinterpret_cast<uint64_t*>(&work)[thread] =
           reinterpret_cast<const uint64_t*>(tile.work)[thread];
     }
     if (tile.work->queries_aligned != 0 && tile.work->query_sign > 0) {
-      CopyQueries<Kernel, kThreads>(memory.queries[place.stage], tile, thread);
+      CopyQueries<Kernel, kThreads>(memory.queries[slot], tile, thread);
     } else {
-      LoadQueries<Kernel, kThreads>(memory.queries[place.stage], tile, thread);
+      LoadQueries<Kernel, kThreads>(memory.queries[slot], tile, thread);
     }
-    tile.work = &work;
-    if (thread == 0) memory.tiles[place.stage] = tile;
+    if (thread == 0) {
+      memory.tile_numbers[slot] = number;
+      memory.work_numbers[slot] = static_cast<int>(tile.work - launch.works);
+      memory.next_tiles[slot] = static_cast<int>(gridDim.x + taken);
+      tile.work = &work;
+      memory.tiles[slot] = tile;
+    }
     PublishToProducts();
-    Arrive(memory.queries_full[place.stage]);
+    Arrive(memory.queries_full[slot]);
+    Await(memory.queries_full[slot], place.parity);
+    number = memory.next_tiles[slot];
   }
 }
 
