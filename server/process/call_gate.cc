@@ -1,15 +1,15 @@
 #include "server/process/call_gate.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "grpcpp/server_context.h"
-#include "server/process/socket_peer.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -30,8 +30,13 @@ absl::Status GaveWay() {
 }  // namespace
 
 std::string PeerHost(const std::string& peer, PeerIs is) {
-  const std::optional<SocketPeer> known = PeerOfCall(peer, is);
-  return known ? known->host : peer;
+  absl::string_view host = peer;
+  const bool ipv6 = absl::ConsumePrefix(&host, "ipv6:");
+  if (!ipv6 && !absl::ConsumePrefix(&host, "ipv4:")) return peer;
+  host = host.substr(0, host.rfind(':'));
+  // gRPC writes brackets and the scope's sign as in a URI.
+  if (ipv6 && absl::ConsumePrefix(&host, "%5B")) host = absl::StripSuffix(host, "%5D");
+  return PeerName(absl::StrReplaceAll(host, {{"%25", "%"}}), is);
 }
 
 CallGate::CallGate(const Limits& limits)

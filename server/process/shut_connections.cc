@@ -26,8 +26,8 @@ bool ShutIfTo(const SocketPeer& peer, int descriptor) {
 
 }  // namespace
 
-int ShutConnectionsTo(const std::string& peer) {
-  const std::optional<SocketPeer> to = PeerOfCall(peer, PeerIs::kAddress);
+int ShutConnectionsTo(const std::string& address) {
+  const std::optional<SocketPeer> to = PeerAtAddress(address, PeerIs::kAddress);
   if (!to) return 0;
   int shut = 0;
   ForEachDescriptor([&](int descriptor) {

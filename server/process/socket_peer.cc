@@ -4,20 +4,14 @@
 #include <sys/socket.h>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 
 namespace hilbert_ring::server {
+namespace {
 
-std::optional<SocketPeer> PeerOfSocket(int descriptor, PeerIs is) {
-  sockaddr_storage address = {};
-  socklen_t length = sizeof(address);
-  auto* const at = reinterpret_cast<sockaddr*>(&address);
-  if (getpeername(descriptor, at, &length) != 0) return std::nullopt;
+std::optional<SocketPeer> PeerOf(const sockaddr* address, socklen_t length, PeerIs is) {
   char host[NI_MAXHOST];
   char port[NI_MAXSERV];
-  if (getnameinfo(at, length, host, sizeof(host), port, sizeof(port),
+  if (getnameinfo(address, length, host, sizeof(host), port, sizeof(port),
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return std::nullopt;
   }
@@ -26,20 +20,34 @@ std::optional<SocketPeer> PeerOfSocket(int descriptor, PeerIs is) {
   return peer;
 }
 
-std::optional<SocketPeer> PeerOfCall(const std::string& peer, PeerIs is) {
-  absl::string_view host = peer;
-  const bool ipv6 = absl::ConsumePrefix(&host, "ipv6:");
-  if (!ipv6 && !absl::ConsumePrefix(&host, "ipv4:")) return std::nullopt;
-  SocketPeer found;
-  const size_t colon = host.rfind(':');
-  if (colon == absl::string_view::npos || !absl::SimpleAtoi(host.substr(colon + 1), &found.port)) {
+}  // namespace
+
+std::optional<SocketPeer> PeerOfSocket(int descriptor, PeerIs is) {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof(address);
+  auto* const at = reinterpret_cast<sockaddr*>(&address);
+  if (getpeername(descriptor, at, &length) != 0) return std::nullopt;
+  return PeerOf(at, length, is);
+}
+
+std::optional<SocketPeer> PeerAtAddress(const std::string& address, PeerIs is) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || colon + 1 == address.size()) return std::nullopt;
+  std::string host = address.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  addrinfo hints = {};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (host.empty() ||
+      getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
     return std::nullopt;
   }
-  host = host.substr(0, colon);
-  // gRPC writes brackets and the scope's sign as in a URI.
-  if (ipv6 && absl::ConsumePrefix(&host, "%5B")) host = absl::StripSuffix(host, "%5D");
-  found.host = PeerName(absl::StrReplaceAll(host, {{"%25", "%"}}), is);
-  return found;
+  const std::optional<SocketPeer> peer = PeerOf(found->ai_addr, found->ai_addrlen, is);
+  freeaddrinfo(found);
+  return peer;
 }
 
 }  // namespace hilbert_ring::server

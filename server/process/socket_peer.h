@@ -1,4 +1,4 @@
-// Who is at the other end of a socket, and of a gRPC call.
+// Who is at the other end of a connection.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,8 @@ struct SocketPeer {
 // nullopt when there is no peer (any more), or it has no port.
 std::optional<SocketPeer> PeerOfSocket(int descriptor, PeerIs is);
 
-// `peer` as gRPC names it: "ipv4:10.0.0.7:41234" or "ipv6:%5Bfe80::1%25eth0%5D:41234". nullopt of
-// what is no such name.
-std::optional<SocketPeer> PeerOfCall(const std::string& peer, PeerIs is);
+// Who listens at an address (host_port.h) whose host is a number, "10.0.0.7:8101" or
+// "[fd00::7]:8101". nullopt of a name, which might have to be asked for.
+std::optional<SocketPeer> PeerAtAddress(const std::string& address, PeerIs is);
 
 }  // namespace hilbert_ring::server

@@ -8,7 +8,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-using PeerIs::kAddress, PeerIs::kNetwork;
+using PeerIs::kAddress;
 
 TEST(SocketPeer, ASocketsPeerIsItsOtherEnd) {
   const Socket listening = Listen();
@@ -26,15 +26,16 @@ TEST(SocketPeer, ASocketsPeerIsItsOtherEnd) {
   EXPECT_EQ(PeerOfSocket(first.get(), kAddress), std::nullopt) << "it has no port";
 }
 
-TEST(SocketPeer, ACallsPeerIsReadFromItsName) {
-  EXPECT_EQ(PeerOfCall("ipv4:10.0.0.7:41234", kAddress),
-            (SocketPeer{.host = "10.0.0.7", .port = 41234}));
-  EXPECT_EQ(PeerOfCall("ipv6:%5B2001:db8::7%5D:80", kAddress),
+TEST(SocketPeer, AnAddressIsReadAsItsSocketsTellIt) {
+  EXPECT_EQ(PeerAtAddress("10.0.0.7:8101", kAddress),
+            (SocketPeer{.host = "10.0.0.7", .port = 8101}));
+  EXPECT_EQ(PeerAtAddress("[2001:DB8:0::7]:80", kAddress),
             (SocketPeer{.host = "2001:db8::7", .port = 80}));
-  EXPECT_EQ(PeerOfCall("ipv6:%5Bfe80::1%25eth0%5D:80", kNetwork),
-            (SocketPeer{.host = "fe80::/64%eth0", .port = 80}));
-  for (const char* name : {"", "10.0.0.7:41234", "unix:/run/socket:1", "ipv4:", "ipv4:10.0.0.7:"}) {
-    EXPECT_EQ(PeerOfCall(name, kAddress), std::nullopt) << name;
+  EXPECT_EQ(PeerAtAddress("[::ffff:10.0.0.7]:80", kAddress),
+            (SocketPeer{.host = "10.0.0.7", .port = 80}));
+  for (const char* address : {"", ":", ":80", "10.0.0.7", "10.0.0.7:", "10.0.0.7:port",
+                              "worker-0.workers:8101", "unix:/run/socket"}) {
+    EXPECT_EQ(PeerAtAddress(address, kAddress), std::nullopt) << address;
   }
 }
 
