@@ -18,8 +18,7 @@ bool ShutIfTo(const SocketPeer& peer, int descriptor) {
   if (PeerOfSocket(descriptor, PeerIs::kAddress) != peer) return false;
   const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return false;
-  const bool shut =
-      PeerOfSocket(own, PeerIs::kAddress) == peer && shutdown(own, SHUT_RDWR) == 0;
+  const bool shut = PeerOfSocket(own, PeerIs::kAddress) == peer && shutdown(own, SHUT_RDWR) == 0;
   close(own);
   return shut;
 }

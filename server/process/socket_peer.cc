@@ -41,11 +41,10 @@ std::optional<SocketPeer> PeerAtAddress(const std::string& address, PeerIs is) {
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (host.empty() ||
-      getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
+  if (host.empty() || getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
     return std::nullopt;
   }
-  const std::optional<SocketPeer> peer = PeerOf(found->ai_addr, found->ai_addrlen, is);
+  std::optional<SocketPeer> peer = PeerOf(found->ai_addr, found->ai_addrlen, is);
   freeaddrinfo(found);
   return peer;
 }

@@ -37,10 +37,11 @@ constexpr size_t kMostGraphs = 256;      // kept; more shapes than that and all 
 constexpr int64_t kMostScores = int64_t{1}
                                 << 36;  // of a call: 25 ms at head dim 64 and 700 TFLOP/s
 
-// Of a log-sum-exp, beyond which results are in doubt. cuDNN multiplies scores with the scale before
-// it takes a row's maximum from them: two products, each rounded by up to 2^-24 of itself, make a
-// weight wrong by 2^-23 of the log-sum-exp. That may be a quarter of what rounding to the type makes
-// of a weight, 2^-11 or 2^-8. (On an H200 float16 results were out of tolerance at 2^14.)
+// Of a log-sum-exp, beyond which results are in doubt. cuDNN multiplies scores with the scale
+// before it takes a row's maximum from them: two products, each rounded by up to 2^-24 of itself,
+// make a weight wrong by 2^-23 of the log-sum-exp. That may be a quarter of what rounding to the
+// type makes of a weight, 2^-11 or 2^-8. (On an H200 float16 results were out of tolerance at
+// 2^14.)
 float MostLse(DataType dtype) { return dtype == DataType::kFloat16 ? 0x1p10f : 0x1p13f; }
 
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kStats };

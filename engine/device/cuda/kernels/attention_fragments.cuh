@@ -137,9 +137,8 @@ __device__ __forceinline__ Rescale16<Kernel> Weigh(
   if (AnyOfWarp(is_large)) {
     make_weights([&](float score, float most) { return fmaf(score - most, scale, kShift); });
   } else {
-    make_weights([&](float score, float most) {
-      return fmaf(score, scale, fmaf(-most, scale, kShift));
-    });
+    make_weights(
+        [&](float score, float most) { return fmaf(score, scale, fmaf(-most, scale, kShift)); });
   }
   return rescale;
 }

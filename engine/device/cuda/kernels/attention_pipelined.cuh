@@ -144,7 +144,7 @@ __device__ __forceinline__ int64_t SumPipelined(PipelineMemory<Kernel>& memory,
     const Rescale16<Kernel> rescale = weigh(walk.Next(step * Kernel::kKeys));
     WarpgroupHold(scores[0]);  // weights are made before the wait for the values' product
     if (step + 1 < steps) await_keys();
-    WarpgroupWait<0>();        // one for all four warps, whichever of them has rows to rescale
+    WarpgroupWait<0>();  // one for all four warps, whichever of them has rows to rescale
     hold();
     RescaleOut<Kernel>(rescale, out);
     free(memory.values_free, values);
@@ -213,11 +213,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   __syncthreads();
   if (group == Kernel::kGroups) {
     GiveRegisters<Kernel::kProducerRegisters>();
-    Produce(memory, {.works = works,
-                     .count = count,
-                     .maps = maps,
-                     .tiles = tiles,
-                     .taken = notes.taken});
+    Produce(memory,
+            {.works = works, .count = count, .maps = maps, .tiles = tiles, .taken = notes.taken});
   } else {
     TakeRegisters<Kernel::kConsumerRegisters>();
     ConsumeTiles(memory, group, notes);

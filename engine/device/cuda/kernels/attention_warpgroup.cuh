@@ -131,8 +131,8 @@ __device__ __forceinline__ int64_t SumValues(const QueryTile& tile,
     WarpgroupWait<1>();
     WarpgroupHold(scores[0]);
     const Rescale16<Kernel> rescale = weigh(next);
-    // The jump keeps the exponentials before the wait for the values' product. All warps go the same
-    // way: a wait is one instruction of a whole group.
+    // The jump keeps the exponentials before the wait for the values' product. All warps go the
+    // same way: a wait is one instruction of a whole group.
     const bool any = __syncthreads_or(rescale.needed) != 0;
     WarpgroupHold(scores[0]);
     if (any) {
