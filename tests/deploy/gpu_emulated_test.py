@@ -49,7 +49,7 @@ class EmulatedGpu(unittest.TestCase):
         self.assertEqual(verdicts["The Hopper kernels alone"], "passed")
         for compute in ("bfloat16", "float32"):
             self.assertEqual(verdicts[f"Encoder of the published size, {compute}"], "passed")
-        self.assertRegex(self.text, r"\| cuda/native-sm90 \| bfloat16 \| 100 \| [0-9.]+ \| [0-9.]+ \|")
+        self.assertRegex(self.text, r"\| cuda/native-sm90-pipelined \| bfloat16 \| 100 \| [0-9.]+ \| [0-9.]+ \|")
         self.assertEqual(verdicts["A job that fills the GPU's memory"], "passed")
         self.assertEqual(verdicts[f"Smoke test, {CUDNN}"], "FAILED with 1")
         self.assertRegex(self.text, "starts . not run: FAILED_PRECONDITION: .*cudnn")
