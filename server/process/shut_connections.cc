@@ -26,7 +26,7 @@ bool ShutIfTo(const SocketPeer& peer, int descriptor) {
 }  // namespace
 
 int ShutConnectionsTo(const std::string& address) {
-  const std::optional<SocketPeer> to = PeerAtAddress(address, PeerIs::kAddress);
+  const std::optional<SocketPeer> to = PeerAtAddress(address);
   if (!to) return 0;
   int shut = 0;
   ForEachDescriptor([&](int descriptor) {

@@ -30,7 +30,7 @@ std::optional<SocketPeer> PeerOfSocket(int descriptor, PeerIs is) {
   return PeerOf(at, length, is);
 }
 
-std::optional<SocketPeer> PeerAtAddress(const std::string& address, PeerIs is) {
+std::optional<SocketPeer> PeerAtAddress(const std::string& address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon + 1 == address.size()) return std::nullopt;
   std::string host = address.substr(0, colon);
@@ -44,7 +44,7 @@ std::optional<SocketPeer> PeerAtAddress(const std::string& address, PeerIs is) {
   if (host.empty() || getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
     return std::nullopt;
   }
-  std::optional<SocketPeer> peer = PeerOf(found->ai_addr, found->ai_addrlen, is);
+  std::optional<SocketPeer> peer = PeerOf(found->ai_addr, found->ai_addrlen, PeerIs::kAddress);
   freeaddrinfo(found);
   return peer;
 }

@@ -19,6 +19,6 @@ std::optional<SocketPeer> PeerOfSocket(int descriptor, PeerIs is);
 
 // Who listens at an address (host_port.h) whose host is a number, "10.0.0.7:8101" or
 // "[fd00::7]:8101". nullopt of a name, which might have to be asked for.
-std::optional<SocketPeer> PeerAtAddress(const std::string& address, PeerIs is);
+std::optional<SocketPeer> PeerAtAddress(const std::string& address);
 
 }  // namespace hilbert_ring::server
