@@ -143,10 +143,9 @@ HWY_INLINE void AttendVectors(const LaneBlock& block, const KeyTile& tile) {
 }
 
 // Keys or value dims at once beside 2 or 3 vectors of lanes. 12 accumulators, 3 lane vectors and a
-// broadcast fill AVX2's 16 registers. AVX-512 has 32: with 8, pairs of bfloat16 gain
-// (docs/benchmarks.md), float32 does not.
-template <typename Product>
-inline constexpr int kManyAtOnce = HWY_TARGET <= HWY_AVX3&& Product::kTerms > 1 ? 8 : 4;
+// broadcast fill AVX2's 16 registers. AVX-512 has 32: with 8, pairs of bfloat16 gain on AMD's
+// processors and float32 on Intel's, where 12 chains of sums are too few (docs/benchmarks.md).
+inline constexpr int kManyAtOnce = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
 
 template <typename Product>
 void AttendBlock(const LaneBlock& block, int64_t vectors, const KeyTile& tile) {
@@ -158,9 +157,9 @@ void AttendBlock(const LaneBlock& block, int64_t vectors, const KeyTile& tile) {
     case 1:
       return AttendVectors<Product, 1, 8>(block, tile);
     case 2:
-      return AttendVectors<Product, 2, kManyAtOnce<Product>>(block, tile);
+      return AttendVectors<Product, 2, kManyAtOnce>(block, tile);
     default:
-      return AttendVectors<Product, 3, kManyAtOnce<Product>>(block, tile);
+      return AttendVectors<Product, 3, kManyAtOnce>(block, tile);
   }
 }
 

@@ -8,7 +8,6 @@
 #define HILBERT_RING_DEVICE_CPU_WEIGHTS_INL_H_
 #endif
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -71,8 +70,11 @@ HWY_INLINE void MoveMaximum(const LaneBlock& block, const KeyTile& tile, int64_t
   hn::Store(Exp2(tile.unit.log2, 0)(hn::Sub(Finite(after), before)), d, block.rescale + b);
 }
 
-// Of kColumns vectors of lanes from lane b on: scores become weights, and sums move on.
-template <typename Product, int kColumns>
+// Keys whose exponentials go together.
+inline constexpr int kWeighedKeys = 4;
+
+// Of one vector of lanes, the one from lane b on: scores become weights, and sums move on.
+template <typename Product>
 class Weigher {
  public:
   HWY_INLINE Weigher(const LaneBlock& block, const KeyTile& tile, int64_t lanes, int64_t b)
@@ -80,14 +82,11 @@ class Weigher {
         scores_(block.scores + b),
         lanes_(lanes),
         b_(b),
-        exp2_(tile.unit.log2, tile.halvings) {
-    const LaneTag d;
-#pragma GCC unroll 4
-    for (int c = 0; c < kColumns; ++c) {
-      finite_[c] = Finite(hn::Load(d, block.row_max + b + c * hn::Lanes(d)));
-      even_[c] = odd_[c] = rounded_[c] = hn::Zero(d);
-    }
-  }
+        exp2_(tile.unit.log2, tile.halvings),
+        finite_(Finite(hn::Load(LaneTag(), block.row_max + b))),
+        even_(hn::Zero(LaneTag())),
+        odd_(even_),
+        rounded_(even_) {}
 
   // Of kKeys keys from j on, an even number or the last one; all of their exponentials go step by
   // step together. between() is called after each pair.
@@ -96,31 +95,24 @@ class Weigher {
     static_assert(kKeys == 1 || kKeys % 2 == 0);
     const LaneTag d;
     constexpr int kPaired = kKeys + kKeys % 2;
-    LaneVector weights[kPaired * kColumns];
+    LaneVector weights[kPaired];
 #pragma GCC unroll 16
-    for (int i = 0; i < kKeys * kColumns; ++i) {
-      const auto score = hn::Load(d, At(j + i / kColumns, i % kColumns));
-      weights[i] = hn::Sub(finite_[i % kColumns], score);  // how far below
-    }
-    exp2_.template All<kKeys * kColumns>(weights);
-#pragma GCC unroll 4
-    for (int i = kKeys * kColumns; i < kPaired * kColumns; ++i) weights[i] = hn::Zero(d);
+    for (int i = 0; i < kKeys; ++i) weights[i] = hn::Sub(finite_, hn::Load(d, At(j + i)));  // below
+    exp2_.template All<kKeys>(weights);
+    if constexpr (kPaired > kKeys) weights[kKeys] = hn::Zero(d);
 #pragma GCC unroll 8
     for (int a = 0; a < kPaired; a += 2) {
-#pragma GCC unroll 4
-      for (int c = 0; c < kColumns; ++c) {
-        const auto first = weights[a * kColumns + c];
-        const auto second = weights[(a + 1) * kColumns + c];
-        even_[c] = hn::Add(even_[c], first);
-        odd_[c] = hn::Add(odd_[c], second);
-        if constexpr (Product::kRoundsWeights) {
-          const auto pair = BFloat16Pair(first, second);
-          hn::Store(pair, d, At((j + a) / 2, c));  // over scores that are weighed already
-          rounded_[c] = Product::AddPair(pair, rounded_[c]);
-        } else {
-          hn::Store(first, d, At(j + a, c));
-          if (a + 1 < kKeys) hn::Store(second, d, At(j + a + 1, c));
-        }
+      const auto first = weights[a];
+      const auto second = weights[a + 1];
+      even_ = hn::Add(even_, first);
+      odd_ = hn::Add(odd_, second);
+      if constexpr (Product::kRoundsWeights) {
+        const auto pair = BFloat16Pair(first, second);
+        hn::Store(pair, d, At((j + a) / 2));  // over scores that are weighed already
+        rounded_ = Product::AddPair(pair, rounded_);
+      } else {
+        hn::Store(first, d, At(j + a));
+        if (a + 1 < kKeys) hn::Store(second, d, At(j + a + 1));
       }
       if (a + 1 < kKeys) between();
     }
@@ -128,22 +120,16 @@ class Weigher {
 
   HWY_INLINE void End() const {
     const LaneTag d;
-#pragma GCC unroll 4
-    for (int c = 0; c < kColumns; ++c) {
-      const int64_t at = b_ + c * hn::Lanes(d);
-      const auto rescale = hn::Load(d, block_.rescale + at);
-      const auto add = [&](float* sum, LaneVector part) HWY_ATTR {
-        hn::Store(hn::MulAdd(hn::Load(d, sum), rescale, part), d, sum);
-      };
-      add(block_.sum + at, hn::Add(even_[c], odd_[c]));
-      if constexpr (Product::kRoundsWeights) add(block_.rounded_sum + at, rounded_[c]);
-    }
+    const auto rescale = hn::Load(d, block_.rescale + b_);
+    const auto add = [&](float* sum, LaneVector part) HWY_ATTR {
+      hn::Store(hn::MulAdd(hn::Load(d, sum), rescale, part), d, sum);
+    };
+    add(block_.sum + b_, hn::Add(even_, odd_));
+    if constexpr (Product::kRoundsWeights) add(block_.rounded_sum + b_, rounded_);
   }
 
-  // Of row j and column c.
-  HWY_INLINE float* At(int64_t j, int c) const {
-    return scores_ + j * lanes_ + c * hn::Lanes(LaneTag());
-  }
+  // Of row j.
+  HWY_INLINE float* At(int64_t j) const { return scores_ + j * lanes_; }
 
  private:
   const LaneBlock& block_;
@@ -151,7 +137,7 @@ class Weigher {
   int64_t lanes_;
   int64_t b_;
   Exp2 exp2_;
-  LaneVector finite_[kColumns], even_[kColumns], odd_[kColumns], rounded_[kColumns];
+  LaneVector finite_, even_, odd_, rounded_;
 };
 
 // Between pairs of keys.
@@ -166,7 +152,6 @@ struct Nothing {
 template <typename Product, int kVectors, typename Between = Nothing>
 HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile, Between&& between = {}) {
   const int64_t n = hn::Lanes(LaneTag());
-  constexpr int kColumns = std::min(kVectors, Product::kWeighedColumns);
   const int64_t lanes = kVectors * n;
   if (!tile.unit.IsOrdinary()) MultiplyScores(block, tile, lanes);
   for (int64_t b = 0; b < lanes; b += n) {
@@ -176,21 +161,18 @@ HWY_INLINE void Weights(const LaneBlock& block, const KeyTile& tile, Between&& b
       MoveMaximum<false>(block, tile, lanes, b);
     }
   }
-  for (int64_t b = 0; b < lanes; b += kColumns * n) {
-    Weigher<Product, kColumns> weigher(block, tile, lanes, b);
+  for (int64_t b = 0; b < lanes; b += n) {
+    Weigher<Product> weigher(block, tile, lanes, b);
     int64_t j = 0;
-    for (; j + Product::kWeighedKeys <= tile.count; j += Product::kWeighedKeys) {
-      weigher.template Weigh<Product::kWeighedKeys>(j, between);
+    for (; j + kWeighedKeys <= tile.count; j += kWeighedKeys) {
+      weigher.template Weigh<kWeighedKeys>(j, between);
     }
-    if constexpr (Product::kWeighedKeys > 2) {
-      for (; j + 2 <= tile.count; j += 2) weigher.template Weigh<2>(j, between);
-    }
+    for (; j + 2 <= tile.count; j += 2) weigher.template Weigh<2>(j, between);
     if (j < tile.count) weigher.template Weigh<1>(j, between);
     weigher.End();
     int64_t rows = (tile.count + Product::kTerms - 1) / Product::kTerms;
     for (; rows % Product::kWeightRows != 0; ++rows) {
-      for (int c = 0; c < kColumns; ++c)
-        hn::Store(hn::Zero(LaneTag()), LaneTag(), weigher.At(rows, c));
+      hn::Store(hn::Zero(LaneTag()), LaneTag(), weigher.At(rows));
     }
   }
 }
