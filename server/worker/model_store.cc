@@ -15,6 +15,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{10};  // until a cancellation is seen
+constexpr size_t kLoadsAtOnce = 4;              // each takes memory of its own for a while
 
 }  // namespace
 
@@ -54,15 +55,6 @@ int ModelStore::count() const {
   return static_cast<int>(loaded_.size());
 }
 
-// Models that jobs have stay: their memory would not be free.
-void ModelStore::MakeRoom(int64_t bytes) {
-  for (auto model = loaded_.end(); Bytes() + bytes > limit_ && model != loaded_.begin();) {
-    --model;
-    if (model->use_count() > 1) continue;
-    model = loaded_.erase(model);
-  }
-}
-
 // Null where it is not loaded.
 std::shared_ptr<const EncoderModel> ModelStore::Find(const EncoderFolder& folder,
                                                      DataType compute) {
@@ -74,51 +66,65 @@ std::shared_ptr<const EncoderModel> ModelStore::Find(const EncoderFolder& folder
   return loaded_.front();
 }
 
+// Models that jobs have stay: their memory would not be free.
+absl::StatusOr<bool> ModelStore::Begin(const Loading& wanted) {
+  const size_t at_once = gpu_ != nullptr ? 1 : kLoadsAtOnce;
+  const bool is_loading = std::ranges::any_of(loading_, [&](const Loading& loading) {
+    return loading.digest == wanted.digest && loading.compute == wanted.compute;
+  });
+  if (is_loading || loading_.size() >= at_once) return false;
+  int64_t coming = 0, kept = 0;
+  for (const Loading& loading : loading_) coming += loading.bytes;
+  for (const auto& model : loaded_) kept += model.use_count() > 1 ? model->bytes() : 0;
+  if (kept + wanted.bytes > limit_) {
+    return wire::ErrorOf(wire::reason::kModelMemory,
+                         absl::StrCat("the weights take ", wanted.bytes, " bytes, ", limit_ - kept,
+                                      " of ", limit_, " are free (--model-memory)"));
+  }
+  const int64_t most = limit_ - coming - wanted.bytes;
+  if (kept > most) return false;
+  for (auto model = loaded_.end(); Bytes() > most && model != loaded_.begin();) {
+    --model;
+    if (model->use_count() == 1) model = loaded_.erase(model);
+  }
+  loading_.push_front(wanted);
+  return true;
+}
+
 absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Load(
     const EncoderFolder& folder, DataType compute, const std::function<bool()>& cancelled) {
-  for (bool our_turn = false; !our_turn;) {
-    if (cancelled && cancelled()) return absl::CancelledError("the job was cancelled");
-    MutexLock lock(mutex_);
-    // One that is there waits for no other's load.
-    if (auto loaded = Find(folder, compute)) return loaded;
-    our_turn = ended_.wait_for(
-        lock, kPoll, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !loading_; });
-    if (!our_turn) continue;
-    if (auto loaded = Find(folder, compute)) return loaded;  // by the one before
-    loading_ = true;
-  }
-  auto model = LoadInTurn(folder, compute);
   {
     const MutexLock lock(mutex_);
-    loading_ = false;
+    if (auto loaded = Find(folder, compute)) return loaded;
+  }
+  const auto bytes = PackedBytes(folder.config(), {.compute = compute, .device = gpu_});
+  if (!bytes.ok()) return wire::WithReason(bytes.status(), wire::reason::kModelUnusable);
+  std::list<Loading>::iterator ours;
+  for (bool begun = false; !begun;) {
+    if (cancelled && cancelled()) return absl::CancelledError("the job was cancelled");
+    MutexLock lock(mutex_);
+    if (auto loaded = Find(folder, compute)) return loaded;  // by another job
+    ASSIGN_OR_RETURN(begun, Begin({folder.digest(), compute, *bytes}));
+    ours = loading_.begin();
+    if (!begun) ended_.wait_for(lock, kPoll);
+  }
+  auto model = Read(folder, compute);
+  {
+    const MutexLock lock(mutex_);
+    loading_.erase(ours);
+    if (model.ok()) loaded_.push_front(*model);
   }
   ended_.notify_all();
   return model;
 }
 
-absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::LoadInTurn(
-    const EncoderFolder& folder, DataType compute) {
-  const EncoderModelOptions wanted{.compute = compute, .device = gpu_};
-  auto bytes = PackedBytes(folder.config(), wanted);
-  if (!bytes.ok()) return wire::WithReason(bytes.status(), wire::reason::kModelUnusable);
-  int64_t room = 0;
-  {
-    const MutexLock lock(mutex_);
-    MakeRoom(*bytes);
-    room = limit_ - Bytes();
-  }
-  if (*bytes > room) {
-    return wire::ErrorOf(wire::reason::kModelMemory,
-                         absl::StrCat("the weights take ", *bytes, " bytes, ", room, " of ", limit_,
-                                      " are free (--model-memory)"));
-  }
-  auto model =
-      EncoderModel::Load(folder, {.compute = compute,
-                                  .max_bytes = room,
-                                  .device = gpu_,
-                                  .memory = [&](const std::string& key, int64_t of_key) {
-                                    return MemoryFor(key, of_key, LoadTimeout(folder.config()));
-                                  }});
+absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::Read(const EncoderFolder& folder,
+                                                                     DataType compute) {
+  auto model = EncoderModel::Load(
+      folder,
+      {.compute = compute, .device = gpu_, .memory = [&](const std::string& key, int64_t of_key) {
+         return MemoryFor(key, of_key, LoadTimeout(folder.config()));
+       }});
   if (!model.ok()) {
     return wire::WithReason(model.status(), absl::IsResourceExhausted(model.status())
                                                 ? wire::reason::kModelMemory
@@ -128,8 +134,6 @@ absl::StatusOr<std::shared_ptr<const EncoderModel>> ModelStore::LoadInTurn(
   if (gpu_ != nullptr) where = absl::StrCat(" of ", gpu_->info().name);
   if ((*model)->shared()) where = ", shared by the workers of this host";
   spdlog::info("loaded {}: {} MiB{}", folder.path(), (*model)->bytes() >> 20, where);
-  const MutexLock lock(mutex_);
-  loaded_.push_front(*model);
   return model;
 }
 

@@ -36,9 +36,11 @@ class ModelStore {
   DataType ProductsOf(DataType compute) const { return ProductsOn(gpu_, compute); }
   int64_t limit() const { return limit_; }
 
-  // The folder's version, loaded now or before. One is loaded at a time; those that were not used
-  // for longest, and that no job has, make room. `cancelled` is asked until it is this one's turn:
-  // CANCELLED. RESOURCE_EXHAUSTED (MODEL_MEMORY), FAILED_PRECONDITION (MODEL_UNUSABLE), UNAVAILABLE
+  // The folder's version, loaded now or before. Versions are loaded beside each other, some at a
+  // time, so that one whose files do not answer holds up no other; of one on a GPU, one at a time.
+  // Those that were not used for longest, and that no job has, make room; where those that are
+  // being loaded have it, it is waited for. `cancelled` is asked until loading begins: CANCELLED.
+  // RESOURCE_EXHAUSTED (MODEL_MEMORY), FAILED_PRECONDITION (MODEL_UNUSABLE), UNAVAILABLE
   // (MODEL_UNUSABLE): it changes.
   absl::StatusOr<std::shared_ptr<const EncoderModel>> Load(
       const EncoderFolder& folder, DataType compute,
@@ -48,13 +50,21 @@ class ModelStore {
   int count() const;
 
  private:
+  // What is being loaded, and the memory that is kept for it.
+  struct Loading {
+    std::string digest;
+    DataType compute;
+    int64_t bytes;
+  };
+
   std::shared_ptr<const EncoderModel> Find(const EncoderFolder& folder, DataType compute)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::shared_ptr<const EncoderModel>> LoadInTurn(const EncoderFolder& folder,
-                                                                 DataType compute);
+  // Keeps memory for a version. False: not yet.
+  absl::StatusOr<bool> Begin(const Loading& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<const EncoderModel>> Read(const EncoderFolder& folder,
+                                                           DataType compute);
   absl::StatusOr<std::unique_ptr<WeightMemory>> MemoryFor(const std::string& key, int64_t bytes,
                                                           std::chrono::seconds wait) const;
-  void MakeRoom(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t Bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   ModelCatalog catalog_;
@@ -63,7 +73,7 @@ class ModelStore {
   Device* const gpu_;
   mutable Mutex mutex_;
   ConditionVariable ended_;  // a load
-  bool loading_ ABSL_GUARDED_BY(mutex_) = false;
+  std::list<Loading> loading_ ABSL_GUARDED_BY(mutex_);
   std::list<std::shared_ptr<const EncoderModel>> loaded_
       ABSL_GUARDED_BY(mutex_);  // the last used first
 };

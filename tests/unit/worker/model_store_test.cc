@@ -84,34 +84,89 @@ class Filler {
   const int file_;
 };
 
-TEST_F(ModelStoreTest, AModelThatIsLoadedWaitsForNoOther) {
-  const testing::TestFolder shared;
-  std::string weights;
-  {
-    ModelStore store(folder_.path(), 3 * one_, shared.path());
-    ASSERT_TRUE(Load(store, "b").ok());
-    weights = std::filesystem::directory_iterator(shared.path())->path();
-  }
-  ModelStore store(folder_.path(), 3 * one_, shared.path());
-  ASSERT_TRUE(Load(store, "a").ok());
-  auto filler = std::make_optional<Filler>(weights);
-  const auto folder = store.catalog().Open("b");
-  ASSERT_TRUE(folder.ok()) << folder.status();
-  std::promise<void> asked;
-  auto slow = std::async(std::launch::async, [&] {
-    return store.Load(*folder, DataType::kFloat32, [&, told = false]() mutable {
-      if (!std::exchange(told, true)) asked.set_value();
-      return false;
+// A store whose model "b" is being loaded, and does not come until Release().
+class LoadThatHangs {
+ public:
+  LoadThatHangs(const std::string& models, int64_t limit)
+      : weights_(PathOfWeights(models, shared_.path())),
+        store_(models, limit, shared_.path()),
+        filler_(weights_) {
+    std::promise<void> asked;
+    hanging_ = std::async(std::launch::async, [&, folder = *store_.catalog().Open("b")] {
+      return store_.Load(folder, DataType::kFloat32, [&, told = false]() mutable {
+        if (!std::exchange(told, true)) asked.set_value();
+        return false;
+      });
     });
-  });
-  asked.get_future().wait();
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it has its turn
-  auto quick = std::async(std::launch::async, [&] { return Load(store, "a"); });
-  EXPECT_EQ(quick.wait_for(std::chrono::seconds(10)), std::future_status::ready);
-  EXPECT_EQ(slow.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
-  filler.reset();
-  EXPECT_TRUE(quick.get().ok());
-  EXPECT_TRUE(slow.get().ok());
+    asked.get_future().wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it has begun
+  }
+
+  ModelStore& store() { return store_; }
+  bool hangs() const {
+    return hanging_.wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
+  }
+  absl::StatusOr<std::shared_ptr<const EncoderModel>> Release() {
+    filler_.reset();
+    return hanging_.get();
+  }
+
+ private:
+  // Of "b", where workers share them.
+  static std::string PathOfWeights(const std::string& models, const std::string& shared) {
+    ModelStore other(models, int64_t{1} << 30, shared);
+    const auto model = other.Load(*other.catalog().Open("b"), DataType::kFloat32);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return std::filesystem::directory_iterator(shared)->path();
+  }
+
+  const testing::TestFolder shared_;
+  const std::string weights_;
+  ModelStore store_;
+  std::optional<Filler> filler_;
+  std::future<absl::StatusOr<std::shared_ptr<const EncoderModel>>> hanging_;
+};
+
+TEST_F(ModelStoreTest, AModelThatHangsHoldsUpNoOther) {
+  LoadThatHangs hanging(folder_.path(), 3 * one_);
+  for (const char* when : {"to be loaded", "loaded"}) {
+    auto other = std::async(std::launch::async, [&] { return Load(hanging.store(), "a"); });
+    ASSERT_EQ(other.wait_for(std::chrono::seconds(10)), std::future_status::ready) << when;
+    EXPECT_TRUE(other.get().ok()) << when;
+  }
+  EXPECT_TRUE(hanging.hangs());
+  EXPECT_TRUE(hanging.Release().ok());
+  EXPECT_EQ(hanging.store().count(), 2);
+}
+
+TEST_F(ModelStoreTest, AModelThatIsBeingLoadedIsNotReadTwice) {
+  LoadThatHangs hanging(folder_.path(), 3 * one_);
+  auto same = std::async(std::launch::async, [&] { return Load(hanging.store(), "b"); });
+  EXPECT_EQ(same.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+  const auto first = hanging.Release();
+  const auto second = same.get();
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_EQ(first->get(), second->get());
+  EXPECT_EQ(hanging.store().count(), 1);
+}
+
+// Until what is being loaded is there, or fails, it is not known whether there will be room.
+TEST_F(ModelStoreTest, ModelsThatAreBeingLoadedStayWithinTheLimitTogether) {
+  LoadThatHangs hanging(folder_.path(), one_ * 3 / 2);
+  const auto folder = hanging.store().catalog().Open("a");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  int asked = 0;
+  const auto left = hanging.store().Load(*folder, DataType::kFloat32, [&] { return ++asked > 10; });
+  EXPECT_TRUE(absl::IsCancelled(left.status())) << left.status();
+  auto other = std::async(std::launch::async, [&] { return Load(hanging.store(), "a"); });
+  EXPECT_EQ(other.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+  {
+    const auto held = hanging.Release();
+    EXPECT_TRUE(held.ok()) << held.status();
+    EXPECT_EQ(wire::ReasonOf(other.get().status()), wire::reason::kModelMemory.name);
+  }
+  EXPECT_TRUE(Load(hanging.store(), "a").ok());
+  EXPECT_EQ(hanging.store().count(), 1);
 }
 
 TEST_F(ModelStoreTest, TheOneThatWasNotUsedForLongestMakesRoom) {
