@@ -40,7 +40,7 @@ WorkerStream::WorkerStream(const JobRunOptions& options, int rank, Listener& lis
 void WorkerStream::NoteDeparted() {
   if (member().left_in_order || ended()) return;
   stop_.Request(LostWorker(member().address, "its heartbeats or its connection ended"));
-  if (writes_since_.load() != kWritesNothing) ShutConnectionsTo(member().address);
+  if (writes_since_.load() != kWritesNothing) ShutConnectionsTo(member().answered_at.Get());
 }
 
 absl::Status WorkerStream::Make(const Delivered& delivered) {

@@ -6,6 +6,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -27,6 +30,14 @@ std::string PeerName(const std::string& host, PeerIs peer) {
   if (peer == PeerIs::kAddress || IN6_IS_ADDR_LOOPBACK(&address)) return host;
   std::fill(std::begin(address.s6_addr) + kNetworkBytes, std::end(address.s6_addr), 0);
   return absl::StrCat(TextOf(AF_INET6, &address), "/64", host.substr(scope));
+}
+
+std::string AddressOfPeer(const std::string& peer) {
+  absl::string_view address = peer;
+  if (absl::ConsumePrefix(&address, "ipv4:")) return std::string(address);
+  if (!absl::ConsumePrefix(&address, "ipv6:")) return "";
+  // Written as in a URI.
+  return absl::StrReplaceAll(address, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
 }
 
 }  // namespace hilbert_ring::server

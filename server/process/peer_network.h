@@ -15,4 +15,8 @@ enum class PeerIs { kNetwork, kAddress };
 // they are.
 std::string PeerName(const std::string& host, PeerIs peer);
 
+// The address (host_port.h) of what gRPC calls a peer: "ipv4:10.0.0.7:8101" is "10.0.0.7:8101",
+// "ipv6:%5Bfd00::7%5D:8101" is "[fd00::7]:8101". Empty where it has none.
+std::string AddressOfPeer(const std::string& peer);
+
 }  // namespace hilbert_ring::server

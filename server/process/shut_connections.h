@@ -5,8 +5,8 @@
 
 namespace hilbert_ring::server {
 
-// Ends this process's connections to whom listens at an address, "10.0.0.7:8101". Returns how many.
-// A host that is named by a name is left alone.
+// Ends this process's connections to whom listens at an address, "10.0.0.7:8101". Returns how many;
+// none where the host is no number.
 //
 // gRPC ends a cancelled call only once what is being written to its connection has left. To a host
 // that takes nothing and answers nothing, that is when the kernel gives the connection up

@@ -177,12 +177,13 @@ TEST_F(MembershipServiceTest, RefusalsDoNotFillTheLog) {
   EXPECT_EQ(log.Count("was refused"), 1) << log.text();
 }
 
+// Whose address is a name; what its connections are known by is where it answers.
 TEST_F(MembershipServiceTest, AWorkerIsUpWhenItAnswersAtItsAddress) {
   Start("");
   Greeted answers("");
   auto there = StartGrpc({.host = "127.0.0.1", .max_threads = 4}, {&answers});
   ASSERT_TRUE(there.ok());
-  const std::string address = absl::StrCat("127.0.0.1:", there->port);
+  const std::string address = absl::StrCat("localhost:", there->port);
   Registered worker(*stub_, "");
   const v1::HeartbeatReply first = worker.Beat(address);
   EXPECT_FALSE(first.up());
@@ -197,7 +198,9 @@ TEST_F(MembershipServiceTest, AWorkerIsUpWhenItAnswersAtItsAddress) {
   } while (!reply.up() && std::chrono::steady_clock::now() < end);
   EXPECT_TRUE(reply.up());
   EXPECT_EQ(reply.reason(), "");
-  EXPECT_EQ(membership_.Live().size(), 1u);
+  const Members members = membership_.Live();
+  ASSERT_EQ(members.size(), 1u);
+  EXPECT_EQ(members[0]->answered_at.Get(), absl::StrCat("127.0.0.1:", there->port));
   there->Shutdown(std::chrono::milliseconds(0));
 }
 
