@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,6 +51,8 @@ absl::StatusOr<RawRows> RawRows::Open(const RawPaths& paths, const JobSpec& spec
     input.fd = path == "-" ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                            : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (input.fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
+    struct stat file = {};
+    if (fstat(input.fd, &file) == 0 && S_ISREG(file.st_mode)) input.most_bytes = file.st_size;
     input.bytes.resize(block_rows * row_bytes);
     rows.inputs_.push_back(std::move(input));
   }
@@ -81,17 +84,51 @@ absl::Status RawRows::ReadSome() {
   return absl::OkStatus();
 }
 
+// In a file that was emptied and is written anew other rows lie where reading would go on, or none
+// for long.
+absl::Status RawRows::CheckSize(Input& input) {
+  if (input.most_bytes < 0) return absl::OkStatus();
+  struct stat file = {};
+  if (fstat(input.fd, &file) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(NameOf(input.path), ": cannot read its size"));
+  }
+  if (file.st_size < input.most_bytes) {
+    return absl::DataLossError(absl::StrCat(NameOf(input.path), " was shortened, from ",
+                                            input.most_bytes, " to ", file.st_size, " bytes"));
+  }
+  input.most_bytes = file.st_size;
+  return absl::OkStatus();
+}
+
+// One that was removed may still grow: whoever writes to it has it open.
+absl::Status RawRows::CheckPlace(const Input& input) {
+  if (input.most_bytes < 0 || input.path == "-") return absl::OkStatus();
+  struct stat opened = {}, there = {};
+  if (fstat(input.fd, &opened) != 0 || stat(input.path.c_str(), &there) != 0 ||
+      (opened.st_dev == there.st_dev && opened.st_ino == there.st_ino)) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      absl::StrCat(input.path, " was replaced by another file, which is not read"));
+}
+
 // False where nothing came.
 absl::StatusOr<bool> RawRows::ReadFrom(Input& input) const {
+  RETURN_IF_ERROR(CheckSize(input));
   const ssize_t bytes =
       read(input.fd, input.bytes.data() + input.there, input.bytes.size() - input.there);
   if (bytes > 0) {
+    RETURN_IF_ERROR(CheckSize(input));  // what was read is of the size that is remembered
     input.there += static_cast<size_t>(bytes);
     return true;
   }
   if (bytes < 0 && (errno == EINTR || errno == EAGAIN)) return false;
   if (bytes < 0) return absl::ErrnoToStatus(errno, absl::StrCat(NameOf(input.path), ": read"));
-  if (!follow_) input.ended = true;
+  if (follow_) {
+    RETURN_IF_ERROR(CheckPlace(input));
+  } else {
+    input.ended = true;
+  }
   return false;
 }
 

@@ -38,6 +38,8 @@ class RawRows {
 
   // Whole rows, as many as are there and at least one, which are waited for. Nothing at the end.
   // INVALID_ARGUMENT: a file ends within a row, or has fewer or more rows than another.
+  // DATA_LOSS: a file has become shorter than it was seen to be, or is read to its end while it is
+  // followed and its path has another file.
   absl::StatusOr<std::optional<client::StreamBlock>> Next(const std::stop_token& over);
 
  private:
@@ -48,6 +50,7 @@ class RawRows {
     std::vector<std::byte> bytes;  // read, the first `there` of them
     size_t there = 0;
     bool ended = false;
+    int64_t most_bytes = -1;  // of a regular file, the most that were seen; -1: it is none
   };
   RawRows(bool follow, std::function<bool()> stopped)
       : follow_(follow), stopped_(std::move(stopped)) {}
@@ -57,6 +60,8 @@ class RawRows {
   absl::StatusOr<bool> Fill(Input& input, size_t bytes, const std::stop_token& over);
   absl::Status ReadSome();
   absl::StatusOr<bool> ReadFrom(Input& input) const;
+  static absl::Status CheckSize(Input& input);
+  static absl::Status CheckPlace(const Input& input);
   absl::Status CheckEnd(const std::stop_token& over);
   client::StreamBlock Block(int64_t rows);
 

@@ -179,6 +179,7 @@ class WeightLoader {
                      PackedMatrix::MakeIn(place, {.out = out, .in = in, .operand = model_.operand_},
                                           weight, bias));
     model_.bytes_ += matrix.bytes();
+    if (!packed_) model_.memory_->NoteProgress();
     return matrix;
   }
 

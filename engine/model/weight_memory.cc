@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <span>
@@ -117,6 +118,8 @@ class SharedWeights : public WeightMemory {
   bool filled() const override { return filled_; }
   bool shared() const override { return true; }
 
+  void NoteProgress() override { futimens(file_->fd(), nullptr); }
+
   absl::Status Seal() override {
     const Head head{.magic = Head::kMagic, .bytes = bytes_, .digest = DigestOfData()};
     std::memcpy(mapped_, &head, sizeof(head));
@@ -156,8 +159,34 @@ absl::Status CheckOurs(const SharedFile& file, struct stat& is) {
   return absl::OkStatus();
 }
 
+// For how long a file has not been changed, and been waited for.
+class Wait {
+ public:
+  explicit Wait(absl::Duration longest, absl::Duration patience)
+      : longest_(absl::ToChronoMilliseconds(longest)),
+        patience_(absl::ToChronoMilliseconds(patience)) {}
+
+  // Whether it is over, where the file was changed then.
+  bool IsOver(const timespec& changed) {
+    const Clock::time_point now = Clock::now();
+    if (changed.tv_sec != changed_.tv_sec || changed.tv_nsec != changed_.tv_nsec) {
+      changed_ = changed;
+      since_ = now;
+    }
+    return now - begin_ >= longest_ || now - since_ >= patience_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const std::chrono::milliseconds longest_, patience_;
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point since_ = begin_;
+  timespec changed_ = {};
+};
+
 // Locked: exclusively while it is not filled, and shared where others read it already.
-absl::StatusOr<Locked> OpenLocked(const std::string& path, int64_t bytes, absl::Time end) {
+absl::StatusOr<Locked> OpenLocked(const std::string& path, int64_t bytes, Wait wait) {
   while (true) {
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     auto file = std::make_unique<SharedFile>(path, fd);
@@ -181,7 +210,7 @@ absl::StatusOr<Locked> OpenLocked(const std::string& path, int64_t bytes, absl::
         return Locked{std::move(file), alone};
       }
     }
-    if (absl::Now() >= end) {
+    if (wait.IsOver(is.st_mtim)) {
       return absl::UnavailableError(
           absl::StrCat(path, ": another process has not filled it in time"));
     }
@@ -199,9 +228,10 @@ absl::StatusOr<std::unique_ptr<WeightMemory>> WeightMemory::Private(int64_t byte
 absl::StatusOr<std::unique_ptr<WeightMemory>> WeightMemory::Shared(const std::string& folder,
                                                                    const std::string& key,
                                                                    int64_t bytes,
-                                                                   absl::Duration wait) {
+                                                                   absl::Duration wait,
+                                                                   absl::Duration patience) {
   const std::string path = absl::StrCat(folder, "/", PrefixOf(), key);
-  ASSIGN_OR_RETURN(Locked locked, OpenLocked(path, bytes, absl::Now() + wait));
+  ASSIGN_OR_RETURN(Locked locked, OpenLocked(path, bytes, Wait(wait, patience)));
   auto memory = std::make_unique<SharedWeights>(std::move(locked), bytes);
   RETURN_IF_ERROR(memory->Map());
   return memory;

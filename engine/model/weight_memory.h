@@ -33,11 +33,15 @@ class WeightMemory {
   // folder: of a file system in memory. key: letters and digits; what the bytes depend on, all of
   // it. What another process has filled is trusted when it belongs to this user and has the
   // checksum that was taken when it was sealed. UNAVAILABLE: another process has been filling it
-  // for longer than `wait`; RESOURCE_EXHAUSTED: the file system is full; FAILED_PRECONDITION: the
-  // name is taken by something else; else the code follows errno.
+  // for longer than `wait`, or has not gone on for `patience`; RESOURCE_EXHAUSTED: the file system
+  // is full; FAILED_PRECONDITION: the name is taken by something else; else the code follows errno.
   static absl::StatusOr<std::unique_ptr<WeightMemory>> Shared(const std::string& folder,
                                                               const std::string& key, int64_t bytes,
-                                                              absl::Duration wait);
+                                                              absl::Duration wait,
+                                                              absl::Duration patience = kPatience);
+
+  // Longer than a matrix of a large model is read and packed, and than the whole is summed up.
+  static constexpr absl::Duration kPatience = absl::Seconds(20);
 
   // Files of this user's that no process has. Errors are passed over.
   static void RemoveUnused(const std::string& folder);
@@ -48,6 +52,9 @@ class WeightMemory {
   virtual int64_t bytes() const = 0;
   virtual bool filled() const = 0;
   virtual bool shared() const = 0;
+
+  // Who fills it tells those that wait that it goes on: after each matrix.
+  virtual void NoteProgress() {}
 
   // All of it is written. Errors: the code follows errno.
   virtual absl::Status Seal() = 0;

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "absl/strings/ascii.h"
@@ -15,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "nlohmann/json.hpp"
+#include "server/process/regular_file.h"
 #include "server/process/tokens.h"
 #include "wire/status.h"
 
@@ -28,18 +28,6 @@ constexpr size_t kMostTokenBytes = 4096;
 constexpr absl::string_view kScheme = "Bearer ";
 
 absl::Status Wrong(const std::string& what) { return absl::InvalidArgumentError(what); }
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (file.bad() || !file.is_open()) return Wrong("cannot be read");
-  if (text.size() > kMostFileBytes) {
-    return Wrong(absl::StrCat("has more than ", kMostFileBytes, " bytes"));
-  }
-  return text;
-}
 
 bool Printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
@@ -206,7 +194,7 @@ AuthTokens::~AuthTokens() = default;
 // A file that is replaced while it is read has another version when it is looked at next.
 absl::Status AuthTokens::ReadAgain() {
   struct stat found = {};
-  const bool there = stat(path_.c_str(), &found) == 0;
+  if (stat(path_.c_str(), &found) != 0) found = {};  // reading it says why
   const Version version = {.seconds = found.st_mtim.tv_sec,
                            .nanoseconds = found.st_mtim.tv_nsec,
                            .change_seconds = found.st_ctim.tv_sec,
@@ -215,7 +203,7 @@ absl::Status AuthTokens::ReadAgain() {
                            .inode = found.st_ino};
   const bool again = Current() != nullptr;
   if (again && version == version_) return absl::OkStatus();
-  auto text = there ? ReadFile(path_) : Wrong("cannot be read");
+  auto text = ReadRegularFile(path_, kMostFileBytes);
   auto table = text.ok() ? Parse(*text) : text.status();
   if (!table.ok()) {
     return Wrong(absl::StrCat("--auth-token-file: ", path_, " ", table.status().message()));

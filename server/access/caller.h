@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace hilbert_ring::server {
@@ -39,6 +41,9 @@ struct Caller {
   // Beneath the data root, of its files; "." is the root itself, empty a folder of its name.
   std::string folder;
   std::string turns;  // by what the scheduler tells callers apart: the name, else the host
+  // Whether the token of its call is still this caller's, for calls that bring new jobs as long as
+  // they are open; null: it had none. UNAUTHENTICATED (AUTH_TOKEN).
+  std::function<absl::Status()> check_again;
 };
 
 }  // namespace hilbert_ring::server

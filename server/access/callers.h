@@ -28,7 +28,8 @@ class Callers {
   // tokens: null where none are asked for.
   explicit Callers(std::unique_ptr<AuthTokens> tokens) : tokens_(std::move(tokens)) {}
 
-  // UNAUTHENTICATED: AUTH_TOKEN, or PEER_NAME for a certificate without a name.
+  // UNAUTHENTICATED: AUTH_TOKEN, or PEER_NAME for a certificate without a name. This must outlive
+  // the caller.
   absl::StatusOr<Caller> Of(const grpc::ServerContextBase& context);
 
   // By the Authorization header of an HTTP request, whose scheme may be Basic as well: the token is
@@ -41,6 +42,8 @@ class Callers {
   bool ask_for_tokens() const { return tokens_ != nullptr; }
 
  private:
+  absl::StatusOr<Caller> WithToken(std::string authorization);
+
   const std::unique_ptr<AuthTokens> tokens_;
 };
 

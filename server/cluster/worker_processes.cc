@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/cluster/listener.h"
@@ -73,12 +74,30 @@ void WorkerProcesses::Replace(int port) {
   replaced_.push_back(port);
 }
 
+void WorkerProcesses::NoteSilent(int port) {
+  const MutexLock lock(mutex_);
+  silent_.try_emplace(port, Clock::now());
+}
+
+void WorkerProcesses::NoteHeard(int port) {
+  const MutexLock lock(mutex_);
+  silent_.erase(port);
+}
+
+// Those of workers that have been silent for too long, too.
+std::vector<int> WorkerProcesses::TakeReplaced() {
+  const Clock::time_point latest = Clock::now() - options_.silence_limit;
+  const MutexLock lock(mutex_);
+  std::erase_if(silent_, [&](const auto& silent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (silent.second > latest) return false;
+    replaced_.push_back(silent.first);
+    return true;
+  });
+  return std::exchange(replaced_, {});
+}
+
 void WorkerProcesses::EndReplaced() {
-  std::vector<int> ports;
-  {
-    const MutexLock lock(mutex_);
-    ports.swap(replaced_);
-  }
+  const std::vector<int> ports = TakeReplaced();
   const Clock::time_point now = Clock::now();
   for (Slot& slot : slots_) {
     if (slot.pid < 0) continue;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -26,6 +27,7 @@ struct WorkerProcessOptions {
   // Some workers compute on one GPU. NCCL refuses that within a host, so each worker is told
   // that it is a host of its own; their traffic then takes sockets, over loopback.
   bool share_gpu = false;
+  std::chrono::milliseconds silence_limit{30'000};  // see NoteSilent
 };
 
 // What the worker of that number needs in its environment: "NCCL_HOSTID=rank1".
@@ -47,6 +49,11 @@ class WorkerProcesses {
   // its place: SIGTERM, and SIGKILL if it is still there 5 s later. Returns at once.
   void Replace(int port);
 
+  // The worker that listens at the port is not heard any more, and is heard again. One that is not
+  // for the limit is replaced: it is stopped, or hangs, and would not end by itself.
+  void NoteSilent(int port);
+  void NoteHeard(int port);
+
   // How often one of them ended and another was to be started in its place.
   int64_t restarts() const { return restarts_; }
 
@@ -62,6 +69,7 @@ class WorkerProcesses {
   void Supervise(const std::stop_token& stop);
   void StartDue(int worker);
   void CheckAlive(Slot& slot);
+  std::vector<int> TakeReplaced();
   void EndReplaced();
   void StopAll();
 
@@ -72,7 +80,8 @@ class WorkerProcesses {
   std::condition_variable_any wake_;
   std::chrono::milliseconds stop_limit_ ABSL_GUARDED_BY(mutex_){5000};
   std::vector<int> replaced_ ABSL_GUARDED_BY(mutex_);  // ports that are to be looked for
-  std::jthread supervisor_;                            // last: it uses all of the above
+  std::map<int, Clock::time_point> silent_ ABSL_GUARDED_BY(mutex_);  // ports, since when
+  std::jthread supervisor_;  // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

@@ -110,6 +110,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
           {.joined =
                [this](const Member& member) {
                  metrics_.CountJoined(member.address);
+                 OfSpawned(member, &WorkerProcesses::NoteHeard);
                  Refresh();
                },
            .left =
@@ -117,6 +118,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                  metrics_.CountLeft();
                  metrics_.RemoveWorker(member.address);
                  rate_.Forget(member.address);
+                 OfSpawned(member, &WorkerProcesses::NoteSilent);
                  Refresh();
                },
            .closed = [this](const Member&) { Refresh(); },
@@ -315,14 +317,17 @@ absl::Status Coordinator::StartWorkers() {
   return absl::OkStatus();
 }
 
-// A worker that this process spawned is found by where it listens.
 void Coordinator::Distrust(const Member& worker) {
-  if (!membership_.Distrust(worker)) return;
+  if (membership_.Distrust(worker)) OfSpawned(worker, &WorkerProcesses::Replace);
+}
+
+// A worker that this process spawned is found by where it listens.
+void Coordinator::OfSpawned(const Member& worker, void (WorkerProcesses::*note)(int port)) {
   int port = 0;
   absl::string_view address = worker.address;
   WorkerProcesses* const spawned = Spawned();
   if (spawned == nullptr || !absl::ConsumePrefix(&address, "127.0.0.1:")) return;
-  if (absl::SimpleAtoi(address, &port)) spawned->Replace(port);
+  if (absl::SimpleAtoi(address, &port)) (spawned->*note)(port);
 }
 
 WorkerProcesses* Coordinator::Spawned() {
@@ -331,9 +336,12 @@ WorkerProcesses* Coordinator::Spawned() {
 }
 
 HttpReply Coordinator::Ready() {
-  if (ready_) return {.body = "ok\n"};
   if (draining_) return {.status = 503, .body = "stopping\n"};
-  return {.status = 503, .body = enough_ ? "warming up\n" : "not enough workers\n"};
+  const MutexLock lock(refresh_);
+  const std::string failures = warm_up_ == nullptr ? "" : warm_up_->Failures();
+  if (ready_) return {.body = absl::StrCat("ok\n", failures)};
+  return {.status = 503,
+          .body = absl::StrCat(enough_ ? "warming up\n" : "not enough workers\n", failures)};
 }
 
 void Coordinator::SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving) {
@@ -343,8 +351,8 @@ void Coordinator::SetHealth(const GrpcEndpoint& endpoint, const char* service, b
   health->SetServingStatus(service, serving);
 }
 
-// Ready for the first time when all workers that are expected are there and have ended a job; from
-// then on as long as there is one, since jobs run on those that live.
+// Ready for the first time when as many workers as are expected have ended a job; from then on as
+// long as there is one, since jobs run on those that live.
 void Coordinator::Refresh() {
   const MutexLock lock(refresh_);
   const Members live = membership_.Live();
@@ -355,7 +363,7 @@ void Coordinator::Refresh() {
   const int needed = was_ready_ ? 1 : expected;
   const bool enough = !draining_ && static_cast<int>(live.size()) >= needed;
   enough_ = enough;
-  if (enough && !warm_ && warm_up_ != nullptr) warm_up_->Begin(static_cast<int>(live.size()));
+  if (enough && !warm_ && warm_up_ != nullptr) warm_up_->Begin(expected);
   const bool ready = enough && warm_;
   if (ready != ready_) {
     ready_ = ready;

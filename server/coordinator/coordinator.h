@@ -56,6 +56,7 @@ class Coordinator {
   absl::Status Listen();
   absl::Status StartWorkers();
   void Distrust(const Member& worker);
+  void OfSpawned(const Member& worker, void (WorkerProcesses::*note)(int port));
   WorkerProcesses* Spawned();  // null where none are
   std::map<std::string, HttpEndpoint::Handler> HttpRoutes();
   HttpReply Ready();

@@ -12,11 +12,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "server/coordinator/attention_service.h"
+#include "server/schedule/job_sizes.h"
+#include "server/schedule/planner.h"
 #include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/status.h"
@@ -31,7 +34,7 @@ constexpr int64_t kCopyBytes = int64_t{64} << 20;  // more than any such job has
 constexpr auto kTimeout = std::chrono::seconds(60);
 // After one that failed: twice as long each time that the reason is the same.
 constexpr std::chrono::milliseconds kPause(500), kLongestPause(8000);
-
+constexpr std::chrono::milliseconds kLook(200);  // at who is there, while it waits for its turn
 JobSpec SpecFor(int workers) {
   JobSpec spec;
   spec.tokens = kTokensOfAWorker * workers;
@@ -41,6 +44,10 @@ JobSpec SpecFor(int workers) {
   spec.branches = {{.segment = spec.tokens, .dilation = 1}};
   spec.mixing = Mixing::kLse;
   return spec;
+}
+
+bool Has(const Members& workers, const std::shared_ptr<const Member>& worker) {
+  return std::ranges::find(workers, worker) != workers.end();
 }
 
 int RowsToCheck(const JobSpec& spec) {
@@ -120,9 +127,11 @@ struct WarmUp::Server {
 WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
     : settings_(services.settings),
       copies_(kCopyBytes),
+      shared_scheduler_(services.scheduler),
+      scheduler_([this] { return chosen_; }, 1),
       services_{.settings = settings_,
                 .membership = services.membership,
-                .scheduler = services.scheduler,
+                .scheduler = scheduler_,
                 .rate = services.rate,
                 .jobs = jobs_,
                 .quotas = quotas_,
@@ -140,8 +149,11 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
                 .model_steps = services.model_steps,
                 .data_steps = services.data_steps,
                 .data_root = no_root_},
-      passed_(std::move(passed)) {
-  settings_.max_retries = 0;  // a worker that fails is not to be left out
+      passed_(std::move(passed)),
+      trial_([this](const Members& workers, const std::stop_token& stop) {
+        return RunOn(workers, stop);
+      }) {
+  settings_.max_retries = 0;  // on other workers
   // Limits are for callers.
   settings_.max_tokens = kTokensOfAWorker * kMaxWorkers;
   settings_.max_heads = kHeads;
@@ -151,9 +163,9 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
 
 WarmUp::~WarmUp() = default;
 
-void WarmUp::Begin(int workers) {
+void WarmUp::Begin(int needed) {
   const MutexLock lock(mutex_);
-  workers_ = workers;
+  needed_ = needed;
   ++begun_;
   changed_.notify_all();
 }
@@ -162,20 +174,30 @@ void WarmUp::Run(const std::stop_token& stop) {
   std::string told;
   std::chrono::milliseconds pause = kPause;
   while (true) {
-    int workers = 0;
+    size_t needed = 0;
     int64_t begun = 0;
     {
       MutexLock lock(mutex_);
       if (!changed_.wait(lock, stop,
-                         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return workers_ > 0; })) {
+                         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return needed_ > 0; })) {
         return;
       }
-      workers = workers_;
+      needed = static_cast<size_t>(needed_);
       begun = begun_;
     }
-    const absl::Status status = Try(workers, stop);
+    const auto news = [this, begun]()
+                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return begun_ != begun; };
+    const Members live = services_.membership.Live();
+    if (live.size() < needed) {  // Begin comes again once there are enough
+      MutexLock lock(mutex_);
+      changed_.wait(lock, stop, news);
+      if (stop.stop_requested()) return;
+      continue;
+    }
+    const absl::Status status = trial_.Try(live, needed, stop);
     if (stop.stop_requested()) return;
     if (status.ok()) {
+      trial_.RestFailed();
       server_.reset();
       return passed_();
     }
@@ -183,28 +205,77 @@ void WarmUp::Run(const std::stop_token& stop) {
     pause = std::min(2 * pause, kLongestPause);
     if (std::exchange(told, why) != why) {
       pause = kPause;
-      spdlog::warn("the warm-up job over {} workers failed, and is tried again: {}", workers, why);
+      spdlog::warn("the warm-up job over {} workers failed, and is tried again: {}", trial_.tried(),
+                   why);
     }
     MutexLock lock(mutex_);
-    changed_.wait_for(lock, stop, pause, [this, begun]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return begun_ != begun;
-    });
+    changed_.wait_for(lock, stop, pause, news);
   }
 }
 
-absl::Status WarmUp::Try(int workers, const std::stop_token& stop) {
-  const JobSpec spec = SpecFor(workers);
-  settings_.job_workers = workers;
-  settings_.check_rows = RowsToCheck(spec);
+absl::Status WarmUp::CheckThere(const Members& workers) const {
+  const Members live = services_.membership.Live();
+  for (const auto& worker : workers) {
+    if (Has(live, worker)) continue;
+    return absl::UnavailableError(absl::StrCat("worker ", worker->address, " takes no more jobs"));
+  }
+  return absl::OkStatus();
+}
+
+// Of some of the workers; over all of them the job says it itself.
+absl::Status WarmUp::CheckMemory(const JobSpec& spec, const Members& workers) const {
+  if (workers.size() == services_.membership.Live().size()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Plan plan, PlannerOf(spec)(static_cast<int>(workers.size())));
+  const JobSize size = SizeOf(plan, services_.rate.flops_per_second());
+  for (const auto& worker : workers) {
+    if (size.BytesOn(*worker) <= worker->memory_limit_bytes) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the job needs ", size.BytesOn(*worker), " bytes on worker ", worker->address,
+                     ", its memory limit is ", worker->memory_limit_bytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WarmUp::AwaitTurn(Scheduler::Place& place, const Members& workers,
+                               const std::stop_token& stop) const {
+  const Deadline limit = Clock::now() + kTimeout;
+  JobStop job_stop;
+  const std::stop_callback cancel(
+      stop, [&job_stop] { job_stop.Request(absl::CancelledError("the service is stopping")); });
+  while (true) {
+    RETURN_IF_ERROR(CheckThere(workers));
+    const absl::Status status =
+        place.Await(job_stop, std::min(limit, Clock::now() + kLook), [](int) {}).status();
+    const bool late = wire::HasReason(status, wire::reason::kQueueTimeout);
+    if (!late || Clock::now() >= limit) return status;
+  }
+}
+
+absl::Status WarmUp::RunOn(const Members& workers, const std::stop_token& stop) {
+  const auto count = static_cast<int>(workers.size());
+  const JobSpec spec = SpecFor(count);
   if (server_->server == nullptr) {
     return absl::UnavailableError("its server could not be started");
   }
+  RETURN_IF_ERROR(CheckMemory(spec, workers));
+  // Too long for an express lane: the job has the workers' own.
+  const JobSize size{.workers = count, .seconds = 1};
+  auto place = shared_scheduler_.Enter(
+      {.caller = "warm-up", .sizes = {size}, .takes = [&workers](const Member& member) {
+         return std::ranges::any_of(
+             workers, [&member](const auto& worker) { return worker.get() == &member; });
+       }});
+  RETURN_IF_ERROR(place.status());
+  RETURN_IF_ERROR(AwaitTurn(*place, workers, stop));
+  chosen_ = workers;
+  settings_.job_workers = count;
+  settings_.check_rows = RowsToCheck(spec);
   const auto stub = v1::AttentionService::NewStub(server_->server->InProcessChannel({}));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kTimeout);
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
-  absl::Status status = Call(*stub, spec, workers, context);
-  server_->calls.AwaitIdle(kTimeout);  // before the next try changes settings_
+  absl::Status status = Call(*stub, spec, count, context);
+  server_->calls.AwaitIdle(kTimeout);  // before the next try changes settings_ and chosen_
   return status;
 }
 

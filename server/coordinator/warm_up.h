@@ -3,25 +3,33 @@
 // not say: a network between workers that lets nothing through, a processor that errs.
 //
 //   WarmUp warm_up(services, [] { ... });   // called once, when it has
-//   warm_up.Begin(workers);                 // tried again until it ends well, or End
+//   warm_up.Begin(needed);                  // tried again until it ends well, or End
+//
+// Who fails it holds the others up no longer than warm_up_trial.h says.
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <stop_token>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "engine/base/mutex.h"
 #include "server/access/callers.h"
 #include "server/access/quotas.h"
+#include "server/cluster/membership.h"
+#include "server/coordinator/warm_up_trial.h"
 #include "server/files/data_root.h"
 #include "server/job/job_services.h"
 #include "server/job/job_table.h"
 #include "server/metrics/metrics.h"
 #include "server/process/settings.h"
+#include "server/schedule/scheduler.h"
 
 namespace hilbert_ring::server {
 
@@ -32,15 +40,23 @@ class WarmUp {
   WarmUp(const JobServices& services, std::function<void()> passed);
   ~WarmUp();
 
-  // Over so many workers; another number counts from the next try on, which does not wait any more.
+  // So many workers must pass, of those that are there; the next try does not wait any more.
   // Returns at once.
-  void Begin(int workers);
+  void Begin(int needed);
+
+  // Workers that failed three times, with address and reason, a line each. Thread-safe.
+  std::string Failures() const { return trial_.Failures(); }
 
  private:
   struct Server;  // in this process, which no port leads to
 
   void Run(const std::stop_token& stop);
-  absl::Status Try(int workers, const std::stop_token& stop);
+  // On these workers alone, which no other job has meanwhile.
+  absl::Status RunOn(const Members& workers, const std::stop_token& stop);
+  absl::Status AwaitTurn(Scheduler::Place& place, const Members& workers,
+                         const std::stop_token& stop) const;
+  absl::Status CheckThere(const Members& workers) const;
+  absl::Status CheckMemory(const JobSpec& spec, const Members& workers) const;
 
   CoordinatorSettings settings_;
   Metrics metrics_;
@@ -49,13 +65,17 @@ class WarmUp {
   Callers callers_{nullptr};  // asks for no token: no port leads to the job's server
   JobMemory copies_;          // so that rows can be checked whatever --copy-memory is
   const std::shared_ptr<DataRoot> no_root_;  // its rows come by the call
+  Scheduler& shared_scheduler_;              // where it takes its turn, as all jobs do
+  Members chosen_;                           // of the job that runs; else nobody looks
+  Scheduler scheduler_;                      // gives it these
   JobServices services_;                     // with these in place of the service's own
   const std::function<void()> passed_;
   // Made with the process: later there may be no threads for one. Gone once the job has ended well.
   std::unique_ptr<Server> server_;
+  WarmUpTrial trial_;
   Mutex mutex_;
   std::condition_variable_any changed_;
-  int workers_ ABSL_GUARDED_BY(mutex_) = 0;    // 0: not begun
+  int needed_ ABSL_GUARDED_BY(mutex_) = 0;     // workers; 0: not begun
   int64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;  // how often
   std::jthread thread_;                        // last: it uses all of the above
 };

@@ -98,6 +98,7 @@ absl::Status ServedMany::ReadAll() {
       if (!held_) client_.ReadOne();
       continue;
     }
+    if (caller_.check_again) RETURN_IF_ERROR(caller_.check_again());
     if (!held_) RETURN_IF_ERROR(ReserveMemory());
     message->first_job = jobs_;
     jobs_ += message->request.jobs_size();

@@ -51,6 +51,9 @@ class ModelCatalog {
   };
   Listing List();
 
+  // For a process that ends: weights that are being read are not read to their ends.
+  void Stop() { digests_.Stop(); }
+
  private:
   std::vector<std::string> Names() const;
 

@@ -9,11 +9,20 @@
 
 namespace hilbert_ring::server {
 
-ModelScan::ModelScan(ModelCatalog& catalog, std::chrono::milliseconds interval)
+ModelScan::ModelScan(ModelCatalog& catalog, std::chrono::milliseconds interval,
+                     std::chrono::milliseconds patience)
     : catalog_(catalog) {
-  Look();
   watch_.emplace(interval, [this](const std::stop_token&) { Look(); });
+  watch_->Wake();
+  MutexLock lock(mutex_);
+  const bool looked = looked_once_.wait_for(
+      lock, patience, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return has_looked_; });
+  if (!looked) {
+    spdlog::info("--model-dir: its models are still being read, and are offered when they are");
+  }
 }
+
+ModelScan::~ModelScan() { catalog_.Stop(); }
 
 void ModelScan::AddTo(v1::Heartbeat& heartbeat) const {
   const MutexLock lock(mutex_);
@@ -45,6 +54,8 @@ void ModelScan::Look() {
   told_ = std::move(told);
   const MutexLock lock(mutex_);
   versions_ = std::move(found);
+  has_looked_ = true;
+  looked_once_.notify_all();
 }
 
 }  // namespace hilbert_ring::server

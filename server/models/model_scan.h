@@ -18,9 +18,13 @@ namespace hilbert_ring::server {
 // Thread-safe.
 class ModelScan {
  public:
-  // Has looked when it is made, which takes as long as the weights take to be read. It looks anew
-  // so long after each look. The catalog must outlive it.
-  ModelScan(ModelCatalog& catalog, std::chrono::milliseconds interval);
+  // Has looked when it is made, if that takes no longer than `patience`: weights that are new are
+  // read whole. It looks anew so long after each look. The catalog must outlive it.
+  ModelScan(ModelCatalog& catalog, std::chrono::milliseconds interval,
+            std::chrono::milliseconds patience = std::chrono::seconds(5));
+
+  // Stops the catalog.
+  ~ModelScan();
 
   // Those that can be used, as the last look found them.
   void AddTo(v1::Heartbeat& heartbeat) const;
@@ -30,6 +34,8 @@ class ModelScan {
 
   ModelCatalog& catalog_;
   mutable Mutex mutex_;
+  ConditionVariable looked_once_;
+  bool has_looked_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::ModelVersion> versions_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> told_;        // in the log; the thread's
   std::optional<IntervalThread> watch_;  // last: it uses all of the above

@@ -4,14 +4,15 @@
 #include <grpc/support/log.h>
 #include <spdlog/details/os.h>
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "server/process/log_sink.h"
 #include "server/process/refusal_log.h"
 
 namespace hilbert_ring::server {
@@ -101,7 +102,8 @@ void TakeLinesOfLibraries() {
 
 void StartLogging(const std::string& name, const std::string& level, const std::string& format) {
   is_json = format == "json";
-  spdlog::set_default_logger(spdlog::stderr_logger_mt(name));
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>(name, std::make_shared<LogSink>(STDERR_FILENO)));
   if (is_json) {
     spdlog::set_formatter(std::make_unique<JsonFormatter>());
   } else {

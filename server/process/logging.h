@@ -1,5 +1,5 @@
-// Log lines go to standard error through spdlog's default logger: spdlog::info("..."). What a
-// program reads from them later has fields.
+// Log lines go to standard error (log_sink.h) through spdlog's default logger: spdlog::info("...").
+// What a program reads from them later has fields.
 //
 //   LogEvent(spdlog::level::info, "job ended", {{"job", id}, {"seconds", 1.5}});
 //

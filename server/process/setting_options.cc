@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "server/process/regular_file.h"
 
 namespace hilbert_ring::server {
 
@@ -22,13 +23,22 @@ CLI::Validator Between(double least, double most) {
 }
 
 void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
-                 const std::string& help) {
+                 const std::string& help, double least) {
   const auto seconds = static_cast<double>(value.count()) / 1000;
   app.add_option_function<double>(
          flag, [&value](double given) { value = Milliseconds(static_cast<int64_t>(given * 1000)); },
          help + ", in seconds")
-      ->check(Between(0.001, 1e9))
+      ->check(Between(least, 1e9))
       ->default_str(CLI::detail::to_string(seconds));
+}
+
+CLI::Validator SmallRegularFile() {
+  constexpr size_t kMostBytes = 1 << 20;
+  const auto wrong = [](const std::string& path) {
+    const auto text = ReadRegularFile(path, kMostBytes);
+    return text.ok() ? std::string() : absl::StrCat(path, " ", text.status().message());
+  };
+  return CLI::Validator(wrong, "").application_index(0);  // of several the last is read alone
 }
 
 CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,

@@ -17,9 +17,16 @@ namespace hilbert_ring::server {
 // CLI::Range lets what is not a number pass, as that is neither less nor more.
 CLI::Validator Between(double least, double most);
 
-// In seconds.
+inline constexpr double kLeastSeconds = 0.001;
+// Heartbeats come four times within a worker's timeout, and the silent are looked for eight times.
+inline constexpr double kLeastWorkerTimeoutSeconds = 0.1;
+
+// In seconds, `least` or more.
 void AddDuration(CLI::App& app, const std::string& flag, Milliseconds& value,
-                 const std::string& help);
+                 const std::string& help, double least = kLeastSeconds);
+
+// Of an option that names a file to be read: a regular one, of at most 1 MiB.
+CLI::Validator SmallRegularFile();
 
 // With or without a suffix.
 CLI::Option* AddBytes(CLI::App& app, const std::string& flag, int64_t& value,

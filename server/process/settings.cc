@@ -101,7 +101,7 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   AddBytes(app, "--model-memory", s.model_memory_bytes,
            "memory for the weights of models of each spawned worker, beside that for jobs");
   AddDuration(app, "--worker-timeout", s.worker_timeout,
-              "a worker that is not heard of for so long is lost");
+              "a worker that is not heard of for so long is lost", kLeastWorkerTimeoutSeconds);
   AddDuration(app, "--greet-interval", s.greet_interval,
               "a worker that waits for jobs is called so often; one that does not answer gets none "
               "until it does");
@@ -350,7 +350,8 @@ std::string ReadyFileClash(const CLI::App& app, const Settings& settings) {
 template <typename Settings>
 std::variant<Settings, int> Parse(CLI::App& app, Settings& settings, int argc, char** argv) {
   app.set_version_flag("--version", std::string(kVersion));
-  app.set_config("--config", "", "a file of lines such as grpc-port=8001");
+  app.set_config("--config", "", "a file of lines such as grpc-port=8001")
+      ->check(SmallRegularFile());
   app.config_formatter(std::make_shared<CheckedConfig>(Flags(app)));
   app.footer(
       "Every setting can be given as a flag, as an environment variable (HILBERT_RING_ and the "

@@ -81,7 +81,7 @@ struct CoordinatorSettings {
   int64_t stream_epoch_memory_bytes = int64_t{256} << 20;  // rows and outputs of an epoch
   int64_t stream_memory_bytes = int64_t{4} << 30;          // of all streams
   int check_rows = 0;                                      // of each job, computed again
-  bool warm_up = true;  // ready only once a job over all workers has ended well
+  bool warm_up = true;  // ready only once a job over the workers has ended well
   int64_t order_memory_limit_bytes = int64_t{1} << 30;        // coordinates of a job
   int64_t total_order_memory_limit_bytes = int64_t{4} << 30;  // of all jobs
   int64_t order_cache_bytes = int64_t{128} << 20;

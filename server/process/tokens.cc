@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <fstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/return_if_error.h"
 #include "grpc/grpc_security_constants.h"
+#include "server/process/regular_file.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -25,6 +25,7 @@ constexpr char kCallTokenKey[] = "hilbert-ring-call-token-bin";  // a draw, then
 constexpr size_t kDrawBytes = 16;
 constexpr size_t kProofBytes = 32;
 constexpr size_t kMostTokenBytes = 4096;
+constexpr size_t kMostTokenFileBytes = 2 * kMostTokenBytes;  // white space around it included
 
 // Takes as long wherever they differ.
 bool Same(absl::string_view a, absl::string_view b) {
@@ -64,14 +65,12 @@ absl::Status Refused(const std::string& message, const wire::Reason& reason) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(2 * kMostTokenBytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (file.bad() || !file.is_open()) {
-    return absl::NotFoundError(absl::StrCat("--join-token-file: cannot read ", path));
+  const absl::StatusOr<std::string> text = ReadRegularFile(path, kMostTokenFileBytes);
+  if (!text.ok()) {
+    return absl::Status(text.status().code(),
+                        absl::StrCat("--join-token-file: ", path, " ", text.status().message()));
   }
-  const std::string token(absl::StripAsciiWhitespace(text));
+  const std::string token(absl::StripAsciiWhitespace(*text));
   const bool printable =
       std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (token.size() < kLeastTokenBytes || token.size() > kMostTokenBytes || !printable) {

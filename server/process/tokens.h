@@ -27,8 +27,8 @@ namespace hilbert_ring::server {
 
 inline constexpr int kLeastTokenBytes = 16;
 
-// The file's content without white space around it. NOT_FOUND, or INVALID_ARGUMENT when it is too
-// short to be a secret or is no text.
+// The content of a regular file without white space around it. INVALID_ARGUMENT when it is no such
+// file, too short to be a secret, or no text; else the code follows errno.
 absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 
 // 32 bytes from the system's source of randomness, in hexadecimal digits.

@@ -93,6 +93,12 @@ def test_bytes_of_a_row():
     ("max_attempts", {"options": {"max_attempts": 0}}),
     ("max_attempts", {"options": {"max_attempts": 1001}}),
     ("chunk_bytes", {"options": {"chunk_bytes": 0}}),
+    ("q", {"q": np.ma.masked_array(np.zeros((16, 4, 8), "f4"), mask=True)}),
+    ("k", {"k": np.ma.masked_array(np.zeros((16, 2, 8), "f4"))}),  # whether anything is masked or not
+    ("ordering.coords", {"ordering": hilbert_ring.Hilbert(coords=np.ma.zeros((16, 2), int))}),
+    ("out", {"out": np.ma.zeros((16, 4, 16), "f4")}),
+    ("lse", {"lse": np.ma.zeros((16, 4), "f4")}),
+    ("job_id", {"options": {"job_id": "a\ud800"}}),           # a lone surrogate
     ("deadline", {"options": {"deadline": 0}}),
     ("deadline", {"options": {"deadline": float("nan")}}),
     ("outage_timeout", {"options": {"outage_timeout": -1}}),
@@ -120,6 +126,23 @@ def test_an_output_that_cannot_be_written_to():
     out = np.zeros((16, 4, 16), "f4")
     out.flags.writeable = False
     refused("out", out=out)
+
+
+def test_ids_that_no_message_can_have(client):
+    """A job's of any kind, and of what is cancelled."""
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="job_id is .*no Unicode text") as raised:
+        client.attend(*arrays(), segments=[8], job_id="\ud800", progress=False)
+    assert raised.value.field == "job_id"
+    with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+        list(client.attend_stream([arrays()], segments=[8], job_id="\ud800"))
+    assert raised.value.field == "job_id"
+    wrong, right = client.attend_many([{**dict(zip("qkv", arrays())), "job_id": "\ud800"}, arrays()], segments=[8])
+    assert isinstance(wrong, hilbert_ring.InvalidArgumentError) and wrong.field == "job_id"
+    assert isinstance(right, hilbert_ring.AttendResult)
+    for field, names in (("job_id", ("\ud800", None)), ("caller", ("job", "\ud800"))):
+        with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+            client.cancel(*names)
+        assert raised.value.field == field
 
 
 def test_names_that_the_service_refuses_come_back_as_fields(client):

@@ -1,5 +1,6 @@
 """Jobs that are cancelled, late, refused, tried again, or asked for rows again."""
 import asyncio
+import functools
 import os
 import signal
 import socket
@@ -134,6 +135,154 @@ def test_a_job_that_can_never_fit():
         assert raised.value.reason == "DOES_NOT_FIT" and raised.value.attempts == 1
 
 
+def small_stream(client):
+    def blocks():
+        while True:
+            yield tensors(64)
+
+    return client.attend_stream(blocks(), segments=[32], epoch_tokens=32, job_id="closed")
+
+
+# What is under way when a client is closed; all but the first wait for a service that nobody finds.
+CALLS = [lambda client: client.attend(*long_tensors(), by_reference="never", job_id="closed", **LONG),
+         lambda client: client.attend(*tensors(10), segments=[10], progress=False),
+         lambda client: client.encode(tensors(10)[0][:, 0], model="m", progress=False)]
+
+
+def await_call(server, find):
+    """Until a call is under way: at `server`, or nowhere."""
+    if find:
+        with hilbert_ring.connect(server) as looker:
+            assert await_that(lambda: [job.job_id for job in looker.jobs()] == ["closed"])
+    else:
+        time.sleep(1)  # some of its attempts have failed
+
+
+def quickly_closed(error, since):
+    """At once: no outage's or deadline's time has passed."""
+    assert type(error) is hilbert_ring.CancelledError and "the client was closed" in str(error), repr(error)
+    assert error.reason == "CANCELLED"
+    assert time.monotonic() - since < 10
+
+
+@pytest.mark.parametrize("call, find", zip(CALLS, (True, False, False)))
+@pytest.mark.parametrize("further", [{}, {"deadline": UNTIL}])
+def test_a_client_that_is_closed_ends_its_calls(client, capfd, call, find, further):
+    with socket.socket() as taken:  # a port where nobody listens
+        taken.bind(("127.0.0.1", 0))
+        server = client.server if find else f"127.0.0.1:{taken.getsockname()[1]}"
+        closing, ends = hilbert_ring.connect(server), []
+        # So that each case has its deadline, or none.
+        for name in ("attend", "encode"):
+            setattr(closing, name, functools.partial(getattr(closing, name), **further))
+
+        def run():
+            try:
+                call(closing)
+            except Exception as error:
+                ends.append(error)
+
+        caller = threading.Thread(target=run)
+        caller.start()
+        await_call(server, find)
+        since = time.monotonic()
+        closing.close()
+        caller.join(UNTIL)
+        quickly_closed(ends[0], since)
+
+        async def run_by_asyncio():
+            closing = hilbert_ring.aio.connect(server)
+            for name in ("attend", "encode"):
+                setattr(closing, name, functools.partial(getattr(closing, name), **further))
+            task = asyncio.ensure_future(call(closing))
+            await asyncio.to_thread(await_call, server, find)
+            since = time.monotonic()
+            await closing.close()
+            with pytest.raises(hilbert_ring.CancelledError) as raised:
+                await task
+            quickly_closed(raised.value, since)
+
+        assert await_that(lambda: client.jobs() == [])
+        asyncio.run(run_by_asyncio())
+    assert await_that(lambda: client.jobs() == [])
+    assert "Traceback" not in capfd.readouterr().err  # of a thread of gRPC's
+
+
+def test_a_client_that_is_closed_ends_its_streams(client):
+    closing = hilbert_ring.connect(client.server)
+    stream = small_stream(closing)
+    next(stream)
+    closing.close()
+    since = time.monotonic()
+    with pytest.raises(hilbert_ring.CancelledError) as raised:
+        for _ in stream:
+            pass
+    quickly_closed(raised.value, since)
+
+    async def run():
+        closing = hilbert_ring.aio.connect(client.server)
+        stream = small_stream(closing)
+        await stream.__anext__()
+        await closing.close()
+        since = time.monotonic()
+        with pytest.raises(hilbert_ring.CancelledError) as raised:
+            async for _ in stream:
+                pass
+        quickly_closed(raised.value, since)
+
+    assert await_that(lambda: client.jobs() == [])
+    asyncio.run(run())
+    assert await_that(lambda: client.jobs() == [])
+
+
+def test_a_client_that_was_closed_makes_no_calls(client):
+    calls = [*CALLS, lambda closed: closed.jobs(), lambda closed: closed.status(),
+             lambda closed: closed.cancel("any"), lambda closed: closed.models(),
+             lambda closed: closed.plan(tokens=10, heads=1, head_dim=8, segments=[10])]
+    closed = hilbert_ring.connect(client.server)
+    closed.close()
+    closed.close()
+    for call in [*calls, lambda closed: next(small_stream(closed))]:
+        since = time.monotonic()
+        with pytest.raises(hilbert_ring.CancelledError) as raised:
+            call(closed)
+        quickly_closed(raised.value, since)
+    many = [tensors(10)] * 2
+    for error in closed.attend_many(many, segments=[10]):  # errors are results of that call
+        quickly_closed(error, since)
+
+    async def run():
+        closed = hilbert_ring.aio.connect(client.server)
+        await closed.close()
+        await closed.close()
+        for call in [*calls, lambda closed: small_stream(closed).__anext__()]:
+            with pytest.raises(hilbert_ring.CancelledError) as raised:
+                await call(closed)
+            quickly_closed(raised.value, time.monotonic())
+        for error in await closed.attend_many(many, segments=[10]):
+            quickly_closed(error, time.monotonic())
+
+    asyncio.run(run())
+
+
+def test_a_task_that_is_cancelled_as_its_client_is_closed(client):
+    """It is cancelled: asyncio wants that."""
+    if sys.version_info < (3, 11):
+        pytest.skip("a task does not know who cancelled it before Python 3.11")
+
+    async def run():
+        closing = hilbert_ring.aio.connect(client.server)
+        task = asyncio.ensure_future(CALLS[0](closing))
+        await asyncio.to_thread(await_call, client.server, True)
+        task.cancel()
+        await closing.close()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert await_that(lambda: client.jobs() == [])
+
+
 def test_a_service_that_nobody_finds():
     with socket.socket() as taken:  # a port where nobody listens
         taken.bind(("127.0.0.1", 0))
@@ -232,7 +381,7 @@ def test_a_full_queue_is_waited_for(monkeypatch):
     waits = []
     sleep = time.sleep
     # What the service asks for may be a minute: the test looks at it and does not wait for it.
-    monkeypatch.setattr(hilbert_ring._connection.time, "sleep", lambda seconds: (
+    monkeypatch.setattr(hilbert_ring._connection.Connection, "pause", lambda self, seconds: (
         waits.append(seconds), sleep(min(seconds, 0.2))))
     with hilbert_ring.local(workers=1, max_queue=1) as client:
         running = threading.Event()

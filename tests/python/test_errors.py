@@ -74,6 +74,8 @@ def test_details_that_are_damaged_are_no_reason():
 def test_a_service_that_stops_says_cancelled_and_nothing_else():
     failure = failure_of(Ended(grpc.StatusCode.CANCELLED), True)
     assert isinstance(failure.error, hilbert_ring.UnavailableError) and failure.admitted
+    closed = failure_of(Ended(grpc.StatusCode.CANCELLED), True, closed=True).error
+    assert type(closed) is hilbert_ring.CancelledError and "the client was closed" in str(closed)
     by_caller = failure_of(Ended(grpc.StatusCode.CANCELLED, status_of("CANCELLED_BY_CALLER")), True)
     assert isinstance(by_caller.error, hilbert_ring.CancelledError)
 

@@ -64,6 +64,23 @@ def test_only_the_rows_that_are_sent_are_read(client, expected):
     assert max(reads) == 10 and sum(reads) == 3 * SHAPE[0]
 
 
+def test_slices_with_masked_values_are_refused(client, expected):
+    class Dataset:  # as of netCDF4: read by slices, which are masked arrays
+        def __init__(self, values, masked):
+            self.values = np.ma.masked_array(values, mask=False)
+            self.values[50:50 + masked] = np.ma.masked
+            self.shape, self.dtype = values.shape, values.dtype
+
+        def __getitem__(self, rows):
+            return self.values[rows]
+
+    q, k, v = tensors()
+    same(client.attend(*(Dataset(x, 0) for x in (q, k, v)), **PATTERN), expected)
+    with pytest.raises(hilbert_ring.InvalidArgumentError, match="k has masked values in rows") as raised:
+        client.attend(q, Dataset(k, 1), v, **PATTERN)
+    assert raised.value.field == "k"
+
+
 @pytest.mark.parametrize("change", [
     lambda x: np.asfortranarray(x), lambda x: x.astype(">f4"),
     lambda x: np.repeat(x, 2, axis=0)[::2],

@@ -1,6 +1,7 @@
 """Many small jobs in one call: from Python, blocking and for asyncio, and by the command line."""
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -46,6 +47,31 @@ def test_jobs_are_each_their_own(client):
         assert isinstance(result, hilbert_ring.AttendResult), result
         assert result.report.tokens == len(qkv[0])
         assert_same(result, alone(client, qkv, segments=[16, 32], dilations=[1, 2]))
+
+
+@pytest.mark.parametrize("by_asyncio", [False, True])
+def test_a_client_that_is_closed_ends_the_jobs_that_run(by_asyncio):
+    """Behind a service that takes the call and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        server = f"127.0.0.1:{mute.getsockname()[1]}"
+        if by_asyncio:
+            async def run():
+                closing = hilbert_ring.aio.connect(server)
+                task = asyncio.ensure_future(closing.attend_many([rows(20)] * 3, segments=[16]))
+                await asyncio.to_thread(mute.accept)
+                await closing.close()
+                return await asyncio.wait_for(task, 10)
+            results = asyncio.run(run())
+        else:
+            closing = hilbert_ring.connect(server)
+            with ThreadPoolExecutor(1) as pool:
+                call = pool.submit(closing.attend_many, [rows(20)] * 3, segments=[16])
+                mute.accept()
+                closing.close()
+                results = call.result(10)
+    assert len(results) == 3
+    for result in results:
+        assert type(result) is hilbert_ring.CancelledError and "the client was closed" in str(result)
 
 
 def test_a_message_has_no_more_jobs_than_the_service_takes(client):

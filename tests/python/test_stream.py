@@ -91,6 +91,50 @@ def test_a_stream_without_blocks(client):
     assert list(stream) == [] and stream.report is None
 
 
+ROWS_OF_BLOCKS = [
+    [0], [0, 0], [0, 100, 0], [100, 0, 100], [256, 0, 0, 256, 0], [300, 0, 10, 0, 0, 500, 0]]
+
+
+def of_rows(rows, counts):
+    first = 0
+    for count in counts:
+        yield tuple(tensor[first:first + count] for tensor in rows)
+        first += count
+
+
+@pytest.mark.parametrize("counts", ROWS_OF_BLOCKS)
+@pytest.mark.parametrize("by_asyncio", [False, True])
+def test_a_block_without_rows_has_its_result_in_its_turn(client, rows, counts, by_asyncio):
+    async def run():
+        async with hilbert_ring.aio.connect(client.server) as near:
+            stream = near.attend_stream(of_rows(rows, counts), lse=True, epoch_tokens=256, **SPEC)
+            return [block async for block in stream], stream.report
+
+    if by_asyncio:
+        results, report = asyncio.run(run())
+    else:
+        stream = client.attend_stream(of_rows(rows, counts), lse=True, epoch_tokens=256, **SPEC)
+        results, report = list(stream), stream.report
+    assert [block.out.shape for block in results] == [(count, HEADS, DIM) for count in counts]
+    assert [block.lse.shape for block in results] == [(count, HEADS) for count in counts]
+    assert [block.first_token for block in results] == [sum(counts[:i]) for i in range(len(counts))]
+    assert report.tokens == sum(counts)
+    if sum(counts):
+        expected = client.attend(*(tensor[:sum(counts)] for tensor in rows), progress=False, **SPEC)
+        np.testing.assert_array_equal(np.concatenate([block.out for block in results]), expected.out)
+        np.testing.assert_array_equal(np.concatenate([block.lse for block in results]), expected.lse)
+
+
+def test_a_block_without_rows_is_of_the_first_ones_kind(client):
+    def view(count):
+        return memoryview(np.ones((count, HEADS, DIM), "f4"))
+
+    blocks = [(view(count),) * 3 for count in (10, 0)]
+    ten, none = client.attend_stream(blocks, **SPEC)
+    assert isinstance(ten.out, memoryview) and isinstance(none.out, memoryview)
+    assert none.out.shape == (0, HEADS, DIM) and none.lse is None
+
+
 def test_what_the_blocks_raise_is_raised(client, rows):
     def blocks():
         yield from cut(tuple(tensor[:300] for tensor in rows), 100)

@@ -13,6 +13,7 @@
 #include "client/cpp/service.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hilbert_ring/v1/many.grpc.pb.h"
 #include "tests/faults/fault_job.h"
 #include "tests/security/tls_fixture.h"
 #include "tests/service/raw_call.h"
@@ -294,6 +295,28 @@ TEST_F(Tokens, AreReplacedUnderLoad) {
   caller.join();
   // Jobs that began after that.
   EXPECT_TRUE(!failed || last.reason == "AUTH_TOKEN") << last.status << last.what;
+}
+
+// A call of many jobs brings new ones for as long as it is open.
+TEST_F(Tokens, ThatAreGoneBringNoNewJobs) {
+  Write(Line("lab", "submit", TokenOf("lab")) + Line("eye", "observe", TokenOf("eye")));
+  Start();
+  const auto stub = v1::SmallJobsService::NewStub(ChannelAs("lab"));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  const auto stream = stub->AttendMany(&context);
+  v1::AttendManyRequest request;
+  request.add_jobs();  // wrong, and so answered at once
+  v1::AttendManyResponse response;
+  ASSERT_TRUE(stream->Write(request) && stream->Read(&response));
+  EXPECT_EQ(response.results_size(), 1);
+  Write(Line("eye", "observe", TokenOf("eye")));
+  int answered = 0;
+  for (; answered < 600 && stream->Write(request) && stream->Read(&response); ++answered) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_LT(answered, 600) << "half a minute later";
+  EXPECT_EQ(ReasonOf(wire::FromGrpc(stream->Finish())), "AUTH_TOKEN");
 }
 
 TEST_F(Tokens, AppearNowhere) {

@@ -26,14 +26,15 @@ class AioAttempt:
                   seconds: Optional[float]) -> Union[pb.Report, AttemptFailure]:
         """The report, or how the attempt failed."""
         stream = connection.stream(self._attempt.method, self._requests(), seconds)
-        with self._broken.raised():
+        with self._broken.raised(connection):
             try:
                 async for message in stream:
                     self._attempt.handle(message)
                     self._changed.set()
                 return self._attempt.finish()
             except (grpc.aio.AioRpcError, HilbertRingError) as ended:
-                return failure_or_raise(ended, self._attempt.admitted, self._broken.error)
+                return failure_or_raise(ended, self._attempt.admitted, self._broken.error,
+                                        connection.closed)
             finally:
                 self._over = True
                 self._changed.set()

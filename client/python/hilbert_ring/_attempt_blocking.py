@@ -34,7 +34,7 @@ class BlockingAttempt:
                     self._changed.notify()
             return self._attempt.finish()
         except (grpc.RpcError, HilbertRingError) as ended:
-            return failure_or_raise(ended, self._attempt.admitted, self._broken)
+            return failure_or_raise(ended, self._attempt.admitted, self._broken, connection.closed)
         finally:
             with self._changed:
                 self._over = True

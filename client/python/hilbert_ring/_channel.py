@@ -9,8 +9,8 @@ from typing import Any, List, Optional, Tuple, Union
 import grpc
 
 from hilbert_ring._retry import AttemptFailure
-from hilbert_ring.errors import (DataLossError, HilbertRingError, InvalidArgumentError, UnavailableError,
-                                 error_of, pushback_of)
+from hilbert_ring.errors import (CancelledError, DataLossError, HilbertRingError, InvalidArgumentError,
+                                 UnavailableError, error_of, pushback_of)
 
 SERVICE = "/hilbert_ring.v1.AttentionService/"
 ENCODER_SERVICE = "/hilbert_ring.v1.EncoderService/"
@@ -165,36 +165,44 @@ class PushedBack(Exception):
     failure: AttemptFailure
 
 
-def failure_of(ended: Any, admitted: bool) -> AttemptFailure:
-    """Of a call that ended with an RpcError and that the caller did not cancel."""
+def closed_error() -> CancelledError:
+    """What calls of a client that was closed raise."""
+    return CancelledError("the client was closed")
+
+
+def failure_of(ended: Any, admitted: bool, closed: bool = False) -> AttemptFailure:
+    """Of a call that ended with an RpcError and that the caller did not cancel.
+
+    closed: the client was closed, which cancels its calls.
+    """
     code = ended.code()
     trailing = [(key, value) for key, value in ended.trailing_metadata() or ()]
     error = error_of(code, ended.details(), trailing)
     if code == grpc.StatusCode.CANCELLED and error.reason == "CANCELLED":
-        # A service that stops cancels its calls, and says no word of its own.
-        error = UnavailableError("the service ended the call")
+        # A service that stops cancels its calls, too, and says no word of its own.
+        error = closed_error() if closed else UnavailableError("the service ended the call")
     if code == grpc.StatusCode.INTERNAL and ended.details() == _NEVER_BEGAN:
         error = UnavailableError("the connection was lost before the call began")
     return AttemptFailure(error, admitted, pushback=pushback_of(trailing))
 
 
 def failure_or_raise(ended: Exception, admitted: bool,
-                     broken: Optional[Exception]) -> AttemptFailure:
+                     broken: Optional[Exception], closed: bool) -> AttemptFailure:
     """Of an attempt that ended with an RpcError, or with an error that this client found.
 
     broken: what the caller's own tensors or blocks raised meanwhile; where that ended the call, it
-    is raised.
+    is raised. closed: as of failure_of.
     """
     if isinstance(ended, HilbertRingError):
         return AttemptFailure(ended, admitted, output_damaged=isinstance(ended, DataLossError))
     if broken is not None:
         raise broken from None
-    return failure_of(ended, admitted)
+    return failure_of(ended, admitted, closed)
 
 
-def short_failure(name: str, ended: Any) -> Exception:
+def short_failure(name: str, ended: Any, closed: bool) -> Exception:
     """What a short call that ended with an RpcError raises: PushedBack, or the error."""
-    failure = failure_of(ended, admitted=False)
+    failure = failure_of(ended, False, closed)
     if failure.pushback is not None and name in ("Plan", "PlanEncode"):
         return PushedBack(failure)
     return failure.error

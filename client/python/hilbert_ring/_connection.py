@@ -1,21 +1,31 @@
 """A connection to a service, and the calls that one makes over it, for the blocking client."""
+import contextlib
+import math
 import threading
 import time
-from typing import Any, Callable, Iterator, Optional, Tuple, TypeVar
+import weakref
+from typing import Any, Callable, Iterator, Optional, Set, Tuple, TypeVar
 
 import grpc
 
 from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, STREAM_OPTIONS, Address, PushedBack,
-                                   keep_buffers, short_failure)
+                                   closed_error, keep_buffers, short_failure)
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring.errors import UnavailableError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 T = TypeVar("T")
 
+# A thread of gRPC watches a channel's connection for two rounds of 0.2 s after nobody wants to know it, and
+# dies with a traceback if the channel is closed meanwhile.
+_WATCH_SECONDS = 0.5
+
 
 class Connection:
-    """A channel of gRPC with what each call over it shows the service. Thread-safe."""
+    """A channel of gRPC with what each call over it shows the service. Thread-safe.
+
+    Once it is closed each function raises CancelledError, and those that wait do so at once.
+    """
 
     def __init__(self, address: Address) -> None:
         self.timing = CallTiming()
@@ -24,6 +34,10 @@ class Connection:
         self._channel = self._open()
         self._lock = threading.Lock()
         self._unbounded: Optional[grpc.Channel] = None  # for calls without end, once there is one
+        self._closed = threading.Event()  # set under _lock
+        self._connecting: Set[Any] = set()  # futures of gRPC, guarded by _lock
+        self._watched = -math.inf  # when the last of them ended, guarded by _lock
+        self._streams: "weakref.WeakSet[Any]" = weakref.WeakSet()  # calls, guarded by _lock
 
     def _open(self, *further: Tuple[str, int]) -> grpc.Channel:
         address = self._address
@@ -33,24 +47,65 @@ class Connection:
         return grpc.secure_channel(address.server, address.credentials, options=options)
 
     def close(self) -> None:
-        """Ends the calls that are under way, too."""
-        self._channel.close()
+        """Ends the calls that are under way, too. May be called again."""
         with self._lock:
-            if self._unbounded is not None:
-                self._unbounded.close()
+            self._closed.set()
+            connecting, self._connecting = self._connecting, set()
+            if connecting:
+                self._watched = time.monotonic()
+            watch_end = self._watched + _WATCH_SECONDS
+            streams = list(self._streams)
+        for call in [*streams, *connecting]:
+            call.cancel()
+        time.sleep(max(0.0, watch_end - time.monotonic()))
+        self._channel.close()
+        if self._unbounded is not None:
+            self._unbounded.close()
+
+    @property
+    def closed(self) -> bool:
+        """Calls are ended, or will be soon."""
+        return self._closed.is_set()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise closed_error()
+
+    @contextlib.contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Around the begin of a call, which gRPC refuses with a ValueError once its channel is closed."""
+        self._check_open()
+        try:
+            yield
+        except ValueError:
+            self._check_open()
+            raise
+
+    def pause(self, seconds: float) -> None:
+        """Returns after so many seconds."""
+        self._closed.wait(seconds)
+        self._check_open()
 
     def stream(self, method: str, requests: Iterator[bytes], seconds: Optional[float]) -> Any:
         """A call with messages both ways, as bytes. seconds: until its deadline; None: it has none."""
-        return self._channel.stream_stream(method)(requests, timeout=seconds,
-                                                   metadata=self._address.metadata())
+        return self._begun(self._channel, method, requests, seconds)
 
     def endless(self, method: str, requests: Iterator[bytes], seconds: Optional[float]) -> Any:
         """As stream, of a call whose length has no bound: what comes and is not read takes a fixed memory."""
         with self._lock:
+            self._check_open()  # else a channel would be opened that nobody closes
             if self._unbounded is None:
                 self._unbounded = self._open(*STREAM_OPTIONS)
             channel = self._unbounded
-        return channel.stream_stream(method)(requests, timeout=seconds, metadata=self._address.metadata())
+        return self._begun(channel, method, requests, seconds)
+
+    def _begun(self, channel: grpc.Channel, method: str, requests: Iterator[bytes], seconds: Optional[float]) -> Any:
+        metadata = self._address.metadata()
+        with self._lock:
+            self._check_open()
+            call = channel.stream_stream(method)(requests, timeout=seconds, metadata=metadata)
+            self._streams.add(call)
+            return call
 
     def short(self, name: str, request: Any, response: Callable[[], T],
               seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
@@ -60,13 +115,14 @@ class Connection:
             PushedBack: the service has too much to do, and says when it is to be asked again.
             HilbertRingError: a subclass for each other status.
         """
-        call = self._channel.unary_unary(
-            service + name, request_serializer=type(request).SerializeToString,
-            response_deserializer=response.FromString)  # type: ignore[attr-defined]
         try:
-            return call(request, timeout=seconds, metadata=self._address.metadata())  # type: ignore
+            with self._calling():
+                call = self._channel.unary_unary(
+                    service + name, request_serializer=type(request).SerializeToString,
+                    response_deserializer=response.FromString)  # type: ignore[attr-defined]
+                return call(request, timeout=seconds, metadata=self._address.metadata())  # type: ignore
         except grpc.RpcError as ended:
-            raise short_failure(name, ended) from None
+            raise short_failure(name, ended, self.closed) from None
 
     def ask(self, name: str, request: Any, response: Callable[[], T], attempts: Attempts,
             service: str = SERVICE) -> T:
@@ -77,11 +133,11 @@ class Connection:
             try:
                 return self.short(name, request, response, seconds, service)
             except PushedBack as pushed:
-                time.sleep(attempts.wait_after(pushed.failure))
+                self.pause(attempts.wait_after(pushed.failure))
             except UnavailableError as error:
                 if error.reason == "DATA_ROOT_GONE":
                     raise
-                time.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
+                self.pause(attempts.wait_after(AttemptFailure(error, admitted=False)))
 
     def plan(self, request: Any, attempts: Attempts) -> pb.PlanResponse:
         """Of a PlanRequest or PlanEncodeRequest. Waits for a service that makes too many plans."""
@@ -91,7 +147,7 @@ class Connection:
             try:
                 return self.short(name, request, pb.PlanResponse, attempts.deadline_left(), service)
             except PushedBack as pushed:
-                time.sleep(attempts.wait_after(pushed.failure))
+                self.pause(attempts.wait_after(pushed.failure))
 
     def come_back(self, attempts: Attempts, failure: AttemptFailure, wait: float) -> None:
         """Returns when the next attempt may start: after `wait`, and with a connection.
@@ -99,17 +155,27 @@ class Connection:
         Raises:
             HilbertRingError: of the failure; there was no connection in time.
         """
-        time.sleep(wait)
+        self.pause(wait)
         if not self._connected_within(attempts.time_left()):
             raise attempts.too_late(failure)
 
     def _connected_within(self, seconds: float) -> bool:
         """Works on the connection meanwhile."""
-        ready = grpc.channel_ready_future(self._channel)
+        with self._lock:
+            self._check_open()
+            ready = grpc.channel_ready_future(self._channel)
+            self._connecting.add(ready)
         try:
             ready.result(timeout=None if seconds == float("inf") else max(0.0, seconds))
             return True
         except grpc.FutureTimeoutError:
             return False
+        except grpc.FutureCancelledError:
+            raise closed_error() from None
         finally:
-            ready.cancel()
+            with self._lock:
+                ours = ready in self._connecting  # not taken by close: gRPC lets it be cancelled once
+                self._connecting.discard(ready)
+                self._watched = time.monotonic()
+            if ours:
+                ready.cancel()

@@ -3,18 +3,24 @@ import asyncio
 import contextlib
 import math
 import time
-from typing import Any, AsyncIterator, Callable, Iterator, Optional, Tuple, TypeVar
+from typing import Any, AsyncIterator, Callable, Iterator, Optional, Set, Tuple, TypeVar
 
 import grpc
 import grpc.aio
 
 from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, STREAM_OPTIONS, Address, PushedBack,
-                                   keep_buffers, short_failure)
+                                   closed_error, keep_buffers, short_failure)
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring.errors import UnavailableError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 T = TypeVar("T")
+
+
+def _task_is_cancelled() -> bool:
+    """Whether the caller wants it; unknown before Python 3.11: then not."""
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling is not None and cancelling() > 0
 
 
 class BrokenRequests:
@@ -34,14 +40,15 @@ class BrokenRequests:
             raise
 
     @contextlib.contextmanager
-    def raised(self) -> Iterator[None]:
+    def raised(self, connection: "AioConnection") -> Iterator[None]:
         """Around the reading of what comes."""
-        try:
-            yield
-        except asyncio.CancelledError:
-            if self.error is None:
-                raise
-            raise self.error from None
+        with connection.reading():
+            try:
+                yield
+            except asyncio.CancelledError:
+                if self.error is None:
+                    raise
+                raise self.error from None
 
 
 class AioConnection:
@@ -53,6 +60,8 @@ class AioConnection:
         keep_buffers()
         self._channel = self._open()
         self._unbounded: Optional[grpc.aio.Channel] = None  # for calls without end, once there is one
+        self._closed = asyncio.Event()
+        self._calls: Set[Any] = set()  # under way
 
     def _open(self, *further: Tuple[str, int]) -> grpc.aio.Channel:
         address = self._address
@@ -63,33 +72,73 @@ class AioConnection:
 
     async def close(self) -> None:
         """As of Connection.close."""
+        self._closed.set()
+        for call in list(self._calls):
+            call.cancel()
         await self._channel.close()
         if self._unbounded is not None:
             await self._unbounded.close()
 
+    @property
+    def closed(self) -> bool:
+        """As of Connection.closed."""
+        return self._closed.is_set()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise closed_error()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Around what awaits a call, which `close` cancels: gRPC makes of it what it makes of a task's cancelling."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self.closed or _task_is_cancelled():
+                raise
+            raise closed_error() from None
+
+    async def pause(self, seconds: float) -> None:
+        """As of Connection.pause."""
+        try:
+            await asyncio.wait_for(self._closed.wait(), seconds)
+        except asyncio.TimeoutError:
+            return
+        self._check_open()
+
+    def _noted(self, call: Any) -> Any:
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return call
+
     def stream(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float]) -> Any:
         """As of Connection.stream."""
-        return self._channel.stream_stream(method)(requests, timeout=seconds,
-                                                   metadata=self._address.metadata())
+        self._check_open()
+        return self._noted(self._channel.stream_stream(method)(requests, timeout=seconds,
+                                                               metadata=self._address.metadata()))
 
     def endless(self, method: str, requests: AsyncIterator[bytes], seconds: Optional[float]) -> Any:
         """As of Connection.endless."""
+        self._check_open()
         if self._unbounded is None:
             self._unbounded = self._open(*STREAM_OPTIONS)
-        return self._unbounded.stream_stream(method)(requests, timeout=seconds,
-                                                     metadata=self._address.metadata())
+        return self._noted(self._unbounded.stream_stream(method)(requests, timeout=seconds,
+                                                                 metadata=self._address.metadata()))
 
     async def short(self, name: str, request: Any, response: Callable[[], T],
                     seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
         """As of Connection.short."""
+        self._check_open()
         call = self._channel.unary_unary(
             service + name, request_serializer=type(request).SerializeToString,
             response_deserializer=response.FromString)  # type: ignore[attr-defined]
         try:
-            answer: T = await call(request, timeout=seconds, metadata=self._address.metadata())
-            return answer
+            with self.reading():
+                answer: T = await self._noted(call(request, timeout=seconds,
+                                                   metadata=self._address.metadata()))
+                return answer
         except grpc.aio.AioRpcError as ended:
-            raise short_failure(name, ended) from None
+            raise short_failure(name, ended, self.closed) from None
 
     async def ask(self, name: str, request: Any, response: Callable[[], T], attempts: Attempts,
                   service: str = SERVICE) -> T:
@@ -100,11 +149,11 @@ class AioConnection:
             try:
                 return await self.short(name, request, response, seconds, service)
             except PushedBack as pushed:
-                await asyncio.sleep(attempts.wait_after(pushed.failure))
+                await self.pause(attempts.wait_after(pushed.failure))
             except UnavailableError as error:
                 if error.reason == "DATA_ROOT_GONE":
                     raise
-                await asyncio.sleep(attempts.wait_after(AttemptFailure(error, admitted=False)))
+                await self.pause(attempts.wait_after(AttemptFailure(error, admitted=False)))
 
     async def plan(self, request: Any, attempts: Attempts) -> pb.PlanResponse:
         """As of Connection.plan."""
@@ -114,11 +163,11 @@ class AioConnection:
             try:
                 return await self.short(name, request, pb.PlanResponse, attempts.deadline_left(), service)
             except PushedBack as pushed:
-                await asyncio.sleep(attempts.wait_after(pushed.failure))
+                await self.pause(attempts.wait_after(pushed.failure))
 
     async def come_back(self, attempts: Attempts, failure: AttemptFailure, wait: float) -> None:
         """As of Connection.come_back."""
-        await asyncio.sleep(wait)
+        await self.pause(wait)
         if not await self._connected_within(attempts.time_left()):
             raise attempts.too_late(failure)
 
@@ -126,14 +175,19 @@ class AioConnection:
         """Works on the connection meanwhile."""
         end = time.monotonic() + seconds
         while True:
+            self._check_open()
             state = self._channel.get_state(try_to_connect=True)
             if state == grpc.ChannelConnectivity.READY:
                 return True
             left = end - time.monotonic()
             if left <= 0:
                 return False
+            changed = asyncio.ensure_future(self._channel.wait_for_state_change(state))
+            changed.add_done_callback(lambda task: task.cancelled() or task.exception())  # of a closed channel
+            closed = asyncio.ensure_future(self._closed.wait())
             try:
-                await asyncio.wait_for(self._channel.wait_for_state_change(state),
-                                       None if left == math.inf else left)
-            except asyncio.TimeoutError:
-                return False
+                await asyncio.wait({changed, closed}, timeout=None if left == math.inf else left,
+                                   return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                changed.cancel()
+                closed.cancel()

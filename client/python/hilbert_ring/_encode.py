@@ -11,7 +11,7 @@ from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, opened
 from hilbert_ring._job import AttendOptions, output_of
 from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, choice, integer, integers
-from hilbert_ring._tensors import Output, read_tensor
+from hilbert_ring._tensors import Output, read_tensor, refuse_masked
 from hilbert_ring._warn import warn_of_notes, warn_of_rows, warn_of_slides
 from hilbert_ring.errors import (FailedPreconditionError, InvalidArgumentError, OutOfRangeError)
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -223,6 +223,7 @@ def _read_coordinates(model: encoder_pb.Model, coords: Any, tiles: int) -> Reade
     if coords is None:
         raise InvalidArgumentError(f"coords: model {model.name} has positions, and none are given",
                                    field="coords")
+    refuse_masked("coords", coords)
     array = np.asarray(coords)
     if array.dtype.kind not in "iuf" or array.shape != (tiles, 2):
         raise InvalidArgumentError(

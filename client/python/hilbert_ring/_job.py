@@ -11,7 +11,7 @@ from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, given_file, is_path, opened
 from hilbert_ring._retry import Attempts, CallTiming
-from hilbert_ring._spec import choice, make_spec, row_bytes
+from hilbert_ring._spec import check_text, choice, make_spec, row_bytes
 from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
                                    read_tensor)
 from hilbert_ring._warn import warn_of_rows, warn_of_spec
@@ -59,6 +59,7 @@ class AttendOptions:
 
     def check(self) -> None:
         """Raises InvalidArgumentError."""
+        check_text("job_id", self.job_id)
         choice("by_reference", self.by_reference, dict.fromkeys(CHOICES))
         _at_least("chunk_bytes", self.chunk_bytes, 1)
         _at_least("max_attempts", self.max_attempts, 1)
@@ -79,6 +80,13 @@ class AttendOptions:
         """The attempts of a call that starts now."""
         return Attempts(max_attempts=self.max_attempts, deadline=self.deadline,
                         outage_timeout=self.outage_timeout, timing=timing)
+
+
+def cancel_request(job_id: str, caller: Optional[str]) -> pb.CancelJobRequest:
+    """Raises InvalidArgumentError."""
+    check_text("job_id", job_id)
+    check_text("caller", caller)
+    return pb.CancelJobRequest(job_id=job_id, caller=caller or "")
 
 
 def _at_least(field: str, value: float, least: float) -> None:

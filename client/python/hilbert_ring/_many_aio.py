@@ -7,7 +7,7 @@ import grpc.aio
 from hilbert_ring._channel import failure_or_raise
 from hilbert_ring._connection_aio import AioConnection, BrokenRequests
 from hilbert_ring._many import SMALL_JOBS_SERVICE, ManyAttempt, ManyCall, ManyResult, Outcome
-from hilbert_ring.errors import HilbertRingError
+from hilbert_ring.errors import CancelledError, HilbertRingError
 
 _END = object()
 
@@ -17,7 +17,10 @@ async def run_many(connection: AioConnection, call: ManyCall) -> List[ManyResult
     attempts = call.options.attempts(connection.timing)
     number = 0
     while call.waiting():
-        failure = await _run(connection, ManyAttempt(call, number), attempts.deadline_left())
+        try:
+            failure = await _run(connection, ManyAttempt(call, number), attempts.deadline_left())
+        except CancelledError as closed:
+            return call.fail(closed)
         if failure is None:
             break
         try:
@@ -42,13 +45,13 @@ async def _run(connection: AioConnection, attempt: ManyAttempt, seconds: Optiona
                 yield message  # type: ignore[misc]
 
     stream = connection.stream(SMALL_JOBS_SERVICE + "AttendMany", requests(), seconds)
-    with broken.raised():
+    with broken.raised(connection):
         try:
             async for message in stream:
                 attempt.handle(message)
             attempt.finish()
             return None
         except (grpc.aio.AioRpcError, HilbertRingError) as ended:
-            return failure_or_raise(ended, attempt.taken, broken.error)
+            return failure_or_raise(ended, attempt.taken, broken.error, connection.closed)
         finally:
             stream.cancel()

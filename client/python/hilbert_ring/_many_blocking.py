@@ -6,7 +6,7 @@ import grpc
 from hilbert_ring._channel import failure_or_raise
 from hilbert_ring._connection import Connection
 from hilbert_ring._many import SMALL_JOBS_SERVICE, ManyAttempt, ManyCall, ManyResult, Outcome
-from hilbert_ring.errors import HilbertRingError
+from hilbert_ring.errors import CancelledError, HilbertRingError
 
 
 def run_many(connection: Connection, call: ManyCall) -> List[ManyResult]:
@@ -14,7 +14,10 @@ def run_many(connection: Connection, call: ManyCall) -> List[ManyResult]:
     attempts = call.options.attempts(connection.timing)
     number = 0
     while call.waiting():
-        failure = _run(connection, ManyAttempt(call, number), attempts.deadline_left())
+        try:
+            failure = _run(connection, ManyAttempt(call, number), attempts.deadline_left())
+        except CancelledError as closed:
+            return call.fail(closed)
         if failure is None:
             break
         try:
@@ -44,6 +47,6 @@ def _run(connection: Connection, attempt: ManyAttempt, seconds: Optional[float])
         attempt.finish()
         return None
     except (grpc.RpcError, HilbertRingError) as ended:
-        return failure_or_raise(ended, attempt.taken, broken)
+        return failure_or_raise(ended, attempt.taken, broken, connection.closed)
     finally:
         stream.cancel()

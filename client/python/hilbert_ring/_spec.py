@@ -31,6 +31,16 @@ def choice(field: str, value: Any, known: Dict[str, Any]) -> Any:
     return known[value]
 
 
+def check_text(field: str, value: Any) -> None:
+    """Raises InvalidArgumentError of a text that no message can have."""
+    try:
+        if isinstance(value, str):
+            value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"{field} is {value!r}, which is no Unicode text: {error.reason}",
+                                   field=field) from None
+
+
 def integer(field: str, value: Any) -> int:
     """A value of a 64-bit field."""
     try:

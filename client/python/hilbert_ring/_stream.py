@@ -22,7 +22,7 @@ _INPUTS = (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V)
 
 @dataclass(frozen=True)
 class StreamedBlock:
-    """Results of a block of rows, as many as it had.
+    """Results of a block of rows, as many as it had, which may be none.
 
     Attributes:
         first_token: of the stream.
@@ -190,8 +190,7 @@ class StreamAttempt:
         """The messages of a block's rows, which follow those of the block before."""
         base = self._rows_sent
         self._rows_sent += block.rows
-        if block.rows > 0:
-            self._sent.append((base, block.rows))
+        self._sent.append((base, block.rows))
         inputs = Inputs(block.rows, self._sizes, {
             tensor: lambda first, count, read=read: read.rows(first - base, count)  # type: ignore
             for tensor, read in zip(_INPUTS, block.tensors)})
@@ -216,14 +215,14 @@ class StreamAttempt:
         elif kind in ("output", "epoch", "report") and not self.admitted:
             raise _broken(f"{kind} before the stream was admitted")
         elif kind == "output":
-            return self._place(response.output)
+            self._place(response.output)
         elif kind == "epoch":
             self._state.epoch = response.epoch
         elif kind == "report":
             self._state.report = response.report
         elif kind is not None:  # None: a kind of message that is newer than this client
             raise _broken(f"{kind}, which a stream has not")
-        return []
+        return self._completed()
 
     def _admit(self, admitted: pb.Admitted) -> None:
         limit = min(admitted.max_payload_bytes or MAX_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES)
@@ -231,7 +230,7 @@ class StreamAttempt:
         rows = min(self._call.options.chunk_bytes, limit) // widest
         self._rows_per_chunk = max(1, min(rows, admitted.epoch_tokens))
 
-    def _place(self, chunk: pb.OutputChunk) -> List[StreamedBlock]:
+    def _place(self, chunk: pb.OutputChunk) -> None:
         tensor, payload, rows = chunk.tensor, chunk.payload, chunk.rows
         if tensor not in self._come:
             raise _broken(f"output of {tensor_name(tensor)}, which was not asked for")
@@ -251,17 +250,28 @@ class StreamAttempt:
             block.filled[tensor] = at + count
             values, row = values[count:], row + count
         self._come[tensor] = row
+
+    def _completed(self) -> List[StreamedBlock]:
+        """Blocks whose turn it is, and all of whose rows have come: none, of one without rows."""
         done = []
-        while self._open and self._open[0].complete():
+        while True:
+            if not self._open and self._sent and self._sent[0][1] == 0:
+                self._begin_block()
+            if not self._open or not self._open[0].complete():
+                return done
             done.append(self._open.popleft().result())
-        return done
 
     def _block_at(self, row: int) -> _OpenBlock:
         for block in self._open:
             if row < block.first + block.rows:
                 return block
-        if not self._sent:
-            raise _broken(f"results of row {row}, which was not sent")
+        while self._sent:
+            block = self._begin_block()
+            if row < block.first + block.rows:
+                return block
+        raise _broken(f"results of row {row}, which was not sent")
+
+    def _begin_block(self) -> _OpenBlock:
         first, rows = self._sent.popleft()
         self._open.append(_OpenBlock(first, rows, self._outputs(rows)))
         return self._open[-1]

@@ -98,7 +98,7 @@ class _Carrier:
                   seconds: Optional[float]) -> AsyncIterator[StreamedBlock]:
         """The results; afterwards `failure` says how the attempt failed, if it did."""
         stream = connection.endless(SERVICE + "AttendStream", self._requests(), seconds)
-        with self._broken.raised():
+        with self._broken.raised(connection):
             try:
                 async for message in stream:
                     results = self._attempt.handle(message)
@@ -108,7 +108,8 @@ class _Carrier:
                         yield block
                 self._attempt.finish()
             except (grpc.aio.AioRpcError, HilbertRingError) as ended:
-                self.failure = failure_or_raise(ended, self._attempt.admitted, self._broken.error)
+                self.failure = failure_or_raise(ended, self._attempt.admitted, self._broken.error,
+                                                connection.closed)
             finally:
                 self._over = True
                 self._changed.set()

@@ -100,7 +100,7 @@ class _Carrier:
                 yield from results
             return self._attempt.finish()
         except (grpc.RpcError, HilbertRingError) as ended:
-            return failure_or_raise(ended, self._attempt.admitted, self._broken)
+            return failure_or_raise(ended, self._attempt.admitted, self._broken, connection.closed)
         finally:
             self._tell("_over")
             stream.cancel()

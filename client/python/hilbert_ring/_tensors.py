@@ -60,6 +60,13 @@ def torch_if_loaded() -> Any:
     return sys.modules.get("torch")
 
 
+def refuse_masked(name: str, value: Any) -> None:
+    """Raises InvalidArgumentError of a masked array of NumPy, for the job would not see its mask."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidArgumentError(f"{name} is a masked array, and its mask would be lost: "
+                                   "give its .filled(...) or its .data", field=name)
+
+
 def read_tensor(name: str, value: Any, dtype: Optional[str] = None) -> Tensor:
     """A caller's q, k or v; dtype: what raw 16-bit numbers are.
 
@@ -69,6 +76,7 @@ def read_tensor(name: str, value: Any, dtype: Optional[str] = None) -> Tensor:
     torch = torch_if_loaded()
     if torch is not None and isinstance(value, torch.Tensor):
         return _read_torch(name, value, torch)
+    refuse_masked(name, value)
     if isinstance(value, np.ndarray):
         return _read_numpy(name, value, dtype)
     if hasattr(value, "__dlpack__"):
@@ -136,8 +144,15 @@ def _read_slices(name: str, value: Any, said: Optional[str]) -> Tensor:
             f"{name} is of type {type(value).__name__}, expected an array or a tensor", field=name)
     found = np.dtype(value.dtype)
     dtype = _type_of(name, found, said)
-    return Tensor(name, tuple(value.shape), dtype,
-                  lambda first, end: _little(np.asarray(value[first:end]), dtype),
+
+    def read(first: int, end: int) -> "NDArray[Any]":
+        part = value[first:end]
+        if np.ma.is_masked(part):  # some kinds of datasets give masked arrays, masked or not
+            raise InvalidArgumentError(f"{name} has masked values in rows {first} to {end - 1}, "
+                                       "and their mask would be lost", field=name)
+        return _little(np.asarray(part), dtype)
+
+    return Tensor(name, tuple(value.shape), dtype, read,
                   lambda shape, wanted: _new_numpy_output(
                       shape, found if wanted == dtype else np.dtype(wanted), lambda array: array))
 
@@ -199,6 +214,7 @@ def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Out
     Raises:
         InvalidArgumentError: another shape or type, not contiguous, or not writable.
     """
+    refuse_masked(name, value)
     torch = torch_if_loaded()
     array: Optional["NDArray[Any]"] = None
     if torch is not None and isinstance(value, torch.Tensor):
@@ -226,6 +242,7 @@ def read_coordinates(coords: Any, tokens: int) -> Callable[[int, int], memoryvie
     Raises:
         InvalidArgumentError, OutOfRangeError: another shape or type, or a number out of range.
     """
+    refuse_masked("ordering.coords", coords)
     array = np.asarray(coords)
     if array.dtype.kind not in "iu":
         raise InvalidArgumentError(f"ordering.coords has dtype {array.dtype}, expected integers",

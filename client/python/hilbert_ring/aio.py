@@ -19,8 +19,8 @@ from hilbert_ring._channel import ENCODER_SERVICE, SHORT_CALL_SECONDS, Address, 
 from hilbert_ring._connection_aio import AioConnection
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._handed import ASK_SECONDS, handing_of, may_send_handed
-from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
-                               pattern_of, prepare, result_of, with_curve)
+from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, cancel_request,
+                               curve_request, pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
 from hilbert_ring._many_aio import run_many
 from hilbert_ring._progress import shown
@@ -61,7 +61,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connection, and calls that are under way."""
+        """Ends the connection. Calls that are under way, and later ones, raise CancelledError."""
         await self._connection.close()
 
     async def attend(self, q: Any, k: Any, v: Any, *, segments: Sequence[int],
@@ -269,7 +269,7 @@ class Client:
 
     async def cancel(self, job_id: str, caller: Optional[str] = None) -> None:
         """As of hilbert_ring.Client.cancel."""
-        await self._connection.short("CancelJob", pb.CancelJobRequest(job_id=job_id, caller=caller or ""),
+        await self._connection.short("CancelJob", cancel_request(job_id, caller),
                           pb.CancelJobResponse)
 
     async def status(self) -> pb.GetClusterResponse:

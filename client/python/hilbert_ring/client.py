@@ -11,8 +11,8 @@ from hilbert_ring._channel import ENCODER_SERVICE, SHORT_CALL_SECONDS, Address, 
 from hilbert_ring._connection import Connection
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._handed import ASK_SECONDS, handing_of, may_send_handed
-from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, curve_request,
-                               pattern_of, prepare, result_of, with_curve)
+from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, cancel_request,
+                               curve_request, pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
 from hilbert_ring._many_blocking import run_many
 from hilbert_ring._progress import shown
@@ -67,7 +67,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends the connection, and calls that are under way."""
+        """Ends the connection. Calls that are under way, and later ones, raise CancelledError."""
         self._connection.close()
 
     def attend(self, q: Any, k: Any, v: Any, *, segments: Sequence[int],
@@ -418,7 +418,7 @@ class Client:
             NotFoundError: no such job waits or runs.
             PermissionDeniedError: it is another caller's.
         """
-        self._connection.short("CancelJob", pb.CancelJobRequest(job_id=job_id, caller=caller or ""),
+        self._connection.short("CancelJob", cancel_request(job_id, caller),
                     pb.CancelJobResponse)
 
     def status(self) -> pb.GetClusterResponse:

@@ -91,7 +91,7 @@ class DeadlineExceededError(HilbertRingError, TimeoutError):
 
 
 class CancelledError(HilbertRingError):
-    """Somebody ended the job."""
+    """Somebody ended the job, or closed the client."""
 
     code = "CANCELLED"
 

@@ -49,10 +49,11 @@ Digest Sha256(std::span<const std::byte> bytes) {
   return sum.Finish();
 }
 
-absl::StatusOr<Digest> Sha256Of(const ReadableFile& file) {
+absl::StatusOr<Digest> Sha256Of(const ReadableFile& file, const std::atomic<bool>* stopped) {
   Sha256Sum sum;
   std::vector<std::byte> piece;
   for (int64_t at = 0; at < file.bytes(); at += kReadBytes) {
+    if (stopped != nullptr && *stopped) return absl::CancelledError("this process ends");
     piece.resize(static_cast<size_t>(std::min(kReadBytes, file.bytes() - at)));
     RETURN_IF_ERROR(file.Read(at, piece));
     sum.Add(piece);
@@ -75,7 +76,7 @@ absl::StatusOr<Digest> FileDigests::Of(const ReadableFile& file) {
     const MutexLock lock(mutex_);
     if (const auto known = known_.find(file.stamp()); known != known_.end()) return known->second;
   }
-  ASSIGN_OR_RETURN(const Digest digest, Sha256Of(file));
+  ASSIGN_OR_RETURN(const Digest digest, Sha256Of(file, &stopped_));
   ASSIGN_OR_RETURN(const FileStamp now, file.StampNow());
   const MutexLock lock(mutex_);
   bytes_read_ += file.bytes();

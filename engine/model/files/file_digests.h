@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -25,8 +26,10 @@ using Digest = std::array<std::byte, 32>;
 
 Digest Sha256(std::span<const std::byte> bytes);
 
-// Of the file's bytes as they are now. Errors of ReadableFile::Read and CheckUnchanged.
-absl::StatusOr<Digest> Sha256Of(const ReadableFile& file);
+// Of the file's bytes as they are now. Errors of ReadableFile::Read and CheckUnchanged; CANCELLED
+// once `stopped`, where it is given, is true.
+absl::StatusOr<Digest> Sha256Of(const ReadableFile& file,
+                                const std::atomic<bool>* stopped = nullptr);
 
 // 64 digits, in lower case.
 std::string HexOf(const Digest& digest);
@@ -41,6 +44,9 @@ class FileDigests {
   // Errors of Sha256Of.
   absl::StatusOr<Digest> Of(const ReadableFile& file);
 
+  // For a process that ends: files that are being read are not read to their ends, nor others.
+  void Stop() { stopped_ = true; }
+
   // Whether the file was last changed so long ago that a later change shows in its stamp: by its
   // change time, which no program can set as it can the time of modification. Digests of others are
   // not remembered.
@@ -50,6 +56,7 @@ class FileDigests {
 
  private:
   const std::function<absl::Time()> now_;
+  std::atomic<bool> stopped_ = false;
   mutable Mutex mutex_;
   std::map<FileStamp, Digest> known_ ABSL_GUARDED_BY(mutex_);
   int64_t bytes_read_ ABSL_GUARDED_BY(mutex_) = 0;

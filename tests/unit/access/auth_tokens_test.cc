@@ -3,6 +3,7 @@
 #include <openssl/sha.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/hung_folder.h"
+#include "tests/support/own_mounts.h"
+#include "tests/support/test_folder.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::server {
@@ -139,30 +143,61 @@ TEST_F(AuthTokensTest, TheFileIsReadAgain) {
   EXPECT_EQ(NameFor(second), "");
 }
 
-// A pipe in the file's place gives nothing until somebody writes into it, as a file may on a
-// network's disk that does not answer.
+// As on a network's disk that does not answer.
 TEST_F(AuthTokensTest, NoCallWaitsForTheFile) {
   const std::string first = absl::StrCat("Bearer ", kSecret), second = first + "-second";
-  Write(Line("lab", "submit", kSecret));
-  auto read = AuthTokens::Read(path_, std::chrono::milliseconds(1));
+  const testing::TestFolder folder;
+  const std::string path = folder / "tokens";
+  std::ofstream(path) << Line("lab", "submit", kSecret);
+  if (absl::Status own = testing::EnterOwnMounts(); !own.ok()) GTEST_SKIP() << own;
+  auto read = AuthTokens::Read(path, std::chrono::milliseconds(1));
   ASSERT_TRUE(read.ok()) << read.status();
   tokens_ = *std::move(read);
-  std::filesystem::remove(path_ + ".pipe");
-  ASSERT_EQ(mkfifo((path_ + ".pipe").c_str(), 0600), 0);
-  std::filesystem::rename(path_ + ".pipe", path_);
-  std::ofstream pipe(path_);  // once the watch has it open to read
+  auto hung = testing::HungFolder::Mount(folder.path());
+  if (!hung.ok()) GTEST_SKIP() << hung.status();
+  std::atomic<bool> looked = false;
+  std::thread looks([&] {
+    tokens_->Look();
+    looked = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(looked);
   EXPECT_EQ(NameFor(first), "lab");
   EXPECT_EQ(NameFor(second), "");
-  const std::string anew = Line("lab", "submit", absl::StrCat(kSecret, "-second"));
-  Write(anew);  // the next look, too, finds a file
-  pipe << anew << std::flush;
-  pipe.close();
+  hung->reset();
+  looks.join();
+  std::ofstream(path) << Line("lab", "submit", absl::StrCat(kSecret, "-second"));
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (NameFor(second) != "lab" && std::chrono::steady_clock::now() < limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(NameFor(second), "lab");
   EXPECT_EQ(NameFor(first), "");
+}
+
+// Neither is waited for, nor read until the memory is full.
+TEST_F(AuthTokensTest, OnlyARegularFileIsRead) {
+  const testing::TestFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  const auto refusal = [](const std::string& path) {
+    return std::string(AuthTokens::Read(path).status().message());
+  };
+  EXPECT_EQ(refusal(folder / "pipe"), absl::StrCat("--auth-token-file: ", folder / "pipe",
+                                                   " must be a regular file, is a FIFO"));
+  EXPECT_EQ(refusal("/dev/zero"),
+            "--auth-token-file: /dev/zero must be a regular file, is a device");
+  // A secret of Kubernetes is a link to a link to a file.
+  std::filesystem::create_directory(folder / "..data.1");
+  std::ofstream(folder / "..data.1/tokens") << Line("lab", "submit", kSecret);
+  std::filesystem::create_symlink("..data.1", folder / "..data");
+  std::filesystem::create_symlink("..data/tokens", folder / "tokens");
+  auto linked = AuthTokens::Read(folder / "tokens", std::chrono::hours(1));
+  ASSERT_TRUE(linked.ok()) << linked.status();
+  tokens_ = *std::move(linked);
+  // A pipe that takes the file's place changes nothing.
+  std::filesystem::rename(folder / "pipe", folder / "tokens");
+  tokens_->Look();
+  EXPECT_EQ(NameFor(absl::StrCat("Bearer ", kSecret)), "lab");
 }
 
 // As an editor or `cp --preserve` may leave it.

@@ -1,5 +1,6 @@
 #include "server/cluster/worker_processes.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -9,11 +10,13 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/cluster/listener.h"
+#include "tests/support/test_folder.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -63,35 +66,48 @@ constexpr char kListener[] =
     "os.rename(name + '.part', name)\n"
     "time.sleep(60)\n";
 
-TEST(WorkerProcesses, ReplaceTheOneThatListensAtAPort) {
-  if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
-  const std::filesystem::path folder =
-      std::filesystem::path(::testing::TempDir()) / absl::StrCat("replaced_", getpid());
-  std::filesystem::create_directories(folder);
-  WorkerProcesses workers({.program = "/usr/bin/python3",
-                           .arguments = {"-c", kListener, folder.string()},
-                           .of_workers = {{}, {}}});
-  const auto listening = [&](size_t least) {
-    std::map<int, int> ports;  // by process
+// Workers that listen each at a port, and the ports that they have said.
+class ListeningWorkers {
+ public:
+  ListeningWorkers(int workers, std::chrono::milliseconds silence_limit)
+      : workers({.program = "/usr/bin/python3",
+                 .arguments = {"-c", kListener, folder_.path()},
+                 .of_workers = std::vector<std::vector<std::string>>(workers),
+                 .silence_limit = silence_limit}) {}
+
+  // Ports by process, those that ended too, as soon as there are so many.
+  std::map<int, int> Ports(size_t least) const {
+    std::map<int, int> ports;
     for (int i = 0; i < 3000 && ports.size() < least; ++i) {
       ports.clear();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
         if (entry.path().has_extension()) continue;
         std::ifstream(entry.path()) >> ports[std::stoi(entry.path().filename())];
       }
     }
     return ports;
-  };
-  const std::map<int, int> before = listening(2);
+  }
+
+ private:
+  const testing::TestFolder folder_;
+
+ public:
+  WorkerProcesses workers;  // they end before the folder
+};
+
+TEST(WorkerProcesses, ReplaceTheOneThatListensAtAPort) {
+  if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
+  ListeningWorkers listening(2, std::chrono::hours(1));
+  const std::map<int, int> before = listening.Ports(2);
   ASSERT_EQ(before.size(), 2u);
   const auto [process, port] = *before.begin();
   const auto other = *before.rbegin();
   EXPECT_TRUE(ListensAt(process, port));
   EXPECT_FALSE(ListensAt(process, other.second));
   EXPECT_FALSE(ListensAt(1, port));
-  workers.Replace(port);
-  const std::map<int, int> after = listening(3);  // the files of those that ended stay
+  listening.workers.Replace(port);
+  const std::map<int, int> after = listening.Ports(3);
   EXPECT_EQ(after.size(), 3u);
   EXPECT_FALSE(ListensAt(process, port));
   EXPECT_TRUE(ListensAt(other.first, other.second));
@@ -100,8 +116,24 @@ TEST(WorkerProcesses, ReplaceTheOneThatListensAtAPort) {
       EXPECT_TRUE(ListensAt(id, at)) << id;
     }
   }
-  workers.Stop(std::chrono::milliseconds(2000));
-  std::filesystem::remove_all(folder);
+}
+
+// Stopped, it does not obey SIGTERM either.
+TEST(WorkerProcesses, ReplaceAStoppedOneThatIsNotHeardAgain) {
+  if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
+  ListeningWorkers listening(2, std::chrono::milliseconds(500));
+  const std::map<int, int> before = listening.Ports(2);
+  ASSERT_EQ(before.size(), 2u);
+  const auto stopped = *before.begin(), heard = *before.rbegin();
+  ASSERT_EQ(kill(stopped.first, SIGSTOP), 0);
+  listening.workers.NoteSilent(stopped.second);
+  listening.workers.NoteSilent(heard.second);
+  listening.workers.NoteHeard(heard.second);
+  const std::map<int, int> after = listening.Ports(3);
+  EXPECT_EQ(after.size(), 3u);
+  EXPECT_FALSE(ListensAt(stopped.first, stopped.second));
+  EXPECT_TRUE(ListensAt(heard.first, heard.second));
+  EXPECT_EQ(listening.workers.restarts(), 1);
 }
 
 }  // namespace

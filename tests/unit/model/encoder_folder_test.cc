@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -14,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/golden/encoder_case.h"
 #include "tests/golden/npy_values.h"
+#include "tests/support/test_folder.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -253,6 +255,21 @@ TEST(WeightBytesTest, AreExactWhereLayoutsFillNothingUp) {
     const Operand operand = rounded ? Operand::kRoundedFloat32 : OperandOf(DataType::kBFloat16);
     EXPECT_EQ(PackedBytes(config, options).value(), WeightBytes(config, StorageOf(operand)));
   }
+}
+
+TEST(FileDigestsTest, AreNotTakenToTheirEndsWhenTheProcessStops) {
+  const testing::TestFolder folder;
+  const std::string path = folder / "weights";
+  std::ofstream(path).put('x');
+  std::filesystem::resize_file(path, uintmax_t{1} << 40);  // sparse: half an hour's reading
+  const auto file = ReadableFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  FileDigests digests;
+  auto digest = std::async(std::launch::async, [&] { return digests.Of(*file).status(); });
+  EXPECT_EQ(digest.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  digests.Stop();
+  ASSERT_EQ(digest.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_TRUE(absl::IsCancelled(digest.get()));
 }
 
 }  // namespace

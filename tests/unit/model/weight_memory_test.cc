@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -67,6 +68,34 @@ TEST_F(WeightMemoryTest, WhoWaitsGetsWhatIsFilledMeanwhile) {
   ASSERT_TRUE(first.ok()) << first.status();
   auto second =
       std::async(std::launch::async, [this] { return Open("a", kBytes, absl::Seconds(60)); });
+  Fill(**first, 'x');
+  const auto got = second.get();
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_TRUE((*got)->filled());
+}
+
+// One that is stopped keeps its lock.
+TEST_F(WeightMemoryTest, OneThatDoesNotGoOnIsNotWaitedFor) {
+  auto first = Open();
+  ASSERT_TRUE(first.ok()) << first.status();
+  auto second = std::async(std::launch::async, [this] {
+    return WeightMemory::Shared(folder_.path(), "a", kBytes, absl::Seconds(60),
+                                absl::Milliseconds(300));
+  });
+  ASSERT_EQ(second.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_TRUE(absl::IsUnavailable(second.get().status()));
+}
+
+TEST_F(WeightMemoryTest, OneThatGoesOnIsWaitedFor) {
+  auto first = Open();
+  ASSERT_TRUE(first.ok()) << first.status();
+  auto second = std::async(std::launch::async, [this] {
+    return WeightMemory::Shared(folder_.path(), "a", kBytes, absl::Seconds(60), absl::Seconds(2));
+  });
+  for (int i = 0; i < 30; ++i) {
+    (*first)->NoteProgress();
+    EXPECT_EQ(second.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  }
   Fill(**first, 'x');
   const auto got = second.get();
   ASSERT_TRUE(got.ok()) << got.status();

@@ -124,6 +124,20 @@ TEST_F(ModelVersions, AnotherVersionThanIsMeantIsRefused) {
   EXPECT_THAT(other.message(), HasSubstr("meant has " + std::string(digest.size(), '0')));
 }
 
+// A worker that has much to read registers meanwhile.
+TEST_F(ModelVersions, WhatIsNotReadInTimeIsOfferedLater) {
+  Install("m", "slide_small");
+  ModelCatalog catalog(models_);
+  const ModelScan scan(catalog, std::chrono::hours(1), std::chrono::milliseconds(0));
+  v1::Heartbeat heartbeat;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (heartbeat.models_size() == 0 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    scan.AddTo(heartbeat);
+  }
+  EXPECT_EQ(heartbeat.models_size(), 1);
+}
+
 TEST_F(ModelVersions, ALaterLookFindsANewVersion) {
   Install("m", "slide_small");
   ModelCatalog catalog(models_);

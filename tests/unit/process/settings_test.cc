@@ -1,5 +1,6 @@
 #include "server/process/settings.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -365,6 +366,40 @@ std::string RefusalOf(const std::vector<std::string>& arguments) {
   std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_TRUE(std::holds_alternative<int>(parsed) && std::get<int>(parsed) == 2) << said;
   return said;
+}
+
+// A quarter and an eighth of it are whole milliseconds.
+TEST_F(Settings, AWorkersTimeoutHasALeastValue) {
+  EXPECT_EQ(Parsed({"--worker-timeout=0.1"}).worker_timeout.count(), 100);
+  for (const char* less : {"0.001", "0.007", "0.0999", "0"}) {
+    const std::string said = RefusalOf({absl::StrCat("--worker-timeout=", less)});
+    EXPECT_NE(
+        said.find(absl::StrCat("--worker-timeout: value ", less, " is no FLOAT in [0.1 - 1e+09]")),
+        std::string::npos)
+        << said;
+  }
+  EXPECT_EQ(Parsed({"--keep-shards=0.001"}).keep_shards.count(), 1);
+}
+
+TEST_F(Settings, OnlyARegularFileIsAConfiguration) {
+  const std::string path = ::testing::TempDir() + "settings_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto refused = [](const std::string& file, const std::string& why) {
+    const std::string said = RefusalOf({"--config=" + file});
+    EXPECT_NE(said.find(absl::StrCat("--config: ", file, " ", why)), std::string::npos) << said;
+  };
+  refused(path, "must be a regular file, is a FIFO");
+  refused("/dev/zero", "must be a regular file, is a device");
+  refused("/no/such/file", "cannot be read: No such file");
+  refused(::testing::TempDir(), "must be a regular file, is a folder");
+  std::filesystem::remove(path);
+  std::ofstream(path) << std::string((1 << 20) + 1, '\n');
+  refused(path, "has more than 1048576 bytes");
+  std::ofstream(path) << "grpc-port=1001\n";
+  std::filesystem::create_symlink(path, path + ".link");
+  EXPECT_EQ(Parsed({"--config=" + path + ".link"}).grpc_port, 1001);
+  EXPECT_EQ(Parsed({"--config=/dev/zero", "--config=" + path}).grpc_port, 1001) << "the last";
+  for (const char* end : {"", ".link"}) std::filesystem::remove(path + end);
 }
 
 TEST_F(Settings, AFileOfUnknownKeysIsRefused) {

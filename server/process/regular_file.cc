@@ -1,0 +1,59 @@
+#include "server/process/regular_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+absl::Status CannotBeRead() { return absl::ErrnoToStatus(errno, "cannot be read"); }
+
+absl::Status CheckIsRegular(int file) {
+  struct stat found = {};
+  if (fstat(file, &found) != 0) return CannotBeRead();
+  if (S_ISREG(found.st_mode)) return absl::OkStatus();
+  const char* const what = S_ISDIR(found.st_mode)    ? "a folder"
+                           : S_ISFIFO(found.st_mode) ? "a FIFO"
+                           : S_ISSOCK(found.st_mode) ? "a socket"
+                                                     : "a device";
+  return absl::InvalidArgumentError(absl::StrCat("must be a regular file, is ", what));
+}
+
+// The size that the system tells is no bound: a file may grow, and those of /proc have size 0.
+absl::StatusOr<std::string> ReadAtMost(int file, size_t most_bytes) {
+  RETURN_IF_ERROR(CheckIsRegular(file));
+  std::string text(most_bytes + 1, '\0');
+  size_t there = 0;
+  while (there < text.size()) {
+    const ssize_t bytes = read(file, text.data() + there, text.size() - there);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0) return CannotBeRead();
+    if (bytes == 0) break;
+    there += static_cast<size_t>(bytes);
+  }
+  if (there > most_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("has more than ", most_bytes, " bytes"));
+  }
+  text.resize(there);
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadRegularFile(const std::string& path, size_t most_bytes) {
+  // Not blocking: a FIFO would wait for its writer.
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (file < 0) return CannotBeRead();
+  absl::StatusOr<std::string> text = ReadAtMost(file, most_bytes);
+  close(file);
+  return text;
+}
+
+}  // namespace hilbert_ring::server

@@ -1,0 +1,138 @@
+#include "client/cli/raw_rows.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/plain_spec.h"
+#include "tests/unit/client/test_files.h"
+
+namespace hilbert_ring::cli {
+namespace {
+
+using ::testing::StartsWith;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kRowBytes = 48;  // of q, k and v together
+
+std::string Rows(int64_t rows, char filled) {
+  return std::string(static_cast<size_t>(rows * kRowBytes), filled);
+}
+
+// One file of all three tensors, which ends without a sound where it waits for 5 s: a test fails
+// then.
+class RawRowsTest : public ::testing::Test {
+ protected:
+  void Open(bool follow) {
+    const JobSpec spec = PlainSpec({.tokens = 8, .heads = 1, .dim = 4});
+    auto opened = RawRows::Open({.q = "", .k = "", .v = "", .qkv = path_, .follow = follow}, spec,
+                                [this] { return stopped_ || Clock::now() > limit_; });
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    rows_.emplace(*std::move(opened));
+  }
+  void Append(const std::string& bytes) const {
+    std::ofstream(path_, std::ios::binary | std::ios::app) << bytes;
+  }
+  // 0: at the end.
+  int64_t Next() {
+    const auto block = rows_->Next(std::stop_token());
+    EXPECT_TRUE(block.ok()) << block.status();
+    return block.ok() && block->has_value() ? (*block)->rows : 0;
+  }
+  // What was read where there is no error is none of the file's next rows.
+  std::string NextError() {
+    const auto block = rows_->Next(std::stop_token());
+    if (block.ok()) {
+      return block->has_value() ? absl::StrCat((*block)->rows, " rows") : "no rows";
+    }
+    EXPECT_TRUE(absl::IsDataLoss(block.status())) << block.status();
+    return std::string(block.status().message());
+  }
+
+  const client::TestFiles files_;
+  const std::string path_ = files_.Path("qkv.raw");
+  const Clock::time_point limit_ = Clock::now() + std::chrono::seconds(5);
+  bool stopped_ = false;
+  std::optional<RawRows> rows_;
+};
+
+TEST_F(RawRowsTest, AFileThatGrowsIsFollowed) {
+  Append(Rows(2, 'a'));
+  Open(true);
+  EXPECT_EQ(Next(), 2);
+  Append(Rows(3, 'b'));
+  EXPECT_EQ(Next(), 3);
+  std::filesystem::remove(path_);  // nothing says that who writes to it has ended
+  stopped_ = true;
+  EXPECT_EQ(Next(), 0);
+}
+
+TEST_F(RawRowsTest, AFileThatBecomesShorterIsAnError) {
+  Append(Rows(4, 'a'));
+  Open(true);
+  EXPECT_EQ(Next(), 4);
+  std::filesystem::resize_file(path_, kRowBytes);
+  EXPECT_EQ(NextError(), absl::StrCat(path_, " was shortened, from 192 to 48 bytes"));
+}
+
+// It is longer again than what was read of it.
+TEST_F(RawRowsTest, AFileThatWasEmptiedAndWrittenAnewIsAnError) {
+  Append(Rows(70'000, 'a'));
+  Open(true);
+  const int64_t read = Next();
+  ASSERT_LT(read, 69'000);
+  std::filesystem::resize_file(path_, 0);
+  Append(Rows(69'000, 'b'));
+  EXPECT_EQ(NextError(), absl::StrCat(path_, " was shortened, from ", 70'000 * kRowBytes, " to ",
+                                      69'000 * kRowBytes, " bytes"));
+}
+
+// Beyond the size that it had when it was opened.
+TEST_F(RawRowsTest, TheSizeOfAFileThatHasGrownIsRemembered) {
+  Append(Rows(1, 'a'));
+  Open(true);
+  EXPECT_EQ(Next(), 1);
+  Append(Rows(7, 'a'));
+  EXPECT_EQ(Next(), 7);
+  std::filesystem::resize_file(path_, 0);
+  Append(Rows(7, 'b'));
+  EXPECT_EQ(NextError(), absl::StrCat(path_, " was shortened, from 384 to 336 bytes"));
+}
+
+TEST_F(RawRowsTest, AFileThatIsNotFollowedMustNotBecomeShorterEither) {
+  Append(Rows(70'000, 'a'));
+  Open(false);
+  const int64_t read = Next();
+  ASSERT_LT(read, 70'000);
+  std::filesystem::resize_file(path_, static_cast<uintmax_t>(read * kRowBytes));
+  EXPECT_THAT(NextError(), StartsWith(absl::StrCat(path_, " was shortened, from ")));
+}
+
+TEST_F(RawRowsTest, AFileInAnothersPlaceIsAnErrorOnceTheFirstIsReadToItsEnd) {
+  Append(Rows(4, 'a'));
+  Open(true);
+  EXPECT_EQ(Next(), 4);
+  Append(Rows(2, 'a'));
+  std::filesystem::rename(path_, path_ + ".1");
+  Append(Rows(1, 'b'));
+  EXPECT_EQ(Next(), 2);
+  EXPECT_EQ(NextError(), absl::StrCat(path_, " was replaced by another file, which is not read"));
+}
+
+TEST_F(RawRowsTest, AFileThatIsNotFollowedIsReadWhateverTakesItsPlace) {
+  Append(Rows(4, 'a'));
+  Open(false);
+  std::filesystem::rename(path_, path_ + ".1");
+  Append(Rows(1, 'b'));
+  EXPECT_EQ(Next(), 4);
+  EXPECT_EQ(Next(), 0);
+}
+
+}  // namespace
+}  // namespace hilbert_ring::cli

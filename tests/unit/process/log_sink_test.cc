@@ -1,0 +1,138 @@
+#include "server/process/log_sink.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gtest/gtest.h"
+#include "tests/support/test_folder.h"
+
+namespace hilbert_ring::server {
+namespace {
+
+constexpr int kLines = 5000;  // far more than a pipe or a socket holds
+
+// Two ends: what is written to `to` can be read from `from`.
+struct Ends {
+  ~Ends() {
+    close(to);
+    if (from >= 0) close(from);
+  }
+  int from = -1, to = -1;
+};
+
+// The number of a line that Lines() wrote; -1 of another.
+int NumberOf(const std::string& line) {
+  int number = -1;
+  if (line.size() < 100 || !absl::SimpleAtoi(line.substr(0, line.find(' ')), &number)) return -1;
+  return number;
+}
+
+// So many lines, whether somebody takes them or not; false if that has not ended after a minute.
+bool Writes(spdlog::logger& log, int first, int count) {
+  auto done = std::async(std::launch::async, [&] {
+    for (int i = first; i < first + count; ++i) {
+      log.info("{}", absl::StrCat(i, " ", std::string(100, 'x')));
+    }
+  });
+  return done.wait_for(std::chrono::minutes(1)) == std::future_status::ready;
+}
+
+std::string ReadAll(int from) {
+  std::string text;
+  pollfd there = {.fd = from, .events = POLLIN, .revents = 0};
+  for (char buffer[1 << 16]; poll(&there, 1, 200) == 1;) {
+    const ssize_t bytes = read(from, buffer, sizeof(buffer));
+    if (bytes <= 0) break;
+    text.append(buffer, static_cast<size_t>(bytes));
+  }
+  return text;
+}
+
+class LogSinkTest : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    int both[2];
+    ASSERT_EQ(GetParam() ? socketpair(AF_UNIX, SOCK_STREAM, 0, both) : pipe(both), 0);
+    ends_.from = both[0];
+    ends_.to = both[1];
+    log_ = std::make_unique<spdlog::logger>("log", std::make_shared<LogSink>(ends_.to));
+    log_->set_pattern("%v");
+  }
+
+  Ends ends_;
+  std::unique_ptr<spdlog::logger> log_;
+};
+
+TEST_P(LogSinkTest, NobodyWaitsForWhoReadsNothing) {
+  ASSERT_TRUE(Writes(*log_, 0, kLines));
+  std::string text = ReadAll(ends_.from);
+  ASSERT_TRUE(Writes(*log_, kLines, 2));
+  text += ReadAll(ends_.from);
+  std::set<int> numbers;
+  int lost = 0;
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  for (const std::string& line : lines) {
+    const int number = NumberOf(line);
+    if (number >= 0) {
+      EXPECT_TRUE(numbers.insert(number).second) << number;
+      EXPECT_EQ(line, absl::StrCat(number, " ", std::string(100, 'x'))) << "cut";
+    } else {
+      EXPECT_TRUE(absl::StrContains(line, "lines of this log were lost")) << line;
+      ASSERT_TRUE(absl::SimpleAtoi(line.substr(0, line.find(' ')), &lost)) << line;
+    }
+  }
+  EXPECT_GT(lost, 0);
+  EXPECT_EQ(static_cast<int>(numbers.size()) + lost, kLines + 2);
+  EXPECT_TRUE(numbers.contains(0));
+  EXPECT_TRUE(numbers.contains(kLines + 1)) << "lines come again";
+}
+
+TEST_P(LogSinkTest, NothingIsLostWhileSomebodyReads) {
+  auto text = std::async(std::launch::async, [&] { return ReadAll(ends_.from); });
+  ASSERT_TRUE(Writes(*log_, 0, kLines));
+  const std::vector<std::string> lines = absl::StrSplit(text.get(), '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), static_cast<size_t>(kLines));
+  for (int i = 0; i < kLines; ++i) EXPECT_EQ(NumberOf(lines[i]), i);
+}
+
+TEST_P(LogSinkTest, TheDescriptorBlocksItsOtherOwnersAsBefore) {
+  ASSERT_TRUE(Writes(*log_, 0, kLines));
+  EXPECT_EQ(fcntl(ends_.to, F_GETFL) & O_NONBLOCK, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ends, LogSinkTest, ::testing::Bool(),
+                         [](const auto& is_socket) { return is_socket.param ? "Socket" : "Pipe"; });
+
+TEST(LogSinkOfAFile, WritesBehindWhatIsThere) {
+  const testing::TestFolder folder;
+  const std::string path = folder / "log";
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(write(file, "first\n", 6), 6);
+  spdlog::logger log("log", std::make_shared<LogSink>(file));
+  log.set_pattern("%v");
+  log.info("second");
+  close(file);
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(), "first\nsecond\n");
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
