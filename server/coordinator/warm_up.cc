@@ -244,7 +244,7 @@ absl::Status WarmUp::AwaitTurn(Scheduler::Place& place, const Members& workers,
       stop, [&job_stop] { job_stop.Request(absl::CancelledError("the service is stopping")); });
   while (true) {
     RETURN_IF_ERROR(CheckThere(workers));
-    const absl::Status status =
+    absl::Status status =
         place.Await(job_stop, std::min(limit, Clock::now() + kLook), [](int) {}).status();
     const bool late = wire::HasReason(status, wire::reason::kQueueTimeout);
     if (!late || Clock::now() >= limit) return status;

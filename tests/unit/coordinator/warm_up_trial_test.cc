@@ -1,3 +1,5 @@
+#include "server/coordinator/warm_up_trial.h"
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -8,7 +10,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/cluster/membership.h"
-#include "server/coordinator/warm_up_trial.h"
 
 namespace hilbert_ring::testing {
 namespace {
