@@ -236,18 +236,18 @@ absl::Status WarmUp::CheckMemory(const JobSpec& spec, const Members& workers) co
   return absl::OkStatus();
 }
 
-absl::Status WarmUp::AwaitTurn(Scheduler::Place& place, const Members& workers,
-                               const std::stop_token& stop) const {
+absl::StatusOr<Members> WarmUp::AwaitTurn(Scheduler::Place& place, const Members& workers,
+                                          const std::stop_token& stop) const {
   const Deadline limit = Clock::now() + kTimeout;
   JobStop job_stop;
   const std::stop_callback cancel(
       stop, [&job_stop] { job_stop.Request(absl::CancelledError("the service is stopping")); });
   while (true) {
     RETURN_IF_ERROR(CheckThere(workers));
-    absl::Status status =
-        place.Await(job_stop, std::min(limit, Clock::now() + kLook), [](int) {}).status();
-    const bool late = wire::HasReason(status, wire::reason::kQueueTimeout);
-    if (!late || Clock::now() >= limit) return status;
+    auto grant = place.Await(job_stop, std::min(limit, Clock::now() + kLook), [](int) {});
+    if (grant.ok()) return std::move(grant->members);
+    const bool late = wire::HasReason(grant.status(), wire::reason::kQueueTimeout);
+    if (!late || Clock::now() >= limit) return grant.status();
   }
 }
 
@@ -266,8 +266,8 @@ absl::Status WarmUp::RunOn(const Members& workers, const std::stop_token& stop) 
              workers, [&member](const auto& worker) { return worker.get() == &member; });
        }});
   RETURN_IF_ERROR(place.status());
-  RETURN_IF_ERROR(AwaitTurn(*place, workers, stop));
-  chosen_ = workers;
+  // In the order of ranks that later jobs have, too, so that they find their ring there.
+  ASSIGN_OR_RETURN(chosen_, AwaitTurn(*place, workers, stop));
   settings_.job_workers = count;
   settings_.check_rows = RowsToCheck(spec);
   const auto stub = v1::AttentionService::NewStub(server_->server->InProcessChannel({}));

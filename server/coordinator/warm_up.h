@@ -19,6 +19,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "server/access/callers.h"
 #include "server/access/quotas.h"
@@ -53,8 +54,8 @@ class WarmUp {
   void Run(const std::stop_token& stop);
   // On these workers alone, which no other job has meanwhile.
   absl::Status RunOn(const Members& workers, const std::stop_token& stop);
-  absl::Status AwaitTurn(Scheduler::Place& place, const Members& workers,
-                         const std::stop_token& stop) const;
+  absl::StatusOr<Members> AwaitTurn(Scheduler::Place& place, const Members& workers,
+                                    const std::stop_token& stop) const;
   absl::Status CheckThere(const Members& workers) const;
   absl::Status CheckMemory(const JobSpec& spec, const Members& workers) const;
 
