@@ -121,7 +121,7 @@ TEST(WorkerProcesses, ReplaceTheOneThatListensAtAPort) {
 // Stopped, it does not obey SIGTERM either.
 TEST(WorkerProcesses, ReplaceAStoppedOneThatIsNotHeardAgain) {
   if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
-  ListeningWorkers listening(2, std::chrono::milliseconds(500));
+  ListeningWorkers listening(2, std::chrono::seconds(2));
   const std::map<int, int> before = listening.Ports(2);
   ASSERT_EQ(before.size(), 2u);
   const auto stopped = *before.begin(), heard = *before.rbegin();
