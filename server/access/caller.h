@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace hilbert_ring::server {
@@ -41,9 +41,10 @@ struct Caller {
   // Beneath the data root, of its files; "." is the root itself, empty a folder of its name.
   std::string folder;
   std::string turns;  // by what the scheduler tells callers apart: the name, else the host
-  // Whether the token of its call is still this caller's, for calls that bring new jobs as long as
-  // they are open; null: it had none. UNAUTHENTICATED (AUTH_TOKEN).
-  std::function<absl::Status()> check_again;
+  // The quota that the token of its call has by now, for calls that bring new jobs as long as they
+  // are open; null: it had no token. UNAUTHENTICATED (AUTH_TOKEN) where it is not this caller's any
+  // more.
+  std::function<absl::StatusOr<Quota>()> quota_now;
 };
 
 }  // namespace hilbert_ring::server

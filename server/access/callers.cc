@@ -91,10 +91,10 @@ absl::StatusOr<Caller> Callers::Of(const grpc::ServerContextBase& context) {
 
 absl::StatusOr<Caller> Callers::WithToken(std::string authorization) {
   ASSIGN_OR_RETURN(Caller caller, tokens_->Find(authorization));
-  caller.check_again = [this, authorization = std::move(authorization), name = caller.name,
-                        role = caller.role]() -> absl::Status {
+  caller.quota_now = [this, authorization = std::move(authorization), name = caller.name,
+                      role = caller.role]() -> absl::StatusOr<Quota> {
     ASSIGN_OR_RETURN(const Caller now, tokens_->Find(authorization));
-    if (now.name == name && now.role == role) return absl::OkStatus();
+    if (now.name == name && now.role == role) return now.quota;
     return wire::ErrorOf(wire::reason::kAuthToken, "the token has another name or role by now");
   };
   return caller;

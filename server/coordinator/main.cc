@@ -1,12 +1,14 @@
 // hilbert-ring-coordinator: takes jobs, shards them over workers, streams their outputs back.
 #include <spdlog/spdlog.h>
 
-#include <memory>
+#include <chrono>
 #include <string>
 #include <system_error>
 
+#include "engine/base/return_if_error.h"
 #include "server/coordinator/coordinator.h"
 #include "server/process/file_limit.h"
+#include "server/process/last_resort.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
 #include "server/process/settings.h"
@@ -16,9 +18,17 @@
 namespace hilbert_ring::server {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorSettings& settings) {
-  try {  // what lasts as long as the process starts its threads when it is made
-    return Coordinator::Start(settings);
+// For what is done besides jobs (--exit-timeout) when the process stops.
+constexpr std::chrono::milliseconds kEndLimit{15'000};
+
+absl::Status Run(const CoordinatorSettings& settings) {
+  try {                      // what lasts as long as the process starts its threads when it is made
+    LastResort last_resort;  // files may not answer
+    ASSIGN_OR_RETURN(const auto coordinator, Coordinator::Start(settings));
+    AwaitStopSignal(std::nullopt);
+    last_resort.EndIn(settings.exit_timeout + kEndLimit);
+    coordinator->Stop();
+    return absl::OkStatus();
   } catch (const std::system_error& error) {
     return NoThreads(error);
   }
@@ -37,12 +47,9 @@ int main(int argc, char** argv) {
   const auto& settings = std::get<CoordinatorSettings>(parsed);
   StartLogging("coordinator", settings.log_level, settings.log_format);
   for (const std::string& warning : settings.warnings) spdlog::warn("{}", warning);
-  auto coordinator = Start(settings);
-  if (!coordinator.ok()) {
-    spdlog::critical("{}", std::string(coordinator.status().message()));
+  if (const absl::Status status = Run(settings); !status.ok()) {
+    spdlog::critical("{}", std::string(status.message()));
     return 1;
   }
-  AwaitStopSignal(std::nullopt);
-  (*coordinator)->Stop();
   return 0;
 }

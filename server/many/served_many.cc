@@ -52,6 +52,7 @@ bool LostRows(const absl::Status& status) {
 
 struct ServedMany::Message {
   v1::AttendManyRequest request;
+  Caller caller;  // as it was when this came
   int64_t first_job = 0;
 };
 
@@ -98,7 +99,10 @@ absl::Status ServedMany::ReadAll() {
       if (!held_) client_.ReadOne();
       continue;
     }
-    if (caller_.check_again) RETURN_IF_ERROR(caller_.check_again());
+    message->caller = caller_;
+    if (caller_.quota_now) {
+      ASSIGN_OR_RETURN(message->caller.quota, caller_.quota_now());
+    }
     if (!held_) RETURN_IF_ERROR(ReserveMemory());
     message->first_job = jobs_;
     jobs_ += message->request.jobs_size();
@@ -151,17 +155,18 @@ void ServedMany::Await(int running) {
 void ServedMany::Serve(const Message& message) {
   for (const PackedJobs& jobs : Pack(message.request, message.first_job)) {
     if (!client_.stop().why().ok()) return;
-    ServePack(jobs);
+    ServePack(jobs, message.caller);
   }
 }
 
 // Where the jobs fail together, each is tried alone, so that one fails for itself.
-void ServedMany::ServePack(const PackedJobs& jobs) {
+void ServedMany::ServePack(const PackedJobs& jobs, const Caller& caller) {
   v1::AttendManyResponse response;
-  const auto report = RunPack(jobs, response);
+  const auto report = RunPack(jobs, caller, response);
   if (!client_.stop().why().ok()) return;
   if (!report.ok() && jobs.size() > 1 && MayBeOne(report.status())) {
-    for (int64_t i = 0; i < jobs.size(); ++i) ServePack(PackedJobs(jobs.job(i), jobs.number(i)));
+    for (int64_t i = 0; i < jobs.size(); ++i)
+      ServePack(PackedJobs(jobs.job(i), jobs.number(i)), caller);
     return;
   }
   for (int64_t i = 0; !report.ok() && i < jobs.size(); ++i) {
@@ -181,19 +186,19 @@ absl::Status ServedMany::CheckOutputs(const PackedJobs& jobs) const {
                    "sends at most ", wire::kMaxPayloadBytes, " of each: call Attend"));
 }
 
-absl::StatusOr<v1::Report> ServedMany::RunPack(const PackedJobs& jobs,
+absl::StatusOr<v1::Report> ServedMany::RunPack(const PackedJobs& jobs, const Caller& caller,
                                                v1::AttendManyResponse& response) {
   RETURN_IF_ERROR(CheckOutputs(jobs));
   const Deadline due = services_.time.Now() + services_.settings.queue_timeout;
   for (int lost = 0;;) {
     // Where as many jobs wait as may, until the time that one may wait is over.
-    RETURN_IF_ERROR(services_.scheduler.AwaitRoom(caller_.turns, client_.stop(), due));
+    RETURN_IF_ERROR(services_.scheduler.AwaitRoom(caller.turns, client_.stop(), due));
     const int64_t seen = services_.quotas.changes();
     JobStop stop;
     const std::stop_callback ended(client_.stop().token(),
                                    [&] { stop.Request(client_.stop().why()); });
     PackedClient client(jobs, stop);
-    ServedJob job(services_, client, caller_, traceparent_);
+    ServedJob job(services_, client, caller, traceparent_);
     if (ManyFailed()) job.FailQuietly();
     auto report = job.Run();
     if (report.ok()) {
@@ -212,7 +217,7 @@ absl::StatusOr<v1::Report> ServedMany::RunPack(const PackedJobs& jobs,
     const bool in_time = services_.time.Now() < due;
     if (in_time && wire::HasReason(report.status(), wire::reason::kQuota)) {
       // The caller's jobs, others of this call among them, take its quota: until one of them ends.
-      RETURN_IF_ERROR(services_.quotas.AwaitChange(caller_, seen, client_.stop(), due));
+      RETURN_IF_ERROR(services_.quotas.AwaitChange(caller, seen, client_.stop(), due));
       continue;
     }
     const bool full = in_time && wire::HasReason(report.status(), wire::reason::kQueueFull);

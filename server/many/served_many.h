@@ -47,8 +47,9 @@ class ServedMany {
   absl::Status ReserveMemory();
   absl::Status Begin(std::unique_ptr<Message> message);
   void Serve(const Message& message);
-  void ServePack(const PackedJobs& jobs);
-  absl::StatusOr<v1::Report> RunPack(const PackedJobs& jobs, v1::AttendManyResponse& response);
+  void ServePack(const PackedJobs& jobs, const Caller& caller);
+  absl::StatusOr<v1::Report> RunPack(const PackedJobs& jobs, const Caller& caller,
+                                     v1::AttendManyResponse& response);
   absl::Status CheckOutputs(const PackedJobs& jobs) const;
   bool ManyFailed() const;
   void Send(const v1::AttendManyResponse& response, int64_t failed);
@@ -58,7 +59,7 @@ class ServedMany {
   const JobServices services_;
   StreamMemory& memory_;
   ClientStream& client_;
-  const Caller caller_;
+  const Caller caller_;  // as it was when the call began
   const std::string traceparent_;
   std::optional<StreamMemory::Share> held_;  // from the first job on
   int64_t jobs_ = 0;                         // that have come; the reader's

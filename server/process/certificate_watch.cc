@@ -8,10 +8,11 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <utility>
+
+#include "server/process/regular_file.h"
+#include "server/process/tls.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -59,9 +60,9 @@ CertificateWatch::CertificateWatch(std::vector<File> files,
 
 std::optional<CertificateWatch::SystemClock::time_point> CertificateWatch::EndOf(
     const File& file) const {
-  std::ifstream stream(file.path, std::ios::binary);
-  const std::string pem(std::istreambuf_iterator<char>(stream), {});
-  return server::EndOf(pem, file.holds);
+  const auto pem = ReadRegularFile(file.path, kMostPemBytes);
+  if (!pem.ok()) return std::nullopt;
+  return server::EndOf(*pem, file.holds);
 }
 
 void CertificateWatch::Show(const std::string& name, const std::string& pem) {

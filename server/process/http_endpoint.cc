@@ -7,8 +7,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -24,6 +22,7 @@
 #include "server/process/interval_thread.h"
 #include "server/process/listening_sockets.h"
 #include "server/process/refusal_log.h"
+#include "server/process/regular_file.h"
 #include "server/process/tls.h"
 
 namespace hilbert_ring::server {
@@ -186,8 +185,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
 
   Identity Read() const {
     const auto text = [](const std::string& path) {
-      std::ifstream file(path);
-      return std::string(std::istreambuf_iterator<char>(file), {});
+      return ReadRegularFile(path, kMostPemBytes).value_or("");
     };
     return {.cert = text(tls_.cert), .key = text(tls_.key)};
   }

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "absl/status/status.h"
@@ -29,20 +31,17 @@ absl::Status CheckIsRegular(int file) {
 // The size that the system tells is no bound: a file may grow, and those of /proc have size 0.
 absl::StatusOr<std::string> ReadAtMost(int file, size_t most_bytes) {
   RETURN_IF_ERROR(CheckIsRegular(file));
-  std::string text(most_bytes + 1, '\0');
-  size_t there = 0;
-  while (there < text.size()) {
-    const ssize_t bytes = read(file, text.data() + there, text.size() - there);
+  std::string text;
+  while (text.size() <= most_bytes) {
+    std::array<char, 1 << 14> part;
+    const ssize_t bytes =
+        read(file, part.data(), std::min(part.size(), most_bytes + 1 - text.size()));
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0) return CannotBeRead();
-    if (bytes == 0) break;
-    there += static_cast<size_t>(bytes);
+    if (bytes == 0) return text;
+    text.append(part.data(), static_cast<size_t>(bytes));
   }
-  if (there > most_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("has more than ", most_bytes, " bytes"));
-  }
-  text.resize(there);
-  return text;
+  return absl::InvalidArgumentError(absl::StrCat("has more than ", most_bytes, " bytes"));
 }
 
 }  // namespace

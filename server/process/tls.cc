@@ -9,8 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/return_if_error.h"
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_credentials_options.h"
+#include "server/process/regular_file.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -24,23 +26,34 @@ using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 // A key with a passphrase would wait for somebody to type it.
 int NoPassphrase(char* /*buffer*/, int /*size*/, int /*rwflag*/, void* /*user*/) { return 0; }
 
-absl::Status Wrong(const char* flag, const std::string& path, const char* what) {
+absl::Status Wrong(const char* flag, const std::string& path, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", path, " ", what));
 }
 
+// In place of a file a pipe would be waited for, and again at each look of gRPC's.
+absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& path) {
+  const auto pem = ReadRegularFile(path, kMostPemBytes);
+  if (!pem.ok()) return Wrong(flag, path, pem.status().message());
+  return *pem;
+}
+
+Bio BioOf(const std::string& pem) {
+  return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free);
+}
+
 absl::StatusOr<Certificate> ReadCertificate(const char* flag, const std::string& path) {
-  const Bio file(BIO_new_file(path.c_str(), "r"), &BIO_free);
-  if (file == nullptr) return Wrong(flag, path, "cannot be read");
-  Certificate certificate(PEM_read_bio_X509(file.get(), nullptr, NoPassphrase, nullptr),
+  ASSIGN_OR_RETURN(const std::string pem, ReadPem(flag, path));
+  const Bio text = BioOf(pem);
+  Certificate certificate(PEM_read_bio_X509(text.get(), nullptr, NoPassphrase, nullptr),
                           &X509_free);
   if (certificate == nullptr) return Wrong(flag, path, "holds no certificate in PEM");
   return certificate;
 }
 
 absl::StatusOr<Key> ReadKey(const std::string& path) {
-  const Bio file(BIO_new_file(path.c_str(), "r"), &BIO_free);
-  if (file == nullptr) return Wrong("--tls-key", path, "cannot be read");
-  Key key(PEM_read_bio_PrivateKey(file.get(), nullptr, NoPassphrase, nullptr), &EVP_PKEY_free);
+  ASSIGN_OR_RETURN(const std::string pem, ReadPem("--tls-key", path));
+  const Bio text = BioOf(pem);
+  Key key(PEM_read_bio_PrivateKey(text.get(), nullptr, NoPassphrase, nullptr), &EVP_PKEY_free);
   if (key == nullptr) return Wrong("--tls-key", path, "holds no key in PEM without a passphrase");
   return key;
 }
@@ -61,7 +74,7 @@ absl::Status CheckTlsFiles(const TlsFiles& files) {
   if (!key.ok()) return key.status();
   if (X509_check_private_key(certificate->get(), key->get()) != 1) {
     return Wrong("--tls-key", files.key,
-                 absl::StrCat("is not the key of the certificate in ", files.cert).c_str());
+                 absl::StrCat("is not the key of the certificate in ", files.cert));
   }
   if (files.ca.empty()) return absl::OkStatus();
   return ReadCertificate("a CA's file", files.ca).status();

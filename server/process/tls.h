@@ -11,6 +11,7 @@
 // again.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -20,6 +21,8 @@
 
 namespace hilbert_ring::server {
 
+inline constexpr size_t kMostPemBytes = 4 << 20;  // of a file
+
 // Paths of files in PEM.
 struct TlsFiles {
   std::string cert;  // the chain, this process's own first; empty: no TLS
@@ -27,9 +30,9 @@ struct TlsFiles {
   std::string ca;  // that the other side's certificate is of; empty: none is asked of it
 };
 
-// INVALID_ARGUMENT, naming the file: it cannot be read, is no certificate or no key without a
-// passphrase, or certificate and key do not belong together. A certificate that has expired is
-// none of that: the file may be replaced at any time (certificate_watch.h warns).
+// INVALID_ARGUMENT, naming the file: it cannot be read, is no regular file, no certificate or no
+// key without a passphrase, or certificate and key do not belong together. A certificate that has
+// expired is none of that: the file may be replaced at any time (certificate_watch.h warns).
 absl::Status CheckTlsFiles(const TlsFiles& files);
 
 // With a ca: a connection without a certificate of it is refused.

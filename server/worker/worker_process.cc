@@ -26,6 +26,7 @@
 #include "server/process/host_port.h"
 #include "server/process/http_endpoint.h"
 #include "server/process/kept_threads.h"
+#include "server/process/last_resort.h"
 #include "server/process/process_memory.h"
 #include "server/process/ready_file.h"
 #include "server/process/shared_page.h"
@@ -49,6 +50,7 @@ constexpr char kSharedFolder[] = "/dev/shm";              // of weights
 constexpr std::chrono::milliseconds kMarkInterval{1000};  // of the data root
 // As long as a coordinator that answers no more keeps its jobs here (registration.cc).
 constexpr std::chrono::milliseconds kCoordinatorSilence{4000};
+constexpr std::chrono::milliseconds kEndLimit{5000};  // when no job is waited for any more
 constexpr int kMaxBlockingCalls = 512;  // jobs, rings, and what a former coordinator left behind
 constexpr int kOtherThreads = 2;        // kept beside those of jobs
 
@@ -79,6 +81,7 @@ HttpTls HttpTlsOf(const WorkerSettings& settings) {
 }  // namespace
 
 absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devices) {
+  LastResort last_resort;  // files of models may not answer
   RemoveReadyFile(settings.ready_file);
   if (IsWildcard(settings.host)) {
     return absl::InvalidArgumentError(
@@ -271,6 +274,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
     registration.BeatNow();
     spdlog::info("stopping: {} jobs run", calls.count());
     AwaitDrained(calls, settings.exit_timeout);
+    last_resort.EndIn(kEndLimit);
     calls.SetOnFailure(nullptr);
     data_mark.SetOnChange(nullptr);
   }

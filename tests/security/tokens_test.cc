@@ -19,6 +19,7 @@
 #include "tests/service/raw_call.h"
 #include "tests/support/http_get.h"
 #include "tests/support/plain_spec.h"
+#include "tests/unit/many/small_jobs.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -317,6 +318,33 @@ TEST_F(Tokens, ThatAreGoneBringNoNewJobs) {
   }
   EXPECT_LT(answered, 600) << "half a minute later";
   EXPECT_EQ(ReasonOf(wire::FromGrpc(stream->Finish())), "AUTH_TOKEN");
+}
+
+// Those of a call that is open are the token's of the moment, too.
+TEST_F(Tokens, HaveNewQuotasInCallsThatAreOpen) {
+  Write(Line("lab", "submit", TokenOf("lab"), R"(, "tokens": 10)"));
+  Start();
+  const auto stub = v1::SmallJobsService::NewStub(ChannelAs("lab"));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  const auto stream = stub->AttendMany(&context);
+  v1::AttendManyRequest request;
+  *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 20, .segment = 32}));
+  const auto error = [&]() -> std::string {
+    v1::AttendManyResponse response;
+    if (!stream->Write(request) || !stream->Read(&response)) return "the call has ended";
+    return response.results(0).error();
+  };
+  EXPECT_THAT(error(), HasSubstr("OVER_QUOTA"));
+  Write(Line("lab", "submit", TokenOf("lab"), R"(, "tokens": 20)"));
+  std::string last;
+  for (int i = 0; i < 600 && !(last = error()).empty(); ++i) {
+    ASSERT_THAT(last, HasSubstr("OVER_QUOTA"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_EQ(last, "");
+  EXPECT_TRUE(stream->WritesDone());
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 TEST_F(Tokens, AppearNowhere) {

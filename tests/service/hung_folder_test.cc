@@ -6,19 +6,24 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "tests/service/by_reference.h"
+#include "tests/support/free_port.h"
 #include "tests/support/frozen_disk.h"
 #include "tests/support/manual_time.h"
 #include "tests/support/plain_spec.h"
+#include "tests/support/program.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -161,6 +166,29 @@ TEST_P(HungFolderTest, AModelThatGetsNoAnswerKeepsNoCall) {
   EXPECT_TRUE(Eventually([this] { return Left("model_dir") == 3; }));
   kill(cluster_->coordinator(), SIGTERM);
   EXPECT_TRUE(Eventually([this] { return cluster_->Processes().empty(); }));
+}
+
+// One whose look at its models waits for ever, and would be waited for.
+TEST_P(HungFolderTest, AWorkerEndsThoughItsModelsGetNoAnswer) {
+  const auto hung = Hang("models/hung");
+  const std::string log = folder_ / "log";
+  const auto worker =
+      Program::Start({.arguments = {HILBERT_RING_WORKER_BINARY, "--port=0", "--http-port=0",
+                                    absl::StrCat("--coordinator=127.0.0.1:", FreePort()),
+                                    "--model-dir=" + (folder_ / "models")},
+                      .log = log});
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  const auto said = [&log] {
+    std::ostringstream text;
+    text << std::ifstream(log).rdbuf();
+    return text.str();
+  };
+  ASSERT_TRUE(Eventually([&] { return said().find("still being read") != std::string::npos; }));
+  (*worker)->Signal(SIGTERM);
+  const auto ended = (*worker)->AwaitEnd(seconds(20));
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_EQ(*ended, "exit status 4") << said();
+  EXPECT_THAT(said(), HasSubstr("a thread does not end"));
 }
 
 // Where a write waits for ever, and no signal ends that.

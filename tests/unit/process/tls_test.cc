@@ -1,11 +1,14 @@
 #include "server/process/tls.h"
 
+#include <sys/stat.h>
+
 #include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/certificates.h"
+#include "tests/support/test_folder.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -14,7 +17,8 @@ using testing::CertificateAuthority;
 using ::testing::HasSubstr;
 
 TEST(TlsFiles, AreCheckedBeforeTheyAreServed) {
-  const std::string folder = ::testing::TempDir() + "/tls_files_";
+  const testing::TestFolder files;
+  const std::string folder = files.path() + "/";
   const CertificateAuthority authority;
   authority.WriteTo(folder + "ca.crt");
   authority.Issue({}, folder + "a.crt", folder + "a.key");
@@ -32,6 +36,11 @@ TEST(TlsFiles, AreCheckedBeforeTheyAreServed) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
   };
   wrong({folder + "none", right.key, ""}, "none", "cannot be read");
+  ASSERT_EQ(mkfifo((folder + "pipe").c_str(), 0600), 0);  // whose writer would be waited for
+  wrong({folder + "pipe", right.key, ""}, "pipe", "must be a regular file, is a FIFO");
+  wrong({right.cert, folder + "pipe", ""}, "--tls-key", "must be a regular file, is a FIFO");
+  wrong({right.cert, right.key, folder + "pipe"}, "a CA's file",
+        "must be a regular file, is a FIFO");
   wrong({folder + "words", right.key, ""}, "words", "holds no certificate");
   wrong({right.cert, folder + "words", ""}, "words", "holds no key");
   wrong({right.cert, folder + "b.key", ""}, "b.key", "is not the key of the certificate");
