@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -227,6 +228,7 @@ void Membership::Worked(const Members& members) {
 }
 
 bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
+  bool joined = false;
   {
     const MutexLock lock(mutex_);
     const auto seat = Find(member);
@@ -235,11 +237,12 @@ bool Membership::Beat(const Member& member, const v1::Heartbeat& heartbeat) {
     seat->member->models.Set(heartbeat.models());
     seat->used_bytes = heartbeat.memory_used_bytes();
     seat->resident_bytes = heartbeat.memory_resident_bytes();
+    joined = seat->joined;
   }
   const bool sees = !data_mark_.empty() && heartbeat.data_mark() == data_mark_;
   if (member.sees_data_root.exchange(sees) != sees) TellChange();
   if (heartbeat.draining()) Close(member, v1::ClusterWorker::STATE_DRAINING);
-  hooks_.beat(member, heartbeat);
+  if (joined) hooks_.beat(member, heartbeat);
   return true;
 }
 
@@ -278,6 +281,7 @@ bool Membership::Close(const Member& member, v1::ClusterWorker::State state) {
 template <typename Chosen>
 void Membership::Drop(const Chosen& chosen, std::string_view why) {
   std::list<Seat> dropped;
+  std::set<std::string> gone;
   {
     const MutexLock lock(mutex_);
     for (auto seat = seats_.begin(); seat != seats_.end();) {
@@ -285,6 +289,8 @@ void Membership::Drop(const Chosen& chosen, std::string_view why) {
       if (chosen(*seat)) dropped.splice(dropped.end(), seats_, seat);
       seat = next;
     }
+    for (const Seat& seat : dropped) gone.insert(seat.member->address);
+    for (const Seat& seat : seats_) gone.erase(seat.member->address);
   }
   for (const Seat& seat : dropped) {
     // Of one that never joined there was no line.
@@ -298,8 +304,9 @@ void Membership::Drop(const Chosen& chosen, std::string_view why) {
               {"seconds", SecondsBetween(seat.registered, time_.Now())}});
     seat.member->departed.request_stop();
     TellChange();
-    hooks_.left(*seat.member);
+    if (joined) hooks_.left(*seat.member);
   }
+  for (const std::string& address : gone) hooks_.gone(address);
 }
 
 void Membership::DropSilent() {
@@ -315,6 +322,15 @@ void Membership::TellChange() {
   const MutexLock lock(mutex_);
   ++changes_;
   changed_.notify_all();
+}
+
+std::vector<std::string> Membership::Joined() const {
+  const MutexLock lock(mutex_);
+  std::vector<std::string> addresses;
+  for (const Seat& seat : seats_) {
+    if (seat.joined) addresses.push_back(seat.member->address);
+  }
+  return addresses;
 }
 
 int64_t Membership::changes() const {

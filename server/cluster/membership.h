@@ -69,10 +69,11 @@ class Membership {
  public:
   struct Hooks {
     // Called without locks held.
-    std::function<void(const Member&)> joined, left;
+    std::function<void(const Member&)> joined, left;       // of one that joined
+    std::function<void(const std::string& address)> gone;  // nobody is registered there any more
     std::function<void(const Member&)> closed;  // it is there and takes no more jobs, or does again
     std::function<void(const Member&)> failed;  // a job, or could not be reached
-    std::function<void(const Member&, const v1::Heartbeat&)> beat;
+    std::function<void(const Member&, const v1::Heartbeat&)> beat;  // of one that joined
     // What calls to a worker at this address are made by; null: a connection over the network.
     std::function<std::shared_ptr<grpc::Channel>(const std::string& address)> dial;
   };
@@ -119,6 +120,9 @@ class Membership {
   // Those that take jobs, in the order in which they registered. Of those that rest see
   // rests_until.
   Members Live() const;
+
+  // Addresses of those that joined and are registered, whatever they do.
+  std::vector<std::string> Joined() const;
 
   // How often members came, went, or stopped to take jobs: to be read before they are looked at.
   int64_t changes() const;

@@ -20,6 +20,7 @@ constexpr auto kLongestBackoff = std::chrono::milliseconds(10'000);
 // that does not answer may not end before that does.
 constexpr auto kKillLimit = std::chrono::seconds(2);
 constexpr auto kReplaceLimit = std::chrono::seconds(5);
+constexpr int kListens = 30;                             // within the limit of silence
 constexpr auto kHealthyLife = std::chrono::seconds(30);  // after which a death is not in a row
 
 }  // namespace
@@ -59,6 +60,7 @@ void WorkerProcesses::Supervise(const std::stop_token& stop) {
         slots_.size());
   }
   while (!stop.stop_requested()) {
+    Listen();
     EndReplaced();
     for (int worker = 0; worker < static_cast<int>(slots_.size()); ++worker) {
       slots_[worker].pid < 0 ? StartDue(worker) : CheckAlive(slots_[worker]);
@@ -74,41 +76,45 @@ void WorkerProcesses::Replace(int port) {
   replaced_.push_back(port);
 }
 
-void WorkerProcesses::NoteSilent(int port) {
-  const MutexLock lock(mutex_);
-  silent_.try_emplace(port, Clock::now());
-}
-
-void WorkerProcesses::NoteHeard(int port) {
-  const MutexLock lock(mutex_);
-  silent_.erase(port);
-}
-
-// Those of workers that have been silent for too long, too.
-std::vector<int> WorkerProcesses::TakeReplaced() {
-  const Clock::time_point latest = Clock::now() - options_.silence_limit;
-  const MutexLock lock(mutex_);
-  std::erase_if(silent_, [&](const auto& silent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (silent.second > latest) return false;
-    replaced_.push_back(silent.first);
-    return true;
-  });
-  return std::exchange(replaced_, {});
+// Which of its ports a worker is heard at is found once; it stays the same as long as it runs.
+void WorkerProcesses::Listen() {
+  const Clock::time_point now = Clock::now();
+  if (!options_.heard || now - listened_ < options_.silence_limit / kListens) return;
+  // While this process did not run nobody was heard.
+  const bool slept = now - listened_ > options_.silence_limit / 2;
+  listened_ = now;
+  const std::set<int> ports = options_.heard();
+  for (Slot& slot : slots_) {
+    if (slot.pid < 0 || slot.kill) continue;
+    for (const int port : ports) {
+      if (slot.port != 0) break;
+      if (ListensAt(slot.pid, port)) slot.port = port;
+    }
+    if (slot.port == 0) continue;
+    if (slept || ports.contains(slot.port)) slot.heard = now;
+    if (now - slot.heard > options_.silence_limit) End(slot);
+  }
 }
 
 void WorkerProcesses::EndReplaced() {
-  const std::vector<int> ports = TakeReplaced();
-  const Clock::time_point now = Clock::now();
+  std::vector<int> ports;
+  {
+    const MutexLock lock(mutex_);
+    ports.swap(replaced_);
+  }
   for (Slot& slot : slots_) {
     if (slot.pid < 0) continue;
-    for (const int port : ports) {
-      if (slot.kill || !ListensAt(slot.pid, port)) continue;
-      spdlog::warn("worker process {} at port {} is replaced", slot.pid, port);
-      kill(slot.pid, SIGTERM);
-      slot.kill = now + kReplaceLimit;
-    }
-    if (slot.kill && now > *slot.kill) kill(slot.pid, SIGKILL);
+    const bool replaced = std::ranges::any_of(
+        ports, [&slot](int port) { return !slot.kill && ListensAt(slot.pid, port); });
+    if (replaced) End(slot);
+    if (slot.kill && Clock::now() > *slot.kill) kill(slot.pid, SIGKILL);
   }
+}
+
+void WorkerProcesses::End(Slot& slot) {
+  spdlog::warn("worker process {} is replaced", slot.pid);
+  kill(slot.pid, SIGTERM);
+  slot.kill = Clock::now() + kReplaceLimit;
 }
 
 void WorkerProcesses::StartDue(int worker) {
@@ -138,6 +144,7 @@ void WorkerProcesses::CheckAlive(Slot& slot) {
                 slot.backoff.count());
   ++restarts_;
   slot.pid = -1;
+  slot.port = 0;
   slot.kill.reset();
   slot.start = now + slot.backoff;
   slot.backoff = std::min(2 * slot.backoff, kLongestBackoff);

@@ -8,8 +8,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,7 +28,11 @@ struct WorkerProcessOptions {
   // Some workers compute on one GPU. NCCL refuses that within a host, so each worker is told
   // that it is a host of its own; their traffic then takes sockets, over loopback.
   bool share_gpu = false;
-  std::chrono::milliseconds silence_limit{30'000};  // see NoteSilent
+  // Ports of the workers that are members, as they are now; null: nobody knows. One of these that
+  // was a member, and is none for `silence_limit`, is replaced: it is stopped, or hangs, and would
+  // not end by itself.
+  std::function<std::set<int>()> heard;
+  std::chrono::milliseconds silence_limit{30'000};
 };
 
 // What the worker of that number needs in its environment: "NCCL_HOSTID=rank1".
@@ -49,11 +54,6 @@ class WorkerProcesses {
   // its place: SIGTERM, and SIGKILL if it is still there 5 s later. Returns at once.
   void Replace(int port);
 
-  // The worker that listens at the port is not heard any more, and is heard again. One that is not
-  // for the limit is replaced: it is stopped, or hangs, and would not end by itself.
-  void NoteSilent(int port);
-  void NoteHeard(int port);
-
   // How often one of them ended and another was to be started in its place.
   int64_t restarts() const { return restarts_; }
 
@@ -62,6 +62,8 @@ class WorkerProcesses {
     pid_t pid = -1;  // -1: to be started at `start`
     Clock::time_point started, start;
     std::chrono::milliseconds backoff;
+    int port = 0;             // at which it was heard; 0: it was not yet
+    Clock::time_point heard;  // last
     std::optional<Clock::time_point>
         kill;  // of one that is to be replaced: when it must have ended
   };
@@ -69,19 +71,20 @@ class WorkerProcesses {
   void Supervise(const std::stop_token& stop);
   void StartDue(int worker);
   void CheckAlive(Slot& slot);
-  std::vector<int> TakeReplaced();
+  void Listen();
   void EndReplaced();
+  void End(Slot& slot);
   void StopAll();
 
   const WorkerProcessOptions options_;
   std::atomic<int64_t> restarts_ = 0;
-  std::vector<Slot> slots_;  // the supervisor's
+  std::vector<Slot> slots_;     // the supervisor's
+  Clock::time_point listened_;  // likewise: last
   Mutex mutex_;
   std::condition_variable_any wake_;
   std::chrono::milliseconds stop_limit_ ABSL_GUARDED_BY(mutex_){5000};
   std::vector<int> replaced_ ABSL_GUARDED_BY(mutex_);  // ports that are to be looked for
-  std::map<int, Clock::time_point> silent_ ABSL_GUARDED_BY(mutex_);  // ports, since when
-  std::jthread supervisor_;  // last: it uses all of the above
+  std::jthread supervisor_;                            // last: it uses all of the above
 };
 
 }  // namespace hilbert_ring::server

@@ -80,6 +80,13 @@ absl::Status Stopping() {
   return wire::ErrorOf(wire::reason::kDraining, "the service is stopping");
 }
 
+// A worker that this process spawned is found by where it listens. 0: it is none.
+int PortOfThisHost(absl::string_view address) {
+  int port = 0;
+  if (!absl::ConsumePrefix(&address, "127.0.0.1:") || !absl::SimpleAtoi(address, &port)) return 0;
+  return port;
+}
+
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_token,
@@ -110,16 +117,17 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
           {.joined =
                [this](const Member& member) {
                  metrics_.CountJoined(member.address);
-                 OfSpawned(member, &WorkerProcesses::NoteHeard);
                  Refresh();
                },
            .left =
-               [this](const Member& member) {
+               [this](const Member&) {
                  metrics_.CountLeft();
-                 metrics_.RemoveWorker(member.address);
-                 rate_.Forget(member.address);
-                 OfSpawned(member, &WorkerProcesses::NoteSilent);
                  Refresh();
+               },
+           .gone =
+               [this](const std::string& address) {
+                 metrics_.RemoveWorker(address);
+                 rate_.Forget(address);
                },
            .closed = [this](const Member&) { Refresh(); },
            .failed = [this](const Member& member) { metrics_.CountFailure(member.address); },
@@ -302,7 +310,8 @@ absl::Status Coordinator::StartWorkers() {
   arguments.push_back(absl::StrCat("--attention-kernel=", settings_.device.attention_kernel));
   arguments.push_back(absl::StrCat("--gpu-exchange-blocks=", settings_.device.gpu_exchange_blocks));
   WorkerProcessOptions options{.program = absl::StrCat(ExecutableFolder(), "/hilbert-ring-worker"),
-                               .arguments = std::move(arguments)};
+                               .arguments = std::move(arguments),
+                               .heard = [this] { return PortsOfMembers(); }};
   const int gpus = VisibleGpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
   for (const WorkerPlacement& place : PlaceWorkers(workers, settings_.device.device, gpus)) {
     options.of_workers.push_back(
@@ -318,16 +327,17 @@ absl::Status Coordinator::StartWorkers() {
 }
 
 void Coordinator::Distrust(const Member& worker) {
-  if (membership_.Distrust(worker)) OfSpawned(worker, &WorkerProcesses::Replace);
+  if (!membership_.Distrust(worker)) return;
+  WorkerProcesses* const spawned = Spawned();
+  const int port = PortOfThisHost(worker.address);
+  if (spawned != nullptr && port != 0) spawned->Replace(port);
 }
 
-// A worker that this process spawned is found by where it listens.
-void Coordinator::OfSpawned(const Member& worker, void (WorkerProcesses::*note)(int port)) {
-  int port = 0;
-  absl::string_view address = worker.address;
-  WorkerProcesses* const spawned = Spawned();
-  if (spawned == nullptr || !absl::ConsumePrefix(&address, "127.0.0.1:")) return;
-  if (absl::SimpleAtoi(address, &port)) (spawned->*note)(port);
+std::set<int> Coordinator::PortsOfMembers() const {
+  std::set<int> ports;
+  for (const std::string& address : membership_.Joined()) ports.insert(PortOfThisHost(address));
+  ports.erase(0);
+  return ports;
 }
 
 WorkerProcesses* Coordinator::Spawned() {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -56,7 +57,7 @@ class Coordinator {
   absl::Status Listen();
   absl::Status StartWorkers();
   void Distrust(const Member& worker);
-  void OfSpawned(const Member& worker, void (WorkerProcesses::*note)(int port));
+  std::set<int> PortsOfMembers() const;
   WorkerProcesses* Spawned();  // null where none are
   std::map<std::string, HttpEndpoint::Handler> HttpRoutes();
   HttpReply Ready();

@@ -115,6 +115,7 @@ class MembershipServiceTest : public ::testing::Test {
   Membership membership_{milliseconds(60'000),
                          {.joined = [](const Member&) {},
                           .left = [](const Member&) {},
+                          .gone = [](const std::string&) {},
                           .closed = [](const Member&) {},
                           .failed = [this](const Member&) { ++failures_; },
                           .beat = [](const Member&, const v1::Heartbeat&) {}}};

@@ -27,13 +27,14 @@ v1::Heartbeat Beat(const std::string& address) {
 }
 
 struct Counts {
-  std::atomic<int> joined = 0, left = 0, closed = 0, failed = 0;
+  std::atomic<int> joined = 0, left = 0, gone = 0, closed = 0, failed = 0, beats = 0;
   Membership::Hooks Hooks() {
     return {.joined = [this](const Member&) { ++joined; },
             .left = [this](const Member&) { ++left; },
+            .gone = [this](const std::string&) { ++gone; },
             .closed = [this](const Member&) { ++closed; },
             .failed = [this](const Member&) { ++failed; },
-            .beat = [](const Member&, const v1::Heartbeat&) {}};
+            .beat = [this](const Member&, const v1::Heartbeat&) { ++beats; }};
   }
 };
 
@@ -207,6 +208,34 @@ TEST(Membership, RegistrationsThatAreNotReachedDoNotFillTheLog) {
   const auto joined = Join(membership, "10.0.0.2:1");
   membership.Leave(*joined);
   EXPECT_EQ(log.Count("worker left: worker=10.0.0.2:1, reason=its stream ended"), 1);
+}
+
+// It says whose address it has, and was never reached there: the worker that is there notices
+// nothing of it.
+TEST(Membership, OneThatNeverJoinedLeavesWithoutTrace) {
+  Counts counts;
+  Membership membership(kForLong, counts.Hooks());
+  const auto there = Join(membership, "127.0.0.1:1");
+  const auto other = membership.Register(Beat("127.0.0.1:1"));
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_TRUE(membership.Beat(**other, Beat("127.0.0.1:1")));
+  EXPECT_EQ(counts.beats, 0) << "nothing that it says counts";
+  membership.Leave(**other);
+  EXPECT_EQ(counts.left, 0);
+  EXPECT_EQ(counts.gone, 0);
+  EXPECT_EQ(membership.Live(), (Members{there}));
+  EXPECT_EQ(membership.Joined(), std::vector<std::string>{"127.0.0.1:1"});
+  EXPECT_TRUE(membership.Beat(*there, Beat("127.0.0.1:1")));
+  EXPECT_EQ(counts.beats, 1);
+  membership.Leave(*there);
+  EXPECT_EQ(counts.left, 1);
+  EXPECT_EQ(counts.gone, 1);
+  const auto alone = membership.Register(Beat("127.0.0.1:2"));
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(membership.Joined(), std::vector<std::string>());
+  membership.Leave(**alone);
+  EXPECT_EQ(counts.left, 1);
+  EXPECT_EQ(counts.gone, 2) << "its failures may have been counted";
 }
 
 TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {

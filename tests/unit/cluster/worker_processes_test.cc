@@ -3,10 +3,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -73,7 +76,21 @@ class ListeningWorkers {
       : workers({.program = "/usr/bin/python3",
                  .arguments = {"-c", kListener, folder_.path()},
                  .of_workers = std::vector<std::vector<std::string>>(workers),
+                 .heard = [this] { return Heard(); },
                  .silence_limit = silence_limit}) {}
+
+  // The ports of members, from now on; once it returns, they have been asked for.
+  void SetMembers(const std::set<int>& ports) {
+    const int64_t asked = asked_;
+    {
+      const std::scoped_lock lock(mutex_);
+      members_ = ports;
+    }
+    for (int i = 0; i < 3000 && asked_ < asked + 2; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_GE(asked_, asked + 2);
+  }
 
   // Ports by process, those that ended too, as soon as there are so many.
   std::map<int, int> Ports(size_t least) const {
@@ -90,7 +107,16 @@ class ListeningWorkers {
   }
 
  private:
+  std::set<int> Heard() {
+    const std::scoped_lock lock(mutex_);
+    ++asked_;
+    return members_;
+  }
+
   const testing::TestFolder folder_;
+  std::mutex mutex_;
+  std::set<int> members_;
+  std::atomic<int64_t> asked_ = 0;
 
  public:
   WorkerProcesses workers;  // they end before the folder
@@ -125,15 +151,32 @@ TEST(WorkerProcesses, ReplaceAStoppedOneThatIsNotHeardAgain) {
   const std::map<int, int> before = listening.Ports(2);
   ASSERT_EQ(before.size(), 2u);
   const auto stopped = *before.begin(), heard = *before.rbegin();
+  listening.SetMembers({stopped.second, heard.second});
   ASSERT_EQ(kill(stopped.first, SIGSTOP), 0);
-  listening.workers.NoteSilent(stopped.second);
-  listening.workers.NoteSilent(heard.second);
-  listening.workers.NoteHeard(heard.second);
+  listening.SetMembers({heard.second});
   const std::map<int, int> after = listening.Ports(3);
   EXPECT_EQ(after.size(), 3u);
   EXPECT_FALSE(ListensAt(stopped.first, stopped.second));
   EXPECT_TRUE(ListensAt(heard.first, heard.second));
   EXPECT_EQ(listening.workers.restarts(), 1);
+}
+
+// Whoever else comes and goes: workers that are members, or that have not been one yet.
+TEST(WorkerProcesses, ReplaceNoOtherThatIsNotHeard) {
+  if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
+  ListeningWorkers listening(3, std::chrono::milliseconds(600));
+  std::vector<int> ports;
+  for (const auto& [process, port] : listening.Ports(3)) ports.push_back(port);
+  ASSERT_EQ(ports.size(), 3u);
+  listening.SetMembers({ports[0], ports[1]});
+  listening.SetMembers({ports[0]});
+  listening.SetMembers({ports[0], ports[1]});  // it registered anew
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  EXPECT_EQ(listening.workers.restarts(), 0);
+  listening.SetMembers({ports[0]});
+  EXPECT_EQ(listening.Ports(4).size(), 4u);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_EQ(listening.workers.restarts(), 1) << "the one that never was a member is let be";
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ TEST(ClusterView, WhatAFailedJobSaidIsForThoseWhoSeeAllJobs) {
   Membership membership(std::chrono::minutes(1),
                         {.joined = [](const Member&) {},
                          .left = [](const Member&) {},
+                         .gone = [](const std::string&) {},
                          .closed = [](const Member&) {},
                          .failed = [](const Member&) {},
                          .beat = [](const Member&, const v1::Heartbeat&) {}});

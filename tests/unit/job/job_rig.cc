@@ -92,6 +92,7 @@ JobRig::JobRig(const JobRigOptions& options)
       membership_(settings_.worker_timeout,
                   {.joined = [this](const Member&) { scheduler_.Changed(); },
                    .left = [this](const Member&) { scheduler_.Changed(); },
+                   .gone = [](const std::string&) {},
                    .closed = [this](const Member&) { scheduler_.Changed(); },
                    .failed = [](const Member&) {},
                    .beat = [](const Member&, const v1::Heartbeat&) {},
