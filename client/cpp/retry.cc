@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "wire/status.h"
@@ -24,6 +25,13 @@ std::optional<absl::Duration> ParsePushback(const std::string& milliseconds) {
   int32_t value = 0;
   if (!absl::SimpleAtoi(milliseconds, &value) || value < 0) return std::nullopt;
   return absl::Milliseconds(value);
+}
+
+// The service's transport had no memory for what came (--transport-memory) and ended calls, this
+// one or another's: HTTP/2's ENHANCE_YOUR_CALM, which gRPC tells in words alone.
+bool EndedByTransport(const absl::Status& status) {
+  return wire::ReasonOf(status) == absl::StatusCodeToString(status.code()) &&
+         absl::StrContains(status.message(), "RST_STREAM with error code 11");
 }
 
 }  // namespace
@@ -57,7 +65,7 @@ bool RetrySchedule::MayHelp(const AttemptFailure& failure) {
     case absl::StatusCode::kAborted:
       return wire::HasReason(failure.status, wire::reason::kWorkerLost);
     case absl::StatusCode::kResourceExhausted:
-      return failure.pushback.has_value();
+      return failure.pushback.has_value() || EndedByTransport(failure.status);
     case absl::StatusCode::kAlreadyExists:
       return connection_lost_;
     case absl::StatusCode::kDataLoss:

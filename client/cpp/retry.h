@@ -3,7 +3,8 @@
 // - UNAVAILABLE (no coordinator, it starts, drains or stops, no worker, a connection lost):
 //   backoff, then as soon as there is a connection.
 // - ABORTED with reason WORKER_LOST: backoff.
-// - RESOURCE_EXHAUSTED with a pushback: the pushback and up to a quarter more.
+// - RESOURCE_EXHAUSTED with a pushback: the pushback and up to a quarter more. Of the service's
+//   transport, which has no reason: backoff.
 // - ALREADY_EXISTS after an UNAVAILABLE (the service has not noticed that the connection is lost):
 //   backoff.
 // - DATA_LOSS found in the output by the client: backoff, twice at most.

@@ -31,6 +31,7 @@ namespace {
 
 constexpr int kMaxBlockingCalls = 8192;  // heartbeats of kMaxWorkers, plans, cluster states
 constexpr int kMaxWorkersOfAHost = 1024;
+constexpr int64_t kMembershipMemory = 256 << 20;  // of heartbeats that nobody has taken
 constexpr auto kWorkerStopLimit = std::chrono::milliseconds(3000);
 constexpr auto kRemoveMarkLimit = std::chrono::seconds(2);  // and outputs
 
@@ -214,6 +215,7 @@ absl::Status Coordinator::Listen() {
         StartGrpc({.host = settings_.grpc_host,
                    .port = settings_.grpc_port,
                    .max_threads = kMaxBlockingCalls,
+                   .memory_bytes = settings_.transport_memory_bytes,
                    .lookahead_bytes = wire::kLookaheadBytes,
                    .idle = settings_.connection_idle_timeout,
                    .connections_per_peer = settings_.max_connections_per_peer,
@@ -228,6 +230,7 @@ absl::Status Coordinator::Listen() {
     ASSIGN_OR_RETURN(membership_grpc_, StartGrpc({.host = settings_.membership_host,
                                                   .port = settings_.membership_port,
                                                   .max_threads = kMaxBlockingCalls,
+                                                  .memory_bytes = kMembershipMemory,
                                                   .peer = PeerIs::kAddress,
                                                   .credentials = ForWorkers(settings_.security),
                                                   .reflection = false},

@@ -55,9 +55,9 @@ absl::StatusOr<EncoderFolder> ModelCatalog::Open(const std::string& name) {
   }
   auto folder = EncoderFolder::Open(path, digests_);
   if (folder.ok()) return folder;
-  const absl::StatusCode code = absl::IsUnavailable(folder.status())
-                                    ? absl::StatusCode::kUnavailable
-                                    : absl::StatusCode::kFailedPrecondition;
+  const bool passes = absl::IsUnavailable(folder.status()) || absl::IsCancelled(folder.status());
+  const absl::StatusCode code =
+      passes ? absl::StatusCode::kUnavailable : absl::StatusCode::kFailedPrecondition;
   return wire::WithReason(
       absl::Status(code, absl::StrCat("model ", name, ": ", folder.status().message())),
       wire::reason::kModelUnusable);

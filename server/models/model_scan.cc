@@ -22,7 +22,10 @@ ModelScan::ModelScan(ModelCatalog& catalog, std::chrono::milliseconds interval,
   }
 }
 
-ModelScan::~ModelScan() { catalog_.Stop(); }
+ModelScan::~ModelScan() {
+  stopping_ = true;
+  catalog_.Stop();
+}
 
 void ModelScan::AddTo(v1::Heartbeat& heartbeat) const {
   const MutexLock lock(mutex_);
@@ -37,6 +40,7 @@ void ModelScan::Look() {
     if (std::ranges::find(told_, told.back()) == told_.end()) spdlog::log(level, "{}", told.back());
   };
   const ModelCatalog::Listing listing = catalog_.List();
+  if (stopping_) return;  // models were not read to their ends
   if (listing.cut) {
     tell(spdlog::level::warn, absl::StrCat("--model-dir: of more than ", ModelCatalog::kMostModels,
                                            " models the first by name are seen"));

@@ -2,6 +2,7 @@
 // and change.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -33,6 +34,7 @@ class ModelScan {
   void Look();
 
   ModelCatalog& catalog_;
+  std::atomic<bool> stopping_ = false;
   mutable Mutex mutex_;
   ConditionVariable looked_once_;
   bool has_looked_ ABSL_GUARDED_BY(mutex_) = false;

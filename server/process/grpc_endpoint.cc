@@ -62,6 +62,18 @@ class WithoutReflection : public grpc::ServerBuilderOption {
   }
 };
 
+// Of what workers have sent and nobody has taken, of all channels of a process (GrpcListen).
+constexpr size_t kAnswersMemory = size_t{2} << 30;
+
+const grpc::ResourceQuota& AnswersQuota() {
+  static const auto& quota = []() -> grpc::ResourceQuota& {
+    auto& made = *new grpc::ResourceQuota("hilbert-ring-answers");
+    made.Resize(kAnswersMemory);
+    return made;
+  }();
+  return quota;
+}
+
 int AsMilliseconds(std::chrono::milliseconds silence) {
   return static_cast<int>(std::clamp(silence, kLeastSilence, kMostSilence).count());
 }
@@ -139,6 +151,7 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, listen.kept_threads);
   grpc::ResourceQuota quota("hilbert-ring");
   quota.SetMaxThreads(listen.max_threads);
+  quota.Resize(listen.memory_bytes);
   builder.SetResourceQuota(quota);
   GrpcEndpoint endpoint{.server = builder.BuildAndStart(), .port = sockets.port()};
   if (endpoint.server == nullptr) return absl::InternalError("gRPC built no server");
@@ -178,6 +191,7 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::mil
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(wire::kMaxMessageBytes);
+  arguments.SetResourceQuota(AnswersQuota());
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWorkerLookaheadBytes);

@@ -28,6 +28,10 @@ struct GrpcListen {
   int kept_threads = 4;
   // Calls of a connection over which what was sent is not acknowledged for so long end.
   std::chrono::milliseconds silence{10'000};
+  // Of what has come and no handler has taken, on all connections together. gRPC takes a message
+  // whole before it finds it too long. As it fills up, peers may send less at a time; beyond it
+  // calls end with RESOURCE_EXHAUSTED, any of those whose messages are under way.
+  int64_t memory_bytes = int64_t{512} << 20;
   // What a peer may send on a stream before anybody reads it. 0: what the connection can carry,
   // which the transport measures, up to some 16 MiB of it. A bound costs the peer a pause for each
   // 64 KiB that nobody waits for.

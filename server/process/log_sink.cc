@@ -9,11 +9,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace hilbert_ring::server {
 namespace {
+
+// A reader that lost lines must keep up for so long before it is waited for again: one that takes a
+// little now and then would be waited for each time.
+constexpr std::chrono::seconds kDistrusted{10};
 
 mode_t TypeOf(int descriptor) {
   struct stat status = {};
@@ -48,43 +53,59 @@ std::string LogSink::Formatted(const spdlog::details::log_msg& message) {
 }
 
 void LogSink::sink_it_(const spdlog::details::log_msg& message) {
-  // Who took nothing before is not waited for again.
-  if (!WriteRest(lost_ > 0 ? std::chrono::milliseconds(0) : patience_)) {
+  const bool waits = !lost_at_ || Clock::now() - *lost_at_ > kDistrusted;
+  const auto patience = waits ? patience_ : std::chrono::milliseconds(0);
+  if (!WriteRest(patience)) {
     ++lost_;
+    lost_at_ = Clock::now();
     return;
   }
+  if (last_ != '\n') rest_ = "\n";
   if (lost_ > 0) {
     const std::string text =
         absl::StrCat(lost_, " lines of this log were lost, for nobody took them");
-    rest_ = Formatted({message.time, {}, message.logger_name, spdlog::level::warn, text});
+    rest_ += Formatted({message.time, {}, message.logger_name, spdlog::level::warn, text});
   }
-  lost_ = 0;
+  told_ = std::exchange(lost_, 0);
   rest_ += Formatted(message);
-  WriteRest(patience_);
+  WriteRest(patience);
 }
 
 // Whether nothing is left. What cannot be written at all is given up.
 bool LogSink::WriteRest(std::chrono::milliseconds patience) {
   const int to = own_ >= 0 ? own_ : descriptor_;
+  const Deadline due = Clock::now() + patience;
   while (!rest_.empty()) {
-    // A pipe that says that it has room has room for so much.
+    // A pipe that says that it has room has room for so much, unless another writer takes it.
     const size_t bytes = std::min<size_t>(rest_.size(), PIPE_BUF);
     pollfd room = {.fd = to, .events = POLLOUT, .revents = 0};
-    const int ready = poll(&room, 1, static_cast<int>(patience.count()));
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(due - Clock::now());
+    const int ready = poll(&room, 1, std::max(0, static_cast<int>(left.count())));
     if (ready == 0) return false;
     const ssize_t written = ready < 0 ? -1
                             : is_socket_
                                 ? send(to, rest_.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
                                 : write(to, rest_.data(), bytes);
-    if (written >= 0) {
+    if (written > 0) {
+      last_ = rest_[static_cast<size_t>(written) - 1];
       rest_.erase(0, static_cast<size_t>(written));
-    } else if (errno == EAGAIN) {
-      return false;
-    } else if (errno != EINTR) {
-      rest_.clear();
+    } else if (written < 0 && errno == EAGAIN) {
+      if (Clock::now() >= due) return false;
+    } else if (written < 0 && errno != EINTR) {
+      GiveUpRest();
     }
   }
+  told_ = 0;
   return true;
+}
+
+void LogSink::GiveUpRest() {
+  const auto ends = static_cast<int64_t>(std::ranges::count(rest_, '\n'));
+  const bool of_line_before = rest_.front() == '\n';
+  lost_ += told_ + ends - (of_line_before ? 1 : 0) - (told_ > 0 ? 1 : 0);
+  told_ = 0;
+  lost_at_ = Clock::now();
+  rest_.clear();
 }
 
 }  // namespace hilbert_ring::server

@@ -128,6 +128,9 @@ void AddCoordinatorSettings(CLI::App& app, CoordinatorSettings& s) {
   AddBytes(app, "--waiting-memory", s.waiting_memory_bytes,
            "memory for all calls that are not admitted: at most 5 MiB of one until its first "
            "message is there, then that message and 1 MiB");
+  AddBytes(app, "--transport-memory", s.transport_memory_bytes,
+           "memory for what has come from all callers and was not taken yet; beyond it calls end, "
+           "any of those whose messages are under way");
   app.add_option("--max-plans", s.max_plans,
                  "plans that are made at once for jobs, and as many for callers that ask for one; "
                  "further jobs wait; of the callers those that have one already are refused")

@@ -69,6 +69,7 @@ struct CoordinatorSettings {
   int max_connections_per_peer = 256;
   Milliseconds connection_idle_timeout{300'000};      // of a connection without a call
   int64_t waiting_memory_bytes = int64_t{512} << 20;  // of all calls that are not admitted
+  int64_t transport_memory_bytes = int64_t{2} << 30;  // of what callers sent and nobody has taken
   Milliseconds queue_timeout{3'600'000};
   Milliseconds job_timeout{3'600'000};            // of a job's compute
   Milliseconds idle_timeout{300'000};             // of a client that neither sends nor reads

@@ -53,22 +53,25 @@ def test_jobs_are_each_their_own(client):
 def test_a_client_that_is_closed_ends_the_jobs_that_run(by_asyncio):
     """Behind a service that takes the call and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.settimeout(30)
         server = f"127.0.0.1:{mute.getsockname()[1]}"
         if by_asyncio:
             async def run():
                 closing = hilbert_ring.aio.connect(server)
                 task = asyncio.ensure_future(closing.attend_many([rows(20)] * 3, segments=[16]))
-                await asyncio.to_thread(mute.accept)
+                taken, _ = await asyncio.to_thread(mute.accept)
                 await closing.close()
-                return await asyncio.wait_for(task, 10)
+                with taken:
+                    return await asyncio.wait_for(task, 10)
             results = asyncio.run(run())
         else:
             closing = hilbert_ring.connect(server)
             with ThreadPoolExecutor(1) as pool:
                 call = pool.submit(closing.attend_many, [rows(20)] * 3, segments=[16])
-                mute.accept()
+                taken, _ = mute.accept()
                 closing.close()
-                results = call.result(10)
+                with taken:
+                    results = call.result(10)
     assert len(results) == 3
     for result in results:
         assert type(result) is hilbert_ring.CancelledError and "the client was closed" in str(result)

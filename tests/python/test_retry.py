@@ -54,6 +54,14 @@ def test_what_is_final(final):
     assert RetrySchedule(lambda: 1.0).wait_after(final) is None
 
 
+def test_a_call_that_the_transport_had_no_memory_for_is_tried_again():
+    words = "Received RST_STREAM with error code 11"
+    ended = AttemptFailure(errors.ResourceExhaustedError(words))
+    assert RetrySchedule(lambda: 1.0).wait_after(ended) == pytest.approx(0.1)
+    refused = AttemptFailure(errors.ResourceExhaustedError(words, reason="OVER_LIMIT"))
+    assert RetrySchedule(lambda: 1.0).wait_after(refused) is None
+
+
 def test_pushback_is_waited_for_and_up_to_a_quarter_more():
     full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="2000")
     assert RetrySchedule(lambda: 0.0).wait_after(full) == 2.0

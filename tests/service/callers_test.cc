@@ -123,6 +123,35 @@ TEST(Callers, CompressedZerosTakeNoMemory) {
   EXPECT_LT(PeakBytes(worker) - worker_before, 16 * kMiB);
 }
 
+// gRPC finds a message too long when it has it whole.
+TEST(Callers, LongMessagesTakeNoMoreMemoryThanIsTheirs) {
+  auto cluster = Cluster::Start({.workers = 1, .arguments = {"--transport-memory=64MiB"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  ExpectAJobIsRight(**cluster);
+  const int64_t before = PeakBytes((*cluster)->coordinator());
+  v1::CancelJobRequest request;
+  request.set_job_id(std::string(200 * kMiB, '\0'));
+  {
+    std::vector<std::jthread> callers;
+    for (int i = 0; i < 3; ++i) {
+      callers.emplace_back([&] {
+        const auto stub = v1::AttentionService::NewStub(UnboundedChannel((*cluster)->address()));
+        grpc::ClientContext context;
+        context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+        v1::CancelJobResponse response;
+        EXPECT_EQ(stub->CancelJob(&context, request, &response).error_code(),
+                  grpc::StatusCode::RESOURCE_EXHAUSTED);
+      });
+    }
+  }
+  ExpectAJobIsRight(**cluster);
+  if (kResidentBytesAreTheSanitizers) {
+    GTEST_SKIP() << "they are refused, but resident bytes are the sanitizer's";
+  }
+  RecordProperty("coordinator_mib", (PeakBytes((*cluster)->coordinator()) - before) / kMiB);
+  EXPECT_LT(PeakBytes((*cluster)->coordinator()) - before, (64 + 48) * kMiB);
+}
+
 // Attend calls of one caller that say nothing.
 class SilentCalls {
  public:

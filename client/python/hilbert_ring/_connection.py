@@ -32,7 +32,7 @@ class Connection:
         self._address = address
         keep_buffers()
         self._channel = self._open()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler or a finaliser may close it at any moment
         self._unbounded: Optional[grpc.Channel] = None  # for calls without end, once there is one
         self._closed = threading.Event()  # set under _lock
         self._connecting: Set[Any] = set()  # futures of gRPC, guarded by _lock
@@ -101,10 +101,12 @@ class Connection:
 
     def _begun(self, channel: grpc.Channel, method: str, requests: Iterator[bytes], seconds: Optional[float]) -> Any:
         metadata = self._address.metadata()
-        with self._lock:
-            self._check_open()
+        with self._lock, self._calling():
             call = channel.stream_stream(method)(requests, timeout=seconds, metadata=metadata)
             self._streams.add(call)
+            if self.closed:  # by this thread, as the call began
+                call.cancel()
+                self._check_open()
             return call
 
     def short(self, name: str, request: Any, response: Callable[[], T],

@@ -3,7 +3,8 @@
 - UNAVAILABLE (no coordinator, it starts, drains or stops, no worker, a connection lost): backoff,
   then as soon as there is a connection.
 - ABORTED with reason WORKER_LOST: backoff.
-- RESOURCE_EXHAUSTED with a pushback: the pushback and up to a quarter more.
+- RESOURCE_EXHAUSTED with a pushback: the pushback and up to a quarter more. Of the service's
+  transport, which has no reason: backoff.
 - ALREADY_EXISTS after an UNAVAILABLE (the service has not noticed that the connection is lost):
   backoff.
 - DATA_LOSS found in the output by the client: backoff, twice at most.
@@ -75,7 +76,7 @@ class RetrySchedule:
         if code == "ABORTED":
             return failure.error.reason == "WORKER_LOST"
         if code == "RESOURCE_EXHAUSTED":
-            return failure.pushback is not None
+            return failure.pushback is not None or _ended_by_transport(failure.error)
         if code == "ALREADY_EXISTS":
             return self._connection_lost
         if code == "DATA_LOSS" and failure.output_damaged:
@@ -87,6 +88,12 @@ class RetrySchedule:
         limit: float = min(longest, _FIRST_BACKOFF * 2 ** min(self._backoffs, _BACKOFF_DOUBLINGS))
         self._backoffs += 1
         return limit * self._draw()
+
+
+def _ended_by_transport(error: HilbertRingError) -> bool:
+    """The service had no memory for what came (--transport-memory) and ended calls: HTTP/2's
+    ENHANCE_YOUR_CALM, which gRPC tells in words alone."""
+    return error.reason == error.code and "RST_STREAM with error code 11" in error.message
 
 
 class Attempts:

@@ -87,6 +87,14 @@ TEST(RetrySchedule, OverloadWithoutPushbackIsFinal) {
             std::nullopt);
 }
 
+TEST(RetrySchedule, ACallThatTheTransportHadNoMemoryForIsTriedAgain) {
+  AttemptFailure ended{.status =
+                           absl::ResourceExhaustedError("Received RST_STREAM with error code 11")};
+  EXPECT_EQ(ScheduleWith(0.5).WaitAfter(ended), absl::Milliseconds(50));
+  ended.status = wire::WithReason(std::move(ended.status), "OVER_LIMIT");
+  EXPECT_EQ(ScheduleWith(0.5).WaitAfter(ended), std::nullopt);
+}
+
 TEST(RetrySchedule, ALostWorkerIsTriedAgainAndAFencedAttemptNot) {
   const auto wait = [](const std::string& reason) {
     return ScheduleWith(0.5).WaitAfter(Failure(absl::StatusCode::kAborted, reason));

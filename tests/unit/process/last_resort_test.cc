@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "server/process/logging.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -16,6 +17,7 @@ TEST(LastResortDeathTest, WhatIsStillThereThenEndsWithItsProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
+        StartLogging("test", "info");
         LastResort last_resort;
         last_resort.EndIn(milliseconds(50));
         pause();  // for ever

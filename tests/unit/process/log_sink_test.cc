@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,7 +16,10 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <stop_token>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -45,13 +50,16 @@ int NumberOf(const std::string& line) {
   return number;
 }
 
-// So many lines, whether somebody takes them or not; false if that has not ended after a minute.
-bool Writes(spdlog::logger& log, int first, int count) {
-  auto done = std::async(std::launch::async, [&] {
+// So many lines, whether somebody takes them or not; false if that has not ended after a minute,
+// and then the log is still written to.
+bool Writes(const std::shared_ptr<spdlog::logger>& log, int first, int count) {
+  std::packaged_task<void()> write([log, first, count] {
     for (int i = first; i < first + count; ++i) {
-      log.info("{}", absl::StrCat(i, " ", std::string(100, 'x')));
+      log->info("{}", absl::StrCat(i, " ", std::string(100, 'x')));
     }
   });
+  const std::future<void> done = write.get_future();
+  std::thread(std::move(write)).detach();
   return done.wait_for(std::chrono::minutes(1)) == std::future_status::ready;
 }
 
@@ -90,18 +98,18 @@ class LogSinkTest : public ::testing::TestWithParam<bool> {
   }
 
   void Open(std::chrono::milliseconds patience) {
-    log_ = std::make_unique<spdlog::logger>("log", std::make_shared<LogSink>(ends_.to, patience));
+    log_ = std::make_shared<spdlog::logger>("log", std::make_shared<LogSink>(ends_.to, patience));
     log_->set_pattern("%v");
   }
 
   Ends ends_;
-  std::unique_ptr<spdlog::logger> log_;
+  std::shared_ptr<spdlog::logger> log_;
 };
 
 TEST_P(LogSinkTest, NobodyWaitsForWhoReadsNothing) {
-  ASSERT_TRUE(Writes(*log_, 0, kLines));
+  ASSERT_TRUE(Writes(log_, 0, kLines));
   std::string text = ReadAll(ends_.from);
-  ASSERT_TRUE(Writes(*log_, kLines, 2));
+  ASSERT_TRUE(Writes(log_, kLines, 2));
   text += ReadAll(ends_.from);
   std::set<int> numbers;
   int lost = 0;
@@ -125,19 +133,64 @@ TEST_P(LogSinkTest, NobodyWaitsForWhoReadsNothing) {
 TEST_P(LogSinkTest, NothingIsLostWhileSomebodyReads) {
   Open(std::chrono::seconds(20));  // a busy machine may keep the reader from reading for a while
   auto text = std::async(std::launch::async, [&] { return ReadLines(ends_.from, kLines); });
-  ASSERT_TRUE(Writes(*log_, 0, kLines));
+  ASSERT_TRUE(Writes(log_, 0, kLines));
   const std::vector<std::string> lines = absl::StrSplit(text.get(), '\n', absl::SkipEmpty());
   ASSERT_EQ(lines.size(), static_cast<size_t>(kLines));
   for (int i = 0; i < kLines; ++i) EXPECT_EQ(NumberOf(lines[i]), i);
 }
 
+// Of each page that it takes it loses as many lines: those who log do not wait for the next one.
+TEST_P(LogSinkTest, NobodyWaitsAgainForWhoTakesALittleNowAndThen) {
+  std::jthread reader([this](const std::stop_token& stop) {
+    for (char buffer[4096]; !stop.stop_requested();) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      pollfd there = {.fd = ends_.from, .events = POLLIN, .revents = 0};
+      if (poll(&there, 1, 0) == 1 && read(ends_.from, buffer, sizeof(buffer)) <= 0) return;
+    }
+  });
+  ASSERT_TRUE(Writes(log_, 0, kLines));  // it is full
+  const auto begun = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ASSERT_TRUE(Writes(log_, i, 20));
+  }
+  // 2 s of sleep; a tenth of a second for each page would be 4 s more.
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(4500));
+}
+
 TEST_P(LogSinkTest, TheDescriptorBlocksItsOtherOwnersAsBefore) {
-  ASSERT_TRUE(Writes(*log_, 0, kLines));
+  ASSERT_TRUE(Writes(log_, 0, kLines));
   EXPECT_EQ(fcntl(ends_.to, F_GETFL) & O_NONBLOCK, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ends, LogSinkTest, ::testing::Bool(),
                          [](const auto& is_socket) { return is_socket.param ? "Socket" : "Pipe"; });
+
+// What an error keeps from the file is counted, and a line that it cut is not joined to the next.
+TEST(LogSinkOfAFile, WhatAnErrorCutsOffIsCounted) {
+  const testing::TestFolder folder;
+  const std::string path = folder / "log";
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(file, 0);
+  spdlog::logger log("log", std::make_shared<LogSink>(file));
+  log.set_pattern("%v");
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit limit = before;
+  limit.rlim_cur = 20;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  log.info("0123456789");
+  log.info("cut off here, or so");
+  log.info("lost");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  log.info("last");
+  close(file);
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(),
+            "0123456789\ncut off h\n2 lines of this log were lost, for nobody took them\nlast\n");
+}
 
 TEST(LogSinkOfAFile, WritesBehindWhatIsThere) {
   const testing::TestFolder folder;
