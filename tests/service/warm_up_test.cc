@@ -64,10 +64,11 @@ class WarmUp : public ::testing::Test {
 
   // A job on the one worker that is there, until the call ends.
   std::unique_ptr<RawCall> BeginJob() {
-    EXPECT_TRUE(Within([this](const HttpAnswer&) {
+    EXPECT_TRUE(Within([this](const HttpAnswer& now) {
       grpc::ClientContext context;
       v1::GetClusterResponse cluster;
-      return stub_->GetCluster(&context, {}, &cluster).ok() && cluster.workers_size() == 1 &&
+      return now.status == 503 && stub_->GetCluster(&context, {}, &cluster).ok() &&
+             cluster.workers_size() == 1 &&
              cluster.workers(0).state() == v1::ClusterWorker::STATE_UP;
     }));
     auto call = std::make_unique<RawCall>(*stub_, std::chrono::minutes(5));
