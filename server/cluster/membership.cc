@@ -219,6 +219,7 @@ void Membership::Failed(const Member& member, const std::string& why) {
 void Membership::Worked(const Members& members) {
   const MutexLock lock(mutex_);
   for (const auto& member : members) {
+    member->worked_at = time_.Now().time_since_epoch();
     const auto seat = Find(*member);
     if (seat == seats_.end() || seat->failures == 0) continue;
     seat->failures = 0;

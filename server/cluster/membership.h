@@ -56,6 +56,8 @@ struct Member {
   mutable std::atomic<bool> sees_data_root = false;
   // It failed jobs and gets none before; since the clock's epoch.
   mutable std::atomic<Clock::duration> rests_until = Clock::duration(0);
+  // It ended a job well last; likewise.
+  mutable std::atomic<Clock::duration> worked_at = Clock::duration(0);
 };
 
 // Shared: jobs keep members that have left until their calls have ended.

@@ -235,6 +235,13 @@ absl::Status Coordinator::Listen() {
                                                   .credentials = ForWorkers(settings_.security),
                                                   .reflection = false},
                                                  {&membership_service_}));
+    if (settings_.warm_up) {
+      warm_up_ = std::make_unique<WarmUp>(services_, [this] {
+        warm_ = true;
+        Refresh();
+      });
+    }
+    warm_ = !settings_.warm_up;
     auto http = HttpEndpoint::Start(
         settings_.http_host, settings_.http_port, HttpRoutes(),
         {.cert = settings_.security.tls.cert,
@@ -244,13 +251,6 @@ absl::Status Coordinator::Listen() {
     http_ = *std::move(http);
     http_port_ = http_->port();
     SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), true);
-    if (settings_.warm_up) {
-      warm_up_ = std::make_unique<WarmUp>(services_, [this] {
-        warm_ = true;
-        Refresh();
-      });
-    }
-    warm_ = !settings_.warm_up;
   }
   spdlog::info("version {}: gRPC on {}:{}, HTTP on {}:{}, workers on {}:{}", kVersion,
                settings_.grpc_host, grpc_.port, settings_.http_host, http_->port(),
@@ -324,7 +324,7 @@ absl::Status Coordinator::StartWorkers() {
     options.share_gpu = options.share_gpu || place.gpu_share < 1;
   }
   auto processes = std::make_unique<WorkerProcesses>(std::move(options));
-  const MutexLock lock(refresh_);
+  const MutexLock lock(spawned_);
   workers_ = std::move(processes);
   return absl::OkStatus();
 }
@@ -344,13 +344,12 @@ std::set<int> Coordinator::PortsOfMembers() const {
 }
 
 WorkerProcesses* Coordinator::Spawned() {
-  const MutexLock lock(refresh_);
+  const MutexLock lock(spawned_);
   return workers_.get();
 }
 
 HttpReply Coordinator::Ready() {
   if (draining_) return {.status = 503, .body = "stopping\n"};
-  const MutexLock lock(refresh_);
   const std::string failures = warm_up_ == nullptr ? "" : warm_up_->Failures();
   if (ready_) return {.body = absl::StrCat("ok\n", failures)};
   return {.status = 503,
@@ -405,12 +404,7 @@ void Coordinator::Stop() {
   scheduler_.Close(Stopping());
   Refresh();
   SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), false);
-  std::unique_ptr<WarmUp> warm_up;
-  {
-    const MutexLock lock(refresh_);
-    warm_up = std::move(warm_up_);
-  }
-  warm_up.reset();
+  if (warm_up_ != nullptr) warm_up_->Stop();
   RemoveReadyFile(settings_.ready_file);
   spdlog::info("stopping: {} jobs run, {} wait", scheduler_.running(), scheduler_.waiting());
   const Deadline deadline = Clock::now() + settings_.exit_timeout;

@@ -60,7 +60,7 @@ class Coordinator {
   std::set<int> PortsOfMembers() const;
   WorkerProcesses* Spawned();  // null where none are
   std::map<std::string, HttpEndpoint::Handler> HttpRoutes();
-  HttpReply Ready();
+  HttpReply Ready();  // waits for no disk and no log
   // Health of a port: of the whole and of its service.
   static void SetHealth(const GrpcEndpoint& endpoint, const char* service, bool serving);
   CoordinatorFigures Figures();
@@ -80,7 +80,7 @@ class Coordinator {
   std::atomic<bool> was_ready_ = false;
   std::atomic<bool> warm_ = false;
   std::atomic<bool> enough_ = false;  // workers
-  Mutex refresh_;                     // one Refresh at a time
+  Mutex refresh_;                     // one Refresh at a time, which may wait for a disk
   CertificateWatch certificates_;
   Callers callers_;
   Quotas quotas_;
@@ -116,8 +116,10 @@ class Coordinator {
   SharedPage strangers_page_{[this] { return ServeStatusPage({}); }, SystemTime()};
   std::unique_ptr<HttpEndpoint> http_;
   std::atomic<int> http_port_ = 0;  // requests may come before http_ is there
-  std::unique_ptr<WorkerProcesses> workers_ ABSL_GUARDED_BY(refresh_);  // set once, if at all
-  std::unique_ptr<WarmUp> warm_up_ ABSL_GUARDED_BY(refresh_);
+  // Set once, before somebody asks over HTTP; null: there is none.
+  std::unique_ptr<WarmUp> warm_up_;
+  Mutex spawned_;                                                       // held for a moment
+  std::unique_ptr<WorkerProcesses> workers_ ABSL_GUARDED_BY(spawned_);  // set once, if at all
 };
 
 }  // namespace hilbert_ring::server

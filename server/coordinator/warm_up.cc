@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "server/coordinator/attention_service.h"
+#include "server/process/time_source.h"
 #include "server/schedule/job_sizes.h"
 #include "server/schedule/planner.h"
 #include "wire/checksum.h"
@@ -32,9 +34,12 @@ constexpr int64_t kTokensOfAWorker = 32;
 constexpr int64_t kHeads = 2, kHeadDim = 16;
 constexpr int64_t kCopyBytes = int64_t{64} << 20;  // more than any such job has
 constexpr auto kTimeout = std::chrono::seconds(60);
+// For workers that rest, which are to be tried too: they do for a minute at most.
+constexpr auto kRestLimit = std::chrono::seconds(65);
 // After one that failed: twice as long each time that the reason is the same.
 constexpr std::chrono::milliseconds kPause(500), kLongestPause(8000);
 constexpr std::chrono::milliseconds kLook(200);  // at who is there, while it waits for its turn
+
 JobSpec SpecFor(int workers) {
   JobSpec spec;
   spec.tokens = kTokensOfAWorker * workers;
@@ -48,6 +53,26 @@ JobSpec SpecFor(int workers) {
 
 bool Has(const Members& workers, const std::shared_ptr<const Member>& worker) {
   return std::ranges::find(workers, worker) != workers.end();
+}
+
+// Too long for an express lane: the job has the workers' own. All of them if they are free now,
+// else as many as are. Of very many not each number is tried.
+std::vector<JobSize> SizesFrom(int workers, int least) {
+  std::vector<JobSize> sizes;
+  for (int without = 0; workers - without > least; without = std::max(1, 2 * without)) {
+    sizes.push_back({.workers = workers - without, .seconds = 1});
+  }
+  sizes.push_back({.workers = least, .seconds = 1});
+  return sizes;
+}
+
+// Else others had its workers, or somebody ended it.
+bool IsOfItsWorkers(const absl::Status& status) {
+  constexpr std::array kOthers = {
+      wire::reason::kQueueFull.name,       wire::reason::kQueueTimeout.name,
+      wire::reason::kDraining.name,        wire::reason::kJobRunning.name,
+      wire::reason::kClientCancelled.name, wire::reason::kCancelledByCaller.name};
+  return std::ranges::find(kOthers, wire::ReasonOf(status)) == kOthers.end();
 }
 
 int RowsToCheck(const JobSpec& spec) {
@@ -70,11 +95,11 @@ v1::AttendRequest RowsOf(const JobSpec& spec, v1::Tensor tensor, std::minstd_ran
 
 // Outputs are dropped: the service has computed them again by the time of its report.
 absl::Status Call(v1::AttentionService::Stub& stub, const JobSpec& spec, int workers,
-                  grpc::ClientContext& context) {
+                  const std::string& job_id, grpc::ClientContext& context) {
   const auto stream = stub.Attend(&context);
   v1::AttendRequest open;
   *open.mutable_open()->mutable_spec() = wire::EncodeJobSpec(spec);
-  open.mutable_open()->set_job_id("warm-up");
+  open.mutable_open()->set_job_id(job_id);
   stream->Write(open);  // a failure shows in Finish
   std::minstd_rand random;
   for (const v1::Tensor tensor : {v1::TENSOR_Q, v1::TENSOR_K, v1::TENSOR_V}) {
@@ -128,7 +153,7 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
     : settings_(services.settings),
       copies_(kCopyBytes),
       shared_scheduler_(services.scheduler),
-      scheduler_([this] { return chosen_; }, 1),
+      scheduler_([this] { return Chosen(); }, 1),
       services_{.settings = settings_,
                 .membership = services.membership,
                 .scheduler = scheduler_,
@@ -150,9 +175,10 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
                 .data_steps = services.data_steps,
                 .data_root = no_root_},
       passed_(std::move(passed)),
-      trial_([this](const Members& workers, const std::stop_token& stop) {
-        return RunOn(workers, stop);
-      }) {
+      trial_([this] { return services_.membership.Live(); },
+             [this](const WarmUpTrial::Probe& probe, const std::stop_token& stop) {
+               return RunOn(probe, stop);
+             }) {
   settings_.max_retries = 0;  // on other workers
   // Limits are for callers.
   settings_.max_tokens = kTokensOfAWorker * kMaxWorkers;
@@ -162,6 +188,22 @@ WarmUp::WarmUp(const JobServices& services, std::function<void()> passed)
 }
 
 WarmUp::~WarmUp() = default;
+
+void WarmUp::Stop() {
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+  server_.reset();
+}
+
+Members WarmUp::Chosen() const {
+  const MutexLock lock(chosen_mutex_);
+  return chosen_;
+}
+
+void WarmUp::Choose(Members workers) {
+  const MutexLock lock(chosen_mutex_);
+  chosen_.swap(workers);
+}
 
 void WarmUp::Begin(int needed) {
   const MutexLock lock(mutex_);
@@ -187,14 +229,13 @@ void WarmUp::Run(const std::stop_token& stop) {
     }
     const auto news = [this, begun]()
                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return begun_ != begun; };
-    const Members live = services_.membership.Live();
-    if (live.size() < needed) {  // Begin comes again once there are enough
+    if (services_.membership.Live().size() < needed) {  // Begin comes again once there are enough
       MutexLock lock(mutex_);
       changed_.wait(lock, stop, news);
       if (stop.stop_requested()) return;
       continue;
     }
-    const absl::Status status = trial_.Try(live, needed, stop);
+    const absl::Status status = trial_.Try(needed, stop);
     if (stop.stop_requested()) return;
     if (status.ok()) {
       trial_.RestFailed();
@@ -213,13 +254,19 @@ void WarmUp::Run(const std::stop_token& stop) {
   }
 }
 
-absl::Status WarmUp::CheckThere(const Members& workers) const {
+absl::Status WarmUp::CheckThere(const Members& workers, size_t least) const {
   const Members live = services_.membership.Live();
+  size_t there = 0;
+  std::string gone;
   for (const auto& worker : workers) {
-    if (Has(live, worker)) continue;
-    return absl::UnavailableError(absl::StrCat("worker ", worker->address, " takes no more jobs"));
+    if (Has(live, worker)) {
+      ++there;
+    } else {
+      gone = worker->address;
+    }
   }
-  return absl::OkStatus();
+  if (there >= least) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("worker ", gone, " takes no more jobs"));
 }
 
 // Of some of the workers; over all of them the job says it itself.
@@ -236,46 +283,78 @@ absl::Status WarmUp::CheckMemory(const JobSpec& spec, const Members& workers) co
   return absl::OkStatus();
 }
 
-absl::StatusOr<Members> WarmUp::AwaitTurn(Scheduler::Place& place, const Members& workers,
+absl::StatusOr<Members> WarmUp::AwaitTurn(Scheduler::Place& place, const WarmUpTrial::Probe& probe,
                                           const std::stop_token& stop) const {
-  const Deadline limit = Clock::now() + kTimeout;
   JobStop job_stop;
   const std::stop_callback cancel(
       stop, [&job_stop] { job_stop.Request(absl::CancelledError("the service is stopping")); });
+  Deadline told = Clock::now() + kTimeout;
   while (true) {
-    RETURN_IF_ERROR(CheckThere(workers));
-    auto grant = place.Await(job_stop, std::min(limit, Clock::now() + kLook), [](int) {});
+    RETURN_IF_ERROR(CheckThere(probe.workers, probe.least));
+    auto grant = place.Await(job_stop, Clock::now() + kLook, [](int) {});
     if (grant.ok()) return std::move(grant->members);
-    const bool late = wire::HasReason(grant.status(), wire::reason::kQueueTimeout);
-    if (!late || Clock::now() >= limit) return grant.status();
+    if (!wire::HasReason(grant.status(), wire::reason::kQueueTimeout)) return grant.status();
+    if (probe.give_up()) return absl::UnavailableError("its workers have jobs of callers");
+    if (Clock::now() < told) continue;
+    told += kTimeout;
+    spdlog::warn("the warm-up job waits until {} of {} workers have no jobs of callers",
+                 probe.least, probe.workers.size());
   }
 }
 
-absl::Status WarmUp::RunOn(const Members& workers, const std::stop_token& stop) {
+absl::Status WarmUp::AwaitRested(const WarmUpTrial::Probe& probe,
+                                 const std::stop_token& stop) const {
+  const auto rests = [](const auto& worker) {
+    return worker->rests_until.load() > Clock::now().time_since_epoch();
+  };
+  const Deadline limit = Clock::now() + kRestLimit;
+  while (!stop.stop_requested() && std::ranges::any_of(probe.workers, rests) &&
+         Clock::now() < limit) {
+    RETURN_IF_ERROR(CheckThere(probe.workers, probe.least));
+    SystemTime().AwaitStop(stop, Clock::now() + kLook);
+  }
+  return absl::OkStatus();
+}
+
+WarmUpTrial::Outcome WarmUp::RunOn(const WarmUpTrial::Probe& probe, const std::stop_token& stop) {
+  if (server_->server == nullptr) {
+    return {.status = absl::UnavailableError("its server could not be started")};
+  }
+  // One that outlasts its call reads what the next one would change.
+  if (!server_->calls.AwaitIdle(kLook)) {
+    return {.status = absl::UnavailableError("the one before has not ended")};
+  }
+  if (absl::Status status = AwaitRested(probe, stop); !status.ok()) return {.status = status};
+  auto place = shared_scheduler_.Enter(
+      {.caller = "warm-up",
+       .sizes = SizesFrom(static_cast<int>(probe.workers.size()), static_cast<int>(probe.least)),
+       .takes = [&probe](const Member& member) {
+         return std::ranges::any_of(
+             probe.workers, [&member](const auto& worker) { return worker.get() == &member; });
+       }});
+  if (!place.ok()) return {.status = place.status()};
+  // In the order of ranks that later jobs have, too, so that they find their ring there.
+  auto workers = AwaitTurn(*place, probe, stop);
+  if (!workers.ok()) return {.status = workers.status()};
+  absl::Status status = RunNow(*workers, stop);
+  const bool theirs =
+      status.ok() || (IsOfItsWorkers(status) && CheckThere(*workers, workers->size()).ok());
+  return {.status = std::move(status), .workers = theirs ? *std::move(workers) : Members()};
+}
+
+absl::Status WarmUp::RunNow(const Members& workers, const std::stop_token& stop) {
   const auto count = static_cast<int>(workers.size());
   const JobSpec spec = SpecFor(count);
-  if (server_->server == nullptr) {
-    return absl::UnavailableError("its server could not be started");
-  }
   RETURN_IF_ERROR(CheckMemory(spec, workers));
-  // Too long for an express lane: the job has the workers' own.
-  const JobSize size{.workers = count, .seconds = 1};
-  auto place = shared_scheduler_.Enter(
-      {.caller = "warm-up", .sizes = {size}, .takes = [&workers](const Member& member) {
-         return std::ranges::any_of(
-             workers, [&member](const auto& worker) { return worker.get() == &member; });
-       }});
-  RETURN_IF_ERROR(place.status());
-  // In the order of ranks that later jobs have, too, so that they find their ring there.
-  ASSIGN_OR_RETURN(chosen_, AwaitTurn(*place, workers, stop));
+  Choose(workers);
   settings_.job_workers = count;
   settings_.check_rows = RowsToCheck(spec);
   const auto stub = v1::AttentionService::NewStub(server_->server->InProcessChannel({}));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kTimeout);
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
-  absl::Status status = Call(*stub, spec, count, context);
-  server_->calls.AwaitIdle(kTimeout);  // before the next try changes settings_ and chosen_
+  absl::Status status = Call(*stub, spec, count, absl::StrCat("warm-up-", ++jobs_begun_), context);
+  if (server_->calls.AwaitIdle(kTimeout)) Choose({});
   return status;
 }
 

@@ -3,9 +3,9 @@
 // not say: a network between workers that lets nothing through, a processor that errs.
 //
 //   WarmUp warm_up(services, [] { ... });   // called once, when it has
-//   warm_up.Begin(needed);                  // tried again until it ends well, or End
+//   warm_up.Begin(needed);                  // tried again until it ends well, or Stop
 //
-// Who fails it holds the others up no longer than warm_up_trial.h says.
+// Who fails it, or has a caller's job, holds the others up no longer than warm_up_trial.h says.
 #pragma once
 
 #include <condition_variable>
@@ -45,7 +45,11 @@ class WarmUp {
   // Returns at once.
   void Begin(int needed);
 
-  // Workers that failed three times, with address and reason, a line each. Thread-safe.
+  // Ends the job that runs, and begins no others. Once, before the services are gone.
+  void Stop();
+
+  // Workers that failed three times, with address and reason, a line each. Thread-safe, also while
+  // it stops; it waits for no file and no other process.
   std::string Failures() const { return trial_.Failures(); }
 
  private:
@@ -53,11 +57,15 @@ class WarmUp {
 
   void Run(const std::stop_token& stop);
   // On these workers alone, which no other job has meanwhile.
-  absl::Status RunOn(const Members& workers, const std::stop_token& stop);
-  absl::StatusOr<Members> AwaitTurn(Scheduler::Place& place, const Members& workers,
+  WarmUpTrial::Outcome RunOn(const WarmUpTrial::Probe& probe, const std::stop_token& stop);
+  absl::StatusOr<Members> AwaitTurn(Scheduler::Place& place, const WarmUpTrial::Probe& probe,
                                     const std::stop_token& stop) const;
-  absl::Status CheckThere(const Members& workers) const;
+  absl::Status AwaitRested(const WarmUpTrial::Probe& probe, const std::stop_token& stop) const;
+  absl::Status RunNow(const Members& workers, const std::stop_token& stop);
+  absl::Status CheckThere(const Members& workers, size_t least) const;
   absl::Status CheckMemory(const JobSpec& spec, const Members& workers) const;
+  Members Chosen() const;
+  void Choose(Members workers);
 
   CoordinatorSettings settings_;
   Metrics metrics_;
@@ -65,14 +73,16 @@ class WarmUp {
   Quotas quotas_;
   Callers callers_{nullptr};  // asks for no token: no port leads to the job's server
   JobMemory copies_;          // so that rows can be checked whatever --copy-memory is
-  const std::shared_ptr<DataRoot> no_root_;  // its rows come by the call
-  Scheduler& shared_scheduler_;              // where it takes its turn, as all jobs do
-  Members chosen_;                           // of the job that runs; else nobody looks
-  Scheduler scheduler_;                      // gives it these
-  JobServices services_;                     // with these in place of the service's own
+  const std::shared_ptr<DataRoot> no_root_;        // its rows come by the call
+  Scheduler& shared_scheduler_;                    // where it takes its turn, as all jobs do
+  mutable Mutex chosen_mutex_;                     // after the scheduler's own
+  Members chosen_ ABSL_GUARDED_BY(chosen_mutex_);  // for the job that runs
+  Scheduler scheduler_;                            // gives it these
+  JobServices services_;                           // with these in place of the service's own
   const std::function<void()> passed_;
   // Made with the process: later there may be no threads for one. Gone once the job has ended well.
   std::unique_ptr<Server> server_;
+  int64_t jobs_begun_ = 0;  // each has an id of its own
   WarmUpTrial trial_;
   Mutex mutex_;
   std::condition_variable_any changed_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,9 +17,10 @@ namespace {
 // In a row. One may be chance, wrong rows in two jobs are the suspects' (suspects.h), and three are
 // more than a second apart: longer than a worker's port or a connection takes to come up.
 constexpr int kMostFailures = 3;
-// A job of each of many workers left out may take a timeout: a network that is repaired meanwhile
-// is to be noticed.
+// Each job of a search may take a timeout: a network that is repaired meanwhile is to be noticed.
 constexpr auto kSearchLimit = std::chrono::seconds(60);
+// Of a job of a search, for its turn: a worker that has a caller's job for longer works.
+constexpr auto kPatience = std::chrono::seconds(2);
 constexpr auto kRest = std::chrono::seconds(60);  // as long as suspects do at most
 // Of what a probe is told: what a worker says may be long.
 constexpr size_t kMostNamed = 16, kMostReasonBytes = 512;
@@ -26,7 +29,10 @@ bool IsAmong(const Members& workers, const std::shared_ptr<const Member>& worker
   return std::ranges::find(workers, worker) != workers.end();
 }
 
-bool HasLeft(const Member& worker) { return worker.departed.stop_requested(); }
+bool AnyCame(const Members& before, const Members& now) {
+  return !std::ranges::all_of(now,
+                              [&before](const auto& worker) { return IsAmong(before, worker); });
+}
 
 // One line.
 std::string ReasonOf(const absl::Status& status) {
@@ -38,92 +44,179 @@ std::string ReasonOf(const absl::Status& status) {
 
 }  // namespace
 
-absl::Status WarmUpTrial::Try(const Members& live, size_t needed, const std::stop_token& stop) {
-  Members workers = WithoutFailed(live, needed);
+absl::Status WarmUpTrial::Try(size_t needed, const std::stop_token& stop) {
   while (true) {
+    const Members live = live_();
+    if (live.size() < needed) {
+      return absl::UnavailableError(absl::StrCat(live.size(), " of ", needed, " are there"));
+    }
+    const Members workers = WithoutFailed(live, needed);
     tried_ = workers.size();
-    absl::Status status = job_(workers, stop);
-    if (stop.stop_requested()) return status;
-    const auto blamed = status.ok() ? std::vector<Blamed>() : WhoFails(workers, status, stop);
-    if (stop.stop_requested()) return status;
-    Note(workers, blamed);
-    Members fewer = WithoutFailed(live, needed);
-    if (status.ok() || fewer.size() >= workers.size()) return status;
-    workers = std::move(fewer);
+    const Outcome outcome = RunOverAll(live, workers, needed, stop);
+    if (stop.stop_requested() || outcome.workers.empty()) return outcome.status;
+    tried_ = outcome.workers.size();
+    if (outcome.status.ok()) {
+      Note(outcome.workers, {});
+      return outcome.status;
+    }
+    const Verdict verdict = WhoFails(outcome, stop);
+    if (stop.stop_requested()) return outcome.status;
+    Note(verdict.judged, verdict.blamed);
+    if (AreEnoughAlone(verdict, needed)) return absl::OkStatus();
+    if (WithoutFailed(live, needed).size() >= workers.size()) return outcome.status;
   }
 }
 
 // All where too few are left: what failed for a time is to be found well again.
 Members WarmUpTrial::WithoutFailed(const Members& live, size_t needed) const {
   Members left = live;
-  for (const Failure& failure : FailedTooOften()) std::erase(left, failure.worker);
+  for (const Failure& failure : FailedTooOften()) std::erase(left, failure.worker.lock());
   return left.size() < needed ? live : left;
 }
 
-std::vector<WarmUpTrial::Blamed> WarmUpTrial::WhoFails(const Members& workers,
-                                                       const absl::Status& status,
-                                                       const std::stop_token& stop) const {
-  if (workers.size() == 1) return {{.worker = workers.front(), .why = status}};
-  std::vector<Blamed> blamed;
-  for (const auto& worker : workers) {
-    if (stop.stop_requested()) return {};
-    absl::Status alone = job_({worker}, stop);
-    if (!alone.ok()) blamed.push_back({.worker = worker, .why = std::move(alone)});
+// Until a worker comes, which may be free, it waits for those that have callers' jobs.
+WarmUpTrial::Outcome WarmUpTrial::RunOverAll(const Members& live, const Members& workers,
+                                             size_t needed, const std::stop_token& stop) const {
+  return job_({.workers = workers,
+               .least = needed,
+               .give_up = [this, &live] { return AnyCame(live, live_()); }},
+              stop);
+}
+
+WarmUpTrial::Outcome WarmUpTrial::RunProbe(const Members& workers,
+                                           const std::stop_token& stop) const {
+  std::optional<Deadline> limit;
+  return job_({.workers = workers,
+               .least = workers.size(),
+               .give_up =
+                   [this, &limit] {
+                     if (!limit) limit = time_.Now() + kPatience;
+                     return time_.Now() >= *limit;
+                   }},
+              stop);
+}
+
+bool WarmUpTrial::AreEnoughAlone(const Verdict& verdict, size_t needed) {
+  const bool alone = needed == 1 && verdict.one_passed_alone && verdict.blamed.empty();
+  alone_ = alone ? alone_ + 1 : 0;
+  if (alone_ < kMostFailures) return false;
+  spdlog::error(
+      "the warm-up job over {} workers failed {} times, and nobody is to blame: workers pass it "
+      "alone, of which one is enough (--min-workers)",
+      tried_, alone_);
+  return true;
+}
+
+// Those first that failed before, then those for which there was no time.
+Members WarmUpTrial::InOrderOfSearch(Members workers) const {
+  const MutexLock lock(mutex_);
+  const auto failed = [this](const auto& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::ranges::any_of(
+        failures_, [&worker](const Failure& failure) { return failure.worker.lock() == worker; });
+  };
+  const auto others = std::ranges::stable_partition(workers, failed);
+  if (!others.empty()) {
+    const auto first = static_cast<std::ptrdiff_t>(searched_ % others.size());
+    std::ranges::rotate(others, others.begin() + first);
   }
-  return blamed.empty() ? WhoFailsBesideOthers(workers, status, stop) : blamed;
+  return workers;
+}
+
+WarmUpTrial::Verdict WarmUpTrial::WhoFails(const Outcome& failed, const std::stop_token& stop) {
+  const Members& workers = failed.workers;
+  if (workers.size() == 1) {
+    return {.judged = workers, .blamed = {{.worker = workers.front(), .why = failed.status}}};
+  }
+  const Deadline limit = time_.Now() + kSearchLimit;
+  Verdict verdict;
+  for (const auto& worker : InOrderOfSearch(workers)) {
+    if (stop.stop_requested()) return {};
+    if (time_.Now() >= limit) break;
+    Outcome alone = RunProbe({worker}, stop);
+    if (alone.workers.empty()) continue;
+    verdict.judged.push_back(worker);
+    if (alone.status.ok()) {
+      verdict.one_passed_alone = true;
+    } else {
+      verdict.blamed.push_back({.worker = worker, .why = std::move(alone.status)});
+    }
+  }
+  const size_t judged = verdict.judged.size();
+  searched_ = judged == workers.size() ? 0 : searched_ + judged - verdict.blamed.size();
+  if (judged == workers.size() && verdict.blamed.empty()) {
+    verdict.blamed = WhoFailsBesideOthers(failed, stop);
+  }
+  return verdict;
 }
 
 // Of two nobody can say which it is.
 std::vector<WarmUpTrial::Blamed> WarmUpTrial::WhoFailsBesideOthers(
-    const Members& workers, const absl::Status& status, const std::stop_token& stop) const {
-  const Deadline limit = Clock::now() + kSearchLimit;
-  if (workers.size() < 3) return {};
-  for (const auto& worker : workers) {
-    if (stop.stop_requested() || Clock::now() >= limit) break;
-    Members others = workers;
+    const Outcome& failed, const std::stop_token& stop) const {
+  const Deadline limit = time_.Now() + kSearchLimit;
+  if (failed.workers.size() < 3) return {};
+  for (const auto& worker : failed.workers) {
+    if (stop.stop_requested() || time_.Now() >= limit) break;
+    Members others = failed.workers;
     std::erase(others, worker);
-    if (job_(others, stop).ok()) return {{.worker = worker, .why = status}};
+    const Outcome without = RunProbe(others, stop);
+    if (without.status.ok()) return {{.worker = worker, .why = failed.status}};
   }
   return {};
 }
 
-// Who of the workers is not to blame begins anew.
-void WarmUpTrial::Note(const Members& workers, const std::vector<Blamed>& blamed) {
+bool WarmUpTrial::HasLeft(const Failure& failure) {
+  const auto worker = failure.worker.lock();
+  return worker == nullptr || worker->departed.stop_requested();
+}
+
+// Who of the judged is not to blame begins anew.
+void WarmUpTrial::Note(const Members& judged, const std::vector<Blamed>& blamed) {
   const MutexLock lock(mutex_);
   std::vector<Failure> before = std::move(failures_);
   failures_.clear();
-  for (Failure& failure : before) {
-    if (!HasLeft(*failure.worker) && !IsAmong(workers, failure.worker)) {
-      failures_.push_back(std::move(failure));
-    }
+  for (const Failure& failure : before) {
+    if (!HasLeft(failure) && !IsAmong(judged, failure.worker.lock())) failures_.push_back(failure);
   }
   for (const Blamed& now : blamed) {
-    if (HasLeft(*now.worker)) continue;
-    const auto known = std::ranges::find(before, now.worker, &Failure::worker);
-    const int times = known == before.end() ? 1 : known->times + 1;
-    failures_.push_back({.worker = now.worker, .times = times, .why = ReasonOf(now.why)});
-    if (times != kMostFailures) continue;
-    spdlog::warn("worker {} failed its warm-up {} times: {}", now.worker->address, times,
-                 failures_.back().why);
+    Failure failure{
+        .worker = now.worker, .address = now.worker->address, .times = 1, .why = ReasonOf(now.why)};
+    if (HasLeft(failure)) continue;
+    const auto known = std::ranges::find_if(
+        before, [&now](const Failure& other) { return other.worker.lock() == now.worker; });
+    if (known != before.end()) failure.times += known->times;
+    failures_.push_back(failure);
+    if (failure.times != kMostFailures) continue;
+    spdlog::warn("worker {} failed its warm-up {} times: {}", failure.address, failure.times,
+                 failure.why);
   }
 }
 
 std::vector<WarmUpTrial::Failure> WarmUpTrial::FailedTooOften() const {
   const MutexLock lock(mutex_);
   std::vector<Failure> failed = failures_;
-  std::erase_if(failed, [](const Failure& failure) {
-    return failure.times < kMostFailures || HasLeft(*failure.worker);
+  std::erase_if(failed, [this](const Failure& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto worker = failure.worker.lock();
+    if (failure.times < kMostFailures || HasLeft(failure)) return true;
+    return ready_ && worker->worked_at.load() > ready_->time_since_epoch();
   });
   return failed;
 }
 
-void WarmUpTrial::RestFailed() const {
-  for (const Failure& failure : FailedTooOften()) {
-    failure.worker->rests_until = Clock::now().time_since_epoch() + kRest;
+void WarmUpTrial::RestFailed() {
+  const std::vector<Failure> failed = FailedTooOften();
+  const Clock::time_point now = time_.Now();
+  {
+    const MutexLock lock(mutex_);
+    ready_ = now;
+  }
+  for (const Failure& failure : failed) {
+    const auto worker = failure.worker.lock();
+    if (worker == nullptr) continue;
+    worker->rests_until = now.time_since_epoch() + kRest;
     spdlog::error(
         "worker {} failed its warm-up {} times: others make the service ready, and it gets no jobs "
         "for {} s: {}",
-        failure.worker->address, failure.times, kRest.count(), failure.why);
+        failure.address, failure.times, kRest.count(), failure.why);
   }
 }
 
@@ -131,8 +224,8 @@ std::string WarmUpTrial::Failures() const {
   std::string lines;
   const std::vector<Failure> failed = FailedTooOften();
   for (size_t i = 0; i < std::min(failed.size(), kMostNamed); ++i) {
-    absl::StrAppend(&lines, "worker ", failed[i].worker->address, " failed its warm-up ",
-                    failed[i].times, " times: ", failed[i].why, "\n");
+    absl::StrAppend(&lines, "worker ", failed[i].address, " failed its warm-up ", failed[i].times,
+                    " times: ", failed[i].why, "\n");
   }
   if (failed.size() > kMostNamed) {
     absl::StrAppend(&lines, "and ", failed.size() - kMostNamed, " more workers\n");

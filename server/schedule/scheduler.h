@@ -39,7 +39,9 @@ namespace hilbert_ring::server {
 
 struct JobRequest {
   std::string caller;
-  std::vector<JobSize> sizes;  // in rising order of workers, not empty
+  // Not empty. In rising order of workers, the least of which is what it takes beside other jobs.
+  // Of sizes at which it ends at the same time the first is taken.
+  std::vector<JobSize> sizes;
   // Members that can compute it; asked with the scheduler's lock held. Null: all.
   std::function<bool(const Member& member)> takes = nullptr;
 };

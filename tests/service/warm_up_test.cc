@@ -1,5 +1,10 @@
-// A worker that fails every job does not keep the service from being ready with the others.
+// Neither a worker that fails every job nor one that has a caller's job keeps the service from
+// being ready with the others.
+#include <sys/stat.h>
+#include <sys/types.h>
+
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -26,11 +31,15 @@ using ::testing::StartsWith;
 // A coordinator, and workers beside it.
 class WarmUp : public ::testing::Test {
  protected:
-  void StartCoordinator(int min_workers) {
-    Start({HILBERT_RING_COORDINATOR_BINARY, "--spawn-workers=0",
-           absl::StrCat("--min-workers=", min_workers), absl::StrCat("--grpc-port=", grpc_port_),
-           absl::StrCat("--http-port=", http_port_),
-           absl::StrCat("--membership-port=", membership_port_)});
+  void StartCoordinator(int min_workers, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {HILBERT_RING_COORDINATOR_BINARY,
+                                          "--spawn-workers=0",
+                                          absl::StrCat("--min-workers=", min_workers),
+                                          absl::StrCat("--grpc-port=", grpc_port_),
+                                          absl::StrCat("--http-port=", http_port_),
+                                          absl::StrCat("--membership-port=", membership_port_)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    Start(arguments);
   }
 
   void StartWorker(int port, const char* memory_limit) {
@@ -53,8 +62,30 @@ class WarmUp : public ::testing::Test {
     return true;
   }
 
+  // A job on the one worker that is there, until the call ends.
+  std::unique_ptr<RawCall> BeginJob() {
+    EXPECT_TRUE(Within([this](const HttpAnswer& now) {
+      grpc::ClientContext context;
+      v1::GetClusterResponse cluster;
+      return now.status == 503 && stub_->GetCluster(&context, {}, &cluster).ok() &&
+             cluster.workers_size() == 1 &&
+             cluster.workers(0).state() == v1::ClusterWorker::STATE_UP;
+    }));
+    auto call = std::make_unique<RawCall>(*stub_, std::chrono::minutes(5));
+    EXPECT_TRUE(call->Open(PlainSpec()));
+    EXPECT_TRUE(call->AwaitAdmitted());
+    return call;
+  }
+
+  pid_t coordinator_pid() const { return programs_.front()->pid(); }
+  void KillAll() { programs_.clear(); }
+
+  const TestFolder folder_;
   const int grpc_port_ = FreePort(), http_port_ = FreePort(), membership_port_ = FreePort();
   const int bad_port_ = FreePort(), good_port_ = FreePort();
+  const std::unique_ptr<v1::AttentionService::Stub> stub_ =
+      v1::AttentionService::NewStub(grpc::CreateChannel(absl::StrCat("127.0.0.1:", grpc_port_),
+                                                        grpc::InsecureChannelCredentials()));
   const std::string named_ = absl::StrCat("worker 127.0.0.1:", bad_port_, " failed its warm-up ");
 
  private:
@@ -64,7 +95,6 @@ class WarmUp : public ::testing::Test {
     programs_.push_back(*std::move(program));
   }
 
-  TestFolder folder_;
   std::vector<std::unique_ptr<Program>> programs_;
 };
 
@@ -76,10 +106,8 @@ TEST_F(WarmUp, AWorkerThatFailsItIsNamedAndHoldsNobodyUp) {
   EXPECT_TRUE(Within([](const HttpAnswer& now) { return now.status == 200; })) << Readyz().body;
   EXPECT_THAT(Readyz().body, StartsWith(absl::StrCat("ok\n", named_, "3 times: ")));
   EXPECT_THAT(Readyz().body, HasSubstr("memory limit"));
-  const auto stub = v1::AttentionService::NewStub(grpc::CreateChannel(
-      absl::StrCat("127.0.0.1:", grpc_port_), grpc::InsecureChannelCredentials()));
   const JobSpec spec = PlainSpec();
-  const auto result = AttendRaw(*stub, spec, RandomInputs(spec, 1), 32, 1);
+  const auto result = AttendRaw(*stub_, spec, RandomInputs(spec, 1), 32, 1);
   EXPECT_TRUE(result.ok()) << result.status();
 }
 
@@ -93,6 +121,48 @@ TEST_F(WarmUp, WhereTooFewPassTheServiceSaysWhichWorkersFailedAndWhy) {
   EXPECT_THAT(Readyz().body, HasSubstr("memory limit"));
   StartWorker(FreePort(), "256MiB");
   EXPECT_TRUE(Within([](const HttpAnswer& now) { return now.status == 200; })) << Readyz().body;
+}
+
+TEST_F(WarmUp, WorkersThatAreFreeMakeTheServiceReadyWhileAnotherHasACallersJob) {
+  StartCoordinator(2);
+  StartWorker(FreePort(), "256MiB");
+  const auto job = BeginJob();
+  StartWorker(FreePort(), "256MiB");
+  EXPECT_TRUE(Within([](const HttpAnswer& now) { return now.body == "warming up\n"; }));
+  StartWorker(FreePort(), "256MiB");
+  EXPECT_TRUE(Within([](const HttpAnswer& now) { return now.status == 200; })) << Readyz().body;
+  EXPECT_EQ(Readyz().body, "ok\n");
+}
+
+TEST_F(WarmUp, AWorkerThatHasACallersJobIsNoneThatFails) {
+  StartCoordinator(2, {"--max-queue=0"});
+  StartWorker(FreePort(), "256MiB");
+  auto job = BeginJob();
+  StartWorker(FreePort(), "256MiB");
+  EXPECT_TRUE(Within([](const HttpAnswer& now) { return now.body == "warming up\n"; }));
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (std::chrono::steady_clock::now() < limit) {
+    ASSERT_EQ(Readyz().body, "warming up\n");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  job.reset();
+  EXPECT_TRUE(Within([](const HttpAnswer& now) { return now.body == "ok\n"; })) << Readyz().body;
+}
+
+TEST_F(WarmUp, ADiskThatHangsDoesNotHangTheReadinessProbe) {
+  const std::string ready_file = folder_ / "ready";
+  StartCoordinator(1, {absl::StrCat("--ready-file=", ready_file)});
+  // What is to be written waits for somebody to read it.
+  const std::string draft = absl::StrCat(ready_file, ".", coordinator_pid(), ".draft");
+  ASSERT_EQ(mkfifo(draft.c_str(), 0600), 0);
+  StartWorker(good_port_, "256MiB");
+  auto ready = std::async(std::launch::async, [this] {
+    return Within([](const HttpAnswer& now) { return now.status == 200; });
+  });
+  const bool answered = ready.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
+  EXPECT_TRUE(answered);
+  KillAll();
+  EXPECT_TRUE(ready.get());
 }
 
 }  // namespace

@@ -309,7 +309,9 @@ TEST(Membership, FailuresInARowRestLongerAndSuccessForgetsThem) {
   EXPECT_GT(RestOf(*member), milliseconds(32'000));
   EXPECT_LE(RestOf(*member), milliseconds(60'000));
   EXPECT_EQ(counts.failed, 102);
+  EXPECT_EQ(member->worked_at.load(), Clock::duration(0));
   membership.Worked({member});
+  EXPECT_GT(member->worked_at.load(), Clock::duration(0));
   EXPECT_LE(RestOf(*member), Clock::duration(0));
   EXPECT_EQ(membership.Describe()[0].state(), v1::ClusterWorker::STATE_UP);
   EXPECT_EQ(membership.Describe()[0].reason(), "");

@@ -26,6 +26,26 @@ TEST_F(SchedulerTest, AJobTakesTheSizeAtWhichItEndsFirst) {
   EXPECT_FALSE(Now(b).has_value());
 }
 
+// Also while a job is late, whose end is predicted for the next moment again and again.
+TEST_F(SchedulerTest, OfSizesThatEndAtTheSameTimeTheFirstIsTaken) {
+  Start(3);
+  const std::vector<JobSize> sizes = {{3, 1, 0}, {2, 1, 0}};
+  {
+    auto all = Enter("x", sizes);
+    ASSERT_TRUE(Now(all).has_value());
+    EXPECT_EQ(Now(all)->members.size(), 3u);
+  }
+  std::optional<Scheduler::Place> late(Enter("x", {{1, 0.001, 10}}));
+  ASSERT_TRUE(Now(*late).has_value());
+  Pass(60);
+  auto free = Enter("x", sizes);
+  ASSERT_TRUE(Now(free).has_value());
+  EXPECT_EQ(Now(free)->members.size(), 2u);
+  EXPECT_FALSE(Now(free)->express());
+  auto waits = Enter("x", {{2, 1, 0}});
+  EXPECT_FALSE(Now(waits).has_value());
+}
+
 TEST_F(SchedulerTest, JobsThatGainNothingFromMoreWorkersRunSideBySide) {
   Start(2);
   auto c = Enter("x", {{1, 0.5, 10}, {2, 0.6, 10}});
