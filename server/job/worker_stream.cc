@@ -228,6 +228,8 @@ void WorkerStream::Hear(std::chrono::system_clock::time_point until) {
 
 void WorkerStream::EndReading(const absl::Status& status) {
   if (!status.ok()) {
+    // Whatever else is wrong has requested the stop.
+    if (absl::IsInternal(status)) listener_.Misbehaved(rank_);
     stop_.Request(status);
     context_.TryCancel();
   }
