@@ -1,5 +1,7 @@
 // Workers that say what cannot be: the job ends on the others, the client gets nothing twice, and
 // the coordinator goes on.
+#include <chrono>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/job/job_rig.h"
@@ -9,6 +11,7 @@ namespace hilbert_ring::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
@@ -210,6 +213,24 @@ TEST(RogueWorkers, AStreamThatEndsWellWithoutFiguresIsALostWorker) {
   EXPECT_EQ(rig.failures(0), 1);
   EXPECT_EQ(rig.Describe(0).state(), v1::ClusterWorker::STATE_RESTING);
   EXPECT_THAT(rig.lines(), Contains(HasSubstr("its stream ended without figures")));
+}
+
+// Nothing tells why its stream takes no rows.
+TEST(RogueWorkers, OneThatEndsWellBeforeItHasItsRowsIsALostWorker) {
+  JobRig rig({.local = false});
+  rig.worker(0).At(Moment::kReady, EndWell());
+  auto client = rig.Send(JobRig::Spec(kManyTokens));
+  // The coordinator waits so long for why a stream takes no rows.
+  ASSERT_TRUE(rig.time().RunUntil([&] { return client->ended(); }, std::chrono::seconds(5)));
+  const absl::Status status = rig.Await(*client);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(client->report().retries(), 1);
+  EXPECT_EQ(client->report().workers_size(), 1);
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(rig.failures(0), 1);
+  // Rows may still go where nobody takes them.
+  EXPECT_THAT(rig.Describe(0).reason(), AnyOf(HasSubstr("its stream ended while rows were sent"),
+                                              HasSubstr("ended without all rows")));
 }
 
 // Neither the tolerance of the check nor the client's rows know of the plan.
