@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
+#include "server/cluster/worker_figures.h"
 #include "server/process/logging.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
@@ -19,7 +20,6 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr size_t kMostSeats = 4096;
-constexpr int kMostThreads = 4096;  // of a worker
 constexpr std::chrono::milliseconds kJoiningInterval{20};
 constexpr std::chrono::milliseconds kFirstRest{1000};
 constexpr std::chrono::milliseconds kLongestRest{60'000};
@@ -98,8 +98,8 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
   member->http_port = heartbeat.http_port();
   member->memory_limit_bytes = heartbeat.memory_limit_bytes();
   const bool gpu = absl::StartsWith(heartbeat.kernel(), "cuda/");
-  member->threads = gpu ? 0 : std::clamp(heartbeat.threads(), 1, kMostThreads);
-  member->express_lanes = std::clamp(heartbeat.express_lanes(), 1, kMostThreads);
+  member->threads = gpu ? 0 : std::clamp(heartbeat.threads(), 1, kMostWorkerThreads);
+  member->express_lanes = std::clamp(heartbeat.express_lanes(), 1, kMostWorkerThreads);
   member->model_memory_bytes = std::max<int64_t>(0, heartbeat.model_memory_bytes());
   member->bfloat16_products = heartbeat.bfloat16_products();
   member->models.Set(heartbeat.models());
@@ -213,6 +213,11 @@ void Membership::Failed(const Member& member, const std::string& why) {
   }
   spdlog::warn("worker {} gets no jobs for {} ms, for it failed one: {}", member.address,
                rest.count(), why);
+  hooks_.failed(member);
+}
+
+void Membership::NoteFailure(const Member& member, const std::string& why) {
+  spdlog::warn("worker {} failed a job: {}", member.address, why);
   hooks_.failed(member);
 }
 

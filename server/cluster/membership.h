@@ -116,6 +116,9 @@ class Membership {
   // long each time in a row, for a minute at most.
   void Failed(const Member& member, const std::string& why);
 
+  // It failed a job that others may fail too: that is counted and logged, and it does not rest.
+  void NoteFailure(const Member& member, const std::string& why);
+
   // They ended a job well: what they failed before is forgotten.
   void Worked(const Members& members);
 

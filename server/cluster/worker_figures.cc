@@ -13,7 +13,7 @@ constexpr double kMostSeconds = 1e9;
 constexpr double kMostFlops = 1e30;
 constexpr int64_t kMostSteps = int64_t{1} << 40;
 constexpr size_t kMostNameBytes = 128;
-constexpr size_t kMostSentenceBytes = 1024;
+constexpr int32_t kMostPort = 65535;
 constexpr int kMostCancelled = 1024;  // as many as a worker keeps between two beats
 
 // False also for what is not a number.
@@ -30,10 +30,10 @@ class Dropped {
     fields_.push_back(field);
     return 0;
   }
-  void Name(std::string_view field, std::string* name, size_t most_bytes = kMostNameBytes) {
-    if (name->size() <= most_bytes) return;
+  void Name(std::string_view field, std::string* name) {
+    if (name->size() <= kMostNameBytes) return;
     fields_.push_back(field);
-    name->resize(most_bytes);
+    name->resize(kMostNameBytes);
     // Not within a character, which protobuf's strings may not end in.
     std::replace_if(
         name->begin(), name->end(), [](char c) { return c < ' ' || c > '~'; }, '?');
@@ -60,7 +60,7 @@ std::vector<std::string_view> DropAbsurd(v1::WorkerReport& r, int most_spans) {
       d.Figure("memory_resident_bytes", r.memory_resident_bytes(), kMostBytes));
   r.set_flops(d.Figure("flops", r.flops(), kMostFlops));
   r.set_library_flops(d.Figure("library_flops", r.library_flops(), kMostFlops));
-  d.Name("library_refusal", r.mutable_library_refusal(), kMostSentenceBytes);
+  d.Name("library_refusal", r.mutable_library_refusal());
   r.set_flops_predicted(d.Figure("flops_predicted", r.flops_predicted(), kMostFlops));
   r.set_compute_seconds(d.Figure("compute_seconds", r.compute_seconds(), kMostSeconds));
   r.set_exchange_seconds(d.Figure("exchange_seconds", r.exchange_seconds(), kMostSeconds));
@@ -95,6 +95,9 @@ std::vector<std::string_view> DropAbsurd(v1::Heartbeat& h) {
   h.set_memory_used_bytes(d.Figure("memory_used_bytes", h.memory_used_bytes(), kMostBytes));
   h.set_memory_resident_bytes(
       d.Figure("memory_resident_bytes", h.memory_resident_bytes(), kMostBytes));
+  h.set_http_port(d.Figure("http_port", h.http_port(), kMostPort));
+  h.set_threads(d.Figure("threads", h.threads(), kMostWorkerThreads));
+  h.set_express_lanes(d.Figure("express_lanes", h.express_lanes(), kMostWorkerThreads));
   auto& seconds = *h.mutable_cancel_seconds();
   if (seconds.size() > kMostCancelled) {
     d.Field("cancel_seconds");

@@ -2,6 +2,7 @@
 // cannot be is dropped before.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include "server/metrics/metrics.h"
 
 namespace hilbert_ring::server {
+
+inline constexpr int32_t kMostWorkerThreads = 4096;  // and as many express lanes
 
 // Set to 0 where they are not a number, negative, or more than anything can have; names longer than
 // 128 bytes are cut short; of more spans than `most_spans` none is kept. Returns the fields that

@@ -68,7 +68,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
     auto lease = services_.rings.Take(members_, job_.open.job_id(), stop_);
     if (!lease.ok()) {
       if (absl::Status why = client_.stop().why(); !why.ok()) return why;
-      failed_ = Named(lease.status(), kUnreached, members_);
+      blamed_ = {.worker = Named(lease.status(), kUnreached, members_), .fault = Fault::kWorkers};
       // For so long that a dead worker would have been missed: the one that could not reach its
       // peer, or be reached by it. Without it the others can go on.
       if (services_.time.Now() - start > services_.settings.worker_timeout) {
@@ -126,8 +126,8 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
   // The first reason counts, also for the streams that still run.
   stop_.Request(status);
   stalled_ = run.stalled();
-  failed_ = run.failed();
   job_.held = run.End();
+  if (blamed_.worker == nullptr) blamed_ = run.blamed();
   if (job_.files != nullptr) {
     job_.held = HeldRows();  // they are read again
     job_.files->GiveUp();
@@ -297,11 +297,18 @@ absl::Status JobExecution::TakeChecked() {
 
 absl::Status JobExecution::CheckWritten(JobRun& run) {
   if (job_.files == nullptr) return absl::OkStatus();
+  const int64_t row_bytes = job_.files->output_bytes() / job_.spec.tokens;
   uint64_t written = 0;  // workers may say any number
-  for (const v1::WorkerReport& report : run.Reports()) {
-    written += static_cast<uint64_t>(report.file_bytes_written());
+  for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank) {
+    const int64_t bytes = run.Reports()[rank].file_bytes_written();
+    written += static_cast<uint64_t>(bytes);
+    if (bytes == plan_.shards.Rows(rank) * row_bytes || blamed_.worker != nullptr) continue;
+    blamed_ = {.worker = members_[rank], .fault = Fault::kWorkers};
   }
-  if (written == static_cast<uint64_t>(job_.files->output_bytes())) return absl::OkStatus();
+  if (written == static_cast<uint64_t>(job_.files->output_bytes())) {
+    blamed_ = {};
+    return absl::OkStatus();
+  }
   return absl::InternalError(absl::StrCat(
       "the workers wrote ", written, " bytes of outputs, expected ", job_.files->output_bytes()));
 }

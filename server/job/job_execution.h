@@ -23,6 +23,7 @@
 #include "server/job/job_services.h"
 #include "server/job/job_trace.h"
 #include "server/job/job_work.h"
+#include "server/job/worker_failure.h"
 #include "server/metrics/metrics.h"
 #include "server/rows/held_rows.h"
 #include "server/rows/job_input.h"
@@ -86,9 +87,9 @@ class JobExecution {
   // After an error: the worker that hung, or that a peer cannot reach; null if none did.
   const std::shared_ptr<const Member>& stalled() const { return stalled_; }
 
-  // After an error: the worker that could not be reached, or whose connection broke, though it has
-  // not left; null if none did so.
-  const std::shared_ptr<const Member>& failed() const { return failed_; }
+  // After an error: the worker that failed, though it has not left, and whose doing that is; null
+  // if none did so.
+  const Blamed& blamed() const { return blamed_; }
 
  private:
   // The steps of an execution once it has its ring; each enters its phase.
@@ -134,7 +135,8 @@ class JobExecution {
   std::optional<SendSpans> sent_;    // of jobs that want a trace
   std::optional<RowRouter> router_;  // once the order is known
   ExecutionFigures figures_;
-  std::shared_ptr<const Member> stalled_, failed_;
+  std::shared_ptr<const Member> stalled_;
+  Blamed blamed_;
 };
 
 // A worker's failure that other workers, or the same ones once more, need not share.

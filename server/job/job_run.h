@@ -28,6 +28,7 @@
 #include <condition_variable>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,6 +36,7 @@
 #include "engine/base/mutex.h"
 #include "server/job/job_run_options.h"
 #include "server/job/stall_watch.h"
+#include "server/job/worker_failure.h"
 #include "server/job/worker_stream.h"
 #include "server/process/job_stop.h"
 #include "server/rows/held_rows.h"
@@ -103,9 +105,9 @@ class JobRun : private WorkerStream::Listener {
   // The worker that made no progress though it waited for nobody; null if none did so.
   std::shared_ptr<const Member> stalled() const;
 
-  // The worker whose connection broke first, before any other failure, though it has not left; null
-  // if none did so.
-  std::shared_ptr<const Member> failed() const;
+  // The worker that failed first, before anything else ended the run, and whose doing that is. Null
+  // if none did so, if it has left, and if others too say what may be a peer's fault.
+  Blamed blamed() const;
 
   // After AwaitEnd, by rank: shards with the rows that the client sent, or nothing at all where one
   // of them is not here.
@@ -134,11 +136,13 @@ class JobRun : private WorkerStream::Listener {
   absl::StatusOr<bool> Output(int rank, const v1::OutputChunk& chunk, std::string_view payload,
                               const std::shared_ptr<const void>& owner, int64_t first_slot,
                               Clock::duration patience) override;
+  void Misbehaved(int rank) override;
   void Failed(int rank, const grpc::Status& status) override;
 
+  void Blame(int rank, Fault fault);
   void FailedBeside(const std::string& worker, const v1::RunFailed& failed);
   void LookAtWrites();
-  absl::Status CheckAllOut() const;
+  absl::Status CheckAllOut();
   absl::Status PassOn(const std::vector<int>& ranks, const RowRouter& router,
                       const JobInput& input);
   absl::Status WriteRows(std::map<int, RowMessages>& by_rank);
@@ -162,8 +166,9 @@ class JobRun : private WorkerStream::Listener {
   const RowRouter* router_ ABSL_GUARDED_BY(mutex_) = nullptr;      // once rows have places
   Clock::time_point told_ ABSL_GUARDED_BY(mutex_);                 // last progress
   std::shared_ptr<const Member> stalled_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<const Member> failed_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<WorkerStream>> streams_;  // by rank; all there once one is open
+  Blamed blamed_ ABSL_GUARDED_BY(mutex_);
+  std::set<int> speak_of_peers_ ABSL_GUARDED_BY(mutex_);  // ranks
+  std::vector<std::unique_ptr<WorkerStream>> streams_;    // by rank; all there once one is open
   bool hears_ = false;                      // the job's thread, what the worker says: no other does
   std::unique_ptr<OpenRuns::Place> place_;  // last: it uses all of the above
 };

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "server/cluster/worker_figures.h"
 #include "server/job/job_run.h"
-#include "server/job/worker_failure.h"
 #include "wire/codec.h"
 #include "wire/status.h"
 
@@ -199,18 +198,28 @@ absl::StatusOr<bool> JobRun::Output(int rank, const v1::OutputChunk& chunk,
   return true;
 }
 
+void JobRun::Blame(int rank, Fault fault) {
+  const auto& member = options_.members[rank];
+  if (!stop_.why().ok() || member->departed.stop_requested()) return;
+  const MutexLock lock(mutex_);
+  if (blamed_.worker == nullptr) blamed_ = {.worker = member, .fault = fault};
+}
+
+void JobRun::Misbehaved(int rank) { Blame(rank, Fault::kWorkers); }
+
 void JobRun::Failed(int rank, const grpc::Status& status) {
   const auto& member = options_.members[rank];
+  const Fault fault = FaultOf(status);
+  if (fault == Fault::kPeers) {
+    const MutexLock lock(mutex_);
+    speak_of_peers_.insert(rank);
+  }
   // A worker whose peer died says so before we hear of the death itself: that gets a moment, so
   // that the right one is named.
   if (MayBeAPeersFault(status)) {
     options_.time->AwaitStop(stop_.token(), options_.time->Now() + kCulpritLimit);
   }
-  const bool broken = !status.ok() && !SaidByWorker(status);
-  if (broken && stop_.why().ok() && !member->departed.stop_requested()) {
-    const MutexLock lock(mutex_);
-    if (failed_ == nullptr) failed_ = member;
-  }
+  Blame(rank, fault);
   if (wire::HasReason(wire::FromGrpc(status), wire::reason::kWorkerBusy)) {
     const MutexLock lock(mutex_);
     stalled_ = member;  // it does not get rid of a job that we know nothing of
@@ -225,9 +234,9 @@ void JobRun::FailedBeside(const std::string& worker, const v1::RunFailed& failed
 }
 
 // A worker may end well without all of its outputs. Those in files are counted by their bytes.
-absl::Status JobRun::CheckAllOut() const {
+absl::Status JobRun::CheckAllOut() {
   if (options_.files != nullptr) return absl::OkStatus();
-  const MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
   for (const TensorKind tensor : kOutputKinds) {
     if (!options_.plan->rows.Has(tensor) || tensor == TensorKind::kLayerInput ||
         (tensor == TensorKind::kLse && !options_.want_lse)) {
@@ -236,11 +245,14 @@ absl::Status JobRun::CheckAllOut() const {
     const RowSet& slots = options_.delivered->of(tensor);
     if (slots.count() == slots.size()) continue;
     const RowSpan gap = slots.GapFrom(0);
-    return absl::InternalError(
-        absl::StrCat("worker ", address(options_.plan->shards.Find(gap.begin).rank),
-                     " ended without all rows of ", wire::TensorName(wire::TensorOf(tensor)),
-                     " that it has: ", slots.size() - slots.count(), " of ", slots.size(),
-                     " are missing, from slot ", gap.begin, " on"));
+    const int64_t rows = slots.size(), missing = rows - slots.count();
+    const int rank = options_.plan->shards.Find(gap.begin).rank;
+    lock.unlock();
+    Blame(rank, Fault::kWorkers);
+    return absl::InternalError(absl::StrCat("worker ", address(rank), " ended without all rows of ",
+                                            wire::TensorName(wire::TensorOf(tensor)),
+                                            " that it has: ", missing, " of ", rows,
+                                            " are missing, from slot ", gap.begin, " on"));
   }
   return absl::OkStatus();
 }
@@ -266,9 +278,10 @@ std::shared_ptr<const Member> JobRun::stalled() const {
   return stalled_;
 }
 
-std::shared_ptr<const Member> JobRun::failed() const {
+Blamed JobRun::blamed() const {
   const MutexLock lock(mutex_);
-  return failed_;
+  if (blamed_.fault == Fault::kPeers && speak_of_peers_.size() > 1) return {};
+  return blamed_;
 }
 
 }  // namespace hilbert_ring::server

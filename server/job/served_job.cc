@@ -225,7 +225,12 @@ absl::Status ServedJob::RunJob() {
   auto sizes = Sizes();
   if (!sizes.ok()) return sizes.status();
   RETURN_IF_ERROR(ReserveOrder());
-  ASSIGN_OR_RETURN(ExecutionFigures figures, RunOnWorkers(*std::move(sizes)));
+  absl::StatusOr<ExecutionFigures> executed = RunOnWorkers(*std::move(sizes));
+  if (!executed.ok()) {
+    NoteUndecided();
+    return executed.status();
+  }
+  ExecutionFigures& figures = *executed;
   if (files_ != nullptr) {
     // The disk may take long, and the workers have done all that they can.
     const Clock::time_point begun = services_.time.Now();
@@ -254,7 +259,7 @@ absl::StatusOr<ExecutionFigures> ServedJob::RunOnWorkers(std::vector<JobSize> si
   while (true) {
     auto figures = Execute();
     const absl::Status& status = figures.status();
-    if (status.ok() || !MayRetry(status) || !client_.stop().why().ok()) return figures;
+    if (status.ok() || !client_.stop().why().ok() || !MayTryAgain(status)) return figures;
     if (job_->retries == services_.settings.max_retries) {
       return wire::WithReason(
           absl::Status(status.code(), absl::StrCat(status.message(), "; tried ", job_->retries + 1,
@@ -278,6 +283,7 @@ absl::StatusOr<ExecutionFigures> ServedJob::Execute() {
   services_.metrics.CountExecution(figures.status().code());
   if (figures.ok()) {
     services_.membership.Worked(grant_.members);
+    NoteDone();
   } else {
     NoteFailures(execution, figures.status());
   }
@@ -285,15 +291,60 @@ absl::StatusOr<ExecutionFigures> ServedJob::Execute() {
 }
 
 void ServedJob::NoteFailures(const JobExecution& execution, const absl::Status& status) {
-  const std::string why = absl::StrCat("job ", open_.job_id(), ": ", status.message());
+  others_may_do_ = false;
   if (execution.stalled() != nullptr) {
     hung_.push_back(execution.stalled());
-    services_.membership.Failed(*execution.stalled(), why);
+    services_.membership.Failed(*execution.stalled(), Why(status));
   }
-  if (execution.failed() != nullptr && execution.failed() != execution.stalled()) {
-    failed_.push_back(execution.failed());
-    services_.membership.Failed(*execution.failed(), why);
+  const Blamed& blamed = execution.blamed();
+  const bool speaks = blamed.worker != nullptr && blamed.fault == Fault::kPeers;
+  const auto spoke = std::exchange(speaks_of_peers_, speaks ? blamed.worker : nullptr);
+  if (blamed.worker == nullptr || blamed.worker == execution.stalled()) return;
+  // It has no peers, or was the only one to say so twice in a row: then it is its own fault.
+  if (speaks && grant_.members.size() > 1 && spoke != blamed.worker) return;
+  NoteBlamed(blamed, status);
+}
+
+void ServedJob::NoteBlamed(const Blamed& blamed, const absl::Status& status) {
+  if (blamed.fault == Fault::kJobs) return;
+  failed_.push_back(blamed.worker);
+  if (blamed.fault != Fault::kEither) {
+    others_may_do_ = true;
+    services_.membership.Failed(*blamed.worker, Why(status));
+    return;
   }
+  // Where another has said the same, it is the job's.
+  others_may_do_ = std::ranges::none_of(doubts_, [&](const Doubt& doubt) {
+    return doubt.worker != blamed.worker && doubt.error.code() == status.code() &&
+           wire::ReasonOf(doubt.error) == wire::ReasonOf(status);
+  });
+  std::erase_if(doubts_, [&](const Doubt& doubt) { return doubt.worker == blamed.worker; });
+  doubts_.push_back({.worker = blamed.worker, .error = status});
+}
+
+// What others have done was no fault of the job.
+void ServedJob::NoteDone() {
+  for (const Doubt& doubt : doubts_) {
+    if (std::ranges::find(grant_.members, doubt.worker) != grant_.members.end()) continue;
+    services_.membership.Failed(*doubt.worker, Why(doubt.error));
+  }
+}
+
+// Nobody rests for what may be the job's fault. But a worker is to have what it says that it has.
+void ServedJob::NoteUndecided() {
+  for (const Doubt& doubt : doubts_) {
+    if (!absl::IsResourceExhausted(doubt.error)) continue;
+    services_.membership.NoteFailure(*doubt.worker, Why(doubt.error));
+  }
+}
+
+std::string ServedJob::Why(const absl::Status& status) const {
+  return absl::StrCat("job ", open_.job_id(), ": ", status.message());
+}
+
+// Also what a worker alone has failed, where others can take the job.
+bool ServedJob::MayTryAgain(const absl::Status& status) {
+  return MayRetry(status) || (others_may_do_ && SizesWithout(LeftOut()).ok());
 }
 
 // For the news of who is gone, then for a worker in the place of one that was lost: its rows are

@@ -20,6 +20,7 @@
 #include "server/job/job_files.h"
 #include "server/job/job_services.h"
 #include "server/job/job_work.h"
+#include "server/job/worker_failure.h"
 
 namespace hilbert_ring::server {
 
@@ -72,6 +73,11 @@ class ServedJob {
   int64_t tokens() const { return work_ == nullptr ? 0 : spec().tokens; }
   Members LeftOut() const;
   void NoteFailures(const JobExecution& execution, const absl::Status& status);
+  void NoteBlamed(const Blamed& blamed, const absl::Status& status);
+  void NoteDone();
+  void NoteUndecided();
+  bool MayTryAgain(const absl::Status& status);
+  std::string Why(const absl::Status& status) const;
   absl::Status AwaitGrant(Scheduler::Place& place, Deadline deadline);
   absl::StatusOr<ExecutionFigures> RunOnWorkers(std::vector<JobSize> sizes);
   absl::StatusOr<ExecutionFigures> Execute();
@@ -99,11 +105,19 @@ class ServedJob {
   Members asked_;      // that were there when the job was sized; empty: it is to be sized anew
   int position_ = -1;  // in the queue, as the client knows it
   Grant grant_;
-  size_t live_before_ = 0;    // workers when the execution began
-  Members hung_;              // that this job leaves out from here on
-  Members failed_;            // likewise, as long as it can do without them
-  std::optional<Plan> plan_;  // over the grant's members
-  std::optional<Job> job_;    // once it starts
+  size_t live_before_ = 0;  // workers when the execution began
+  Members hung_;            // that this job leaves out from here on
+  Members failed_;          // likewise, as long as it can do without them
+  // Errors that are the worker's or the job's, until a worker ends the job or says the same.
+  struct Doubt {
+    std::shared_ptr<const Member> worker;
+    absl::Status error;
+  };
+  std::vector<Doubt> doubts_;
+  std::shared_ptr<const Member> speaks_of_peers_;  // alone, in the last execution
+  bool others_may_do_ = false;                     // what failed in the last execution
+  std::optional<Plan> plan_;                       // over the grant's members
+  std::optional<Job> job_;                         // once it starts
   JobSeconds seconds_;
   v1::Report report_;
   const Clock::time_point opened_;

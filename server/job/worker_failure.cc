@@ -18,7 +18,24 @@ bool MeansLoss(absl::StatusCode code) {
 // Whoever else reads or writes the file finds the same.
 bool IsOfFiles(const absl::Status& error) { return wire::ReasonOf(error).starts_with("FILE_"); }
 
+// Workers say by their heartbeats which models they have and whether they see the data root.
+bool IsOfModelOrDataRoot(const absl::Status& error) {
+  if (wire::HasReason(error, wire::reason::kModelMemory)) return false;
+  const std::string reason = wire::ReasonOf(error);
+  return reason.starts_with("MODEL_") || reason.starts_with("DATA_ROOT_") ||
+         reason == wire::reason::kNoDataRoot.name;
+}
+
 }  // namespace
+
+Fault FaultOf(const grpc::Status& status) {
+  if (!SaidByWorker(status)) return Fault::kWorkers;
+  const absl::Status error = wire::FromGrpc(status);
+  if (IsOfFiles(error) || IsOfModelOrDataRoot(error) || absl::IsDeadlineExceeded(error)) {
+    return Fault::kJobs;
+  }
+  return MeansLoss(error.code()) || absl::IsDataLoss(error) ? Fault::kPeers : Fault::kEither;
+}
 
 grpc::Status StatusOf(const v1::RunFailed& failed) {
   return wire::ToGrpc(wire::WithReason(

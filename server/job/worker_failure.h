@@ -1,14 +1,33 @@
 // What a worker's failure is to the job and its client. Pure.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "grpcpp/support/status.h"
 #include "hilbert_ring/v1/worker.pb.h"
+#include "server/cluster/membership.h"
 
 namespace hilbert_ring::server {
+
+// Whose doing it is that a worker's run ended as it did.
+enum class Fault {
+  kWorkers,  // the worker's: it broke off, left something out, or sent what cannot be
+  kPeers,    // perhaps of another of the ring, whose end makes it say so
+  kEither,   // the worker's or the job's: decided by whether another worker says the same
+  kJobs,     // whoever else takes the job says the same
+};
+
+// A worker, and what ended its run; null where nobody is to blame.
+struct Blamed {
+  std::shared_ptr<const Member> worker;
+  Fault fault = Fault::kJobs;
+};
+
+// Of a stream that ended so; well means without figures.
+Fault FaultOf(const grpc::Status& status);
 
 // The status that the stream would have ended with.
 grpc::Status StatusOf(const v1::RunFailed& failed);

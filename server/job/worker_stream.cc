@@ -110,8 +110,9 @@ Clock::duration WorkerStream::WritesFor(Clock::time_point now) const {
 absl::Status WorkerStream::Write(const grpc::ByteBuffer& message, grpc::WriteOptions options) {
   told_at_ = options_.time->Now();
   if (WriteNow(message, options)) return absl::OkStatus();
-  // The stream has ended; why, its reader finds out.
+  // The stream has ended; why, its reader finds out, unless the worker has ended it well.
   options_.time->AwaitStop(stop_.token(), options_.time->Now() + kReasonLimit);
+  listener_.Misbehaved(rank_);
   stop_.Request(LostWorker(member().address, "its stream ended while rows were sent"));
   return stop_.why();
 }
@@ -228,6 +229,8 @@ void WorkerStream::Hear(std::chrono::system_clock::time_point until) {
 
 void WorkerStream::EndReading(const absl::Status& status) {
   if (!status.ok()) {
+    // Whatever else is wrong has requested the stop.
+    if (absl::IsInternal(status)) listener_.Misbehaved(rank_);
     stop_.Request(status);
     context_.TryCancel();
   }

@@ -20,6 +20,7 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr std::chrono::milliseconds kProgressInterval{200};
+constexpr size_t kMostRefusalBytes = 128;  // of which the coordinator takes no more
 
 }  // namespace
 
@@ -200,7 +201,7 @@ v1::WorkerReport RunCall::Report() {
   report.set_memory_resident_bytes(std::max<int64_t>(0, resident_bytes_ - idle_bytes_));
   report.set_flops(figures_->flops);
   report.set_library_flops(figures_->library_flops);
-  report.set_library_refusal(figures_->library_refusal);
+  report.set_library_refusal(figures_->library_refusal.substr(0, kMostRefusalBytes));
   report.set_flops_predicted(cost.flops);
   report.set_compute_seconds(figures_->compute_seconds);
   report.set_exchange_seconds(figures_->exchange_seconds);

@@ -246,6 +246,42 @@ TEST(BrokenDevice, EndsItsWorkerAndTheJobGoesOn) {
   EXPECT_EQ((*cluster)->Workers().size(), 1u);
 }
 
+// It says itself that it fails, and stays: nobody else would find out.
+TEST(DeviceWithoutMemory, JobsGoOnElsewhereAndItsWorkerRests) {
+  auto cluster = StartFaultCluster({.workers = 2,
+                                    .place = WorkerPlace::kRemote,
+                                    .arguments = {"--job-workers=1"},
+                                    .last_worker = HILBERT_RING_WORKER_NoMemory});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  std::mt19937_64 random(3);
+  const auto job = MakeSmallJob(random);
+  ASSERT_TRUE(job.ok()) << job.status();
+  // Side by side, so that both workers get some.
+  std::vector<JobEnd> ends(8);
+  {
+    std::vector<std::jthread> callers;
+    callers.reserve(ends.size());
+    for (JobEnd& end : ends) {
+      callers.emplace_back(
+          [&] { end = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)}); });
+    }
+  }
+  int retries = 0;
+  for (const JobEnd& end : ends) {
+    EXPECT_EQ(end.verdict, Verdict::kRight) << end.what << end.status;
+    EXPECT_EQ(end.attempts, 1) << end.failures;
+    retries += end.retries;
+  }
+  EXPECT_GE(retries, 1);
+  const auto described = (*cluster)->Describe();
+  ASSERT_TRUE(described.ok()) << described.status();
+  int blamed = 0;
+  for (const v1::ClusterWorker& worker : described->workers()) {
+    blamed += worker.reason().find("the system refused") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(blamed, 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Workers, WrongRows,
                          ::testing::Values(Sharing{"Shared", WorkerPlace::kUnshared, "true"},
                                            Sharing{"Copied", WorkerPlace::kRemote, "false"}),

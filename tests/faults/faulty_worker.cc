@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/process/logging.h"
 #include "server/process/stop_signals.h"
 #include "server/worker/worker_process.h"
@@ -15,6 +16,7 @@ namespace {
 enum class Fault {
   kWrongScores,  // arithmetic errs a little, and nothing else tells
   kBroken,       // as a GPU's context after an error: it does nothing any more
+  kNoMemory,     // the system has less than the worker says
 };
 
 constexpr Fault kFault = Fault::HILBERT_RING_DEVICE_FAULT;
@@ -24,6 +26,13 @@ class FaultyDevice final : public ForwardingDevice {
   using ForwardingDevice::ForwardingDevice;
 
   bool host_memory() const override { return kFault != Fault::kBroken && device().host_memory(); }
+
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
+    if (kFault == Fault::kNoMemory) {
+      return absl::ResourceExhaustedError(absl::StrCat("the system refused ", bytes, " bytes"));
+    }
+    return device().Allocate(bytes);
+  }
 
   absl::StatusOr<AttendFigures> Attend(std::span<const AttentionTask> tasks,
                                        const AttendControl& control) override {

@@ -51,7 +51,7 @@ TEST(WorkerFigures, AbsurdOnesOfReportsAreDropped) {
                           "bytes_received", "file_bytes_read", "file_bytes_written",
                           "rows_not_finite", "first_row_not_finite"));
   EXPECT_EQ(report.library_flops(), 0);
-  EXPECT_EQ(report.library_refusal(), std::string(1024, '!'));
+  EXPECT_EQ(report.library_refusal(), std::string(128, '!'));
   EXPECT_EQ(report.file_bytes_read(), 0);
   EXPECT_EQ(report.file_bytes_written(), 0);
   EXPECT_EQ(report.rows_not_finite(), 0);
@@ -87,6 +87,18 @@ TEST(WorkerFigures, AbsurdOnesOfHeartbeatsAreDropped) {
   EXPECT_EQ(beat.memory_used_bytes(), 0);
   EXPECT_EQ(beat.memory_resident_bytes(), 5);
   EXPECT_THAT(beat.cancel_seconds(), ElementsAre(0.5, 0.25));
+  v1::Heartbeat sizes;
+  sizes.set_threads(std::numeric_limits<int32_t>::max());
+  sizes.set_express_lanes(std::numeric_limits<int32_t>::max());
+  sizes.set_http_port(99999);
+  EXPECT_THAT(DropAbsurd(sizes), ElementsAre("http_port", "threads", "express_lanes"));
+  EXPECT_EQ(sizes.threads(), 0);
+  EXPECT_EQ(sizes.express_lanes(), 0);
+  EXPECT_EQ(sizes.http_port(), 0);
+  sizes.set_threads(4096);
+  sizes.set_express_lanes(4096);
+  sizes.set_http_port(65535);
+  EXPECT_THAT(DropAbsurd(sizes), IsEmpty());
   v1::Heartbeat many;
   for (int i = 0; i < 5000; ++i) many.add_cancel_seconds(1);
   EXPECT_THAT(DropAbsurd(many), ElementsAre("cancel_seconds"));

@@ -177,7 +177,16 @@ TEST(JobLoss, RowsInCopiesNeedNoClient) {
 TEST(JobLoss, TriesAreBounded) {
   for (const int most : {0, 2}) {
     JobRig rig({.settings = {.max_retries = most}});
-    rig.worker(0).AtEach(Moment::kRowsDone, Say(absl::UnavailableError("a peer is gone"), ""));
+    // By turns: who says so twice in a row is left out.
+    for (const int worker : {0, 1}) {
+      rig.worker(worker).AtEach(
+          Moment::kRowsDone,
+          [&rig, worker, says = Say(absl::UnavailableError("a peer is gone"), "")](
+              const FakeWorker::Here& here) -> std::optional<grpc::Status> {
+            if (rig.worker(worker).runs() % 2 != worker) return std::nullopt;
+            return says(here);
+          });
+    }
     auto client = rig.Send();
     const absl::Status status = rig.Await(*client);
     EXPECT_EQ(wire::ReasonOf(status), "WORKER_LOST") << status;
@@ -211,11 +220,13 @@ TEST(JobLoss, CorruptBlocksAreTriedAgain) {
   EXPECT_TRUE(absl::IsDataLoss(status));
 }
 
+// Whoever else takes the job would say the same.
 TEST(JobLoss, WhatIsWrongWithTheJobItselfIsNotTriedAgain) {
   const std::pair<absl::Status, const char*> kErrors[] = {
-      {absl::InternalError("the device failed"), "INTERNAL"},
-      {absl::InvalidArgumentError("rows are wrong"), "ROWS_MISSHAPEN"},
-      {absl::ResourceExhaustedError("no memory"), "WORKER_MEMORY"},
+      {absl::DeadlineExceededError("the job's deadline passed"), "JOB_TIMEOUT"},
+      {absl::NotFoundError("no such model"), "MODEL_NOT_FOUND"},
+      {absl::InternalError("cannot be read"), "FILE_IO"},
+      {absl::FailedPreconditionError("it was written to"), "FILE_CHANGED"},
   };
   for (const auto& [error, reason] : kErrors) {
     JobRig rig;
@@ -226,6 +237,119 @@ TEST(JobLoss, WhatIsWrongWithTheJobItselfIsNotTriedAgain) {
     EXPECT_EQ(wire::ReasonOf(status), reason);
     EXPECT_THAT(std::string(status.message()), HasSubstr("worker 127.0.0.1:1: "));
     EXPECT_EQ(rig.worker(0).runs(), 1);
+    EXPECT_EQ(rig.failures(0), 0);
+    EXPECT_EQ(rig.Describe(0).state(), v1::ClusterWorker::STATE_UP);
+  }
+}
+
+struct SaidError {
+  absl::Status error;
+  const char* reason;
+};
+
+// What a worker may say of itself as well as of its job.
+std::vector<SaidError> SaidErrors() {
+  return {{absl::InternalError("the device failed"), "INTERNAL"},
+          {absl::InvalidArgumentError("rows are wrong"), "ROWS_MISSHAPEN"},
+          {absl::InvalidArgumentError("no RunRequest"), "MALFORMED"},
+          {absl::UnknownError("something"), "UNKNOWN"},
+          {absl::ResourceExhaustedError("no thread"), "NO_THREADS"},
+          {absl::ResourceExhaustedError("no memory"), "WORKER_MEMORY"}};
+}
+
+TEST(JobLoss, AWorkerWhoseErrorNoOtherHasIsLeftOutAndRests) {
+  for (const auto& [error, reason] : SaidErrors()) {
+    SCOPED_TRACE(reason);
+    JobRig rig;
+    rig.worker(0).AtEach(Moment::kRowsDone, Say(error, reason));
+    auto client = rig.Send();
+    const absl::Status status = rig.Await(*client);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(client->report().retries(), 1);
+    EXPECT_EQ(client->report().workers_size(), 1);
+    EXPECT_EQ(client->WrongRows(), 0);
+    EXPECT_EQ(client->RepeatedRows(), 0);
+    EXPECT_EQ(rig.worker(0).runs(), 1);
+    EXPECT_EQ(rig.failures(0), 1);
+    EXPECT_EQ(rig.failures(1), 0);
+    EXPECT_EQ(rig.Describe(0).state(), v1::ClusterWorker::STATE_RESTING);
+    EXPECT_THAT(rig.Describe(0).reason(),
+                AllOf(HasSubstr("failed 1 jobs"), HasSubstr(error.message())));
+    EXPECT_THAT(rig.lines(), Contains(AllOf(HasSubstr("worker 127.0.0.1:1 gets no jobs for"),
+                                            HasSubstr(error.message()))));
+  }
+}
+
+TEST(JobLoss, AnErrorThatAnotherWorkerHasTooIsTheJobs) {
+  for (const auto& [error, reason] : SaidErrors()) {
+    SCOPED_TRACE(reason);
+    JobRig rig({.workers = 3});
+    for (const int worker : {0, 1, 2}) {
+      rig.worker(worker).AtEach(Moment::kRowsDone, Say(error, reason));
+    }
+    auto client = rig.Send();
+    const absl::Status status = rig.Await(*client);
+    EXPECT_EQ(status.code(), error.code()) << status;
+    EXPECT_EQ(wire::ReasonOf(status), reason);
+    int failures = 0;
+    for (const int worker : {0, 1, 2}) {
+      EXPECT_LE(rig.worker(worker).runs(), 2);
+      EXPECT_EQ(rig.Describe(worker).state(), v1::ClusterWorker::STATE_UP);
+      failures += rig.failures(worker);
+    }
+    // Those that have less memory or threads than they said are counted.
+    EXPECT_EQ(failures, absl::IsResourceExhausted(error) ? 2 : 0);
+  }
+}
+
+TEST(JobLoss, AnErrorOfTheOnlyWorkerEndsTheJobAtOnce) {
+  for (const auto& [error, reason] : SaidErrors()) {
+    SCOPED_TRACE(reason);
+    JobRig rig({.workers = 1});
+    rig.worker(0).At(Moment::kRowsDone, Say(error, reason));
+    auto client = rig.Send();
+    const absl::Status status = rig.Await(*client);
+    EXPECT_EQ(status.code(), error.code()) << status;
+    EXPECT_EQ(rig.worker(0).runs(), 1);
+    EXPECT_EQ(rig.failures(0), absl::IsResourceExhausted(error) ? 1 : 0);
+    EXPECT_EQ(rig.Describe(0).state(), v1::ClusterWorker::STATE_UP);
+  }
+}
+
+TEST(JobLoss, AnotherOpinionIsAskedForWithinTheRetriesAlone) {
+  JobRig rig({.settings = {.max_retries = 0}});
+  rig.worker(0).At(Moment::kRowsDone, Say(absl::InternalError("the device failed"), "INTERNAL"));
+  auto client = rig.Send();
+  EXPECT_TRUE(absl::IsInternal(rig.Await(*client)));
+  EXPECT_EQ(rig.worker(1).runs(), 1);
+  EXPECT_EQ(rig.Describe(0).state(), v1::ClusterWorker::STATE_UP) << "nobody has decided";
+}
+
+// It has no peer whose fault it could be.
+TEST(JobLoss, AWorkerAloneThatSpeaksOfALossIsLeftOut) {
+  JobRig rig({.workers = 2, .settings = {.job_workers = 1}});
+  rig.worker(0).AtEach(Moment::kRowsDone, Say(absl::AbortedError("lost"), "WORKER_LOST"));
+  auto client = rig.Send();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 1);
+  EXPECT_EQ(rig.worker(0).runs(), 1);
+  EXPECT_EQ(rig.worker(1).runs(), 1);
+  EXPECT_EQ(rig.failures(0), 1);
+}
+
+TEST(JobLoss, AWorkerThatSpeaksOfALossTwiceInARowAloneIsLeftOut) {
+  for (const absl::Status& error :
+       {absl::UnavailableError("a peer is gone"), absl::DataLossError("a block is corrupt")}) {
+    JobRig rig;
+    rig.worker(0).AtEach(Moment::kRowsDone, Say(error, ""));
+    auto client = rig.Send();
+    const absl::Status status = rig.Await(*client);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(client->report().retries(), 2);
+    EXPECT_EQ(client->report().workers_size(), 1);
+    EXPECT_EQ(rig.worker(0).runs(), 2);
+    EXPECT_EQ(rig.failures(0), 1);
+    EXPECT_EQ(rig.failures(1), 0);
   }
 }
 

@@ -25,7 +25,7 @@ const server::CoordinatorSettings kDefaults;
 // What a test does not set is beyond what the short waits can reach.
 server::CoordinatorSettings SettingsOf(JobRigOptions options) {
   server::CoordinatorSettings settings = std::move(options.settings);
-  settings.job_workers = options.workers;
+  if (settings.job_workers == kDefaults.job_workers) settings.job_workers = options.workers;
   settings.worker_timeout = hours(1000);
   for (const auto setting :
        {&server::CoordinatorSettings::stall_timeout, &server::CoordinatorSettings::idle_timeout,
@@ -94,7 +94,11 @@ JobRig::JobRig(const JobRigOptions& options)
                    .left = [this](const Member&) { scheduler_.Changed(); },
                    .gone = [](const std::string&) {},
                    .closed = [this](const Member&) { scheduler_.Changed(); },
-                   .failed = [](const Member&) {},
+                   .failed =
+                       [this](const Member& member) {
+                         const std::lock_guard lock(failures_mutex_);
+                         ++failures_[member.address];
+                       },
                    .beat = [](const Member&, const v1::Heartbeat&) {},
                    .dial =
                        [this](const std::string& address) {
@@ -214,6 +218,12 @@ v1::ClusterWorker JobRig::Describe(int index) {
     if (worker.address() == workers_[index]->address()) return std::move(worker);
   }
   return {};
+}
+
+int JobRig::failures(int index) const {
+  const std::lock_guard lock(failures_mutex_);
+  const auto found = failures_.find(workers_[index]->address());
+  return found == failures_.end() ? 0 : found->second;
 }
 
 std::vector<std::string> JobRig::Phases(const std::string& job_id) const {

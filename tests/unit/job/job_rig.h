@@ -8,6 +8,7 @@
 //   EXPECT_EQ(client->report().retries(), 1);
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -75,6 +76,7 @@ class JobRig {
   void TellFailure(int index, uint64_t run, const absl::Status& status, const std::string& reason);
   void Look() { runs_.Look(time_.Now()); }  // as with each heartbeat
   v1::ClusterWorker Describe(int index);    // as it is there now
+  int failures(int index) const;            // of the worker, as they are counted
 
   // By the order in which the job came to them, without the first: "validating", "sizing", ...
   std::vector<std::string> Phases(const std::string& job_id = "job") const;
@@ -110,6 +112,8 @@ class JobRig {
   server::PlanGate plans_;
   server::Scheduler scheduler_;
   server::ComputeRate rate_;
+  mutable std::mutex failures_mutex_;
+  std::map<std::string, int> failures_;  // by address; guarded by failures_mutex_
   server::Membership membership_;
   server::Suspects suspects_;
   std::vector<std::shared_ptr<const server::Member>> members_;  // by worker

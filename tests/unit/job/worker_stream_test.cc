@@ -26,6 +26,7 @@ class Silent : public server::WorkerStream::Listener {
     rows += chunk.rows();
     return true;
   }
+  void Misbehaved(int) override {}
   void Failed(int, const grpc::Status&) override {}
   std::atomic<int64_t> rows = 0;
 };
