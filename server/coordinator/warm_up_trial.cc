@@ -114,10 +114,10 @@ Members WarmUpTrial::InOrderOfSearch(Members workers) const {
     return std::ranges::any_of(
         failures_, [&worker](const Failure& failure) { return failure.worker.lock() == worker; });
   };
-  const auto others = std::ranges::stable_partition(workers, failed);
-  if (!others.empty()) {
-    const auto first = static_cast<std::ptrdiff_t>(searched_ % others.size());
-    std::ranges::rotate(others, others.begin() + first);
+  const auto others = std::stable_partition(workers.begin(), workers.end(), failed);
+  if (others != workers.end()) {
+    const auto count = static_cast<size_t>(workers.end() - others);
+    std::rotate(others, others + static_cast<std::ptrdiff_t>(searched_ % count), workers.end());
   }
   return workers;
 }
