@@ -1,6 +1,5 @@
 #include "server/process/grpc_endpoint.h"
 
-#include <grpc/grpc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -17,6 +16,7 @@
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server_builder.h"
 #include "server/process/deadline.h"
+#include "server/process/grpc_executor.h"
 #include "server/process/listening_sockets.h"
 #include "server/process/reflection_limit.h"
 #include "server/process/refusal_log.h"
@@ -26,15 +26,6 @@
 
 namespace hilbert_ring::server {
 namespace {
-
-// A process that serves keeps gRPC until it ends. Its shutdown (1.51) waits for timer threads, also
-// for one that could not be started where the process had no thread left, and so for ever.
-void KeepGrpc() {
-  [[maybe_unused]] static const bool kept = [] {
-    grpc_init();
-    return true;
-  }();
-}
 
 // A peer whose machine is gone sends no end of its connection; one that lives answers.
 constexpr int kKeepaliveMs = 10'000;
@@ -107,6 +98,7 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
                                        const std::vector<grpc::Service*>& services) {
   // gRPC's locks are Abseil's, which Debian builds with a search for deadlocks at every lock.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  RETURN_IF_ERROR(StartGrpcExecutor());
   grpc::EnableDefaultHealthCheckService(true);
   ASSIGN_OR_RETURN(auto sockets, ListeningSockets::Open("grpc", listen.host, listen.port));
   // Accepted connections inherit both.
@@ -155,7 +147,6 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   builder.SetResourceQuota(quota);
   GrpcEndpoint endpoint{.server = builder.BuildAndStart(), .port = sockets.port()};
   if (endpoint.server == nullptr) return absl::InternalError("gRPC built no server");
-  KeepGrpc();
   endpoint.server->GetHealthCheckService()->SetServingStatus(false);
   auto listener = ConnectionListener::Start(
       std::move(sockets),

@@ -1,5 +1,5 @@
-// Processes under which no thread can be started: calls are refused, the process goes on, and stops
-// when it is told to.
+// Processes under which no thread can be started, or no more than a few: calls are refused, the
+// process goes on, and stops when it is told to.
 #include <sys/wait.h>
 
 #include <chrono>
@@ -12,6 +12,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
@@ -60,11 +61,12 @@ bool Within(const Done& done) {
   return true;
 }
 
-// A process under which no thread can be started, for as long as this lives.
+// A process under which no more threads than so many can be started, for as long as this lives.
 class NoThreads {
  public:
-  NoThreads(const std::string& folder, pid_t pid) : path_(folder + "/" + std::to_string(pid)) {
-    std::ofstream(path_).flush();
+  NoThreads(const std::string& folder, pid_t pid, int but = 0)
+      : path_(folder + "/" + std::to_string(pid)) {
+    std::ofstream(path_) << but;
   }
   ~NoThreads() { std::filesystem::remove(path_); }
 
@@ -100,11 +102,7 @@ class Threads : public ::testing::Test {
 
   // A job is refused, and told when to come back, while the process has no threads.
   void ExpectRefused(pid_t pid) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (HasKeptThreads(pid)) {
-      ASSERT_LT(std::chrono::steady_clock::now(), limit);
-      std::this_thread::yield();
-    }
+    ASSERT_TRUE(Within([&] { return !HasKeptThreads(pid); }));
     const NoThreads none(folder_.path(), pid);
     const auto stub = cluster_->Stub();
     for (int i = 0; i < 3; ++i) {
@@ -146,6 +144,41 @@ TEST_F(Threads, ACoordinatorThatHasNoneStops) {
   const grpc::Status status = stub->GetCluster(&context, {}, &described);
   EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED)
       << status.error_message();
+  EXPECT_EQ(cluster_->Stop(), absl::OkStatus());
+}
+
+// Many calls come at once and are left at once, which is when gRPC starts threads of its own: those
+// that it does not get must not be missed for ever.
+TEST_F(Threads, ACoordinatorThatRunsOutOfThemRefusesAndGoesOn) {
+  constexpr int kCalls = 200;
+  const pid_t pid = cluster_->coordinator();
+  const auto refused = [&] {
+    return cluster_->Metric("hilbert_ring_calls_refused_total{reason=\"NO_THREADS\"}").value_or(0);
+  };
+  for (const int threads : {0, 8, 40}) {
+    SCOPED_TRACE(threads);
+    ASSERT_TRUE(Within([&] { return !HasKeptThreads(pid); }));
+    {
+      const double refused_before = refused();
+      const NoThreads few(folder_.path(), pid, threads);
+      const auto stub = cluster_->Stub();
+      std::vector<std::unique_ptr<RawCall>> calls;
+      for (int i = 0; i < kCalls; ++i) {
+        calls.push_back(std::make_unique<RawCall>(*stub, std::chrono::seconds(60)));
+        calls.back()->Open(PlainSpec());
+      }
+      EXPECT_TRUE(Within([&] { return refused() > refused_before; }));
+      for (const auto& call : calls) call->Cancel();
+      for (const auto& call : calls) {
+        const absl::Status status = call->Finish();
+        EXPECT_TRUE(absl::IsCancelled(status) || absl::IsResourceExhausted(status)) << status;
+      }
+    }
+    ExpectAJobIsRight(*cluster_);
+    for (const char* count : {"hilbert_ring_jobs_running", "hilbert_ring_jobs_queued"}) {
+      EXPECT_TRUE(Within([&] { return cluster_->Metric(count).value_or(-1) == 0; })) << count;
+    }
+  }
   EXPECT_EQ(cluster_->Stop(), absl::OkStatus());
 }
 
