@@ -297,18 +297,13 @@ absl::Status JobExecution::TakeChecked() {
 
 absl::Status JobExecution::CheckWritten(JobRun& run) {
   if (job_.files == nullptr) return absl::OkStatus();
-  const int64_t row_bytes = job_.files->output_bytes() / job_.spec.tokens;
   uint64_t written = 0;  // workers may say any number
-  for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank) {
-    const int64_t bytes = run.Reports()[rank].file_bytes_written();
-    written += static_cast<uint64_t>(bytes);
-    if (bytes == plan_.shards.Rows(rank) * row_bytes || blamed_.worker != nullptr) continue;
-    blamed_ = {.worker = members_[rank], .fault = Fault::kWorkers};
+  for (const v1::WorkerReport& report : run.Reports()) {
+    written += static_cast<uint64_t>(report.file_bytes_written());
   }
-  if (written == static_cast<uint64_t>(job_.files->output_bytes())) {
-    blamed_ = {};
-    return absl::OkStatus();
-  }
+  if (written == static_cast<uint64_t>(job_.files->output_bytes())) return absl::OkStatus();
+  // Of several it is not known whose rows are missing.
+  if (members_.size() == 1) blamed_ = {.worker = members_.front(), .fault = Fault::kWorkers};
   return absl::InternalError(absl::StrCat(
       "the workers wrote ", written, " bytes of outputs, expected ", job_.files->output_bytes()));
 }
