@@ -176,6 +176,9 @@ int RunPackageCommand(const CLI::App& app, const GlobalOptions& global,
     if (reason.empty()) {
       std::vector<std::string> line = {interpreter, "-m", kModule};
       line.insert(line.end(), words.begin(), words.end());
+      // Before the command it was read here.
+      const bool behind = std::ranges::find(words, "--json") != words.end();
+      if (global.format == OutputFormat::kJson && !behind) line.push_back("--json");
       std::vector<char*> arguments;
       arguments.reserve(line.size() + 1);
       for (std::string& word : line) arguments.push_back(word.data());
