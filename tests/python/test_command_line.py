@@ -1,12 +1,16 @@
 """draw, bench and slide: errors as JSON, the nearest names, and outputs that replace no input."""
+import argparse
 import json
 import os
+import re
+import subprocess
 
 import numpy as np
 import pytest
 
 import hilbert_ring
-from hilbert_ring.__main__ import main
+from hilbert_ring.__main__ import _parser, main
+from hilbert_ring.local_service import find_program
 
 SPEC = {"segments": [16], "dilations": [1], "tokens": 32, "heads": 2, "head_dim": 8}
 PATTERN = ["--segments", "16", "--dilations", "1", "--tokens", "32"]
@@ -92,3 +96,20 @@ def test_an_array_replaces_neither_what_the_caller_shows_nor_a_device(shown):
             client.attend(q, q, q, out=shown / "pipe", **options)
     assert (shown / "token").read_text() == "secret"
     assert (shown / "pipe").is_fifo()
+
+
+def test_completion_has_the_options_of_the_packages_commands():
+    script = subprocess.run([find_program("hilbert-ring"), "completion", "bash"], check=True, stdout=subprocess.PIPE,
+                            text=True).stdout
+    listed = {name: set(options.split()) for name, options in
+              re.findall(r'^    (draw|bench|slide)\) options="([^"]*)"', script, re.MULTILINE)}
+    everywhere = set(re.search(r'-W "(--help[^$]*)\$options"', script).group(1).split())
+    for name, command in commands_of(_parser()).items():
+        own = {option for parser in (command, *commands_of(command).values()) for action in parser._actions
+               for option in action.option_strings if option.startswith("--")}
+        assert listed[name] == own - everywhere
+
+
+def commands_of(parser):
+    found = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return found[0] if found else {}
