@@ -85,7 +85,8 @@ std::vector<std::string> VariableWarnings(const CLI::App& app, char** environmen
     const std::string name(variable.substr(0, variable.find('=')).substr(sizeof(kPrefix) - 1));
     if (name.size() < kShortest || std::ranges::find(known, name) != known.end()) continue;
     const std::string nearest = NearestName(name, known);
-    if (nearest.empty()) continue;
+    // A known name with a word before it is a setting of the service: AUTH_TOKEN_FILE.
+    if (nearest.empty() || name.ends_with(absl::StrCat("_", nearest))) continue;
     warnings.push_back(absl::StrCat("environment variable ", kPrefix, name,
                                     " is not known; the nearest known one is ", kPrefix, nearest));
   }

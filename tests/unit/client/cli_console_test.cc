@@ -131,7 +131,8 @@ TEST(CliConsole, AVariableThatIsNearlyKnownIsWarnedOf) {
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_THAT(lines[0]["warning"].get<std::string>(), HasSubstr("HILBERT_RING_TOKEN_FILE"));
   // The service's own, and this command's.
-  EXPECT_EQ(RunShell("HILBERT_RING_PORT=1 HILBERT_RING_TLS_CERT=x HILBERT_RING_GRPC_PORT=1 "
+  EXPECT_EQ(RunShell("HILBERT_RING_PORT=1 HILBERT_RING_TLS_CERT=x HILBERT_RING_AUTH_TOKEN_FILE=x "
+                     "HILBERT_RING_GRPC_PORT=1 "
                      "HILBERT_RING_PYTHON=python3 HILBERT_RING_INSECURE=1 $CLI version")
                 .err,
             "");
