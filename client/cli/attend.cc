@@ -12,10 +12,10 @@
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
+#include "client/cli/file_flags.h"
 #include "client/cli/job_run.h"
 #include "client/cli/table.h"
 #include "client/cpp/by_reference.h"
-#include "client/cpp/distinct_files.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
 #include "engine/base/return_if_error.h"
@@ -108,16 +108,21 @@ CallResult CallByReference(const GlobalOptions& global, const AttendCommand& com
   return {std::move(report), teller.attempts()};
 }
 
-absl::Status CheckPaths(const AttendCommand& command, const std::string& coords_path) {
-  return client::CheckDistinct({{"--spec", command.job.spec},
-                                {"--coords", coords_path},
-                                {"--q", command.job.q},
-                                {"--k", command.job.k},
-                                {"--v", command.job.v}},
-                               {{"--out", command.out},
-                                {"--lse", command.lse},
-                                {"--report", command.call.report},
-                                {"--trace", command.call.trace}});
+absl::Status CheckPaths(const GlobalOptions& global, const AttendCommand& command,
+                        const std::string& coords_path) {
+  for (const std::string* const path : {&command.out, &command.lse}) {
+    if (!path->empty()) RETURN_IF_ERROR(client::CheckNpyPlace(*path));
+  }
+  return CheckFiles(global,
+                    {{"--spec", command.job.spec},
+                     {"--coords", coords_path},
+                     {"--q", command.job.q},
+                     {"--k", command.job.k},
+                     {"--v", command.job.v}},
+                    {{"--out", command.out},
+                     {"--lse", command.lse},
+                     {"--report", command.call.report},
+                     {"--trace", command.call.trace}});
 }
 
 absl::Status CheckGiven(const AttendCommand& command) {
@@ -146,17 +151,18 @@ absl::Status Commit(OutputFiles& outputs) {
 }
 
 // The outputs have their names, unless the job failed.
-int End(const GlobalOptions& global, const std::string& out, SideFiles side, CallResult result) {
+int End(const GlobalOptions& global, const AttendCommand& command, SideFiles side,
+        CallResult result) {
   absl::StatusOr<v1::Report>& report = result.report;
   if (!report.ok()) return ServiceFailed(global, report.status());
   WarnOfRows(global, *report);
   std::string json;
-  if (absl::Status status = side.Commit(*report, out, json); !status.ok()) {
+  if (absl::Status status = side.Commit(*report, command.out, json); !status.ok()) {
     return ServiceFailed(global, status);
   }
   if (global.format == OutputFormat::kJson) {
     std::printf("%s\n", json.c_str());
-  } else {
+  } else if (!TakeStdout({command.call.report, command.call.trace})) {
     PrintSummary(*report, absl::StrCat(FormatCount(report->tokens()), " tokens"), result.attempts);
   }
   return kExitOk;
@@ -171,7 +177,7 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   if (!source.ok()) return BadInput(global, source.status());
   const absl::StatusOr<JobFiles> inputs = client::OpenJob(*source);
   if (!inputs.ok()) return BadInput(global, inputs.status());
-  absl::Status distinct = CheckPaths(command, inputs->job.coords_path);
+  absl::Status distinct = CheckPaths(global, command, inputs->job.coords_path);
   if (!distinct.ok()) return BadInput(global, distinct);
   PrintNotes(global, NotesOn(inputs->job.spec));
   CatchInterrupts();
@@ -185,7 +191,7 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   if (!files->empty()) {
     CallResult result = CallByReference(global, command, begun, *inputs, *files);
     if (!SendsAfter(command.reference, result.report.status()))
-      return End(global, command.out, *std::move(side), std::move(result));
+      return End(global, command, *std::move(side), std::move(result));
     PrintWarning(global, absl::StrCat("tensors are sent, since the service cannot use the files: ",
                                       result.report.status().message()));
     attempts = result.attempts;
@@ -199,7 +205,7 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   if (result.report.ok()) {
     if (absl::Status status = Commit(*outputs); !status.ok()) return ServiceFailed(global, status);
   }
-  return End(global, command.out, *std::move(side), std::move(result));
+  return End(global, command, *std::move(side), std::move(result));
 }
 
 }  // namespace hilbert_ring::cli

@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
+#include "client/cli/file_flags.h"
 #include "client/cli/job_run.h"
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
@@ -107,7 +108,8 @@ absl::StatusOr<std::vector<Line>> ReadLines(const ManyCommand& command) {
   return lines;
 }
 
-absl::Status CheckPaths(const ManyCommand& command, const std::vector<Line>& lines) {
+absl::Status CheckPaths(const GlobalOptions& global, const ManyCommand& command,
+                        const std::vector<Line>& lines) {
   std::vector<client::NamedFile> inputs = {{"the jobs", command.jobs == "-" ? "" : command.jobs},
                                            {"--spec", command.job.spec}};
   std::vector<client::NamedFile> outputs;
@@ -119,7 +121,7 @@ absl::Status CheckPaths(const ManyCommand& command, const std::vector<Line>& lin
                                  {at + "coords", line.job.coords}});
     outputs.insert(outputs.end(), {{at + "out", line.out}, {at + "lse", line.lse}});
   }
-  return client::CheckDistinct(inputs, outputs);
+  return CheckFiles(global, std::move(inputs), outputs);
 }
 
 absl::StatusOr<OpenedJob> Open(const GlobalOptions& global, const Line& line) {
@@ -231,7 +233,7 @@ absl::Status Run(const GlobalOptions& global, const ManyCommand& command, absl::
 int RunAttendMany(const GlobalOptions& global, const ManyCommand& command) {
   const auto lines = ReadLines(command);
   if (!lines.ok()) return BadInput(global, lines.status());
-  if (absl::Status paths = CheckPaths(command, *lines); !paths.ok()) {
+  if (absl::Status paths = CheckPaths(global, command, *lines); !paths.ok()) {
     return BadInput(global, paths);
   }
   CatchInterrupts();

@@ -19,11 +19,12 @@
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
+#include "client/cli/file_flags.h"
 #include "client/cli/job_run.h"
 #include "client/cli/raw_rows.h"
 #include "client/cli/table.h"
-#include "client/cpp/distinct_files.h"
 #include "client/cpp/job_files.h"
+#include "client/cpp/output_place.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::cli {
@@ -32,16 +33,21 @@ namespace {
 // Where raw results go: rows are there as soon as they come. What a file held before is gone with
 // the first of them, or the end of a stream without any: not where the service takes no stream.
 class RawOutput {
+  // Before the first row: what others wrote to a descriptor stays.
+  enum class Holds { kNothing, kWhatOthersWrote };
+
  public:
   static absl::StatusOr<RawOutput> Open(const std::string& path) {
     if (absl::EndsWith(path, ".npy")) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": --stream writes raw rows; give another name"));
     }
-    const int fd = path == "-" ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
-                               : open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    ASSIGN_OR_RETURN(const client::OutputPlace place, client::FindOutput(path));
+    const bool descriptor = place.descriptor >= 0;
+    const int fd = descriptor ? fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0)
+                              : open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
-    return RawOutput(path, fd);
+    return RawOutput(path, fd, descriptor ? Holds::kWhatOthersWrote : Holds::kNothing);
   }
   RawOutput(RawOutput&& other) noexcept
       : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), begun_(other.begun_) {}
@@ -69,20 +75,21 @@ class RawOutput {
   }
 
  private:
-  RawOutput(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  RawOutput(std::string path, int fd, Holds holds)
+      : path_(std::move(path)), fd_(fd), begun_(holds == Holds::kWhatOthersWrote) {}
 
   absl::Status Begin() {
-    if (std::exchange(begun_, true) || path_ == "-") return absl::OkStatus();
+    if (std::exchange(begun_, true)) return absl::OkStatus();
     if (ftruncate(fd_, 0) == 0 || errno == EINVAL) return absl::OkStatus();  // a pipe
     return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot empty"));
   }
 
   std::string path_;
   int fd_ = -1;  // -1: moved from
-  bool begun_ = false;
+  bool begun_;
 };
 
-absl::Status CheckFlags(const GlobalOptions& global, const AttendCommand& command) {
+absl::Status CheckFlags(const AttendCommand& command) {
   const StreamFlags& stream = command.stream;
   const JobFlags& job = command.job;
   const bool apart = !job.q.empty() || !job.k.empty() || !job.v.empty();
@@ -92,25 +99,21 @@ absl::Status CheckFlags(const GlobalOptions& global, const AttendCommand& comman
   if (stream.qkv.empty() && (job.q.empty() || job.k.empty() || job.v.empty())) {
     return absl::InvalidArgumentError("--stream needs --q, --k and --v, or --qkv");
   }
-  if (command.out == "-" && (global.format == OutputFormat::kJson || command.lse == "-")) {
-    return absl::InvalidArgumentError("--out -: stdout has the results; leave out --json, --lse -");
-  }
   if (!command.call.trace.empty()) {
     return absl::InvalidArgumentError("--trace: a stream has no trace");
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckPaths(const AttendCommand& command) {
-  const auto file = [](const std::string& path) { return path == "-" ? "" : path; };
-  return client::CheckDistinct({{"--spec", command.job.spec},
-                                {"--q", command.job.q},
-                                {"--k", command.job.k},
-                                {"--v", command.job.v},
-                                {"--qkv", command.stream.qkv}},
-                               {{"--out", file(command.out)},
-                                {"--lse", file(command.lse)},
-                                {"--report", command.call.report}});
+absl::Status CheckPaths(const GlobalOptions& global, const AttendCommand& command) {
+  return CheckFiles(
+      global,
+      {{"--spec", command.job.spec},
+       {"--q", command.job.q},
+       {"--k", command.job.k},
+       {"--v", command.job.v},
+       {"--qkv", command.stream.qkv}},
+      {{"--out", command.out}, {"--lse", command.lse}, {"--report", command.call.report}});
 }
 
 struct Stream {
@@ -163,7 +166,7 @@ absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand
 int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
   // Threads that pass messages to each other would each keep memory for as many.
   mallopt(M_ARENA_MAX, 1);
-  for (const absl::Status& status : {CheckFlags(global, command), CheckPaths(command)}) {
+  for (const absl::Status& status : {CheckFlags(command), CheckPaths(global, command)}) {
     if (!status.ok()) return BadInput(global, status);
   }
   JobFlags without_files = command.job;
@@ -190,7 +193,7 @@ int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
   }
   if (global.format == OutputFormat::kJson) {
     std::printf("%s\n", json.c_str());
-  } else if (command.out != "-" && command.lse != "-") {
+  } else if (!TakeStdout({command.out, command.lse, command.call.report})) {
     PrintSummary(*report,
                  absl::StrCat(FormatCount(report->tokens()), " tokens in ",
                               FormatCount(report->epochs()), " epochs"),

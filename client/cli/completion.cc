@@ -1,9 +1,11 @@
 // Completion scripts, from the definition of the command line.
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -25,11 +27,16 @@ struct Command {
   std::vector<Word> options;
 };
 
-// Those of an option or argument of the type "a|b|c"; none where any value will do.
+// Those of an option or argument of the type "a|b|c", but for what stands for others ("N,...");
+// none where any value will do.
 std::vector<std::string> ValuesOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   if (type.find('|') == std::string::npos) return {};
-  return absl::StrSplit(type, '|');
+  std::vector<std::string> values = absl::StrSplit(type, '|');
+  std::erase_if(values, [](const std::string& value) {
+    return std::ranges::any_of(value, [](char c) { return absl::ascii_isupper(c); });
+  });
+  return values;
 }
 
 std::vector<Word> OptionsOf(const CLI::App& app) {
@@ -45,11 +52,15 @@ std::vector<Word> OptionsOf(const CLI::App& app) {
   return options;
 }
 
-std::vector<Command> CommandsOf(const CLI::App& app) {
+// Options that stand anywhere are not a command's.
+std::vector<Command> CommandsOf(const CLI::App& app, const std::vector<Word>& global) {
   std::vector<Command> commands;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     commands.push_back({.word = {.name = command->get_name(), .help = command->get_description()},
                         .options = OptionsOf(*command)});
+    std::erase_if(commands.back().options, [&global](const Word& option) {
+      return std::ranges::find(global, option.name, &Word::name) != global.end();
+    });
     for (const CLI::Option* option : command->get_options()) {
       if (option->get_positional()) commands.back().word.values = ValuesOf(*option);
     }
@@ -73,7 +84,7 @@ std::string BashValues(const std::vector<Word>& global, const std::vector<Comman
   for (const Command& command : commands) add(command.options);
   std::string cases;
   for (const auto& [option, list] : values) {
-    absl::StrAppend(&cases, "    ", option, ") COMPREPLY=($(compgen -W \"", list,
+    absl::StrAppend(&cases, "    ", option, ") COMPREPLY=($(compgen -P \"$prefix\" -W \"", list,
                     "\" -- \"$current\")); return ;;\n");
   }
   return cases;
@@ -88,8 +99,16 @@ std::string Bash(const std::vector<Word>& global, const std::vector<Command>& co
   }
   return absl::StrCat(R"(# hilbert-ring completion for bash: source <(hilbert-ring completion bash)
 _hilbert_ring() {
-  local current="${COMP_WORDS[COMP_CWORD]}" command="" options="" values="" word
-  case "${COMP_WORDS[COMP_CWORD-1]}" in
+  local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
+  local command="" options="" values="" prefix="" word
+  if [[ "$current" == = ]]; then  # bash has taken --option=value apart
+    current=""
+  elif [[ "$previous" == = ]]; then
+    previous="${COMP_WORDS[COMP_CWORD-2]}"
+  elif [[ "$current" == --*=* ]]; then
+    previous="${current%%=*}" prefix="${current%%=*}=" current="${current#*=}"
+  fi
+  case "$previous" in
 )",
                       BashValues(global, commands), R"(  esac
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
@@ -181,7 +200,7 @@ std::string Fish(const std::vector<Word>& global, const std::vector<Command>& co
 
 absl::StatusOr<std::string> CompletionScript(const CLI::App& app, const std::string& shell) {
   const std::vector<Word> global = OptionsOf(app);
-  const std::vector<Command> commands = CommandsOf(app);
+  const std::vector<Command> commands = CommandsOf(app, global);
   if (shell == "bash") return Bash(global, commands);
   if (shell == "zsh") return Zsh(global, commands);
   if (shell == "fish") return Fish(global, commands);

@@ -14,12 +14,12 @@
 #include "client/cli/commands.h"
 #include "client/cli/encode_flags.h"
 #include "client/cli/failure.h"
+#include "client/cli/file_flags.h"
 #include "client/cli/job_run.h"
 #include "client/cli/json_message.h"
 #include "client/cli/print_plan.h"
 #include "client/cli/table.h"
 #include "client/cpp/by_reference.h"
-#include "client/cpp/distinct_files.h"
 #include "client/cpp/encode_files.h"
 #include "client/cpp/npy.h"
 #include "client/cpp/service.h"
@@ -32,12 +32,15 @@ using client::EncodeFiles;
 using client::EncodeJob;
 using client::NpyWriter;
 
-absl::Status CheckPaths(const EncodeCommand& command) {
-  return client::CheckDistinct({{"--tiles", command.tiles}, {"--coords", command.coords}},
-                               {{"--out", command.out},
-                                {"--attention-map", command.attention_map},
-                                {"--report", command.call.report},
-                                {"--trace", command.call.trace}});
+absl::Status CheckPaths(const GlobalOptions& global, const EncodeCommand& command) {
+  for (const std::string* const path : {&command.out, &command.attention_map}) {
+    if (!path->empty()) RETURN_IF_ERROR(client::CheckNpyPlace(*path));
+  }
+  return CheckFiles(global, {{"--tiles", command.tiles}, {"--coords", command.coords}},
+                    {{"--out", command.out},
+                     {"--attention-map", command.attention_map},
+                     {"--report", command.call.report},
+                     {"--trace", command.call.trace}});
 }
 
 // What this client writes itself.
@@ -167,7 +170,7 @@ int End(const GlobalOptions& global, const EncodeCommand& command, const EncodeJ
   }
   if (global.format == OutputFormat::kJson) {
     std::printf("%s\n", json.c_str());
-  } else {
+  } else if (!TakeStdout({command.call.report, command.call.trace})) {
     PrintSummary(*report, absl::StrCat(FormatCount(job.tiles()), " tiles of ", job.model),
                  result.attempts);
   }
@@ -239,7 +242,8 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& command) {
   if (command.out.empty() && !command.plan) {
     return BadInput(global, absl::InvalidArgumentError("--out FILE is needed, or --plan"));
   }
-  if (absl::Status status = CheckPaths(command); !status.ok()) return BadInput(global, status);
+  if (absl::Status status = CheckPaths(global, command); !status.ok())
+    return BadInput(global, status);
   const absl::Time begun = absl::Now();
   const absl::StatusOr<v1::Model> model = client::RequestModel(
       client::Connect(global.server, global.access), command.model, OutageOf(command.call));

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "engine/base/return_if_error.h"
 #include "engine/plan/choose_order.h"
+#include "engine/spec/nearest_name.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -20,6 +23,16 @@ using Integers = std::vector<int64_t>;
 // A path may hold bytes that are no UTF-8; JobSource::coords has it as it is.
 std::string Dump(const nlohmann::json& fields) {
   return fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Why these digits are no value: CLI11 would take the nearest that is one.
+std::string BeyondIntegers(const std::string& text) {
+  const bool negative = text.starts_with("-");
+  const bool digits = text.size() > (negative ? 1 : 0) &&
+                      text.find_first_not_of("0123456789", negative ? 1 : 0) == std::string::npos;
+  int64_t value = 0;
+  if (!digits || absl::SimpleAtoi(text, &value)) return "";
+  return absl::StrCat(text, " is beyond 64 bits");
 }
 
 // Adds options that set members of a JSON object.
@@ -34,7 +47,12 @@ class FieldFlags {
                    std::string field = "") {
     if (field.empty()) field = FieldOf(flag);
     const auto set = [&object = object_, field](const T& value) { object[field] = value; };
-    return app_.add_option_function<T>(flag, set, help)->type_name(type)->group(kGroup);
+    CLI::Option* const option =
+        app_.add_option_function<T>(flag, set, help)->type_name(type)->group(kGroup);
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, Integers>) {
+      option->check(CLI::Validator(BeyondIntegers, ""));
+    }
+    return option;
   }
 
   void AddList(const std::string& flag, const char* type, const char* help) {
@@ -156,6 +174,13 @@ absl::StatusOr<client::JobSource> SourceOf(const GlobalOptions& global, const Jo
         "segments is required: give --segments and --dilations, or a --spec that has them");
   }
   nlohmann::json& ordering = fields["ordering"];
+  if (const std::string curve = ordering.is_object() ? ordering.value("curve", "none") : "none";
+      curve != "hilbert" && curve != "morton" && curve != "auto" && curve != "none") {
+    const std::vector<std::string> known = {"hilbert", "morton", "auto", "none"};
+    return absl::InvalidArgumentError(absl::StrCat("--curve: \"", curve,
+                                                   "\", expected hilbert, morton, auto or none",
+                                                   NearestNameHint(curve, known)));
+  }
   if (!flags.coords.empty()) ordering["coords_file"] = flags.coords;
   if (ordering.is_null()) {
     fields.erase("ordering");  // no flag says anything of it; null would take it away

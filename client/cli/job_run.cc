@@ -59,9 +59,9 @@ void AddCallFlags(CLI::App& app, CallFlags& flags) {
   const auto file = [&app](const char* flag, std::string& path, const char* help) {
     app.add_option(flag, path, help)->type_name("FILE");
   };
-  file("--report", flags.report, "JSON to write: what the service measured");
+  file("--report", flags.report, "JSON to write: what the service measured (-: to stdout)");
   file("--trace", flags.trace,
-       "JSON to write: the job's timeline, for Perfetto or chrome://tracing");
+       "JSON to write: the job's timeline, for Perfetto or chrome://tracing (-: to stdout)");
   app.add_option("--job-id", flags.job_id, "name of the job; drawn when not given")
       ->type_name("NAME");
   AddAttemptFlags(app, flags);

@@ -1,6 +1,7 @@
 // The command line of Hilbert Ring.
 
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -178,14 +179,18 @@ int Main(int argc, char** argv) {
   try {
     app.parse(std::min(package_command + 1, argc), argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     // Not everything has been read.
     const bool asked_for_json =
         std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
     global.format = asked_for_json ? OutputFormat::kJson : OutputFormat::kText;
+    if (asked_for_json && dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) {
+      return RunVersion(global);
+    }
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return BadInput(global, UsageError(app, error));
   }
   if (json) global.format = OutputFormat::kJson;
+  for (const std::string& warning : VariableWarnings(app, environ)) PrintWarning(global, warning);
   if (package_command < argc) {
     return RunPackageCommand(app, global, {argv + package_command, argv + argc});
   }

@@ -39,6 +39,58 @@ constexpr PackageCommand kCommands[] = {
     {"draw", "draw a job as SVG (by the Python package)", "picture", "pattern|order|plan|trace"},
     {"slide", "write a slide's HDF5 as .npy files (by the Python package)", "file", "FILE"}};
 
+// Of all pictures or benchmarks, for completion; the package reads them.
+struct PackageOption {
+  const char* command;
+  const char* flag;
+  const char* values;  // "": a flag
+};
+
+constexpr PackageOption kOptions[] = {{"draw", "--spec", "FILE"},
+                                      {"draw", "--tokens", "N"},
+                                      {"draw", "--heads", "N"},
+                                      {"draw", "--kv-heads", "N"},
+                                      {"draw", "--head-dim", "N"},
+                                      {"draw", "--value-dim", "N"},
+                                      {"draw", "--dtype", "float32|bfloat16|float16"},
+                                      {"draw", "--segments", "N,..."},
+                                      {"draw", "--dilations", "N,..."},
+                                      {"draw", "--sequence-lengths", "N,..."},
+                                      {"draw", "--grid", "N,..."},
+                                      {"draw", "--mixing", "head_groups|lse"},
+                                      {"draw", "--causal", ""},
+                                      {"draw", "--curve", "hilbert|morton|auto|none"},
+                                      {"draw", "--scope", "qkv|kv"},
+                                      {"draw", "--window", "N"},
+                                      {"draw", "--workers", "N"},
+                                      {"draw", "--out", "FILE"},
+                                      {"bench", "--workers", "N"},
+                                      {"bench", "--rounds", "N"},
+                                      {"bench", "--out", "FOLDER"},
+                                      {"bench", "--first", "N"},
+                                      {"bench", "--last", "N"},
+                                      {"bench", "--memory-limit", "N"},
+                                      {"bench", "--tokens", "N"},
+                                      {"bench", "--dilations", "N"},
+                                      {"bench", "--segment", "N"},
+                                      {"bench", "--scale", "N"},
+                                      {"bench", "--project-tokens", "N"},
+                                      {"bench", "--project-workers", "N"},
+                                      {"bench", "--worker-flops", "FLOP/S"},
+                                      {"bench", "--worker-memory", "BYTES"},
+                                      {"bench", "--link", "BYTES/S"},
+                                      {"bench", "--grid", "ROWS COLS"},
+                                      {"bench", "--causal", ""},
+                                      {"bench", "--row-bytes", "N"},
+                                      {"bench", "--callers", "N"},
+                                      {"bench", "--seconds", "N"},
+                                      {"bench", "--deadline", "N"},
+                                      {"bench", "--of-capacity", "N"},
+                                      {"slide", "--tiles", "FILE"},
+                                      {"slide", "--coords", "FILE"},
+                                      {"slide", "--features", "NAME"},
+                                      {"slide", "--coordinates", "NAME"}};
+
 constexpr char kPython[] = "HILBERT_RING_PYTHON";
 constexpr char kModule[] = "hilbert_ring";
 constexpr absl::Duration kImportTime = absl::Seconds(60);
@@ -143,6 +195,16 @@ void AddPackageCommands(CLI::App& app) {
     CLI::App* added = app.add_subcommand(command.name, command.help);
     added->set_help_flag();
     added->add_option(command.kind)->type_name(command.values);
+    for (const PackageOption& option : kOptions) {
+      if (std::string_view(option.command) != command.name) continue;
+      const bool flag = option.values[0] == '\0';
+      CLI::Option* const known = added->add_option(option.flag);
+      if (flag) {
+        known->expected(0);
+      } else {
+        known->expected(1)->type_name(option.values);
+      }
+    }
   }
 }
 
@@ -176,6 +238,9 @@ int RunPackageCommand(const CLI::App& app, const GlobalOptions& global,
     if (reason.empty()) {
       std::vector<std::string> line = {interpreter, "-m", kModule};
       line.insert(line.end(), words.begin(), words.end());
+      // Before the command it was read here.
+      const bool behind = std::ranges::find(words, "--json") != words.end();
+      if (global.format == OutputFormat::kJson && !behind) line.push_back("--json");
       std::vector<char*> arguments;
       arguments.reserve(line.size() + 1);
       for (std::string& word : line) arguments.push_back(word.data());

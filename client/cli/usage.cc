@@ -1,5 +1,7 @@
 #include "client/cli/usage.h"
 
+#include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +26,9 @@ void AddOptions(const CLI::App& app, std::vector<std::string>& options) {
   }
 }
 
+constexpr char kPrefix[] = "HILBERT_RING_";
+constexpr size_t kShortest = 5;  // of a name that is compared: PORT, a worker's, is near CERT
+
 class Help : public CLI::Formatter {
  public:
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
@@ -42,6 +47,7 @@ absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
   std::vector<std::string> options;
   AddOptions(app, options);
   for (const CLI::App* command : parsed) AddOptions(*command, options);
+  std::vector<std::string> unexpected;
   for (const std::string& argument : app.remaining(true)) {
     if (argument.starts_with("-")) {
       const std::string name = argument.substr(0, argument.find('='));
@@ -52,12 +58,39 @@ absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
       return absl::InvalidArgumentError(absl::StrCat(
           "unknown command ", argument, NearestNameHint(argument, Commands(app)), kMore));
     }
+    unexpected.push_back(argument);
   }
   if (parsed.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("no command is given: ", absl::StrJoin(Commands(app), ", "), kMore));
   }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !unexpected.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(unexpected.size() == 1 ? "unexpected argument " : "unexpected arguments ",
+                     absl::StrJoin(unexpected, ", "), kMore));
+  }
   return absl::InvalidArgumentError(absl::StrCat(error.what(), kMore));
+}
+
+std::vector<std::string> VariableWarnings(const CLI::App& app, char** environment) {
+  std::vector<std::string> known = {"TOKEN", "INSECURE", "PYTHON", "BIN_DIR"};
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string& name = option->get_envname();
+    if (name.starts_with(kPrefix)) known.push_back(name.substr(sizeof(kPrefix) - 1));
+  }
+  std::vector<std::string> warnings;
+  for (char** entry = environment; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    if (!variable.starts_with(kPrefix)) continue;
+    const std::string name(variable.substr(0, variable.find('=')).substr(sizeof(kPrefix) - 1));
+    if (name.size() < kShortest || std::ranges::find(known, name) != known.end()) continue;
+    const std::string nearest = NearestName(name, known);
+    // A known name with a word before it is a setting of the service: AUTH_TOKEN_FILE.
+    if (nearest.empty() || name.ends_with(absl::StrCat("_", nearest))) continue;
+    warnings.push_back(absl::StrCat("environment variable ", kPrefix, name,
+                                    " is not known; the nearest known one is ", kPrefix, nearest));
+  }
+  return warnings;
 }
 
 }  // namespace hilbert_ring::cli

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
@@ -15,6 +16,10 @@ absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error);
 
 // --help, without CLI11's marks on flags that come in two forms.
 std::shared_ptr<CLI::FormatterBase> HelpFormatter();
+
+// Of variables that are nearly one of the command line's, and are read by nobody. Those of the
+// service's settings, which may stand in the same environment, are not near.
+std::vector<std::string> VariableWarnings(const CLI::App& app, char** environment);
 
 // A script that completes commands, options and their values: bash, zsh or fish.
 absl::StatusOr<std::string> CompletionScript(const CLI::App& app, const std::string& shell);

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/job_call.h"
+#include "client/cpp/output_place.h"
 #include "client/cpp/service.h"
 #include "engine/base/return_if_error.h"
 #include "nlohmann/json.hpp"
@@ -29,13 +30,15 @@ std::string FirstLine(const fs::path& path) {
   return file.eof() ? "" : line;
 }
 
-// Without symbolic links; of an output, which may not be there yet, that of its folder.
+// Without symbolic links, also of an output that is not there yet.
 absl::StatusOr<fs::path> RealPath(const TensorPath& named) {
   std::error_code error;
   const fs::path path = fs::absolute(named.path, error);
   fs::path real = error ? path : fs::canonical(path, error);
   if (error == std::errc::no_such_file_or_directory) {
-    real = fs::canonical(path.parent_path(), error) / path.filename();
+    ASSIGN_OR_RETURN(const OutputPlace place, FindOutput(path.string()));
+    const fs::path target = place.path;
+    real = fs::canonical(target.parent_path(), error) / target.filename();
   }
   if (error) return NotSeen(absl::StrCat(named.path, ": ", error.message()));
   return real;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/output_place.h"
 #include "client/cpp/pending_file.h"
 
 namespace hilbert_ring::client {
@@ -44,11 +45,32 @@ struct Place {
   std::string text;  // "--out out.npy", as the start of a sentence
 };
 
+// Of what is written in place. Terminals and other devices take what several write to them.
+std::vector<Identity> IdentitiesInPlace(const OutputPlace& place) {
+  std::vector<Identity> identities;
+  if (place.descriptor >= 0) {
+    identities.push_back({0, 0, absl::StrCat("descriptor ", place.descriptor)});
+  }
+  struct stat info;
+  const bool found = place.descriptor >= 0 ? fstat(place.descriptor, &info) == 0
+                                           : stat(place.path.c_str(), &info) == 0;
+  if (found && (S_ISREG(info.st_mode) || S_ISFIFO(info.st_mode))) {
+    identities.push_back({info.st_dev, info.st_ino, ""});
+  }
+  return identities;
+}
+
 std::vector<Place> PlacesOfOutput(const NamedFile& output) {
+  const auto found = FindOutput(output.path);
+  if (!found.ok()) return {};  // opening the path then fails
   std::vector<Place> places;
   const std::string text = absl::StrCat(output.name, " ", output.path);
-  if (const auto identity = IdentityOf(output.path)) places.push_back({*identity, text});
-  const std::string partial = PartialPath(output.path);
+  if (found->in_place) {
+    for (const Identity& identity : IdentitiesInPlace(*found)) places.push_back({identity, text});
+    return places;
+  }
+  if (const auto identity = IdentityOf(found->path)) places.push_back({*identity, text});
+  const std::string partial = PartialPath(found->path);
   if (const auto identity = IdentityOf(partial)) {
     places.push_back({*identity, absl::StrCat(text, " (written as ", partial, " at first)")});
   }

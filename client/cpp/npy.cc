@@ -90,6 +90,14 @@ void NpyFile::Release(int64_t begin, int64_t end) const {
   madvise(mapping_.begin() + (first - mapping), last - first, MADV_DONTNEED);
 }
 
+absl::Status CheckNpyPlace(const std::string& path) {
+  ASSIGN_OR_RETURN(const OutputPlace place, FindOutput(path));
+  if (!place.in_place) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": cannot write: .npy takes a regular file",
+                   path == "-" ? ", and not stdout (./- is a file of that name)" : ""));
+}
+
 absl::StatusOr<NpyWriter> NpyWriter::Create(const std::string& path, wire::NpyType type,
                                             std::span<const int64_t> shape) {
   const std::string header = wire::FormatNpyHeader(type, shape);
@@ -101,6 +109,7 @@ absl::StatusOr<NpyWriter> NpyWriter::Create(const std::string& path, wire::NpyTy
     return absl::OutOfRangeError(
         absl::StrCat(path, ": shape ", wire::FormatShape(shape), " takes more than 2^63 bytes"));
   }
+  RETURN_IF_ERROR(CheckNpyPlace(path));
   ASSIGN_OR_RETURN(PendingFile file, PendingFile::Create(path));
   if (absl::Status space = TakeSpace(file.fd(), bytes); !space.ok()) return AtPath(path, space);
   absl::StatusOr<FileMapping> mapping = FileMapping::Map(file.fd(), bytes, PROT_READ | PROT_WRITE);

@@ -57,12 +57,16 @@ class NpyFile {
   FileMapping mapping_;
 };
 
+// INVALID_ARGUMENT: an output that is stdout, a pipe or a device, which cannot be mapped.
+absl::Status CheckNpyPlace(const std::string& path);
+
 // A new array on disk, mapped for writing. Its space is taken on creation, so that a full disk is
 // known before a job starts.
 class NpyWriter {
  public:
   // The message names the path and, where the disk is full or the file too large for it
-  // (RESOURCE_EXHAUSTED, OUT_OF_RANGE), the bytes asked for. As PendingFile::Create otherwise.
+  // (RESOURCE_EXHAUSTED, OUT_OF_RANGE), the bytes asked for. As CheckNpyPlace and
+  // PendingFile::Create otherwise.
   static absl::StatusOr<NpyWriter> Create(const std::string& path, wire::NpyType type,
                                           std::span<const int64_t> shape);
 

@@ -61,6 +61,28 @@ absl::StatusOr<int> OpenLocked(const std::string& partial) {
   return fd;
 }
 
+// Open, to be written; nobody waits for the reader of a pipe.
+absl::StatusOr<int> OpenInPlace(const OutputPlace& place) {
+  if (place.descriptor >= 0) {
+    const int fd = fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0);
+    if (fd >= 0) return fd;
+    return absl::ErrnoToStatus(errno, absl::StrCat(place.path, ": cannot write"));
+  }
+  const std::string& path = place.path;
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 &&
+      (S_ISDIR(info.st_mode) || S_ISBLK(info.st_mode) || S_ISSOCK(info.st_mode))) {
+    return NotAFile(path);
+  }
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd < 0 && errno == ENXIO) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": cannot write: nobody reads it"));
+  }
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot write"));
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  return fd;
+}
+
 // Errors of folders that cannot be synced at all are none.
 absl::Status SyncFolderOf(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
@@ -81,24 +103,27 @@ std::string PartialPath(const std::string& path) { return path + ".partial"; }
 
 absl::StatusOr<PendingFile> PendingFile::Create(std::string path) {
   if (path.empty()) return absl::InvalidArgumentError("a file to write has no path");
-  struct stat existing;
-  if (stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) return NotAFile(path);
-  const std::string partial = PartialPath(path);
+  ASSIGN_OR_RETURN(OutputPlace place, FindOutput(path));
+  if (place.in_place) {
+    ASSIGN_OR_RETURN(const int fd, OpenInPlace(place));
+    return PendingFile(std::move(place), fd);
+  }
+  const std::string partial = PartialPath(place.path);
   for (int round = 0; round < kMaxRounds; ++round) {
     ASSIGN_OR_RETURN(const int fd, OpenLocked(partial));
-    if (fd >= 0) return PendingFile(std::move(path), fd);
+    if (fd >= 0) return PendingFile(std::move(place), fd);
   }
   return absl::AlreadyExistsError(
       absl::StrCat(partial, ": others wrote it ", kMaxRounds, " times meanwhile"));
 }
 
 PendingFile::PendingFile(PendingFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+    : place_(std::move(other.place_)), fd_(std::exchange(other.fd_, -1)) {}
 
 PendingFile& PendingFile::operator=(PendingFile&& other) noexcept {
   if (this != &other) {
     Discard();
-    path_ = std::move(other.path_);
+    place_ = std::move(other.place_);
     fd_ = std::exchange(other.fd_, -1);
   }
   return *this;
@@ -106,10 +131,14 @@ PendingFile& PendingFile::operator=(PendingFile&& other) noexcept {
 
 PendingFile::~PendingFile() { Discard(); }
 
+std::string PendingFile::WrittenPath() const {
+  return place_.in_place ? place_.path : PartialPath(place_.path);
+}
+
 void PendingFile::Discard() {
   if (fd_ < 0) return;
-  const std::string partial = PartialPath(path_);
-  if (IsNamed(partial, fd_)) unlink(partial.c_str());
+  const std::string written = WrittenPath();
+  if (!place_.in_place && IsNamed(written, fd_)) unlink(written.c_str());
   close(std::exchange(fd_, -1));
 }
 
@@ -119,7 +148,7 @@ absl::Status PendingFile::Append(std::string_view bytes) {
     if (written < 0) {
       if (errno == EINTR) continue;
       return absl::ErrnoToStatus(
-          errno, absl::StrCat(PartialPath(path_), ": cannot write ", bytes.size(), " bytes"));
+          errno, absl::StrCat(WrittenPath(), ": cannot write ", bytes.size(), " bytes"));
     }
     bytes.remove_prefix(static_cast<size_t>(written));
   }
@@ -128,21 +157,30 @@ absl::Status PendingFile::Append(std::string_view bytes) {
 
 absl::Status PendingFile::Sync() {
   if (fsync(fd_) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat(PartialPath(path_), ": cannot write to disk"));
+  // Pipes and terminals have no disk.
+  if (place_.in_place && (errno == EINVAL || errno == ENOTSUP || errno == EROFS)) {
+    return absl::OkStatus();
+  }
+  return absl::ErrnoToStatus(errno, absl::StrCat(WrittenPath(), ": cannot write to disk"));
 }
 
 absl::Status PendingFile::Commit() {
-  const std::string partial = PartialPath(path_);
   RETURN_IF_ERROR(Sync());
+  if (place_.in_place) {
+    close(std::exchange(fd_, -1));
+    return absl::OkStatus();
+  }
+  const std::string& path = place_.path;
+  const std::string partial = PartialPath(path);
   if (!IsNamed(partial, fd_)) {
     return absl::AbortedError(
         absl::StrCat(partial, ": was removed or replaced while it was written"));
   }
-  if (rename(partial.c_str(), path_.c_str()) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot rename from ", partial));
+  if (rename(partial.c_str(), path.c_str()) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot rename from ", partial));
   }
   close(std::exchange(fd_, -1));
-  return SyncFolderOf(path_);
+  return SyncFolderOf(path);
 }
 
 }  // namespace hilbert_ring::client

@@ -5,23 +5,26 @@
 //   file->Commit();                               // now it is out.npy
 //
 // A file that is not committed is removed. The lock on out.npy.partial tells that somebody writes
-// it: what a killed client left is replaced.
+// it: what a killed client left is replaced. A symbolic link stays, and its target is written so.
+// What is no regular file (a pipe, a device, stdout as "-" or /dev/stdout) is written in place.
 #pragma once
 
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cpp/output_place.h"
 
 namespace hilbert_ring::client {
 
-// "PATH.partial": where a file is until it is committed.
+// "PATH.partial": where a file is until it is committed; PATH is no symbolic link.
 std::string PartialPath(const std::string& path);
 
 class PendingFile {
  public:
   // The file's name says why, and the code follows errno: the folder is missing or not writable.
-  // INVALID_ARGUMENT: the path is empty, or it or the partial one is something other than a file.
+  // INVALID_ARGUMENT: the path is empty, a folder, a socket or a disk, or the partial one is
+  // something other than a file. FAILED_PRECONDITION: nobody reads the pipe.
   // ALREADY_EXISTS: somebody is writing the same path now.
   static absl::StatusOr<PendingFile> Create(std::string path);
 
@@ -29,8 +32,9 @@ class PendingFile {
   PendingFile& operator=(PendingFile&& other) noexcept;
   ~PendingFile();
 
-  const std::string& path() const { return path_; }  // the final one
-  int fd() const { return fd_; }                     // read and write; owned here
+  const std::string& path() const { return place_.path; }  // the final one
+  bool in_place() const { return place_.in_place; }        // it has no partial one
+  int fd() const { return fd_; }  // read and write, in place only to write; owned here
 
   // Writes bytes at the end.
   absl::Status Append(std::string_view bytes);
@@ -44,10 +48,11 @@ class PendingFile {
   absl::Status Commit();
 
  private:
-  PendingFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  PendingFile(OutputPlace place, int fd) : place_(std::move(place)), fd_(fd) {}
+  std::string WrittenPath() const;
   void Discard();
 
-  std::string path_;
+  OutputPlace place_;
   int fd_ = -1;  // -1: moved from or committed
 };
 

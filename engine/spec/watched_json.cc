@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring {
@@ -85,8 +86,11 @@ absl::StatusOr<Json> ParseWatchedJson(std::string_view json, std::string_view wh
     }
     constexpr size_t kMaxReason = 240;
     const absl::string_view head(reason.data(), std::min(reason.size(), kMaxReason));
-    return absl::InvalidArgumentError(absl::StrCat(std::string(what), " is malformed JSON",
-                                                   watch.Place(), ": ", absl::CHexEscape(head)));
+    // Its quotes and backslashes are what the reader expects to see.
+    const std::string shown =
+        absl::StrReplaceAll(absl::CHexEscape(head), {{"\\'", "'"}, {"\\\"", "\""}, {"\\\\", "\\"}});
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(what), " is malformed JSON", watch.Place(), ": ", shown));
   }
 }
 

@@ -212,7 +212,8 @@ absl::Status Coordinator::Listen() {
     // A worker may register as soon as the server is there, before grpc_ is set.
     const MutexLock lock(refresh_);
     auto grpc =
-        StartGrpc({.host = settings_.grpc_host,
+        StartGrpc({.flag = "--grpc-port",
+                   .host = settings_.grpc_host,
                    .port = settings_.grpc_port,
                    .max_threads = kMaxBlockingCalls,
                    .memory_bytes = settings_.transport_memory_bytes,
@@ -227,7 +228,8 @@ absl::Status Coordinator::Listen() {
                   {&attention_service_, &encoder_service_, &small_jobs_service_});
     RETURN_IF_ERROR(grpc.status());
     grpc_ = *std::move(grpc);
-    ASSIGN_OR_RETURN(membership_grpc_, StartGrpc({.host = settings_.membership_host,
+    ASSIGN_OR_RETURN(membership_grpc_, StartGrpc({.flag = "--membership-port",
+                                                  .host = settings_.membership_host,
                                                   .port = settings_.membership_port,
                                                   .max_threads = kMaxBlockingCalls,
                                                   .memory_bytes = kMembershipMemory,

@@ -8,6 +8,7 @@
 #include <climits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "grpcpp/create_channel.h"
@@ -100,7 +101,10 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   RETURN_IF_ERROR(StartGrpcExecutor());
   grpc::EnableDefaultHealthCheckService(true);
-  ASSIGN_OR_RETURN(auto sockets, ListeningSockets::Open("grpc", listen.host, listen.port));
+  ASSIGN_OR_RETURN(auto sockets,
+                   ListeningSockets::Open(
+                       listen.flag.empty() ? "grpc" : absl::StrCat("grpc (", listen.flag, ")"),
+                       listen.host, listen.port));
   // Accepted connections inherit both.
   for (const int socket : sockets.descriptors()) {
     SetTcp(socket, TCP_NODELAY, 1);

@@ -20,6 +20,7 @@
 namespace hilbert_ring::server {
 
 struct GrpcListen {
+  std::string flag;  // of the port, as a message says it: "--grpc-port"
   std::string host;
   int port = 0;         // 0: a free one
   int max_threads = 0;  // of calls that block one

@@ -356,7 +356,7 @@ class MicroHttpEndpoint : public HttpEndpoint {
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
     const std::string& host, int port, std::map<std::string, Handler> routes, HttpTls tls,
     const HttpLimits& limits) {
-  ASSIGN_OR_RETURN(auto sockets, ListeningSockets::Open("http", host, port));
+  ASSIGN_OR_RETURN(auto sockets, ListeningSockets::Open("http (--http-port)", host, port));
   auto endpoint = std::make_unique<MicroHttpEndpoint>(std::move(routes), std::move(tls), limits);
   RETURN_IF_ERROR(endpoint->Serve(std::move(sockets), limits.connections_per_peer));
   return endpoint;

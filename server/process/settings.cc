@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/spec/nearest_name.h"
 #include "server/process/setting_options.h"
 #include "server/process/version.h"
@@ -259,6 +260,11 @@ class CheckedConfig : public CLI::ConfigTOML {
     std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(input);
     std::set<std::string> given;
     for (const CLI::ConfigItem& item : items) {
+      if (item.name == "++") {  // so CLI11 tells of one
+        throw CLI::ConfigError(
+            absl::StrCat("--config: section [", absl::StrJoin(item.parents, "."),
+                         "] is not taken: every key stands for itself, a line each"));
+      }
       const std::string name = item.fullname();
       if (std::find(flags_.begin(), flags_.end(), name) == flags_.end()) {
         throw CLI::ConfigError(
@@ -286,8 +292,8 @@ std::vector<std::string> UnknownVariables() {
   AddCoordinatorSettings(coordinator_app, coordinator);
   AddWorkerSettings(worker_app, worker);
   std::vector<std::string> known = {absl::StrCat(kPrefix, "CONFIG")};
-  for (const char* of_command_line :
-       {"SERVER", "TLS", "CA", "CERT", "KEY", "SERVER_NAME", "TOKEN_FILE", "TOKEN"}) {
+  for (const char* of_command_line : {"SERVER", "TLS", "CA", "CERT", "KEY", "SERVER_NAME",
+                                      "TOKEN_FILE", "TOKEN", "INSECURE", "PYTHON", "BIN_DIR"}) {
     known.push_back(absl::StrCat(kPrefix, of_command_line));
   }
   for (const CLI::App* app : {&coordinator_app, &worker_app}) {

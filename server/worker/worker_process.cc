@@ -149,7 +149,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
       {.calls_per_peer = settings.max_calls_per_peer, .open_timeout = settings.open_timeout});
   WorkerService service(state, gate, secret);
   ASSIGN_OR_RETURN(auto grpc,
-                   StartGrpc({.host = settings.host,
+                   StartGrpc({.flag = "--port",
+                              .host = settings.host,
                               .port = settings.port,
                               .max_threads = kMaxBlockingCalls,
                               .kept_threads = static_cast<int>(lanes.size()) + kOtherThreads,

@@ -4,7 +4,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import grpc
 
@@ -73,6 +73,7 @@ class Address:
     options: List[Tuple[str, Union[int, str]]]
     token: Optional[str] = field(repr=False)
     token_file: Optional[Path]
+    files: Dict[str, PathLike] = field(default_factory=dict)  # token_file, ca, cert, key: those that are paths
 
     def metadata(self) -> Tuple[Tuple[str, str], ...]:
         """Of a call. A file with a token is read anew, so that it can be replaced at any time."""
@@ -127,7 +128,8 @@ def address_of(server: Optional[str], *, token: Optional[str], token_file: Optio
         certificate_chain=_pem("cert", cert)) if encrypted else None
     address = Address(server, credentials, options,
                       None if token is None else _checked("token", token),
-                      None if token_file is None else Path(token_file))
+                      None if token_file is None else Path(token_file), _paths(
+                          token_file=token_file, ca=ca, cert=cert, key=key))
     address.metadata()  # so that a file that cannot be read is told at once
     return address
 
@@ -138,6 +140,10 @@ def _on_this_host(server: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return server.startswith("unix:")
+
+
+def _paths(**given: Any) -> Dict[str, PathLike]:
+    return {name: value for name, value in given.items() if isinstance(value, (str, os.PathLike))}
 
 
 def _checked(name: str, token: str) -> str:

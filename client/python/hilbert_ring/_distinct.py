@@ -31,6 +31,11 @@ class _Extent:
         return self.where == other.where and self.begin < other.end and other.begin < self.end
 
 
+def check_shown(files: Dict[str, PathLike], outputs: Dict[str, Any]) -> None:
+    """As check_distinct, of the files with which the caller shows the service who it is, by name."""
+    check_distinct({name: (path, None) for name, path in files.items()}, outputs)
+
+
 def check_distinct(inputs: Dict[str, Tuple[Any, Any]], outputs: Dict[str, Any]) -> None:
     """By arguments' names. inputs: as they were given, and as arrays. outputs: as they were given; what is no
     path and no array is not looked at.

@@ -132,6 +132,17 @@ def _is_whole(path: str, offset: int, array: "NDArray[Any]") -> bool:
         return False
 
 
+def output_path(path: PathLike) -> Path:
+    """Where an output lies: a symbolic link's target, so that the link stays.
+
+    Raises:
+        InvalidArgumentError: what is there is no regular file, and must not be replaced.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InvalidArgumentError(f"{os.fspath(path)}: cannot write: is no regular file")
+    return Path(os.path.realpath(path))
+
+
 class FileOutput:
     """An output [rows, ...] as a .npy file, which has its name once it is whole.
 
@@ -142,7 +153,7 @@ class FileOutput:
 
     def __init__(self, path: PathLike, shape: Tuple[int, ...], dtype: "np.dtype[Any]") -> None:
         """dtype: of the array; one that NumPy does not know itself is written as raw bytes."""
-        self.path = Path(os.path.realpath(path))
+        self.path = output_path(path)
         self._shape = shape
         self._dtype = dtype
         self._pending: Optional[Path] = None

@@ -108,6 +108,15 @@ def job_of(arguments: argparse.Namespace) -> Job:
                {name: fields[name] for name in _PATTERN if fields.get(name) is not None}, ordering)
 
 
+def coords_path_of(arguments: argparse.Namespace) -> Optional[Path]:
+    """Of the spec's file; None: it names none, or cannot be read, which job_of tells."""
+    try:
+        name = json.loads(arguments.spec.read_text())["ordering"]["coords_file"]
+        return Path(arguments.spec.parent / name)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _ordering(fields: Dict[str, Any], folder: Path) -> Optional[Ordering]:
     if not fields or fields.get("curve") == "none":
         return None

@@ -5,7 +5,7 @@ Flags and variables are those of `hilbert-ring`'s other commands.
 import argparse
 import os
 from contextlib import contextmanager
-from typing import Any, Iterator, Optional
+from typing import Any, Dict, Iterator, Optional
 
 from hilbert_ring.client import Client, connect
 from hilbert_ring.local_service import local
@@ -45,6 +45,12 @@ def _variable(flag: str) -> Optional[str]:
 def _add_file(parser: argparse.ArgumentParser, flag: str, meaning: str) -> None:
     parser.add_argument(flag, metavar="FILE", default=_variable(flag),
                         help=f"{meaning} ({_name(flag)})")
+
+
+def files_shown(arguments: argparse.Namespace) -> Dict[str, str]:
+    """Those with which the caller shows the service who it is, by flag."""
+    given = {name: getattr(arguments, name.replace("-", "_"), None) for name in ("ca", "cert", "key", "token-file")}
+    return {name: path for name, path in given.items() if path}
 
 
 @contextmanager

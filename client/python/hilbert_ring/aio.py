@@ -17,6 +17,7 @@ from hilbert_ring._attempt_aio import AioAttempt
 from hilbert_ring._by_reference import may_send, parts_of, warn_of_sending, with_files
 from hilbert_ring._channel import ENCODER_SERVICE, SHORT_CALL_SECONDS, Address, PathLike, Pem, address_of
 from hilbert_ring._connection_aio import AioConnection
+from hilbert_ring._distinct import check_shown
 from hilbert_ring._encode import EncodeResult, Layers, Wanted, encoded, prepare_encode, prepare_plan
 from hilbert_ring._handed import ASK_SECONDS, handing_of, may_send_handed
 from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, cancel_request,
@@ -51,6 +52,7 @@ class Client:
 
     def __init__(self, address: Address, data_root: Optional[PathLike] = None) -> None:
         self.server = address.server
+        self._shown = address.files
         self._data_root = None if data_root is None else Path(data_root)
         self._connection = AioConnection(address)
 
@@ -79,6 +81,7 @@ class Client:
                                 progress, by_reference)
         pattern = pattern_of(segments, dilations, mixing, causal, scale, tail, average_groups,
                              sequence_lengths)
+        check_shown(self._shown, {"out": out, "lse": lse})
         call = prepare(q, k, v, dtype=dtype, lse=lse, out=out, options=options, ordering=ordering,
                        pattern=pattern)
         attempts = options.attempts(self._connection.timing)
@@ -132,6 +135,7 @@ class Client:
         wanted = Wanted(pool, layers, final_norm, compute, sequence_lengths, attention_map,
                         attention_map_heads, attention_map_out)
         attempts = options.attempts(self._connection.timing)
+        check_shown(self._shown, {"out": out, "attention_map_out": attention_map_out})
         call = prepare_encode(await self._model_of(model, attempts), tiles, coords, dtype=dtype, out=out,
                               wanted=wanted, options=options)
         with shown(progress) as tell, closing(call):

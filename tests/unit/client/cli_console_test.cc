@@ -105,6 +105,39 @@ TEST(CliConsole, UnknownCommandsAndOptionsAreNamedWithTheNearest) {
   EXPECT_THAT(refusal("attend"), HasSubstr("required"));
 }
 
+TEST(CliConsole, WhatIsWrongIsNamedAsItWasGiven) {
+  const TestFiles files;
+  const std::string job =
+      "plan --local --tokens 4 --heads 1 --head-dim 8 --dilations 1 --segments ";
+  EXPECT_THAT(RunCli(job + "99999999999999999999").err,
+              HasSubstr("--segments: 99999999999999999999 is beyond 64 bits"));
+  EXPECT_THAT(RunCli(job + "2 --curve hilbret").err,
+              HasSubstr("--curve: \"hilbret\", expected hilbert, morton, auto or none; the nearest "
+                        "known one is hilbert"));
+  EXPECT_THAT(RunCli("jobs first second third").err,
+              HasSubstr("unexpected arguments first, second, third; "));
+  EXPECT_THAT(RunCli("jobs first").err, HasSubstr("unexpected argument first; "));
+  const std::string spec = files.Write("spec.json", "{\"segments\": [2],}");
+  EXPECT_THAT(RunCli("plan --local --spec " + spec).err, HasSubstr("unexpected '}'"));
+}
+
+TEST(CliConsole, AVariableThatIsNearlyKnownIsWarnedOf) {
+  const CliResult text = RunShell("HILBERT_RING_SERVR=localhost:1 $CLI version");
+  EXPECT_EQ(text.code, 0);
+  EXPECT_THAT(text.err, HasSubstr("HILBERT_RING_SERVR is not known; the nearest known one is "
+                                  "HILBERT_RING_SERVER\n"));
+  const std::vector<json> lines =
+      ErrorLines(RunShell("HILBERT_RING_TOKEN_FIEL=x $CLI version --json"));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0]["warning"].get<std::string>(), HasSubstr("HILBERT_RING_TOKEN_FILE"));
+  // The service's own, and this command's.
+  EXPECT_EQ(RunShell("HILBERT_RING_PORT=1 HILBERT_RING_TLS_CERT=x HILBERT_RING_AUTH_TOKEN_FILE=x "
+                     "HILBERT_RING_GRPC_PORT=1 "
+                     "HILBERT_RING_PYTHON=python3 HILBERT_RING_INSECURE=1 $CLI version")
+                .err,
+            "");
+}
+
 TEST(CliConsole, AServersAddressIsCheckedBeforeItIsCalled) {
   for (const char* command : {"status", "jobs", "cancel j", "plan --spec x"}) {
     const CliResult url = RunCli(absl::StrCat(command, " --server http://localhost:8001"));
@@ -149,6 +182,7 @@ TEST(CliConsole, VersionAndExitCodesAreTold) {
   const CliResult version = RunCli("--version");
   EXPECT_EQ(version.code, 0);
   EXPECT_EQ(version.out, RunCli("version").out);
+  EXPECT_EQ(RunCli("--version --json").out, RunCli("version --json").out);
   EXPECT_THAT(RunCli("--help").out, AllOf(HasSubstr("Exit codes"), HasSubstr("completion")));
 }
 
@@ -176,6 +210,15 @@ TEST(CliConsole, ABashCompletesCommandsOptionsAndValues) {
   EXPECT_EQ(completions("plan --curve \"\"", 3), "hilbert morton auto none\n");
   EXPECT_EQ(completions("plan --spec p", 3), "\n");  // a file, not a command
   EXPECT_EQ(completions("attend --no-c", 2), "--no-causal\n");
+  EXPECT_EQ(completions("attend --mixing = l", 4), "lse\n");  // as bash takes --mixing=l apart
+  EXPECT_EQ(completions("attend --mixing =", 3), "head_groups lse\n");
+  EXPECT_EQ(completions("attend --mixing=l", 2), "--mixing=lse\n");
+  EXPECT_EQ(completions("attend --he", 2), "--help --heads --head-dim\n");
+  EXPECT_EQ(completions("encode --layers \"\"", 3), "all last\n");
+  EXPECT_EQ(completions("draw pattern --se", 3),
+            "--server --server-name --segments --sequence-lengths\n");
+  EXPECT_EQ(completions("draw pattern --mixing l", 4), "lse\n");
+  EXPECT_EQ(completions("bench sweep --rou", 3), "--rounds\n");
 }
 
 TEST(CliConsole, EachShellHasItsScript) {

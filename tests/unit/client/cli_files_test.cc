@@ -91,6 +91,130 @@ TEST_F(CliPaths, AnOutputNeverReplacesAnInputOrAnotherOutput) {
   EXPECT_TRUE(service.records().empty());
 }
 
+TEST_F(CliPaths, AnOutputNeverReplacesWhatTheCallerShows) {
+  const FakeService service;
+  files_.Write("token", "secret\n");
+  const std::string pem = "-----BEGIN PRIVATE KEY-----\n";
+  for (const char* name : {"ca.pem", "cert.pem", "key.pem"}) files_.Write(name, pem);
+  const auto path = [&](const char* name) { return files_.Path(name); };
+  const std::string tensors = absl::StrCat(" --q ", path("q.npy"), " --k ", path("k.npy"), " --v ",
+                                           path("v.npy"), " --coords ", path("coords.npy"));
+  const std::string attend =
+      absl::StrCat("attend --server ", service.address(), tensors, " --spec ", path("case.json"));
+  const std::string token = absl::StrCat(" --token-file ", path("token"));
+  const std::string tls = absl::StrCat(" --tls --ca ", path("ca.pem"), " --cert ", path("cert.pem"),
+                                       " --key ", path("key.pem"));
+  const std::string line =
+      absl::StrCat(R"({"q": ")", path("q.npy"), R"(", "k": ")", path("k.npy"), R"(", "v": ")",
+                   path("v.npy"), R"(", "out": ")", path("token"), R"("})");
+  files_.Write("jobs", line);
+  const std::string out = absl::StrCat(" --out ", path("o.npy"));
+  const std::string stream =
+      absl::StrCat(" --stream --segments 2 --dilations 1 --heads 1 --head-dim 8 --dtype float32");
+  struct Case {
+    std::string command, names;
+  };
+  const std::vector<Case> cases = {
+      {absl::StrCat("$CLI ", attend, token, " --out ", path("token")), "--token-file"},
+      {absl::StrCat("$CLI ", attend, token, out, " --lse ", path("token")), "--token-file"},
+      {absl::StrCat("$CLI ", attend, token, out, " --trace ", path("token")), "--token-file"},
+      {absl::StrCat("HILBERT_RING_TOKEN_FILE=", path("token"), " $CLI ", attend, out, " --report ",
+                    path("token")),
+       "--token-file"},
+      {absl::StrCat("$CLI ", attend, tls, out, " --report ", path("ca.pem")), "--ca"},
+      {absl::StrCat("$CLI ", attend, tls, out, " --report ", path("cert.pem")), "--cert"},
+      {absl::StrCat("$CLI ", attend, tls, " --out ", path("key.pem")), "--key"},
+      {absl::StrCat("HILBERT_RING_KEY=", path("key.pem"), " HILBERT_RING_CERT=", path("cert.pem"),
+                    " HILBERT_RING_TLS=1 $CLI ", attend, " --out ", path("key.pem")),
+       "--key"},
+      {absl::StrCat("$CLI attend-many ", path("jobs"), " --server ", service.address(),
+                    " --segments 2 --dilations 1", token),
+       "--token-file"},
+      {absl::StrCat("$CLI attend --server ", service.address(), stream, token, " --qkv ",
+                    path("q.npy"), " --out ", path("token")),
+       "--token-file"},
+      {absl::StrCat("$CLI encode --server ", service.address(), token, " --model m --tiles ",
+                    path("q.npy"), " --out ", path("token")),
+       "--token-file"},
+      {absl::StrCat("$CLI encode --server ", service.address(), token, " --model m --tiles ",
+                    path("q.npy"), out, " --attention-map ", path("token")),
+       "--token-file"},
+  };
+  const auto before = Contents();
+  for (const Case& bad : cases) {
+    const CliResult result = RunShell(bad.command);
+    EXPECT_EQ(result.code, 2) << bad.command << ": " << result.err;
+    EXPECT_THAT(result.err, HasSubstr(absl::StrCat("the same file as the input ", bad.names, " ")));
+    EXPECT_TRUE(Contents() == before) << bad.command;
+  }
+  EXPECT_TRUE(service.records().empty());
+}
+
+TEST_F(CliPaths, ALinkStaysAndItsTargetGetsTheOutput) {
+  const FakeService service;
+  std::filesystem::create_symlink("absent.npy", files_.Path("dangling.npy"));
+  const CliResult result = Attend(service.address(), "q.npy", {{"--out", "dangling.npy"}});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(std::filesystem::is_symlink(files_.Path("dangling.npy")));
+  EXPECT_TRUE(ReadFile(files_.Path("absent.npy")) == ReadFile(files_.Path("q.npy")));
+}
+
+TEST_F(CliPaths, AReportGoesToStdoutAlone) {
+  const FakeService service;
+  std::filesystem::create_symlink("/proc/self/fd/1", files_.Path("stdout"));
+  std::filesystem::create_symlink("/proc/self/fd/2", files_.Path("stderr"));
+  const std::string attend = absl::StrCat(
+      "$CLI attend --server ", service.address(), " --q ", files_.Path("q.npy"), " --k ",
+      files_.Path("k.npy"), " --v ", files_.Path("v.npy"), " --coords ", files_.Path("coords.npy"),
+      " --spec ", files_.Path("case.json"), " --out ", files_.Path("o.npy"));
+  const auto json = [](const std::string& text) {
+    return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  };
+  for (const std::string& path : {std::string("-"), files_.Path("stdout")}) {
+    const CliResult piped = RunShell(absl::StrCat(attend, " --report ", path));
+    EXPECT_EQ(piped.code, 0) << piped.err;
+    EXPECT_TRUE(json(piped.out).contains("tokens")) << piped.out;
+    EXPECT_TRUE(
+        json(RunShell(absl::StrCat(attend, " --trace ", path)).out).contains("traceEvents"));
+    // A regular file, which has something already.
+    const std::string file = files_.Path("told");
+    files_.Write("told", "{\"before\": ");
+    const CliResult appended =
+        RunShell(absl::StrCat("{ ", attend, " --report ", path, "; echo '}'; } >>", file));
+    EXPECT_EQ(appended.code, 0) << appended.err;
+    EXPECT_TRUE(json(ReadFile(file))["before"].contains("tokens")) << ReadFile(file);
+    for (const std::string& other :
+         {absl::StrCat(" --trace -"), std::string(" --json"), absl::StrCat(" --trace ", path)}) {
+      const CliResult both = RunShell(absl::StrCat(attend, " --report ", path, other));
+      EXPECT_EQ(both.code, 2) << other;
+      EXPECT_THAT(both.err, HasSubstr("stdout"));
+      EXPECT_EQ(both.out, "");
+    }
+  }
+  EXPECT_THAT(RunShell(absl::StrCat(attend, " --report ", files_.Path("stderr"))).err,
+              HasSubstr("\"tokens\""));
+  EXPECT_TRUE(std::filesystem::is_symlink(files_.Path("stdout")));
+  EXPECT_TRUE(std::filesystem::is_symlink(files_.Path("stderr")));
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
+TEST_F(CliPaths, AnArrayNeedsARegularFile) {
+  const FakeService service;
+  std::filesystem::create_symlink("/proc/self/fd/1", files_.Path("stdout"));
+  const auto before = Contents();
+  const CliResult linked = Attend(service.address(), "q.npy", {{"--out", "stdout"}});
+  EXPECT_EQ(linked.code, 2);
+  EXPECT_THAT(linked.err, HasSubstr(".npy takes a regular file"));
+  EXPECT_EQ(linked.out, "");
+  const CliResult dash = RunCli(
+      absl::StrCat("attend --server ", service.address(), GoldenInputs("dense"), " --out -"));
+  EXPECT_EQ(dash.code, 2);
+  EXPECT_THAT(dash.err, HasSubstr("and not stdout"));
+  EXPECT_FALSE(std::filesystem::exists("-"));
+  EXPECT_TRUE(Contents() == before);
+  EXPECT_TRUE(service.records().empty());
+}
+
 TEST_F(CliPaths, OutputsMayReplaceOtherFiles) {
   const FakeService service;
   files_.Write("old.npy", "old");

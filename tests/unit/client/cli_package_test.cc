@@ -45,7 +45,7 @@ TEST(CliPackage, WhatStandsBehindTheCommandReachesThePackageAsItIs) {
                     HasSubstr("server= tls=")));
   const CliResult draw = RunShell(absl::StrCat(python, "--json --server bench draw"));
   EXPECT_THAT(draw.out,
-              AllOf(StartsWith("[-m][hilbert_ring][draw]\n"), HasSubstr("server=bench ")));
+              AllOf(StartsWith("[-m][hilbert_ring][draw][--json]\n"), HasSubstr("server=bench ")));
   EXPECT_THAT(RunShell(python + "slide s.h5 --tiles t.npy").out,
               StartsWith("[-m][hilbert_ring][slide][s.h5][--tiles][t.npy]\n"));
 }

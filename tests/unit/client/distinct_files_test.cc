@@ -61,5 +61,23 @@ TEST(CheckDistinct, APlainNameLiesInTheCurrentFolder) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("written as out.npy.partial at first"));
 }
 
+TEST(CheckDistinct, ALinkIsWhatItLeadsTo) {
+  const TestFiles files;
+  std::filesystem::create_symlink("absent", files.Path("dangling"));
+  const std::string absent = files.Path("absent");
+  EXPECT_FALSE(CheckDistinct({}, {{"--out", files.Path("dangling")}, {"--lse", absent}}).ok());
+  EXPECT_FALSE(CheckDistinct({}, {{"--out", absent}, {"--lse", files.Path("dangling")}}).ok());
+  EXPECT_FALSE(CheckDistinct({{"--q", files.Write("absent.partial", "")}},
+                             {{"--out", files.Path("dangling")}})
+                   .ok());
+}
+
+TEST(CheckDistinct, StdoutIsOneOutputAndDevicesAreMany) {
+  EXPECT_FALSE(CheckDistinct({}, {{"--out", "-"}, {"--report", "/proc/self/fd/1"}}).ok());
+  EXPECT_TRUE(
+      CheckDistinct({{"--q", "/dev/null"}}, {{"--report", "/dev/null"}, {"--trace", "/dev/null"}})
+          .ok());
+}
+
 }  // namespace
 }  // namespace hilbert_ring::client

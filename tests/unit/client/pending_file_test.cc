@@ -143,6 +143,54 @@ TEST(PendingFile, APartialThatIsNoFileOfItsOwnIsRefused) {
   EXPECT_THAT(files.Names(), ElementsAre("link.npy.partial", "other", "pipe.npy.partial"));
 }
 
+TEST(PendingFile, ALinkStaysAndItsTargetIsWritten) {
+  const TestFiles files;
+  files.Write("target", "before");
+  std::filesystem::create_symlink("target", files.Path("link"));
+  std::filesystem::create_symlink("absent", files.Path("dangling"));
+  for (const auto& [link, target] :
+       {std::pair("link", "target"), std::pair("dangling", "absent")}) {
+    auto file = PendingFile::Create(files.Path(link));
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_TRUE(std::filesystem::exists(files.Path(absl::StrCat(target, ".partial"))));
+    ASSERT_TRUE(file->Append("new").ok());
+    ASSERT_TRUE(file->Commit().ok());
+    EXPECT_TRUE(std::filesystem::is_symlink(files.Path(link)));
+    EXPECT_EQ(ReadFile(files.Path(target)), "new");
+  }
+  EXPECT_THAT(files.Names(), ElementsAre("absent", "dangling", "link", "target"));
+}
+
+TEST(PendingFile, WhatIsNoRegularFileIsWrittenWhereItIs) {
+  const TestFiles files;
+  const std::string pipe = files.Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(PendingFile::Create(pipe).status().code(), absl::StatusCode::kFailedPrecondition);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  // A descriptor of this process that is a regular file, which has bytes already.
+  const int held = open(files.Path("held").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(write(held, "first ", 6), 6);
+  std::filesystem::create_symlink(absl::StrCat("/proc/self/fd/", held), files.Path("link"));
+  for (const std::string& path : {pipe, files.Path("link")}) {
+    auto file = PendingFile::Create(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE(file->Append("new").ok());
+    const absl::Status status = file->Commit();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  char bytes[8];
+  EXPECT_EQ(read(reader, bytes, sizeof(bytes)), 3);
+  EXPECT_EQ(ReadFile(files.Path("held")), "first new");
+  EXPECT_TRUE(std::filesystem::is_symlink(files.Path("link")));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_THAT(files.Names(), ElementsAre("held", "link", "pipe"));
+  EXPECT_EQ(PendingFile::Create(files.Path("")).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  close(held);
+  close(reader);
+}
+
 TEST(PendingFile, AFileThatWasReplacedMeanwhileIsNotCommitted) {
   const TestFiles files;
   const std::string path = files.Write("out.npy", "before");

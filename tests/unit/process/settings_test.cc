@@ -413,9 +413,13 @@ TEST_F(Settings, AFileOfUnknownKeysIsRefused) {
             std::string::npos)
       << slip;
   for (const char* other : {"grpc_port=1001", "--grpc-port=1001", "memory-share=0.5", "help=true",
-                            "config=other.ini", "grpc-port 1001", "[worker]\ngrpc-port=1001"}) {
+                            "config=other.ini", "grpc-port 1001"}) {
     const std::string said = refusal_of(other);
     EXPECT_NE(said.find("unknown key"), std::string::npos) << other << ": " << said;
+  }
+  for (const char* section : {"[worker]\ngrpc-port=1001", "[worker]", "max-queue=3\n[worker]"}) {
+    const std::string said = refusal_of(section);
+    EXPECT_NE(said.find("section [worker] is not taken"), std::string::npos) << said;
   }
   for (const char* twice :
        {"grpc-port=1\nmax-queue=3\ngrpc-port=2\n", "grpc-port=1\ngrpc-port=2\n", "grpc-port=1,2"}) {
@@ -439,6 +443,9 @@ TEST_F(Settings, UnknownVariablesAreWarnedOf) {
   const std::vector<std::string> before = Parsed({}).warnings;
   setenv("HILBERT_RING_MEMORY_SHARE", "0.5", 1);  // the worker's
   setenv("HILBERT_RING_SERVER", "here:1", 1);     // the command line's
+  setenv("HILBERT_RING_PYTHON", "python3", 1);    // and the package's
+  setenv("HILBERT_RING_BIN_DIR", "/usr/bin", 1);
+  setenv("HILBERT_RING_INSECURE", "1", 1);
   EXPECT_EQ(Parsed({}).warnings, before);
   setenv("HILBERT_RING_GRPC_PROT", "1001", 1);
   const std::vector<std::string> warnings = Parsed({}).warnings;

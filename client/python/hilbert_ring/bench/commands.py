@@ -1,10 +1,12 @@
 """hilbert-ring bench sweep|dilation|ablate|project|order|load"""
 import argparse
+import json
 from pathlib import Path
 from types import ModuleType
 from typing import Dict, List
 
-from hilbert_ring._service_flags import add_service_flags
+from hilbert_ring._distinct import check_distinct
+from hilbert_ring._service_flags import add_service_flags, files_shown
 from hilbert_ring.bench import ablate, dilation, load, order, project, sweep
 
 BENCHMARKS: Dict[str, ModuleType] = {"sweep": sweep, "dilation": dilation, "ablate": ablate,
@@ -30,8 +32,15 @@ def bench(arguments: argparse.Namespace, line: List[str]) -> int:
     """Runs a command."""
     if arguments.rounds < 1 or arguments.workers < 1:
         raise ValueError("--rounds and --workers must be at least 1")
+    name = arguments.benchmark
+    check_distinct({f"--{flag}": (path, None) for flag, path in files_shown(arguments).items()},
+                   {f"--out: {name}.{kind}": arguments.out / f"{name}.{kind}" for kind in ("md", "json", "svg")})
     report = BENCHMARKS[arguments.benchmark].run(arguments)
     report.save(arguments.out, line)
-    print("\n".join([*report.table(), "", *report.notes]))
-    print(arguments.out / f"{report.name}.md")
+    page = arguments.out / f"{report.name}.md"
+    if arguments.json:
+        print(json.dumps({"out": str(page), "rows": report.rows, "notes": report.notes}))
+    else:
+        print("\n".join([*report.table(), "", *report.notes]))
+        print(page)
     return 0

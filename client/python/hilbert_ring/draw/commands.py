@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hilbert_ring._job_flags import add_job_flags, job_of
-from hilbert_ring._service_flags import add_service_flags, service_of
+from hilbert_ring._distinct import check_distinct
+from hilbert_ring._job_flags import add_job_flags, coords_path_of, job_of
+from hilbert_ring._service_flags import add_service_flags, files_shown, service_of
 from hilbert_ring.draw.order import draw_order
 from hilbert_ring.draw.pattern import draw_pattern
 from hilbert_ring.draw.plan import draw_plan
@@ -33,15 +34,30 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     trace.add_argument("trace", type=Path, help="the file of `hilbert-ring attend --trace`")
     trace.set_defaults(run=_trace)
     for command in (pattern, order, plan, trace):
-        command.add_argument("--out", type=Path, required=True, metavar="FILE", help="the SVG")
+        command.add_argument("--out", type=Path, required=True, metavar="FILE", help="the SVG (-: to stdout)")
 
 
 def draw(arguments: argparse.Namespace) -> int:
     """Runs a command."""
+    _check_out(arguments)
     picture: Svg = arguments.run(arguments)
+    if str(arguments.out) == "-":
+        print(picture.document(), end="")
+        return 0
     arguments.out.write_text(picture.document())
-    print(arguments.out)
+    print(json.dumps({"out": str(arguments.out)}) if arguments.json else arguments.out)
     return 0
+
+
+def _check_out(arguments: argparse.Namespace) -> None:
+    """Raises InvalidArgumentError: the picture would replace a file that the command reads."""
+    given = {f"--{name}": getattr(arguments, name, None) for name in ("spec", "trace")}
+    given["the trace"] = given.pop("--trace")
+    given["coords_file"] = coords_path_of(arguments) if given["--spec"] is not None else None
+    inputs = {name: (path, None) for name, path in given.items() if path is not None}
+    inputs.update({f"--{name}": (path, None) for name, path in files_shown(arguments).items()})
+    if str(arguments.out) != "-":
+        check_distinct(inputs, {"--out": arguments.out})
 
 
 def _plan(arguments: argparse.Namespace) -> Svg:

@@ -1,0 +1,77 @@
+"""Command lines as `hilbert-ring` reads them: what is wrong is an error of one kind, the nearest name is told, and
+errors are JSON under --json.
+
+    parser = Parser(prog="hilbert-ring")          # parse_args raises InvalidArgumentError
+    failed("INVALID_ARGUMENT", "no", as_json)     # {"error": {"code": "INVALID_ARGUMENT", "message": "no"}}
+"""
+import argparse
+import json
+import sys
+from typing import Any, Iterable, List, NoReturn, Optional
+
+from hilbert_ring.errors import InvalidArgumentError
+
+
+class Parser(argparse.ArgumentParser):
+    """Of a command and its own commands."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **options})
+
+    def error(self, message: str) -> NoReturn:
+        """Raises InvalidArgumentError."""
+        raise InvalidArgumentError(f"{message}; {self.prog} --help tells more")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's; an option that this command does not know is its error, before anything that is missing."""
+        words = sys.argv[1:] if args is None else list(args)
+        for word in words:
+            if word == "--" or (self._subparsers is not None and not word.startswith("-")):
+                break  # what follows is another command's
+            name = word.split("=", maxsplit=1)[0]
+            if word.startswith("--") and name not in self._option_string_actions:
+                self.error(f"unknown option {name}{hint(name, self._option_string_actions)}")
+        found, unknown = super().parse_known_args(words, namespace)
+        if unknown:
+            self.error(f"unexpected argument {unknown[0]}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            self.error(f"unknown {str(action.metavar).lower()} {value}{hint(value, action.choices)}; "
+                       f"known are {', '.join(action.choices)}")
+        super()._check_value(action, value)
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """"; the nearest known one is ...", where one is near enough."""
+    near = [(distance, other) for distance, other in ((_edits(name, other), other) for other in known)
+            if distance <= max(2, len(name) // 3) and distance < len(other)]  # as the other commands
+    return f"; the nearest known one is {min(near)[1]}" if near else ""
+
+
+def _edits(one: str, other: str) -> int:
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        before, row[0] = row[0], i
+        for j, its in enumerate(other, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (letter != its))
+    return row[-1]
+
+
+def failed(code: str, message: str, as_json: bool, reason: Optional[str] = None) -> None:
+    """Tells of an error on stderr, as the other commands do."""
+    if not as_json:
+        print(f"hilbert-ring: {code}: {message}", file=sys.stderr)
+        return
+    error = {"code": code, "reason": reason, "message": message}
+    if reason is None or reason == code:
+        del error["reason"]
+    print(json.dumps({"error": error}), file=sys.stderr)
+
+
+def take_json(line: List[str]) -> bool:
+    """Whether --json stands in it, which is taken out."""
+    found = "--json" in line
+    line[:] = [word for word in line if word != "--json"]
+    return found
