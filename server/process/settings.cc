@@ -293,7 +293,7 @@ std::vector<std::string> UnknownVariables() {
   AddWorkerSettings(worker_app, worker);
   std::vector<std::string> known = {absl::StrCat(kPrefix, "CONFIG")};
   for (const char* of_command_line : {"SERVER", "TLS", "CA", "CERT", "KEY", "SERVER_NAME",
-                                      "TOKEN_FILE", "TOKEN", "INSECURE", "PYTHON", "BIN_DIR"}) {
+                                      "TOKEN_FILE", "TOKEN", "PYTHON", "BIN_DIR"}) {
     known.push_back(absl::StrCat(kPrefix, of_command_line));
   }
   for (const CLI::App* app : {&coordinator_app, &worker_app}) {

@@ -445,7 +445,6 @@ TEST_F(Settings, UnknownVariablesAreWarnedOf) {
   setenv("HILBERT_RING_SERVER", "here:1", 1);     // the command line's
   setenv("HILBERT_RING_PYTHON", "python3", 1);    // and the package's
   setenv("HILBERT_RING_BIN_DIR", "/usr/bin", 1);
-  setenv("HILBERT_RING_INSECURE", "1", 1);
   EXPECT_EQ(Parsed({}).warnings, before);
   setenv("HILBERT_RING_GRPC_PROT", "1001", 1);
   const std::vector<std::string> warnings = Parsed({}).warnings;
