@@ -381,7 +381,7 @@ def test_files_that_end_apart(client, rows, tmp_path, change, code, message):
     (["--qkv", "-", "--q", "q.raw", "--out", "o"], "--qkv has all of q, k and v"),
     (["--qkv", "q.npy", "--out", "o"], "q.npy: --stream takes raw rows"),
     (["--qkv", "-", "--out", "o.npy"], "o.npy: --stream writes raw rows"),
-    (["--qkv", "-", "--out", "-", "--json"], "stdout has the results"),
+    (["--qkv", "-", "--out", "-", "--json"], "stdout has what --json prints"),
     (["--qkv", "-", "--out", "o", "--tokens", "5"], "tokens is 5, but a stream"),
     (["--qkv", "-", "--out", "o", "--trace", "t"], "a stream has no trace"),
     (["--qkv", "absent", "--out", "o"], "absent: cannot open"),
