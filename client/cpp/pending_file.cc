@@ -101,7 +101,7 @@ absl::Status SyncFolderOf(const std::string& path) {
 
 std::string PartialPath(const std::string& path) { return path + ".partial"; }
 
-absl::StatusOr<PendingFile> PendingFile::Create(std::string path) {
+absl::StatusOr<PendingFile> PendingFile::Create(const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("a file to write has no path");
   ASSIGN_OR_RETURN(OutputPlace place, FindOutput(path));
   if (place.in_place) {

@@ -26,7 +26,7 @@ class PendingFile {
   // INVALID_ARGUMENT: the path is empty, a folder, a socket or a disk, or the partial one is
   // something other than a file. FAILED_PRECONDITION: nobody reads the pipe.
   // ALREADY_EXISTS: somebody is writing the same path now.
-  static absl::StatusOr<PendingFile> Create(std::string path);
+  static absl::StatusOr<PendingFile> Create(const std::string& path);
 
   PendingFile(PendingFile&& other) noexcept;
   PendingFile& operator=(PendingFile&& other) noexcept;

@@ -339,7 +339,7 @@ TEST(HttpEndpoint, APortInUseIsSaidToBe) {
   ASSERT_TRUE(first.ok()) << first.status();
   const auto again = HttpEndpoint::Start("127.0.0.1", (*first)->port(), {});
   EXPECT_THAT(std::string(again.status().message()),
-              HasSubstr("http 127.0.0.1:" + std::to_string((*first)->port()) +
+              HasSubstr("http (--http-port) 127.0.0.1:" + std::to_string((*first)->port()) +
                         ": another process listens"));
 }
 
