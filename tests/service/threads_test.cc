@@ -24,6 +24,7 @@
 #include "tests/support/program.h"
 #include "tests/support/sanitizer.h"
 #include "tests/support/test_folder.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::testing {
 namespace {
@@ -116,6 +117,22 @@ class Threads : public ::testing::Test {
     EXPECT_TRUE(cluster_->HttpGet("/livez").ok());
   }
 
+  // Jobs fail whose rows have come, while no worker has threads: on one alone they take theirs
+  // then.
+  void ExpectWorkersRefuse() {
+    std::vector<std::unique_ptr<NoThreads>> none;
+    for (const pid_t worker : cluster_->Workers()) {
+      ASSERT_TRUE(Within([&] { return !HasKeptThreads(worker); }));
+      none.push_back(std::make_unique<NoThreads>(folder_.path(), worker));
+    }
+    const JobSpec spec = PlainSpec();
+    for (int i = 0; i < 3; ++i) {
+      const auto result = AttendRaw(*cluster_->Stub(), spec, RandomInputs(spec, 1), 32, 1);
+      EXPECT_EQ(wire::ReasonOf(result.status()), "NO_THREADS") << result.status();
+    }
+    for (const pid_t worker : cluster_->Workers()) EXPECT_TRUE(IsAlive(worker));
+  }
+
   TestFolder folder_;
   std::unique_ptr<Cluster> cluster_;
 };
@@ -126,12 +143,25 @@ TEST_F(Threads, ACoordinatorThatHasNoneRefusesAndGoesOn) {
   EXPECT_EQ(cluster_->Stop(), absl::OkStatus());
 }
 
-TEST_F(Threads, AWorkerThatHasNoneRefusesAndGoesOn) {
-  for (const pid_t worker : cluster_->Workers()) ExpectRefused(worker);
+TEST_F(Threads, WorkersThatHaveNoneRefuseAndGoOn) {
+  ExpectWorkersRefuse();
   ExpectAJobIsRight(*cluster_);
   // The ring is there now; what is left are the threads of a job.
-  for (const pid_t worker : cluster_->Workers()) ExpectRefused(worker);
+  ExpectWorkersRefuse();
   ExpectAJobIsRight(*cluster_);
+  EXPECT_EQ(cluster_->Stop(), absl::OkStatus());
+}
+
+// The job is tried without it.
+TEST_F(Threads, AWorkerThatHasNoneIsLeftOut) {
+  ExpectAJobIsRight(*cluster_);
+  const pid_t worker = cluster_->Workers().front();
+  ASSERT_TRUE(Within([&] { return !HasKeptThreads(worker); }));
+  {
+    const NoThreads none(folder_.path(), worker);
+    ExpectAJobIsRight(*cluster_);
+    EXPECT_TRUE(IsAlive(worker));
+  }
   EXPECT_EQ(cluster_->Stop(), absl::OkStatus());
 }
 
