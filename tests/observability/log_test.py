@@ -64,7 +64,7 @@ class Logs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, ServiceUnderTest(folder) as service:
             report = service.attend(tokens=1024, environment={"TRACEPARENT": TRACE[:-1] + "g"})
             own = [line for line in service.log.read_text().splitlines() if "job ended" in line]
-        self.assertIn("job=warm-up, code=OK", own.pop(0))
+        self.assertIn("job=warm-up-1, code=OK", own.pop(0))
         self.assertEqual(len(own), 1)
         self.assertIn(f" info coordinator[{service.process.pid}] job ended: job={report['job_id']}, "
                       "code=OK, tokens=1024, workers=2, seconds=", own[0])
