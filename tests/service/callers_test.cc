@@ -132,8 +132,10 @@ TEST(Callers, LongMessagesTakeNoMoreMemoryThanIsTheirs) {
   v1::CancelJobRequest request;
   request.set_job_id(std::string(200 * kMiB, '\0'));
   {
+    constexpr int kCallers = 3;
     std::vector<std::jthread> callers;
-    for (int i = 0; i < 3; ++i) {
+    callers.reserve(kCallers);
+    for (int i = 0; i < kCallers; ++i) {
       callers.emplace_back([&] {
         const auto stub = v1::AttentionService::NewStub(UnboundedChannel((*cluster)->address()));
         grpc::ClientContext context;
