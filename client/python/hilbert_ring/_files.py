@@ -136,10 +136,12 @@ def output_path(path: PathLike) -> Path:
     """Where an output lies: a symbolic link's target, so that the link stays.
 
     Raises:
-        InvalidArgumentError: what is there is no regular file, and must not be replaced.
+        InvalidArgumentError: FILE_DIRECTORY, FILE_SPECIAL: what is there is no regular file, and must not be
+            replaced.
     """
     if os.path.exists(path) and not os.path.isfile(path):
-        raise InvalidArgumentError(f"{os.fspath(path)}: cannot write: is no regular file")
+        raise InvalidArgumentError(f"{os.fspath(path)}: cannot write: is no regular file",
+                                   reason="FILE_DIRECTORY" if os.path.isdir(path) else "FILE_SPECIAL")
     return Path(os.path.realpath(path))
 
 
