@@ -57,6 +57,7 @@ int fsync(int fd) {
   return static_cast<int>(syscall(SYS_fsync, fd));
 }
 
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name)
 int rename(const char* from, const char* to) noexcept {
   if (watched != nullptr) {
     watched->done.push_back(

@@ -32,6 +32,7 @@ RetrySchedule ScheduleWith(double random) {
 std::vector<int64_t> Milliseconds(RetrySchedule schedule, int failures,
                                   const AttemptFailure& failure = LostWorker()) {
   std::vector<int64_t> waits;
+  waits.reserve(failures);
   for (int i = 0; i < failures; ++i) {
     waits.push_back(absl::ToInt64Milliseconds(*schedule.WaitAfter(failure)));
   }
