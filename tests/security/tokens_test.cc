@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -298,14 +299,25 @@ TEST_F(Tokens, AreReplacedUnderLoad) {
   EXPECT_TRUE(!failed || last.reason == "AUTH_TOKEN") << last.status << last.what;
 }
 
-// A call of many jobs brings new ones for as long as it is open.
+// A call of many jobs, which is open for a minute.
+struct ManyCall {
+  explicit ManyCall(const std::shared_ptr<grpc::Channel>& channel)
+      : stub(v1::SmallJobsService::NewStub(channel)) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    stream = stub->AttendMany(&context);
+  }
+
+  const std::unique_ptr<v1::SmallJobsService::Stub> stub;
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AttendManyRequest, v1::AttendManyResponse>> stream;
+};
+
+// It brings new ones for as long as it is open.
 TEST_F(Tokens, ThatAreGoneBringNoNewJobs) {
   Write(Line("lab", "submit", TokenOf("lab")) + Line("eye", "observe", TokenOf("eye")));
   Start();
-  const auto stub = v1::SmallJobsService::NewStub(ChannelAs("lab"));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-  const auto stream = stub->AttendMany(&context);
+  const ManyCall call(ChannelAs("lab"));
+  const auto& stream = call.stream;
   v1::AttendManyRequest request;
   request.add_jobs();  // wrong, and so answered at once
   v1::AttendManyResponse response;
@@ -324,10 +336,8 @@ TEST_F(Tokens, ThatAreGoneBringNoNewJobs) {
 TEST_F(Tokens, HaveNewQuotasInCallsThatAreOpen) {
   Write(Line("lab", "submit", TokenOf("lab"), R"(, "tokens": 10)"));
   Start();
-  const auto stub = v1::SmallJobsService::NewStub(ChannelAs("lab"));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-  const auto stream = stub->AttendMany(&context);
+  const ManyCall call(ChannelAs("lab"));
+  const auto& stream = call.stream;
   v1::AttendManyRequest request;
   *request.add_jobs() = SmallJobOf(PlainSpec({.tokens = 20, .segment = 32}));
   const auto error = [&]() -> std::string {
