@@ -31,6 +31,8 @@
 namespace hilbert_ring::testing {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::Eq;
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
@@ -141,8 +143,12 @@ TEST(Callers, LongMessagesTakeNoMoreMemoryThanIsTheirs) {
         grpc::ClientContext context;
         context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
         v1::CancelJobResponse response;
-        EXPECT_EQ(stub->CancelJob(&context, request, &response).error_code(),
-                  grpc::StatusCode::RESOURCE_EXHAUSTED);
+        const grpc::Status status = stub->CancelJob(&context, request, &response);
+        // Where memory is short gRPC ends calls (or finds them too long), and connections that
+        // have no call yet: a caller whose call would have come next is told GOAWAY.
+        EXPECT_THAT(status.error_code(), AnyOf(Eq(grpc::StatusCode::RESOURCE_EXHAUSTED),
+                                               Eq(grpc::StatusCode::UNAVAILABLE)))
+            << status.error_message();
       });
     }
   }
