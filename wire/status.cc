@@ -69,6 +69,12 @@ bool HasReason(const absl::Status& status, const Reason& reason) {
   return ReasonOf(status) == reason.name;
 }
 
+bool MayHelpLater(const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status)) return false;
+  const Reason* const reason = FindReason(ReasonOf(status));
+  return reason == nullptr || reason->again == TryAgain::kLater;
+}
+
 absl::Status WithReason(absl::Status status, std::string_view name) {
   const absl::string_view url(kReasonPayload.data(), kReasonPayload.size());
   if (!status.ok() && !status.GetPayload(url).has_value()) {

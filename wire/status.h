@@ -26,6 +26,10 @@ absl::Status WithReason(absl::Status status, std::string_view name);
 std::string ReasonOf(const absl::Status& status);
 bool HasReason(const absl::Status& status, const Reason& reason);
 
+// What is used up comes free without anybody's doing: RESOURCE_EXHAUSTED, but for reasons that say
+// that nobody is to try again.
+bool MayHelpLater(const absl::Status& status);
+
 // Code, message, and reason, field and limit in an ErrorInfo, in either direction. A message of
 // more than 1,024 bytes is cut short.
 grpc::Status ToGrpc(const absl::Status& status);

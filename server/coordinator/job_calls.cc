@@ -153,9 +153,13 @@ void JobCalls::Begin(const std::shared_ptr<Call>& call) {
 void JobCalls::Refuse(Call& call, const absl::Status& why) {
   call.request.End(why.code());
   services_.metrics.CountRefused(wire::ReasonOf(why));
-  const bool retry = absl::IsResourceExhausted(why);
+  EndWith(call, why);
+}
+
+void JobCalls::EndWith(Call& call, const absl::Status& error) {
+  const bool later = wire::MayHelpLater(error);
   call.stream->End(
-      why, retry ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
+      error, later ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
 }
 
 // bytes: that moved through this process's memory.
@@ -189,11 +193,7 @@ void JobCalls::Serve(Call& call) {
   } else if (report.ok()) {
     stream.End(*report);
   } else {
-    // A full disk stays full.
-    const bool retry = absl::IsResourceExhausted(report.status()) &&
-                       !wire::HasReason(report.status(), wire::reason::kFileNoSpace);
-    stream.End(report.status(),
-               retry ? std::optional(Pushback(services_.scheduler.SecondsOfWork())) : std::nullopt);
+    EndWith(call, report.status());
   }
   stream.AwaitDone(kStatusTimeout);
   call.request.End(report.status().code());

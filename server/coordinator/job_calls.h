@@ -57,6 +57,8 @@ class JobCalls {
   absl::Status Enter(const std::string& peer, const std::shared_ptr<Call>& call);
   void Begin(const std::shared_ptr<Call>& call);
   void Refuse(Call& call, const absl::Status& why);
+  // With the time after which the client may come again, where that may help.
+  void EndWith(Call& call, const absl::Status& error);
   void Serve(Call& call);
   absl::StatusOr<v1::Report> Run(Call& call, int64_t& bytes);
 

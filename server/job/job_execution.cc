@@ -68,17 +68,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
     auto lease = services_.rings.Take(members_, job_.open.job_id(), stop_);
     if (!lease.ok()) {
       if (absl::Status why = client_.stop().why(); !why.ok()) return why;
-      blamed_ = {.worker = Named(lease.status(), kUnreached, members_), .fault = Fault::kWorkers};
-      // For so long that a dead worker would have been missed: the one that could not reach its
-      // peer, or be reached by it. Without it the others can go on.
-      if (services_.time.Now() - start > services_.settings.worker_timeout) {
-        stalled_ = Named(lease.status(), kComplainant, members_);
-      }
-      if (wire::HasReason(lease.status(), wire::reason::kMixedTransports)) return lease.status();
-      if (absl::IsResourceExhausted(lease.status())) return lease.status();
-      return wire::ErrorOf(
-          wire::reason::kWorkerLost,
-          absl::StrCat("the workers' ring could not be formed: ", lease.status().message()));
+      return NoRing(lease.status(), services_.time.Now() - start);
     }
     ring.emplace(*std::move(lease));
     figures_.ring_seconds = SecondsBetween(start, services_.time.Now());
@@ -133,6 +123,21 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
     job_.files->GiveUp();
   }
   return stop_.why();
+}
+
+absl::Status JobExecution::NoRing(const absl::Status& why, Clock::duration took) {
+  if (wire::HasReason(why, wire::reason::kMixedTransports)) return why;
+  const auto unreached = Named(why, kUnreached, members_);
+  const auto complainant = Named(why, kComplainant, members_);
+  const bool own = unreached != nullptr || absl::IsResourceExhausted(why);
+  blamed_ = {.worker = unreached != nullptr ? unreached : complainant,
+             .fault = own ? Fault::kWorkers : Fault::kPeers};
+  // For so long that a dead worker would have been missed: the one that could not reach its peer,
+  // or be reached by it. Without it the others can go on.
+  if (took > services_.settings.worker_timeout) stalled_ = complainant;
+  if (absl::IsResourceExhausted(why)) return why;
+  return wire::ErrorOf(wire::reason::kWorkerLost,
+                       absl::StrCat("the workers' ring could not be formed: ", why.message()));
 }
 
 absl::Status JobExecution::RunWith(JobRun& run) {

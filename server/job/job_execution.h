@@ -92,6 +92,9 @@ class JobExecution {
   const Blamed& blamed() const { return blamed_; }
 
  private:
+  // The execution's error where its ring could not be formed, and who is to blame.
+  absl::Status NoRing(const absl::Status& why, Clock::duration took);
+
   // The steps of an execution once it has its ring; each enters its phase.
   absl::Status RunWith(JobRun& run);
   absl::Status Start(JobRun& run);

@@ -282,6 +282,19 @@ TEST(DeviceWithoutMemory, JobsGoOnElsewhereAndItsWorkerRests) {
   EXPECT_EQ(blamed, 1);
 }
 
+// Rows that were sent again would find no memory either.
+TEST(DeviceWithoutMemory, AloneEndsTheJobAtTheFirstAttempt) {
+  auto cluster = StartFaultCluster(
+      {.workers = 1, .place = WorkerPlace::kRemote, .last_worker = HILBERT_RING_WORKER_NoMemory});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  std::mt19937_64 random(3);
+  const auto job = MakeSmallJob(random);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const JobEnd end = RunJob((*cluster)->address(), *job, {.deadline = absl::Seconds(60)});
+  EXPECT_EQ(end.reason, "WORKER_MEMORY") << end.status;
+  EXPECT_EQ(end.attempts, 1) << end.failures;
+}
+
 INSTANTIATE_TEST_SUITE_P(Workers, WrongRows,
                          ::testing::Values(Sharing{"Shared", WorkerPlace::kUnshared, "true"},
                                            Sharing{"Copied", WorkerPlace::kRemote, "false"}),

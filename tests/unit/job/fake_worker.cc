@@ -83,6 +83,11 @@ std::vector<v1::RunOpen> FakeWorker::opens() const {
   return opens_;
 }
 
+void FakeWorker::set_each_ring_status(grpc::Status status) {
+  const std::lock_guard lock(mutex_);
+  each_ring_status_ = std::move(status);
+}
+
 void FakeWorker::AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action) {
   const std::lock_guard lock(mutex_);
   at_ring_ = std::move(action);
@@ -94,6 +99,7 @@ grpc::Status FakeWorker::PrepareRing(grpc::ServerContext* context, const v1::Pre
   {
     const std::lock_guard lock(mutex_);
     action = std::exchange(at_ring_, nullptr);
+    if (action == nullptr && !each_ring_status_.ok()) return each_ring_status_;
     if (action == nullptr) return std::exchange(ring_status_, grpc::Status::OK);
   }
   return action(*context);

@@ -66,8 +66,9 @@ class FakeWorker : public v1::WorkerService::Service {
   void TurnMemoryDown() { turns_down_ = true; }
   // Each number of the outputs is this much greater than it should be.
   void set_error(float error) { error_ = error; }
-  // What half of forming a ring ends with.
+  // What half of forming the next ring ends with, or of each.
   void set_ring_status(grpc::Status status);
+  void set_each_ring_status(grpc::Status status);
   // What it does in the first half of forming the next ring.
   void AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action);
 
@@ -93,7 +94,7 @@ class FakeWorker : public v1::WorkerService::Service {
   mutable std::mutex mutex_;
   std::map<Moment, Action> actions_, each_;                    // guarded by mutex_
   std::vector<v1::RunOpen> opens_;                             // guarded by mutex_
-  grpc::Status ring_status_;                                   // guarded by mutex_
+  grpc::Status ring_status_, each_ring_status_;                // guarded by mutex_
   std::function<grpc::Status(grpc::ServerContext&)> at_ring_;  // guarded by mutex_
   std::unique_ptr<grpc::Server> server_;
 };

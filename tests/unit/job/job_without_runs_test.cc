@@ -43,6 +43,43 @@ TEST(FormingRing, ThatLosesAWorkerIsGivenUpAndTheJobEndsOnTheOther) {
   EXPECT_THAT(rig.errors(), IsEmpty());
 }
 
+TEST(FormingRing, LeavesOutWhoHasNoThreadForIt) {
+  JobRig rig({.workers = 3});
+  const grpc::Status none =
+      wire::ToGrpc(wire::ErrorOf(wire::reason::kNoThreads, "no thread can be started"));
+  for (const int worker : {0, 1}) rig.worker(worker).set_each_ring_status(none);
+  auto client = rig.Send(SpanningSpec(), {.job_id = "job"});
+  const absl::Status status = rig.Await(*client);
+  ASSERT_TRUE(status.ok()) << status << ": one alone needs no ring";
+  EXPECT_EQ(client->report().retries(), 2);
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(rig.worker(2).runs(), 1);
+  for (const int worker : {0, 1}) {
+    EXPECT_EQ(rig.worker(worker).runs(), 0);
+    EXPECT_EQ(rig.failures(worker), 1);
+    EXPECT_EQ(rig.Describe(worker).state(), v1::ClusterWorker::STATE_RESTING);
+    EXPECT_THAT(rig.Describe(worker).reason(), HasSubstr("no thread can be started"));
+  }
+  EXPECT_EQ(rig.failures(2), 0);
+}
+
+// It may speak of a peer; but without it the others can go on.
+TEST(FormingRing, LeavesOutWhoAloneFailsItTwice) {
+  for (const absl::Status& error :
+       {absl::UnavailableError("a peer is gone"), absl::InternalError("no socket")}) {
+    JobRig rig;
+    rig.worker(0).set_each_ring_status(wire::ToGrpc(error));
+    auto client = rig.Send(SpanningSpec());
+    const absl::Status status = rig.Await(*client);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(client->report().retries(), 2);
+    EXPECT_EQ(client->report().workers_size(), 1);
+    EXPECT_EQ(client->WrongRows(), 0);
+    EXPECT_EQ(rig.failures(0), 1);
+    EXPECT_EQ(rig.failures(1), 0);
+  }
+}
+
 TEST(FormingRing, OfAJobThatIsCancelledIsGivenUp) {
   JobRig rig;
   Hold hold;

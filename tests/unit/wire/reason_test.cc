@@ -61,6 +61,18 @@ TEST(Reason, TheServiceTriesAgainWhatAWorkerFailed) {
   EXPECT_EQ(again, (std::set<std::string_view>{"WORKER_LOST", "WORKER_DATA_LOSS"}));
 }
 
+TEST(Reason, WhatIsUsedUpIsTriedLaterUnlessNobodyIsTo) {
+  for (const Reason& reason : AllReasons()) {
+    EXPECT_EQ(
+        MayHelpLater(ErrorOf(reason, "it is")),
+        reason.code == absl::StatusCode::kResourceExhausted && reason.again == TryAgain::kLater)
+        << reason.name;
+  }
+  EXPECT_TRUE(MayHelpLater(absl::ResourceExhaustedError("of the transport, without a reason")));
+  EXPECT_FALSE(MayHelpLater(WithReason(absl::UnavailableError("it goes"), reason::kQueueFull)));
+  EXPECT_FALSE(MayHelpLater(absl::OkStatus()));
+}
+
 TEST(Reason, ThePageForReadersIsThisTable) {
   std::ifstream file(HILBERT_RING_ERRORS_PAGE);
   const std::string page{std::istreambuf_iterator<char>(file), {}};
