@@ -141,8 +141,9 @@ std::string ZshOption(const Word& option) {
       absl::StrReplaceAll(option.help, {{"[", "("}, {"]", ")"}, {"\\", ""}, {":", ";"}});
   const std::string values =
       option.values.empty() ? "_files" : absl::StrCat("(", absl::StrJoin(option.values, " "), ")");
-  return Quoted(absl::StrCat(option.name, "[", help, "]",
-                             option.takes_value ? absl::StrCat(":value:", values) : ""));
+  // "=": the value may stand behind one, or be the next word.
+  return Quoted(option.takes_value ? absl::StrCat(option.name, "=[", help, "]:value:", values)
+                                   : absl::StrCat(option.name, "[", help, "]"));
 }
 
 std::string Zsh(const std::vector<Word>& global, const std::vector<Command>& commands) {

@@ -1,5 +1,4 @@
 // What the command line says to people, programs and shells.
-#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
@@ -184,56 +183,6 @@ TEST(CliConsole, VersionAndExitCodesAreTold) {
   EXPECT_EQ(version.out, RunCli("version").out);
   EXPECT_EQ(RunCli("--version --json").out, RunCli("version --json").out);
   EXPECT_THAT(RunCli("--help").out, AllOf(HasSubstr("Exit codes"), HasSubstr("completion")));
-}
-
-TEST(CliConsole, ABashCompletesCommandsOptionsAndValues) {
-  const TestFiles files;
-  const std::string script = files.Write("script", RunCli("completion bash").out);
-  const auto completions = [&](const std::string& words, int at) {
-    const std::string out = files.Path("completions");
-    const std::string command =
-        absl::StrCat("bash -c 'source ", script, "; COMP_WORDS=(hilbert-ring ", words,
-                     "); COMP_CWORD=", at, "; _hilbert_ring; echo ${COMPREPLY[*]}' > ", out);
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    return ReadFile(out);
-  };
-  EXPECT_EQ(completions("at", 1), "attend attend-many\n");
-  EXPECT_EQ(completions("--ser", 1), "--server --server-name\n");
-  EXPECT_EQ(completions("attend --outa", 2), "--outage-timeout\n");
-  EXPECT_EQ(completions("--json attend --rep", 3), "--report\n");
-  EXPECT_EQ(completions("plan --outa", 2), "\n");
-  EXPECT_EQ(completions("completion z", 2), "zsh\n");
-  EXPECT_EQ(completions("--json ben", 2), "bench\n");
-  EXPECT_EQ(completions("bench sw", 2), "sweep\n");
-  EXPECT_EQ(completions("draw p", 2), "pattern plan\n");
-  EXPECT_EQ(completions("attend --mixing l", 3), "lse\n");
-  EXPECT_EQ(completions("plan --curve \"\"", 3), "hilbert morton auto none\n");
-  EXPECT_EQ(completions("plan --spec p", 3), "\n");  // a file, not a command
-  EXPECT_EQ(completions("attend --no-c", 2), "--no-causal\n");
-  EXPECT_EQ(completions("attend --mixing = l", 4), "lse\n");  // as bash takes --mixing=l apart
-  EXPECT_EQ(completions("attend --mixing =", 3), "head_groups lse\n");
-  EXPECT_EQ(completions("attend --mixing=l", 2), "--mixing=lse\n");
-  EXPECT_EQ(completions("attend --he", 2), "--help --heads --head-dim\n");
-  EXPECT_EQ(completions("encode --layers \"\"", 3), "all last\n");
-  EXPECT_EQ(completions("draw pattern --se", 3),
-            "--server --server-name --segments --sequence-lengths\n");
-  EXPECT_EQ(completions("draw pattern --mixing l", 4), "lse\n");
-  EXPECT_EQ(completions("bench sweep --rou", 3), "--rounds\n");
-}
-
-TEST(CliConsole, EachShellHasItsScript) {
-  EXPECT_THAT(RunCli("completion zsh").out,
-              AllOf(HasSubstr("#compdef hilbert-ring"), HasSubstr("'attend:"),
-                    HasSubstr("'--outage-timeout["), HasSubstr("(bash zsh fish)"),
-                    HasSubstr("]:value:(head_groups lse)'"), HasSubstr("without TLS]' '--json")));
-  EXPECT_THAT(RunCli("completion fish").out,
-              AllOf(HasSubstr("-a attend"),
-                    HasSubstr("__fish_seen_subcommand_from attend' -l "
-                              "outage-timeout -r"),
-                    HasSubstr(" -l mixing -r -f -a 'head_groups lse'")));
-  const CliResult other = RunCli("completion tcsh");
-  EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, HasSubstr("expected bash, zsh or fish"));
 }
 
 // Two tokens, one head, of which `odd` rows of q are NaN.

@@ -111,6 +111,7 @@ class MembershipServiceTest : public ::testing::Test {
     return reply;
   }
 
+  const testing::CapturedLog log_;  // first and last: threads of the others write to it
   std::atomic<int> failures_ = 0;
   Membership membership_{milliseconds(60'000),
                          {.joined = [](const Member&) {},
@@ -170,12 +171,11 @@ TEST_F(MembershipServiceTest, CallsThatSayNothingEndOrGiveWay) {
 // Whoever reaches the port can be refused as often as it likes.
 TEST_F(MembershipServiceTest, RefusalsDoNotFillTheLog) {
   Start(kToken);
-  const testing::CapturedLog log;
   for (int i = 0; i < 20; ++i) {
     Registered worker(*stub_, "wrong-horse-battery-staple");
     EXPECT_TRUE(absl::IsUnauthenticated(worker.Finish()));
   }
-  EXPECT_EQ(log.Count("was refused"), 1) << log.text();
+  EXPECT_EQ(log_.Count("was refused"), 1) << log_.text();
 }
 
 // Whose address is a name; what its connections are known by is where it answers.
@@ -208,7 +208,6 @@ TEST_F(MembershipServiceTest, AWorkerIsUpWhenItAnswersAtItsAddress) {
 // An idle worker of which heartbeats come, and nothing else any more.
 TEST_F(MembershipServiceTest, AWorkerThatIsNotReachedAnyMoreGetsNoJobsUntilItIs) {
   Start("");
-  const testing::CapturedLog log;
   Greeted answers("");
   auto there = StartGrpc({.host = "127.0.0.1", .max_threads = 4}, {&answers});
   ASSERT_TRUE(there.ok());
@@ -245,13 +244,13 @@ TEST_F(MembershipServiceTest, AWorkerThatIsNotReachedAnyMoreGetsNoJobsUntilItIs)
   EXPECT_THAT(reply.reason(), HasSubstr("no answer within"));
   EXPECT_TRUE(membership_.Live().empty());
   EXPECT_EQ(failures_, 1);
-  EXPECT_EQ(log.Count("cannot be reached at this address any more"), 1) << log.text();
+  EXPECT_EQ(log_.Count("cannot be reached at this address any more"), 1) << log_.text();
 
   answers.silent = false;
   EXPECT_TRUE(beats_until([&] { return reply.up(); }));
   EXPECT_EQ(reply.reason(), "");
   EXPECT_EQ(membership_.Live().size(), 1u);
-  EXPECT_EQ(log.Count("worker answers again"), 1) << log.text();
+  EXPECT_EQ(log_.Count("worker answers again"), 1) << log_.text();
   there->Shutdown(std::chrono::milliseconds(0));
 }
 
