@@ -168,7 +168,21 @@ TEST_P(HungFolderTest, AModelThatGetsNoAnswerKeepsNoCall) {
   EXPECT_TRUE(Eventually([this] { return cluster_->Processes().empty(); }));
 }
 
-// One whose look at its models waits for ever, and would be waited for.
+std::string TextOf(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// One of whose threads waits for ever, and would be waited for.
+void ExpectTheLastResort(Program& program, const std::string& log, milliseconds within) {
+  program.Signal(SIGTERM);
+  const auto ended = program.AwaitEnd(within);
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_EQ(*ended, "exit status 4") << TextOf(log);
+  EXPECT_THAT(TextOf(log), HasSubstr("a thread does not end"));
+}
+
 TEST_P(HungFolderTest, AWorkerEndsThoughItsModelsGetNoAnswer) {
   const auto hung = Hang("models/hung");
   const std::string log = folder_ / "log";
@@ -178,17 +192,23 @@ TEST_P(HungFolderTest, AWorkerEndsThoughItsModelsGetNoAnswer) {
                                     "--model-dir=" + (folder_ / "models")},
                       .log = log});
   ASSERT_TRUE(worker.ok()) << worker.status();
-  const auto said = [&log] {
-    std::ostringstream text;
-    text << std::ifstream(log).rdbuf();
-    return text.str();
-  };
-  ASSERT_TRUE(Eventually([&] { return said().find("still being read") != std::string::npos; }));
-  (*worker)->Signal(SIGTERM);
-  const auto ended = (*worker)->AwaitEnd(seconds(20));
-  ASSERT_TRUE(ended.ok()) << ended.status();
-  EXPECT_EQ(*ended, "exit status 4") << said();
-  EXPECT_THAT(said(), HasSubstr("a thread does not end"));
+  ASSERT_TRUE(
+      Eventually([&] { return TextOf(log).find("still being read") != std::string::npos; }));
+  ExpectTheLastResort(**worker, log, seconds(20));
+}
+
+// The file that it removes when it stops.
+TEST_P(HungFolderTest, ACoordinatorEndsThoughItsReadyFileGetsNoAnswer) {
+  const std::string log = folder_ / "log", ready = folder_ / "models/hung/ready";
+  const auto coordinator =
+      Program::Start({.arguments = {HILBERT_RING_COORDINATOR_BINARY, "--grpc-port=0",
+                                    "--http-port=0", "--membership-port=0", "--spawn-workers=1",
+                                    "--exit-timeout=1", "--ready-file=" + ready},
+                      .log = log});
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+  ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(ready); })) << TextOf(log);
+  const auto hung = Hang("models/hung");
+  ExpectTheLastResort(**coordinator, log, seconds(30));
 }
 
 // Where a write waits for ever, and no signal ends that.
