@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/peer_error.h"
 #include "engine/spec/field_error.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -18,6 +19,7 @@ constexpr std::string_view kReasonPayload = "hilbert-ring/reason";
 // Of ErrorInfo's metadata.
 constexpr char kFieldKey[] = "field";
 constexpr char kLimitKey[] = "limit";
+constexpr char kPeerKey[] = "peer";
 
 // absl and gRPC number their codes alike.
 static_assert(static_cast<int>(absl::StatusCode::kInvalidArgument) ==
@@ -52,6 +54,17 @@ absl::Status WithFieldOf(const google::rpc::ErrorInfo& info, const absl::Status&
     return WithField(status, field->second);
   }
   return WithField(status, field->second, number);
+}
+
+void AddPeer(const absl::Status& status, google::rpc::ErrorInfo& info) {
+  if (const auto peer = PeerOf(status)) (*info.mutable_metadata())[kPeerKey] = absl::StrCat(*peer);
+}
+
+absl::Status WithPeerOf(const google::rpc::ErrorInfo& info, const absl::Status& status) {
+  const auto peer = info.metadata().find(kPeerKey);
+  int rank = 0;
+  if (peer == info.metadata().end() || !absl::SimpleAtoi(peer->second, &rank)) return status;
+  return WithPeer(status, rank);
 }
 
 }  // namespace
@@ -96,6 +109,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
   info.set_reason(ReasonOf(status));
   info.set_domain(std::string(kErrorDomain));
   AddField(status, info);
+  AddPeer(status, info);
   google::rpc::Status details;
   details.set_code(static_cast<int>(status.code()));
   const std::string message = Shortened(status.message());
@@ -112,7 +126,7 @@ absl::Status FromGrpc(const grpc::Status& status) {
   for (const auto& detail : details.details()) {
     google::rpc::ErrorInfo info;
     if (detail.UnpackTo(&info) && info.domain() == kErrorDomain) {
-      return WithReason(WithFieldOf(info, bare), info.reason());
+      return WithReason(WithPeerOf(info, WithFieldOf(info, bare)), info.reason());
     }
   }
   return bare;

@@ -30,7 +30,8 @@ bool HasReason(const absl::Status& status, const Reason& reason);
 // that nobody is to try again.
 bool MayHelpLater(const absl::Status& status);
 
-// Code, message, and reason, field and limit in an ErrorInfo, in either direction. A message of
+// Code, message, and reason, field, limit and peer (engine/base/peer_error.h) in an ErrorInfo, in
+// either direction. A message of
 // more than 1,024 bytes is cut short.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/peer_error.h"
 #include "engine/base/return_if_error.h"
 #include "engine/comm/comm_step.h"
 
@@ -66,10 +67,12 @@ class CheckedCommunicator : public Communicator {
       const std::optional<uint32_t> checksum = Checksum(arrival.data, arrival.bytes, arrival.seed);
       if (!checksum) return inner_->Wait(deadline);
       if (*checksum == received_[arrival.index]) continue;
-      lost_ = absl::DataLossError(
-          absl::StrCat("from rank ", arrival.peer, " in step ", number_, ", receives[",
+      lost_ =
+          WithPeer(absl::DataLossError(absl::StrCat(
+                       "from rank ", arrival.peer, " in step ", number_, ", receives[",
                        arrival.index, "]: CRC32C is ", absl::Hex(*checksum, absl::kZeroPad8),
-                       ", the sender's ", absl::Hex(received_[arrival.index], absl::kZeroPad8)));
+                       ", the sender's ", absl::Hex(received_[arrival.index], absl::kZeroPad8))),
+                   arrival.peer);
       inner_->Abort(std::string(lost_.message()));
       return lost_;
     }

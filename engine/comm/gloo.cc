@@ -3,6 +3,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
+#include "engine/base/peer_error.h"
 #include "engine/base/return_if_error.h"
 #include "engine/comm/comm_step.h"
 #include "engine/comm/communicator.h"
@@ -108,7 +109,7 @@ class GlooCommunicator : public Communicator {
     if (absl::IsAborted(status_)) {
       status_ = absl::AbortedError(absl::StrCat(status_.message(), " (", where, ")"));
     } else {
-      Break(absl::Status(error.code(), absl::StrCat(where, ": ", error.message())));
+      Break(WithPeer(absl::Status(error.code(), absl::StrCat(where, ": ", error.message())), peer));
     }
     return status_;
   }

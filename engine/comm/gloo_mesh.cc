@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "engine/base/peer_error.h"
 #include "engine/base/return_if_error.h"
 #include "engine/comm/local_address.h"
 #include "gloo/transport/context.h"
@@ -165,10 +166,12 @@ absl::Status GlooMesh::ConnectTo(int peer, const std::string& blob) {
   absl::Status status = Caught(
       [&] { context_->getPair(peer)->connect(std::vector<char>(address, address + bytes)); });
   if (Clock::now() >= options_.deadline) {
-    return absl::DeadlineExceededError(absl::StrCat("connecting to rank ", peer));
+    return WithPeer(absl::DeadlineExceededError(absl::StrCat("connecting to rank ", peer)), peer);
   }
   if (status.ok()) return status;
-  return absl::UnavailableError(absl::StrCat("connecting to rank ", peer, ": ", status.message()));
+  return WithPeer(
+      absl::UnavailableError(absl::StrCat("connecting to rank ", peer, ": ", status.message())),
+      peer);
 }
 
 absl::StatusOr<std::unique_ptr<GlooTransfer>> GlooMesh::StartSend(const Send& send, uint64_t slot) {

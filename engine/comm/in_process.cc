@@ -7,6 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
+#include "engine/base/peer_error.h"
 #include "engine/base/return_if_error.h"
 #include "engine/comm/comm_step.h"
 #include "engine/comm/communicator.h"
@@ -121,12 +122,14 @@ class InProcessCommunicator : public Communicator {
                        });
       if (lost != outstanding_.end()) {
         const int peer = PeerOf(**lost);
-        Break(
+        Break(WithPeer(
             absl::UnavailableError(absl::StrCat("waited for rank ", peer, " in step ", last_number_,
-                                                ": ", hub_->ranks[peer].status.message())));
+                                                ": ", hub_->ranks[peer].status.message())),
+            peer));
       } else if (std::chrono::steady_clock::now() >= deadline) {
-        Break(absl::DeadlineExceededError(
-            absl::StrCat("waited for rank ", waited_for_, " in step ", last_number_)));
+        Break(WithPeer(absl::DeadlineExceededError(absl::StrCat("waited for rank ", waited_for_,
+                                                                " in step ", last_number_)),
+                       waited_for_));
       } else if (ready != outstanding_.end()) {
         Copy(**ready, deadline);
       } else {

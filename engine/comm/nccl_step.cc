@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/peer_error.h"
 
 namespace hilbert_ring {
 namespace {
@@ -67,8 +68,10 @@ absl::Status StepNotes::Verify() const {
     std::memcpy(&received, staging_.host + received_offset() + peer * sizeof(StepNote),
                 sizeof(StepNote));
     if (received == expected) continue;
-    return absl::DataLossError(absl::StrCat("rank ", peer, " sent ", Describe(received),
-                                            "; expected from it was ", Describe(expected)));
+    return WithPeer(
+        absl::DataLossError(absl::StrCat("rank ", peer, " sent ", Describe(received),
+                                         "; expected from it was ", Describe(expected))),
+        peer);
   }
   return absl::OkStatus();
 }

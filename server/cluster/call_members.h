@@ -12,6 +12,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
+#include "engine/base/peer_error.h"
 #include "grpcpp/client_context.h"
 #include "server/cluster/membership.h"
 #include "server/process/deadline.h"
@@ -57,6 +58,9 @@ absl::Status CallMembers(const Members& members, const std::vector<Request>& req
                   absl::Status(error.code(), absl::StrCat("worker ", members[rank]->address, ": ",
                                                           error.message())),
                   wire::ReasonOf(error));
+              if (const auto peer = PeerOf(error)) {
+                answers.first_error = WithPeer(answers.first_error, *peer);
+              }
               const bool answered_itself = !answer.error_details().empty();
               answers.first_error.SetPayload(answered_itself ? kComplainant : kUnreached,
                                              absl::Cord(members[rank]->address));

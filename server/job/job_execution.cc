@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/peer_error.h"
 #include "engine/base/return_if_error.h"
 #include "server/cluster/call_members.h"
 #include "wire/codec.h"
@@ -118,6 +119,7 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
   stalled_ = run.stalled();
   job_.held = run.End();
   if (blamed_.worker == nullptr) blamed_ = run.blamed();
+  if (blamed_.worker == nullptr) complaints_ = run.complaints();
   if (job_.files != nullptr) {
     job_.held = HeldRows();  // they are read again
     job_.files->GiveUp();
@@ -127,14 +129,18 @@ absl::StatusOr<ExecutionFigures> JobExecution::Run() {
 
 absl::Status JobExecution::NoRing(const absl::Status& why, Clock::duration took) {
   if (wire::HasReason(why, wire::reason::kMixedTransports)) return why;
-  const auto unreached = Named(why, kUnreached, members_);
-  const auto complainant = Named(why, kComplainant, members_);
-  const bool own = unreached != nullptr || absl::IsResourceExhausted(why);
-  blamed_ = {.worker = unreached != nullptr ? unreached : complainant,
-             .fault = own ? Fault::kWorkers : Fault::kPeers};
-  // For so long that a dead worker would have been missed: the one that could not reach its peer,
-  // or be reached by it. Without it the others can go on.
-  if (took > services_.settings.worker_timeout) stalled_ = complainant;
+  if (const auto unreached = Named(why, kUnreached, members_)) {
+    blamed_ = {.worker = unreached, .fault = Fault::kWorkers};
+  } else if (const auto complainant = Named(why, kComplainant, members_)) {
+    const auto peer = PeerOf(why);
+    if (absl::IsResourceExhausted(why)) {
+      blamed_ = {.worker = complainant, .fault = Fault::kWorkers};
+    } else {
+      const bool there = peer && *peer < std::ssize(members_) && members_[*peer] != complainant;
+      complaints_ = {.heard = {{.by = complainant, .of = there ? members_[*peer] : nullptr}},
+                     .slow = took > services_.settings.worker_timeout};
+    }
+  }
   if (absl::IsResourceExhausted(why)) return why;
   return wire::ErrorOf(wire::reason::kWorkerLost,
                        absl::StrCat("the workers' ring could not be formed: ", why.message()));

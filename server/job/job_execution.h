@@ -91,6 +91,9 @@ class JobExecution {
   // if none did so.
   const Blamed& blamed() const { return blamed_; }
 
+  // After an error: what workers say of each other, if that is all that is known.
+  const Complaints& complaints() const { return complaints_; }
+
  private:
   // The execution's error where its ring could not be formed, and who is to blame.
   absl::Status NoRing(const absl::Status& why, Clock::duration took);
@@ -140,6 +143,7 @@ class JobExecution {
   ExecutionFigures figures_;
   std::shared_ptr<const Member> stalled_;
   Blamed blamed_;
+  Complaints complaints_;
 };
 
 // A worker's failure that other workers, or the same ones once more, need not share.

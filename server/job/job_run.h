@@ -28,13 +28,13 @@
 #include <condition_variable>
 #include <map>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "server/job/job_run_options.h"
+#include "server/job/peer_complaints.h"
 #include "server/job/stall_watch.h"
 #include "server/job/worker_failure.h"
 #include "server/job/worker_stream.h"
@@ -106,8 +106,11 @@ class JobRun : private WorkerStream::Listener {
   std::shared_ptr<const Member> stalled() const;
 
   // The worker that failed first, before anything else ended the run, and whose doing that is. Null
-  // if none did so, if it has left, and if others too say what may be a peer's fault.
+  // if none did so, if it has left, and if it speaks of its peers.
   Blamed blamed() const;
+
+  // What workers said of their peers until the run ended, if that ended it.
+  Complaints complaints() const;
 
   // After AwaitEnd, by rank: shards with the rows that the client sent, or nothing at all where one
   // of them is not here.
@@ -140,6 +143,7 @@ class JobRun : private WorkerStream::Listener {
   void Failed(int rank, const grpc::Status& status) override;
 
   void Blame(int rank, Fault fault);
+  void NoteComplaint(int rank, const absl::Status& said);
   void FailedBeside(const std::string& worker, const v1::RunFailed& failed);
   void LookAtWrites();
   absl::Status CheckAllOut();
@@ -167,8 +171,8 @@ class JobRun : private WorkerStream::Listener {
   Clock::time_point told_ ABSL_GUARDED_BY(mutex_);                 // last progress
   std::shared_ptr<const Member> stalled_ ABSL_GUARDED_BY(mutex_);
   Blamed blamed_ ABSL_GUARDED_BY(mutex_);
-  std::set<int> speak_of_peers_ ABSL_GUARDED_BY(mutex_);  // ranks
-  std::vector<std::unique_ptr<WorkerStream>> streams_;    // by rank; all there once one is open
+  Complaints complaints_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<WorkerStream>> streams_;  // by rank; all there once one is open
   bool hears_ = false;                      // the job's thread, what the worker says: no other does
   std::unique_ptr<OpenRuns::Place> place_;  // last: it uses all of the above
 };

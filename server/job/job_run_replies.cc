@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/peer_error.h"
 #include "server/cluster/worker_figures.h"
 #include "server/job/job_run.h"
 #include "wire/codec.h"
@@ -98,7 +99,12 @@ absl::Status JobRun::FindStalled(const Awaited& awaited) {
   for (const auto& stream : streams_) missing.push_back(!((*stream).*awaited.done)());
   const auto stall = watch_.Find(missing, options_.time->Now());
   if (!stall) return absl::OkStatus();
-  if (stall->waiting_step == 0) stalled_ = options_.members[stall->rank];
+  const auto& member = options_.members[stall->rank];
+  if (stall->waiting_step == 0) {
+    stalled_ = member;
+  } else {
+    complaints_ = {.heard = {{.by = member, .of = nullptr}}};
+  }
   return LostWorker(address(stall->rank),
                     absl::StrCat("no worker of the job made progress for ",
                                  options_.stall_timeout.count(), " ms, and this one ",
@@ -205,15 +211,22 @@ void JobRun::Blame(int rank, Fault fault) {
   if (blamed_.worker == nullptr) blamed_ = {.worker = member, .fault = fault};
 }
 
+void JobRun::NoteComplaint(int rank, const absl::Status& said) {
+  if (!stop_.why().ok()) return;  // the end of the others' runs makes it say so
+  const auto peer = PeerOf(said);
+  const bool there = peer && *peer != rank && *peer < std::ssize(options_.members);
+  const MutexLock lock(mutex_);
+  complaints_.heard.push_back({.by = options_.members[rank],
+                               .of = there ? options_.members[*peer] : nullptr,
+                               .corrupt = absl::IsDataLoss(said)});
+}
+
 void JobRun::Misbehaved(int rank) { Blame(rank, Fault::kWorkers); }
 
 void JobRun::Failed(int rank, const grpc::Status& status) {
   const auto& member = options_.members[rank];
   const Fault fault = FaultOf(status);
-  if (fault == Fault::kPeers) {
-    const MutexLock lock(mutex_);
-    speak_of_peers_.insert(rank);
-  }
+  if (fault == Fault::kPeers) NoteComplaint(rank, wire::FromGrpc(status));
   // A worker whose peer died says so before we hear of the death itself: that gets a moment, so
   // that the right one is named.
   if (MayBeAPeersFault(status)) {
@@ -280,8 +293,12 @@ std::shared_ptr<const Member> JobRun::stalled() const {
 
 Blamed JobRun::blamed() const {
   const MutexLock lock(mutex_);
-  if (blamed_.fault == Fault::kPeers && speak_of_peers_.size() > 1) return {};
-  return blamed_;
+  return blamed_.fault == Fault::kPeers ? Blamed() : blamed_;
+}
+
+Complaints JobRun::complaints() const {
+  const MutexLock lock(mutex_);
+  return blamed_.worker == nullptr || blamed_.fault == Fault::kPeers ? complaints_ : Complaints();
 }
 
 }  // namespace hilbert_ring::server

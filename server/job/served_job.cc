@@ -296,13 +296,22 @@ void ServedJob::NoteFailures(const JobExecution& execution, const absl::Status& 
     hung_.push_back(execution.stalled());
     services_.membership.Failed(*execution.stalled(), Why(status));
   }
+  NoteComplaints(execution.complaints(), status);
   const Blamed& blamed = execution.blamed();
-  const bool speaks = blamed.worker != nullptr && blamed.fault == Fault::kPeers;
-  const auto spoke = std::exchange(speaks_of_peers_, speaks ? blamed.worker : nullptr);
-  if (blamed.worker == nullptr || blamed.worker == execution.stalled()) return;
-  // It has no peers, or was the only one to say so twice in a row: then it is its own fault.
-  if (speaks && grant_.members.size() > 1 && spoke != blamed.worker) return;
-  NoteBlamed(blamed, status);
+  if (blamed.worker != nullptr && blamed.worker != execution.stalled()) NoteBlamed(blamed, status);
+}
+
+// Nobody rests before others have done without it.
+void ServedJob::NoteComplaints(const Complaints& complaints, const absl::Status& status) {
+  // Who has no peers can only mean itself.
+  if (grant_.members.size() == 1 && !complaints.heard.empty()) {
+    return NoteBlamed({.worker = grant_.members.front(), .fault = Fault::kWorkers}, status);
+  }
+  auto culprit = complaints_.Culprit(complaints);
+  if (culprit == nullptr) return;
+  failed_.push_back(culprit);
+  others_may_do_ = true;
+  suspected_ = {.worker = std::move(culprit), .error = status};
 }
 
 void ServedJob::NoteBlamed(const Blamed& blamed, const absl::Status& status) {
@@ -324,10 +333,12 @@ void ServedJob::NoteBlamed(const Blamed& blamed, const absl::Status& status) {
 
 // What others have done was no fault of the job.
 void ServedJob::NoteDone() {
-  for (const Doubt& doubt : doubts_) {
-    if (std::ranges::find(grant_.members, doubt.worker) != grant_.members.end()) continue;
+  const auto note = [this](const Doubt& doubt) {
+    if (std::ranges::find(grant_.members, doubt.worker) != grant_.members.end()) return;
     services_.membership.Failed(*doubt.worker, Why(doubt.error));
-  }
+  };
+  for (const Doubt& doubt : doubts_) note(doubt);
+  if (suspected_) note(*suspected_);
 }
 
 // Nobody rests for what may be the job's fault. But a worker is to have what it says that it has.

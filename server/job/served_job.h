@@ -20,6 +20,7 @@
 #include "server/job/job_files.h"
 #include "server/job/job_services.h"
 #include "server/job/job_work.h"
+#include "server/job/peer_complaints.h"
 #include "server/job/worker_failure.h"
 
 namespace hilbert_ring::server {
@@ -74,6 +75,7 @@ class ServedJob {
   Members LeftOut() const;
   void NoteFailures(const JobExecution& execution, const absl::Status& status);
   void NoteBlamed(const Blamed& blamed, const absl::Status& status);
+  void NoteComplaints(const Complaints& complaints, const absl::Status& status);
   void NoteDone();
   void NoteUndecided();
   bool MayTryAgain(const absl::Status& status);
@@ -114,10 +116,11 @@ class ServedJob {
     absl::Status error;
   };
   std::vector<Doubt> doubts_;
-  std::shared_ptr<const Member> speaks_of_peers_;  // alone, in the last execution
-  bool others_may_do_ = false;                     // what failed in the last execution
-  std::optional<Plan> plan_;                       // over the grant's members
-  std::optional<Job> job_;                         // once it starts
+  PeerComplaints complaints_;
+  std::optional<Doubt> suspected_;  // the last one that was left out for them
+  bool others_may_do_ = false;      // what failed in the last execution
+  std::optional<Plan> plan_;        // over the grant's members
+  std::optional<Job> job_;          // once it starts
   JobSeconds seconds_;
   v1::Report report_;
   const Clock::time_point opened_;

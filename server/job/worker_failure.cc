@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/peer_error.h"
 #include "wire/reason.h"
 #include "wire/status.h"
 
@@ -38,8 +39,9 @@ Fault FaultOf(const grpc::Status& status) {
 }
 
 grpc::Status StatusOf(const v1::RunFailed& failed) {
-  return wire::ToGrpc(wire::WithReason(
-      absl::Status(absl::StatusCode(failed.code()), failed.message()), failed.reason()));
+  absl::Status status(absl::StatusCode(failed.code()), failed.message());
+  if (failed.has_peer()) status = WithPeer(status, failed.peer());
+  return wire::ToGrpc(wire::WithReason(status, failed.reason()));
 }
 
 bool SaidByWorker(const grpc::Status& status) { return !status.error_details().empty(); }

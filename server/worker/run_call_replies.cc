@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "engine/base/mutex.h"
+#include "engine/base/peer_error.h"
 #include "engine/base/return_if_error.h"
 #include "server/shard/run_message.h"
 #include "server/worker/run_call.h"
@@ -121,6 +122,7 @@ v1::RunFailed RunCall::FailedOf(const absl::Status& error) {
   failed.set_message(std::string(error.message()));
   failed.set_reason(absl::IsDeadlineExceeded(error) ? std::string(wire::reason::kJobTimeout.name)
                                                     : wire::ReasonOf(error));
+  if (const auto peer = PeerOf(error)) failed.set_peer(*peer);
   return failed;
 }
 

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "engine/base/peer_error.h"
 #include "engine/comm/checked.h"
 #include "tests/conformance/communicator_rings.h"
 #include "tests/conformance/faulty.h"
@@ -79,6 +80,7 @@ TEST_P(CheckedExchangeTest, CorruptionIsDataLoss) {
   const std::vector<absl::Status> statuses = Exchange({.corrupt = 1}, true, 0);
   EXPECT_TRUE(absl::IsDataLoss(statuses[1])) << statuses[1];
   EXPECT_THAT(statuses[1].message(), HasSubstr("from rank 0 in step 0, receives[0]: CRC32C is"));
+  EXPECT_EQ(PeerOf(statuses[1]), 0);
 }
 
 TEST_P(CheckedExchangeTest, ReorderingIsDataLoss) {
@@ -99,6 +101,7 @@ TEST_P(CheckedExchangeTest, ADropIsWaitedForToTheDeadline) {
   const std::vector<absl::Status> statuses = Exchange({.drop = 1}, true, 0, milliseconds(200));
   EXPECT_TRUE(absl::IsDeadlineExceeded(statuses[1])) << statuses[1];
   EXPECT_THAT(statuses[1].message(), HasSubstr("waited for rank 0 in step 0"));
+  EXPECT_EQ(PeerOf(statuses[1]), 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 

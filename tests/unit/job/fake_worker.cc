@@ -83,9 +83,10 @@ std::vector<v1::RunOpen> FakeWorker::opens() const {
   return opens_;
 }
 
-void FakeWorker::set_each_ring_status(grpc::Status status) {
+void FakeWorker::AtEachRing(
+    std::function<grpc::Status(const v1::PrepareRingRequest& request)> action) {
   const std::lock_guard lock(mutex_);
-  each_ring_status_ = std::move(status);
+  at_each_ring_ = std::move(action);
 }
 
 void FakeWorker::AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action) {
@@ -93,13 +94,14 @@ void FakeWorker::AtRing(std::function<grpc::Status(grpc::ServerContext& context)
   at_ring_ = std::move(action);
 }
 
-grpc::Status FakeWorker::PrepareRing(grpc::ServerContext* context, const v1::PrepareRingRequest*,
+grpc::Status FakeWorker::PrepareRing(grpc::ServerContext* context,
+                                     const v1::PrepareRingRequest* request,
                                      v1::PrepareRingResponse*) {
   std::function<grpc::Status(grpc::ServerContext&)> action;
   {
     const std::lock_guard lock(mutex_);
     action = std::exchange(at_ring_, nullptr);
-    if (action == nullptr && !each_ring_status_.ok()) return each_ring_status_;
+    if (action == nullptr && at_each_ring_ != nullptr) return at_each_ring_(*request);
     if (action == nullptr) return std::exchange(ring_status_, grpc::Status::OK);
   }
   return action(*context);

@@ -66,9 +66,10 @@ class FakeWorker : public v1::WorkerService::Service {
   void TurnMemoryDown() { turns_down_ = true; }
   // Each number of the outputs is this much greater than it should be.
   void set_error(float error) { error_ = error; }
-  // What half of forming the next ring ends with, or of each.
+  // What half of forming the next ring ends with.
   void set_ring_status(grpc::Status status);
-  void set_each_ring_status(grpc::Status status);
+  // What the first half of forming each ring ends with.
+  void AtEachRing(std::function<grpc::Status(const v1::PrepareRingRequest& request)> action);
   // What it does in the first half of forming the next ring.
   void AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action);
 
@@ -92,10 +93,11 @@ class FakeWorker : public v1::WorkerService::Service {
   std::atomic<float> error_ = 0;
   std::atomic<int> runs_ = 0, rings_ = 0;
   mutable std::mutex mutex_;
-  std::map<Moment, Action> actions_, each_;                    // guarded by mutex_
-  std::vector<v1::RunOpen> opens_;                             // guarded by mutex_
-  grpc::Status ring_status_, each_ring_status_;                // guarded by mutex_
-  std::function<grpc::Status(grpc::ServerContext&)> at_ring_;  // guarded by mutex_
+  std::map<Moment, Action> actions_, each_;                                  // guarded by mutex_
+  std::vector<v1::RunOpen> opens_;                                           // guarded by mutex_
+  grpc::Status ring_status_;                                                 // guarded by mutex_
+  std::function<grpc::Status(grpc::ServerContext&)> at_ring_;                // guarded by mutex_
+  std::function<grpc::Status(const v1::PrepareRingRequest&)> at_each_ring_;  // guarded by mutex_
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -1,6 +1,7 @@
 // Workers that are lost, in every phase and in every way, and what the service does then.
 #include <chrono>
 
+#include "engine/base/peer_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/job/job_execution.h"
@@ -351,6 +352,41 @@ TEST(JobLoss, AWorkerThatSpeaksOfALossTwiceInARowAloneIsLeftOut) {
     EXPECT_EQ(rig.failures(0), 1);
     EXPECT_EQ(rig.failures(1), 0);
   }
+}
+
+// As of a worker whose memory or card changes what it sends: where it is in the ring, whoever has
+// blocks of it says so.
+FakeWorker::Action FindsCorrupt(int peer, int workers) {
+  const absl::Status error = WithPeer(absl::DataLossError("its CRC32C is another"), peer);
+  return [error, workers](const FakeWorker::Here& here) -> std::optional<grpc::Status> {
+    if (here.open.workers() < workers) return std::nullopt;
+    return wire::ToGrpc(error);
+  };
+}
+
+TEST(JobLoss, TheSenderOfCorruptBlocksIsLeftOutAndRestsNotWhoFindsThem) {
+  JobRig rig({.workers = 4});
+  rig.worker(2).AtEach(Moment::kRowsDone, FindsCorrupt(1, 4));
+  auto client = rig.Send();
+  const absl::Status status = rig.Await(*client);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(client->report().retries(), 2);
+  EXPECT_EQ(client->report().workers_size(), 3);
+  EXPECT_EQ(client->WrongRows(), 0);
+  EXPECT_EQ(rig.worker(1).runs(), 2);
+  for (const int worker : {0, 1, 2, 3}) EXPECT_EQ(rig.failures(worker), worker == 1 ? 1 : 0);
+}
+
+// Its own memory may be what is wrong.
+TEST(JobLoss, WhoFindsTheBlocksOfEachPeerCorruptIsLeftOutAndRests) {
+  JobRig rig({.workers = 4});
+  rig.worker(2).AtEach(Moment::kRowsDone, FindsCorrupt(1, 2));
+  auto client = rig.Send();
+  const absl::Status status = rig.Await(*client);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_LE(client->report().retries(), 4);
+  EXPECT_EQ(rig.failures(2), 1);
+  for (const int worker : {0, 1, 3}) EXPECT_EQ(rig.failures(worker), 0);
 }
 
 // One that has registered anew knows nothing of the secret of the one before.

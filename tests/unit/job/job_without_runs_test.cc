@@ -2,6 +2,7 @@
 // rows are checked.
 #include <string>
 
+#include "engine/base/peer_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/job/job_rig.h"
@@ -47,7 +48,8 @@ TEST(FormingRing, LeavesOutWhoHasNoThreadForIt) {
   JobRig rig({.workers = 3});
   const grpc::Status none =
       wire::ToGrpc(wire::ErrorOf(wire::reason::kNoThreads, "no thread can be started"));
-  for (const int worker : {0, 1}) rig.worker(worker).set_each_ring_status(none);
+  for (const int worker : {0, 1})
+    rig.worker(worker).AtEachRing([&none](const auto&) { return none; });
   auto client = rig.Send(SpanningSpec(), {.job_id = "job"});
   const absl::Status status = rig.Await(*client);
   ASSERT_TRUE(status.ok()) << status << ": one alone needs no ring";
@@ -63,12 +65,29 @@ TEST(FormingRing, LeavesOutWhoHasNoThreadForIt) {
   EXPECT_EQ(rig.failures(2), 0);
 }
 
+// Not the one that says so.
+TEST(FormingRing, LeavesOutAPeerThatOthersDoNotReach) {
+  JobRig rig({.workers = 3});
+  const absl::Status error = absl::UnavailableError("connecting to rank 1: refused");
+  rig.worker(0).AtEachRing([&error](const v1::PrepareRingRequest& request) {
+    return request.size() < 3 ? grpc::Status::OK : wire::ToGrpc(WithPeer(error, 1));
+  });
+  auto client = rig.Send(SpanningSpec());
+  const absl::Status status = rig.Await(*client);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(client->report().retries(), 2);
+  EXPECT_EQ(client->report().workers_size(), 2);
+  EXPECT_EQ(rig.failures(1), 1);
+  EXPECT_EQ(rig.failures(0), 0);
+  EXPECT_EQ(rig.failures(2), 0);
+}
+
 // It may speak of a peer; but without it the others can go on.
 TEST(FormingRing, LeavesOutWhoAloneFailsItTwice) {
   for (const absl::Status& error :
        {absl::UnavailableError("a peer is gone"), absl::InternalError("no socket")}) {
     JobRig rig;
-    rig.worker(0).set_each_ring_status(wire::ToGrpc(error));
+    rig.worker(0).AtEachRing([&error](const auto&) { return wire::ToGrpc(error); });
     auto client = rig.Send(SpanningSpec());
     const absl::Status status = rig.Await(*client);
     ASSERT_TRUE(status.ok()) << status;

@@ -1,5 +1,6 @@
 #include "wire/status.h"
 
+#include "engine/base/peer_error.h"
 #include "engine/spec/field_error.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -48,6 +49,14 @@ TEST(Status, AFieldAndItsLimitGoThereAndBack) {
   ASSERT_TRUE(details.details(0).UnpackTo(&info));
   EXPECT_EQ(info.metadata().at("field"), "heads");
   EXPECT_EQ(info.metadata().at("limit"), "4096");
+}
+
+TEST(Status, ThePeerOfARingGoesThereAndBack) {
+  const absl::Status plain = absl::DataLossError("a block is corrupt");
+  EXPECT_EQ(PeerOf(FromGrpc(ToGrpc(WithReason(WithPeer(plain, 3), "WHY")))), 3);
+  EXPECT_EQ(PeerOf(FromGrpc(ToGrpc(WithPeer(WithPeer(plain, 0), 3)))), 0) << "the innermost one";
+  EXPECT_EQ(PeerOf(FromGrpc(ToGrpc(plain))), std::nullopt);
+  EXPECT_EQ(PeerOf(WithPeer(plain, -1)), std::nullopt);
 }
 
 TEST(Status, TheInnermostReasonWins) {
