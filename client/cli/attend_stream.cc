@@ -59,7 +59,7 @@ struct Stream {
 };
 
 absl::StatusOr<Stream> OpenStream(const AttendCommand& command, const JobSpec& spec,
-                                  absl::Time begun) {
+                                  absl::Time start) {
   ASSIGN_OR_RETURN(RawRows rows, RawRows::Open({.q = command.job.q,
                                                 .k = command.job.k,
                                                 .v = command.job.v,
@@ -67,8 +67,9 @@ absl::StatusOr<Stream> OpenStream(const AttendCommand& command, const JobSpec& s
                                                 .follow = command.stream.follow},
                                                spec, Interrupted));
   ReaderWait wait{.stopped = Interrupted};
-  if (const auto& seconds = command.call.deadline_seconds)
-    wait.until = begun + absl::Seconds(*seconds);
+  if (const auto& seconds = command.call.deadline_seconds) {
+    wait.until = start + absl::Seconds(*seconds);
+  }
   ASSIGN_OR_RETURN(RawOutput out, RawOutput::Open(command.out, wait));
   Stream stream{std::move(rows), std::move(out), std::nullopt};
   if (!command.lse.empty()) {
@@ -85,10 +86,10 @@ int NotOpened(const GlobalOptions& global, const absl::Status& status) {
 }
 
 absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand& command,
-                                const JobSpec& spec, absl::Time begun, Stream& stream,
+                                const JobSpec& spec, absl::Time start, Stream& stream,
                                 int& attempts) {
   JobTeller teller(global);
-  client::JobOptions options = OptionsOf(global, command.call, begun, teller, [] { return true; });
+  client::JobOptions options = OptionsOf(global, command.call, start, teller, [] { return true; });
   // The first interrupt of a stream that has begun is its end: what has come is computed.
   std::atomic<bool> begun = false;
   options.cancelled = [&begun] { return !begun && Interrupted(); };
@@ -122,13 +123,13 @@ int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
   const absl::StatusOr<JobSpec> spec = client::ReadStreamSpec(*source);
   if (!spec.ok()) return BadInput(global, spec.status());
   CatchInterrupts();
-  const absl::Time begun = absl::Now();
-  absl::StatusOr<Stream> stream = OpenStream(command, *spec, begun);
+  const absl::Time start = absl::Now();
+  absl::StatusOr<Stream> stream = OpenStream(command, *spec, start);
   if (!stream.ok()) return NotOpened(global, stream.status());
   absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
   if (!side.ok()) return BadInput(global, side.status());
   int attempts = 1;
-  absl::StatusOr<v1::Report> report = Call(global, command, *spec, begun, *stream, attempts);
+  absl::StatusOr<v1::Report> report = Call(global, command, *spec, start, *stream, attempts);
   if (!report.ok()) return ServiceFailed(global, report.status());
   absl::Status ended = stream->out.End();
   if (ended.ok() && stream->lse) ended = stream->lse->End();

@@ -1,5 +1,4 @@
 // Which files the command line reads, and which it must not write.
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -209,9 +208,7 @@ TEST_F(CliPaths, AReportIsAddedToWhatAShellHasOpen) {
                      GoldenInputs("dense"), " --out ", files_.Path("o.npy"), " --report ", link));
     EXPECT_EQ(result.code, 0) << result.err;
   }
-  const std::string text = ReadFile(log);
-  EXPECT_THAT(text, StartsWith("what the shift noted\n{"));
-  EXPECT_EQ(std::ranges::count(text, '\n'), 3) << text;
+  EXPECT_THAT(ReadFile(log), AllOf(StartsWith("what the shift noted\n{"), HasSubstr("\n}\n{")));
 }
 
 TEST(CliOutputs, AnArrayNeedsARegularFile) {
