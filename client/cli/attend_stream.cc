@@ -2,92 +2,28 @@
 
 #include "client/cpp/attend_stream.h"
 
-#include <fcntl.h>
 #include <malloc.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cli/file_flags.h"
 #include "client/cli/job_run.h"
+#include "client/cli/raw_output.h"
 #include "client/cli/raw_rows.h"
 #include "client/cli/table.h"
 #include "client/cpp/job_files.h"
-#include "client/cpp/output_place.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::cli {
 namespace {
-
-// Where raw results go: rows are there as soon as they come. What a file held before is gone with
-// the first of them, or the end of a stream without any: not where the service takes no stream.
-class RawOutput {
-  // Before the first row: what others wrote to a descriptor stays.
-  enum class Holds { kNothing, kWhatOthersWrote };
-
- public:
-  static absl::StatusOr<RawOutput> Open(const std::string& path) {
-    if (absl::EndsWith(path, ".npy")) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": --stream writes raw rows; give another name"));
-    }
-    ASSIGN_OR_RETURN(const client::OutputPlace place, client::FindOutput(path));
-    const bool descriptor = place.descriptor >= 0;
-    const int fd = descriptor ? fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0)
-                              : open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
-    return RawOutput(path, fd, descriptor ? Holds::kWhatOthersWrote : Holds::kNothing);
-  }
-  RawOutput(RawOutput&& other) noexcept
-      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), begun_(other.begun_) {}
-  RawOutput& operator=(RawOutput&&) = delete;
-  ~RawOutput() {
-    if (fd_ >= 0) close(fd_);
-  }
-
-  absl::Status Append(std::span<const std::byte> bytes) {
-    RETURN_IF_ERROR(Begin());
-    while (!bytes.empty()) {
-      const ssize_t written = write(fd_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot write"));
-      bytes = bytes.subspan(static_cast<size_t>(written));
-    }
-    return absl::OkStatus();
-  }
-
-  // No row follows; of a file: they are on the disk.
-  absl::Status End() {
-    RETURN_IF_ERROR(Begin());
-    if (fdatasync(fd_) == 0 || errno == EINVAL || errno == EROFS) return absl::OkStatus();
-    return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot write to the disk"));
-  }
-
- private:
-  RawOutput(std::string path, int fd, Holds holds)
-      : path_(std::move(path)), fd_(fd), begun_(holds == Holds::kWhatOthersWrote) {}
-
-  absl::Status Begin() {
-    if (std::exchange(begun_, true)) return absl::OkStatus();
-    if (ftruncate(fd_, 0) == 0 || errno == EINVAL) return absl::OkStatus();  // a pipe
-    return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot empty"));
-  }
-
-  std::string path_;
-  int fd_ = -1;  // -1: moved from
-  bool begun_;
-};
 
 absl::Status CheckFlags(const AttendCommand& command) {
   const StreamFlags& stream = command.stream;
@@ -122,27 +58,38 @@ struct Stream {
   std::optional<RawOutput> lse;
 };
 
-absl::StatusOr<Stream> OpenStream(const AttendCommand& command, const JobSpec& spec) {
+absl::StatusOr<Stream> OpenStream(const AttendCommand& command, const JobSpec& spec,
+                                  absl::Time start) {
   ASSIGN_OR_RETURN(RawRows rows, RawRows::Open({.q = command.job.q,
                                                 .k = command.job.k,
                                                 .v = command.job.v,
                                                 .qkv = command.stream.qkv,
                                                 .follow = command.stream.follow},
                                                spec, Interrupted));
-  ASSIGN_OR_RETURN(RawOutput out, RawOutput::Open(command.out));
+  ReaderWait wait{.stopped = Interrupted};
+  if (const auto& seconds = command.call.deadline_seconds) {
+    wait.until = start + absl::Seconds(*seconds);
+  }
+  ASSIGN_OR_RETURN(RawOutput out, RawOutput::Open(command.out, wait));
   Stream stream{std::move(rows), std::move(out), std::nullopt};
   if (!command.lse.empty()) {
-    ASSIGN_OR_RETURN(RawOutput lse, RawOutput::Open(command.lse));
+    ASSIGN_OR_RETURN(RawOutput lse, RawOutput::Open(command.lse, wait));
     stream.lse.emplace(std::move(lse));
   }
   return stream;
 }
 
+// Returns the exit code.
+int NotOpened(const GlobalOptions& global, const absl::Status& status) {
+  const bool ended = absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
+  return ended ? ServiceFailed(global, status) : BadInput(global, status);
+}
+
 absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand& command,
-                                const JobSpec& spec, Stream& stream, int& attempts) {
+                                const JobSpec& spec, absl::Time start, Stream& stream,
+                                int& attempts) {
   JobTeller teller(global);
-  client::JobOptions options =
-      OptionsOf(global, command.call, absl::Now(), teller, [] { return true; });
+  client::JobOptions options = OptionsOf(global, command.call, start, teller, [] { return true; });
   // The first interrupt of a stream that has begun is its end: what has come is computed.
   std::atomic<bool> begun = false;
   options.cancelled = [&begun] { return !begun && Interrupted(); };
@@ -176,12 +123,13 @@ int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
   const absl::StatusOr<JobSpec> spec = client::ReadStreamSpec(*source);
   if (!spec.ok()) return BadInput(global, spec.status());
   CatchInterrupts();
-  absl::StatusOr<Stream> stream = OpenStream(command, *spec);
-  if (!stream.ok()) return BadInput(global, stream.status());
+  const absl::Time start = absl::Now();
+  absl::StatusOr<Stream> stream = OpenStream(command, *spec, start);
+  if (!stream.ok()) return NotOpened(global, stream.status());
   absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
   if (!side.ok()) return BadInput(global, side.status());
   int attempts = 1;
-  absl::StatusOr<v1::Report> report = Call(global, command, *spec, *stream, attempts);
+  absl::StatusOr<v1::Report> report = Call(global, command, *spec, start, *stream, attempts);
   if (!report.ok()) return ServiceFailed(global, report.status());
   absl::Status ended = stream->out.End();
   if (ended.ok() && stream->lse) ended = stream->lse->End();

@@ -74,7 +74,8 @@ absl::StatusOr<int> OpenInPlace(const OutputPlace& place) {
       (S_ISDIR(info.st_mode) || S_ISBLK(info.st_mode) || S_ISSOCK(info.st_mode))) {
     return NotAFile(path);
   }
-  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  // O_APPEND: it may be a file that another process has open, whose bytes stay.
+  const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd < 0 && errno == ENXIO) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": cannot write: nobody reads it"));
   }

@@ -1,14 +1,17 @@
 """draw, bench and slide: errors as JSON, the nearest names, and outputs that replace no input."""
 import argparse
+import errno
 import json
 import os
 import re
+import stat
 import subprocess
 
 import numpy as np
 import pytest
 
 import hilbert_ring
+from hilbert_ring import _slide_command
 from hilbert_ring.__main__ import _parser, main
 from hilbert_ring.local_service import find_program
 
@@ -79,9 +82,93 @@ def test_files_named_by_variables_are_inputs_too(capsys, shown, monkeypatch):
 
 def test_a_picture_goes_to_stdout(capsys, shown, monkeypatch):
     monkeypatch.chdir(shown)
-    assert main(["draw", "pattern", *PATTERN, "--out", "-"]) == 0
-    assert capsys.readouterr().out.startswith("<svg")
+    os.symlink("/dev/stdout", "link")
+    for out in ("-", "/dev/stdout", "link"):
+        assert main(["draw", "pattern", *PATTERN, "--out", out]) == 0
+        printed = capsys.readouterr().out
+        assert printed.startswith("<svg") and printed.rstrip().endswith("</svg>")
     assert not (shown / "-").exists()
+
+
+def test_a_picture_replaces_a_file_as_a_whole(shown):
+    (shown / "old.svg").write_text("old")
+    os.link(shown / "old.svg", shown / "kept.svg")
+    os.symlink("old.svg", shown / "latest.svg")
+    assert main(["draw", "pattern", *PATTERN, "--out", str(shown / "latest.svg")]) == 0
+    assert (shown / "latest.svg").is_symlink()
+    assert (shown / "old.svg").read_text().startswith("<svg")
+    assert (shown / "kept.svg").read_text() == "old"
+
+
+@pytest.mark.parametrize("folder", ["/dev/fd", "/proc/thread-self/fd", "link"])
+def test_a_picture_is_added_to_what_a_descriptor_has(shown, folder):
+    (shown / "log").write_text("what the shift noted\n")
+    descriptor = os.open(shown / "log", os.O_WRONLY | os.O_APPEND)
+    os.symlink(f"/dev/fd/{descriptor}", shown / "link")
+    out = str(shown / "link") if folder == "link" else f"{folder}/{descriptor}"
+    try:
+        assert main(["draw", "pattern", *PATTERN, "--out", out]) == 0
+    finally:
+        os.close(descriptor)
+    assert (shown / "log").read_text().startswith("what the shift noted\n<svg")
+    assert (shown / "link").is_symlink()
+
+
+def test_a_picture_goes_to_no_folder_and_waits_for_no_reader(capsys, shown):
+    os.mkfifo(shown / "pipe")
+    assert main(["draw", "pattern", *PATTERN, "--out", str(shown / "pipe")]) == 1
+    assert "pipe: cannot write: nobody reads it" in capsys.readouterr().err
+    assert main(["draw", "pattern", *PATTERN, "--out", str(shown)]) == 2
+    assert "exists and is not a file" in capsys.readouterr().err
+    assert main(["draw", "pattern", *PATTERN, "--out", str(shown / "absent" / "x.svg")]) == 1
+    assert "absent/x.svg'" in capsys.readouterr().err
+
+
+@pytest.fixture(name="slide")
+def _slide(tmp_path, monkeypatch):
+    """A command line, in a folder of its own. Its slide is not read by h5py, which may not be installed."""
+    arrays = np.ones((4, 8), "f4"), np.arange(8).reshape(4, 2)
+    monkeypatch.setattr(_slide_command, "read_slide", lambda *_, **__: arrays)
+    monkeypatch.chdir(tmp_path)
+    return ["slide", "slide.h5", "--tiles", "tiles.npy", "--coords", "coords.npy"]
+
+
+def test_a_slide_leaves_other_files_alone(slide, tmp_path):
+    (tmp_path / "thesis.txt").write_text("three years of work")
+    os.symlink("thesis.txt", "tiles.npy.partial")
+    (tmp_path / "coords.npy.partial").write_text("somebody writes here")
+    before = sorted(os.listdir())
+    assert main(slide) == 0
+    assert (tmp_path / "thesis.txt").read_text() == "three years of work"
+    assert (tmp_path / "coords.npy.partial").read_text() == "somebody writes here"
+    assert sorted(os.listdir()) == sorted([*before, "tiles.npy", "coords.npy"])
+    assert not os.path.islink("tiles.npy") and (np.load("tiles.npy") == 1).all()
+
+
+def test_a_slide_waits_for_no_pipe(slide):
+    os.mkfifo("tiles.npy.partial")
+    assert main(slide) == 0
+    assert stat.S_ISFIFO(os.stat("tiles.npy.partial").st_mode)
+
+
+def test_a_slide_that_cannot_be_written_replaces_nothing(slide, tmp_path, monkeypatch):
+    (tmp_path / "tiles.npy").write_text("old")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(slide) == 1
+    assert os.listdir() == ["tiles.npy"] and (tmp_path / "tiles.npy").read_text() == "old"
+
+
+def test_a_slide_replaces_no_descriptors_file(slide, capsys, tmp_path):
+    with open("log", "a+") as log:
+        log.write("what the shift noted")
+        log.flush()
+        assert main([*slide[:2], "--tiles", f"/dev/fd/{log.fileno()}", *slide[4:]]) == 2
+    assert "is a descriptor" in capsys.readouterr().err
+    assert os.listdir() == ["log"] and (tmp_path / "log").read_text() == "what the shift noted"
 
 
 def test_an_array_replaces_neither_what_the_caller_shows_nor_a_device(shown):

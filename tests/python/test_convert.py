@@ -1,5 +1,6 @@
 """Published checkpoints become models: of a golden model's weights as PyTorch would have saved them."""
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -207,24 +208,35 @@ def test_a_model_is_not_written_over(tmp_path):
 
 def test_a_conversion_that_is_ended_leaves_no_model(tmp_path, monkeypatch):
     config, weights = golden()
-    replace, there = convert.os.replace, []
+    replace, there = os.replace, []
 
     def ended(old, new):
-        there.append(sorted(path.name for path in tmp_path.iterdir()))
+        there.append(sorted(path.name.rsplit(".", 1)[0] for path in tmp_path.iterdir()))
         if len(there) == 2:
             raise KeyboardInterrupt
         replace(old, new)
 
-    monkeypatch.setattr(convert.os, "replace", ended)
+    monkeypatch.setattr(os, "replace", ended)
     with pytest.raises(KeyboardInterrupt):
         convert.write_model(tmp_path, config, weights)
-    assert there[0] == ["config.json.partial", "model.safetensors.partial"]
+    assert there[0] == [".config.json", ".model.safetensors"]
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
     monkeypatch.undo()
     with pytest.raises(FileExistsError, match="without a config.json: remove it"):
         convert.write_model(tmp_path, config, weights)
     (tmp_path / "model.safetensors").unlink()
     convert.write_model(tmp_path, config, weights)
+
+
+def test_a_conversion_leaves_other_files_alone(tmp_path):
+    config, weights = golden()
+    (tmp_path / "thesis.txt").write_text("three years of work")
+    for name in ("config.json.partial", "model.safetensors.partial"):
+        (tmp_path / name).symlink_to("thesis.txt")
+    convert.write_model(tmp_path, config, weights)
+    assert (tmp_path / "thesis.txt").read_text() == "three years of work"
+    assert (tmp_path / "config.json.partial").is_symlink()
+    assert json.loads((tmp_path / "config.json").read_text()) == config
 
 
 def test_a_checkpoint_of_pytorch(tmp_path, capsys):

@@ -297,6 +297,24 @@ def test_from_pipes(client, rows, whole, tmp_path):
     assert '"epochs": 12' in (tmp_path / "report.json").read_text()
 
 
+def test_to_a_pipe_whose_reader_comes_later(client, rows, whole, tmp_path):
+    for name, tensor in zip("qkv", rows):
+        (tmp_path / f"{name}.raw").write_bytes(tensor.tobytes())
+    os.mkfifo(tmp_path / "out.pipe")
+    process = subprocess.Popen(
+        command(client, "--q", "q.raw", "--k", "k.raw", "--v", "v.raw", "--out", "out.pipe"),
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(0.3)
+        with open(tmp_path / "out.pipe", "rb") as pipe:
+            out = as_rows(pipe.read())
+        said = process.communicate(timeout=UNTIL)
+    finally:
+        process.kill()
+    assert process.returncode == 0, said
+    np.testing.assert_array_equal(out, whole.out)
+
+
 def test_from_pipes_that_are_written_in_turn(client, tmp_path):
     """Blocks of more than pipes hold, each of them whole before the next tensor's."""
     wide = np.random.default_rng(6).standard_normal((3, 3, 400, 8, 64), dtype="f4")  # 800 KiB a block

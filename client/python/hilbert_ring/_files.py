@@ -1,8 +1,6 @@
 """Tensors in files: where an array lies in one, and outputs that are written to one."""
-import errno
 import math
 import os
-import secrets
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +9,8 @@ from typing import Any, Optional, Tuple, Union
 import numpy as np
 from numpy.typing import NDArray
 
+from hilbert_ring._output_place import find_output
+from hilbert_ring._pending import pending_path, sync_folder
 from hilbert_ring.errors import HilbertRingError, InvalidArgumentError
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -136,13 +136,15 @@ def output_path(path: PathLike) -> Path:
     """Where an output lies: a symbolic link's target, so that the link stays.
 
     Raises:
-        InvalidArgumentError: FILE_DIRECTORY, FILE_SPECIAL: what is there is no regular file, and must not be
-            replaced.
+        InvalidArgumentError: FILE_DIRECTORY, FILE_SPECIAL: what is there is no regular file, or a descriptor, and
+            must not be replaced; or links lead to each other.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise InvalidArgumentError(f"{os.fspath(path)}: cannot write: is no regular file",
+    place = find_output(path)
+    if place.in_place:
+        what = "is a descriptor, and no file's name" if os.path.isfile(path) else "is no regular file"
+        raise InvalidArgumentError(f"{os.fspath(path)}: cannot write: {what}",
                                    reason="FILE_DIRECTORY" if os.path.isdir(path) else "FILE_SPECIAL")
-    return Path(os.path.realpath(path))
+    return Path(os.path.realpath(place.path))
 
 
 class FileOutput:
@@ -168,7 +170,7 @@ class FileOutput:
     @cached_property
     def bytes(self) -> "NDArray[np.uint8]":
         """[rows, bytes of a row], to be written to; from the first use on there is a file."""
-        pending = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        pending = pending_path(self.path)
         known = self._dtype.kind in "fiu"
         kind = self._dtype if known else np.dtype(f"V{self._dtype.itemsize}")
         try:
@@ -193,7 +195,7 @@ class FileOutput:
                 self._map.flush()
                 os.replace(self._pending, self.path)
                 self._pending = None
-                _sync_folder(self.path.parent)
+                sync_folder(self.path.parent)
             array: "NDArray[Any]" = np.load(self.path, mmap_mode="r")
         except (OSError, ValueError) as error:
             raise HilbertRingError(f"{self.path}: {error}") from None
@@ -204,21 +206,6 @@ class FileOutput:
         if self._pending is not None:
             self._pending.unlink(missing_ok=True)
             self._pending = None
-
-
-def _sync_folder(folder: Path) -> None:
-    """A name that was given in it is on the disk. Folders that cannot be synced at all are no error."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def given_file(path: PathLike, shape: Tuple[int, ...], dtype: str, like: Any = None) -> FileOutput:

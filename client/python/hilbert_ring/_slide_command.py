@@ -1,14 +1,13 @@
 """hilbert-ring slide FILE --tiles TILES --coords COORDS: a slide's HDF5 as the .npy files that encode reads."""
 import argparse
 import json
-import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import output_path
+from hilbert_ring._pending import pending_files
 from hilbert_ring.errors import InvalidArgumentError
 from hilbert_ring.slides import read_slide
 
@@ -31,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def slide(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     outputs = {"tiles": output_path(arguments.tiles), "coords": output_path(arguments.coords)}
-    places = {**outputs, **{f"{name} (written at first)": _partial(path) for name, path in outputs.items()}}
-    check_distinct({"file": (arguments.file, None)}, places)
+    check_distinct({"file": (arguments.file, None)}, outputs)
     tiles, coords = read_slide(arguments.file, features=arguments.features, coords=arguments.coordinates)
     for name, array in ((arguments.features, tiles), (arguments.coordinates, coords)):
         if array.dtype.kind not in "iuf" or array.ndim != 2 or len(array) == 0:
@@ -43,7 +41,9 @@ def slide(arguments: argparse.Namespace) -> int:
                                    f"expected ({len(tiles)}, 2)", field=arguments.coordinates)
     if tiles.dtype.name not in _TILE_TYPES:
         tiles = tiles.astype(np.float32)
-    _write({outputs["tiles"]: tiles, outputs["coords"]: coords.astype(np.float64)})
+    with pending_files(list(outputs.values())) as files:
+        for file, array in zip(files, (tiles, coords.astype(np.float64))):
+            np.save(file, np.ascontiguousarray(array))
     low, high = coords.min(axis=0), coords.max(axis=0)
     if arguments.json:
         print(json.dumps({"tiles": len(tiles), "tile_dim": tiles.shape[1], "low": low.tolist(),
@@ -52,21 +52,3 @@ def slide(arguments: argparse.Namespace) -> int:
     print(f"{len(tiles):,} tiles of {tiles.shape[1]:,} numbers; x {low[0]:,} to {high[0]:,}, "
           f"y {low[1]:,} to {high[1]:,}")
     return 0
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(path.name + ".partial")
-
-
-def _write(arrays: "dict[Path, Any]") -> None:
-    """All of them get their names, or none does."""
-    partial = {path: _partial(path) for path in arrays}
-    try:
-        for path, array in arrays.items():
-            with open(partial[path], "wb") as file:
-                np.save(file, np.ascontiguousarray(array))
-        for path, written in partial.items():
-            os.replace(written, path)
-    finally:
-        for written in partial.values():
-            written.unlink(missing_ok=True)

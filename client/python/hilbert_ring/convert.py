@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import pickle
 import re
 import sys
@@ -26,6 +25,8 @@ from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence, Union
 
 import numpy as np
+
+from hilbert_ring._pending import pending_files
 
 # What trained checkpoints hold beside the encoder: the decoder and mask of their pretraining, heads
 # of tasks, and a table of positions, which are computed from coordinates instead.
@@ -264,19 +265,12 @@ def write_model(folder: Path, config: Mapping[str, Any], weights: Mapping[str, T
     if (folder / WEIGHTS_FILE).exists():
         raise FileExistsError(f"{folder / WEIGHTS_FILE} is there already, without a {CONFIG_FILE}: remove it "
                               "if it is what a conversion left that was ended")
-    partial = {name: folder / (name + ".partial") for name in (WEIGHTS_FILE, CONFIG_FILE)}
-    try:
-        partial[CONFIG_FILE].write_text(json.dumps(config, indent=1) + "\n")
-        with open(partial[WEIGHTS_FILE], "wb") as output:
-            output.write(safetensors_header(weights))
-            for tensor in weights.values():
-                output.write(tensor.data)
-        # The config last: a folder without it is no model yet.
-        for name, path in partial.items():
-            os.replace(path, folder / name)
-    finally:
-        for path in partial.values():
-            path.unlink(missing_ok=True)
+    # The config's name last: a folder without it is no model yet.
+    with pending_files([folder / WEIGHTS_FILE, folder / CONFIG_FILE]) as (kept, described):
+        described.write((json.dumps(config, indent=1) + "\n").encode())
+        kept.write(safetensors_header(weights))
+        for tensor in weights.values():
+            kept.write(tensor.data)
 
 
 def load_checkpoint(path: Path) -> dict[str, Entry]:

@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // A golden case's inputs in a folder of their own, so that they can be overwritten.
 class CliPaths : public ::testing::Test {
@@ -196,6 +197,18 @@ TEST_F(CliPaths, AReportGoesToStdoutAlone) {
   EXPECT_TRUE(std::filesystem::is_symlink(files_.Path("stdout")));
   EXPECT_TRUE(std::filesystem::is_symlink(files_.Path("stderr")));
   EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
+TEST_F(CliPaths, AReportIsAddedToWhatAShellHasOpen) {
+  const FakeService service;
+  const std::string log = files_.Write("log", "what the shift noted\n");
+  for (const char* link : {"/proc/$$/fd/3", "/dev/fd/3"}) {
+    const CliResult result = RunShell(
+        absl::StrCat("exec 3>>", log, "; $CLI attend --server ", service.address(),
+                     GoldenInputs("dense"), " --out ", files_.Path("o.npy"), " --report ", link));
+    EXPECT_EQ(result.code, 0) << result.err;
+  }
+  EXPECT_THAT(ReadFile(log), AllOf(StartsWith("what the shift noted\n{"), HasSubstr("\n}\n{")));
 }
 
 TEST(CliOutputs, AnArrayNeedsARegularFile) {

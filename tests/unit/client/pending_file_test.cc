@@ -192,6 +192,22 @@ TEST(PendingFile, WhatIsNoRegularFileIsWrittenWhereItIs) {
   close(reader);
 }
 
+// As another process has it: not a descriptor by which it is written, but a link that is opened.
+TEST(PendingFile, AFileThatSomebodyHasOpenIsAddedTo) {
+  const TestFiles files;
+  const std::string log = files.Write("log", "what the shift noted\n");
+  const int held = open(log.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  ASSERT_GE(held, 0);
+  auto file = PendingFile::Create(absl::StrCat("/proc/thread-self/fd/", held));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(file->in_place());
+  ASSERT_TRUE(file->Append("new").ok());
+  ASSERT_TRUE(file->Commit().ok());
+  EXPECT_EQ(ReadFile(log), "what the shift noted\nnew");
+  EXPECT_THAT(files.Names(), ElementsAre("log"));
+  close(held);
+}
+
 TEST(PendingFile, AFileThatWasReplacedMeanwhileIsNotCommitted) {
   const TestFiles files;
   const std::string path = files.Write("out.npy", "before");

@@ -7,6 +7,8 @@ from typing import Any
 
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._job_flags import add_job_flags, coords_path_of, job_of
+from hilbert_ring._output_place import find_output
+from hilbert_ring._pending import write_text
 from hilbert_ring._service_flags import add_service_flags, files_shown, service_of
 from hilbert_ring.draw.order import draw_order
 from hilbert_ring.draw.pattern import draw_pattern
@@ -14,6 +16,8 @@ from hilbert_ring.draw.plan import draw_plan
 from hilbert_ring.draw.svg import Svg
 from hilbert_ring.draw.trace import draw_trace
 from hilbert_ring.v1 import attention_pb2 as pb
+
+_STDOUT = 1  # its descriptor
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
@@ -41,10 +45,10 @@ def draw(arguments: argparse.Namespace) -> int:
     """Runs a command."""
     _check_out(arguments)
     picture: Svg = arguments.run(arguments)
-    if str(arguments.out) == "-":
+    if str(arguments.out) == "-" or find_output(arguments.out).descriptor == _STDOUT:
         print(picture.document(), end="")
         return 0
-    arguments.out.write_text(picture.document())
+    write_text(arguments.out, picture.document())
     print(json.dumps({"out": str(arguments.out)}) if arguments.json else arguments.out)
     return 0
 

@@ -1,0 +1,95 @@
+#include "client/cli/raw_output.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cpp/output_place.h"
+#include "engine/base/return_if_error.h"
+
+namespace hilbert_ring::cli {
+namespace {
+
+constexpr absl::Duration kLookForReader = absl::Milliseconds(50);
+
+bool IsPipe(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
+absl::StatusOr<int> OpenToWrite(const client::OutputPlace& place, const ReaderWait& wait) {
+  const std::string& path = place.path;
+  if (place.descriptor >= 0) {
+    const int fd = fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0);
+    if (fd >= 0) return fd;
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
+  }
+  // What is written in place may be a file that another process has open.
+  const int how = place.in_place ? O_APPEND | O_NOCTTY : O_CREAT;
+  while (true) {
+    // O_NONBLOCK: a wait for the reader of a pipe would not end with a signal that is caught.
+    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | how, 0666);
+    if (fd >= 0) {
+      fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+      return fd;
+    }
+    if (errno != ENXIO || !IsPipe(path)) {
+      return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));
+    }
+    if (wait.stopped()) {
+      return absl::CancelledError(absl::StrCat(path, ": ended while nobody read it"));
+    }
+    if (absl::Now() >= wait.until) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(path, ": the job's deadline passed while nobody read it"));
+    }
+    absl::SleepFor(std::min(kLookForReader, wait.until - absl::Now()));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<RawOutput> RawOutput::Open(const std::string& path, const ReaderWait& wait) {
+  if (absl::EndsWith(path, ".npy")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": --stream writes raw rows; give another name"));
+  }
+  ASSIGN_OR_RETURN(const client::OutputPlace place, client::FindOutput(path));
+  ASSIGN_OR_RETURN(const int fd, OpenToWrite(place, wait));
+  return RawOutput(path, fd, place.in_place);
+}
+
+RawOutput::~RawOutput() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status RawOutput::Append(std::span<const std::byte> bytes) {
+  RETURN_IF_ERROR(Begin());
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot write"));
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RawOutput::End() {
+  RETURN_IF_ERROR(Begin());
+  if (fdatasync(fd_) == 0 || errno == EINVAL || errno == EROFS) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot write to the disk"));
+}
+
+absl::Status RawOutput::Begin() {
+  if (std::exchange(begun_, true)) return absl::OkStatus();
+  if (ftruncate(fd_, 0) == 0 || errno == EINVAL) return absl::OkStatus();  // a pipe
+  return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot empty"));
+}
+
+}  // namespace hilbert_ring::cli

@@ -1,0 +1,61 @@
+"""Where an output that is given by its path lies. As client/cpp/output_place.cc.
+
+    find_output("latest.svg").path          # "runs/7.svg", which that links to, whether it is there yet or not
+    find_output("/dev/stdout").descriptor   # 1
+
+A symbolic link stays and its target is what is written. Pipes, devices and descriptors are written where they are,
+and never replaced.
+"""
+import os
+import stat
+from dataclasses import dataclass
+from typing import Optional, Union
+
+from hilbert_ring.errors import InvalidArgumentError
+
+_MOST_LINKS = 40  # as the system follows
+
+
+@dataclass(frozen=True)
+class OutputPlace:
+    """Of an output."""
+
+    path: str  # no symbolic link, unless it is written in place
+    descriptor: Optional[int] = None  # of this process
+    in_place: bool = False  # no regular file: a new one must not take its place
+
+
+def find_output(path: "Union[str, os.PathLike[str]]") -> OutputPlace:
+    """Opens nothing.
+
+    Raises:
+        InvalidArgumentError: links lead to each other.
+    """
+    at = os.fspath(path)
+    for _ in range(_MOST_LINKS + 1):
+        descriptor = _descriptor_of(at)
+        if descriptor is not None:
+            return OutputPlace(at, descriptor, in_place=True)
+        try:
+            mode = os.lstat(at).st_mode
+            if not stat.S_ISLNK(mode):
+                return OutputPlace(at, in_place=not stat.S_ISREG(mode))
+            if _lies_in_proc(at):  # what such a link says is no path
+                return OutputPlace(at, in_place=True)
+            at = os.path.join(os.path.dirname(at), os.readlink(at))
+        except (OSError, ValueError):
+            return OutputPlace(at)  # opening it tells why
+    raise InvalidArgumentError(f"{os.fspath(path)}: cannot write: more than {_MOST_LINKS} symbolic links")
+
+
+def _descriptor_of(path: str) -> Optional[int]:
+    """That of this process whose link in /proc this is."""
+    folder, name = os.path.split(path)
+    if not (name.isascii() and name.isdigit()):
+        return None
+    own = os.path.realpath("/proc/self/fd")
+    return int(name) if os.path.isdir(own) and os.path.realpath(folder or ".") == own else None
+
+
+def _lies_in_proc(path: str) -> bool:
+    return os.stat(os.path.dirname(path) or ".").st_dev == os.stat("/proc/self").st_dev
