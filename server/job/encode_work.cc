@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/mutex.h"
 #include "engine/base/random_bits.h"
 #include "engine/base/return_if_error.h"
 #include "engine/base/saturating.h"
 #include "engine/model/files/grid_positions.h"
 #include "engine/model/files/pooling.h"
+#include "server/job/pooled_parts.h"
 #include "server/models/encode_spec.h"
 #include "server/rows/encode_check.h"
 #include "wire/checksum.h"
@@ -46,46 +45,6 @@ int64_t PooledBytes(const EncodeJob& job) {
 // 24 bytes a number: the workers' sums in float64, those of the state that is put together, its
 // means, and all means.
 int64_t ResultBytes(const EncodeJob& job) { return SaturatingMultiply(PooledBytes(job), 6); }
-
-// A worker's parts of pooled states, as they came.
-class PooledParts {
- public:
-  explicit PooledParts(int64_t most_numbers) : most_numbers_(most_numbers) {}
-
-  absl::Status Add(int rank, int64_t state, PooledPart part) {
-    const MutexLock lock(mutex_);
-    int64_t& numbers = numbers_[rank];
-    numbers += std::ssize(part.sums) + std::ssize(part.rows);
-    if (numbers > most_numbers_) {
-      return absl::InternalError(absl::StrCat(
-          "a worker sent ", numbers, " numbers of pooled sums, the job has ", most_numbers_));
-    }
-    parts_[{state, rank}].push_back(std::move(part));
-    return absl::OkStatus();
-  }
-
-  // In the order of the ranks, so that the same parts give the same bits.
-  absl::Status AddTo(int64_t state, SlidePool& pool) const {
-    const MutexLock lock(mutex_);
-    for (const auto& [key, parts] : parts_) {
-      if (key.first != state) continue;
-      for (const PooledPart& part : parts) RETURN_IF_ERROR(pool.Add(part));
-    }
-    return absl::OkStatus();
-  }
-
-  void Clear() {
-    const MutexLock lock(mutex_);
-    numbers_.clear();
-    parts_.clear();
-  }
-
- private:
-  const int64_t most_numbers_;  // of a rank: rows and sums
-  mutable Mutex mutex_;
-  std::map<int, int64_t> numbers_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::pair<int64_t, int>, std::vector<PooledPart>> parts_ ABSL_GUARDED_BY(mutex_);
-};
 
 class EncodeWork : public JobWork {
  public:
@@ -204,6 +163,19 @@ class EncodeWork : public JobWork {
     part.sums.resize(pooled.sums().size() / sizeof(double));
     std::memcpy(part.sums.data(), pooled.sums().data(), pooled.sums().size());
     return parts_.Add(rank, pooled.state(), std::move(part));
+  }
+
+  std::optional<WrongPart> FindWrongPart(const Shards& shards) const override {
+    if (job_.outputs.pooling == Pooling::kNone) return std::nullopt;
+    for (int rank = 0; rank < shards.workers(); ++rank) {
+      const std::vector<int64_t> rows =
+          PooledRowsOf(*shape().slides, job_.outputs.pooling, shards.OfRank(rank));
+      for (const int64_t state : job_.outputs.states) {
+        std::string what = parts_.WrongOf(rank, state, rows);
+        if (!what.empty()) return WrongPart{.rank = rank, .what = std::move(what)};
+      }
+    }
+    return std::nullopt;
   }
 
   absl::Status SendResults(const Output& output) override;

@@ -211,10 +211,33 @@ absl::Status JobExecution::Send(JobRun& run) {
   Enter(JobPhase::kSending);
   TellSent(0);  // rows that left before
   RETURN_IF_ERROR(run.AwaitEnd());
+  RETURN_IF_ERROR(CheckParts(run));
   RETURN_IF_ERROR(SendResults());
   // The last output may be a part of a shard: while a client does not take it, its memory is in
   // use.
   return client_.AwaitTaken(stop_);
+}
+
+absl::Status JobExecution::Wrong(int rank, const std::string& what) {
+  blamed_ = {.worker = members_[rank], .fault = Fault::kWorkers};
+  return absl::InternalError(absl::StrCat("worker ", members_[rank]->address, " ", what));
+}
+
+// What does not go to the client as it comes. Before results leave: another execution sends them
+// again.
+absl::Status JobExecution::CheckParts(const JobRun& run) {
+  if (const auto wrong = job_.work.FindWrongPart(plan_.shards)) {
+    return Wrong(wrong->rank, wrong->what);
+  }
+  // Of files a worker says at its end alone that it has all rows.
+  if (job_.files != nullptr || !job_.work.shape().rows.Has(TensorKind::kLayerInput) ||
+      run.Shards().empty()) {
+    return absl::OkStatus();
+  }
+  const RowSet& kept = job_.delivered.of(TensorKind::kLayerInput);
+  if (kept.count() == kept.size()) return absl::OkStatus();
+  return Wrong(plan_.shards.Find(kept.GapFrom(0).begin).rank,
+               "has not kept all its rows of the layer that is checked");
 }
 
 absl::Status JobExecution::SendResults() {
@@ -259,11 +282,6 @@ absl::Status JobExecution::Check(JobRun& run) {
   std::shared_ptr<const Permutation> order = job_.input.order();
   if (order == nullptr) {
     ASSIGN_OR_RETURN(order, Permutation::Make(job_.spec, {}));
-  }
-  // Of files a worker says at its end alone that it has all rows.
-  if (job_.files == nullptr && job_.work.shape().rows.Has(TensorKind::kLayerInput) &&
-      job_.delivered.of(TensorKind::kLayerInput).count() < job_.spec.tokens) {
-    return absl::InternalError("the workers have not kept all rows of the layer that is checked");
   }
   ASSIGN_OR_RETURN(const auto verdict, job_.check->Compare({.router = *router_,
                                                             .order = *order,

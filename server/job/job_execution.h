@@ -98,12 +98,16 @@ class JobExecution {
   // The execution's error where its ring could not be formed, and who is to blame.
   absl::Status NoRing(const absl::Status& why, Clock::duration took);
 
+  // The error of a worker that did so, which is to blame.
+  absl::Status Wrong(int rank, const std::string& what);
+
   // The steps of an execution once it has its ring; each enters its phase.
   absl::Status RunWith(JobRun& run);
   absl::Status Start(JobRun& run);
   absl::Status Receive(JobRun& run);
   absl::Status Compute(JobRun& run);
   absl::Status Send(JobRun& run);
+  absl::Status CheckParts(const JobRun& run);
   absl::Status SendResults();
   absl::Status Check(JobRun& run);
 

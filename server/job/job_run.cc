@@ -2,6 +2,7 @@
 #include "server/job/job_run.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,13 +22,18 @@ std::vector<int64_t> ReceivedBytes(const Plan& plan) {
   return bytes;
 }
 
+std::optional<int64_t> FileBytes(const JobRunOptions& options) {
+  if (options.files == nullptr) return std::nullopt;
+  return options.files->output_bytes();
+}
+
 }  // namespace
 
 JobRun::JobRun(JobRunOptions options, JobStop& stop)
     : options_(std::move(options)),
       stop_(stop),
       watch_(options_.stall_timeout, ReceivedBytes(*options_.plan)),
-      progress_(options_.members.size()) {}
+      news_(options_.members.size(), ProgressNews(FileBytes(options_))) {}
 
 JobRun::~JobRun() { CancelAndJoin(); }
 
@@ -223,6 +229,13 @@ absl::Status JobRun::AwaitRead() {
 }
 
 absl::Status JobRun::AwaitEnd() {
+  {
+    const MutexLock lock(mutex_);
+    // The exchange is over.
+    for (int rank = 0; rank < static_cast<int>(streams_.size()); ++rank) {
+      watch_.Waits(rank, 0, options_.time->Now());
+    }
+  }
   RETURN_IF_ERROR(Await(
       {.done = &WorkerStream::ended, .late = "did not send all its output", .computing = true},
       options_.time->Now() + kForLong));

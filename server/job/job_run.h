@@ -35,6 +35,7 @@
 #include "engine/base/mutex.h"
 #include "server/job/job_run_options.h"
 #include "server/job/peer_complaints.h"
+#include "server/job/progress_news.h"
 #include "server/job/stall_watch.h"
 #include "server/job/worker_failure.h"
 #include "server/job/worker_stream.h"
@@ -95,8 +96,9 @@ class JobRun : private WorkerStream::Listener {
   absl::Status AwaitComputed(Deadline deadline);
 
   // Until every worker's outputs have gone to `output` and it has said its figures. Takes as long
-  // as the client takes to read; one that does not read is an error of `output`. INTERNAL: a worker
-  // has left outputs out.
+  // as the client takes to read; one that does not read is an error of `output`. A worker that
+  // hands nothing over, though the client would take it, stalls whatever it says. INTERNAL: a
+  // worker has left outputs out.
   absl::Status AwaitEnd();
 
   // Cancels what is still under way, waits for it, and hands over the rows that are here.
@@ -142,6 +144,7 @@ class JobRun : private WorkerStream::Listener {
   void Misbehaved(int rank) override;
   void Failed(int rank, const grpc::Status& status) override;
 
+  ProgressNews::Does WhatDoes(int rank) const;
   void Blame(int rank, Fault fault);
   void NoteComplaint(int rank, const absl::Status& said);
   void FailedBeside(const std::string& worker, const v1::RunFailed& failed);
@@ -166,9 +169,9 @@ class JobRun : private WorkerStream::Listener {
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   StallWatch watch_ ABSL_GUARDED_BY(mutex_);
-  std::vector<v1::RunProgress> progress_ ABSL_GUARDED_BY(mutex_);  // by rank, the last
-  const RowRouter* router_ ABSL_GUARDED_BY(mutex_) = nullptr;      // once rows have places
-  Clock::time_point told_ ABSL_GUARDED_BY(mutex_);                 // last progress
+  std::vector<ProgressNews> news_ ABSL_GUARDED_BY(mutex_);     // by rank
+  const RowRouter* router_ ABSL_GUARDED_BY(mutex_) = nullptr;  // once rows have places
+  Clock::time_point told_ ABSL_GUARDED_BY(mutex_);             // last progress
   std::shared_ptr<const Member> stalled_ ABSL_GUARDED_BY(mutex_);
   Blamed blamed_ ABSL_GUARDED_BY(mutex_);
   Complaints complaints_ ABSL_GUARDED_BY(mutex_);

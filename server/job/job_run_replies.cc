@@ -19,12 +19,6 @@ constexpr auto kStallCheckInterval = std::chrono::milliseconds(250);
 // Until it is looked whether the time is over, by whichever clock that goes.
 constexpr auto kHearInterval = std::chrono::milliseconds(250);
 
-// A worker that says the same again has not moved.
-bool IsNews(const v1::RunProgress& now, const v1::RunProgress& before) {
-  return now.fraction() != before.fraction() || now.waiting_step() != before.waiting_step() ||
-         now.layer() != before.layer() || now.file_bytes() != before.file_bytes();
-}
-
 }  // namespace
 
 void JobRun::Changed() {
@@ -41,6 +35,7 @@ absl::Status JobRun::Await(const Awaited& awaited, Deadline deadline) {
   const TimeSource& time = *options_.time;
   MutexLock lock(mutex_);
   watch_.Begin(time.Now());
+  for (ProgressNews& news : news_) news.Begin(time.Now());
   const auto all = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return AllDid(awaited); };
   while (stop_.why().ok() && !all()) {
     const Clock::time_point now = time.Now();
@@ -123,18 +118,28 @@ void JobRun::Progressed(int rank, const v1::RunProgress& progress) {
   {
     const MutexLock lock(mutex_);
     const Clock::time_point now = options_.time->Now();
-    // Bringing files to the disk takes long, and a worker can only say that it still does.
-    if (options_.files != nullptr || IsNews(progress, progress_[rank])) {
-      watch_.Waits(rank, progress.waiting_step(), now);
+    const ProgressNews::Does does = WhatDoes(rank);
+    if (news_[rank].Moves(progress, does, now)) {
+      const bool exchanges = does == ProgressNews::Does::kComputes;
+      watch_.Waits(rank, exchanges ? progress.waiting_step() : 0, now);
     }
-    progress_[rank] = progress;
     if (now - told_ < kProgressInterval) return;
     told_ = now;
-    for (const v1::RunProgress& of : progress_) mean += of.fraction();
-    mean /= static_cast<double>(progress_.size());
-    layer = std::max<int64_t>(0, std::ranges::min(progress_, {}, &v1::RunProgress::layer).layer());
+    layer = news_.front().furthest().layer();
+    for (const ProgressNews& news : news_) {
+      mean += news.furthest().fraction();
+      layer = std::min(layer, news.furthest().layer());
+    }
+    mean /= static_cast<double>(news_.size());
   }
   options_.progress(mean, layer);
+}
+
+ProgressNews::Does JobRun::WhatDoes(int rank) const {
+  const WorkerStream& stream = *streams_[rank];
+  if (stream.computed()) return ProgressNews::Does::kHandsOver;
+  const bool reads = options_.files != nullptr && !stream.read();
+  return reads ? ProgressNews::Does::kReads : ProgressNews::Does::kComputes;
 }
 
 void JobRun::Moved(int rank) {
@@ -225,7 +230,8 @@ void JobRun::Misbehaved(int rank) { Blame(rank, Fault::kWorkers); }
 
 void JobRun::Failed(int rank, const grpc::Status& status) {
   const auto& member = options_.members[rank];
-  const Fault fault = FaultOf(status);
+  const Fault fault = FaultOf(status, {.taken = streams_[rank]->ComputesFor(options_.time->Now()),
+                                       .limit = options_.compute_timeout});
   if (fault == Fault::kPeers) NoteComplaint(rank, wire::FromGrpc(status));
   // A worker whose peer died says so before we hear of the death itself: that gets a moment, so
   // that the right one is named.

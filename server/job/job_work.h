@@ -5,12 +5,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/plan/shards.h"
 #include "hilbert_ring/v1/attention.pb.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/cluster/membership.h"
@@ -83,7 +85,17 @@ class JobWork {
   // What a worker tells of a row that is to be checked.
   virtual absl::Status TakeChecked(const v1::CheckedState& state);
 
-  // Every worker has computed: results that are put together here.
+  // All workers have ended: the first whose part of results that are put together here is not that
+  // of its rows.
+  struct WrongPart {
+    int rank = 0;
+    std::string what;  // it did
+  };
+  virtual std::optional<WrongPart> FindWrongPart(const Shards& shards) const {
+    return std::nullopt;
+  }
+
+  // After that, where there is none: results that are put together here.
   virtual absl::Status SendResults(const Output& output) { return absl::OkStatus(); }
 
   // What the report says beside the figures.

@@ -344,7 +344,7 @@ void ServedJob::NoteDone() {
 // Nobody rests for what may be the job's fault. But a worker is to have what it says that it has.
 void ServedJob::NoteUndecided() {
   for (const Doubt& doubt : doubts_) {
-    if (!absl::IsResourceExhausted(doubt.error)) continue;
+    if (!LacksWhatItHas(doubt.error)) continue;
     services_.membership.NoteFailure(*doubt.worker, Why(doubt.error));
   }
 }

@@ -16,26 +16,33 @@ bool MeansLoss(absl::StatusCode code) {
          code == absl::StatusCode::kUnauthenticated;  // it has registered anew meanwhile
 }
 
-// Whoever else reads or writes the file finds the same.
 bool IsOfFiles(const absl::Status& error) { return wire::ReasonOf(error).starts_with("FILE_"); }
 
-// Workers say by their heartbeats which models they have and whether they see the data root.
-bool IsOfModelOrDataRoot(const absl::Status& error) {
-  if (wire::HasReason(error, wire::reason::kModelMemory)) return false;
+// Whoever else reads or writes it may find the same, or has a disk that is better.
+bool IsOfADisk(const absl::Status& error) {
   const std::string reason = wire::ReasonOf(error);
-  return reason.starts_with("MODEL_") || reason.starts_with("DATA_ROOT_") ||
+  return IsOfFiles(error) || reason.starts_with("MODEL_") || reason.starts_with("DATA_ROOT_") ||
          reason == wire::reason::kNoDataRoot.name;
 }
 
+bool SpeaksOfALoss(const absl::Status& error) {
+  return MeansLoss(error.code()) && !IsOfADisk(error);
+}
+
+bool HasCorruptBlocks(const absl::Status& error) {
+  return absl::IsDataLoss(error) && !IsOfADisk(error);
+}
+
+// A worker's clock is not ours, and neither counts from the same moment.
+bool IsOver(const ComputeTime& time) { return 2 * time.taken >= time.limit; }
+
 }  // namespace
 
-Fault FaultOf(const grpc::Status& status) {
+Fault FaultOf(const grpc::Status& status, const ComputeTime& time) {
   if (!SaidByWorker(status)) return Fault::kWorkers;
   const absl::Status error = wire::FromGrpc(status);
-  if (IsOfFiles(error) || IsOfModelOrDataRoot(error) || absl::IsDeadlineExceeded(error)) {
-    return Fault::kJobs;
-  }
-  return MeansLoss(error.code()) || absl::IsDataLoss(error) ? Fault::kPeers : Fault::kEither;
+  if (absl::IsDeadlineExceeded(error) && IsOver(time)) return Fault::kJobs;
+  return SpeaksOfALoss(error) || HasCorruptBlocks(error) ? Fault::kPeers : Fault::kEither;
 }
 
 grpc::Status StatusOf(const v1::RunFailed& failed) {
@@ -47,7 +54,11 @@ grpc::Status StatusOf(const v1::RunFailed& failed) {
 bool SaidByWorker(const grpc::Status& status) { return !status.error_details().empty(); }
 
 bool MayBeAPeersFault(const grpc::Status& status) {
-  return SaidByWorker(status) && MeansLoss(wire::FromGrpc(status).code());
+  return SaidByWorker(status) && SpeaksOfALoss(wire::FromGrpc(status));
+}
+
+bool LacksWhatItHas(const absl::Status& error) {
+  return absl::IsResourceExhausted(error) && !IsOfFiles(error);
 }
 
 absl::Status LostWorker(const std::string& address, absl::string_view how) {
@@ -62,9 +73,8 @@ absl::Status FailureOf(const std::string& address, const grpc::Status& status) {
   const bool full = absl::IsResourceExhausted(error);
   if (!SaidByWorker(status) && !full) return LostWorker(address, error.message());
   const std::string message = absl::StrCat("worker ", address, ": ", error.message());
-  if (MeansLoss(error.code()) && !IsOfFiles(error))
-    return wire::ErrorOf(wire::reason::kWorkerLost, message);
-  if (absl::IsDataLoss(error)) return wire::ErrorOf(wire::reason::kWorkerDataLoss, message);
+  if (SpeaksOfALoss(error)) return wire::ErrorOf(wire::reason::kWorkerLost, message);
+  if (HasCorruptBlocks(error)) return wire::ErrorOf(wire::reason::kWorkerDataLoss, message);
   // A reason is a label of metrics: a name that is none of ours says no more than the code.
   const wire::Reason* const reason = wire::FindReason(wire::ReasonOf(error));
   const absl::Status failure(error.code(), message);

@@ -9,6 +9,7 @@
 #include "grpcpp/support/status.h"
 #include "hilbert_ring/v1/worker.pb.h"
 #include "server/cluster/membership.h"
+#include "server/process/deadline.h"
 
 namespace hilbert_ring::server {
 
@@ -26,8 +27,14 @@ struct Blamed {
   Fault fault = Fault::kJobs;
 };
 
-// Of a stream that ended so; well means without figures.
-Fault FaultOf(const grpc::Status& status);
+// Of a job, by the coordinator's clock.
+struct ComputeTime {
+  Clock::duration taken{0}, limit{0};
+};
+
+// Of a stream that ended so; well means without figures. That its time is over a worker may say
+// when it is.
+Fault FaultOf(const grpc::Status& status, const ComputeTime& time);
 
 // The status that the stream would have ended with.
 grpc::Status StatusOf(const v1::RunFailed& failed);
@@ -37,6 +44,9 @@ bool SaidByWorker(const grpc::Status& status);
 
 // A worker says what a peer's death makes it say, and the culprit's own news may still come.
 bool MayBeAPeersFault(const grpc::Status& status);
+
+// A worker lacks what its heartbeats said that it has: memory or threads, not room on a disk.
+bool LacksWhatItHas(const absl::Status& error);
 
 // WORKER_LOST, with the address and how.
 absl::Status LostWorker(const std::string& address, absl::string_view how);

@@ -269,6 +269,7 @@ absl::Status WorkerStream::Handle(RunMessage<v1::RunResponse>& message) {
       listener_.Failed(rank_, StatusOf(response.failed()));
       return stop_.why();
     case v1::RunResponse::kPooled:
+      listener_.Moved(rank_);
       return options_.work->TakePooled(rank_, response.pooled());
     case v1::RunResponse::kChecked:
       return options_.work->TakeChecked(response.checked());
@@ -398,6 +399,11 @@ bool WorkerStream::told_figures() const {
 v1::WorkerReport WorkerStream::report() const {
   const MutexLock lock(mutex_);
   return said_.report.value_or(v1::WorkerReport());
+}
+
+Clock::duration WorkerStream::ComputesFor(Clock::time_point now) const {
+  const MutexLock lock(mutex_);
+  return finished_ == Clock::time_point() ? Clock::duration(0) : now - finished_;
 }
 
 double WorkerStream::compute_seconds() const {

@@ -156,6 +156,9 @@ class WorkerStream {
   bool ended() const;  // its call, and its outputs have gone
   v1::WorkerReport report() const;
 
+  // Any thread: since all rows are there, by our clock; 0 before.
+  Clock::duration ComputesFor(Clock::time_point now) const;
+
   // From the last row to the last result, by the worker's clock, but no longer than we have waited.
   double compute_seconds() const;
 

@@ -131,6 +131,20 @@ TEST_F(EncodeWorkTest, SumsThatComeTwiceAreAWorkersFault) {
   EXPECT_TRUE(absl::IsInternal(Send(*work))) << Send(*work);
 }
 
+TEST_F(EncodeWorkTest, TheWorkerIsFoundWhosePartIsNotThatOfItsRows) {
+  const auto work = Make();
+  const auto slides = std::ssize(golden_.slide_tiles);
+  const auto plan = work->MakePlanner(nullptr)(1);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(work->TakePooled(0, Sums(*work, 0, 1, 1)).ok());
+  const auto wrong = work->FindWrongPart(plan->shards);
+  ASSERT_TRUE(wrong.has_value());
+  EXPECT_EQ(wrong->rank, 0);
+  EXPECT_THAT(wrong->what, HasSubstr("of its rows of slide 1"));
+  EXPECT_TRUE(work->TakePooled(0, Sums(*work, 1, slides, 1)).ok());
+  EXPECT_FALSE(work->FindWrongPart(plan->shards).has_value());
+}
+
 TEST_F(EncodeWorkTest, WhatAWorkerSendsIsBounded) {
   const auto work = Make();
   const auto slides = std::ssize(golden_.slide_tiles);

@@ -143,6 +143,7 @@ grpc::Status FakeWorker::Run(grpc::ServerContext* context, Stream* stream) {
     opens_.push_back(open);
   }
   const Here here{*stream, *context, open};
+  if (auto end = Reach(Moment::kOpened, here)) return *end;
   const Plan plan = *MakePlan(*wire::DecodeJobSpec(open.spec()), open.workers());
   const ShardLayout layout(plan, open.rank());
   std::shared_ptr<SharedMemory> shared;
@@ -155,7 +156,6 @@ grpc::Status FakeWorker::Run(grpc::ServerContext* context, Stream* stream) {
   const HostShard shard(shared ? shared->data() : own.data(), layout);
 
   v1::RunResponse response;
-  if (auto end = Reach(Moment::kOpened, here)) return *end;
   bool done = open.rows_there() && shared != nullptr;
   if (done && whole_) {
     if (auto end = Reach(Moment::kRowsDone, here)) return *end;

@@ -1,6 +1,7 @@
 // What ends a job because of time: its own limits, its client's pace, workers that do not move.
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -194,6 +195,28 @@ TEST(JobClock, AJobComputesForTheJobTimeoutAndNoLonger) {
   EXPECT_EQ(rig.worker(1).runs(), 1) << "another try would take as long";
 }
 
+// Workers have the limit, too, and count by clocks of their own.
+TEST(JobClock, ThatTheTimeIsOverAWorkerMaySayWhenItIs) {
+  for (const bool over : {true, false}) {
+    JobRig rig({.settings = {.job_timeout = minutes(10)}});
+    Hold hold;
+    rig.worker(1).At(Moment::kRowsDone, hold.action());
+    auto client = rig.Send();
+    ASSERT_TRUE(hold.AwaitHeld());
+    ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
+    ASSERT_TRUE(rig.time().AwaitWait(kLook));
+    rig.time().Advance(over ? minutes(5) : minutes(5) - seconds(30));
+    hold.Release(wire::ToGrpc(
+        wire::ErrorOf(wire::reason::kJobTimeout, "the job's deadline passed while computing")));
+    const absl::Status status = rig.Await(*client);
+    EXPECT_EQ(wire::ReasonOf(status), over ? "JOB_TIMEOUT" : "OK") << status;
+    EXPECT_EQ(status.ok(), !over);
+    EXPECT_EQ(rig.worker(1).runs(), 1);
+    EXPECT_EQ(rig.worker(0).runs(), over ? 1 : 2);
+    EXPECT_EQ(rig.failures(1), over ? 0 : 1);
+  }
+}
+
 // Its heartbeats go on, and the job's thread waits in a write.
 TEST(JobClock, AWorkerThatTakesNoRowsIsLost) {
   JobRig rig({.local = false, .settings = {.stall_timeout = seconds(20)}});
@@ -223,8 +246,8 @@ class RepeatingWorker {
       : rig_(rig) {
     rig.worker(0).At(moment, [this, fill = std::move(fill)](const FakeWorker::Here& here) {
       v1::RunResponse response;
-      fill(response);
       while (!here.context.IsCancelled()) {
+        fill(response);
         here.stream.Write(response);
         ++said_;
         std::this_thread::sleep_for(milliseconds(1));
@@ -273,6 +296,59 @@ TEST(JobClock, AWorkerThatRepeatsWhatIsFinalHasNotMoved) {
   EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for nobody")));
   EXPECT_EQ(client->WrongRows(), 0);
   EXPECT_EQ(client->RepeatedRows(), 0);
+}
+
+TEST(JobClock, AWorkerThatGoesForthAndBackHasNotMoved) {
+  JobRig rig({.settings = {.stall_timeout = seconds(20)}});
+  RepeatingWorker worker(rig, Moment::kRowsDone, [](auto& r) {
+    const bool further = r.progress().fraction() != 0.5;
+    r.mutable_progress()->set_fraction(further ? 0.5 : 0.25);
+    r.mutable_progress()->set_layer(further ? 2 : 1);
+  });
+  auto client = rig.Send();
+  ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
+  ASSERT_TRUE(worker.AwaitCancelled());
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().workers_size(), 1);
+  EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for nobody")));
+}
+
+// Whatever it says: what it would have to send is there, and its figures do not come.
+TEST(JobClock, AWorkerThatHasComputedAndGoesOnTellingProgressHasNotMoved) {
+  for (const bool local : {true, false}) {
+    JobRig rig({.local = local, .settings = {.stall_timeout = seconds(20)}});
+    RepeatingWorker worker(rig, Moment::kComputed, [](auto& r) {
+      r.mutable_progress()->set_fraction(std::nextafter(r.progress().fraction(), 1));
+      r.mutable_progress()->set_layer(r.progress().layer() + 1);
+      r.mutable_progress()->set_waiting_step(r.progress().waiting_step() == 1 ? 2 : 1);
+    });
+    auto client = rig.Send();
+    ASSERT_TRUE(rig.AwaitPhase(JobPhase::kSending));
+    ASSERT_TRUE(worker.AwaitCancelled());
+    ASSERT_TRUE(rig.Await(*client).ok());
+    EXPECT_EQ(client->report().retries(), 1);
+    EXPECT_EQ(client->report().workers_size(), 1);
+    EXPECT_EQ(rig.failures(0), 1);
+    EXPECT_EQ(client->WrongRows(), 0);
+    EXPECT_EQ(client->RepeatedRows(), 0);
+    EXPECT_THAT(rig.lines(), Contains(HasSubstr("waits for nobody")));
+  }
+}
+
+// Its client reads nothing for longer than workers may stand still.
+TEST(JobClock, AWorkerWhoseOutputsWaitForTheClientIsNoStall) {
+  JobRig rig({.workers = 1, .local = false, .settings = {.stall_timeout = seconds(20)}});
+  auto client = rig.Send(JobRig::Spec(), {.reads = 1});
+  ASSERT_TRUE(rig.AwaitPhase(JobPhase::kComputing));
+  ASSERT_TRUE(rig.time().AwaitWait(kLook));
+  for (int look = 0; look < 100; ++look) {
+    rig.time().Advance(seconds(1));
+    ASSERT_TRUE(rig.time().AwaitWait(kLook));
+  }
+  client->Read();
+  ASSERT_TRUE(rig.Await(*client).ok());
+  EXPECT_EQ(client->report().retries(), 0);
+  EXPECT_EQ(client->WrongRows(), 0);
 }
 
 // Another caller's first job has the place of the last one of whoever has most.

@@ -221,20 +221,73 @@ TEST(JobLoss, CorruptBlocksAreTriedAgain) {
   EXPECT_TRUE(absl::IsDataLoss(status));
 }
 
-// Whoever else takes the job would say the same.
-TEST(JobLoss, WhatIsWrongWithTheJobItselfIsNotTriedAgain) {
-  const std::pair<absl::Status, const char*> kErrors[] = {
-      {absl::DeadlineExceededError("the job's deadline passed"), "JOB_TIMEOUT"},
-      {absl::NotFoundError("no such model"), "MODEL_NOT_FOUND"},
-      {absl::InternalError("cannot be read"), "FILE_IO"},
-      {absl::FailedPreconditionError("it was written to"), "FILE_CHANGED"},
-  };
-  for (const auto& [error, reason] : kErrors) {
+struct SaidError {
+  absl::Status error;
+  const char* reason;
+};
+
+// Of a worker's disk, or its copy of a model, as well as of the job: another may have a better one.
+std::vector<SaidError> DiskErrors() {
+  return {{absl::NotFoundError("no such model"), "MODEL_NOT_FOUND"},
+          {absl::FailedPreconditionError("its weights are not those"), "MODEL_UNUSABLE"},
+          {absl::UnavailableError("it changes"), "MODEL_UNUSABLE"},
+          {absl::DataLossError("its weights are torn"), "MODEL_UNUSABLE"},
+          {absl::InternalError("cannot be read"), "FILE_IO"},
+          {absl::FailedPreconditionError("it was written to"), "FILE_CHANGED"},
+          {absl::ResourceExhaustedError("the disk is full"), "FILE_NO_SPACE"},
+          {absl::UnavailableError("it does not answer"), "DATA_ROOT_GONE"},
+          {absl::FailedPreconditionError("it has none"), "NO_DATA_ROOT"}};
+}
+
+TEST(JobLoss, AWorkerWhoseDiskIsBadIsLeftOutAndRests) {
+  for (const auto& [error, reason] : DiskErrors()) {
+    SCOPED_TRACE(reason);
     JobRig rig;
-    rig.worker(0).At(Moment::kRowsDone, Say(error, reason));
+    rig.worker(0).AtEach(Moment::kRowsDone, Say(error, reason));
     auto client = rig.Send();
     const absl::Status status = rig.Await(*client);
-    EXPECT_EQ(status.code(), error.code());
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(client->report().retries(), 1);
+    EXPECT_EQ(client->WrongRows(), 0);
+    EXPECT_EQ(rig.worker(0).runs(), 1);
+    EXPECT_EQ(rig.failures(0), 1);
+    EXPECT_EQ(rig.Describe(0).state(), v1::ClusterWorker::STATE_RESTING);
+    EXPECT_THAT(rig.Describe(0).reason(), HasSubstr(error.message()));
+  }
+}
+
+// Two workers are asked, each once, and the client has the reason of the second.
+TEST(JobLoss, AFileOrModelThatIsBadForTwoWorkersIsTheJobs) {
+  for (const auto& [error, reason] : DiskErrors()) {
+    SCOPED_TRACE(reason);
+    JobRig rig({.workers = 3, .settings = {.job_workers = 1}});
+    for (const int worker : {0, 1, 2}) {
+      rig.worker(worker).AtEach(Moment::kRowsDone, Say(error, reason));
+    }
+    auto client = rig.Send();
+    const absl::Status status = rig.Await(*client);
+    EXPECT_EQ(status.code(), error.code()) << status;
+    EXPECT_EQ(wire::ReasonOf(status), reason);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(error.message()));
+    int runs = 0;
+    for (const int worker : {0, 1, 2}) {
+      EXPECT_LE(rig.worker(worker).runs(), 1);
+      EXPECT_EQ(rig.failures(worker), 0);
+      EXPECT_EQ(rig.Describe(worker).state(), v1::ClusterWorker::STATE_UP);
+      runs += rig.worker(worker).runs();
+    }
+    EXPECT_EQ(runs, 2);
+  }
+}
+
+TEST(JobLoss, AFileOrModelThatIsBadForTheOnlyWorkerEndsTheJobAtOnce) {
+  for (const auto& [error, reason] : DiskErrors()) {
+    SCOPED_TRACE(reason);
+    JobRig rig({.workers = 1});
+    rig.worker(0).AtEach(Moment::kRowsDone, Say(error, reason));
+    auto client = rig.Send();
+    const absl::Status status = rig.Await(*client);
+    EXPECT_EQ(status.code(), error.code()) << status;
     EXPECT_EQ(wire::ReasonOf(status), reason);
     EXPECT_THAT(std::string(status.message()), HasSubstr("worker 127.0.0.1:1: "));
     EXPECT_EQ(rig.worker(0).runs(), 1);
@@ -243,17 +296,13 @@ TEST(JobLoss, WhatIsWrongWithTheJobItselfIsNotTriedAgain) {
   }
 }
 
-struct SaidError {
-  absl::Status error;
-  const char* reason;
-};
-
 // What a worker may say of itself as well as of its job.
 std::vector<SaidError> SaidErrors() {
   return {{absl::InternalError("the device failed"), "INTERNAL"},
           {absl::InvalidArgumentError("rows are wrong"), "ROWS_MISSHAPEN"},
           {absl::InvalidArgumentError("no RunRequest"), "MALFORMED"},
           {absl::UnknownError("something"), "UNKNOWN"},
+          {absl::DeadlineExceededError("the job's deadline passed"), "JOB_TIMEOUT"},
           {absl::ResourceExhaustedError("no thread"), "NO_THREADS"},
           {absl::ResourceExhaustedError("no memory"), "WORKER_MEMORY"}};
 }

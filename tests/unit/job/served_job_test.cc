@@ -104,7 +104,7 @@ TEST(ServedJob, ARingIsFormedOnceForJobsThatEndWell) {
 }
 
 TEST(ServedJob, ARingOfAJobThatFailedIsFormedAnew) {
-  JobRig rig;
+  JobRig rig({.settings = {.max_retries = 0}});
   rig.worker(0).At(Moment::kRowsDone,
                    Say(absl::DeadlineExceededError("it took too long"), "JOB_TIMEOUT"));
   const JobSpec spec = PlainSpec({.segment = 64});
@@ -219,7 +219,7 @@ TEST(ServedJob, ANewerAttemptEndsTheOlderOne) {
 }
 
 TEST(ServedJob, AllThatAJobHeldIsFreeWhenItHasEnded) {
-  JobRig rig;
+  JobRig rig({.settings = {.max_retries = 0}});
   for (int job = 0; job < 3; ++job) {
     rig.worker(1).At(Moment::kRowsDone,
                      Say(absl::DeadlineExceededError("it took too long"), "JOB_TIMEOUT"));

@@ -1,0 +1,32 @@
+#include "server/job/progress_news.h"
+
+#include <algorithm>
+
+namespace hilbert_ring::server {
+namespace {
+
+// Within which outputs come to a disk that takes 10 MB/s, and one that does not answer answers
+// again: the coordinator gives it as long for the outputs' names (JobFiles::kCommitLimit).
+constexpr auto kDiskLimit = std::chrono::minutes(10);
+constexpr int64_t kSlowDiskBytesPerMillisecond = 10'000;
+
+Clock::duration LimitOf(int64_t file_bytes) {
+  return kDiskLimit + std::chrono::milliseconds(file_bytes / kSlowDiskBytesPerMillisecond);
+}
+
+}  // namespace
+
+bool ProgressNews::Moves(const v1::RunProgress& progress, Does does, Clock::time_point now) {
+  const bool computes =
+      does == Does::kComputes &&
+      (progress.fraction() > furthest_.fraction() || progress.layer() > furthest_.layer() ||
+       progress.waiting_step() != furthest_.waiting_step());
+  if (progress.file_bytes() > furthest_.file_bytes()) bytes_at_ = now;
+  furthest_.set_fraction(std::max(progress.fraction(), furthest_.fraction()));
+  furthest_.set_layer(std::max(progress.layer(), furthest_.layer()));
+  furthest_.set_file_bytes(std::max(progress.file_bytes(), furthest_.file_bytes()));
+  furthest_.set_waiting_step(progress.waiting_step());
+  return computes || (file_bytes_ && now - bytes_at_ < LimitOf(*file_bytes_));
+}
+
+}  // namespace hilbert_ring::server
