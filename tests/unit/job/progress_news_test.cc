@@ -11,7 +11,7 @@ using Does = ProgressNews::Does;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-const Clock::time_point kStart = Clock::time_point() + std::chrono::hours(1);
+const Clock::time_point kBegun = Clock::time_point() + std::chrono::hours(1);
 
 struct Said {
   double fraction = 0;
@@ -32,7 +32,7 @@ ProgressNews OfMessages() { return ProgressNews(std::nullopt); }
 TEST(ProgressNews, WhoComputesMovesWhenItComesFurther) {
   ProgressNews news = OfMessages();
   const auto moves = [&](const Said& said) {
-    return news.Moves(Progress(said), Does::kComputes, kStart);
+    return news.Moves(Progress(said), Does::kComputes, kBegun);
   };
   EXPECT_TRUE(moves({.fraction = 0.5}));
   EXPECT_FALSE(moves({.fraction = 0.5}));
@@ -50,16 +50,16 @@ TEST(ProgressNews, WhoComputesMovesWhenItComesFurther) {
 TEST(ProgressNews, WhoHasComputedDoesNotMoveByWords) {
   ProgressNews news = OfMessages();
   EXPECT_FALSE(news.Moves(Progress({.fraction = 0.5, .step = 3, .layer = 1, .file_bytes = 7}),
-                          Does::kHandsOver, kStart));
+                          Does::kHandsOver, kBegun));
 }
 
 // It can say no more while the disk takes what is written.
 TEST(ProgressNews, WhoHasFilesMayRepeatItselfForAsLongAsADiskTakes) {
   for (const Does does : {Does::kReads, Does::kHandsOver}) {
     ProgressNews news(60'000'000'000);  // 100 minutes at 10 MB/s
-    news.Begin(kStart);
+    news.Begin(kBegun);
     const auto moves_at = [&](Clock::duration after, int64_t bytes) {
-      return news.Moves(Progress({.fraction = 0.5, .file_bytes = bytes}), does, kStart + after);
+      return news.Moves(Progress({.fraction = 0.5, .file_bytes = bytes}), does, kBegun + after);
     };
     EXPECT_TRUE(moves_at(minutes(109), 0));
     EXPECT_TRUE(moves_at(minutes(109), 1));
@@ -67,15 +67,15 @@ TEST(ProgressNews, WhoHasFilesMayRepeatItselfForAsLongAsADiskTakes) {
     EXPECT_FALSE(moves_at(minutes(219), 1));
     EXPECT_FALSE(moves_at(minutes(219) + seconds(1), 0));
     EXPECT_TRUE(moves_at(minutes(300), 2));
-    news.Begin(kStart + minutes(500));
+    news.Begin(kBegun + minutes(500));
     EXPECT_TRUE(moves_at(minutes(501), 2)) << "another wait";
   }
 }
 
 TEST(ProgressNews, OfFilesWordsOfComputeCountWhileItComputes) {
   ProgressNews news(0);
-  news.Begin(kStart);
-  const Clock::time_point later = kStart + minutes(11);
+  news.Begin(kBegun);
+  const Clock::time_point later = kBegun + minutes(11);
   EXPECT_TRUE(news.Moves(Progress({.fraction = 0.5}), Does::kComputes, later));
   EXPECT_FALSE(news.Moves(Progress({.fraction = 0.6}), Does::kReads, later));
   EXPECT_FALSE(news.Moves(Progress({.fraction = 0.7, .step = 1}), Does::kHandsOver, later));
