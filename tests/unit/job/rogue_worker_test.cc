@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/job/job_rig.h"
+#include "wire/checksum.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -23,6 +24,7 @@ void Output(v1::RunResponse& response, int64_t first_slot, int64_t rows) {
   chunk.set_first_token(first_slot);
   chunk.set_rows(rows);
   chunk.set_payload(std::string(std::max<int64_t>(rows, 0) * 2 * 16 * sizeof(float), '\0'));
+  chunk.set_crc32c(wire::Crc32c(chunk.payload()));
   response.set_first_slot(first_slot);
 }
 
@@ -106,6 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
              [](auto& r) {
                Output(r, 0, 32);
                r.mutable_output()->clear_payload();
+               r.mutable_output()->set_crc32c(0);
              },
              "sent 0 bytes and 0 tokens of 32 rows of OUT, each of 128 bytes"},
         Word{"OutputOfOtherRows", Moment::kRowsDone, false,
@@ -120,6 +123,18 @@ INSTANTIATE_TEST_SUITE_P(
                for (int i = 0; i < 3; ++i) r.mutable_output()->add_tokens(i);
              },
              "sent 256 bytes and 3 tokens of 2 rows of OUT, each of 128 bytes"},
+        Word{"OutputOfAnotherChecksum", Moment::kRowsDone, false,
+             [](auto& r) {
+               Output(r, 0, 32);
+               r.mutable_output()->set_crc32c(5);
+             },
+             "sent rows of OUT with crc32c 00000005, theirs is "},
+        Word{"OutputWithoutAChecksum", Moment::kRowsDone, false,
+             [](auto& r) {
+               Output(r, 0, 32);
+               r.mutable_output()->clear_crc32c();
+             },
+             "sent rows of OUT with crc32c 00000000, theirs is "},
         Word{"NothingAtAll", Moment::kRowsDone, true, [](auto&) {}, "sent an empty message"}),
     [](const auto& info) { return std::string(info.param.name); });
 
