@@ -248,6 +248,30 @@ TEST(RogueWorkers, OneThatEndsWellBeforeItHasItsRowsIsALostWorker) {
                                               HasSubstr("ended without all rows")));
 }
 
+// A shard's memory is kept for its pages, and says nothing of the job that had it.
+TEST(RogueWorkers, RowsThatNobodyWroteAreNotThoseOfTheJobBefore) {
+  for (const bool follows : {false, true}) {
+    for (const int workers : {1, 2}) {
+      JobRig rig({.workers = workers});
+      auto first = rig.Send(JobRig::Spec(), {.input_follows = follows});
+      ASSERT_TRUE(rig.Await(*first).ok());
+      EXPECT_EQ(first->WrongRows(), 0);
+      for (int i = 0; i < workers; ++i) {
+        rig.worker(i).At(Moment::kRowsDone, [workers](const FakeWorker::Here& here) {
+          v1::RunResponse response;
+          Final(response, 64 / workers);
+          here.stream.Write(response);
+          return EndWell()(here);
+        });
+      }
+      auto next = rig.Send(JobRig::Spec(), {.job_id = "next", .input_follows = follows});
+      ASSERT_TRUE(rig.Await(*next).ok());
+      EXPECT_EQ(next->rows(), 64);
+      EXPECT_EQ(next->WrongRows(), 64) << "they are zero, of " << workers << " workers";
+    }
+  }
+}
+
 // Neither the tolerance of the check nor the client's rows know of the plan.
 TEST(RogueWorkers, WrongNumbersAreFoundAndNamed) {
   JobRig rig({.settings = {.check_rows = 64}});
