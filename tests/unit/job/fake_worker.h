@@ -69,6 +69,8 @@ class FakeWorker : public v1::WorkerService::Service {
   // What half of forming the next ring ends with, or of each.
   void set_ring_status(grpc::Status status);
   void set_each_ring_status(grpc::Status status);
+  // Its end of each ring, in place of one that is of it.
+  void set_each_blob(std::string blob);
   // What it does in the first half of forming the next ring.
   void AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action);
 
@@ -95,6 +97,7 @@ class FakeWorker : public v1::WorkerService::Service {
   std::map<Moment, Action> actions_, each_;                    // guarded by mutex_
   std::vector<v1::RunOpen> opens_;                             // guarded by mutex_
   grpc::Status ring_status_, each_ring_status_;                // guarded by mutex_
+  std::optional<std::string> each_blob_;                       // guarded by mutex_
   std::function<grpc::Status(grpc::ServerContext&)> at_ring_;  // guarded by mutex_
   std::unique_ptr<grpc::Server> server_;
 };

@@ -248,6 +248,24 @@ TEST(RogueWorkers, OneThatEndsWellBeforeItHasItsRowsIsALostWorker) {
                                               HasSubstr("ended without all rows")));
 }
 
+// What its peers would be blamed for.
+TEST(RogueWorkers, OneWhoseEndOfARingIsNoneIsLeftOutAtOnce) {
+  for (const std::string& blob : {std::string(), std::string(4'100'000, 'a')}) {
+    JobRig rig({.workers = 3});
+    rig.worker(1).set_each_blob(blob);
+    auto client = rig.Send(PlainSpec({.segment = 64}));
+    const absl::Status status = rig.Await(*client);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(client->report().retries(), 1);
+    EXPECT_EQ(client->report().workers_size(), 2);
+    EXPECT_EQ(rig.failures(0), 0);
+    EXPECT_EQ(rig.failures(1), 1);
+    EXPECT_EQ(rig.failures(2), 0);
+    EXPECT_EQ(rig.Describe(1).state(), v1::ClusterWorker::STATE_RESTING);
+    EXPECT_THAT(rig.Describe(1).reason(), HasSubstr(" bytes that are no end of the ring"));
+  }
+}
+
 // A shard's memory is kept for its pages, and says nothing of the job that had it.
 TEST(RogueWorkers, RowsThatNobodyWroteAreNotThoseOfTheJobBefore) {
   for (const bool follows : {false, true}) {
