@@ -24,7 +24,8 @@ namespace hilbert_ring::server {
 
 // Payload of an error that a worker gave: the worker's address.
 inline constexpr char kComplainant[] = "hilbert-ring/complainant";
-// Likewise, where it was not the worker that gave the error: it did not answer.
+// Likewise, where it was not the worker that gave the error: it did not answer, or not as a worker
+// does.
 inline constexpr char kUnreached[] = "hilbert-ring/unreached";
 
 // Calls `start(stub, context, request, response, done)` for every member and waits for all answers,

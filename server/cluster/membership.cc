@@ -12,6 +12,7 @@
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "server/cluster/worker_figures.h"
+#include "server/process/control_characters.h"
 #include "server/process/logging.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
@@ -82,6 +83,10 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
     return absl::InvalidArgumentError(
         absl::StrCat("heartbeat: address '", heartbeat.address().substr(0, 32), "...' has ",
                      heartbeat.address().size(), " bytes, must be at most ", kMostAddressBytes));
+  }
+  if (std::string address = heartbeat.address(); ReplaceControls(address)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("heartbeat: address '", address, "' has control characters"));
   }
   if (heartbeat.address().empty() || heartbeat.memory_limit_bytes() <= 0) {
     return absl::InvalidArgumentError(absl::StrCat("heartbeat: address '", heartbeat.address(),
@@ -164,7 +169,8 @@ void Membership::NotReached(const Member& member, const std::string& why) {
     was_up = seat->state == v1::ClusterWorker::STATE_UP;
     if (was_up ? !seat->job_id.empty() : seat->state != v1::ClusterWorker::STATE_JOINING) return;
     seat->state = v1::ClusterWorker::STATE_JOINING;
-    std::string reason = absl::StrCat("cannot be reached at ", member.address, ": ", why);
+    std::string reason =
+        absl::StrCat("cannot be reached at ", member.address, ": ", EscapeControls(why));
     known = seat->reason == reason;
     seat->reason = std::move(reason);
   }
@@ -208,7 +214,7 @@ void Membership::Failed(const Member& member, const std::string& why) {
     for (int i = 0; i < seat->failures && rest < kLongestRest; ++i) rest *= 2;
     rest = std::min(rest, kLongestRest);
     ++seat->failures;
-    seat->reason = absl::StrCat("failed ", seat->failures, " jobs in a row: ", why);
+    seat->reason = absl::StrCat("failed ", seat->failures, " jobs in a row: ", EscapeControls(why));
     member.rests_until = (time_.Now() + rest).time_since_epoch();
   }
   spdlog::warn("worker {} gets no jobs for {} ms, for it failed one: {}", member.address,

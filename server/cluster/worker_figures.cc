@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "server/process/control_characters.h"
+
 namespace hilbert_ring::server {
 namespace {
 
@@ -31,8 +33,9 @@ class Dropped {
     return 0;
   }
   void Name(std::string_view field, std::string* name) {
+    const bool replaced = ReplaceControls(*name);
+    if (replaced || name->size() > kMostNameBytes) fields_.push_back(field);
     if (name->size() <= kMostNameBytes) return;
-    fields_.push_back(field);
     name->resize(kMostNameBytes);
     // Not within a character, which protobuf's strings may not end in.
     std::replace_if(

@@ -14,8 +14,8 @@ namespace hilbert_ring::server {
 inline constexpr int32_t kMostWorkerThreads = 4096;  // and as many express lanes
 
 // Set to 0 where they are not a number, negative, or more than anything can have; names longer than
-// 128 bytes are cut short; of more spans than `most_spans` none is kept. Returns the fields that
-// were, as the messages call them.
+// 128 bytes are cut short, and their control characters are replaced; of more spans than
+// `most_spans` none is kept. Returns the fields that were, as the messages call them.
 std::vector<std::string_view> DropAbsurd(v1::WorkerReport& report, int most_spans);
 
 // Of its cancel_seconds the absurd ones, and those beyond the first 1,024, go. The address is not

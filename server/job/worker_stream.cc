@@ -10,6 +10,7 @@
 #include "server/job/worker_failure.h"
 #include "server/process/shut_connections.h"
 #include "server/process/tokens.h"
+#include "wire/checksum.h"
 #include "wire/codec.h"
 #include "wire/payload_message.h"
 #include "wire/status.h"
@@ -331,6 +332,12 @@ absl::Status WorkerStream::HandleOutput(const RunMessage<v1::RunResponse>& messa
   const std::string_view payload(buffer.get(), static_cast<size_t>(message.payload.bytes()));
   v1::OutputChunk chunk = message.fields.output();
   chunk.clear_payload();
+  if (const uint32_t crc = wire::Crc32c(payload); crc != chunk.crc32c()) {
+    return absl::InternalError(absl::StrCat("worker ", member().address, " sent rows of ",
+                                            wire::TensorName(chunk.tensor()), " with crc32c ",
+                                            absl::Hex(chunk.crc32c(), absl::kZeroPad8),
+                                            ", theirs is ", absl::Hex(crc, absl::kZeroPad8)));
+  }
   listener_.PassesOn(rank_, true);
   const absl::StatusOr<bool> handed =
       listener_.Output(rank_, chunk, payload, buffer, message.fields.first_slot(), kAnyPatience);

@@ -18,7 +18,7 @@ namespace hilbert_ring::server {
 namespace {
 
 // Until a reason to leave is seen.
-constexpr std::chrono::milliseconds kPoll{20};
+constexpr std::chrono::milliseconds kLeavePoll{20};
 
 using Owned = std::vector<std::shared_ptr<void>>;
 
@@ -111,7 +111,7 @@ absl::Status FileSteps::Await(const Patience& patience, std::function<void()> st
   const Deadline due = Clock::now() + patience.limit;
   MutexLock lock(shared.mutex);
   while (*state != StepState::kEnded) {
-    shared.changed.wait_until(lock, std::min(due, Clock::now() + kPoll));
+    shared.changed.wait_until(lock, std::min(due, Clock::now() + kLeavePoll));
     lock.unlock();
     absl::Status why = patience.why_leave ? patience.why_leave() : absl::OkStatus();
     if (why.ok() && Clock::now() >= due) why = NoAnswer(patience);

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "server/process/control_characters.h"
 #include "server/process/log_sink.h"
 #include "server/process/refusal_log.h"
 
@@ -19,7 +20,8 @@ namespace hilbert_ring::server {
 namespace {
 
 constexpr char kTimePattern[] = "%Y-%m-%dT%H:%M:%S.%e%z";
-constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %n[%P] %v";
+constexpr char kMessageFlag = '*';
+constexpr char kTextPattern[] = "%Y-%m-%dT%H:%M:%S.%e%z %l %n[%P] %*";
 
 using Json = nlohmann::ordered_json;
 
@@ -55,6 +57,26 @@ class JsonFormatter : public spdlog::formatter {
  private:
   spdlog::pattern_formatter time_{kTimePattern, spdlog::pattern_time_type::local, ""};
 };
+
+// The message of a line of text. Workers, clients and peers have a say in it.
+class EscapedMessage : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
+              spdlog::memory_buf_t& to) override {
+    const std::string escaped = EscapeControls({message.payload.data(), message.payload.size()});
+    to.append(escaped.data(), escaped.data() + escaped.size());
+  }
+
+  std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+    return std::make_unique<EscapedMessage>();
+  }
+};
+
+std::unique_ptr<spdlog::formatter> TextFormatter() {
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<EscapedMessage>(kMessageFlag).set_pattern(kTextPattern);
+  return formatter;
+}
 
 bool is_json = false;  // set once, before there are other threads
 
@@ -107,7 +129,7 @@ void StartLogging(const std::string& name, const std::string& level, const std::
   if (is_json) {
     spdlog::set_formatter(std::make_unique<JsonFormatter>());
   } else {
-    spdlog::set_pattern(kTextPattern);
+    spdlog::set_formatter(TextFormatter());
   }
   spdlog::set_level(spdlog::level::from_str(level));
   spdlog::flush_on(spdlog::level::info);

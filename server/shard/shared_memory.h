@@ -42,8 +42,10 @@ class SharedMemory {
 
   int64_t bytes() const { return bytes_; }
 
-  // From here on its offers say that it is not zero.
+  // Whether outputs of a shard may lie in it, as its offers say. Fresh memory is not used.
   void MarkUsed() { used_ = true; }
+  void MarkCleared() { used_ = false; }
+  bool used() const { return used_; }
   v1::SharedMemory offer() const;
 
  private:

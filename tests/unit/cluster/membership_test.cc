@@ -266,6 +266,20 @@ TEST(Membership, ThoseThatDrainOrAreDistrustedStayAndTakeNoJobs) {
 }
 
 // Whoever says that it is at an address puts nobody out who is.
+// They are lines of a log and of a terminal.
+TEST(Membership, NeitherAddressesNorReasonsHaveControlCharacters) {
+  Counts counts;
+  Membership membership(milliseconds(60'000), counts.Hooks());
+  const auto refused = membership.Register(Beat("127.0.0.1:1\n2026 info forged"));
+  EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("'127.0.0.1:1?2026 info forged' has control characters"));
+  const auto member = Join(membership, "127.0.0.1:1");
+  membership.Failed(*member, "evil\nworker 127.0.0.1:2: \x1b[31m");
+  EXPECT_EQ(membership.Describe()[0].reason(),
+            "failed 1 jobs in a row: evil\\nworker 127.0.0.1:2: \\x1b[31m");
+}
+
 TEST(Membership, AnAddressIsWhoseProcessAnswersThere) {
   Counts counts;
   Membership membership(kForLong, counts.Hooks());

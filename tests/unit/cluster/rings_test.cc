@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/cluster/call_members.h"
 #include "server/process/grpc_endpoint.h"
 #include "tests/support/captured_log.h"
 #include "wire/status.h"
@@ -62,13 +64,18 @@ class NotedWorkers : public v1::WorkerService::Service {
                            v1::PrepareRingResponse* response) override {
     const std::lock_guard lock(mutex_);
     noted_.push_back(absl::StrCat("prepare ", request->ring_id(), " ", request->generation()));
-    response->set_blob(absl::StrCat(request->rank()));
+    const std::string end = absl::StrCat(request->ring_id(), "/", request->generation()) + '\0' +
+                            absl::StrCat(request->rank()) + std::string(padding_, ' ');
+    response->set_blob(request->rank() == bad_rank_ ? bad_blob_ : end);
     return refuses_ ? wire::ToGrpc(absl::InternalError("no port")) : grpc::Status::OK;
   }
   grpc::Status ConnectRing(grpc::ServerContext* /*context*/, const v1::ConnectRingRequest* request,
                            v1::ConnectRingResponse* /*response*/) override {
     const std::lock_guard lock(mutex_);
-    blobs_.assign(request->blobs().begin(), request->blobs().end());
+    blobs_.clear();
+    for (const std::string& blob : request->blobs()) {
+      blobs_.push_back(blob.substr(blob.find('\0') + 1));
+    }
     return grpc::Status::OK;
   }
   grpc::Status CloseRing(grpc::ServerContext* context, const v1::CloseRingRequest* request,
@@ -86,6 +93,7 @@ class NotedWorkers : public v1::WorkerService::Service {
     const std::lock_guard lock(mutex_);
     return std::exchange(noted_, {});
   }
+  // Behind the ring's name.
   std::vector<std::string> blobs() {
     const std::lock_guard lock(mutex_);
     return blobs_;
@@ -95,11 +103,24 @@ class NotedWorkers : public v1::WorkerService::Service {
     const std::lock_guard lock(mutex_);
     refuses_ = refuses;
   }
+  // What follows the ring's name has so many bytes more.
+  void Pad(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    padding_ = bytes;
+  }
+  void SendBlob(int rank, std::string blob) {
+    const std::lock_guard lock(mutex_);
+    bad_rank_ = rank;
+    bad_blob_ = std::move(blob);
+  }
 
  private:
   std::mutex mutex_;
   // Guarded by mutex_:
   std::vector<std::string> noted_, blobs_;
+  int bad_rank_ = -1;
+  size_t padding_ = 0;
+  std::string bad_blob_;
   bool refuses_ = false;
   std::atomic<bool> silent_ = false;
 };
@@ -252,6 +273,34 @@ TEST_F(RingsTest, AWorkerThatCannotFormItIsNamedAndTheRingIsGivenUp) {
   EXPECT_TRUE(rings_.Describe().empty());
   workers_.Refuse(false);
   EXPECT_NE(Use(members), "") << "and not leased for good";
+}
+
+// Its peers would be blamed, who cannot connect to it.
+TEST_F(RingsTest, AWorkerWhoseEndIsNoneIsNamedBeforeAnyoneConnects) {
+  const Members members = {NewMember(), NewMember(), NewMember()};
+  const std::string of_another = std::string("ring-00000000-1/1") + '\0' + "1";
+  for (const std::string& blob :
+       {std::string(), std::string("x"), of_another, std::string(4'100'000, 'a')}) {
+    workers_.SendBlob(1, blob);
+    const auto lease = rings_.Take(members, "job", stop_);
+    EXPECT_THAT(std::string(lease.status().message()),
+                AllOf(HasSubstr("worker worker-2 sent "), HasSubstr(" bytes that are no end")));
+    EXPECT_EQ(lease.status().GetPayload(kUnreached), absl::Cord("worker-2"));
+    EXPECT_THAT(workers_.blobs(), ::testing::IsEmpty());
+  }
+  EXPECT_THAT(workers_.Take(), ::testing::Contains(StartsWith("close ")).Times(12));
+  workers_.SendBlob(-1, "");
+  EXPECT_NE(Use(members), "");
+  EXPECT_THAT(workers_.blobs(), ::testing::ElementsAre("0", "1", "2"));
+}
+
+TEST_F(RingsTest, AnEndOfTheRingIsOfBoundedLength) {
+  const Members members = {NewMember(), NewMember()};
+  workers_.Pad(70'000);
+  const auto lease = rings_.Take(members, "job", stop_);
+  EXPECT_EQ(lease.status().GetPayload(kUnreached), absl::Cord("worker-1")) << lease.status();
+  workers_.Pad(60'000);
+  EXPECT_NE(Use(members), "");
 }
 
 }  // namespace

@@ -105,6 +105,22 @@ TEST(WorkerFigures, AbsurdOnesOfHeartbeatsAreDropped) {
   EXPECT_EQ(many.cancel_seconds_size(), 1024);
 }
 
+// They reach the log and terminals.
+TEST(WorkerFigures, NamesHaveNoControlCharacters) {
+  v1::Heartbeat beat;
+  beat.set_device("dev\nice\x1b[31m");
+  beat.set_kernel(std::string(127, 'k') + "\r\n");
+  beat.set_transport("gloo");
+  EXPECT_THAT(DropAbsurd(beat), ElementsAre("device", "kernel"));
+  EXPECT_EQ(beat.device(), "dev?ice?[31m");
+  EXPECT_EQ(beat.kernel(), std::string(127, 'k') + "?");
+  EXPECT_EQ(beat.transport(), "gloo");
+  v1::WorkerReport report;
+  report.set_device("\x1b]0;title\x07");
+  EXPECT_THAT(DropAbsurd(report, 0), ElementsAre("device"));
+  EXPECT_EQ(report.device(), "?]0;title?");
+}
+
 TEST(WorkerFigures, ProgressIsAFraction) {
   v1::RunProgress progress;
   for (const double fraction : {0.0, 0.5, 1.0}) {

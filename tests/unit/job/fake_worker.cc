@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/shard_layout.h"
 #include "grpcpp/server_builder.h"
@@ -89,6 +90,11 @@ void FakeWorker::AtEachRing(
   at_each_ring_ = std::move(action);
 }
 
+void FakeWorker::set_each_blob(std::string blob) {
+  const std::lock_guard lock(mutex_);
+  each_blob_ = std::move(blob);
+}
+
 void FakeWorker::AtRing(std::function<grpc::Status(grpc::ServerContext& context)> action) {
   const std::lock_guard lock(mutex_);
   at_ring_ = std::move(action);
@@ -96,10 +102,12 @@ void FakeWorker::AtRing(std::function<grpc::Status(grpc::ServerContext& context)
 
 grpc::Status FakeWorker::PrepareRing(grpc::ServerContext* context,
                                      const v1::PrepareRingRequest* request,
-                                     v1::PrepareRingResponse*) {
+                                     v1::PrepareRingResponse* response) {
+  response->set_blob(absl::StrCat(request->ring_id(), "/", request->generation()) + '\0');
   std::function<grpc::Status(grpc::ServerContext&)> action;
   {
     const std::lock_guard lock(mutex_);
+    if (each_blob_) response->set_blob(*each_blob_);
     action = std::exchange(at_ring_, nullptr);
     if (action == nullptr && at_each_ring_ != nullptr) return at_each_ring_(*request);
     if (action == nullptr) return std::exchange(ring_status_, grpc::Status::OK);

@@ -133,6 +133,7 @@ TEST_F(JobRunTest, TheClientsReadingIsNotCompute) {
       r.mutable_output()->set_tensor(v1::TENSOR_OUT);
       r.mutable_output()->set_rows(64);
       r.mutable_output()->set_payload(std::string(64 * 8 * 4, '\0'));
+      r.mutable_output()->set_crc32c(wire::Crc32c(r.output().payload()));
     });
     Send(stream, [](auto& r) { r.mutable_computed()->set_seconds(0.012); });
     Send(stream, [](auto& r) { r.mutable_figures(); });
@@ -212,6 +213,7 @@ TEST_F(JobRunTest, OutputsBeforeThereCanBeRowsAreAnError) {
       r.mutable_output()->set_tensor(v1::TENSOR_OUT);
       r.mutable_output()->set_rows(64);
       r.mutable_output()->set_payload(std::string(64 * 8 * 4, '\0'));
+      r.mutable_output()->set_crc32c(wire::Crc32c(r.output().payload()));
     });
     ReadAll(stream);
     return grpc::Status::CANCELLED;
@@ -250,6 +252,7 @@ TEST_F(JobRunTest, AnErrorBehindOutputsIsHeardWhileTheClientDoesNotRead) {
       r.mutable_output()->set_tensor(v1::TENSOR_OUT);
       r.mutable_output()->set_rows(1);
       r.mutable_output()->set_payload(std::string(8 * 4, '\0'));
+      r.mutable_output()->set_crc32c(wire::Crc32c(r.output().payload()));
     });
     ReadAll(stream);
     return grpc::Status::CANCELLED;

@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/job/job_rig.h"
+#include "wire/checksum.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::testing {
@@ -23,6 +24,7 @@ void Output(v1::RunResponse& response, int64_t first_slot, int64_t rows) {
   chunk.set_first_token(first_slot);
   chunk.set_rows(rows);
   chunk.set_payload(std::string(std::max<int64_t>(rows, 0) * 2 * 16 * sizeof(float), '\0'));
+  chunk.set_crc32c(wire::Crc32c(chunk.payload()));
   response.set_first_slot(first_slot);
 }
 
@@ -106,6 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
              [](auto& r) {
                Output(r, 0, 32);
                r.mutable_output()->clear_payload();
+               r.mutable_output()->set_crc32c(0);
              },
              "sent 0 bytes and 0 tokens of 32 rows of OUT, each of 128 bytes"},
         Word{"OutputOfOtherRows", Moment::kRowsDone, false,
@@ -120,6 +123,18 @@ INSTANTIATE_TEST_SUITE_P(
                for (int i = 0; i < 3; ++i) r.mutable_output()->add_tokens(i);
              },
              "sent 256 bytes and 3 tokens of 2 rows of OUT, each of 128 bytes"},
+        Word{"OutputOfAnotherChecksum", Moment::kRowsDone, false,
+             [](auto& r) {
+               Output(r, 0, 32);
+               r.mutable_output()->set_crc32c(5);
+             },
+             "sent rows of OUT with crc32c 00000005, theirs is "},
+        Word{"OutputWithoutAChecksum", Moment::kRowsDone, false,
+             [](auto& r) {
+               Output(r, 0, 32);
+               r.mutable_output()->clear_crc32c();
+             },
+             "sent rows of OUT with crc32c 00000000, theirs is "},
         Word{"NothingAtAll", Moment::kRowsDone, true, [](auto&) {}, "sent an empty message"}),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -231,6 +246,48 @@ TEST(RogueWorkers, OneThatEndsWellBeforeItHasItsRowsIsALostWorker) {
   // Rows may still go where nobody takes them.
   EXPECT_THAT(rig.Describe(0).reason(), AnyOf(HasSubstr("its stream ended while rows were sent"),
                                               HasSubstr("ended without all rows")));
+}
+
+// What its peers would be blamed for.
+TEST(RogueWorkers, OneWhoseEndOfARingIsNoneIsLeftOutAtOnce) {
+  for (const std::string& blob : {std::string(), std::string(4'100'000, 'a')}) {
+    JobRig rig({.workers = 3});
+    rig.worker(1).set_each_blob(blob);
+    auto client = rig.Send(PlainSpec({.segment = 64}));
+    const absl::Status status = rig.Await(*client);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(client->report().retries(), 1);
+    EXPECT_EQ(client->report().workers_size(), 2);
+    EXPECT_EQ(rig.failures(0), 0);
+    EXPECT_EQ(rig.failures(1), 1);
+    EXPECT_EQ(rig.failures(2), 0);
+    EXPECT_EQ(rig.Describe(1).state(), v1::ClusterWorker::STATE_RESTING);
+    EXPECT_THAT(rig.Describe(1).reason(), HasSubstr(" bytes that are no end of the ring"));
+  }
+}
+
+// A shard's memory is kept for its pages, and says nothing of the job that had it.
+TEST(RogueWorkers, RowsThatNobodyWroteAreNotThoseOfTheJobBefore) {
+  for (const bool follows : {false, true}) {
+    for (const int workers : {1, 2}) {
+      JobRig rig({.workers = workers});
+      auto first = rig.Send(JobRig::Spec(), {.input_follows = follows});
+      ASSERT_TRUE(rig.Await(*first).ok());
+      EXPECT_EQ(first->WrongRows(), 0);
+      for (int i = 0; i < workers; ++i) {
+        rig.worker(i).At(Moment::kRowsDone, [workers](const FakeWorker::Here& here) {
+          v1::RunResponse response;
+          Final(response, 64 / workers);
+          here.stream.Write(response);
+          return EndWell()(here);
+        });
+      }
+      auto next = rig.Send(JobRig::Spec(), {.job_id = "next", .input_follows = follows});
+      ASSERT_TRUE(rig.Await(*next).ok());
+      EXPECT_EQ(next->rows(), 64);
+      EXPECT_EQ(next->WrongRows(), 64) << "they are zero, of " << workers << " workers";
+    }
+  }
 }
 
 // Neither the tolerance of the check nor the client's rows know of the plan.
