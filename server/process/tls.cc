@@ -12,7 +12,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr std::chrono::milliseconds kLookAgain{500};
+constexpr std::chrono::milliseconds kBetweenLooksAtFiles{500};
 constexpr unsigned kReadCopiesAgainSeconds = 1;  // gRPC's least
 
 using grpc::experimental::FileWatcherCertificateProvider;
@@ -31,7 +31,7 @@ std::shared_ptr<Credentials> Looking(std::unique_ptr<TlsCopies> copies,
         : copies(std::move(files)), credentials(std::move(of_them)) {}
     const std::unique_ptr<TlsCopies> copies;
     const std::shared_ptr<Credentials> credentials;
-    IntervalThread look{kLookAgain, [this](const std::stop_token&) { copies->Look(); }};
+    IntervalThread look{kBetweenLooksAtFiles, [this](const std::stop_token&) { copies->Look(); }};
   };
   const auto kept = std::make_shared<Kept>(std::move(copies), std::move(credentials));
   return std::shared_ptr<Credentials>(kept, kept->credentials.get());

@@ -16,7 +16,7 @@
 namespace hilbert_ring::server {
 namespace {
 
-constexpr char kCert[] = "--tls-cert", kKey[] = "--tls-key", kCa[] = "a CA's file";
+constexpr char kCertFlag[] = "--tls-cert", kKeyFlag[] = "--tls-key", kCaFlag[] = "a CA's file";
 
 using Bio = std::unique_ptr<BIO, decltype(&BIO_free)>;
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
@@ -59,7 +59,7 @@ absl::StatusOr<Key> KeyOf(const std::string& path, const std::string& pem) {
   const Bio text = BioOf(pem);
   Key key(PEM_read_bio_PrivateKey(text.get(), nullptr, NoPassphrase, nullptr), &EVP_PKEY_free);
   ERR_clear_error();
-  if (key == nullptr) return Wrong(kKey, path, "holds no key in PEM without a passphrase");
+  if (key == nullptr) return Wrong(kKeyFlag, path, "holds no key in PEM without a passphrase");
   return key;
 }
 
@@ -82,23 +82,23 @@ absl::StatusOr<std::string> OneText(const std::vector<Certificate>& chain, EVP_P
 
 absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
   TlsTexts texts;
-  ASSIGN_OR_RETURN(texts.cert, ReadPem(kCert, files.cert));
-  ASSIGN_OR_RETURN(texts.key, ReadPem(kKey, files.key));
+  ASSIGN_OR_RETURN(texts.cert, ReadPem(kCertFlag, files.cert));
+  ASSIGN_OR_RETURN(texts.key, ReadPem(kKeyFlag, files.key));
   if (!files.ca.empty()) {
-    ASSIGN_OR_RETURN(texts.ca, ReadPem(kCa, files.ca));
+    ASSIGN_OR_RETURN(texts.ca, ReadPem(kCaFlag, files.ca));
   }
   return texts;
 }
 
 absl::StatusOr<std::string> IdentityOf(const TlsFiles& files, const TlsTexts& texts) {
-  ASSIGN_OR_RETURN(const auto chain, Certificates(kCert, files.cert, texts.cert));
+  ASSIGN_OR_RETURN(const auto chain, Certificates(kCertFlag, files.cert, texts.cert));
   ASSIGN_OR_RETURN(const Key key, KeyOf(files.key, texts.key));
   if (X509_check_private_key(chain.front().get(), key.get()) != 1) {
     ERR_clear_error();
-    return Wrong(kKey, files.key,
+    return Wrong(kKeyFlag, files.key,
                  absl::StrCat("is not the key of the certificate in ", files.cert));
   }
-  if (!files.ca.empty()) RETURN_IF_ERROR(Certificates(kCa, files.ca, texts.ca).status());
+  if (!files.ca.empty()) RETURN_IF_ERROR(Certificates(kCaFlag, files.ca, texts.ca).status());
   return OneText(chain, key.get());
 }
 
