@@ -21,6 +21,7 @@
 #include "server/process/logging.h"
 #include "server/process/ready_file.h"
 #include "server/process/stop_signals.h"
+#include "server/process/tls.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
 #include "wire/status.h"
