@@ -21,6 +21,7 @@
 #include "server/process/logging.h"
 #include "server/process/ready_file.h"
 #include "server/process/stop_signals.h"
+#include "server/process/tls.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
 #include "wire/status.h"
@@ -50,13 +51,15 @@ absl::Status CheckFiles(const CoordinatorSettings& settings) {
   return CheckTlsFiles(files);
 }
 
+using PortCredentials = std::shared_ptr<grpc::ServerCredentials>;  // null: plain text
+
 // Of the public port.
-std::shared_ptr<grpc::ServerCredentials> ForCallers(const CoordinatorSettings& settings,
-                                                    Callers& callers, Metrics& metrics) {
+absl::StatusOr<PortCredentials> ForCallers(const CoordinatorSettings& settings, Callers& callers,
+                                           Metrics& metrics) {
   TlsFiles files = settings.security.tls;
   if (files.cert.empty()) return nullptr;
   files.ca = settings.callers.client_ca;
-  auto credentials = ServerCredentials(files);
+  ASSIGN_OR_RETURN(auto credentials, ServerCredentials(files, "--grpc-port"));
   if (callers.ask_for_tokens()) {
     credentials->SetAuthMetadataProcessor(TokenCheck(
         callers,
@@ -73,8 +76,9 @@ bool ShowsReflection(const CoordinatorSettings& settings) {
   return settings.callers.auth_token_file.empty() || !settings.security.tls.cert.empty();
 }
 
-std::shared_ptr<grpc::ServerCredentials> ForWorkers(const SecuritySettings& security) {
-  return security.tls.ca.empty() ? nullptr : ServerCredentials(security.tls);
+absl::StatusOr<PortCredentials> ForWorkers(const SecuritySettings& security) {
+  if (security.tls.ca.empty()) return nullptr;
+  return ServerCredentials(security.tls, "--membership-port");
 }
 
 absl::Status Stopping() {
@@ -92,7 +96,7 @@ int PortOfThisHost(absl::string_view address) {
 
 Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_token,
                          std::unique_ptr<AuthTokens> auth_tokens,
-                         std::unique_ptr<DataRoot> data_root)
+                         std::unique_ptr<DataRoot> data_root, Calling calling)
     : settings_(settings),
       join_token_(std::move(join_token)),
       data_root_(std::move(data_root)),
@@ -142,7 +146,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
                  }
                  runs_.Look(Clock::now());
                }},
-          SystemTime(), CallingOf(settings.security)),
+          SystemTime(), std::move(calling)),
       membership_gate_({.calls_per_peer = kMaxWorkersOfAHost,
                         .open_timeout = settings.open_timeout,
                         .peer = PeerIs::kAddress}),
@@ -194,8 +198,10 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   if (!settings.data_root.empty()) {
     ASSIGN_OR_RETURN(data_root, DataRoot::Open(settings.data_root));
   }
-  std::unique_ptr<Coordinator> coordinator(new Coordinator(
-      settings, std::move(join_token), std::move(auth_tokens), std::move(data_root)));
+  ASSIGN_OR_RETURN(Calling calling, CallingOf(settings.security));
+  std::unique_ptr<Coordinator> coordinator(
+      new Coordinator(settings, std::move(join_token), std::move(auth_tokens), std::move(data_root),
+                      std::move(calling)));
   RETURN_IF_ERROR(coordinator->Listen());
   RETURN_IF_ERROR(coordinator->StartWorkers());
   return coordinator;
@@ -208,6 +214,8 @@ Coordinator::~Coordinator() {
 }
 
 absl::Status Coordinator::Listen() {
+  ASSIGN_OR_RETURN(auto for_callers, ForCallers(settings_, callers_, metrics_));
+  ASSIGN_OR_RETURN(auto for_workers, ForWorkers(settings_.security));
   {
     // A worker may register as soon as the server is there, before grpc_ is set.
     const MutexLock lock(refresh_);
@@ -223,7 +231,7 @@ absl::Status Coordinator::Listen() {
                    .streams_per_connection = StreamsOfConnection(settings_.max_calls_per_peer),
                    .short_calls = &call_limits_,
                    .on_refused = [this] { metrics_.CountRefusedConnection(); },
-                   .credentials = ForCallers(settings_, callers_, metrics_),
+                   .credentials = std::move(for_callers),
                    .reflection = ShowsReflection(settings_)},
                   {&attention_service_, &encoder_service_, &small_jobs_service_});
     RETURN_IF_ERROR(grpc.status());
@@ -234,7 +242,7 @@ absl::Status Coordinator::Listen() {
                                                   .max_threads = kMaxBlockingCalls,
                                                   .memory_bytes = kMembershipMemory,
                                                   .peer = PeerIs::kAddress,
-                                                  .credentials = ForWorkers(settings_.security),
+                                                  .credentials = std::move(for_workers),
                                                   .reflection = false},
                                                  {&membership_service_}));
     if (settings_.warm_up) {

@@ -52,7 +52,8 @@ class Coordinator {
 
  private:
   Coordinator(const CoordinatorSettings& settings, std::string join_token,
-              std::unique_ptr<AuthTokens> auth_tokens, std::unique_ptr<DataRoot> data_root);
+              std::unique_ptr<AuthTokens> auth_tokens, std::unique_ptr<DataRoot> data_root,
+              Calling calling);
 
   absl::Status Listen();
   absl::Status StartWorkers();

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "server/process/regular_file.h"
-#include "server/process/tls.h"
+#include "server/process/tls_files.h"
 
 namespace hilbert_ring::server {
 namespace {

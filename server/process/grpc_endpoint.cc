@@ -21,6 +21,7 @@
 #include "server/process/listening_sockets.h"
 #include "server/process/reflection_limit.h"
 #include "server/process/refusal_log.h"
+#include "server/process/tls.h"
 #include "spdlog/spdlog.h"
 #include "wire/codec.h"
 #include "wire/transport.h"
@@ -149,7 +150,10 @@ absl::StatusOr<GrpcEndpoint> StartGrpc(const GrpcListen& listen,
   quota.SetMaxThreads(listen.max_threads);
   quota.Resize(listen.memory_bytes);
   builder.SetResourceQuota(quota);
-  GrpcEndpoint endpoint{.server = builder.BuildAndStart(), .port = sockets.port()};
+  GrpcEndpoint endpoint{.credentials = listen.credentials,
+                        .server = builder.BuildAndStart(),
+                        .listener = nullptr,
+                        .port = sockets.port()};
   if (endpoint.server == nullptr) return absl::InternalError("gRPC built no server");
   endpoint.server->GetHealthCheckService()->SetServingStatus(false);
   auto listener = ConnectionListener::Start(
@@ -172,9 +176,10 @@ void GrpcEndpoint::Shutdown(std::chrono::milliseconds grace) {
   server->Wait();
 }
 
-Calling CallingOf(const SecuritySettings& settings) {
-  if (settings.tls.ca.empty()) return {};
-  return {.credentials = CallCredentials(settings.tls), .peer_name = settings.peer_name};
+absl::StatusOr<Calling> CallingOf(const SecuritySettings& settings) {
+  if (settings.tls.ca.empty()) return Calling{};
+  ASSIGN_OR_RETURN(auto credentials, CallCredentials(settings.tls));
+  return Calling{.credentials = std::move(credentials), .peer_name = settings.peer_name};
 }
 
 // gRPC has the kernel give up a connection on which nothing is acknowledged for the time that a

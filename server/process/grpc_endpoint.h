@@ -63,13 +63,15 @@ struct Calling {
   std::string peer_name;  // that the other's certificate must have; empty: the address's host
 };
 
-// As the settings say, to be made once in a process: it watches the files.
-Calling CallingOf(const SecuritySettings& settings);
+// As the settings say, to be made once in a process: it looks at the files while it lives. Errors:
+// those of CallCredentials.
+absl::StatusOr<Calling> CallingOf(const SecuritySettings& settings);
 
 struct GrpcEndpoint {
   // Accepts no more, lets calls end for so long, and ends those that are left.
   void Shutdown(std::chrono::milliseconds grace);
 
+  std::shared_ptr<grpc::ServerCredentials> credentials;  // which look at their files meanwhile
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<ConnectionListener> listener;  // gone before the server that it feeds
   int port = 0;

@@ -23,7 +23,7 @@
 #include "server/process/listening_sockets.h"
 #include "server/process/refusal_log.h"
 #include "server/process/regular_file.h"
-#include "server/process/tls.h"
+#include "server/process/tls_files.h"
 
 namespace hilbert_ring::server {
 namespace {

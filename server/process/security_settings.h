@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/process/tls.h"
+#include "server/process/tls_files.h"
 
 namespace CLI {
 class App;

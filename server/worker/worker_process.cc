@@ -148,6 +148,11 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
   CallGate gate(
       {.calls_per_peer = settings.max_calls_per_peer, .open_timeout = settings.open_timeout});
   WorkerService service(state, gate, secret);
+  std::shared_ptr<grpc::ServerCredentials> credentials;  // null: plain text
+  if (!settings.security.tls.ca.empty()) {
+    ASSIGN_OR_RETURN(credentials, ServerCredentials(settings.security.tls, "--port"));
+  }
+  ASSIGN_OR_RETURN(Calling calling, CallingOf(settings.security));
   ASSIGN_OR_RETURN(auto grpc,
                    StartGrpc({.flag = "--port",
                               .host = settings.host,
@@ -155,9 +160,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                               .max_threads = kMaxBlockingCalls,
                               .kept_threads = static_cast<int>(lanes.size()) + kOtherThreads,
                               .silence = kCoordinatorSilence,
-                              .credentials = settings.security.tls.ca.empty()
-                                                 ? nullptr
-                                                 : ServerCredentials(settings.security.tls),
+                              .credentials = std::move(credentials),
                               .reflection = false},
                              {&service}));
   const std::string address = HostPort(settings.host, grpc.port);
@@ -266,7 +269,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
                rings.CloseAll();
              },
          .data_mark_file = [&](const std::string& file) { data_mark.Look(file); }},
-        CallingOf(settings.security));
+        std::move(calling));
     data_mark.SetOnChange([&registration] { registration.BeatNow(); });
     calls.SetOnFailure([&registration] { registration.BeatNow(); });
     AwaitStopSignal(std::nullopt);

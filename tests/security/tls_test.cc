@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <random>
 #include <string>
@@ -289,6 +290,74 @@ TEST_F(Tls, RotationFailsNoJob) {
   callers.clear();
   for (const std::string& failure : failures) EXPECT_EQ(failure, "");
   RecordProperty("jobs", done);
+}
+
+// As a copy in place writes it, which empties the file first.
+void CopyInto(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::trunc) << text;
+}
+
+// What gRPC's own watcher finds in a file ends its process where that is empty.
+TEST_F(Tls, FilesThatAreWrongForAMomentEndNothing) {
+  auto service = StartSecured({.arguments = Coordinator(), .worker_arguments = Worker()});
+  ASSERT_TRUE(service.ok()) << service.status();
+  const std::string address = (*service)->address();
+  std::atomic<bool> stop = false;
+  std::atomic<int> done = 0;
+  std::string failure;
+  std::jthread caller([&] {
+    const FaultJob job = SmallJob(20);
+    while (!stop && failure.empty()) {
+      const JobEnd end = RunJob(address, job, {.max_attempts = 1, .access = Caller()});
+      if (end.verdict != Verdict::kRight) failure = absl::StrCat(end.status.ToString(), end.what);
+      ++done;
+    }
+  });
+  const std::vector<std::string> certs = {service_.cert, worker_.cert};
+  std::map<std::string, std::string> right;
+  for (const std::string& path : certs) right[path] = ReadAll(path);
+  // Longer than from one look to the next.
+  const auto while_they_are = [&](const auto& wrong) {
+    for (const std::string& path : certs) wrong(path);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    for (const std::string& path : certs) {
+      std::filesystem::remove(path);
+      CopyInto(path, right[path]);
+    }
+  };
+  while_they_are([](const auto& path) { std::filesystem::resize_file(path, 0); });
+  while_they_are([](const auto& path) {
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  });
+  while_they_are([](const auto& path) {
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+  });
+  const Clock::time_point copied_until = Clock::now() + std::chrono::seconds(1);
+  while (Clock::now() < copied_until) {
+    for (const std::string& path : certs) CopyInto(path, right[path]);
+  }
+  const int before = done;
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
+  while (done < before + 2 && Clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_GE(done, before + 2) << "no job ends";
+  stop = true;
+  caller.join();
+  EXPECT_EQ(failure, "");
+  EXPECT_EQ((*service)->Workers().size(), 2U);
+  for (const char* port : {"--grpc-port", "--membership-port", "--port", "calls"}) {
+    EXPECT_THAT((*service)->Logs(),
+                HasSubstr(absl::StrCat("gRPC (", port, ") keeps its certificate: --tls-cert: ")));
+  }
+
+  const CertificateAuthority next;
+  next.WriteTo(folder_ / "next_ca.crt");
+  IssueBy(next, "service", ForService());
+  client::Access of_new = Caller();
+  of_new.ca = folder_ / "next_ca.crt";
+  EXPECT_TRUE(AwaitServed(address, of_new)) << "the new certificate is not taken";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "server/process/tls.h"
+#include "server/process/tls_files.h"
 
 #include <sys/stat.h>
 
@@ -45,6 +45,12 @@ TEST(TlsFiles, AreCheckedBeforeTheyAreServed) {
   wrong({right.cert, folder + "words", ""}, "words", "holds no key");
   wrong({right.cert, folder + "b.key", ""}, "b.key", "is not the key of the certificate");
   wrong({right.cert, right.key, folder + "words"}, "words", "holds no certificate");
+  const std::string cert = testing::FileText(right.cert), ca = testing::FileText(right.ca);
+  std::ofstream(folder + "chain") << cert + ca;
+  EXPECT_TRUE(CheckTlsFiles({folder + "chain", right.key, folder + "chain"}).ok());
+  std::ofstream(folder + "half") << cert + ca.substr(0, ca.size() / 2);
+  wrong({folder + "half", right.key, ""}, "half", "is damaged or cut off");
+  wrong({right.cert, right.key, folder + "half"}, "half", "is damaged or cut off");
 }
 
 }  // namespace
