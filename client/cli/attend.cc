@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
@@ -18,6 +17,7 @@
 #include "client/cpp/by_reference.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
+#include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
 #include "engine/spec/spec_notes.h"
 
@@ -181,7 +181,7 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   if (!distinct.ok()) return BadInput(global, distinct);
   PrintNotes(global, NotesOn(inputs->job.spec));
   CatchInterrupts();
-  const absl::Time begun = absl::Now();
+  const absl::Time begun = client::SteadyNow();
   const auto files =
       NameTensors(global, command.call, command.reference, PathsOf(command, *inputs));
   if (!files.ok()) return ServiceFailed(global, files.status());

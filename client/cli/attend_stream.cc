@@ -16,7 +16,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cli/file_flags.h"
@@ -25,6 +24,7 @@
 #include "client/cli/table.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/output_place.h"
+#include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::cli {
@@ -142,7 +142,7 @@ absl::StatusOr<v1::Report> Call(const GlobalOptions& global, const AttendCommand
                                 const JobSpec& spec, Stream& stream, int& attempts) {
   JobTeller teller(global);
   client::JobOptions options =
-      OptionsOf(global, command.call, absl::Now(), teller, [] { return true; });
+      OptionsOf(global, command.call, client::SteadyNow(), teller, [] { return true; });
   // The first interrupt of a stream that has begun is its end: what has come is computed.
   std::atomic<bool> begun = false;
   options.cancelled = [&begun] { return !begun && Interrupted(); };

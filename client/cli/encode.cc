@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/encode_flags.h"
@@ -23,6 +22,7 @@
 #include "client/cpp/encode_files.h"
 #include "client/cpp/npy.h"
 #include "client/cpp/service.h"
+#include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::cli {
@@ -244,7 +244,7 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& command) {
   }
   if (absl::Status status = CheckPaths(global, command); !status.ok())
     return BadInput(global, status);
-  const absl::Time begun = absl::Now();
+  const absl::Time begun = client::SteadyNow();
   const absl::StatusOr<v1::Model> model = client::RequestModel(
       client::Connect(global.server, global.access), command.model, OutageOf(command.call));
   if (!model.ok()) return ServiceFailed(global, model.status());

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
+#include "client/cpp/steady_clock.h"
 #include "nlohmann/json.hpp"
 #include "wire/status.h"
 
@@ -74,7 +74,7 @@ int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {
 }
 
 void RetryTeller::Tell(const Retry& retry) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = client::SteadyNow();
   if (retry.failure == told_ && now - told_at_ < kTellAgain) return;
   told_ = retry.failure;
   told_at_ = now;

@@ -10,11 +10,11 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "client/cli/trace_json.h"
 #include "client/cpp/service.h"
+#include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
 #include "wire/status.h"
 
@@ -150,7 +150,7 @@ client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags
   client::JobOptions options{
       .job_id = flags.job_id,
       .max_attempts = flags.max_attempts,
-      .spent = absl::Now() - begun,
+      .spent = client::SteadyNow() - begun,
       .want_trace = !flags.trace.empty(),
       .traceparent = Traceparent(),
       .progress = [&teller](const client::JobProgress& progress) { teller.Note(progress); },

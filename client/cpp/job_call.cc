@@ -52,7 +52,7 @@ class JobCall {
                      .attempt = options_.attempt};
     progress_.Reset(Begin(name));
     for (attempts_ = 1;; ++attempts_, ++name.attempt) {
-      // Times out by the system's clock, whichever ours is.
+      // gRPC's deadlines are on the system's clock, whichever ours is.
       const absl::Time system_deadline = absl::Now() + (deadline_ - timing_.now());
       auto outcome = run_(connector.channel(), system_deadline, name, progress_);
       if (auto* report = std::get_if<v1::Report>(&outcome)) return std::move(*report);
@@ -71,7 +71,7 @@ class JobCall {
       progress_.Reset(std::move(next));
       progress_.Update([](JobProgress&) {});
       if (!Sleep(*wait)) return CancelledAfter(failure.status);
-      if (!connector.Await(absl::Now() + TimeLeft(), options_.cancelled)) {
+      if (!connector.Await(TimeLeft(), options_.cancelled)) {
         if (Cancelled()) return CancelledAfter(failure.status);
         return CheckTime(failure, absl::InfiniteDuration());
       }

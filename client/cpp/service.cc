@@ -52,7 +52,7 @@ absl::StatusOr<v1::PlanResponse> PlanOf(
   RetrySchedule schedule(timing.random);
   for (int attempt = 1;; ++attempt) {
     grpc::ClientContext context;
-    // Times out by the system's clock, whichever ours is.
+    // gRPC's deadlines are on the system's clock, whichever ours is.
     context.set_deadline(absl::ToChronoTime(absl::Now() + (deadline - timing.now())));
     v1::PlanResponse response;
     const grpc::Status status = call(context, response);
@@ -100,8 +100,7 @@ absl::StatusOr<Response> AskUntilThere(
         schedule.WaitAfter({.status = failure, .pushback = PushbackOf(context)});
     if (wait && timing.now() + *wait < end) {
       timing.sleep(*wait);
-      // Times out by the system's clock, whichever ours is.
-      if (connector.Await(absl::Now() + (end - timing.now()), nullptr)) continue;
+      if (connector.Await(end - timing.now(), nullptr)) continue;
     }
     return WithMessage(failure,
                        absl::StrCat(failure.message(), " (the service was away for its limit of ",
