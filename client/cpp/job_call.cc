@@ -12,11 +12,14 @@
 #include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
 #include "wire/job_id.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::client {
 namespace {
 
 constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
+// gRPC's deadline is reckoned from a time that was read before ours.
+constexpr absl::Duration kDeadlineEarly = absl::Milliseconds(100);
 
 absl::Status CheckOptions(const JobOptions& options) {
   if (options.chunk_bytes < 1) {
@@ -156,11 +159,20 @@ class JobCall {
                      absl::StatusCodeToString(last.code()), ": ", last.message()));
   }
 
+  // Whether the job's own deadline ended it, and no limit of the service.
+  bool PassedDeadline(const absl::Status& status) const {
+    if (!absl::IsDeadlineExceeded(status) || timing_.now() + kDeadlineEarly < deadline_) {
+      return false;
+    }
+    return wire::ReasonOf(status) == absl::StatusCodeToString(status.code()) ||
+           wire::HasReason(status, wire::reason::kClientDeadline);
+  }
+
   // The last error, and how many attempts led to it. What this client asked for itself, gRPC says
   // in its own words.
   absl::Status Explain(const absl::Status& status, const std::string& why_no_more) const {
     std::string message(status.message());
-    if (absl::IsDeadlineExceeded(status) && options_.deadline < absl::InfiniteDuration()) {
+    if (PassedDeadline(status)) {
       message = absl::StrCat("the job's deadline of ", absl::FormatDuration(options_.deadline),
                              " passed: ", message);
     }
