@@ -183,7 +183,7 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   CatchInterrupts();
   const absl::Time begun = client::SteadyNow();
   const auto files =
-      NameTensors(global, command.call, command.reference, PathsOf(command, *inputs));
+      NameTensors(global, command.call, begun, command.reference, PathsOf(command, *inputs));
   if (!files.ok()) return ServiceFailed(global, files.status());
   absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
   if (!side.ok()) return BadInput(global, side.status());

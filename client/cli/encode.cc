@@ -246,7 +246,8 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& command) {
     return BadInput(global, status);
   const absl::Time begun = client::SteadyNow();
   const absl::StatusOr<v1::Model> model = client::RequestModel(
-      client::Connect(global.server, global.access), command.model, OutageOf(command.call));
+      client::Connect(global.server, global.access), command.model,
+      {.outage_timeout = OutageOf(command.call), .deadline = DeadlineLeft(command.call, begun)});
   if (!model.ok()) return ServiceFailed(global, model.status());
   absl::StatusOr<EncodeJob> job = JobOf(command, *model);
   if (!job.ok()) return BadInput(global, job.status());
@@ -259,7 +260,7 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& command) {
   if (command.plan) return PlanJob(global, *job, command.workers);
   CatchInterrupts();
   const auto named =
-      NameTensors(global, command.call, command.reference, PathsOf(command, *job, *files));
+      NameTensors(global, command.call, begun, command.reference, PathsOf(command, *job, *files));
   if (!named.ok()) return ServiceFailed(global, named.status());
   absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
   if (!side.ok()) return BadInput(global, side.status());

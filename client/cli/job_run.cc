@@ -167,8 +167,14 @@ absl::Duration OutageOf(const CallFlags& flags) {
   return flags.deadline_seconds ? absl::Seconds(*flags.deadline_seconds) : client::kOutageTimeout;
 }
 
+absl::Duration DeadlineLeft(const CallFlags& flags, absl::Time begun) {
+  if (!flags.deadline_seconds) return absl::InfiniteDuration();
+  return absl::Seconds(*flags.deadline_seconds) - (client::SteadyNow() - begun);
+}
+
 absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(
-    const GlobalOptions& global, const CallFlags& call, const ReferenceFlags& reference,
+    const GlobalOptions& global, const CallFlags& call, absl::Time begun,
+    const ReferenceFlags& reference,
     const absl::StatusOr<std::vector<client::TensorPath>>& tensors) {
   if (reference.by_reference == "never") return std::vector<v1::TensorFile>();
   const bool always = reference.by_reference == "always";
@@ -176,9 +182,11 @@ absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(
   if (!tensors.ok()) return std::vector<v1::TensorFile>();
   // The call of a job that is sent waits for a service that is away.
   const absl::Duration outage = always ? OutageOf(call) : absl::ZeroDuration();
-  auto files = client::NameFiles(
-      client::Connect(global.server, global.access), *tensors,
-      {.path = reference.data_root, .outage_timeout = outage, .await_workers = always});
+  auto files = client::NameFiles(client::Connect(global.server, global.access), *tensors,
+                                 {.path = reference.data_root,
+                                  .outage_timeout = outage,
+                                  .deadline = DeadlineLeft(call, begun),
+                                  .await_workers = always});
   if (files.ok() || always) return files;
   if (HasDataRoot(files.status())) {
     PrintWarning(global, absl::StrCat("tensors are sent, since their files are not named: ",

@@ -1,5 +1,6 @@
 #include "client/cpp/service.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -75,36 +76,36 @@ absl::StatusOr<v1::PlanResponse> PlanOf(
   }
 }
 
-// A service that is away is asked again for `outage_timeout`; one that is there, and whose data
-// root is not, answers so.
+// A service that is there, and whose data root is not, answers so.
 template <typename Response>
 absl::StatusOr<Response> AskUntilThere(
-    const std::shared_ptr<grpc::Channel>& channel, absl::Duration outage_timeout,
-    const CallTiming& given_timing,
+    const std::shared_ptr<grpc::Channel>& channel, const AskOptions& options,
     absl::FunctionRef<grpc::Status(grpc::ClientContext& context, Response& response)> call) {
-  const CallTiming timing = WithDefaults(given_timing);
-  const absl::Time end = timing.now() + outage_timeout;
+  const CallTiming timing = WithDefaults(options.timing);
+  const absl::Time begun = timing.now();
+  const absl::Duration longest = std::min(options.outage_timeout, options.deadline);
   RetrySchedule schedule(timing.random);
   Connector connector(channel);
   while (true) {
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+    const absl::Duration left = options.deadline - (timing.now() - begun);
+    context.set_deadline(absl::ToChronoTime(absl::Now() + std::min(left, kShortCallDeadline)));
     Response response;
     const grpc::Status status = call(context, response);
     if (status.ok()) return response;
     const absl::Status failure = wire::FromGrpc(status);
     const bool away =
         absl::IsUnavailable(failure) && !wire::HasReason(failure, wire::reason::kDataRootGone);
-    if (!away || outage_timeout == absl::ZeroDuration()) return failure;
+    if (!away || longest == absl::ZeroDuration()) return failure;
     const std::optional<absl::Duration> wait =
         schedule.WaitAfter({.status = failure, .pushback = PushbackOf(context)});
-    if (wait && timing.now() + *wait < end) {
+    if (wait && timing.now() - begun + *wait < longest) {
       timing.sleep(*wait);
-      if (connector.Await(end - timing.now(), nullptr)) continue;
+      if (connector.Await(longest - (timing.now() - begun), nullptr)) continue;
     }
     return WithMessage(failure,
                        absl::StrCat(failure.message(), " (the service was away for its limit of ",
-                                    absl::FormatDuration(outage_timeout), ")"));
+                                    absl::FormatDuration(longest), ")"));
   }
 }
 
@@ -168,12 +169,11 @@ absl::StatusOr<v1::ListModelsResponse> RequestModels(
 }
 
 absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& channel,
-                                       const std::string& name, absl::Duration outage_timeout,
-                                       const CallTiming& timing) {
+                                       const std::string& name, const AskOptions& options) {
   v1::GetModelRequest request;
   request.set_name(name);
   return AskUntilThere<v1::Model>(
-      channel, outage_timeout, timing, [&](grpc::ClientContext& context, v1::Model& model) {
+      channel, options, [&](grpc::ClientContext& context, v1::Model& model) {
         return v1::EncoderService::NewStub(channel)->GetModel(&context, request, &model);
       });
 }
@@ -190,11 +190,9 @@ absl::StatusOr<v1::GetClusterResponse> RequestCluster(
 }
 
 absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
-    const std::shared_ptr<grpc::Channel>& channel, absl::Duration outage_timeout,
-    const CallTiming& timing) {
+    const std::shared_ptr<grpc::Channel>& channel, const AskOptions& options) {
   return AskUntilThere<v1::GetDataRootResponse>(
-      channel, outage_timeout, timing,
-      [&](grpc::ClientContext& context, v1::GetDataRootResponse& response) {
+      channel, options, [&](grpc::ClientContext& context, v1::GetDataRootResponse& response) {
         return v1::AttentionService::NewStub(channel)->GetDataRoot(
             &context, v1::GetDataRootRequest(), &response);
       });

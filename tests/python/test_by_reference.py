@@ -3,6 +3,7 @@ import asyncio
 import json
 import os
 import subprocess
+import threading
 import time
 import warnings
 
@@ -11,6 +12,7 @@ import pytest
 
 import golden_cases
 import hilbert_ring
+from hilbert_ring._by_reference import folder_of
 from hilbert_ring._progress import fraction_of
 from hilbert_ring.local_service import find_program
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -441,3 +443,25 @@ def test_the_command_line(encoders, folder, pool):
             capture_output=True, text=True, timeout=120)
         assert done.returncode == 0 and "tensors are sent, since" in done.stderr
         np.testing.assert_array_equal(np.load(folder / ".hilbert-ring-e.npy"), sent.embeddings)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_mark_that_is_no_file_is_not_waited_for(tmp_path, kind):
+    mark = tmp_path / "mark"
+    if kind == "pipe":
+        os.mkfifo(mark)
+    else:
+        mark.symlink_to("/dev/zero")
+    answer = pb.GetDataRootResponse(path=str(tmp_path), mark_file="mark", mark="word", workers=1)
+    refused = []
+
+    def look():
+        try:
+            folder_of(answer, tmp_path, "auto")
+        except hilbert_ring.FailedPreconditionError as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert refused and "is not the service's data root" in refused[0]

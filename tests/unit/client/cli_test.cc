@@ -1,7 +1,11 @@
 // The command line as a process: exit codes, messages, files.
+#include <sys/stat.h>
+
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -46,6 +50,47 @@ TEST(Cli, AttendPrintsTheReportAsJson) {
                           " --server ", service.address()));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(nlohmann::json::parse(result.out)["tokens"], 128);
+}
+
+// A service that says of some file of this machine that it is the mark of its data root.
+FakeBehaviour WithMark(const std::string& folder, const std::string& file) {
+  return {.data_root = [=](grpc::ServerContext&, v1::GetDataRootResponse& response) {
+    response.set_path(folder);
+    response.set_mark_file(file);
+    response.set_mark("word");
+    response.set_workers(1);
+    return grpc::Status::OK;
+  }};
+}
+
+TEST(Cli, AMarkThatIsNoFileIsNotWaitedFor) {
+  const TestFiles files;
+  ASSERT_EQ(mkfifo(files.Path("pipe").c_str(), 0600), 0);
+  for (const auto& [folder, file] :
+       {std::pair(files.Path(""), "pipe"), std::pair(std::string("/dev"), "zero")}) {
+    const FakeService service(WithMark(folder, file));
+    const CliResult result = RunShell(
+        absl::StrCat("ulimit -v 4000000; timeout 10 $CLI attend --by-reference always --server ",
+                     service.address(), GoldenInputs("dense"), " --out ", files.Path("out.npy")));
+    EXPECT_EQ(result.code, 1) << file << result.err;
+    EXPECT_THAT(result.err, HasSubstr("is not the service's data root"));
+  }
+}
+
+TEST(Cli, ADataRootIsWaitedForUntilTheDeadline) {
+  const FakeService service(
+      {.data_root = [](grpc::ServerContext& context, v1::GetDataRootResponse&) {
+        while (!context.IsCancelled()) absl::SleepFor(absl::Milliseconds(5));
+        return grpc::Status::CANCELLED;
+      }});
+  const TestFiles files;
+  for (const char* how : {"auto", "always"}) {
+    const CliResult result = RunShell(
+        absl::StrCat("timeout 20 $CLI attend --deadline 1 --by-reference ", how, " --server ",
+                     service.address(), GoldenInputs("dense"), " --out ", files.Path("out.npy")));
+    EXPECT_EQ(result.code, 1) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("DEADLINE_EXCEEDED"));
+  }
 }
 
 TEST(Cli, FilesThatTheServiceDoesNotSeeAreSentUnlessItMustNotBe) {

@@ -264,6 +264,12 @@ grpc::Status FakeService::Plan(grpc::ServerContext* context, const v1::PlanReque
   return grpc::Status::OK;
 }
 
+grpc::Status FakeService::GetDataRoot(grpc::ServerContext* context, const v1::GetDataRootRequest*,
+                                      v1::GetDataRootResponse* response) {
+  if (!behaviour_.data_root) return {grpc::StatusCode::UNIMPLEMENTED, ""};
+  return behaviour_.data_root(*context, *response);
+}
+
 grpc::Status FakeService::GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
                                      v1::GetClusterResponse* response) {
   response->set_version("7.8.9");
