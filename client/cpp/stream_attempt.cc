@@ -162,6 +162,7 @@ absl::Status StreamAttempt::CheckBlock(const StreamBlock& block) const {
 absl::StatusOr<bool> StreamAttempt::SendBlock(const StreamBlock& block) {
   for (int64_t row = 0; row < block.rows; row += chunk_rows_) {
     const int64_t rows = std::min(chunk_rows_, block.rows - row);
+    const int64_t first_row = sent_rows_.fetch_add(rows);  // before the service can answer
     for (const auto& [tensor, bytes] :
          {std::pair(v1::TENSOR_Q, block.q), std::pair(v1::TENSOR_K, block.k),
           std::pair(v1::TENSOR_V, block.v)}) {
@@ -170,7 +171,7 @@ absl::StatusOr<bool> StreamAttempt::SendBlock(const StreamBlock& block) {
                                      rows * row_bytes);
       v1::Chunk chunk;
       chunk.set_tensor(tensor);
-      chunk.set_first_row(sent_rows_);
+      chunk.set_first_row(first_row);
       chunk.set_rows(rows);
       chunk.set_crc32c(wire::Crc32c(payload));
       // The transport may hold on to a message after the call, so it gets a copy.
@@ -182,7 +183,6 @@ absl::StatusOr<bool> StreamAttempt::SendBlock(const StreamBlock& block) {
         progress.bytes_sent += static_cast<int64_t>(payload.size());
       });
     }
-    sent_rows_ += rows;
   }
   return true;
 }
@@ -201,6 +201,10 @@ absl::Status StreamAttempt::Take(const v1::OutputChunk& chunk, const wire::Paylo
     return ProtocolError(absl::StrCat(name, ": ", chunk.rows(), " rows from ", chunk.first_token(),
                                       " on in ", payload.bytes(), " bytes, expected those from ",
                                       taken, " on"));
+  }
+  if (const int64_t sent = sent_rows_; chunk.rows() > sent - taken) {
+    return ProtocolError(absl::StrCat(name, ": ", chunk.rows(), " rows from ", taken,
+                                      " on, of which ", sent - taken, " were sent"));
   }
   if (payload.Crc32c() != chunk.crc32c()) {
     return absl::DataLossError(
