@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
+#include "client/cpp/grpc_deadline.h"
 #include "client/cpp/steady_clock.h"
 #include "grpcpp/completion_queue.h"
 
@@ -18,7 +18,7 @@ constexpr size_t kMostChannels = 40;
 void AwaitChange(const std::vector<std::shared_ptr<grpc::Channel>>& channels,
                  const std::vector<grpc_connectivity_state>& states, absl::Duration longest) {
   grpc::CompletionQueue changes;
-  const auto until = absl::ToChronoTime(absl::Now() + longest);
+  const gpr_timespec until = GrpcDeadlineIn(longest);
   for (size_t i = 0; i < channels.size(); ++i) {
     channels[i]->NotifyOnStateChange(states[i], until, &changes, nullptr);
   }

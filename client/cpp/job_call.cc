@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "client/cpp/steady_clock.h"
 #include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
 #include "wire/job_id.h"
@@ -55,9 +55,9 @@ class JobCall {
                      .attempt = options_.attempt};
     progress_.Reset(Begin(name));
     for (attempts_ = 1;; ++attempts_, ++name.attempt) {
-      // gRPC's deadlines are on the system's clock, whichever ours is.
-      const absl::Time system_deadline = absl::Now() + (deadline_ - timing_.now());
-      auto outcome = run_(connector.channel(), system_deadline, name, progress_);
+      // gRPC has its own clock, whichever ours is.
+      const absl::Time grpc_deadline = SteadyNow() + (deadline_ - timing_.now());
+      auto outcome = run_(connector.channel(), grpc_deadline, name, progress_);
       if (auto* report = std::get_if<v1::Report>(&outcome)) return std::move(*report);
       const auto& failure = std::get<AttemptFailure>(outcome);
       if (options_.final && options_.final(failure.status)) return Explain(failure.status, "");

@@ -7,8 +7,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cpp/connector.h"
+#include "client/cpp/grpc_deadline.h"
 #include "client/cpp/retry.h"
 #include "client/cpp/settled_channel.h"
 #include "client/cpp/token_sender.h"
@@ -53,8 +53,7 @@ absl::StatusOr<v1::PlanResponse> PlanOf(
   RetrySchedule schedule(timing.random);
   for (int attempt = 1;; ++attempt) {
     grpc::ClientContext context;
-    // gRPC's deadlines are on the system's clock, whichever ours is.
-    context.set_deadline(absl::ToChronoTime(absl::Now() + (deadline - timing.now())));
+    context.set_deadline(GrpcDeadlineIn(deadline - timing.now()));
     v1::PlanResponse response;
     const grpc::Status status = call(context, response);
     if (status.ok()) return response;
@@ -89,7 +88,7 @@ absl::StatusOr<Response> AskUntilThere(
   while (true) {
     grpc::ClientContext context;
     const absl::Duration left = options.deadline - (timing.now() - begun);
-    context.set_deadline(absl::ToChronoTime(absl::Now() + std::min(left, kShortCallDeadline)));
+    context.set_deadline(GrpcDeadlineIn(std::min(left, kShortCallDeadline)));
     Response response;
     const grpc::Status status = call(context, response);
     if (status.ok()) return response;
@@ -160,7 +159,7 @@ absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::C
 absl::StatusOr<v1::ListModelsResponse> RequestModels(
     const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
   v1::ListModelsResponse response;
   const grpc::Status status = v1::EncoderService::NewStub(channel)->ListModels(
       &context, v1::ListModelsRequest(), &response);
@@ -181,7 +180,7 @@ absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& cha
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
     const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
   v1::GetClusterResponse response;
   const grpc::Status status = v1::AttentionService::NewStub(channel)->GetCluster(
       &context, v1::GetClusterRequest(), &response);
@@ -200,7 +199,7 @@ absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
 
 absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
   v1::ListJobsResponse response;
   const grpc::Status status =
       v1::AttentionService::NewStub(channel)->ListJobs(&context, v1::ListJobsRequest(), &response);
@@ -211,7 +210,7 @@ absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Cha
 absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel, const std::string& job_id,
                            const std::string& caller) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
   v1::CancelJobRequest request;
   request.set_job_id(job_id);
   request.set_caller(caller);

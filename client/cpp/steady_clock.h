@@ -7,8 +7,7 @@
 
 namespace hilbert_ring::client {
 
-// To be compared with another SteadyNow() of this process; its zero means nothing. gRPC's deadlines
-// are on the machine's clock: absl::Now() and the time that is left.
+// To be compared with another SteadyNow() of this process; its zero means nothing.
 inline absl::Time SteadyNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }

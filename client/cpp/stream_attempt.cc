@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/call_end.h"
 #include "client/cpp/cancel_watch.h"
+#include "client/cpp/grpc_deadline.h"
 #include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "wire/checksum.h"
@@ -26,7 +27,7 @@ StreamAttempt::StreamAttempt(const AttendStreamCalls& calls, const JobOptions& o
 std::variant<v1::Report, AttemptFailure> StreamAttempt::Run(
     const std::shared_ptr<grpc::Channel>& channel, absl::Time deadline) {
   constexpr char kMethod[] = "/hilbert_ring.v1.AttentionService/AttendStream";
-  if (deadline < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(deadline));
+  if (deadline < absl::InfiniteFuture()) context_.set_deadline(GrpcDeadline(deadline));
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
   CancelWatch watch(options_.cancelled, context_);
   if (absl::Status status = watch.Start(); !status.ok()) return AttemptFailure{.status = status};
@@ -231,7 +232,7 @@ absl::Status StreamAttempt::CheckEnd() const {
     return absl::OkStatus();
   }
   return absl::DataLossError(
-      absl::StrCat("of ", sent_rows_, " rows that were sent ", out_rows_, " came back"));
+      absl::StrCat("of ", sent_rows_.load(), " rows that were sent ", out_rows_, " came back"));
 }
 
 }  // namespace hilbert_ring::client

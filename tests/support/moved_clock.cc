@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 
 #include <atomic>
@@ -21,6 +22,14 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   static const auto get = reinterpret_cast<Get>(dlsym(RTLD_NEXT, "clock_gettime"));
   const int result = get(clock, time);
   if (result == 0 && clock == CLOCK_REALTIME) time->tv_sec += moved_seconds;
+  return result;
+}
+
+extern "C" int gettimeofday(timeval* time, void* zone) noexcept {
+  using Get = int (*)(timeval*, void*);
+  static const auto get = reinterpret_cast<Get>(dlsym(RTLD_NEXT, "gettimeofday"));
+  const int result = get(time, zone);
+  if (result == 0) time->tv_sec += moved_seconds;
   return result;
 }
 
