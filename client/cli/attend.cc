@@ -18,6 +18,7 @@
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
 #include "client/cpp/steady_clock.h"
+#include "client/cpp/written_file.h"
 #include "engine/base/return_if_error.h"
 #include "engine/spec/spec_notes.h"
 
@@ -97,14 +98,24 @@ absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const AttendCommand& com
 CallResult CallByReference(const GlobalOptions& global, const AttendCommand& command,
                            absl::Time begun, const JobFiles& inputs,
                            const std::vector<v1::TensorFile>& files) {
+  const JobSpec& spec = inputs.job.spec;
+  std::vector<client::WrittenFile> outputs = {
+      client::NoteBefore(command.out, spec.dtype, client::TensorShape(spec, v1::TENSOR_OUT))};
+  if (!command.lse.empty()) {
+    outputs.push_back(client::NoteBefore(command.lse, DataType::kFloat32,
+                                         client::TensorShape(spec, v1::TENSOR_LSE)));
+  }
   JobTeller teller(global);
   client::JobOptions options = OptionsOf(global, command.call, begun, teller,
                                          [&] { return client::CheckIntact(inputs).ok(); });
   options.final = [&](const absl::Status& failure) {
     return SendsAfter(command.reference, failure);
   };
-  absl::StatusOr<v1::Report> report =
-      client::AttendInFiles(global.server, inputs.job.spec, files, options);
+  absl::StatusOr<v1::Report> report = client::AttendInFiles(global.server, spec, files, options);
+  for (const client::WrittenFile& output : outputs) {
+    if (!report.ok()) break;
+    if (absl::Status written = client::CheckWritten(output); !written.ok()) report = written;
+  }
   return {std::move(report), teller.attempts()};
 }
 

@@ -23,6 +23,7 @@
 #include "client/cpp/npy.h"
 #include "client/cpp/service.h"
 #include "client/cpp/steady_clock.h"
+#include "client/cpp/written_file.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::cli {
@@ -177,6 +178,19 @@ int End(const GlobalOptions& global, const EncodeCommand& command, const EncodeJ
   return kExitOk;
 }
 
+// Those that the workers write.
+std::vector<client::WrittenFile> WrittenOutputs(const EncodeCommand& command,
+                                                const EncodeJob& job) {
+  std::vector<client::WrittenFile> files;
+  if (!Pooled(job)) {
+    files.push_back(client::NoteBefore(command.out, DataType::kFloat32, job.RowsShape()));
+  }
+  if (!command.attention_map.empty()) {
+    files.push_back(client::NoteBefore(command.attention_map, DataType::kFloat32, job.MapShape()));
+  }
+  return files;
+}
+
 // By reference where files are named, else the tensors are sent. Nothing where they are to be sent
 // after all; attempts: made before, to which this adds.
 std::optional<int> RunJob(const GlobalOptions& global, const EncodeCommand& command,
@@ -185,7 +199,13 @@ std::optional<int> RunJob(const GlobalOptions& global, const EncodeCommand& comm
                           int& attempts) {
   absl::StatusOr<Outputs> outputs = CreateOutputs(command, job, files);
   if (!outputs.ok()) return BadInput(global, outputs.status());
+  std::vector<client::WrittenFile> written;
+  if (!files.empty()) written = WrittenOutputs(command, job);
   CallResult result = Call(global, command, begun, job, inputs, files, *outputs);
+  for (const client::WrittenFile& file : written) {
+    if (!result.report.ok()) break;
+    if (absl::Status status = client::CheckWritten(file); !status.ok()) result.report = status;
+  }
   result.attempts = attempts += result.attempts;
   if (absl::Status intact = CheckIntact(inputs, *outputs); !intact.ok()) {
     return ServiceFailed(global, intact);
@@ -208,7 +228,7 @@ void PrintModels(const v1::ListModelsResponse& models) {
   for (const v1::Model& model : models.models()) {
     if (!model.error().empty()) {
       rows.push_back({model.name(), "unusable"});
-      absl::StrAppend(&errors, model.error(), "\n");
+      absl::StrAppend(&errors, Printable(model.error()), "\n");
       continue;
     }
     rows.push_back({model.name(), model.digest().substr(0, 12), absl::StrCat(model.tile_dim()),

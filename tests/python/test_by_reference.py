@@ -13,6 +13,7 @@ import pytest
 import golden_cases
 import hilbert_ring
 from hilbert_ring._by_reference import folder_of
+from hilbert_ring._files import FileOutput
 from hilbert_ring._progress import fraction_of
 from hilbert_ring.local_service import find_program
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -465,3 +466,26 @@ def test_a_mark_that_is_no_file_is_not_waited_for(tmp_path, kind):
     thread.start()
     thread.join(10)
     assert refused and "is not the service's data root" in refused[0]
+
+
+def test_an_output_that_the_workers_did_not_write_is_missed(tmp_path):
+    def result(old, new):
+        path = tmp_path / "out.npy"
+        path.unlink(missing_ok=True)
+        if old is not None:
+            np.save(path, old)
+        output = FileOutput(path, (2, 3), np.dtype("f4"))
+        if new is not None:
+            np.save(tmp_path / "new.npy", new)
+            os.replace(tmp_path / "new.npy", path)
+        return output.result()
+
+    rows = np.ones((2, 3), "f4")
+    for old, new, words in [(None, None, "No such file"), (rows, None, "was not written"),
+                            (rows, rows[:1], r"is \(1, 3\)"), (rows, rows.astype("i4"), "of int32"),
+                            (None, np.asfortranarray(rows), "expected")]:
+        with pytest.raises(hilbert_ring.DataLossError, match=words) as raised:
+            result(old, new)
+        assert str(tmp_path / "out.npy") in str(raised.value)
+    for old in (None, rows):
+        np.testing.assert_array_equal(result(old, 2 * rows), 2 * rows)

@@ -1,6 +1,8 @@
 // The command line as a process: exit codes, messages, files.
 #include <sys/stat.h>
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -77,6 +79,46 @@ TEST(Cli, AMarkThatIsNoFileIsNotWaitedFor) {
   }
 }
 
+TEST(Cli, OutputsThatTheServiceDidNotWriteAreMissed) {
+  const TestFiles files;
+  const std::string out = files.Path("out.npy");
+  const std::string old = ReadFile(GoldenPath("dense", "out.npy"));
+  files.Write("mark", "word\n");
+  std::string inputs = absl::StrCat(" --spec ", GoldenPath("dense", "case.json"));
+  for (const char* name : {"q", "k", "v"}) {
+    const std::string file = absl::StrCat(name, ".npy");
+    absl::StrAppend(&inputs, " --", name, " ",
+                    files.Write(file, ReadFile(GoldenPath("dense", file))));
+  }
+  // What the workers write in place of the output; nothing: they write nothing.
+  const auto attend = [&](const std::optional<std::string>& written) {
+    FakeBehaviour behaviour = WithMark(files.Path(""), "mark");
+    if (written) {
+      behaviour.write_files = [&files, &written] {
+        std::filesystem::rename(files.Write("partial", *written), files.Path("out.npy"));
+      };
+    }
+    const FakeService service(behaviour);
+    return RunCli(absl::StrCat("attend --deadline 60 --by-reference always --server ",
+                               service.address(), inputs, " --out ", out));
+  };
+  CliResult result = attend(std::nullopt);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("DATA_LOSS: ", out, ": cannot open")));
+  files.Write("out.npy", old);
+  result = attend(std::nullopt);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("DATA_LOSS: ", out, ": was not written")));
+  result = attend(old.substr(0, old.size() - 1));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("DATA_LOSS: ", out, ": truncated")));
+  result = attend(ReadFile(GoldenPath("dense", "lse.npy")));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("expected (128, 2, 32)"));
+  result = attend(old);
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
 TEST(Cli, ADataRootIsWaitedForUntilTheDeadline) {
   const FakeService service(
       {.data_root = [](grpc::ServerContext& context, v1::GetDataRootResponse&) {
@@ -135,7 +177,7 @@ TEST(Cli, AttendTellsOfEachRetry) {
               MatchesRegex("hilbert-ring: UNAVAILABLE: no worker is there \\(reason NO_WORKERS\\); "
                            "attempt 2 follows in 0\\.[01] s\n"
                            "hilbert-ring: RESOURCE_EXHAUSTED: 8 jobs wait \\(reason QUEUE_FULL\\); "
-                           "attempt 3 follows in 0\\.0 s\n"));
+                           "attempt 3 follows in 0\\.[0-2] s\n"));
   EXPECT_THAT(result.out, HasSubstr("attempts 3, retries by the service 0\n"));
   EXPECT_THAT(RunCli(attend).out, HasSubstr("attempts 1, retries by the service 0\n"));
 }

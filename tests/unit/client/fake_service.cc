@@ -98,8 +98,12 @@ class FakeCall {
     while (behaviour_.stall && !context_->IsCancelled()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    if (grpc::Status status = Receive(); !status.ok()) return status;
-    if (!behaviour_.output_while_receiving) SendOutputs(response);
+    const bool by_reference = record_.open.files_size() > 0;
+    if (by_reference && behaviour_.write_files) behaviour_.write_files();
+    if (!by_reference) {
+      if (grpc::Status status = Receive(); !status.ok()) return status;
+      if (!behaviour_.output_while_receiving) SendOutputs(response);
+    }
     if (behaviour_.leave_out_report) return grpc::Status::OK;
     v1::Report& report = *response.mutable_report();
     report.set_job_id(record_.open.job_id());

@@ -42,6 +42,8 @@ struct FakeBehaviour {
   int refused_plans = 0;  // calls of Plan that get `refuse`, with `pushback`, before one is served
   // Of GetDataRoot; null: the service knows no such call.
   std::function<grpc::Status(grpc::ServerContext&, v1::GetDataRootResponse&)> data_root;
+  // In place of the workers, where the job names files; null: nothing is written.
+  std::function<void()> write_files;
 };
 
 // What came in a call.
