@@ -232,7 +232,7 @@ void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
 }
 
 void PrintSummary(const v1::Report& report, const std::string& what, int attempts) {
-  std::printf("job %s: %s in %s, %s tokens/s\n", report.job_id().c_str(), what.c_str(),
+  std::printf("job %s: %s in %s, %s tokens/s\n", Printable(report.job_id()).c_str(), what.c_str(),
               FormatSeconds(report.total_seconds()).c_str(),
               FormatCount(static_cast<int64_t>(report.tokens_per_second())).c_str());
   std::printf("  queue %s, ring %s, receive %s, compute %s, send %s\n",
