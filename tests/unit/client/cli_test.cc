@@ -72,7 +72,7 @@ TEST(Cli, AMarkThatIsNoFileIsNotWaitedFor) {
        {std::pair(files.Path(""), "pipe"), std::pair(std::string("/dev"), "zero")}) {
     const FakeService service(WithMark(folder, file));
     const CliResult result = RunShell(
-        absl::StrCat("ulimit -v 4000000; timeout 10 $CLI attend --by-reference always --server ",
+        absl::StrCat("timeout -s KILL 10 $CLI attend --by-reference always --server ",
                      service.address(), GoldenInputs("dense"), " --out ", files.Path("out.npy")));
     EXPECT_EQ(result.code, 1) << file << result.err;
     EXPECT_THAT(result.err, HasSubstr("is not the service's data root"));
@@ -127,9 +127,9 @@ TEST(Cli, ADataRootIsWaitedForUntilTheDeadline) {
       }});
   const TestFiles files;
   for (const char* how : {"auto", "always"}) {
-    const CliResult result = RunShell(
-        absl::StrCat("timeout 20 $CLI attend --deadline 1 --by-reference ", how, " --server ",
-                     service.address(), GoldenInputs("dense"), " --out ", files.Path("out.npy")));
+    const CliResult result = RunShell(absl::StrCat(
+        "timeout -s KILL 20 $CLI attend --deadline 1 --by-reference ", how, " --server ",
+        service.address(), GoldenInputs("dense"), " --out ", files.Path("out.npy")));
     EXPECT_EQ(result.code, 1) << result.err;
     EXPECT_THAT(result.err, HasSubstr("DEADLINE_EXCEEDED"));
   }
