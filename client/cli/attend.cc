@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
@@ -18,6 +17,8 @@
 #include "client/cpp/by_reference.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
+#include "client/cpp/steady_clock.h"
+#include "client/cpp/written_file.h"
 #include "engine/base/return_if_error.h"
 #include "engine/spec/spec_notes.h"
 
@@ -97,14 +98,24 @@ absl::StatusOr<std::vector<client::TensorPath>> PathsOf(const AttendCommand& com
 CallResult CallByReference(const GlobalOptions& global, const AttendCommand& command,
                            absl::Time begun, const JobFiles& inputs,
                            const std::vector<v1::TensorFile>& files) {
+  const JobSpec& spec = inputs.job.spec;
+  std::vector<client::WrittenFile> outputs = {
+      client::NoteBefore(command.out, spec.dtype, client::TensorShape(spec, v1::TENSOR_OUT))};
+  if (!command.lse.empty()) {
+    outputs.push_back(client::NoteBefore(command.lse, DataType::kFloat32,
+                                         client::TensorShape(spec, v1::TENSOR_LSE)));
+  }
   JobTeller teller(global);
   client::JobOptions options = OptionsOf(global, command.call, begun, teller,
                                          [&] { return client::CheckIntact(inputs).ok(); });
   options.final = [&](const absl::Status& failure) {
     return SendsAfter(command.reference, failure);
   };
-  absl::StatusOr<v1::Report> report =
-      client::AttendInFiles(global.server, inputs.job.spec, files, options);
+  absl::StatusOr<v1::Report> report = client::AttendInFiles(global.server, spec, files, options);
+  for (const client::WrittenFile& output : outputs) {
+    if (!report.ok()) break;
+    if (absl::Status written = client::CheckWritten(output); !written.ok()) report = written;
+  }
   return {std::move(report), teller.attempts()};
 }
 
@@ -181,9 +192,9 @@ int RunAttend(const GlobalOptions& global, const AttendCommand& command) {
   if (!distinct.ok()) return BadInput(global, distinct);
   PrintNotes(global, NotesOn(inputs->job.spec));
   CatchInterrupts();
-  const absl::Time begun = absl::Now();
+  const absl::Time begun = client::SteadyNow();
   const auto files =
-      NameTensors(global, command.call, command.reference, PathsOf(command, *inputs));
+      NameTensors(global, command.call, begun, command.reference, PathsOf(command, *inputs));
   if (!files.ok()) return ServiceFailed(global, files.status());
   absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
   if (!side.ok()) return BadInput(global, side.status());

@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cli/file_flags.h"
@@ -24,6 +23,7 @@
 #include "client/cpp/distinct_files.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/npy.h"
+#include "client/cpp/steady_clock.h"
 #include "client/cpp/text_file.h"
 #include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
@@ -237,7 +237,7 @@ int RunAttendMany(const GlobalOptions& global, const ManyCommand& command) {
     return BadInput(global, paths);
   }
   CatchInterrupts();
-  const absl::Time begun = absl::Now();
+  const absl::Time begun = client::SteadyNow();
   Total total;
   const std::span<const Line> all(*lines);
   for (size_t first = 0; first < all.size(); first += kJobsOfACall) {
@@ -248,7 +248,7 @@ int RunAttendMany(const GlobalOptions& global, const ManyCommand& command) {
   if (global.format != OutputFormat::kJson) {
     std::printf("%s jobs, %s failed, %s tokens, %.3f s\n", FormatCount(total.jobs).c_str(),
                 FormatCount(total.failed).c_str(), FormatCount(total.tokens).c_str(),
-                absl::ToDoubleSeconds(absl::Now() - begun));
+                absl::ToDoubleSeconds(client::SteadyNow() - begun));
   }
   return total.failed == 0 ? kExitOk : kExitFailed;
 }

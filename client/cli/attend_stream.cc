@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
 #include "client/cli/file_flags.h"
@@ -20,6 +19,7 @@
 #include "client/cli/raw_rows.h"
 #include "client/cli/table.h"
 #include "client/cpp/job_files.h"
+#include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::cli {
@@ -123,7 +123,7 @@ int RunAttendStream(const GlobalOptions& global, const AttendCommand& command) {
   const absl::StatusOr<JobSpec> spec = client::ReadStreamSpec(*source);
   if (!spec.ok()) return BadInput(global, spec.status());
   CatchInterrupts();
-  const absl::Time start = absl::Now();
+  const absl::Time start = client::SteadyNow();
   absl::StatusOr<Stream> stream = OpenStream(command, *spec, start);
   if (!stream.ok()) return NotOpened(global, stream.status());
   absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/commands.h"
 #include "client/cli/encode_flags.h"
@@ -23,6 +22,8 @@
 #include "client/cpp/encode_files.h"
 #include "client/cpp/npy.h"
 #include "client/cpp/service.h"
+#include "client/cpp/steady_clock.h"
+#include "client/cpp/written_file.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::cli {
@@ -177,6 +178,19 @@ int End(const GlobalOptions& global, const EncodeCommand& command, const EncodeJ
   return kExitOk;
 }
 
+// Those that the workers write.
+std::vector<client::WrittenFile> WrittenOutputs(const EncodeCommand& command,
+                                                const EncodeJob& job) {
+  std::vector<client::WrittenFile> files;
+  if (!Pooled(job)) {
+    files.push_back(client::NoteBefore(command.out, DataType::kFloat32, job.RowsShape()));
+  }
+  if (!command.attention_map.empty()) {
+    files.push_back(client::NoteBefore(command.attention_map, DataType::kFloat32, job.MapShape()));
+  }
+  return files;
+}
+
 // By reference where files are named, else the tensors are sent. Nothing where they are to be sent
 // after all; attempts: made before, to which this adds.
 std::optional<int> RunJob(const GlobalOptions& global, const EncodeCommand& command,
@@ -185,7 +199,13 @@ std::optional<int> RunJob(const GlobalOptions& global, const EncodeCommand& comm
                           int& attempts) {
   absl::StatusOr<Outputs> outputs = CreateOutputs(command, job, files);
   if (!outputs.ok()) return BadInput(global, outputs.status());
+  std::vector<client::WrittenFile> written;
+  if (!files.empty()) written = WrittenOutputs(command, job);
   CallResult result = Call(global, command, begun, job, inputs, files, *outputs);
+  for (const client::WrittenFile& file : written) {
+    if (!result.report.ok()) break;
+    if (absl::Status status = client::CheckWritten(file); !status.ok()) result.report = status;
+  }
   result.attempts = attempts += result.attempts;
   if (absl::Status intact = CheckIntact(inputs, *outputs); !intact.ok()) {
     return ServiceFailed(global, intact);
@@ -208,7 +228,7 @@ void PrintModels(const v1::ListModelsResponse& models) {
   for (const v1::Model& model : models.models()) {
     if (!model.error().empty()) {
       rows.push_back({model.name(), "unusable"});
-      absl::StrAppend(&errors, model.error(), "\n");
+      absl::StrAppend(&errors, Printable(model.error()), "\n");
       continue;
     }
     rows.push_back({model.name(), model.digest().substr(0, 12), absl::StrCat(model.tile_dim()),
@@ -244,9 +264,10 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& command) {
   }
   if (absl::Status status = CheckPaths(global, command); !status.ok())
     return BadInput(global, status);
-  const absl::Time begun = absl::Now();
+  const absl::Time begun = client::SteadyNow();
   const absl::StatusOr<v1::Model> model = client::RequestModel(
-      client::Connect(global.server, global.access), command.model, OutageOf(command.call));
+      client::Connect(global.server, global.access), command.model,
+      {.outage_timeout = OutageOf(command.call), .deadline = DeadlineLeft(command.call, begun)});
   if (!model.ok()) return ServiceFailed(global, model.status());
   absl::StatusOr<EncodeJob> job = JobOf(command, *model);
   if (!job.ok()) return BadInput(global, job.status());
@@ -259,7 +280,7 @@ int RunEncode(const GlobalOptions& global, const EncodeCommand& command) {
   if (command.plan) return PlanJob(global, *job, command.workers);
   CatchInterrupts();
   const auto named =
-      NameTensors(global, command.call, command.reference, PathsOf(command, *job, *files));
+      NameTensors(global, command.call, begun, command.reference, PathsOf(command, *job, *files));
   if (!named.ok()) return ServiceFailed(global, named.status());
   absl::StatusOr<SideFiles> side = SideFiles::Create(command.call);
   if (!side.ok()) return BadInput(global, side.status());

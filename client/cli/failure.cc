@@ -4,7 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
+#include "client/cli/table.h"
+#include "client/cpp/steady_clock.h"
 #include "nlohmann/json.hpp"
 #include "wire/status.h"
 
@@ -47,7 +48,7 @@ void Print(const GlobalOptions& global, const std::string& text, const Json& jso
     std::fprintf(stderr, "%s\n",
                  json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   } else {
-    std::fprintf(stderr, "hilbert-ring: %s\n", text.c_str());
+    std::fprintf(stderr, "hilbert-ring: %s\n", Printable(text).c_str());
   }
 }
 
@@ -74,7 +75,7 @@ int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {
 }
 
 void RetryTeller::Tell(const Retry& retry) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = client::SteadyNow();
   if (retry.failure == told_ && now - told_at_ < kTellAgain) return;
   told_ = retry.failure;
   told_at_ = now;

@@ -10,11 +10,11 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "client/cli/trace_json.h"
 #include "client/cpp/service.h"
+#include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
 #include "wire/status.h"
 
@@ -150,7 +150,7 @@ client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags
   client::JobOptions options{
       .job_id = flags.job_id,
       .max_attempts = flags.max_attempts,
-      .spent = absl::Now() - begun,
+      .spent = client::SteadyNow() - begun,
       .want_trace = !flags.trace.empty(),
       .traceparent = Traceparent(),
       .progress = [&teller](const client::JobProgress& progress) { teller.Note(progress); },
@@ -167,8 +167,14 @@ absl::Duration OutageOf(const CallFlags& flags) {
   return flags.deadline_seconds ? absl::Seconds(*flags.deadline_seconds) : client::kOutageTimeout;
 }
 
+absl::Duration DeadlineLeft(const CallFlags& flags, absl::Time begun) {
+  if (!flags.deadline_seconds) return absl::InfiniteDuration();
+  return absl::Seconds(*flags.deadline_seconds) - (client::SteadyNow() - begun);
+}
+
 absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(
-    const GlobalOptions& global, const CallFlags& call, const ReferenceFlags& reference,
+    const GlobalOptions& global, const CallFlags& call, absl::Time begun,
+    const ReferenceFlags& reference,
     const absl::StatusOr<std::vector<client::TensorPath>>& tensors) {
   if (reference.by_reference == "never") return std::vector<v1::TensorFile>();
   const bool always = reference.by_reference == "always";
@@ -176,9 +182,11 @@ absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(
   if (!tensors.ok()) return std::vector<v1::TensorFile>();
   // The call of a job that is sent waits for a service that is away.
   const absl::Duration outage = always ? OutageOf(call) : absl::ZeroDuration();
-  auto files = client::NameFiles(
-      client::Connect(global.server, global.access), *tensors,
-      {.path = reference.data_root, .outage_timeout = outage, .await_workers = always});
+  auto files = client::NameFiles(client::Connect(global.server, global.access), *tensors,
+                                 {.path = reference.data_root,
+                                  .outage_timeout = outage,
+                                  .deadline = DeadlineLeft(call, begun),
+                                  .await_workers = always});
   if (files.ok() || always) return files;
   if (HasDataRoot(files.status())) {
     PrintWarning(global, absl::StrCat("tensors are sent, since their files are not named: ",
@@ -224,7 +232,7 @@ void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
 }
 
 void PrintSummary(const v1::Report& report, const std::string& what, int attempts) {
-  std::printf("job %s: %s in %s, %s tokens/s\n", report.job_id().c_str(), what.c_str(),
+  std::printf("job %s: %s in %s, %s tokens/s\n", Printable(report.job_id()).c_str(), what.c_str(),
               FormatSeconds(report.total_seconds()).c_str(),
               FormatCount(static_cast<int64_t>(report.tokens_per_second())).c_str());
   std::printf("  queue %s, ring %s, receive %s, compute %s, send %s\n",

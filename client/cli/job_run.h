@@ -78,11 +78,15 @@ client::JobOptions OptionsOf(const GlobalOptions& global, const CallFlags& flags
 // How long the service may be away before the job's call begins, as that takes it.
 absl::Duration OutageOf(const CallFlags& flags);
 
+// What is left of the deadline, which runs since `begun`.
+absl::Duration DeadlineLeft(const CallFlags& flags, absl::Time begun);
+
 // The tensors as files of the service's data root; none where they are to be sent: with `auto` also
 // where the service is away, and, which stderr says, where it has a root and they are not in it.
-// tensors: an error where they cannot be named.
+// begun: as of OptionsOf. tensors: an error where they cannot be named.
 absl::StatusOr<std::vector<v1::TensorFile>> NameTensors(
-    const GlobalOptions& global, const CallFlags& call, const ReferenceFlags& reference,
+    const GlobalOptions& global, const CallFlags& call, absl::Time begun,
+    const ReferenceFlags& reference,
     const absl::StatusOr<std::vector<client::TensorPath>>& tensors);
 
 // Whether a job by reference that failed so is sent after all, by the same command.

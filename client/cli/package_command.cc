@@ -19,9 +19,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/failure.h"
+#include "client/cpp/steady_clock.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -140,7 +140,7 @@ std::string ReadAll(int pipe, absl::Time until) {
   std::string all;
   char part[4096];
   while (true) {
-    const int64_t left = absl::ToInt64Milliseconds(until - absl::Now());
+    const int64_t left = absl::ToInt64Milliseconds(until - client::SteadyNow());
     pollfd ready = {.fd = pipe, .events = POLLIN, .revents = 0};
     const int found = left > 0 ? poll(&ready, 1, static_cast<int>(left)) : 0;
     if (found < 0 && errno == EINTR) continue;
@@ -177,7 +177,7 @@ std::string WhyNot(const std::string& interpreter) {
     close(ends[0]);
     return std::strerror(failed);
   }
-  const std::string said = ReadAll(ends[0], absl::Now() + kImportTime);
+  const std::string said = ReadAll(ends[0], client::SteadyNow() + kImportTime);
   close(ends[0]);
   kill(child, SIGKILL);  // one that has said everything is past its import, or hangs
   int status = 0;

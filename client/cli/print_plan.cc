@@ -75,11 +75,11 @@ void PrintPlan(int64_t tokens, const v1::PlanResponse& plan) {
               FormatPercent(exchanged, naive).c_str());
   if (plan.seconds() > 0) {
     std::printf("\npredicted to take %s when nothing else runs: %s\n",
-                FormatSeconds(plan.seconds()).c_str(), plan.seconds_basis().c_str());
+                FormatSeconds(plan.seconds()).c_str(), Printable(plan.seconds_basis()).c_str());
   } else {
-    std::printf("\nhow long it takes is unknown: %s\n", plan.seconds_basis().c_str());
+    std::printf("\nhow long it takes is unknown: %s\n", Printable(plan.seconds_basis()).c_str());
   }
-  for (const std::string& note : plan.notes()) std::printf("note: %s\n", note.c_str());
+  for (const std::string& note : plan.notes()) std::printf("note: %s\n", Printable(note).c_str());
 }
 
 }  // namespace hilbert_ring::cli

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <string>
 
-#include "absl/time/clock.h"
 #include "client/cli/failure.h"
+#include "client/cpp/steady_clock.h"
 #include "client/cpp/threads.h"
 
 namespace hilbert_ring::cli {
@@ -21,7 +21,7 @@ constexpr std::chrono::seconds kLogInterval{10};
 ProgressBar::ProgressBar(const GlobalOptions& global)
     : global_(global),
       terminal_(isatty(STDERR_FILENO) == 1 && global.format == OutputFormat::kText),
-      line_(absl::Now()) {
+      line_(client::SteadyNow()) {
   auto thread = client::StartThread([this](const std::stop_token& stop) { Tell(stop); });
   if (thread.ok()) thread_ = *std::move(thread);  // else nothing is told: the job matters more
 }
@@ -34,7 +34,7 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::Note(const client::AttendProgress& progress) {
   const MutexLock lock(mutex_);
-  line_.Note(progress, absl::Now());
+  line_.Note(progress, client::SteadyNow());
   noted_ = true;
 }
 
@@ -59,7 +59,7 @@ void ProgressBar::Tell(const std::stop_token& stop) {
 
 // With mutex_.
 void ProgressBar::Draw() {
-  const absl::Time now = absl::Now();
+  const absl::Time now = client::SteadyNow();
   if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", line_.Bar(now).c_str());
     std::fflush(stderr);

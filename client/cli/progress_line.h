@@ -1,8 +1,9 @@
 // How far a job is, over all its attempts, as one number that never falls, and in words.
 //
-//   ProgressLine line(absl::Now());
-//   line.Note(progress, absl::Now());   // of client::AttendOptions::progress
-//   line.Bar(absl::Now());              // "[####    ]  31 %  compute  9,000 tokens/s  8 s left"
+//   ProgressLine line(client::SteadyNow());
+//   line.Note(progress, client::SteadyNow());   // of client::AttendOptions::progress
+//   line.Bar(client::SteadyNow());
+//       // "[####    ]  31 %  compute  9,000 tokens/s  8 s left"
 #pragma once
 
 #include <optional>

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cpp/output_place.h"
+#include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
 
 namespace hilbert_ring::cli {
@@ -45,11 +46,11 @@ absl::StatusOr<int> OpenToWrite(const client::OutputPlace& place, const ReaderWa
     if (wait.stopped()) {
       return absl::CancelledError(absl::StrCat(path, ": ended while nobody read it"));
     }
-    if (absl::Now() >= wait.until) {
+    if (client::SteadyNow() >= wait.until) {
       return absl::DeadlineExceededError(
           absl::StrCat(path, ": the job's deadline passed while nobody read it"));
     }
-    absl::SleepFor(std::min(kLookForReader, wait.until - absl::Now()));
+    absl::SleepFor(std::min(kLookForReader, wait.until - client::SteadyNow()));
   }
 }
 

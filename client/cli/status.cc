@@ -20,7 +20,7 @@ std::string OrIdle(const std::string& job_id) { return job_id.empty() ? "idle" :
 
 void PrintCluster(const std::string& server, const v1::GetClusterResponse& cluster) {
   std::printf("%s: version %s, %s; %d worker%s, %d job%s running, %d queued\n", server.c_str(),
-              cluster.version().c_str(), cluster.ready() ? "ready" : "not ready",
+              Printable(cluster.version()).c_str(), cluster.ready() ? "ready" : "not ready",
               cluster.workers_size(), cluster.workers_size() == 1 ? "" : "s",
               cluster.jobs_running(), cluster.jobs_running() == 1 ? "" : "s",
               cluster.jobs_queued());
@@ -39,7 +39,8 @@ void PrintCluster(const std::string& server, const v1::GetClusterResponse& clust
     std::printf("\n%s", FormatTable(rows).c_str());
     for (const v1::ClusterWorker& worker : cluster.workers()) {
       if (worker.reason().empty()) continue;
-      std::printf("%s: %s\n", worker.address().c_str(), worker.reason().c_str());
+      std::printf("%s: %s\n", Printable(worker.address()).c_str(),
+                  Printable(worker.reason()).c_str());
     }
   }
   if (cluster.rings_size() > 0) {

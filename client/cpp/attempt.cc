@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/call_end.h"
 #include "client/cpp/cancel_watch.h"
+#include "client/cpp/grpc_deadline.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
 #include "wire/payload_message.h"
@@ -30,7 +31,7 @@ Attempt::Attempt(const JobRequest& request, const JobOptions& options, AttemptNa
 
 std::variant<v1::Report, AttemptFailure> Attempt::Run(const std::shared_ptr<grpc::Channel>& channel,
                                                       absl::Time deadline) {
-  if (deadline < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(deadline));
+  if (deadline < absl::InfiniteFuture()) context_.set_deadline(GrpcDeadline(deadline));
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
   CancelWatch watch(options_.cancelled, context_);
   if (absl::Status status = watch.Start(); !status.ok()) return AttemptFailure{.status = status};

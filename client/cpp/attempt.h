@@ -47,7 +47,7 @@ class Attempt {
   Attempt(const JobRequest& request, const JobOptions& options, AttemptName name,
           ProgressTeller& progress);
 
-  // Blocks until the call is over. deadline: on the system's clock.
+  // Blocks until the call is over. deadline: of GrpcDeadline.
   std::variant<v1::Report, AttemptFailure> Run(const std::shared_ptr<grpc::Channel>& channel,
                                                absl::Time deadline);
 

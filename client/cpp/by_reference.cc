@@ -1,12 +1,16 @@
 #include "client/cpp/by_reference.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <string_view>
 #include <system_error>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/job_call.h"
 #include "client/cpp/output_place.h"
@@ -21,13 +25,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kMarkBytes = 128;  // a mark is shorter
+
 absl::Status NotSeen(const std::string& why) { return absl::FailedPreconditionError(why); }
 
+// Empty where there is no file with one. The service names the path, so it may be anything of this
+// machine: a pipe, a device.
 std::string FirstLine(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return file.eof() ? "" : line;
+  const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0) return "";
+  const absl::Cleanup close_file = [fd] { close(fd); };
+  struct stat info = {};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return "";
+  char text[kMarkBytes];
+  const ssize_t bytes = pread(fd, text, sizeof(text), 0);
+  const std::string_view start(text, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+  const size_t end = start.find('\n');
+  return std::string(end == std::string_view::npos ? "" : start.substr(0, end));
 }
 
 // Without symbolic links, also of an output that is not there yet.
@@ -58,7 +72,8 @@ bool IsUtf8(const std::string& text) {
 absl::StatusOr<SeenFolder> FindFolder(const std::shared_ptr<grpc::Channel>& channel,
                                       const DataRootOptions& options) {
   ASSIGN_OR_RETURN(const v1::GetDataRootResponse root,
-                   RequestDataRoot(channel, options.outage_timeout));
+                   RequestDataRoot(channel, {.outage_timeout = options.outage_timeout,
+                                             .deadline = options.deadline}));
   const std::string seen = options.path.empty() ? root.path() : options.path;
   if (root.mark().empty() || FirstLine(fs::path(seen) / root.mark_file()) != root.mark()) {
     return NotSeen(absl::StrCat(seen, ": is not the service's data root, for the mark ",

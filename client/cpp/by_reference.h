@@ -31,6 +31,7 @@ struct TensorPath {
 struct DataRootOptions {
   std::string path = "";  // where this machine sees the data root; empty: where the service does
   absl::Duration outage_timeout = absl::ZeroDuration();  // as of RequestDataRoot
+  absl::Duration deadline = absl::InfiniteDuration();    // as of RequestDataRoot
   bool await_workers = false;  // none that sees the root yet is no error: the job's call waits
 };
 

@@ -8,7 +8,7 @@
 namespace hilbert_ring::client {
 
 struct CallTiming {
-  std::function<absl::Time()> now;            // empty: the system's clock
+  std::function<absl::Time()> now;            // empty: SteadyNow
   std::function<void(absl::Duration)> sleep;  // empty: the thread sleeps
   std::function<double()> random;             // in [0, 1); empty: drawn from a seed of the system
 };

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
+#include "client/cpp/grpc_deadline.h"
+#include "client/cpp/steady_clock.h"
 #include "grpcpp/completion_queue.h"
 
 namespace hilbert_ring::client {
@@ -13,12 +14,13 @@ constexpr absl::Duration kRedial = absl::Milliseconds(500);
 // gRPC gives a connection up after 20 s.
 constexpr size_t kMostChannels = 40;
 
-// Waits until the state of a channel changes, for kLook at most.
+// Waits until the state of a channel changes, for `longest` at most.
 void AwaitChange(const std::vector<std::shared_ptr<grpc::Channel>>& channels,
-                 const std::vector<grpc_connectivity_state>& states, absl::Time until) {
+                 const std::vector<grpc_connectivity_state>& states, absl::Duration longest) {
   grpc::CompletionQueue changes;
+  const gpr_timespec until = GrpcDeadlineIn(longest);
   for (size_t i = 0; i < channels.size(); ++i) {
-    channels[i]->NotifyOnStateChange(states[i], absl::ToChronoTime(until), &changes, nullptr);
+    channels[i]->NotifyOnStateChange(states[i], until, &changes, nullptr);
   }
   changes.Shutdown();
   void* tag = nullptr;
@@ -31,12 +33,13 @@ void AwaitChange(const std::vector<std::shared_ptr<grpc::Channel>>& channels,
 
 bool Connector::connected() const { return channel_->GetState(false) == GRPC_CHANNEL_READY; }
 
-bool Connector::Await(absl::Time deadline, const std::function<bool()>& cancelled) {
+bool Connector::Await(absl::Duration longest, const std::function<bool()>& cancelled) {
   if (connected()) return true;
   Channels trying;
   if (!dial_) trying.push_back(channel_);
   absl::Time next_dial = absl::InfinitePast();
-  for (absl::Time now = absl::Now(); now < deadline; now = absl::Now()) {
+  const absl::Time begun = SteadyNow();
+  for (absl::Time now = begun; now - begun < longest; now = SteadyNow()) {
     if (cancelled && cancelled()) return false;
     if (dial_ && now >= next_dial) {
       BeginAnother(trying);
@@ -49,7 +52,7 @@ bool Connector::Await(absl::Time deadline, const std::function<bool()>& cancelle
       channel_ = channel;
       return true;
     }
-    AwaitChange(trying, states, std::min(deadline, now + kLook));
+    AwaitChange(trying, states, std::min(longest - (now - begun), kLook));
   }
   return false;
 }

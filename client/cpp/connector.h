@@ -2,7 +2,7 @@
 //
 //   Connector connector([] { return Connect("localhost:8001"); });
 //   ...                                             // a call over connector.channel() fails
-//   if (connector.Await(deadline, cancelled)) ...   // there is a connection again
+//   if (connector.Await(longest, cancelled)) ...   // there is a connection again
 //
 // gRPC works on a channel's connection only while somebody waits on the channel, else every 5 s; it
 // waits longer and longer between its tries, and looks a name up again every 30 s at most. So Await
@@ -35,9 +35,9 @@ class Connector {
 
   bool connected() const;
 
-  // True once channel() is connected, which may be another one then. False at the deadline, or
+  // True once channel() is connected, which may be another one then. False after `longest`, or
   // within 0.1 s when `cancelled`, which may be empty, says so.
-  [[nodiscard]] bool Await(absl::Time deadline, const std::function<bool()>& cancelled);
+  [[nodiscard]] bool Await(absl::Duration longest, const std::function<bool()>& cancelled);
 
  private:
   using Channels = std::vector<std::shared_ptr<grpc::Channel>>;

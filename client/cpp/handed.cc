@@ -147,7 +147,9 @@ absl::StatusOr<v1::Report> HandOrSend(const std::string& server, const HandedTen
     return ways.send(from_now());
   };
   if (tensors.bytes() < handed.least_bytes) return send(absl::OkStatus());
-  absl::StatusOr<Handed> made = Hand(server, tensors, options.access, handed.root);
+  DataRootOptions root = handed.root;
+  root.deadline = std::min(root.deadline, options.deadline - options.spent);
+  absl::StatusOr<Handed> made = Hand(server, tensors, options.access, root);
   if (!made.ok()) return send(made.status());
   JobOptions in_files = from_now();
   in_files.final = [&options](const absl::Status& failure) {

@@ -8,15 +8,18 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "client/cpp/steady_clock.h"
 #include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
 #include "wire/job_id.h"
+#include "wire/status.h"
 
 namespace hilbert_ring::client {
 namespace {
 
 constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
+// gRPC's deadline is reckoned from a time that was read before ours.
+constexpr absl::Duration kDeadlineEarly = absl::Milliseconds(100);
 
 absl::Status CheckOptions(const JobOptions& options) {
   if (options.chunk_bytes < 1) {
@@ -52,9 +55,9 @@ class JobCall {
                      .attempt = options_.attempt};
     progress_.Reset(Begin(name));
     for (attempts_ = 1;; ++attempts_, ++name.attempt) {
-      // Times out by the system's clock, whichever ours is.
-      const absl::Time system_deadline = absl::Now() + (deadline_ - timing_.now());
-      auto outcome = run_(connector.channel(), system_deadline, name, progress_);
+      // gRPC has its own clock, whichever ours is.
+      const absl::Time grpc_deadline = SteadyNow() + (deadline_ - timing_.now());
+      auto outcome = run_(connector.channel(), grpc_deadline, name, progress_);
       if (auto* report = std::get_if<v1::Report>(&outcome)) return std::move(*report);
       const auto& failure = std::get<AttemptFailure>(outcome);
       if (options_.final && options_.final(failure.status)) return Explain(failure.status, "");
@@ -71,7 +74,7 @@ class JobCall {
       progress_.Reset(std::move(next));
       progress_.Update([](JobProgress&) {});
       if (!Sleep(*wait)) return CancelledAfter(failure.status);
-      if (!connector.Await(absl::Now() + TimeLeft(), options_.cancelled)) {
+      if (!connector.Await(TimeLeft(), options_.cancelled)) {
         if (Cancelled()) return CancelledAfter(failure.status);
         return CheckTime(failure, absl::InfiniteDuration());
       }
@@ -156,11 +159,20 @@ class JobCall {
                      absl::StatusCodeToString(last.code()), ": ", last.message()));
   }
 
+  // Whether the job's own deadline ended it, and no limit of the service.
+  bool PassedDeadline(const absl::Status& status) const {
+    if (!absl::IsDeadlineExceeded(status) || timing_.now() + kDeadlineEarly < deadline_) {
+      return false;
+    }
+    return wire::ReasonOf(status) == absl::StatusCodeToString(status.code()) ||
+           wire::HasReason(status, wire::reason::kClientDeadline);
+  }
+
   // The last error, and how many attempts led to it. What this client asked for itself, gRPC says
   // in its own words.
   absl::Status Explain(const absl::Status& status, const std::string& why_no_more) const {
     std::string message(status.message());
-    if (absl::IsDeadlineExceeded(status) && options_.deadline < absl::InfiniteDuration()) {
+    if (PassedDeadline(status)) {
       message = absl::StrCat("the job's deadline of ", absl::FormatDuration(options_.deadline),
                              " passed: ", message);
     }

@@ -17,7 +17,7 @@
 
 namespace hilbert_ring::client {
 
-// One attempt of a job, until its call is over. deadline: on the system's clock.
+// One attempt of a job, until its call is over. deadline: of GrpcDeadline.
 using RunAttempt = std::function<std::variant<v1::Report, AttemptFailure>(
     const std::shared_ptr<grpc::Channel>& channel, absl::Time deadline, const AttemptName& name,
     ProgressTeller& progress)>;

@@ -10,6 +10,7 @@
 #include "client/cpp/assembled_rows.h"
 #include "client/cpp/call_end.h"
 #include "client/cpp/cancel_watch.h"
+#include "client/cpp/grpc_deadline.h"
 #include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "google/rpc/status.pb.h"
@@ -80,7 +81,7 @@ ManyAttempt::ManyAttempt(std::span<const SmallJob> jobs, ManyEnds& ends, const J
 std::variant<v1::Report, AttemptFailure> ManyAttempt::Run(
     const std::shared_ptr<grpc::Channel>& channel, absl::Time deadline) {
   if (sent_.empty()) return v1::Report();
-  if (deadline < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(deadline));
+  if (deadline < absl::InfiniteFuture()) context_.set_deadline(GrpcDeadline(deadline));
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
   CancelWatch watch(options_.cancelled, context_);
   if (absl::Status status = watch.Start(); !status.ok()) return AttemptFailure{.status = status};

@@ -18,6 +18,8 @@ constexpr absl::Duration kLongestBackoff = absl::Seconds(5);
 constexpr absl::Duration kLongestAway = absl::Milliseconds(400);
 constexpr int kBackoffDoublings = 6;  // from the first to the longest
 constexpr double kPushbackJitter = 0.25;
+// Half of the first backoff's limit. The service's own is 80 ms or more.
+constexpr absl::Duration kLeastPushback = absl::Milliseconds(50);
 constexpr int kRetriesOfDamagedOutput = 2;
 
 // 32 bits, as gRPC's own clients read it.
@@ -48,13 +50,15 @@ std::optional<std::string> PushbackOf(const grpc::ClientContext& context) {
 
 std::optional<absl::Duration> RetrySchedule::WaitAfter(const AttemptFailure& failure) {
   if (!MayHelp(failure)) return std::nullopt;
-  if (!failure.pushback) {
-    return Backoff(absl::IsUnavailable(failure.status) ? kLongestAway : kLongestBackoff);
-  }
-  backoffs_ = 0;
+  const absl::Duration longest =
+      absl::IsUnavailable(failure.status) ? kLongestAway : kLongestBackoff;
+  if (!failure.pushback) return Backoff(longest);
   const std::optional<absl::Duration> pushback = ParsePushback(*failure.pushback);
   if (!pushback) return std::nullopt;
-  return *pushback * (1 + kPushbackJitter * random_());
+  const absl::Duration wait = *pushback * (1 + kPushbackJitter * random_());
+  if (*pushback < kLeastPushback) return std::max(wait, Backoff(longest));
+  backoffs_ = 0;
+  return wait;
 }
 
 bool RetrySchedule::MayHelp(const AttemptFailure& failure) {

@@ -10,10 +10,10 @@
 // - DATA_LOSS found in the output by the client: backoff, twice at most.
 //
 // Anything else is final, ABORTED with ATTEMPT_FENCED too: a newer attempt has the job. A pushback
-// replaces the backoff with every code; one that is negative or no number means that the service
-// does not want another attempt. Backoff is random between 0 and a limit that doubles from 100 ms
-// to 5 s (UNAVAILABLE: 0.4 s), so that the clients of a service that was gone do not come back at
-// once.
+// replaces the backoff with every code; with one below 50 ms the wait is no shorter than the
+// backoff; one that is negative or no number means that the service does not want another attempt.
+// Backoff is random between 0 and a limit that doubles from 100 ms to 5 s (UNAVAILABLE: 0.4 s), so
+// that the clients of a service that was gone do not come back at once.
 #pragma once
 
 #include <functional>

@@ -1,13 +1,14 @@
 #include "client/cpp/service.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cpp/connector.h"
+#include "client/cpp/grpc_deadline.h"
 #include "client/cpp/retry.h"
 #include "client/cpp/settled_channel.h"
 #include "client/cpp/token_sender.h"
@@ -52,8 +53,7 @@ absl::StatusOr<v1::PlanResponse> PlanOf(
   RetrySchedule schedule(timing.random);
   for (int attempt = 1;; ++attempt) {
     grpc::ClientContext context;
-    // Times out by the system's clock, whichever ours is.
-    context.set_deadline(absl::ToChronoTime(absl::Now() + (deadline - timing.now())));
+    context.set_deadline(GrpcDeadlineIn(deadline - timing.now()));
     v1::PlanResponse response;
     const grpc::Status status = call(context, response);
     if (status.ok()) return response;
@@ -75,37 +75,36 @@ absl::StatusOr<v1::PlanResponse> PlanOf(
   }
 }
 
-// A service that is away is asked again for `outage_timeout`; one that is there, and whose data
-// root is not, answers so.
+// A service that is there, and whose data root is not, answers so.
 template <typename Response>
 absl::StatusOr<Response> AskUntilThere(
-    const std::shared_ptr<grpc::Channel>& channel, absl::Duration outage_timeout,
-    const CallTiming& given_timing,
+    const std::shared_ptr<grpc::Channel>& channel, const AskOptions& options,
     absl::FunctionRef<grpc::Status(grpc::ClientContext& context, Response& response)> call) {
-  const CallTiming timing = WithDefaults(given_timing);
-  const absl::Time end = timing.now() + outage_timeout;
+  const CallTiming timing = WithDefaults(options.timing);
+  const absl::Time begun = timing.now();
+  const absl::Duration longest = std::min(options.outage_timeout, options.deadline);
   RetrySchedule schedule(timing.random);
   Connector connector(channel);
   while (true) {
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+    const absl::Duration left = options.deadline - (timing.now() - begun);
+    context.set_deadline(GrpcDeadlineIn(std::min(left, kShortCallDeadline)));
     Response response;
     const grpc::Status status = call(context, response);
     if (status.ok()) return response;
     const absl::Status failure = wire::FromGrpc(status);
     const bool away =
         absl::IsUnavailable(failure) && !wire::HasReason(failure, wire::reason::kDataRootGone);
-    if (!away || outage_timeout == absl::ZeroDuration()) return failure;
+    if (!away || longest == absl::ZeroDuration()) return failure;
     const std::optional<absl::Duration> wait =
         schedule.WaitAfter({.status = failure, .pushback = PushbackOf(context)});
-    if (wait && timing.now() + *wait < end) {
+    if (wait && timing.now() - begun + *wait < longest) {
       timing.sleep(*wait);
-      // Times out by the system's clock, whichever ours is.
-      if (connector.Await(absl::Now() + (end - timing.now()), nullptr)) continue;
+      if (connector.Await(longest - (timing.now() - begun), nullptr)) continue;
     }
     return WithMessage(failure,
                        absl::StrCat(failure.message(), " (the service was away for its limit of ",
-                                    absl::FormatDuration(outage_timeout), ")"));
+                                    absl::FormatDuration(longest), ")"));
   }
 }
 
@@ -160,7 +159,7 @@ absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::C
 absl::StatusOr<v1::ListModelsResponse> RequestModels(
     const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
   v1::ListModelsResponse response;
   const grpc::Status status = v1::EncoderService::NewStub(channel)->ListModels(
       &context, v1::ListModelsRequest(), &response);
@@ -169,12 +168,11 @@ absl::StatusOr<v1::ListModelsResponse> RequestModels(
 }
 
 absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& channel,
-                                       const std::string& name, absl::Duration outage_timeout,
-                                       const CallTiming& timing) {
+                                       const std::string& name, const AskOptions& options) {
   v1::GetModelRequest request;
   request.set_name(name);
   return AskUntilThere<v1::Model>(
-      channel, outage_timeout, timing, [&](grpc::ClientContext& context, v1::Model& model) {
+      channel, options, [&](grpc::ClientContext& context, v1::Model& model) {
         return v1::EncoderService::NewStub(channel)->GetModel(&context, request, &model);
       });
 }
@@ -182,7 +180,7 @@ absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& cha
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
     const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
   v1::GetClusterResponse response;
   const grpc::Status status = v1::AttentionService::NewStub(channel)->GetCluster(
       &context, v1::GetClusterRequest(), &response);
@@ -191,11 +189,9 @@ absl::StatusOr<v1::GetClusterResponse> RequestCluster(
 }
 
 absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
-    const std::shared_ptr<grpc::Channel>& channel, absl::Duration outage_timeout,
-    const CallTiming& timing) {
+    const std::shared_ptr<grpc::Channel>& channel, const AskOptions& options) {
   return AskUntilThere<v1::GetDataRootResponse>(
-      channel, outage_timeout, timing,
-      [&](grpc::ClientContext& context, v1::GetDataRootResponse& response) {
+      channel, options, [&](grpc::ClientContext& context, v1::GetDataRootResponse& response) {
         return v1::AttentionService::NewStub(channel)->GetDataRoot(
             &context, v1::GetDataRootRequest(), &response);
       });
@@ -203,7 +199,7 @@ absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
 
 absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
   v1::ListJobsResponse response;
   const grpc::Status status =
       v1::AttentionService::NewStub(channel)->ListJobs(&context, v1::ListJobsRequest(), &response);
@@ -214,7 +210,7 @@ absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Cha
 absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel, const std::string& job_id,
                            const std::string& caller) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kShortCallDeadline));
+  context.set_deadline(GrpcDeadlineIn(kShortCallDeadline));
   v1::CancelJobRequest request;
   request.set_job_id(job_id);
   request.set_caller(caller);

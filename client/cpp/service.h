@@ -60,17 +60,22 @@ absl::StatusOr<v1::PlanResponse> RequestEncodePlan(const std::shared_ptr<grpc::C
 // Models of encoders that the service has, by name.
 absl::StatusOr<v1::ListModelsResponse> RequestModels(const std::shared_ptr<grpc::Channel>& channel);
 
-// One of them. NOT_FOUND: the service has none of the name. A service that is away is asked again
-// for `outage_timeout`, as soon as there is a connection.
-absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& channel,
-                                       const std::string& name,
-                                       absl::Duration outage_timeout = absl::ZeroDuration(),
-                                       const CallTiming& timing = {});
+// A short call on behalf of a job.
+struct AskOptions {
+  // A service that is away is asked again for as long, as soon as there is a connection.
+  absl::Duration outage_timeout = absl::ZeroDuration();
+  // Of the whole call; each answer may take kShortCallDeadline at most.
+  absl::Duration deadline = absl::InfiniteDuration();
+  CallTiming timing;
+};
 
-// Errors of the call; NO_DATA_ROOT, DATA_ROOT_GONE. Asked again as RequestModel does.
+// One of them. NOT_FOUND: the service has none of the name.
+absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& channel,
+                                       const std::string& name, const AskOptions& options = {});
+
+// Errors of the call; NO_DATA_ROOT, DATA_ROOT_GONE.
 absl::StatusOr<v1::GetDataRootResponse> RequestDataRoot(
-    const std::shared_ptr<grpc::Channel>& channel,
-    absl::Duration outage_timeout = absl::ZeroDuration(), const CallTiming& timing = {});
+    const std::shared_ptr<grpc::Channel>& channel, const AskOptions& options = {});
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
     const std::shared_ptr<grpc::Channel>& channel);

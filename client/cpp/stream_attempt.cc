@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cpp/call_end.h"
 #include "client/cpp/cancel_watch.h"
+#include "client/cpp/grpc_deadline.h"
 #include "client/cpp/threads.h"
 #include "engine/base/return_if_error.h"
 #include "wire/checksum.h"
@@ -26,7 +27,7 @@ StreamAttempt::StreamAttempt(const AttendStreamCalls& calls, const JobOptions& o
 std::variant<v1::Report, AttemptFailure> StreamAttempt::Run(
     const std::shared_ptr<grpc::Channel>& channel, absl::Time deadline) {
   constexpr char kMethod[] = "/hilbert_ring.v1.AttentionService/AttendStream";
-  if (deadline < absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(deadline));
+  if (deadline < absl::InfiniteFuture()) context_.set_deadline(GrpcDeadline(deadline));
   if (!options_.traceparent.empty()) context_.AddMetadata("traceparent", options_.traceparent);
   CancelWatch watch(options_.cancelled, context_);
   if (absl::Status status = watch.Start(); !status.ok()) return AttemptFailure{.status = status};
@@ -162,6 +163,7 @@ absl::Status StreamAttempt::CheckBlock(const StreamBlock& block) const {
 absl::StatusOr<bool> StreamAttempt::SendBlock(const StreamBlock& block) {
   for (int64_t row = 0; row < block.rows; row += chunk_rows_) {
     const int64_t rows = std::min(chunk_rows_, block.rows - row);
+    const int64_t first_row = sent_rows_.fetch_add(rows);  // before the service can answer
     for (const auto& [tensor, bytes] :
          {std::pair(v1::TENSOR_Q, block.q), std::pair(v1::TENSOR_K, block.k),
           std::pair(v1::TENSOR_V, block.v)}) {
@@ -170,7 +172,7 @@ absl::StatusOr<bool> StreamAttempt::SendBlock(const StreamBlock& block) {
                                      rows * row_bytes);
       v1::Chunk chunk;
       chunk.set_tensor(tensor);
-      chunk.set_first_row(sent_rows_);
+      chunk.set_first_row(first_row);
       chunk.set_rows(rows);
       chunk.set_crc32c(wire::Crc32c(payload));
       // The transport may hold on to a message after the call, so it gets a copy.
@@ -182,7 +184,6 @@ absl::StatusOr<bool> StreamAttempt::SendBlock(const StreamBlock& block) {
         progress.bytes_sent += static_cast<int64_t>(payload.size());
       });
     }
-    sent_rows_ += rows;
   }
   return true;
 }
@@ -201,6 +202,10 @@ absl::Status StreamAttempt::Take(const v1::OutputChunk& chunk, const wire::Paylo
     return ProtocolError(absl::StrCat(name, ": ", chunk.rows(), " rows from ", chunk.first_token(),
                                       " on in ", payload.bytes(), " bytes, expected those from ",
                                       taken, " on"));
+  }
+  if (const int64_t sent = sent_rows_; chunk.rows() > sent - taken) {
+    return ProtocolError(absl::StrCat(name, ": ", chunk.rows(), " rows from ", taken,
+                                      " on, of which ", sent - taken, " were sent"));
   }
   if (payload.Crc32c() != chunk.crc32c()) {
     return absl::DataLossError(
@@ -227,7 +232,7 @@ absl::Status StreamAttempt::CheckEnd() const {
     return absl::OkStatus();
   }
   return absl::DataLossError(
-      absl::StrCat("of ", sent_rows_, " rows that were sent ", out_rows_, " came back"));
+      absl::StrCat("of ", sent_rows_.load(), " rows that were sent ", out_rows_, " came back"));
 }
 
 }  // namespace hilbert_ring::client

@@ -63,9 +63,9 @@ class StreamAttempt {
   std::optional<v1::Report> report_;
   grpc::ClientContext context_;  // before the stream, which uses it
   std::unique_ptr<wire::RawStream> stream_;
+  std::atomic<int64_t> sent_rows_ = 0;  // those included that are just being sent
   // The sender's, until it has ended:
   std::optional<wire::SlicePool> buffers_;
-  int64_t sent_rows_ = 0;
   absl::Status source_;  // of `next`
   std::jthread sender_;  // last: it uses all above
 };

@@ -3,6 +3,7 @@ import asyncio
 import json
 import os
 import subprocess
+import threading
 import time
 import warnings
 
@@ -11,6 +12,8 @@ import pytest
 
 import golden_cases
 import hilbert_ring
+from hilbert_ring._by_reference import folder_of
+from hilbert_ring._files import FileOutput
 from hilbert_ring._progress import fraction_of
 from hilbert_ring.local_service import find_program
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -441,3 +444,48 @@ def test_the_command_line(encoders, folder, pool):
             capture_output=True, text=True, timeout=120)
         assert done.returncode == 0 and "tensors are sent, since" in done.stderr
         np.testing.assert_array_equal(np.load(folder / ".hilbert-ring-e.npy"), sent.embeddings)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_mark_that_is_no_file_is_not_waited_for(tmp_path, kind):
+    mark = tmp_path / "mark"
+    if kind == "pipe":
+        os.mkfifo(mark)
+    else:
+        mark.symlink_to("/dev/zero")
+    answer = pb.GetDataRootResponse(path=str(tmp_path), mark_file="mark", mark="word", workers=1)
+    refused = []
+
+    def look():
+        try:
+            folder_of(answer, tmp_path, "auto")
+        except hilbert_ring.FailedPreconditionError as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert refused and "is not the service's data root" in refused[0]
+
+
+def test_an_output_that_the_workers_did_not_write_is_missed(tmp_path):
+    def result(old, new):
+        path = tmp_path / "out.npy"
+        path.unlink(missing_ok=True)
+        if old is not None:
+            np.save(path, old)
+        output = FileOutput(path, (2, 3), np.dtype("f4"))
+        if new is not None:
+            np.save(tmp_path / "new.npy", new)
+            os.replace(tmp_path / "new.npy", path)
+        return output.result()
+
+    rows = np.ones((2, 3), "f4")
+    for old, new, words in [(None, None, "No such file"), (rows, None, "was not written"),
+                            (rows, rows[:1], r"is \(1, 3\)"), (rows, rows.astype("i4"), "of int32"),
+                            (None, np.asfortranarray(rows), "expected")]:
+        with pytest.raises(hilbert_ring.DataLossError, match=words) as raised:
+            result(old, new)
+        assert str(tmp_path / "out.npy") in str(raised.value)
+    for old in (None, rows):
+        np.testing.assert_array_equal(result(old, 2 * rows), 2 * rows)

@@ -8,6 +8,8 @@ import pytest
 from crc32c import crc32c
 
 import hilbert_ring
+from hilbert_ring._job import AttendOptions, pattern_of
+from hilbert_ring._stream import StreamAttempt, StreamState, prepare_stream
 from hilbert_ring.v1 import attention_pb2 as pb
 
 ROWS = np.ones((16, 1, 8), "f4")
@@ -78,3 +80,25 @@ def test_what_is_a_jobs_breaks_the_protocol_in_a_stream(says, odd):
     with hilbert_ring.connect(says(odd)) as client:
         with pytest.raises(hilbert_ring.InternalError, match="broke the protocol: "):
             list(client.attend_stream(iter([(ROWS, ROWS, ROWS)]), segments=[16], deadline=20))
+
+
+def test_rows_that_a_stream_did_not_send_are_not_taken():
+    payload = np.zeros((16, 1, 8), "f4").tobytes()
+    early = pb.OutputChunk(tensor=pb.TENSOR_OUT, rows=16, payload=payload, crc32c=crc32c(payload))
+    rows = np.ones((1 << 16, 1, 8), "f4")
+    pattern = pattern_of(segments=[16], dilations=None, mixing="head_groups", causal=False, scale=None, tail="mask",
+                         average_groups=True, sequence_lengths=None)
+    call = prepare_stream((rows, rows, rows), dtype=None, lse=False, epoch_tokens=None, ordering=None,
+                          options=AttendOptions(), pattern=pattern)
+    attempt = StreamAttempt(call, 0, StreamState())
+    attempt.handle(pb.AttendResponse(admitted=pb.Admitted(epoch_tokens=16)).SerializeToString())
+    chunks = attempt.chunks(call.first)
+    output = pb.AttendResponse(output=early).SerializeToString()
+    with pytest.raises(hilbert_ring.InternalError, match="16 rows from 0 on, of which 0 were sent"):
+        attempt.handle(output)
+    for _ in "qkv":
+        next(chunks)
+    assert attempt.handle(output) == []  # more of the block's are to come
+    early.first_token = 16
+    with pytest.raises(hilbert_ring.InternalError, match="16 rows from 16 on, of which 0 were sent"):
+        attempt.handle(pb.AttendResponse(output=early).SerializeToString())

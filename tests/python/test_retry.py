@@ -68,11 +68,19 @@ def test_pushback_is_waited_for_and_up_to_a_quarter_more():
     assert RetrySchedule(lambda: 1.0).wait_after(full) == 2.5
 
 
+@pytest.mark.parametrize("pushback, waits", [
+    ("0", [0.05, 0.1, 0.2, 0.4]), ("49", [0.055, 0.1, 0.2, 0.4]), ("80", [0.09] * 4)])
+def test_a_pushback_that_is_short_is_no_shorter_than_the_backoff(pushback, waits):
+    schedule = RetrySchedule(lambda: 0.5)
+    full = failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback=pushback)
+    assert [schedule.wait_after(full) for _ in waits] == pytest.approx(waits, rel=0.01)
+
+
 def test_backoff_begins_anew_after_a_pushback():
     schedule = RetrySchedule(lambda: 1.0)
     for _ in range(4):
         schedule.wait_after(LOST)
-    schedule.wait_after(failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="1"))
+    schedule.wait_after(failure(errors.ResourceExhaustedError, "QUEUE_FULL", pushback="100"))
     assert schedule.wait_after(LOST) == pytest.approx(0.1)
 
 
@@ -165,7 +173,21 @@ def test_a_wait_that_ends_after_the_deadline_is_not_begun():
         attempts.wait_after(full)
 
 
-def test_the_deadline_is_named():
-    attempts = Clock().attempts(deadline=5)
-    with pytest.raises(errors.DeadlineExceededError, match="the job's deadline of 5 s passed"):
-        attempts.wait_after(failure(errors.DeadlineExceededError))
+@pytest.mark.parametrize("reason", ["", "CLIENT_DEADLINE"])
+def test_the_deadline_is_named_once_it_has_passed(reason):
+    clock = Clock()
+    attempts = clock.attempts(deadline=5)
+    clock.seconds += 5
+    with pytest.raises(errors.DeadlineExceededError, match="the job's deadline of 5 s passed: it failed"):
+        attempts.wait_after(failure(errors.DeadlineExceededError, reason))
+
+
+@pytest.mark.parametrize("reason, seconds", [
+    ("JOB_TIMEOUT", 1), ("JOB_TIMEOUT", 5), ("CLIENT_IDLE", 5), ("CLIENT_DEADLINE", 1), ("", 1)])
+def test_a_limit_of_the_service_is_not_called_the_jobs_deadline(reason, seconds):
+    clock = Clock()
+    attempts = clock.attempts(deadline=5)
+    clock.seconds += seconds
+    with pytest.raises(errors.DeadlineExceededError) as raised:
+        attempts.wait_after(failure(errors.DeadlineExceededError, reason))
+    assert raised.value.message == "it failed"

@@ -8,6 +8,7 @@ That both see the same folder is shown by a file of the service's in it, whose r
 service tells. As client/cpp/by_reference.cc.
 """
 import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Optional
@@ -142,18 +143,32 @@ def folder_of(root: pb.GetDataRootResponse, seen: Path, by_reference: str) -> st
     Raises:
         FailedPreconditionError: this machine does not see it, or no worker does.
     """
-    try:
-        with open(seen / root.mark_file, "rb") as file:
-            line, end, _ = file.read(_MARK_BYTES).partition(b"\n")
-    except OSError:
-        line, end = b"", b""
-    if not end or not line or line.decode("ascii", "replace") != root.mark:
+    line = _first_line(seen / root.mark_file)
+    if not line or line.decode("ascii", "replace") != root.mark:
         raise FailedPreconditionError(
             f"by_reference: {seen}: is not the service's data root, for the mark {root.mark_file} "
             "is not there or is another")
     if root.workers == 0 and by_reference != "always":
         raise FailedPreconditionError("by_reference: no worker of the service sees its data root")
     return os.path.realpath(seen / root.folder)
+
+
+def _first_line(path: Path) -> bytes:
+    """Nothing where there is no file with one. The service names the path, so it may be anything of
+    this machine: a pipe, a device."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return b""
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        line, end, _ = os.read(descriptor, _MARK_BYTES).partition(b"\n")
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+    return line if end else b""
 
 
 def beneath(folder: str, tensor: Any, path: Path) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hilbert_ring._output_place import find_output
 from hilbert_ring._pending import pending_path, sync_folder
-from hilbert_ring.errors import HilbertRingError, InvalidArgumentError
+from hilbert_ring.errors import DataLossError, HilbertRingError, InvalidArgumentError
 
 PathLike = Union[str, "os.PathLike[str]"]
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -161,6 +161,8 @@ class FileOutput:
         self._shape = shape
         self._dtype = dtype
         self._pending: Optional[Path] = None
+        self._ours = False  # this process writes it, not the service's workers
+        self._before = _version_of(self.path)
 
     @property
     def nbytes(self) -> int:
@@ -179,6 +181,7 @@ class FileOutput:
             pending.unlink(missing_ok=True)
             raise InvalidArgumentError(f"{self.path}: {error}") from None
         self._pending = pending
+        self._ours = True
         self._map = made
         rows: "NDArray[np.uint8]" = np.asarray(made).reshape(-1).view(np.uint8).reshape(
             self._shape[0], -1)
@@ -189,7 +192,10 @@ class FileOutput:
 
         Raises:
             HilbertRingError: it cannot be brought to the disk, or read there.
+            DataLossError: the service's workers were to write it, and have not.
         """
+        if not self._ours:
+            return self._written()
         try:
             if self._pending is not None:
                 self._map.flush()
@@ -201,11 +207,35 @@ class FileOutput:
             raise HilbertRingError(f"{self.path}: {error}") from None
         return array if array.dtype == self._dtype else array.view(self._dtype)
 
+    def _written(self) -> "NDArray[Any]":
+        """What the service's workers wrote."""
+        told = "though the service says that the job is done"
+        try:
+            array: "NDArray[Any]" = np.load(self.path, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise DataLossError(f"{self.path}: {error}, {told}") from None
+        if _version_of(self.path) == self._before:
+            raise DataLossError(f"{self.path}: was not written, {told}")
+        raw = self._dtype.kind != "f"  # bfloat16, whose numbers are any of two bytes
+        same = array.dtype == self._dtype or raw and array.dtype.itemsize == self._dtype.itemsize
+        if array.shape != self._shape or not same or not array.flags.c_contiguous:
+            raise DataLossError(f"{self.path}: is {array.shape} of {array.dtype}, expected {self._shape}, {told}")
+        return array if array.dtype == self._dtype else array.view(self._dtype)
+
     def discard(self) -> None:
         """Removes what has no name yet."""
         if self._pending is not None:
             self._pending.unlink(missing_ok=True)
             self._pending = None
+
+
+def _version_of(path: Path) -> Optional[Tuple[int, int, int]]:
+    """Differs between what is written at a path and what was there before; None: there is no file."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino, info.st_mtime_ns
 
 
 def given_file(path: PathLike, shape: Tuple[int, ...], dtype: str, like: Any = None) -> FileOutput:

@@ -9,9 +9,10 @@
   backoff.
 - DATA_LOSS found in the output by the client: backoff, twice at most.
 
-Anything else is final. A pushback replaces the backoff with every code; one that is negative or no
-number means that the service does not want another attempt. Backoff is random between 0 and a limit
-that doubles from 100 ms to 5 s (UNAVAILABLE: 0.4 s).
+Anything else is final. A pushback replaces the backoff with every code; with one below 50 ms the
+wait is no shorter than the backoff; one that is negative or no number means that the service does
+not want another attempt. Backoff is random between 0 and a limit that doubles from 100 ms to 5 s
+(UNAVAILABLE: 0.4 s).
 """
 import math
 import time
@@ -26,7 +27,9 @@ _LONGEST_BACKOFF = 5.0
 _LONGEST_AWAY = 0.4  # of a service that is away: the job goes on within a second of its return
 _BACKOFF_DOUBLINGS = 6
 _PUSHBACK_JITTER = 0.25
+_LEAST_PUSHBACK = 0.05  # half of the first backoff's limit
 _RETRIES_OF_DAMAGED_OUTPUT = 2
+_DEADLINE_EARLY = 0.1  # gRPC's is reckoned from a time that was read before ours
 OUTAGE_SECONDS = 30.0
 
 
@@ -61,12 +64,17 @@ class RetrySchedule:
         """Seconds before the next attempt; None: there must be none. Once for each failure."""
         if not self._may_help(failure):
             return None
+        longest = _LONGEST_AWAY if failure.error.code == "UNAVAILABLE" else _LONGEST_BACKOFF
         if failure.pushback is None:
-            away = failure.error.code == "UNAVAILABLE"
-            return self._backoff(_LONGEST_AWAY if away else _LONGEST_BACKOFF)
-        self._backoffs = 0
+            return self._backoff(longest)
         pushback = seconds_of(failure.pushback)
-        return None if pushback is None else pushback * (1 + _PUSHBACK_JITTER * self._draw())
+        if pushback is None:
+            return None
+        wait = pushback * (1 + _PUSHBACK_JITTER * self._draw())
+        if pushback < _LEAST_PUSHBACK:
+            return max(wait, self._backoff(longest))
+        self._backoffs = 0
+        return wait
 
     def _may_help(self, failure: AttemptFailure) -> bool:
         code = failure.error.code
@@ -175,7 +183,8 @@ class Attempts:
     def _final(self, failure: AttemptFailure, why: str) -> HilbertRingError:
         error = failure.error
         message = error.message
-        if error.reason in ("DEADLINE_EXCEEDED", "CLIENT_DEADLINE") and self._deadline < math.inf:
+        own = error.reason in ("DEADLINE_EXCEEDED", "CLIENT_DEADLINE")  # no limit of the service
+        if own and self._now() + _DEADLINE_EARLY >= self._end:
             message = f"the job's deadline of {self._deadline:g} s passed: {message}"
         if self.made > 1 or why:
             attempts = "1 attempt" if self.made == 1 else f"{self.made} attempts"

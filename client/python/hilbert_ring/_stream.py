@@ -165,7 +165,8 @@ class StreamAttempt:
         self._come = dict.fromkeys(wanted, 0)           # rows, so far
         self._sent: Deque[Tuple[int, int]] = deque()    # first row and rows of blocks
         self._open: Deque[_OpenBlock] = deque()
-        self._rows_sent = 0
+        self._rows_sent = 0   # of the blocks that were begun
+        self._rows_asked = 0  # of those, whose chunks were
         self._rows_per_chunk = 0  # once it is admitted
 
     @property
@@ -196,6 +197,7 @@ class StreamAttempt:
             for tensor, read in zip(_INPUTS, block.tensors)})
         for first in range(base, base + block.rows, self._rows_per_chunk):
             count = min(self._rows_per_chunk, base + block.rows - first)
+            self._rows_asked = first + count  # before the service can answer
             for tensor in _INPUTS:
                 yield inputs.chunk((tensor, first, count))
 
@@ -238,6 +240,9 @@ class StreamAttempt:
         if chunk.first_token != row or rows < 1 or len(payload) != rows * size:
             raise _broken(f"{tensor_name(tensor)}: {rows} rows from {chunk.first_token} on in "
                           f"{len(payload)} bytes, expected those from {row} on")
+        if rows > self._rows_asked - row:
+            raise _broken(f"{tensor_name(tensor)}: {rows} rows from {row} on, of which "
+                          f"{self._rows_asked - row} were sent")
         if crc32c(payload) != chunk.crc32c:
             raise DataLossError(f"{tensor_name(tensor)}: the checksum of rows from {row} on does "
                                 "not match")

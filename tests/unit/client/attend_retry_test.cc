@@ -19,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 grpc::Status Status(absl::StatusCode code, const std::string& reason = "") {
   absl::Status status(code, "as the test says");
@@ -295,6 +296,26 @@ TEST(AttendRetry, WhatTheCallerSaysIsFinalIsNotTriedAgain) {
   EXPECT_EQ(wire::ReasonOf(report.status()), "NO_WORKERS");
   EXPECT_EQ(service.records().size(), 1u);
   EXPECT_TRUE(timing.slept.empty());
+}
+
+TEST(AttendRetry, ALimitOfTheServiceIsNotCalledTheJobsDeadline) {
+  for (const char* reason : {"JOB_TIMEOUT", "CLIENT_IDLE", "CLIENT_DEADLINE", ""}) {
+    const FakeService service(Refuse(absl::StatusCode::kDeadlineExceeded, reason));
+    const absl::Status status =
+        EchoJob().Attend(service.address(), {.deadline = absl::Minutes(10)}).status();
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+    EXPECT_EQ(status.message(), "as the test says") << reason;
+  }
+}
+
+TEST(AttendRetry, TheJobsDeadlineIsNamedOnceItHasPassed) {
+  const auto attend = [](const FakeService& service) {
+    return EchoJob().Attend(service.address(), {.deadline = absl::Milliseconds(300)}).status();
+  };
+  const FakeService stalls({.stall = true});
+  absl::Status status = attend(stalls);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(std::string(status.message()), StartsWith("the job's deadline of 300ms passed: "));
 }
 
 // Two calls of one command share its deadline.

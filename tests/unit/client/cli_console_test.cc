@@ -34,6 +34,21 @@ std::vector<json> ErrorLines(const CliResult& result) {
   return lines;
 }
 
+TEST(CliConsole, WhatAServiceSaysDoesNotSteerTheTerminal) {
+  const FakeService service({.refuse = wire::ToGrpc(absl::InvalidArgumentError(
+                                 "\x1b]0;title\x07 caf\u00e9 \u009b31m\nhilbert-ring: done"))});
+  const TestFiles files;
+  const std::string attend =
+      absl::StrCat("attend --by-reference never --server ", service.address(),
+                   GoldenInputs("dense"), " --out ", files.Path("out.npy"));
+  const CliResult text = RunCli(attend);
+  EXPECT_EQ(text.code, 1);
+  EXPECT_EQ(text.err,
+            "hilbert-ring: INVALID_ARGUMENT: \\x1b]0;title\\x07 caf\u00e9 \\x9b31m\\nhilbert-ring: "
+            "done\n");
+  EXPECT_EQ(ErrorLines(RunCli(attend + " --json")).size(), 1u);
+}
+
 TEST(CliConsole, ErrorsAreJsonWhereResultsAre) {
   const FakeService service(
       {.fail = wire::ToGrpc(wire::WithReason(absl::AbortedError("a worker died"), "WORKER_DIED")),

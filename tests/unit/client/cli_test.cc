@@ -1,7 +1,13 @@
 // The command line as a process: exit codes, messages, files.
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -48,6 +54,87 @@ TEST(Cli, AttendPrintsTheReportAsJson) {
   EXPECT_EQ(nlohmann::json::parse(result.out)["tokens"], 128);
 }
 
+// A service that says of some file of this machine that it is the mark of its data root.
+FakeBehaviour WithMark(const std::string& folder, const std::string& file) {
+  return {.data_root = [=](grpc::ServerContext&, v1::GetDataRootResponse& response) {
+    response.set_path(folder);
+    response.set_mark_file(file);
+    response.set_mark("word");
+    response.set_workers(1);
+    return grpc::Status::OK;
+  }};
+}
+
+TEST(Cli, AMarkThatIsNoFileIsNotWaitedFor) {
+  const TestFiles files;
+  ASSERT_EQ(mkfifo(files.Path("pipe").c_str(), 0600), 0);
+  for (const auto& [folder, file] :
+       {std::pair(files.Path(""), "pipe"), std::pair(std::string("/dev"), "zero")}) {
+    const FakeService service(WithMark(folder, file));
+    const CliResult result = RunShell(
+        absl::StrCat("timeout -s KILL 10 $CLI attend --by-reference always --server ",
+                     service.address(), GoldenInputs("dense"), " --out ", files.Path("out.npy")));
+    EXPECT_EQ(result.code, 1) << file << result.err;
+    EXPECT_THAT(result.err, HasSubstr("is not the service's data root"));
+  }
+}
+
+TEST(Cli, OutputsThatTheServiceDidNotWriteAreMissed) {
+  const TestFiles files;
+  const std::string out = files.Path("out.npy");
+  const std::string old = ReadFile(GoldenPath("dense", "out.npy"));
+  files.Write("mark", "word\n");
+  std::string inputs = absl::StrCat(" --spec ", GoldenPath("dense", "case.json"));
+  for (const char* name : {"q", "k", "v"}) {
+    const std::string file = absl::StrCat(name, ".npy");
+    absl::StrAppend(&inputs, " --", name, " ",
+                    files.Write(file, ReadFile(GoldenPath("dense", file))));
+  }
+  // What the workers write in place of the output; nothing: they write nothing.
+  const auto attend = [&](const std::optional<std::string>& written) {
+    FakeBehaviour behaviour = WithMark(files.Path(""), "mark");
+    if (written) {
+      behaviour.write_files = [&files, &written] {
+        std::filesystem::rename(files.Write("partial", *written), files.Path("out.npy"));
+      };
+    }
+    const FakeService service(behaviour);
+    return RunCli(absl::StrCat("attend --deadline 60 --by-reference always --server ",
+                               service.address(), inputs, " --out ", out));
+  };
+  CliResult result = attend(std::nullopt);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("DATA_LOSS: ", out, ": cannot open")));
+  files.Write("out.npy", old);
+  result = attend(std::nullopt);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("DATA_LOSS: ", out, ": was not written")));
+  result = attend(old.substr(0, old.size() - 1));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr(absl::StrCat("DATA_LOSS: ", out, ": truncated")));
+  result = attend(ReadFile(GoldenPath("dense", "lse.npy")));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("expected (128, 2, 32)"));
+  result = attend(old);
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
+TEST(Cli, ADataRootIsWaitedForUntilTheDeadline) {
+  const FakeService service(
+      {.data_root = [](grpc::ServerContext& context, v1::GetDataRootResponse&) {
+        while (!context.IsCancelled()) absl::SleepFor(absl::Milliseconds(5));
+        return grpc::Status::CANCELLED;
+      }});
+  const TestFiles files;
+  for (const char* how : {"auto", "always"}) {
+    const CliResult result = RunShell(absl::StrCat(
+        "timeout -s KILL 20 $CLI attend --deadline 1 --by-reference ", how, " --server ",
+        service.address(), GoldenInputs("dense"), " --out ", files.Path("out.npy")));
+    EXPECT_EQ(result.code, 1) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("DEADLINE_EXCEEDED"));
+  }
+}
+
 TEST(Cli, FilesThatTheServiceDoesNotSeeAreSentUnlessItMustNotBe) {
   const FakeService service;  // which knows of no data root
   const TestFiles files;
@@ -90,7 +177,7 @@ TEST(Cli, AttendTellsOfEachRetry) {
               MatchesRegex("hilbert-ring: UNAVAILABLE: no worker is there \\(reason NO_WORKERS\\); "
                            "attempt 2 follows in 0\\.[01] s\n"
                            "hilbert-ring: RESOURCE_EXHAUSTED: 8 jobs wait \\(reason QUEUE_FULL\\); "
-                           "attempt 3 follows in 0\\.0 s\n"));
+                           "attempt 3 follows in 0\\.[0-2] s\n"));
   EXPECT_THAT(result.out, HasSubstr("attempts 3, retries by the service 0\n"));
   EXPECT_THAT(RunCli(attend).out, HasSubstr("attempts 1, retries by the service 0\n"));
 }

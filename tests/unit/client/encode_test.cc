@@ -193,7 +193,8 @@ TEST(EncodeModels, AreAskedForAgainWhileTheServiceIsAway) {
   EXPECT_EQ(timing.total(), absl::ZeroDuration());
   const absl::Time begin = absl::Now();
   const absl::Status later =
-      RequestModel(away, "small", absl::Seconds(1), timing.timing()).status();
+      RequestModel(away, "small", {.outage_timeout = absl::Seconds(1), .timing = timing.timing()})
+          .status();
   EXPECT_TRUE(absl::IsUnavailable(later)) << later;
   EXPECT_THAT(std::string(later.message()), HasSubstr("away for its limit of 1s"));
   // Then the connection is waited for.

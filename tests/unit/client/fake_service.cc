@@ -98,8 +98,12 @@ class FakeCall {
     while (behaviour_.stall && !context_->IsCancelled()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    if (grpc::Status status = Receive(); !status.ok()) return status;
-    if (!behaviour_.output_while_receiving) SendOutputs(response);
+    const bool by_reference = record_.open.files_size() > 0;
+    if (by_reference && behaviour_.write_files) behaviour_.write_files();
+    if (!by_reference) {
+      if (grpc::Status status = Receive(); !status.ok()) return status;
+      if (!behaviour_.output_while_receiving) SendOutputs(response);
+    }
     if (behaviour_.leave_out_report) return grpc::Status::OK;
     v1::Report& report = *response.mutable_report();
     report.set_job_id(record_.open.job_id());
@@ -262,6 +266,12 @@ grpc::Status FakeService::Plan(grpc::ServerContext* context, const v1::PlanReque
   if (absl::Status status = CountUnion(*plan); !status.ok()) return wire::ToGrpc(status);
   *response = wire::EncodePlan(*plan);
   return grpc::Status::OK;
+}
+
+grpc::Status FakeService::GetDataRoot(grpc::ServerContext* context, const v1::GetDataRootRequest*,
+                                      v1::GetDataRootResponse* response) {
+  if (!behaviour_.data_root) return {grpc::StatusCode::UNIMPLEMENTED, ""};
+  return behaviour_.data_root(*context, *response);
 }
 
 grpc::Status FakeService::GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,

@@ -40,6 +40,10 @@ struct FakeBehaviour {
   std::vector<FakeBehaviour>
       earlier_calls;      // the first calls go so, one each; those after as above
   int refused_plans = 0;  // calls of Plan that get `refuse`, with `pushback`, before one is served
+  // Of GetDataRoot; null: the service knows no such call.
+  std::function<grpc::Status(grpc::ServerContext&, v1::GetDataRootResponse&)> data_root;
+  // In place of the workers, where the job names files; null: nothing is written.
+  std::function<void()> write_files;
 };
 
 // What came in a call.
@@ -71,6 +75,8 @@ class FakeService final : public v1::AttentionService::Service {
       grpc::ServerReaderWriter<v1::AttendResponse, v1::AttendRequest>* stream) override;
   grpc::Status Plan(grpc::ServerContext* context, const v1::PlanRequest* request,
                     v1::PlanResponse* response) override;
+  grpc::Status GetDataRoot(grpc::ServerContext* context, const v1::GetDataRootRequest* request,
+                           v1::GetDataRootResponse* response) override;
   grpc::Status GetCluster(grpc::ServerContext* context, const v1::GetClusterRequest* request,
                           v1::GetClusterResponse* response) override;
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,

@@ -11,6 +11,8 @@
 #include "gtest/gtest.h"
 #include "tests/unit/client/echo_job.h"
 #include "tests/unit/client/fake_service.h"
+#include "wire/checksum.h"
+#include "wire/codec.h"
 
 namespace hilbert_ring::client {
 namespace {
@@ -31,7 +33,7 @@ v1::AttendResponse Epoch() {
 }
 
 // After the stream was admitted. Its one block is sent, and a second one is waited for.
-absl::Status StreamWith(const v1::AttendResponse& odd) {
+absl::Status StreamWith(const v1::AttendResponse& odd, int64_t* taken = nullptr) {
   const FakeService service({.after_admitted = {odd}});
   const EchoJob job(16);
   AttendStreamCalls calls{.spec = job.spec_};
@@ -42,7 +44,10 @@ absl::Status StreamWith(const v1::AttendResponse& odd) {
     while (!block && !over.stop_requested()) std::this_thread::yield();
     return absl::StatusOr<std::optional<StreamBlock>>(block);
   };
-  calls.take = [](const StreamedRows&) { return absl::OkStatus(); };
+  calls.take = [taken](const StreamedRows& rows) {
+    if (taken != nullptr) *taken += rows.rows;
+    return absl::OkStatus();
+  };
   return AttendStream(Connect(service.address()), calls, {.deadline = absl::Seconds(20)}).status();
 }
 
@@ -60,6 +65,19 @@ TEST(OddMessages, WhatIsAJobsIsABreachInAStream) {
   v1::AttendResponse resend;
   resend.mutable_resend()->set_tensor(v1::TENSOR_Q);
   ExpectBroken(StreamWith(resend), "asked for again");
+}
+
+TEST(OddMessages, RowsThatAStreamDidNotSendAreNotTaken) {
+  const JobSpec spec = EchoJob().spec_;
+  v1::AttendResponse output;
+  v1::OutputChunk& chunk = *output.mutable_output();
+  chunk.set_tensor(v1::TENSOR_OUT);
+  chunk.set_rows(17);
+  chunk.set_payload(std::string(17 * wire::TensorRowBytes(spec, v1::TENSOR_OUT), 'x'));
+  chunk.set_crc32c(wire::Crc32c(chunk.payload()));
+  int64_t taken = 0;
+  ExpectBroken(StreamWith(output, &taken), "17 rows from 0 on, of which");
+  EXPECT_EQ(taken, 0);
 }
 
 // A service that is newer than this client may say more.

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "client/cpp/steady_clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/client/test_files.h"
@@ -82,10 +83,10 @@ TEST(RawOutput, TheWaitForAReaderHasItsEnd) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const absl::Status stopped = Write(pipe, "rows", kNoWait);
   EXPECT_EQ(stopped.code(), absl::StatusCode::kCancelled) << stopped;
-  const absl::Time until = absl::Now() + absl::Milliseconds(120);
+  const absl::Time until = client::SteadyNow() + absl::Milliseconds(120);
   const absl::Status late = Write(pipe, "rows", {.stopped = [] { return false; }, .until = until});
   EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
-  EXPECT_GE(absl::Now(), until);
+  EXPECT_GE(client::SteadyNow(), until);
   for (const absl::Status& status : {stopped, late}) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("/pipe: "));
   }

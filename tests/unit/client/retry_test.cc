@@ -63,7 +63,12 @@ TEST(RetrySchedule, PushbackIsObeyedWithAQuarterOfJitterAtMost) {
   const auto most = ScheduleWith(0.999).WaitAfter(PushedBack("2000"));
   EXPECT_GT(most, absl::Milliseconds(2499));
   EXPECT_LT(most, absl::Milliseconds(2500));
-  EXPECT_EQ(ScheduleWith(0.5).WaitAfter(PushedBack("0")), absl::ZeroDuration());
+}
+
+TEST(RetrySchedule, APushbackThatIsShortIsNoShorterThanTheBackoff) {
+  EXPECT_THAT(Milliseconds(ScheduleWith(0.5), 4, PushedBack("0")), ElementsAre(50, 100, 200, 400));
+  EXPECT_THAT(Milliseconds(ScheduleWith(0.5), 3, PushedBack("49")), ElementsAre(55, 100, 200));
+  EXPECT_THAT(Milliseconds(ScheduleWith(0.5), 3, PushedBack("80")), ElementsAre(90, 90, 90));
 }
 
 TEST(RetrySchedule, PushbackThatIsNegativeOrNoNumberEndsIt) {

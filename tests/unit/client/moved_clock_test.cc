@@ -1,0 +1,77 @@
+// Calls while somebody sets the machine's clock: they end when they would have.
+#include "tests/support/moved_clock.h"
+
+#include <chrono>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cpp/service.h"
+#include "gtest/gtest.h"
+#include "tests/support/free_port.h"
+#include "tests/support/sanitizer.h"
+#include "tests/unit/client/echo_job.h"
+
+namespace hilbert_ring::client {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kMuchLater{15};
+
+class MovedClockTest : public ::testing::TestWithParam<absl::Duration> {
+ protected:
+  void SetUp() override {
+    if (kAddressSanitizer || kThreadSanitizer) {
+      GTEST_SKIP() << "the sanitizer has its own clock_gettime, which must come first";
+    }
+  }
+
+  // The clock moves half a second after the call has begun. Returns how long the call took.
+  template <typename Call>
+  static std::chrono::duration<double> Seconds(Call call) {
+    const Clock::time_point begin = Clock::now();
+    std::chrono::duration<double> taken{};
+    std::thread calls([&] {
+      call([begin] { return Clock::now() - begin > kMuchLater; });
+      taken = Clock::now() - begin;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const MovedClock moved(GetParam());
+    calls.join();
+    return taken;
+  }
+
+  const std::string away_ = absl::StrCat("127.0.0.1:", FreePort());
+};
+
+TEST_P(MovedClockTest, ADeadlineIsKept) {
+  absl::Status status;
+  const auto taken = Seconds([&](auto gives_up) {
+    status =
+        EchoJob().Attend(away_, {.deadline = absl::Seconds(3), .cancelled = gives_up}).status();
+  });
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_GT(taken.count(), 2);
+  EXPECT_LT(taken, kMuchLater);
+}
+
+TEST_P(MovedClockTest, AnOutageEndsAtItsTimeout) {
+  absl::Status status;
+  const auto taken = Seconds([&](auto gives_up) {
+    status = EchoJob()
+                 .Attend(away_, {.outage_timeout = absl::Seconds(3), .cancelled = gives_up})
+                 .status();
+  });
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_GT(taken.count(), 2);
+  EXPECT_LT(taken, kMuchLater);
+}
+
+INSTANTIATE_TEST_SUITE_P(Hours, MovedClockTest, ::testing::Values(absl::Hours(1), -absl::Hours(1)),
+                         [](const auto& info) {
+                           return info.param > absl::ZeroDuration() ? "Ahead" : "Back";
+                         });
+
+}  // namespace
+}  // namespace hilbert_ring::client
