@@ -25,6 +25,7 @@ absl::Status Run(const CoordinatorSettings& settings) {
   try {                      // what lasts as long as the process starts its threads when it is made
     LastResort last_resort;  // files may not answer
     ASSIGN_OR_RETURN(const auto coordinator, Coordinator::Start(settings));
+    last_resort.Started();
     AwaitStopSignal(std::nullopt);
     last_resort.EndIn(settings.exit_timeout + kEndLimit);
     coordinator->Stop();

@@ -3,6 +3,8 @@
 //
 //   LastResort last_resort;                      // first, so that all the rest ends before it
 //   ...
+//   last_resort.Started();                       // AwaitStopSignal comes next
+//   ...
 //   last_resort.EndIn(std::chrono::seconds(5));  // when there is nothing to lose any more
 #pragma once
 
@@ -23,10 +25,13 @@ class LastResort {
  public:
   static constexpr int kExitStatus = 4;
 
-  // Starts its thread, for there may be no thread to be had when it is needed.
-  LastResort();
+  // Starts its thread, for there may be no thread to be had when it is needed. Until Started() a
+  // stop signal that nobody has taken for `unheard` ends the process likewise.
+  explicit LastResort(std::chrono::milliseconds unheard = std::chrono::seconds(10));
   // The process ends by itself.
   ~LastResort() = default;
+
+  void Started();
 
   // Unless this is destroyed before, the process ends in so long: with a line in the log, the
   // status above, and no destructor.
@@ -34,9 +39,12 @@ class LastResort {
 
  private:
   void Run(const std::stop_token& stop);
+  void AwaitDue(const std::stop_token& stop);
 
+  const std::chrono::milliseconds unheard_;
   Mutex mutex_;
-  std::condition_variable_any due_is_set_;
+  std::condition_variable_any changed_;
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<Deadline> due_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;  // last: it uses all of the above
 };

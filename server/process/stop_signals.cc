@@ -30,6 +30,12 @@ void UnblockStopSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+bool StopSignalIsPending() {
+  sigset_t pending;
+  return sigpending(&pending) == 0 &&
+         (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
+
 std::optional<int> AwaitStopSignal(std::optional<std::chrono::milliseconds> limit) {
   const sigset_t set = StopSignals();
   while (true) {

@@ -17,6 +17,9 @@ void BlockStopSignals();
 // In a child between fork and exec: takes signals as a new process does. Async-signal-safe.
 void UnblockStopSignals();
 
+// Whether one has come that nobody has taken.
+bool StopSignalIsPending();
+
 // The signal, or nothing when `limit` passes first. Without a limit waits for one.
 std::optional<int> AwaitStopSignal(std::optional<std::chrono::milliseconds> limit);
 

@@ -272,6 +272,7 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
         std::move(calling));
     data_mark.SetOnChange([&registration] { registration.BeatNow(); });
     calls.SetOnFailure([&registration] { registration.BeatNow(); });
+    last_resort.Started();
     AwaitStopSignal(std::nullopt);
     draining = true;
     set_ready(false);

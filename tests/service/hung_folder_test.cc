@@ -197,6 +197,22 @@ TEST_P(HungFolderTest, AWorkerEndsThoughItsModelsGetNoAnswer) {
   ExpectTheLastResort(**worker, log, seconds(20));
 }
 
+// Which is opened before anything hears a signal.
+TEST_P(HungFolderTest, ACoordinatorThatStillStartsEndsThoughItsDataRootGetsNoAnswer) {
+  const auto hung = Hang("root/hung");
+  const std::string log = folder_ / "log";
+  const auto coordinator = Program::Start(
+      {.arguments = {HILBERT_RING_COORDINATOR_BINARY, "--grpc-port=0", "--http-port=0",
+                     "--membership-port=0", "--data-root=" + (folder_ / "root/hung")},
+       .log = log});
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+  ASSERT_TRUE(Eventually([&] {
+    return TextOf(absl::StrCat("/proc/", (*coordinator)->pid(), "/status"))
+               .find("SigBlk:\t0000000000004002") != std::string::npos;
+  })) << "SIGTERM and SIGINT are not blocked";
+  ExpectTheLastResort(**coordinator, log, seconds(30));
+}
+
 // The file that it removes when it stops.
 TEST_P(HungFolderTest, ACoordinatorEndsThoughItsReadyFileGetsNoAnswer) {
   const std::string log = folder_ / "log", ready = folder_ / "models/hung/ready";
