@@ -46,10 +46,9 @@ TEST(FormingRing, ThatLosesAWorkerIsGivenUpAndTheJobEndsOnTheOther) {
 
 TEST(FormingRing, LeavesOutWhoHasNoThreadForIt) {
   JobRig rig({.workers = 3});
-  const grpc::Status none =
-      wire::ToGrpc(wire::ErrorOf(wire::reason::kNoThreads, "no thread can be started"));
+  const absl::Status none = wire::ErrorOf(wire::reason::kNoThreads, "no thread can be started");
   for (const int worker : {0, 1})
-    rig.worker(worker).AtEachRing([&none](const auto&) { return none; });
+    rig.worker(worker).AtEachRing([&none](const auto&) { return wire::ToGrpc(none); });
   auto client = rig.Send(SpanningSpec(), {.job_id = "job"});
   const absl::Status status = rig.Await(*client);
   ASSERT_TRUE(status.ok()) << status << ": one alone needs no ring";

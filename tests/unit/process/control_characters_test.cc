@@ -12,10 +12,7 @@ TEST(ControlCharacters, AreEscapedAndNothingElseIs) {
   EXPECT_EQ(EscapeControls("\xc2\x9b"
                            "31m"),
             "\\xc2\\x9b31m");
-  for (const char* text : {"", "two words", "C:\\n", "\xc2\xa0",
-                           "Gr\xc3\xbc\xc3\x9f"
-                           "e",
-                           "\xc2"}) {
+  for (const char* text : {"", "two words", "C:\\n", "\xc2\xa0", "Gr\xc3\xbc\xc3\x9f", "\xc2"}) {
     EXPECT_EQ(EscapeControls(text), text);
   }
 }
