@@ -22,7 +22,7 @@ namespace hilbert_ring::cli {
 
 // How long a pipe that nobody reads is waited for.
 struct ReaderWait {
-  std::function<bool()> stopped;  // looked at every 50 ms
+  std::function<bool()> stopped;              // looked at every 50 ms
   absl::Time until = absl::InfiniteFuture();  // by client::SteadyNow
 };
 
