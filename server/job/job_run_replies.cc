@@ -218,6 +218,7 @@ void JobRun::Blame(int rank, Fault fault) {
 
 void JobRun::NoteComplaint(int rank, const absl::Status& said) {
   if (!stop_.why().ok()) return;  // the end of the others' runs makes it say so
+  if (options_.members[rank]->departed.stop_requested()) return;
   const auto peer = PeerOf(said);
   const bool there = peer && *peer != rank && *peer < std::ssize(options_.members);
   const MutexLock lock(mutex_);
