@@ -25,6 +25,7 @@
 #include "client/cpp/steady_clock.h"
 #include "client/cpp/written_file.h"
 #include "engine/base/return_if_error.h"
+#include "wire/control_characters.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -228,7 +229,7 @@ void PrintModels(const v1::ListModelsResponse& models) {
   for (const v1::Model& model : models.models()) {
     if (!model.error().empty()) {
       rows.push_back({model.name(), "unusable"});
-      absl::StrAppend(&errors, Printable(model.error()), "\n");
+      absl::StrAppend(&errors, wire::EscapeControls(model.error()), "\n");
       continue;
     }
     rows.push_back({model.name(), model.digest().substr(0, 12), absl::StrCat(model.tile_dim()),

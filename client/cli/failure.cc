@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/table.h"
 #include "client/cpp/steady_clock.h"
 #include "nlohmann/json.hpp"
+#include "wire/control_characters.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::cli {
@@ -48,7 +48,7 @@ void Print(const GlobalOptions& global, const std::string& text, const Json& jso
     std::fprintf(stderr, "%s\n",
                  json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   } else {
-    std::fprintf(stderr, "hilbert-ring: %s\n", Printable(text).c_str());
+    std::fprintf(stderr, "hilbert-ring: %s\n", wire::EscapeControls(text).c_str());
   }
 }
 

@@ -16,6 +16,7 @@
 #include "client/cpp/service.h"
 #include "client/cpp/steady_clock.h"
 #include "engine/base/return_if_error.h"
+#include "wire/control_characters.h"
 #include "wire/status.h"
 
 namespace hilbert_ring::cli {
@@ -232,8 +233,8 @@ void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
 }
 
 void PrintSummary(const v1::Report& report, const std::string& what, int attempts) {
-  std::printf("job %s: %s in %s, %s tokens/s\n", Printable(report.job_id()).c_str(), what.c_str(),
-              FormatSeconds(report.total_seconds()).c_str(),
+  std::printf("job %s: %s in %s, %s tokens/s\n", wire::EscapeControls(report.job_id()).c_str(),
+              what.c_str(), FormatSeconds(report.total_seconds()).c_str(),
               FormatCount(static_cast<int64_t>(report.tokens_per_second())).c_str());
   std::printf("  queue %s, ring %s, receive %s, compute %s, send %s\n",
               FormatSeconds(report.queue_seconds()).c_str(),

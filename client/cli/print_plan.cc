@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/table.h"
+#include "wire/control_characters.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -75,11 +76,14 @@ void PrintPlan(int64_t tokens, const v1::PlanResponse& plan) {
               FormatPercent(exchanged, naive).c_str());
   if (plan.seconds() > 0) {
     std::printf("\npredicted to take %s when nothing else runs: %s\n",
-                FormatSeconds(plan.seconds()).c_str(), Printable(plan.seconds_basis()).c_str());
+                FormatSeconds(plan.seconds()).c_str(),
+                wire::EscapeControls(plan.seconds_basis()).c_str());
   } else {
-    std::printf("\nhow long it takes is unknown: %s\n", Printable(plan.seconds_basis()).c_str());
+    std::printf("\nhow long it takes is unknown: %s\n",
+                wire::EscapeControls(plan.seconds_basis()).c_str());
   }
-  for (const std::string& note : plan.notes()) std::printf("note: %s\n", Printable(note).c_str());
+  for (const std::string& note : plan.notes())
+    std::printf("note: %s\n", wire::EscapeControls(note).c_str());
 }
 
 }  // namespace hilbert_ring::cli

@@ -11,6 +11,7 @@
 #include "client/cli/json_message.h"
 #include "client/cli/table.h"
 #include "client/cpp/service.h"
+#include "wire/control_characters.h"
 #include "wire/worker_state.h"
 
 namespace hilbert_ring::cli {
@@ -20,10 +21,10 @@ std::string OrIdle(const std::string& job_id) { return job_id.empty() ? "idle" :
 
 void PrintCluster(const std::string& server, const v1::GetClusterResponse& cluster) {
   std::printf("%s: version %s, %s; %d worker%s, %d job%s running, %d queued\n", server.c_str(),
-              Printable(cluster.version()).c_str(), cluster.ready() ? "ready" : "not ready",
-              cluster.workers_size(), cluster.workers_size() == 1 ? "" : "s",
-              cluster.jobs_running(), cluster.jobs_running() == 1 ? "" : "s",
-              cluster.jobs_queued());
+              wire::EscapeControls(cluster.version()).c_str(),
+              cluster.ready() ? "ready" : "not ready", cluster.workers_size(),
+              cluster.workers_size() == 1 ? "" : "s", cluster.jobs_running(),
+              cluster.jobs_running() == 1 ? "" : "s", cluster.jobs_queued());
   if (cluster.workers_size() > 0) {
     std::vector<std::vector<std::string>> rows = {{"worker", "device", "kernel", "used by jobs",
                                                    "limit", "resident", "heartbeat", "state",
@@ -39,8 +40,8 @@ void PrintCluster(const std::string& server, const v1::GetClusterResponse& clust
     std::printf("\n%s", FormatTable(rows).c_str());
     for (const v1::ClusterWorker& worker : cluster.workers()) {
       if (worker.reason().empty()) continue;
-      std::printf("%s: %s\n", Printable(worker.address()).c_str(),
-                  Printable(worker.reason()).c_str());
+      std::printf("%s: %s\n", wire::EscapeControls(worker.address()).c_str(),
+                  wire::EscapeControls(worker.reason()).c_str());
     }
   }
   if (cluster.rings_size() > 0) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "wire/control_characters.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -24,28 +25,9 @@ std::string Scaled(double value, double base, const std::array<std::string_view,
 
 }  // namespace
 
-std::string Printable(std::string_view text) {
-  std::string printable;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    if (byte == '\n') {
-      printable += "\\n";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      absl::StrAppendFormat(&printable, "\\x%02x", byte);
-    } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {  // U+0080 to U+009F in UTF-8
-      absl::StrAppendFormat(&printable, "\\x%02x", next);
-      ++i;
-    } else {
-      printable += text[i];
-    }
-  }
-  return printable;
-}
-
 std::string FormatTable(std::vector<std::vector<std::string>> rows) {
   for (std::vector<std::string>& row : rows) {
-    for (std::string& cell : row) cell = Printable(cell);
+    for (std::string& cell : row) cell = wire::EscapeControls(cell);
   }
   std::vector<size_t> widths;
   for (const std::vector<std::string>& row : rows) {

@@ -3,17 +3,13 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace hilbert_ring::cli {
 
-// With \n, \x1b and so on in place of control characters, which would tell a terminal what to do:
-// of text that came from elsewhere, before it is printed for people.
-std::string Printable(std::string_view text);
-
-// Cells are made Printable. Columns are as wide as their widest cell, two spaces apart; the first
-// is aligned left, the others right. rows[0] is the heading. Rows may differ in length.
+// Control characters of cells are escaped. Columns are as wide as their widest cell, two spaces
+// apart; the first is aligned left, the others right. rows[0] is the heading. Rows may differ in
+// length.
 std::string FormatTable(std::vector<std::vector<std::string>> rows);
 
 std::string FormatBytes(double bytes);                 // "1.50 GiB"

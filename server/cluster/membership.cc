@@ -12,10 +12,10 @@
 #include "engine/base/mutex.h"
 #include "engine/base/return_if_error.h"
 #include "server/cluster/worker_figures.h"
-#include "server/process/control_characters.h"
 #include "server/process/logging.h"
 #include "server/process/tokens.h"
 #include "server/process/version.h"
+#include "wire/control_characters.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -84,7 +84,7 @@ absl::StatusOr<std::shared_ptr<const Member>> Membership::Register(const v1::Hea
         absl::StrCat("heartbeat: address '", heartbeat.address().substr(0, 32), "...' has ",
                      heartbeat.address().size(), " bytes, must be at most ", kMostAddressBytes));
   }
-  if (std::string address = heartbeat.address(); ReplaceControls(address)) {
+  if (std::string address = heartbeat.address(); wire::ReplaceControls(address)) {
     return absl::InvalidArgumentError(
         absl::StrCat("heartbeat: address '", address, "' has control characters"));
   }
@@ -170,7 +170,7 @@ void Membership::NotReached(const Member& member, const std::string& why) {
     if (was_up ? !seat->job_id.empty() : seat->state != v1::ClusterWorker::STATE_JOINING) return;
     seat->state = v1::ClusterWorker::STATE_JOINING;
     std::string reason =
-        absl::StrCat("cannot be reached at ", member.address, ": ", EscapeControls(why));
+        absl::StrCat("cannot be reached at ", member.address, ": ", wire::EscapeControls(why));
     known = seat->reason == reason;
     seat->reason = std::move(reason);
   }
@@ -214,7 +214,8 @@ void Membership::Failed(const Member& member, const std::string& why) {
     for (int i = 0; i < seat->failures && rest < kLongestRest; ++i) rest *= 2;
     rest = std::min(rest, kLongestRest);
     ++seat->failures;
-    seat->reason = absl::StrCat("failed ", seat->failures, " jobs in a row: ", EscapeControls(why));
+    seat->reason =
+        absl::StrCat("failed ", seat->failures, " jobs in a row: ", wire::EscapeControls(why));
     member.rests_until = (time_.Now() + rest).time_since_epoch();
   }
   spdlog::warn("worker {} gets no jobs for {} ms, for it failed one: {}", member.address,

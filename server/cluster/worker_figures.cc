@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "server/process/control_characters.h"
+#include "wire/control_characters.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -33,7 +33,7 @@ class Dropped {
     return 0;
   }
   void Name(std::string_view field, std::string* name) {
-    const bool replaced = ReplaceControls(*name);
+    const bool replaced = wire::ReplaceControls(*name);
     if (replaced || name->size() > kMostNameBytes) fields_.push_back(field);
     if (name->size() <= kMostNameBytes) return;
     name->resize(kMostNameBytes);

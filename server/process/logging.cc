@@ -12,9 +12,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "server/process/control_characters.h"
 #include "server/process/log_sink.h"
 #include "server/process/refusal_log.h"
+#include "wire/control_characters.h"
 
 namespace hilbert_ring::server {
 namespace {
@@ -63,7 +63,8 @@ class EscapedMessage : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
               spdlog::memory_buf_t& to) override {
-    const std::string escaped = EscapeControls({message.payload.data(), message.payload.size()});
+    const std::string escaped =
+        wire::EscapeControls({message.payload.data(), message.payload.size()});
     to.append(escaped.data(), escaped.data() + escaped.size());
   }
 

@@ -7,8 +7,8 @@ namespace {
 
 TEST(Table, ControlCharactersOfACellAreEscaped) {
   EXPECT_EQ(FormatTable({{"worker", "job"}, {"a\x1b[2J\u0085", "\r\n\x7f"}, {"caf\u00e9 \\", "b"}}),
-            "worker               job\n"
-            "a\\x1b[2J\\x85  \\x0d\\n\\x7f\n"
+            "worker                 job\n"
+            "a\\x1b[2J\\xc2\\x85  \\r\\n\\x7f\n"
             "caf\u00e9 \\                b\n");
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace hilbert_ring::server {
+namespace hilbert_ring::wire {
 
 // Each as "\n", "\r", "\t", or its bytes as "\x1b".
 std::string EscapeControls(std::string_view text);
@@ -14,4 +14,4 @@ std::string EscapeControls(std::string_view text);
 // Each byte of them becomes '?'. Returns whether there were any.
 bool ReplaceControls(std::string& text);
 
-}  // namespace hilbert_ring::server
+}  // namespace hilbert_ring::wire

@@ -1,10 +1,10 @@
-#include "server/process/control_characters.h"
+#include "wire/control_characters.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 
-namespace hilbert_ring::server {
+namespace hilbert_ring::wire {
 namespace {
 
 // Bytes of the control character that the text begins with; 0 where it begins with none.
@@ -67,4 +67,4 @@ bool ReplaceControls(std::string& text) {
   return any;
 }
 
-}  // namespace hilbert_ring::server
+}  // namespace hilbert_ring::wire

@@ -1,8 +1,8 @@
-#include "server/process/control_characters.h"
+#include "wire/control_characters.h"
 
 #include "gtest/gtest.h"
 
-namespace hilbert_ring::server {
+namespace hilbert_ring::wire {
 namespace {
 
 TEST(ControlCharacters, AreEscapedAndNothingElseIs) {
@@ -29,4 +29,4 @@ TEST(ControlCharacters, AreReplaced) {
 }
 
 }  // namespace
-}  // namespace hilbert_ring::server
+}  // namespace hilbert_ring::wire
