@@ -18,16 +18,20 @@ bool IsInstalled(const std::string& program) {
   return std::system(absl::StrCat("command -v ", program, " > /dev/null").c_str()) == 0;
 }
 
+// What a command prints, which must end well.
+std::string OutputOf(const std::string& command) {
+  const TestFiles files;
+  const std::string out = files.Path("out");
+  EXPECT_EQ(std::system(absl::StrCat(command, " > ", out).c_str()), 0) << command;
+  return ReadFile(out);
+}
+
 TEST(CliCompletion, ABashCompletesCommandsOptionsAndValues) {
   const TestFiles files;
   const std::string script = files.Write("script", RunCli("completion bash").out);
   const auto completions = [&](const std::string& words, int at) {
-    const std::string out = files.Path("completions");
-    const std::string command =
-        absl::StrCat("bash -c 'source ", script, "; COMP_WORDS=(hilbert-ring ", words,
-                     "); COMP_CWORD=", at, "; _hilbert_ring; echo ${COMPREPLY[*]}' > ", out);
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    return ReadFile(out);
+    return OutputOf(absl::StrCat("bash -c 'source ", script, "; COMP_WORDS=(hilbert-ring ", words,
+                                 "); COMP_CWORD=", at, "; _hilbert_ring; echo ${COMPREPLY[*]}'"));
   };
   EXPECT_EQ(completions("at", 1), "attend attend-many\n");
   EXPECT_EQ(completions("--ser", 1), "--server --server-name\n");
@@ -68,9 +72,7 @@ TEST(CliCompletion, AZshCompletesCommandsOptionsAndValues) {
                      "zpty -r shell line '*ready*'\n", "zpty -w shell $'hilbert-ring ", line,
                      "\\t'\nzpty -r shell line '*<*>*'\n",
                      "print -r -- ${${line##*<}%%>*}\nzpty -d shell\n"));
-    const std::string out = files.Path("entered");
-    EXPECT_EQ(std::system(absl::StrCat("timeout 60 zsh -f ", script, " > ", out).c_str()), 0);
-    return ReadFile(out);
+    return OutputOf(absl::StrCat("timeout 60 zsh -f ", script));
   };
   EXPECT_EQ(entered("canc"), "cancel\n");
   EXPECT_EQ(entered("completion z"), "completion zsh\n");
@@ -85,12 +87,8 @@ TEST(CliCompletion, AFishCompletesCommandsOptionsAndValues) {
   const TestFiles files;
   const std::string completion = files.Write("completion", RunCli("completion fish").out);
   const auto completions = [&](const std::string& line) {
-    const std::string out = files.Path("completions");
-    const std::string command =
-        absl::StrCat("timeout 60 fish --no-config -c 'source ", completion,
-                     "; complete -C \"hilbert-ring ", line, "\" | cut -f 1' > ", out);
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    return ReadFile(out);
+    return OutputOf(absl::StrCat("timeout 60 fish --no-config -c 'source ", completion,
+                                 "; complete -C \"hilbert-ring ", line, "\" | cut -f 1'"));
   };
   EXPECT_EQ(completions("att"), "attend\nattend-many\n");
   EXPECT_EQ(completions("completion z"), "zsh\n");

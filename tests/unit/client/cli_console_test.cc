@@ -43,9 +43,10 @@ TEST(CliConsole, WhatAServiceSaysDoesNotSteerTheTerminal) {
                    GoldenInputs("dense"), " --out ", files.Path("out.npy"));
   const CliResult text = RunCli(attend);
   EXPECT_EQ(text.code, 1);
-  EXPECT_EQ(text.err,
-            "hilbert-ring: INVALID_ARGUMENT: \\x1b]0;title\\x07 caf\u00e9 \\xc2\\x9b31m\\nhilbert-ring: "
-            "done\n");
+  EXPECT_EQ(
+      text.err,
+      "hilbert-ring: INVALID_ARGUMENT: \\x1b]0;title\\x07 caf\u00e9 \\xc2\\x9b31m\\nhilbert-ring: "
+      "done\n");
   EXPECT_EQ(ErrorLines(RunCli(attend + " --json")).size(), 1u);
 }
 

@@ -9,7 +9,7 @@ TEST(Table, ControlCharactersOfACellAreEscaped) {
   EXPECT_EQ(FormatTable({{"worker", "job"}, {"a\x1b[2J\u0085", "\r\n\x7f"}, {"caf\u00e9 \\", "b"}}),
             "worker                 job\n"
             "a\\x1b[2J\\xc2\\x85  \\r\\n\\x7f\n"
-            "caf\u00e9 \\                b\n");
+            "caf\u00e9 \\                  b\n");
 }
 
 }  // namespace
