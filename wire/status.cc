@@ -10,6 +10,7 @@
 #include "engine/spec/field_error.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "wire/control_characters.h"
 
 namespace hilbert_ring::wire {
 namespace {
@@ -120,7 +121,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  absl::Status bare(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  const absl::Status bare(static_cast<absl::StatusCode>(status.error_code()),
+                          EscapeControls(status.error_message()));
   google::rpc::Status details;
   if (!details.ParseFromString(status.error_details())) return bare;
   for (const auto& detail : details.details()) {

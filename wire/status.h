@@ -31,8 +31,8 @@ bool HasReason(const absl::Status& status, const Reason& reason);
 bool MayHelpLater(const absl::Status& status);
 
 // Code, message, and reason, field, limit and peer (engine/base/peer_error.h) in an ErrorInfo, in
-// either direction. A message of
-// more than 1,024 bytes is cut short.
+// either direction. A message of more than 1,024 bytes is cut short; control characters of one that
+// comes are escaped, for a worker's goes on to logs and to callers' terminals.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 

@@ -14,7 +14,8 @@ namespace hilbert_ring::cli {
 
 // The process's exit codes.
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailed = 1;  // the service or a job failed, or `verify` found a deviation
+// The service or a job failed, `verify` found a deviation, or what is printed found no room.
+inline constexpr int kExitFailed = 1;
 inline constexpr int kExitBadInput = 2;  // command line, spec or files; nothing was sent
 
 // How results are printed on stdout.

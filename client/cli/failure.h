@@ -18,6 +18,7 @@ namespace hilbert_ring::cli {
 // An error; the reason is left out where it says no more than the code. Return the exit code.
 int BadInput(const GlobalOptions& global, const absl::Status& status);
 int ServiceFailed(const GlobalOptions& global, const absl::Status& status);
+int NotPrinted(const GlobalOptions& global, const absl::Status& status);  // what was done
 
 // A call that failed and is made again.
 struct Retry {

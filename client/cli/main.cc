@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +23,8 @@
 #include "client/cli/usage.h"
 #include "client/cpp/file_mapping.h"
 #include "client/cpp/threads.h"
+#include "engine/base/end_process.h"
+#include "engine/base/standard_streams.h"
 #include "engine/plan/plan.h"
 #include "wire/server_address.h"
 
@@ -51,6 +54,12 @@ void AddAccess(CLI::App& app, client::Access& access) {
       ->envname("HILBERT_RING_SERVER_NAME");
   file("--token-file", access.token_file, "HILBERT_RING_TOKEN_FILE", "your token");
   app.add_flag("--insecure", access.insecure, "send a token to another host without TLS");
+}
+
+// Where not everything of the command line was read.
+OutputFormat FormatAskedFor(int argc, char** argv) {
+  const bool json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
+  return json ? OutputFormat::kJson : OutputFormat::kText;
 }
 
 int Main(int argc, char** argv) {
@@ -86,7 +95,8 @@ int Main(int argc, char** argv) {
       "HILBERT_RING_PYTHON "
       "names, "
       "or python3.\n"
-      "Exit codes: 0: done; 1: the service or the job failed, or verify found a deviation; 2: "
+      "Exit codes: 0: done; 1: the service or the job failed, verify found a deviation, or what is "
+      "printed found no room; 2: "
       "command line, spec or files are wrong, and nothing was sent.");
   const auto file = [](CLI::App* command, const char* flag, std::string& path, const char* help) {
     return command->add_option(flag, path, help)->type_name("FILE");
@@ -179,11 +189,9 @@ int Main(int argc, char** argv) {
   try {
     app.parse(std::min(package_command + 1, argc), argv);
   } catch (const CLI::ParseError& error) {
-    // Not everything has been read.
-    const bool asked_for_json =
-        std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
-    global.format = asked_for_json ? OutputFormat::kJson : OutputFormat::kText;
-    if (asked_for_json && dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) {
+    global.format = FormatAskedFor(argc, argv);
+    if (global.format == OutputFormat::kJson &&
+        dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) {
       return RunVersion(global);
     }
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
@@ -228,7 +236,27 @@ int Main(int argc, char** argv) {
   return kExitOk;
 }
 
+// What was printed may have found no room.
+absl::Status WriteOutput() {
+  const bool failed = std::ferror(stdout) != 0;
+  if (std::fflush(stdout) != 0) {
+    return absl::ErrnoToStatus(errno, "standard output: cannot write");
+  }
+  return failed ? absl::UnavailableError("standard output: cannot write all") : absl::OkStatus();
+}
+
+int MainWithOutput(int argc, char** argv) {
+  const int code = Main(argc, argv);
+  const absl::Status written = WriteOutput();
+  if (written.ok()) return code;
+  return std::max(code, NotPrinted({.format = FormatAskedFor(argc, argv)}, written));
+}
+
 }  // namespace
 }  // namespace hilbert_ring::cli
 
-int main(int argc, char** argv) { return hilbert_ring::cli::Main(argc, argv); }
+HILBERT_RING_HOLDS_STANDARD_STREAMS;
+
+int main(int argc, char** argv) {
+  hilbert_ring::EndProcess(hilbert_ring::cli::MainWithOutput(argc, argv));
+}

@@ -94,10 +94,11 @@ int PortOfThisHost(absl::string_view address) {
 
 }  // namespace
 
-Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_token,
-                         std::unique_ptr<AuthTokens> auth_tokens,
+Coordinator::Coordinator(const CoordinatorSettings& settings, std::unique_ptr<ReadyFile> ready_file,
+                         std::string join_token, std::unique_ptr<AuthTokens> auth_tokens,
                          std::unique_ptr<DataRoot> data_root, Calling calling)
     : settings_(settings),
+      ready_file_(std::move(ready_file)),
       join_token_(std::move(join_token)),
       data_root_(std::move(data_root)),
       certificates_(
@@ -187,7 +188,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string join_t
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
     const CoordinatorSettings& settings) {
-  RemoveReadyFile(settings.ready_file);
+  auto ready_file = std::make_unique<ReadyFile>(settings.ready_file);
   RETURN_IF_ERROR(CheckFiles(settings));
   ASSIGN_OR_RETURN(auto join_token, JoinToken(settings));
   std::unique_ptr<AuthTokens> auth_tokens;
@@ -200,8 +201,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(
   }
   ASSIGN_OR_RETURN(Calling calling, CallingOf(settings.security));
   std::unique_ptr<Coordinator> coordinator(
-      new Coordinator(settings, std::move(join_token), std::move(auth_tokens), std::move(data_root),
-                      std::move(calling)));
+      new Coordinator(settings, std::move(ready_file), std::move(join_token),
+                      std::move(auth_tokens), std::move(data_root), std::move(calling)));
   RETURN_IF_ERROR(coordinator->Listen());
   RETURN_IF_ERROR(coordinator->StartWorkers());
   return coordinator;
@@ -399,12 +400,10 @@ void Coordinator::Refresh() {
   was_ready_ = true;
   std::vector<std::string> addresses;
   for (const auto& member : live) addresses.push_back(member->address);
-  absl::Status status = WriteReadyFile(settings_.ready_file,
-                                       {{"grpc_port", grpc_.port},
-                                        {"http_port", http_->port()},
-                                        {"membership_port", membership_grpc_.port}},
-                                       addresses);
-  if (!status.ok()) spdlog::error("{}", std::string(status.message()));
+  ready_file_->Show({{"grpc_port", grpc_.port},
+                     {"http_port", http_->port()},
+                     {"membership_port", membership_grpc_.port}},
+                    addresses);
 }
 
 void Coordinator::Stop() {
@@ -415,7 +414,7 @@ void Coordinator::Stop() {
   Refresh();
   SetHealth(membership_grpc_, v1::MembershipService::service_full_name(), false);
   if (warm_up_ != nullptr) warm_up_->Stop();
-  RemoveReadyFile(settings_.ready_file);
+  ready_file_->Hide();
   spdlog::info("stopping: {} jobs run, {} wait", scheduler_.running(), scheduler_.waiting());
   const Deadline deadline = Clock::now() + settings_.exit_timeout;
   while (Clock::now() < deadline && !calls_.AwaitIdle(std::chrono::milliseconds(50))) {

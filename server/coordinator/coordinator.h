@@ -31,6 +31,7 @@
 #include "server/process/grpc_endpoint.h"
 #include "server/process/http_endpoint.h"
 #include "server/process/kept_threads.h"
+#include "server/process/ready_file.h"
 #include "server/process/settings.h"
 #include "server/process/shared_page.h"
 #include "server/schedule/scheduler.h"
@@ -51,9 +52,9 @@ class Coordinator {
   void Stop();
 
  private:
-  Coordinator(const CoordinatorSettings& settings, std::string join_token,
-              std::unique_ptr<AuthTokens> auth_tokens, std::unique_ptr<DataRoot> data_root,
-              Calling calling);
+  Coordinator(const CoordinatorSettings& settings, std::unique_ptr<ReadyFile> ready_file,
+              std::string join_token, std::unique_ptr<AuthTokens> auth_tokens,
+              std::unique_ptr<DataRoot> data_root, Calling calling);
 
   absl::Status Listen();
   absl::Status StartWorkers();
@@ -72,6 +73,7 @@ class Coordinator {
   void Refresh();
 
   const CoordinatorSettings settings_;
+  const std::unique_ptr<ReadyFile> ready_file_;
   const std::string join_token_;
   std::shared_ptr<DataRoot> data_root_;      // null: there is none
   std::optional<TokenMemory> token_memory_;  // of the workers that are spawned
@@ -81,7 +83,7 @@ class Coordinator {
   std::atomic<bool> was_ready_ = false;
   std::atomic<bool> warm_ = false;
   std::atomic<bool> enough_ = false;  // workers
-  Mutex refresh_;                     // one Refresh at a time, which may wait for a disk
+  Mutex refresh_;                     // one Refresh at a time
   CertificateWatch certificates_;
   Callers callers_;
   Quotas quotas_;

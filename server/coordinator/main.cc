@@ -5,7 +5,9 @@
 #include <string>
 #include <system_error>
 
+#include "engine/base/end_process.h"
 #include "engine/base/return_if_error.h"
+#include "engine/base/standard_streams.h"
 #include "server/coordinator/coordinator.h"
 #include "server/process/file_limit.h"
 #include "server/process/last_resort.h"
@@ -35,11 +37,7 @@ absl::Status Run(const CoordinatorSettings& settings) {
   }
 }
 
-}  // namespace
-}  // namespace hilbert_ring::server
-
-int main(int argc, char** argv) {
-  using namespace hilbert_ring::server;
+int Main(int argc, char** argv) {
   TuneMalloc();
   BlockStopSignals();
   RaiseFileLimit();
@@ -53,4 +51,13 @@ int main(int argc, char** argv) {
     return 1;
   }
   return 0;
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
+
+HILBERT_RING_HOLDS_STANDARD_STREAMS;
+
+int main(int argc, char** argv) {
+  hilbert_ring::EndProcess(hilbert_ring::server::Main(argc, argv));
 }

@@ -1,20 +1,40 @@
-// The file that says where a process listens, once it is ready.
+// The file that says where a process listens, while it is ready. Its disk may not answer: a thread
+// of its own writes it.
+//
+//   ReadyFile ready_file("/run/ready.json");
+//   ready_file.Show({{"grpc_port", 8001}}, {"127.0.0.1:40001"});
+//   ...
+//   ready_file.Hide();
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-
 namespace hilbert_ring::server {
 
-// Writes {"name": port, ..., "pid": ..., "workers": [...]} as a whole: a reader sees all of it or
-// no file. UNAVAILABLE, naming the path, when it cannot be written.
-absl::Status WriteReadyFile(const std::string& path, const std::map<std::string, int>& ports,
-                            const std::vector<std::string>& workers);
+// Thread-safe. Nothing here waits but the end. What is wrong with the file, the log says.
+class ReadyFile {
+ public:
+  // Removes the file: one of an earlier process must not be taken for this one's. An empty path is
+  // no file. Throws std::system_error where there is no thread.
+  explicit ReadyFile(std::string path);
+  // Removes it, and waits two seconds at most for that.
+  ~ReadyFile();
+  ReadyFile(const ReadyFile&) = delete;
+  ReadyFile& operator=(const ReadyFile&) = delete;
 
-// A file of an earlier process must not be taken for this one's. An empty path is no file.
-void RemoveReadyFile(const std::string& path);
+  // {"name": port, ..., "pid": ..., "workers": [...]}, written as a whole: a reader sees all of it
+  // or no file.
+  void Show(const std::map<std::string, int>& ports, const std::vector<std::string>& workers);
+
+  void Hide();
+
+ private:
+  struct Shared;  // with the thread
+
+  std::shared_ptr<Shared> shared_;  // null: there is no file
+};
 
 }  // namespace hilbert_ring::server

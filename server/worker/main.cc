@@ -4,6 +4,8 @@
 #include <string>
 #include <system_error>
 
+#include "engine/base/end_process.h"
+#include "engine/base/standard_streams.h"
 #include "server/process/file_limit.h"
 #include "server/process/logging.h"
 #include "server/process/process_memory.h"
@@ -24,11 +26,7 @@ absl::Status Run(const WorkerSettings& settings) {
   }
 }
 
-}  // namespace
-}  // namespace hilbert_ring::server
-
-int main(int argc, char** argv) {
-  using namespace hilbert_ring::server;
+int Main(int argc, char** argv) {
   TuneMalloc();
   BlockStopSignals();
   RaiseFileLimit();
@@ -42,4 +40,13 @@ int main(int argc, char** argv) {
     return 1;
   }
   return 0;
+}
+
+}  // namespace
+}  // namespace hilbert_ring::server
+
+HILBERT_RING_HOLDS_STANDARD_STREAMS;
+
+int main(int argc, char** argv) {
+  hilbert_ring::EndProcess(hilbert_ring::server::Main(argc, argv));
 }

@@ -82,7 +82,7 @@ HttpTls HttpTlsOf(const WorkerSettings& settings) {
 
 absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devices) {
   LastResort last_resort;  // files of models may not answer
-  RemoveReadyFile(settings.ready_file);
+  ReadyFile ready_file(settings.ready_file);
   if (IsWildcard(settings.host)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--host is ", settings.host,
@@ -191,10 +191,8 @@ absl::Status RunWorker(const WorkerSettings& settings, const WorkerDevices& devi
     grpc::HealthCheckServiceInterface* health = grpc.server->GetHealthCheckService();
     health->SetServingStatus(ready);
     health->SetServingStatus(v1::WorkerService::service_full_name(), ready);
-    if (!ready) return RemoveReadyFile(settings.ready_file);
-    absl::Status written =
-        WriteReadyFile(settings.ready_file, {{"grpc_port", grpc.port}}, {address});
-    if (!written.ok()) spdlog::error("{}", std::string(written.message()));
+    if (!ready) return ready_file.Hide();
+    ready_file.Show({{"grpc_port", grpc.port}}, {address});
   };
   set_ready(false);
   const std::string http_host = settings.http_host.empty() ? settings.host : settings.http_host;

@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <future>
 #include <memory>
 #include <string>
@@ -42,10 +44,16 @@ class WarmUp : public ::testing::Test {
     Start(arguments);
   }
 
-  void StartWorker(int port, const char* memory_limit) {
-    Start({HILBERT_RING_WORKER_BINARY, absl::StrCat("--port=", port), "--http-port=0",
-           "--threads=1", absl::StrCat("--memory-limit=", memory_limit),
-           absl::StrCat("--coordinator=127.0.0.1:", membership_port_)});
+  void StartWorker(int port, const char* memory_limit, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {
+        HILBERT_RING_WORKER_BINARY,
+        absl::StrCat("--port=", port),
+        "--http-port=0",
+        "--threads=1",
+        absl::StrCat("--memory-limit=", memory_limit),
+        absl::StrCat("--coordinator=127.0.0.1:", membership_port_)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    Start(arguments);
   }
 
   HttpAnswer Readyz() const {
@@ -62,22 +70,26 @@ class WarmUp : public ::testing::Test {
     return true;
   }
 
+  int WorkersThatAreUp() const {
+    grpc::ClientContext context;
+    v1::GetClusterResponse cluster;
+    if (!stub_->GetCluster(&context, {}, &cluster).ok()) return -1;
+    return static_cast<int>(std::count_if(
+        cluster.workers().begin(), cluster.workers().end(),
+        [](const auto& worker) { return worker.state() == v1::ClusterWorker::STATE_UP; }));
+  }
+
   // A job on the one worker that is there, until the call ends.
   std::unique_ptr<RawCall> BeginJob() {
-    EXPECT_TRUE(Within([this](const HttpAnswer& now) {
-      grpc::ClientContext context;
-      v1::GetClusterResponse cluster;
-      return now.status == 503 && stub_->GetCluster(&context, {}, &cluster).ok() &&
-             cluster.workers_size() == 1 &&
-             cluster.workers(0).state() == v1::ClusterWorker::STATE_UP;
-    }));
+    EXPECT_TRUE(Within(
+        [this](const HttpAnswer& now) { return now.status == 503 && WorkersThatAreUp() == 1; }));
     auto call = std::make_unique<RawCall>(*stub_, std::chrono::minutes(5));
     EXPECT_TRUE(call->Open(PlainSpec()));
     EXPECT_TRUE(call->AwaitAdmitted());
     return call;
   }
 
-  pid_t coordinator_pid() const { return programs_.front()->pid(); }
+  Program& first() { return *programs_.front(); }
   void KillAll() { programs_.clear(); }
 
   const TestFolder folder_;
@@ -149,11 +161,11 @@ TEST_F(WarmUp, AWorkerThatHasACallersJobIsNoneThatFails) {
   EXPECT_TRUE(Within([](const HttpAnswer& now) { return now.body == "ok\n"; })) << Readyz().body;
 }
 
-TEST_F(WarmUp, ADiskThatHangsDoesNotHangTheReadinessProbe) {
+TEST_F(WarmUp, ADiskThatHangsDoesNotHangTheService) {
   const std::string ready_file = folder_ / "ready";
   StartCoordinator(1, {absl::StrCat("--ready-file=", ready_file)});
   // What is to be written waits for somebody to read it.
-  const std::string draft = absl::StrCat(ready_file, ".", coordinator_pid(), ".draft");
+  const std::string draft = absl::StrCat(ready_file, ".", first().pid(), ".draft");
   ASSERT_EQ(mkfifo(draft.c_str(), 0600), 0);
   StartWorker(good_port_, "256MiB");
   auto ready = std::async(std::launch::async, [this] {
@@ -161,8 +173,28 @@ TEST_F(WarmUp, ADiskThatHangsDoesNotHangTheReadinessProbe) {
   });
   const bool answered = ready.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
   EXPECT_TRUE(answered);
-  KillAll();
+  if (!answered) KillAll();
   EXPECT_TRUE(ready.get());
+  StartWorker(FreePort(), "256MiB");
+  EXPECT_TRUE(Within([this](const HttpAnswer&) { return WorkersThatAreUp() == 2; }));
+  first().Signal(SIGTERM);
+  EXPECT_EQ(first().AwaitEnd(std::chrono::seconds(60)).value_or("it runs"), "exit status 0");
+}
+
+TEST_F(WarmUp, ADiskThatHangsDoesNotHangTheWorker) {
+  const std::string ready_file = folder_ / "ready";
+  StartWorker(good_port_, "256MiB", {absl::StrCat("--ready-file=", ready_file)});
+  const std::string draft = absl::StrCat(ready_file, ".", first().pid(), ".draft");
+  ASSERT_EQ(mkfifo(draft.c_str(), 0600), 0);
+  StartCoordinator(1, {"--worker-timeout=1"});
+  EXPECT_TRUE(Within([](const HttpAnswer& now) { return now.status == 200; }));
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+  while (std::chrono::steady_clock::now() < limit) {
+    ASSERT_EQ(WorkersThatAreUp(), 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  first().Signal(SIGTERM);
+  EXPECT_EQ(first().AwaitEnd(std::chrono::seconds(60)).value_or("it runs"), "exit status 0");
 }
 
 }  // namespace

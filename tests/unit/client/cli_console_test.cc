@@ -50,6 +50,25 @@ TEST(CliConsole, WhatAServiceSaysDoesNotSteerTheTerminal) {
   EXPECT_EQ(ErrorLines(RunCli(attend + " --json")).size(), 1u);
 }
 
+TEST(CliConsole, WhatCannotBePrintedIsAnError) {
+  for (const char* printed : {"version", "--help",
+                              "plan --local --tokens 64 --heads 1 --head-dim 8 "
+                              "--segments 64 --dilations 1"}) {
+    const CliResult result = RunShell(absl::StrCat("$CLI ", printed, " > /dev/full"));
+    EXPECT_EQ(result.code, 1) << printed;
+    EXPECT_EQ(result.err,
+              "hilbert-ring: RESOURCE_EXHAUSTED: standard output: cannot write: No space left on "
+              "device\n");
+  }
+  const CliResult json = RunShell("$CLI version --json > /dev/full");
+  EXPECT_EQ(json.code, 1);
+  EXPECT_EQ(ErrorLines(json).size(), 1u);
+  const CliResult closed = RunShell("$CLI version >&-");
+  EXPECT_EQ(closed.code, 1);
+  EXPECT_THAT(closed.err, HasSubstr("standard output"));
+  EXPECT_EQ(RunShell("$CLI unknown > /dev/full").code, 2);  // prints nothing there
+}
+
 TEST(CliConsole, ErrorsAreJsonWhereResultsAre) {
   const FakeService service(
       {.fail = wire::ToGrpc(wire::WithReason(absl::AbortedError("a worker died"), "WORKER_DIED")),

@@ -73,6 +73,11 @@ TEST(Status, WithoutDetailsTheCodeIsTheReason) {
   EXPECT_TRUE(absl::IsInternal(FromGrpc({grpc::StatusCode::INTERNAL, "x", "\xff\xff\xff"})));
 }
 
+TEST(Status, AMessageThatComesHasNoControlCharacters) {
+  const grpc::Status said(grpc::StatusCode::INTERNAL, "a\nline \x1b[31mred");
+  EXPECT_EQ(FromGrpc(said).message(), "a\\nline \\x1b[31mred");
+}
+
 TEST(Status, LongMessagesAreCutShort) {
   const std::string start(1023, 'x');
   const grpc::Status status = ToGrpc(absl::NotFoundError(start + std::string(9000, '\xc3')));

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from hilbert_ring._pending import write_text
 from hilbert_ring.draw.svg import Svg
 
 
@@ -37,14 +38,14 @@ class Report:
         machine = machine_words()
         figures = {"benchmark": self.name, "command": list(line), "machine": machine,
                    "date": time.strftime("%Y-%m-%d"), "rows": self.rows, "notes": self.notes}
-        (folder / f"{self.name}.json").write_text(json.dumps(figures, indent=1) + "\n")
+        write_text(folder / f"{self.name}.json", json.dumps(figures, indent=1) + "\n")
         page = [f"# {self.title}", "", f"`hilbert-ring {' '.join(line)}`, "
                 f"{figures['date']}, {machine}.", "", *self.table(), ""]
         page += [f"- {note}" for note in self.notes]
         if self.picture is not None:
             page += ["", f"![{self.title}]({self.name}.svg)"]
-            (folder / f"{self.name}.svg").write_text(self.picture.document())
-        (folder / f"{self.name}.md").write_text("\n".join(page).rstrip() + "\n")
+            write_text(folder / f"{self.name}.svg", self.picture.document())
+        write_text(folder / f"{self.name}.md", "\n".join(page).rstrip() + "\n")
 
     def table(self) -> List[str]:
         """Lines of Markdown."""
