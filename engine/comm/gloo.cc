@@ -20,8 +20,8 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Gloo joins what has the same slot, and ends the process when the receive is the smaller one. So
-// ends that disagree must differ in the slot, sizes included.
+// Gloo joins what has the same slot, and takes a send that is the smaller one for all of the
+// receive. So ends that disagree must differ in the slot, sizes included.
 uint64_t SlotOf(const TransferKey& key) {
   return Mix(Mix(Mix(key.step) ^ static_cast<uint64_t>(key.place)) ^
              static_cast<uint64_t>(key.bytes));

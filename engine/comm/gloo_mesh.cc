@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/base/peer_error.h"
 #include "engine/base/return_if_error.h"
+#include "engine/comm/gloo_pairs.h"
 #include "engine/comm/local_address.h"
 #include "gloo/transport/context.h"
 #include "gloo/transport/device.h"
@@ -137,7 +138,7 @@ absl::Status GlooMesh::Listen() {
         absl::StrCat("host is '", options_.host, "': ", status.message()));
   }
   return Caught([&] {
-    context_ = device->createContext(options_.rank, options_.size);
+    context_ = MakeGlooContext(device, options_.rank, options_.size);
     context_->setTimeout(std::min(TimeUntil(options_.deadline), kConnectLimit) /
                              kTimeoutsToConnect +
                          milliseconds(1));
