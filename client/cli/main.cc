@@ -255,7 +255,7 @@ int MainWithOutput(int argc, char** argv) {
 }  // namespace
 }  // namespace hilbert_ring::cli
 
-HILBERT_RING_HOLDS_STANDARD_STREAMS;
+HILBERT_RING_HOLDS_STANDARD_STREAMS
 
 int main(int argc, char** argv) {
   hilbert_ring::EndProcess(hilbert_ring::cli::MainWithOutput(argc, argv));

@@ -21,7 +21,12 @@ inline void HoldStandardStreams() {
 }  // namespace hilbert_ring
 
 // Beside the main of a program: calls HoldStandardStreams before any library has opened something,
-// which gRPC does when it is loaded.
+// which gRPC does when it is loaded. A sanitizer has to begin first.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HILBERT_RING_HOLDS_STANDARD_STREAMS \
+  [[gnu::constructor]] static void HoldStreams() { hilbert_ring::HoldStandardStreams(); }
+#else
 #define HILBERT_RING_HOLDS_STANDARD_STREAMS                                            \
   [[gnu::section(".preinit_array"), gnu::used]] static void (*const kHoldsStreams)() = \
-      hilbert_ring::HoldStandardStreams
+      hilbert_ring::HoldStandardStreams;
+#endif

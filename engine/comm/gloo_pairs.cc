@@ -1,12 +1,17 @@
 #include "engine/comm/gloo_pairs.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 #include <string>
 #include <utility>
 
+#include "gloo/common/error.h"
+#include "gloo/common/logging.h"
 #include "gloo/transport/tcp/context.h"
 #include "gloo/transport/tcp/device.h"
 #include "gloo/transport/tcp/pair.h"
@@ -37,14 +42,32 @@ class CheckedPair final : public tcp::Pair {
   }
 
  private:
-  // In Gloo's thread, which nothing thrown may leave; the pair's lock is held, here and below.
-  void handleReadWrite(int events) override {
+  // In Gloo's thread, which nothing thrown may leave.
+  void handleEvents(int events) override {
     try {
-      tcp::Pair::handleReadWrite(events);
+      tcp::Pair::handleEvents(events);
     } catch (...) {
+      const std::lock_guard lock(m_);
+      if (state_ < CONNECTED) DropSocket();
       End(std::current_exception());
+      TellThoseUnderWay();
     }
-    if (state_ == CLOSED && ex_ != nullptr) TellThoseUnderWay();
+  }
+
+  // The pair's lock is held, here and below.
+  void handleReadWrite(int events) override {
+    tcp::Pair::handleReadWrite(events);
+    TellThoseUnderWay();
+  }
+
+  // One that was accepted and is gone by then is not known to the device yet, which Gloo would ask
+  // to forget it.
+  void DropSocket() {
+    try {
+      device_->unregisterDescriptor(fd_, this);
+    } catch (const gloo::EnforceNotMet&) {
+    }
+    ::close(std::exchange(fd_, -1));
   }
 
   // One operation of the peer's; false where the rest of it is to come.
@@ -68,6 +91,7 @@ class CheckedPair final : public tcp::Pair {
   // Gloo tells the error to those who wait for operations that have not begun, and leaves the
   // others to their deadlines.
   void TellThoseUnderWay() {
+    if (state_ != CLOSED || ex_ == nullptr) return;
     localPendingRecv_.clear();
     localPendingSend_.clear();
     localPendingRecv_[rx_.preamble.slot].emplace_back(std::move(rx_.ubuf), rx_.offset, rx_.nbytes);

@@ -56,7 +56,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace hilbert_ring::server
 
-HILBERT_RING_HOLDS_STANDARD_STREAMS;
+HILBERT_RING_HOLDS_STANDARD_STREAMS
 
 int main(int argc, char** argv) {
   hilbert_ring::EndProcess(hilbert_ring::server::Main(argc, argv));

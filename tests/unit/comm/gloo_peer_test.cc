@@ -82,6 +82,13 @@ class FalsePeer {
     socket_ = -1;
   }
 
+  // As a scanner of ports does.
+  void Reset() {
+    const linger at_once = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(socket_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    Leave();
+  }
+
  private:
   int socket_ = -1;
 };
@@ -164,6 +171,22 @@ TEST(GlooPeer, ThatAnnouncesWithoutEnd) {
       }
       ADD_FAILURE() << "a million operations of kind " << opcode << " were taken";
     });
+  }
+}
+
+TEST(GlooPeer, ThatIsGoneWhenItsConnectionIsTaken) {
+  for (int trial = 0; trial < 200; ++trial) {
+    FalsePeer peer;
+    const auto gather = [&peer](const std::string& own, Deadline deadline) {
+      auto blobs = peer.Gather()(own, deadline);
+      peer.Reset();
+      return blobs;
+    };
+    const auto rank = MakeGlooCommunicator(
+        {.rank = 0, .size = 2, .host = "127.0.0.1", .ring = "a", .deadline = After(kLimit)},
+        gather);
+    // Where it was taken before that, the first step fails.
+    if (!rank.ok()) EXPECT_TRUE(absl::IsUnavailable(rank.status())) << rank.status();
   }
 }
 
