@@ -55,6 +55,29 @@ std::string EscapeControls(std::string_view text) {
   return escaped;
 }
 
+std::string Shortened(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  size_t end = most;
+  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not within a character
+  return absl::StrCat(absl::string_view(text.data(), end), "... (", text.size(), " bytes)");
+}
+
+std::string PrintableJson(std::string_view json) {
+  std::string printable;
+  for (size_t at = 0; at < json.size();) {
+    const bool is_space = json[at] == '\n' || json[at] == '\r' || json[at] == '\t';
+    const size_t bytes = is_space ? 0 : ControlBytes(json.substr(at));
+    if (bytes == 0) {
+      printable.push_back(json[at++]);
+      continue;
+    }
+    const auto point = static_cast<unsigned char>(json[at + bytes - 1]);
+    absl::StrAppend(&printable, "\\u", absl::Hex(point, absl::kZeroPad4));
+    at += bytes;
+  }
+  return printable;
+}
+
 bool ReplaceControls(std::string& text) {
   bool any = false;
   for (size_t at = 0; at < text.size();) {

@@ -32,12 +32,9 @@ static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) ==
 // and in one of them a byte that is not printable ASCII takes three.
 constexpr size_t kMostMessageBytes = 1024;
 
-std::string Shortened(absl::string_view message) {
-  if (message.size() <= kMostMessageBytes) return std::string(message);
-  size_t end = kMostMessageBytes;
-  while (end > 0 && (message[end] & 0xC0) == 0x80) --end;  // not within a character
-  return absl::StrCat(message.substr(0, end), "... (", message.size(), " bytes)");
-}
+// Of a message that comes, of whoever: escaped, and told by who has shortened it already.
+constexpr size_t kMostHeardBytes = 4 * kMostMessageBytes;
+constexpr size_t kMostReasonBytes = 128;
 
 void AddField(const absl::Status& status, google::rpc::ErrorInfo& info) {
   const auto wrong = FieldOf(status);
@@ -113,7 +110,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
   AddPeer(status, info);
   google::rpc::Status details;
   details.set_code(static_cast<int>(status.code()));
-  const std::string message = Shortened(status.message());
+  const std::string message = Shortened(std::string(status.message()), kMostMessageBytes);
   details.set_message(message);
   details.add_details()->PackFrom(info);
   return {static_cast<grpc::StatusCode>(status.code()), message, details.SerializeAsString()};
@@ -122,13 +119,14 @@ grpc::Status ToGrpc(const absl::Status& status) {
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   const absl::Status bare(static_cast<absl::StatusCode>(status.error_code()),
-                          EscapeControls(status.error_message()));
+                          Shortened(EscapeControls(status.error_message()), kMostHeardBytes));
   google::rpc::Status details;
   if (!details.ParseFromString(status.error_details())) return bare;
   for (const auto& detail : details.details()) {
     google::rpc::ErrorInfo info;
     if (detail.UnpackTo(&info) && info.domain() == kErrorDomain) {
-      return WithReason(WithPeerOf(info, WithFieldOf(info, bare)), info.reason());
+      return WithReason(WithPeerOf(info, WithFieldOf(info, bare)),
+                        Shortened(EscapeControls(info.reason()), kMostReasonBytes));
     }
   }
   return bare;

@@ -27,7 +27,9 @@
 #include "client/cpp/text_file.h"
 #include "client/cpp/with_message.h"
 #include "engine/base/return_if_error.h"
+#include "engine/base/saturating.h"
 #include "nlohmann/json.hpp"
+#include "wire/control_characters.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -183,12 +185,12 @@ void Tell(const GlobalOptions& global, const Line& line, const absl::StatusOr<v1
     ServiceFailed(global, OfLine(line, report.status()));
     return;
   }
-  total.tokens += report->tokens();
+  total.tokens = SaturatingAdd(total.tokens, std::max(report->tokens(), int64_t{0}));
   WarnOfRows(global, *report);
   if (global.format != OutputFormat::kJson) return;
   const nlohmann::json json = {{"line", line.number},
                                {"report", nlohmann::json::parse(MessageAsJson(*report))}};
-  std::printf("%s\n", json.dump().c_str());
+  std::printf("%s\n", wire::PrintableJson(json.dump()).c_str());
 }
 
 // Jobs of one call. An error: one of them cannot be opened, and nothing was sent; after an earlier

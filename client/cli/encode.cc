@@ -249,11 +249,13 @@ int PlanJob(const GlobalOptions& global, const EncodeJob& job, int workers) {
         retries.Tell({.failure = retry.failure, .attempt = retry.attempt, .wait = retry.wait});
       }});
   if (!plan.ok()) return ServiceFailed(global, plan.status());
-  if (global.format == OutputFormat::kJson) {
-    std::printf("%s\n", plan->json().c_str());
-  } else {
+  if (global.format != OutputFormat::kJson) {
     PrintPlan(job.tokens(), *plan);
+    return kExitOk;
   }
+  const absl::StatusOr<std::string> json = CheckedJson(plan->json());
+  if (!json.ok()) return ServiceFailed(global, json.status());
+  std::printf("%s\n", json->c_str());
   return kExitOk;
 }
 

@@ -45,8 +45,8 @@ absl::Status WithWords(const absl::Status& status) {
 void Print(const GlobalOptions& global, const std::string& text, const Json& json) {
   if (global.format == OutputFormat::kJson) {
     // A message may quote bytes of a file that are no UTF-8.
-    std::fprintf(stderr, "%s\n",
-                 json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::fprintf(stderr, "%s\n", wire::PrintableJson(line).c_str());
   } else {
     std::fprintf(stderr, "hilbert-ring: %s\n", wire::EscapeControls(text).c_str());
   }

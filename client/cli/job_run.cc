@@ -226,7 +226,7 @@ absl::Status SideFiles::Commit(v1::Report& report, const std::string& complete, 
 }
 
 void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
-  if (report.rows_not_finite() == 0) return;
+  if (report.rows_not_finite() <= 0) return;
   PrintWarning(global, absl::StrCat(report.rows_not_finite(), " of ", report.tokens(),
                                     " rows of the output are not finite, the first for token ",
                                     report.first_row_not_finite()));
@@ -235,7 +235,7 @@ void WarnOfRows(const GlobalOptions& global, const v1::Report& report) {
 void PrintSummary(const v1::Report& report, const std::string& what, int attempts) {
   std::printf("job %s: %s in %s, %s tokens/s\n", wire::EscapeControls(report.job_id()).c_str(),
               what.c_str(), FormatSeconds(report.total_seconds()).c_str(),
-              FormatCount(static_cast<int64_t>(report.tokens_per_second())).c_str());
+              FormatRate(report.tokens_per_second()).c_str());
   std::printf("  queue %s, ring %s, receive %s, compute %s, send %s\n",
               FormatSeconds(report.queue_seconds()).c_str(),
               FormatSeconds(report.ring_seconds()).c_str(),

@@ -2,8 +2,10 @@
 
 #include <cmath>
 
+#include "client/cpp/call_end.h"
 #include "google/protobuf/descriptor.h"
 #include "nlohmann/json.hpp"
+#include "wire/control_characters.h"
 
 namespace hilbert_ring::cli {
 namespace {
@@ -82,7 +84,13 @@ Json JsonNumber(double value) {
 
 std::string MessageAsJson(const Message& message) {
   // A message of the service may quote bytes that are no UTF-8.
-  return FieldsAsJson(message).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  return wire::PrintableJson(
+      FieldsAsJson(message).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+absl::StatusOr<std::string> CheckedJson(const std::string& text) {
+  if (!Json::accept(text)) return client::ProtocolError("a plan that is no JSON");
+  return wire::PrintableJson(text);
 }
 
 }  // namespace hilbert_ring::cli

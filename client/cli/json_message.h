@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "google/protobuf/message.h"
 #include "nlohmann/json.hpp"
 
@@ -14,5 +15,8 @@ nlohmann::ordered_json JsonNumber(double value);
 
 // Indented, without a newline at the end.
 std::string MessageAsJson(const google::protobuf::Message& message);
+
+// A plan as the service wrote it. INTERNAL where it is no JSON.
+absl::StatusOr<std::string> CheckedJson(const std::string& text);
 
 }  // namespace hilbert_ring::cli

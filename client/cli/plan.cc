@@ -6,6 +6,7 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/failure.h"
+#include "client/cli/json_message.h"
 #include "client/cli/print_plan.h"
 #include "client/cpp/job_files.h"
 #include "client/cpp/service.h"
@@ -35,11 +36,13 @@ int RunPlan(const GlobalOptions& global, const PlanCommand& command) {
     if (!answer.ok()) return ServiceFailed(global, answer.status());
     response = *std::move(answer);
   }
-  if (global.format == OutputFormat::kJson) {
-    std::printf("%s\n", response.json().c_str());
-  } else {
+  if (global.format != OutputFormat::kJson) {
     PrintPlan(job->spec.tokens, response);
+    return kExitOk;
   }
+  const absl::StatusOr<std::string> json = CheckedJson(response.json());
+  if (!json.ok()) return ServiceFailed(global, json.status());
+  std::printf("%s\n", json->c_str());
   return kExitOk;
 }
 

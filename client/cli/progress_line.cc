@@ -23,6 +23,9 @@ double PartOf(int64_t part, int64_t whole) {
   return std::clamp(static_cast<double>(part) / static_cast<double>(whole), 0.0, 1.0);
 }
 
+// What is no number is no progress.
+double Fraction(double value) { return value > 0 ? std::min(value, 1.0) : 0; }
+
 int Percent(double fraction) { return static_cast<int>(100 * fraction + 1e-9); }
 
 }  // namespace
@@ -30,10 +33,11 @@ int Percent(double fraction) { return static_cast<int>(100 * fraction + 1e-9); }
 void ProgressLine::Note(const client::AttendProgress& progress, absl::Time now) {
   const double sent =
       progress.by_reference ? 1 : PartOf(progress.bytes_sent, progress.bytes_to_send);
-  const double received = progress.by_reference ? progress.compute_fraction
-                                                : PartOf(progress.rows_placed, progress.rows);
+  const double told = Fraction(progress.compute_fraction);
+  const double received =
+      progress.by_reference ? told : PartOf(progress.rows_placed, progress.rows);
   // Rows leave as soon as they are final, and what has come is computed.
-  const double computed = std::clamp(progress.compute_fraction, received, 1.0);
+  const double computed = std::max(told, received);
   Phase phase = Phase::kReceive;
   double done = received;
   if (progress.away || !progress.admitted) {
@@ -91,15 +95,13 @@ std::string ProgressLine::Pace(absl::Time now) const {
       return absl::StrCat(FormatBytes(rate * static_cast<double>(progress_.bytes_to_send)), "/s");
     case Phase::kStream:
       return absl::StrCat(
-          FormatCount(static_cast<int64_t>(
-              seconds > 0 ? static_cast<double>(progress_.rows_placed) / seconds : 0)),
+          FormatRate(seconds > 0 ? static_cast<double>(progress_.rows_placed) / seconds : 0),
           " tokens/s");
     case Phase::kCompute:
     case Phase::kReceive:
       break;
   }
-  return absl::StrCat(
-      FormatCount(static_cast<int64_t>(rate * static_cast<double>(progress_.tokens))), " tokens/s");
+  return absl::StrCat(FormatRate(rate * static_cast<double>(progress_.tokens)), " tokens/s");
 }
 
 // Of the phase, at its rate; nothing while that is unknown.

@@ -12,6 +12,9 @@
 namespace hilbert_ring::cli {
 namespace {
 
+// Of a cell, which makes all others of its column as wide.
+constexpr size_t kMostOfCell = 200;
+
 template <size_t kUnits>
 std::string Scaled(double value, double base, const std::array<std::string_view, kUnits>& units) {
   size_t unit = 0;
@@ -19,6 +22,7 @@ std::string Scaled(double value, double base, const std::array<std::string_view,
     value /= base;
     ++unit;
   }
+  if (!(std::abs(value) < 1e6)) return absl::StrFormat("%.3g %s", value, units[unit]);
   if (unit == 0) return absl::StrFormat("%.0f %s", value, units[unit]);
   return absl::StrFormat("%.*f %s", std::abs(value) < 10 ? 2 : 1, value, units[unit]);
 }
@@ -27,7 +31,7 @@ std::string Scaled(double value, double base, const std::array<std::string_view,
 
 std::string FormatTable(std::vector<std::vector<std::string>> rows) {
   for (std::vector<std::string>& row : rows) {
-    for (std::string& cell : row) cell = wire::EscapeControls(cell);
+    for (std::string& cell : row) cell = wire::Shortened(wire::EscapeControls(cell), kMostOfCell);
   }
   std::vector<size_t> widths;
   for (const std::vector<std::string>& row : rows) {
@@ -66,7 +70,13 @@ std::string FormatCount(int64_t count) {
   return digits;
 }
 
+std::string FormatRate(double rate) {
+  if (!(std::abs(rate) < 1e15)) return absl::StrFormat("%.3g", rate);
+  return FormatCount(static_cast<int64_t>(rate));
+}
+
 std::string FormatSeconds(double seconds) {
+  if (!(std::abs(seconds) < 1e15)) return absl::StrFormat("%.3g s", seconds);
   if (seconds < 1) return absl::StrFormat("%.1f ms", seconds * 1e3);
   if (seconds < 100) return absl::StrFormat("%.2f s", seconds);
   const int64_t whole = std::llround(seconds);

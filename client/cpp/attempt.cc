@@ -98,8 +98,10 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
       return Admit(response.admitted());
     case v1::AttendResponse::kProgress:
       progress_.Update([&](JobProgress& progress) {
-        if (response.progress().phase() == v1::Progress::PHASE_COMPUTE) {
-          progress.compute_fraction = response.progress().fraction();
+        const double fraction = response.progress().fraction();
+        if (response.progress().phase() == v1::Progress::PHASE_COMPUTE && fraction >= 0 &&
+            fraction <= 1) {
+          progress.compute_fraction = fraction;
         }
         progress.layer = std::max(progress.layer, response.progress().layer());
       });
@@ -108,6 +110,7 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
       return Place(response.output(), wire::Payload(response.output().payload()));
     case v1::AttendResponse::kReport:
       if (!admitted_ && !eager()) return ProtocolError("a report before the job was admitted");
+      RETURN_IF_ERROR(CheckModel(response.report()));
       if (!admitted_) NoteAdmitted(response.report().workers_size());
       for (const v1::OutputChunk& output : response.outputs()) {
         RETURN_IF_ERROR(Place(output, wire::Payload(output.payload())));
@@ -125,6 +128,15 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
       break;  // a kind of message that is newer than this client
   }
   return absl::OkStatus();
+}
+
+absl::Status Attempt::CheckModel(const v1::Report& report) const {
+  const std::string& digest = request_.open.encode().digest();
+  if (digest.empty() || report.model_digest().empty() || report.model_digest() == digest) {
+    return absl::OkStatus();
+  }
+  return ProtocolError(
+      absl::StrCat("version ", report.model_digest(), " of the model, asked for ", digest));
 }
 
 absl::Status Attempt::Admit(const v1::Admitted& admitted) {

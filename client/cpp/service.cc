@@ -7,18 +7,21 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "client/cpp/call_end.h"
 #include "client/cpp/connector.h"
 #include "client/cpp/grpc_deadline.h"
 #include "client/cpp/retry.h"
 #include "client/cpp/settled_channel.h"
 #include "client/cpp/token_sender.h"
 #include "client/cpp/with_message.h"
+#include "engine/base/return_if_error.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
 #include "wire/codec.h"
+#include "wire/control_characters.h"
 #include "wire/status.h"
 #include "wire/transport.h"
 
@@ -43,6 +46,15 @@ constexpr std::pair<const char*, int> kReconnectArguments[] = {
     {GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, wire::kLookaheadBytes},
 };
 
+// gRPC has a word of its own for an answer that cannot be parsed.
+absl::Status FailureOf(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED &&
+      status.error_message() == "No message returned for unary request") {
+    return ProtocolError("an answer that is malformed");
+  }
+  return wire::FromGrpc(status);
+}
+
 // Asked again after the time that a service names which makes too many plans.
 absl::StatusOr<v1::PlanResponse> PlanOf(
     const PlanOptions& options,
@@ -57,7 +69,7 @@ absl::StatusOr<v1::PlanResponse> PlanOf(
     v1::PlanResponse response;
     const grpc::Status status = call(context, response);
     if (status.ok()) return response;
-    const absl::Status failure = wire::FromGrpc(status);
+    const absl::Status failure = FailureOf(status);
     const std::optional<std::string> pushback = PushbackOf(context);
     if (!pushback) return failure;  // a short call fails at once
     const std::optional<absl::Duration> wait =
@@ -92,7 +104,7 @@ absl::StatusOr<Response> AskUntilThere(
     Response response;
     const grpc::Status status = call(context, response);
     if (status.ok()) return response;
-    const absl::Status failure = wire::FromGrpc(status);
+    const absl::Status failure = FailureOf(status);
     const bool away =
         absl::IsUnavailable(failure) && !wire::HasReason(failure, wire::reason::kDataRootGone);
     if (!away || longest == absl::ZeroDuration()) return failure;
@@ -163,7 +175,7 @@ absl::StatusOr<v1::ListModelsResponse> RequestModels(
   v1::ListModelsResponse response;
   const grpc::Status status = v1::EncoderService::NewStub(channel)->ListModels(
       &context, v1::ListModelsRequest(), &response);
-  if (!status.ok()) return wire::FromGrpc(status);
+  if (!status.ok()) return FailureOf(status);
   return response;
 }
 
@@ -171,10 +183,15 @@ absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& cha
                                        const std::string& name, const AskOptions& options) {
   v1::GetModelRequest request;
   request.set_name(name);
-  return AskUntilThere<v1::Model>(
-      channel, options, [&](grpc::ClientContext& context, v1::Model& model) {
-        return v1::EncoderService::NewStub(channel)->GetModel(&context, request, &model);
-      });
+  ASSIGN_OR_RETURN(auto model,
+                   AskUntilThere<v1::Model>(channel, options,
+                                            [&](grpc::ClientContext& context, v1::Model& answer) {
+                                              return v1::EncoderService::NewStub(channel)->GetModel(
+                                                  &context, request, &answer);
+                                            }));
+  if (model.name() == name) return model;
+  return ProtocolError(absl::StrCat("model '", wire::EscapeControls(model.name()),
+                                    "' in answer to one for '", name, "'"));
 }
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(
@@ -184,7 +201,7 @@ absl::StatusOr<v1::GetClusterResponse> RequestCluster(
   v1::GetClusterResponse response;
   const grpc::Status status = v1::AttentionService::NewStub(channel)->GetCluster(
       &context, v1::GetClusterRequest(), &response);
-  if (!status.ok()) return wire::FromGrpc(status);
+  if (!status.ok()) return FailureOf(status);
   return response;
 }
 
@@ -203,7 +220,7 @@ absl::StatusOr<v1::ListJobsResponse> RequestJobs(const std::shared_ptr<grpc::Cha
   v1::ListJobsResponse response;
   const grpc::Status status =
       v1::AttentionService::NewStub(channel)->ListJobs(&context, v1::ListJobsRequest(), &response);
-  if (!status.ok()) return wire::FromGrpc(status);
+  if (!status.ok()) return FailureOf(status);
   return response;
 }
 
@@ -215,8 +232,7 @@ absl::Status RequestCancel(const std::shared_ptr<grpc::Channel>& channel, const 
   request.set_job_id(job_id);
   request.set_caller(caller);
   v1::CancelJobResponse response;
-  return wire::FromGrpc(
-      v1::AttentionService::NewStub(channel)->CancelJob(&context, request, &response));
+  return FailureOf(v1::AttentionService::NewStub(channel)->CancelJob(&context, request, &response));
 }
 
 }  // namespace hilbert_ring::client

@@ -132,6 +132,7 @@ absl::Status StreamAttempt::SendAll(const std::stop_token& over) {
   while (!over.stop_requested()) {
     ASSIGN_OR_RETURN(const std::optional<StreamBlock> block, calls_.next(over));
     if (!block) {
+      input_ended_ = true;
       stream_->WritesDone();
       return absl::OkStatus();
     }
@@ -197,11 +198,12 @@ absl::Status StreamAttempt::Take(const v1::OutputChunk& chunk, const wire::Paylo
   }
   int64_t& taken = is_out ? out_rows_ : lse_rows_;
   const int64_t row_bytes = wire::TensorRowBytes(calls_.spec, chunk.tensor());
-  if (chunk.first_token() != taken || !chunk.tokens().empty() || chunk.rows() < 1 ||
-      chunk.rows() > wire::kMaxPayloadBytes || payload.bytes() != chunk.rows() * row_bytes) {
+  if (!chunk.tokens().empty()) return ProtocolError(name + ": rows of listed tokens");
+  if (chunk.first_token() != taken || chunk.rows() < 1 || chunk.rows() > wire::kMaxPayloadBytes ||
+      payload.bytes() != chunk.rows() * row_bytes) {
     return ProtocolError(absl::StrCat(name, ": ", chunk.rows(), " rows from ", chunk.first_token(),
                                       " on in ", payload.bytes(), " bytes, expected those from ",
-                                      taken, " on"));
+                                      taken, " on, of ", row_bytes, " bytes each"));
   }
   if (const int64_t sent = sent_rows_; chunk.rows() > sent - taken) {
     return ProtocolError(absl::StrCat(name, ": ", chunk.rows(), " rows from ", taken,
@@ -228,6 +230,7 @@ absl::Status StreamAttempt::Take(const v1::OutputChunk& chunk, const wire::Paylo
 
 absl::Status StreamAttempt::CheckEnd() const {
   if (!report_) return ProtocolError("the stream ended well without a report");
+  if (!input_ended_) return ProtocolError("the stream ended well before its input had");
   if (out_rows_ == sent_rows_ && (!calls_.want_lse || lse_rows_ == sent_rows_)) {
     return absl::OkStatus();
   }

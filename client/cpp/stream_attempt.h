@@ -63,6 +63,7 @@ class StreamAttempt {
   std::optional<v1::Report> report_;
   grpc::ClientContext context_;  // before the stream, which uses it
   std::unique_ptr<wire::RawStream> stream_;
+  std::atomic<bool> input_ended_ = false;
   std::atomic<int64_t> sent_rows_ = 0;  // those included that are just being sent
   // The sender's, until it has ended:
   std::optional<wire::SlicePool> buffers_;

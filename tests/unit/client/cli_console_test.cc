@@ -69,6 +69,22 @@ TEST(CliConsole, WhatCannotBePrintedIsAnError) {
   EXPECT_EQ(RunShell("$CLI unknown > /dev/full").code, 2);  // prints nothing there
 }
 
+TEST(CliConsole, JsonOfAServiceDoesNotSteerTheTerminal) {
+  const std::string plan =
+      "plan --json --tokens 64 --heads 1 --head-dim 8 --segments 64 --dilations 1 --server ";
+  const FakeService service({.plan_json = "{\n \"a\": \"\x7f caf\u00e9 \u009b31m\"\n}"});
+  const CliResult printed = RunCli(plan + service.address());
+  EXPECT_EQ(printed.code, 0) << printed.err;
+  EXPECT_EQ(printed.out, "{\n \"a\": \"\\u007f caf\u00e9 \\u009b31m\"\n}\n");
+  for (const char* wrong : {"", "{", "\x1b[31m", "{\"a\": \"\x1b\"}"}) {
+    const FakeService other({.plan_json = wrong});
+    const CliResult result = RunCli(plan + other.address());
+    EXPECT_EQ(result.code, 1);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr("no JSON"));
+  }
+}
+
 TEST(CliConsole, ErrorsAreJsonWhereResultsAre) {
   const FakeService service(
       {.fail = wire::ToGrpc(wire::WithReason(absl::AbortedError("a worker died"), "WORKER_DIED")),

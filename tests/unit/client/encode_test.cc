@@ -153,6 +153,17 @@ TEST_F(EncodeTest, CorruptOutputIsNoResult) {
   EXPECT_TRUE(absl::IsDataLoss(Run(service, {.max_attempts = 1}).status()));
 }
 
+TEST_F(EncodeTest, AnotherModelThanWasAskedForIsNoResult) {
+  const FakeEncoder service({.computed_by = "f00d"});
+  const absl::Status status = Run(service).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("version f00d of the model"));
+  const FakeEncoder other({.model_name = "other\n"});
+  const absl::Status named = RequestModel(Connect(other.address()), "small").status();
+  EXPECT_EQ(named.code(), absl::StatusCode::kInternal) << named;
+  EXPECT_THAT(std::string(named.message()), HasSubstr("model 'other\\n' in answer"));
+}
+
 TEST_F(EncodeTest, WhatTheModelDoesNotTakeIsRefusedBeforeAnythingIsSent) {
   coords_[2 * 6 + 1] = 200;
   EXPECT_THAT(Refused(), HasSubstr("coords[6]"));

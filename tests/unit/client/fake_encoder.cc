@@ -161,7 +161,7 @@ grpc::Status FakeEncoder::Encode(grpc::ServerContext* /*context*/, Stream* strea
   v1::Report& report = *response.mutable_report();
   report.set_job_id(record.open.job_id());
   report.set_tokens(tokens);
-  report.set_model_digest(spec.digest());
+  report.set_model_digest(behaviour_.computed_by.empty() ? spec.digest() : behaviour_.computed_by);
   report.add_notes("a note of the service");
   stream->Write(response);
   return grpc::Status::OK;
@@ -211,6 +211,7 @@ grpc::Status FakeEncoder::GetModel(grpc::ServerContext*, const v1::GetModelReque
         absl::NotFoundError(absl::StrCat("no model ", request->name())), "MODEL_NOT_FOUND"));
   }
   *response = Model(behaviour_.positions);
+  response->set_name(behaviour_.model_name);
   return grpc::Status::OK;
 }
 

@@ -20,6 +20,8 @@ struct FakeEncoderBehaviour {
   bool corrupt = false;              // outputs have a wrong checksum
   bool positions = true;             // of the model
   std::optional<int64_t> spoilt = std::nullopt;  // row of the first output that is not finite
+  std::string model_name = "small";              // of its answer to who asks for "small"
+  std::string computed_by;  // digest in the report; empty: the one that was asked for
 };
 
 class FakeEncoder final : public v1::EncoderService::Service {

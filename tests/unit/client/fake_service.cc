@@ -246,7 +246,7 @@ grpc::Status FakeService::AttendStream(grpc::ServerContext*, Stream* stream) {
   admitted.mutable_admitted()->set_epoch_tokens(16);
   stream->Write(admitted);
   for (const v1::AttendResponse& odd : behaviour_.after_admitted) stream->Write(odd);
-  while (stream->Read(&request)) {
+  while (!behaviour_.stall && stream->Read(&request)) {
   }
   return grpc::Status::OK;
 }
@@ -265,6 +265,7 @@ grpc::Status FakeService::Plan(grpc::ServerContext* context, const v1::PlanReque
   if (!plan.ok()) return wire::ToGrpc(plan.status());
   if (absl::Status status = CountUnion(*plan); !status.ok()) return wire::ToGrpc(status);
   *response = wire::EncodePlan(*plan);
+  if (behaviour_.plan_json) response->set_json(*behaviour_.plan_json);
   return grpc::Status::OK;
 }
 

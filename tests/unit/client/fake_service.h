@@ -27,7 +27,7 @@ struct FakeBehaviour {
   std::optional<grpc::Status> refuse;              // in place of Admitted
   std::optional<grpc::Status> fail;                // after fail_after_chunks of input
   int fail_after_chunks = 0;
-  bool stall = false;  // reads nothing after Admitted
+  bool stall = false;  // reads nothing after Admitted; a stream ends then
   bool leave_out_report = false;
   bool outputs_with_report = false;  // in its message
   bool leave_out_admitted = false;
@@ -38,7 +38,8 @@ struct FakeBehaviour {
   bool await_close = false;             // reads until the client closes its side, after the report
   std::optional<std::string> pushback;  // along with `refuse` or `fail`
   std::vector<FakeBehaviour>
-      earlier_calls;      // the first calls go so, one each; those after as above
+      earlier_calls;                     // the first calls go so, one each; those after as above
+  std::optional<std::string> plan_json;  // in place of the plan's
   int refused_plans = 0;  // calls of Plan that get `refuse`, with `pushback`, before one is served
   // Of GetDataRoot; null: the service knows no such call.
   std::function<grpc::Status(grpc::ServerContext&, v1::GetDataRootResponse&)> data_root;

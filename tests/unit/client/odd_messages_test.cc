@@ -1,4 +1,6 @@
 // Messages of a kind that does not belong to the call in which they come.
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -17,7 +19,12 @@
 namespace hilbert_ring::client {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Le;
 using ::testing::StartsWith;
 
 void ExpectBroken(const absl::Status& status, const char* words) {
@@ -81,6 +88,40 @@ TEST(OddMessages, RowsThatAStreamDidNotSendAreNotTaken) {
 }
 
 // A service that is newer than this client may say more.
+TEST(OddMessages, AStreamThatEndsBeforeItsInputIsNotDone) {
+  v1::AttendResponse report;
+  report.mutable_report()->set_tokens(0);
+  const FakeService service({.after_admitted = {report}, .stall = true});
+  AttendStreamCalls calls{.spec = EchoJob(16).spec_};
+  calls.spec.tokens = 0;
+  calls.next = [](const std::stop_token& over) -> absl::StatusOr<std::optional<StreamBlock>> {
+    while (!over.stop_requested()) std::this_thread::yield();
+    return std::nullopt;
+  };
+  calls.take = [](const StreamedRows&) { return absl::OkStatus(); };
+  ExpectBroken(
+      AttendStream(Connect(service.address()), calls, {.deadline = absl::Seconds(20)}).status(),
+      "before its input");
+}
+
+TEST(OddMessages, ProgressThatIsNoFractionIsPassedOver) {
+  std::vector<v1::AttendResponse> odd(5);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (size_t i = 0; const double fraction : {0.5, nan, 1e300, -1.0, HUGE_VAL}) {
+    odd[i].mutable_progress()->set_phase(v1::Progress::PHASE_COMPUTE);
+    odd[i++].mutable_progress()->set_fraction(fraction);
+  }
+  std::vector<double> told;
+  EchoJob job;
+  const auto report =
+      job.Attend({.after_admitted = odd}, {.progress = [&told](const AttendProgress& progress) {
+                   told.push_back(progress.compute_fraction);
+                 }});
+  EXPECT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(told, Each(AllOf(Ge(0), Le(1))));
+  EXPECT_THAT(told, Contains(0.5));
+}
+
 TEST(OddMessages, AKindOfMessageThatIsNewerIsPassedOver) {
   v1::AttendResponse newer;
   newer.GetReflection()->MutableUnknownFields(&newer)->AddVarint(1000, 1);

@@ -1,5 +1,7 @@
 #include "client/cli/progress_line.h"
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -104,6 +106,17 @@ TEST(ProgressLine, FiguresBeyondTheWholeDoNotBreakTheBar) {
   odd.rows = odd.bytes_to_send = 0;
   line.Note(odd, At(1));
   EXPECT_THAT(line.Bar(At(2)), HasSubstr("[##############################] 100 %"));
+  for (const double odd_fraction : {std::numeric_limits<double>::quiet_NaN(), -1.0, HUGE_VAL}) {
+    ProgressLine other(kBegin);
+    AttendProgress unknown = Admitted(1 << 30, odd_fraction);
+    for (const bool by_reference : {false, true}) {
+      unknown.by_reference = by_reference;
+      other.Note(unknown, At(1));
+      EXPECT_GE(other.fraction(), 0);
+      EXPECT_LE(other.fraction(), 1);
+      EXPECT_THAT(other.Bar(At(2)), HasSubstr("%"));
+    }
+  }
 }
 
 }  // namespace

@@ -28,5 +28,16 @@ TEST(ControlCharacters, AreReplaced) {
   EXPECT_FALSE(ReplaceControls(none));
 }
 
+TEST(ControlCharacters, JsonKeepsItsLayout) {
+  EXPECT_EQ(PrintableJson("{\n\t\"a\": \"\x7f\u0085\u009f\u00a0\"\r\n}"),
+            "{\n\t\"a\": \"\\u007f\\u0085\\u009f\u00a0\"\r\n}");
+}
+
+TEST(ControlCharacters, WhatIsLongIsCutBetweenCharacters) {
+  EXPECT_EQ(Shortened("abc", 3), "abc");
+  EXPECT_EQ(Shortened("abcd", 3), "abc... (4 bytes)");
+  EXPECT_EQ(Shortened("ab\u00e9", 3), "ab... (4 bytes)");
+}
+
 }  // namespace
 }  // namespace hilbert_ring::wire
