@@ -132,7 +132,7 @@ absl::Status StreamAttempt::SendAll(const std::stop_token& over) {
   while (!over.stop_requested()) {
     ASSIGN_OR_RETURN(const std::optional<StreamBlock> block, calls_.next(over));
     if (!block) {
-      input_ended_ = true;
+      input_ended_ = !over.stop_requested();
       stream_->WritesDone();
       return absl::OkStatus();
     }

@@ -245,8 +245,9 @@ grpc::Status FakeService::AttendStream(grpc::ServerContext*, Stream* stream) {
   admitted.mutable_admitted()->set_job_id(request.open().job_id());
   admitted.mutable_admitted()->set_epoch_tokens(16);
   stream->Write(admitted);
+  if (behaviour_.end_of_stream) behaviour_.end_of_stream();
   for (const v1::AttendResponse& odd : behaviour_.after_admitted) stream->Write(odd);
-  while (!behaviour_.stall && stream->Read(&request)) {
+  while (!behaviour_.end_of_stream && stream->Read(&request)) {
   }
   return grpc::Status::OK;
 }

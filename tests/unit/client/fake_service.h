@@ -27,7 +27,8 @@ struct FakeBehaviour {
   std::optional<grpc::Status> refuse;              // in place of Admitted
   std::optional<grpc::Status> fail;                // after fail_after_chunks of input
   int fail_after_chunks = 0;
-  bool stall = false;  // reads nothing after Admitted; a stream ends then
+  bool stall = false;                   // reads nothing after Admitted
+  std::function<void()> end_of_stream;  // a stream ends without its input, after this
   bool leave_out_report = false;
   bool outputs_with_report = false;  // in its message
   bool leave_out_admitted = false;

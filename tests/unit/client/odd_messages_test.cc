@@ -1,5 +1,6 @@
 // Messages of a kind that does not belong to the call in which they come.
 #include <cmath>
+#include <future>
 #include <limits>
 #include <optional>
 #include <stop_token>
@@ -91,10 +92,13 @@ TEST(OddMessages, RowsThatAStreamDidNotSendAreNotTaken) {
 TEST(OddMessages, AStreamThatEndsBeforeItsInputIsNotDone) {
   v1::AttendResponse report;
   report.mutable_report()->set_tokens(0);
-  const FakeService service({.after_admitted = {report}, .stall = true});
+  std::promise<void> asked;
+  const FakeService service(
+      {.after_admitted = {report}, .end_of_stream = [&asked] { asked.get_future().wait(); }});
   AttendStreamCalls calls{.spec = EchoJob(16).spec_};
   calls.spec.tokens = 0;
-  calls.next = [](const std::stop_token& over) -> absl::StatusOr<std::optional<StreamBlock>> {
+  calls.next = [&asked](const std::stop_token& over) -> absl::StatusOr<std::optional<StreamBlock>> {
+    asked.set_value();
     while (!over.stop_requested()) std::this_thread::yield();
     return std::nullopt;
   };
