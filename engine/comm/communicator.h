@@ -96,6 +96,9 @@ struct GlooOptions {
   std::string host;   // address, host name or interface of this machine that peers can reach
   std::string ring;   // unique name of ring and generation; ranks of different ones do not connect
   Deadline deadline;  // for connecting
+  // Operations that a peer may announce before this rank starts them, two for each transfer of a
+  // step; 88 bytes each. A step of so many would take hours.
+  int64_t most_ahead = 1 << 20;
 };
 
 // Connects a full mesh over TCP. Blocks until connected; a peer that vanishes meanwhile is noticed

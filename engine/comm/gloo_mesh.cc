@@ -138,7 +138,8 @@ absl::Status GlooMesh::Listen() {
         absl::StrCat("host is '", options_.host, "': ", status.message()));
   }
   return Caught([&] {
-    context_ = MakeGlooContext(device, options_.rank, options_.size);
+    context_ = MakeGlooContext(
+        device, {.rank = options_.rank, .size = options_.size, .most_ahead = options_.most_ahead});
     context_->setTimeout(std::min(TimeUntil(options_.deadline), kConnectLimit) /
                              kTimeoutsToConnect +
                          milliseconds(1));

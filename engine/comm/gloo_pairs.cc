@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -21,47 +22,77 @@ namespace {
 
 namespace tcp = gloo::transport::tcp;
 
-// Operations that a peer may have sent before this rank starts what they belong to: those of one
-// step. Gloo looks through all of them at each.
-constexpr int64_t kMostAhead = 1 << 15;
+// Held by who wants a pair's lock from Gloo's thread, which would otherwise keep it for as long as
+// the peer sends.
+class Turn {
+ public:
+  explicit Turn(std::atomic<int>& wanted) : wanted_(wanted) { ++wanted_; }
+  ~Turn() { --wanted_; }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  std::atomic<int>& wanted_;
+};
 
 class CheckedPair final : public tcp::Pair {
  public:
-  using tcp::Pair::Pair;
+  CheckedPair(tcp::Context* context, tcp::Device* device, int peer,
+              std::chrono::milliseconds timeout, int64_t most_ahead)
+      : tcp::Pair(context, device, peer, timeout), most_ahead_(most_ahead) {}
+
+  // Gloo's thread has left when this returns. Bytes that were sent still arrive.
+  ~CheckedPair() override {
+    const Turn turn(wanted_);
+    const std::lock_guard lock(m_);
+    if (state_ != CLOSED) changeState(CLOSED);
+  }
 
   void send(gloo::transport::UnboundBuffer* buffer, uint64_t slot, size_t offset,
             size_t bytes) override {
     ahead_ -= 1;  // the peer says that it is ready
+    const Turn turn(wanted_);
     tcp::Pair::send(buffer, slot, offset, bytes);
   }
 
   void recv(gloo::transport::UnboundBuffer* buffer, uint64_t slot, size_t offset,
             size_t bytes) override {
     ahead_ -= 2;  // the peer says that it is ready, and sends
+    const Turn turn(wanted_);
     tcp::Pair::recv(buffer, slot, offset, bytes);
   }
 
+  void close() override {
+    const Turn turn(wanted_);
+    tcp::Pair::close();
+  }
+
  private:
-  // In Gloo's thread, which nothing thrown may leave.
+  // In Gloo's thread, which nothing thrown may leave. What it leaves it is called for again.
   void handleEvents(int events) override {
+    if (wanted_ > 0) return;
     try {
       tcp::Pair::handleEvents(events);
     } catch (...) {
-      const std::lock_guard lock(m_);
-      if (state_ < CONNECTED) DropSocket();
+      const std::unique_lock lock(m_, std::try_to_lock);
+      if (!lock) return;  // who waits for the connection to be made has a limit
+      DropSocket();
       End(std::current_exception());
-      TellThoseUnderWay();
     }
   }
 
   // The pair's lock is held, here and below.
   void handleReadWrite(int events) override {
-    tcp::Pair::handleReadWrite(events);
-    TellThoseUnderWay();
+    try {
+      tcp::Pair::handleReadWrite(events);
+    } catch (...) {
+      End(std::current_exception());
+    }
+    if (state_ == CLOSED && ex_ != nullptr) TellThoseUnderWay();
   }
 
-  // One that was accepted and is gone by then is not known to the device yet, which Gloo would ask
-  // to forget it.
+  // A connection that was taken and is gone by then is not known to the device yet, which Gloo
+  // would ask to forget it.
   void DropSocket() {
     try {
       device_->unregisterDescriptor(fd_, this);
@@ -70,9 +101,11 @@ class CheckedPair final : public tcp::Pair {
     ::close(std::exchange(fd_, -1));
   }
 
-  // One operation of the peer's; false where the rest of it is to come.
+  // One operation of the peer's; false where the rest of it, or its turn, is to come.
   bool read() override {
-    if (tcp::Pair::read()) return ++ahead_ <= kMostAhead || Refuse("more than a step's operations");
+    if (tcp::Pair::read()) {
+      return ++ahead_ <= most_ahead_ ? wanted_ == 0 : Refuse("more operations than a step has");
+    }
     // Gloo's other kind of buffers, which there are none of: it would try again at once.
     const bool is_none =
         rx_.nread >= sizeof(rx_.preamble) && rx_.getOpcode() == tcp::Op::SEND_BUFFER;
@@ -91,7 +124,6 @@ class CheckedPair final : public tcp::Pair {
   // Gloo tells the error to those who wait for operations that have not begun, and leaves the
   // others to their deadlines.
   void TellThoseUnderWay() {
-    if (state_ != CLOSED || ex_ == nullptr) return;
     localPendingRecv_.clear();
     localPendingSend_.clear();
     localPendingRecv_[rx_.preamble.slot].emplace_back(std::move(rx_.ubuf), rx_.offset, rx_.nbytes);
@@ -104,26 +136,31 @@ class CheckedPair final : public tcp::Pair {
     signalException(error);
   }
 
+  const int64_t most_ahead_;
   std::atomic<int64_t> ahead_ = 0;  // operations that came less those that are owed
+  std::atomic<int> wanted_ = 0;     // the lock, by other threads
 };
 
 class CheckedContext final : public tcp::Context {
  public:
-  CheckedContext(std::shared_ptr<tcp::Device> device, int rank, int size)
-      : tcp::Context(std::move(device), rank, size) {}
+  CheckedContext(std::shared_ptr<tcp::Device> device, const GlooRanks& ranks)
+      : tcp::Context(std::move(device), ranks.rank, ranks.size), most_ahead_(ranks.most_ahead) {}
 
   std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override {
-    pairs_[peer] = std::make_unique<CheckedPair>(this, device_.get(), peer, getTimeout());
+    pairs_[peer] =
+        std::make_unique<CheckedPair>(this, device_.get(), peer, getTimeout(), most_ahead_);
     return pairs_[peer];
   }
+
+ private:
+  const int64_t most_ahead_;
 };
 
 }  // namespace
 
 std::shared_ptr<gloo::transport::Context> MakeGlooContext(
-    const std::shared_ptr<gloo::transport::Device>& device, int rank, int size) {
-  return std::make_shared<CheckedContext>(std::dynamic_pointer_cast<tcp::Device>(device), rank,
-                                          size);
+    const std::shared_ptr<gloo::transport::Device>& device, const GlooRanks& ranks) {
+  return std::make_shared<CheckedContext>(std::dynamic_pointer_cast<tcp::Device>(device), ranks);
 }
 
 }  // namespace hilbert_ring

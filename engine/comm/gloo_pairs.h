@@ -1,9 +1,10 @@
 // Connections of Gloo whose peers may send anything. Gloo's own end the process where a peer sends
 // what nobody waits for, turn without end over an operation that is none, and keep what a peer
 // announces without a bound. These end themselves, and whoever waits for one of them gets the error
-// at once, whatever has been transferred.
+// at once, whatever has been transferred; no peer keeps others from a connection by sending.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "gloo/transport/context.h"
@@ -11,8 +12,16 @@
 
 namespace hilbert_ring {
 
-// device: of TCP. The context is made as Device::createContext makes it.
+struct GlooRanks {
+  int rank = 0;
+  int size = 0;
+  // Operations that a peer may have sent before this rank starts what they belong to: those of one
+  // step. Gloo looks through all of them at each.
+  int64_t most_ahead = 0;
+};
+
+// device: of TCP.
 std::shared_ptr<gloo::transport::Context> MakeGlooContext(
-    const std::shared_ptr<gloo::transport::Device>& device, int rank, int size);
+    const std::shared_ptr<gloo::transport::Device>& device, const GlooRanks& ranks);
 
 }  // namespace hilbert_ring
