@@ -6,7 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from hilbert_ring import _chunks
-from hilbert_ring._chunks import RowRanges, SendQueue
+from hilbert_ring._chunks import RowRanges, SendQueue, tensor_name
 from hilbert_ring._job import attention_inputs
 from hilbert_ring.errors import InternalError, OutOfRangeError
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -68,6 +68,10 @@ def test_a_chunk_is_what_protobuf_writes():
         payload = arrays[tensor][first:first + count].tobytes()
         assert request == pb.AttendRequest(chunk=pb.Chunk(
             tensor=tensor, first_row=first, rows=count, payload=payload, crc32c=crc32c(payload)))
+
+
+def test_a_tensor_that_is_none_has_a_name():
+    assert [tensor_name(tensor) for tensor in (pb.TENSOR_Q, 99, -1)] == ["Q", "tensor 99", "tensor -1"]
 
 
 def test_a_row_that_is_longer_than_a_payload_is_refused():

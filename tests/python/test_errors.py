@@ -94,8 +94,35 @@ def test_several_pushbacks_are_no_number():
 
 
 @pytest.mark.parametrize("trailing", [None, ()])
-def test_no_metadata(trailing):
-    assert errors.error_of(grpc.StatusCode.UNAVAILABLE, None, trailing).message == ""
+@pytest.mark.parametrize("details", [None, ""])
+def test_no_metadata(trailing, details):
+    assert errors.error_of(grpc.StatusCode.UNAVAILABLE, details, trailing).message == "the service gave no reason"
+
+
+@pytest.mark.parametrize("limit, number", [
+    ("4096", 4096), ("-1", -1), (str(2**63 - 1), 2**63 - 1), (str(2**63), None),
+    pytest.param("9" * 5000, None, id="long"), ("abc", None), ("1e3", None), ("1.5", None), ("1_0", None),
+    (" 1", None), ("1\n", None), ("\u0663", None), ("", None)])
+def test_a_limit_is_a_whole_number(limit, number):
+    error = errors.error_of(grpc.StatusCode.OUT_OF_RANGE, "x", [status_of("R", field="f", limit=limit)])
+    assert (error.field, error.limit) == ("f", number)
+
+
+def test_texts_of_the_service_may_be_shown():
+    error = errors.error_of(grpc.StatusCode.INTERNAL, "\x1b[2J\r\n\t\x7f\x85\u00a0\u00e9", [
+        status_of("R\x1b", field="f\n")])
+    assert error.message == "\\x1b[2J\\r\\n\\t\\x7f\\xc2\\x85\u00a0\u00e9"
+    assert (error.reason, error.field) == ("R\\x1b", "f\\n")
+
+
+@pytest.mark.parametrize("text, shown", [
+    ("x" * 1024, "x" * 1024), ("x" * 1025, "x" * 1024 + "... (1025 bytes)"),
+    ("x" * 1023 + "\u00e9", "x" * 1023 + "... (1025 bytes)"),
+    ("x" * 1022 + "\u20ac", "x" * 1022 + "... (1025 bytes)"),
+    ("\u20ac" * 10**6, "\u20ac" * 341 + "... (3000000 bytes)")],
+                         ids=["at the limit", "above it", "in a character", "likewise", "far above it"])
+def test_a_long_text_is_shortened_between_two_characters(text, shown):
+    assert errors.error_of(grpc.StatusCode.INTERNAL, text, ()).message == shown
 
 
 def test_a_python_without_grpc_is_told_what_to_do(tmp_path):

@@ -16,6 +16,7 @@ from typing import Any, Dict, FrozenSet, List, Optional
 from hilbert_ring._attempt import JobCall
 from hilbert_ring._chunks import Inputs, tensor_name
 from hilbert_ring._files import FileOutput, FilePart, NotInFile, flush, part_of
+from hilbert_ring._legible import legible
 from hilbert_ring._warn import warn
 from hilbert_ring.errors import FailedPreconditionError, HilbertRingError
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -146,8 +147,8 @@ def folder_of(root: pb.GetDataRootResponse, seen: Path, by_reference: str) -> st
     line = _first_line(seen / root.mark_file)
     if not line or line.decode("ascii", "replace") != root.mark:
         raise FailedPreconditionError(
-            f"by_reference: {seen}: is not the service's data root, for the mark {root.mark_file} "
-            "is not there or is another")
+            f"by_reference: {legible(str(seen))}: is not the service's data root, for the mark "
+            f"{legible(root.mark_file)} is not there or is another")
     if root.workers == 0 and by_reference != "always":
         raise FailedPreconditionError("by_reference: no worker of the service sees its data root")
     return os.path.realpath(seen / root.folder)
@@ -180,5 +181,5 @@ def beneath(folder: str, tensor: Any, path: Path) -> str:
     except UnicodeEncodeError:
         raise _not_named(tensor, f"is {os.fsencode(path)!r}, which is not UTF-8") from None
     except ValueError:
-        raise _not_named(tensor, f"is {path}, which does not lie beneath {folder}, the caller's "
+        raise _not_named(tensor, f"is {path}, which does not lie beneath {legible(folder)}, the caller's "
                          "folder of the service's data root") from None

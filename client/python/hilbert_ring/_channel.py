@@ -31,6 +31,10 @@ OPTIONS: List[Tuple[str, int]] = [
     ("grpc.http2.max_frame_size", _MAX_MESSAGE_BYTES),
     ("grpc.experimental.tcp_min_read_chunk_size", 64 << 10),
     ("grpc.experimental.tcp_max_read_chunk_size", _MAX_MESSAGE_BYTES),
+    # gRPC limits the length of a message after it has inflated it (wire/transport.h): no message may be compressed,
+    # and one that is marked as compressed in a call that did not say so stays as it is.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+    ("grpc.per_message_decompression", 0),
     # A service of the same network: a proxy for the web is not the way to it.
     ("grpc.enable_http_proxy", 0),
     # gRPC's own waiting must not keep a call from a service that is back. A connection that has no

@@ -11,7 +11,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from crc32c import crc32c
 
-from hilbert_ring.errors import InternalError, OutOfRangeError
+from hilbert_ring._protocol import broken
+from hilbert_ring.errors import OutOfRangeError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 MAX_PAYLOAD_BYTES = (4 << 20) - (64 << 10)
@@ -58,9 +59,17 @@ class Inputs:
 
 
 def tensor_name(tensor: Any) -> str:
-    """As messages name it: "Q"."""
+    """As messages name it: "Q", or "tensor 99" where the service names one that is none."""
+    if tensor not in pb.Tensor.values():
+        return f"tensor {tensor}"
     name: str = pb.Tensor.Name(tensor)
     return name.replace("TENSOR_", "", 1)
+
+
+def payload_limit(admitted: pb.Admitted) -> int:
+    """Bytes of a payload that the service takes, at most."""
+    wanted = int(admitted.max_payload_bytes)
+    return min(wanted, MAX_PAYLOAD_BYTES) if wanted > 0 else MAX_PAYLOAD_BYTES
 
 
 def _varint(number: int) -> bytes:
@@ -184,27 +193,23 @@ class SendQueue:
         for wanted in resend.ranges:
             rows += again.add(wanted.first_row, wanted.rows)
             if sum(map(len, self._again.values())) > MAX_WAITING_RANGES:
-                raise _broken(f"more than {MAX_WAITING_RANGES} ranges are waiting")
+                raise broken(f"Resend: more than {MAX_WAITING_RANGES} ranges are waiting")
         return int(rows * self._inputs.row_bytes[resend.tensor])
 
     def _check(self, resend: pb.Resend) -> None:
         tokens = self._inputs.rows
         if resend.attempt != self._attempt:
-            raise _broken(f"attempt is {resend.attempt}, this one is {self._attempt}")
+            raise broken(f"Resend: attempt is {resend.attempt}, this one is {self._attempt}")
         if resend.tensor not in self._again:
-            raise _broken(f"tensor is {resend.tensor}, of which the job sends nothing")
+            raise broken(f"Resend: tensor is {resend.tensor}, of which the job sends nothing")
         if not resend.ranges:
-            raise _broken("no ranges")
+            raise broken("Resend: no ranges")
         left = tokens
         for wanted in resend.ranges:
             if (wanted.rows < 1 or wanted.first_row < 0
                     or wanted.first_row > tokens - wanted.rows):
-                raise _broken(f"{wanted.rows} rows from row {wanted.first_row}, expected rows in "
-                              f"[0, {tokens})")
+                raise broken(f"Resend: {wanted.rows} rows from row {wanted.first_row}, expected rows in "
+                             f"[0, {tokens})")
             left -= wanted.rows
             if left < 0:
-                raise _broken(f"more rows than the {tokens} of the tensor")
-
-
-def _broken(what: str) -> InternalError:
-    return InternalError(f"the service broke the protocol: Resend: {what}")
+                raise broken(f"Resend: more rows than the {tokens} of the tensor")

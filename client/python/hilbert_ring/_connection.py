@@ -10,6 +10,7 @@ import grpc
 
 from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, STREAM_OPTIONS, Address, PushedBack,
                                    closed_error, keep_buffers, short_failure)
+from hilbert_ring._protocol import parsed
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring.errors import UnavailableError
 from hilbert_ring.v1 import attention_pb2 as pb
@@ -119,12 +120,11 @@ class Connection:
         """
         try:
             with self._calling():
-                call = self._channel.unary_unary(
-                    service + name, request_serializer=type(request).SerializeToString,
-                    response_deserializer=response.FromString)  # type: ignore[attr-defined]
-                return call(request, timeout=seconds, metadata=self._address.metadata())  # type: ignore
+                call = self._channel.unary_unary(service + name, request_serializer=type(request).SerializeToString)
+                answer = call(request, timeout=seconds, metadata=self._address.metadata())
         except grpc.RpcError as ended:
             raise short_failure(name, ended, self.closed) from None
+        return parsed(response, answer)
 
     def ask(self, name: str, request: Any, response: Callable[[], T], attempts: Attempts,
             service: str = SERVICE) -> T:

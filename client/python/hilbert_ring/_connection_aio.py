@@ -10,8 +10,9 @@ import grpc.aio
 
 from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, STREAM_OPTIONS, Address, PushedBack,
                                    closed_error, keep_buffers, short_failure)
+from hilbert_ring._protocol import parsed
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
-from hilbert_ring.errors import UnavailableError
+from hilbert_ring.errors import HilbertRingError, UnavailableError
 from hilbert_ring.v1 import attention_pb2 as pb
 
 T = TypeVar("T")
@@ -21,6 +22,15 @@ def _task_is_cancelled() -> bool:
     """Whether the caller wants it; unknown before Python 3.11: then not."""
     cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is not None and cancelling() > 0
+
+
+@contextlib.contextmanager
+def known_status() -> Iterator[None]:
+    """Around what awaits a call's end: grpc.aio looks its status up in a table of those that it knows."""
+    try:
+        yield
+    except KeyError:
+        raise HilbertRingError("the service ended the call with a status that is none") from None
 
 
 class BrokenRequests:
@@ -129,16 +139,13 @@ class AioConnection:
                     seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
         """As of Connection.short."""
         self._check_open()
-        call = self._channel.unary_unary(
-            service + name, request_serializer=type(request).SerializeToString,
-            response_deserializer=response.FromString)  # type: ignore[attr-defined]
+        call = self._channel.unary_unary(service + name, request_serializer=type(request).SerializeToString)
         try:
-            with self.reading():
-                answer: T = await self._noted(call(request, timeout=seconds,
-                                                   metadata=self._address.metadata()))
-                return answer
+            with self.reading(), known_status():
+                answer = await self._noted(call(request, timeout=seconds, metadata=self._address.metadata()))
         except grpc.aio.AioRpcError as ended:
             raise short_failure(name, ended, self.closed) from None
+        return parsed(response, answer)
 
     async def ask(self, name: str, request: Any, response: Callable[[], T], attempts: Attempts,
                   service: str = SERVICE) -> T:

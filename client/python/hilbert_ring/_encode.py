@@ -10,10 +10,11 @@ from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, opened
 from hilbert_ring._job import AttendOptions, output_of
+from hilbert_ring._model import check_model
 from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, choice, integer, integers
 from hilbert_ring._tensors import Output, read_tensor, refuse_masked
 from hilbert_ring._warn import warn_of_notes, warn_of_rows, warn_of_slides
-from hilbert_ring.errors import (FailedPreconditionError, InvalidArgumentError, OutOfRangeError)
+from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import encoder_pb2 as encoder_pb
 
@@ -64,10 +65,10 @@ def prepare_encode(model: encoder_pb.Model, tiles: Any, coords: Any, *, dtype: O
     Raises:
         InvalidArgumentError, OutOfRangeError: naming the argument.
         FailedPreconditionError: the model cannot be used.
+        InternalError: no model is like that.
     """
     options.check()
-    if model.error:
-        raise FailedPreconditionError(f"the model cannot be used: {model.error}")
+    check_model(model)
     arrays: Dict[Any, Any] = {pb.TENSOR_TILES: opened("tiles", tiles)}
     tensor = read_tensor("tiles", arrays[pb.TENSOR_TILES], dtype)
     if len(tensor.shape) != 2 or tensor.shape[1] != model.tile_dim:
@@ -123,8 +124,7 @@ def encoded(call: JobCall, report: pb.Report) -> EncodeResult:
 def prepare_plan(model: encoder_pb.Model, tiles: int, *, dtype: str, wanted: Wanted,
                  workers: int) -> encoder_pb.PlanEncodeRequest:
     """As prepare_encode, of so many tiles."""
-    if model.error:
-        raise FailedPreconditionError(f"the model cannot be used: {model.error}")
+    check_model(model)
     count = integer("tiles", tiles)
     if count < 1:
         raise InvalidArgumentError(f"tiles is {count}, must be at least 1", field="tiles", limit=1)
@@ -185,8 +185,8 @@ def _pooling(model: encoder_pb.Model, pool: Optional[str]) -> Any:
 
 def _states(model: encoder_pb.Model, layers: Layers) -> List[int]:
     if isinstance(layers, str):
-        names = {"last": [model.layers], "all": list(range(model.layers + 1))}
-        return list(choice("layers", layers, names))
+        first = choice("layers", layers, {"last": model.layers, "all": 0})
+        return list(range(first, model.layers + 1))
     states = (sorted(set(integers("layers", layers))) if np.ndim(layers)
               else [integer("layers", layers)])
     if not states:

@@ -180,6 +180,9 @@ class FileOutput:
         except OSError as error:
             pending.unlink(missing_ok=True)
             raise InvalidArgumentError(f"{self.path}: {error}") from None
+        except BaseException:
+            pending.unlink(missing_ok=True)
+            raise
         self._pending = pending
         self._ours = True
         self._map = made

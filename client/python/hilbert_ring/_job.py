@@ -10,6 +10,7 @@ from hilbert_ring._by_reference import CHOICES
 from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, given_file, is_path, opened
+from hilbert_ring._protocol import broken
 from hilbert_ring._retry import Attempts, CallTiming
 from hilbert_ring._spec import check_text, choice, make_spec, row_bytes
 from hilbert_ring._tensors import (Output, Tensor, given_output, read_coordinates,
@@ -181,7 +182,13 @@ def curve_request(call: JobCall) -> Optional[pb.PlanRequest]:
 
 
 def with_curve(call: JobCall, plan: pb.PlanResponse) -> JobCall:
-    """The job with the curve that the service found, or without an ordering."""
+    """The job with the curve that the service found, or without an ordering.
+
+    Raises:
+        InternalError: it found none that a job may have.
+    """
+    if plan.curve not in (pb.CURVE_UNSPECIFIED, pb.CURVE_HILBERT, pb.CURVE_MORTON):
+        raise broken(f"curve {plan.curve} for a job, which is none")
     opening = pb.Open()
     opening.CopyFrom(call.open)
     readers = dict(call.inputs.readers)

@@ -11,9 +11,9 @@ from hilbert_ring._attempt import JobCall
 from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, tensor_name
 from hilbert_ring._files import is_path
 from hilbert_ring._job import AttendOptions, AttendResult, pattern_of, prepare, result_of
+from hilbert_ring._protocol import broken, parsed
 from hilbert_ring._retry import AttemptFailure
-from hilbert_ring.errors import (HilbertRingError, InternalError, InvalidArgumentError, OutOfRangeError,
-                                 error_of_status)
+from hilbert_ring.errors import HilbertRingError, InvalidArgumentError, OutOfRangeError, error_of_status
 from hilbert_ring.ordering import Ordering
 from hilbert_ring.v1 import attention_pb2 as pb
 from hilbert_ring.v1 import many_pb2 as many_pb
@@ -87,7 +87,7 @@ class PreparedJob:
         for chunk in result.outputs:
             rows = outputs.get(chunk.tensor)
             if rows is None:
-                raise _broken(f"output of tensor {chunk.tensor}, which was not asked for")
+                raise broken(f"output of {tensor_name(chunk.tensor)}, which was not asked for")
             rows.place(chunk)
         for rows in outputs.values():
             rows.check_complete()
@@ -193,12 +193,12 @@ class ManyAttempt:
         Raises:
             InternalError: the service broke the protocol.
         """
-        for result in many_pb.AttendManyResponse.FromString(message).results:
+        for result in parsed(many_pb.AttendManyResponse, message).results:
             if not 0 <= result.job < len(self._sent):
-                raise _broken(f"a result of job {result.job}, which was not sent")
+                raise broken(f"a result of job {result.job}, which was not sent")
             number = self._sent[result.job]
             if number in self._come:
-                raise _broken(f"two results of job {result.job}")
+                raise broken(f"two results of job {result.job}")
             self._come.add(number)
             passing = self._call.end(number, result)
             self._passing = passing or self._passing
@@ -212,13 +212,9 @@ class ManyAttempt:
             HilbertRingError: of a job that is to be sent again.
         """
         if len(self._come) < len(self._sent):
-            raise _broken("the call ended well before all jobs had")
+            raise broken("the call ended well before all jobs had")
         if self._passing is not None:
             raise self._passing
 
 
 Outcome = Optional[AttemptFailure]  # None: it ended well
-
-
-def _broken(what: str) -> InternalError:
-    return InternalError(f"the service broke the protocol: {what}")

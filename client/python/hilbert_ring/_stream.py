@@ -9,8 +9,9 @@ from typing import Any, Deque, Dict, Iterator, List, Optional, Tuple
 import numpy as np
 from crc32c import crc32c
 
-from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, Inputs, tensor_name
+from hilbert_ring._chunks import Inputs, payload_limit, tensor_name
 from hilbert_ring._job import AttendOptions, shape_of
+from hilbert_ring._protocol import broken, parsed
 from hilbert_ring._spec import integer, make_spec, row_bytes
 from hilbert_ring._tensors import Output, Tensor, read_tensor
 from hilbert_ring.errors import DataLossError, InternalError, InvalidArgumentError
@@ -151,7 +152,11 @@ class _OpenBlock:
 class StreamAttempt:
     """The messages of one AttendStream call.
 
-    `chunks` belongs to whoever sends, `handle` and `finish` to whoever receives.
+    `chunks` and `input_ended` belong to whoever sends, `handle` and `finish` to whoever receives.
+
+    Attributes:
+        input_ended: whoever sends sets it once the caller has no more blocks, before the client's
+            side is closed, and the service ends the stream after that.
     """
 
     def __init__(self, call: StreamCall, number: int, state: StreamState) -> None:
@@ -168,6 +173,7 @@ class StreamAttempt:
         self._rows_sent = 0   # of the blocks that were begun
         self._rows_asked = 0  # of those, whose chunks were
         self._rows_per_chunk = 0  # once it is admitted
+        self.input_ended = False
 
     @property
     def admitted(self) -> bool:
@@ -208,14 +214,14 @@ class StreamAttempt:
             DataLossError: damaged output.
             InternalError: the service broke the protocol.
         """
-        response = pb.AttendResponse.FromString(message)
+        response = parsed(pb.AttendResponse, message)
         kind = response.WhichOneof("message")
         if self.ended:
-            raise _broken("a message after the report")
+            raise broken("a message after the report")
         if kind == "admitted":
             self._admit(response.admitted)
         elif kind in ("output", "epoch", "report") and not self.admitted:
-            raise _broken(f"{kind} before the stream was admitted")
+            raise broken(f"{kind} before the stream was admitted")
         elif kind == "output":
             self._place(response.output)
         elif kind == "epoch":
@@ -223,26 +229,29 @@ class StreamAttempt:
         elif kind == "report":
             self._state.report = response.report
         elif kind is not None:  # None: a kind of message that is newer than this client
-            raise _broken(f"{kind}, which a stream has not")
+            raise broken(f"{kind}, which a stream has not")
         return self._completed()
 
     def _admit(self, admitted: pb.Admitted) -> None:
-        limit = min(admitted.max_payload_bytes or MAX_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES)
+        if self.admitted:
+            raise broken("the stream was admitted twice")
+        if admitted.epoch_tokens < 1:
+            raise broken("an epoch of no tokens")
         widest = max(self._sizes[tensor] for tensor in _INPUTS)
-        rows = min(self._call.options.chunk_bytes, limit) // widest
+        rows = min(self._call.options.chunk_bytes, payload_limit(admitted)) // widest
         self._rows_per_chunk = max(1, min(rows, admitted.epoch_tokens))
 
     def _place(self, chunk: pb.OutputChunk) -> None:
         tensor, payload, rows = chunk.tensor, chunk.payload, chunk.rows
         if tensor not in self._come:
-            raise _broken(f"output of {tensor_name(tensor)}, which was not asked for")
+            raise broken(f"output of {tensor_name(tensor)}, which was not asked for")
         row, size = self._come[tensor], self._sizes[tensor]
-        if chunk.first_token != row or rows < 1 or len(payload) != rows * size:
-            raise _broken(f"{tensor_name(tensor)}: {rows} rows from {chunk.first_token} on in "
-                          f"{len(payload)} bytes, expected those from {row} on")
+        if chunk.first_token != row or chunk.tokens or rows < 1 or len(payload) != rows * size:
+            raise broken(f"{tensor_name(tensor)}: {rows} rows from {chunk.first_token} on in "
+                         f"{len(payload)} bytes, expected those from {row} on")
         if rows > self._rows_asked - row:
-            raise _broken(f"{tensor_name(tensor)}: {rows} rows from {row} on, of which "
-                          f"{self._rows_asked - row} were sent")
+            raise broken(f"{tensor_name(tensor)}: {rows} rows from {row} on, of which "
+                         f"{self._rows_asked - row} were sent")
         if crc32c(payload) != chunk.crc32c:
             raise DataLossError(f"{tensor_name(tensor)}: the checksum of rows from {row} on does "
                                 "not match")
@@ -274,7 +283,7 @@ class StreamAttempt:
             block = self._begin_block()
             if row < block.first + block.rows:
                 return block
-        raise _broken(f"results of row {row}, which was not sent")
+        raise broken(f"results of row {row}, which was not sent")
 
     def _begin_block(self) -> _OpenBlock:
         first, rows = self._sent.popleft()
@@ -293,15 +302,13 @@ class StreamAttempt:
 
         Raises:
             DataLossError: rows are missing.
-            InternalError: there was no report.
+            InternalError: there was no report, or the caller has more blocks.
         """
         if self._state.report is None:
-            raise _broken("the stream ended well without a report")
+            raise broken("the stream ended well without a report")
+        if not self.input_ended:
+            raise InternalError("the service ended the stream before its input had ended")
         if self._open or self._sent:
             raise DataLossError(f"of {self._rows_sent} rows that were sent "
                                 f"{self._come[pb.TENSOR_OUT]} came back")
         return self._state.report
-
-
-def _broken(what: str) -> InternalError:
-    return InternalError(f"the service broke the protocol: {what}")

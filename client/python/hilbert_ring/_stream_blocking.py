@@ -130,4 +130,5 @@ class _Carrier:
                 yield self._call.block(value)
                 break
             else:
+                self._attempt.input_ended = True
                 return

@@ -24,6 +24,7 @@ from hilbert_ring._job import (AttendOptions, AttendResult, ProgressOption, canc
                                curve_request, pattern_of, prepare, result_of, with_curve)
 from hilbert_ring._many import ManyCall, ManyResult, SmallJob
 from hilbert_ring._many_aio import run_many
+from hilbert_ring._model import check_name
 from hilbert_ring._progress import shown
 from hilbert_ring._retry import AttemptFailure, Attempts
 from hilbert_ring._spec import make_spec
@@ -169,11 +170,12 @@ class Client:
         found: encoder_pb.Model = await self._connection.short(
             "GetModel", encoder_pb.GetModelRequest(name=name), encoder_pb.Model,
             service=ENCODER_SERVICE)
-        return found
+        return check_name(found, name)
 
     async def _model_of(self, name: str, attempts: Attempts) -> encoder_pb.Model:
-        return await self._connection.ask("GetModel", encoder_pb.GetModelRequest(name=name), encoder_pb.Model,
-                                          attempts, ENCODER_SERVICE)
+        found: encoder_pb.Model = await self._connection.ask(
+            "GetModel", encoder_pb.GetModelRequest(name=name), encoder_pb.Model, attempts, ENCODER_SERVICE)
+        return check_name(found, name)
 
     async def _run_job(self, call: JobCall, attempts: Attempts,
                        tell: Optional[Callable[[Progress], None]]) -> Tuple[JobCall, pb.Report]:

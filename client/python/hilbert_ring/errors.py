@@ -7,12 +7,14 @@ One class for each status code, so that a program can catch those that it can do
     except hilbert_ring.ResourceExhaustedError as error:
         ...  # error.reason == "QUEUE_FULL", error.retry_after == 2.5
 """
+import re
 from typing import Any, Dict, Iterable, Optional, Tuple, Type
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from hilbert_ring._descriptors import names_of
+from hilbert_ring._legible import legible
 
 _DOMAIN = "hilbert-ring"
 _PUSHBACK = "grpc-retry-pushback-ms"
@@ -147,6 +149,8 @@ class UnimplementedError(HilbertRingError):
 _BY_CODE: Dict[str, Type[HilbertRingError]] = {
     kind.code: kind for kind in HilbertRingError.__subclasses__()}
 
+_ERROR_CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
+
 Metadata = Iterable[Tuple[str, Any]]
 
 
@@ -164,7 +168,8 @@ def error_of(code: grpc.StatusCode, details: Optional[str],
         if key == "grpc-status-details-bin":
             values.update(_info_of(value))
     kind = error_class(code.name)
-    error = kind(details or "", retry_after=seconds_of(pushback_of(metadata)),
+    message = legible(details or "") or "the service gave no reason"
+    error = kind(message, retry_after=seconds_of(pushback_of(metadata)),
                  **values)  # type: ignore[arg-type]
     if kind is HilbertRingError:
         error.code = code.name
@@ -176,7 +181,7 @@ def error_of_status(details: bytes) -> HilbertRingError:
     """The error that a serialized google.rpc.Status says."""
     try:
         status = _Status.FromString(details)
-        code = next(code for code in grpc.StatusCode if code.value[0] == status.code)
+        code = next(code for code in _ERROR_CODES if code.value[0] == status.code)
     except (DecodeError, StopIteration):
         return InternalError("the service broke the protocol: an error that is none")
     return error_of(code, status.message, [("grpc-status-details-bin", details)])
@@ -196,10 +201,18 @@ def _info_of(details: bytes) -> Dict[str, Any]:
         except DecodeError:
             continue
         if info.domain == _DOMAIN:
-            limit = info.metadata.get("limit")
-            return {"reason": info.reason, "field": info.metadata.get("field"),
-                    "limit": int(limit) if limit else None}
+            field = info.metadata.get("field")
+            return {"reason": legible(info.reason), "field": field and legible(field),
+                    "limit": _whole_number(info.metadata.get("limit", ""))}
     return {}
+
+
+def _whole_number(text: str) -> Optional[int]:
+    """None where the text is none of 64 bits."""
+    if not re.fullmatch("-?[0-9]{1,19}", text):
+        return None
+    number = int(text)
+    return number if -2**63 <= number < 2**63 else None
 
 
 def pushback_of(trailing: Metadata) -> Optional[str]:
