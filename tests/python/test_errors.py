@@ -116,10 +116,10 @@ def test_texts_of_the_service_may_be_shown():
 
 
 @pytest.mark.parametrize("text, shown", [
-    ("x" * 1024, "x" * 1024), ("x" * 1025, "x" * 1024 + "... (1025 bytes)"),
-    ("x" * 1023 + "\u00e9", "x" * 1023 + "... (1025 bytes)"),
-    ("x" * 1022 + "\u20ac", "x" * 1022 + "... (1025 bytes)"),
-    ("\u20ac" * 10**6, "\u20ac" * 341 + "... (3000000 bytes)")],
+    ("x" * 4096, "x" * 4096), ("x" * 4097, "x" * 4096 + "... (4097 bytes)"),
+    ("x" * 4095 + "\u00e9", "x" * 4095 + "... (4097 bytes)"),
+    ("x" * 4094 + "\u20ac", "x" * 4094 + "... (4097 bytes)"),
+    ("\u20ac" * 10**6, "\u20ac" * 1365 + "... (3000000 bytes)")],
                          ids=["at the limit", "above it", "in a character", "likewise", "far above it"])
 def test_a_long_text_is_shortened_between_two_characters(text, shown):
     assert errors.error_of(grpc.StatusCode.INTERNAL, text, ()).message == shown

@@ -2,7 +2,7 @@
 as a message."""
 import re
 
-_MOST_BYTES = 1024  # as wire/status.cc
+_MOST_BYTES = 4096  # four times what the service itself cuts them to, as in wire/status.cc
 # Of ASCII, and of Unicode U+0080 to U+009F.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
