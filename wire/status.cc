@@ -118,8 +118,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  const absl::Status bare(static_cast<absl::StatusCode>(status.error_code()),
-                          Shortened(EscapeControls(status.error_message()), kMostHeardBytes));
+  absl::Status bare(static_cast<absl::StatusCode>(status.error_code()),
+                    Shortened(EscapeControls(status.error_message()), kMostHeardBytes));
   google::rpc::Status details;
   if (!details.ParseFromString(status.error_details())) return bare;
   for (const auto& detail : details.details()) {
