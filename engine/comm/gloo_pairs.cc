@@ -9,9 +9,9 @@
 #include <exception>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
-#include "gloo/common/error.h"
 #include "gloo/common/logging.h"
 #include "gloo/transport/tcp/context.h"
 #include "gloo/transport/tcp/device.h"
@@ -22,62 +22,76 @@ namespace {
 
 namespace tcp = gloo::transport::tcp;
 
-// Held by who wants a pair's lock from Gloo's thread, which would otherwise keep it for as long as
-// the peer sends.
-class Turn {
+class Counted {
  public:
-  explicit Turn(std::atomic<int>& wanted) : wanted_(wanted) { ++wanted_; }
-  ~Turn() { --wanted_; }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
 
  private:
-  std::atomic<int>& wanted_;
+  std::atomic<int>& count_;
 };
 
-class CheckedPair final : public tcp::Pair {
+// Apart, and made first: a pair listens before it is made.
+struct PairState {
+  explicit PairState(int64_t most_ahead) : most_ahead_(most_ahead) {}
+
+  const int64_t most_ahead_;
+  std::atomic<int64_t> ahead_ = 0;  // operations that came less those that are owed
+  // Who wants the pair's lock from Gloo's thread, which would otherwise keep it for as long as the
+  // peer sends.
+  std::atomic<int> wanted_ = 0;
+  std::atomic<int> inside_ = 0;  // Gloo's thread
+};
+
+class CheckedPair final : PairState, public tcp::Pair {
  public:
   CheckedPair(tcp::Context* context, tcp::Device* device, int peer,
               std::chrono::milliseconds timeout, int64_t most_ahead)
-      : tcp::Pair(context, device, peer, timeout), most_ahead_(most_ahead) {}
+      : PairState(most_ahead), tcp::Pair(context, device, peer, timeout) {}
 
   // Gloo's thread has left when this returns. Bytes that were sent still arrive.
   ~CheckedPair() override {
-    const Turn turn(wanted_);
-    const std::lock_guard lock(m_);
-    if (state_ != CLOSED) changeState(CLOSED);
+    const Counted wanted(wanted_);
+    {
+      const std::lock_guard lock(m_);
+      if (state_ != CLOSED) changeState(CLOSED);
+    }
+    while (inside_ > 0) std::this_thread::yield();
   }
 
   void send(gloo::transport::UnboundBuffer* buffer, uint64_t slot, size_t offset,
             size_t bytes) override {
     ahead_ -= 1;  // the peer says that it is ready
-    const Turn turn(wanted_);
+    const Counted wanted(wanted_);
     tcp::Pair::send(buffer, slot, offset, bytes);
   }
 
   void recv(gloo::transport::UnboundBuffer* buffer, uint64_t slot, size_t offset,
             size_t bytes) override {
     ahead_ -= 2;  // the peer says that it is ready, and sends
-    const Turn turn(wanted_);
+    const Counted wanted(wanted_);
     tcp::Pair::recv(buffer, slot, offset, bytes);
   }
 
   void close() override {
-    const Turn turn(wanted_);
+    const Counted wanted(wanted_);
     tcp::Pair::close();
   }
 
  private:
   // In Gloo's thread, which nothing thrown may leave. What it leaves it is called for again.
   void handleEvents(int events) override {
+    const Counted inside(inside_);
     if (wanted_ > 0) return;
     try {
       tcp::Pair::handleEvents(events);
-    } catch (...) {
+    } catch (const std::exception& error) {
       const std::unique_lock lock(m_, std::try_to_lock);
       if (!lock) return;  // who waits for the connection to be made has a limit
       DropSocket();
-      End(std::current_exception());
+      End(error.what());
     }
   }
 
@@ -85,8 +99,8 @@ class CheckedPair final : public tcp::Pair {
   void handleReadWrite(int events) override {
     try {
       tcp::Pair::handleReadWrite(events);
-    } catch (...) {
-      End(std::current_exception());
+    } catch (const std::exception& error) {
+      End(error.what());
     }
     if (state_ == CLOSED && ex_ != nullptr) TellThoseUnderWay();
   }
@@ -113,12 +127,12 @@ class CheckedPair final : public tcp::Pair {
   }
 
   bool Refuse(const char* what) {
-    End(std::make_exception_ptr(gloo::IoException(std::string("the peer sends ") + what)));
+    End(std::string("the peer sends ") + what);
     return false;
   }
 
-  void End(const std::exception_ptr& error) {
-    if (ex_ == nullptr && state_ != CLOSED) signalException(error);
+  void End(const std::string& why) {
+    if (ex_ == nullptr && state_ != CLOSED) signalException(why);
   }
 
   // Gloo tells the error to those who wait for operations that have not begun, and leaves the
@@ -135,10 +149,6 @@ class CheckedPair final : public tcp::Pair {
     const std::exception_ptr error = std::exchange(ex_, nullptr);
     signalException(error);
   }
-
-  const int64_t most_ahead_;
-  std::atomic<int64_t> ahead_ = 0;  // operations that came less those that are owed
-  std::atomic<int> wanted_ = 0;     // the lock, by other threads
 };
 
 class CheckedContext final : public tcp::Context {
