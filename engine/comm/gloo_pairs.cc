@@ -22,6 +22,9 @@ namespace {
 
 namespace tcp = gloo::transport::tcp;
 
+// Operations that Gloo's thread takes before it looks whether somebody else wants the pair.
+constexpr int kOfATurn = 64;
+
 class Counted {
  public:
   explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
@@ -42,7 +45,9 @@ struct PairState {
   // Who wants the pair's lock from Gloo's thread, which would otherwise keep it for as long as the
   // peer sends.
   std::atomic<int> wanted_ = 0;
-  std::atomic<int> inside_ = 0;  // Gloo's thread
+  std::atomic<int> inside_ = 0;  // Gloo's thread, which alone uses what follows
+  int taken_ = 0;                // operations since it came in
+  bool yielded_ = false;         // it left before it had taken all
 };
 
 class CheckedPair final : PairState, public tcp::Pair {
@@ -84,7 +89,9 @@ class CheckedPair final : PairState, public tcp::Pair {
   // In Gloo's thread, which nothing thrown may leave. What it leaves it is called for again.
   void handleEvents(int events) override {
     const Counted inside(inside_);
-    if (wanted_ > 0) return;
+    if (yielded_ && wanted_ > 0) return;
+    yielded_ = false;
+    taken_ = 0;
     try {
       tcp::Pair::handleEvents(events);
     } catch (const std::exception& error) {
@@ -118,7 +125,9 @@ class CheckedPair final : PairState, public tcp::Pair {
   // One operation of the peer's; false where the rest of it, or its turn, is to come.
   bool read() override {
     if (tcp::Pair::read()) {
-      return ++ahead_ <= most_ahead_ ? wanted_ == 0 : Refuse("more operations than a step has");
+      if (++ahead_ > most_ahead_) return Refuse("more operations than a step has");
+      yielded_ = ++taken_ >= kOfATurn && wanted_ > 0;
+      return !yielded_;
     }
     // Gloo's other kind of buffers, which there are none of: it would try again at once.
     const bool is_none =
