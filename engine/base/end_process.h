@@ -2,7 +2,7 @@
 // the process lasts, and a thread that is let go of when its work is done has yet to leave. By
 // std::exit, and so by a return from main, they run into what exit handlers take down: OpenSSL's
 // free the state in which a thread that ends looks itself up. A service that had stopped as it
-// should then ended by a signal, once in some hundred times.
+// should then ended by a signal, in one of about 150 stops right after an overload.
 #pragma once
 
 #include <cstdio>
