@@ -104,30 +104,53 @@ double ErrorAllowed(const ValueTask& task, const DefinedRow& row, int64_t x, dou
   return of_scores * spread + (2e-6 + 2 * weight) * row.magnitude[x] + 0x1p-120;
 }
 
+// merges: of partial results, each of which rounds a sum twice.
+void ExpectAsDefined(const ValueTask& task, const ValueResult& result, double weight,
+                     int64_t merges = 0) {
+  const double merged = 0x1p-23 * static_cast<double>(merges);
+  ExpectWithinTheValues(task, result, weight + merged);
+  for (int64_t i = 0; i < task.queries; ++i) {
+    const DefinedRow row = Expect(task, i);
+    ASSERT_NEAR(result.lse[i], row.lse,
+                (Gamma(task) + 0x1p-22) * row.terms + (1e-6 + merged) * (1 + std::abs(row.lse)))
+        << "row " << i;
+    for (int64_t x = 0; x < task.value_dim; ++x) {
+      ASSERT_NEAR(result.out[i * task.value_dim + x], row.out[x],
+                  ErrorAllowed(task, row, x, weight) + merged * row.magnitude[x])
+          << "row " << i << " dim " << x;
+    }
+  }
+}
+
 TEST_P(EveryValueTest, AnyMagnitudeIsRight) {
   std::mt19937_64 random(2);
   for (int trial = 0; trial < 100 && !HasFailure(); ++trial) {
     const ValueTask task = RandomMagnitudes(random);
     SCOPED_TRACE(trial);
-    const ValueResult result = Attend(*device_, task);
-    const double weight = WeightRounding(task.dtype);
-    ExpectWithinTheValues(task, result, weight);
-    for (int64_t i = 0; i < task.queries; ++i) {
-      const DefinedRow row = Expect(task, i);
-      ASSERT_NEAR(result.lse[i], row.lse,
-                  (Gamma(task) + 0x1p-22) * row.terms + 1e-6 * (1 + std::abs(row.lse)))
-          << "row " << i;
-      for (int64_t x = 0; x < task.value_dim; ++x) {
-        ASSERT_NEAR(result.out[i * task.value_dim + x], row.out[x],
-                    ErrorAllowed(task, row, x, weight))
-            << "row " << i << " dim " << x;
-      }
-    }
+    ExpectAsDefined(task, Attend(*device_, task), WeightRounding(task.dtype));
   }
 }
 
-// Another order of the keys, and one number more in every score of a row, are the same attention.
-TEST_P(EveryValueTest, OrderAndShiftOfKeysChangeNothing) {
+// Keys in parts, as ranks and branches have them, are the same attention.
+TEST_P(EveryValueTest, PartsOfAnyMagnitudeAreRight) {
+  std::mt19937_64 random(5);
+  for (int trial = 0; trial < 50 && !HasFailure(); ++trial) {
+    const ValueTask task = RandomMagnitudes(random);
+    std::vector<int64_t> ends = {task.keys};
+    for (uint64_t part = random() % 6; part > 0; --part) {
+      ends.push_back(1 + static_cast<int64_t>(random() % static_cast<uint64_t>(task.keys)));
+    }
+    std::ranges::sort(ends);
+    const auto same = std::ranges::unique(ends);
+    ends.erase(same.begin(), same.end());
+    SCOPED_TRACE(trial);
+    ExpectAsDefined(task, AttendInParts(*device_, task, ends), WeightRounding(task.dtype),
+                    std::ssize(ends));
+  }
+}
+
+// Another order of the keys is the same attention.
+TEST_P(EveryValueTest, OrderOfKeysChangesNothing) {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 20 && !HasFailure(); ++trial) {
     ValueTask task = RandomMagnitudes(random);
@@ -156,18 +179,38 @@ TEST_P(EveryValueTest, OrderAndShiftOfKeysChangeNothing) {
       }
     }
   }
-  // Exact scores, shifted by 2^20 through a dim of their own.
-  ValueTask task(DataType::kFloat32, 20, 130, 16, 8);
-  for (float& x : task.q) x = static_cast<float>(random() % 9) - 4;
-  for (float& x : task.k) x = static_cast<float>(random() % 9) / 64;
-  for (float& x : task.v) x = Uniform(random, -1, 1);
-  for (int64_t i = 0; i < task.queries; ++i) task.q[i * 16] = 0;
-  const ValueResult result = Attend(*device_, task);
-  for (int64_t i = 0; i < task.queries; ++i) task.q[i * 16] = 0x1p10f;
-  for (int64_t j = 0; j < task.keys; ++j) task.k[j * 16] = 0x1p7f;
-  const ValueResult shifted = Attend(*device_, task);
-  for (size_t i = 0; i < result.out.size(); ++i) {
-    ASSERT_NEAR(shifted.out[i], result.out[i], 2e-6) << i;
+}
+
+// Scores that float32 holds exactly, of any unit, shifted through a dim of their own.
+TEST_P(EveryValueTest, AShiftOfAllScoresChangesNothing) {
+  std::mt19937_64 random(6);
+  const auto exponent = [&random] { return static_cast<int>(random() % 121) - 60; };
+  for (int trial = 0; trial < 20 && !HasFailure(); ++trial) {
+    const int64_t dim = 8 * (1 + static_cast<int64_t>(random() % 32));
+    const DataType dtype = random() % 3 == 0 ? DataType::kBFloat16 : DataType::kFloat32;
+    ValueTask task(dtype, 20, 130, dim, 8);
+    const int of_q = exponent(), of_k = exponent(), of_v = exponent();
+    const int shift = static_cast<int>(random() % 20);  // of the unit; sums stay below 2^24
+    task.scale = std::ldexp(1.0f, -of_q - of_k - 6);
+    const auto unit = [&random](int exponent) {
+      return std::ldexp(static_cast<float>(random() % 9) - 4, exponent);
+    };
+    for (float& x : task.q) x = unit(of_q);
+    for (float& x : task.k) x = unit(of_k);
+    for (int64_t j = 0; j < task.keys; ++j) {
+      for (int64_t x = 0; x < 8; ++x) task.SetV(j, x, std::ldexp(Uniform(random, -1, 1), of_v));
+    }
+    for (int64_t i = 0; i < task.queries; ++i) task.q[i * dim] = 0;
+    const ValueResult result = Attend(*device_, task);
+    for (int64_t i = 0; i < task.queries; ++i) task.q[i * dim] = std::ldexp(1.0f, of_q + shift);
+    for (int64_t j = 0; j < task.keys; ++j) task.k[j * dim] = std::ldexp(1.0f, of_k);
+    const ValueResult shifted = Attend(*device_, task);
+    SCOPED_TRACE(trial);
+    for (size_t i = 0; i < result.out.size(); ++i) {
+      ASSERT_NEAR(shifted.out[i], result.out[i],
+                  (2e-6 + 2 * WeightRounding(dtype)) * std::ldexp(1.0, of_v))
+          << i;
+    }
   }
 }
 
