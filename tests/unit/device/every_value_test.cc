@@ -141,8 +141,7 @@ TEST_P(EveryValueTest, PartsOfAnyMagnitudeAreRight) {
       ends.push_back(1 + static_cast<int64_t>(random() % static_cast<uint64_t>(task.keys)));
     }
     std::ranges::sort(ends);
-    const auto same = std::ranges::unique(ends);
-    ends.erase(same.begin(), same.end());
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
     SCOPED_TRACE(trial);
     ExpectAsDefined(task, AttendInParts(*device_, task, ends), WeightRounding(task.dtype),
                     std::ssize(ends));
