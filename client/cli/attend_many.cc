@@ -55,7 +55,8 @@ struct OpenedJob {
 };
 
 absl::Status OfLine(const Line& line, const absl::Status& status) {
-  return client::WithMessage(status, absl::StrCat("line ", line.number, ": ", status.message()));
+  const absl::Status told = WithWords(status);
+  return client::WithMessage(told, absl::StrCat("line ", line.number, ": ", told.message()));
 }
 
 absl::Status Take(const nlohmann::json& text, Line& line) {

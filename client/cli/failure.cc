@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cpp/steady_clock.h"
+#include "client/cpp/with_message.h"
 #include "nlohmann/json.hpp"
 #include "wire/control_characters.h"
 #include "wire/status.h"
@@ -34,13 +35,6 @@ Json AsJson(const absl::Status& status) {
   return json;
 }
 
-// gRPC's own answer for a method that the server does not have has no words.
-absl::Status WithWords(const absl::Status& status) {
-  if (!absl::IsUnimplemented(status) || !status.message().empty()) return status;
-  return absl::UnimplementedError(
-      "the server does not know this call: it is no coordinator's gRPC port (--grpc-port, 8001)");
-}
-
 // text: what people read; json: what programs do.
 void Print(const GlobalOptions& global, const std::string& text, const Json& json) {
   if (global.format == OutputFormat::kJson) {
@@ -57,6 +51,16 @@ void Print(const GlobalOptions& global, const std::string& text, const Json& jso
 int BadInput(const GlobalOptions& global, const absl::Status& status) {
   Print(global, Describe(status), {{"error", AsJson(status)}});
   return kExitBadInput;
+}
+
+absl::Status WithWords(const absl::Status& status) {
+  if (!status.message().empty()) return status;
+  const char* words =
+      absl::IsUnimplemented(status)
+          ? "the server does not know this call: it is no coordinator's gRPC port (--grpc-port, "
+            "8001)"
+          : "the server said no more";
+  return client::WithMessage(status, words);
 }
 
 int ServiceFailed(const GlobalOptions& global, const absl::Status& status) {

@@ -20,6 +20,10 @@ int BadInput(const GlobalOptions& global, const absl::Status& status);
 int ServiceFailed(const GlobalOptions& global, const absl::Status& status);
 int NotPrinted(const GlobalOptions& global, const absl::Status& status);  // what was done
 
+// An error that came without words, with some. gRPC's own answer for a method that the server does
+// not have is one.
+absl::Status WithWords(const absl::Status& status);
+
 // A call that failed and is made again.
 struct Retry {
   absl::Status failure;

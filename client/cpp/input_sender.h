@@ -2,6 +2,7 @@
 // service asks for them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -43,6 +44,9 @@ class InputSender {
   // sender's own. INTERNAL: can_resend is not set, or as of ResendQueue::Add. NO_THREADS.
   absl::Status Resend(const v1::Resend& resend);
 
+  // Whether every row has been handed to the transport, or is just being so.
+  bool sent_all() const { return bytes_left_ == 0; }
+
   // The report has come: nothing is sent any more, and the client's side is closed if it is not.
   void Close();
 
@@ -62,7 +66,7 @@ class InputSender {
   wire::SlicePool buffers_;
   v1::Chunk chunk_;  // that is sent, like its payload
   std::string_view payload_;
-  int64_t bytes_left_;  // of those never sent
+  std::atomic<int64_t> bytes_left_;  // of those never sent
 
   enum class State { kOpen, kReported, kEnded };
 

@@ -25,6 +25,7 @@ from hilbert_ring.v1 import many_pb2 as many_pb
 ROWS = np.ones((16, 1, 8), "f4")
 TILES = np.ones((8, 4), "f4")
 COORDS = np.ones((8, 2))
+SLIDE_ROWS = len(TILES) + len(COORDS)
 MALFORMED = b"\xff\xff"
 ESCAPE = "\x1b[31mred\n\x9b"
 ESCAPED = "\\x1b[31mred\\n\\xc2\\x9b"
@@ -81,11 +82,14 @@ def call(request):
     return request.param
 
 
-def says(*messages, admitted=None, until_closed=True):
-    """A handler that admits what it is sent, and says this."""
+def says(*messages, admitted=None, until_closed=True, rows=0):
+    """A handler that admits what it is sent, reads so many rows, and says this."""
     def handler(requests, _):
         next(requests)
         yield pb.AttendResponse(admitted=admitted or pb.Admitted(workers=1, epoch_tokens=16))
+        missing = rows
+        while missing > 0:
+            missing -= next(requests).chunk.rows
         yield from messages
         for _ in requests if until_closed else ():
             pass
@@ -227,9 +231,19 @@ def test_another_model_than_was_asked_for(call):
 def test_another_model_than_was_meant_computed_the_job(call):
     rows = output(pb.TENSOR_POOLED, np.ones((1, 16), "f4"))
     with refused(f"the model of digest {'cd' * 32} computed the job, meant was {'ab' * 32}"):
-        encode(call, small(), says(rows, report(model_digest="cd" * 32)))
+        encode(call, small(), says(rows, report(model_digest="cd" * 32), rows=SLIDE_ROWS))
     for digest in ("", "ab" * 32):
-        assert encode(call, small(), says(rows, report(model_digest=digest))).embeddings.shape == (1, 16)
+        said = says(rows, report(model_digest=digest), rows=SLIDE_ROWS)
+        assert encode(call, small(), said).embeddings.shape == (1, 16)
+
+
+def test_a_report_before_the_input_did_not_end_well(call):
+    """More than leaves before somebody reads it: the service computed without most of it."""
+    rows = np.ones((1 << 18, 1, 8), "f4")
+    early = "the service broke the protocol: a report before all rows were sent"
+    with Liar(Attend=says(output(pb.TENSOR_OUT, rows[:16]), report())) as address, refused(early):
+        call(address, "attend", rows, rows, rows, segments=[16], lse=False, progress=False, by_reference="never",
+             **LIMITS)
 
 
 def test_bytes_that_are_no_message(call):
@@ -337,7 +351,7 @@ def test_control_characters_of_the_service_are_escaped(call):
     rows = output(pb.TENSOR_POOLED, np.ones((1, 16), "f4"))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        encode(call, small(), says(rows, report(notes=[ESCAPE])))
+        encode(call, small(), says(rows, report(notes=[ESCAPE]), rows=SLIDE_ROWS))
     assert [str(warning.message) for warning in caught] == [ESCAPED]
 
 
@@ -354,7 +368,7 @@ def test_what_a_stream_may_not_say(call, handler, what):
 def test_a_limit_of_payloads_below_1_is_none(call):
     rows = np.ones((1 << 16, 1, 8), "f4")  # beyond what follows an Open
     admitted = pb.Admitted(workers=1, epoch_tokens=16, max_payload_bytes=-5)
-    with Liar(Attend=says(output(pb.TENSOR_OUT, rows), report(), admitted=admitted)) as address:
+    with Liar(Attend=says(output(pb.TENSOR_OUT, rows), report(), admitted=admitted, rows=3 * len(rows))) as address:
         result = call(address, "attend", rows, rows, rows, segments=[16], lse=False, progress=False,
                       by_reference="never", **LIMITS)
     np.testing.assert_array_equal(result.out, rows)

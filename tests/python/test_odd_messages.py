@@ -20,11 +20,14 @@ def says():
     """Takes messages; the address of a service that says them, after Admitted as a rule."""
     servers = []
 
-    def start(*odd, admits=True):
+    def start(*odd, admits=True, rows=0):  # of the input, that are read before
         def call(requests, _):
             job_id = next(requests).open.job_id
             if admits:
                 yield pb.AttendResponse(admitted=pb.Admitted(job_id=job_id, epoch_tokens=16))
+            missing = rows
+            while missing > 0:
+                missing -= next(requests).chunk.rows
             yield from odd
             for _ in requests:
                 pass
@@ -59,7 +62,7 @@ def report_with(rows):
 
 def test_a_report_that_comes_at_once_says_that_the_job_was_admitted(says):
     told = []
-    with hilbert_ring.connect(says(report_with(ROWS), admits=False)) as client:
+    with hilbert_ring.connect(says(report_with(ROWS), admits=False, rows=3 * len(ROWS))) as client:
         result = client.attend(ROWS, ROWS, ROWS, segments=[16], lse=False, progress=told.append, deadline=20)
     np.testing.assert_array_equal(result.out, ROWS)
     assert told[-1].admitted and told[-1].workers == 1

@@ -15,6 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kChunkRows = 4096;
@@ -96,6 +97,32 @@ TEST(SlowClient, ARowNowAndThenLosesTheWorkers) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("the least rate is 1048576"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(15));
   EXPECT_TRUE(WorkersIdleWithin(*stub, seconds(10)));
+}
+
+// What the client is told of it comes behind outputs that it may not have read in time.
+TEST(SlowClient, AMessageReadNowAndThenLosesTheWorkers) {
+  auto cluster = Cluster::Start(
+      {.workers = 1,
+       .arguments = {"--idle-timeout=3", "--least-rate=64MiB", "--share-memory=false"},
+       .spread = false,
+       .log_files = true});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto stub = (*cluster)->Stub();
+  const JobSpec spec = LargeOutputs();
+  RawCall call(*stub, seconds(120));
+  ASSERT_TRUE(call.Open(spec) && call.AwaitAdmitted());
+  SendUpTo(call, spec, spec.tokens);
+  call.WritesDone();
+  const auto start = std::chrono::steady_clock::now();
+  v1::AttendResponse response;
+  while (call.Read(&response)) std::this_thread::sleep_for(milliseconds(500));
+  const absl::Status status = call.Finish();
+  EXPECT_TRUE(wire::ReasonOf(status) == "CLIENT_SLOW" || absl::IsCancelled(status)) << status;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(30));
+  EXPECT_TRUE(WorkersIdleWithin(*stub, seconds(10)));
+  EXPECT_THAT((*cluster)->Logs(), AllOf(HasSubstr("code=DEADLINE_EXCEEDED"),
+                                        HasSubstr("reason=CLIENT_SLOW, error=the client has read"),
+                                        HasSubstr("the least rate is 67108864")));
 }
 
 TEST(SlowClient, AnErrorFreesTheWorkersThoughTheClientDoesNotRead) {

@@ -208,6 +208,8 @@ class Attempt:
         elif kind == "output":
             self._place(response.output)
         elif kind == "report":
+            if self._queue is not None and not self._queue.all_taken:
+                raise broken("a report before all rows were sent")
             if not self.admitted:
                 self._note_admitted(len(response.report.workers))
             for output in response.outputs:

@@ -156,6 +156,11 @@ class SendQueue:
         """The rows to send now; None when there are none, for now."""
         return self._next_again() or self._next_new()
 
+    @property
+    def all_taken(self) -> bool:
+        """Whether each row has been handed out by `next`."""
+        return self._next_ahead >= self._inputs.rows and self._band >= self._inputs.rows
+
     def _next_new(self) -> Optional[Rows]:
         inputs = self._inputs
         if self._next_ahead < inputs.rows:

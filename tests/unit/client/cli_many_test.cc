@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/client/fake_service.h"
 #include "tests/unit/client/fake_small_jobs.h"
 #include "tests/unit/client/run_cli.h"
 #include "tests/unit/client/test_files.h"
@@ -24,20 +25,22 @@ class CliMany : public ::testing::Test {
     files_.WriteNpy("q", wire::NpyType::kFloat32, {3, 1, 8}, std::vector<float>(24, 0.5f));
   }
 
-  CliResult Run(const std::string& jobs) const {
-    return RunCli(absl::StrCat("attend-many --server ", service_.address(),
-                               " --segments 8 --dilations 1 ", jobs));
+  CliResult Run(const std::string& jobs) const { return RunWith(service_.address(), jobs); }
+  static CliResult RunWith(const std::string& server, const std::string& jobs) {
+    return RunCli(
+        absl::StrCat("attend-many --server ", server, " --segments 8 --dilations 1 ", jobs));
   }
 
   // Jobs of three tokens; the queries of one of them lie in a file that is not there.
-  CliResult RunLines(int jobs, int wrong) const {
+  CliResult RunLines(int jobs, int wrong) const { return Run(Lines(jobs, wrong)); }
+  std::string Lines(int jobs, int wrong) const {
     std::string lines;
     for (int line = 1; line <= jobs; ++line) {
       absl::StrAppend(&lines, R"({"q": ")", files_.Path(line == wrong ? "none" : "q"),
                       R"(", "k": ")", files_.Path("q"), R"(", "v": ")", files_.Path("q"),
                       R"(", "out": ")", files_.Path(absl::StrCat("out", line)), "\"}\n");
     }
-    return Run(files_.Write("jobs.jsonl", lines));
+    return files_.Write("jobs.jsonl", lines);
   }
 
   const TestFiles files_;
@@ -74,6 +77,21 @@ TEST_F(CliMany, ALineThatCannotBeOpenedLaterFailsAlone) {
   EXPECT_THAT(result.out, HasSubstr("130 jobs, 1 failed, 387 tokens"));
   EXPECT_THAT(service_.calls(), ElementsAre(SizeIs(128), SizeIs(1)));
   EXPECT_TRUE(std::filesystem::exists(files_.Path("out130")));
+}
+
+TEST_F(CliMany, AnErrorWithoutWordsGetsSome) {
+  // As gRPC answers for a method that the server does not have: here, every one of small jobs.
+  const FakeService other;
+  const CliResult unknown = RunWith(other.address(), Lines(1, 0));
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("UNIMPLEMENTED: line 1: the server does not know this call"));
+
+  const FakeSmallJobs silent([](int, int64_t) -> std::vector<absl::Status> {
+    return {absl::Status(absl::StatusCode::kFailedPrecondition, "")};
+  });
+  const CliResult none = RunWith(silent.address(), Lines(1, 0));
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.err, HasSubstr("FAILED_PRECONDITION: line 1: the server said no more"));
 }
 
 }  // namespace

@@ -63,6 +63,14 @@ TEST(OddMessages, AnEpochOfAJobIsABreachOfTheProtocol) {
   ExpectBroken(EchoJob().Attend({.after_admitted = {Epoch()}}).status(), "an epoch");
 }
 
+// 25 MB: more than leaves before somebody reads it.
+TEST(OddMessages, AReportBeforeTheInputIsABreachOfTheProtocol) {
+  v1::AttendResponse report;
+  report.mutable_report()->set_tokens(1 << 16);
+  ExpectBroken(EchoJob(1 << 16).Attend({.after_admitted = {report}}).status(),
+               "a report before all rows were sent");
+}
+
 TEST(OddMessages, WhatIsAJobsIsABreachInAStream) {
   v1::AttendResponse queued;
   queued.mutable_queued()->set_position(1);

@@ -311,7 +311,10 @@ TEST(Membership, FailuresInARowRestLongerAndSuccessForgetsThem) {
   Membership membership(kForLong, counts.Hooks());
   const auto member = Join(membership, "127.0.0.1:1");
   EXPECT_LE(RestOf(*member), Clock::duration(0));
+  const testing::CapturedLog log;
   membership.Failed(*member, "its connection broke");
+  EXPECT_THAT(log.text(), HasSubstr("worker 127.0.0.1:1 gets no jobs for 1000 ms, for it failed "
+                                    "one: its connection broke"));
   EXPECT_GT(RestOf(*member), milliseconds(0));
   EXPECT_LE(RestOf(*member), milliseconds(1000));
   EXPECT_EQ(membership.Describe()[0].state(), v1::ClusterWorker::STATE_RESTING);
