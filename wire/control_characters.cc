@@ -62,6 +62,10 @@ std::string Shortened(std::string_view text, size_t most) {
   return absl::StrCat(absl::string_view(text.data(), end), "... (", text.size(), " bytes)");
 }
 
+std::string Legible(std::string_view text, size_t most) {
+  return Shortened(EscapeControls(text), most);
+}
+
 std::string PrintableJson(std::string_view json) {
   std::string printable;
   for (size_t at = 0; at < json.size();) {

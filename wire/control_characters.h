@@ -15,6 +15,9 @@ std::string EscapeControls(std::string_view text);
 // The text's first bytes where it has more than `most`, and how many it has: "abc... (12 bytes)".
 std::string Shortened(std::string_view text, size_t most);
 
+// A text of somebody else's as it may be shown: escaped, then shortened.
+std::string Legible(std::string_view text, size_t most = 4096);
+
 // Of JSON, whose strings may hold U+007F to U+009F as they are: those as "\u009b".
 std::string PrintableJson(std::string_view json);
 

@@ -32,8 +32,7 @@ static_assert(static_cast<int>(absl::StatusCode::kUnauthenticated) ==
 // and in one of them a byte that is not printable ASCII takes three.
 constexpr size_t kMostMessageBytes = 1024;
 
-// Of a message that comes, of whoever: escaped, and told by who has shortened it already.
-constexpr size_t kMostHeardBytes = 4 * kMostMessageBytes;
+// Of a reason that comes, of whoever.
 constexpr size_t kMostReasonBytes = 128;
 
 void AddField(const absl::Status& status, google::rpc::ErrorInfo& info) {
@@ -119,14 +118,14 @@ grpc::Status ToGrpc(const absl::Status& status) {
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   absl::Status bare(static_cast<absl::StatusCode>(status.error_code()),
-                    Shortened(EscapeControls(status.error_message()), kMostHeardBytes));
+                    Legible(status.error_message()));
   google::rpc::Status details;
   if (!details.ParseFromString(status.error_details())) return bare;
   for (const auto& detail : details.details()) {
     google::rpc::ErrorInfo info;
     if (detail.UnpackTo(&info) && info.domain() == kErrorDomain) {
       return WithReason(WithPeerOf(info, WithFieldOf(info, bare)),
-                        Shortened(EscapeControls(info.reason()), kMostReasonBytes));
+                        Legible(info.reason(), kMostReasonBytes));
     }
   }
   return bare;

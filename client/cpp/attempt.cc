@@ -9,6 +9,7 @@
 #include "client/cpp/grpc_deadline.h"
 #include "engine/base/return_if_error.h"
 #include "wire/codec.h"
+#include "wire/control_characters.h"
 #include "wire/payload_message.h"
 #include "wire/status.h"
 #include "wire/transport.h"
@@ -137,8 +138,8 @@ absl::Status Attempt::CheckModel(const v1::Report& report) const {
   if (digest.empty() || report.model_digest().empty() || report.model_digest() == digest) {
     return absl::OkStatus();
   }
-  return ProtocolError(
-      absl::StrCat("version ", report.model_digest(), " of the model, asked for ", digest));
+  return ProtocolError(absl::StrCat("version ", wire::Legible(report.model_digest()),
+                                    " of the model, asked for ", digest));
 }
 
 absl::Status Attempt::Admit(const v1::Admitted& admitted) {

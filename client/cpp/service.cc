@@ -190,8 +190,8 @@ absl::StatusOr<v1::Model> RequestModel(const std::shared_ptr<grpc::Channel>& cha
                                                   &context, request, &answer);
                                             }));
   if (model.name() == name) return model;
-  return ProtocolError(absl::StrCat("model '", wire::EscapeControls(model.name()),
-                                    "' in answer to one for '", name, "'"));
+  return ProtocolError(
+      absl::StrCat("model '", wire::Legible(model.name()), "' in answer to one for '", name, "'"));
 }
 
 absl::StatusOr<v1::GetClusterResponse> RequestCluster(

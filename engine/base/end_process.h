@@ -8,13 +8,15 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "engine/base/sanitized.h"
+
 namespace hilbert_ring {
 
 // Writes what streams of <cstdio> hold, and ends all threads at once. Nothing is destroyed: what
 // has to be is by now.
 [[noreturn]] inline void EndProcess(int status) {
   std::fflush(nullptr);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef HILBERT_RING_SANITIZED
   std::exit(status);  // the sanitizer says then what it found
 #else
   std::_Exit(status);

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "engine/base/sanitized.h"
+
 namespace hilbert_ring {
 
 // Those that are closed are opened so that reading or writing them fails as before. Where /dev/null
@@ -22,7 +24,7 @@ inline void HoldStandardStreams() {
 
 // Beside the main of a program: calls HoldStandardStreams before any library has opened something,
 // which gRPC does when it is loaded. A sanitizer has to begin first.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef HILBERT_RING_SANITIZED
 #define HILBERT_RING_HOLDS_STANDARD_STREAMS \
   [[gnu::constructor]] static void HoldStreams() { hilbert_ring::HoldStandardStreams(); }
 #else

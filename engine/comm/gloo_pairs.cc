@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "gloo/common/logging.h"
 #include "gloo/transport/tcp/context.h"
@@ -38,9 +39,14 @@ class Counted {
 
 // Apart, and made first: a pair listens before it is made.
 struct PairState {
-  explicit PairState(int64_t most_ahead) : most_ahead_(most_ahead) {}
+  explicit PairState(const GlooRanks& ranks) : most_ahead_(ranks.most_ahead), due_(ranks.due) {}
+
+  // Whether somebody waits for the pair's lock, or has begun to: Gloo takes it where a step is
+  // late.
+  bool IsWanted() const { return wanted_ > 0 || std::chrono::steady_clock::now() >= due_->load(); }
 
   const int64_t most_ahead_;
+  const std::shared_ptr<const GlooDue> due_;
   std::atomic<int64_t> ahead_ = 0;  // operations that came less those that are owed
   // Who wants the pair's lock from Gloo's thread, which would otherwise keep it for as long as the
   // peer sends.
@@ -53,8 +59,8 @@ struct PairState {
 class CheckedPair final : PairState, public tcp::Pair {
  public:
   CheckedPair(tcp::Context* context, tcp::Device* device, int peer,
-              std::chrono::milliseconds timeout, int64_t most_ahead)
-      : PairState(most_ahead), tcp::Pair(context, device, peer, timeout) {}
+              std::chrono::milliseconds timeout, const GlooRanks& ranks)
+      : PairState(ranks), tcp::Pair(context, device, peer, timeout) {}
 
   // Gloo's thread has left when this returns. Bytes that were sent still arrive.
   ~CheckedPair() override {
@@ -64,6 +70,11 @@ class CheckedPair final : PairState, public tcp::Pair {
       if (state_ != CLOSED) changeState(CLOSED);
     }
     while (inside_ > 0) std::this_thread::yield();
+  }
+
+  void connect(const std::vector<char>& address) override {
+    const Counted wanted(wanted_);
+    tcp::Pair::connect(address);
   }
 
   void send(gloo::transport::UnboundBuffer* buffer, uint64_t slot, size_t offset,
@@ -89,16 +100,14 @@ class CheckedPair final : PairState, public tcp::Pair {
   // In Gloo's thread, which nothing thrown may leave. What it leaves it is called for again.
   void handleEvents(int events) override {
     const Counted inside(inside_);
-    if (yielded_ && wanted_ > 0) return;
+    if (yielded_ && IsWanted()) return;
     yielded_ = false;
     taken_ = 0;
     try {
       tcp::Pair::handleEvents(events);
     } catch (const std::exception& error) {
       const std::unique_lock lock(m_, std::try_to_lock);
-      if (!lock) return;  // who waits for the connection to be made has a limit
-      DropSocket();
-      End(error.what());
+      if (lock) End(error.what());  // else who waits for the connection to be made has a limit
     }
   }
 
@@ -112,21 +121,24 @@ class CheckedPair final : PairState, public tcp::Pair {
     if (state_ == CLOSED && ex_ != nullptr) TellThoseUnderWay();
   }
 
-  // A connection that was taken and is gone by then is not known to the device yet, which Gloo
-  // would ask to forget it.
-  void DropSocket() {
-    try {
-      device_->unregisterDescriptor(fd_, this);
-    } catch (const gloo::EnforceNotMet&) {
+  // A connection that was taken, and is gone before it was made, is not known to the device yet,
+  // which Gloo would ask to forget it.
+  void changeState(state next) noexcept override {
+    if (next == CLOSED && state_ != CONNECTED && fd_ >= 0) {
+      try {
+        device_->unregisterDescriptor(fd_, this);
+      } catch (const gloo::EnforceNotMet&) {
+      }
+      ::close(std::exchange(fd_, -1));
     }
-    ::close(std::exchange(fd_, -1));
+    tcp::Pair::changeState(next);
   }
 
   // One operation of the peer's; false where the rest of it, or its turn, is to come.
   bool read() override {
     if (tcp::Pair::read()) {
       if (++ahead_ > most_ahead_) return Refuse("more operations than a step has");
-      yielded_ = ++taken_ >= kOfATurn && wanted_ > 0;
+      yielded_ = ++taken_ >= kOfATurn && IsWanted();
       return !yielded_;
     }
     // Gloo's other kind of buffers, which there are none of: it would try again at once.
@@ -163,16 +175,15 @@ class CheckedPair final : PairState, public tcp::Pair {
 class CheckedContext final : public tcp::Context {
  public:
   CheckedContext(std::shared_ptr<tcp::Device> device, const GlooRanks& ranks)
-      : tcp::Context(std::move(device), ranks.rank, ranks.size), most_ahead_(ranks.most_ahead) {}
+      : tcp::Context(std::move(device), ranks.rank, ranks.size), ranks_(ranks) {}
 
   std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override {
-    pairs_[peer] =
-        std::make_unique<CheckedPair>(this, device_.get(), peer, getTimeout(), most_ahead_);
+    pairs_[peer] = std::make_unique<CheckedPair>(this, device_.get(), peer, getTimeout(), ranks_);
     return pairs_[peer];
   }
 
  private:
-  const int64_t most_ahead_;
+  const GlooRanks ranks_;
 };
 
 }  // namespace

@@ -1,9 +1,12 @@
 // Connections of Gloo whose peers may send anything. Gloo's own end the process where a peer sends
 // what nobody waits for, turn without end over an operation that is none, and keep what a peer
 // announces without a bound. These end themselves, and whoever waits for one of them gets the error
-// at once, whatever has been transferred; no peer keeps others from a connection by sending.
+// at once, whatever has been transferred; no peer that sends holds up who ends a ring, or a
+// deadline.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -12,12 +15,16 @@
 
 namespace hilbert_ring {
 
+// Until when the step that is waited for may take.
+using GlooDue = std::atomic<std::chrono::steady_clock::time_point>;
+
 struct GlooRanks {
   int rank = 0;
   int size = 0;
   // Operations that a peer may have sent before this rank starts what they belong to: those of one
   // step. Gloo looks through all of them at each.
   int64_t most_ahead = 0;
+  std::shared_ptr<const GlooDue> due;
 };
 
 // device: of TCP.

@@ -46,8 +46,9 @@ struct ReadyFile::Shared {
   bool is_so ABSL_GUARDED_BY(mutex) = false;
   bool ending ABSL_GUARDED_BY(mutex) = false;
 
-  void Want(std::optional<std::string> text) {
+  void Want(std::optional<std::string> text, bool last = false) {
     const MutexLock lock(mutex);
+    ending = last;
     wanted = std::move(text);
     is_so = false;
     changed.notify_all();
@@ -88,9 +89,8 @@ ReadyFile::ReadyFile(std::string path) {
 ReadyFile::~ReadyFile() {
   if (shared_ == nullptr) return;
   Shared& shared = *shared_;
-  shared.Want(std::nullopt);
+  shared.Want(std::nullopt, /*last=*/true);
   MutexLock lock(shared.mutex);
-  shared.ending = true;
   shared.changed.wait_for(
       lock, kEndLimit, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared.mutex) { return shared.is_so; });
 }

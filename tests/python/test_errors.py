@@ -113,14 +113,17 @@ def test_texts_of_the_service_may_be_shown():
         status_of("R\x1b", field="f\n")])
     assert error.message == "\\x1b[2J\\r\\n\\t\\x7f\\xc2\\x85\u00a0\u00e9"
     assert (error.reason, error.field) == ("R\\x1b", "f\\n")
+    error = errors.error_of(grpc.StatusCode.INTERNAL, "a", [status_of("R" * 129, field="f")])
+    assert error.reason == "R" * 128 + "... (129 bytes)"
 
 
 @pytest.mark.parametrize("text, shown", [
     ("x" * 4096, "x" * 4096), ("x" * 4097, "x" * 4096 + "... (4097 bytes)"),
     ("x" * 4095 + "\u00e9", "x" * 4095 + "... (4097 bytes)"),
     ("x" * 4094 + "\u20ac", "x" * 4094 + "... (4097 bytes)"),
-    ("\u20ac" * 10**6, "\u20ac" * 1365 + "... (3000000 bytes)")],
-                         ids=["at the limit", "above it", "in a character", "likewise", "far above it"])
+    ("\u20ac" * 10**6, "\u20ac" * 1365 + "... (3000000 bytes)"),
+    ("\x1b" * 4096, "\\x1b" * 1024 + "... (16384 bytes)")],
+                         ids=["at the limit", "above it", "in a character", "likewise", "far above it", "escaped"])
 def test_a_long_text_is_shortened_between_two_characters(text, shown):
     assert errors.error_of(grpc.StatusCode.INTERNAL, text, ()).message == shown
 

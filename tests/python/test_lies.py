@@ -241,9 +241,19 @@ def test_a_report_before_the_input_did_not_end_well(call):
     """More than leaves before somebody reads it: the service computed without most of it."""
     rows = np.ones((1 << 18, 1, 8), "f4")
     early = "the service broke the protocol: a report before all rows were sent"
-    with Liar(Attend=says(output(pb.TENSOR_OUT, rows[:16]), report())) as address, refused(early):
+    said = says(output(pb.TENSOR_OUT, rows[:16]), report(), until_closed=False)
+    with Liar(Attend=said) as address, refused(early):
         call(address, "attend", rows, rows, rows, segments=[16], lse=False, progress=False, by_reference="never",
              **LIMITS)
+
+
+def test_an_error_of_the_callers_own_is_none_of_the_services(call):
+    """Of which asyncio's gRPC raises one itself for a status that is none."""
+    def tell(_):
+        raise KeyError("the caller's")
+
+    with pytest.raises(KeyError, match="the caller's"):
+        attend(call, says(), progress=tell)
 
 
 def test_bytes_that_are_no_message(call):

@@ -33,6 +33,10 @@ using ::testing::StartsWith;
 // A coordinator, and workers beside it.
 class WarmUp : public ::testing::Test {
  protected:
+  void TearDown() override {
+    if (HasFailure()) ADD_FAILURE() << FileText(folder_ / "log");
+  }
+
   void StartCoordinator(int min_workers, const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = {HILBERT_RING_COORDINATOR_BINARY,
                                           "--spawn-workers=0",

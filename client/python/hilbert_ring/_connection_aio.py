@@ -33,6 +33,18 @@ def known_status() -> Iterator[None]:
         raise HilbertRingError("the service ended the call with a status that is none") from None
 
 
+async def known_messages(stream: Any) -> AsyncIterator[bytes]:
+    """What comes, as of known_status: what its reader raises is its own."""
+    messages = stream.__aiter__()
+    while True:
+        with known_status():
+            try:
+                message = await messages.__anext__()
+            except StopAsyncIteration:
+                return
+        yield message
+
+
 class BrokenRequests:
     """Why a call's requests broke off: the caller's own error, of reading its tensors say. gRPC cancels the call
     then, which is not the caller's cancelling its task."""

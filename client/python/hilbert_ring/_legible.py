@@ -2,15 +2,14 @@
 as a message."""
 import re
 
-_MOST_BYTES = 4096  # four times what the service itself cuts them to, as in wire/status.cc
 # Of ASCII, and of Unicode U+0080 to U+009F.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def legible(text: str) -> str:
-    """Shortened, with its control characters escaped."""
-    return _CONTROLS.sub(_escaped, _shortened(text))
+def legible(text: str, most: int = 4096) -> str:
+    """With its control characters escaped, then shortened to so many bytes: as wire/control_characters.h does."""
+    return _shortened(_CONTROLS.sub(_escaped, text), most)
 
 
 def _escaped(control: "re.Match[str]") -> str:
@@ -18,8 +17,8 @@ def _escaped(control: "re.Match[str]") -> str:
     return _NAMED.get(control[0]) or "".join(f"\\x{byte:02x}" for byte in control[0].encode())
 
 
-def _shortened(text: str) -> str:
+def _shortened(text: str, most: int) -> str:
     encoded = text.encode(errors="replace")
-    if len(encoded) <= _MOST_BYTES:
+    if len(encoded) <= most:
         return text
-    return f"{encoded[:_MOST_BYTES].decode(errors='ignore')}... ({len(encoded)} bytes)"
+    return f"{encoded[:most].decode(errors='ignore')}... ({len(encoded)} bytes)"

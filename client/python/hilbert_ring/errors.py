@@ -18,6 +18,7 @@ from hilbert_ring._legible import legible
 
 _DOMAIN = "hilbert-ring"
 _PUSHBACK = "grpc-retry-pushback-ms"
+_MOST_REASON_BYTES = 128
 _Status = names_of("google/rpc/status.proto")["Status"]
 _ErrorInfo = names_of("google/rpc/error_details.proto")["ErrorInfo"]
 
@@ -202,7 +203,7 @@ def _info_of(details: bytes) -> Dict[str, Any]:
             continue
         if info.domain == _DOMAIN:
             field = info.metadata.get("field")
-            return {"reason": legible(info.reason), "field": field and legible(field),
+            return {"reason": legible(info.reason, _MOST_REASON_BYTES), "field": field and legible(field),
                     "limit": _whole_number(info.metadata.get("limit", ""))}
     return {}
 

@@ -67,7 +67,7 @@ TEST(OddMessages, AnEpochOfAJobIsABreachOfTheProtocol) {
 TEST(OddMessages, AReportBeforeTheInputIsABreachOfTheProtocol) {
   v1::AttendResponse report;
   report.mutable_report()->set_tokens(1 << 16);
-  ExpectBroken(EchoJob(1 << 16).Attend({.after_admitted = {report}}).status(),
+  ExpectBroken(EchoJob(1 << 16).Attend({.after_admitted = {report}, .stall = true}).status(),
                "a report before all rows were sent");
 }
 
@@ -96,7 +96,6 @@ TEST(OddMessages, RowsThatAStreamDidNotSendAreNotTaken) {
   EXPECT_EQ(taken, 0);
 }
 
-// A service that is newer than this client may say more.
 TEST(OddMessages, AStreamThatEndsBeforeItsInputIsNotDone) {
   v1::AttendResponse report;
   report.mutable_report()->set_tokens(0);
@@ -134,6 +133,7 @@ TEST(OddMessages, ProgressThatIsNoFractionIsPassedOver) {
   EXPECT_THAT(told, Contains(0.5));
 }
 
+// A service that is newer than this client may say more.
 TEST(OddMessages, AKindOfMessageThatIsNewerIsPassedOver) {
   v1::AttendResponse newer;
   newer.GetReflection()->MutableUnknownFields(&newer)->AddVarint(1000, 1);

@@ -179,17 +179,18 @@ TEST(GlooPeer, ThatAnnouncesWithoutEnd) {
   }
 }
 
-// Whoever aborts needs the connection that the peer keeps busy.
-TEST(GlooPeer, ThatAnnouncesWithoutEndHoldsUpNoAbort) {
+// How a step ends that waits for a peer which announces operations without end, each of which takes
+// longer than the one before. `end` begins when there are many.
+absl::Status FloodedStep(const std::function<absl::Status(Communicator&)>& end) {
   FalsePeer peer;
   auto rank = MakeGlooCommunicator(
       {.rank = 0, .size = 2, .host = "127.0.0.1", .ring = "a", .deadline = After(kLimit)},
       peer.Gather());
-  ASSERT_TRUE(rank.ok()) << rank.status();
+  if (!rank.ok()) return rank.status();
   std::vector<char> block(kBytes);
   CommStep step{.number = 0};
   step.receives.push_back({.peer = 1, .data = block.data(), .bytes = kBytes});
-  ASSERT_TRUE((*rank)->Post(step).ok());
+  if (absl::Status posted = (*rank)->Post(step); !posted.ok()) return posted;
   std::atomic<int64_t> announced = 0;
   std::thread liar([&] {
     std::vector<Preamble> many(1000, Preamble{.opcode = kSendReady});
@@ -198,13 +199,30 @@ TEST(GlooPeer, ThatAnnouncesWithoutEndHoldsUpNoAbort) {
       if (!peer.Write(many.data(), many.size() * sizeof(Preamble))) return;
     }
   });
-  while (announced < 100'000) std::this_thread::yield();  // each takes longer than the one before
+  while (announced < 100'000) std::this_thread::yield();
   const auto start = std::chrono::steady_clock::now();
-  (*rank)->Abort("enough");
-  EXPECT_TRUE(absl::IsAborted((*rank)->Wait(After(kLimit))));
+  absl::Status status = end(**rank);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   rank->reset();
   liar.join();
+  return status;
+}
+
+// Whoever aborts needs the connection that the peer keeps busy.
+TEST(GlooPeer, ThatAnnouncesWithoutEndHoldsUpNoAbort) {
+  const absl::Status status = FloodedStep([](Communicator& rank) {
+    rank.Abort("enough");
+    return rank.Wait(After(kLimit));
+  });
+  EXPECT_TRUE(absl::IsAborted(status)) << status;
+}
+
+// So does Gloo when the time is over.
+TEST(GlooPeer, ThatAnnouncesWithoutEndHoldsUpNoDeadline) {
+  const absl::Status status =
+      FloodedStep([](Communicator& rank) { return rank.Wait(After(std::chrono::seconds(1))); });
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_EQ(PeerOf(status), 1);
 }
 
 TEST(GlooPeer, ThatIsGoneWhenItsConnectionIsTaken) {

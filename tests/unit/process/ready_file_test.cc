@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/captured_log.h"
 #include "tests/support/manual_time.h"
 #include "tests/support/test_folder.h"
 
@@ -87,11 +88,17 @@ TEST_F(ReadyFileTest, GoesWithItsProcess) {
 }
 
 TEST_F(ReadyFileTest, WhatCannotBeWrittenIsNotWaitedFor) {
-  ReadyFile file(folder_ / "no/such");
+  const testing::CapturedLog log;
+  const std::string path = folder_ / "no/such";
+  ReadyFile file(path);
   file.Show({}, {});
   ReadyFile none("");
   none.Show({}, {});
   none.Hide();
+  EXPECT_TRUE(Eventually([&] {
+    return absl::StrContains(log.text(),
+                             absl::StrCat("ready file ", path, ": No such file or directory"));
+  })) << log.text();
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 

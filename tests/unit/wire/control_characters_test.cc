@@ -37,6 +37,7 @@ TEST(ControlCharacters, WhatIsLongIsCutBetweenCharacters) {
   EXPECT_EQ(Shortened("abc", 3), "abc");
   EXPECT_EQ(Shortened("abcd", 3), "abc... (4 bytes)");
   EXPECT_EQ(Shortened("ab\u00e9", 3), "ab... (4 bytes)");
+  EXPECT_EQ(Legible("\x1b\x1b", 4), "\\x1b... (8 bytes)");
 }
 
 }  // namespace

@@ -1,0 +1,10 @@
+// HILBERT_RING_SANITIZED: the address or the thread sanitizer is part of the program.
+#pragma once
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // GCC's
+#define HILBERT_RING_SANITIZED
+#elif defined(__has_feature)  // clang's
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HILBERT_RING_SANITIZED
+#endif
+#endif
