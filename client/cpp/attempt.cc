@@ -111,8 +111,9 @@ absl::Status Attempt::Handle(const v1::AttendResponse& response) {
       return Place(response.output(), wire::Payload(response.output().payload()));
     case v1::AttendResponse::kReport:
       if (!admitted_ && !eager()) return ProtocolError("a report before the job was admitted");
-      if (sender_ && !sender_->sent_all())
+      if (sender_ && !sender_->sent_all()) {
         return ProtocolError("a report before all rows were sent");
+      }
       RETURN_IF_ERROR(CheckModel(response.report()));
       if (!admitted_) NoteAdmitted(response.report().workers_size());
       for (const v1::OutputChunk& output : response.outputs()) {
