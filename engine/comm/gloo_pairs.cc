@@ -23,9 +23,8 @@ namespace {
 
 namespace tcp = gloo::transport::tcp;
 
-// Operations that Gloo's thread takes before it looks whether somebody else wants the pair. Behind
-// 100,000 announcements that are kept each takes a third of a millisecond. exchange_bench is as
-// fast with 1 (Intel Xeon, seven runs in turn: 0.99 to 1.02 times).
+// Operations that Gloo's thread takes before it looks whether somebody else wants the pair.
+// exchange_bench is as fast with 1 (Intel Xeon, seven runs in turn: 0.99 to 1.02 times).
 constexpr int kOfATurn = 64;
 
 class Counted {
@@ -48,7 +47,7 @@ struct PairState {
   bool IsWanted() const { return wanted_ > 0 || std::chrono::steady_clock::now() >= due_->load(); }
 
   const int64_t most_ahead_;
-  const std::shared_ptr<const GlooDue> due_;
+  const std::shared_ptr<const std::atomic<Deadline>> due_;
   std::atomic<int64_t> ahead_ = 0;  // operations that came less those that are owed
   // Who wants the pair's lock from Gloo's thread, which would otherwise keep it for as long as the
   // peer sends.

@@ -6,17 +6,14 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 
+#include "engine/comm/communicator.h"
 #include "gloo/transport/context.h"
 #include "gloo/transport/device.h"
 
 namespace hilbert_ring {
-
-// Until when the step that is waited for may take.
-using GlooDue = std::atomic<std::chrono::steady_clock::time_point>;
 
 struct GlooRanks {
   int rank = 0;
@@ -24,7 +21,7 @@ struct GlooRanks {
   // Operations that a peer may have sent before this rank starts what they belong to: those of one
   // step. Gloo looks through all of them at each.
   int64_t most_ahead = 0;
-  std::shared_ptr<const GlooDue> due;
+  std::shared_ptr<const std::atomic<Deadline>> due;  // of the step that is waited for
 };
 
 // device: of TCP.
