@@ -20,6 +20,7 @@
 #include "grpcpp/support/channel_arguments.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
 #include "hilbert_ring/v1/encoder.grpc.pb.h"
+#include "wire/before_connecting.h"
 #include "wire/codec.h"
 #include "wire/control_characters.h"
 #include "wire/status.h"
@@ -122,6 +123,7 @@ absl::StatusOr<Response> AskUntilThere(
 
 std::shared_ptr<grpc::Channel> ConnectWith(grpc::ChannelArguments arguments,
                                            const std::string& server, const Access& access) {
+  wire::BeforeConnecting();
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   // A service of the same network: a proxy for the web, set in the environment, is not the way to
   // it.

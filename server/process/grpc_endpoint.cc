@@ -23,6 +23,7 @@
 #include "server/process/refusal_log.h"
 #include "server/process/tls.h"
 #include "spdlog/spdlog.h"
+#include "wire/before_connecting.h"
 #include "wire/codec.h"
 #include "wire/transport.h"
 
@@ -188,6 +189,7 @@ absl::StatusOr<Calling> CallingOf(const SecuritySettings& settings) {
 // silent.
 std::shared_ptr<grpc::Channel> Dial(const std::string& address, std::chrono::milliseconds silence,
                                     const Calling& calling) {
+  wire::BeforeConnecting();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(wire::kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(wire::kMaxMessageBytes);

@@ -1,5 +1,6 @@
 #include "client/cpp/service.h"
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <iterator>
@@ -8,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/internal/sysinfo.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hilbert_ring/v1/attention.grpc.pb.h"
@@ -41,6 +43,15 @@ FakeBehaviour RefusesPlans(int plans, std::optional<std::string> pushback) {
               absl::ResourceExhaustedError("2 plans are being made"), "TOO_MANY_PLANS")),
           .pushback = std::move(pushback),
           .refused_plans = plans};
+}
+
+// What Abseil asks the system once in a process, in whatever call comes first, is not asked between
+// gRPC's connect and its look at errno. Tests run in processes of their own.
+TEST(Service, ErrnoIsLeftAloneOnceThereIsAChannel) {
+  const auto channel = Connect("127.0.0.1:1");
+  errno = 0;
+  absl::base_internal::NominalCPUFrequency();
+  EXPECT_EQ(errno, 0) << "Abseil looked for a file";
 }
 
 TEST(Service, APlanThatIsPushedBackIsAskedForAgain) {
@@ -99,6 +110,7 @@ TEST(Service, CallsThatEndEarlyLeaveNoConnectionOpen) {
   ASSERT_TRUE(RequestCluster(Connect(service.address())).ok());  // what the process keeps for good
   const int before = OpenDescriptors();
   std::vector<std::thread> callers;
+  callers.reserve(4);
   for (int caller = 0; caller < 4; ++caller) {
     callers.emplace_back([&service] {
       for (int i = 0; i < 250; ++i) {

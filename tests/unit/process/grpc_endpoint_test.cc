@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/base/internal/sysinfo.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
@@ -121,6 +123,14 @@ TEST(GrpcEndpoint, StreamsOfReflectionAreFewAndShort) {
   EXPECT_GT(open, 0);
   for (const auto& stream : streams) EXPECT_TRUE(stream->AwaitEnd(std::chrono::seconds(20)));
   endpoint->Shutdown(std::chrono::milliseconds(0));
+}
+
+// See client/service_test.cc.
+TEST(GrpcEndpoint, ErrnoIsLeftAloneOnceThereIsAChannel) {
+  const auto channel = Dial("127.0.0.1:1", std::chrono::seconds(10));
+  errno = 0;
+  absl::base_internal::NominalCPUFrequency();
+  EXPECT_EQ(errno, 0) << "Abseil looked for a file";
 }
 
 TEST(GrpcEndpoint, HealthFollowsWhatItIsTold) {
