@@ -127,11 +127,10 @@ absl::Status JobCalls::Enter(const std::string& peer, const std::shared_ptr<Call
                                       waiting_.limit(), " (--waiting-memory)"));
   }
   call->stream->waiting().emplace(*std::move(waiting));
-  auto place = gate_.Enter(peer, [this, weak = std::weak_ptr(call)](const absl::Status& why) {
-    const auto silent = weak.lock();
-    if (silent == nullptr) return;
-    silent->stream->waiting().reset();
-    Refuse(*silent, why);
+  // The call is held: its first message may come while it is cut off, and Begin lets go of it.
+  auto place = gate_.Enter(peer, [this, call](const absl::Status& why) {
+    call->stream->waiting().reset();
+    Refuse(*call, why);
   });
   RETURN_IF_ERROR(place.status());
   call->place.emplace(*std::move(place));

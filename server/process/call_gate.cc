@@ -47,7 +47,7 @@ CallGate::~CallGate() = default;
 absl::StatusOr<CallGate::Place> CallGate::Enter(const std::string& peer,
                                                 std::function<void(absl::Status)> cut_off) {
   auto call = std::make_shared<Call>();
-  std::shared_ptr<Call> instead;
+  std::function<void(absl::Status)> instead;
   {
     const MutexLock lock(mutex_);
     Peer& entry = peers_[peer];
@@ -58,8 +58,7 @@ absl::StatusOr<CallGate::Place> CallGate::Enter(const std::string& peer,
                                           ", the limit of a peer is ", limits_.calls_per_peer,
                                           " (--max-calls-per-peer)"));
       }
-      instead = entry.silent.front();
-      TakeOut(instead);
+      instead = TakeOut(*entry.silent.front());
     }
     ++entry.calls;
     call->peer = peer;
@@ -69,33 +68,36 @@ absl::StatusOr<CallGate::Place> CallGate::Enter(const std::string& peer,
     call->in_turn = silent_.insert(silent_.end(), call);
     if (call->due < watched_until_) changed_.notify_all();
   }
-  if (instead != nullptr) instead->cut_off(GaveWay());
+  if (instead) instead(GaveWay());
   return Place(this, std::move(call));
 }
 
-void CallGate::TakeOut(const std::shared_ptr<Call>& call) {
-  peers_[call->peer].silent.erase(call->place);
-  silent_.erase(call->in_turn);
-  call->silent = false;
+std::function<void(absl::Status)> CallGate::TakeOut(Call& call) {
+  peers_[call.peer].silent.erase(call.place);
+  silent_.erase(call.in_turn);
+  call.silent = false;
+  return std::exchange(call.cut_off, nullptr);
 }
 
 bool CallGate::Place::Open() {
+  std::function<void(absl::Status)> unused;  // what it holds goes without the lock
   const MutexLock lock(gate_->mutex_);
   if (!call_->silent) return false;
-  gate_->TakeOut(call_);
+  unused = gate_->TakeOut(*call_);
   return true;
 }
 
 CallGate::Place::~Place() {
   if (gate_ == nullptr) return;
+  std::function<void(absl::Status)> unused;
   const MutexLock lock(gate_->mutex_);
-  if (call_->silent) gate_->TakeOut(call_);
+  if (call_->silent) unused = gate_->TakeOut(*call_);
   const auto peer = gate_->peers_.find(call_->peer);
   if (--peer->second.calls == 0) gate_->peers_.erase(peer);
 }
 
 bool CallGate::CutOffOne() {
-  std::shared_ptr<Call> call;
+  std::function<void(absl::Status)> cut_off;
   {
     const MutexLock lock(mutex_);
     const auto most =
@@ -103,10 +105,9 @@ bool CallGate::CutOffOne() {
           return a.second.silent.size() < b.second.silent.size();
         });
     if (most == peers_.end() || most->second.silent.empty()) return false;
-    call = most->second.silent.front();
-    TakeOut(call);
+    cut_off = TakeOut(*most->second.silent.front());
   }
-  call->cut_off(GaveWay());
+  cut_off(GaveWay());
   return true;
 }
 
@@ -125,10 +126,10 @@ void CallGate::CutOffLate(const std::stop_token& stop) {
       changed_.wait_until(lock, stop, watched_until_, [] { return false; });
       continue;
     }
-    const std::shared_ptr<Call> first = silent_.front();
-    TakeOut(first);
+    std::function<void(absl::Status)> cut_off = TakeOut(*silent_.front());
     lock.unlock();
-    first->cut_off(TooLate(limits_.open_timeout));
+    cut_off(TooLate(limits_.open_timeout));
+    cut_off = nullptr;
     lock.lock();
   }
 }

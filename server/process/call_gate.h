@@ -73,7 +73,8 @@ class CallGate {
   // RESOURCE_EXHAUSTED (TOO_MANY_CALLS) when the peer has too many calls that have said something.
   // `cut_off` is called once at most, while the place is not open, by any thread and without locks:
   // with DEADLINE_EXCEEDED (OPEN_TIMEOUT) or RESOURCE_EXHAUSTED (TOO_MANY_CALLS). It may still run
-  // when the place is gone.
+  // when the place is gone. What it holds is kept until it has run, or the place is open or gone:
+  // it may hold the place.
   absl::StatusOr<Place> Enter(const std::string& peer, std::function<void(absl::Status)> cut_off);
 
   // Cuts off the oldest call that has said nothing, of the peer that has most of them. False when
@@ -87,15 +88,15 @@ class CallGate {
   };
   struct Call {
     std::string peer;
-    std::function<void(absl::Status)> cut_off;
+    std::function<void(absl::Status)> cut_off;  // while it is silent
     Deadline due;
     bool silent = true;
     Calls::iterator place;    // in its peer's silent ones, while it is
     Calls::iterator in_turn;  // in silent_, while it is
   };
 
-  // From here on it is not silent any more.
-  void TakeOut(const std::shared_ptr<Call>& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // From here on it is not silent any more. Its place holds it beside the lists.
+  std::function<void(absl::Status)> TakeOut(Call& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CutOffLate(const std::stop_token& stop);
 
   const Limits limits_;

@@ -204,6 +204,39 @@ TEST(Callers, StreamsThatSayNothingKeepNobodyOutAndTakeNoThread) {
   ExpectAJobIsRight(**cluster);
 }
 
+// The first message of a call may come while it gives way to another: it ends all the same.
+TEST(Callers, CallsThatSpeakWhileTheyGiveWayEnd) {
+  constexpr int kCallers = 8, kCallsOfEach = 1500;
+  auto cluster =
+      Cluster::Start({.workers = 1, .arguments = {"--waiting-memory=12MiB", "--log-level=error"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  JobSpec spec = PlainSpec();
+  spec.tokens = 0;  // refused as soon as it is read
+  std::vector<std::map<std::string, int>> reasons(kCallers);
+  {
+    std::vector<std::jthread> callers;
+    callers.reserve(kCallers);
+    for (std::map<std::string, int>& of_caller : reasons) {
+      callers.emplace_back([&] {
+        const auto stub = v1::AttentionService::NewStub(UnboundedChannel((*cluster)->address()));
+        for (int i = 0; i < kCallsOfEach; ++i) {
+          RawCall call(*stub, std::chrono::seconds(20));
+          call.Open(spec);
+          ++of_caller[wire::ReasonOf(call.Finish())];
+        }
+      });
+    }
+  }
+  std::map<std::string, int> all;
+  for (const auto& of_caller : reasons) {
+    for (const auto& [reason, calls] : of_caller) all[reason] += calls;
+  }
+  EXPECT_EQ(all["TOO_MANY_CALLS"] + all["WAITING_MEMORY"] + all["INVALID_SPEC"],
+            kCallers * kCallsOfEach)
+      << ::testing::PrintToString(all);
+  EXPECT_GT(all["TOO_MANY_CALLS"], 0);
+}
+
 TEST(Callers, RunsThatSayNothingKeepNobodyOut) {
   auto cluster = Cluster::Start({.workers = 1});
   ASSERT_TRUE(cluster.ok()) << cluster.status();

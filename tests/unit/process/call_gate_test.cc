@@ -1,7 +1,9 @@
 #include "server/process/call_gate.h"
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -85,6 +87,37 @@ TEST(CallGate, SilentCallsOfAPeerGiveWayToItsNext) {
   EXPECT_FALSE(silent->Open()) << "its first message came too late";
   EXPECT_TRUE(next->Open());
   EXPECT_FALSE(next->Open()) << "once";
+}
+
+// What a cut-off holds is there while it runs, whoever lets go of it meanwhile, and not for longer;
+// it may be what holds the place.
+TEST(CallGate, ACutOffHasWhatItHoldsUntilItHasRun) {
+  CallGate gate({.calls_per_peer = 1, .open_timeout = hours(1)});
+  struct Held {
+    std::optional<CallGate::Place> place;
+  };
+  const auto enter = [&gate](auto ran) {
+    auto held = std::make_shared<Held>();
+    auto place = gate.Enter("a", [held, ran](const absl::Status&) { ran(*held); });
+    EXPECT_TRUE(place.ok()) << place.status();
+    if (place.ok()) held->place.emplace(*std::move(place));
+    return held;
+  };
+  int cut_off = 0;
+  std::shared_ptr<Held> first;
+  first = enter([&](Held& held) {
+    ++cut_off;
+    EXPECT_FALSE(held.place->Open());  // as its first message comes, after which nobody else has it
+    first.reset();
+    EXPECT_TRUE(held.place.has_value());
+  });
+  const std::weak_ptr<Held> was_first = first;
+  const std::shared_ptr<Held> second = enter([&](Held&) { ++cut_off; });
+  EXPECT_EQ(cut_off, 1);
+  EXPECT_TRUE(was_first.expired());
+  EXPECT_EQ(second.use_count(), 2);
+  EXPECT_TRUE(second->place->Open());
+  EXPECT_EQ(second.use_count(), 1) << "it is not cut off any more";
 }
 
 TEST(CallGate, CallsThatSayNothingAreCutOffInTime) {
