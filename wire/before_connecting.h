@@ -3,7 +3,7 @@
 
 namespace hilbert_ring::wire {
 
-// gRPC before 1.61 asks for connect's errno only after other calls (grpc#35064). Where they have to
+// gRPC 1.51 asks for connect's errno only after other calls (see grpc#35064). Where they have to
 // wait for a mutex for which another thread waits too, Abseil measures how fast the processor's
 // clock runs, once in the life of a process, and looks for a file that few kernels have: a
 // connection that was under way then failed with "No such file or directory". This has Abseil

@@ -109,10 +109,9 @@ TEST(Service, CallsThatEndEarlyLeaveNoConnectionOpen) {
   const FakeService service;
   ASSERT_TRUE(RequestCluster(Connect(service.address())).ok());  // what the process keeps for good
   const int before = OpenDescriptors();
-  std::vector<std::thread> callers;
-  callers.reserve(4);
-  for (int caller = 0; caller < 4; ++caller) {
-    callers.emplace_back([&service] {
+  std::vector<std::thread> callers(4);
+  for (std::thread& caller : callers) {
+    caller = std::thread([&service] {
       for (int i = 0; i < 250; ++i) {
         const auto channel = Connect(service.address());
         grpc::ClientContext context;
