@@ -39,6 +39,7 @@ CoordinatorFigures Coordinator::Figures() {
   CoordinatorFigures figures{.ready = ready_,
                              .jobs_running = scheduler_.running(),
                              .jobs_queued = scheduler_.waiting(),
+                             .workers_busy = scheduler_.busy_workers(),
                              .workers_restarted = spawned != nullptr ? spawned->restarts() : 0,
                              .rings = static_cast<int>(rings_.Describe().size()),
                              .ring_generation = rings_.generation()};

@@ -17,6 +17,7 @@ void AddJobs(const CoordinatorFigures& f, Families& families) {
   gauge("hilbert_ring_ready", "Whether the coordinator takes jobs: 1 or 0", f.ready ? 1 : 0);
   gauge("hilbert_ring_jobs_running", "Jobs that have workers", f.jobs_running);
   gauge("hilbert_ring_jobs_queued", "Jobs that wait for their turn", f.jobs_queued);
+  gauge("hilbert_ring_workers_busy", "Workers that hold a job", f.workers_busy);
   ScrapedFamily phases =
       ScrapedFamily::OfGauges("hilbert_ring_jobs_in_phase", "Jobs by what they wait for");
   for (const auto& [phase, jobs] : f.jobs_in_phase)

@@ -36,7 +36,7 @@ struct CacheCount {
 
 struct CoordinatorFigures {
   bool ready = false;
-  int jobs_running = 0, jobs_queued = 0;
+  int jobs_running = 0, jobs_queued = 0, workers_busy = 0;
   std::vector<std::pair<std::string_view, int>> jobs_in_phase;
   std::vector<WorkerSeries> workers;
   int64_t workers_restarted = 0;

@@ -74,6 +74,11 @@ int Scheduler::waiting() const {
   return static_cast<int>(Waiting());
 }
 
+int Scheduler::busy_workers() const {
+  const MutexLock lock(mutex_);
+  return static_cast<int>(std::ranges::count_if(seats_, IsBusy));
+}
+
 double Scheduler::SecondsOfWork() const {
   const MutexLock lock(mutex_);
   const Clock::time_point now = time_.Now();
@@ -120,6 +125,8 @@ int64_t Scheduler::JobsOnLanes(const Seat& seat) {
   return std::ranges::count_if(seat.express, [](const Job* job) { return job != nullptr; });
 }
 
+bool Scheduler::IsBusy(const Seat& seat) { return seat.job != nullptr || JobsOnLanes(seat) > 0; }
+
 // An express lane that may be given; 0: none. A long job shares its worker with one other.
 int Scheduler::FreeLane(const Seat& seat) {
   const auto free = std::find(seat.express.begin(), seat.express.end(), nullptr);
@@ -132,8 +139,7 @@ int Scheduler::FreeLane(const Seat& seat) {
 void Scheduler::Dispatch() {
   const Members live = live_();
   std::erase_if(seats_, [&](const Seat& seat) {
-    return seat.job == nullptr && JobsOnLanes(seat) == 0 &&
-           std::find(live.begin(), live.end(), seat.member) == live.end();
+    return !IsBusy(seat) && std::find(live.begin(), live.end(), seat.member) == live.end();
   });
   for (const auto& member : live) {
     const bool there = std::any_of(seats_.begin(), seats_.end(),

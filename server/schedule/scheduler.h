@@ -117,6 +117,7 @@ class Scheduler {
 
   int running() const;
   int waiting() const;
+  int busy_workers() const;  // that hold a job, on an express lane too
 
  private:
   // As time passes predictions change, and workers have rested.
@@ -161,6 +162,7 @@ class Scheduler {
   absl::Status QueueFull(int64_t waiting) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static int64_t JobsOnLanes(const Seat& seat);
   static int FreeLane(const Seat& seat);
+  static bool IsBusy(const Seat& seat);
   bool AnySeatIsFree() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Seat*> SeatsFor(const Job& job, const Members& live)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

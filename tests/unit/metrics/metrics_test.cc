@@ -176,6 +176,7 @@ TEST(Metrics, AScrapeSaysWhatIsNow) {
   figures.ready = true;
   figures.jobs_running = 1;
   figures.jobs_queued = 4;
+  figures.workers_busy = 8;
   figures.jobs_in_phase = {{"parked", 2}};
   figures.certificate_ends = {{"http", 1.5e9}};
   figures.connections = {{"public", 6}};
@@ -196,8 +197,8 @@ TEST(Metrics, AScrapeSaysWhatIsNow) {
         "hilbert_ring_connections_open{port=\"public\"} 6\n",
         "hilbert_ring_file_steps_left{folder=\"model_dir\"} 3\n", "hilbert_ring_ready 1\n",
         "hilbert_ring_jobs_running 1\n", "hilbert_ring_jobs_queued 4\n",
-        "hilbert_ring_jobs_in_phase{phase=\"parked\"} 2\n", "hilbert_ring_workers_up 1\n",
-        "hilbert_ring_workers{state=\"resting\"} 1\n",
+        "hilbert_ring_workers_busy 8\n", "hilbert_ring_jobs_in_phase{phase=\"parked\"} 2\n",
+        "hilbert_ring_workers_up 1\n", "hilbert_ring_workers{state=\"resting\"} 1\n",
         "hilbert_ring_workers{state=\"distrusted\"} 0\n",
         "hilbert_ring_worker_up{worker=\"a:1\"} 1\n", "hilbert_ring_worker_up{worker=\"b:1\"} 0\n",
         "hilbert_ring_worker_memory_used_bytes{worker=\"a:1\"} 10\n",

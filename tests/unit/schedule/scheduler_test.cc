@@ -34,7 +34,9 @@ TEST_F(SchedulerTest, OfSizesThatEndAtTheSameTimeTheFirstIsTaken) {
     auto all = Enter("x", sizes);
     ASSERT_TRUE(Now(all).has_value());
     EXPECT_EQ(Now(all)->members.size(), 3u);
+    EXPECT_EQ(scheduler_->busy_workers(), 3);
   }
+  EXPECT_EQ(scheduler_->busy_workers(), 0);
   std::optional<Scheduler::Place> late(Enter("x", {{1, 0.001, 10}}));
   ASSERT_TRUE(Now(*late).has_value());
   Pass(60);
@@ -80,6 +82,7 @@ TEST_F(SchedulerTest, AShortJobRunsBesideALongOne) {
   auto beside = Enter("y", {{1, 0.1, kGiB / 4}});
   ASSERT_TRUE(Now(beside).has_value());
   EXPECT_TRUE(Now(beside)->express());
+  EXPECT_EQ(scheduler_->busy_workers(), 1) << "two jobs of one worker";
   auto second = Enter("y", {{1, 0.1, kGiB / 8}});
   EXPECT_FALSE(Now(second).has_value());  // the lane has one
   { const Scheduler::Place gone = std::move(beside); }
