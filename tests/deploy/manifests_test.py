@@ -115,6 +115,7 @@ class Manifests(unittest.TestCase):
         for component, pod in self.pods.items():
             self.assertTrue(pod["spec"]["securityContext"]["runAsNonRoot"])
             self.assertFalse(pod["spec"]["automountServiceAccountToken"])
+            self.assertIs(pod["spec"]["enableServiceLinks"], False, "Services set no variables")
             self.assertEqual(self.container(component)["securityContext"], {
                 "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]}})

@@ -100,6 +100,8 @@ metadata:
 spec:
   serviceAccountName: {{ include "hilbert-ring.name" . }}
   automountServiceAccountToken: false
+  # Variables such as HILBERT_RING_PORT are the programs' settings.
+  enableServiceLinks: false
   {{- with .Values.image.pullSecrets }}
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
