@@ -1,21 +1,15 @@
 """What promtool says of the metrics, the configuration, the rules and their tests: nothing."""
 import os
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 import skipping
-from prometheus_tools import find, needs
+from prometheus_tools import needs, promtool
 from running_service import http_get
 from service_under_test import ServiceUnderTest
 
 PROMETHEUS = Path(os.environ["SOURCE_FOLDER"]) / "deploy" / "prometheus"
-
-
-def promtool(*arguments, text=None):
-    return subprocess.run([find("promtool"), *arguments], input=text, capture_output=True, text=True,
-                          timeout=120)
 
 
 class Promtool(unittest.TestCase):

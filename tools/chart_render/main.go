@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strings"
 	"text/template"
@@ -20,6 +21,11 @@ import (
 	"github.com/Masterminds/sprig"
 	"gopkg.in/yaml.v3"
 )
+
+// Names that Helm takes for a release.
+var releaseName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+
+const longestReleaseName = 53
 
 type object = map[string]interface{}
 
@@ -219,6 +225,11 @@ func main() {
 	flag.Parse()
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "chart_render [-name NAME] [-namespace NAME] [-values FILE]... CHART")
+		os.Exit(2)
+	}
+	if len(*name) > longestReleaseName || !releaseName.MatchString(*name) {
+		fmt.Fprintf(os.Stderr, "name is %s, must match %s and have at most %d characters\n", *name,
+			releaseName, longestReleaseName)
 		os.Exit(2)
 	}
 	if err := render(flag.Arg(0), *name, *namespace, files); err != nil {

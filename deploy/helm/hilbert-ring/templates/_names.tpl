@@ -1,31 +1,38 @@
+{{/* A Service's name begins with a letter and has no dot. Kubernetes appends up to 23 characters: "-worker", a group's number
+and a hash. A label has 63 at most. A name that breaks this is changed, and the release's hash keeps it apart from others. */}}
 {{- define "hilbert-ring.name" -}}
-{{- if contains "hilbert-ring" .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- $name := .Release.Name -}}
+{{- if not (contains "hilbert-ring" $name) -}}
+{{- $name = printf "%s-hilbert-ring" $name -}}
+{{- end -}}
+{{- if and (le (len $name) 40) (regexMatch "^[a-z][-a-z0-9]*$" $name) -}}
+{{- $name -}}
 {{- else -}}
-{{- printf "%s-hilbert-ring" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- $plain := regexReplaceAll "^([0-9])" ($name | replace "." "-") "r${1}" -}}
+{{- printf "%s-%s" ($plain | trunc 31 | trimAll "-") (sha256sum .Release.Name | trunc 8) -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "hilbert-ring.labels" -}}
 app.kubernetes.io/name: hilbert-ring
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end -}}
 
 {{- define "hilbert-ring.coordinator" -}}
 app.kubernetes.io/name: hilbert-ring
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: coordinator
 {{- end -}}
 
 {{- define "hilbert-ring.worker" -}}
 app.kubernetes.io/name: hilbert-ring
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: worker
 {{- end -}}
 
 {{- define "hilbert-ring.image" -}}
-{{- printf "%s:%s" .Values.image.repository .Values.image.tag -}}
+{{- printf "%s:%s" .Values.image.repository .Values.image.tag | quote -}}
 {{- end -}}
 
 {{- define "hilbert-ring.podSecurity" -}}
@@ -52,10 +59,10 @@ capabilities: {drop: [ALL]}
 
 {{- define "hilbert-ring.secretVolumes" -}}
 - name: join-token
-  secret: {secretName: {{ .Values.joinToken.secretName }}, defaultMode: 0440}
+  secret: {secretName: {{ .Values.joinToken.secretName | quote }}, defaultMode: 0440}
 {{- if .Values.tls.enabled }}
 - name: tls
-  secret: {secretName: {{ .Values.tls.secretName }}, defaultMode: 0440}
+  secret: {secretName: {{ .Values.tls.secretName | quote }}, defaultMode: 0440}
 {{- end }}
 {{- end -}}
 
@@ -71,7 +78,7 @@ capabilities: {drop: [ALL]}
 
 {{- define "hilbert-ring.modelVolume" -}}
 - name: models
-  persistentVolumeClaim: {claimName: {{ .Values.models.claimName }}, readOnly: true}
+  persistentVolumeClaim: {claimName: {{ .Values.models.claimName | quote }}, readOnly: true}
 {{- end -}}
 
 {{/* Files that jobs name: mount, then volume, of both processes. */}}
@@ -85,7 +92,7 @@ capabilities: {drop: [ALL]}
 
 {{- define "hilbert-ring.dataVolume" -}}
 - name: data-root
-  persistentVolumeClaim: {claimName: {{ .Values.dataRoot.claimName }}}
+  persistentVolumeClaim: {claimName: {{ .Values.dataRoot.claimName | quote }}}
 {{- end -}}
 
 {{/* What a worker is, in a StatefulSet and in a LeaderWorkerSet. */}}
@@ -107,10 +114,10 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .Values.worker.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   {{- with .Values.worker.runtimeClassName }}
-  runtimeClassName: {{ . }}
+  runtimeClassName: {{ . | quote }}
   {{- end }}
   # SIGTERM drains for --exit-timeout: no more jobs, and those that run end.
   terminationGracePeriodSeconds: {{ add .Values.worker.exitTimeoutSeconds 30 }}
@@ -202,7 +209,7 @@ spec:
     {{- include "hilbert-ring.secretVolumes" . | nindent 4 }}
     {{- if .Values.auth.enabled }}
     - name: auth
-      secret: {secretName: {{ default .Values.auth.secretName .Values.auth.workersSecretName }}, defaultMode: 0440}
+      secret: {secretName: {{ default .Values.auth.secretName .Values.auth.workersSecretName | quote }}, defaultMode: 0440}
     {{- end }}
     {{- if .Values.models.claimName }}
     {{- include "hilbert-ring.modelVolume" . | nindent 4 }}
@@ -214,7 +221,7 @@ spec:
   {{- if .enabled }}
   topologySpreadConstraints:
     - maxSkew: {{ .maxSkew }}
-      topologyKey: {{ .topologyKey }}
+      topologyKey: {{ .topologyKey | quote }}
       whenUnsatisfiable: {{ .whenUnsatisfiable }}
       labelSelector:
         matchLabels:

@@ -4,14 +4,20 @@ Tests that need it are skipped where it is not there, and say so.
 """
 import os
 import shutil
+import subprocess
 import unittest
 from pathlib import Path
 
-UNPACKED = Path(os.environ["SOURCE_FOLDER"]) / "build" / "prometheus" / "usr" / "bin"
+UNPACKED = Path(__file__).parents[2] / "build" / "prometheus" / "usr" / "bin"
 
 
 def find(program):
     return shutil.which(program, path=f"{os.environ['PATH']}{os.pathsep}{UNPACKED}")
+
+
+def promtool(*arguments, text=None):
+    return subprocess.run([find("promtool"), *arguments], input=text, capture_output=True, text=True,
+                          timeout=120)
 
 
 def needs(program):
