@@ -3,6 +3,7 @@
 Tests that render are skipped where tools/chart_render/render finds neither helm nor what it builds its own from.
 """
 import json
+import math
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ except ImportError:
     raise SystemExit(77)
 
 from program_flags import ProgramFlags
+from prometheus_tools import needs, promtool
 
 SOURCE = Path(os.environ["HILBERT_RING_SOURCE"])
 CHART = SOURCE / "deploy/helm/hilbert-ring"
@@ -41,12 +43,12 @@ EVERYTHING = {
 }
 
 
-def rendered(values=None):
-    """What the renderer ends with, prints and says."""
+def rendered(values=None, *release):
+    """The renderer's exit status, output and errors. `release` is a name, and a namespace."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        yaml.safe_dump(values or {}, file)
+        json.dump(values or {}, file)
         file.flush()
-        done = subprocess.run([RENDER, file.name], capture_output=True, text=True)
+        done = subprocess.run([RENDER, file.name, *release], capture_output=True, text=True)
     if done.returncode == NOT_THERE:
         raise unittest.SkipTest(done.stderr.strip())
     return done.returncode, done.stdout, done.stderr
@@ -255,7 +257,7 @@ class Chart(unittest.TestCase):
 
     def test_rules_and_dashboard_are_the_shipped_ones(self):
         self.assertFalse({"PrometheusRule", "ConfigMap"} & {kind for kind, _ in render()})
-        objects = render(EVERYTHING)
+        objects = render({**EVERYTHING, "autoscaling": {"enabled": False}})
         rule = objects["PrometheusRule", "hilbert-ring"]
         self.assertEqual(rule["metadata"]["labels"]["release"], "prometheus")
         self.assertEqual(rule["spec"]["groups"], [
@@ -292,6 +294,62 @@ class Chart(unittest.TestCase):
         scaler = objects["HorizontalPodAutoscaler", "hilbert-ring-worker"]["spec"]
         self.assertEqual(scaler["scaleTargetRef"], {
             "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "hilbert-ring-worker"})
+
+    @needs("promtool")
+    def test_busy_workers_and_queued_jobs_say_how_many(self):
+        # Jobs a worker, workers a replica: replicas by busy workers and queued jobs.
+        cases = {(2, 1): {(8, 4): 10, (8, 0): 8, (7, 1): 8, (0, 3): 2, (0, 0): 0}, (4, 1): {(8, 4): 9},
+                 (2, 4): {(8, 4): 3, (8, 0): 2}}
+        for (jobs, workers), replicas in cases.items():
+            kind = "StatefulSet" if workers == 1 else "LeaderWorkerSet"
+            objects = render({**EVERYTHING, "autoscaling": {"enabled": True, "queuedPerWorker": jobs},
+                              "worker": {"kind": kind, "groupSize": workers}})
+            group = objects["PrometheusRule", "hilbert-ring"]["spec"]["groups"][-1]
+            (metric,) = objects["HorizontalPodAutoscaler", "hilbert-ring-worker"]["spec"]["metrics"]
+            scaler = metric["external"]
+            self.assertEqual(scaler["target"]["type"], "AverageValue")
+            queries = ['sum(%s{namespace="n"})' % scaler["metric"]["name"]]
+            if (jobs, workers) == (2, 1):
+                (keda,) = re.findall(r"```promql\n(.*)\n```", (CHART / "README.md").read_text())
+                queries.append(keda.replace("NAMESPACE", "n"))
+            tests = []
+            for (busy, queued), wanted in replicas.items():
+                load = busy + queued / jobs
+                self.assertEqual(math.ceil(load / int(scaler["target"]["averageValue"])), wanted)
+                tests.append({
+                    "interval": "1m",
+                    "input_series": [
+                        {"series": '%s{namespace="n",pod="c"}' % name, "values": f"{value}x5"}
+                        for name, value in (("hilbert_ring_workers_busy", busy),
+                                            ("hilbert_ring_jobs_queued", queued))],
+                    "promql_expr_test": [
+                        {"expr": query, "eval_time": "3m", "exp_samples": [{"labels": "{}", "value": load}]}
+                        for query in queries]})
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "rules.yml").write_text(json.dumps({"groups": [group]}))
+                Path(folder, "tests.yml").write_text(json.dumps({"rule_files": ["rules.yml"], "tests": tests}))
+                tested = promtool("test", "rules", f"{folder}/tests.yml")
+            self.assertEqual(tested.returncode, 0, tested.stdout + tested.stderr)
+
+    @needs("promtool")
+    def test_prometheus_names_a_worker_as_the_coordinator_does(self):
+        (endpoint,) = render(EVERYTHING)["PodMonitor", "hilbert-ring-worker"]["spec"]["podMetricsEndpoints"]
+        names = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
+        addresses = {"10.0.0.1": "10.0.0.1:8101", "fd00::1": "[fd00::1]:8101",
+                     "2001:db8:1:2:3:4:5:6": "[2001:db8:1:2:3:4:5:6]:8101"}
+        job = {"job_name": "pods",
+               "static_configs": [{"targets": ["pod:8102"], "labels": {"__meta_kubernetes_pod_ip": address}}
+                                  for address in addresses],
+               "relabel_configs": [{names.get(key, key): value for key, value in step.items()}
+                                   for step in endpoint["relabelings"]]}
+        with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
+            json.dump({"scrape_configs": [job]}, file)
+            file.flush()
+            found = promtool("check", "service-discovery", "--timeout=1s", file.name, "pods")
+        self.assertEqual(found.returncode, 0, found.stderr)
+        named = {target["discoveredLabels"]["__meta_kubernetes_pod_ip"]: target["labels"]["worker"]
+                 for target in json.loads(found.stdout)}
+        self.assertEqual(named, addresses)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ WRONG = [
     {"models": {"jobsShare": 0}},
     {"dataRoot": {"subPath": "/etc"}},
     {"dataRoot": {"claimName": "Not A Name"}},
+    {"autoscaling": {"metricName": "not-a-metric"}},
 ]
 
 
