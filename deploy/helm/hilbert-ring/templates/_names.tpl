@@ -1,5 +1,5 @@
-{{/* A Service's name begins with a letter and has no dot. Kubernetes appends up to 23 characters: "-worker", a group's number
-and a hash. A label has 63 at most. A name that breaks this is changed, and the release's hash keeps it apart from others. */}}
+{{/* A Service's name begins with a letter and has no dot. A label has 63 characters at most, and up to 23 follow the name:
+"-worker", a group's number, a hash. Another name is changed, and a hash of the release's keeps it apart. */}}
 {{- define "hilbert-ring.name" -}}
 {{- $name := .Release.Name -}}
 {{- if not (contains "hilbert-ring" $name) -}}
