@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 import grpc
 
+from hilbert_ring._interrupt import interrupted
 from hilbert_ring._retry import AttemptFailure
 from hilbert_ring.errors import (CancelledError, DataLossError, HilbertRingError, InvalidArgumentError,
                                  UnavailableError, error_of, pushback_of)
@@ -176,8 +177,8 @@ class PushedBack(Exception):
 
 
 def closed_error() -> CancelledError:
-    """What calls of a client that was closed raise."""
-    return CancelledError("the client was closed")
+    """What calls of a client that was closed raise, and those of a program that was interrupted."""
+    return CancelledError("the program was interrupted" if interrupted() else "the client was closed")
 
 
 def failure_of(ended: Any, admitted: bool, closed: bool = False) -> AttemptFailure:

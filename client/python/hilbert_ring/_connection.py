@@ -10,6 +10,7 @@ import grpc
 
 from hilbert_ring._channel import (ENCODER_SERVICE, SERVICE, SHORT_CALL_SECONDS, STREAM_OPTIONS, Address, PushedBack,
                                    closed_error, keep_buffers, short_failure)
+from hilbert_ring._interrupt import LOOK_SECONDS, interrupted, leave, watch
 from hilbert_ring._protocol import parsed
 from hilbert_ring._retry import AttemptFailure, Attempts, CallTiming
 from hilbert_ring.errors import UnavailableError
@@ -25,7 +26,8 @@ _WATCH_SECONDS = 0.5
 class Connection:
     """A channel of gRPC with what each call over it shows the service. Thread-safe.
 
-    Once it is closed each function raises CancelledError, and those that wait do so at once.
+    Once it is closed each function raises CancelledError, and those that wait do so at once. So do those of
+    other threads than the main one once the program was interrupted (_interrupt.py).
     """
 
     def __init__(self, address: Address) -> None:
@@ -66,7 +68,7 @@ class Connection:
     @property
     def closed(self) -> bool:
         """Calls are ended, or will be soon."""
-        return self._closed.is_set()
+        return self._closed.is_set() or interrupted()
 
     def _check_open(self) -> None:
         if self.closed:
@@ -84,7 +86,9 @@ class Connection:
 
     def pause(self, seconds: float) -> None:
         """Returns after so many seconds."""
-        self._closed.wait(seconds)
+        end = time.monotonic() + seconds
+        while not self.closed and (left := end - time.monotonic()) > 0:
+            self._closed.wait(min(left, LOOK_SECONDS))
         self._check_open()
 
     def stream(self, method: str, requests: Iterator[bytes], seconds: Optional[float]) -> Any:
@@ -108,7 +112,7 @@ class Connection:
             if self.closed:  # by this thread, as the call began
                 call.cancel()
                 self._check_open()
-            return call
+            return _watched(call)
 
     def short(self, name: str, request: Any, response: Callable[[], T],
               seconds: Optional[float] = SHORT_CALL_SECONDS, service: str = SERVICE) -> T:
@@ -120,10 +124,16 @@ class Connection:
         """
         try:
             with self._calling():
-                call = self._channel.unary_unary(service + name, request_serializer=type(request).SerializeToString)
-                answer = call(request, timeout=seconds, metadata=self._address.metadata())
+                method = self._channel.unary_unary(service + name, request_serializer=type(request).SerializeToString)
+                call = _watched(method.future(request, timeout=seconds, metadata=self._address.metadata()))
+            try:
+                answer = call.result()
+            finally:
+                call.cancel()  # which ended, unless this thread was interrupted
         except grpc.RpcError as ended:
             raise short_failure(name, ended, self.closed) from None
+        except grpc.FutureCancelledError:
+            raise closed_error() from None
         return parsed(response, answer)
 
     def ask(self, name: str, request: Any, response: Callable[[], T], attempts: Attempts,
@@ -167,6 +177,7 @@ class Connection:
             self._check_open()
             ready = grpc.channel_ready_future(self._channel)
             self._connecting.add(ready)
+        watch(ready)
         try:
             ready.result(timeout=None if seconds == float("inf") else max(0.0, seconds))
             return True
@@ -175,9 +186,18 @@ class Connection:
         except grpc.FutureCancelledError:
             raise closed_error() from None
         finally:
+            leave(ready)
             with self._lock:
                 ours = ready in self._connecting  # not taken by close: gRPC lets it be cancelled once
                 self._connecting.discard(ready)
                 self._watched = time.monotonic()
             if ours:
                 ready.cancel()
+
+
+def _watched(call: Any) -> Any:
+    """A call of gRPC that ends when the program is interrupted."""
+    watch(call)
+    if not call.add_callback(lambda: leave(call)):
+        leave(call)
+    return call

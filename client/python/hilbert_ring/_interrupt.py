@@ -1,0 +1,78 @@
+"""Ctrl-C of a program whose calls wait in other threads than the main one, as in a thread pool.
+
+    watch(call)      # it is cancelled once the program was interrupted
+    interrupted()    # ... and no call is made after that
+
+Python raises KeyboardInterrupt in the main thread alone, which then joins its other threads: in the
+executor's `with` block, or as the interpreter ends. Their calls would hold it until their jobs are done.
+"""
+import sys
+import threading
+from typing import Any, Optional, Set
+
+LOOK_SECONDS = 0.1
+# Modules in which the main thread waits for others: of threads and executors, and of asyncio's loop.
+_WAITS = ("threading", "selectors")
+
+_lock = threading.RLock()  # a finaliser may end a call at any moment
+_calls: Set[Any] = set()  # under way, guarded by _lock
+_watcher: Optional[threading.Thread] = None  # guarded by _lock
+
+
+def interrupted() -> bool:
+    """Whether the main thread was interrupted, and waits for other threads: for the caller's, which is one."""
+    main = threading.main_thread()
+    if threading.current_thread() is main:
+        return False
+    frame = sys._current_frames().get(main.ident or 0)
+    if frame is None or frame.f_globals.get("__name__") not in _WAITS:
+        return False
+    while frame.f_back is not None:
+        frame = frame.f_back
+    if frame.f_code.co_name == "_shutdown" and frame.f_globals.get("__name__") == "threading":
+        return getattr(sys, "last_type", None) is KeyboardInterrupt  # which ended the program
+    return _handles_interrupt(main)
+
+
+def _handles_interrupt(thread: threading.Thread) -> bool:
+    """Whether it is in a `with`, `except` or `finally` block that KeyboardInterrupt passes. Unknown before
+    Python 3.10: then not."""
+    exceptions = getattr(sys, "_current_exceptions", dict)()
+    handled = exceptions.get(thread.ident)
+    # Python 3.12 has the exception, those before a tuple with its type.
+    return isinstance(handled, KeyboardInterrupt) or isinstance(handled, tuple) and handled[0] is KeyboardInterrupt
+
+
+def watch(call: Any) -> None:
+    """Cancels a call of gRPC, or a future of its, if the program is interrupted; until `leave`. The main
+    thread's own calls end by the exception."""
+    global _watcher
+    if threading.current_thread() is threading.main_thread():
+        return
+    with _lock:
+        _calls.add(call)
+        if _watcher is None or not _watcher.is_alive():  # a process that was forked has not its parent's
+            _watcher = threading.Thread(target=_look, name="hilbert-ring-interrupt", daemon=True)
+            _watcher.start()
+
+
+def leave(call: Any) -> None:
+    """It has ended."""
+    with _lock:
+        _calls.discard(call)
+
+
+def _look() -> None:
+    """While there are calls."""
+    global _watcher
+    wait = threading.Event()
+    while True:
+        wait.wait(LOOK_SECONDS)
+        ending = interrupted()
+        with _lock:
+            if not _calls:
+                _watcher = None
+                return
+            calls = list(_calls) if ending else []
+        for call in calls:
+            call.cancel()
