@@ -1,4 +1,6 @@
 """What is wrong with a call is said before anything is sent, by field and limit."""
+from collections import deque
+
 import numpy as np
 import pytest
 
@@ -99,12 +101,55 @@ def test_bytes_of_a_row():
     ("out", {"out": np.ma.zeros((16, 4, 16), "f4")}),
     ("lse", {"lse": np.ma.zeros((16, 4), "f4")}),
     ("job_id", {"options": {"job_id": "a\ud800"}}),           # a lone surrogate
+    ("q", {"q": np.zeros((16, 4, 8), [("x", "<f2")])}),
+    ("q", {"q": np.zeros((16, 4, 8), [("x", "i1"), ("y", "i1")]), "dtype": "bfloat16"}),
+    ("q", {"q": np.zeros((16, 4, 8), np.dtype(("u2", [("x", "u1"), ("y", "u1")]))), "dtype": "bfloat16"}),
+    ("q", {"q": np.zeros((16, 4, 8), np.dtype(("f4", [("x", "f2"), ("y", "f2")])))}),
+    ("q", {"q": np.zeros((16, 4, 8), np.dtype({"names": [], "formats": [], "itemsize": 2}))}),
+    ("q", {"q": np.zeros((16, 4, 8), "S2"), "dtype": "bfloat16"}),
+    ("out", {"out": np.zeros((16, 4, 16), np.dtype(("f4", [("x", "f2"), ("y", "f2")])))}),
+    ("out", {"out": np.zeros((16, 4, 16), ">f4")}),
     ("deadline", {"options": {"deadline": 0}}),
     ("deadline", {"options": {"deadline": float("nan")}}),
     ("outage_timeout", {"options": {"outage_timeout": -1}}),
 ])
 def test_what_is_refused(field, arguments):
     refused(field, **arguments)
+
+
+class Sliced:
+    """As a dataset of an HDF5 file."""
+
+    def __init__(self, shape, dtype):
+        self.shape, self.dtype = shape, dtype
+
+    def __getitem__(self, rows):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("dtype", [
+    np.dtype([("x", "<f2")]), np.dtype([("x", "i1"), ("y", "i1")]), np.dtype(("u1", (2,))), np.dtype(("f2", (1,))),
+    np.dtype(("f4", (1,)))])
+@pytest.mark.parametrize("said", [None, "bfloat16"])
+def test_slices_of_compounds_are_refused(dtype, said):
+    refused("q", q=Sliced((16, 4, 8), dtype), dtype=said)
+
+
+@pytest.mark.parametrize("field, value", [
+    ("segments", [8, 16]), ("dilations", [1, 2]), ("sequence_lengths", [6, 10]), ("ordering.grid", [4, 4])])
+def test_lists_are_read_once_and_have_an_order(field, value):
+    def given(numbers):
+        arguments = {"segments": [8, 16], "dilations": [1, 2]}
+        if field == "ordering.grid":
+            return {**arguments, "ordering": hilbert_ring.Hilbert(grid=numbers)}
+        return {**arguments, field: numbers}
+
+    expected = call(**given(value)).open.spec
+    for numbers in (tuple(value), np.array(value), np.array(value, "u1"), deque(value)):
+        assert call(**given(numbers)).open.spec == expected
+    for numbers in (iter(value), (number for number in value), map(int, value), set(value), frozenset(value),
+                    dict.fromkeys(value), dict.fromkeys(value).keys(), b"12", "12", np.array(8)):
+        refused(field, **given(numbers))
 
 
 @pytest.mark.parametrize("axes, limit", [(2, 2**32 - 1), (3, 2**21 - 1)])

@@ -88,6 +88,7 @@ def test_ranges_are_a_set():
         for _ in range(draw.randint(1, 30)):
             first, count = draw.randrange(60), draw.randint(1, 12)
             rows = set(range(first, first + count))
+            assert ranges.meets(first, first + count) == bool(rows & model)
             assert ranges.add(first, count) == len(rows - model)
             model |= rows
             # Ranges do not touch: as many as the set has beginnings.

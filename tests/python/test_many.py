@@ -117,6 +117,51 @@ def test_one_that_is_wrong_fails_alone(client):
     np.testing.assert_array_equal(results[0].out, results[8].out)
 
 
+def test_outputs_that_an_earlier_job_has_are_refused(client, tmp_path):
+    """The later job fails alone, whatever has the bytes; the earlier one's rows are right."""
+    q, k, v = qkv = rows(20)
+    expected = alone(client, qkv, segments=[8])
+    room = np.zeros((3, *q.shape), "f4")
+    lse = np.zeros((2, *q.shape[:2]), "f4")
+    mapped = np.memmap(tmp_path / "rows", "f4", "w+", shape=room.shape)
+    mapped[2] = q
+    again = np.memmap(tmp_path / "rows", "f4", "r+", shape=room.shape)
+
+    def job(out, lse=False, q=q):
+        return {"q": q, "k": k, "v": v, "out": out, "lse": lse}
+
+    cases = {
+        "same out": ([job(room[0]), job(room[0])], "out"),
+        "overlapping": ([job(room[0]), job(room.reshape(-1, *q.shape[1:])[10:30])], "out"),
+        "same lse": ([job(None, lse[0]), job(None, lse[0])], "lse"),
+        "lse in out": ([job(room[0]), job(None, room[0].reshape(-1)[:40].reshape(20, 2))], "lse"),
+        "an earlier input": ([job(room[1]), job(q, q=k)], "out"),
+        "a later input": ([job(room[1]), job(None, q=room[1])], "q"),
+        "maps of a file": ([job(mapped[0]), job(again[0])], "out"),
+        "a map of an earlier input": ([job(None, q=mapped[2]), job(again[2])], "out"),
+    }
+    for name, (jobs, field) in cases.items():
+        first, second, third = client.attend_many([*jobs, job(room[2])], segments=[8])
+        assert isinstance(second, hilbert_ring.InvalidArgumentError) and second.field == field, name
+        assert "of an earlier job of the call; nothing was written" in str(second)
+        np.testing.assert_allclose(first.out, expected.out, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(third.out, expected.out, atol=1e-5, err_msg=name)
+    results = client.attend_many([job(room[0], lse[0]), (q, k[:3], v), job(room[1], lse[1]), qkv], segments=[8])
+    for number in (0, 2, 3):
+        assert_same(results[number], expected)
+    first, second = client.attend_many([qkv, qkv], segments=[8], out=room[0])
+    assert first.out is room[0] and second.field == "out"
+
+
+def test_lists_of_all_jobs_are_no_iterators(client):
+    for field, value in (("segments", [8]), ("dilations", [1]), ("sequence_lengths", [8, 12])):
+        common = {"segments": [8], field: iter(value)}
+        results = client.attend_many([rows(20)] * 2, **common)
+        assert [result.field for result in results] == [field] * 2
+        assert all(isinstance(result, hilbert_ring.AttendResult)
+                   for result in client.attend_many([rows(20)] * 2, **{**common, field: value}))
+
+
 def test_what_the_call_has_must_be_right(client):
     assert client.attend_many([], segments=[8]) == []
     with pytest.raises(hilbert_ring.InvalidArgumentError, match="max_attempts"):

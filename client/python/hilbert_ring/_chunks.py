@@ -5,7 +5,7 @@ travel together.
 Rows that the service asks for again go before those that were never sent. Nothing here waits or is
 thread-safe.
 """
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -106,6 +106,11 @@ class RowRanges:
         self._firsts[low:high] = [joined_first]
         self._ends[low:high] = [joined_end]
         return count - known
+
+    def meets(self, first: int, end: int) -> bool:
+        """Whether some row of first .. end - 1 is in the set."""
+        low = bisect_right(self._ends, first, self._head)
+        return low < len(self._firsts) and self._firsts[low] < end
 
     def first(self) -> int:
         """The lowest row; the set must not be empty."""

@@ -5,18 +5,20 @@
 Files are compared by device and inode, so that other spellings, links and memory maps are found; those that
 are not there yet by folder and name. Opens nothing. As client/cpp/distinct_files.cc.
 """
-import math
 import os
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, DefaultDict, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from hilbert_ring._chunks import RowRanges
 from hilbert_ring._files import PathLike, is_path, mapping_at
 from hilbert_ring._tensors import torch_if_loaded
 from hilbert_ring.errors import InvalidArgumentError
 
 _MEMORY = ("memory",)
+_END_OF_FILE = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,14 @@ class _Extent:
     """Bytes of a file or of this process's memory."""
 
     where: Tuple[Any, ...]
-    begin: float
-    end: float
+    begin: int
+    end: int
 
     def meets(self, other: "_Extent") -> bool:
         return self.where == other.where and self.begin < other.end and other.begin < self.end
+
+
+_Named = Dict[str, List[_Extent]]  # by arguments' names
 
 
 def check_shown(files: Dict[str, PathLike], outputs: Dict[str, Any]) -> None:
@@ -43,14 +48,11 @@ def check_distinct(inputs: Dict[str, Tuple[Any, Any]], outputs: Dict[str, Any]) 
     Raises:
         InvalidArgumentError: naming both.
     """
-    written = {name: (value, _extents(value, files=True)) for name, value in outputs.items()
-               if value is not None and not isinstance(value, bool)}
-    files = any(extent.where != _MEMORY for _, extents in written.values() for extent in extents)
-    taken: List[Tuple[str, List[_Extent]]] = []
-    if written:
-        taken = [(f"input {name}", _extents(given if is_path(given) else array, files))
-                 for name, (given, array) in inputs.items()]
-    for name, (value, extents) in written.items():
+    written = _written(outputs)
+    taken = [(f"input {name}", extents) for name, extents in _read(inputs, _in_files([written])).items()] \
+        if written else []
+    for name, extents in written.items():
+        value = outputs[name]
         for other, theirs in taken:
             if any(extent.meets(their) for extent in extents for their in theirs):
                 said = f"{name} {os.fspath(value)} is the same file as" if is_path(value) \
@@ -59,11 +61,76 @@ def check_distinct(inputs: Dict[str, Tuple[Any, Any]], outputs: Dict[str, Any]) 
         taken.append((f"output {name}", extents))
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where the tensors of a job lie, by arguments' names, as of check_distinct."""
+
+    inputs: Dict[str, Tuple[Any, Any]]
+    outputs: Dict[str, Any]
+
+
+def later_that_meet(jobs: Sequence[Optional[Places]]) -> List[Optional[InvalidArgumentError]]:
+    """Of jobs of one call, each distinct in itself: the errors of those whose outputs lie where an earlier job
+    reads or writes, or whose inputs lie where one writes. Jobs that have one do not count as earlier."""
+    written = [{} if job is None else _written(job.outputs) for job in jobs]
+    errors: List[Optional[InvalidArgumentError]] = [None] * len(jobs)
+    if not any(written):
+        return errors
+    files = _in_files(written)
+    all_read, all_written = _Bytes(), _Bytes()
+    for number, (job, outputs) in enumerate(zip(jobs, written)):
+        if job is None:
+            continue
+        inputs = _read(job.inputs, files)
+        for name, extents in {**outputs, **inputs}.items():
+            if all_written.meet(extents) or name in outputs and all_read.meet(extents):
+                what = "an input or output" if name in outputs else "an output"
+                errors[number] = InvalidArgumentError(
+                    f"{name} lies in the bytes of {what} of an earlier job of the call; nothing was written",
+                    field=name)
+                break
+        else:
+            all_read.add(inputs)
+            all_written.add(outputs)
+    return errors
+
+
+class _Bytes:
+    """Of files and of memory, taken together."""
+
+    def __init__(self) -> None:
+        self._ranges: DefaultDict[Tuple[Any, ...], RowRanges] = defaultdict(RowRanges)
+
+    def meet(self, extents: List[_Extent]) -> bool:
+        return any(self._ranges[extent.where].meets(extent.begin, extent.end) for extent in extents)
+
+    def add(self, named: _Named) -> None:
+        for extents in named.values():
+            for extent in extents:
+                self._ranges[extent.where].add(extent.begin, extent.end - extent.begin)
+
+
+def _written(outputs: Dict[str, Any]) -> _Named:
+    """Outputs that the caller gave."""
+    return {name: _extents(value, files=True) for name, value in outputs.items()
+            if value is not None and not isinstance(value, bool)}
+
+
+def _read(inputs: Dict[str, Tuple[Any, Any]], files: bool) -> _Named:
+    return {name: _extents(given if is_path(given) else array, files)
+            for name, (given, array) in inputs.items()}
+
+
+def _in_files(written: Sequence[_Named]) -> bool:
+    """Whether some of them lie in files."""
+    return any(extent.where != _MEMORY for named in written for extents in named.values() for extent in extents)
+
+
 def _extents(value: Any, files: bool) -> List[_Extent]:
     """Where a value lies; files: memory maps are looked up, too."""
     if is_path(value):
         identity = _identity(value)
-        return [] if identity is None else [_Extent(identity, 0, math.inf)]
+        return [] if identity is None else [_Extent(identity, 0, _END_OF_FILE)]
     bounds = _bounds(value)
     if bounds is None:
         return []

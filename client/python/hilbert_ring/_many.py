@@ -9,6 +9,7 @@ from crc32c import crc32c
 from hilbert_ring._assembled_rows import AssembledRows
 from hilbert_ring._attempt import JobCall
 from hilbert_ring._chunks import MAX_PAYLOAD_BYTES, tensor_name
+from hilbert_ring._distinct import Places, later_that_meet
 from hilbert_ring._files import is_path
 from hilbert_ring._job import AttendOptions, AttendResult, pattern_of, prepare, result_of
 from hilbert_ring._protocol import broken, parsed
@@ -55,6 +56,12 @@ class PreparedJob:
             *(values.get(name) for name in "qkv"), dtype=values["dtype"], lse=values["lse"], out=values["out"],
             options=AttendOptions(values["job_id"], by_reference="never"), ordering=self.ordering,
             pattern=pattern_of(*(values[name] for name in _PATTERN)))
+        arrays = self.call.arrays
+        inputs = {name: (values[name], arrays[tensor]) for name, tensor in
+                  zip("qkv", (pb.TENSOR_Q, pb.TENSOR_K, pb.TENSOR_V))}
+        if self.ordering is not None and pb.TENSOR_COORDS in arrays:
+            inputs["ordering.coords"] = self.ordering.coords, arrays[pb.TENSOR_COORDS]
+        self.places = Places(inputs, {name: values[name] for name in ("out", "lse")})
         self.bytes = self.call.inputs.total_bytes()
         if self.bytes > MAX_PAYLOAD_BYTES:
             raise OutOfRangeError(f"rows of the job take {self.bytes} bytes, a call of many jobs sends at most "
@@ -114,6 +121,8 @@ class ManyCall:
             job, error = _prepared(given, {**_PATTERN, **_OTHERS, **common})
             self._jobs.append(job)
             self.results.append(error)
+        for number, met in enumerate(later_that_meet([job and job.places for job in self._jobs])):
+            self.results[number] = met or self.results[number]
 
     def waiting(self) -> List[int]:
         """Jobs that have not ended."""

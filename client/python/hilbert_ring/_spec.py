@@ -4,7 +4,7 @@ What a value may be is for the service to say, which refuses a job by its Open, 
 sent. Here stands what Python alone can get wrong: names and kinds of values.
 """
 import operator
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -54,10 +54,14 @@ def integer(field: str, value: Any) -> int:
 
 
 def integers(field: str, values: Any) -> List[int]:
-    """Values of a repeated 64-bit field."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InvalidArgumentError(f"{field} is {values!r}, expected a list of integers",
-                                   field=field)
+    """Values of a repeated 64-bit field: of a list, a tuple, an array of one axis, or what else has an order and
+    can be read again."""
+    try:
+        listed = hasattr(values, "__getitem__") and len(values) >= 0
+    except TypeError:  # an array of no axes
+        listed = False
+    if not listed or isinstance(values, (str, bytes, bytearray, Mapping)):
+        raise InvalidArgumentError(f"{field} is {values!r}, must be a list of integers", field=field)
     return [integer(f"{field}[{i}]", value) for i, value in enumerate(values)]
 
 

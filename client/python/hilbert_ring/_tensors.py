@@ -89,9 +89,11 @@ def read_tensor(name: str, value: Any, dtype: Optional[str] = None) -> Tensor:
 
 
 def _type_of(name: str, found: "np.dtype[Any]", said: Optional[str]) -> str:
+    if found.names is not None or found.subdtype is not None:  # numbers of a compound are no bits of one
+        raise InvalidArgumentError(f"{name} has dtype {found}, must be a type without fields", field=name)
     if found.name in _NUMPY_NAMES and (said is None or said == found.name):
         return found.name
-    raw = found.itemsize == 2 and found.kind in "uiV" and found.name not in _NUMPY_NAMES
+    raw = found.itemsize == 2 and found.type in (np.void, np.uint16, np.int16)
     if raw and (said == "bfloat16" or (said is None and found.kind == "V")):
         return "bfloat16"
     if said is not None:
@@ -112,13 +114,16 @@ def _little(array: "NDArray[Any]", dtype: str) -> "NDArray[Any]":
 def _read_numpy(name: str, array: "NDArray[Any]", said: Optional[str],
                 finish: Callable[["NDArray[Any]"], Any] = lambda array: array) -> Tensor:
     dtype = _type_of(name, array.dtype, said)
-
-    def like(shape: Tuple[int, ...], wanted: str) -> Output:
-        own = array.dtype.newbyteorder("=")
-        return _new_numpy_output(shape, own if wanted == dtype else np.dtype(wanted), finish)
-
     return Tensor(name, array.shape, dtype,
-                  lambda first, end: _little(array[first:end], dtype), like)
+                  lambda first, end: _little(array[first:end], dtype),
+                  _like_numpy(array.dtype, dtype, finish))
+
+
+def _like_numpy(found: "np.dtype[Any]", dtype: str,
+                finish: Callable[["NDArray[Any]"], Any]) -> Callable[[Tuple[int, ...], str], Output]:
+    """Of an input of type `found`, which is the job's `dtype`; whatever its byte order, outputs have this machine's."""
+    own = found.newbyteorder("=")
+    return lambda shape, wanted: _new_numpy_output(shape, own if wanted == dtype else np.dtype(wanted), finish)
 
 
 def _new_numpy_output(shape: Tuple[int, ...], dtype: "np.dtype[Any]",
@@ -153,8 +158,7 @@ def _read_slices(name: str, value: Any, said: Optional[str]) -> Tensor:
         return _little(np.asarray(part), dtype)
 
     return Tensor(name, tuple(value.shape), dtype, read,
-                  lambda shape, wanted: _new_numpy_output(
-                      shape, found if wanted == dtype else np.dtype(wanted), lambda array: array))
+                  _like_numpy(found, dtype, lambda array: array))
 
 
 def _read_dlpack(name: str, value: Any, said: Optional[str]) -> Tensor:
@@ -224,7 +228,10 @@ def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Out
     else:
         array = value if isinstance(value, np.ndarray) else np.asarray(memoryview(value))
         found = _type_of(name, array.dtype, dtype if array.dtype.name not in _NUMPY_NAMES else None)
-        fits = array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
+        fits = array.flags.c_contiguous and array.flags.writeable
+        if not array.dtype.isnative:
+            raise InvalidArgumentError(f"{name} has dtype {array.dtype}, must be in this machine's byte order",
+                                       field=name)
     if tuple(value.shape) != tuple(shape) or found != dtype:
         raise InvalidArgumentError(
             f"{name} is {found} {tuple(value.shape)}, the job's is {dtype} {tuple(shape)}",
