@@ -149,8 +149,9 @@ def test_outputs_that_an_earlier_job_has_are_refused(client, tmp_path):
     results = client.attend_many([job(room[0], lse[0]), (q, k[:3], v), job(room[1], lse[1]), qkv], segments=[8])
     for number in (0, 2, 3):
         assert_same(results[number], expected)
-    first, second = client.attend_many([qkv, qkv], segments=[8], out=room[0])
-    assert first.out is room[0] and second.field == "out"
+    out = room[0]
+    first, second = client.attend_many([qkv, qkv], segments=[8], out=out)
+    assert first.out is out and second.field == "out"
 
 
 def test_lists_of_all_jobs_are_no_iterators(client):
@@ -187,6 +188,7 @@ def failed(job, code, reason):
 
 def handled(call, number, *results):
     attempt = ManyAttempt(call, number)
+    list(attempt.messages())
     attempt.handle(many_pb2.AttendManyResponse(results=results).SerializeToString())
     return attempt
 

@@ -13,7 +13,7 @@ from typing import Any, DefaultDict, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from hilbert_ring._chunks import RowRanges
-from hilbert_ring._files import PathLike, is_path, mapping_at
+from hilbert_ring._files import PathLike, byte_range, is_path, mapping_at
 from hilbert_ring._tensors import torch_if_loaded
 from hilbert_ring.errors import InvalidArgumentError
 
@@ -167,19 +167,10 @@ def _bounds(value: Any) -> Optional[Tuple[int, int]]:
         if value.device.type != "cpu":
             return None
         size = value.element_size()
-        return _range(value.data_ptr(), value.shape, [step * size for step in value.stride()], size)
+        return byte_range(value.data_ptr(), value.shape, [step * size for step in value.stride()], size)
     if not isinstance(value, np.ndarray):
         try:
             value = np.asarray(memoryview(value))
         except TypeError:
             return None
-    return _range(value.__array_interface__["data"][0], value.shape, value.strides, value.itemsize)
-
-
-def _range(address: int, shape: Sequence[int], strides: Sequence[int],
-           size: int) -> Optional[Tuple[int, int]]:
-    if 0 in shape:
-        return None
-    spans = [(length - 1) * stride for length, stride in zip(shape, strides)]
-    return (address + sum(span for span in spans if span < 0),
-            address + sum(span for span in spans if span > 0) + size)
+    return byte_range(value.__array_interface__["data"][0], value.shape, value.strides, value.itemsize)

@@ -10,6 +10,7 @@ from hilbert_ring._chunks import Inputs, Reader
 from hilbert_ring._distinct import check_distinct
 from hilbert_ring._files import FileOutput, opened
 from hilbert_ring._job import AttendOptions, output_of
+from hilbert_ring._mapped_rows import blocks_of, rows_of
 from hilbert_ring._model import check_model
 from hilbert_ring._spec import DTYPES, ELEMENT_BYTES, choice, integer, integers
 from hilbert_ring._tensors import Output, read_tensor, refuse_masked
@@ -229,11 +230,13 @@ def _read_coordinates(model: encoder_pb.Model, coords: Any, tiles: int) -> Reade
         raise InvalidArgumentError(
             f"coords is {array.dtype} {array.shape}, expected numbers ({tiles}, 2): x and y of "
             "each tile in pixels", field="coords")
-    outside = ~((array >= 0) & (array < model.grid_pixels))  # true for NaN
-    if outside.any():
-        row, axis = (int(index) for index in np.argwhere(outside)[0])
-        raise OutOfRangeError(
-            f"coords[{row}][{axis}] is {array[row, axis]}, must be in [0, {model.grid_pixels:g}), "
-            "the model's grid", field="coords", limit=int(model.grid_pixels))
+    read = rows_of("coords", array)
+    for first, block in blocks_of(read, tiles):
+        outside = ~((block >= 0) & (block < model.grid_pixels))  # true for NaN
+        if outside.any():
+            row, axis = (int(index) for index in np.argwhere(outside)[0])
+            raise OutOfRangeError(
+                f"coords[{first + row}][{axis}] is {block[row, axis]}, must be in [0, {model.grid_pixels:g}), "
+                "the model's grid", field="coords", limit=int(model.grid_pixels))
     return lambda first, count: (
-        array[first:first + count].astype("<f8", order="C").reshape(-1).view(np.uint8).data)
+        read(first, first + count).astype("<f8", order="C").reshape(-1).view(np.uint8).data)

@@ -1,17 +1,18 @@
 """Tensors in files: where an array lies in one, and outputs that are written to one."""
+import errno
 import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Optional, Tuple, Union
+from typing import Any, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilbert_ring._output_place import find_output
 from hilbert_ring._pending import pending_path, sync_folder
-from hilbert_ring.errors import DataLossError, HilbertRingError, InvalidArgumentError
+from hilbert_ring.errors import DataLossError, HilbertRingError, InvalidArgumentError, ResourceExhaustedError
 
 PathLike = Union[str, "os.PathLike[str]"]
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -105,6 +106,16 @@ def mapping_at(address: int) -> Optional[Mapping]:
                    fields[1].endswith("s"))
 
 
+def byte_range(address: int, shape: Sequence[int], strides: Sequence[int], size: int) -> Optional[Tuple[int, int]]:
+    """The first address of an array, and that behind its last byte, of elements of `size` bytes the first of which
+    lies at `address`; None: it is empty."""
+    if 0 in shape:
+        return None
+    spans = [(length - 1) * stride for length, stride in zip(shape, strides)]
+    return (address + sum(span for span in spans if span < 0),
+            address + sum(span for span in spans if span > 0) + size)
+
+
 def _mapped_at(address: int) -> Tuple[str, int]:
     """The file and the byte of it that lies at an address."""
     mapping = mapping_at(address)
@@ -147,6 +158,16 @@ def output_path(path: PathLike) -> Path:
     return Path(os.path.realpath(place.path))
 
 
+def no_room(what: str, folder: str, size: int, error: OSError) -> ResourceExhaustedError:
+    """The error of an output of `size` bytes for which the folder's disk has no room."""
+    free = ""
+    if error.errno == errno.ENOSPC:
+        disk = os.statvfs(folder)
+        free = f" ({disk.f_bavail * disk.f_frsize} are free)"
+    return ResourceExhaustedError(f"{what}: cannot create the file at its full size of {size} bytes{free}: "
+                                  f"{error.strerror}")
+
+
 class FileOutput:
     """An output [rows, ...] as a .npy file, which has its name once it is whole.
 
@@ -171,14 +192,26 @@ class FileOutput:
 
     @cached_property
     def bytes(self) -> "NDArray[np.uint8]":
-        """[rows, bytes of a row], to be written to; from the first use on there is a file."""
+        """[rows, bytes of a row], to be written to; from the first use on there is a file, with room for them.
+
+        Raises:
+            InvalidArgumentError: it cannot be made.
+            ResourceExhaustedError: the disk has no room.
+        """
         pending = pending_path(self.path)
         known = self._dtype.kind in "fiu"
         kind = self._dtype if known else np.dtype(f"V{self._dtype.itemsize}")
         try:
-            made = np.lib.format.open_memmap(pending, "w+", kind, self._shape)
+            with open(pending, "xb") as file:
+                np.lib.format.write_array_header_1_0(file, {
+                    "descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": self._shape})
+                file.flush()
+                os.posix_fallocate(file.fileno(), 0, file.tell() + self.nbytes)
+            made = np.load(pending, mmap_mode="r+")
         except OSError as error:
             pending.unlink(missing_ok=True)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise no_room(os.fspath(self.path), os.fspath(self.path.parent), self.nbytes, error) from None
             raise InvalidArgumentError(f"{self.path}: {error}") from None
         except BaseException:
             pending.unlink(missing_ok=True)

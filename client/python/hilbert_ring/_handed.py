@@ -120,6 +120,8 @@ class Handing:
         written = [tensor for tensor in call.inputs.readers if tensor not in self._parts]
         check_room(folder, sum(call.inputs.rows * call.inputs.row_bytes[tensor] for tensor in written)
                    + sum(output.nbytes for output in scratched.values()))
+        for output in scratched.values():
+            len(output.bytes)  # a file takes its room on its own disk before the job runs
         self._scratch = make_scratch(folder, service_user)
         if self._stopped:
             raise NoScratch("the job has ended")

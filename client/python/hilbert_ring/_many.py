@@ -146,21 +146,27 @@ class ManyCall:
         """The call has failed for good: so have the jobs that have not ended."""
         return [error if result is None else result for result in self.results]
 
-    def messages(self, numbers: Sequence[int], attempt: int) -> Iterator[bytes]:
-        """Full requests of these jobs."""
+    def messages(self, numbers: Sequence[int], attempt: int, sent: List[int]) -> Iterator[bytes]:
+        """Full requests of these jobs, which are added to `sent`. A job whose rows cannot be read has ended."""
         limit = min(self.options.chunk_bytes, MAX_PAYLOAD_BYTES)
         request, size = many_pb.AttendManyRequest(), 0
         for number in numbers:
             job = self._jobs[number]
             assert job is not None
-            message = job.message(attempt)
+            try:
+                message = job.message(attempt)
+            except HilbertRingError as error:
+                self.results[number] = error
+                continue
             more = message.ByteSize()
             if request.jobs and (size + more > limit or len(request.jobs) == MOST_SMALL_JOBS):
                 yield request.SerializeToString()
                 request, size = many_pb.AttendManyRequest(), 0
             request.jobs.append(message)
+            sent.append(number)  # before the service can answer
             size += more
-        yield request.SerializeToString()
+        if request.jobs:
+            yield request.SerializeToString()
 
 
 def _passes(error: HilbertRingError) -> bool:
@@ -177,7 +183,7 @@ def _prepared(given: SmallJob, common: Dict[str, Any]
             raise InvalidArgumentError("a small job must be a tuple (q, k, v), or the arguments of attend by name",
                                        field="jobs")
         return PreparedJob({**common, **given}), None
-    except (InvalidArgumentError, OutOfRangeError) as error:
+    except HilbertRingError as error:
         return None, error
 
 
@@ -187,14 +193,15 @@ class ManyAttempt:
     def __init__(self, call: ManyCall, number: int) -> None:
         self._call = call
         self._number = number
-        self._sent = call.waiting()
+        self._waiting = call.waiting()
+        self._sent: List[int] = []  # of these
         self._come: Set[int] = set()
         self._passing: Optional[HilbertRingError] = None  # of a job that is to be sent again
         self.taken = False  # some job has ended
 
     def messages(self) -> Iterator[bytes]:
         """All that is sent."""
-        return self._call.messages(self._sent, self._number)
+        return self._call.messages(self._waiting, self._number, self._sent)
 
     def handle(self, message: bytes) -> None:
         """Takes a message of the service.
@@ -220,7 +227,7 @@ class ManyAttempt:
             InternalError: some job has no result.
             HilbertRingError: of a job that is to be sent again.
         """
-        if len(self._come) < len(self._sent):
+        if not self._come.issuperset(self._call.waiting()):
             raise broken("the call ended well before all jobs had")
         if self._passing is not None:
             raise self._passing

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hilbert_ring._mapped_rows import blocks_of, rows_of, take_room
 from hilbert_ring._spec import ELEMENT_BYTES
 from hilbert_ring.errors import InvalidArgumentError, OutOfRangeError
 
@@ -114,8 +115,9 @@ def _little(array: "NDArray[Any]", dtype: str) -> "NDArray[Any]":
 def _read_numpy(name: str, array: "NDArray[Any]", said: Optional[str],
                 finish: Callable[["NDArray[Any]"], Any] = lambda array: array) -> Tensor:
     dtype = _type_of(name, array.dtype, said)
+    read = rows_of(name, array)
     return Tensor(name, array.shape, dtype,
-                  lambda first, end: _little(array[first:end], dtype),
+                  lambda first, end: _little(read(first, end), dtype),
                   _like_numpy(array.dtype, dtype, finish))
 
 
@@ -238,7 +240,9 @@ def given_output(name: str, value: Any, shape: Sequence[int], dtype: str) -> Out
             field=name)
     if not fits:
         raise InvalidArgumentError(f"{name} must be writable and in C order", field=name)
-    if array is None:
+    if array is not None:
+        take_room(name, array)
+    else:
         return _torch_output(value.detach(), torch, lambda _: value)
     return _numpy_output(array, lambda _: value)
 
@@ -258,10 +262,12 @@ def read_coordinates(coords: Any, tokens: int) -> Callable[[int, int], memoryvie
         raise InvalidArgumentError(f"ordering.coords has shape {array.shape}, the job has "
                                    f"{tokens} tokens", field="ordering.coords")
     limit = _COORDINATE_LIMIT[array.shape[1]]
-    for found in (array.min(initial=0), array.max(initial=0)):
-        if not 0 <= found <= limit:
-            raise OutOfRangeError(
-                f"ordering.coords: coordinate {found} is outside [0, {limit}], the range with "
-                f"{array.shape[1]} axes", field="ordering.coords", limit=limit)
+    read = rows_of("ordering.coords", array)
+    for _, block in blocks_of(read, tokens):
+        for found in (block.min(), block.max()):
+            if not 0 <= found <= limit:
+                raise OutOfRangeError(
+                    f"ordering.coords: coordinate {found} is outside [0, {limit}], the range with "
+                    f"{array.shape[1]} axes", field="ordering.coords", limit=limit)
     return lambda first, count: (
-        array[first:first + count].astype("<u4", order="C").reshape(-1).view(np.uint8).data)
+        read(first, first + count).astype("<u4", order="C").reshape(-1).view(np.uint8).data)

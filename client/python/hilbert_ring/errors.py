@@ -76,7 +76,7 @@ class FailedPreconditionError(HilbertRingError):
 
 
 class ResourceExhaustedError(HilbertRingError):
-    """The service is full for now."""
+    """The service is full for now, or a disk has no room for an output."""
 
     code = "RESOURCE_EXHAUSTED"
 

@@ -1,0 +1,141 @@
+"""Rows of arrays, and of those whose memory is a mapped file: that another process shortens it is an error,
+where a look at the memory would end this process by SIGBUS.
+
+    read = rows_of("q", array)
+    read(first, end)             # array[first:end]; of a mapped file its bytes, which are read from it
+    take_room("out", array)      # before rows are written to a mapped file
+"""
+import errno
+import mmap
+import os
+from typing import Any, Callable, Iterator, Optional, Tuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilbert_ring._files import Mapping, byte_range, mapping_at, no_room
+from hilbert_ring.errors import DataLossError
+
+RowReader = Callable[[int, int], "NDArray[Any]"]  # of rows [first, end)
+
+_BLOCK_ROWS = 1 << 20
+_mappings: "WeakKeyDictionary[mmap.mmap, Optional[Mapping]]" = WeakKeyDictionary()
+
+
+def rows_of(name: str, array: "NDArray[Any]") -> RowReader:
+    """`read` raises DataLossError where the file has become shorter than the array.
+
+    Bytes of rows that follow each other in the file are read. Other rows are taken from memory once the file's
+    size was looked at: those of strided arrays, of files that have lost their name, of private maps.
+    """
+    found = _mapping_of(array)
+    if found is None:
+        return lambda first, end: array[first:end]
+    memory, mapping = found
+    values = np.asarray(array)
+
+    def read(first: int, end: int) -> "NDArray[Any]":
+        part = values[first:end]
+        bounds = byte_range(_address(part), part.shape, part.strides, part.itemsize)
+        if bounds is None:
+            return part
+        begin, behind = bounds
+        offset = mapping.offset + begin - mapping.begin
+        data = _bytes_at(mapping, offset, part.nbytes) if part.flags.c_contiguous and mapping.shared else None
+        if data is None:
+            whole = _size_of(memory) >= offset + behind - begin
+        else:
+            whole = len(data) == part.nbytes
+        if not whole:
+            raise DataLossError(f"{name}: {mapping.path}: was shortened while it was read, or its disk failed",
+                                field=name)
+        return part if data is None else data.view(part.dtype).reshape(part.shape)
+
+    return read
+
+
+def blocks_of(read: RowReader, rows: int) -> Iterator[Tuple[int, "NDArray[Any]"]]:
+    """All rows: the first of each block, and the block."""
+    for first in range(0, rows, _BLOCK_ROWS):
+        yield first, read(first, min(rows, first + _BLOCK_ROWS))
+
+
+def take_room(name: str, array: "NDArray[Any]") -> None:
+    """Where an array that is to be written lies in a mapped file, its bytes get room on the disk.
+
+    Raises:
+        ResourceExhaustedError: the disk has none.
+    """
+    found = _mapping_of(array)
+    if found is None or not found[1].shared or array.size == 0:
+        return
+    mapping = found[1]
+    file = _opened(mapping, os.O_RDWR)
+    if file is None:
+        return
+    try:
+        os.posix_fallocate(file, mapping.offset + _address(array) - mapping.begin, array.nbytes)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise no_room(f"{name}: {mapping.path}", os.path.dirname(mapping.path), array.nbytes, error) from None
+    finally:
+        os.close(file)
+
+
+def _address(array: "NDArray[Any]") -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _mapping_of(array: "NDArray[Any]") -> Optional[Tuple[mmap.mmap, Mapping]]:
+    """Of an array or a view of one whose memory Python has mapped from a file."""
+    memory: Any = array
+    while isinstance(memory, (np.ndarray, memoryview)):
+        memory = memory.base if isinstance(memory, np.ndarray) else memory.obj
+    if not isinstance(memory, mmap.mmap) or array.size == 0:
+        return None
+    if memory not in _mappings:
+        _mappings[memory] = mapping_at(_address(array))
+    mapping = _mappings[memory]
+    return None if mapping is None else (memory, mapping)
+
+
+def _opened(mapping: Mapping, how: int) -> Optional[int]:
+    """A descriptor of the file; None: it cannot be opened, or its name is another file's now."""
+    try:
+        file = os.open(mapping.path, how | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return None
+    if os.fstat(file).st_ino == mapping.inode:
+        return file
+    os.close(file)
+    return None
+
+
+def _bytes_at(mapping: Mapping, offset: int, size: int) -> "Optional[NDArray[np.uint8]]":
+    """Fewer where the file ends, or cannot be read further; None: as of _opened."""
+    file = _opened(mapping, os.O_RDONLY)
+    if file is None:
+        return None
+    try:
+        data = np.empty(size, np.uint8)
+        done = 0
+        while done < size:
+            count = os.preadv(file, [data.data[done:]], offset + done)
+            if count == 0:
+                break
+            done += count
+        return data[:done]
+    except OSError:
+        return data[:done]
+    finally:
+        os.close(file)
+
+
+def _size_of(memory: mmap.mmap) -> float:
+    """Of the file, as it is now; inf: unknown."""
+    try:
+        return memory.size()
+    except (OSError, ValueError):
+        return float("inf")
