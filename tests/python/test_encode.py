@@ -291,6 +291,27 @@ def test_models_that_cannot_be_used(slides):
             client.encode(*slides, model="small", progress=False)
 
 
+def test_big_endian_tiles_that_are_read_by_slices(slides):
+    class Dataset:  # as of h5py
+        def __init__(self, values):
+            self.values, self.shape, self.dtype = values, values.shape, values.dtype
+
+        def __getitem__(self, rows):
+            return self.values[rows]
+
+    tiles, coords = slides
+    with Encoder(small()) as service, hilbert_ring.connect(service.address) as client:
+        asked = {"model": "small", "progress": False, "attention_map": True}
+        expected = client.encode(tiles, coords, **asked)
+        sent = dict(service.tensors)
+        for kind in (np.asarray, Dataset):
+            result = client.encode(kind(tiles.astype(">f4")), coords.astype(">f8"), **asked)
+            for name in ("embeddings", "attention_map"):
+                assert getattr(result, name).dtype.isnative
+                np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
+            assert service.tensors == sent
+
+
 def test_slides_of_pipelines(slides, tmp_path):
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     tiles, coords = slides

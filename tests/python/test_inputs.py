@@ -48,18 +48,22 @@ def test_memory_maps_in_and_out(client, expected, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected.out)
 
 
+class Dataset:
+    """As of h5py: read by slices."""
+
+    def __init__(self, values, reads=None):
+        self.values, self.shape, self.dtype = values, values.shape, values.dtype
+        self.reads = reads
+
+    def __getitem__(self, rows):
+        if self.reads is not None:
+            self.reads.append(rows.stop - rows.start)
+        return self.values[rows]
+
+
 def test_only_the_rows_that_are_sent_are_read(client, expected):
     reads = []
-
-    class Dataset:  # as of h5py: read by slices
-        def __init__(self, values):
-            self.values, self.shape, self.dtype = values, values.shape, values.dtype
-
-        def __getitem__(self, rows):
-            reads.append(rows.stop - rows.start)
-            return self.values[rows]
-
-    result = client.attend(*map(Dataset, tensors()), chunk_bytes=640, **PATTERN)
+    result = client.attend(*(Dataset(x, reads) for x in tensors()), chunk_bytes=640, **PATTERN)
     same(result, expected)
     assert max(reads) == 10 and sum(reads) == 3 * SHAPE[0]
 
@@ -88,6 +92,58 @@ def test_slices_with_masked_values_are_refused(client, expected):
     lambda x: np.broadcast_to(x, SHAPE)])
 def test_arrays_of_any_strides_and_byte_order(client, expected, change):
     same(client.attend(*map(change, tensors()), **PATTERN), expected)
+
+
+@pytest.mark.parametrize("which", ["qkv", "q", "kv"])
+@pytest.mark.parametrize("kind", [np.asarray, Dataset])
+@pytest.mark.parametrize("how", ["attend", "attend_many", "attend_stream", "asyncio"])
+def test_big_endian_rows_give_results_of_this_machine(client, expected, which, kind, how):
+    """Those of a float32 job, and raw ones of 16 bits."""
+    given = [kind(x.astype(">f4")) if name in which else x for name, x in zip("qkv", tensors())]
+    pattern = {name: value for name, value in PATTERN.items() if name != "progress"}
+
+    async def awaited(values):
+        async with hilbert_ring.aio.connect(client.server) as aio_client:
+            return await aio_client.attend(*values, **PATTERN)
+
+    def run(values, **more):
+        if how == "attend":
+            return client.attend(*values, **PATTERN, **more)
+        if how == "attend_many":
+            return client.attend_many([values], **pattern, **more)[0]
+        if how == "attend_stream":
+            return list(client.attend_stream([values], lse=True, **pattern, **more))[0]
+        return asyncio.run(awaited(values))
+
+    result = run(given)
+    assert result.out.dtype == np.dtype("f4") and result.out.dtype.isnative
+    assert result.lse.dtype == np.dtype("f4") and result.lse.dtype.isnative
+    np.testing.assert_allclose(result.out, expected.out, atol=1e-5)
+    np.testing.assert_allclose(result.lse, expected.lse, atol=1e-5)
+    if how != "asyncio":
+        bits = [(x.view("u4") >> 16).astype("u2") for x in tensors()]
+        raw = run([kind(x.astype(">u2")) if name in which else x for name, x in zip("qkv", bits)], dtype="bfloat16")
+        assert raw.out.dtype == np.dtype("u2") and raw.out.dtype.isnative
+        np.testing.assert_allclose((raw.out.astype("u4") << 16).view("f4"), expected.out, rtol=0.02, atol=0.02)
+
+
+def test_datasets_of_hdf5(client, expected, tmp_path):
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    pairs = np.dtype([("x", "i1"), ("y", "i1")])
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        for name, values in zip("qkv", tensors()):
+            file[name], file[name + "big"] = values, values.astype(">f4")
+        file["compound"], file["halves"] = np.zeros(SHAPE, pairs), np.zeros(SHAPE, [("x", "<f2")])
+        file.create_dataset("subarrays", SHAPE, np.dtype(("u1", (2,))))
+        for suffix in ("", "big"):
+            result = client.attend(*(file[name + suffix] for name in "qkv"), **PATTERN)
+            assert result.out.dtype.isnative
+            same(result, expected)
+        for name in ("compound", "halves", "subarrays"):
+            for dtype in (None, "bfloat16"):
+                with pytest.raises(hilbert_ring.InvalidArgumentError) as raised:
+                    client.attend(*[file[name]] * 3, dtype=dtype, **PATTERN)
+                assert raised.value.field == "q"
 
 
 def test_buffers_give_buffers(client, expected):
